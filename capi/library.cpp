@@ -1,0 +1,114 @@
+// Version, build and CPU information, cancellation flags and runtimes.
+#include <qinfer/qinfer.h>
+
+#include "platform/cpu.h"
+#include "support.h"
+
+using namespace qinfer;
+using capi::guard;
+
+#define QINFER_STRING_INNER(x) #x
+#define QINFER_STRING(x) QINFER_STRING_INNER(x)
+
+namespace {
+
+constexpr char kVersionText[] =
+    QINFER_STRING(QINFER_VERSION_MAJOR) "." QINFER_STRING(QINFER_VERSION_MINOR) "." QINFER_STRING(QINFER_VERSION_PATCH);
+static_assert(QINFER_VERSION == QINFER_VERSION_MAJOR * 10000 + QINFER_VERSION_MINOR * 100 + QINFER_VERSION_PATCH);
+
+/// Copies as much as fits, always NUL-terminated.
+template <std::size_t N>
+void copy_text(std::string_view text, char (&out)[N]) {
+  const std::size_t size = text.size() < N - 1 ? text.size() : N - 1;
+  std::memcpy(out, text.data(), size);
+  out[size] = '\0';
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t qinfer_version(void) { return QINFER_VERSION; }
+const char* qinfer_version_string(void) { return kVersionText; }
+const char* qinfer_build_info(void) { return QINFER_BUILD_INFO; }
+
+const char* qinfer_status_name(qinfer_status status) {
+  switch (status) {
+    case QINFER_OK: return "QINFER_OK";
+    case QINFER_E_INTERNAL: return "QINFER_E_INTERNAL";
+    case QINFER_E_INVALID_ARGUMENT: return "QINFER_E_INVALID_ARGUMENT";
+    case QINFER_E_STATE: return "QINFER_E_STATE";
+    case QINFER_E_UNSUPPORTED: return "QINFER_E_UNSUPPORTED";
+    case QINFER_E_NO_MEMORY: return "QINFER_E_NO_MEMORY";
+    case QINFER_E_IO: return "QINFER_E_IO";
+    case QINFER_E_NOT_FOUND: return "QINFER_E_NOT_FOUND";
+    case QINFER_E_FORMAT: return "QINFER_E_FORMAT";
+    case QINFER_E_BUFFER_TOO_SMALL: return "QINFER_E_BUFFER_TOO_SMALL";
+    case QINFER_E_KV_FULL: return "QINFER_E_KV_FULL";
+    case QINFER_E_CONTEXT_FULL: return "QINFER_E_CONTEXT_FULL";
+    case QINFER_E_CANCELLED: return "QINFER_E_CANCELLED";
+    case QINFER_E_NUMERIC: return "QINFER_E_NUMERIC";
+    default: return "unknown status";
+  }
+}
+
+qinfer_status qinfer_get_cpu_info(qinfer_cpu_info* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    const platform::CpuInfo cpu = platform::detect_cpu();
+    qinfer_cpu_info info = {};
+    info.n_physical_cores = cpu.physical_cores;
+    info.n_logical_cores = cpu.logical_cores;
+    info.n_numa_nodes = cpu.numa_nodes;
+    info.l1d_bytes = cpu.l1d_bytes;
+    info.l2_bytes = cpu.l2_bytes;
+    info.l3_bytes = cpu.l3_bytes;
+    copy_text(cpu.model_name, info.model_name);
+    copy_text(cpu.features, info.features);
+    copy_text(kernels::find_kernel_set("")->name, info.target);
+    return capi::copy_out(info, out, "qinfer_cpu_info");
+  });
+}
+
+qinfer_status qinfer_cancel_create(qinfer_cancel** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    *out = new qinfer_cancel;
+    return Status();
+  });
+}
+
+void qinfer_cancel_request(qinfer_cancel* cancel) {
+  static_assert(std::atomic<bool>::is_always_lock_free);  // else a signal handler could not call this
+  if (cancel != nullptr) cancel->requested.store(true);
+}
+
+void qinfer_cancel_reset(qinfer_cancel* cancel) {
+  if (cancel != nullptr) cancel->requested.store(false);
+}
+
+void qinfer_cancel_free(qinfer_cancel* cancel) { delete cancel; }
+
+qinfer_status qinfer_runtime_create(const qinfer_runtime_options* options, qinfer_runtime** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_ASSIGN(const engine::RuntimeOptions parsed, capi::runtime_options(options));
+    QINFER_ASSIGN(auto impl, engine::Runtime::create(parsed));
+    *out = new qinfer_runtime{std::move(impl)};
+    return Status();
+  });
+}
+
+void qinfer_runtime_free(qinfer_runtime* runtime) { delete runtime; }
+
+qinfer_status qinfer_runtime_get_metrics(const qinfer_runtime* runtime, qinfer_metrics* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(runtime);
+    QINFER_REQUIRE(out);
+    return capi::copy_out(capi::to_c(runtime->impl->metrics().read()), out, "qinfer_metrics");
+  });
+}
+
+}  // extern "C"

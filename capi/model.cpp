@@ -1,0 +1,156 @@
+// Models: plan, load, information, metadata.
+#include <qinfer/qinfer.h>
+
+#include "platform/file.h"
+#include "support.h"
+
+using namespace qinfer;
+using capi::guard;
+
+namespace {
+
+struct LoadArguments {
+  engine::LoadOptions options;
+  qinfer_progress_fn progress = nullptr;
+  void* progress_user = nullptr;
+  const qinfer_cancel* cancel = nullptr;
+};
+
+Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
+  qinfer_load_options options;
+  QINFER_TRY(capi::copy_in(caller, options, "qinfer_load_options"));
+  QINFER_TRY(capi::unknown_flags(options.flags,
+                                 QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY,
+                                 "qinfer_load_options.flags"));
+  LoadArguments out;
+  out.options.no_weights = (options.flags & QINFER_LOAD_NO_WEIGHTS) != 0;
+  out.options.no_mmap = (options.flags & QINFER_LOAD_NO_MMAP) != 0;
+  out.options.lock = (options.flags & QINFER_LOAD_LOCK) != 0;
+  out.options.verify = (options.flags & QINFER_LOAD_VERIFY) != 0;
+  out.options.max_batch_tokens = options.max_batch_tokens;
+  out.options.memory_budget_bytes = options.memory_budget_bytes;
+  if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;
+  out.progress = options.progress;
+  out.progress_user = options.progress_user;
+  out.cancel = options.cancel;
+  return out;
+}
+
+qinfer_memory to_c(const engine::MemoryTotals& totals) {
+  qinfer_memory memory = {};
+  memory.weights_mapped = totals.weights_mapped;
+  memory.weights_private = totals.weights_private;
+  memory.tables = totals.tables;
+  memory.scratch = totals.scratch;
+  memory.kv_per_block = totals.kv_per_block;
+  memory.kv_cache_bytes = totals.kv_cache_bytes;
+  memory.per_session = totals.per_session;
+  memory.load_peak = totals.load_peak;
+  memory.total = totals.total;
+  return memory;
+}
+
+Result<engine::ModelFiles> files_to_plan(const std::string& path, bool need_weights) {
+  if (platform::is_regular_file(path)) return engine::read_lone_config(path);
+  return engine::read_model_files(path, need_weights);
+}
+
+}  // namespace
+
+extern "C" {
+
+qinfer_status qinfer_model_plan(const char* path, const qinfer_runtime_options* runtime,
+                                const qinfer_load_options* load, const qinfer_kv_cache_options* cache,
+                                const qinfer_session_options* session, qinfer_memory* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(path);
+    QINFER_REQUIRE(out);
+    QINFER_ASSIGN(const engine::RuntimeOptions runtime_options, capi::runtime_options(runtime));
+    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(load));
+    QINFER_ASSIGN(const engine::KvCacheOptions cache_options, capi::kv_cache_options(cache));
+    QINFER_ASSIGN(const engine::SessionOptions session_options, capi::session_options(session));
+    QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, !arguments.options.no_weights));
+    QINFER_ASSIGN(const engine::MemoryTotals totals,
+                  engine::plan_memory(files, runtime_options, arguments.options,
+                                      cache != nullptr ? &cache_options : nullptr, &session_options));
+    return capi::copy_out(to_c(totals), out, "qinfer_memory");
+  });
+}
+
+qinfer_status qinfer_model_load(qinfer_runtime* runtime, const char* path, const qinfer_load_options* options,
+                                qinfer_model** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_REQUIRE(path);
+    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
+    std::shared_ptr<engine::Runtime> shared;
+    if (runtime != nullptr) {
+      shared = runtime->impl;
+      QINFER_TRY(shared->check_process());
+    } else {
+      QINFER_ASSIGN(shared, engine::Runtime::create(engine::RuntimeOptions()));
+    }
+    model::LoadProgress progress;
+    if (arguments.progress != nullptr) {
+      progress = [&arguments](std::uint64_t done, std::uint64_t total) {
+        return arguments.progress(done, total, arguments.progress_user) == 0;
+      };
+    }
+    auto handle = std::make_unique<qinfer_model>();
+    QINFER_ASSIGN(handle->impl, engine::Model::load(std::move(shared), path, arguments.options, progress,
+                                                    capi::flag_of(arguments.cancel)));
+    for (const auto& entry : handle->impl->metadata()) handle->meta_keys.push_back(&entry.first);
+    *out = handle.release();
+    return Status();
+  });
+}
+
+void qinfer_model_free(qinfer_model* model) { delete model; }
+
+qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(model);
+    QINFER_REQUIRE(out);
+    const model::ModelSpec& spec = model->impl->spec();
+    qinfer_model_info info = {};
+    info.architecture = spec.architecture.c_str();
+    info.name = spec.name.c_str();
+    info.weight_format = model->impl->weight_format().c_str();
+    info.n_params = model->impl->n_params();
+    info.file_bytes = model->impl->file_bytes();
+    info.n_vocab = spec.n_vocab;
+    info.n_layers = spec.n_layers();
+    info.n_embd = spec.n_embd;
+    info.n_heads = spec.n_heads;
+    info.n_kv_heads = spec.n_kv_heads;
+    info.head_dim = spec.head_dim;
+    info.context_tokens = spec.context_tokens;
+    info.max_token_bytes = model->impl->max_token_bytes();
+    info.bos_token = spec.bos_token;
+    return capi::copy_out(info, out, "qinfer_model_info");
+  });
+}
+
+qinfer_status qinfer_model_get_memory(const qinfer_model* model, qinfer_memory* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(model);
+    QINFER_REQUIRE(out);
+    return capi::copy_out(to_c(model->impl->memory()), out, "qinfer_memory");
+  });
+}
+
+size_t qinfer_model_meta_count(const qinfer_model* model) { return model == nullptr ? 0 : model->meta_keys.size(); }
+
+const char* qinfer_model_meta_key(const qinfer_model* model, size_t index) {
+  return model == nullptr || index >= model->meta_keys.size() ? nullptr : model->meta_keys[index]->c_str();
+}
+
+const char* qinfer_model_meta_value(const qinfer_model* model, const char* key) {
+  if (model == nullptr || key == nullptr) return nullptr;
+  const auto& metadata = model->impl->metadata();
+  const auto it = metadata.find(key);
+  return it == metadata.end() ? nullptr : it->second.c_str();
+}
+
+}  // extern "C"

@@ -1,0 +1,246 @@
+// KV caches, sessions, evaluation and generation.
+#include <qinfer/qinfer.h>
+
+#include "support.h"
+
+using namespace qinfer;
+using capi::guard;
+
+namespace {
+
+/// The session behind a handle, usable in this process.
+Result<engine::Session*> usable(const qinfer_session* session) {
+  if (session == nullptr) return capi::null_argument("session");
+  QINFER_TRY(session->impl->model().runtime().check_process());
+  return session->impl.get();
+}
+
+constexpr std::uint32_t kMaxStops = 256;
+
+/// The stop texts as views into the caller's memory; an array on the stack, since generating allocates nothing.
+struct StopTexts {
+  std::string_view texts[kMaxStops];
+  std::uint32_t count = 0;
+};
+
+Status read_stop_texts(const qinfer_generate_options& options, StopTexts& out) {
+  if (options.n_stop > kMaxStops)
+    return error(Code::invalid_argument, "n_stop is {}, at most {} are accepted", options.n_stop, kMaxStops);
+  if (options.stop == nullptr && options.n_stop != 0) return capi::null_argument("stop");
+  for (; out.count < options.n_stop; ++out.count) {
+    const std::size_t len = options.stop_lens != nullptr ? options.stop_lens[out.count] : SIZE_MAX;
+    QINFER_ASSIGN(out.texts[out.count], capi::text_argument(options.stop[out.count], len, "a stop text"));
+  }
+  return Status();
+}
+
+engine::Session& session_at(const void* handles, std::size_t index) {
+  return *static_cast<qinfer_session* const*>(handles)[index]->impl;
+}
+
+struct TokenCallback {
+  qinfer_token_fn call;
+  void* user;
+};
+
+bool call_token_function(std::string_view text, std::int32_t token, void* user) {
+  const auto* callback = static_cast<const TokenCallback*>(user);
+  return callback->call(text.data(), text.size(), token, callback->user) != 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+qinfer_status qinfer_kv_cache_create(const qinfer_model* model, const qinfer_kv_cache_options* options,
+                                     qinfer_kv_cache** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_REQUIRE(model);
+    QINFER_TRY(model->impl->runtime().check_process());
+    QINFER_ASSIGN(const engine::KvCacheOptions parsed, capi::kv_cache_options(options));
+    QINFER_ASSIGN(auto impl, engine::KvCache::create(model->impl, parsed));
+    *out = new qinfer_kv_cache{std::move(impl)};
+    return Status();
+  });
+}
+
+void qinfer_kv_cache_free(qinfer_kv_cache* cache) { delete cache; }
+
+qinfer_status qinfer_kv_cache_get_stats(const qinfer_kv_cache* cache, qinfer_kv_cache_stats* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(cache);
+    QINFER_REQUIRE(out);
+    const kv::PoolStats stats = cache->impl->pool().stats();
+    qinfer_kv_cache_stats values = {};
+    values.block_tokens = cache->impl->layout().block_tokens;
+    values.blocks_total = stats.blocks_total;
+    values.blocks_used = stats.blocks_used;
+    values.bytes_reserved = stats.bytes_reserved;
+    values.bytes_committed = stats.bytes_committed;
+    return capi::copy_out(values, out, "qinfer_kv_cache_stats");
+  });
+}
+
+qinfer_status qinfer_session_create(qinfer_kv_cache* cache, const qinfer_session_options* options, qinfer_session** out,
+                                    qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_REQUIRE(cache);
+    QINFER_TRY(cache->impl->model().runtime().check_process());
+    QINFER_ASSIGN(const engine::SessionOptions parsed, capi::session_options(options));
+    auto handle = std::make_unique<qinfer_session>();
+    QINFER_ASSIGN(handle->impl, engine::Session::create(cache->impl, parsed));
+    *out = handle.release();
+    return Status();
+  });
+}
+
+void qinfer_session_free(qinfer_session* session) { delete session; }
+
+qinfer_status qinfer_session_truncate(qinfer_session* session, size_t n_tokens, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    return impl->truncate(n_tokens);
+  });
+}
+
+qinfer_status qinfer_session_append(qinfer_session* session, const qinfer_token* tokens, size_t n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
+    return impl->append({tokens, n});
+  });
+}
+
+qinfer_status qinfer_session_get_tokens(const qinfer_session* session, qinfer_token* tokens, size_t capacity,
+                                        size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    return capi::copy_array<qinfer_token>(impl->tokens(), tokens, capacity, out_n);
+  });
+}
+
+size_t qinfer_session_length(const qinfer_session* session) { return session == nullptr ? 0 : session->impl->length(); }
+size_t qinfer_session_pending(const qinfer_session* session) {
+  return session == nullptr ? 0 : session->impl->pending();
+}
+
+qinfer_status qinfer_session_set_sampler(qinfer_session* session, const qinfer_sampler_options* options,
+                                         qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    qinfer_sampler_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_sampler_options"));
+    return impl->set_sampler({o.temperature, o.top_k, o.top_p, o.min_p, o.repeat_penalty, o.frequency_penalty,
+                              o.presence_penalty, o.penalty_tokens, o.seed});
+  });
+}
+
+qinfer_status qinfer_session_set_bias(qinfer_session* session, const qinfer_token* tokens, const float* values,
+                                      size_t n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
+    if (values == nullptr && n != 0) return capi::null_argument("values");
+    return impl->set_bias({tokens, n}, {values, n});
+  });
+}
+
+qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, const qinfer_eval_options* options,
+                          qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    if (sessions == nullptr && n_sessions != 0) return capi::null_argument("sessions");
+    qinfer_eval_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_eval_options"));
+    QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_eval_options.flags"));
+    for (std::size_t i = 0; i < n_sessions; ++i) {
+      auto session = usable(sessions[i]);
+      if (!session.ok()) return session.take_status().with_prefix(fmt::format("sessions[{}]", i));
+    }
+    return engine::eval(engine::SessionList(sessions, n_sessions, session_at),
+                        {o.max_tokens, o.keep_logits, capi::flag_of(o.cancel)});
+  });
+}
+
+qinfer_status qinfer_session_sample(qinfer_session* session, qinfer_token* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = -1;
+    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    QINFER_ASSIGN(*out, impl->sample());
+    return Status();
+  });
+}
+
+const float* qinfer_session_logits(const qinfer_session* session, size_t back) {
+  if (session == nullptr) return nullptr;
+  const std::span<const float> row = session->impl->logits(back);
+  return row.empty() ? nullptr : row.data();
+}
+
+qinfer_status qinfer_session_copy_logits(const qinfer_session* session, size_t back, float* values, size_t capacity,
+                                         size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    const std::span<const float> row = impl->logits(back);
+    if (row.empty())
+      return error(Code::state, "no logits are kept for the token {} before the last evaluated one", back);
+    return capi::copy_array<float>(row, values, capacity, out_n);
+  });
+}
+
+qinfer_status qinfer_generate(qinfer_session* session, const qinfer_generate_options* options,
+                              qinfer_generate_result* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    qinfer_generate_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_generate_options"));
+    QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_generate_options.flags"));
+    qinfer_generate_result values = {};
+    if (out != nullptr) QINFER_TRY(capi::copy_out(values, out, "qinfer_generate_result"));
+    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    StopTexts stops;
+    QINFER_TRY(read_stop_texts(o, stops));
+    TokenCallback callback{o.on_token, o.user};
+    engine::GenerateOptions parsed;
+    parsed.max_tokens = o.max_tokens;
+    parsed.stop = {stops.texts, stops.count};
+    if (o.on_token != nullptr) parsed.on_token = call_token_function;
+    parsed.user = &callback;
+    parsed.cancelled = capi::flag_of(o.cancel);
+    engine::GenerateResult result;
+    Status status = engine::generate(*impl, parsed, result);
+    values.finish = static_cast<std::int32_t>(result.finish);
+    values.prompt_tokens = result.prompt_tokens;
+    values.new_tokens = result.new_tokens;
+    values.prefill_ns = result.prefill_ns;
+    values.decode_ns = result.decode_ns;
+    if (out != nullptr) QINFER_TRY(capi::copy_out(values, out, "qinfer_generate_result"));
+    return status;
+  });
+}
+
+qinfer_status qinfer_session_get_memory(const qinfer_session* session, qinfer_session_memory* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    QINFER_REQUIRE(out);
+    qinfer_session_memory values = {};
+    values.kv_bytes = impl->kv_bytes();
+    values.other_bytes = impl->other_bytes();
+    return capi::copy_out(values, out, "qinfer_session_memory");
+  });
+}
+
+qinfer_status qinfer_session_get_metrics(const qinfer_session* session, qinfer_metrics* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    QINFER_REQUIRE(out);
+    return capi::copy_out(capi::to_c(impl->metrics()), out, "qinfer_metrics");
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,105 @@
+// See support.h.
+#include "support.h"
+
+#include <algorithm>
+
+namespace qinfer::capi {
+
+static_assert(static_cast<int>(Code::ok) == QINFER_OK && static_cast<int>(Code::internal) == QINFER_E_INTERNAL &&
+              static_cast<int>(Code::invalid_argument) == QINFER_E_INVALID_ARGUMENT &&
+              static_cast<int>(Code::state) == QINFER_E_STATE &&
+              static_cast<int>(Code::unsupported) == QINFER_E_UNSUPPORTED &&
+              static_cast<int>(Code::no_memory) == QINFER_E_NO_MEMORY && static_cast<int>(Code::io) == QINFER_E_IO &&
+              static_cast<int>(Code::not_found) == QINFER_E_NOT_FOUND &&
+              static_cast<int>(Code::format) == QINFER_E_FORMAT &&
+              static_cast<int>(Code::buffer_too_small) == QINFER_E_BUFFER_TOO_SMALL &&
+              static_cast<int>(Code::kv_full) == QINFER_E_KV_FULL &&
+              static_cast<int>(Code::context_full) == QINFER_E_CONTEXT_FULL &&
+              static_cast<int>(Code::cancelled) == QINFER_E_CANCELLED &&
+              static_cast<int>(Code::numeric) == QINFER_E_NUMERIC);
+
+void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_view message) {
+  if (err == nullptr) return;
+  *err = qinfer_error();
+  err->code = static_cast<qinfer_status>(code);
+  err->detail = detail;
+  std::size_t size = std::min(message.size(), sizeof err->message - 1);
+  // Continuation bytes are 10xxxxxx: step back to the beginning of the character that would be cut.
+  if (size < message.size())
+    while (size > 0 && (static_cast<unsigned char>(message[size]) & 0xC0) == 0x80) --size;
+  std::memcpy(err->message, message.data(), size);
+}
+
+qinfer_status finish(qinfer_error* err, const Status& status) {
+  if (status.ok()) return QINFER_OK;
+  fill_error(err, status.code(), status.detail(), status.message());
+  return static_cast<qinfer_status>(status.code());
+}
+
+Result<std::string_view> text_argument(const char* text, std::size_t len, std::string_view name) {
+  if (text == nullptr) {
+    if (len == 0) return std::string_view();
+    return null_argument(name);
+  }
+  return len == SIZE_MAX ? std::string_view(text) : std::string_view(text, len);
+}
+
+Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* caller) {
+  qinfer_runtime_options options;
+  QINFER_TRY(copy_in(caller, options, "qinfer_runtime_options"));
+  QINFER_TRY(unknown_flags(options.flags, QINFER_RUNTIME_EXACT, "qinfer_runtime_options.flags"));
+  if (options.log_level < 0 || options.log_level > QINFER_LOG_DEBUG)
+    return error(Code::invalid_argument, "log_level is {}, expected 0 to {}", options.log_level,
+                 static_cast<int>(QINFER_LOG_DEBUG));
+  if (options.cpu_ids == nullptr && options.n_cpu_ids != 0) return null_argument("cpu_ids");
+  engine::RuntimeOptions out;
+  out.n_threads = options.n_threads;
+  out.spin_us = options.spin_us;
+  if (options.log_level != 0) out.log_level = static_cast<engine::LogLevel>(options.log_level);
+  out.log = options.log;
+  out.log_user = options.log_user;
+  if (options.n_cpu_ids > engine::Runtime::kMaxThreads)
+    return error(Code::invalid_argument, "n_cpu_ids is {}, at most {} are accepted", options.n_cpu_ids,
+                 engine::Runtime::kMaxThreads);
+  if (options.cpu_ids != nullptr) out.cpu_ids.assign(options.cpu_ids, options.cpu_ids + options.n_cpu_ids);
+  out.exact = (options.flags & QINFER_RUNTIME_EXACT) != 0;
+  if (options.cpu_target != nullptr) out.cpu_target = options.cpu_target;
+  if (options.allocator != nullptr) {
+    qinfer_allocator allocator;
+    QINFER_TRY(copy_in(options.allocator, allocator, "qinfer_allocator"));
+    if (allocator.alloc == nullptr || allocator.release == nullptr)
+      return error(Code::invalid_argument, "qinfer_allocator needs both alloc and release");
+    out.allocator = {allocator.alloc, allocator.release, allocator.user};
+  }
+  return out;
+}
+
+Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* caller) {
+  qinfer_kv_cache_options options;
+  QINFER_TRY(copy_in(caller, options, "qinfer_kv_cache_options"));
+  QINFER_TRY(unknown_flags(options.flags, QINFER_CACHE_COMMIT, "qinfer_kv_cache_options.flags"));
+  engine::KvCacheOptions out;
+  out.commit = (options.flags & QINFER_CACHE_COMMIT) != 0;
+  switch (options.kv_type) {
+    case QINFER_KV_DEFAULT: break;
+    case QINFER_KV_F32: out.type = DType::f32; break;
+    case QINFER_KV_F16: out.type = DType::f16; break;
+    case QINFER_KV_BF16: out.type = DType::bf16; break;
+    default:
+      return error(Code::unsupported, "kv_type is {}, known are QINFER_KV_F32, QINFER_KV_F16 and QINFER_KV_BF16",
+                   options.kv_type);
+  }
+  out.block_tokens = options.block_tokens;
+  out.budget_bytes = options.budget_bytes;
+  out.budget_blocks = options.budget_blocks;
+  return out;
+}
+
+Result<engine::SessionOptions> session_options(const qinfer_session_options* caller) {
+  qinfer_session_options options;
+  QINFER_TRY(copy_in(caller, options, "qinfer_session_options"));
+  QINFER_TRY(unknown_flags(options.flags, 0, "qinfer_session_options.flags"));
+  return engine::SessionOptions{options.max_tokens, options.max_logits};
+}
+
+}  // namespace qinfer::capi

@@ -1,0 +1,145 @@
+// What every function of the C ABI shares: the guard that turns Status and exceptions into a qinfer_status, the rule of
+// size-first structs, output arrays, and the objects behind the opaque handles.
+#pragma once
+
+#include <qinfer/qinfer.h>
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/eval.h"
+#include "engine/generate.h"
+#include "engine/model.h"
+#include "engine/runtime.h"
+#include "engine/session.h"
+#include "text/detokenizer.h"
+
+struct qinfer_runtime {
+  std::shared_ptr<qinfer::engine::Runtime> impl;
+};
+
+struct qinfer_model {
+  std::shared_ptr<const qinfer::engine::Model> impl;
+  std::vector<const std::string*> meta_keys;  ///< sorted, into the model's metadata
+};
+
+struct qinfer_detok {
+  std::shared_ptr<const qinfer::engine::Model> model;
+  qinfer::text::Detokenizer impl;
+  std::vector<char> text;  ///< what one token can complete at most
+};
+
+struct qinfer_kv_cache {
+  std::shared_ptr<qinfer::engine::KvCache> impl;
+};
+
+struct qinfer_session {
+  std::unique_ptr<qinfer::engine::Session> impl;
+};
+
+struct qinfer_cancel {
+  std::atomic<bool> requested{false};
+};
+
+namespace qinfer::capi {
+
+/// Writes a failure into the caller's struct; `err` may be null.
+void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_view message);
+qinfer_status finish(qinfer_error* err, const Status& status);
+
+/// The body of every exported function that can fail: nothing but a qinfer_status leaves it.
+template <typename Body>
+qinfer_status guard(qinfer_error* err, Body&& body) {
+  try {
+    return finish(err, body());
+  } catch (const std::bad_alloc&) {
+    fill_error(err, Code::no_memory, 0, "out of memory");
+    return QINFER_E_NO_MEMORY;
+  } catch (...) {
+    fill_error(err, Code::internal, 0, "an unexpected exception; the objects involved can only be freed");
+    return QINFER_E_INTERNAL;
+  }
+}
+
+inline Status null_argument(std::string_view name) { return error(Code::invalid_argument, "{} is NULL", name); }
+
+#define QINFER_REQUIRE(pointer) \
+  if ((pointer) == nullptr) return ::qinfer::capi::null_argument(#pointer)
+
+/// Copies a caller's struct: what it does not have reads as zero, what this library does not know must be zero.
+template <typename T>
+Status copy_in(const T* caller, T& out, std::string_view name) {
+  out = T();
+  out.struct_size = sizeof(T);
+  if (caller == nullptr) return Status();
+  std::uint32_t size = 0;
+  std::memcpy(&size, caller, sizeof size);
+  if (size < sizeof size)
+    return error(Code::invalid_argument, "{}.struct_size is {}, expected sizeof({})", name, size, name);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(caller);
+  for (std::size_t i = sizeof(T); i < size; ++i)
+    if (bytes[i] != 0)
+      return error(Code::unsupported, "{} has {} bytes and sets an option behind the {} that this version knows", name,
+                   size, sizeof(T));
+  std::memcpy(&out, caller, size < sizeof(T) ? size : sizeof(T));
+  out.struct_size = sizeof(T);
+  return Status();
+}
+
+/// Writes `value` into a caller's struct up to its struct_size, zeros beyond what this library knows.
+template <typename T>
+Status copy_out(const T& value, T* caller, std::string_view name) {
+  std::uint32_t size = 0;
+  std::memcpy(&size, caller, sizeof size);
+  if (size < sizeof size)
+    return error(Code::invalid_argument, "{}.struct_size is {}, expected sizeof({})", name, size, name);
+  T copy = value;
+  copy.struct_size = size;
+  auto* bytes = reinterpret_cast<unsigned char*>(caller);
+  std::memcpy(bytes, &copy, size < sizeof(T) ? size : sizeof(T));
+  if (size > sizeof(T)) std::memset(bytes + sizeof(T), 0, size - sizeof(T));
+  return Status();
+}
+
+/// The rule of output arrays: *out_n is always the number of elements needed; too small a capacity has no other effect.
+template <typename T>
+Status copy_array(std::span<const T> values, T* out, std::size_t capacity, std::size_t* out_n) {
+  if (out_n == nullptr) return null_argument("out_n");
+  *out_n = values.size();
+  if (values.size() > capacity || (out == nullptr && !values.empty()))
+    return error_at(Code::buffer_too_small, static_cast<std::int64_t>(values.size()),
+                    "{} elements are needed, the buffer has room for {}", values.size(), out == nullptr ? 0 : capacity);
+  if (!values.empty()) std::memcpy(out, values.data(), values.size_bytes());
+  return Status();
+}
+
+/// (text, len), len SIZE_MAX meaning NUL-terminated.
+Result<std::string_view> text_argument(const char* text, std::size_t len, std::string_view name);
+
+inline Status unknown_flags(std::uint32_t flags, std::uint32_t known, std::string_view name) {
+  if ((flags & ~known) == 0) return Status();
+  return error(Code::unsupported, "{} has unknown bits: {:#x}", name, flags & ~known);
+}
+
+inline const std::atomic<bool>* flag_of(const qinfer_cancel* cancel) {
+  return cancel == nullptr ? nullptr : &cancel->requested;
+}
+
+inline qinfer_metrics to_c(const engine::Metrics& m) {
+  return {sizeof(qinfer_metrics), 0,           m.prefill_tokens, m.decode_tokens, m.evals,
+          m.prefill_ns,           m.decode_ns, m.sample_ns,      m.wait_ns};
+}
+
+Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* options);
+Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* options);
+Result<engine::SessionOptions> session_options(const qinfer_session_options* options);
+
+}  // namespace qinfer::capi

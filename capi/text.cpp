@@ -1,0 +1,101 @@
+// Tokenizer and incremental detokeniser.
+#include <qinfer/qinfer.h>
+
+#include "support.h"
+
+using namespace qinfer;
+using capi::guard;
+
+namespace {
+
+Status no_tokenizer() { return error(Code::not_found, "the model directory has no tokenizer.json"); }
+
+/// Pushes or finishes on a copy, so that a buffer that is too small changes nothing.
+template <typename Step>
+Status detok_step(qinfer_detok& detok, char* text, std::size_t capacity, std::size_t* out_n, Step step) {
+  text::Detokenizer next = detok.impl;
+  const std::size_t n = step(next, std::span<char>(detok.text));
+  QINFER_TRY(capi::copy_array<char>({detok.text.data(), n}, text, capacity, out_n));
+  detok.impl = next;
+  return Status();
+}
+
+}  // namespace
+
+extern "C" {
+
+qinfer_status qinfer_tokenize(const qinfer_model* model, const char* text, size_t len, uint32_t flags,
+                              qinfer_token* tokens, size_t capacity, size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(model);
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_TRY(capi::unknown_flags(flags, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL, "flags"));
+    QINFER_ASSIGN(const std::string_view view, capi::text_argument(text, len, "text"));
+    if (model->impl->tokenizer() == nullptr) return no_tokenizer();
+    std::vector<text::TokenId> ids;
+    const text::EncodeOptions options{(flags & QINFER_TEXT_ADD_SPECIAL) != 0, (flags & QINFER_TEXT_PARSE_SPECIAL) != 0};
+    QINFER_TRY(model->impl->tokenizer()->encode(view, options, ids));
+    return capi::copy_array<qinfer_token>(ids, tokens, capacity, out_n);
+  });
+}
+
+const char* qinfer_token_text(const qinfer_model* model, qinfer_token token, size_t* out_n) {
+  if (out_n != nullptr) *out_n = 0;
+  if (model == nullptr || out_n == nullptr || model->impl->tokenizer() == nullptr) return nullptr;
+  if (token < 0 || static_cast<std::uint32_t>(token) >= model->impl->tokenizer()->size()) return nullptr;
+  const std::string_view bytes = model->impl->tokenizer()->token_bytes(token);
+  *out_n = bytes.size();
+  return bytes.data() != nullptr ? bytes.data() : "";
+}
+
+uint32_t qinfer_token_flags(const qinfer_model* model, qinfer_token token) {
+  if (model == nullptr) return 0;
+  std::uint32_t flags = model->impl->is_end_token(token) ? std::uint32_t{QINFER_TOKEN_END} : 0u;
+  const text::Tokenizer* tokenizer = model->impl->tokenizer();
+  if (tokenizer == nullptr || token < 0 || static_cast<std::uint32_t>(token) >= tokenizer->size()) return flags;
+  if (tokenizer->is_control(token)) flags |= QINFER_TOKEN_CONTROL;
+  if (tokenizer->is_byte(token)) flags |= QINFER_TOKEN_BYTE;
+  return flags;
+}
+
+qinfer_status qinfer_detok_create(const qinfer_model* model, qinfer_detok** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_REQUIRE(model);
+    const text::Tokenizer* tokenizer = model->impl->tokenizer();
+    if (tokenizer == nullptr) return no_tokenizer();
+    std::vector<char> room(std::size_t{tokenizer->max_token_bytes()} * 3 + 16);
+    *out = new qinfer_detok{model->impl, text::Detokenizer(*tokenizer, true), std::move(room)};
+    return Status();
+  });
+}
+
+qinfer_status qinfer_detok_push(qinfer_detok* detok, qinfer_token token, char* text, size_t capacity, size_t* out_n,
+                                qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(detok);
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    const std::uint32_t n_vocab = detok->model->spec().n_vocab;
+    if (token < 0 || static_cast<std::uint32_t>(token) >= n_vocab)
+      return error(Code::invalid_argument, "token {} is not in the vocabulary of {}", token, n_vocab);
+    return detok_step(*detok, text, capacity, out_n,
+                      [token](text::Detokenizer& next, std::span<char> room) { return next.push(token, room); });
+  });
+}
+
+qinfer_status qinfer_detok_finish(qinfer_detok* detok, char* text, size_t capacity, size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(detok);
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    return detok_step(*detok, text, capacity, out_n,
+                      [](text::Detokenizer& next, std::span<char> room) { return next.finish(room); });
+  });
+}
+
+void qinfer_detok_free(qinfer_detok* detok) { delete detok; }
+
+}  // extern "C"

@@ -1,0 +1,34 @@
+# Flags shared by all targets of the project: warnings, floating-point rules, visibility, sanitizers; and the text that
+# qinfer_build_info() returns.
+add_library(qinfer_flags INTERFACE)
+target_compile_options(qinfer_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow
+  $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wnon-virtual-dtor -Woverloaded-virtual>
+  $<$<BOOL:${QINFER_WERROR}>:-Werror>
+  # FMA only where it is written: the same bits from every compiler.
+  -ffp-contract=off -fno-math-errno
+  -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>
+  $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
+if(QINFER_SANITIZE)
+  target_compile_options(qinfer_flags INTERFACE -fsanitize=${QINFER_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(qinfer_flags INTERFACE -fsanitize=${QINFER_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Instrumentation confuses this warning into false positives (GCC bug 105562).
+    target_compile_options(qinfer_flags INTERFACE -Wno-maybe-uninitialized)
+  endif()
+endif()
+# The optimisation of the numeric loops relies on vectorisation, which -O2 of g++ 12 only does in part.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1 -DNDEBUG")
+
+find_package(Git QUIET)
+set(QINFER_COMMIT "unknown commit")
+if(GIT_FOUND)
+  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${PROJECT_SOURCE_DIR} rev-parse --short HEAD
+                  OUTPUT_VARIABLE QINFER_GIT_OUT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE QINFER_GIT_RC)
+  if(QINFER_GIT_RC EQUAL 0)
+    set(QINFER_COMMIT "${QINFER_GIT_OUT}")
+  endif()
+endif()
+set(QINFER_BUILD_INFO
+    "qinfer ${PROJECT_VERSION}, ${QINFER_COMMIT}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}, kernel sets: reference")

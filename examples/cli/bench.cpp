@@ -1,0 +1,175 @@
+// bench.cpp: `qinfer bench`: how fast a model is read and answered here, and what share that is of what the machine can
+// do. Ceilings and model run on the same pinned threads, ceilings first, so that their buffer is gone before the model
+// is loaded. Reported are medians with the range of all repetitions. What each share counts is printed beside it.
+#include "bench_report.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "options.h"
+#include "support.h"
+
+namespace cli {
+namespace {
+
+constexpr std::uint32_t kShortPrompt = 8;  // tokens before the decoded ones
+constexpr std::uint32_t kBlockTokens = 32;
+
+struct BenchArgs {
+  std::string model, kv;
+  RuntimeArgs runtime;
+  std::uint32_t prefill = 512, decode = 64, repetitions = 5;
+  bool prefill_given = false, decode_given = false;
+  bool json = false;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// The same ids on every machine and in every run (a linear congruential generator; std's distributions may differ).
+std::vector<qinfer_token> random_tokens(std::size_t n, std::uint32_t n_vocab) {
+  std::vector<qinfer_token> tokens(n);
+  std::uint64_t state = 42;
+  for (qinfer_token& token : tokens) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    token = static_cast<qinfer_token>((state >> 33) % n_vocab);
+  }
+  return tokens;
+}
+
+/// The CPUs to pin to: as many as threads were asked for, or one per core the library would use.
+std::vector<std::uint32_t> choose_cpus(std::uint32_t threads) {
+  std::vector<std::uint32_t> cpus = usable_cpus();
+  const std::size_t wanted = threads != 0 ? threads : qi::cpu_info().n_physical_cores;
+  if (threads > cpus.size()) {
+    throw UsageError(
+        format("--threads %u: this process may use %zu CPUs, and each thread needs its own", threads, cpus.size()));
+  }
+  cpus.resize(std::max<std::size_t>(1, std::min(wanted, cpus.size())));
+  return cpus;
+}
+
+/// Default amounts are cut to what the model's context holds; given ones are not, so that the library can refuse them.
+void fit_to_context(BenchArgs& args, std::uint32_t context) {
+  if (!args.prefill_given && args.prefill > context) {
+    args.prefill = context;
+    report(format("prefill cut to the model's context of %u tokens", context));
+  }
+  if (!args.decode_given && args.decode + kShortPrompt > context) {
+    args.decode = context > kShortPrompt ? context - kShortPrompt : 0;
+    report(format("decode cut to %u tokens by the model's context of %u", args.decode, context));
+  }
+}
+
+Samples time_prefill(qi::Session& session, const std::vector<qinfer_token>& tokens, std::uint32_t repetitions) {
+  Samples samples;
+  for (std::uint32_t i = 0; i <= repetitions; ++i) {
+    session.truncate(0);
+    session.append(tokens);
+    const auto begin = std::chrono::steady_clock::now();
+    session.eval();
+    if (i > 0) samples.seconds.push_back(seconds_since(begin));  // the first run brings the weights into memory
+  }
+  return samples;
+}
+
+Samples time_decode(qi::Session& session, const std::vector<qinfer_token>& prompt, std::uint32_t n_tokens,
+                    std::uint32_t repetitions) {
+  Samples samples;
+  for (std::uint32_t i = 0; i <= repetitions; ++i) {
+    session.truncate(0);
+    session.append(prompt);
+    session.eval();
+    const std::uint32_t n = i > 0 ? n_tokens : std::min(n_tokens, kShortPrompt);
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::uint32_t done = 0; done < n; ++done) {
+      session.sample();
+      session.eval();
+    }
+    if (i > 0) samples.seconds.push_back(seconds_since(begin));
+  }
+  return samples;
+}
+
+void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, BenchReport& out) {
+  qinfer_runtime_options options = runtime_options(args.runtime);
+  options.n_threads = static_cast<std::uint32_t>(cpus.size());
+  options.cpu_ids = cpus.data();
+  options.n_cpu_ids = options.n_threads;
+  qi::Runtime runtime(options);
+  const qi::Model model = load_model(runtime, args.model);
+  const qinfer_model_info info = model.info();
+  fit_to_context(args, info.context_tokens);
+
+  auto session_options = qi::options<qinfer_session_options>();
+  session_options.max_tokens = std::max(args.prefill, kShortPrompt + args.decode);
+  auto cache_options = qi::options<qinfer_kv_cache_options>();
+  cache_options.flags = QINFER_CACHE_COMMIT;  // so that no page fault is timed
+  cache_options.kv_type = kv_type(args.kv);
+  cache_options.block_tokens = kBlockTokens;
+  cache_options.budget_blocks = (session_options.max_tokens + kBlockTokens - 1) / kBlockTokens;
+  qi::KvCache cache(model, cache_options);
+  qi::Session session(cache, session_options);
+  const std::vector<qinfer_token> tokens = random_tokens(std::max(args.prefill, kShortPrompt), info.n_vocab);
+  const std::vector<qinfer_token> prompt(tokens.begin(), tokens.begin() + kShortPrompt);
+  const std::vector<qinfer_token> long_prompt(tokens.begin(), tokens.begin() + args.prefill);
+
+  report(format("running %u x prefill %u, decode %u", args.repetitions, args.prefill, args.decode));
+  if (args.prefill > 0) out.prefill = time_prefill(session, long_prompt, args.repetitions);
+  if (args.decode > 0) out.decode = time_decode(session, prompt, args.decode, args.repetitions);
+  out.prefill.tokens = args.prefill;
+  out.decode.tokens = args.decode;
+  const qinfer_kv_cache_stats stats = cache.stats();
+  out.work = count_work(model, stats, args.prefill, kShortPrompt, args.decode);
+  out.model_name = info.name != nullptr ? info.name : "";
+  out.n_params = info.n_params;
+  out.weight_format = info.weight_format != nullptr ? info.weight_format : "";
+}
+
+int run_bench(BenchArgs& args) {
+  if (args.prefill == 0 && args.decode == 0) throw UsageError("-p 0 -n 0 leaves nothing to measure");
+  BenchReport result;
+  result.cpus = choose_cpus(args.runtime.threads);
+  result.cpu = qi::cpu_info();
+  result.kernel_set = args.runtime.cpu_target.empty() ? result.cpu.target : args.runtime.cpu_target;
+  result.exact = args.runtime.exact;
+  result.kv = args.kv;
+  // A model that cannot be loaded should say so now and not after the ceilings have been measured.
+  const qinfer_runtime_options options = runtime_options(args.runtime);
+  qi::plan(args.model, &options);
+
+  report(format("measuring the ceilings of %zu thread%s", result.cpus.size(), result.cpus.size() == 1 ? "" : "s"));
+  result.fma = measure_fma_peak(result.cpus);
+  result.bandwidth = measure_read_bandwidth(result.cpus);
+  measure_model(args, result.cpus, result);
+  args.json ? print_json(result) : print_table(result);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Command& chosen) {
+  auto args = std::make_shared<BenchArgs>();
+  CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode against what this machine can do");
+  add_model_arg(*command, args->model);
+  const auto number = [&](const char* name, std::uint32_t& value, std::uint64_t lowest, const char* help) {
+    return command->add_option(name, value, help)->check(whole_number(lowest, 1u << 24))->type_name("N");
+  };
+  auto* prefill = number("-p", args->prefill, 0, "Tokens of the prompt (default 512; 0 = no prefill)");
+  auto* decode = number("-n", args->decode, 0, "Tokens to decode (default 64; 0 = no decode)");
+  number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");
+  add_kv_arg(*command, args->kv);
+  add_runtime_args(*command, args->runtime);
+  command->add_flag("--json", args->json, "Print one JSON object");
+  command->callback([args, prefill, decode, &chosen] {
+    args->prefill_given = prefill->count() > 0;
+    args->decode_given = decode->count() > 0;
+    chosen = [args] { return run_bench(*args); };
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,172 @@
+// bench_report.cpp: see bench_report.h.
+#include "bench_report.h"
+
+#include <algorithm>
+
+#include "support.h"
+
+namespace cli {
+namespace {
+
+struct Spread {
+  double median = 0, lowest = 0, highest = 0;  // tokens per second
+};
+
+Spread tokens_per_second(const Samples& samples) {
+  if (samples.seconds.empty()) return {};
+  std::vector<double> rates;
+  for (const double seconds : samples.seconds) rates.push_back(samples.tokens / std::max(seconds, 1e-9));
+  std::sort(rates.begin(), rates.end());
+  const std::size_t middle = rates.size() / 2;
+  const double median = rates.size() % 2 == 1 ? rates[middle] : (rates[middle - 1] + rates[middle]) / 2;
+  return {median, rates.front(), rates.back()};
+}
+
+std::string speed(const Samples& samples, double work_rate, const char* unit, double share, const char* ceiling) {
+  const Spread spread = tokens_per_second(samples);
+  return format("%10.1f tokens/s (%.1f..%.1f, %zu runs)   %.2f %s = %.1f %% of %s", spread.median, spread.lowest,
+                spread.highest, samples.seconds.size(), work_rate / 1e9, unit, share * 100, ceiling);
+}
+
+std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
+  std::string text;
+  for (const std::uint32_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text;
+}
+
+struct Rates {
+  double prefill_flops, prefill_share, decode_bytes, decode_share;
+};
+
+Rates rates(const BenchReport& report) {
+  const double prefill = tokens_per_second(report.prefill).median, decode = tokens_per_second(report.decode).median;
+  Rates result{};
+  result.prefill_flops = report.prefill.tokens > 0 ? report.work.prefill_flops / report.prefill.tokens * prefill : 0;
+  result.prefill_share = result.prefill_flops / report.fma.flops;
+  result.decode_bytes = (report.work.decode_weight_bytes + report.work.decode_kv_bytes) * decode;
+  result.decode_share = result.decode_bytes / report.bandwidth.bytes_per_second;
+  return result;
+}
+
+const char* embedding_note(const Work& work) {
+  if (!work.tied_known) return "embedding counted once (the model does not say whether it is tied to the LM head)";
+  return work.tied ? "embedding and LM head counted once (tied)" : "layers and LM head, not the embedding (untied)";
+}
+
+void print_counted(const BenchReport& report) {
+  const Work& work = report.work;
+  if (report.decode.tokens > 0) {
+    print_row("decode counts", format("%.1f MB of weights, %s", work.decode_weight_bytes / 1e6, embedding_note(work)));
+    print_row(
+        "", format("+ %.2f MB of KV per token on average; time includes greedy sampling", work.decode_kv_bytes / 1e6));
+  }
+  if (report.prefill.tokens > 0) {
+    print_row("prefill counts", format("%.4f TFLOP: 2 x %.1f M layer parameters x %u tokens + one row of the LM head",
+                                       work.prefill_flops / 1e12, work.layer_params / 1e6, report.prefill.tokens));
+    print_row("", "+ full causal attention");
+  }
+  if (work.decode_weight_bytes < static_cast<double>(report.cpu.l3_bytes)) {
+    print_row("note", "the weights fit into the L3 cache: decode is not bound by memory, its share may exceed 100 %");
+  }
+}
+
+}  // namespace
+
+Work count_work(const qi::Model& model, const qinfer_kv_cache_stats& kv, std::uint32_t prefill, std::uint32_t prompt,
+                std::uint32_t decode) {
+  const qinfer_model_info info = model.info();
+  const qinfer_memory memory = model.memory();
+  const double embedding = static_cast<double>(info.n_vocab) * info.n_embd;
+  const auto params = static_cast<double>(info.n_params);
+  const double weight_bytes = static_cast<double>(memory.weights_mapped) + static_cast<double>(memory.weights_private);
+
+  Work work;
+  const auto tied = model.meta("config.tie_word_embeddings");
+  work.tied_known = tied.has_value();
+  work.tied = !tied || *tied == "true";
+  work.decode_weight_bytes = work.tied ? weight_bytes : weight_bytes * (params - embedding) / params;
+  work.layer_params = params - (work.tied ? 1 : 2) * embedding;
+
+  // Token i of a sequence attends to i + 1 positions; decoding begins after the prompt.
+  const double n = prefill, attention_width = static_cast<double>(info.n_heads) * info.head_dim;
+  work.prefill_flops =
+      2 * work.layer_params * n + 2 * embedding + 4 * attention_width * info.n_layers * n * (n + 1) / 2;
+  const double positions = prompt + (decode + 1.0) / 2;
+  const double block_positions = static_cast<double>(kv.blocks_total) * kv.block_tokens;
+  if (block_positions > 0) work.decode_kv_bytes = static_cast<double>(kv.bytes_reserved) / block_positions * positions;
+  return work;
+}
+
+void print_table(const BenchReport& report) {
+  print_row("model", format("%s, %s parameters, weights %s", report.model_name.substr(0, 200).c_str(),
+                            human_count(report.n_params).c_str(), report.weight_format.c_str()));
+  print_row("machine",
+            format("%s, kernel set %s%s, %zu threads on CPUs %s", report.cpu.model_name, report.kernel_set.c_str(),
+                   report.exact ? " (exact)" : "", report.cpus.size(), join_numbers(report.cpus).c_str()));
+  print_row("read bandwidth",
+            format("%10.2f GB/s (best: %s pages, prefetch %u lines ahead; buffer %s%s)",
+                   report.bandwidth.bytes_per_second / 1e9, report.bandwidth.huge_pages ? "2 MiB" : "4 KiB",
+                   report.bandwidth.prefetch_lines, human_bytes(report.bandwidth.buffer_bytes).c_str(),
+                   report.bandwidth.buffer_reduced ? ", less than 2 GiB because memory is short" : ""));
+  print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
+  const Rates rate = rates(report);
+  if (report.prefill.tokens > 0) {
+    print_row(format("prefill %u", report.prefill.tokens),
+              speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share, "the f32 FMA peak"));
+  }
+  if (report.decode.tokens > 0) {
+    print_row(format("decode %u", report.decode.tokens),
+              speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
+  }
+  print_counted(report);
+}
+
+namespace {
+
+std::string json_samples(const Samples& samples) {
+  const Spread spread = tokens_per_second(samples);
+  std::string text = format("{\"tokens\": %u, \"tokens_per_second\": {\"median\": %.3f, \"min\": %.3f, \"max\": %.3f}",
+                            samples.tokens, spread.median, spread.lowest, spread.highest);
+  text += ", \"seconds\": [";
+  for (std::size_t i = 0; i < samples.seconds.size(); ++i) {
+    text += (i > 0 ? ", " : "") + format("%.9f", samples.seconds[i]);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+void print_json(const BenchReport& report) {
+  const Work& work = report.work;
+  const Rates rate = rates(report);
+  std::string text =
+      "{\"model\": " + json_string(report.model_name) + ", \"weight_format\": " + json_string(report.weight_format) +
+      ", \"n_params\": " + std::to_string(report.n_params) +
+      ", \"kv\": " + json_string(report.kv.empty() ? "default" : report.kv) +
+      ", \"exact\": " + (report.exact ? "true" : "false") + ", \"cpu\": " + json_string(report.cpu.model_name) +
+      ", \"kernel_set\": " + json_string(report.kernel_set) + ", \"cpu_ids\": [" + join_numbers(report.cpus) + "]";
+  text += format(
+      ", \"read_bandwidth\": {\"bytes_per_second\": %.0f, \"buffer_bytes\": %llu, \"huge_pages\": %s, "
+      "\"prefetch_lines\": %u}",
+      report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
+      report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines);
+  text += format(", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\"}", report.fma.flops, report.fma.isa);
+  if (report.prefill.tokens > 0) {
+    text += ", \"prefill\": " + json_samples(report.prefill) +
+            format(", \"counted_flops\": %.0f, \"flops\": %.0f, \"share_of_fma_peak\": %.4f}", work.prefill_flops,
+                   rate.prefill_flops, rate.prefill_share);
+  }
+  if (report.decode.tokens > 0) {
+    text += ", \"decode\": " + json_samples(report.decode) +
+            format(", \"counted_weight_bytes\": %.0f, \"counted_kv_bytes\": %.0f, \"tied\": %s",
+                   work.decode_weight_bytes, work.decode_kv_bytes,
+                   !work.tied_known ? "null"
+                   : work.tied      ? "true"
+                                    : "false") +
+            format(", \"bytes_per_second\": %.0f, \"share_of_read_bandwidth\": %.4f}", rate.decode_bytes,
+                   rate.decode_share);
+  }
+  print(text + "}\n");
+}
+
+}  // namespace cli

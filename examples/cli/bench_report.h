@@ -1,0 +1,48 @@
+// bench_report.h: the outcome of `qinfer bench`, the work it is compared with, and its two forms: table and JSON.
+#pragma once
+
+#include <cstdint>
+#include <qinfer/qinfer.hpp>
+#include <string>
+#include <vector>
+
+#include "ceilings.h"
+
+namespace cli {
+
+/// The wall time of each repetition of one measurement over `tokens` tokens.
+struct Samples {
+  std::uint32_t tokens = 0;
+  std::vector<double> seconds;
+};
+
+/// What a token costs at least, from the sizes of the model; independent of how the library does it.
+struct Work {
+  double decode_weight_bytes = 0;  // read once per token
+  double decode_kv_bytes = 0;      // mean per token
+  double layer_params = 0;         // all but embedding and LM head
+  double prefill_flops = 0;        // for all tokens of the prompt
+  bool tied_known = false;         // the model says whether embedding and LM head are one tensor
+  bool tied = true;                // taken as true where it does not
+};
+
+/// kv: of a cache in use; prompt: tokens before the decoded ones.
+Work count_work(const qi::Model& model, const qinfer_kv_cache_stats& kv, std::uint32_t prefill, std::uint32_t prompt,
+                std::uint32_t decode);
+
+struct BenchReport {
+  std::string model_name, weight_format, kernel_set, kv;
+  std::uint64_t n_params = 0;
+  bool exact = false;
+  qinfer_cpu_info cpu{};
+  std::vector<std::uint32_t> cpus;
+  Bandwidth bandwidth;
+  FmaPeak fma;
+  Samples prefill, decode;
+  Work work;
+};
+
+void print_table(const BenchReport& report);
+void print_json(const BenchReport& report);
+
+}  // namespace cli

@@ -1,0 +1,282 @@
+// ceilings.cpp: see ceilings.h. The only file of the program with intrinsics. Each measuring loop exists once per
+// instruction set, compiled through target attributes and chosen at run time, so one binary serves every CPU.
+#include "ceilings.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <string>
+
+#include "pinned_team.h"
+#include "support.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cli {
+namespace {
+
+constexpr int kRuns = 5;  // of each variant; the best counts: a ceiling is what the machine can do undisturbed
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// ---- Loops ----------------------------------------------------------------------------------------------------------
+// read_*: sums n_lines cache lines and prefetches `ahead` lines ahead, which may reach past the end, since a prefetch
+// never faults. fma_*: `rounds` times one multiply-add per accumulator, on factors that the compiler does not know and
+// so cannot fold. The results only keep it from dropping the loop.
+
+// 16-byte vectors of the compiler: SSE2 on x86-64, the like elsewhere.
+using U64x2 = std::uint64_t __attribute__((vector_size(16)));
+using F32x4 = float __attribute__((vector_size(16)));
+
+std::uint64_t read_16(const std::byte* data, std::size_t n_lines, std::size_t ahead) {
+  U64x2 sums[4] = {};
+  for (std::size_t i = 0; i < n_lines; ++i) {
+    const std::byte* line = data + i * kLine;
+    if (ahead != 0) __builtin_prefetch(line + ahead * kLine, 0, 3);
+    const auto* words = reinterpret_cast<const U64x2*>(line);
+    for (int j = 0; j < 4; ++j) sums[j] += words[j];
+  }
+  const U64x2 sum = sums[0] + sums[1] + sums[2] + sums[3];
+  return sum[0] + sum[1];
+}
+
+#define QI_REPEAT_12(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define QI_REPEAT_24(DO) \
+  QI_REPEAT_12(DO)       \
+  DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23)
+
+// Named variables and not an array: an array may end up in memory. 16 registers hold 12 accumulators and the operands.
+float fma_16(std::size_t rounds, float factor, float summand) {
+  const F32x4 scale = F32x4{} + factor, step = F32x4{} + summand;
+#define QI_DECLARE(i) F32x4 s##i = step * static_cast<float>(i);
+#define QI_STEP(i) s##i = s##i * scale + step;
+#define QI_ADD(i) total += s##i;
+  QI_REPEAT_12(QI_DECLARE)
+  for (std::size_t round = 0; round < rounds; ++round) {
+    QI_REPEAT_12(QI_STEP)
+  }
+  F32x4 total = {};
+  QI_REPEAT_12(QI_ADD)
+  return total[0] + total[1] + total[2] + total[3];
+#undef QI_DECLARE
+#undef QI_STEP
+#undef QI_ADD
+}
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx2"))) std::uint64_t read_avx2(const std::byte* data, std::size_t n_lines, std::size_t ahead) {
+  __m256i sums[4] = {};
+  for (std::size_t i = 0; i + 2 <= n_lines; i += 2) {
+    const auto* line = reinterpret_cast<const __m256i*>(data + i * kLine);
+    if (ahead != 0) {
+      __builtin_prefetch(data + (i + ahead) * kLine, 0, 3);
+      __builtin_prefetch(data + (i + 1 + ahead) * kLine, 0, 3);
+    }
+    for (int j = 0; j < 4; ++j) sums[j] = _mm256_add_epi64(sums[j], _mm256_load_si256(line + j));
+  }
+  alignas(32) std::uint64_t words[4];
+  const __m256i sum = _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3]));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(words), sum);
+  return std::accumulate(words, words + 4, std::uint64_t{0});
+}
+
+__attribute__((target("avx512f"))) std::uint64_t read_avx512(const std::byte* data, std::size_t n_lines,
+                                                             std::size_t ahead) {
+  __m512i sums[4] = {};
+  for (std::size_t i = 0; i + 4 <= n_lines; i += 4) {
+    for (std::size_t j = 0; j < 4; ++j) {
+      const std::byte* line = data + (i + j) * kLine;
+      if (ahead != 0) __builtin_prefetch(line + ahead * kLine, 0, 3);
+      sums[j] = _mm512_add_epi64(sums[j], _mm512_load_si512(line));
+    }
+  }
+  alignas(64) std::uint64_t words[8];  // stored and added: g++ 12 warns about its own _mm512_reduce_add_epi64
+  _mm512_store_si512(words, _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3])));
+  return std::accumulate(words, words + 8, std::uint64_t{0});
+}
+
+__attribute__((target("avx2,fma"))) float fma_avx2(std::size_t rounds, float factor, float summand) {
+  const __m256 scale = _mm256_set1_ps(factor), step = _mm256_set1_ps(summand);
+#define QI_DECLARE(i) __m256 s##i = _mm256_set1_ps(static_cast<float>(i));
+#define QI_STEP(i) s##i = _mm256_fmadd_ps(s##i, scale, step);
+#define QI_ADD(i) total = _mm256_add_ps(total, s##i);
+  QI_REPEAT_12(QI_DECLARE)
+  for (std::size_t round = 0; round < rounds; ++round) {
+    QI_REPEAT_12(QI_STEP)
+  }
+  __m256 total = _mm256_setzero_ps();
+  QI_REPEAT_12(QI_ADD)
+  return _mm256_cvtss_f32(total);
+#undef QI_DECLARE
+#undef QI_STEP
+#undef QI_ADD
+}
+
+// AVX512VL only for the compiler: without it clang 16 keeps to 16 of the 32 registers and spills inside the loop.
+__attribute__((target("avx512f,avx512vl"))) float fma_avx512(std::size_t rounds, float factor, float summand) {
+  const __m512 scale = _mm512_set1_ps(factor), step = _mm512_set1_ps(summand);
+#define QI_DECLARE(i) __m512 s##i = _mm512_set1_ps(static_cast<float>(i));
+#define QI_STEP(i) s##i = _mm512_fmadd_ps(s##i, scale, step);
+#define QI_ADD(i) total = _mm512_add_ps(total, s##i);
+  QI_REPEAT_24(QI_DECLARE)
+  for (std::size_t round = 0; round < rounds; ++round) {
+    QI_REPEAT_24(QI_STEP)
+  }
+  __m512 total = _mm512_setzero_ps();
+  QI_REPEAT_24(QI_ADD)
+  return _mm512_cvtss_f32(total);
+#undef QI_DECLARE
+#undef QI_STEP
+#undef QI_ADD
+}
+
+#endif  // __x86_64__
+
+struct Loops {
+  const char* isa;
+  std::uint64_t (*read)(const std::byte* data, std::size_t n_lines, std::size_t ahead);
+  float (*fma)(std::size_t rounds, float factor, float summand);
+  double flops_per_round;  // 2 per lane and accumulator
+};
+
+Loops choose_loops() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
+    return {"avx512", read_avx512, fma_avx512, 2.0 * 16 * 24};
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return {"avx2", read_avx2, fma_avx2, 2.0 * 8 * 12};
+  }
+  return {"sse2", read_16, fma_16, 2.0 * 4 * 12};
+#else
+  return {"128-bit", read_16, fma_16, 2.0 * 4 * 12};
+#endif
+}
+
+// ---- Memory -------------------------------------------------------------------------------------------------------
+
+/// Bytes the system can give without swapping; 0 where it does not say.
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("MemAvailable:", 0) == 0) return std::stoull(line.substr(13)) * 1024;
+  }
+  return 0;
+}
+
+/// Anonymous memory at a multiple of the huge page size, with or without a request for huge pages.
+class Buffer {
+ public:
+  Buffer(std::size_t size, bool huge_pages) : size_(size), mapped_size_(size + kHugePage) {
+    mapping_ = mmap(nullptr, mapped_size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping_ == MAP_FAILED) throw Failure("not enough memory to measure the read bandwidth");
+    const auto address = reinterpret_cast<std::uintptr_t>(mapping_);
+    data_ = static_cast<std::byte*>(mapping_) + (kHugePage - address % kHugePage) % kHugePage;
+    granted_ = madvise(data_, size_, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0 || !huge_pages;
+  }
+  ~Buffer() { munmap(mapping_, mapped_size_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  bool granted() const { return granted_; }  // false: the system has no huge pages to ask for
+
+ private:
+  std::size_t size_, mapped_size_;
+  void* mapping_ = nullptr;
+  std::byte* data_ = nullptr;
+  bool granted_ = false;
+};
+
+/// Best bytes per second of a few passes over the buffer, each worker reading a slice of its own.
+double read_speed(PinnedTeam& team, const Buffer& buffer, const Loops& loops, std::size_t ahead) {
+  const std::size_t slice = buffer.size() / team.size() / (4 * kLine) * (4 * kLine);
+  std::atomic<std::uint64_t> sink{0};
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    const double seconds = team.run([&](std::size_t worker) {
+      sink.fetch_add(loops.read(buffer.data() + worker * slice, slice / kLine, ahead), std::memory_order_relaxed);
+    });
+    best = std::max(best, static_cast<double>(slice * team.size()) / seconds);
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) throw Failure("cannot read the CPU affinity mask");
+  std::vector<std::uint32_t> first, later;
+  std::vector<std::string> cores;
+  for (std::uint32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+    std::string core;
+    const bool known = static_cast<bool>(std::getline(file, core));
+    const bool taken = known && std::find(cores.begin(), cores.end(), core) != cores.end();
+    (taken ? later : first).push_back(cpu);
+    cores.push_back(core);
+  }
+  first.insert(first.end(), later.begin(), later.end());
+  return first;
+}
+
+Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
+  constexpr std::uint64_t kUsualBytes = std::uint64_t{2} << 30;
+  const std::uint64_t available = available_memory();
+  Bandwidth best;
+  best.buffer_bytes = kUsualBytes;
+  if (available != 0) best.buffer_bytes = std::min(kUsualBytes, available / 4 / kHugePage * kHugePage);
+  best.buffer_bytes = std::max<std::uint64_t>(best.buffer_bytes, kHugePage);
+  best.buffer_reduced = best.buffer_bytes < kUsualBytes;
+
+  const Loops loops = choose_loops();
+  PinnedTeam team(cpus);
+  for (const bool huge_pages : {false, true}) {
+    const Buffer buffer(static_cast<std::size_t>(best.buffer_bytes), huge_pages);
+    if (!buffer.granted()) continue;
+    const std::size_t slice = buffer.size() / team.size();
+    // Written first: pages never written are all the same page of zeros. By each worker its own part, for NUMA.
+    team.run([&](std::size_t worker) { std::memset(buffer.data() + worker * slice, 1, slice); });
+    for (const unsigned ahead : {0u, 32u, 64u}) {
+      const double speed = read_speed(team, buffer, loops, ahead);
+      if (speed <= best.bytes_per_second) continue;
+      best.bytes_per_second = speed;
+      best.huge_pages = huge_pages;
+      best.prefetch_lines = ahead;
+    }
+  }
+  return best;
+}
+
+FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus) {
+  constexpr std::size_t kRounds = std::size_t{1} << 23;  // about 50 ms
+  const Loops loops = choose_loops();
+  PinnedTeam team(cpus);
+  std::vector<float> sinks(cpus.size());
+  FmaPeak peak;
+  peak.isa = loops.isa;
+  for (int run = 0; run < kRuns; ++run) {
+    const double seconds = team.run([&](std::size_t worker) { sinks[worker] = loops.fma(kRounds, 0.999f, 1e-3f); });
+    const double flops = loops.flops_per_round * static_cast<double>(kRounds) * static_cast<double>(team.size());
+    peak.flops = std::max(peak.flops, flops / seconds);
+  }
+  volatile float used = sinks[0];
+  (void)used;
+  return peak;
+}
+
+}  // namespace cli

@@ -1,0 +1,32 @@
+// ceilings.h: what this machine can do at best, measured on the threads a benchmark uses: reading memory and f32 fused
+// multiply-adds. Speeds are given as shares of these, so that they mean the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace cli {
+
+struct Bandwidth {
+  double bytes_per_second = 0;
+  std::uint64_t buffer_bytes = 0;
+  bool buffer_reduced = false;  // less than the usual 2 GiB, because memory is short
+  // The combination that was fastest. Huge pages were asked for; the system may have given less.
+  bool huge_pages = false;
+  unsigned prefetch_lines = 0;
+};
+
+struct FmaPeak {
+  double flops = 0;      // per second; a multiply-add counts as two
+  const char* isa = "";  // "avx512", "avx2", "sse2"
+};
+
+/// The logical CPUs this thread may run on, in ascending order but one of each core first: pinned to the front of the
+/// list, a few threads never share a core while another is free.
+std::vector<std::uint32_t> usable_cpus();
+
+/// Both run one thread per entry of cpus, pinned to it. They throw Failure where that or the memory is refused.
+Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus);
+FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus);
+
+}  // namespace cli

@@ -1,0 +1,201 @@
+// generate.cpp: `qinfer generate`: prints a prompt and, as it comes, the text that follows. Ctrl-C ends the generation
+// cleanly through qinfer_cancel; a second one kills the program.
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "options.h"
+#include "support.h"
+
+namespace cli {
+namespace {
+
+std::atomic<qinfer_cancel*> interrupted_call{nullptr};
+static_assert(std::atomic<qinfer_cancel*>::is_always_lock_free, "read in a signal handler");
+
+extern "C" void request_cancel(int) { qinfer_cancel_request(interrupted_call.load()); }
+
+/// While it lives, the first SIGINT requests cancellation and the second has its default effect.
+class InterruptGuard {
+ public:
+  explicit InterruptGuard(qi::Cancel& cancel) {
+    interrupted_call.store(cancel.native());
+    struct sigaction current {};
+    if (sigaction(SIGINT, nullptr, &current) != 0 || current.sa_handler == SIG_IGN) return;  // e.g. under nohup
+    struct sigaction action {};
+    action.sa_handler = request_cancel;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    installed_ = sigaction(SIGINT, &action, nullptr) == 0;
+  }
+  ~InterruptGuard() {
+    if (installed_) signal(SIGINT, SIG_DFL);
+  }
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  bool installed_ = false;
+};
+
+struct GenerateArgs {
+  std::string model, prompt, kv;
+  RuntimeArgs runtime;
+  std::uint32_t max_tokens = 256, context = 0;
+  std::vector<std::string> stop;
+  qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();
+  bool ids = false;
+};
+
+std::vector<qinfer_token> prompt_tokens(const qi::Model& model, const std::string& prompt) {
+  if (prompt.empty()) {
+    const qinfer_token begin = model.info().bos_token;
+    if (begin < 0) throw Failure("this model has no begin token, so it needs a prompt that is not empty");
+    return {begin};
+  }
+  return model.tokenize(prompt, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL);
+}
+
+/// Room for what was asked and no more, so that a model with a long context does not take memory for all of it.
+std::uint32_t session_tokens(const GenerateArgs& args, std::uint32_t model_context, std::size_t n_prompt) {
+  if (args.context != 0) return args.context;
+  if (args.max_tokens == 0) return model_context;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(model_context, n_prompt + args.max_tokens));
+}
+
+qi::KvCache make_cache(const qi::Model& model, const std::string& kv, std::uint32_t max_tokens) {
+  constexpr std::uint32_t kBlockTokens = 32;
+  auto options = qi::options<qinfer_kv_cache_options>();
+  options.kv_type = kv_type(kv);
+  options.block_tokens = kBlockTokens;
+  options.budget_blocks = (std::uint64_t{max_tokens} + kBlockTokens - 1) / kBlockTokens;
+  return qi::KvCache(model, options);
+}
+
+const char* finish_name(std::int32_t finish) {
+  switch (finish) {
+    case QINFER_FINISH_END: return "an end token";
+    case QINFER_FINISH_STOP: return "a stop text";
+    case QINFER_FINISH_LENGTH: return "the length limit";
+    case QINFER_FINISH_CALLBACK: return "a callback";
+    default: return "cancellation";
+  }
+}
+
+std::string rate(std::uint64_t tokens, std::uint64_t ns) {
+  if (tokens == 0 || ns == 0) return "";
+  return format(" at %.1f tokens/s", static_cast<double>(tokens) * 1e9 / static_cast<double>(ns));
+}
+
+/// Rates count evaluations: the first new token comes from the prompt's, so decoding n tokens takes n - 1.
+void report_statistics(const qi::Session& session, const qinfer_generate_result& counts) {
+  const qinfer_metrics metrics = session.metrics();
+  report(format("prompt %u tokens%s, new %u tokens%s, ended by %s", counts.prompt_tokens,
+                rate(metrics.prefill_tokens, metrics.prefill_ns).c_str(), counts.new_tokens,
+                rate(metrics.decode_tokens, metrics.decode_ns).c_str(), finish_name(counts.finish)));
+}
+
+/// Streams prompt and text to stdout. Returns whether the generation ran to its end, false if it was cancelled.
+bool stream(qi::Session& session, const GenerateArgs& args, const qi::Cancel& cancel, qinfer_generate_result& counts) {
+  qi::Generation request;
+  request.max_tokens = args.max_tokens;
+  request.stop = args.stop;
+  request.cancel = &cancel;
+  request.on_token = [](std::string_view text, qinfer_token) {
+    print(text);
+    flush_output();
+    return true;
+  };
+  print(args.prompt);
+  flush_output();
+  bool cancelled = false;
+  try {
+    session.generate(request, &counts);
+  } catch (const qi::Error& error) {
+    if (error.status() != QINFER_E_CANCELLED) {
+      print("\n");
+      throw;
+    }
+    cancelled = true;
+  }
+  print("\n");
+  return !cancelled;
+}
+
+int run_generate(const GenerateArgs& args) {
+  qi::Cancel cancel;
+  InterruptGuard guard(cancel);
+  qi::Runtime runtime(runtime_options(args.runtime));
+  auto load = qi::options<qinfer_load_options>();
+  load.cancel = std::as_const(cancel).native();
+  const qi::Model model = load_model(runtime, args.model, load);
+  const std::vector<qinfer_token> prompt = prompt_tokens(model, args.prompt);
+
+  auto options = qi::options<qinfer_session_options>();
+  options.max_tokens = session_tokens(args, model.info().context_tokens, prompt.size());
+  qi::KvCache cache = make_cache(model, args.kv, options.max_tokens);
+  qi::Session session(cache, options);
+  session.set_sampler(args.sampler);
+  session.append(prompt);
+
+  auto counts = qi::options<qinfer_generate_result>();
+  const bool complete = stream(session, args, cancel, counts);
+  if (args.ids) {
+    std::vector<qinfer_token> ids = session.tokens();
+    ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(std::min(prompt.size(), ids.size())));
+    print(join_ids(ids) + "\n");
+  }
+  flush_output();
+  report_statistics(session, counts);
+  if (!complete) throw Failure("cancelled");
+  return 0;
+}
+
+void add_sampler_args(CLI::App& command, qinfer_sampler_options& sampler) {
+  const auto real = [&](const char* name, float& value, double highest, const char* help) {
+    command.add_option(name, value, help)->check(real_number(0, highest))->type_name("X");
+  };
+  real("--temp", sampler.temperature, 1000, "Temperature (default 0: greedy)");
+  real("--top-p", sampler.top_p, 1, "Keep the likeliest tokens that together reach this probability");
+  real("--min-p", sampler.min_p, 1, "Drop tokens less likely than this share of the likeliest");
+  real("--repeat-penalty", sampler.repeat_penalty, 1000, "Divide the logits of tokens that occurred (1 = off)");
+  command.add_option("--top-k", sampler.top_k, "Keep the K likeliest tokens")
+      ->check(whole_number(0, 1u << 30))
+      ->type_name("K");
+  command.add_option("--seed", sampler.seed, "Equal seeds give equal texts (default 0)")
+      ->check(whole_number(0, UINT64_MAX))
+      ->type_name("S");
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Command& chosen) {
+  auto args = std::make_shared<GenerateArgs>();
+  CLI::App* command = app.add_subcommand("generate", "Print a prompt and the text that follows");
+  add_model_arg(*command, args->model);
+  command->add_option("PROMPT", args->prompt, "Start of the text; \"\" is the begin token alone")
+      ->required()
+      ->type_name("");
+  command
+      ->add_option("-n", args->max_tokens,
+                   "New tokens at most; 0 = until an end token or the context is full (default 256)")
+      ->check(whole_number(0, 1u << 30))
+      ->type_name("N");
+  command->add_option("--context", args->context, "Tokens the session has room for (default: prompt + N)")
+      ->check(whole_number(1, 1u << 30))
+      ->type_name("N");
+  // Without this the option would take every word that follows, the prompt included.
+  command->add_option("--stop", args->stop, "End before this text appears; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("TEXT");
+  add_sampler_args(*command, args->sampler);
+  add_kv_arg(*command, args->kv);
+  add_runtime_args(*command, args->runtime);
+  command->add_flag("--ids", args->ids, "Print the ids of the new tokens on a line after the text");
+  command->callback([args, &chosen] { chosen = [args] { return run_generate(*args); }; });
+}
+
+}  // namespace cli

@@ -1,0 +1,65 @@
+// support.h: what every command needs and none is about: failures and how they are reported, output that notices a
+// closed pipe, the progress bar, numbers for people, JSON strings and lists of token ids.
+#pragma once
+
+#include <qinfer/qinfer.hpp>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cli {
+
+/// The command cannot go on: exit status 1.
+struct Failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+/// The command line makes no sense: exit status 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// printf into a string; std::format is not in the standard library of the oldest compiler supported.
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
+/// Writes "qinfer: TEXT" to stderr as one line, whatever the text holds.
+void report(std::string_view text);
+
+/// Results go to stdout. Throws Failure when they cannot be written, e.g. because the disk is full.
+void print(std::string_view text);
+/// A label, padded so that the values of a table line up, and a value.
+void print_row(std::string_view label, std::string_view value);
+/// Hands everything printed to the operating system. Called after each piece of streamed text and at the end.
+void flush_output();
+
+/// A bar on stderr while a model loads; silent unless stderr is a terminal. Clears its line when destroyed.
+class ProgressBar {
+ public:
+  ProgressBar();
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  void update(std::uint64_t done_bytes, std::uint64_t total_bytes);
+
+ private:
+  bool terminal_;
+  bool drawn_ = false;
+};
+
+/// Loads with a progress bar.
+qi::Model load_model(qi::Runtime& runtime, const std::string& path,
+                     const qinfer_load_options& options = qi::options<qinfer_load_options>());
+
+std::string human_bytes(std::uint64_t bytes);    ///< "1.11 GiB"
+std::string human_count(std::uint64_t count);    ///< "596.0 M"
+std::string with_commas(std::uint64_t number);   ///< "1,192,099,840"
+std::string json_string(std::string_view text);  ///< quoted and escaped; also shows odd tokens to people
+
+/// "1,2,3", also separated by spaces. Throws UsageError on anything but ids from 0.
+std::vector<qinfer_token> parse_ids(std::string_view text);
+/// The inverse: "1,2,3".
+std::string join_ids(const std::vector<qinfer_token>& ids);
+
+}  // namespace cli

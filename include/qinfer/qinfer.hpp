@@ -1,0 +1,407 @@
+// qinfer.hpp - C++17 host side of qinfer.h: one move-only class per handle, exceptions for failed calls, strings and
+// vectors for buffers. Header-only and nothing but the C functions underneath, so it adds no ABI of its own; native()
+// gives the C handle for whatever is not wrapped. The rules at the top of qinfer.h hold here too.
+//
+//   qi::Model model = qi::Model::load("path/to/model");
+//   qi::KvCache cache(model);
+//   qi::Session session(cache);
+//   session.append(model.tokenize("Once upon a time", QINFER_TEXT_ADD_SPECIAL));
+//   qi::Generation request;
+//   request.max_tokens = 64;
+//   std::string text = session.generate_text(request);
+//
+// The namespace is qi, because qinfer is that of the library itself and a host may link it statically. Option structs
+// are the C ones: make them with qi::options<qinfer_load_options>(), which sets struct_size and zeroes the rest.
+#ifndef QINFER_HPP
+#define QINFER_HPP
+
+#include <qinfer/qinfer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace qi {
+
+using Token = qinfer_token;
+
+/// Return false to stop. May throw: the call is stopped first, then the exception goes on to the caller.
+using OnToken = std::function<bool(std::string_view text, Token token)>;
+using OnProgress = std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
+
+/// A call that failed. what() is the library's message, or the name of the status where it gave none.
+class Error : public std::runtime_error {
+ public:
+  Error(qinfer_status status, const qinfer_error& error)
+      : std::runtime_error(error.message[0] != '\0' ? error.message : qinfer_status_name(status)),
+        status_(status),
+        detail_(error.detail) {}
+
+  qinfer_status status() const noexcept { return status_; }
+  std::int64_t detail() const noexcept { return detail_; }  ///< what it means depends on the status, see qinfer.h
+  const char* status_name() const noexcept { return qinfer_status_name(status_); }
+
+ private:
+  qinfer_status status_;
+  std::int64_t detail_;
+};
+
+/// A struct of qinfer.h with struct_size set and everything else zero, which always means "default".
+template <class Options>
+Options options() {
+  Options result{};
+  result.struct_size = static_cast<std::uint32_t>(sizeof(Options));
+  return result;
+}
+
+namespace detail {
+
+inline void check(qinfer_status status, const qinfer_error& error) {
+  if (status != QINFER_OK) throw Error(status, error);
+}
+
+/// Fills an output struct through a call (T* out, qinfer_error*) -> status.
+template <class T, class Call>
+T filled(Call&& call) {
+  T out = options<T>();
+  qinfer_error error{};
+  check(call(&out, &error), error);
+  return out;
+}
+
+/// Fills a string or vector through a call (data, capacity, out_n, error) -> status, with a second one if the guessed
+/// capacity was too small.
+template <class Container, class Call>
+Container collected(std::size_t guess, Call&& call) {
+  Container out(guess, typename Container::value_type{});
+  std::size_t n = 0;
+  qinfer_error error{};
+  qinfer_status status = call(out.data(), out.size(), &n, &error);
+  if (status == QINFER_E_BUFFER_TOO_SMALL) {
+    out.resize(n);
+    status = call(out.data(), out.size(), &n, &error);
+  }
+  check(status, error);
+  out.resize(n);
+  return out;
+}
+
+/// Owns one C handle. A moved-from object holds NULL, which every C function accepts or answers with an error.
+template <class T, void (*Free)(T*)>
+class Handle {
+ public:
+  T* native() noexcept { return handle_.get(); }
+  const T* native() const noexcept { return handle_.get(); }
+
+ protected:
+  Handle() = default;
+
+  /// Runs a *_create or *_load call (T** out, qinfer_error*) -> status.
+  template <class Call>
+  void create(Call&& call) {
+    T* handle = nullptr;
+    qinfer_error error{};
+    check(call(&handle, &error), error);
+    handle_.reset(handle);
+  }
+
+ private:
+  struct Release {
+    void operator()(T* handle) const noexcept { Free(handle); }
+  };
+  std::unique_ptr<T, Release> handle_;
+};
+
+/// A host function behind a C callback. C frames must not see an exception, so it is kept until the call is over.
+template <class Function>
+class Guarded {
+ public:
+  explicit Guarded(const Function& function) : function_(function) {}
+
+  template <class... Args>
+  std::int32_t stops(Args... args) noexcept {
+    try {
+      return function_(args...) ? 0 : 1;
+    } catch (...) {
+      thrown_ = std::current_exception();
+      return 1;
+    }
+  }
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  const Function& function_;
+  std::exception_ptr thrown_;
+};
+
+inline std::int32_t token_callback(const char* text, std::size_t len, qinfer_token token, void* user) noexcept {
+  return static_cast<Guarded<OnToken>*>(user)->stops(std::string_view(text, len), token);
+}
+inline std::int32_t progress_callback(std::uint64_t done, std::uint64_t total, void* user) noexcept {
+  return static_cast<Guarded<OnProgress>*>(user)->stops(done, total);
+}
+
+}  // namespace detail
+
+inline std::string_view version() { return qinfer_version_string(); }
+inline std::string_view build_info() { return qinfer_build_info(); }
+inline qinfer_cpu_info cpu_info() { return detail::filled<qinfer_cpu_info>(qinfer_get_cpu_info); }
+
+/// Stops the calls it was given to. Every member may be used from any thread, request() also from a signal handler.
+class Cancel : public detail::Handle<qinfer_cancel, qinfer_cancel_free> {
+ public:
+  Cancel() { create(qinfer_cancel_create); }
+  void request() noexcept { qinfer_cancel_request(native()); }
+  void reset() noexcept { qinfer_cancel_reset(native()); }
+};
+
+/// What log, log_user and allocator point to must outlive the runtime and all that depends on it, not just this object.
+class Runtime : public detail::Handle<qinfer_runtime, qinfer_runtime_free> {
+ public:
+  explicit Runtime(const qinfer_runtime_options& options = qi::options<qinfer_runtime_options>()) {
+    create([&](auto** out, auto* error) { return qinfer_runtime_create(&options, out, error); });
+  }
+  qinfer_metrics metrics() const {
+    return detail::filled<qinfer_metrics>(
+        [&](auto* out, auto* error) { return qinfer_runtime_get_metrics(native(), out, error); });
+  }
+};
+
+/// What loading path and creating with these options will take; NULL options are defaults.
+inline qinfer_memory plan(const std::string& path, const qinfer_runtime_options* runtime = nullptr,
+                          const qinfer_load_options* load = nullptr, const qinfer_kv_cache_options* cache = nullptr,
+                          const qinfer_session_options* session = nullptr) {
+  return detail::filled<qinfer_memory>([&](auto* out, auto* error) {
+    return qinfer_model_plan(path.c_str(), runtime, load, cache, session, out, error);
+  });
+}
+
+/// Weights, tokenizer and metadata; immutable, so every member may be used from many threads at once.
+class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
+ public:
+  /// Loads with a private runtime of default options.
+  static Model load(const std::string& path, const qinfer_load_options& options = qi::options<qinfer_load_options>()) {
+    return Model(nullptr, path, options);
+  }
+  static Model load(Runtime& runtime, const std::string& path,
+                    const qinfer_load_options& options = qi::options<qinfer_load_options>()) {
+    return Model(runtime.native(), path, options);
+  }
+  /// With progress, which takes the place of the two members for it in options.
+  static Model load(Runtime& runtime, const std::string& path, qinfer_load_options options,
+                    const OnProgress& on_progress) {
+    detail::Guarded<OnProgress> guarded(on_progress);
+    options.progress = on_progress ? detail::progress_callback : nullptr;
+    options.progress_user = &guarded;
+    try {
+      return Model(runtime.native(), path, options);
+    } catch (const Error&) {
+      guarded.rethrow();  // the load was cancelled because the callback threw: that is what the caller must see
+      throw;
+    }
+  }
+
+  qinfer_model_info info() const {
+    return detail::filled<qinfer_model_info>(
+        [&](auto* out, auto* error) { return qinfer_model_get_info(native(), out, error); });
+  }
+  qinfer_memory memory() const {
+    return detail::filled<qinfer_memory>(
+        [&](auto* out, auto* error) { return qinfer_model_get_memory(native(), out, error); });
+  }
+  std::size_t meta_count() const { return qinfer_model_meta_count(native()); }
+  std::string_view meta_key(std::size_t index) const {  ///< empty past the end
+    const char* key = qinfer_model_meta_key(native(), index);
+    return key != nullptr ? key : "";
+  }
+  std::optional<std::string_view> meta(const std::string& key) const {
+    const char* value = qinfer_model_meta_value(native(), key.c_str());
+    return value != nullptr ? std::optional<std::string_view>(value) : std::nullopt;
+  }
+
+  std::vector<Token> tokenize(std::string_view text, std::uint32_t flags = 0) const {
+    const char* data = text.data() != nullptr ? text.data() : "";
+    return detail::collected<std::vector<Token>>(
+        text.size() / 2 + 8, [&](auto... out) { return qinfer_tokenize(native(), data, text.size(), flags, out...); });
+  }
+  std::string_view token_text(Token token) const {  ///< raw bytes, perhaps part of a character
+    std::size_t n = 0;
+    const char* text = qinfer_token_text(native(), token, &n);
+    return text != nullptr ? std::string_view(text, n) : std::string_view();
+  }
+  std::uint32_t token_flags(Token token) const { return qinfer_token_flags(native(), token); }
+
+ private:
+  Model(qinfer_runtime* runtime, const std::string& path, const qinfer_load_options& options) {
+    create([&](auto** out, auto* error) { return qinfer_model_load(runtime, path.c_str(), &options, out, error); });
+  }
+};
+
+/// Turns a token stream into text, whole characters at a time.
+class Detokenizer : public detail::Handle<qinfer_detok, qinfer_detok_free> {
+ public:
+  explicit Detokenizer(const Model& model) : guess_(std::size_t{model.info().max_token_bytes} * 3 + 16) {
+    create([&](auto** out, auto* error) { return qinfer_detok_create(model.native(), out, error); });
+  }
+  std::string push(Token token) {
+    return detail::collected<std::string>(guess_,
+                                          [&](auto... out) { return qinfer_detok_push(native(), token, out...); });
+  }
+  std::string finish() {
+    return detail::collected<std::string>(guess_, [&](auto... out) { return qinfer_detok_finish(native(), out...); });
+  }
+
+ private:
+  std::size_t guess_;
+};
+
+class KvCache : public detail::Handle<qinfer_kv_cache, qinfer_kv_cache_free> {
+ public:
+  explicit KvCache(const Model& model,
+                   const qinfer_kv_cache_options& options = qi::options<qinfer_kv_cache_options>()) {
+    create([&](auto** out, auto* error) { return qinfer_kv_cache_create(model.native(), &options, out, error); });
+  }
+  qinfer_kv_cache_stats stats() const {
+    return detail::filled<qinfer_kv_cache_stats>(
+        [&](auto* out, auto* error) { return qinfer_kv_cache_get_stats(native(), out, error); });
+  }
+};
+
+/// What Session::generate is asked for.
+struct Generation {
+  std::uint32_t max_tokens = 0;   ///< new tokens; 0 = until an end token or the context limit
+  std::vector<std::string> stop;  ///< output ends before the first of these that appears
+  OnToken on_token;               ///< may be empty
+  const Cancel* cancel = nullptr;
+};
+
+/// One token sequence: a prefix that is evaluated, the rest pending, and a sampler.
+class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
+ public:
+  explicit Session(KvCache& cache, const qinfer_session_options& options = qi::options<qinfer_session_options>()) {
+    create([&](auto** out, auto* error) { return qinfer_session_create(cache.native(), &options, out, error); });
+  }
+
+  void append(const Token* tokens, std::size_t n) {
+    call([&](auto* error) { return qinfer_session_append(native(), tokens, n, error); });
+  }
+  void append(const std::vector<Token>& tokens) { append(tokens.data(), tokens.size()); }
+  void append(Token token) { append(&token, 1); }
+  void truncate(std::size_t n_tokens) {
+    call([&](auto* error) { return qinfer_session_truncate(native(), n_tokens, error); });
+  }
+  std::vector<Token> tokens() const {
+    return detail::collected<std::vector<Token>>(
+        length(), [&](auto... out) { return qinfer_session_get_tokens(native(), out...); });
+  }
+  std::size_t length() const { return qinfer_session_length(native()); }
+  std::size_t pending() const { return qinfer_session_pending(native()); }
+
+  void set_sampler(const qinfer_sampler_options& options) {
+    call([&](auto* error) { return qinfer_session_set_sampler(native(), &options, error); });
+  }
+  /// Replaces the list of biases by (token, added to its logit) pairs.
+  void set_bias(const std::vector<std::pair<Token, float>>& biases) {
+    std::vector<Token> tokens;
+    std::vector<float> values;
+    for (const auto& [token, value] : biases) {
+      tokens.push_back(token);
+      values.push_back(value);
+    }
+    call([&](auto* error) {
+      return qinfer_session_set_bias(native(), tokens.data(), values.data(), tokens.size(), error);
+    });
+  }
+
+  void eval(const qinfer_eval_options& options = qi::options<qinfer_eval_options>()) {
+    qinfer_session* self = native();
+    call([&](auto* error) { return qinfer_eval(&self, 1, &options, error); });
+  }
+  Token sample() {
+    Token token = -1;
+    call([&](auto* error) { return qinfer_session_sample(native(), &token, error); });
+    return token;
+  }
+  /// n_vocab floats, or NULL if not kept; valid until the session is next evaluated, truncated or freed.
+  const float* logits(std::size_t back = 0) const { return qinfer_session_logits(native(), back); }
+  std::vector<float> copy_logits(std::size_t back = 0) const {
+    return detail::collected<std::vector<float>>(
+        0, [&](auto... out) { return qinfer_session_copy_logits(native(), back, out...); });
+  }
+
+  /// Evaluates what is pending, then samples until done. *counts, where given, is filled also when the call throws.
+  qinfer_generate_result generate(const Generation& request, qinfer_generate_result* counts = nullptr) {
+    std::vector<const char*> stop;
+    std::vector<std::size_t> stop_lens;
+    for (const std::string& text : request.stop) {
+      stop.push_back(text.data());
+      stop_lens.push_back(text.size());
+    }
+    detail::Guarded<OnToken> guarded(request.on_token);
+    qinfer_generate_options native_options = qi::options<qinfer_generate_options>();
+    native_options.max_tokens = request.max_tokens;
+    native_options.stop = stop.data();
+    native_options.stop_lens = stop_lens.data();
+    native_options.n_stop = static_cast<std::uint32_t>(stop.size());
+    native_options.on_token = request.on_token ? detail::token_callback : nullptr;
+    native_options.user = &guarded;
+    native_options.cancel = request.cancel != nullptr ? request.cancel->native() : nullptr;
+
+    qinfer_generate_result result = qi::options<qinfer_generate_result>();
+    qinfer_error error{};
+    const qinfer_status status = qinfer_generate(native(), &native_options, &result, &error);
+    if (counts != nullptr) *counts = result;
+    guarded.rethrow();
+    detail::check(status, error);
+    return result;
+  }
+  /// The same, with all new text as the result; request.on_token is still called.
+  std::string generate_text(const Generation& request) {
+    std::string all;
+    Generation collecting = request;
+    collecting.on_token = [&](std::string_view text, Token token) {
+      all += text;
+      return !request.on_token || request.on_token(text, token);
+    };
+    generate(collecting);
+    return all;
+  }
+
+  qinfer_session_memory memory() const {
+    return detail::filled<qinfer_session_memory>(
+        [&](auto* out, auto* error) { return qinfer_session_get_memory(native(), out, error); });
+  }
+  qinfer_metrics metrics() const {
+    return detail::filled<qinfer_metrics>(
+        [&](auto* out, auto* error) { return qinfer_session_get_metrics(native(), out, error); });
+  }
+
+ private:
+  template <class Call>
+  static void call(Call&& c_call) {
+    qinfer_error error{};
+    detail::check(c_call(&error), error);
+  }
+};
+
+/// Evaluates the pending tokens of several sessions of one cache as one batch.
+inline void eval(const std::vector<Session*>& sessions,
+                 const qinfer_eval_options& options = qi::options<qinfer_eval_options>()) {
+  std::vector<qinfer_session*> handles;
+  for (Session* session : sessions) handles.push_back(session != nullptr ? session->native() : nullptr);
+  qinfer_error error{};
+  detail::check(qinfer_eval(handles.data(), handles.size(), &options, &error), error);
+}
+
+}  // namespace qi
+#endif  // QINFER_HPP

@@ -1,0 +1,208 @@
+// The contract between the engine and a backend: one struct of operations plus the memory layouts the backend wants.
+//
+// An operation is cut into phases; between two phases all threads meet at a barrier. A phase is cut into units of work
+// with fixed boundaries, and a call computes a Slice of them: kernels know nothing of threads, and which thread takes
+// a unit never changes a result. Every output has one order of additions that depends on absolute indices only, never
+// on the slice, the number of rows or the batch. Sizes of workspaces are pure functions of shapes, so that a memory
+// plan can add them up before anything is loaded.
+//
+// Views carry no ownership. Rows are float32 with a leading dimension in elements; weights are [rows = outputs][cols =
+// inputs] in the layout that weight_format() asked for, at any alignment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/dtype.h"
+#include "base/kv_layout.h"
+
+namespace qinfer::kernels {
+
+enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head };
+enum class WeightLayout : std::uint8_t { row_major };  // element (n, k) at data[n * cols + k]
+
+struct WeightFormat {
+  DType dtype = DType::f32;
+  WeightLayout layout = WeightLayout::row_major;
+  bool operator==(const WeightFormat&) const = default;
+};
+
+struct Matrix {
+  const std::byte* data = nullptr;
+  WeightFormat format;
+  std::int64_t rows = 0, cols = 0;
+};
+
+struct Rows {
+  float* data = nullptr;
+  std::int64_t ld = 0;  ///< elements from one row to the next
+  float* row(std::int64_t m) const { return data + m * ld; }
+};
+
+/// Units [begin, end) of one phase, computed by `worker` (which selects its part of the per-worker workspace).
+struct Slice {
+  std::int64_t begin = 0, end = 0;
+  std::int32_t worker = 0;
+};
+
+struct Workspace {
+  std::byte* shared = nullptr;      ///< lives from the first phase of the operation to its last
+  std::byte* per_worker = nullptr;  ///< worker i owns [i * per_worker_bytes, (i+1) * per_worker_bytes)
+  std::size_t per_worker_bytes = 0;
+  std::byte* of(std::int32_t worker) const { return per_worker + static_cast<std::size_t>(worker) * per_worker_bytes; }
+};
+
+struct WorkspaceSize {
+  std::uint64_t shared = 0, per_worker = 0;
+};
+
+/// The rows of one session in a batch: batch rows [first_row, first_row + n_rows) hold its tokens at positions
+/// first_position, first_position + 1, ...
+struct Sequence {
+  KvView kv;
+  std::int32_t first_row = 0, n_rows = 0;
+  std::uint32_t first_position = 0;
+};
+
+/// out[m] = table row tokens[m], widened to f32.
+struct EmbedArgs {
+  std::int64_t n = 0;
+  const std::int32_t* tokens = nullptr;
+  Matrix table;
+  Rows out;
+};
+
+/// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4).
+struct NormArgs {
+  std::int64_t n = 0, width = 0;
+  const std::int32_t* gather = nullptr;  ///< take row gather[m] of x for output row m; null: row m
+  Rows x;
+  const float* weight = nullptr;
+  float eps = 0;
+  Rows out;
+};
+
+/// out[m][j] (+)= sum over k of x[m][k] * w[j][k], + bias[j].
+struct LinearArgs {
+  std::int64_t n = 0;
+  Rows x;
+  Matrix w;
+  const float* bias = nullptr;  ///< null: none
+  bool accumulate = false;      ///< add to out (the residual stream) instead of overwriting it
+  Rows out;
+  Workspace workspace;
+};
+
+/// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given), rotary
+/// position embedding in the half-rotation form (Su et al. 2021, as in GPT-NeoX), and the write to the KV cache.
+struct QkvArgs {
+  std::int64_t n = 0;
+  Rows x;
+  Matrix wq, wk, wv;
+  const float *bq = nullptr, *bk = nullptr, *bv = nullptr;
+  const float *q_norm = nullptr, *k_norm = nullptr;
+  float norm_eps = 0;
+  const float* rope = nullptr;  ///< [position][head_dim / 2][cos, sin]
+  std::uint32_t n_heads = 0;
+  KvLayout kv;
+  std::uint32_t layer = 0;
+  std::span<const Sequence> sequences;
+  Rows q;  ///< [n][n_heads * head_dim]
+  Workspace workspace;
+};
+
+/// softmax(q k^T * scale) v for each query head over the cached positions p - window + 1 .. p (window 0: 0 .. p).
+/// Query head h reads KV head h / (n_heads / n_kv_heads).
+struct AttentionArgs {
+  Rows q, out;
+  std::uint32_t n_heads = 0;
+  float scale = 1;
+  std::uint32_t window = 0;
+  KvLayout kv;
+  std::uint32_t layer = 0;
+  std::span<const Sequence> sequences;
+  /// One unit per segment of 512 keys, partial results in workspace.shared, folded in a second phase: for few rows
+  /// with long contexts. Needs attention_split_bytes() of shared workspace. Same bits either way.
+  bool split = false;
+  Workspace workspace;
+};
+
+/// out[m] += down(silu(gate(x[m])) * up(x[m])) (SwiGLU, Shazeer 2020, section 2).
+struct FfnArgs {
+  std::int64_t n = 0;
+  Rows x;
+  Matrix gate, up, down;
+  const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
+  Rows out;
+  Workspace workspace;
+};
+
+/// out[m][j] = sum over k of x[m][k] * w[j][k]; every row has an address of its own.
+struct LmHeadArgs {
+  std::int64_t n = 0;
+  Rows x;
+  Matrix w;
+  float* const* out = nullptr;
+  Workspace workspace;
+};
+
+template <typename Args>
+struct Operation {
+  std::int32_t phases = 1;
+  std::int64_t (*units)(const Args& args, std::int32_t phase) = nullptr;
+  void (*run)(const Args& args, std::int32_t phase, Slice slice) = nullptr;
+};
+
+/// What workspace sizes depend on.
+struct Shape {
+  std::uint32_t batch = 0;  ///< rows at most
+  std::uint32_t hidden = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
+  std::uint32_t context = 0;  ///< positions at most
+};
+
+struct KernelSet {
+  const char* name = nullptr;
+  /// How a matrix of this role, stored as `file_dtype`, shall lie in memory. The same format in row-major order as in
+  /// the file means: use the mapped file.
+  WeightFormat (*weight_format)(WeightRole role, DType file_dtype) = nullptr;
+  std::uint64_t (*weight_bytes)(const WeightFormat& format, std::int64_t rows, std::int64_t cols) = nullptr;
+  /// Converts rows [first, last) of a row-major source into a destination that holds the whole matrix.
+  void (*pack)(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
+               std::int64_t last) = nullptr;
+  std::uint32_t (*kv_head_dim_padded)(std::uint32_t head_dim, DType type) = nullptr;
+
+  WorkspaceSize (*linear_workspace)(const Shape& shape) = nullptr;
+  WorkspaceSize (*qkv_workspace)(const Shape& shape) = nullptr;
+  WorkspaceSize (*attention_workspace)(const Shape& shape) = nullptr;
+  /// Shared bytes that a split attention over these sequences needs.
+  std::uint64_t (*attention_split_bytes)(const AttentionArgs& args) = nullptr;
+  WorkspaceSize (*ffn_workspace)(const Shape& shape) = nullptr;
+  WorkspaceSize (*lm_head_workspace)(const Shape& shape) = nullptr;
+
+  Operation<EmbedArgs> embed;
+  Operation<NormArgs> rms_norm;
+  Operation<LinearArgs> linear;
+  Operation<QkvArgs> qkv;
+  Operation<AttentionArgs> attention;
+  Operation<FfnArgs> ffn;
+  Operation<LmHeadArgs> lm_head;
+};
+
+/// One row of kernels.inc.
+struct KernelInfo {
+  std::string_view operation, kernel_set, isa;
+  std::uint32_t tile_rows, tile_outputs;  ///< rows and outputs that one inner step computes; 0 = does not apply
+  std::string_view weight_dtypes;         ///< separated by spaces; empty = no weights
+};
+
+/// Every kernel there is: what tests and microbenches walk.
+std::span<const KernelInfo> kernel_table();
+
+/// The set of that name if it exists and this CPU can run it, else null. An empty name asks for the best one.
+const KernelSet* find_kernel_set(std::string_view name);
+/// The names of all sets that were built, separated by spaces.
+std::string_view kernel_set_names();
+
+}  // namespace qinfer::kernels

@@ -1,0 +1,80 @@
+// Widening of stored weights and the inner product under every projection.
+#include <cstring>
+
+#include "reference.h"
+
+namespace qinfer::kernels::reference {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+constexpr int kRowsPerStep = 4;
+
+template <typename Load>
+void widen_16bit(const std::byte* source, std::int64_t n, float* out, Load load) {
+  // Rows of a checkpoint may start at any byte: copy a few cache lines at a time into an aligned buffer.
+  std::uint16_t chunk[256];
+  for (std::int64_t i = 0; i < n; i += 256) {
+    const std::int64_t count = n - i < 256 ? n - i : 256;
+    std::memcpy(chunk, source + 2 * i, static_cast<std::size_t>(count) * 2);
+    for (std::int64_t j = 0; j < count; ++j) out[i + j] = load(chunk[j]);
+  }
+}
+
+template <int kCount>
+void dot_step(const Rows& x, std::int64_t first, const float* w, std::int64_t cols, float* out, std::int64_t stride) {
+  float lanes[kCount][kLanes] = {};
+  const float* rows[kCount];
+  for (int m = 0; m < kCount; ++m) rows[m] = x.row(first + m);
+  std::int64_t k = 0;
+  for (; k + kLanes <= cols; k += kLanes) {
+    for (int m = 0; m < kCount; ++m) {
+      for (int j = 0; j < kLanes; ++j) lanes[m][j] += rows[m][k + j] * w[k + j];
+    }
+  }
+  for (int m = 0; m < kCount; ++m) {
+    for (int j = 0; k + j < cols; ++j) lanes[m][j] += rows[m][k + j] * w[k + j];
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) lanes[m][j] += lanes[m][j + half];
+    }
+    out[(first + m) * stride] = lanes[m][0];
+  }
+}
+
+}  // namespace
+
+void widen(const std::byte* source, DType dtype, std::int64_t n, float* out) {
+  switch (dtype) {
+    case DType::f32: std::memcpy(out, source, static_cast<std::size_t>(n) * 4); break;
+    case DType::f16: widen_16bit(source, n, out, f16_to_f32); break;
+    case DType::bf16: widen_16bit(source, n, out, bf16_to_f32); break;
+  }
+}
+
+void narrow(const float* source, std::int64_t n, DType dtype, std::byte* out) {
+  if (dtype == DType::f32) {
+    std::memcpy(out, source, static_cast<std::size_t>(n) * 4);
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint16_t bits = dtype == DType::f16 ? f32_to_f16(source[i]) : f32_to_bf16(source[i]);
+    std::memcpy(out + 2 * i, &bits, 2);
+  }
+}
+
+std::size_t weight_row_bytes(std::int64_t cols) { return round_up(static_cast<std::uint64_t>(cols) * 4, 64); }
+
+const float* widen_row(const Matrix& w, std::int64_t row, float* scratch) {
+  const std::byte* source = w.data + row * w.cols * static_cast<std::int64_t>(dtype_bytes(w.format.dtype));
+  if (w.format.dtype == DType::f32 && reinterpret_cast<std::uintptr_t>(source) % alignof(float) == 0)
+    return reinterpret_cast<const float*>(source);
+  widen(source, w.format.dtype, w.cols, scratch);
+  return scratch;
+}
+
+void dot_rows(const Rows& x, std::int64_t n, const float* w, std::int64_t cols, float* out, std::int64_t out_stride) {
+  std::int64_t m = 0;
+  for (; m + kRowsPerStep <= n; m += kRowsPerStep) dot_step<kRowsPerStep>(x, m, w, cols, out, out_stride);
+  for (; m < n; ++m) dot_step<1>(x, m, w, cols, out, out_stride);
+}
+
+}  // namespace qinfer::kernels::reference

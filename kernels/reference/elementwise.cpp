@@ -1,0 +1,39 @@
+// Embedding lookup and RMSNorm: one unit per row.
+#include <cmath>
+
+#include "reference.h"
+
+namespace qinfer::kernels::reference {
+
+std::int64_t embed_units(const EmbedArgs& args, std::int32_t) { return args.n; }
+
+void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
+  const std::int64_t width = args.table.cols;
+  const std::int64_t row_bytes = width * static_cast<std::int64_t>(dtype_bytes(args.table.format.dtype));
+  for (std::int64_t m = slice.begin; m < slice.end; ++m)
+    widen(args.table.data + args.tokens[m] * row_bytes, args.table.format.dtype, width, args.out.row(m));
+}
+
+void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
+  constexpr int kLanes = 16;
+  float lanes[kLanes] = {};
+  std::int64_t k = 0;
+  for (; k + kLanes <= width; k += kLanes)
+    for (int j = 0; j < kLanes; ++j) lanes[j] += x[k + j] * x[k + j];
+  for (int j = 0; k + j < width; ++j) lanes[j] += x[k + j] * x[k + j];
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  const float scale = 1.0f / std::sqrt(lanes[0] / static_cast<float>(width) + eps);
+  for (std::int64_t i = 0; i < width; ++i) out[i] = x[i] * scale * weight[i];
+}
+
+std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) { return args.n; }
+
+void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
+  for (std::int64_t m = slice.begin; m < slice.end; ++m) {
+    const std::int64_t source = args.gather != nullptr ? args.gather[m] : m;
+    rms_norm_row(args.x.row(source), args.weight, args.width, args.eps, args.out.row(m));
+  }
+}
+
+}  // namespace qinfer::kernels::reference

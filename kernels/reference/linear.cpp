@@ -1,0 +1,104 @@
+// Projections: linear, the SwiGLU feed-forward network and the LM head. A unit is 32 outputs for all rows; each row of
+// weights is widened once and multiplied with every row of activations.
+#include <algorithm>
+
+#include "base/math.h"
+#include "reference.h"
+
+namespace qinfer::kernels::reference {
+namespace {
+
+std::int64_t output_units(std::int64_t outputs) { return (outputs + kUnitOutputs - 1) / kUnitOutputs; }
+
+/// Calls body(j) for every output j of the units in the slice.
+template <typename Body>
+void for_each_output(Slice slice, std::int64_t outputs, Body body) {
+  const std::int64_t end = std::min(slice.end * kUnitOutputs, outputs);
+  for (std::int64_t j = slice.begin * kUnitOutputs; j < end; ++j) body(j);
+}
+
+/// The widened row of weights, then one partial result for each row of the batch.
+struct WorkerScratch {
+  float* weights;
+  float* sums;
+  float* more_sums;
+};
+
+WorkerScratch worker_scratch(const Workspace& workspace, std::int32_t worker, std::int64_t cols, std::int64_t n) {
+  float* base = reinterpret_cast<float*>(workspace.of(worker));
+  float* sums = base + weight_row_bytes(cols) / sizeof(float);
+  return {base, sums, sums + n};
+}
+
+std::uint64_t scratch_bytes(std::int64_t cols, std::uint64_t n, std::uint64_t results) {
+  return weight_row_bytes(cols) + round_up(results * n * sizeof(float), 64);
+}
+
+void project(const Rows& x, std::int64_t n, const Matrix& w, std::int64_t j, float* weights, float* sums) {
+  dot_rows(x, n, widen_row(w, j, weights), w.cols, sums, 1);
+}
+
+void linear_outputs(const LinearArgs& args, Slice slice) {
+  const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.w.cols, args.n);
+  for_each_output(slice, args.w.rows, [&](std::int64_t j) {
+    project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);
+    const float bias = args.bias != nullptr ? args.bias[j] : 0.0f;
+    for (std::int64_t m = 0; m < args.n; ++m) {
+      float& out = args.out.row(m)[j];
+      const float value = scratch.sums[m] + bias;
+      out = args.accumulate ? out + value : value;
+    }
+  });
+}
+
+}  // namespace
+
+std::int64_t linear_units(const LinearArgs& args, std::int32_t) { return output_units(args.w.rows); }
+
+void linear(const LinearArgs& args, std::int32_t, Slice slice) { linear_outputs(args, slice); }
+
+WorkspaceSize linear_workspace(const Shape& shape) {
+  const std::uint64_t widest =
+      std::max<std::uint64_t>({shape.hidden, shape.ffn, std::uint64_t{shape.n_heads} * shape.head_dim});
+  return {0, scratch_bytes(static_cast<std::int64_t>(widest), shape.batch, 1)};
+}
+
+std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
+  return output_units(phase == 0 ? args.gate.rows : args.down.rows);
+}
+
+void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
+  const Rows act{reinterpret_cast<float*>(args.workspace.shared), args.gate.rows};
+  if (phase == 1) {
+    linear_outputs({args.n, act, args.down, args.down_bias, true, args.out, args.workspace}, slice);
+    return;
+  }
+  const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.gate.cols, args.n);
+  for_each_output(slice, args.gate.rows, [&](std::int64_t j) {
+    project(args.x, args.n, args.gate, j, scratch.weights, scratch.sums);
+    project(args.x, args.n, args.up, j, scratch.weights, scratch.more_sums);
+    const float gate_bias = args.gate_bias != nullptr ? args.gate_bias[j] : 0.0f;
+    const float up_bias = args.up_bias != nullptr ? args.up_bias[j] : 0.0f;
+    for (std::int64_t m = 0; m < args.n; ++m)
+      act.row(m)[j] = silu_f32(scratch.sums[m] + gate_bias) * (scratch.more_sums[m] + up_bias);
+  });
+}
+
+WorkspaceSize ffn_workspace(const Shape& shape) {
+  const std::uint64_t shared = round_up(std::uint64_t{shape.batch} * shape.ffn * sizeof(float), 64);
+  return {shared, scratch_bytes(std::max(shape.hidden, shape.ffn), shape.batch, 2)};
+}
+
+std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t) { return output_units(args.w.rows); }
+
+void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
+  const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.w.cols, args.n);
+  for_each_output(slice, args.w.rows, [&](std::int64_t j) {
+    project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);
+    for (std::int64_t m = 0; m < args.n; ++m) args.out[m][j] = scratch.sums[m];
+  });
+}
+
+WorkspaceSize lm_head_workspace(const Shape& shape) { return {0, scratch_bytes(shape.hidden, shape.batch, 1)}; }
+
+}  // namespace qinfer::kernels::reference

@@ -1,0 +1,198 @@
+// See forward.h.
+//
+// All threads run the same pass and meet at a barrier after each phase of an operation: five to a layer (qkv,
+// attention, output projection, gate and up, down). The norms of few rows are computed by whichever thread arrives last
+// at the barrier before them; with many rows they are a region of their own, whose barrier then costs nothing to speak
+// of.
+#include "engine/forward.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace qinfer::engine {
+namespace {
+
+/// Up to this many rows a norm is cheaper than a barrier.
+constexpr std::int64_t kSerialNormRows = 8;
+/// Attention is split by segments of keys only for this many rows; more rows make enough units by themselves.
+constexpr std::int64_t kSplitRows = 4;
+
+class Pass {
+ public:
+  Pass(const Model& model, const KvLayout& kv, const Batch& batch, const std::atomic<bool>* cancelled)
+      : model_(model),
+        spec_(model.spec()),
+        kernels_(model.runtime().kernels()),
+        team_(model.runtime().team()),
+        kv_(kv),
+        batch_(batch),
+        cancelled_(cancelled),
+        layout_(model.scratch_layout()) {}
+
+  bool run() {
+    team_.run([this](std::int32_t worker) { work(worker); });
+    return !stop_;
+  }
+
+ private:
+  kernels::Rows rows(std::uint64_t offset, std::uint32_t width) const {
+    return {reinterpret_cast<float*>(model_.scratch() + offset), width};
+  }
+
+  kernels::Workspace workspace(std::uint64_t shared_offset) const {
+    return {model_.scratch() + shared_offset, model_.scratch() + layout_.per_worker, layout_.per_worker_bytes};
+  }
+
+  /// Runs all phases; the last thread to finish the last one calls `then`.
+  template <typename Args, typename Then>
+  void run_op(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker, Then&& then) {
+    for (std::int32_t phase = 0; phase < operation.phases; ++phase) {
+      const std::int64_t units = operation.units(args, phase);
+      // Only a last phase may be empty: `then` still has to run once, at the barrier of the phase before.
+      const bool last = phase + 1 == operation.phases || operation.units(args, phase + 1) == 0;
+      const auto cut = [&](std::int32_t i) { return units * i / team_.size(); };
+      const kernels::Slice slice{cut(worker), cut(worker + 1), worker};
+      if (slice.begin < slice.end) operation.run(args, phase, slice);
+      if (last) {
+        team_.barrier(worker, then);
+        return;
+      }
+      team_.barrier(worker);
+    }
+  }
+
+  template <typename Args>
+  void run_op(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker) {
+    run_op(operation, args, worker, [](std::int32_t) {});
+  }
+
+  kernels::NormArgs norm_args(const float* weight, const std::int32_t* gather, std::int64_t n) const {
+    return {n,
+            spec_.n_embd,
+            gather,
+            rows(layout_.h, spec_.n_embd),
+            weight,
+            spec_.norm_eps,
+            rows(layout_.normed, spec_.n_embd)};
+  }
+
+  /// Runs an operation and the norm that follows it.
+  template <typename Args>
+  void run_then_norm(const kernels::Operation<Args>& operation, const Args& args, const kernels::NormArgs& norm,
+                     std::int32_t worker) {
+    const bool serial = norm.n <= kSerialNormRows;
+    run_op(operation, args, worker, [&](std::int32_t w) {
+      if (cancelled_ != nullptr && cancelled_->load()) stop_ = true;
+      if (serial && norm.n > 0) kernels_.rms_norm.run(norm, 0, {0, kernels_.rms_norm.units(norm, 0), w});
+    });
+    if (!serial) run_op(kernels_.rms_norm, norm, worker);
+  }
+
+  kernels::QkvArgs qkv_args(std::uint32_t layer) const {
+    const model::LayerWeights& w = model_.weights().layers[layer];
+    kernels::QkvArgs args;
+    args.n = batch_.n_rows;
+    args.x = rows(layout_.normed, spec_.n_embd);
+    args.wq = w.q, args.wk = w.k, args.wv = w.v;
+    args.bq = w.q_bias, args.bk = w.k_bias, args.bv = w.v_bias;
+    args.q_norm = w.q_norm, args.k_norm = w.k_norm;
+    args.norm_eps = spec_.norm_eps;
+    args.rope = model_.rope();
+    args.n_heads = spec_.n_heads;
+    args.kv = kv_;
+    args.layer = layer;
+    args.sequences = batch_.sequences;
+    args.q = rows(layout_.q, spec_.q_dim());
+    args.workspace = workspace(layout_.shared);
+    return args;
+  }
+
+  kernels::AttentionArgs attention_args(std::uint32_t layer) const {
+    kernels::AttentionArgs args;
+    args.q = rows(layout_.q, spec_.q_dim());
+    args.out = rows(layout_.attn_out, spec_.q_dim());
+    args.n_heads = spec_.n_heads;
+    args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
+    args.window = spec_.layers[layer].window;
+    args.kv = kv_;
+    args.layer = layer;
+    args.sequences = batch_.sequences;
+    args.workspace = workspace(layout_.attn_shared);
+    args.split = false;
+    if (batch_.n_rows <= kSplitRows && batch_.longest_context > kSegmentTokens &&
+        kernels_.attention.units(args, 0) < 2 * team_.size())
+      args.split = kernels_.attention_split_bytes(args) <= layout_.attn_shared_bytes;
+    return args;
+  }
+
+  /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
+  void layer(std::uint32_t layer, std::int32_t worker) {
+    const model::LayerWeights& w = model_.weights().layers[layer];
+    run_op(kernels_.qkv, qkv_args(layer), worker);
+    run_op(kernels_.attention, attention_args(layer), worker);
+    const kernels::LinearArgs out{batch_.n_rows,
+                                  rows(layout_.attn_out, spec_.q_dim()),
+                                  w.o,
+                                  w.o_bias,
+                                  true,
+                                  rows(layout_.h, spec_.n_embd),
+                                  workspace(layout_.shared)};
+    run_then_norm(kernels_.linear, out, norm_args(w.ffn_norm, nullptr, batch_.n_rows), worker);
+    if (stop_) return;
+    const kernels::FfnArgs ffn{batch_.n_rows,
+                               rows(layout_.normed, spec_.n_embd),
+                               w.gate,
+                               w.up,
+                               w.down,
+                               w.gate_bias,
+                               w.up_bias,
+                               w.down_bias,
+                               rows(layout_.h, spec_.n_embd),
+                               workspace(layout_.ffn_shared)};
+    const bool last = layer + 1 == spec_.n_layers();
+    // After the last layer only the rows whose logits are wanted go on.
+    const kernels::NormArgs next =
+        last ? norm_args(model_.weights().final_norm, batch_arrays(model_).logit_rows, batch_.n_logits)
+             : norm_args(model_.weights().layers[layer + 1].attn_norm, nullptr, batch_.n_rows);
+    run_then_norm(kernels_.ffn, ffn, next, worker);
+  }
+
+  void work(std::int32_t worker) {
+    const BatchArrays arrays = batch_arrays(model_);
+    const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().embedding,
+                                   rows(layout_.h, spec_.n_embd)};
+    run_then_norm(kernels_.embed, embed, norm_args(model_.weights().layers[0].attn_norm, nullptr, batch_.n_rows),
+                  worker);
+    for (std::uint32_t i = 0; i < spec_.n_layers() && !stop_; ++i) layer(i, worker);
+    if (stop_ || batch_.n_logits == 0) return;
+    const kernels::LmHeadArgs head{batch_.n_logits, rows(layout_.normed, spec_.n_embd), model_.weights().lm_head,
+                                   arrays.logit_out, workspace(layout_.shared)};
+    run_op(kernels_.lm_head, head, worker);
+  }
+
+  const Model& model_;
+  const model::ModelSpec& spec_;
+  const kernels::KernelSet& kernels_;
+  ThreadTeam& team_;
+  const KvLayout& kv_;
+  const Batch& batch_;
+  const std::atomic<bool>* cancelled_;
+  const ScratchLayout& layout_;
+  bool stop_ = false;  ///< written by the last thread at a barrier, read by all behind it
+};
+
+}  // namespace
+
+BatchArrays batch_arrays(const Model& model) {
+  const ScratchLayout& layout = model.scratch_layout();
+  std::byte* base = model.scratch();
+  return {reinterpret_cast<std::int32_t*>(base + layout.tokens),
+          reinterpret_cast<std::int32_t*>(base + layout.logit_rows), reinterpret_cast<float**>(base + layout.logit_out),
+          reinterpret_cast<kernels::Sequence*>(base + layout.sequences)};
+}
+
+bool forward(const Model& model, const KvLayout& kv, const Batch& batch, const std::atomic<bool>* cancelled) {
+  return Pass(model, kv, batch, cancelled).run();
+}
+
+}  // namespace qinfer::engine

@@ -1,0 +1,128 @@
+// See generate.h.
+#include "engine/generate.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "platform/thread.h"
+
+namespace qinfer::engine {
+namespace {
+
+/// Text on its way to the host: held back while its end may be the beginning of a stop text.
+class TextOutput {
+ public:
+  TextOutput(Session& session, const GenerateOptions& options)
+      : options_(options), buffer_(session.text_buffer()), detokenizer_(session.detokenizer()) {
+    // The text continues the session's, so the first word keeps its leading space.
+    if (detokenizer_ != nullptr) detokenizer_->reset(session.length() == 0);
+  }
+
+  /// Adds the text of a token and passes on what is safe. Returns a reason to stop, or Finish::none.
+  Finish push(std::int32_t token) {
+    if (detokenizer_ != nullptr) held_ += detokenizer_->push(token, buffer_.subspan(held_));
+    const std::size_t stop = first_stop();
+    if (stop != std::string_view::npos) {
+      emit(stop, token);
+      held_ = 0;
+      return Finish::stop;
+    }
+    return emit(held_ - longest_stop_beginning(), token) ? Finish::callback : Finish::none;
+  }
+
+  /// The generation ends without a stop text: everything held back is text after all.
+  void finish(std::int32_t token) {
+    if (detokenizer_ != nullptr) held_ += detokenizer_->finish(buffer_.subspan(held_));
+    if (held_ != 0) emit(held_, token);
+  }
+
+ private:
+  std::string_view held() const { return {buffer_.data(), held_}; }
+
+  std::size_t first_stop() const {
+    std::size_t first = std::string_view::npos;
+    for (const std::string_view stop : options_.stop) first = std::min(first, held().find(stop));
+    return first;
+  }
+
+  /// The longest end of the held text with which some stop text begins.
+  std::size_t longest_stop_beginning() const {
+    std::size_t longest = 0;
+    for (const std::string_view stop : options_.stop) {
+      for (std::size_t n = std::min(stop.size() - 1, held_); n > longest; --n)
+        if (held().ends_with(stop.substr(0, n))) longest = n;
+    }
+    return longest;
+  }
+
+  bool emit(std::size_t n, std::int32_t token) {
+    const bool stop = options_.on_token != nullptr && options_.on_token(held().substr(0, n), token, options_.user);
+    std::memmove(buffer_.data(), buffer_.data() + n, held_ - n);
+    held_ -= n;
+    return stop;
+  }
+
+  const GenerateOptions& options_;
+  std::span<char> buffer_;
+  std::size_t held_ = 0;
+  text::Detokenizer* detokenizer_;
+};
+
+Status check(const Session& session, const GenerateOptions& options) {
+  for (std::size_t i = 0; i < options.stop.size(); ++i) {
+    if (options.stop[i].empty() || options.stop[i].size() > kMaxStopBytes)
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "stop text {} has {} bytes, expected 1 to {}", i, options.stop[i].size(), kMaxStopBytes);
+  }
+  if (!options.stop.empty() && session.model().tokenizer() == nullptr)
+    return error(Code::not_found, "stop texts need a tokenizer, the model directory has no tokenizer.json");
+  if (session.length() == 0) return error(Code::state, "the session is empty: append a prompt first");
+  return Status();
+}
+
+/// Evaluates what is pending and counts its time.
+Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t& ns) {
+  if (session.pending() == 0) return Status();
+  const std::uint64_t begin = platform::now_ns();
+  const SessionList one(&session, 1, [](const void* handles, std::size_t) -> Session& {
+    return *const_cast<Session*>(static_cast<const Session*>(handles));
+  });
+  EvalOptions eval_options;
+  eval_options.cancelled = options.cancelled;
+  Status status = eval(one, eval_options);
+  ns += platform::now_ns() - begin;
+  return status;
+}
+
+/// The loop; `token` is the last one sampled.
+Status run(Session& session, const GenerateOptions& options, TextOutput& text, GenerateResult& out,
+           std::int32_t& token) {
+  QINFER_TRY(evaluate(session, options, out.prefill_ns));
+  while (out.finish == Finish::none) {
+    if ((options.max_tokens != 0 && out.new_tokens == options.max_tokens) || session.length() == session.max_tokens()) {
+      out.finish = Finish::length;
+      return Status();
+    }
+    if (out.new_tokens != 0) QINFER_TRY(evaluate(session, options, out.decode_ns));
+    QINFER_ASSIGN(token, session.sample());
+    ++out.new_tokens;
+    out.finish = session.model().is_end_token(token) ? Finish::end : text.push(token);
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status generate(Session& session, const GenerateOptions& options, GenerateResult& out) {
+  out = {};
+  QINFER_TRY(check(session, options));
+  out.prompt_tokens = static_cast<std::uint32_t>(session.length());
+  TextOutput text(session, options);
+  std::int32_t token = -1;
+  Status status = run(session, options, text, out, token);
+  // Also after an error: the tokens made so far stay in the session, so their text belongs to the host.
+  if (out.finish != Finish::stop && out.finish != Finish::callback) text.finish(token);
+  return status;
+}
+
+}  // namespace qinfer::engine

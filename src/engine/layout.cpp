@@ -1,0 +1,100 @@
+// See layout.h.
+#include "engine/layout.h"
+
+#include <algorithm>
+
+namespace qinfer::engine {
+namespace {
+
+/// Hands out consecutive ranges, each on a cache line of its own.
+class Cursor {
+ public:
+  explicit Cursor(std::uint64_t at = 0) : at_(at) {}
+  std::uint64_t take(std::uint64_t bytes) {
+    const std::uint64_t begin = at_;
+    at_ = round_up(at_ + bytes, 64);
+    return begin;
+  }
+  std::uint64_t at() const { return at_; }
+
+ private:
+  std::uint64_t at_;
+};
+
+}  // namespace
+
+kernels::Shape kernel_shape(const model::ModelSpec& spec, std::uint32_t batch) {
+  return {batch,         spec.n_embd, spec.n_heads, spec.n_kv_heads,
+          spec.head_dim, spec.n_ffn,  spec.n_vocab, spec.context_tokens};
+}
+
+ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
+                             std::uint32_t n_threads) {
+  const kernels::Shape shape = kernel_shape(spec, batch);
+  const kernels::WorkspaceSize attention = kernels.attention_workspace(shape), ffn = kernels.ffn_workspace(shape);
+  const std::uint64_t rows = batch;
+  ScratchLayout layout;
+  layout.batch = batch;
+  Cursor cursor;
+  layout.h = cursor.take(rows * spec.n_embd * sizeof(float));
+  layout.normed = cursor.take(rows * spec.n_embd * sizeof(float));
+  // The two tenants of one range: attention, then the feed-forward network.
+  Cursor attention_part(cursor.at()), ffn_part(cursor.at());
+  layout.q = attention_part.take(rows * spec.q_dim() * sizeof(float));
+  layout.attn_out = attention_part.take(rows * spec.q_dim() * sizeof(float));
+  layout.attn_shared_bytes = attention.shared;
+  layout.attn_shared = attention_part.take(attention.shared);
+  layout.ffn_shared = ffn_part.take(ffn.shared);
+  cursor = Cursor(std::max(attention_part.at(), ffn_part.at()));
+  const kernels::WorkspaceSize linear = kernels.linear_workspace(shape), qkv = kernels.qkv_workspace(shape),
+                               lm_head = kernels.lm_head_workspace(shape);
+  layout.shared = cursor.take(std::max({linear.shared, qkv.shared, lm_head.shared}));
+  layout.per_worker_bytes = round_up(
+      std::max({linear.per_worker, qkv.per_worker, attention.per_worker, ffn.per_worker, lm_head.per_worker}), 64);
+  layout.per_worker = cursor.take(layout.per_worker_bytes * n_threads);
+  layout.tokens = cursor.take(rows * sizeof(std::int32_t));
+  layout.logit_rows = cursor.take(rows * sizeof(std::int32_t));
+  layout.logit_out = cursor.take(rows * sizeof(float*));
+  layout.sequences = cursor.take(rows * sizeof(kernels::Sequence));
+  layout.bytes = cursor.at();
+  return layout;
+}
+
+KvLayout kv_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
+                   std::uint32_t block_tokens) {
+  KvLayout layout;
+  layout.type = type;
+  layout.n_layers = spec.n_layers();
+  layout.n_kv_heads = spec.n_kv_heads;
+  layout.head_dim = spec.head_dim;
+  layout.head_dim_padded = kernels.kv_head_dim_padded(spec.head_dim, type);
+  layout.block_tokens = block_tokens;
+  return layout;
+}
+
+std::uint64_t rope_table_bytes(const model::ModelSpec& spec) {
+  return std::uint64_t{spec.context_tokens} * spec.head_dim * sizeof(float);
+}
+
+SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const KvLayout& kv,
+                             std::uint32_t max_tokens, std::uint32_t max_logits) {
+  SessionLayout layout;
+  layout.max_tokens = max_tokens;
+  layout.max_logits = max_logits;
+  layout.max_blocks = kv.blocks_for(max_tokens);
+  const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4;
+  Cursor cursor;
+  layout.tokens = cursor.take(std::uint64_t{max_tokens} * 4);
+  layout.table = cursor.take(std::uint64_t{layout.max_blocks} * 4);
+  layout.logits = cursor.take(max_logits * vocab_bytes);
+  layout.sampler_logits = cursor.take(vocab_bytes);
+  layout.sampler_ids = cursor.take(vocab_bytes);
+  layout.sampler_counts = cursor.take(vocab_bytes);
+  // What one token adds (a replacement character is three bytes) on top of the longest stop text.
+  layout.text_bytes = kMaxStopBytes + std::uint64_t{max_token_bytes} * 3 + 16;
+  layout.text = cursor.take(layout.text_bytes);
+  layout.bytes = cursor.at();
+  return layout;
+}
+
+}  // namespace qinfer::engine

@@ -1,0 +1,59 @@
+// Where the engine's buffers lie: the scratch arena of a model and the memory of a session, as offsets that follow
+// from sizes alone. The memory plan adds these up before anything is loaded; the engine takes its addresses from them.
+#pragma once
+
+#include <cstdint>
+
+#include "base/kv_layout.h"
+#include "kernel_set.h"
+#include "model/spec.h"
+
+namespace qinfer::engine {
+
+/// Activations and workspaces of one evaluation of at most `batch` rows. attention (q, attn_out and its workspace) and
+/// the feed-forward workspace (ffn_act) never live at the same time, so they share bytes.
+struct ScratchLayout {
+  std::uint32_t batch = 0;
+  std::uint64_t h = 0;         ///< residual stream, f32 [batch][n_embd]
+  std::uint64_t normed = 0;    ///< f32 [batch][n_embd]
+  std::uint64_t q = 0;         ///< f32 [batch][q_dim]
+  std::uint64_t attn_out = 0;  ///< f32 [batch][q_dim]
+  std::uint64_t attn_shared = 0, attn_shared_bytes = 0;
+  std::uint64_t ffn_shared = 0;
+  std::uint64_t shared = 0;  ///< workspace of the operations that need one only while they run: qkv, linear, lm_head
+  std::uint64_t per_worker = 0, per_worker_bytes = 0;  ///< one for each thread
+  std::uint64_t tokens = 0;                            ///< i32 [batch]
+  std::uint64_t logit_rows = 0;                        ///< i32 [batch]: the rows whose logits are wanted
+  std::uint64_t logit_out = 0;                         ///< float* [batch]
+  std::uint64_t sequences = 0;                         ///< kernels::Sequence [batch]
+  std::uint64_t bytes = 0;
+};
+
+kernels::Shape kernel_shape(const model::ModelSpec& spec, std::uint32_t batch);
+ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
+                             std::uint32_t n_threads);
+
+KvLayout kv_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
+                   std::uint32_t block_tokens);
+
+/// Bytes of the RoPE table, f32 [context_tokens][head_dim / 2][2].
+std::uint64_t rope_table_bytes(const model::ModelSpec& spec);
+
+/// The longest stop text of a generation, so that the text held back fits into the session's memory.
+inline constexpr std::uint32_t kMaxStopBytes = 4096;
+
+/// Everything that a session needs until it is freed: append, eval, sample, generate and truncate allocate nothing.
+struct SessionLayout {
+  std::uint32_t max_tokens = 0, max_logits = 0, max_blocks = 0;
+  std::uint64_t tokens = 0;                                               ///< i32 [max_tokens]
+  std::uint64_t table = 0;                                                ///< u32 [max_blocks]
+  std::uint64_t logits = 0;                                               ///< f32 [max_logits][n_vocab]
+  std::uint64_t sampler_logits = 0, sampler_ids = 0, sampler_counts = 0;  ///< 4 bytes x n_vocab each
+  std::uint64_t text = 0, text_bytes = 0;  ///< text held back while it may begin a stop text
+  std::uint64_t bytes = 0;
+};
+
+SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const KvLayout& kv,
+                             std::uint32_t max_tokens, std::uint32_t max_logits);
+
+}  // namespace qinfer::engine

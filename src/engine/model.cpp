@@ -1,0 +1,113 @@
+// See model.h.
+#include "engine/model.h"
+
+#include <algorithm>
+
+#include "model/rope.h"
+
+namespace qinfer::engine {
+namespace {
+
+/// config.json flattened: "config.rope_scaling.factor" -> "8.0"; lists and strings as JSON and text.
+void flatten(const formats::Json& value, const std::string& prefix,
+             std::map<std::string, std::string, std::less<>>& out) {
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) flatten(member, prefix + "." + key, out);
+  } else if (value.is_string()) {
+    out[prefix] = value.get<std::string>();
+  } else {
+    out[prefix] = value.dump(-1, ' ', false, formats::Json::error_handler_t::replace);
+  }
+}
+
+std::string describe_formats(const model::WeightsPlan& plan) {
+  std::string text;
+  for (const model::WeightItem& item : plan.items) {
+    if (item.is_vector) continue;
+    const std::string_view name = dtype_name(item.format.dtype);
+    if (text.empty()) text = name;
+    if (text != name) return "mixed";
+  }
+  return text;
+}
+
+Status check_budget(const MemoryTotals& totals, std::uint64_t budget) {
+  if (budget == 0 || totals.load_peak <= budget) return Status();
+  return error_at(
+      Code::no_memory, static_cast<std::int64_t>(totals.load_peak),
+      "memory_budget_bytes is {}, loading needs {} (weights {} mapped and {} private, tables {}, scratch {})", budget,
+      totals.load_peak, totals.weights_mapped, totals.weights_private, totals.tables, totals.scratch);
+}
+
+}  // namespace
+
+bool Model::is_end_token(std::int32_t token) const {
+  return std::find(spec_.end_tokens.begin(), spec_.end_tokens.end(), token) != spec_.end_tokens.end();
+}
+
+Status Model::fill_rope_table() {
+  QINFER_ASSIGN(rope_, platform::Buffer::allocate(runtime_->allocator(), rope_table_bytes(spec_), "the RoPE table"));
+  const std::vector<float> frequencies = model::rope_frequencies(spec_.rope, spec_.head_dim);
+  ThreadTeam& team = runtime_->team();
+  const std::lock_guard lock(runtime_->eval_mutex());
+  team.run([&](std::int32_t worker) {
+    const auto part = [&](std::int32_t i) {
+      return static_cast<std::uint32_t>(std::uint64_t{spec_.context_tokens} * static_cast<std::uint64_t>(i) /
+                                        static_cast<std::uint64_t>(team.size()));
+    };
+    model::fill_rope_table(spec_.rope, frequencies, part(worker), part(worker + 1), rope_.as<float>());
+  });
+  return Status();
+}
+
+Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, const model::WeightsOptions& options,
+                           const model::LoadProgress& progress) {
+  QINFER_ASSIGN(weights_, model::load_weights(plan, *files.checkpoint, runtime_->kernels(), options,
+                                              runtime_->allocator(), spec_.n_layers(), progress));
+  QINFER_ASSIGN(scratch_,
+                platform::Buffer::allocate(runtime_->allocator(), scratch_layout_.bytes, "the scratch arena"));
+  n_params_ = plan.n_params;
+  weight_format_ = describe_formats(plan);
+  return Status();
+}
+
+Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,
+                                                 const LoadOptions& options, const model::LoadProgress& progress,
+                                                 const std::atomic<bool>* cancelled) {
+  const auto is_cancelled = [cancelled] { return cancelled != nullptr && cancelled->load(); };
+  if (is_cancelled()) return error(Code::cancelled, "loading was cancelled before it began");
+  std::shared_ptr<Model> model(new Model);
+  model->runtime_ = std::move(runtime);
+  Runtime& shared = *model->runtime_;
+  QINFER_ASSIGN(const model::WeightsOptions weights_options, engine::weights_options(options, shared.exact()));
+  QINFER_ASSIGN(const std::uint32_t batch, batch_tokens(options));
+  QINFER_ASSIGN(ModelFiles files, read_model_files(path, !options.no_weights));
+  model->spec_ = files.spec;
+  model->file_bytes_ = files.file_bytes;
+  flatten(files.config, "config", model->metadata_);
+
+  model::WeightsPlan plan;
+  if (!options.no_weights) {
+    QINFER_ASSIGN(plan, model::plan_weights(files.spec, &*files.checkpoint, files.assumed_dtype, shared.kernels(),
+                                            weights_options));
+    for (const auto& [key, value] : files.checkpoint->metadata()) model->metadata_["safetensors." + key] = value;
+    model->scratch_layout_ =
+        engine::scratch_layout(files.spec, shared.kernels(), batch, static_cast<std::uint32_t>(shared.team().size()));
+  }
+  model->memory_ = model_totals(files, plan, model->scratch_layout_);
+  QINFER_TRY(check_budget(model->memory_, options.memory_budget_bytes));
+  if (is_cancelled()) return error(Code::cancelled, "loading was cancelled");
+  QINFER_TRY(model->fill_rope_table());
+  if (!options.no_weights) {
+    const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
+      return !is_cancelled() && (!progress || progress(done, total));
+    };
+    QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
+  }
+  model->tokenizer_ = std::move(files.tokenizer);
+  shared.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}", path, model->spec_.architecture,
+             model->n_params_, model->weight_format_);
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+}  // namespace qinfer::engine

@@ -1,0 +1,60 @@
+// Model: what is loaded once and never changes: spec, weights, tokenizer, RoPE table, metadata; and the scratch arena,
+// which only the evaluation that holds the runtime's lock may touch.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/plan.h"
+#include "engine/runtime.h"
+#include "model/spec.h"
+#include "model/weights.h"
+#include "text/tokenizer.h"
+
+namespace qinfer::engine {
+
+class Model {
+ public:
+  /// Plans, checks the budget, then loads. `progress` false, or `cancelled` set, stops with QINFER_E_CANCELLED.
+  static Result<std::shared_ptr<const Model>> load(std::shared_ptr<Runtime> runtime, const std::string& path,
+                                                   const LoadOptions& options, const model::LoadProgress& progress,
+                                                   const std::atomic<bool>* cancelled);
+
+  Runtime& runtime() const { return *runtime_; }
+  const model::ModelSpec& spec() const { return spec_; }
+  const model::Weights& weights() const { return weights_; }
+  const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  const float* rope() const { return rope_.as<float>(); }
+  const ScratchLayout& scratch_layout() const { return scratch_layout_; }
+  std::byte* scratch() const { return scratch_.data(); }
+  bool has_weights() const { return !weights_.layers.empty(); }
+  const MemoryTotals& memory() const { return memory_; }
+  std::uint64_t n_params() const { return n_params_; }
+  std::uint64_t file_bytes() const { return file_bytes_; }
+  /// "f32", "f16", "bf16" or "mixed"; empty without weights.
+  const std::string& weight_format() const { return weight_format_; }
+  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
+  bool is_end_token(std::int32_t token) const;
+  std::uint32_t max_token_bytes() const { return tokenizer_ ? tokenizer_->max_token_bytes() : 0; }
+
+ private:
+  Model() = default;
+  Status load_weights(ModelFiles& files, const model::WeightsPlan& plan, const model::WeightsOptions& options,
+                      const model::LoadProgress& progress);
+  Status fill_rope_table();
+
+  std::shared_ptr<Runtime> runtime_;
+  model::ModelSpec spec_;
+  model::Weights weights_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  platform::Buffer rope_, scratch_;
+  ScratchLayout scratch_layout_;
+  MemoryTotals memory_;
+  std::uint64_t n_params_ = 0, file_bytes_ = 0;
+  std::string weight_format_;
+  std::map<std::string, std::string, std::less<>> metadata_;
+};
+
+}  // namespace qinfer::engine

@@ -1,0 +1,180 @@
+// See plan.h.
+#include "engine/plan.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace qinfer::engine {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
+constexpr std::uint64_t kMaxTokenizerBytes = 256 << 20;
+
+/// "torch_dtype" (version 4) or "dtype" (version 5); bf16 where neither tells.
+DType stated_dtype(const formats::Json& config) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const formats::Json* value = formats::find_field(config, key);
+    if (value == nullptr || !value->is_string()) continue;
+    const std::string text = value->get<std::string>();
+    if (text == "float32") return DType::f32;
+    if (text == "float16") return DType::f16;
+  }
+  return DType::bf16;
+}
+
+Status read_generation_config(const platform::Directory& directory, model::ModelSpec& spec) {
+  constexpr std::string_view kName = "generation_config.json";
+  auto text = directory.read_text(kName, kMaxConfigBytes);
+  if (!text.ok()) {
+    Status status = text.take_status();
+    return status.code() == Code::not_found ? Status() : std::move(status);
+  }
+  QINFER_ASSIGN(const formats::Json config, formats::parse_json(text.value(), kName));
+  return model::apply_generation_config(config, kName, spec);
+}
+
+Status read_tokenizer(const platform::Directory& directory, ModelFiles& files) {
+  constexpr std::string_view kName = "tokenizer.json";
+  auto text = directory.read_text(kName, kMaxTokenizerBytes);
+  if (!text.ok()) {
+    Status status = text.take_status();
+    return status.code() == Code::not_found ? Status() : std::move(status);
+  }
+  QINFER_ASSIGN(files.tokenizer, text::Tokenizer::from_json(text.value(), kName, {files.spec.n_vocab}));
+  if (files.spec.bos_token >= 0) files.tokenizer->mark_control(files.spec.bos_token);
+  for (const std::int32_t token : files.spec.end_tokens) files.tokenizer->mark_control(token);
+  return Status();
+}
+
+Result<model::Tied> read_config(const std::string& text, std::string_view name, ModelFiles& files) {
+  QINFER_ASSIGN(files.config, formats::parse_json(text, name));
+  QINFER_ASSIGN(model::ParsedConfig parsed, model::parse_hf_config(files.config, name));
+  files.spec = std::move(parsed.spec);
+  files.spec.tied_embeddings = parsed.tied == model::Tied::yes;
+  files.assumed_dtype = stated_dtype(files.config);
+  return parsed.tied;
+}
+
+}  // namespace
+
+Result<ModelFiles> read_model_files(const std::string& path, bool need_weights) {
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
+  ModelFiles files;
+  QINFER_ASSIGN(const std::string text, directory.read_text("config.json", kMaxConfigBytes));
+  QINFER_ASSIGN(const model::Tied tied, read_config(text, "config.json", files));
+  QINFER_TRY(read_generation_config(directory, files.spec));
+  QINFER_TRY(read_tokenizer(directory, files));
+  if (need_weights) {
+    QINFER_ASSIGN(files.checkpoint, formats::Checkpoint::open(directory));
+    files.file_bytes = files.checkpoint->file_bytes();
+    if (tied == model::Tied::unstated) files.spec.tied_embeddings = files.checkpoint->find("lm_head.weight") == nullptr;
+  }
+  return files;
+}
+
+Result<ModelFiles> read_lone_config(const std::string& path) {
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string name = slash == path.npos ? path : path.substr(slash + 1);
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(folder));
+  ModelFiles files;
+  QINFER_ASSIGN(const std::string text, directory.read_text(name, kMaxConfigBytes));
+  QINFER_TRY(read_config(text, name, files).take_status());
+  return files;
+}
+
+Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exact) {
+  model::WeightsOptions options;
+  options.exact = exact;
+  options.use_mmap = !load.no_mmap;
+  options.verify = load.verify;
+  options.lock = load.lock;
+  if (load.weight_format == "f32") options.weight_format = DType::f32;
+  if (load.weight_format == "f16") options.weight_format = DType::f16;
+  if (load.weight_format == "bf16") options.weight_format = DType::bf16;
+  if (!load.weight_format.empty() && !options.weight_format)
+    return error(Code::unsupported, "weight_format \"{}\" is not known, expected f32, f16 or bf16", load.weight_format);
+  return options;
+}
+
+Result<std::uint32_t> batch_tokens(const LoadOptions& load) {
+  if (load.max_batch_tokens > kMaxBatch)
+    return error(Code::invalid_argument, "max_batch_tokens is {}, at most {} are accepted", load.max_batch_tokens,
+                 kMaxBatch);
+  return load.max_batch_tokens == 0 ? kDefaultBatch : load.max_batch_tokens;
+}
+
+Result<KvLayout> resolve_kv(const model::ModelSpec& spec, const kernels::KernelSet& kernels, bool exact,
+                            const KvCacheOptions& options) {
+  const std::uint32_t block = options.block_tokens == 0 ? kTileTokens : options.block_tokens;
+  if (block < kTileTokens || block > 256 || !std::has_single_bit(block))
+    return error(Code::invalid_argument, "block_tokens is {}, expected 32, 64, 128 or 256", block);
+  return kv_layout(spec, kernels, options.type.value_or(exact ? DType::f32 : DType::f16), block);
+}
+
+Result<std::uint64_t> resolve_blocks(const model::ModelSpec& spec, const KvLayout& layout,
+                                     const KvCacheOptions& options) {
+  if (options.budget_bytes == 0 && options.budget_blocks == 0)
+    return std::uint64_t{layout.blocks_for(spec.context_tokens)};
+  std::uint64_t blocks = options.budget_blocks == 0 ? UINT64_MAX : options.budget_blocks;
+  if (options.budget_bytes != 0) blocks = std::min(blocks, options.budget_bytes / layout.block_bytes());
+  if (blocks == 0)
+    return error_at(Code::no_memory, static_cast<std::int64_t>(layout.block_bytes()),
+                    "budget_bytes is {}, one KV block needs {}", options.budget_bytes, layout.block_bytes());
+  return blocks;
+}
+
+Result<SessionOptions> resolve_session(const model::ModelSpec& spec, const SessionOptions& options) {
+  SessionOptions resolved = options;
+  if (resolved.max_tokens == 0) resolved.max_tokens = spec.context_tokens;
+  if (resolved.max_logits == 0) resolved.max_logits = 1;
+  if (resolved.max_tokens > spec.context_tokens)
+    return error(Code::invalid_argument, "max_tokens is {}, the model's context has {}", resolved.max_tokens,
+                 spec.context_tokens);
+  if (resolved.max_logits > resolved.max_tokens)
+    return error(Code::invalid_argument, "max_logits is {}, more than the {} tokens of the session",
+                 resolved.max_logits, resolved.max_tokens);
+  return resolved;
+}
+
+MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch) {
+  MemoryTotals totals;
+  totals.weights_mapped = weights.mapped_bytes;
+  totals.weights_private = weights.private_bytes;
+  totals.tables = rope_table_bytes(files.spec) + (files.tokenizer ? files.tokenizer->memory_bytes() : 0);
+  totals.scratch = scratch.bytes;
+  totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
+  // The staging buffer is gone before the scratch arena is made.
+  totals.load_peak = totals.total - totals.scratch + std::max(totals.scratch, weights.staging_bytes);
+  return totals;
+}
+
+Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& runtime, const LoadOptions& load,
+                                 const KvCacheOptions* cache, const SessionOptions* session) {
+  QINFER_ASSIGN(const kernels::KernelSet* kernels, choose_kernels(runtime));
+  QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));
+  QINFER_ASSIGN(const model::WeightsOptions options, weights_options(load, runtime.exact));
+  QINFER_ASSIGN(const std::uint32_t batch, batch_tokens(load));
+  model::WeightsPlan weights;
+  if (!load.no_weights) {
+    QINFER_ASSIGN(weights, model::plan_weights(files.spec, files.checkpoint ? &*files.checkpoint : nullptr,
+                                               files.assumed_dtype, *kernels, options));
+  }
+  MemoryTotals totals = model_totals(
+      files, weights, load.no_weights ? ScratchLayout() : scratch_layout(files.spec, *kernels, batch, threads));
+  QINFER_ASSIGN(const KvLayout kv, resolve_kv(files.spec, *kernels, runtime.exact, cache ? *cache : KvCacheOptions()));
+  QINFER_ASSIGN(const SessionOptions resolved, resolve_session(files.spec, session ? *session : SessionOptions()));
+  totals.kv_per_block = kv.block_bytes();
+  if (cache != nullptr) {
+    QINFER_ASSIGN(const std::uint64_t blocks, resolve_blocks(files.spec, kv, *cache));
+    const auto bytes = checked_mul(blocks, kv.block_bytes());
+    if (!bytes) return error(Code::no_memory, "{} KV blocks of {} bytes overflow 64 bits", blocks, kv.block_bytes());
+    totals.kv_cache_bytes = *bytes;
+    totals.total += *bytes;
+  }
+  const std::uint32_t token_bytes = files.tokenizer ? files.tokenizer->max_token_bytes() : 0;
+  totals.per_session = session_layout(files.spec, token_bytes, kv, resolved.max_tokens, resolved.max_logits).bytes;
+  return totals;
+}
+
+}  // namespace qinfer::engine

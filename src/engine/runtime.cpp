@@ -1,0 +1,57 @@
+// See runtime.h.
+#include "engine/runtime.h"
+
+#include "platform/cpu.h"
+#include "platform/thread.h"
+
+namespace qinfer::engine {
+
+Metrics AtomicMetrics::read() const {
+  return {prefill_tokens.load(), decode_tokens.load(), evals.load(),  prefill_ns.load(),
+          decode_ns.load(),      sample_ns.load(),     wait_ns.load()};
+}
+
+Result<std::uint32_t> thread_count(const RuntimeOptions& options) {
+  if (options.n_threads > Runtime::kMaxThreads)
+    return error(Code::invalid_argument, "n_threads is {}, at most {} are accepted", options.n_threads,
+                 Runtime::kMaxThreads);
+  if (options.n_threads != 0) return options.n_threads;
+  return std::min(platform::detect_cpu().physical_cores, Runtime::kMaxThreads);
+}
+
+Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) {
+  const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target);
+  if (set == nullptr)
+    return error(Code::unsupported, "cpu_target \"{}\" is not available here, known are: {}", options.cpu_target,
+                 kernels::kernel_set_names());
+  return set;
+}
+
+Result<std::shared_ptr<Runtime>> Runtime::create(const RuntimeOptions& options) {
+  std::shared_ptr<Runtime> runtime(new Runtime);
+  runtime->options_ = options;
+  runtime->process_ = platform::process_id();
+  QINFER_ASSIGN(runtime->kernels_, choose_kernels(options));
+  TeamOptions team;
+  QINFER_ASSIGN(team.n_threads, thread_count(options));
+  if (options.cpu_ids.size() > team.n_threads)
+    return error(Code::invalid_argument, "n_cpu_ids is {}, but there are {} threads", options.cpu_ids.size(),
+                 team.n_threads);
+  team.spin_us = options.spin_us;
+  team.usable_cpus = platform::detect_cpu().logical_cores;
+  team.cpu_ids = options.cpu_ids;
+  QINFER_ASSIGN(runtime->team_, ThreadTeam::create(team));
+  runtime->log(LogLevel::info, "runtime: kernel set {}, {} threads", runtime->kernels_->name, team.n_threads);
+  return runtime;
+}
+
+Runtime::~Runtime() {
+  if (team_ != nullptr && platform::process_id() != process_) team_->abandon_threads();
+}
+
+Status Runtime::check_process() const {
+  if (platform::process_id() == process_) return Status();
+  return error(Code::state, "handles do not work in a fork()ed child: create them after the fork");
+}
+
+}  // namespace qinfer::engine

@@ -1,0 +1,89 @@
+// Runtime: what models share: the thread team, the chosen kernel set, the allocator, the log sink and the counters.
+// There is no process-wide state, so two hosts in one process never meet.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/team.h"
+#include "kernel_set.h"
+#include "platform/memory.h"
+
+namespace qinfer::engine {
+
+enum class LogLevel : std::int32_t { error = 1, warn = 2, info = 3, debug = 4 };
+using LogFunction = void (*)(std::int32_t level, const char* line, std::size_t line_len, void* user);
+
+struct RuntimeOptions {
+  std::uint32_t n_threads = 0;  ///< 0 = physical cores
+  std::uint32_t spin_us = 0;
+  LogLevel log_level = LogLevel::warn;
+  LogFunction log = nullptr;
+  void* log_user = nullptr;
+  std::vector<std::uint32_t> cpu_ids;
+  bool exact = false;
+  std::string cpu_target;  ///< empty = best
+  platform::Allocator allocator;
+};
+
+/// Totals since creation, in tokens, calls and nanoseconds.
+struct Metrics {
+  std::uint64_t prefill_tokens = 0, decode_tokens = 0, evals = 0;
+  std::uint64_t prefill_ns = 0, decode_ns = 0, sample_ns = 0, wait_ns = 0;
+};
+
+/// The same, counted by several threads.
+struct AtomicMetrics {
+  std::atomic<std::uint64_t> prefill_tokens{0}, decode_tokens{0}, evals{0};
+  std::atomic<std::uint64_t> prefill_ns{0}, decode_ns{0}, sample_ns{0}, wait_ns{0};
+  Metrics read() const;
+};
+
+class Runtime {
+ public:
+  static constexpr std::uint32_t kMaxThreads = 1024;
+
+  static Result<std::shared_ptr<Runtime>> create(const RuntimeOptions& options);
+  ~Runtime();
+
+  /// QINFER_E_STATE in a fork()ed child, where the team's threads do not exist.
+  Status check_process() const;
+
+  const kernels::KernelSet& kernels() const { return *kernels_; }
+  const platform::Allocator& allocator() const { return options_.allocator; }
+  bool exact() const { return options_.exact; }
+  ThreadTeam& team() { return *team_; }
+  /// Held during an evaluation: they run one after another.
+  std::mutex& eval_mutex() { return eval_mutex_; }
+  AtomicMetrics& metrics() { return metrics_; }
+  const AtomicMetrics& metrics() const { return metrics_; }
+
+  bool logs(LogLevel level) const { return options_.log != nullptr && level <= options_.log_level; }
+  template <typename... Args>
+  void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!logs(level)) return;
+    const std::string line = fmt::format(format, std::forward<Args>(args)...);
+    options_.log(static_cast<std::int32_t>(level), line.data(), line.size(), options_.log_user);
+  }
+
+ private:
+  Runtime() = default;
+  RuntimeOptions options_;
+  const kernels::KernelSet* kernels_ = nullptr;
+  std::unique_ptr<ThreadTeam> team_;
+  std::mutex eval_mutex_;
+  AtomicMetrics metrics_;
+  std::int32_t process_ = 0;
+};
+
+/// The number of threads that a runtime with these options has, without creating it.
+Result<std::uint32_t> thread_count(const RuntimeOptions& options);
+Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options);
+
+}  // namespace qinfer::engine

@@ -1,0 +1,87 @@
+// The thread team: persistent workers that execute one function together, the calling thread being worker 0.
+//
+// Inside run() workers meet at barriers, spinning at most 100 us before they sleep, since a layer has only
+// microseconds of work per barrier. Between runs they sleep (or spin for spin_us first, if the host asked for it).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/status.h"
+#include "platform/thread.h"
+
+namespace qinfer::engine {
+
+struct TeamOptions {
+  std::uint32_t n_threads = 1;
+  std::uint32_t spin_us = 0;           ///< between runs
+  std::uint32_t usable_cpus = 1;       ///< a larger team never spins: it would wait for threads that cannot run
+  std::vector<std::uint32_t> cpu_ids;  ///< thread i is pinned to cpu_ids[i]; threads beyond are not pinned
+};
+
+class ThreadTeam {
+ public:
+  static Result<std::unique_ptr<ThreadTeam>> create(const TeamOptions& options);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  std::int32_t size() const { return size_; }
+
+  /// Calls body(worker) on every thread of the team, with the default floating-point environment; returns when all
+  /// are done. One run at a time. The body must not throw.
+  template <typename Body>
+  void run(Body&& body) {
+    using Target = std::remove_reference_t<Body>;
+    run_job({[](void* context, std::int32_t worker) { (*static_cast<Target*>(context))(worker); },
+             const_cast<void*>(static_cast<const void*>(&body))});
+  }
+
+  /// All workers of the current run wait for each other; the last to arrive calls completion(worker) before the others
+  /// go on, which makes what it writes visible to them.
+  template <typename Completion>
+  void barrier(std::int32_t worker, Completion&& completion) {
+    using Target = std::remove_reference_t<Completion>;
+    wait_at_barrier({[](void* context, std::int32_t w) { (*static_cast<Target*>(context))(w); },
+                     const_cast<void*>(static_cast<const void*>(&completion))},
+                    worker);
+  }
+  void barrier(std::int32_t worker) {
+    barrier(worker, [](std::int32_t) {});
+  }
+
+  /// In a fork()ed child the workers do not exist: the destructor must not wait for them.
+  void abandon_threads();
+
+ private:
+  struct Job {
+    void (*call)(void* context, std::int32_t worker) = nullptr;
+    void* context = nullptr;
+  };
+  ThreadTeam() = default;
+  void run_job(Job job);
+  void wait_at_barrier(Job completion, std::int32_t worker);
+  void worker_loop(std::int32_t worker);
+  void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t old, std::uint64_t spin_ns,
+                       std::atomic<std::uint32_t>& sleepers);
+
+  std::int32_t size_ = 1;
+  bool may_spin_ = false;
+  std::uint64_t idle_spin_ns_ = 0;
+  int caller_cpu_ = -1;
+  Job job_;
+  std::vector<platform::Thread> threads_;
+  // Each on a cache line of its own: they are written at every barrier.
+  alignas(64) std::atomic<std::uint32_t> generation_{0};
+  alignas(64) std::atomic<std::uint32_t> idle_sleepers_{0};
+  alignas(64) std::atomic<std::uint32_t> arrived_{0};
+  alignas(64) std::atomic<std::uint32_t> phase_{0};
+  alignas(64) std::atomic<std::uint32_t> barrier_sleepers_{0};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace qinfer::engine

@@ -1,0 +1,185 @@
+// See safetensors.h. The header is read from parser events, not from a tree: a hostile header of 100 MB costs no more
+// than the list of tensors it describes.
+#include "formats/safetensors.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "base/checked.h"
+#include "formats/json.h"
+
+namespace qinfer::formats {
+namespace {
+
+/// Bits of one element, nullopt for a dtype that the format does not know.
+std::optional<std::uint32_t> dtype_bits(std::string_view dtype) {
+  constexpr std::pair<std::string_view, std::uint32_t> kTable[] = {
+      {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+      {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+      {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+      {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
+  for (const auto& [name, bits] : kTable)
+    if (name == dtype) return bits;
+  return std::nullopt;
+}
+
+/// depth 1: names of tensors; depth 2: fields of one tensor or the metadata; depth 3: numbers of a shape or range.
+class HeaderEvents final : public JsonEvents {
+ public:
+  bool on_begin(bool is_object) override {
+    ++depth_;
+    if (depth_ <= 2) return is_object || fail("a tensor must be described by an object");
+    if (depth_ == 3 && !is_object && !in_metadata_ && (field_ == "shape" || field_ == "data_offsets")) return true;
+    return fail(fmt::format("\"{}\" of {} holds what the format does not allow", field_, describe()));
+  }
+
+  bool on_end(bool) override {
+    --depth_;
+    if (depth_ == 1 && !in_metadata_) return finish_tensor();
+    if (depth_ == 1) in_metadata_ = false;
+    return true;
+  }
+
+  bool on_key(std::string& key) override {
+    if (depth_ == 1) {
+      if (!names_.insert(key).second) return fail(fmt::format("the name \"{}\" appears twice", key));
+      in_metadata_ = key == "__metadata__";
+      current_ = TensorEntry();
+      current_.name = std::move(key);
+      seen_.clear();
+      offsets_.clear();
+      return true;
+    }
+    field_ = std::move(key);
+    if (in_metadata_)
+      return header.metadata.count(field_) == 0 || fail(fmt::format("metadata key \"{}\" appears twice", field_));
+    if (!seen_.insert(field_).second) return fail(fmt::format("\"{}\" of {} appears twice", field_, describe()));
+    if (field_ == "dtype" || field_ == "shape" || field_ == "data_offsets") return true;
+    return fail(fmt::format("{} has the unknown field \"{}\"", describe(), field_));
+  }
+
+  bool on_string(std::string& value) override {
+    if (depth_ == 2 && in_metadata_) {
+      header.metadata.emplace(field_, std::move(value));
+      return true;
+    }
+    if (depth_ == 2 && field_ == "dtype") {
+      current_.dtype = std::move(value);
+      return true;
+    }
+    return fail(fmt::format("unexpected text in {}", describe()));
+  }
+
+  bool on_integer(std::int64_t value) override {
+    if (depth_ != 3) return fail(fmt::format("unexpected number in {}", describe()));
+    if (value < 0) return fail(fmt::format("\"{}\" of {} holds {}", field_, describe(), value));
+    (field_ == "shape" ? current_.shape : offsets_).push_back(static_cast<std::uint64_t>(value));
+    return true;
+  }
+
+  bool on_other(Json) override { return fail(fmt::format("unexpected value in {}", describe())); }
+
+  SafetensorsHeader header;
+  std::string failure;
+
+ private:
+  std::string describe() const {
+    return current_.name.empty() ? "the header" : fmt::format("tensor \"{}\"", current_.name);
+  }
+
+  bool fail(std::string message) {
+    failure = std::move(message);
+    return false;
+  }
+
+  bool finish_tensor() {
+    if (seen_.count("dtype") == 0 || seen_.count("shape") == 0 || offsets_.size() != 2)
+      return fail(fmt::format("{} needs \"dtype\", \"shape\" and two \"data_offsets\"", describe()));
+    current_.begin = offsets_[0];
+    current_.end = offsets_[1];
+    header.tensors.push_back(std::move(current_));
+    current_ = TensorEntry();
+    return true;
+  }
+
+  int depth_ = 0;
+  bool in_metadata_ = false;
+  std::string field_;
+  TensorEntry current_;
+  std::vector<std::uint64_t> offsets_;
+  std::unordered_set<std::string> seen_, names_;
+};
+
+Status check_size(const TensorEntry& tensor, std::string_view file) {
+  const auto bits = dtype_bits(tensor.dtype);
+  if (!bits)
+    return error_at(Code::format, -1, "{}: tensor \"{}\" has the unknown dtype \"{}\"", file, tensor.name,
+                    tensor.dtype);
+  std::optional<std::uint64_t> total = *bits;
+  for (const std::uint64_t extent : tensor.shape) {
+    if (total) total = checked_mul(*total, extent);
+  }
+  if (!total) return error_at(Code::format, -1, "{}: the shape of tensor \"{}\" overflows 64 bits", file, tensor.name);
+  if (*total % 8 != 0)
+    return error_at(Code::format, -1, "{}: tensor \"{}\" does not fill whole bytes", file, tensor.name);
+  if (tensor.end < tensor.begin || tensor.end - tensor.begin != *total / 8)
+    return error_at(Code::format, static_cast<std::int64_t>(tensor.begin),
+                    "{}: tensor \"{}\" spans bytes {} to {}, its shape needs {} bytes", file, tensor.name, tensor.begin,
+                    tensor.end, *total / 8);
+  return Status();
+}
+
+}  // namespace
+
+Result<std::uint64_t> safetensors_header_bytes(std::string_view first8, std::uint64_t file_bytes,
+                                               std::string_view name) {
+  if (first8.size() < 8 || file_bytes < 8)
+    return error_at(Code::format, 0, "{}: {} bytes are too few for a safetensors header", name, file_bytes);
+  std::uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(first8[static_cast<std::size_t>(i)]);
+  if (length > kMaxSafetensorsHeader)
+    return error_at(Code::format, 0, "{}: the header claims {} bytes, at most {} are accepted", name, length,
+                    kMaxSafetensorsHeader);
+  if (length > file_bytes - 8)
+    return error_at(Code::format, 0, "{}: the header claims {} bytes, but only {} follow", name, length,
+                    file_bytes - 8);
+  return length;
+}
+
+Result<SafetensorsHeader> parse_safetensors_header(std::string_view prefix, std::uint64_t file_bytes,
+                                                   std::string_view name) {
+  QINFER_ASSIGN(const std::uint64_t length, safetensors_header_bytes(prefix.substr(0, 8), file_bytes, name));
+  if (prefix.size() - 8 < length) return error(Code::internal, "{}: the header was not read whole", name);
+  HeaderEvents events;
+  QINFER_TRY(parse_json_events(prefix.substr(8, length), name, events));
+  if (!events.failure.empty()) return error_at(Code::format, -1, "{}: {}", name, events.failure);
+
+  auto& tensors = events.header.tensors;
+  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  std::uint64_t expected = 0;
+  const std::uint64_t data_bytes = file_bytes - 8 - length;
+  for (TensorEntry& tensor : tensors) {
+    QINFER_TRY(check_size(tensor, name));
+    if (tensor.begin != expected)
+      return error_at(
+          Code::format, static_cast<std::int64_t>(tensor.begin),
+          "{}: tensor \"{}\" begins at byte {} of the data, expected {}: ranges must neither overlap nor leave holes",
+          name, tensor.name, tensor.begin, expected);
+    expected = tensor.end;
+    if (expected > data_bytes)
+      return error_at(Code::format, static_cast<std::int64_t>(expected),
+                      "{}: tensor \"{}\" ends at byte {} of the data, which has {}", name, tensor.name, tensor.end,
+                      data_bytes);
+    tensor.begin += 8 + length;
+    tensor.end += 8 + length;
+  }
+  if (expected != data_bytes)
+    return error_at(Code::format, static_cast<std::int64_t>(expected), "{}: {} bytes of data follow the last tensor",
+                    name, data_bytes - expected);
+  return std::move(events.header);
+}
+
+}  // namespace qinfer::formats

@@ -1,0 +1,78 @@
+// See rope.h. Formulas as in transformers' modeling_rope_utils: linear (kaiokendev 2023), llama3 (Llama 3.1) and yarn
+// (Peng et al. 2023, sections 3.1 to 3.4).
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace qinfer::model {
+namespace {
+
+double llama3_frequency(const RopeSpec& rope, double frequency) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  const double original = rope.original_context;
+  if (wavelength < original / rope.high_freq_factor) return frequency;
+  if (wavelength > original / rope.low_freq_factor) return frequency / rope.factor;
+  const double smooth = (original / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  return (1 - smooth) * frequency / rope.factor + smooth * frequency;
+}
+
+/// The dimension whose wave turns `rotations` times within the original context.
+double yarn_dimension(const RopeSpec& rope, double head_dim, double rotations) {
+  return head_dim * std::log(rope.original_context / (rotations * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
+}
+
+struct Ramp {
+  double low, high;
+  double at(double i) const { return std::clamp((i - low) / (high - low), 0.0, 1.0); }
+};
+
+Ramp yarn_ramp(const RopeSpec& rope, double head_dim) {
+  double low = yarn_dimension(rope, head_dim, rope.beta_fast), high = yarn_dimension(rope, head_dim, rope.beta_slow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, head_dim - 1);
+  if (low == high) high += 0.001;
+  return {low, high};
+}
+
+}  // namespace
+
+std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim) {
+  std::vector<float> frequencies(head_dim / 2);
+  const Ramp ramp = rope.scaling == RopeScaling::yarn ? yarn_ramp(rope, head_dim) : Ramp{0, 1};
+  for (std::uint32_t i = 0; i < head_dim / 2; ++i) {
+    double frequency = 1.0 / std::pow(rope.theta, 2.0 * i / head_dim);
+    switch (rope.scaling) {
+      case RopeScaling::none: break;
+      case RopeScaling::linear: frequency /= rope.factor; break;
+      case RopeScaling::llama3: frequency = llama3_frequency(rope, frequency); break;
+      case RopeScaling::yarn: {
+        const double t = ramp.at(i);
+        frequency = frequency / rope.factor * t + frequency * (1 - t);
+        break;
+      }
+    }
+    frequencies[i] = static_cast<float>(frequency);
+  }
+  return frequencies;
+}
+
+void fill_rope_table(const RopeSpec& rope, std::span<const float> frequencies, std::uint32_t first, std::uint32_t last,
+                     float* table) {
+  const std::size_t half = frequencies.size();
+  for (std::uint32_t position = first; position < last; ++position) {
+    float* row = table + std::size_t{position} * half * 2;
+    for (std::size_t i = 0; i < half; ++i) {
+      const double angle = static_cast<float>(position) * frequencies[i];
+      row[2 * i] = static_cast<float>(std::cos(angle) * rope.attention_factor);
+      row[2 * i + 1] = static_cast<float>(std::sin(angle) * rope.attention_factor);
+    }
+  }
+}
+
+}  // namespace qinfer::model

@@ -1,0 +1,20 @@
+// Tables of rotary position embedding (Su et al. 2021) with the scalings that checkpoints ask for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/spec.h"
+
+namespace qinfer::model {
+
+/// head_dim / 2 angular frequencies in radians per position, in f32 as transformers computes them.
+std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim);
+
+/// Fills rows [first, last) of a table [position][head_dim / 2][cos, sin]. The angle is the f32 product of position and
+/// frequency, which is what the models were trained with; cosine and sine of it are exact to f32.
+void fill_rope_table(const RopeSpec& rope, std::span<const float> frequencies, std::uint32_t first, std::uint32_t last,
+                     float* table);
+
+}  // namespace qinfer::model

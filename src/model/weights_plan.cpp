@@ -1,0 +1,171 @@
+// Which tensors a spec needs, and how each will lie in memory. See weights.h.
+#include <algorithm>
+
+#include "model/weights.h"
+
+namespace qinfer::model {
+namespace {
+
+using kernels::WeightRole;
+using SizeOf = std::uint32_t (*)(const ModelSpec&);
+using Wanted = bool (*)(const ModelSpec&);
+
+constexpr SizeOf kHidden = [](const ModelSpec& s) { return s.n_embd; };
+constexpr SizeOf kQuery = [](const ModelSpec& s) { return s.q_dim(); };
+constexpr SizeOf kKeyValue = [](const ModelSpec& s) { return s.kv_dim(); };
+constexpr SizeOf kFfn = [](const ModelSpec& s) { return s.n_ffn; };
+constexpr SizeOf kHead = [](const ModelSpec& s) { return s.head_dim; };
+
+struct MatrixRow {
+  std::string_view name;  ///< after "model.layers.<i>."
+  WeightRole role;
+  kernels::Matrix LayerWeights::*slot;
+  SizeOf rows, cols;
+};
+
+constexpr MatrixRow kMatrices[] = {
+    {"self_attn.q_proj.weight", WeightRole::q, &LayerWeights::q, kQuery, kHidden},
+    {"self_attn.k_proj.weight", WeightRole::k, &LayerWeights::k, kKeyValue, kHidden},
+    {"self_attn.v_proj.weight", WeightRole::v, &LayerWeights::v, kKeyValue, kHidden},
+    {"self_attn.o_proj.weight", WeightRole::o, &LayerWeights::o, kHidden, kQuery},
+    {"mlp.gate_proj.weight", WeightRole::gate, &LayerWeights::gate, kFfn, kHidden},
+    {"mlp.up_proj.weight", WeightRole::up, &LayerWeights::up, kFfn, kHidden},
+    {"mlp.down_proj.weight", WeightRole::down, &LayerWeights::down, kHidden, kFfn},
+};
+
+struct VectorRow {
+  std::string_view name;
+  const float* LayerWeights::*slot;
+  SizeOf size;
+  Wanted wanted;
+};
+
+constexpr Wanted kAlways = [](const ModelSpec&) { return true; };
+constexpr Wanted kQkNorm = [](const ModelSpec& s) { return s.qk_norm; };
+constexpr Wanted kQkvBias = [](const ModelSpec& s) { return s.qkv_bias; };
+constexpr Wanted kOBias = [](const ModelSpec& s) { return s.o_bias; };
+constexpr Wanted kMlpBias = [](const ModelSpec& s) { return s.mlp_bias; };
+
+constexpr VectorRow kVectors[] = {
+    {"input_layernorm.weight", &LayerWeights::attn_norm, kHidden, kAlways},
+    {"post_attention_layernorm.weight", &LayerWeights::ffn_norm, kHidden, kAlways},
+    {"self_attn.q_norm.weight", &LayerWeights::q_norm, kHead, kQkNorm},
+    {"self_attn.k_norm.weight", &LayerWeights::k_norm, kHead, kQkNorm},
+    {"self_attn.q_proj.bias", &LayerWeights::q_bias, kQuery, kQkvBias},
+    {"self_attn.k_proj.bias", &LayerWeights::k_bias, kKeyValue, kQkvBias},
+    {"self_attn.v_proj.bias", &LayerWeights::v_bias, kKeyValue, kQkvBias},
+    {"self_attn.o_proj.bias", &LayerWeights::o_bias, kHidden, kOBias},
+    {"mlp.gate_proj.bias", &LayerWeights::gate_bias, kFfn, kMlpBias},
+    {"mlp.up_proj.bias", &LayerWeights::up_bias, kFfn, kMlpBias},
+    {"mlp.down_proj.bias", &LayerWeights::down_bias, kHidden, kMlpBias},
+};
+
+std::vector<WeightItem> list_tensors(const ModelSpec& spec) {
+  std::vector<WeightItem> items;
+  const auto global = [&items](std::string_view name, WeightRole role, bool is_vector, std::uint32_t rows,
+                               std::uint32_t cols) {
+    WeightItem item;
+    item.name = name;
+    item.role = role;
+    item.is_global = true;
+    item.is_vector = is_vector;
+    item.rows = rows;
+    item.cols = cols;
+    items.push_back(std::move(item));
+  };
+  global("model.embed_tokens.weight", WeightRole::embedding, false, spec.n_vocab, spec.n_embd);
+  for (std::uint32_t layer = 0; layer < spec.n_layers(); ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    for (const VectorRow& row : kVectors) {
+      if (!row.wanted(spec)) continue;
+      WeightItem item;
+      item.name = prefix + std::string(row.name);
+      item.is_vector = true;
+      item.layer = layer;
+      item.vector = row.slot;
+      item.rows = 1;
+      item.cols = row.size(spec);
+      items.push_back(std::move(item));
+    }
+    for (const MatrixRow& row : kMatrices) {
+      WeightItem item;
+      item.name = prefix + std::string(row.name);
+      item.role = row.role;
+      item.layer = layer;
+      item.matrix = row.slot;
+      item.rows = row.rows(spec);
+      item.cols = row.cols(spec);
+      items.push_back(std::move(item));
+    }
+  }
+  global("model.norm.weight", WeightRole::lm_head, true, 1, spec.n_embd);
+  if (!spec.tied_embeddings) global("lm_head.weight", WeightRole::lm_head, false, spec.n_vocab, spec.n_embd);
+  return items;
+}
+
+Status check_tensor(const formats::Checkpoint& checkpoint, WeightItem& item) {
+  const formats::Tensor* tensor = checkpoint.find(item.name);
+  if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", item.name);
+  const std::string& file = checkpoint.shard_name(tensor->shard);
+  const auto dtype = formats::parse_dtype(tensor->dtype);
+  if (!dtype)
+    return error(Code::unsupported, "{}: tensor \"{}\" is {}, supported are F32, F16 and BF16", file, item.name,
+                 tensor->dtype);
+  item.file_dtype = *dtype;
+  std::vector<std::uint64_t> expected;
+  if (!item.is_vector) expected.push_back(static_cast<std::uint64_t>(item.rows));
+  expected.push_back(static_cast<std::uint64_t>(item.cols));
+  if (tensor->shape != expected)
+    return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
+                    "{}: tensor \"{}\" has the shape {}, config.json asks for {}", file, item.name,
+                    formats::shape_text(tensor->shape), formats::shape_text(expected));
+  return Status();
+}
+
+/// Whether every value of `from` exists in `to`.
+bool holds_exactly(DType from, DType to) { return from == to || to == DType::f32; }
+
+Status choose_format(const kernels::KernelSet& kernels, const WeightsOptions& options, WeightItem& item) {
+  if (item.is_vector) {
+    item.bytes = static_cast<std::uint64_t>(item.cols) * sizeof(float);
+    return Status();
+  }
+  item.format = kernels.weight_format(item.role, item.file_dtype);
+  if (options.weight_format) item.format.dtype = *options.weight_format;
+  if (options.exact && !holds_exactly(item.file_dtype, item.format.dtype))
+    return error(Code::invalid_argument,
+                 "weight_format {} cannot hold tensor \"{}\" ({}) exactly, as QINFER_RUNTIME_EXACT asks",
+                 dtype_name(item.format.dtype), item.name, dtype_name(item.file_dtype));
+  const kernels::WeightFormat as_in_file{item.file_dtype, kernels::WeightLayout::row_major};
+  item.mapped = options.use_mmap && item.format == as_in_file;
+  item.bytes = kernels.weight_bytes(item.format, item.rows, item.cols);
+  return Status();
+}
+
+}  // namespace
+
+Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, DType assumed,
+                                 const kernels::KernelSet& kernels, const WeightsOptions& options) {
+  WeightsPlan plan;
+  plan.items = list_tensors(spec);
+  for (WeightItem& item : plan.items) {
+    item.file_dtype = assumed;
+    if (checkpoint != nullptr) QINFER_TRY(check_tensor(*checkpoint, item));
+    QINFER_TRY(choose_format(kernels, options, item));
+    plan.n_params += static_cast<std::uint64_t>(item.rows) * static_cast<std::uint64_t>(item.cols);
+    if (item.mapped) {
+      plan.mapped_bytes += item.bytes;
+      continue;
+    }
+    item.offset = round_up(plan.private_bytes, platform::Buffer::kAlignment);
+    plan.private_bytes = item.offset + item.bytes;
+    const std::uint64_t file_bytes = static_cast<std::uint64_t>(item.rows * item.cols) * dtype_bytes(item.file_dtype);
+    const bool converted = item.is_vector || item.format.dtype != item.file_dtype ||
+                           item.format.layout != kernels::WeightLayout::row_major;
+    // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer.
+    if (converted && !options.use_mmap) plan.staging_bytes = std::max(plan.staging_bytes, file_bytes);
+  }
+  return plan;
+}
+
+}  // namespace qinfer::model

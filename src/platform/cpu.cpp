@@ -1,0 +1,216 @@
+// See cpu.h. Linux: affinity from the scheduler, quotas from cgroup v2 and v1, topology and caches from /sys.
+#include "platform/cpu.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <string_view>
+#include <utility>
+
+namespace qinfer::platform {
+namespace {
+
+std::string read_small_file(const std::string& path) {
+  std::string text;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  char buffer[4096];
+  const ssize_t got = read(fd, buffer, sizeof buffer);
+  if (got > 0) text.assign(buffer, static_cast<std::size_t>(got));
+  close(fd);
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+/// The leading integer of a text, or -1.
+long long leading_integer(std::string_view text) {
+  long long value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+std::vector<int> allowed_cpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(static_cast<std::size_t>(cpu), &set)) cpus.push_back(cpu);
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+/// Quota of one cgroup folder in CPUs, 0 = none. v2 writes "max 100000" or "150000 100000" into cpu.max.
+double quota_of(const std::string& folder) {
+  const std::string max = read_small_file(folder + "/cpu.max");
+  if (!max.empty()) {
+    const long long quota = leading_integer(max);
+    const auto space = max.find(' ');
+    const long long period = space == max.npos ? -1 : leading_integer(std::string_view(max).substr(space + 1));
+    return quota > 0 && period > 0 ? static_cast<double>(quota) / static_cast<double>(period) : 0;
+  }
+  const long long quota = leading_integer(read_small_file(folder + "/cpu.cfs_quota_us"));
+  const long long period = leading_integer(read_small_file(folder + "/cpu.cfs_period_us"));
+  return quota > 0 && period > 0 ? static_cast<double>(quota) / static_cast<double>(period) : 0;
+}
+
+/// The smallest quota on the way from this process's cgroup to the root, 0 = none.
+double cgroup_quota() {
+  double smallest = 0;
+  const std::string groups = read_small_file("/proc/self/cgroup");
+  for (std::size_t begin = 0; begin < groups.size();) {
+    const std::size_t end = std::min(groups.find('\n', begin), groups.size());
+    const std::string line = groups.substr(begin, end - begin);
+    begin = end + 1;
+    const auto first = line.find(':');
+    const auto second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (!controllers.empty() && controllers.find("cpu") == controllers.npos) continue;
+    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + controllers;
+    for (std::string path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
+      const double quota = quota_of(root + path);
+      if (quota > 0 && (smallest == 0 || quota < smallest)) smallest = quota;
+      if (path.empty() || path.rfind('/') == path.npos) break;
+    }
+  }
+  return smallest;
+}
+
+std::uint32_t count_cores(const std::vector<int>& cpus) {
+  std::set<std::pair<long long, long long>> cores;
+  for (const int cpu : cpus) {
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
+    const long long core = leading_integer(read_small_file(folder + "core_id"));
+    // Where the system does not tell, each logical CPU counts as a core.
+    cores.emplace(leading_integer(read_small_file(folder + "physical_package_id")), core < 0 ? 1'000'000 + cpu : core);
+  }
+  return static_cast<std::uint32_t>(cores.size());
+}
+
+std::uint64_t cache_bytes(int cpu, int level) {
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/", cpu, index);
+    if (leading_integer(read_small_file(folder + "level")) != level) continue;
+    if (read_small_file(folder + "type") == "Instruction") continue;
+    const std::string size = read_small_file(folder + "size");
+    const long long number = leading_integer(size);
+    if (number <= 0) return 0;
+    const std::uint64_t unit = size.back() == 'K' ? 1024 : size.back() == 'M' ? 1024 * 1024 : 1;
+    return static_cast<std::uint64_t>(number) * unit;
+  }
+  return 0;
+}
+
+std::uint32_t count_numa_nodes() {
+  std::uint32_t nodes = 0;
+  for (int node = 0; node < 1024; ++node) {
+    if (access(fmt::format("/sys/devices/system/node/node{}", node).c_str(), F_OK) == 0) ++nodes;
+  }
+  return std::max(nodes, 1u);
+}
+
+#if defined(__x86_64__)
+struct Registers {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+Registers cpuid(unsigned leaf, unsigned subleaf = 0) {
+  Registers r;
+  __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);
+  return r;
+}
+
+/// XCR0: which register files the operating system saves.
+std::uint64_t enabled_state() {
+  if ((cpuid(1).c >> 27 & 1) == 0) return 0;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return std::uint64_t{high} << 32 | low;
+}
+
+std::string x86_model_name() {
+  if (cpuid(0x80000000).a < 0x80000004) return "x86-64";
+  char name[49] = {};
+  for (unsigned i = 0; i < 3; ++i) {
+    const Registers r = cpuid(0x80000002 + i);
+    const unsigned words[4] = {r.a, r.b, r.c, r.d};
+    std::memcpy(name + 16 * i, words, 16);
+  }
+  const std::string_view text = name;
+  const auto begin = text.find_first_not_of(' ');
+  if (begin == text.npos) return "x86-64";
+  return std::string(text.substr(begin, text.find_last_not_of(' ') - begin + 1));
+}
+
+std::string x86_features() {
+  const Registers one = cpuid(1), seven = cpuid(7), seven1 = cpuid(7, 1);
+  const std::uint64_t state = enabled_state();
+  const bool avx = (state & 0x6) == 0x6, avx512 = (state & 0xe6) == 0xe6, amx = (state & 0x60000) == 0x60000;
+  const auto bit = [](unsigned word, int index) { return (word >> index & 1) != 0; };
+  const std::pair<const char*, bool> table[] = {
+      {"sse4.2", bit(one.c, 20)},
+      {"avx", avx && bit(one.c, 28)},
+      {"f16c", avx && bit(one.c, 29)},
+      {"fma", avx && bit(one.c, 12)},
+      {"avx2", avx && bit(seven.b, 5)},
+      {"avx_vnni", avx && bit(seven1.a, 4)},
+      {"avx512f", avx512 && bit(seven.b, 16)},
+      {"avx512bw", avx512 && bit(seven.b, 30)},
+      {"avx512dq", avx512 && bit(seven.b, 17)},
+      {"avx512vl", avx512 && bit(seven.b, 31)},
+      {"avx512_vnni", avx512 && bit(seven.c, 11)},
+      {"avx512_bf16", avx512 && bit(seven1.a, 5)},
+      {"avx512_fp16", avx512 && bit(seven.d, 23)},
+      {"amx_tile", amx && bit(seven.d, 24)},
+      {"amx_int8", amx && bit(seven.d, 25)},
+      {"amx_bf16", amx && bit(seven.d, 22)},
+  };
+  std::string text;
+  for (const auto& [name, present] : table) {
+    if (!present) continue;
+    if (!text.empty()) text += ' ';
+    text += name;
+  }
+  return text;
+}
+#endif
+
+}  // namespace
+
+CpuInfo detect_cpu() {
+  CpuInfo info;
+  const std::vector<int> cpus = allowed_cpus();
+  info.logical_cores = static_cast<std::uint32_t>(cpus.size());
+  info.physical_cores = count_cores(cpus);
+  const double quota = cgroup_quota();
+  if (quota > 0) {
+    // A quota of 1.5 CPUs runs one thread at full speed; a second one would be throttled half of the time.
+    const auto limit = static_cast<std::uint32_t>(std::clamp(quota, 1.0, 65536.0));
+    info.logical_cores = std::min(info.logical_cores, limit);
+    info.physical_cores = std::min(info.physical_cores, limit);
+  }
+  info.numa_nodes = count_numa_nodes();
+  info.l1d_bytes = cache_bytes(cpus[0], 1);
+  info.l2_bytes = cache_bytes(cpus[0], 2);
+  info.l3_bytes = cache_bytes(cpus[0], 3);
+#if defined(__x86_64__)
+  info.model_name = x86_model_name();
+  info.features = x86_features();
+#else
+  info.model_name = "unknown";
+#endif
+  return info;
+}
+
+}  // namespace qinfer::platform

@@ -1,0 +1,101 @@
+// See file.h.
+#include "platform/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace qinfer::platform {
+namespace {
+
+std::string errno_text(int code) {
+  char buffer[128];
+  return strerror_r(code, buffer, sizeof buffer);  // the GNU form: returns the text, thread-safe
+}
+
+Status io_error(int code, std::string_view what) {
+  return error_at(code == ENOENT ? Code::not_found : Code::io, code, "{}: {}", what, errno_text(code));
+}
+
+}  // namespace
+
+FileHandle::~FileHandle() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Result<Directory> Directory::open(const std::string& path) {
+  Directory directory;
+  directory.path_ = path;
+  directory.handle_ = FileHandle(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.handle_.get() < 0) {
+    const int code = errno;
+    if (code == ENOTDIR) return error(Code::unsupported, "{}: not a model directory", path);
+    return io_error(code, path);
+  }
+  return directory;
+}
+
+Result<OpenFile> Directory::open_file(std::string_view name) const {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos)
+    return error_at(Code::format, -1, "\"{}\" is not a plain file name", name);
+  OpenFile file;
+  file.name = std::string(name);
+  file.handle = FileHandle(openat(handle_.get(), file.name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.handle.get() < 0) return io_error(errno, name);
+  struct stat info = {};
+  if (fstat(file.handle.get(), &info) != 0) return io_error(errno, name);
+  if (!S_ISREG(info.st_mode)) return error(Code::format, "{}: not a regular file", name);
+  file.size = static_cast<std::uint64_t>(info.st_size);
+  return file;
+}
+
+Result<std::string> Directory::read_text(std::string_view name, std::uint64_t max_bytes) const {
+  QINFER_ASSIGN(const OpenFile file, open_file(name));
+  if (file.size > max_bytes)
+    return error_at(Code::format, -1, "{}: {} bytes, at most {} are accepted", name, file.size, max_bytes);
+  std::string text(file.size, '\0');
+  QINFER_TRY(read_at(file, 0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+bool is_regular_file(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+Result<std::shared_ptr<MappedFile>> MappedFile::map(const OpenFile& file) {
+  if (file.size == 0) return std::shared_ptr<MappedFile>(new MappedFile(nullptr, 0));
+  void* data = mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.handle.get(), 0);
+  if (data == MAP_FAILED) return io_error(errno, file.name);
+  std::shared_ptr<MappedFile> mapped(new MappedFile(static_cast<const std::byte*>(data), file.size));
+  // A file that shrank between fstat and mmap would fault on its missing pages.
+  struct stat info = {};
+  if (fstat(file.handle.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != file.size)
+    return error(Code::io, "{}: the file changed while it was opened", file.name);
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+Status read_at(const OpenFile& file, std::uint64_t offset, std::span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t got = pread(file.handle.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return io_error(errno, file.name);
+    }
+    if (got == 0)
+      return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: the file ends at {}", file.name, offset);
+    offset += static_cast<std::uint64_t>(got);
+    out = out.subspan(static_cast<std::size_t>(got));
+  }
+  return Status();
+}
+
+}  // namespace qinfer::platform

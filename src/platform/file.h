@@ -1,0 +1,78 @@
+// Files of a model directory: opened by plain name beneath the directory, mapped or read whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "platform/memory.h"
+
+namespace qinfer::platform {
+
+/// A file descriptor that closes itself.
+class FileHandle {
+ public:
+  explicit FileHandle(int fd = -1) : fd_(fd) {}
+  FileHandle(FileHandle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileHandle& operator=(FileHandle&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileHandle();
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// A regular file of known size.
+struct OpenFile {
+  FileHandle handle;
+  std::uint64_t size = 0;
+  std::string name;
+};
+
+class Directory {
+ public:
+  static Result<Directory> open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+
+  /// `name` must be a plain file name: a '/' or ".." in it is QINFER_E_FORMAT, because names also come from index
+  /// files. A symbolic link is followed, since the download caches of model hubs consist of them. QINFER_E_NOT_FOUND
+  /// if there is no such file.
+  Result<OpenFile> open_file(std::string_view name) const;
+
+  /// The whole text of a small file; larger than `max_bytes` is QINFER_E_FORMAT.
+  Result<std::string> read_text(std::string_view name, std::uint64_t max_bytes) const;
+
+ private:
+  FileHandle handle_;
+  std::string path_;
+};
+
+bool is_regular_file(const std::string& path);
+
+/// A whole file mapped read-only and shared, so that its pages are clean and the system may drop them.
+class MappedFile {
+ public:
+  static Result<std::shared_ptr<MappedFile>> map(const OpenFile& file);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
+  const std::byte* data_;
+  std::size_t size_;
+};
+
+/// Reads exactly out.size() bytes at `offset`; QINFER_E_FORMAT if the file ends before.
+Status read_at(const OpenFile& file, std::uint64_t offset, std::span<std::byte> out);
+
+}  // namespace qinfer::platform

@@ -1,0 +1,75 @@
+// See memory.h.
+#include "platform/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace qinfer::platform {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what) {
+  Buffer buffer;
+  buffer.allocator_ = allocator;
+  if (bytes == 0) return buffer;
+  if (bytes > SIZE_MAX / 2) return error(Code::no_memory, "{} bytes for {} cannot be addressed", bytes, what);
+  void* data = nullptr;
+  if (!allocator.is_mapping()) {
+    data = allocator.alloc(bytes, kAlignment, allocator.user);
+    if (data != nullptr) std::memset(data, 0, bytes);
+  } else if (bytes < kPage) {
+    data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (data != nullptr) std::memset(data, 0, bytes);
+  } else {
+    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) data = nullptr;
+  }
+  if (data == nullptr) return error(Code::no_memory, "no memory for {} ({} bytes)", what, bytes);
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  if (!allocator_.is_mapping()) {
+    allocator_.release(data_, size_, kAlignment, allocator_.user);
+  } else if (size_ < kPage) {
+    std::free(data_);
+  } else {
+    munmap(data_, size_);
+  }
+}
+
+void Buffer::swap(Buffer& other) noexcept {
+  std::swap(allocator_, other.allocator_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+}
+
+void Buffer::discard(std::size_t offset, std::size_t bytes) {
+  if (data_ == nullptr || !allocator_.is_mapping() || size_ < kPage) return;
+  const std::size_t first = (offset + kPage - 1) / kPage * kPage;
+  const std::size_t end = (offset + bytes) / kPage * kPage;
+  if (end > first) madvise(data_ + first, end - first, MADV_DONTNEED);
+}
+
+void Buffer::commit() {
+  volatile std::byte* bytes = data_;
+  for (std::size_t i = 0; i < size_; i += kPage) bytes[i] = bytes[i];
+}
+
+Status lock_memory(const void* data, std::size_t bytes) {
+  if (bytes == 0 || mlock(data, bytes) == 0) return Status();
+  return error_at(Code::no_memory, errno, "cannot lock {} bytes in memory: {}", bytes,
+                  errno == ENOMEM || errno == EPERM ? "RLIMIT_MEMLOCK is too small" : "the system refused");
+}
+
+}  // namespace qinfer::platform

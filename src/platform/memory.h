@@ -1,0 +1,67 @@
+// Large memory: anonymous mappings or the host's allocator, and files mapped for reading.
+//
+// Everything that a memory plan counts (weights, tables, scratch, KV blocks, sessions) is taken through an Allocator,
+// so that the host sees every large byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/status.h"
+
+namespace qinfer::platform {
+
+/// The host's allocator, or (alloc == nullptr) anonymous mappings. Trivially copyable; the host keeps `user` alive.
+struct Allocator {
+  void* (*alloc)(std::size_t size, std::size_t alignment, void* user) = nullptr;
+  void (*release)(void* ptr, std::size_t size, std::size_t alignment, void* user) = nullptr;
+  void* user = nullptr;
+
+  bool is_mapping() const { return alloc == nullptr; }
+};
+
+/// Owns one zero-filled block from an Allocator, aligned to 64 bytes or more. Small requests (under one page) of the
+/// mapping allocator come from the heap, since a mapping would round them up.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Buffer();
+
+  static constexpr std::size_t kAlignment = 64;
+
+  /// QINFER_E_NO_MEMORY, naming `what` and the size, if the allocator has none. Zero bytes give an empty buffer.
+  static Result<Buffer> allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what);
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+  /// Gives the pages of a range back to the operating system; they read as zero afterwards. Only mappings can.
+  void discard(std::size_t offset, std::size_t bytes);
+  /// Touches every page, so that no page fault comes later.
+  void commit();
+
+  void swap(Buffer& other) noexcept;
+
+ private:
+  Allocator allocator_;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Keeps a range of memory resident (mlock). QINFER_E_NO_MEMORY when the limit does not allow it.
+Status lock_memory(const void* data, std::size_t bytes);
+
+}  // namespace qinfer::platform

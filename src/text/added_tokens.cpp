@@ -1,0 +1,152 @@
+// See added_tokens.h. The contents form a trie that is walked from every position of the text whose byte begins one.
+#include "text/added_tokens.h"
+
+#include <algorithm>
+
+#include "text/fields.h"
+#include "text/utf8.h"
+
+namespace qinfer::text {
+namespace {
+
+/// Bounds the walk from one position, so that no file can make matching quadratic.
+constexpr std::size_t kMaxContentBytes = 4096;
+/// Unicode's Word property, by which single_word goes.
+constexpr std::string_view kWordPattern = "[\\w\\x{200c}\\x{200d}](?<![\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}])";
+
+}  // namespace
+
+Status AddedTokens::add(std::string_view content, const AddedToken& token) {
+  if (content.size() > kMaxContentBytes) {
+    return error(Code::unsupported, "the added token {} has {} bytes, at most {} are supported", in_quotes(content),
+                 content.size(), kMaxContentBytes);
+  }
+  pending_.emplace_back(content, token);
+  return Status();
+}
+
+Status AddedTokens::finish() {
+  std::sort(pending_.begin(), pending_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 1; i < pending_.size(); ++i) {
+    if (pending_[i - 1].first != pending_[i].first) continue;
+    return malformed("the added tokens {} and {} have the same content {}", pending_[i - 1].second.id,
+                     pending_[i].second.id, in_quotes(pending_[i].first));
+  }
+  bool any_single_word = false;
+  tokens_.reserve(pending_.size());
+  for (const auto& [content, token] : pending_) {
+    tokens_.push_back(token);
+    any_single_word = any_single_word || token.single_word;
+  }
+  build_trie();
+  pending_ = {};
+  if (any_single_word) {
+    QINFER_ASSIGN(Regex word, Regex::compile(kWordPattern, "added_tokens"));
+    word_.emplace(std::move(word));
+  }
+  return Status();
+}
+
+/// Breadth first over the sorted contents: a node is a range of them that share their first `depth` bytes.
+void AddedTokens::build_trie() {
+  struct Range {
+    std::size_t begin, end, depth;
+  };
+  std::vector<Range> ranges;
+  if (!pending_.empty()) ranges.push_back({0, pending_.size(), 0});
+  nodes_.resize(ranges.size());
+  for (std::size_t n = 0; n < ranges.size(); ++n) {
+    auto [begin, end, depth] = ranges[n];
+    if (pending_[begin].first.size() == depth) nodes_[n].token = static_cast<std::int32_t>(begin++);
+    nodes_[n].first_edge = static_cast<std::uint32_t>(edges_.size());
+    while (begin < end) {
+      const char byte = pending_[begin].first[depth];
+      std::size_t next = begin;
+      while (next < end && pending_[next].first[depth] == byte) ++next;
+      edges_.push_back({static_cast<std::uint8_t>(byte), static_cast<std::uint32_t>(nodes_.size())});
+      ++nodes_[n].edge_count;
+      nodes_.emplace_back();
+      ranges.push_back({begin, next, depth + 1});
+      begin = next;
+    }
+  }
+  if (!nodes_.empty())
+    for (std::size_t i = 0; i < nodes_[0].edge_count; ++i) first_node_[edges_[i].byte] = edges_[i].node;
+  nodes_.shrink_to_fit();
+  edges_.shrink_to_fit();
+}
+
+AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t begin) const {
+  Match best{kNone, begin};
+  std::uint32_t node = first_node_[static_cast<std::uint8_t>(text[begin])];
+  for (std::size_t i = begin + 1; node != 0; ++i) {
+    if (nodes_[node].token != kNone) best = {nodes_[node].token, i};
+    if (i == text.size()) break;
+    const auto byte = static_cast<std::uint8_t>(text[i]);
+    const auto first = edges_.begin() + nodes_[node].first_edge;
+    const auto last = first + nodes_[node].edge_count;
+    const auto edge = std::lower_bound(first, last, byte, [](const Edge& e, std::uint8_t b) { return e.byte < b; });
+    node = edge != last && edge->byte == byte ? edge->node : 0;
+  }
+  return best;
+}
+
+Status AddedTokens::is_word(std::string_view character, RegexScratch& scratch, bool& yes) const {
+  std::vector<Span> spans;
+  QINFER_TRY(word_->find_all(character, scratch, spans));
+  yes = spans.front().is_match;
+  return Status();
+}
+
+Status AddedTokens::is_single_word(std::string_view text, std::size_t begin, std::size_t end, RegexScratch& scratch,
+                                   bool& yes) const {
+  bool before = false, after = false;
+  if (begin > 0) {
+    const unsigned size = char_before(text, begin).size;
+    QINFER_TRY(is_word(text.substr(begin - size, size), scratch, before));
+  }
+  if (end < text.size()) QINFER_TRY(is_word(text.substr(end, char_at(text, end).size), scratch, after));
+  yes = !before && !after;
+  return Status();
+}
+
+Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, RegexScratch& scratch,
+                          std::vector<Segment>& segments) const {
+  segments.clear();
+  std::size_t covered = 0;  // where the last token ended, its white space included
+  for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
+    const Match match = longest_match(text, at);
+    if (match.token == kNone) {
+      ++at;
+      continue;
+    }
+    std::size_t begin = at, end = match.end;
+    at = match.end;
+    const AddedToken& token = tokens_[static_cast<std::size_t>(match.token)];
+    if (skip_control && (vocabulary.flags(token.id) & kTokenControl) != 0) continue;
+    if (token.single_word) {
+      bool alone = false;
+      QINFER_TRY(is_single_word(text, begin, end, scratch, alone));
+      if (!alone) continue;
+    }
+    if (token.lstrip) {
+      while (begin > covered && is_white_space(char_before(text, begin).code)) begin -= char_before(text, begin).size;
+    }
+    if (token.rstrip) {
+      while (end < text.size() && is_white_space(char_at(text, end).code)) end += char_at(text, end).size;
+    }
+    if (covered < begin) segments.push_back({kNone, covered, begin});
+    segments.push_back({token.id, begin, end});
+    // Not the larger of the two: a token that is itself white space can lie inside what rstrip took before it, and the
+    // rest of that white space is then text again. That is what Hugging Face's tokenizers does.
+    covered = end;
+  }
+  if (covered < text.size()) segments.push_back({kNone, covered, text.size()});
+  return Status();
+}
+
+std::uint64_t AddedTokens::memory_bytes() const {
+  return tokens_.capacity() * sizeof(AddedToken) + nodes_.capacity() * sizeof(Node) + edges_.capacity() * sizeof(Edge);
+}
+
+}  // namespace qinfer::text

@@ -1,0 +1,74 @@
+// Added tokens: contents such as "<|im_end|>" that are looked for in the text itself and never split or merged.
+//
+// Most are matched before normalisation; those marked "normalized" are matched, in normalised form, in the normalised
+// text between the others. Of matches that overlap the leftmost counts, and of those the longest.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "text/regex.h"
+#include "text/vocabulary.h"
+
+namespace qinfer::text {
+
+struct AddedToken {
+  TokenId id = 0;
+  bool lstrip = false, rstrip = false;  // also takes the white space before or after
+  bool single_word = false;             // not inside a word
+};
+
+/// A part of a text: one added token, or (id < 0) text between them.
+struct Segment {
+  TokenId id;
+  std::size_t begin, end;
+};
+
+class AddedTokens {
+ public:
+  /// Contents must be valid UTF-8, not empty. Code::format if one is there already.
+  Status add(std::string_view content, const AddedToken& token);
+  /// To be called once after the last add.
+  Status finish();
+
+  bool empty() const { return tokens_.empty(); }
+  /// Sets `segments` to the parts of `text`. With skip_control what matches a control token stays text.
+  Status split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, RegexScratch& scratch,
+               std::vector<Segment>& segments) const;
+  std::uint64_t memory_bytes() const;
+
+ private:
+  static constexpr std::int32_t kNone = -1;
+  struct Node {
+    std::uint32_t first_edge = 0, edge_count = 0;
+    std::int32_t token = kNone;  // index into tokens_ of the content that ends here
+  };
+  struct Edge {
+    std::uint8_t byte;
+    std::uint32_t node;
+  };
+  struct Match {
+    std::int32_t token;
+    std::size_t end;
+  };
+  void build_trie();
+  Match longest_match(std::string_view text, std::size_t begin) const;
+  Status is_word(std::string_view character, RegexScratch& scratch, bool& yes) const;
+  Status is_single_word(std::string_view text, std::size_t begin, std::size_t end, RegexScratch& scratch,
+                        bool& yes) const;
+
+  std::vector<std::pair<std::string, AddedToken>> pending_;  // until finish()
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;                      // node 0 is the root
+  std::vector<Edge> edges_;                      // of each node side by side, sorted by byte
+  std::array<std::uint32_t, 256> first_node_{};  // the root's children by byte; 0 = none
+  std::optional<Regex> word_;                    // only if a token is single_word
+};
+
+}  // namespace qinfer::text

@@ -1,0 +1,80 @@
+// Byte-pair encoding: turns one word into token ids by merging neighbours, the pair of lowest rank first.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/byte_level.h"
+#include "text/vocabulary.h"
+
+namespace qinfer::text {
+
+/// Merges by the pair of ids that they join: an open-addressing hash table.
+class MergeTable {
+ public:
+  static constexpr std::uint32_t kNoRank = UINT32_MAX;
+  struct Merge {
+    std::uint32_t rank = kNoRank;
+    TokenId id = -1;
+  };
+
+  void reserve(std::size_t count);
+  /// Rank by order of addition. A pair that is added twice has its last rank. reserve() must have made room.
+  Status add(TokenId left, TokenId right, std::uint32_t rank, TokenId merged);
+  /// rank == kNoRank if the pair does not merge.
+  Merge find(TokenId left, TokenId right) const;
+  std::uint64_t memory_bytes() const { return slots_.capacity() * sizeof(Slot); }
+
+ private:
+  struct Slot {
+    std::uint64_t pair = UINT64_MAX;
+    Merge merge;
+  };
+  std::vector<Slot> slots_;
+};
+
+struct BpeOptions {
+  TokenId unknown = -1;  // -1: characters without a token are left out
+  bool fuse_unknown = false;
+  bool byte_fallback = false;
+  bool ignore_merges = false;  // a word that is in the vocabulary is that token
+};
+
+/// Working space, reused from word to word.
+struct BpeScratch {
+  struct Symbol {
+    TokenId id;
+    std::uint32_t previous, next;  // kEnd at the ends; id < 0 once merged away
+  };
+  std::vector<TokenId> ids;
+  std::vector<MergeTable::Merge> merges;  // merges[i] joins ids[i] and ids[i + 1]
+  std::vector<Symbol> symbols;
+  std::vector<std::uint64_t> heap;  // rank and position
+};
+
+class Bpe {
+ public:
+  /// Sets up the tables; `vocabulary` must stay at its address.
+  void init(const BpeOptions& options, MergeTable merges, const Vocabulary& vocabulary);
+  /// Appends the ids of `word`, which is spelled as in the vocabulary.
+  void encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  std::uint64_t memory_bytes() const { return merges_.memory_bytes(); }
+
+ private:
+  void split_into_characters(std::string_view word, std::vector<TokenId>& ids) const;
+  bool append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const;
+  void merge_short(BpeScratch& scratch) const;
+  void merge_long(BpeScratch& scratch) const;
+  void push_pair(std::uint32_t position, BpeScratch& scratch) const;
+
+  BpeOptions options_;
+  const Vocabulary* vocabulary_ = nullptr;
+  MergeTable merges_;
+  std::array<TokenId, kByteLevelEnd> low_ids_{};  // tokens of single characters below kByteLevelEnd; -1 = none
+  std::array<TokenId, 256> byte_ids_{};           // "<0x00>" to "<0xFF>"; -1 = none
+};
+
+}  // namespace qinfer::text

@@ -1,0 +1,119 @@
+// See detokenizer.h.
+#include "text/detokenizer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "text/tables.h"
+#include "text/utf8.h"
+
+namespace qinfer::text {
+
+/// The caller's buffer.
+class Detokenizer::Sink {
+ public:
+  explicit Sink(std::span<char> out) : out_(out) {}
+  void put(std::string_view text) {
+    const std::size_t n = std::min(text.size(), out_.size() - size_);
+    if (n != 0) std::memcpy(out_.data() + size_, text.data(), n);
+    size_ += n;
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::span<char> out_;
+  std::size_t size_ = 0;
+};
+
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool at_start) : tables_(&tokenizer.tables()) { reset(at_start); }
+
+void Detokenizer::reset(bool at_start) {
+  held_size_ = 0;
+  bad_run_ = false;
+  at_start_ = at_start;
+  strip_left_ = at_start ? tables_->decoder_rules.strip_count : 0;
+}
+
+/// Writes whole characters, less those at the start of the text that are to be stripped.
+void Detokenizer::put_text(std::string_view text, Sink& sink) {
+  while (strip_left_ != 0 && !text.empty()) {
+    const Char c = char_at(text, 0);
+    if (c.code != tables_->decoder_rules.strip_character) {
+      strip_left_ = 0;
+      break;
+    }
+    --strip_left_;
+    text.remove_prefix(c.size);
+  }
+  sink.put(text);
+}
+
+/// What is held back will never be completed. Byte-level text has one U+FFFD for all of it, a byte-fallback run one for
+/// each byte.
+void Detokenizer::flush(Sink& sink) {
+  const bool each = tables_->decoder_rules.bytes == DecoderRules::Bytes::fallback;
+  for (int i = 0; i < (each ? held_size_ : std::min<int>(held_size_, 1)); ++i) put_text(kReplacementCharacter, sink);
+  held_size_ = 0;
+}
+
+void Detokenizer::put_byte(char byte, Sink& sink) {
+  const auto value = static_cast<std::uint8_t>(byte);
+  const bool fallback = tables_->decoder_rules.bytes == DecoderRules::Bytes::fallback;
+  if (held_size_ != 0 && !utf8_continues(static_cast<std::uint8_t>(held_[0]), held_size_, value)) {
+    bad_run_ = fallback;
+    flush(sink);
+  }
+  if ((fallback && bad_run_) || (held_size_ == 0 && utf8_length(value) == 0)) {
+    bad_run_ = fallback;
+    put_text(kReplacementCharacter, sink);
+    return;
+  }
+  held_[held_size_++] = byte;
+  if (held_size_ == utf8_length(static_cast<std::uint8_t>(held_[0]))) {
+    put_text({held_.data(), held_size_}, sink);
+    held_size_ = 0;
+  }
+}
+
+std::size_t Detokenizer::push(TokenId token, std::span<char> out) {
+  const Vocabulary& vocabulary = tables_->vocabulary;
+  const DecoderRules& rules = tables_->decoder_rules;
+  const std::uint8_t flags = vocabulary.flags(token);
+  Sink sink(out);
+  if (flags == 0) return 0;
+  const bool is_fallback_byte = rules.bytes == DecoderRules::Bytes::fallback && (flags & kTokenIsByte) != 0;
+  if ((flags & kTokenControl) != 0 || (rules.bytes == DecoderRules::Bytes::fallback && !is_fallback_byte)) {
+    flush(sink);
+    bad_run_ = false;
+  }
+  if ((flags & kTokenControl) != 0) return sink.size();
+
+  const bool first = at_start_;
+  at_start_ = false;
+  if (rules.separate_by_space && !first) sink.put(" ");
+  std::string_view bytes = vocabulary.bytes(token);
+  if (is_fallback_byte) {
+    put_byte(bytes.front(), sink);
+  } else if (rules.bytes == DecoderRules::Bytes::byte_level) {
+    for (const char byte : bytes) put_byte(byte, sink);
+  } else if (first && rules.dropped_from_first != 0) {
+    bytes = vocabulary.content(token);
+    for (std::size_t i = 0; i < bytes.size();) {
+      const Char c = char_at(bytes, i);
+      if (c.code != rules.dropped_from_first) put_text(bytes.substr(i, c.size), sink);
+      i += c.size;
+    }
+  } else {
+    put_text(bytes, sink);
+  }
+  return sink.size();
+}
+
+std::size_t Detokenizer::finish(std::span<char> out) {
+  Sink sink(out);
+  flush(sink);
+  reset(true);
+  return sink.size();
+}
+
+}  // namespace qinfer::text

@@ -1,0 +1,196 @@
+// See loader.h. Order matters: added tokens need the normaliser, decoded forms need the added tokens.
+#include "text/loader.h"
+
+#include <algorithm>
+
+#include "text/fields.h"
+#include "text/post_processor.h"
+#include "text/tokenizer_file.h"
+
+namespace qinfer::text {
+namespace {
+
+/// Arrays are as long as the largest id: without a bound one line of a file could ask for gigabytes.
+constexpr std::uint32_t kMaxIds = 1U << 22;
+
+class Loader {
+ public:
+  explicit Loader(TokenizerFile file) : file_(std::move(file)), tables_(std::make_unique<TokenizerTables>()) {}
+
+  Status run() {
+    QINFER_TRY(regex_scratch_.prepare(0));
+    QINFER_TRY(check_top_level());
+    QINFER_TRY(load_model());
+    QINFER_ASSIGN(tables_->normalizer, Normalizer::parse(field("normalizer"), "normalizer"));
+    QINFER_ASSIGN(tables_->pre_tokenizer, PreTokenizer::parse(field("pre_tokenizer"), "pre_tokenizer"));
+    QINFER_TRY(load_added_tokens());
+    QINFER_TRY(parse_post_processor(field("post_processor"), "post_processor", tables_->vocabulary, tables_->prefix,
+                                    tables_->suffix));
+    return decode_tokens();
+  }
+  std::unique_ptr<TokenizerTables> take() { return std::move(tables_); }
+
+ private:
+  const Json* field(std::string_view key) const { return formats::find_field(file_.fields, key); }
+
+  Status check_top_level() const {
+    QINFER_TRY(check_fields(file_.fields, "the file",
+                            {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                             "post_processor", "decoder", "model"}));
+    QINFER_ASSIGN(const auto version, FieldReader(file_.fields, "the file").string("version"));
+    if (version && *version != "1.0")
+      return error(Code::unsupported, "the version {} is not supported, expected \"1.0\"", in_quotes(*version));
+    return Status();
+  }
+
+  Status load_model() {
+    const Json* model = field("model");
+    if (model == nullptr) return malformed("the field \"model\" is missing");
+    if (!model->is_object()) return malformed("model is not an object");
+    const FieldReader fields(*model, "model");
+    QINFER_ASSIGN(const auto kind, fields.string("type"));
+    if (kind && *kind != "BPE") return unsupported_kind("model", *kind, "BPE");
+    QINFER_TRY(check_fields(*model, "model",
+                            {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                             "fuse_unk", "byte_fallback", "ignore_merges"}));
+    if (!file_.has_vocab) return malformed("model: the field \"vocab\" is missing");
+    if (!file_.has_merges) return malformed("model: the field \"merges\" is missing");
+    QINFER_ASSIGN(const auto dropout, fields.number("dropout"));
+    if (dropout && *dropout != 0)
+      return error(Code::unsupported, "model: \"dropout\" is {}, expected null or 0", *dropout);
+    for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      QINFER_ASSIGN(const auto affix, fields.string(key));
+      if (affix && !affix->empty())
+        return error(Code::unsupported, "model: \"{}\" is {}, expected null or \"\"", key, in_quotes(*affix));
+    }
+    return load_bpe(fields);
+  }
+
+  Status load_bpe(const FieldReader& fields) {
+    tables_->vocabulary = std::move(file_.vocabulary);
+    BpeOptions options;
+    QINFER_ASSIGN(const auto unknown, fields.string("unk_token"));
+    if (unknown && !unknown->empty()) {  // "" is how early files spell null
+      const auto id = tables_->vocabulary.find_in_model(*unknown);
+      if (!id) return malformed("model: \"unk_token\" is {}, which is not in model.vocab", in_quotes(*unknown));
+      options.unknown = *id;
+    }
+    QINFER_ASSIGN(const auto fuse, fields.boolean("fuse_unk"));
+    QINFER_ASSIGN(const auto fallback, fields.boolean("byte_fallback"));
+    QINFER_ASSIGN(const auto ignore, fields.boolean("ignore_merges"));
+    options.fuse_unknown = fuse.value_or(false);
+    options.byte_fallback = fallback.value_or(false);
+    options.ignore_merges = ignore.value_or(false);
+    MergeTable merges;
+    QINFER_TRY(load_merges(merges));
+    tables_->bpe.init(options, std::move(merges), tables_->vocabulary);
+    return Status();
+  }
+
+  Status load_merges(MergeTable& table) {
+    const RawMerges& raw = file_.merges;
+    table.reserve(raw.size());
+    for (std::size_t i = 0; i < raw.size(); ++i) {
+      TokenId ids[3];
+      const std::string_view contents[3] = {raw.left(i), raw.right(i), raw.both(i)};
+      for (int k = 0; k < 3; ++k) {
+        const auto id = tables_->vocabulary.find_in_model(contents[k]);
+        if (!id)
+          return malformed("model.merges: merge {} ({} and {}) needs the token {}, which is not in model.vocab", i,
+                           in_quotes(contents[0]), in_quotes(contents[1]), in_quotes(contents[k]));
+        ids[k] = *id;
+      }
+      QINFER_TRY(table.add(ids[0], ids[1], static_cast<std::uint32_t>(i), ids[2]));
+    }
+    file_.merges = {};
+    return Status();
+  }
+
+  Status load_added_tokens() {
+    decoded_as_.clear();
+    if (field("added_tokens") != nullptr) {
+      QINFER_ASSIGN(const Json* list, required_array(file_.fields, "added_tokens", "the file"));
+      for (std::size_t i = 0; i < list->size(); ++i)
+        QINFER_TRY(load_added_token((*list)[i], fmt::format("added_tokens[{}]", i)));
+    }
+    QINFER_TRY(tables_->added_raw.finish());
+    return tables_->added_normalized.finish();
+  }
+
+  Status load_added_token(const Json& item, const std::string& where) {
+    if (!item.is_object()) return malformed("{} is not an object", where);
+    QINFER_TRY(
+        check_fields(item, where, {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
+    QINFER_ASSIGN(const std::string content, required_string(item, "content", where));
+    QINFER_ASSIGN(const std::int64_t id, FieldReader(item, where).required_integer("id", INT64_MIN, INT64_MAX));
+    QINFER_ASSIGN(const bool single_word, required_boolean(item, "single_word", where));
+    QINFER_ASSIGN(const bool lstrip, required_boolean(item, "lstrip", where));
+    QINFER_ASSIGN(const bool rstrip, required_boolean(item, "rstrip", where));
+    QINFER_ASSIGN(const bool normalized, required_boolean(item, "normalized", where));
+    QINFER_ASSIGN(const bool special, required_boolean(item, "special", where));
+    if (content.empty()) return malformed("{}: \"content\" is empty", where);
+
+    Vocabulary& vocabulary = tables_->vocabulary;
+    const std::uint8_t flags = special ? kTokenAdded | kTokenControl : kTokenAdded;
+    const auto in_model = vocabulary.find_in_model(content);
+    if (in_model && *in_model == id) {
+      if ((vocabulary.flags(*in_model) & kTokenAdded) != 0)
+        return malformed("{}: the token {} (id {}) appears twice", where, in_quotes(content), id);
+      vocabulary.set_flags(*in_model, flags);
+    } else {
+      QINFER_TRY(vocabulary.add(content, id, flags).with_prefix(where));  // refuses a second id for the content
+    }
+    const AddedToken token{static_cast<TokenId>(id), lstrip, rstrip, single_word};
+    if (!normalized) return tables_->added_raw.add(content, token).with_prefix(where);
+    std::string form;
+    NormalizerScratch scratch;
+    QINFER_TRY(tables_->normalizer.apply(content, regex_scratch_, scratch, form));
+    if (form.empty()) return malformed("{}: nothing is left of {} when it is normalised", where, in_quotes(content));
+    QINFER_TRY(tables_->added_normalized.add(form, token).with_prefix(where));
+    if (form != content) decoded_as_.emplace_back(token.id, std::move(form));
+    return Status();
+  }
+
+  Status decode_tokens() {
+    QINFER_ASSIGN(const Decoder decoder, Decoder::parse(field("decoder"), "decoder"));
+    tables_->decoder_rules = decoder.rules();
+    std::sort(decoded_as_.begin(), decoded_as_.end());
+    auto next_form = decoded_as_.begin();
+    Vocabulary& vocabulary = tables_->vocabulary;
+    Decoder::Token token;
+    for (std::uint32_t i = 0; i < vocabulary.size(); ++i) {
+      const auto id = static_cast<TokenId>(i);
+      std::string_view content = vocabulary.content(id);
+      // An added token that is matched in normalised form is decoded from that form.
+      if (next_form != decoded_as_.end() && next_form->first == id) content = (next_form++)->second;
+      if ((vocabulary.flags(id) & kTokenControl) != 0) {
+        vocabulary.append_bytes(content);  // never part of a text: what it is called
+        continue;
+      }
+      QINFER_TRY(regex_scratch_.prepare(content.size()));
+      QINFER_TRY(decoder.decode_token(content, regex_scratch_, token));
+      vocabulary.append_bytes(token.bytes);
+      if (token.is_byte) vocabulary.set_flags(id, kTokenIsByte);
+    }
+    vocabulary.finish();
+    return Status();
+  }
+
+  TokenizerFile file_;
+  std::unique_ptr<TokenizerTables> tables_;
+  RegexScratch regex_scratch_;
+  std::vector<std::pair<TokenId, std::string>> decoded_as_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TokenizerTables>> load_tokenizer(std::string_view text, std::string_view name,
+                                                        const TokenizerLimits& limits) {
+  const std::uint32_t id_limit = limits.vocab_size == 0 ? kMaxIds : std::min(limits.vocab_size, kMaxIds);
+  QINFER_ASSIGN(TokenizerFile file, read_tokenizer_file(text, name, id_limit));
+  Loader loader(std::move(file));
+  if (Status status = loader.run(); !status.ok()) return std::move(status).with_prefix(name);
+  return loader.take();
+}
+
+}  // namespace qinfer::text

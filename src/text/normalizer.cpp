@@ -1,0 +1,105 @@
+// See normalizer.h.
+#include "text/normalizer.h"
+
+#include "text/nfc.h"
+
+namespace qinfer::text {
+
+Status check_expanded(std::size_t bytes) {
+  if (bytes <= kMaxExpandedBytes) return Status();
+  return error(Code::invalid_argument, "the text grows beyond {} bytes when it is normalised", kMaxExpandedBytes);
+}
+
+Result<Regex> required_pattern(const Json& object, std::string_view where) {
+  const Json* pattern = formats::find_field(object, "pattern");
+  if (pattern == nullptr) return malformed("{}: the field \"pattern\" is missing", where);
+  if (pattern->is_object() && pattern->size() == 1 && pattern->begin().value().is_string()) {
+    const std::string text = pattern->begin().value().get<std::string>();
+    if (pattern->begin().key() == "String") return Regex::literal(text, where);
+    if (pattern->begin().key() == "Regex") return Regex::compile(text, where);
+  }
+  return malformed("{}: \"pattern\" is neither {{\"String\": ...}} nor {{\"Regex\": ...}}", where);
+}
+
+Result<Replacement> parse_replacement(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "pattern", "content"}));
+  QINFER_ASSIGN(Regex pattern, required_pattern(value, where));
+  QINFER_ASSIGN(std::string content, required_string(value, "content", where));
+  return Replacement{std::move(pattern), std::move(content)};
+}
+
+Status append_replaced(std::string_view text, const Replacement& replacement, RegexScratch& scratch,
+                       std::vector<Span>& spans, std::string& out) {
+  if (text.empty()) return Status();
+  QINFER_TRY(replacement.pattern.find_all(text, scratch, spans));
+  for (const Span& span : spans) {
+    if (span.is_match) {
+      QINFER_TRY(check_expanded(out.size() + replacement.content.size()));
+      out.append(replacement.content);
+    } else {
+      out.append(text.substr(span.begin, span.end - span.begin));
+    }
+  }
+  return Status();
+}
+
+Result<Normalizer> Normalizer::parse(const Json* value, std::string_view where) {
+  Normalizer normalizer;
+  if (value != nullptr) QINFER_TRY(normalizer.add(*value, where));
+  return normalizer;
+}
+
+Status Normalizer::add(const Json& value, std::string_view where) {
+  QINFER_ASSIGN(const std::string kind, component_kind(value, where));
+  if (kind == "Sequence") {
+    QINFER_TRY(check_fields(value, where, {"type", "normalizers"}));
+    QINFER_ASSIGN(const Json* list, required_array(value, "normalizers", where));
+    for (const Json& item : *list) QINFER_TRY(add(item, where));
+    return Status();
+  }
+  if (kind == "NFC") {
+    QINFER_TRY(check_fields(value, where, {"type"}));
+    steps_.push_back({Step::Kind::nfc, {}, std::nullopt});
+    return Status();
+  }
+  if (kind == "Prepend") {
+    QINFER_TRY(check_fields(value, where, {"type", "prepend"}));
+    QINFER_ASSIGN(std::string prefix, required_string(value, "prepend", where));
+    steps_.push_back({Step::Kind::prepend, std::move(prefix), std::nullopt});
+    return Status();
+  }
+  if (kind == "Replace") {
+    QINFER_ASSIGN(Replacement replacement, parse_replacement(value, where));
+    steps_.push_back({Step::Kind::replace, {}, std::move(replacement)});
+    return Status();
+  }
+  return unsupported_kind(where, kind, "NFC, Prepend, Replace and Sequence");
+}
+
+Status Normalizer::apply(std::string_view text, RegexScratch& regex_scratch, NormalizerScratch& scratch,
+                         std::string& out) const {
+  out.assign(text);
+  for (const Step& step : steps_) {
+    if (out.empty()) return Status();
+    switch (step.kind) {
+      case Step::Kind::nfc:
+        if (is_trivially_nfc(out)) break;
+        scratch.other.clear();
+        QINFER_TRY(append_nfc(out, scratch.code_points, scratch.other));
+        out.swap(scratch.other);
+        break;
+      case Step::Kind::prepend:
+        QINFER_TRY(check_expanded(out.size() + step.prefix.size()));
+        out.insert(0, step.prefix);
+        break;
+      case Step::Kind::replace:
+        scratch.other.clear();
+        QINFER_TRY(append_replaced(out, *step.replacement, regex_scratch, scratch.spans, scratch.other));
+        out.swap(scratch.other);
+        break;
+    }
+  }
+  return Status();
+}
+
+}  // namespace qinfer::text

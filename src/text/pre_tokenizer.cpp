@@ -1,0 +1,254 @@
+// See pre_tokenizer.h. Parsing comes first, then the stages.
+#include "text/pre_tokenizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "text/byte_level.h"
+#include "text/normalizer.h"
+#include "text/utf8.h"
+
+namespace qinfer::text {
+namespace {
+
+/// How GPT-2 splits text; ByteLevel implies it with use_regex.
+constexpr std::string_view kGpt2Pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+bool is_number(char32_t c) {
+  if (c < 0x80) return c >= '0' && c <= '9';
+  const utf8proc_category_t category = utf8proc_category(static_cast<std::int32_t>(c));
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+}
+
+Result<SplitBehavior> parse_behavior(const Json& value, std::string_view where) {
+  QINFER_ASSIGN(const std::string name, required_string(value, "behavior", where));
+  if (name == "Removed") return SplitBehavior::removed;
+  if (name == "Isolated") return SplitBehavior::isolated;
+  if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
+  if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
+  if (name == "Contiguous") return SplitBehavior::contiguous;
+  return error(Code::unsupported, "{}: the behavior {} is not supported", where, in_quotes(name));
+}
+
+}  // namespace
+
+Result<PreTokenizer> PreTokenizer::parse(const Json* value, std::string_view where) {
+  PreTokenizer pre_tokenizer;
+  if (value != nullptr) QINFER_TRY(pre_tokenizer.add(*value, where));
+  return pre_tokenizer;
+}
+
+Status PreTokenizer::add(const Json& value, std::string_view where) {
+  QINFER_ASSIGN(const std::string kind, component_kind(value, where));
+  if (kind == "ByteLevel") return add_byte_level(value, where);
+  if (kind == "Split") return add_split(value, where);
+  if (kind == "Metaspace") return add_metaspace(value, where);
+  if (kind == "Digits") {
+    QINFER_TRY(check_fields(value, where, {"type", "individual_digits"}));
+    QINFER_ASSIGN(const bool individual, required_boolean(value, "individual_digits", where));
+    steps_.push_back(
+        {.kind = Step::Kind::digits, .behavior = individual ? SplitBehavior::isolated : SplitBehavior::contiguous});
+    return Status();
+  }
+  if (kind == "Sequence") {
+    QINFER_TRY(check_fields(value, where, {"type", "pretokenizers"}));
+    QINFER_ASSIGN(const Json* list, required_array(value, "pretokenizers", where));
+    for (const Json& item : *list) QINFER_TRY(add(item, where));
+    return Status();
+  }
+  return unsupported_kind(where, kind, "ByteLevel, Digits, Metaspace, Sequence and Split");
+}
+
+Status PreTokenizer::add_byte_level(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "add_prefix_space", "trim_offsets", "use_regex"}));
+  QINFER_ASSIGN(const bool prefix, required_boolean(value, "add_prefix_space", where));
+  QINFER_ASSIGN(const auto use_regex, FieldReader(value, std::string(where)).boolean("use_regex"));
+  if (prefix) steps_.push_back({.kind = Step::Kind::prefix_space});
+  if (use_regex.value_or(true)) {
+    QINFER_ASSIGN(Regex pattern, Regex::compile(kGpt2Pattern, where));
+    steps_.push_back({.kind = Step::Kind::split, .pattern = std::move(pattern)});
+  }
+  steps_.push_back({.kind = Step::Kind::byte_level});
+  return Status();
+}
+
+Status PreTokenizer::add_split(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "pattern", "behavior", "invert"}));
+  QINFER_ASSIGN(Regex pattern, required_pattern(value, where));
+  QINFER_ASSIGN(const SplitBehavior behavior, parse_behavior(value, where));
+  QINFER_ASSIGN(const bool invert, required_boolean(value, "invert", where));
+  steps_.push_back({.kind = Step::Kind::split, .pattern = std::move(pattern), .behavior = behavior, .invert = invert});
+  return Status();
+}
+
+Status PreTokenizer::add_metaspace(const Json& value, std::string_view where) {
+  QINFER_TRY(
+      check_fields(value, where, {"type", "replacement", "prepend_scheme", "add_prefix_space", "split", "str_rep"}));
+  QINFER_ASSIGN(const char32_t replacement, required_character(value, "replacement", where));
+  const FieldReader fields(value, std::string(where));
+  QINFER_ASSIGN(const auto scheme, fields.string("prepend_scheme"));
+  QINFER_ASSIGN(const auto add_prefix, fields.boolean("add_prefix_space"));
+  QINFER_ASSIGN(const auto split, fields.boolean("split"));
+
+  Step step{.kind = Step::Kind::metaspace};
+  append_char(step.replacement, replacement);
+  const std::string name = scheme.value_or(add_prefix.value_or(true) ? "always" : "never");
+  if (name == "first") {
+    step.prepend = Step::Prepend::first;
+  } else if (name == "never") {
+    step.prepend = Step::Prepend::never;
+  } else if (name != "always") {
+    return error(Code::unsupported, "{}: the prepend_scheme {} is not supported", where, in_quotes(name));
+  }
+  if (add_prefix.has_value() && !*add_prefix && step.prepend != Step::Prepend::never)
+    return malformed("{}: \"add_prefix_space\" is false, but \"prepend_scheme\" is {}", where, in_quotes(name));
+  std::string separator = step.replacement;
+  steps_.push_back(std::move(step));
+  if (split.value_or(true)) {
+    QINFER_ASSIGN(Regex pattern, Regex::literal(separator, where));
+    steps_.push_back(
+        {.kind = Step::Kind::split, .pattern = std::move(pattern), .behavior = SplitBehavior::merged_with_next});
+  }
+  return Status();
+}
+
+namespace {
+
+/// Turns the matches of one piece into pieces. The spans cover it without gaps.
+void add_pieces(const std::vector<Span>& spans, SplitBehavior behavior, bool invert, const Piece& piece,
+                std::vector<Piece>& out) {
+  const std::size_t first = out.size();
+  const auto push = [&](std::size_t begin, std::size_t end) {
+    out.push_back({piece.begin + begin, piece.begin + end, piece.at_start && begin == 0});
+  };
+  const bool backwards = behavior == SplitBehavior::merged_with_next;
+  const auto join = [&](const Span& span) {
+    Piece& last = out.back();
+    if (!backwards) {
+      last.end = piece.begin + span.end;
+    } else {
+      last.begin = piece.begin + span.begin;
+      last.at_start = piece.at_start && span.begin == 0;
+    }
+  };
+  bool previous = false;
+  const auto fold = [&](const Span& span, bool joins) {
+    if (joins && out.size() > first) {
+      join(span);
+    } else {
+      push(span.begin, span.end);
+    }
+    previous = span.is_match != invert;
+  };
+  switch (behavior) {
+    case SplitBehavior::isolated:
+      for (const Span& span : spans) push(span.begin, span.end);
+      break;
+    case SplitBehavior::removed:
+      for (const Span& span : spans)
+        if (span.is_match == invert) push(span.begin, span.end);
+      break;
+    case SplitBehavior::contiguous:
+      for (const Span& span : spans) fold(span, (span.is_match != invert) == previous);
+      break;
+    case SplitBehavior::merged_with_previous:
+      for (const Span& span : spans) fold(span, span.is_match != invert && !previous);
+      break;
+    case SplitBehavior::merged_with_next:
+      for (auto span = spans.rbegin(); span != spans.rend(); ++span) fold(*span, span->is_match != invert && !previous);
+      for (std::size_t i = first, j = out.size(); i + 1 < j; ++i, --j) std::swap(out[i], out[j - 1]);
+      break;
+  }
+  // Matches may be empty; pieces may not.
+  std::size_t kept = first;
+  for (std::size_t i = first; i < out.size(); ++i)
+    if (out[i].begin != out[i].end) out[kept++] = out[i];
+  out.resize(kept);
+}
+
+void find_numbers(std::string_view text, std::vector<Span>& spans) {
+  spans.clear();
+  std::size_t covered = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const Char c = char_at(text, i);
+    if (is_number(c.code)) {
+      if (covered != i) spans.push_back({covered, i, false});
+      spans.push_back({i, i + c.size, true});
+      covered = i + c.size;
+    }
+    i += c.size;
+  }
+  if (covered != text.size()) spans.push_back({covered, text.size(), false});
+}
+
+/// Rewrites every piece by `append(piece, text of the piece, out)`.
+template <typename Append>
+Status rewrite(PreTokenizerScratch& s, Append append) {
+  s.other_text.clear();
+  for (Piece& piece : s.pieces) {
+    const std::size_t begin = s.other_text.size();
+    append(piece, std::string_view(s.text).substr(piece.begin, piece.end - piece.begin), s.other_text);
+    QINFER_TRY(check_expanded(s.other_text.size()));
+    piece.begin = begin;
+    piece.end = s.other_text.size();
+  }
+  s.text.swap(s.other_text);
+  return Status();
+}
+
+void append_metaspace(std::string_view text, std::string_view replacement, bool prepend, std::string& out) {
+  const bool has_it = text.starts_with(' ') || text.starts_with(replacement);
+  if (prepend && !has_it) out.append(replacement);
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t space = std::min(text.find(' ', i), text.size());
+    out.append(text.substr(i, space - i));
+    if (space < text.size()) out.append(replacement);
+    i = space + 1;
+  }
+}
+
+}  // namespace
+
+Status PreTokenizer::apply_step(const Step& step, RegexScratch& regex_scratch, PreTokenizerScratch& s) {
+  switch (step.kind) {
+    case Step::Kind::prefix_space:
+      return rewrite(s, [](const Piece&, std::string_view text, std::string& out) {
+        if (!text.starts_with(' ')) out.push_back(' ');
+        out.append(text);
+      });
+    case Step::Kind::byte_level:
+      return rewrite(s, [](const Piece&, std::string_view text, std::string& out) { append_byte_level(text, out); });
+    case Step::Kind::metaspace:
+      return rewrite(s, [&](const Piece& piece, std::string_view text, std::string& out) {
+        const bool prepend =
+            step.prepend == Step::Prepend::always || (step.prepend == Step::Prepend::first && piece.at_start);
+        append_metaspace(text, step.replacement, prepend, out);
+      });
+    case Step::Kind::split:
+    case Step::Kind::digits: break;
+  }
+  s.other_pieces.clear();
+  for (const Piece& piece : s.pieces) {
+    const auto text = std::string_view(s.text).substr(piece.begin, piece.end - piece.begin);
+    if (step.pattern) {
+      QINFER_TRY(step.pattern->find_all(text, regex_scratch, s.spans));
+    } else {
+      find_numbers(text, s.spans);
+    }
+    add_pieces(s.spans, step.behavior, step.invert, piece, s.other_pieces);
+  }
+  s.pieces.swap(s.other_pieces);
+  return Status();
+}
+
+Status PreTokenizer::apply(bool at_start, RegexScratch& regex_scratch, PreTokenizerScratch& scratch) const {
+  scratch.pieces.clear();
+  if (scratch.text.empty()) return Status();
+  scratch.pieces.push_back({0, scratch.text.size(), at_start});
+  for (const Step& step : steps_) QINFER_TRY(apply_step(step, regex_scratch, scratch));
+  return Status();
+}
+
+}  // namespace qinfer::text

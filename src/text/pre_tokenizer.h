@@ -1,0 +1,60 @@
+// The "pre_tokenizer" of tokenizer.json: cuts normalised text into the words within which byte pairs merge. ByteLevel,
+// Split, Digits, Metaspace and sequences of these.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/fields.h"
+#include "text/regex.h"
+
+namespace qinfer::text {
+
+/// A part of PreTokenizerScratch::text. Never empty.
+struct Piece {
+  std::size_t begin, end;
+  bool at_start;  // begins where the text given to the tokenizer begins
+};
+
+struct PreTokenizerScratch {
+  std::string text;  // set by the caller; stages may rewrite it
+  std::vector<Piece> pieces;
+
+  std::string other_text;
+  std::vector<Piece> other_pieces;
+  std::vector<Span> spans;
+};
+
+/// What becomes of the matches of a pattern at which text is split.
+enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+class PreTokenizer {
+ public:
+  static Result<PreTokenizer> parse(const Json* value, std::string_view where);
+
+  /// Splits scratch.text into scratch.pieces, in the spelling of the vocabulary.
+  Status apply(bool at_start, RegexScratch& regex_scratch, PreTokenizerScratch& scratch) const;
+
+ private:
+  struct Step {
+    enum class Kind { split, digits, metaspace, prefix_space, byte_level } kind;
+    std::optional<Regex> pattern = std::nullopt;  // split
+    SplitBehavior behavior = SplitBehavior::isolated;
+    bool invert = false;
+    std::string replacement = {};  // metaspace
+    enum class Prepend { first, always, never } prepend = Prepend::always;
+  };
+  Status add(const Json& value, std::string_view where);
+  Status add_byte_level(const Json& value, std::string_view where);
+  Status add_split(const Json& value, std::string_view where);
+  Status add_metaspace(const Json& value, std::string_view where);
+
+  static Status apply_step(const Step& step, RegexScratch& regex_scratch, PreTokenizerScratch& s);
+  std::vector<Step> steps_;
+};
+
+}  // namespace qinfer::text

@@ -1,0 +1,123 @@
+// See tokenizer.h. encode() is the pipeline: cut at added tokens, normalise, cut at normalised added tokens, split into
+// words, merge each word.
+#include "text/tokenizer.h"
+
+#include "text/fields.h"
+#include "text/loader.h"
+#include "text/tables.h"
+#include "text/utf8.h"
+
+namespace qinfer::text {
+namespace {
+
+/// Keeps all sizes far below what the tables and the stages can count.
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+
+/// One call of encode(): its working space and its output.
+class Encoding {
+ public:
+  Encoding(const TokenizerTables& tables, bool parse_special, std::vector<TokenId>& out)
+      : tables_(tables), skip_control_(!parse_special), out_(out) {}
+
+  Status run(std::string_view text) {
+    QINFER_TRY(regex_scratch_.prepare(text.size()));
+    std::vector<Segment> segments;
+    QINFER_TRY(tables_.added_raw.split(text, skip_control_, tables_.vocabulary, regex_scratch_, segments));
+    for (const Segment& segment : segments) {
+      if (segment.id >= 0) {
+        out_.push_back(segment.id);
+      } else {
+        QINFER_TRY(add_text(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0));
+      }
+    }
+    return Status();
+  }
+
+ private:
+  Status add_text(std::string_view text, bool at_start) {
+    if (!tables_.normalizer.is_identity()) {
+      QINFER_TRY(tables_.normalizer.apply(text, regex_scratch_, normalizer_scratch_, normalized_));
+      text = normalized_;
+    }
+    if (tables_.added_normalized.empty()) return add_normalized(text, at_start);
+    QINFER_TRY(tables_.added_normalized.split(text, skip_control_, tables_.vocabulary, regex_scratch_, segments_));
+    for (const Segment& segment : segments_) {
+      if (segment.id >= 0) {
+        out_.push_back(segment.id);
+      } else {
+        QINFER_TRY(
+            add_normalized(text.substr(segment.begin, segment.end - segment.begin), at_start && segment.begin == 0));
+      }
+    }
+    return Status();
+  }
+
+  Status add_normalized(std::string_view text, bool at_start) {
+    words_.text.assign(text);
+    QINFER_TRY(tables_.pre_tokenizer.apply(at_start, regex_scratch_, words_));
+    for (const Piece& piece : words_.pieces) {
+      const auto word = std::string_view(words_.text).substr(piece.begin, piece.end - piece.begin);
+      tables_.bpe.encode(word, bpe_scratch_, out_);
+    }
+    return Status();
+  }
+
+  const TokenizerTables& tables_;
+  const bool skip_control_;
+  std::vector<TokenId>& out_;
+  RegexScratch regex_scratch_;
+  NormalizerScratch normalizer_scratch_;
+  PreTokenizerScratch words_;
+  BpeScratch bpe_scratch_;
+  std::string normalized_;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<TokenizerTables> tables) : tables_(std::move(tables)) {}
+Tokenizer::~Tokenizer() = default;
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view text, std::string_view name,
+                                                        const TokenizerLimits& limits) {
+  QINFER_ASSIGN(auto tables, load_tokenizer(text, name, limits));
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(tables)));
+}
+
+Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
+  if (text.size() > kMaxTextBytes)
+    return error(Code::invalid_argument, "the text has {} bytes, at most {} can be encoded", text.size(),
+                 kMaxTextBytes);
+  if (const std::size_t bad = find_invalid_utf8(text); bad != text.size()) {
+    return error_at(Code::invalid_argument, static_cast<std::int64_t>(bad),
+                    "the text is not valid UTF-8 at byte {} (0x{:02X})", bad, static_cast<std::uint8_t>(text[bad]));
+  }
+  const std::size_t before = out.size();
+  if (options.add_special) out.insert(out.end(), tables_->prefix.begin(), tables_->prefix.end());
+  if (Status status = Encoding(*tables_, options.parse_special, out).run(text); !status.ok()) {
+    out.resize(before);
+    return status;
+  }
+  if (options.add_special) out.insert(out.end(), tables_->suffix.begin(), tables_->suffix.end());
+  return Status();
+}
+
+std::string_view Tokenizer::token_bytes(TokenId id) const { return tables_->vocabulary.bytes(id); }
+bool Tokenizer::is_control(TokenId id) const { return (tables_->vocabulary.flags(id) & kTokenControl) != 0; }
+bool Tokenizer::is_byte(TokenId id) const { return (tables_->vocabulary.flags(id) & kTokenIsByte) != 0; }
+
+void Tokenizer::mark_control(TokenId id) {
+  if (tables_->vocabulary.flags(id) != 0) tables_->vocabulary.set_flags(id, kTokenControl);
+}
+
+std::uint32_t Tokenizer::size() const { return tables_->vocabulary.size(); }
+std::uint32_t Tokenizer::max_token_bytes() const { return tables_->vocabulary.max_bytes(); }
+std::optional<TokenId> Tokenizer::find(std::string_view content) const { return tables_->vocabulary.find(content); }
+
+std::uint64_t Tokenizer::memory_bytes() const {
+  const TokenizerTables& t = *tables_;
+  return sizeof t + t.vocabulary.memory_bytes() + t.bpe.memory_bytes() + t.added_raw.memory_bytes() +
+         t.added_normalized.memory_bytes() + sizeof(TokenId) * (t.prefix.capacity() + t.suffix.capacity());
+}
+
+}  // namespace qinfer::text

@@ -1,0 +1,78 @@
+// Tokenizer: text to token ids and back to bytes, as the tokenizer.json of a model says.
+//
+// This is the folder's front door. A Tokenizer is loaded once from the JSON text, is immutable afterwards and can be
+// shared by any number of threads. It covers byte-pair encoding models (byte-level and SentencePiece style); whatever
+// else a file asks for is refused by name, never ignored. Its behaviour is that of Hugging Face's `tokenizers` 0.23.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace qinfer::text {
+
+using TokenId = std::int32_t;
+
+struct TokenizerLimits {
+  /// Ids must be below this (config.json's vocab_size, the rows of the embedding); 0 = no limit.
+  std::uint32_t vocab_size = 0;
+};
+
+struct EncodeOptions {
+  bool add_special = false;    ///< add what the post-processor puts around a text, such as the begin token
+  bool parse_special = false;  ///< "<|im_end|>" in the text becomes one token; otherwise it is ordinary text
+};
+
+struct TokenizerTables;  // tables.h
+
+class Tokenizer {
+ public:
+  using EncodeOptions = text::EncodeOptions;
+
+  /// `name` (a file name) begins every message. Malformed files are Code::format, kinds of normaliser, model and so on
+  /// that are not implemented Code::unsupported.
+  static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view name,
+                                                      const TokenizerLimits& limits);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  /// Appends the ids of `text` to `out`. Text that is not UTF-8 is Code::invalid_argument with the offset of the first
+  /// bad byte as detail. After an error `out` is as it was before.
+  Status encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
+
+  /// The bytes a token stands for in a decoded text, perhaps only part of a character: byte-level tokens are mapped
+  /// back to bytes, SentencePiece's U+2581 is a space, "<0xAB>" is that byte, an added token is its content. Empty for
+  /// ids that the file does not define.
+  std::string_view token_bytes(TokenId id) const;
+
+  /// Added tokens marked "special", and those declared with mark_control: decoding leaves them out, and encoding finds
+  /// them in a text only with parse_special.
+  bool is_control(TokenId id) const;
+  /// A byte-fallback token, or a byte-level token that is not valid UTF-8 by itself.
+  bool is_byte(TokenId id) const;
+  /// Declares a token (the model's bos and eos) a control token. Only while loading, before the object is shared.
+  void mark_control(TokenId id);
+
+  /// One more than the largest id that the file defines.
+  std::uint32_t size() const;
+  /// The largest token_bytes(id).size().
+  std::uint32_t max_token_bytes() const;
+  /// Bytes of all tables, the same for the same file.
+  std::uint64_t memory_bytes() const;
+  /// The id of a token by its content as written in the file.
+  std::optional<TokenId> find(std::string_view content) const;
+
+  /// For the Detokenizer.
+  const TokenizerTables& tables() const { return *tables_; }
+
+ private:
+  explicit Tokenizer(std::unique_ptr<TokenizerTables> tables);
+  std::unique_ptr<TokenizerTables> tables_;
+};
+
+}  // namespace qinfer::text

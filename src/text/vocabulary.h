@@ -1,0 +1,70 @@
+// Vocabulary: which string each token id is, the inverse, and what is known of each id.
+//
+// Everything lies in flat arrays addressed by id or by hash slot, with offsets instead of pointers: a vocabulary of
+// 150,000 strings costs a handful of allocations, its size can be counted exactly, and the arrays can come from a
+// mapped file one day.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/tokenizer.h"
+
+namespace qinfer::text {
+
+/// What is known of an id; 0 means that the file does not define it.
+enum TokenFlag : std::uint8_t {
+  kTokenInModel = 1,  // listed in model.vocab
+  kTokenAdded = 2,    // listed in added_tokens
+  kTokenControl = 4,  // left out of decoded text
+  kTokenIsByte = 8,   // see Tokenizer::is_byte
+};
+
+class Vocabulary {
+ public:
+  /// Ids from `id_limit` on are refused.
+  explicit Vocabulary(std::uint32_t id_limit = 0) : id_limit_(id_limit) {}
+
+  /// Defines an id. Code::format, naming the token, if the id is out of range or taken or the content is not new.
+  Status add(std::string_view content, std::int64_t id, std::uint8_t flags);
+  void set_flags(TokenId id, std::uint8_t flags) { flags_[static_cast<std::size_t>(id)] |= flags; }
+  /// Appends the decoded form of the next id; to be called for every id from 0 on, then finish() once.
+  void append_bytes(std::string_view bytes);
+  void finish();
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(flags_.size()); }
+  bool contains(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < flags_.size(); }
+  /// For any id; 0 for those that are not defined.
+  std::uint8_t flags(TokenId id) const { return contains(id) ? flags_[static_cast<std::size_t>(id)] : std::uint8_t{0}; }
+  /// The content as written in the file; empty if undefined.
+  std::string_view content(TokenId id) const;
+  /// The decoded form; empty if undefined.
+  std::string_view bytes(TokenId id) const;
+  std::uint32_t max_bytes() const { return max_bytes_; }
+
+  std::optional<TokenId> find(std::string_view content) const;
+  /// As find, but only what model.vocab lists.
+  std::optional<TokenId> find_in_model(std::string_view content) const;
+
+  std::uint64_t memory_bytes() const;
+
+ private:
+  std::size_t find_slot(std::string_view content, std::uint64_t hash) const;
+  Status insert(std::string_view content, TokenId id);
+  void grow();
+
+  std::uint32_t id_limit_;
+  std::uint32_t count_ = 0;
+  std::uint32_t max_bytes_ = 0;
+  std::string content_blob_, bytes_blob_;
+  std::vector<std::uint32_t> content_begin_, content_size_;  // by id
+  std::vector<std::uint32_t> bytes_end_;                     // by id: where its part of bytes_blob_ ends
+  std::vector<std::uint8_t> flags_;                          // by id
+  std::vector<std::uint64_t> slots_;                         // upper half of the hash, id + 1; 0 = free
+};
+
+}  // namespace qinfer::text

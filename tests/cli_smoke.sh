@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# cli_smoke.sh: runs every command of the qinfer program on a small model and checks exit status (0 done, 1 failed,
+# 2 usage), that results go to stdout and everything else to stderr, and that Ctrl-C and a closed pipe end it cleanly.
+#   bash tests/cli_smoke.sh PATH_TO_QINFER MODEL_DIRECTORY
+# Ends with "N passed, N failed"; the exit status is 1 if any check failed.
+set -u
+
+if [ $# -ne 2 ]; then
+  echo "usage: $0 PATH_TO_QINFER MODEL_DIRECTORY" >&2
+  exit 2
+fi
+qinfer=$(realpath "$1")
+model=$(realpath "$2")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+out=$work/out
+err=$work/err
+passed=0
+failed=0
+status=0
+
+pass() { passed=$((passed + 1)); }
+fail() {
+  failed=$((failed + 1))
+  echo "FAILED: $1"
+  echo "  exit status $status"
+  head -c 600 "$out" | sed 's/^/  stdout: /'
+  head -c 600 "$err" | sed 's/^/  stderr: /'
+}
+check() { # NAME CONDITION...
+  local name=$1
+  shift
+  if "$@"; then pass; else fail "$name"; fi
+}
+
+# Runs qinfer with a time limit; the results are in $status, $out and $err.
+run() {
+  timeout 120 "$qinfer" "$@" </dev/null >"$out" 2>"$err"
+  status=$?
+}
+# NAME STATUS ARGUMENT...: the status is as given; a failure says why in one line on stderr and nothing on stdout.
+expect() {
+  local name=$1 wanted=$2
+  shift 2
+  run "$@"
+  check "$name: exit status $wanted" [ "$status" -eq "$wanted" ]
+  if [ "$wanted" -ne 0 ]; then
+    check "$name: one line on stderr" [ "$(grep -c '^qinfer: ' "$err")" -eq 1 -a "$(wc -l <"$err")" -eq 1 ]
+    check "$name: nothing on stdout" [ ! -s "$out" ]
+  fi
+}
+stdout_has() { grep -q -- "$1" "$out"; }
+is_id_line() { [ "$(wc -l <"$1")" -eq 1 ] && grep -Eq '^[0-9]+(,[0-9]+)*$' "$1"; }
+is_json_object() { [ "$(wc -l <"$out")" -eq 1 ] && grep -Eq '^\{.*\}$' "$out"; }
+
+check_usage() {
+  expect "no command" 2
+  expect "unknown command" 2 frobnicate
+  expect "info without a model" 2 info
+  expect "unknown option" 2 info "$model" --frobnicate
+  expect "negative number" 2 generate "$model" x -n -5
+  expect "absurd number" 2 plan "$model" --context 99999999999999999999
+  expect "not a number" 2 generate "$model" x --temp warm
+  expect "not finite" 2 generate "$model" x --temp nan
+  expect "unknown KV type" 2 plan "$model" --kv f8
+  expect "bad ids" 2 logits "$model" --ids 1,x
+  expect "negative id" 2 tokenize "$model" --decode -1
+  expect "no ids" 2 logits "$model" --ids ""
+  expect "text and --decode" 2 tokenize "$model" text --decode 1
+  expect "bench of nothing" 2 bench "$model" -p 0 -n 0
+  expect "help" 0 --help
+  check "help: on stdout" stdout_has "Usage"
+  expect "help of a command" 0 generate --help
+  check "help of a command: on stdout" stdout_has "PROMPT"
+  expect "version" 0 --version
+}
+
+check_failures() {
+  local command
+  for command in info plan bench; do
+    expect "$command of a missing model" 1 "$command" "$work/none"
+  done
+  expect "generate with a missing model" 1 generate "$work/none" x
+  expect "tokenize with a missing model" 1 tokenize "$work/none" x
+  expect "logits of a missing model" 1 logits "$work/none" --ids 1
+  expect "an id past the vocabulary" 1 logits "$model" --ids 2147483647
+  expect "unknown kernel set" 1 generate "$model" x --cpu-target abacus
+  expect "an output file that cannot be" 1 logits "$model" --ids 1 --out "$work/none/x.npy"
+  timeout 120 "$qinfer" generate "$model" x -n 4 >/dev/full 2>"$err"
+  status=$?
+  check "full disk: exit status 1" [ "$status" -eq 1 ]
+}
+
+check_info_and_plan() {
+  expect "info" 0 info "$model"
+  check "info: vocabulary" stdout_has '^vocabulary'
+  check "info: kernel set" stdout_has '^kernel set'
+  check "info: nothing on stderr" [ ! -s "$err" ]
+  expect "plan" 0 plan "$model"
+  check "plan: total" stdout_has '^total'
+  expect "plan of sessions" 0 plan "$model" --context 64 --sessions 3 --block-tokens 32 --kv f32 --threads 1 --batch 16
+  check "plan of sessions: 6 blocks" stdout_has ' 6 blocks'
+  expect "plan exact" 0 plan "$model" --exact --cpu-target reference
+  expect "plan --json" 0 plan "$model" --context 64 --json
+  check "plan --json: an object" is_json_object
+  check "plan --json: blocks" stdout_has '"blocks": 2,'
+}
+
+check_tokenize() {
+  local ids
+  expect "tokenize" 0 tokenize "$model" "Hello there"
+  check "tokenize: ids, one line" is_id_line "$out"
+  check "tokenize: nothing on stderr" [ ! -s "$err" ]
+  ids=$(cat "$out")
+  printf 'Hello there' | "$qinfer" tokenize "$model" >"$work/piped" 2>"$err"
+  check "tokenize: the same from stdin" [ "$(cat "$work/piped")" = "$ids" ]
+  expect "tokenize --decode" 0 tokenize "$model" --decode "$ids"
+  check "tokenize --decode: gives the text back" grep -Eq '^ ?Hello there$' "$out"
+  expect "tokenize nothing" 0 tokenize "$model" ""
+  check "tokenize nothing: an empty line" [ "$(wc -c <"$out")" -eq 1 ]
+  expect "tokenize --special" 0 tokenize "$model" "Hello" --special --no-parse-special
+  check "tokenize --special: ids, one line" is_id_line "$out"
+}
+
+check_logits() {
+  local vocabulary size
+  expect "logits" 0 logits "$model" --ids 1,2,3
+  check "logits: a line per row" [ "$(wc -l <"$out")" -eq 3 ]
+  expect "logits --out" 0 logits "$model" --ids 1,2,3 --out "$work/l.npy" --exact
+  check "logits --out: nothing on stdout" [ ! -s "$out" ]
+  check "logits --out: magic" [ "$(head -c 6 "$work/l.npy" | tail -c 5)" = NUMPY ]
+  vocabulary=$(head -c 128 "$work/l.npy" | tr -d '\0' | grep -ao "(3, [0-9]*)" | grep -o '[0-9]*)' | tr -d ')')
+  size=$(wc -c <"$work/l.npy")
+  check "logits --out: size" [ "$size" -eq $((128 + 3 * vocabulary * 4)) ]
+}
+
+check_generate() {
+  local first
+  expect "generate" 0 generate "$model" "Once upon a time" -n 8
+  check "generate: begins with the prompt" grep -q '^Once upon a time' "$out"
+  check "generate: statistics on stderr" grep -q 'tokens/s' "$err"
+  first=$(cat "$out")
+  expect "generate again" 0 generate "$model" "Once upon a time" -n 8 --threads 1
+  check "generate: the same text on one thread" [ "$(cat "$out")" = "$first" ]
+  expect "generate --ids" 0 generate "$model" "Once" -n 4 --ids --exact --kv f32
+  tail -n 1 "$out" >"$work/ids"
+  check "generate --ids: ids on the last line" is_id_line "$work/ids"
+  check "generate --ids: not on stderr" [ "$(grep -cFx "$(cat "$work/ids")" "$err")" -eq 0 ]
+  expect "generate from the begin token" 0 generate "$model" "" -n 4 --cpu-target reference
+  expect "generate sampled" 0 generate "$model" "Once" -n 8 --temp 0.8 --top-k 40 --top-p 0.9 --min-p 0.05 \
+    --repeat-penalty 1.1 --seed 7
+  first=$(cat "$out")
+  run generate "$model" "Once" -n 8 --temp 0.8 --top-k 40 --top-p 0.9 --min-p 0.05 --repeat-penalty 1.1 --seed 7
+  check "generate sampled: the same with the same seed" [ "$(cat "$out")" = "$first" ]
+  expect "generate to the end of the context" 0 generate "$model" "Once" -n 0 --context 24
+  expect "generate with stop texts" 0 generate "$model" --stop e --stop "[a,o]" "Once" -n 16
+  expect "a prompt longer than the context" 1 generate "$model" "Once upon a time there was a house" --context 2
+}
+
+# Interrupts a generation when its first output arrives. A fast machine may have finished by then: tried a few times.
+check_interrupt() {
+  local try pid first
+  for try in 1 2 3 4 5 6 7 8; do
+    rm -f "$work/fifo"
+    mkfifo "$work/fifo"
+    # A shell without job control starts background jobs with SIGINT ignored; env undoes that.
+    env --default-signal=INT "$qinfer" generate "$model" "Once upon a time" -n 0 --threads 1 --cpu-target reference \
+      --temp 1 --seed "$try" >"$work/fifo" 2>"$err" &
+    pid=$!
+    exec 9<"$work/fifo"
+    IFS= read -r -N 1 -t 60 first <&9
+    kill -INT "$pid" 2>/dev/null
+    timeout 60 cat <&9 >"$out"
+    wait "$pid"
+    status=$?
+    exec 9<&-
+    [ "$status" -ne 0 ] && break
+  done
+  check "interrupt: exit status 1" [ "$status" -eq 1 ]
+  check "interrupt: says cancelled" grep -q '^qinfer: cancelled$' "$err"
+  check "interrupt: statistics" grep -q ' new [0-9]* tokens' "$err"
+}
+
+check_pipe() {
+  timeout 60 "$qinfer" generate "$model" "Once upon a time" -n 0 2>"$err" | head -c 4 >"$out"
+  status=${PIPESTATUS[0]}
+  check "closed pipe: does not hang" [ "$status" -ne 124 ]
+  check "closed pipe: text before the end" [ "$(cat "$out")" = Once ]
+}
+
+check_bench() {
+  expect "bench" 0 bench "$model" -p 16 -n 4 -r 2 -t 1
+  check "bench: prefill" stdout_has '^prefill 16 .*tokens/s'
+  check "bench: decode" stdout_has '^decode 4 .*tokens/s'
+  expect "bench --json" 0 bench "$model" -p 16 -n 4 -r 1 --json --exact --kv f32
+  check "bench --json: an object" is_json_object
+  expect "bench on more threads than CPUs" 2 bench "$model" -t 4000
+}
+
+check_usage
+check_failures
+check_info_and_plan
+check_tokenize
+check_logits
+check_generate
+check_interrupt
+check_pipe
+check_bench
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
