@@ -107,6 +107,7 @@ qinfer_status qinfer_runtime_get_metrics(const qinfer_runtime* runtime, qinfer_m
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(runtime);
     QINFER_REQUIRE(out);
+    QINFER_TRY(runtime->impl->check_process());
     return capi::copy_out(capi::to_c(runtime->impl->metrics().read()), out, "qinfer_metrics");
   });
 }

@@ -112,6 +112,7 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(model);
     QINFER_REQUIRE(out);
+    QINFER_TRY(model->impl->runtime().check_process());
     const model::ModelSpec& spec = model->impl->spec();
     qinfer_model_info info = {};
     info.architecture = spec.architecture.c_str();
@@ -136,6 +137,7 @@ qinfer_status qinfer_model_get_memory(const qinfer_model* model, qinfer_memory* 
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(model);
     QINFER_REQUIRE(out);
+    QINFER_TRY(model->impl->runtime().check_process());
     return capi::copy_out(to_c(model->impl->memory()), out, "qinfer_memory");
   });
 }

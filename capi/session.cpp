@@ -72,6 +72,7 @@ qinfer_status qinfer_kv_cache_get_stats(const qinfer_kv_cache* cache, qinfer_kv_
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(cache);
     QINFER_REQUIRE(out);
+    QINFER_TRY(cache->impl->model().runtime().check_process());
     const kv::PoolStats stats = cache->impl->pool().stats();
     qinfer_kv_cache_stats values = {};
     values.block_tokens = cache->impl->layout().block_tokens;

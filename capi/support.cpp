@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "text/utf8.h"
+
 namespace qinfer::capi {
 
 static_assert(static_cast<int>(Code::ok) == QINFER_OK && static_cast<int>(Code::internal) == QINFER_E_INTERNAL &&
@@ -18,16 +20,38 @@ static_assert(static_cast<int>(Code::ok) == QINFER_OK && static_cast<int>(Code::
               static_cast<int>(Code::cancelled) == QINFER_E_CANCELLED &&
               static_cast<int>(Code::numeric) == QINFER_E_NUMERIC);
 
+namespace {
+
+/// Bytes of the printable character that `text` begins with; 0 if it begins with a control character or not with UTF-8.
+std::size_t character_bytes(std::string_view text) {
+  const auto lead = static_cast<std::uint8_t>(text[0]);
+  const unsigned n = text::utf8_length(lead);
+  if (lead < 0x20 || lead == 0x7F || n > text.size()) return 0;
+  for (unsigned i = 1; i < n; ++i)
+    if (!text::utf8_continues(lead, i, static_cast<std::uint8_t>(text[i]))) return 0;
+  return n;
+}
+
+}  // namespace
+
 void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_view message) {
   if (err == nullptr) return;
   *err = qinfer_error();
   err->code = static_cast<qinfer_status>(code);
   err->detail = detail;
-  std::size_t size = std::min(message.size(), sizeof err->message - 1);
-  // Continuation bytes are 10xxxxxx: step back to the beginning of the character that would be cut.
-  if (size < message.size())
-    while (size > 0 && (static_cast<unsigned char>(message[size]) & 0xC0) == 0x80) --size;
-  std::memcpy(err->message, message.data(), size);
+  // Messages quote paths and files, which may hold any bytes; what the host gets is one line of UTF-8.
+  std::size_t size = 0;
+  while (!message.empty()) {
+    const std::size_t n = character_bytes(message);
+    if (size + std::max<std::size_t>(n, 1) >= sizeof err->message) break;
+    if (n == 0) {
+      err->message[size++] = '?';
+    } else {
+      std::memcpy(err->message + size, message.data(), n);
+      size += n;
+    }
+    message.remove_prefix(std::max<std::size_t>(n, 1));
+  }
 }
 
 qinfer_status finish(qinfer_error* err, const Status& status) {

@@ -74,6 +74,14 @@ inline Status null_argument(std::string_view name) { return error(Code::invalid_
 #define QINFER_REQUIRE(pointer) \
   if ((pointer) == nullptr) return ::qinfer::capi::null_argument(#pointer)
 
+/// Far above any version's structs: a size that was never set must not lead the library through foreign memory.
+inline constexpr std::uint32_t kMaxStructSize = 4096;
+
+inline Status check_struct_size(std::uint32_t size, std::string_view name) {
+  if (size >= sizeof size && size <= kMaxStructSize) return Status();
+  return error(Code::invalid_argument, "{}.struct_size is {}, expected sizeof({})", name, size, name);
+}
+
 /// Copies a caller's struct: what it does not have reads as zero, what this library does not know must be zero.
 template <typename T>
 Status copy_in(const T* caller, T& out, std::string_view name) {
@@ -82,8 +90,7 @@ Status copy_in(const T* caller, T& out, std::string_view name) {
   if (caller == nullptr) return Status();
   std::uint32_t size = 0;
   std::memcpy(&size, caller, sizeof size);
-  if (size < sizeof size)
-    return error(Code::invalid_argument, "{}.struct_size is {}, expected sizeof({})", name, size, name);
+  QINFER_TRY(check_struct_size(size, name));
   const auto* bytes = reinterpret_cast<const unsigned char*>(caller);
   for (std::size_t i = sizeof(T); i < size; ++i)
     if (bytes[i] != 0)
@@ -99,8 +106,7 @@ template <typename T>
 Status copy_out(const T& value, T* caller, std::string_view name) {
   std::uint32_t size = 0;
   std::memcpy(&size, caller, sizeof size);
-  if (size < sizeof size)
-    return error(Code::invalid_argument, "{}.struct_size is {}, expected sizeof({})", name, size, name);
+  QINFER_TRY(check_struct_size(size, name));
   T copy = value;
   copy.struct_size = size;
   auto* bytes = reinterpret_cast<unsigned char*>(caller);

@@ -30,6 +30,7 @@ qinfer_status qinfer_tokenize(const qinfer_model* model, const char* text, size_
     QINFER_REQUIRE(model);
     QINFER_REQUIRE(out_n);
     *out_n = 0;
+    QINFER_TRY(model->impl->runtime().check_process());
     QINFER_TRY(capi::unknown_flags(flags, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL, "flags"));
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(text, len, "text"));
     if (model->impl->tokenizer() == nullptr) return no_tokenizer();
@@ -64,6 +65,7 @@ qinfer_status qinfer_detok_create(const qinfer_model* model, qinfer_detok** out,
     QINFER_REQUIRE(out);
     *out = nullptr;
     QINFER_REQUIRE(model);
+    QINFER_TRY(model->impl->runtime().check_process());
     const text::Tokenizer* tokenizer = model->impl->tokenizer();
     if (tokenizer == nullptr) return no_tokenizer();
     std::vector<char> room(std::size_t{tokenizer->max_token_bytes()} * 3 + 16);
@@ -78,6 +80,7 @@ qinfer_status qinfer_detok_push(qinfer_detok* detok, qinfer_token token, char* t
     QINFER_REQUIRE(detok);
     QINFER_REQUIRE(out_n);
     *out_n = 0;
+    QINFER_TRY(detok->model->runtime().check_process());
     const std::uint32_t n_vocab = detok->model->spec().n_vocab;
     if (token < 0 || static_cast<std::uint32_t>(token) >= n_vocab)
       return error(Code::invalid_argument, "token {} is not in the vocabulary of {}", token, n_vocab);
@@ -91,6 +94,7 @@ qinfer_status qinfer_detok_finish(qinfer_detok* detok, char* text, size_t capaci
     QINFER_REQUIRE(detok);
     QINFER_REQUIRE(out_n);
     *out_n = 0;
+    QINFER_TRY(detok->model->runtime().check_process());
     return detok_step(*detok, text, capacity, out_n,
                       [](text::Detokenizer& next, std::span<char> room) { return next.finish(room); });
   });

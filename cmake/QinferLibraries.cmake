@@ -4,7 +4,7 @@
 set(QINFER_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
 add_library(qinfer SHARED)
-target_link_libraries(qinfer PRIVATE qinfer_objects qinfer_flags PkgConfig::PCRE2 PkgConfig::UTF8PROC Threads::Threads)
+target_link_libraries(qinfer PRIVATE qinfer_objects qinfer_kernels qinfer_flags PkgConfig::PCRE2 PkgConfig::UTF8PROC Threads::Threads)
 target_include_directories(qinfer INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(qinfer PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${QINFER_SOVERSION}
                       LINK_DEPENDS ${PROJECT_SOURCE_DIR}/capi/qinfer.map LINKER_LANGUAGE CXX)
@@ -15,10 +15,12 @@ add_library(qinfer::qinfer ALIAS qinfer)
 # A static archive would expose every C++ symbol of the library to the host's linker, and clash with another copy of,
 # say, fmt in the host. So the objects are linked into one, whose hidden symbols become local.
 set(QINFER_ONE_OBJECT ${PROJECT_BINARY_DIR}/qinfer_combined.o)
+# Precompiled headers count as objects of their target, but are none.
+set(QINFER_OBJECT_FILES "$<FILTER:$<TARGET_OBJECTS:qinfer_objects>,EXCLUDE,[.][gp]ch$>" "$<TARGET_OBJECTS:qinfer_kernels>")
 add_custom_command(OUTPUT ${QINFER_ONE_OBJECT}
-  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${QINFER_ONE_OBJECT} $<TARGET_OBJECTS:qinfer_objects>
+  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${QINFER_ONE_OBJECT} ${QINFER_OBJECT_FILES}
   COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=qinfer_* ${QINFER_ONE_OBJECT}
-  DEPENDS qinfer_objects $<TARGET_OBJECTS:qinfer_objects> COMMAND_EXPAND_LISTS VERBATIM
+  DEPENDS qinfer_objects qinfer_kernels COMMAND_EXPAND_LISTS VERBATIM
   COMMENT "Linking the objects of the static library into one")
 add_library(qinfer_static STATIC ${QINFER_ONE_OBJECT})
 set_source_files_properties(${QINFER_ONE_OBJECT} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)

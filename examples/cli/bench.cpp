@@ -125,7 +125,7 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   out.decode.tokens = args.decode;
   const qinfer_kv_cache_stats stats = cache.stats();
   out.work = count_work(model, stats, args.prefill, kShortPrompt, args.decode);
-  out.model_name = info.name != nullptr ? info.name : "";
+  out.model_name = model_name(info, args.model);
   out.n_params = info.n_params;
   out.weight_format = info.weight_format != nullptr ? info.weight_format : "";
 }
@@ -138,9 +138,12 @@ int run_bench(BenchArgs& args) {
   result.kernel_set = args.runtime.cpu_target.empty() ? result.cpu.target : args.runtime.cpu_target;
   result.exact = args.runtime.exact;
   result.kv = args.kv;
-  // A model that cannot be loaded should say so now and not after the ceilings have been measured.
+  // What cannot work should say so now and not after the ceilings have been measured.
   const qinfer_runtime_options options = runtime_options(args.runtime);
-  qi::plan(args.model, &options);
+  auto session = qi::options<qinfer_session_options>();
+  session.max_tokens =
+      std::max(args.prefill_given ? args.prefill : 0, args.decode_given ? args.decode + kShortPrompt : 0);
+  qi::plan(args.model, &options, nullptr, nullptr, &session);
 
   report(format("measuring the ceilings of %zu thread%s", result.cpus.size(), result.cpus.size() == 1 ? "" : "s"));
   result.fma = measure_fma_peak(result.cpus);

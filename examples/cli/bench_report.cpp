@@ -61,8 +61,8 @@ void print_counted(const BenchReport& report) {
         "", format("+ %.2f MB of KV per token on average; time includes greedy sampling", work.decode_kv_bytes / 1e6));
   }
   if (report.prefill.tokens > 0) {
-    print_row("prefill counts", format("%.4f TFLOP: 2 x %.1f M layer parameters x %u tokens + one row of the LM head",
-                                       work.prefill_flops / 1e12, work.layer_params / 1e6, report.prefill.tokens));
+    print_row("prefill counts", format("%.4g GFLOP: 2 x %.4g M layer parameters x %u tokens + one row of the LM head",
+                                       work.prefill_flops / 1e9, work.layer_params / 1e6, report.prefill.tokens));
     print_row("", "+ full causal attention");
   }
   if (work.decode_weight_bytes < static_cast<double>(report.cpu.l3_bytes)) {

@@ -90,12 +90,13 @@ std::string rate(std::uint64_t tokens, std::uint64_t ns) {
   return format(" at %.1f tokens/s", static_cast<double>(tokens) * 1e9 / static_cast<double>(ns));
 }
 
-/// Rates count evaluations: the first new token comes from the prompt's, so decoding n tokens takes n - 1.
-void report_statistics(const qi::Session& session, const qinfer_generate_result& counts) {
-  const qinfer_metrics metrics = session.metrics();
-  report(format("prompt %u tokens%s, new %u tokens%s, ended by %s", counts.prompt_tokens,
-                rate(metrics.prefill_tokens, metrics.prefill_ns).c_str(), counts.new_tokens,
-                rate(metrics.decode_tokens, metrics.decode_ns).c_str(), finish_name(counts.finish)));
+std::string count_text(std::uint32_t tokens) { return format("%u token%s", tokens, tokens == 1 ? "" : "s"); }
+
+/// The first new token comes from the evaluation of the prompt, so decoding n tokens takes n - 1 evaluations.
+void report_statistics(const qinfer_generate_result& counts) {
+  const std::uint32_t decoded = counts.new_tokens > 0 ? counts.new_tokens - 1 : 0;
+  report("prompt " + count_text(counts.prompt_tokens) + rate(counts.prompt_tokens, counts.prefill_ns) + ", new " +
+         count_text(counts.new_tokens) + rate(decoded, counts.decode_ns) + ", ended by " + finish_name(counts.finish));
 }
 
 /// Streams prompt and text to stdout. Returns whether the generation ran to its end, false if it was cancelled.
@@ -149,7 +150,7 @@ int run_generate(const GenerateArgs& args) {
     print(join_ids(ids) + "\n");
   }
   flush_output();
-  report_statistics(session, counts);
+  report_statistics(counts);
   if (!complete) throw Failure("cancelled");
   return 0;
 }

@@ -25,8 +25,8 @@ std::string end_tokens(const qi::Model& model, std::uint32_t n_vocab) {
   return text.empty() ? "none" : text;
 }
 
-void print_model(const qi::Model& model, const qinfer_model_info& info) {
-  print_row("model", info.name != nullptr ? info.name : "");
+void print_model(const qi::Model& model, const qinfer_model_info& info, const std::string& path) {
+  print_row("model", model_name(info, path));
   print_row("architecture", info.architecture != nullptr ? info.architecture : "");
   print_row("parameters", with_commas(info.n_params) + " (" + human_count(info.n_params) + ")");
   print_row("files", with_commas(info.file_bytes) + " B (" + human_bytes(info.file_bytes) + ")");
@@ -58,7 +58,7 @@ int run_info(const InfoArgs& args) {
   // Weights included: without them the library knows neither how many there are nor in what format.
   const qi::Model model = load_model(runtime, args.model);
   const qinfer_cpu_info cpu = qi::cpu_info();
-  print_model(model, model.info());
+  print_model(model, model.info(), args.model);
   print_row("cpu", cpu.model_name);
   print_row("cores", format("%u physical, %u logical, %u NUMA nodes", cpu.n_physical_cores, cpu.n_logical_cores,
                             cpu.n_numa_nodes));

@@ -20,7 +20,7 @@ int parse_and_run(int argc, char** argv) {
   cli::add_generate(app, chosen);
   cli::add_logits(app, chosen);
   cli::add_bench(app, chosen);
-  app.set_version_flag("--version", std::string("qinfer ").append(qi::version()).append(", ").append(qi::build_info()));
+  app.set_version_flag("--version", std::string(qi::build_info()));
   app.require_subcommand(1);
   app.footer("Exit status: 0 done, 1 failed (one line says why), 2 usage.");
   try {

@@ -78,6 +78,10 @@ qi::Model load_model(qi::Runtime& runtime, const std::string& path, const qinfer
   });
 }
 
+std::string model_name(const qinfer_model_info& info, const std::string& path) {
+  return info.name != nullptr && info.name[0] != '\0' ? info.name : path;
+}
+
 std::string human_bytes(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return format("%d B", static_cast<int>(bytes));
@@ -96,8 +100,12 @@ std::string human_count(std::uint64_t count) {
 }
 
 std::string with_commas(std::uint64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 

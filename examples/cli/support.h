@@ -52,6 +52,9 @@ class ProgressBar {
 qi::Model load_model(qi::Runtime& runtime, const std::string& path,
                      const qinfer_load_options& options = qi::options<qinfer_load_options>());
 
+/// What the model calls itself, or else its path.
+std::string model_name(const qinfer_model_info& info, const std::string& path);
+
 std::string human_bytes(std::uint64_t bytes);    ///< "1.11 GiB"
 std::string human_count(std::uint64_t count);    ///< "596.0 M"
 std::string with_commas(std::uint64_t number);   ///< "1,192,099,840"

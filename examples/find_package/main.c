@@ -14,8 +14,8 @@ static int print_model(const char* path) {
   if (failed) {
     fprintf(stderr, "%s: %s\n", qinfer_status_name(error.code), error.message);
   } else {
-    printf("%s: %" PRIu64 " parameters, %" PRIu32 " layers, %" PRIu32 " tokens of context\n", info.architecture,
-           info.n_params, info.n_layers, info.context_tokens);
+    printf("%s: %" PRIu32 " layers, %" PRIu32 " tokens in the vocabulary, %" PRIu32 " of context\n", info.architecture,
+           info.n_layers, info.n_vocab, info.context_tokens);
   }
   qinfer_model_free(model);
   return failed;
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: %s [MODEL_DIRECTORY]\n", argv[0]);
     return 2;
   }
-  printf("qinfer %s\n%s\n", qinfer_version_string(), qinfer_build_info());
+  printf("qinfer %s\n", qinfer_version_string());
   if (qinfer_version() != QINFER_VERSION) printf("built against qinfer.h %d\n", QINFER_VERSION);
   return argc == 2 ? print_model(argv[1]) : 0;
 }

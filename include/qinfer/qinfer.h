@@ -73,16 +73,16 @@ typedef int32_t qinfer_status; /* constants are plain ints: adding one never cha
 enum {
     QINFER_OK                 = 0,
     QINFER_E_INTERNAL         = -1,  /* bug in qinfer: the objects involved can only be freed */
-    QINFER_E_INVALID_ARGUMENT = -2,
+    QINFER_E_INVALID_ARGUMENT = -2,  /* detail: index of the element at fault, where it is one of an array */
     QINFER_E_STATE            = -3,  /* right call, wrong time: e.g. sampling before evaluating */
     QINFER_E_UNSUPPORTED      = -4,  /* architecture, format, CPU, or an option newer than the library */
-    QINFER_E_NO_MEMORY        = -5,  /* allocation failed or memory_budget_bytes exceeded */
+    QINFER_E_NO_MEMORY        = -5,  /* allocation failed or a budget exceeded; detail: bytes needed, where known */
     QINFER_E_IO               = -6,  /* detail: errno */
-    QINFER_E_NOT_FOUND        = -7,
+    QINFER_E_NOT_FOUND        = -7,  /* detail: errno, where a file is missing */
     QINFER_E_FORMAT           = -8,  /* damaged or malformed input; detail: byte offset or -1 */
     QINFER_E_BUFFER_TOO_SMALL = -9,  /* detail: elements needed */
     QINFER_E_KV_FULL          = -10, /* KV cache exhausted; detail: index of the first session without room */
-    QINFER_E_CONTEXT_FULL     = -11, /* session at its token limit; detail: index as above */
+    QINFER_E_CONTEXT_FULL     = -11, /* session at its token limit */
     QINFER_E_CANCELLED        = -12, /* by a qinfer_cancel or a callback */
     QINFER_E_NUMERIC          = -13  /* non-finite logits */
 };
@@ -160,7 +160,7 @@ QINFER_API void qinfer_runtime_free(qinfer_runtime *runtime);
 /* ---- Model ------------------------------------------------------------------------------------------- */
 enum {
     QINFER_LOAD_NO_WEIGHTS = 1, /* metadata and tokenizer only: fast, but no sessions */
-    QINFER_LOAD_NO_MMAP    = 2, /* read into private memory */
+    QINFER_LOAD_NO_MMAP    = 2, /* read into private memory: for files that others may truncate while they are mapped */
     QINFER_LOAD_LOCK       = 4, /* keep resident (mlock) */
     QINFER_LOAD_VERIFY     = 8  /* check that norm weights and biases are finite */
 };
@@ -314,7 +314,8 @@ typedef struct qinfer_eval_options {
  *  included, no token is lost: those already evaluated stay so, the rest stays pending; call again to go on. */
 QINFER_STATUS qinfer_eval(qinfer_session *const *sessions, size_t n_sessions, const qinfer_eval_options *options,
                           qinfer_error *err);
-/** Adds values[i] to the logit of tokens[i] when sampling; replaces the previous list; n 0 clears it. */
+/** Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it; repeated tokens add up). Replaces the
+ *  previous list; n 0 clears it; at most n_vocab entries. */
 QINFER_STATUS qinfer_session_set_bias(qinfer_session *session, const qinfer_token *tokens, const float *values, size_t n,
                                       qinfer_error *err);
 /** Draws one token from the last logits and appends it as pending. */

@@ -97,10 +97,10 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   model->memory_ = model_totals(files, plan, model->scratch_layout_);
   QINFER_TRY(check_budget(model->memory_, options.memory_budget_bytes));
   if (is_cancelled()) return error(Code::cancelled, "loading was cancelled");
-  QINFER_TRY(model->fill_rope_table());
   if (!options.no_weights) {
+    QINFER_TRY(model->fill_rope_table());
     const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
-      return !is_cancelled() && (!progress || progress(done, total));
+      return (!progress || progress(done, total)) && !is_cancelled();  // the callback itself may have cancelled
     };
     QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
   }

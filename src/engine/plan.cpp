@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "kv/block_pool.h"
+
 namespace qinfer::engine {
 namespace {
 
@@ -121,6 +123,9 @@ Result<std::uint64_t> resolve_blocks(const model::ModelSpec& spec, const KvLayou
   if (blocks == 0)
     return error_at(Code::no_memory, static_cast<std::int64_t>(layout.block_bytes()),
                     "budget_bytes is {}, one KV block needs {}", options.budget_bytes, layout.block_bytes());
+  if (blocks > kv::BlockPool::kMaxBlocks)
+    return error(Code::no_memory, "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed",
+                 blocks, kv::BlockPool::kMaxBlocks);
   return blocks;
 }
 
@@ -141,7 +146,8 @@ MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& wei
   MemoryTotals totals;
   totals.weights_mapped = weights.mapped_bytes;
   totals.weights_private = weights.private_bytes;
-  totals.tables = rope_table_bytes(files.spec) + (files.tokenizer ? files.tokenizer->memory_bytes() : 0);
+  // No scratch means no weights: then there is nothing to rotate either.
+  totals.tables = (scratch.bytes == 0 ? 0 : rope_table_bytes(files.spec)) + (files.tokenizer ? files.tokenizer->memory_bytes() : 0);
   totals.scratch = scratch.bytes;
   totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
   // The staging buffer is gone before the scratch arena is made.
@@ -168,9 +174,10 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
   if (cache != nullptr) {
     QINFER_ASSIGN(const std::uint64_t blocks, resolve_blocks(files.spec, kv, *cache));
     const auto bytes = checked_mul(blocks, kv.block_bytes());
-    if (!bytes) return error(Code::no_memory, "{} KV blocks of {} bytes overflow 64 bits", blocks, kv.block_bytes());
+    const auto total = bytes ? checked_add(totals.total, *bytes) : std::nullopt;
+    if (!total) return error(Code::no_memory, "{} KV blocks of {} bytes overflow 64 bits", blocks, kv.block_bytes());
     totals.kv_cache_bytes = *bytes;
-    totals.total += *bytes;
+    totals.total = *total;
   }
   const std::uint32_t token_bytes = files.tokenizer ? files.tokenizer->max_token_bytes() : 0;
   totals.per_session = session_layout(files.spec, token_bytes, kv, resolved.max_tokens, resolved.max_logits).bytes;

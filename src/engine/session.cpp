@@ -39,14 +39,14 @@ Session::~Session() {
 
 Status Session::append(std::span<const std::int32_t> tokens) {
   const std::uint32_t n_vocab = model().spec().n_vocab;
+  if (tokens.size() > layout_.max_tokens - n_tokens_)  // first: a wrong n is not used to read the caller's memory
+    return error(Code::context_full, "the session holds {} of at most {} tokens, {} more do not fit", n_tokens_,
+                 layout_.max_tokens, tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<std::uint32_t>(tokens[i]) >= n_vocab)
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "token {} at index {} is not in the vocabulary of {}", tokens[i], i, n_vocab);
   }
-  if (tokens.size() > layout_.max_tokens - n_tokens_)
-    return error(Code::context_full, "the session holds {} of at most {} tokens, {} more do not fit", n_tokens_,
-                 layout_.max_tokens, tokens.size());
   std::copy(tokens.begin(), tokens.end(), token_data() + n_tokens_);
   n_tokens_ += tokens.size();
   return Status();
@@ -95,6 +95,9 @@ Status Session::set_sampler(const sampling::SamplerOptions& options) {
 }
 
 Status Session::set_bias(std::span<const std::int32_t> tokens, std::span<const float> values) {
+  if (tokens.size() > model().spec().n_vocab)
+    return error(Code::invalid_argument, "n is {}: more biases than the {} tokens of the vocabulary", tokens.size(),
+                 model().spec().n_vocab);
   std::vector<sampling::Bias> bias;
   bias.reserve(tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -65,6 +65,9 @@ std::string_view type_name(const Json& value) {
 }  // namespace
 
 Status parse_json_events(std::string_view text, std::string_view name, JsonEvents& events) {
+  // nlohmann's lexer takes a NUL for the end of its input, and would ignore whatever follows.
+  if (const auto at = text.find('\0'); at != text.npos)
+    return error_at(Code::format, static_cast<std::int64_t>(at), "{}: a NUL byte at {}", name, at);
   SaxAdapter adapter(events);
   const bool complete = Json::sax_parse(text.begin(), text.end(), &adapter);
   if (complete || adapter.message.empty()) return Status();

@@ -151,8 +151,12 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view prefix, std:
                                                    std::string_view name) {
   QINFER_ASSIGN(const std::uint64_t length, safetensors_header_bytes(prefix.substr(0, 8), file_bytes, name));
   if (prefix.size() - 8 < length) return error(Code::internal, "{}: the header was not read whole", name);
+  const std::string_view json = prefix.substr(8, length);
+  // White space before it is accepted, as by the reference implementation; a byte order mark is not.
+  if (const auto first = json.find_first_not_of(" \t\r\n"); first == json.npos || json[first] != '{')
+    return error_at(Code::format, 8, "{}: the header is not a JSON object", name);
   HeaderEvents events;
-  QINFER_TRY(parse_json_events(prefix.substr(8, length), name, events));
+  QINFER_TRY(parse_json_events(json, name, events));
   if (!events.failure.empty()) return error_at(Code::format, -1, "{}: {}", name, events.failure);
 
   auto& tensors = events.header.tensors;

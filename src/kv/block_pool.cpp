@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "platform/thread.h"
+
 namespace qinfer::kv {
 
 Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, std::uint64_t n_blocks, bool commit,
@@ -15,25 +17,31 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, std
   std::unique_ptr<BlockPool> pool(new BlockPool);
   pool->layout_ = layout;
   pool->n_blocks_ = n_blocks;
+  pool->process_ = platform::process_id();
   QINFER_ASSIGN(pool->arena_, platform::Buffer::allocate(allocator, *bytes, "the KV cache"));
   pool->committed_ = commit || !allocator.is_mapping();
   if (commit) pool->arena_.commit();
-  pool->free_.resize(n_blocks);
-  for (std::uint64_t i = 0; i < n_blocks; ++i) pool->free_[i] = static_cast<std::uint32_t>(n_blocks - 1 - i);
+  pool->free_.reserve(n_blocks);
   return pool;
 }
 
 bool BlockPool::take(std::span<std::uint32_t> out) {
   const std::lock_guard lock(mutex_);
-  if (out.size() > free_.size()) return false;
+  if (out.size() > n_free()) return false;
   for (std::uint32_t& block : out) {
-    block = free_.back();
-    free_.pop_back();
+    if (free_.empty()) {
+      block = static_cast<std::uint32_t>(n_touched_++);
+    } else {
+      block = free_.back();
+      free_.pop_back();
+    }
   }
   return true;
 }
 
 void BlockPool::give_back(std::span<const std::uint32_t> blocks) {
+  // In a fork()ed child the lock may be held by a thread that does not exist there.
+  if (platform::process_id() != process_) return;
   const std::lock_guard lock(mutex_);
   const std::uint64_t bytes = layout_.block_bytes();
   for (const std::uint32_t block : blocks) {
@@ -51,7 +59,7 @@ PoolStats BlockPool::stats() const {
   const std::lock_guard lock(mutex_);
   PoolStats stats;
   stats.blocks_total = n_blocks_;
-  stats.blocks_used = n_blocks_ - free_.size();
+  stats.blocks_used = n_blocks_ - n_free();
   stats.bytes_reserved = n_blocks_ * layout_.block_bytes();
   stats.bytes_committed = (committed_ ? n_blocks_ : stats.blocks_used) * layout_.block_bytes();
   return stats;

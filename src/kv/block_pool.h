@@ -40,13 +40,16 @@ class BlockPool {
 
  private:
   BlockPool() = default;
+  std::uint64_t n_free() const { return free_.size() + (n_blocks_ - n_touched_); }
 
   KvLayout layout_;
   platform::Buffer arena_;
   bool committed_ = false;
   mutable std::mutex mutex_;
-  std::vector<std::uint32_t> free_;  ///< a stack; the lowest block is on top at first
+  std::vector<std::uint32_t> free_;  ///< a stack of the blocks that came back
   std::uint64_t n_blocks_ = 0;
+  std::int32_t process_ = 0;
+  std::uint64_t n_touched_ = 0;  ///< blocks from this one on were never taken: a huge pool costs nothing up front
 };
 
 }  // namespace qinfer::kv

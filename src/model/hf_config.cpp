@@ -15,7 +15,7 @@ using formats::Json;
 
 constexpr std::int64_t kMaxDim = 1 << 20;
 constexpr std::int64_t kMaxVocab = 1 << 24;
-constexpr std::int64_t kMaxContext = 1 << 27;
+constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts published are 10 million tokens
 constexpr std::int64_t kMaxLayers = 4096;
 
 /// What distinguishes the architectures: one row each.
@@ -115,6 +115,10 @@ Status read_sizes(const FieldReader& fields, const Architecture& architecture, M
   if (spec.head_dim % 2 != 0 || spec.head_dim > 1024)
     return error(Code::unsupported, "{}: a head of {} dimensions: rotary embedding needs an even number up to 1024",
                  fields.where(), spec.head_dim);
+  // With this bound no sum of sizes can overflow 64 bits.
+  if (heads * spec.head_dim > kMaxDim)
+    return error_at(Code::format, -1, "{}: \"num_attention_heads\" ({}) times \"head_dim\" ({}) is above {}",
+                    fields.where(), heads, spec.head_dim, kMaxDim);
   QINFER_ASSIGN(const auto eps, fields.number("rms_norm_eps"));
   if (!eps) return error_at(Code::format, -1, "{}: the field \"rms_norm_eps\" is missing", fields.where());
   if (!(*eps >= 0 && *eps <= 1))

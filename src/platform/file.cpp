@@ -48,7 +48,7 @@ Result<OpenFile> Directory::open_file(std::string_view name) const {
   if (file.handle.get() < 0) return io_error(errno, name);
   struct stat info = {};
   if (fstat(file.handle.get(), &info) != 0) return io_error(errno, name);
-  if (!S_ISREG(info.st_mode)) return error(Code::format, "{}: not a regular file", name);
+  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file", name);
   file.size = static_cast<std::uint64_t>(info.st_size);
   return file;
 }

@@ -28,13 +28,15 @@ void apply_penalties(const SamplerOptions& options, std::span<const std::int32_t
       options.penalty_tokens == 0 ? history.size() : std::min<std::size_t>(options.penalty_tokens, history.size());
   const auto recent = history.last(window);
   for (const std::int32_t token : recent) ++workspace.counts[static_cast<std::size_t>(token)];
-  const float repeat = options.repeat_penalty == 0 ? 1.0f : options.repeat_penalty;
+  const double repeat = options.repeat_penalty == 0 ? 1 : options.repeat_penalty;
+  const double frequency = options.frequency_penalty;
   for (const std::int32_t token : recent) {
     std::uint32_t& count = workspace.counts[static_cast<std::size_t>(token)];
     if (count == 0) continue;  // seen before in this loop
     float& logit = workspace.logits[static_cast<std::size_t>(token)];
-    logit = logit > 0 ? logit / repeat : logit * repeat;
-    logit -= static_cast<float>(count) * options.frequency_penalty + options.presence_penalty;
+    // In double, where nothing overflows: infinity - infinity would make a banned token NaN.
+    const double repeated = logit > 0 ? logit / repeat : logit * repeat;
+    logit = static_cast<float>(repeated - (count * frequency + options.presence_penalty));
     count = 0;
   }
 }

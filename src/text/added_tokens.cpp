@@ -12,7 +12,7 @@ namespace {
 /// Bounds the walk from one position, so that no file can make matching quadratic.
 constexpr std::size_t kMaxContentBytes = 4096;
 /// Unicode's Word property, by which single_word goes.
-constexpr std::string_view kWordPattern = "[\\w\\x{200c}\\x{200d}](?<![\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}])";
+constexpr std::string_view kWordPattern = "[\\w\\x{200c}\\x{200d}]";
 
 }  // namespace
 
@@ -72,8 +72,8 @@ void AddedTokens::build_trie() {
   }
   if (!nodes_.empty())
     for (std::size_t i = 0; i < nodes_[0].edge_count; ++i) first_node_[edges_[i].byte] = edges_[i].node;
-  nodes_.shrink_to_fit();
-  edges_.shrink_to_fit();
+  trim(nodes_);
+  trim(edges_);
 }
 
 AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t begin) const {

@@ -142,7 +142,7 @@ Status Decoder::decode_token(std::string_view content, RegexScratch& regex_scrat
     }
     std::string replaced;
     std::vector<Span> spans;
-    QINFER_TRY(append_replaced(out.bytes, step.replacement.front(), regex_scratch, spans, replaced));
+    QINFER_TRY(append_replaced(out.bytes, step.replacement.front(), kMaxTokenBytes, regex_scratch, spans, replaced));
     out.bytes = std::move(replaced);
   }
   if (rules_.bytes == DecoderRules::Bytes::byte_level) {

@@ -14,6 +14,13 @@ namespace qinfer::text {
 using formats::FieldReader;
 using formats::Json;
 
+/// Gives back what a string or vector has reserved beyond its size. (The library's shrink_to_fit may do nothing, and
+/// refers to std::terminate.)
+template <typename T>
+void trim(T& container) {
+  T(container.begin(), container.end()).swap(container);
+}
+
 /// Text from a file for use in a message: in quotation marks, cut to some 60 bytes, control characters escaped.
 std::string in_quotes(std::string_view text);
 

@@ -12,6 +12,13 @@ namespace {
 
 /// Arrays are as long as the largest id: without a bound one line of a file could ask for gigabytes.
 constexpr std::uint32_t kMaxIds = 1U << 22;
+constexpr std::size_t kMaxDecodedBytes = std::size_t{512} << 20;
+
+/// A text of the file that cannot be processed is the file's fault, not the caller's.
+Status of_file(Status status, std::string_view where) {
+  if (status.code() == Code::invalid_argument) return malformed("{}: {}", where, status.message());
+  return std::move(status).with_prefix(where);
+}
 
 class Loader {
  public:
@@ -144,13 +151,15 @@ class Loader {
     if (!normalized) return tables_->added_raw.add(content, token).with_prefix(where);
     std::string form;
     NormalizerScratch scratch;
-    QINFER_TRY(tables_->normalizer.apply(content, regex_scratch_, scratch, form));
+    QINFER_TRY(of_file(tables_->normalizer.apply(content, kMaxTokenBytes, regex_scratch_, scratch, form), where));
     if (form.empty()) return malformed("{}: nothing is left of {} when it is normalised", where, in_quotes(content));
     QINFER_TRY(tables_->added_normalized.add(form, token).with_prefix(where));
     if (form != content) decoded_as_.emplace_back(token.id, std::move(form));
     return Status();
   }
 
+  /// A special token is a control token here even where it is matched in another, normalised form. (Hugging Face's
+  /// library looks for that form among the special contents, does not find it and keeps it in decoded text.)
   Status decode_tokens() {
     QINFER_ASSIGN(const Decoder decoder, Decoder::parse(field("decoder"), "decoder"));
     tables_->decoder_rules = decoder.rules();
@@ -158,6 +167,7 @@ class Loader {
     auto next_form = decoded_as_.begin();
     Vocabulary& vocabulary = tables_->vocabulary;
     Decoder::Token token;
+    std::size_t total = 0;
     for (std::uint32_t i = 0; i < vocabulary.size(); ++i) {
       const auto id = static_cast<TokenId>(i);
       std::string_view content = vocabulary.content(id);
@@ -168,7 +178,13 @@ class Loader {
         continue;
       }
       QINFER_TRY(regex_scratch_.prepare(content.size()));
-      QINFER_TRY(decoder.decode_token(content, regex_scratch_, token));
+      if (content.size() > kMaxTokenBytes)
+        return malformed("the token {} (id {}) has {} bytes, at most {} are supported", in_quotes(content), id,
+                         content.size(), kMaxTokenBytes);
+      QINFER_TRY(of_file(decoder.decode_token(content, regex_scratch_, token), fmt::format("decoder: token {}", id)));
+      total += token.bytes.size();
+      if (total > kMaxDecodedBytes)
+        return malformed("decoder: the tokens decode to more than {} bytes", kMaxDecodedBytes);
       vocabulary.append_bytes(token.bytes);
       if (token.is_byte) vocabulary.set_flags(id, kTokenIsByte);
     }

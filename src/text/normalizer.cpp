@@ -5,9 +5,9 @@
 
 namespace qinfer::text {
 
-Status check_expanded(std::size_t bytes) {
-  if (bytes <= kMaxExpandedBytes) return Status();
-  return error(Code::invalid_argument, "the text grows beyond {} bytes when it is normalised", kMaxExpandedBytes);
+Status check_expanded(std::size_t bytes, std::size_t max_bytes) {
+  if (bytes <= max_bytes) return Status();
+  return error(Code::invalid_argument, "the text grows beyond {} bytes when it is normalised", max_bytes);
 }
 
 Result<Regex> required_pattern(const Json& object, std::string_view where) {
@@ -28,13 +28,13 @@ Result<Replacement> parse_replacement(const Json& value, std::string_view where)
   return Replacement{std::move(pattern), std::move(content)};
 }
 
-Status append_replaced(std::string_view text, const Replacement& replacement, RegexScratch& scratch,
-                       std::vector<Span>& spans, std::string& out) {
+Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes,
+                       RegexScratch& scratch, std::vector<Span>& spans, std::string& out) {
   if (text.empty()) return Status();
   QINFER_TRY(replacement.pattern.find_all(text, scratch, spans));
   for (const Span& span : spans) {
     if (span.is_match) {
-      QINFER_TRY(check_expanded(out.size() + replacement.content.size()));
+      QINFER_TRY(check_expanded(out.size() + replacement.content.size(), max_bytes));
       out.append(replacement.content);
     } else {
       out.append(text.substr(span.begin, span.end - span.begin));
@@ -76,8 +76,8 @@ Status Normalizer::add(const Json& value, std::string_view where) {
   return unsupported_kind(where, kind, "NFC, Prepend, Replace and Sequence");
 }
 
-Status Normalizer::apply(std::string_view text, RegexScratch& regex_scratch, NormalizerScratch& scratch,
-                         std::string& out) const {
+Status Normalizer::apply(std::string_view text, std::size_t max_bytes, RegexScratch& regex_scratch,
+                         NormalizerScratch& scratch, std::string& out) const {
   out.assign(text);
   for (const Step& step : steps_) {
     if (out.empty()) return Status();
@@ -89,12 +89,12 @@ Status Normalizer::apply(std::string_view text, RegexScratch& regex_scratch, Nor
         out.swap(scratch.other);
         break;
       case Step::Kind::prepend:
-        QINFER_TRY(check_expanded(out.size() + step.prefix.size()));
+        QINFER_TRY(check_expanded(out.size() + step.prefix.size(), max_bytes));
         out.insert(0, step.prefix);
         break;
       case Step::Kind::replace:
         scratch.other.clear();
-        QINFER_TRY(append_replaced(out, *step.replacement, regex_scratch, scratch.spans, scratch.other));
+        QINFER_TRY(append_replaced(out, *step.replacement, max_bytes, regex_scratch, scratch.spans, scratch.other));
         out.swap(scratch.other);
         break;
     }

@@ -16,7 +16,9 @@ namespace qinfer::text {
 
 /// No stage may blow a text up beyond this, whatever the file asks for.
 inline constexpr std::size_t kMaxExpandedBytes = std::size_t{3} << 30;
-Status check_expanded(std::size_t bytes);
+/// The same for the text of one token.
+inline constexpr std::size_t kMaxTokenBytes = 65536;
+Status check_expanded(std::size_t bytes, std::size_t max_bytes = kMaxExpandedBytes);
 
 /// {"String": "..."} or {"Regex": "..."}, the field "pattern" of `object`.
 Result<Regex> required_pattern(const Json& object, std::string_view where);
@@ -27,8 +29,8 @@ struct Replacement {
   std::string content;
 };
 Result<Replacement> parse_replacement(const Json& value, std::string_view where);
-Status append_replaced(std::string_view text, const Replacement& replacement, RegexScratch& scratch,
-                       std::vector<Span>& spans, std::string& out);
+Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes,
+                       RegexScratch& scratch, std::vector<Span>& spans, std::string& out);
 
 struct NormalizerScratch {
   std::string other;
@@ -42,8 +44,10 @@ class Normalizer {
 
   /// Whether apply() copies.
   bool is_identity() const { return steps_.empty(); }
-  /// Sets `out` to the normalised form of `text` (valid UTF-8, as is the result).
-  Status apply(std::string_view text, RegexScratch& regex_scratch, NormalizerScratch& scratch, std::string& out) const;
+  /// Sets `out` to the normalised form of `text` (valid UTF-8, as is the result). Code::invalid_argument if it grows
+  /// beyond max_bytes.
+  Status apply(std::string_view text, std::size_t max_bytes, RegexScratch& regex_scratch, NormalizerScratch& scratch,
+               std::string& out) const;
 
  private:
   struct Step {

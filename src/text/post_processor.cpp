@@ -78,8 +78,8 @@ Status parse_post_processor(const Json* value, std::string_view where, const Voc
                             std::vector<TokenId>& prefix, std::vector<TokenId>& suffix) {
   if (value == nullptr) return Status();
   QINFER_TRY(PostProcessorReader(where, vocabulary, prefix, suffix).add(*value));
-  prefix.shrink_to_fit();
-  suffix.shrink_to_fit();
+  trim(prefix);
+  trim(suffix);
   return Status();
 }
 

@@ -13,8 +13,9 @@ namespace {
 /// Unicode's White_Space, for use inside a class.
 constexpr std::string_view kSpaceSet =
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-/// Oniguruma's \w: letters, marks, digits, connectors, and of the other numbers only those of Latin-1.
-constexpr std::string_view kWordSet = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+/// \w inside a class, and what Oniguruma adds to it outside of one: the numbers of Latin-1 that are not digits.
+constexpr std::string_view kWordSet = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kOuterWordSet = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -123,24 +124,27 @@ class Rewriter {
     switch (c) {
       case 's': return in_class ? std::string(kSpaceSet) : bracket(kSpaceSet, false);
       case 'S': return in_class ? "\\S\\x{180e}" : bracket(kSpaceSet, true);
-      case 'w': return in_class ? std::string(kWordSet) : bracket(kWordSet, false);
-      case 'W': return in_class ? std::string() : bracket(kWordSet, true);
+      case 'w': return in_class ? std::string(kWordSet) : bracket(kOuterWordSet, false);
+      case 'W': return in_class ? std::string() : bracket(kOuterWordSet, true);
       case 'd': return "\\p{Nd}";
       case 'D': return "\\P{Nd}";
       default: return {};
     }
   }
 
+  /// Skips `size` bytes of the pattern and writes `replacement` for them.
+  Status rewrite(std::size_t size, std::string_view replacement) {
+    out_.append(replacement);
+    at_ += size;
+    return Status();
+  }
+
   Status escape(bool in_class) {
     const char c = peek(1);
-    if (std::string set = set_escape(c, in_class); !set.empty()) {
-      out_ += set;
-      at_ += 2;
-      if (in_class && peek() == '-' && peek(1) != ']') {  // a literal after a set, but would make a range of it here
-        out_ += "\\-";
-        ++at_;
-      }
-      return Status();
+    if (const std::string set = set_escape(c, in_class); !set.empty()) {
+      QINFER_TRY(rewrite(2, set));
+      // A "-" after a set is literal there, but would make a range of the set's last character here.
+      return in_class && peek() == '-' && peek(1) != ']' ? rewrite(1, "\\-") : Status();
     }
     switch (c) {
       case 'p':
@@ -149,39 +153,31 @@ class Rewriter {
       case 'u': return code_point();
       case 'b':
       case 'B':
-        if (in_class) break;
-        out_ += c == 'b' ? fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", kWordSet)
-                         : fmt::format("(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))", kWordSet);
-        at_ += 2;
-        return Status();
-      case 'v':
-        out_ += "\\x0b";
-        at_ += 2;
-        return Status();
+        if (!in_class) return rewrite(2, boundary(c == 'b'));
+        break;
+      case 'v': return rewrite(2, "\\x0b");
       case 'A':
       case 'z':
       case 'Z':
-        if (in_class) break;
-        [[fallthrough]];
+        if (!in_class) return rewrite(2, in_.substr(at_, 2));
+        break;
       case 'r':
       case 'n':
       case 't':
       case 'f':
       case 'a':
-      case 'e':
-        out_.append(in_.substr(at_, 2));
-        at_ += 2;
-        return Status();
+      case 'e': return rewrite(2, in_.substr(at_, 2));
       default:
         if (c == '\0' || is_letter(c) || is_digit(c)) break;
-        if (static_cast<unsigned char>(c) < 0x80) out_ += '\\';
-        ++at_;
-        const unsigned size = char_at(in_, at_).size;
-        out_.append(in_.substr(at_, size));
-        at_ += size;
-        return Status();
+        if (static_cast<unsigned char>(c) < 0x80) return rewrite(2, in_.substr(at_, 2));
+        return rewrite(1 + char_at(in_, at_ + 1).size, in_.substr(at_ + 1, char_at(in_, at_ + 1).size));
     }
     return refuse("the escape " + in_quotes(in_.substr(at_, c != '\0' ? 2 : 1)));
+  }
+
+  static std::string boundary(bool is_one) {
+    return is_one ? fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", kOuterWordSet)
+                  : fmt::format("(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))", kOuterWordSet);
   }
 
   /// \p{Name}, \P{Name}, \p{^Name}. Long names are scripts, which both spell alike.

@@ -36,7 +36,7 @@ class Encoding {
  private:
   Status add_text(std::string_view text, bool at_start) {
     if (!tables_.normalizer.is_identity()) {
-      QINFER_TRY(tables_.normalizer.apply(text, regex_scratch_, normalizer_scratch_, normalized_));
+      QINFER_TRY(tables_.normalizer.apply(text, kMaxExpandedBytes, regex_scratch_, normalizer_scratch_, normalized_));
       text = normalized_;
     }
     if (tables_.added_normalized.empty()) return add_normalized(text, at_start);

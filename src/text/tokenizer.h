@@ -62,7 +62,7 @@ class Tokenizer {
   std::uint32_t size() const;
   /// The largest token_bytes(id).size().
   std::uint32_t max_token_bytes() const;
-  /// Bytes of all tables, the same for the same file.
+  /// Bytes of all tables, the same for the same file. Compiled regular expressions (kilobytes) are not counted.
   std::uint64_t memory_bytes() const;
   /// The id of a token by its content as written in the file.
   std::optional<TokenId> find(std::string_view content) const;

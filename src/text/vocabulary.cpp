@@ -133,12 +133,12 @@ void Vocabulary::append_bytes(std::string_view bytes) {
 }
 
 void Vocabulary::finish() {
-  content_blob_.shrink_to_fit();
-  bytes_blob_.shrink_to_fit();
-  content_begin_.shrink_to_fit();
-  content_size_.shrink_to_fit();
-  bytes_end_.shrink_to_fit();
-  flags_.shrink_to_fit();
+  trim(content_blob_);
+  trim(bytes_blob_);
+  trim(content_begin_);
+  trim(content_size_);
+  trim(bytes_end_);
+  trim(flags_);
 }
 
 std::uint64_t Vocabulary::memory_bytes() const {

@@ -1,0 +1,274 @@
+// config.json and generation_config.json that are missing, malformed or absurd, and paths that are not what they should
+// be. Each is refused with a message that names the file and the field; sizes are checked before memory is taken.
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "c_api.h"
+
+using namespace qinfer::test;
+using qinfer::formats::Json;
+
+namespace {
+
+/// What plan and load say about a directory whose config.json is `text`, and plan about that file alone.
+void refuse_text(const ModelDir& dir, std::string_view text, qinfer_status status, const std::string& message) {
+  INFO(text.substr(0, 1000));
+  dir.write("config.json", text);
+  REQUIRE_LOAD_FAILS(status, message, dir);
+  REQUIRE_LOAD_FAILS(status, "config.json", dir);
+  auto memory = sized<qinfer_memory>();
+  const std::string lone = dir.file("config.json");
+  REQUIRE_FAILS(status, message, qinfer_model_plan(lone.c_str(), nullptr, nullptr, nullptr, nullptr, &memory, &err));
+}
+
+/// Sets one field (null removes it) of a good config.json.
+void refuse_field(const ModelDir& dir, const TinySpec& spec, const std::string& key, const char* value,
+                  qinfer_status status, const std::string& message) {
+  Json config = tiny_config(spec);
+  if (value == nullptr) {
+    config.erase(key);
+  } else {
+    config[key] = Json::parse(value);
+  }
+  refuse_text(dir, config.dump(), status, message);
+}
+
+std::string quoted(const std::string& key) { return "\"" + key + "\""; }
+
+}  // namespace
+
+TEST_CASE("config.json: each required field is missing, null, of another type, zero, negative or absurd", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                          "max_position_embeddings"}) {
+    refuse_field(dir, spec, key, nullptr, QINFER_E_FORMAT, "the field " + quoted(key) + " is missing");
+    refuse_field(dir, spec, key, "null", QINFER_E_FORMAT, "the field " + quoted(key) + " is missing");
+    for (const char* value : {"\"16\"", "true", "[16]", "{}", "16.5", "0", "-1", "-16", "9223372036854775807",
+                              "18446744073709551615", "1e300", "-1e300", "4294967312"})
+      refuse_field(dir, spec, key, value, QINFER_E_FORMAT, quoted(key) + " is ");
+  }
+  for (const char* key : {"num_key_value_heads", "head_dim"})
+    for (const char* value : {"\"8\"", "0", "-8", "1e300", "2147483648", "4294967304"})
+      refuse_field(dir, spec, key, value, QINFER_E_FORMAT, quoted(key) + " is ");
+  refuse_field(dir, spec, "rms_norm_eps", nullptr, QINFER_E_FORMAT, "\"rms_norm_eps\" is missing");
+  for (const char* value : {"-1e-6", "2", "1e300", "\"1e-6\""})
+    refuse_field(dir, spec, "rms_norm_eps", value, QINFER_E_FORMAT, "\"rms_norm_eps\" is ");
+}
+
+TEST_CASE("config.json: architectures that are unknown, several or no list", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  const auto refuse = [&](const char* value, qinfer_status status, const std::string& message) {
+    refuse_field(dir, spec, "architectures", value, status, message);
+  };
+  refuse(nullptr, QINFER_E_FORMAT, "\"architectures\" is missing");
+  refuse("\"LlamaForCausalLM\"", QINFER_E_FORMAT, "\"architectures\"");
+  refuse("[]", QINFER_E_FORMAT, "\"architectures\"");
+  refuse("[3]", QINFER_E_FORMAT, "\"architectures\"");
+  refuse(R"(["LlamaForCausalLM","LlamaForCausalLM"])", QINFER_E_FORMAT, "\"architectures\"");
+  refuse(R"(["GPT2LMHeadModel"])", QINFER_E_UNSUPPORTED, "GPT2LMHeadModel");
+  refuse(R"(["llamaforcausallm"])", QINFER_E_UNSUPPORTED, "llamaforcausallm");
+}
+
+TEST_CASE("config.json: heads that do not fit each other", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  refuse_field(dir, spec, "head_dim", "7", QINFER_E_UNSUPPORTED, "a head of 7 dimensions");
+  refuse_field(dir, spec, "head_dim", "1026", QINFER_E_FORMAT, "\"head_dim\" is 1026");
+  refuse_field(dir, spec, "num_key_value_heads", "3", QINFER_E_FORMAT, "\"num_key_value_heads\" (3)");
+  Json config = tiny_config(spec);
+  config.erase("head_dim");
+  config["num_attention_heads"] = 3;
+  refuse_text(dir, config.dump(), QINFER_E_FORMAT, "\"hidden_size\" (16)");
+  // CVE-2024-12055 and the like: a zero that is divided by.
+  config["num_attention_heads"] = 0;
+  refuse_text(dir, config.dump(), QINFER_E_FORMAT, "\"num_attention_heads\" is 0");
+}
+
+TEST_CASE("config.json: what would change the result and is not implemented is refused by name", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  const auto refuse = [&](const std::string& key, const char* value) {
+    refuse_field(dir, spec, key, value, QINFER_E_UNSUPPORTED, quoted(key));
+  };
+  refuse("quantization_config", R"({"quant_method":"gptq"})");
+  refuse("hidden_act", "\"gelu\"");
+  refuse("hidden_activation", "\"gelu_pytorch_tanh\"");
+  refuse("partial_rotary_factor", "0.5");
+  refuse("attn_logit_softcapping", "50.0");
+  refuse("final_logit_softcapping", "30.0");
+  refuse("num_experts", "8");
+  refuse("num_local_experts", "8");
+  refuse("use_sliding_window", "true");
+  refuse_field(dir, spec, "hidden_act", "3", QINFER_E_FORMAT, "\"hidden_act\"");
+  refuse_field(dir, spec, "attention_bias", "1", QINFER_E_FORMAT, "\"attention_bias\"");
+  refuse_field(dir, spec, "tie_word_embeddings", "\"yes\"", QINFER_E_FORMAT, "\"tie_word_embeddings\"");
+  TinySpec mistral = spec;
+  mistral.architecture = "MistralForCausalLM";
+  refuse_field(dir, mistral, "sliding_window", "-1", QINFER_E_FORMAT, "\"sliding_window\" is -1");
+  refuse_field(dir, mistral, "layer_types", "[]", QINFER_E_FORMAT, "\"layer_types\" must list 2");
+  refuse_field(dir, mistral, "layer_types", "3", QINFER_E_FORMAT, "\"layer_types\"");
+  refuse_field(dir, mistral, "layer_types", R"(["full_attention",3])", QINFER_E_UNSUPPORTED, "\"layer_types\"");
+  refuse_field(dir, mistral, "layer_types", R"(["full_attention","linear_attention"])", QINFER_E_UNSUPPORTED,
+               "linear_attention");
+  refuse_field(dir, mistral, "layer_types", R"(["full_attention","sliding_attention"])", QINFER_E_FORMAT,
+               "\"sliding_window\" is not set");
+}
+
+TEST_CASE("config.json: rope types and their factors", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  const auto refuse = [&](const char* value, qinfer_status status, const std::string& message) {
+    refuse_field(dir, spec, "rope_parameters", value, status, message);
+  };
+  refuse("[]", QINFER_E_FORMAT, "\"rope_parameters\" must be an object");
+  refuse(R"({"rope_type":"longrope","factor":2})", QINFER_E_UNSUPPORTED, "\"longrope\"");
+  refuse(R"({"rope_type":"dynamic","factor":2})", QINFER_E_UNSUPPORTED, "\"dynamic\"");
+  refuse(R"({"rope_type":3})", QINFER_E_FORMAT, "\"rope_type\" is a number");
+  refuse(R"({"rope_type":"linear","type":"yarn","factor":2})", QINFER_E_FORMAT, "\"yarn\"");
+  refuse(R"({"full_attention":{},"sliding_attention":{}})", QINFER_E_UNSUPPORTED, "\"rope_parameters\"");
+  for (const char* type : {"linear", "llama3", "yarn"})
+    refuse(fmt::format(R"({{"rope_type":"{}"}})", type).c_str(), QINFER_E_FORMAT, "\"factor\" is missing");
+  for (const char* factor : {"0", "-1", "\"2\""})
+    refuse(fmt::format(R"({{"rope_type":"linear","factor":{}}})", factor).c_str(), QINFER_E_FORMAT, "\"factor\" is ");
+  refuse(R"({"rope_type":"llama3","factor":8})", QINFER_E_FORMAT, "\"low_freq_factor\" is missing");
+  refuse(R"({"rope_type":"llama3","factor":8,"low_freq_factor":1})", QINFER_E_FORMAT,
+         "\"high_freq_factor\" is missing");
+  refuse(R"({"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4})", QINFER_E_FORMAT,
+         "\"high_freq_factor\" must be above");
+  refuse(R"({"rope_type":"yarn","factor":4,"original_max_position_embeddings":0})", QINFER_E_FORMAT,
+         "\"original_max_position_embeddings\" is 0");
+  refuse(R"({"rope_type":"yarn","factor":4,"beta_fast":-1})", QINFER_E_FORMAT, "\"beta_fast\" is -1");
+  refuse(R"({"rope_type":"yarn","factor":4,"attention_factor":0})", QINFER_E_FORMAT, "\"attention_factor\" is 0");
+  for (const char* theta : {"0", "-10000", "\"10000\""})
+    refuse(fmt::format(R"({{"rope_theta":{}}})", theta).c_str(), QINFER_E_FORMAT, "\"rope_theta\" is ");
+  refuse_field(dir, spec, "rope_theta", "500000.0", QINFER_E_FORMAT, "\"rope_theta\" is 500000");
+  refuse_field(dir, spec, "rope_scaling", R"({"rope_type":"linear","factor":2})", QINFER_E_FORMAT,
+               "\"rope_scaling\" and \"rope_parameters\" contradict");
+}
+
+TEST_CASE("config.json and generation_config.json: token ids out of range", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  const char* bad[] = {"300",   "-2",       "2147483648", "4294967295", "18446744073709551615",
+                       "1e300", "1.5",      "\"2\"",      "true",       "[2,300]",
+                       "[[2]]", "[2,null]", "{}"};
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    for (const char* value : bad) refuse_field(dir, spec, key, value, QINFER_E_FORMAT, quoted(key) + " holds ");
+  dir.write("config.json", tiny_config(spec).dump());
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    for (const char* value : bad) {
+      INFO(key << " " << value);
+      dir.write("generation_config.json", fmt::format("{{\"{}\":{}}}", key, value));
+      REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "generation_config.json: " + quoted(key) + " holds ", dir);
+    }
+  }
+}
+
+TEST_CASE("config.json that is not one JSON object", "[bad]") {
+  const ModelDir dir{TinySpec()};
+  refuse_text(dir, "", QINFER_E_FORMAT, "unexpected end");
+  refuse_text(dir, "   ", QINFER_E_FORMAT, "config.json");
+  refuse_text(dir, "[]", QINFER_E_FORMAT, "expected a JSON object");
+  refuse_text(dir, "null", QINFER_E_FORMAT, "expected a JSON object");
+  refuse_text(dir, "\"text\"", QINFER_E_FORMAT, "expected a JSON object");
+  refuse_text(dir, "{", QINFER_E_FORMAT, "unexpected end");
+  refuse_text(dir, "{} {}", QINFER_E_FORMAT, "config.json");
+  refuse_text(dir, "{\"hidden_size\":NaN}", QINFER_E_FORMAT, "config.json");
+  refuse_text(dir, "{\"\xff\":1}", QINFER_E_FORMAT, "UTF-8");
+  refuse_text(dir, "{\"hidden_size\":1,\"hidden_size\":2}", QINFER_E_FORMAT, "\"hidden_size\" appears twice");
+  refuse_text(dir, "{\"a\":{\"b\":1,\"b\":2}}", QINFER_E_FORMAT, "\"b\" appears twice");
+  refuse_text(dir, "{\"a\":" + std::string(100'000, '['), QINFER_E_FORMAT, "nested deeper than 64");
+  refuse_text(dir, std::string("{}\0{}", 5), QINFER_E_FORMAT, "NUL");
+  refuse_text(dir, std::string((1 << 20) + 1, ' '), QINFER_E_FORMAT, "at most 1048576");
+  dir.write("config.json", tiny_config(TinySpec()).dump());
+  for (const char* text : {"", "[]", "{", "{\"eos_token_id\":2,\"eos_token_id\":3}"}) {
+    INFO(text);
+    dir.write("generation_config.json", text);
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "generation_config.json", dir);
+  }
+}
+
+TEST_CASE("Sizes that fit their fields but no machine: planned without overflow, and not allocated (CVE-2024-39720)",
+          "[bad]") {
+  const ModelDir dir;
+  Json config = tiny_config(TinySpec());
+  config["vocab_size"] = 1 << 24;
+  config["hidden_size"] = 1 << 20;
+  config["intermediate_size"] = 1 << 20;
+  config["num_hidden_layers"] = 4096;
+  config["num_attention_heads"] = 1024;
+  config["num_key_value_heads"] = 1024;
+  config["head_dim"] = 1024;
+  config["max_position_embeddings"] = 1 << 24;
+  dir.write("config.json", config.dump());
+  auto load = sized<qinfer_load_options>();
+  load.max_batch_tokens = 65536;
+  auto runtime = sized<qinfer_runtime_options>();
+  runtime.n_threads = 1024;
+  auto cache = sized<qinfer_kv_cache_options>();
+  auto session = sized<qinfer_session_options>();
+  session.max_logits = 1 << 24;
+  auto memory = sized<qinfer_memory>();
+  const std::string lone = dir.file("config.json");
+  REQUIRE_OK(qinfer_model_plan(lone.c_str(), &runtime, &load, &cache, &session, &memory, &err));
+  // 7 matrices of 2^40 elements a layer, 2 bytes each.
+  REQUIRE(memory.weights_mapped + memory.weights_private > (std::uint64_t{7} << 40) * 2 * 4096);
+  REQUIRE(memory.total > memory.weights_mapped + memory.weights_private);
+  REQUIRE(memory.total ==
+          memory.weights_mapped + memory.weights_private + memory.tables + memory.scratch + memory.kv_cache_bytes);
+  REQUIRE(memory.per_session > (std::uint64_t{1} << 24) * (1 << 24) * 4);
+  REQUIRE(memory.load_peak < UINT64_MAX / 2);
+  config["num_attention_heads"] = 1 << 20;
+  config["num_key_value_heads"] = 1 << 20;
+  refuse_text(dir, config.dump(), QINFER_E_FORMAT, "\"num_attention_heads\" (1048576)");
+  // A budget is checked before anything is allocated.
+  const TinySpec spec;
+  const ModelDir tiny(spec);
+  config = tiny_config(spec);
+  config["max_position_embeddings"] = 1 << 24;
+  tiny.write("config.json", config.dump());
+  load = sized<qinfer_load_options>();
+  load.memory_budget_bytes = 1 << 28;
+  qinfer_model* model = nullptr;
+  REQUIRE_FAILS(QINFER_E_NO_MEMORY, "memory_budget_bytes is 268435456",
+                qinfer_model_load(nullptr, tiny.path().c_str(), &load, &model, &err));
+}
+
+TEST_CASE("Paths that are not a model directory", "[bad]") {
+  const ModelDir dir;
+  qinfer_model* model = nullptr;
+  auto memory = sized<qinfer_memory>();
+  const auto refuse = [&](const std::string& path, qinfer_status status, const std::string& message) {
+    INFO(path);
+    REQUIRE_FAILS(status, message, qinfer_model_load(nullptr, path.c_str(), nullptr, &model, &err));
+    REQUIRE_FAILS(status, message, qinfer_model_plan(path.c_str(), nullptr, nullptr, nullptr, nullptr, &memory, &err));
+  };
+  refuse(dir.file("absent"), QINFER_E_NOT_FOUND, "absent");
+  refuse("", QINFER_E_NOT_FOUND, "No such file");
+  refuse(dir.path(), QINFER_E_NOT_FOUND, "config.json");
+  refuse(std::string(10'000, 'x'), QINFER_E_IO, "xxx");
+  REQUIRE(mkfifo(dir.file("config.json").c_str(), 0600) == 0);
+  refuse(dir.path(), QINFER_E_FORMAT, "config.json: not a regular file");  // and does not wait for a writer
+  refuse(dir.file("config.json"), QINFER_E_UNSUPPORTED, "not a model directory");
+  dir.remove("config.json");
+  REQUIRE(mkdir(dir.file("config.json").c_str(), 0700) == 0);
+  refuse(dir.path(), QINFER_E_FORMAT, "config.json: not a regular file");
+  refuse("/dev/zero", QINFER_E_UNSUPPORTED, "/dev/zero");
+  // A file where load wants a directory.
+  dir.write("model.gguf", "GGUF");
+  REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "model.gguf: not a model directory",
+                qinfer_model_load(nullptr, dir.file("model.gguf").c_str(), nullptr, &model, &err));
+}
+
+TEST_CASE("A lone config.json can be planned, and gives the sizes that loading the directory has", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  auto whole = sized<qinfer_memory>(), lone = sized<qinfer_memory>();
+  REQUIRE_OK(qinfer_model_plan(dir.path().c_str(), nullptr, nullptr, nullptr, nullptr, &whole, &err));
+  REQUIRE_OK(qinfer_model_plan(dir.file("config.json").c_str(), nullptr, nullptr, nullptr, nullptr, &lone, &err));
+  REQUIRE(lone.weights_private + lone.weights_mapped == whole.weights_private + whole.weights_mapped);
+  REQUIRE(lone.scratch == whole.scratch);
+  REQUIRE(lone.kv_per_block == whole.kv_per_block);
+}

@@ -1,0 +1,252 @@
+// Checkpoints whose files are well-formed but do not fit each other, config.json or the request: tensors that are
+// missing or have another shape, indices that name the wrong shard, values that are not finite, data at odd offsets.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include "c_api.h"
+
+using namespace qinfer::test;
+using qinfer::DType;
+using qinfer::formats::Json;
+
+namespace {
+
+constexpr std::string_view kIndex = "model.safetensors.index.json";
+
+template <typename Change>
+void change_index(const ModelDir& dir, Change change) {
+  Json index = Json::parse(dir.read(kIndex));
+  change(index);
+  dir.write(kIndex, index.dump());
+}
+
+TinySpec sharded() {
+  TinySpec spec;
+  spec.shards = 3;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("Tensors that are missing or have a shape that config.json does not ask for", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  for (const TinyTensor& victim : tiny_tensors(spec)) {
+    INFO(victim.name);
+    write_changed(dir, spec, [&](auto& tensors) {
+      std::erase_if(tensors, [&](const TinyTensor& tensor) { return tensor.name == victim.name; });
+    });
+    REQUIRE_LOAD_FAILS(QINFER_E_NOT_FOUND, "\"" + victim.name + "\"", dir);
+    write_changed(dir, spec, [&](auto& tensors) { find_tensor(tensors, victim.name).shape.push_back(1); });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"" + victim.name + "\" has the shape", dir);
+  }
+  // Transposed: the same number of bytes.
+  write_changed(dir, spec, [](auto& tensors) {
+    find_tensor(tensors, "model.layers.0.mlp.down_proj.weight").shape = {24, 16};
+  });
+  REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "model.layers.0.mlp.down_proj.weight\" has the shape [24, 16]", dir);
+  dir.write("model.safetensors", safetensors_file("{}", ""));
+  REQUIRE_LOAD_FAILS(QINFER_E_NOT_FOUND, "model.embed_tokens.weight", dir);
+}
+
+TEST_CASE("Without weight files loading fails, and NO_WEIGHTS still works", "[bad]") {
+  const ModelDir dir{TinySpec()};
+  dir.remove("model.safetensors");
+  REQUIRE_LOAD_FAILS(QINFER_E_NOT_FOUND, "model.safetensors", dir);
+  auto options = sized<qinfer_load_options>();
+  options.flags = QINFER_LOAD_NO_WEIGHTS;
+  load_model(make_runtime(), dir.path(), &options);
+  REQUIRE(mkdir(dir.file("model.safetensors").c_str(), 0700) == 0);
+  REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "model.safetensors: not a regular file", dir);
+}
+
+TEST_CASE("Shards give the same logits as one file", "[bad]") {
+  REQUIRE(logits_of(ModelDir(sharded())) == logits_of(ModelDir(TinySpec())));
+}
+
+TEST_CASE("weight_map path traversal: a shard is a plain file name (transformers #47176 #47996 #46913, b12x #171)",
+          "[bad]") {
+  const ModelDir dir(sharded());
+  // What the names point to exists: only the name is wrong.
+  REQUIRE(mkdir(dir.file("sub").c_str(), 0700) == 0);
+  dir.write("sub/model-00001-of-00003.safetensors", dir.read("model-00001-of-00003.safetensors"));
+  const std::string base = dir.path().substr(dir.path().rfind('/') + 1);
+  const std::string names[] = {"../" + base + "/model-00001-of-00003.safetensors",
+                               "sub/model-00001-of-00003.safetensors",
+                               "./model-00001-of-00003.safetensors",
+                               dir.file("model-00001-of-00003.safetensors"),
+                               "/etc/passwd",
+                               "",
+                               ".",
+                               "..",
+                               std::string("model-00001-of-00003.safetensors\0.txt", 37)};
+  for (const std::string& name : names) {
+    INFO(name);
+    change_index(dir, [&](Json& index) {
+      for (auto& [tensor, file] : index["weight_map"].items())
+        if (tensor == "model.embed_tokens.weight") file = name;
+    });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "is not a plain file name", dir);
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, kIndex.data(), dir);
+  }
+}
+
+TEST_CASE("An index and its shards must name the same tensors", "[bad]") {
+  const ModelDir dir(sharded());
+  SECTION("a tensor that its shard lacks") {
+    change_index(dir, [](Json& index) { index["weight_map"]["extra"] = "model-00001-of-00003.safetensors"; });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"extra\" is not in model-00001-of-00003.safetensors", dir);
+  }
+  SECTION("a tensor that lies in another shard") {
+    change_index(dir, [](Json& index) {
+      index["weight_map"]["model.embed_tokens.weight"] = "model-00002-of-00003.safetensors";
+    });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"model.embed_tokens.weight\" is not in model-00002-of-00003.safetensors",
+                       dir);
+  }
+  SECTION("a tensor of a shard that the index lacks") {
+    change_index(dir, [](Json& index) { index["weight_map"].erase("model.norm.weight"); });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"model.norm.weight\"", dir);
+  }
+  SECTION("a tensor in two shards") {
+    std::vector<TinyTensor> tensors = tiny_tensors(sharded());
+    dir.write("model-00003-of-00003.safetensors", safetensors_file({tensors.front()}));
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"model.embed_tokens.weight\" is in another shard too", dir);
+  }
+  SECTION("a missing shard") {
+    dir.remove("model-00002-of-00003.safetensors");
+    REQUIRE_LOAD_FAILS(QINFER_E_NOT_FOUND, "model-00002-of-00003.safetensors", dir);
+  }
+  SECTION("a damaged shard is named") {
+    dir.write("model-00002-of-00003.safetensors", "short");
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "model-00002-of-00003.safetensors", dir);
+  }
+}
+
+TEST_CASE("Malformed index files", "[bad]") {
+  const ModelDir dir(sharded());
+  const auto refused = [&](std::string_view text, const std::string& message) {
+    INFO(text);
+    dir.write(kIndex, text);
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, std::string(kIndex), dir);
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, message, dir);
+  };
+  refused("", "unexpected end");
+  refused("[]", "weight_map");
+  refused("null", "weight_map");
+  refused("{}", "weight_map");
+  refused(R"({"weight_map":[]})", "weight_map");
+  refused(R"({"weight_map":{}})", "weight_map");
+  refused(R"({"weight_map":{"t":3}})", "\"t\"");
+  refused(R"({"weight_map":{"t":["a"]}})", "\"t\"");
+  refused(R"({"weight_map":{"t":"a","t":"b"}})", "\"t\" appears twice");
+  refused(R"({"weight_map":{"t":"a"}} trailing)", "syntax error");
+  refused(std::string(1 << 20, '['), "nested deeper");
+  refused(std::string("{}\0", 3), "NUL");
+}
+
+TEST_CASE("QINFER_LOAD_VERIFY finds norm weights and biases that are not finite", "[bad]") {
+  TinySpec spec;
+  spec.architecture = "Qwen2ForCausalLM";
+  const ModelDir dir(spec);
+  auto verify = sized<qinfer_load_options>();
+  verify.flags = QINFER_LOAD_VERIFY;
+  const Runtime runtime = make_runtime();
+  load_model(runtime, dir.path(), &verify);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const char* name :
+         {"model.norm.weight", "model.layers.1.input_layernorm.weight", "model.layers.0.self_attn.k_proj.bias"}) {
+      INFO(name);
+      write_changed(dir, spec, [&](auto& tensors) {
+        find_tensor(tensors, name).data.replace(4, 4, encode_values({bad}, DType::f32));
+      });
+      qinfer_model* model = nullptr;
+      REQUIRE_FAILS(QINFER_E_FORMAT, std::string("element 1 of tensor \"") + name,
+                    qinfer_model_load(runtime.get(), dir.path().c_str(), &verify, &model, &err));
+      load_model(runtime, dir.path());
+    }
+  }
+}
+
+TEST_CASE("Logits that are not finite are QINFER_E_NUMERIC when sampling, not garbage", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  write_changed(dir, spec, [&](auto& tensors) {
+    find_tensor(tensors, "model.norm.weight").data.replace(0, 4, encode_values({NAN}, DType::f32));
+  });
+  const Model model = load_model(make_runtime(), dir.path());
+  const Cache cache = make_cache(model);
+  const Session session = make_session(cache);
+  append(session, some_tokens(3));
+  eval(session);
+  qinfer_token token = 0;
+  REQUIRE_FAILS(QINFER_E_NUMERIC, "the logit of token 0 is nan", qinfer_session_sample(session.get(), &token, &err));
+  REQUIRE(qinfer_session_length(session.get()) == 3);
+  auto result = sized<qinfer_generate_result>();
+  REQUIRE_FAILS(QINFER_E_NUMERIC, "logit", qinfer_generate(session.get(), nullptr, &result, &err));
+  REQUIRE(result.new_tokens == 0);
+}
+
+TEST_CASE("Tensors at odd offsets give the same logits as aligned ones", "[bad]") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    TinySpec spec;
+    spec.dtype = dtype;
+    const ModelDir dir(spec);
+    auto no_mmap = sized<qinfer_load_options>();
+    no_mmap.flags = QINFER_LOAD_NO_MMAP;
+    std::vector<std::vector<float>> seen;
+    for (std::size_t pad = 0; pad < 8; ++pad) {
+      dir.write("model.safetensors", safetensors_file(tiny_tensors(spec), pad));
+      seen.push_back(logits_of(dir));
+      if (pad % 4 == 1) seen.push_back(logits_of(dir, &no_mmap));
+    }
+    for (const auto& logits : seen) REQUIRE(logits == seen[0]);
+  }
+}
+
+TEST_CASE("weight_format f16 refuses weights beyond 65504", "[bad]") {
+  TinySpec spec;
+  spec.dtype = DType::bf16;
+  const ModelDir dir(spec);
+  write_changed(dir, spec, [&](auto& tensors) {
+    find_tensor(tensors, "model.layers.0.self_attn.q_proj.weight")
+        .data.replace(2, 2, encode_values({1e5f}, DType::bf16));
+  });
+  auto options = sized<qinfer_load_options>();
+  options.weight_format = "f16";
+  const Runtime runtime = make_runtime();
+  qinfer_model* model = nullptr;
+  REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "model.layers.0.self_attn.q_proj.weight",
+                qinfer_model_load(runtime.get(), dir.path().c_str(), &options, &model, &err));
+  options.weight_format = "bf16";
+  load_model(runtime, dir.path(), &options);
+  options.weight_format = "q4_0";
+  REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "weight_format \"q4_0\"",
+                qinfer_model_load(runtime.get(), dir.path().c_str(), &options, &model, &err));
+}
+
+TEST_CASE("QINFER_RUNTIME_EXACT refuses a weight_format that rounds", "[bad]") {
+  const ModelDir dir{TinySpec()};
+  auto runtime_options = sized<qinfer_runtime_options>();
+  runtime_options.n_threads = 1;
+  runtime_options.flags = QINFER_RUNTIME_EXACT;
+  qinfer_runtime* created = nullptr;
+  REQUIRE_OK(qinfer_runtime_create(&runtime_options, &created, &err));
+  const Runtime runtime(created);
+  auto options = sized<qinfer_load_options>();
+  options.weight_format = "f16";
+  qinfer_model* model = nullptr;
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "model.embed_tokens.weight",
+                qinfer_model_load(runtime.get(), dir.path().c_str(), &options, &model, &err));
+}
+
+TEST_CASE("A tensor name that contains a NUL or a format string is only text", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  write_changed(dir, spec, [](auto& tensors) { tensors.push_back({"%s%n{}{0}", "I8", {1}, "1"}); });
+  load_model(make_runtime(), dir.path());  // tensors that the model does not need are ignored
+  write_changed(dir, spec, [](auto& tensors) { tensors.push_back({"%s%n{}{0}", "nonsense", {1}, "1"}); });
+  REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"%s%n{}{0}\"", dir);
+}

@@ -1,0 +1,195 @@
+// Memory: the plan equals what is taken, to the byte, and nothing is allocated while generating.
+#include <qinfer/qinfer.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <new>
+
+#include "catch.h"
+#include "checkpoint_writer.h"
+
+namespace {
+
+/// Counts calls of the C++ heap while `counting`. Replacing operator new is enough for libqinfer's own objects, whose
+/// every container uses it; large memory goes through the host allocator that the tests pass.
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+
+/// A host allocator that remembers what is out.
+struct Ledger {
+  std::mutex mutex;
+  std::map<void*, std::size_t> blocks;
+  std::size_t live = 0, peak = 0;
+  bool wrong = false;
+
+  static void* alloc(std::size_t size, std::size_t alignment, void* user) {
+    auto* self = static_cast<Ledger*>(user);
+    void* p = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    const std::lock_guard lock(self->mutex);
+    self->blocks[p] = size;
+    self->live += size;
+    self->peak = std::max(self->peak, self->live);
+    if (counting) ++allocations;
+    return p;
+  }
+  static void release(void* p, std::size_t size, std::size_t, void* user) {
+    auto* self = static_cast<Ledger*>(user);
+    const std::lock_guard lock(self->mutex);
+    const auto it = self->blocks.find(p);
+    if (it == self->blocks.end() || it->second != size) self->wrong = true;
+    if (it != self->blocks.end()) self->blocks.erase(it);
+    self->live -= size;
+    std::free(p);
+  }
+};
+
+}  // namespace
+
+#if !defined(QINFER_SANITIZED)
+// g++ 12 sees malloc behind the operator new that it inlines, and forgets that this operator delete belongs to it.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+void* operator new(std::size_t size) {
+  if (counting) ++allocations;
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#endif
+
+TEST_CASE("the plan is what is taken, to the byte", "[memory]") {
+  for (const char* format : {static_cast<const char*>(nullptr), "f32"}) {
+    for (const std::uint32_t flags : {0u, std::uint32_t{QINFER_LOAD_NO_MMAP}}) {
+      const qinfer::test::ModelDir directory(qinfer::test::TinySpec{.context_tokens = 512, .dtype = qinfer::DType::bf16});
+      Ledger ledger;
+      auto allocator = qi::options<qinfer_allocator>();
+      allocator.alloc = Ledger::alloc;
+      allocator.release = Ledger::release;
+      allocator.user = &ledger;
+      auto runtime_options = qi::options<qinfer_runtime_options>();
+      runtime_options.allocator = &allocator;
+      runtime_options.n_threads = 3;
+      auto load_options = qi::options<qinfer_load_options>();
+      load_options.flags = flags;
+      load_options.weight_format = format;
+      load_options.max_batch_tokens = 77;
+      auto cache_options = qi::options<qinfer_kv_cache_options>();
+      cache_options.block_tokens = 64;
+      cache_options.budget_blocks = 5;
+      auto session_options = qi::options<qinfer_session_options>();
+      session_options.max_tokens = 300;
+      session_options.max_logits = 3;
+      const qinfer_memory plan = qi::plan(directory.path(), &runtime_options, &load_options, &cache_options, &session_options);
+      {
+        qi::Runtime runtime(runtime_options);
+        const qi::Model model = qi::Model::load(runtime, directory.path(), load_options);
+        const qinfer_memory memory = model.memory();
+        CHECK(memory.weights_mapped == plan.weights_mapped);
+        CHECK(memory.weights_private == plan.weights_private);
+        CHECK(memory.tables == plan.tables);
+        CHECK(memory.scratch == plan.scratch);
+        CHECK(memory.load_peak == plan.load_peak);
+        // Everything large but the tokenizer's tables, which live on the C++ heap, and mapped files.
+        const std::uint64_t rope = 512 * 8 * 4;
+        CHECK(ledger.live == plan.weights_private + plan.scratch + rope);
+        CHECK(ledger.peak <= plan.load_peak - plan.weights_mapped);
+        qi::KvCache cache(model, cache_options);
+        CHECK(ledger.live == plan.weights_private + plan.scratch + rope + plan.kv_cache_bytes);
+        CHECK(plan.kv_cache_bytes == 5 * plan.kv_per_block);
+        CHECK(plan.total == memory.total + plan.kv_cache_bytes);
+        qi::Session session(cache, session_options);
+        CHECK(ledger.live == plan.weights_private + plan.scratch + rope + plan.kv_cache_bytes + plan.per_session);
+        CHECK(session.memory().other_bytes == plan.per_session);
+      }
+      CHECK(ledger.live == 0);
+      CHECK_FALSE(ledger.wrong);
+    }
+  }
+}
+
+TEST_CASE("a lone config.json can be planned", "[memory]") {
+  const qinfer::test::ModelDir directory(qinfer::test::TinySpec{});
+  const qinfer_memory whole = qi::plan(directory.path());
+  const qinfer_memory lone = qi::plan(directory.file("config.json"));
+  CHECK(lone.weights_mapped == whole.weights_mapped);
+  CHECK(lone.weights_private == whole.weights_private);
+  CHECK(lone.scratch == whole.scratch);
+  CHECK(lone.kv_per_block == whole.kv_per_block);
+  CHECK(lone.tables < whole.tables);
+}
+
+TEST_CASE("KV bytes are those of the published geometries", "[memory]") {
+  // 2 x layers x kv_heads x positions x head_dim x element, by hand for Qwen3-0.6B (28, 8, 128) and 1024 positions.
+  qinfer::test::ModelDir directory;
+  directory.write("config.json", R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 1024, "intermediate_size": 3072,
+    "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "tie_word_embeddings": true, "dtype": "bfloat16"})");
+  auto cache = qi::options<qinfer_kv_cache_options>();
+  cache.budget_blocks = 1024 / 32;
+  cache.kv_type = QINFER_KV_F32;
+  CHECK(qi::plan(directory.file("config.json"), nullptr, nullptr, &cache).kv_cache_bytes == 234'881'024);
+  cache.kv_type = QINFER_KV_F16;
+  const qinfer_memory memory = qi::plan(directory.file("config.json"), nullptr, nullptr, &cache);
+  CHECK(memory.kv_cache_bytes == 117'440'512);
+  // 596,049,920 parameters, of which 65,536 are norms (f32 here: 28 x (2 x 1024 + 2 x 128) + 1024 = 65,536).
+  CHECK(memory.weights_mapped == 2 * (596'049'920 - 65'536));
+  CHECK(memory.weights_private == 4 * 65'536);
+}
+
+TEST_CASE("nothing is allocated while generating", "[memory]") {
+  const qinfer::test::ModelDir directory(qinfer::test::TinySpec{.context_tokens = 1024});
+  Ledger ledger;
+  auto allocator = qi::options<qinfer_allocator>();
+  allocator.alloc = Ledger::alloc;
+  allocator.release = Ledger::release;
+  allocator.user = &ledger;
+  auto runtime_options = qi::options<qinfer_runtime_options>();
+  runtime_options.allocator = &allocator;
+  runtime_options.n_threads = 4;
+  qi::Runtime runtime(runtime_options);
+  const qi::Model model = qi::Model::load(runtime, directory.path());
+  auto cache_options = qi::options<qinfer_kv_cache_options>();
+  cache_options.budget_blocks = 128;
+  qi::KvCache cache(model, cache_options);
+  std::vector<qi::Session> sessions;
+  for (int i = 0; i < 4; ++i) sessions.emplace_back(cache);
+  auto sampler = qi::options<qinfer_sampler_options>();
+  sampler.temperature = 0.9f;
+  sampler.top_k = 20;
+  sampler.top_p = 0.9f;
+  sampler.min_p = 0.01f;
+  sampler.repeat_penalty = 1.1f;
+  for (auto& session : sessions) session.set_sampler(sampler);
+  qi::Detokenizer detok(model);
+  std::vector<qinfer_token> prompt(50, 65);
+  std::vector<qinfer_session*> handles;
+  for (auto& session : sessions) handles.push_back(session.native());
+  auto generate_options = qi::options<qinfer_generate_options>();
+  generate_options.max_tokens = 30;
+  const char* stops[] = {"zzzzzz", "\n\n\n\n"};
+  generate_options.stop = stops;
+  generate_options.n_stop = 2;
+  char text[1024];
+
+  allocations = 0;
+  counting = true;
+  qinfer_error error;
+  int failures = 0;
+  for (int round = 0; round < 5; ++round) {
+    for (qinfer_session* session : handles) failures += qinfer_session_append(session, prompt.data(), prompt.size(), &error) != QINFER_OK;
+    failures += qinfer_eval(handles.data(), handles.size(), nullptr, &error) != QINFER_OK;
+    for (qinfer_session* session : handles) {
+      qinfer_token token = 0;
+      std::size_t n = 0;
+      failures += qinfer_session_sample(session, &token, &error) != QINFER_OK;
+      failures += qinfer_detok_push(detok.native(), token, text, sizeof text, &n, &error) != QINFER_OK;
+      failures += qinfer_generate(session, &generate_options, nullptr, &error) != QINFER_OK;
+      failures += qinfer_session_truncate(session, 20, &error) != QINFER_OK;
+    }
+  }
+  counting = false;
+  CHECK(failures == 0);
+  CHECK(allocations == 0);
+}

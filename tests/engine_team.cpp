@@ -1,0 +1,131 @@
+// The thread team, the block pool and the runtime under concurrency: what the thread sanitizer runs.
+#include "engine/team.h"
+
+#include <qinfer/qinfer.hpp>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "catch.h"
+#include "checkpoint_writer.h"
+#include "kv/block_pool.h"
+
+using namespace qinfer;
+
+TEST_CASE("barriers hold every worker until the last has come", "[team][threads]") {
+  for (const std::uint32_t n : {1u, 2u, 3u, 8u}) {
+    for (const std::uint32_t usable : {1u, 8u}) {  // with and without spinning
+      auto team = engine::ThreadTeam::create({n, 50, usable, {}});
+      REQUIRE(team.ok());
+      std::vector<std::uint64_t> slots(n, 0);  // plain memory: the barrier alone orders it
+      std::uint64_t completions = 0;
+      std::atomic<int> wrong{0};
+      for (int run = 0; run < 20; ++run) {
+        team.value()->run([&](std::int32_t worker) {
+          for (std::uint64_t round = 1; round <= 20; ++round) {
+            slots[static_cast<std::size_t>(worker)] = round;
+            team.value()->barrier(worker, [&](std::int32_t) { ++completions; });
+            for (const std::uint64_t slot : slots)
+              if (slot != round) ++wrong;
+            team.value()->barrier(worker);
+          }
+        });
+      }
+      CHECK(wrong == 0);
+      CHECK(completions == 400);
+    }
+  }
+}
+
+TEST_CASE("a team can be made and freed without ever running", "[team][threads]") {
+  for (int i = 0; i < 20; ++i) REQUIRE(engine::ThreadTeam::create({4, 0, 4, {0}}).ok());
+}
+
+TEST_CASE("the block pool gives each block to one owner", "[kv][threads]") {
+  KvLayout layout{DType::f16, 2, 1, 8, 8, 32};
+  auto pool = kv::BlockPool::create(layout, 64, false, {});
+  REQUIRE(pool.ok());
+  std::vector<std::atomic<int>> owners(64);
+  std::atomic<int> clashes{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      unsigned state = t + 1;
+      for (int i = 0; i < 500; ++i) {
+        state = state * 1664525u + 1013904223u;
+        std::vector<std::uint32_t> blocks(1 + state % 30);
+        if (!pool.value()->take(blocks)) {
+          ++refused;
+          continue;
+        }
+        for (const std::uint32_t block : blocks)
+          if (owners[block].fetch_add(1) != 0) ++clashes;
+        for (const std::uint32_t block : blocks) owners[block].fetch_sub(1);
+        pool.value()->give_back(blocks);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(clashes == 0);
+  CHECK(pool.value()->stats().blocks_used == 0);
+  std::vector<std::uint32_t> all(64), one(1);
+  CHECK(pool.value()->take(all));
+  CHECK_FALSE(pool.value()->take(one));
+  CHECK(pool.value()->stats().bytes_committed == 64 * layout.block_bytes());
+  pool.value()->give_back(all);
+  CHECK(pool.value()->stats().bytes_committed == 0);
+}
+
+TEST_CASE("threads that share a model and a cache get what they get alone", "[runtime][threads]") {
+  const test::ModelDir directory(test::TinySpec{});
+  auto runtime_options = qi::options<qinfer_runtime_options>();
+  runtime_options.n_threads = 2;
+  qi::Runtime runtime(runtime_options);
+  const qi::Model model = qi::Model::load(runtime, directory.path());
+  auto cache_options = qi::options<qinfer_kv_cache_options>();
+  cache_options.budget_blocks = 40;
+  qi::KvCache cache(model, cache_options);
+  const auto generate = [&](qi::Token first) {
+    qi::Session session(cache);
+    session.append(first);
+    qi::Generation request;
+    request.max_tokens = 40;
+    session.generate(request);
+    return session.tokens();
+  };
+  std::vector<std::vector<qi::Token>> expected, got(4);
+  for (qi::Token t = 0; t < 4; ++t) expected.push_back(generate(t + 50));
+  std::vector<std::thread> threads;
+  for (qi::Token t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 3; ++i) got[static_cast<std::size_t>(t)] = generate(t + 50);
+      (void)model.tokenize("the thing in the thing");
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (std::size_t t = 0; t < 4; ++t) CHECK(got[t] == expected[t]);
+  CHECK(cache.stats().blocks_used == 0);
+}
+
+TEST_CASE("two runtimes in one process do not meet", "[runtime][threads]") {
+  const test::ModelDir directory(test::TinySpec{});
+  std::vector<std::thread> threads;
+  std::atomic<int> done{0};
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      auto options = qi::options<qinfer_runtime_options>();
+      options.n_threads = 2;
+      options.spin_us = 20;
+      qi::Runtime runtime(options);
+      const qi::Model model = qi::Model::load(runtime, directory.path());
+      qi::KvCache cache(model);
+      qi::Session session(cache);
+      session.append(65);
+      session.eval();
+      if (runtime.metrics().evals == 1) ++done;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(done == 3);
+}

@@ -1,0 +1,218 @@
+// Logits of small random checkpoints against Hugging Face transformers in float32 and float64, for every architecture,
+// fed at once, in chunks and token by token. The fixtures and the script that made them are in fixtures/.
+//
+// Tolerance: 1e-4 of the largest logit is what the project promises for f32. The transformers runs in float32 and
+// float64 differ by under 2e-6 of it on these models (printed by the script), the smallest effect of a wrong
+// interpretation (a bias, a window off by one, a rope variant) is 0.04 of it, so the bound can only hold for the
+// right computation.
+#include <qinfer/qinfer.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "formats/checkpoint.h"
+#include "platform/file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Expected {
+  std::vector<std::int32_t> ids, rows;
+  std::vector<float> f32, f64;
+  std::size_t n_vocab = 0;
+};
+
+template <typename T>
+std::vector<T> read_tensor(const qinfer::platform::OpenFile& file, const qinfer::formats::SafetensorsHeader& header,
+                           const std::string& name) {
+  for (const auto& tensor : header.tensors) {
+    if (tensor.name != name) continue;
+    std::vector<T> values((tensor.end - tensor.begin) / sizeof(T));
+    REQUIRE(qinfer::platform::read_at(file, tensor.begin, std::as_writable_bytes(std::span(values))).ok());
+    return values;
+  }
+  FAIL("expected.safetensors has no tensor " << name);
+  return {};
+}
+
+Expected read_expected(const std::string& folder) {
+  auto directory = qinfer::platform::Directory::open(folder);
+  REQUIRE(directory.ok());
+  auto file = directory.value().open_file("expected.safetensors");
+  REQUIRE(file.ok());
+  std::string prefix(file.value().size, '\0');
+  REQUIRE(qinfer::platform::read_at(file.value(), 0, std::as_writable_bytes(std::span(prefix))).ok());
+  auto header = qinfer::formats::parse_safetensors_header(prefix, file.value().size, "expected.safetensors");
+  REQUIRE(header.ok());
+  Expected expected;
+  expected.ids = read_tensor<std::int32_t>(file.value(), header.value(), "ids");
+  expected.rows = read_tensor<std::int32_t>(file.value(), header.value(), "rows");
+  expected.f32 = read_tensor<float>(file.value(), header.value(), "logits_f32");
+  expected.f64 = read_tensor<float>(file.value(), header.value(), "logits_f64_as_f32");
+  expected.n_vocab = expected.f64.size() / expected.rows.size();
+  return expected;
+}
+
+/// Logits of all tokens, fed in chunks of `chunk` (0 = all at once).
+std::vector<float> evaluate(const qi::Model& model, const std::vector<std::int32_t>& ids, std::size_t chunk) {
+  qi::KvCache cache(model);
+  auto options = qi::options<qinfer_session_options>();
+  options.max_logits = static_cast<std::uint32_t>(ids.size());
+  qi::Session session(cache, options);
+  const std::size_t step = chunk == 0 ? ids.size() : chunk;
+  const std::size_t n_vocab = model.info().n_vocab;
+  std::vector<float> logits;
+  for (std::size_t i = 0; i < ids.size(); i += step) {
+    const std::size_t n = std::min(step, ids.size() - i);
+    session.append(ids.data() + i, n);
+    auto eval_options = qi::options<qinfer_eval_options>();
+    eval_options.keep_logits = static_cast<std::uint32_t>(n);
+    session.eval(eval_options);
+    for (std::size_t back = n; back-- > 0;) {
+      const float* row = session.logits(back);
+      REQUIRE(row != nullptr);
+      logits.insert(logits.end(), row, row + n_vocab);
+    }
+  }
+  return logits;
+}
+
+/// The largest difference over the rows of the fixture, as a share of the largest expected logit.
+double deviation(const std::vector<float>& logits, const Expected& expected, const std::vector<float>& reference) {
+  double largest = 0, difference = 0;
+  for (std::size_t r = 0; r < expected.rows.size(); ++r) {
+    for (std::size_t v = 0; v < expected.n_vocab; ++v) {
+      const double want = reference[r * expected.n_vocab + v];
+      const double got = logits[static_cast<std::size_t>(expected.rows[r]) * expected.n_vocab + v];
+      if (!std::isfinite(got)) return INFINITY;
+      largest = std::max(largest, std::fabs(want));
+      difference = std::max(difference, std::fabs(want - got));
+    }
+  }
+  return difference / largest;
+}
+
+qi::Model load_exact(const std::string& path) {
+  auto options = qi::options<qinfer_runtime_options>();
+  options.flags = QINFER_RUNTIME_EXACT;
+  options.n_threads = 2;
+  qi::Runtime runtime(options);
+  return qi::Model::load(runtime, path);
+}
+
+void check_folder(const std::string& folder) {
+  const Expected expected = read_expected(folder);
+  const qi::Model model = load_exact(folder);
+  REQUIRE(model.info().n_vocab == expected.n_vocab);
+  const std::vector<float> whole = evaluate(model, expected.ids, 0);
+  CHECK(deviation(whole, expected, expected.f64) < 1e-4);
+  CHECK(deviation(whole, expected, expected.f32) < 1e-4);
+  for (const std::size_t chunk : {1u, 7u, 32u}) {
+    INFO("chunks of " << chunk);
+    const std::vector<float> chunked = evaluate(model, expected.ids, chunk);
+    CHECK(deviation(chunked, expected, expected.f64) < 1e-4);
+    CHECK(std::memcmp(chunked.data(), whole.data(), whole.size() * sizeof(float)) == 0);
+  }
+}
+
+std::vector<std::string> fixture_folders() {
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(QINFER_TEST_FIXTURES "/models"))
+    if (entry.is_directory()) folders.push_back(entry.path().string());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+}  // namespace
+
+TEST_CASE("logits equal Hugging Face transformers for every architecture", "[models]") {
+  const auto folders = fixture_folders();
+  REQUIRE(folders.size() >= 14);
+  for (const std::string& folder : folders) {
+    INFO(folder);
+    check_folder(folder);
+  }
+}
+
+TEST_CASE("config.json in the style of transformers 4 means the same", "[models]") {
+  int checked = 0;
+  for (const std::string& folder : fixture_folders()) {
+    if (!fs::exists(folder + "/config_v4.json")) continue;
+    ++checked;
+    INFO(folder);
+    char name[] = "/tmp/qinfer-config-XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string file = entry.path().filename().string();
+      if (file != "config.json" && file != "config_v4.json")
+        fs::create_symlink(fs::absolute(entry.path()), std::string(name) + "/" + file);
+    }
+    fs::copy_file(folder + "/config_v4.json", std::string(name) + "/config.json");
+    check_folder(name);
+    fs::remove_all(name);
+  }
+  CHECK(checked == 5);
+}
+
+TEST_CASE("weights loaded in another format or without mmap", "[models]") {
+  const std::string folder = QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16";
+  const Expected expected = read_expected(folder);
+  const std::vector<float> mapped = evaluate(load_exact(folder), expected.ids, 0);
+  auto options = qi::options<qinfer_load_options>();
+  SECTION("read instead of mapped: the same bits") {
+    options.flags = QINFER_LOAD_NO_MMAP | QINFER_LOAD_VERIFY;
+  }
+  SECTION("bf16 widened to f32: the same values, hence the same bits") { options.weight_format = "f32"; }
+  SECTION("both") {
+    options.flags = QINFER_LOAD_NO_MMAP;
+    options.weight_format = "f32";
+  }
+  auto runtime_options = qi::options<qinfer_runtime_options>();
+  runtime_options.flags = QINFER_RUNTIME_EXACT;
+  qi::Runtime runtime(runtime_options);
+  const qi::Model model = qi::Model::load(runtime, folder, options);
+  CHECK(std::string(model.info().weight_format) == (options.weight_format != nullptr ? "f32" : "bf16"));
+  const std::vector<float> other = evaluate(model, expected.ids, 0);
+  CHECK(std::memcmp(other.data(), mapped.data(), mapped.size() * sizeof(float)) == 0);
+}
+
+TEST_CASE("f16 and bf16 KV caches stay within their rounding", "[models]") {
+  // Each key and value is rounded once: relative 2^-11 (f16) or 2^-8 (bf16), half an ulp. A logit is a sum of many such
+  // terms through two layers; four times the rounding of one term is the bound used, far under the 0.04 of a mistake.
+  const std::string folder = QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16";
+  const Expected expected = read_expected(folder);
+  const qi::Model model = load_exact(folder);
+  for (const auto& [type, bound] : {std::pair{QINFER_KV_F16, 4 * 0x1p-11}, std::pair{QINFER_KV_BF16, 4 * 0x1p-8}}) {
+    auto cache_options = qi::options<qinfer_kv_cache_options>();
+    cache_options.kv_type = type;
+    qi::KvCache cache(model, cache_options);
+    auto options = qi::options<qinfer_session_options>();
+    options.max_logits = static_cast<std::uint32_t>(expected.ids.size());
+    qi::Session session(cache, options);
+    session.append(expected.ids);
+    auto eval_options = qi::options<qinfer_eval_options>();
+    eval_options.keep_logits = options.max_logits;
+    session.eval(eval_options);
+    std::vector<float> logits;
+    for (std::size_t back = expected.ids.size(); back-- > 0;)
+      logits.insert(logits.end(), session.logits(back), session.logits(back) + expected.n_vocab);
+    const double error = deviation(logits, expected, expected.f64);
+    INFO("type " << type);
+    CHECK(error < bound);
+    CHECK(error > 1e-6);  // else the type was not used
+  }
+}
+
+TEST_CASE("generation_config.json overrides the end tokens", "[models]") {
+  const qi::Model model = qi::Model::load(QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16");
+  CHECK((qinfer_token_flags(model.native(), 3) & QINFER_TOKEN_END) != 0);
+  CHECK((qinfer_token_flags(model.native(), 7) & QINFER_TOKEN_END) != 0);
+  CHECK((qinfer_token_flags(model.native(), 4) & QINFER_TOKEN_END) == 0);
+  CHECK(model.info().bos_token == 1);
+}

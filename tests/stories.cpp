@@ -1,0 +1,184 @@
+// Trained models tell their stories: the one that ships in the repository, and stories260k from the test data.
+#include <qinfer/qinfer.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "catch.h"
+#include "formats/json.h"
+
+namespace {
+
+using qinfer::formats::Json;
+
+Json read_json(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  auto json = qinfer::formats::parse_json(text.str(), path);
+  REQUIRE(json.ok());
+  return json.value();
+}
+
+std::string test_data() {
+  const char* path = std::getenv("QINFER_TEST_DATA");
+  return path != nullptr ? path : QINFER_TEST_DATA_DEFAULT;
+}
+
+qi::Model load_exact(const std::string& path, std::uint32_t threads) {
+  auto options = qi::options<qinfer_runtime_options>();
+  options.flags = QINFER_RUNTIME_EXACT;
+  options.n_threads = threads;
+  qi::Runtime runtime(options);
+  return qi::Model::load(runtime, path);
+}
+
+struct Story {
+  std::vector<std::int32_t> ids;  ///< new tokens
+  std::string text;
+  std::int32_t finish;
+};
+
+Story tell(const qi::Model& model, const std::vector<std::int32_t>& prompt, std::uint32_t max_tokens) {
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  session.append(prompt);
+  Story story;
+  qi::Generation request;
+  request.max_tokens = max_tokens;
+  request.on_token = [&story](std::string_view text, qinfer_token) {
+    story.text += text;
+    return true;
+  };
+  story.finish = session.generate(request).finish;
+  const auto tokens = session.tokens();
+  story.ids.assign(tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end());
+  return story;
+}
+
+const std::string kTinyStories = QINFER_TEST_MODELS "/tiny-stories";
+
+}  // namespace
+
+TEST_CASE("tiny-stories tells the story that transformers computes", "[stories]") {
+  const Json expected = read_json(kTinyStories + "/expected.json");
+  for (const std::uint32_t threads : {1u, 2u}) {
+    const qi::Model model = load_exact(kTinyStories, threads);
+    const auto prompt = model.tokenize(expected["prompt"].get<std::string>());
+    CHECK(prompt == expected["prompt_ids"].get<std::vector<std::int32_t>>());
+    const Story story = tell(model, prompt, 0);
+    CHECK(story.ids == expected["greedy_ids"].get<std::vector<std::int32_t>>());
+    CHECK(story.finish == QINFER_FINISH_END);
+    CHECK(story.text == expected["text"].get<std::string>());
+  }
+}
+
+TEST_CASE("perplexity of tiny-stories on held-out stories equals that of transformers", "[stories]") {
+  // Each story alone as <|endoftext|> story <|endoftext|>, all tokens after the first. The mean of 26,000 terms whose
+  // f32 errors are under 1e-4 each: 1e-4 relative is generous for agreement and 100 times under a real difference.
+  const Json expected = read_json(kTinyStories + "/expected.json")["heldout"];
+  const qi::Model model = load_exact(kTinyStories, 2);
+  std::ifstream file(kTinyStories + "/heldout.txt");
+  double total = 0;
+  std::size_t tokens = 0, stories = 0;
+  const std::size_t n_vocab = model.info().n_vocab;
+  qi::KvCache cache(model);
+  for (std::string line; std::getline(file, line);) {
+    for (std::size_t at = 0; (at = line.find("\\n", at)) != line.npos;) line.replace(at, 2, "\n");
+    const auto ids = model.tokenize("<|endoftext|>" + line + "<|endoftext|>", QINFER_TEXT_PARSE_SPECIAL);
+    auto options = qi::options<qinfer_session_options>();
+    options.max_logits = static_cast<std::uint32_t>(ids.size());
+    qi::Session session(cache, options);
+    session.append(ids);
+    auto eval_options = qi::options<qinfer_eval_options>();
+    eval_options.keep_logits = options.max_logits;
+    session.eval(eval_options);
+    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+      const float* row = session.logits(ids.size() - 1 - i);
+      double max = row[0], sum = 0;
+      for (std::size_t v = 0; v < n_vocab; ++v) max = std::max<double>(max, row[v]);
+      for (std::size_t v = 0; v < n_vocab; ++v) sum += std::exp(row[v] - max);
+      total += std::log(sum) + max - row[ids[i + 1]];
+      ++tokens;
+    }
+    ++stories;
+  }
+  CHECK(stories == expected["stories"].get<std::size_t>());
+  CHECK(tokens == expected["tokens"].get<std::size_t>());
+  const double perplexity = std::exp(total / static_cast<double>(tokens));
+  CHECK(perplexity == Approx(expected["perplexity"].get<double>()).epsilon(1e-4));
+}
+
+TEST_CASE("stories260k tells the published story", "[stories]") {
+  const std::string folder = test_data() + "/stories260k";
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: " << folder << " is not there (set QINFER_TEST_DATA)");
+    return;
+  }
+  const Json expected = read_json(folder + "/greedy_expected.json");
+  const auto ids = expected["greedy_ids"].get<std::vector<std::int32_t>>();
+  const qi::Model model = load_exact(folder, 2);
+  const Story story = tell(model, {model.info().bos_token}, static_cast<std::uint32_t>(ids.size()) - 1);
+  CHECK(story.ids == std::vector<std::int32_t>(ids.begin() + 1, ids.end()));
+  CHECK(story.text == expected["text"].get<std::string>());
+}
+
+TEST_CASE("stop texts end the output before them, wherever tokens are cut", "[stories]") {
+  const qi::Model model = load_exact(kTinyStories, 1);
+  const auto prompt = model.tokenize("Once upon a time");
+  const std::string full = tell(model, prompt, 0).text;
+  for (const std::string stop : {"named", " named L", "a little girl named", ".", "She was a very kind", "\n\n"}) {
+    REQUIRE(full.find(stop) != full.npos);
+    qi::KvCache cache(model);
+    qi::Session session(cache);
+    session.append(prompt);
+    qi::Generation request;
+    request.stop = {"never in any story", stop};
+    std::string text;
+    request.on_token = [&text](std::string_view piece, qinfer_token) {
+      text += piece;
+      return true;
+    };
+    CHECK(session.generate(request).finish == QINFER_FINISH_STOP);
+    CHECK(text == full.substr(0, full.find(stop)));
+  }
+  // A text that only begins like a stop text comes out whole.
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  session.append(prompt);
+  qi::Generation request;
+  request.stop = {"named Lilyyyy", "kind girl!", "Once more once"};
+  CHECK(session.generate_text(request) == full);
+}
+
+TEST_CASE("sampling with a seed is repeatable and survives truncation", "[stories]") {
+  const qi::Model model = load_exact(kTinyStories, 2);
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  auto options = qi::options<qinfer_sampler_options>();
+  options.temperature = 1.0f;
+  options.top_k = 40;
+  options.seed = 42;
+  session.set_sampler(options);
+  const auto prompt = model.tokenize("Once upon a time");
+  session.append(prompt);
+  qi::Generation request;
+  request.max_tokens = 60;
+  session.generate(request);
+  const auto first = session.tokens();
+  session.truncate(30);
+  request.max_tokens = static_cast<std::uint32_t>(first.size()) - 30;
+  session.generate(request);
+  CHECK(session.tokens() == first);
+  session.truncate(0);
+  session.append(prompt);
+  options.seed = 43;
+  session.set_sampler(options);
+  request.max_tokens = 60;
+  session.generate(request);
+  CHECK(session.tokens() != first);
+}
