@@ -182,7 +182,7 @@ check_interrupt() {
   done
   check "interrupt: exit status 1" [ "$status" -eq 1 ]
   check "interrupt: says cancelled" grep -q '^qinfer: cancelled$' "$err"
-  check "interrupt: statistics" grep -q ' new [0-9]* tokens' "$err"
+  check "interrupt: statistics" grep -q ' new [0-9]* token' "$err"
 }
 
 check_pipe() {

@@ -58,7 +58,8 @@ qi::KvCache make_cache(const qi::Model& model, const Setup& setup, std::uint64_t
 }
 
 /// The last 40 rows of logits after feeding all tokens in chunks.
-std::vector<float> last_logits(const qi::Model& model, const Setup& setup, const std::vector<std::int32_t>& tokens, std::size_t chunk) {
+std::vector<float> last_logits(const qi::Model& model, const Setup& setup, const std::vector<std::int32_t>& tokens,
+                               std::size_t chunk) {
   constexpr std::uint32_t kRows = 40;
   qi::KvCache cache = make_cache(model, setup);
   auto options = qi::options<qinfer_session_options>();
@@ -260,7 +261,8 @@ TEST_CASE("the host's floating-point settings change neither bits nor control fl
   _mm_setcsr(saved);
   CHECK(after == 0);
   CHECK((created == QINFER_OK && appended == QINFER_OK && evaluated == QINFER_OK && sampled == QINFER_OK));
-  CHECK(same_bits({qinfer_session_logits(session, 0), qinfer_session_logits(session, 0) + 300}, {expected.end() - 300, expected.end()}));
+  CHECK(same_bits({qinfer_session_logits(session, 0), qinfer_session_logits(session, 0) + 300},
+                  {expected.end() - 300, expected.end()}));
   qinfer_session_free(session);
   CHECK(same_bits(flushed, expected));
 #endif

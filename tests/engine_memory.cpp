@@ -62,7 +62,8 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 TEST_CASE("the plan is what is taken, to the byte", "[memory]") {
   for (const char* format : {static_cast<const char*>(nullptr), "f32"}) {
     for (const std::uint32_t flags : {0u, std::uint32_t{QINFER_LOAD_NO_MMAP}}) {
-      const qinfer::test::ModelDir directory(qinfer::test::TinySpec{.context_tokens = 512, .dtype = qinfer::DType::bf16});
+      const qinfer::test::ModelDir directory(
+          qinfer::test::TinySpec{.context_tokens = 512, .dtype = qinfer::DType::bf16});
       Ledger ledger;
       auto allocator = qi::options<qinfer_allocator>();
       allocator.alloc = Ledger::alloc;
@@ -81,7 +82,8 @@ TEST_CASE("the plan is what is taken, to the byte", "[memory]") {
       auto session_options = qi::options<qinfer_session_options>();
       session_options.max_tokens = 300;
       session_options.max_logits = 3;
-      const qinfer_memory plan = qi::plan(directory.path(), &runtime_options, &load_options, &cache_options, &session_options);
+      const qinfer_memory plan =
+          qi::plan(directory.path(), &runtime_options, &load_options, &cache_options, &session_options);
       {
         qi::Runtime runtime(runtime_options);
         const qi::Model model = qi::Model::load(runtime, directory.path(), load_options);
@@ -123,7 +125,8 @@ TEST_CASE("a lone config.json can be planned", "[memory]") {
 TEST_CASE("KV bytes are those of the published geometries", "[memory]") {
   // 2 x layers x kv_heads x positions x head_dim x element, by hand for Qwen3-0.6B (28, 8, 128) and 1024 positions.
   qinfer::test::ModelDir directory;
-  directory.write("config.json", R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 1024, "intermediate_size": 3072,
+  directory.write("config.json",
+                  R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 1024, "intermediate_size": 3072,
     "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
     "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "tie_word_embeddings": true, "dtype": "bfloat16"})");
   auto cache = qi::options<qinfer_kv_cache_options>();
@@ -178,7 +181,8 @@ TEST_CASE("nothing is allocated while generating", "[memory]") {
   qinfer_error error;
   int failures = 0;
   for (int round = 0; round < 5; ++round) {
-    for (qinfer_session* session : handles) failures += qinfer_session_append(session, prompt.data(), prompt.size(), &error) != QINFER_OK;
+    for (qinfer_session* session : handles)
+      failures += qinfer_session_append(session, prompt.data(), prompt.size(), &error) != QINFER_OK;
     failures += qinfer_eval(handles.data(), handles.size(), nullptr, &error) != QINFER_OK;
     for (qinfer_session* session : handles) {
       qinfer_token token = 0;

@@ -85,15 +85,15 @@ double sum_bound(const Sum& sum, std::int64_t cols) {
 
 /// Runs all phases; the units are cut into uneven slices for several workers, as a team would.
 template <typename Args>
-void run_all(const Operation<Args>& operation, Args& args, WorkspaceSize size, std::vector<std::byte>& memory, int workers) {
+void run_all(const Operation<Args>& operation, Args& args, WorkspaceSize size, std::vector<std::byte>& memory,
+             int workers) {
   memory.assign(size.shared + size.per_worker * static_cast<std::size_t>(workers) + 128, std::byte{0xff});
   auto base = reinterpret_cast<std::uintptr_t>(memory.data());
   std::byte* aligned = memory.data() + (64 - base % 64) % 64;
   if constexpr (requires { args.workspace; }) args.workspace = {aligned, aligned + size.shared, size.per_worker};
   for (int phase = 0; phase < operation.phases; ++phase) {
     const std::int64_t units = operation.units(args, phase);
-    for (int w = workers; w-- > 0;)
-      operation.run(args, phase, {units * w / workers, units * (w + 1) / workers, w});
+    for (int w = workers; w-- > 0;) operation.run(args, phase, {units * w / workers, units * (w + 1) / workers, w});
   }
 }
 
@@ -121,7 +121,8 @@ void test_rms_norm(const KernelSet& set, DType) {
     const std::vector<float> weight = random.values(static_cast<std::size_t>(width));
     std::vector<float> out(static_cast<std::size_t>(n * width));
     const std::vector<std::int32_t> gather = {2, 0, 1};
-    NormArgs args{n, width, gather.data(), {const_cast<float*>(x.data()), ld}, weight.data(), 1e-6f, {out.data(), width}};
+    NormArgs args{
+        n, width, gather.data(), {const_cast<float*>(x.data()), ld}, weight.data(), 1e-6f, {out.data(), width}};
     std::vector<std::byte> memory;
     run_all(set.rms_norm, args, {}, memory, 2);
     for (std::int64_t m = 0; m < n; ++m) {
@@ -149,7 +150,8 @@ void test_linear(const KernelSet& set, DType dtype) {
         const std::vector<float> bias = random.values(static_cast<std::size_t>(outputs));
         const std::vector<float> before = random.values(static_cast<std::size_t>(n * outputs));
         std::vector<float> out = before;
-        LinearArgs args{n, {const_cast<float*>(x.data()), cols + 1}, w.view, bias.data(), true, {out.data(), outputs}, {}};
+        LinearArgs args{n, {const_cast<float*>(x.data()), cols + 1}, w.view, bias.data(), true, {out.data(), outputs},
+                        {}};
         const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
         std::vector<std::byte> memory;
         run_all(set.linear, args, set.linear_workspace(shape), memory, 3);
@@ -158,7 +160,8 @@ void test_linear(const KernelSet& set, DType dtype) {
             const Sum sum = dot(x.data() + m * (cols + 1), w.values.data() + j * cols, cols);
             const auto at = static_cast<std::size_t>(m * outputs + j);
             const double want = sum.value + bias[static_cast<std::size_t>(j)] + before[at];
-            const double bound = sum_bound(sum, cols) + 3 * kEps * (std::fabs(want) + std::fabs(before[at]) + sum.magnitude);
+            const double bound =
+                sum_bound(sum, cols) + 3 * kEps * (std::fabs(want) + std::fabs(before[at]) + sum.magnitude);
             INFO("n " << n << " cols " << cols << " outputs " << outputs << " m " << m << " j " << j);
             REQUIRE(std::fabs(out[at] - want) <= bound);
           }
@@ -172,7 +175,8 @@ void test_lm_head(const KernelSet& set, DType dtype) {
   const std::int64_t n = 5, cols = 37, outputs = 131;
   const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
   const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
-  std::vector<std::vector<float>> rows(static_cast<std::size_t>(n), std::vector<float>(static_cast<std::size_t>(outputs)));
+  std::vector<std::vector<float>> rows(static_cast<std::size_t>(n),
+                                       std::vector<float>(static_cast<std::size_t>(outputs)));
   std::vector<float*> out;
   for (auto& row : rows) out.push_back(row.data());
   LmHeadArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, out.data(), {}};
@@ -189,12 +193,22 @@ void test_ffn(const KernelSet& set, DType dtype) {
   Random random(5);
   for (const std::int64_t n : {1, 6}) {
     const std::int64_t hidden = 45, ffn = 67;
-    const TestMatrix gate = make_matrix(set, random, dtype, ffn, hidden), up = make_matrix(set, random, dtype, ffn, hidden),
+    const TestMatrix gate = make_matrix(set, random, dtype, ffn, hidden),
+                     up = make_matrix(set, random, dtype, ffn, hidden),
                      down = make_matrix(set, random, dtype, hidden, ffn);
     const std::vector<float> x = random.values(static_cast<std::size_t>(n * hidden));
     const std::vector<float> bg = random.values(67), bu = random.values(67), bd = random.values(45);
     std::vector<float> out(static_cast<std::size_t>(n * hidden), 1.0f);
-    FfnArgs args{n, {const_cast<float*>(x.data()), hidden}, gate.view, up.view, down.view, bg.data(), bu.data(), bd.data(), {out.data(), hidden}, {}};
+    FfnArgs args{n,
+                 {const_cast<float*>(x.data()), hidden},
+                 gate.view,
+                 up.view,
+                 down.view,
+                 bg.data(),
+                 bu.data(),
+                 bd.data(),
+                 {out.data(), hidden},
+                 {}};
     std::vector<std::byte> memory;
     run_all(set.ffn, args, set.ffn_workspace({static_cast<std::uint32_t>(n), 45, 1, 1, 2, 67, 1, 1}), memory, 2);
     for (std::int64_t m = 0; m < n; ++m) {
@@ -205,7 +219,8 @@ void test_ffn(const KernelSet& set, DType dtype) {
         const double a = g.value + bg[j], b = u.value + bu[j];
         act[j] = a / (1 + std::exp(-a)) * b;
         // |silu'| <= 1.1; the bounds of both sums, and a few roundings with exp's 2e-7.
-        act_error[j] = 1.1 * sum_bound(g, hidden) * std::fabs(b) + sum_bound(u, hidden) * std::fabs(a) + 16 * kEps * std::fabs(act[j]) +
+        act_error[j] = 1.1 * sum_bound(g, hidden) * std::fabs(b) + sum_bound(u, hidden) * std::fabs(a) +
+                       16 * kEps * std::fabs(act[j]) +
                        4 * kEps * (std::fabs(a) * (std::fabs(b) + std::fabs(u.magnitude)) + g.magnitude * std::fabs(b));
       }
       for (std::size_t i = 0; i < 45; ++i) {
@@ -254,7 +269,8 @@ struct QkvData {
   std::vector<float> bq, bk, bv, q_norm, k_norm;
 };
 
-QkvData make_qkv(const KernelSet& set, Random& random, DType dtype, const AttentionCase& c, std::int64_t hidden, std::uint32_t rows, std::uint32_t context) {
+QkvData make_qkv(const KernelSet& set, Random& random, DType dtype, const AttentionCase& c, std::int64_t hidden,
+                 std::uint32_t rows, std::uint32_t context) {
   QkvData d;
   d.x = random.values(static_cast<std::size_t>(hidden) * rows);
   d.wq = make_matrix(set, random, dtype, c.n_heads * c.head_dim, hidden);
@@ -275,8 +291,9 @@ QkvData make_qkv(const KernelSet& set, Random& random, DType dtype, const Attent
 }
 
 /// One head of one row in float64.
-std::vector<double> project_head(const float* x, const TestMatrix& w, const std::vector<float>& bias, std::uint32_t head,
-                                 std::uint32_t width, const std::vector<float>* norm, const float* rope) {
+std::vector<double> project_head(const float* x, const TestMatrix& w, const std::vector<float>& bias,
+                                 std::uint32_t head, std::uint32_t width, const std::vector<float>* norm,
+                                 const float* rope) {
   std::vector<double> v(width);
   for (std::uint32_t i = 0; i < width; ++i)
     v[i] = dot(x, w.values.data() + (head * width + i) * w.view.cols, w.view.cols).value + bias[head * width + i];
@@ -311,10 +328,12 @@ void test_qkv(const KernelSet& set, DType dtype) {
   Random random(6);
   const AttentionCase c{6, 2, 10, 32, 0, {70, 3, 40}, false};
   const std::int64_t hidden = 33;
-  KvLayout layout{DType::f32, 2, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32), c.block_tokens};
+  KvLayout layout{DType::f32,    2, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32),
+                  c.block_tokens};
   TestCache cache(layout, c.lengths);
   // Batch: 69 rows of sequence 0 from position 1, all of sequence 1, one row of sequence 2 at position 39.
-  const std::vector<Sequence> sequences = {{cache.view(0), 0, 69, 1}, {cache.view(1), 69, 3, 0}, {cache.view(2), 72, 1, 39}};
+  const std::vector<Sequence> sequences = {
+      {cache.view(0), 0, 69, 1}, {cache.view(1), 69, 3, 0}, {cache.view(2), 72, 1, 39}};
   const QkvData d = make_qkv(set, random, dtype, c, hidden, 73, 100);
   std::vector<float> q(73 * c.n_heads * c.head_dim);
   QkvArgs args;
@@ -340,7 +359,8 @@ void test_qkv(const KernelSet& set, DType dtype) {
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const auto want = project_head(x, d.wq, d.bq, h, c.head_dim, &d.q_norm, rope);
         for (std::uint32_t i = 0; i < c.head_dim; ++i)
-          check_close(q[static_cast<std::size_t>(s.first_row + r) * 60 + h * 10 + i], want[i], 4 * largest(want), "query");
+          check_close(q[static_cast<std::size_t>(s.first_row + r) * 60 + h * 10 + i], want[i], 4 * largest(want),
+                      "query");
       }
       for (std::uint32_t h = 0; h < c.n_kv_heads; ++h) {
         const auto k = project_head(x, d.wk, d.bk, h, c.head_dim, &d.k_norm, rope);
@@ -358,7 +378,8 @@ void test_qkv(const KernelSet& set, DType dtype) {
 }
 
 /// Fills the cache with random keys and values of one layer and returns them as f32.
-void fill_cache(TestCache& cache, Random& random, std::size_t sequence, std::uint32_t length, std::vector<float>& keys, std::vector<float>& values) {
+void fill_cache(TestCache& cache, Random& random, std::size_t sequence, std::uint32_t length, std::vector<float>& keys,
+                std::vector<float>& values) {
   const KvLayout& l = cache.layout;
   const auto put = [&](std::byte* at, float value) -> float {
     if (l.type == DType::f32) {
@@ -379,8 +400,9 @@ void fill_cache(TestCache& cache, Random& random, std::size_t sequence, std::uin
       }
 }
 
-std::vector<double> attend(const float* q, const std::vector<float>& keys, const std::vector<float>& values, const KvLayout& l,
-                           std::uint32_t h, std::uint32_t position, std::uint32_t window, float scale) {
+std::vector<double> attend(const float* q, const std::vector<float>& keys, const std::vector<float>& values,
+                           const KvLayout& l, std::uint32_t h, std::uint32_t position, std::uint32_t window,
+                           float scale) {
   const std::uint32_t first = window != 0 && position >= window ? position - window + 1 : 0;
   std::vector<double> weights, out(l.head_dim);
   double max = -INFINITY, total = 0;
@@ -419,7 +441,8 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   args.kv = layout;
   args.sequences = sequences;
   args.split = c.split;
-  WorkspaceSize size = set.attention_workspace({static_cast<std::uint32_t>(rows), 1, c.n_heads, c.n_kv_heads, c.head_dim, 1, 1, 4096});
+  WorkspaceSize size =
+      set.attention_workspace({static_cast<std::uint32_t>(rows), 1, c.n_heads, c.n_kv_heads, c.head_dim, 1, 1, 4096});
   if (c.split) size.shared = std::max(size.shared, set.attention_split_bytes(args));
   std::vector<std::byte> memory;
   run_all(set.attention, args, size, memory, 3);
@@ -428,7 +451,8 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const auto row = static_cast<std::size_t>(sequences[s].first_row + r);
         const std::uint32_t position = sequences[s].first_position + static_cast<std::uint32_t>(r);
-        const auto want = attend(q.data() + row * width + h * c.head_dim, keys[s], values[s], layout, h / (c.n_heads / c.n_kv_heads), position, c.window, args.scale);
+        const auto want = attend(q.data() + row * width + h * c.head_dim, keys[s], values[s], layout,
+                                 h / (c.n_heads / c.n_kv_heads), position, c.window, args.scale);
         // Weights err by exp's 2e-7 and by the error of the score, under head_dim * eps * |q||k| <= 1e-5 here (spread
         // 2^1, head_dim <= 128); the sum over positions adds position / 32 roundings. Values reach about 8.
         for (std::uint32_t i = 0; i < c.head_dim; ++i) {
@@ -452,8 +476,8 @@ using Test = void (*)(const KernelSet&, DType);
 
 Test test_of(std::string_view operation) {
   const std::map<std::string_view, Test> tests = {
-      {"embed", test_embed}, {"rms_norm", test_rms_norm}, {"linear", test_linear},   {"qkv", test_qkv},
-      {"attention", test_attention}, {"ffn", test_ffn},   {"lm_head", test_lm_head}};
+      {"embed", test_embed},         {"rms_norm", test_rms_norm}, {"linear", test_linear},  {"qkv", test_qkv},
+      {"attention", test_attention}, {"ffn", test_ffn},           {"lm_head", test_lm_head}};
   const auto it = tests.find(operation);
   return it == tests.end() ? nullptr : it->second;
 }
@@ -461,7 +485,8 @@ Test test_of(std::string_view operation) {
 std::vector<DType> dtypes_of(std::string_view text) {
   std::vector<DType> out;
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-    if ((" " + std::string(text) + " ").find(" " + std::string(dtype_name(dtype)) + " ") != std::string::npos) out.push_back(dtype);
+    if ((" " + std::string(text) + " ").find(" " + std::string(dtype_name(dtype)) + " ") != std::string::npos)
+      out.push_back(dtype);
   if (out.empty()) out.push_back(DType::f32);
   return out;
 }
@@ -521,7 +546,10 @@ TEST_CASE("not a number and infinity pass through linear layers", "[kernels]") {
     std::vector<float> w(2 * 20, 1.0f), x(20, 1.0f), out(2);
     x[17] = poison;
     w[20 + 17] = 0.0f;  // infinity times zero is NaN, not silently zero
-    LinearArgs args{1, {x.data(), 20}, {reinterpret_cast<std::byte*>(w.data()), {DType::f32, WeightLayout::row_major}, 2, 20}, nullptr, false, {out.data(), 2}, {}};
+    LinearArgs args{
+        1,       {x.data(), 20}, {reinterpret_cast<std::byte*>(w.data()), {DType::f32, WeightLayout::row_major}, 2, 20},
+        nullptr, false,          {out.data(), 2},
+        {}};
     std::vector<std::byte> memory;
     run_all(set.linear, args, set.linear_workspace({1, 20, 1, 1, 2, 1, 1, 1}), memory, 1);
     CHECK(!std::isfinite(out[0]));
@@ -574,7 +602,7 @@ TEST_CASE("16-bit conversions are exact and round to nearest even", "[kernels]")
   }
   CHECK(f32_to_f16(65519.0f) == 0x7bff);
   CHECK(f32_to_f16(65520.0f) == 0x7c00);
-  CHECK(f32_to_f16(0x1p-25f) == 0);          // a tie to even zero
+  CHECK(f32_to_f16(0x1p-25f) == 0);  // a tie to even zero
   CHECK(f32_to_f16(0x1.8p-25f) == 1);
   CHECK(f32_to_bf16(bf16_to_f32(0x3f80) + 0x1p-8f) == 0x3f80);  // ties to even
   CHECK(std::isnan(f16_to_f32(f32_to_f16(NAN))));

@@ -62,8 +62,8 @@ void write_checkpoint(const qinfer::test::ModelDir& directory) {
       bytes *= extent;
       shape += (shape.empty() ? "" : ",") + std::to_string(extent);
     }
-    header += (offset == 0 ? "\"" : ",\"") + tensor.name + "\":{\"dtype\":\"BF16\",\"shape\":[" + shape + "],\"data_offsets\":[" +
-              std::to_string(offset) + "," + std::to_string(offset + bytes) + "]}";
+    header += (offset == 0 ? "\"" : ",\"") + tensor.name + "\":{\"dtype\":\"BF16\",\"shape\":[" + shape +
+              "],\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(offset + bytes) + "]}";
     offset += bytes;
   }
   header += "}";
@@ -89,7 +89,8 @@ TEST_CASE("Qwen3-0.6B shapes load and run", "[full-size]") {
     WARN("skipped: under 3 GiB free in " << directory.path());
     return;
   }
-  directory.write("config.json", R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 1024, "intermediate_size": 3072,
+  directory.write("config.json",
+                  R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 1024, "intermediate_size": 3072,
     "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
     "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": true})");
   write_checkpoint(directory);

@@ -165,9 +165,7 @@ TEST_CASE("weights loaded in another format or without mmap", "[models]") {
   const Expected expected = read_expected(folder);
   const std::vector<float> mapped = evaluate(load_exact(folder), expected.ids, 0);
   auto options = qi::options<qinfer_load_options>();
-  SECTION("read instead of mapped: the same bits") {
-    options.flags = QINFER_LOAD_NO_MMAP | QINFER_LOAD_VERIFY;
-  }
+  SECTION("read instead of mapped: the same bits") { options.flags = QINFER_LOAD_NO_MMAP | QINFER_LOAD_VERIFY; }
   SECTION("bf16 widened to f32: the same values, hence the same bits") { options.weight_format = "f32"; }
   SECTION("both") {
     options.flags = QINFER_LOAD_NO_MMAP;

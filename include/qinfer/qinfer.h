@@ -1,3 +1,4 @@
+/* clang-format off: the columns are part of the documentation */
 /*
  * qinfer.h - C API of qinfer, an embeddable library for running language models on CPUs.
  *
@@ -16,7 +17,7 @@
  *            copied unless marked borrowed. A returned pointer belongs to the handle it came from.
  * Buffers    The library never hands out memory to free. An output array comes with its capacity in elements
  *            and *out_n, always set to the number of elements needed; too small a capacity gives
- *            QINFER_E_BUFFER_TOO_SMALL and has no other effect. (NULL, 0) asks for the size. Output text is
+ *            QINFER_E_BUFFER_TOO_SMALL and has no other effect, so (NULL, 0) asks for the size. Output text is
  *            not NUL-terminated.
  * Structs    struct_size is sizeof the struct as the caller knows it. Zero everything else, which always means
  *            "default", then set what differs. Members beyond a shorter struct read as zero; a longer struct
@@ -242,6 +243,7 @@ enum {
 };
 enum { QINFER_TOKEN_CONTROL = 1, QINFER_TOKEN_END = 2 /* ends generation */, QINFER_TOKEN_BYTE = 4 };
 
+/** Text that is not UTF-8 is QINFER_E_INVALID_ARGUMENT; detail: offset of the first bad byte. */
 QINFER_STATUS qinfer_tokenize(const qinfer_model *model, const char *text, size_t len, uint32_t flags,
                               qinfer_token *tokens, size_t capacity, size_t *out_n, qinfer_error *err);
 /** Raw bytes of one token, perhaps part of a character. Live as long as the model. */
@@ -332,7 +334,7 @@ QINFER_STATUS qinfer_session_copy_logits(const qinfer_session *session, size_t b
 typedef struct qinfer_generate_options {
     uint32_t             struct_size;
     uint32_t             max_tokens; /* new tokens; 0 = until an end token or the context limit */
-    const char *const   *stop;       /* n_stop texts; output ends before the first one that appears */
+    const char *const   *stop;       /* n_stop texts of 1 to 4096 bytes; output ends before the first that appears */
     const size_t        *stop_lens;  /* their lengths; NULL = NUL-terminated */
     uint32_t             n_stop, flags; /* flags: none yet */
     qinfer_token_fn      on_token;   /* NULL = none; text that may begin a stop text is held back */
@@ -349,12 +351,14 @@ typedef struct qinfer_generate_result {
     uint64_t prefill_ns, decode_ns;
 } qinfer_generate_result;
 
-/** Evaluates what is pending, then samples until done. After an error or cancellation the session keeps the
- *  tokens made so far and *out counts them. */
+/** Evaluates what is pending, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between. After
+ *  an error or cancellation the session keeps the tokens made so far and *out counts them, with finish 0; a token that
+ *  was sampled last is pending then. out may be NULL. */
 QINFER_STATUS qinfer_generate(qinfer_session *session, const qinfer_generate_options *options,
                               qinfer_generate_result *out, qinfer_error *err);
 
-/* ---- Metrics: totals since creation; a session counts its own share of a batch ------------------------ */
+/* ---- Metrics: totals since creation; a session counts its own share of a batch. A token that a session evaluates
+ *      alone in a call counts as decoded, more than one as prefill. ---- */
 typedef struct qinfer_metrics {
     uint32_t struct_size, reserved;
     uint64_t prefill_tokens, decode_tokens, evals;

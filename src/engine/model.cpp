@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "model/rope.h"
+#include "platform/thread.h"
 
 namespace qinfer::engine {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 void flatten(const formats::Json& value, const std::string& prefix,
              std::map<std::string, std::string, std::less<>>& out) {
   if (value.is_object()) {
-    for (const auto& [key, member] : value.items()) flatten(member, prefix + "." + key, out);
+    for (const auto& [key, member] : value.items()) flatten(member, fmt::format("{}.{}", prefix, key), out);
   } else if (value.is_string()) {
     out[prefix] = value.get<std::string>();
   } else {
@@ -74,6 +75,8 @@ Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, co
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,
                                                  const LoadOptions& options, const model::LoadProgress& progress,
                                                  const std::atomic<bool>* cancelled) {
+  // Numbers in files, the RoPE table and conversions must not depend on the host's rounding mode.
+  const platform::ScopedFloatEnvironment environment;
   const auto is_cancelled = [cancelled] { return cancelled != nullptr && cancelled->load(); };
   if (is_cancelled()) return error(Code::cancelled, "loading was cancelled before it began");
   std::shared_ptr<Model> model(new Model);

@@ -147,7 +147,8 @@ MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& wei
   totals.weights_mapped = weights.mapped_bytes;
   totals.weights_private = weights.private_bytes;
   // No scratch means no weights: then there is nothing to rotate either.
-  totals.tables = (scratch.bytes == 0 ? 0 : rope_table_bytes(files.spec)) + (files.tokenizer ? files.tokenizer->memory_bytes() : 0);
+  totals.tables =
+      (scratch.bytes == 0 ? 0 : rope_table_bytes(files.spec)) + (files.tokenizer ? files.tokenizer->memory_bytes() : 0);
   totals.scratch = scratch.bytes;
   totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
   // The staging buffer is gone before the scratch arena is made.

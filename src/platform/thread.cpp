@@ -79,7 +79,7 @@ Result<Thread> Thread::start(std::function<void()> body, int pin_to_cpu) {
     thread.impl_.reset();
     return error_at(Code::no_memory, code, "the system refused another thread");
   }
-  entry.release();
+  static_cast<void>(entry.release());  // thread_entry owns it now
   pthread_setname_np(thread.impl_->id, "qinfer");
   return thread;
 }

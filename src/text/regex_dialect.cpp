@@ -106,11 +106,9 @@ class Rewriter {
     out_.append(body);
     out_ += '}';
     at_ = end + 1;
-    if (peek() == '+') {  // repeats the repetition there, is possessive here
+    // {n}+ repeats the repetition there and is possessive here; {n}? is "n times or not at all" there and lazy here.
+    if (peek() == '+' || (peek() == '?' && body.find(',') == body.npos)) {
       out_.insert(atom_, "(?:");
-      out_ += ')';
-    } else if (peek() == '?' && body.find(',') == body.npos) {
-      out_.insert(atom_, "(?:");  // {n}? is "n times or not at all" there, "n times, lazily" here
       out_ += ')';
     }
     return Status();
