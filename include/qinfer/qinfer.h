@@ -1,4 +1,4 @@
-/* clang-format off: the columns are part of the documentation */
+/* clang-format off */
 /*
  * qinfer.h - C API of qinfer, an embeddable library for running language models on CPUs.
  *
