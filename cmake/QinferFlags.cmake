@@ -12,7 +12,9 @@ target_compile_options(qinfer_flags INTERFACE
   -ffp-contract=off -fno-math-errno
   -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>
   $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
+set(QINFER_SANITIZED OFF)
 if(QINFER_SANITIZE)
+  set(QINFER_SANITIZED ON)  # "address,undefined" itself cannot stand inside a generator expression
   target_compile_options(qinfer_flags INTERFACE -fsanitize=${QINFER_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(qinfer_flags INTERFACE -fsanitize=${QINFER_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -9,7 +9,7 @@ target_include_directories(qinfer INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_D
 set_target_properties(qinfer PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${QINFER_SOVERSION}
                       LINK_DEPENDS ${PROJECT_SOURCE_DIR}/capi/qinfer.map LINKER_LANGUAGE CXX)
 target_link_options(qinfer PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/capi/qinfer.map -Wl,--no-undefined-version
-                    $<$<NOT:$<BOOL:${QINFER_SANITIZE}>>:-Wl,--no-undefined> -Wl,--as-needed)
+                    $<$<NOT:$<BOOL:${QINFER_SANITIZED}>>:-Wl,--no-undefined> -Wl,--as-needed)
 add_library(qinfer::qinfer ALIAS qinfer)
 
 # A static archive would expose every C++ symbol of the library to the host's linker, and clash with another copy of,
