@@ -65,7 +65,7 @@ qinfer_status qinfer_get_cpu_info(qinfer_cpu_info* out, qinfer_error* err) {
     info.l3_bytes = cpu.l3_bytes;
     copy_text(cpu.model_name, info.model_name);
     copy_text(cpu.features, info.features);
-    copy_text(kernels::find_kernel_set("")->name, info.target);
+    copy_text(kernels::find_kernel_set("", cpu.features)->name, info.target);
     return capi::copy_out(info, out, "qinfer_cpu_info");
   });
 }

@@ -2,6 +2,7 @@
 #include <qinfer/qinfer.h>
 
 #include "platform/file.h"
+#include "platform/thread.h"
 #include "support.h"
 
 using namespace qinfer;
@@ -65,6 +66,7 @@ qinfer_status qinfer_model_plan(const char* path, const qinfer_runtime_options* 
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(path);
     QINFER_REQUIRE(out);
+    const platform::ScopedFloatEnvironment environment;
     QINFER_ASSIGN(const engine::RuntimeOptions runtime_options, capi::runtime_options(runtime));
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(load));
     QINFER_ASSIGN(const engine::KvCacheOptions cache_options, capi::kv_cache_options(cache));

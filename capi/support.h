@@ -20,6 +20,7 @@
 #include "engine/model.h"
 #include "engine/runtime.h"
 #include "engine/session.h"
+#include "platform/thread.h"
 #include "text/detokenizer.h"
 
 struct qinfer_runtime {
@@ -58,6 +59,7 @@ qinfer_status finish(qinfer_error* err, const Status& status);
 /// The body of every exported function that can fail: nothing but a qinfer_status leaves it.
 template <typename Body>
 qinfer_status guard(qinfer_error* err, Body&& body) {
+  const platform::ScopedNoCancel no_cancel;
   try {
     return finish(err, body());
   } catch (const std::bad_alloc&) {

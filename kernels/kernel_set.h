@@ -20,7 +20,8 @@
 
 namespace qinfer::kernels {
 
-enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head };
+/// `tied`: one matrix that is both the embedding and the LM head.
+enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head, tied };
 enum class WeightLayout : std::uint8_t { row_major };  // element (n, k) at data[n * cols + k]
 
 struct WeightFormat {
@@ -33,6 +34,7 @@ struct Matrix {
   const std::byte* data = nullptr;
   WeightFormat format;
   std::int64_t rows = 0, cols = 0;
+  float scale = 1;  ///< a power of two: the stored values are the weights divided by it
 };
 
 struct Rows {
@@ -151,6 +153,7 @@ struct LmHeadArgs {
 template <typename Args>
 struct Operation {
   std::int32_t phases = 1;
+  /// 0: this phase has nothing to do for these arguments, and costs no barrier.
   std::int64_t (*units)(const Args& args, std::int32_t phase) = nullptr;
   void (*run)(const Args& args, std::int32_t phase, Slice slice) = nullptr;
 };
@@ -159,19 +162,29 @@ struct Operation {
 struct Shape {
   std::uint32_t batch = 0;  ///< rows at most
   std::uint32_t hidden = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
-  std::uint32_t context = 0;  ///< positions at most
+  std::uint32_t context = 0;          ///< positions at most
+  std::uint32_t head_dim_padded = 0;  ///< the largest of all KV types: scratch is planned before a cache exists
+  std::uint32_t n_threads = 0;
 };
 
 struct KernelSet {
   const char* name = nullptr;
-  /// How a matrix of this role, stored as `file_dtype`, shall lie in memory. The same format in row-major order as in
-  /// the file means: use the mapped file.
-  WeightFormat (*weight_format)(WeightRole role, DType file_dtype) = nullptr;
+  /// How a matrix of this role, stored as `file_dtype`, shall lie in memory; `wanted`: the host asks for this dtype;
+  /// `exact`: it must hold the file's values exactly. Row-major and the file's dtype means: use the mapped file. False
+  /// if the set has no such format.
+  bool (*weight_format)(WeightRole role, DType file_dtype, const DType* wanted, bool exact,
+                        WeightFormat& out) = nullptr;
   std::uint64_t (*weight_bytes)(const WeightFormat& format, std::int64_t rows, std::int64_t cols) = nullptr;
-  /// Converts rows [first, last) of a row-major source into a destination that holds the whole matrix.
+  /// The scale (a power of two) with which `format` holds the source, 0 if it cannot; *largest is then the largest
+  /// magnitude found, for the message. Called once, before pack.
+  float (*pack_scale)(const Matrix& source, const WeightFormat& format, float* largest) = nullptr;
+  /// Converts rows [first, last) of a row-major source into a destination that holds the whole matrix, dividing by
+  /// source.scale. `first` is a multiple of 32; the call with last == rows also fills what the layout pads. Every set
+  /// packs into row-major f32 too, which is how norm weights and biases are kept.
   void (*pack)(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
                std::int64_t last) = nullptr;
   std::uint32_t (*kv_head_dim_padded)(std::uint32_t head_dim, DType type) = nullptr;
+  DType (*default_kv_type)(bool exact) = nullptr;
 
   WorkspaceSize (*linear_workspace)(const Shape& shape) = nullptr;
   WorkspaceSize (*qkv_workspace)(const Shape& shape) = nullptr;
@@ -200,8 +213,9 @@ struct KernelInfo {
 /// Every kernel there is: what tests and microbenches walk.
 std::span<const KernelInfo> kernel_table();
 
-/// The set of that name if it exists and this CPU can run it, else null. An empty name asks for the best one.
-const KernelSet* find_kernel_set(std::string_view name);
+/// The set of that name if it exists and a CPU with these features (names separated by spaces) can run it, else null.
+/// An empty name asks for the best one; `exact`: among those that compute in f32.
+const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features = {}, bool exact = false);
 /// The names of all sets that were built, separated by spaces.
 std::string_view kernel_set_names();
 

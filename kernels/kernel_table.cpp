@@ -15,7 +15,7 @@ constexpr KernelInfo kTable[] = {
 
 std::span<const KernelInfo> kernel_table() { return kTable; }
 
-const KernelSet* find_kernel_set(std::string_view name) {
+const KernelSet* find_kernel_set(std::string_view name, std::string_view, bool) {
   if (name.empty() || name == "reference") return &reference::kernel_set();
   return nullptr;
 }

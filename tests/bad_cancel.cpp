@@ -1,6 +1,8 @@
 // Cancellation at every place where it is looked at: before and during loading, before and during an evaluation, during
 // generation; and callbacks that ask to stop. What was evaluated stays, the rest stays pending, and going on gives the
 // same logits bit for bit.
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -64,11 +66,15 @@ TinySpec endless() {
 }  // namespace
 
 TEST_CASE("Loading: cancelled before, by the cancel object during, or by the progress callback", "[bad]") {
-  const ModelDir dir{TinySpec()};
+  TinySpec spec;  // two matrices of 24 MiB, so that there are several reports
+  spec.vocab = 393'216;
+  const ModelDir dir{spec};
   const Runtime runtime = make_runtime();
   const Cancel cancel = make_cancel();
   auto options = sized<qinfer_load_options>();
   options.cancel = cancel.get();
+  const bool mapped = GENERATE(true, false);
+  if (!mapped) options.flags = QINFER_LOAD_NO_MMAP;
   qinfer_model* model = nullptr;
   const auto load = [&](qinfer_error& err) {
     return qinfer_model_load(runtime.get(), dir.path().c_str(), &options, &model, &err);
@@ -82,14 +88,13 @@ TEST_CASE("Loading: cancelled before, by the cancel object during, or by the pro
   options.progress_user = &count;
   REQUIRE_OK(load(err));
   qinfer_model_free(model);
-  REQUIRE(count.calls >= 2);
+  REQUIRE(count.calls == (mapped ? 2 : 3));  // at the end of a tensor, or of each 16 MiB read
   for (std::int64_t at = 1; at <= count.calls; ++at) {
     Watcher watcher;
     watcher.stop_at = at;
     options.progress_user = &watcher;
     REQUIRE_FAILS(QINFER_E_CANCELLED, "loading was cancelled", load(err));
     REQUIRE(model == nullptr);
-    if (at == count.calls) continue;  // after the last report nothing looks at the cancel object any more
     watcher = Watcher();
     watcher.stop_at = at;
     watcher.cancel = cancel.get();
@@ -213,4 +218,79 @@ TEST_CASE("Generation: on_token returning nonzero stops after that token", "[bad
   REQUIRE(result.new_tokens == 3);
   REQUIRE(watcher.calls == 3);
   REQUIRE(qinfer_session_length(one) == 8);
+}
+
+TEST_CASE("After a cancelled evaluation, truncating to what is evaluated leaves a way on", "[bad][threads]") {
+  TinySpec spec;
+  spec.context_tokens = 1024;
+  const ModelDir dir{spec};
+  const Runtime runtime = make_runtime();
+  auto load = sized<qinfer_load_options>();
+  load.max_batch_tokens = 4;
+  const Model model = load_model(runtime, dir.path(), &load);
+  const Cache cache = make_cache(model);
+  const Session session = make_session(cache);
+  qinfer_session* one = session.get();
+  const Cancel cancel = make_cancel();
+  auto options = sized<qinfer_eval_options>();
+  options.cancel = cancel.get();
+  std::size_t evaluated = 0;
+  for (int attempt = 0; attempt < 200 && evaluated == 0; ++attempt) {
+    REQUIRE_OK(qinfer_session_truncate(one, 0, &err));
+    qinfer_cancel_reset(cancel.get());
+    append(session, some_tokens(1000));
+    std::thread canceller([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(200 + 50 * attempt));
+      qinfer_cancel_request(cancel.get());
+    });
+    const qinfer_status status = qinfer_eval(&one, 1, &options, &err);
+    canceller.join();
+    if (status == QINFER_E_CANCELLED) evaluated = 1000 - qinfer_session_pending(one);
+  }
+  REQUIRE(evaluated > 0);
+  REQUIRE_OK(qinfer_session_truncate(one, evaluated, &err));
+  REQUIRE(qinfer_session_pending(one) == 1);  // there are no logits, so the last token must be evaluated again
+  REQUIRE_OK(qinfer_eval(&one, 1, nullptr, &err));
+  REQUIRE(qinfer_session_logits(one, 0) != nullptr);
+  qinfer_token token = -1;
+  REQUIRE_OK(qinfer_session_sample(one, &token, &err));
+}
+
+TEST_CASE("Generation: a request made before the call counts, also when nothing is pending", "[bad]") {
+  const Stack s{endless()};
+  append(s.session, some_tokens(5));
+  qinfer_session* one = s.session.get();
+  REQUIRE_OK(qinfer_eval(&one, 1, nullptr, &err));
+  const Cancel cancel = make_cancel();
+  qinfer_cancel_request(cancel.get());
+  auto options = sized<qinfer_generate_options>();
+  options.cancel = cancel.get();
+  options.max_tokens = 1;
+  REQUIRE_FAILS(QINFER_E_CANCELLED, "cancelled", qinfer_generate(one, &options, nullptr, &err));
+  REQUIRE(qinfer_session_length(one) == 5);
+}
+
+TEST_CASE("A pthread_cancel waits until the call has returned", "[bad][threads]") {
+  const ModelDir dir{TinySpec()};
+  struct Shared {
+    const std::string* path;
+    qinfer_status status = QINFER_E_INTERNAL;
+  } shared{&dir.path()};
+  pthread_t thread;
+  REQUIRE(pthread_create(
+              &thread, nullptr,
+              [](void* user) -> void* {
+                auto* state = static_cast<Shared*>(user);
+                pthread_cancel(pthread_self());  // acts at the next cancellation point: open, read, ...
+                auto memory = sized<qinfer_memory>();
+                state->status =
+                    qinfer_model_plan(state->path->c_str(), nullptr, nullptr, nullptr, nullptr, &memory, nullptr);
+                pthread_testcancel();
+                return nullptr;
+              },
+              &shared) == 0);
+  void* result = nullptr;
+  pthread_join(thread, &result);
+  REQUIRE(result == PTHREAD_CANCELED);
+  REQUIRE(shared.status == QINFER_OK);
 }

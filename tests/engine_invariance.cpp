@@ -252,6 +252,9 @@ TEST_CASE("the host's floating-point settings change neither bits nor control fl
   qinfer_error error;
   qinfer_session* session = nullptr;
   qi::KvCache cache = make_cache(model, setup);
+  auto memory = qi::options<qinfer_memory>();
+  const qinfer_status planned =
+      qinfer_model_plan(directory.path().c_str(), nullptr, nullptr, nullptr, nullptr, &memory, &error);
   const qinfer_status created = qinfer_session_create(cache.native(), &session_options, &session, &error);
   const qinfer_status appended = qinfer_session_append(session, tokens.data(), tokens.size(), &error);
   const qinfer_status evaluated = qinfer_eval(&session, 1, nullptr, &error);
@@ -260,6 +263,7 @@ TEST_CASE("the host's floating-point settings change neither bits nor control fl
   const unsigned after = _mm_getcsr();
   _mm_setcsr(saved);
   CHECK(after == 0);
+  CHECK(planned == QINFER_OK);
   CHECK((created == QINFER_OK && appended == QINFER_OK && evaluated == QINFER_OK && sampled == QINFER_OK));
   CHECK(same_bits({qinfer_session_logits(session, 0), qinfer_session_logits(session, 0) + 300},
                   {expected.end() - 300, expected.end()}));

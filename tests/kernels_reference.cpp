@@ -441,8 +441,8 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   args.kv = layout;
   args.sequences = sequences;
   args.split = c.split;
-  WorkspaceSize size =
-      set.attention_workspace({static_cast<std::uint32_t>(rows), 1, c.n_heads, c.n_kv_heads, c.head_dim, 1, 1, 4096});
+  WorkspaceSize size = set.attention_workspace({static_cast<std::uint32_t>(rows), 1, c.n_heads, c.n_kv_heads,
+                                                c.head_dim, 1, 1, 4096, layout.head_dim_padded, 3});
   if (c.split) size.shared = std::max(size.shared, set.attention_split_bytes(args));
   std::vector<std::byte> memory;
   run_all(set.attention, args, size, memory, 3);
@@ -528,7 +528,7 @@ TEST_CASE("split attention gives the bits of whole attention", "[kernels]") {
     args.window = window;
     args.kv = layout;
     args.sequences = {&sequence, 1};
-    const WorkspaceSize size = set.attention_workspace({1, 1, 6, 2, 16, 1, 1, 4096});
+    const WorkspaceSize size = set.attention_workspace({1, 1, 6, 2, 16, 1, 1, 4096, layout.head_dim_padded, 4});
     std::vector<std::byte> memory;
     args.out = {whole.data(), 96};
     run_all(set.attention, args, size, memory, 1);

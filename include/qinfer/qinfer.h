@@ -336,7 +336,8 @@ typedef struct qinfer_generate_options {
     uint32_t             max_tokens; /* new tokens; 0 = until an end token or the context limit */
     const char *const   *stop;       /* n_stop texts of 1 to 4096 bytes; output ends before the first that appears */
     const size_t        *stop_lens;  /* their lengths; NULL = NUL-terminated */
-    uint32_t             n_stop, flags; /* flags: none yet */
+    uint32_t             n_stop;     /* at most 256 */
+    uint32_t             flags;      /* none yet */
     qinfer_token_fn      on_token;   /* NULL = none; text that may begin a stop text is held back */
     void                *user;
     const qinfer_cancel *cancel;

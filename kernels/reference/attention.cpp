@@ -280,7 +280,7 @@ std::uint64_t attention_split_bytes(const AttentionArgs& args) {
 
 WorkspaceSize attention_workspace(const Shape& shape) {
   const std::uint64_t group = shape.n_heads / shape.n_kv_heads;
-  const std::uint64_t floats = std::uint64_t{2} * kTileTokens * shape.head_dim + kTileTokens +
+  const std::uint64_t floats = std::uint64_t{2} * kTileTokens * shape.head_dim_padded + kTileTokens +
                                2 * kRowBlock * group * partial_floats(shape.head_dim);
   // Split attention is for few rows: room for one row at the full context.
   const std::uint64_t segments = ceil_div(shape.context, kSegmentTokens);

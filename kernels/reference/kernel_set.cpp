@@ -1,10 +1,39 @@
 // Binds the portable operations into a KernelSet.
+#include <cmath>
+
 #include "reference.h"
 
 namespace qinfer::kernels::reference {
 namespace {
 
-WeightFormat weight_format(WeightRole, DType file_dtype) { return {file_dtype, WeightLayout::row_major}; }
+/// Whether every value of `from` exists in `to`.
+bool holds_exactly(DType from, DType to) { return from == to || to == DType::f32; }
+
+bool weight_format(WeightRole, DType file_dtype, const DType* wanted, bool exact, WeightFormat& out) {
+  out = {wanted != nullptr ? *wanted : file_dtype, WeightLayout::row_major};
+  return !exact || holds_exactly(file_dtype, out.dtype);
+}
+
+/// Only f16 can be too small: it ends at 65504. This set has no scaled matrices, so it refuses instead.
+float pack_scale(const Matrix& source, const WeightFormat& format, float* largest) {
+  constexpr float kLargestF16 = 65504.0f;
+  *largest = 0;
+  if (format.dtype != DType::f16 || source.format.dtype == DType::f16) return 1;
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(source.format.dtype));
+  const std::int64_t total = source.rows * source.cols;
+  float chunk[512];
+  for (std::int64_t i = 0; i < total; i += 512) {
+    const std::int64_t count = total - i < 512 ? total - i : 512;
+    widen(source.data + i * bytes, source.format.dtype, count, chunk);
+    for (std::int64_t j = 0; j < count; ++j) {
+      const float magnitude = std::fabs(chunk[j]);
+      if (std::isfinite(magnitude) && magnitude > *largest) *largest = magnitude;
+    }
+  }
+  return *largest > kLargestF16 ? 0.0f : 1.0f;
+}
+
+DType default_kv_type(bool exact) { return exact ? DType::f32 : DType::f16; }
 
 std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
   return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(cols) * dtype_bytes(format.dtype);
@@ -29,8 +58,10 @@ constexpr KernelSet kSet = {
     .name = "reference",
     .weight_format = weight_format,
     .weight_bytes = weight_bytes,
+    .pack_scale = pack_scale,
     .pack = pack,
     .kv_head_dim_padded = kv_head_dim_padded,
+    .default_kv_type = default_kv_type,
     .linear_workspace = linear_workspace,
     .qkv_workspace = qkv_workspace,
     .attention_workspace = attention_workspace,

@@ -46,18 +46,19 @@ class Pass {
   /// Runs all phases; the last thread to finish the last one calls `then`.
   template <typename Args, typename Then>
   void run_op(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker, Then&& then) {
-    for (std::int32_t phase = 0; phase < operation.phases; ++phase) {
+    std::int32_t last = operation.phases - 1;
+    while (last > 0 && operation.units(args, last) == 0) --last;
+    for (std::int32_t phase = 0; phase <= last; ++phase) {
       const std::int64_t units = operation.units(args, phase);
-      // Only a last phase may be empty: `then` still has to run once, at the barrier of the phase before.
-      const bool last = phase + 1 == operation.phases || operation.units(args, phase + 1) == 0;
+      if (units == 0 && phase != last) continue;  // nothing to wait for
       const auto cut = [&](std::int32_t i) { return units * i / team_.size(); };
       const kernels::Slice slice{cut(worker), cut(worker + 1), worker};
       if (slice.begin < slice.end) operation.run(args, phase, slice);
-      if (last) {
+      if (phase == last) {
         team_.barrier(worker, then);
-        return;
+      } else {
+        team_.barrier(worker);
       }
-      team_.barrier(worker);
     }
   }
 

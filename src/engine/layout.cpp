@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "sampling/sampler.h"
+
 namespace qinfer::engine {
 namespace {
 
@@ -21,16 +23,20 @@ class Cursor {
   std::uint64_t at_;
 };
 
-}  // namespace
-
-kernels::Shape kernel_shape(const model::ModelSpec& spec, std::uint32_t batch) {
-  return {batch,         spec.n_embd, spec.n_heads, spec.n_kv_heads,
-          spec.head_dim, spec.n_ffn,  spec.n_vocab, spec.context_tokens};
+kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
+                            std::uint32_t n_threads) {
+  std::uint32_t padded = spec.head_dim;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16})
+    padded = std::max(padded, kernels.kv_head_dim_padded(spec.head_dim, type));
+  return {batch,      spec.n_embd,  spec.n_heads,        spec.n_kv_heads, spec.head_dim,
+          spec.n_ffn, spec.n_vocab, spec.context_tokens, padded,          n_threads};
 }
+
+}  // namespace
 
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                              std::uint32_t n_threads) {
-  const kernels::Shape shape = kernel_shape(spec, batch);
+  const kernels::Shape shape = kernel_shape(spec, kernels, batch, n_threads);
   const kernels::WorkspaceSize attention = kernels.attention_workspace(shape), ffn = kernels.ffn_workspace(shape);
   const std::uint64_t rows = batch;
   ScratchLayout layout;
@@ -90,6 +96,7 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   layout.sampler_logits = cursor.take(vocab_bytes);
   layout.sampler_ids = cursor.take(vocab_bytes);
   layout.sampler_counts = cursor.take(vocab_bytes);
+  layout.bias = cursor.take(std::uint64_t{spec.n_vocab} * sizeof(sampling::Bias));
   // What one token adds (a replacement character is three bytes) on top of the longest stop text.
   layout.text_bytes = kMaxStopBytes + std::uint64_t{max_token_bytes} * 3 + 16;
   layout.text = cursor.take(layout.text_bytes);

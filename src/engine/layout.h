@@ -29,7 +29,6 @@ struct ScratchLayout {
   std::uint64_t bytes = 0;
 };
 
-kernels::Shape kernel_shape(const model::ModelSpec& spec, std::uint32_t batch);
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                              std::uint32_t n_threads);
 
@@ -49,6 +48,7 @@ struct SessionLayout {
   std::uint64_t table = 0;                                                ///< u32 [max_blocks]
   std::uint64_t logits = 0;                                               ///< f32 [max_logits][n_vocab]
   std::uint64_t sampler_logits = 0, sampler_ids = 0, sampler_counts = 0;  ///< 4 bytes x n_vocab each
+  std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
   std::uint64_t text = 0, text_bytes = 0;  ///< text held back while it may begin a stop text
   std::uint64_t bytes = 0;
 };

@@ -111,7 +111,7 @@ Result<KvLayout> resolve_kv(const model::ModelSpec& spec, const kernels::KernelS
   const std::uint32_t block = options.block_tokens == 0 ? kTileTokens : options.block_tokens;
   if (block < kTileTokens || block > 256 || !std::has_single_bit(block))
     return error(Code::invalid_argument, "block_tokens is {}, expected 32, 64, 128 or 256", block);
-  return kv_layout(spec, kernels, options.type.value_or(exact ? DType::f32 : DType::f16), block);
+  return kv_layout(spec, kernels, options.type.value_or(kernels.default_kv_type(exact)), block);
 }
 
 Result<std::uint64_t> resolve_blocks(const model::ModelSpec& spec, const KvLayout& layout,

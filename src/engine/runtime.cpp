@@ -20,7 +20,8 @@ Result<std::uint32_t> thread_count(const RuntimeOptions& options) {
 }
 
 Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) {
-  const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target);
+  const kernels::KernelSet* set =
+      kernels::find_kernel_set(options.cpu_target, platform::detect_cpu().features, options.exact);
   if (set == nullptr)
     return error(Code::unsupported, "cpu_target \"{}\" is not available here, known are: {}", options.cpu_target,
                  kernels::kernel_set_names());

@@ -56,7 +56,9 @@ Status Session::truncate(std::size_t n_tokens) {
   if (n_tokens > n_tokens_)
     return error(Code::invalid_argument, "cannot truncate to {} tokens: the session holds {}", n_tokens, n_tokens_);
   n_tokens_ = n_tokens;
-  if (n_tokens >= n_evaluated_) return Status();
+  // Nothing pending means that there are logits; after a cancelled evaluation there may be none.
+  const bool ready = n_tokens == n_evaluated_ && (n_logits_ != 0 || n_tokens == 0);
+  if (n_tokens > n_evaluated_ || ready) return Status();
   // The last token kept is evaluated again, since its logits are what the next token is drawn from.
   n_evaluated_ = n_tokens == 0 ? 0 : n_tokens - 1;
   n_logits_ = 0;
@@ -98,8 +100,6 @@ Status Session::set_bias(std::span<const std::int32_t> tokens, std::span<const f
   if (tokens.size() > model().spec().n_vocab)
     return error(Code::invalid_argument, "n is {}: more biases than the {} tokens of the vocabulary", tokens.size(),
                  model().spec().n_vocab);
-  std::vector<sampling::Bias> bias;
-  bias.reserve(tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<std::uint32_t>(tokens[i]) >= model().spec().n_vocab)
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
@@ -107,9 +107,9 @@ Status Session::set_bias(std::span<const std::int32_t> tokens, std::span<const f
     if (std::isnan(values[i]) || values[i] == INFINITY)
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "the bias of token {} is {}, expected a number or -infinity", tokens[i], values[i]);
-    bias.push_back({tokens[i], values[i]});
   }
-  bias_ = std::move(bias);
+  for (std::size_t i = 0; i < tokens.size(); ++i) bias_data()[i] = {tokens[i], values[i]};
+  n_bias_ = tokens.size();
   return Status();
 }
 
@@ -125,7 +125,8 @@ Result<std::int32_t> Session::sample() {
       {reinterpret_cast<float*>(memory_.data() + layout_.sampler_logits), n_vocab},
       {reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.sampler_ids), n_vocab},
       {reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.sampler_counts), n_vocab}};
-  QINFER_ASSIGN(const std::int32_t token, sampling::sample(logits(0), tokens(), sampler_, bias_, workspace));
+  QINFER_ASSIGN(const std::int32_t token,
+                sampling::sample(logits(0), tokens(), sampler_, {bias_data(), n_bias_}, workspace));
   token_data()[n_tokens_++] = token;
   const std::uint64_t elapsed = platform::now_ns() - begin;
   metrics_.sample_ns += elapsed;

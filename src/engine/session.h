@@ -89,6 +89,7 @@ class Session {
  private:
   Session() = default;
   std::int32_t* token_data() const { return reinterpret_cast<std::int32_t*>(memory_.data() + layout_.tokens); }
+  sampling::Bias* bias_data() const { return reinterpret_cast<sampling::Bias*>(memory_.data() + layout_.bias); }
   std::uint32_t* table_data() const { return reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.table); }
 
   std::shared_ptr<KvCache> cache_;
@@ -96,7 +97,7 @@ class Session {
   platform::Buffer memory_;
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_blocks_ = 0, n_logits_ = 0;
   sampling::SamplerOptions sampler_;
-  std::vector<sampling::Bias> bias_;
+  std::size_t n_bias_ = 0;
   std::optional<text::Detokenizer> detokenizer_;
   Metrics metrics_;
 };

@@ -116,8 +116,8 @@ Result<std::shared_ptr<platform::MappedFile>> Checkpoint::map_shard(std::size_t 
   return mappings_[shard];
 }
 
-Status Checkpoint::read(const Tensor& tensor, std::span<std::byte> out) const {
-  return platform::read_at(files_[tensor.shard], tensor.begin, out);
+Status Checkpoint::read(const Tensor& tensor, std::uint64_t offset, std::span<std::byte> out) const {
+  return platform::read_at(files_[tensor.shard], tensor.begin + offset, out);
 }
 
 }  // namespace qinfer::formats

@@ -45,8 +45,8 @@ class Checkpoint {
 
   /// Maps shard `shard` whole (once; further calls return the same mapping).
   Result<std::shared_ptr<platform::MappedFile>> map_shard(std::size_t shard);
-  /// Copies a tensor's bytes into `out`, which has tensor.bytes() bytes.
-  Status read(const Tensor& tensor, std::span<std::byte> out) const;
+  /// Copies out.size() bytes of a tensor, from `offset` on.
+  Status read(const Tensor& tensor, std::uint64_t offset, std::span<std::byte> out) const;
 
  private:
   Status add_shard(const platform::Directory& directory, const std::string& name);

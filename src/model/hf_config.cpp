@@ -177,7 +177,8 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
   // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
   // what transformers assumes where an (old) Mistral file has no field at all.
   if (architecture.window == Architecture::qwen && !use.value_or(false)) window = 0;
-  if (architecture.window == Architecture::all_layers && !fields.object().contains("sliding_window")) window = 4096;
+  const bool absent = !fields.object().contains("sliding_window");
+  if (absent && (architecture.window == Architecture::all_layers || use.value_or(false))) window = 4096;
   if (const Json* types = find_field(fields.object(), "layer_types"))
     return read_layer_types(fields, *types, window, spec);
   const std::size_t full = architecture.window == Architecture::qwen ? static_cast<std::size_t>(first.value_or(28)) : 0;
@@ -206,8 +207,32 @@ Result<double> yarn_attention_factor(const FieldReader& rope, double factor) {
   return scale(1.0);
 }
 
+/// A parameter that qinfer does not know would change the angles.
+Status refuse_unknown_rope_fields(const FieldReader& rope) {
+  constexpr std::string_view kKnown[] = {"rope_type",
+                                         "type",
+                                         "rope_theta",
+                                         "factor",
+                                         "low_freq_factor",
+                                         "high_freq_factor",
+                                         "original_max_position_embeddings",
+                                         "beta_fast",
+                                         "beta_slow",
+                                         "attention_factor",
+                                         "truncate",
+                                         "mscale",
+                                         "mscale_all_dim"};
+  for (const auto& [key, value] : rope.object().items()) {
+    const bool off = value.is_null() || (key == "partial_rotary_factor" && value == 1);
+    if (!off && std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
+      return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), key);
+  }
+  return Status();
+}
+
 Status read_rope_scaling(const FieldReader& rope, ModelSpec& spec) {
   RopeSpec& out = spec.rope;
+  QINFER_TRY(refuse_unknown_rope_fields(rope));
   QINFER_ASSIGN(const auto type, rope.string("rope_type"));
   QINFER_ASSIGN(const auto legacy, rope.string("type"));
   if (type && legacy && *type != *legacy)

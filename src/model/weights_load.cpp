@@ -1,4 +1,5 @@
 // Reading tensors into the places that the plan gave them. See weights.h.
+#include <algorithm>
 #include <cmath>
 
 #include "model/weights.h"
@@ -7,7 +8,6 @@ namespace qinfer::model {
 namespace {
 
 constexpr std::uint64_t kProgressStep = 16 << 20;
-constexpr float kLargestF16 = 65504.0f;
 
 class Loader {
  public:
@@ -24,16 +24,16 @@ class Loader {
     weights_.layers.resize(n_layers);
     QINFER_ASSIGN(weights_.memory, platform::Buffer::allocate(allocator_, plan_.private_bytes, "weights"));
     for (const WeightItem& item : plan_.items) total_ += checkpoint_.find(item.name)->bytes();
-    QINFER_TRY(report(0, true));
     for (const WeightItem& item : plan_.items) QINFER_TRY(load(item));
-    if (options_.lock) QINFER_TRY(platform::lock_memory(weights_.memory.data(), weights_.memory.size()));
+    if (options_.lock) QINFER_TRY(weights_.memory.lock());
     return std::move(weights_);
   }
 
  private:
-  Status report(std::uint64_t done, bool now) {
+  /// Counts bytes that were read or converted; every 16 MiB and at the end the host hears of it and may cancel.
+  Status report(std::uint64_t done) {
     done_ += done;
-    if (!now && done_ < reported_ + kProgressStep && done_ < total_) return Status();
+    if (done_ < reported_ + kProgressStep && done_ < total_) return Status();
     reported_ = done_;
     if (progress_ && !progress_(done_, total_)) return error(Code::cancelled, "loading was cancelled");
     return Status();
@@ -48,8 +48,30 @@ class Loader {
     if (staging_.size() == 0) {
       QINFER_ASSIGN(staging_, platform::Buffer::allocate(allocator_, plan_.staging_bytes, "a tensor being converted"));
     }
-    QINFER_TRY(checkpoint_.read(tensor, {staging_.data(), tensor.bytes()}));
+    QINFER_TRY(read(tensor, staging_.data()));
     return static_cast<const std::byte*>(staging_.data());
+  }
+
+  /// Reads a tensor in steps, so that a large one reports and can be cancelled.
+  Status read(const formats::Tensor& tensor, std::byte* destination) {
+    for (std::uint64_t at = 0; at < tensor.bytes(); at += kProgressStep) {
+      const std::uint64_t part = std::min(kProgressStep, tensor.bytes() - at);
+      QINFER_TRY(checkpoint_.read(tensor, at, {destination + at, part}));
+      QINFER_TRY(report(part));
+    }
+    return Status();
+  }
+
+  /// Converts a matrix in steps of whole tiles, looking for a cancellation between them.
+  Status pack_rows(const kernels::Matrix& view, const kernels::WeightFormat& format, std::byte* destination) {
+    const auto row_bytes = static_cast<std::uint64_t>(view.cols) * dtype_bytes(view.format.dtype);
+    const auto step = static_cast<std::int64_t>(round_up(std::max<std::uint64_t>(kProgressStep / row_bytes, 1), 32));
+    for (std::int64_t row = 0; row < view.rows; row += step) {
+      const std::int64_t end = std::min(row + step, view.rows);
+      kernels_.pack(view, format, destination, row, end);
+      QINFER_TRY(report(options_.use_mmap ? static_cast<std::uint64_t>(end - row) * row_bytes : 0));
+    }
+    return Status();
   }
 
   Status load(const WeightItem& item) {
@@ -57,12 +79,11 @@ class Loader {
     std::byte* destination = item.mapped ? nullptr : weights_.memory.data() + item.offset;
     if (item.is_vector) {
       QINFER_TRY(load_vector(item, tensor, reinterpret_cast<float*>(destination)));
-    } else if (item.mapped) {
-      QINFER_TRY(map_matrix(item, tensor));
-    } else {
-      QINFER_TRY(load_matrix(item, tensor, destination));
+      return options_.use_mmap ? report(tensor.bytes()) : Status();  // reading has reported already
     }
-    return report(tensor.bytes(), false);
+    if (!item.mapped) return load_matrix(item, tensor, destination);
+    QINFER_TRY(map_matrix(item, tensor));
+    return report(tensor.bytes());
   }
 
   Status load_vector(const WeightItem& item, const formats::Tensor& tensor, float* destination) {
@@ -94,40 +115,31 @@ class Loader {
   Status load_matrix(const WeightItem& item, const formats::Tensor& tensor, std::byte* destination) {
     const kernels::WeightFormat as_in_file{item.file_dtype, kernels::WeightLayout::row_major};
     if (item.format == as_in_file) {
-      QINFER_TRY(checkpoint_.read(tensor, {destination, tensor.bytes()}));
+      QINFER_TRY(read(tensor, destination));
     } else {
       QINFER_ASSIGN(const std::byte* bytes, source(tensor));
-      const kernels::Matrix view{bytes, as_in_file, item.rows, item.cols};
-      if (item.format.dtype == DType::f16) QINFER_TRY(check_f16_range(item, view));
-      kernels_.pack(view, item.format, destination, 0, item.rows);
+      kernels::Matrix view{bytes, as_in_file, item.rows, item.cols};
+      float largest = 0;
+      view.scale = kernels_.pack_scale(view, item.format, &largest);
+      if (view.scale == 0)
+        return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
+                     item.name, largest, dtype_name(item.format.dtype));
+      QINFER_TRY(pack_rows(view, item.format, destination));
+      place(item, destination, view.scale);
+      return Status();
     }
     place(item, destination);
     return Status();
   }
 
-  /// f16 ends at 65504; a larger weight would silently become infinite.
-  Status check_f16_range(const WeightItem& item, const kernels::Matrix& view) {
-    std::vector<float> row(static_cast<std::size_t>(item.cols));
-    const auto row_bytes = item.cols * static_cast<std::int64_t>(dtype_bytes(view.format.dtype));
-    for (std::int64_t n = 0; n < item.rows; ++n) {
-      const kernels::Matrix one{view.data + n * row_bytes, view.format, 1, item.cols};
-      kernels_.pack(one, {DType::f32, kernels::WeightLayout::row_major}, reinterpret_cast<std::byte*>(row.data()), 0,
-                    1);
-      for (const float value : row)
-        if (std::isfinite(value) && std::fabs(value) > kLargestF16)
-          return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the 65504 of f16: load it as bf16 or f32",
-                       item.name, value);
-    }
-    return Status();
-  }
-
-  void place(const WeightItem& item, const std::byte* data) {
-    const kernels::Matrix matrix{data, item.format, item.rows, item.cols};
+  void place(const WeightItem& item, const std::byte* data, float scale = 1) {
+    const kernels::Matrix matrix{data, item.format, item.rows, item.cols, scale};
     if (!item.is_global) {
       weights_.layers[item.layer].*item.matrix = matrix;
     } else if (item.role == kernels::WeightRole::embedding) {
       weights_.embedding = matrix;
-      if (weights_.lm_head.data == nullptr) weights_.lm_head = matrix;  // stays so when the embeddings are tied
+    } else if (item.role == kernels::WeightRole::tied) {
+      weights_.embedding = weights_.lm_head = matrix;
     } else {
       weights_.lm_head = matrix;
     }

@@ -73,7 +73,8 @@ std::vector<WeightItem> list_tensors(const ModelSpec& spec) {
     item.cols = cols;
     items.push_back(std::move(item));
   };
-  global("model.embed_tokens.weight", WeightRole::embedding, false, spec.n_vocab, spec.n_embd);
+  global("model.embed_tokens.weight", spec.tied_embeddings ? WeightRole::tied : WeightRole::embedding, false,
+         spec.n_vocab, spec.n_embd);
   for (std::uint32_t layer = 0; layer < spec.n_layers(); ++layer) {
     const std::string prefix = fmt::format("model.layers.{}.", layer);
     for (const VectorRow& row : kVectors) {
@@ -122,20 +123,17 @@ Status check_tensor(const formats::Checkpoint& checkpoint, WeightItem& item) {
   return Status();
 }
 
-/// Whether every value of `from` exists in `to`.
-bool holds_exactly(DType from, DType to) { return from == to || to == DType::f32; }
-
 Status choose_format(const kernels::KernelSet& kernels, const WeightsOptions& options, WeightItem& item) {
   if (item.is_vector) {
     item.bytes = static_cast<std::uint64_t>(item.cols) * sizeof(float);
     return Status();
   }
-  item.format = kernels.weight_format(item.role, item.file_dtype);
-  if (options.weight_format) item.format.dtype = *options.weight_format;
-  if (options.exact && !holds_exactly(item.file_dtype, item.format.dtype))
-    return error(Code::invalid_argument,
-                 "weight_format {} cannot hold tensor \"{}\" ({}) exactly, as QINFER_RUNTIME_EXACT asks",
-                 dtype_name(item.format.dtype), item.name, dtype_name(item.file_dtype));
+  const DType* wanted = options.weight_format ? &*options.weight_format : nullptr;
+  if (!kernels.weight_format(item.role, item.file_dtype, wanted, options.exact, item.format)) {
+    return error(Code::invalid_argument, "kernel set {} cannot hold tensor \"{}\" ({}) as {}{}", kernels.name,
+                 item.name, dtype_name(item.file_dtype), wanted != nullptr ? dtype_name(*wanted) : "any format it has",
+                 options.exact ? " exactly, as QINFER_RUNTIME_EXACT asks" : "");
+  }
   const kernels::WeightFormat as_in_file{item.file_dtype, kernels::WeightLayout::row_major};
   item.mapped = options.use_mmap && item.format == as_in_file;
   item.bytes = kernels.weight_bytes(item.format, item.rows, item.cols);

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <utility>
 
+#include "platform/thread.h"
+
 namespace qinfer::platform {
 namespace {
 
@@ -189,6 +191,7 @@ std::string x86_features() {
 }  // namespace
 
 CpuInfo detect_cpu() {
+  const ScopedFloatEnvironment environment;  // quotas are fractions
   CpuInfo info;
   const std::vector<int> cpus = allowed_cpus();
   info.logical_cores = static_cast<std::uint32_t>(cpus.size());

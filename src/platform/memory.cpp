@@ -1,6 +1,8 @@
 // See memory.h.
 #include "platform/memory.h"
 
+#include "base/checked.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,7 +33,8 @@ Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes,
     data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) data = nullptr;
   }
-  if (data == nullptr) return error(Code::no_memory, "no memory for {} ({} bytes)", what, bytes);
+  if (data == nullptr)
+    return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory for {} ({} bytes)", what, bytes);
   buffer.data_ = static_cast<std::byte*>(data);
   buffer.size_ = bytes;
   return buffer;
@@ -39,6 +42,11 @@ Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes,
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
+  if (locked_) {
+    const auto begin = round_up(reinterpret_cast<std::uintptr_t>(data_), kPage);
+    const auto end = (reinterpret_cast<std::uintptr_t>(data_) + size_) / kPage * kPage;
+    munlock(reinterpret_cast<const void*>(begin), end - begin);
+  }
   if (!allocator_.is_mapping()) {
     allocator_.release(data_, size_, kAlignment, allocator_.user);
   } else if (size_ < kPage) {
@@ -50,6 +58,7 @@ Buffer::~Buffer() {
 
 void Buffer::swap(Buffer& other) noexcept {
   std::swap(allocator_, other.allocator_);
+  std::swap(locked_, other.locked_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
 }
@@ -66,9 +75,19 @@ void Buffer::commit() {
   for (std::size_t i = 0; i < size_; i += kPage) bytes[i] = bytes[i];
 }
 
+Status Buffer::lock() {
+  // Only pages that are the buffer's alone: unlocking a shared one would unlock its neighbours'.
+  const auto begin = round_up(reinterpret_cast<std::uintptr_t>(data_), kPage);
+  const auto end = (reinterpret_cast<std::uintptr_t>(data_) + size_) / kPage * kPage;
+  if (end <= begin) return Status();
+  QINFER_TRY(lock_memory(reinterpret_cast<const void*>(begin), end - begin));
+  locked_ = true;
+  return Status();
+}
+
 Status lock_memory(const void* data, std::size_t bytes) {
   if (bytes == 0 || mlock(data, bytes) == 0) return Status();
-  return error_at(Code::no_memory, errno, "cannot lock {} bytes in memory: {}", bytes,
+  return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "cannot lock {} bytes in memory: {}", bytes,
                   errno == ENOMEM || errno == EPERM ? "RLIMIT_MEMLOCK is too small" : "the system refused");
 }
 

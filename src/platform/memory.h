@@ -53,15 +53,19 @@ class Buffer {
   /// Touches every page, so that no page fault comes later.
   void commit();
 
+  /// Keeps the whole pages of the buffer resident until it is destroyed.
+  Status lock();
+
   void swap(Buffer& other) noexcept;
 
  private:
   Allocator allocator_;
+  bool locked_ = false;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
-/// Keeps a range of memory resident (mlock). QINFER_E_NO_MEMORY when the limit does not allow it.
+/// Keeps mapped memory resident (mlock) until it is unmapped. QINFER_E_NO_MEMORY when the limit does not allow it.
 Status lock_memory(const void* data, std::size_t bytes);
 
 }  // namespace qinfer::platform

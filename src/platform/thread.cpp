@@ -77,7 +77,7 @@ Result<Thread> Thread::start(std::function<void()> body, int pin_to_cpu) {
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   if (code != 0) {
     thread.impl_.reset();
-    return error_at(Code::no_memory, code, "the system refused another thread");
+    return error(Code::no_memory, "the system refused another thread (errno {})", code);
   }
   static_cast<void>(entry.release());  // thread_entry owns it now
   pthread_setname_np(thread.impl_->id, "qinfer");
@@ -90,6 +90,9 @@ void Thread::join() {
 }
 
 void Thread::abandon() { impl_.reset(); }
+
+ScopedNoCancel::ScopedNoCancel() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved_); }
+ScopedNoCancel::~ScopedNoCancel() { pthread_setcancelstate(saved_, nullptr); }
 
 ScopedPin::ScopedPin(int cpu) {
   static_assert(sizeof(cpu_set_t) == sizeof saved_);

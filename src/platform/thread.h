@@ -48,6 +48,19 @@ class Thread {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Holds back pthread_cancel of the calling thread: glibc ends the process when the forced unwinding of a cancelled
+/// thread meets a catch (...), as the C ABI has.
+class ScopedNoCancel {
+ public:
+  ScopedNoCancel();
+  ~ScopedNoCancel();
+  ScopedNoCancel(const ScopedNoCancel&) = delete;
+  ScopedNoCancel& operator=(const ScopedNoCancel&) = delete;
+
+ private:
+  int saved_ = 0;
+};
+
 /// Restricts the calling thread to one CPU while it lives, and puts the former affinity back.
 class ScopedPin {
  public:
