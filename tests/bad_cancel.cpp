@@ -243,7 +243,7 @@ TEST_CASE("After a cancelled evaluation, truncating to what is evaluated leaves 
       std::this_thread::sleep_for(std::chrono::microseconds(200 + 50 * attempt));
       qinfer_cancel_request(cancel.get());
     });
-    const qinfer_status status = qinfer_eval(&one, 1, &options, &err);
+    const qinfer_status status = qinfer_eval(&one, 1, &options, nullptr);
     canceller.join();
     if (status == QINFER_E_CANCELLED) evaluated = 1000 - qinfer_session_pending(one);
   }
