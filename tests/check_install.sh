@@ -9,7 +9,7 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 libdir=$(dirname "$(find "$work/prefix" -name 'libqinfer.so' | head -1)")
 
 for static in OFF ON; do
-  cmake -S "$source/examples/find_package" -B "$work/cmake-$static" -DCMAKE_PREFIX_PATH="$work/prefix" -DQINFER_LINK_STATIC=$static >"$work/log" 2>&1 ||
+  cmake -G Ninja -S "$source/examples/find_package" -B "$work/cmake-$static" -DCMAKE_PREFIX_PATH="$work/prefix" -DQINFER_LINK_STATIC=$static >"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
   cmake --build "$work/cmake-$static" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   program=$(find "$work/cmake-$static" -maxdepth 1 -type f -executable | head -1)
