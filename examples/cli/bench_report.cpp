@@ -15,6 +15,7 @@ struct Spread {
 Spread tokens_per_second(const Samples& samples) {
   if (samples.seconds.empty()) return {};
   std::vector<double> rates;
+  rates.reserve(samples.seconds.size());
   for (const double seconds : samples.seconds) rates.push_back(samples.tokens / std::max(seconds, 1e-9));
   std::sort(rates.begin(), rates.end());
   const std::size_t middle = rates.size() / 2;

@@ -17,7 +17,7 @@ std::string format(const char* pattern, ...) {
   char text[512];
   va_list args;
   va_start(args, pattern);
-  std::vsnprintf(text, sizeof text, pattern, args);
+  std::vsnprintf(text, sizeof text, pattern, args);  // NOLINT(clang-analyzer-valist.Uninitialized): va_start is above
   va_end(args);
   return text;
 }

@@ -398,6 +398,7 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
 inline void eval(const std::vector<Session*>& sessions,
                  const qinfer_eval_options& options = qi::options<qinfer_eval_options>()) {
   std::vector<qinfer_session*> handles;
+  handles.reserve(sessions.size());
   for (Session* session : sessions) handles.push_back(session != nullptr ? session->native() : nullptr);
   qinfer_error error{};
   detail::check(qinfer_eval(handles.data(), handles.size(), &options, &error), error);
