@@ -15,6 +15,14 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
+/// The whole pages inside a range. Those at its ends may hold neighbours too, which unlocking would unlock as well.
+std::span<std::byte> own_pages(std::span<std::byte> range) {
+  const auto address = reinterpret_cast<std::uintptr_t>(range.data());
+  const std::size_t skip = round_up(address, kPage) - address;
+  if (skip >= range.size()) return {};
+  return range.subspan(skip, (range.size() - skip) / kPage * kPage);
+}
+
 }  // namespace
 
 Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what) {
@@ -42,11 +50,7 @@ Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes,
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-  if (locked_) {
-    const auto begin = round_up(reinterpret_cast<std::uintptr_t>(data_), kPage);
-    const auto end = (reinterpret_cast<std::uintptr_t>(data_) + size_) / kPage * kPage;
-    munlock(reinterpret_cast<const void*>(begin), end - begin);
-  }
+  if (locked_) munlock(own_pages({data_, size_}).data(), own_pages({data_, size_}).size());
   if (!allocator_.is_mapping()) {
     allocator_.release(data_, size_, kAlignment, allocator_.user);
   } else if (size_ < kPage) {
@@ -76,11 +80,9 @@ void Buffer::commit() {
 }
 
 Status Buffer::lock() {
-  // Only pages that are the buffer's alone: unlocking a shared one would unlock its neighbours'.
-  const auto begin = round_up(reinterpret_cast<std::uintptr_t>(data_), kPage);
-  const auto end = (reinterpret_cast<std::uintptr_t>(data_) + size_) / kPage * kPage;
-  if (end <= begin) return Status();
-  QINFER_TRY(lock_memory(reinterpret_cast<const void*>(begin), end - begin));
+  const std::span<std::byte> pages = own_pages({data_, size_});
+  if (pages.empty()) return Status();
+  QINFER_TRY(lock_memory(pages.data(), pages.size()));
   locked_ = true;
   return Status();
 }
