@@ -87,7 +87,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 }  // namespace
 
-TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[invariance][threads]") {
+TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[invariance]") {
   for (const bool windowed : {false, true}) {
     auto spec = long_spec();
     if (windowed) {
