@@ -126,6 +126,28 @@ TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[in
   }
 }
 
+TEST_CASE("three threads over a prompt and split decoding equal one thread", "[invariance][threads]") {
+  // Small enough for the thread sanitizer; more than 512 keys, so that decoding splits attention by segments.
+  const qinfer::test::ModelDir directory(long_spec());
+  const auto tokens = random_tokens(530, 9);
+  std::vector<std::vector<float>> results;
+  for (const std::uint32_t threads : {1u, 3u}) {
+    Setup setup;
+    setup.n_threads = threads;
+    const qi::Model model = load(directory.path(), setup);
+    qi::KvCache cache = make_cache(model, setup);
+    qi::Session session(cache);
+    session.append(tokens);
+    session.eval();
+    for (int i = 0; i < 3; ++i) {
+      session.append(40 + i);
+      session.eval();
+    }
+    results.push_back(session.copy_logits());
+  }
+  CHECK(same_bits(results[0], results[1]));
+}
+
 TEST_CASE("other sessions in the batch do not change a bit", "[invariance]") {
   const qinfer::test::ModelDir directory(long_spec());
   Setup setup;
