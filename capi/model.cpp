@@ -21,13 +21,15 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   qinfer_load_options options;
   QINFER_TRY(capi::copy_in(caller, options, "qinfer_load_options"));
   QINFER_TRY(capi::unknown_flags(options.flags,
-                                 QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY,
+                                 QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY |
+                                     QINFER_LOAD_EMBED_ROWS,
                                  "qinfer_load_options.flags"));
   LoadArguments out;
   out.options.no_weights = (options.flags & QINFER_LOAD_NO_WEIGHTS) != 0;
   out.options.no_mmap = (options.flags & QINFER_LOAD_NO_MMAP) != 0;
   out.options.lock = (options.flags & QINFER_LOAD_LOCK) != 0;
   out.options.verify = (options.flags & QINFER_LOAD_VERIFY) != 0;
+  out.options.embedding_rows = (options.flags & QINFER_LOAD_EMBED_ROWS) != 0;
   out.options.max_batch_tokens = options.max_batch_tokens;
   out.options.memory_budget_bytes = options.memory_budget_bytes;
   if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;

@@ -32,6 +32,16 @@ if(QINFER_SANITIZED)
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")  # a third of the build time, and clearer reports
 endif()
 
+# The kernel sets that this compiler and processor family allow.
+set(QINFER_KERNEL_SETS "reference")
+include(CheckCXXCompilerFlag)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  check_cxx_compiler_flag(-mavx512fp16 QINFER_COMPILER_HAS_AVX512)
+  if(QINFER_COMPILER_HAS_AVX512)
+    set(QINFER_KERNEL_SETS "avx512_fp16 avx512 reference")
+  endif()
+endif()
+
 find_package(Git QUIET)
 set(QINFER_COMMIT "unknown commit")
 if(GIT_FOUND)
@@ -42,4 +52,4 @@ if(GIT_FOUND)
   endif()
 endif()
 set(QINFER_BUILD_INFO
-    "qinfer ${PROJECT_VERSION}, ${QINFER_COMMIT}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}, kernel sets: reference")
+    "qinfer ${PROJECT_VERSION}, ${QINFER_COMMIT}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}, kernel sets: ${QINFER_KERNEL_SETS}")

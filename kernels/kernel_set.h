@@ -22,7 +22,10 @@ namespace qinfer::kernels {
 
 /// `tied`: one matrix that is both the embedding and the LM head.
 enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head, tied };
-enum class WeightLayout : std::uint8_t { row_major };  // element (n, k) at data[n * cols + k]
+enum class WeightLayout : std::uint8_t {
+  row_major,  ///< element (n, k) at data[n * cols + k]
+  tile32      ///< at data[(n / 32) * 32 * cols + k * 32 + n % 32]; zero rows fill the last tile
+};
 
 struct WeightFormat {
   DType dtype = DType::f32;
@@ -34,7 +37,8 @@ struct Matrix {
   const std::byte* data = nullptr;
   WeightFormat format;
   std::int64_t rows = 0, cols = 0;
-  float scale = 1;  ///< a power of two: the stored values are the weights divided by it
+  float scale = 1;    ///< a power of two: the stored values are the weights divided by it
+  float largest = 0;  ///< largest finite magnitude among the stored values, where the set packed them
 };
 
 struct Rows {
@@ -175,14 +179,14 @@ struct KernelSet {
   bool (*weight_format)(WeightRole role, DType file_dtype, const DType* wanted, bool exact,
                         WeightFormat& out) = nullptr;
   std::uint64_t (*weight_bytes)(const WeightFormat& format, std::int64_t rows, std::int64_t cols) = nullptr;
-  /// The scale (a power of two) with which `format` holds the source, 0 if it cannot; *largest is then the largest
-  /// magnitude found, for the message. Called once, before pack.
-  float (*pack_scale)(const Matrix& source, const WeightFormat& format, float* largest) = nullptr;
+  /// The scale (a power of two) with which `format` holds weights up to `largest`, 0 if it cannot.
+  float (*pack_scale)(const WeightFormat& format, float largest) = nullptr;
   /// Converts rows [first, last) of a row-major source into a destination that holds the whole matrix, dividing by
-  /// source.scale. `first` is a multiple of 32; the call with last == rows also fills what the layout pads. Every set
-  /// packs into row-major f32 too, which is how norm weights and biases are kept.
-  void (*pack)(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
-               std::int64_t last) = nullptr;
+  /// source.scale; returns the largest finite magnitude of these rows, undivided. `first` is a multiple of 32; the call
+  /// with last == rows also fills what the layout pads. Every set packs into row-major f32 too, which is how norm
+  /// weights and biases are kept. Values that keep their type keep every bit.
+  float (*pack)(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
+                std::int64_t last) = nullptr;
   std::uint32_t (*kv_head_dim_padded)(std::uint32_t head_dim, DType type) = nullptr;
   DType (*default_kv_type)(bool exact) = nullptr;
 
@@ -215,8 +219,14 @@ std::span<const KernelInfo> kernel_table();
 
 /// The set of that name if it exists and a CPU with these features (names separated by spaces) can run it, else null.
 /// An empty name asks for the best one; `exact`: among those that compute in f32.
-const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features = {}, bool exact = false);
-/// The names of all sets that were built, separated by spaces.
-std::string_view kernel_set_names();
+const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
+
+/// One kernel set that was built. `needs`: CPU features; `exact`: it computes in f32.
+struct KernelSetInfo {
+  std::string_view name, needs;
+  bool exact;
+};
+/// All of them, the best one first.
+std::span<const KernelSetInfo> kernel_sets();
 
 }  // namespace qinfer::kernels

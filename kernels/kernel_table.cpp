@@ -1,6 +1,9 @@
-// The table of all kernels, and the choice of a kernel set by name.
+// The table of all kernels, and the choice of a kernel set by name and CPU.
 #include "kernel_set.h"
 #include "reference/reference.h"
+#ifdef QINFER_HAVE_AVX512
+#include "avx512/avx512.h"
+#endif
 
 namespace qinfer::kernels {
 namespace {
@@ -11,15 +14,57 @@ constexpr KernelInfo kTable[] = {
 #undef QINFER_KERNEL
 };
 
+constexpr KernelSetInfo kSets[] = {
+#ifdef QINFER_HAVE_AVX512
+    {"avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_fp16", false},
+    {"avx512", "avx512f avx512bw avx512dq avx512vl", true},
+#endif
+    {"reference", "", true},
+};
+
+using Getter = const KernelSet& (*)();
+constexpr Getter kGetters[] = {
+#ifdef QINFER_HAVE_AVX512
+    avx512::fp16_kernel_set, avx512::kernel_set,
+#endif
+    reference::kernel_set,
+};
+
+/// Takes the first word off a list of words separated by spaces.
+std::string_view next_word(std::string_view& words) {
+  const std::size_t begin = words.find_first_not_of(' ');
+  if (begin == words.npos) return words = {};
+  words.remove_prefix(begin);
+  const std::string_view word = words.substr(0, words.find(' '));
+  words.remove_prefix(word.size());
+  return word;
+}
+
+bool has_word(std::string_view words, std::string_view wanted) {
+  for (std::string_view word = next_word(words); !word.empty(); word = next_word(words))
+    if (word == wanted) return true;
+  return false;
+}
+
+bool has_all(std::string_view features, std::string_view needed) {
+  for (std::string_view word = next_word(needed); !word.empty(); word = next_word(needed))
+    if (!has_word(features, word)) return false;
+  return true;
+}
+
 }  // namespace
 
 std::span<const KernelInfo> kernel_table() { return kTable; }
 
-const KernelSet* find_kernel_set(std::string_view name, std::string_view, bool) {
-  if (name.empty() || name == "reference") return &reference::kernel_set();
+const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact) {
+  for (std::size_t i = 0; i < std::size(kSets); ++i) {
+    if (!name.empty() && name != kSets[i].name) continue;
+    if (exact && !kSets[i].exact) continue;
+    if (has_all(cpu_features, kSets[i].needs)) return &kGetters[i]();
+  }
   return nullptr;
 }
 
-std::string_view kernel_set_names() { return "reference"; }
+std::span<const KernelSetInfo> kernel_sets() { return kSets; }
 
 }  // namespace qinfer::kernels

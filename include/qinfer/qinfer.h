@@ -163,7 +163,8 @@ enum {
     QINFER_LOAD_NO_WEIGHTS = 1, /* metadata and tokenizer only: fast, but no sessions */
     QINFER_LOAD_NO_MMAP    = 2, /* read into private memory: for files that others may truncate while they are mapped */
     QINFER_LOAD_LOCK       = 4, /* keep resident (mlock) */
-    QINFER_LOAD_VERIFY     = 8  /* check that norm weights and biases are finite */
+    QINFER_LOAD_VERIFY     = 8, /* check that norm weights and biases are finite */
+    QINFER_LOAD_EMBED_ROWS = 16 /* tied embeddings: a table of rows beside the LM head, whose own layout else serves both */
 };
 typedef struct qinfer_load_options {
     uint32_t             struct_size;

@@ -1,5 +1,6 @@
 // Binds the portable operations into a KernelSet.
 #include <cmath>
+#include <cstring>
 
 #include "reference.h"
 
@@ -15,22 +16,8 @@ bool weight_format(WeightRole, DType file_dtype, const DType* wanted, bool exact
 }
 
 /// Only f16 can be too small: it ends at 65504. This set has no scaled matrices, so it refuses instead.
-float pack_scale(const Matrix& source, const WeightFormat& format, float* largest) {
-  constexpr float kLargestF16 = 65504.0f;
-  *largest = 0;
-  if (format.dtype != DType::f16 || source.format.dtype == DType::f16) return 1;
-  const auto bytes = static_cast<std::int64_t>(dtype_bytes(source.format.dtype));
-  const std::int64_t total = source.rows * source.cols;
-  float chunk[512];
-  for (std::int64_t i = 0; i < total; i += 512) {
-    const std::int64_t count = total - i < 512 ? total - i : 512;
-    widen(source.data + i * bytes, source.format.dtype, count, chunk);
-    for (std::int64_t j = 0; j < count; ++j) {
-      const float magnitude = std::fabs(chunk[j]);
-      if (std::isfinite(magnitude) && magnitude > *largest) *largest = magnitude;
-    }
-  }
-  return *largest > kLargestF16 ? 0.0f : 1.0f;
+float pack_scale(const WeightFormat& format, float largest) {
+  return format.dtype == DType::f16 && largest > 65504.0f ? 0.0f : 1.0f;
 }
 
 DType default_kv_type(bool exact) { return exact ? DType::f32 : DType::f16; }
@@ -39,17 +26,27 @@ std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::i
   return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(cols) * dtype_bytes(format.dtype);
 }
 
-void pack(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
-          std::int64_t last) {
+float pack(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
+           std::int64_t last) {
   const auto in_bytes = static_cast<std::int64_t>(dtype_bytes(source.format.dtype));
   const auto out_bytes = static_cast<std::int64_t>(dtype_bytes(format.dtype));
-  float chunk[512];
+  float largest = 0, chunk[512];
   for (std::int64_t i = first * source.cols; i < last * source.cols; i += 512) {
     const std::int64_t rest = last * source.cols - i;
     const std::int64_t count = rest < 512 ? rest : 512;
     widen(source.data + i * in_bytes, source.format.dtype, count, chunk);
-    narrow(chunk, count, format.dtype, destination + i * out_bytes);
+    for (std::int64_t j = 0; j < count; ++j) {
+      const float magnitude = std::fabs(chunk[j]);
+      if (std::isfinite(magnitude) && magnitude > largest) largest = magnitude;
+    }
+    // Equal types keep every bit, also of a NaN.
+    if (source.format.dtype == format.dtype) {
+      std::memcpy(destination + i * out_bytes, source.data + i * in_bytes, static_cast<std::size_t>(count * out_bytes));
+    } else {
+      narrow(chunk, count, format.dtype, destination + i * out_bytes);
+    }
   }
+  return largest;
 }
 
 std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return head_dim; }

@@ -24,7 +24,7 @@ void flatten(const formats::Json& value, const std::string& prefix,
 std::string describe_formats(const model::WeightsPlan& plan) {
   std::string text;
   for (const model::WeightItem& item : plan.items) {
-    if (item.is_vector) continue;
+    if (item.is_vector || item.role == kernels::WeightRole::embedding) continue;  // looked up, not multiplied
     const std::string_view name = dtype_name(item.format.dtype);
     if (text.empty()) text = name;
     if (text != name) return "mixed";
@@ -63,10 +63,18 @@ Status Model::fill_rope_table() {
 
 Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, const model::WeightsOptions& options,
                            const model::LoadProgress& progress) {
+  const model::ParallelFor parallel_for = [this](std::int64_t n, const auto& body) {
+    ThreadTeam& team = runtime_->team();
+    const std::lock_guard lock(runtime_->eval_mutex());
+    team.run([&](std::int32_t worker) {
+      const std::int64_t begin = n * worker / team.size(), end = n * (worker + 1) / team.size();
+      if (begin < end) body(begin, end);
+    });
+  };
   QINFER_ASSIGN(weights_, model::load_weights(plan, *files.checkpoint, runtime_->kernels(), options,
-                                              runtime_->allocator(), spec_.n_layers(), progress));
-  QINFER_ASSIGN(scratch_,
-                platform::Buffer::allocate(runtime_->allocator(), scratch_layout_.bytes, "the scratch arena"));
+                                              runtime_->allocator(), spec_.n_layers(), parallel_for, progress));
+  QINFER_ASSIGN(scratch_, platform::Buffer::allocate(runtime_->allocator(), scratch_layout_.bytes, "the scratch arena",
+                                                     platform::Pages::huge));
   n_params_ = plan.n_params;
   weight_format_ = describe_formats(plan);
   return Status();
@@ -108,6 +116,9 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
     QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
   }
   model->tokenizer_ = std::move(files.tokenizer);
+  if (shared.logs(LogLevel::info) && plan.private_bytes > 0)
+    shared.log(LogLevel::info, "weights: {} of {} private bytes on 2 MiB pages",
+               platform::huge_page_bytes(model->weights_.memory.data(), plan.private_bytes), plan.private_bytes);
   shared.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}", path, model->spec_.architecture,
              model->n_params_, model->weight_format_);
   return std::shared_ptr<const Model>(std::move(model));

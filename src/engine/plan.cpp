@@ -91,6 +91,7 @@ Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exac
   options.use_mmap = !load.no_mmap;
   options.verify = load.verify;
   options.lock = load.lock;
+  options.split_tied = load.embedding_rows;
   if (load.weight_format == "f32") options.weight_format = DType::f32;
   if (load.weight_format == "f16") options.weight_format = DType::f16;
   if (load.weight_format == "bf16") options.weight_format = DType::bf16;

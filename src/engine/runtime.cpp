@@ -20,12 +20,20 @@ Result<std::uint32_t> thread_count(const RuntimeOptions& options) {
 }
 
 Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) {
-  const kernels::KernelSet* set =
-      kernels::find_kernel_set(options.cpu_target, platform::detect_cpu().features, options.exact);
-  if (set == nullptr)
-    return error(Code::unsupported, "cpu_target \"{}\" is not available here, known are: {}", options.cpu_target,
-                 kernels::kernel_set_names());
-  return set;
+  const std::string features = platform::detect_cpu().features;
+  const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
+  if (set != nullptr) return set;
+  std::string names;
+  for (const kernels::KernelSetInfo& info : kernels::kernel_sets()) {
+    if (!names.empty()) names += ' ';
+    names += info.name;
+    if (info.name != options.cpu_target) continue;
+    if (kernels::find_kernel_set(info.name, features) != nullptr)
+      return error(Code::unsupported, "cpu_target \"{}\" sums in f16, which QINFER_RUNTIME_EXACT rules out", info.name);
+    return error(Code::unsupported, "cpu_target \"{}\" needs the CPU features {}, this CPU and system have {}", info.name,
+                 info.needs, features.empty() ? "none that are known" : features);
+  }
+  return error(Code::unsupported, "cpu_target \"{}\" is not known, expected one of {}", options.cpu_target, names);
 }
 
 Result<std::shared_ptr<Runtime>> Runtime::create(const RuntimeOptions& options) {

@@ -41,6 +41,7 @@ struct WeightsOptions {
   bool use_mmap = true;
   bool verify = false;  ///< norm weights and biases must be finite
   bool lock = false;    ///< keep resident
+  bool split_tied = false;  ///< tied embeddings: a table of rows beside the LM head
 };
 
 /// One tensor to load.
@@ -75,9 +76,13 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoin
 /// Called with bytes done and in total; false cancels.
 using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
+/// Calls body(begin, end) for parts of [0, n), on several threads at once, and returns when all are done.
+using ParallelFor =
+    std::function<void(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body)>;
+
 Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint,
                              const kernels::KernelSet& kernels, const WeightsOptions& options,
                              const platform::Allocator& allocator, std::uint32_t n_layers,
-                             const LoadProgress& progress);
+                             const ParallelFor& parallel_for, const LoadProgress& progress);
 
 }  // namespace qinfer::model

@@ -1,5 +1,6 @@
 // Reading tensors into the places that the plan gave them. See weights.h.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "model/weights.h"
@@ -12,17 +13,19 @@ constexpr std::uint64_t kProgressStep = 16 << 20;
 class Loader {
  public:
   Loader(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const kernels::KernelSet& kernels,
-         const WeightsOptions& options, const platform::Allocator& allocator, const LoadProgress& progress)
+         const WeightsOptions& options, const platform::Allocator& allocator, const ParallelFor& parallel_for,
+         const LoadProgress& progress)
       : plan_(plan),
         checkpoint_(checkpoint),
         kernels_(kernels),
         options_(options),
         allocator_(allocator),
+        parallel_for_(parallel_for),
         progress_(progress) {}
 
   Result<Weights> run(std::uint32_t n_layers) {
     weights_.layers.resize(n_layers);
-    QINFER_ASSIGN(weights_.memory, platform::Buffer::allocate(allocator_, plan_.private_bytes, "weights"));
+    QINFER_ASSIGN(weights_.memory, platform::Buffer::allocate(allocator_, plan_.private_bytes, "weights", platform::Pages::huge));
     for (const WeightItem& item : plan_.items) total_ += checkpoint_.find(item.name)->bytes();
     for (const WeightItem& item : plan_.items) QINFER_TRY(load(item));
     if (options_.lock) QINFER_TRY(weights_.memory.lock());
@@ -62,15 +65,29 @@ class Loader {
     return Status();
   }
 
-  /// Converts a matrix in steps of whole tiles, looking for a cancellation between them.
-  Status pack_rows(const kernels::Matrix& view, const kernels::WeightFormat& format, std::byte* destination) {
+  /// Converts a matrix in steps of whole tiles, all threads at each, and looks for a cancellation between them. Pages
+  /// of the file that were read leave the process again. `largest`: the largest finite magnitude of the source.
+  Status pack_rows(const kernels::Matrix& view, const WeightItem& item, const formats::Tensor& tensor,
+                   std::byte* destination, float& largest) {
+    constexpr std::int64_t kTile = 32;
     const auto row_bytes = static_cast<std::uint64_t>(view.cols) * dtype_bytes(view.format.dtype);
-    const auto step = static_cast<std::int64_t>(round_up(std::max<std::uint64_t>(kProgressStep / row_bytes, 1), 32));
+    const auto step = static_cast<std::int64_t>(round_up(std::max<std::uint64_t>(kProgressStep / row_bytes, 1), kTile));
+    std::atomic<float> most{0};
     for (std::int64_t row = 0; row < view.rows; row += step) {
       const std::int64_t end = std::min(row + step, view.rows);
-      kernels_.pack(view, format, destination, row, end);
-      QINFER_TRY(report(options_.use_mmap ? static_cast<std::uint64_t>(end - row) * row_bytes : 0));
+      parallel_for_((end - row + kTile - 1) / kTile, [&](std::int64_t first_tile, std::int64_t last_tile) {
+        const float found = kernels_.pack(view, item.format, destination, row + first_tile * kTile,
+                                          std::min(row + last_tile * kTile, end));
+        for (float seen = most; found > seen && !most.compare_exchange_weak(seen, found);) {
+        }
+      });
+      const std::uint64_t bytes = static_cast<std::uint64_t>(end - row) * row_bytes;
+      if (!options_.use_mmap) continue;
+      QINFER_ASSIGN(const auto mapping, checkpoint_.map_shard(tensor.shard));
+      mapping->drop(tensor.begin + static_cast<std::uint64_t>(row) * row_bytes, bytes);
+      QINFER_TRY(report(bytes));
     }
+    largest = most;
     return Status();
   }
 
@@ -108,7 +125,7 @@ class Loader {
     if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes()));
     if (weights_.mappings.empty() || weights_.mappings.back() != mapping)
       weights_.mappings.push_back(std::move(mapping));
-    place(item, data);
+    place(item, data, 1, 0);
     return Status();
   }
 
@@ -118,22 +135,31 @@ class Loader {
       QINFER_TRY(read(tensor, destination));
     } else {
       QINFER_ASSIGN(const std::byte* bytes, source(tensor));
-      kernels::Matrix view{bytes, as_in_file, item.rows, item.cols};
-      float largest = 0;
-      view.scale = kernels_.pack_scale(view, item.format, &largest);
-      if (view.scale == 0)
-        return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
-                     item.name, largest, dtype_name(item.format.dtype));
-      QINFER_TRY(pack_rows(view, item.format, destination));
-      place(item, destination, view.scale);
-      return Status();
+      return pack_matrix({bytes, as_in_file, item.rows, item.cols}, item, tensor, destination);
     }
-    place(item, destination);
+    place(item, destination, 1, 0);
     return Status();
   }
 
-  void place(const WeightItem& item, const std::byte* data, float scale = 1) {
-    const kernels::Matrix matrix{data, item.format, item.rows, item.cols, scale};
+  /// Nearly always the values fit as they are; where they do not, the matrix is packed again with a scale.
+  Status pack_matrix(kernels::Matrix view, const WeightItem& item, const formats::Tensor& tensor,
+                     std::byte* destination) {
+    float largest = 0;
+    QINFER_TRY(pack_rows(view, item, tensor, destination, largest));
+    view.scale = kernels_.pack_scale(item.format, largest);
+    if (view.scale == 0)
+      return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32", item.name,
+                   largest, dtype_name(item.format.dtype));
+    if (view.scale != 1) {
+      total_ += tensor.bytes();
+      QINFER_TRY(pack_rows(view, item, tensor, destination, largest));
+    }
+    place(item, destination, view.scale, largest / view.scale);
+    return Status();
+  }
+
+  void place(const WeightItem& item, const std::byte* data, float scale, float largest) {
+    const kernels::Matrix matrix{data, item.format, item.rows, item.cols, scale, largest};
     if (!item.is_global) {
       weights_.layers[item.layer].*item.matrix = matrix;
     } else if (item.role == kernels::WeightRole::embedding) {
@@ -150,6 +176,7 @@ class Loader {
   const kernels::KernelSet& kernels_;
   const WeightsOptions& options_;
   const platform::Allocator& allocator_;
+  const ParallelFor& parallel_for_;
   const LoadProgress& progress_;
   Weights weights_;
   platform::Buffer staging_;
@@ -161,8 +188,8 @@ class Loader {
 Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint,
                              const kernels::KernelSet& kernels, const WeightsOptions& options,
                              const platform::Allocator& allocator, std::uint32_t n_layers,
-                             const LoadProgress& progress) {
-  return Loader(plan, checkpoint, kernels, options, allocator, progress).run(n_layers);
+                             const ParallelFor& parallel_for, const LoadProgress& progress) {
+  return Loader(plan, checkpoint, kernels, options, allocator, parallel_for, progress).run(n_layers);
 }
 
 }  // namespace qinfer::model

@@ -60,7 +60,8 @@ constexpr VectorRow kVectors[] = {
     {"mlp.down_proj.bias", &LayerWeights::down_bias, kHidden, kMlpBias},
 };
 
-std::vector<WeightItem> list_tensors(const ModelSpec& spec) {
+/// `split`: tied embeddings are looked up in the file's own rows, beside the LM head.
+std::vector<WeightItem> list_tensors(const ModelSpec& spec, bool split) {
   std::vector<WeightItem> items;
   const auto global = [&items](std::string_view name, WeightRole role, bool is_vector, std::uint32_t rows,
                                std::uint32_t cols) {
@@ -73,7 +74,7 @@ std::vector<WeightItem> list_tensors(const ModelSpec& spec) {
     item.cols = cols;
     items.push_back(std::move(item));
   };
-  global("model.embed_tokens.weight", spec.tied_embeddings ? WeightRole::tied : WeightRole::embedding, false,
+  global("model.embed_tokens.weight", spec.tied_embeddings && !split ? WeightRole::tied : WeightRole::embedding, false,
          spec.n_vocab, spec.n_embd);
   for (std::uint32_t layer = 0; layer < spec.n_layers(); ++layer) {
     const std::string prefix = fmt::format("model.layers.{}.", layer);
@@ -100,7 +101,9 @@ std::vector<WeightItem> list_tensors(const ModelSpec& spec) {
     }
   }
   global("model.norm.weight", WeightRole::lm_head, true, 1, spec.n_embd);
-  if (!spec.tied_embeddings) global("lm_head.weight", WeightRole::lm_head, false, spec.n_vocab, spec.n_embd);
+  if (!spec.tied_embeddings || split)
+    global(spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", WeightRole::lm_head, false,
+           spec.n_vocab, spec.n_embd);
   return items;
 }
 
@@ -124,20 +127,65 @@ Status check_tensor(const formats::Checkpoint& checkpoint, WeightItem& item) {
 }
 
 Status choose_format(const kernels::KernelSet& kernels, const WeightsOptions& options, WeightItem& item) {
-  if (item.is_vector) {
-    item.bytes = static_cast<std::uint64_t>(item.cols) * sizeof(float);
-    return Status();
-  }
+  if (item.is_vector) return Status();
   const DType* wanted = options.weight_format ? &*options.weight_format : nullptr;
   if (!kernels.weight_format(item.role, item.file_dtype, wanted, options.exact, item.format)) {
     return error(Code::invalid_argument, "kernel set {} cannot hold tensor \"{}\" ({}) as {}{}", kernels.name,
                  item.name, dtype_name(item.file_dtype), wanted != nullptr ? dtype_name(*wanted) : "any format it has",
                  options.exact ? " exactly, as QINFER_RUNTIME_EXACT asks" : "");
   }
-  const kernels::WeightFormat as_in_file{item.file_dtype, kernels::WeightLayout::row_major};
-  item.mapped = options.use_mmap && item.format == as_in_file;
-  item.bytes = kernels.weight_bytes(item.format, item.rows, item.cols);
   return Status();
+}
+
+/// Matrices that one operation reads together, its inner loop having one type of weights; 0: read alone.
+int fused_group(const WeightItem& item) {
+  if (item.is_vector || item.format.layout == kernels::WeightLayout::row_major) return 0;
+  switch (item.role) {
+    case WeightRole::q:
+    case WeightRole::k:
+    case WeightRole::v: return 1;
+    case WeightRole::gate:
+    case WeightRole::up:
+    case WeightRole::down: return 2;
+    default: return 0;
+  }
+}
+
+/// A checkpoint may mix types within a layer: packed matrices of one operation then all become f32.
+void unify_types(std::vector<WeightItem>& items) {
+  for (std::size_t first = 0, end = 0; first < items.size(); first = end) {
+    while (end < items.size() && items[end].layer == items[first].layer) ++end;
+    for (const int group : {1, 2}) {
+      std::optional<DType> type;
+      for (std::size_t i = first; i < end; ++i) {
+        if (fused_group(items[i]) != group) continue;
+        type = !type || *type == items[i].format.dtype ? items[i].format.dtype : DType::f32;
+      }
+      for (std::size_t i = first; i < end; ++i)
+        if (fused_group(items[i]) == group) items[i].format.dtype = *type;
+    }
+  }
+}
+
+/// Where each tensor lies, and the sums.
+void lay_out(WeightsPlan& plan, const kernels::KernelSet& kernels, const WeightsOptions& options) {
+  for (WeightItem& item : plan.items) {
+    const std::uint64_t elements = static_cast<std::uint64_t>(item.rows) * static_cast<std::uint64_t>(item.cols);
+    const bool as_in_file =
+        !item.is_vector && item.format == kernels::WeightFormat{item.file_dtype, kernels::WeightLayout::row_major};
+    item.mapped = options.use_mmap && as_in_file;
+    item.bytes = item.is_vector ? elements * sizeof(float) : kernels.weight_bytes(item.format, item.rows, item.cols);
+    plan.n_params += elements;
+    if (item.mapped) {
+      plan.mapped_bytes += item.bytes;
+      continue;
+    }
+    item.offset = round_up(plan.private_bytes, platform::Buffer::kAlignment);
+    plan.private_bytes = item.offset + item.bytes;
+    // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer.
+    if (!as_in_file && !options.use_mmap)
+      plan.staging_bytes = std::max(plan.staging_bytes, elements * dtype_bytes(item.file_dtype));
+  }
 }
 
 }  // namespace
@@ -145,24 +193,14 @@ Status choose_format(const kernels::KernelSet& kernels, const WeightsOptions& op
 Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, DType assumed,
                                  const kernels::KernelSet& kernels, const WeightsOptions& options) {
   WeightsPlan plan;
-  plan.items = list_tensors(spec);
+  plan.items = list_tensors(spec, options.split_tied);
   for (WeightItem& item : plan.items) {
     item.file_dtype = assumed;
     if (checkpoint != nullptr) QINFER_TRY(check_tensor(*checkpoint, item));
     QINFER_TRY(choose_format(kernels, options, item));
-    plan.n_params += static_cast<std::uint64_t>(item.rows) * static_cast<std::uint64_t>(item.cols);
-    if (item.mapped) {
-      plan.mapped_bytes += item.bytes;
-      continue;
-    }
-    item.offset = round_up(plan.private_bytes, platform::Buffer::kAlignment);
-    plan.private_bytes = item.offset + item.bytes;
-    const std::uint64_t file_bytes = static_cast<std::uint64_t>(item.rows * item.cols) * dtype_bytes(item.file_dtype);
-    const bool converted = item.is_vector || item.format.dtype != item.file_dtype ||
-                           item.format.layout != kernels::WeightLayout::row_major;
-    // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer.
-    if (converted && !options.use_mmap) plan.staging_bytes = std::max(plan.staging_bytes, file_bytes);
   }
+  unify_types(plan.items);
+  lay_out(plan, kernels, options);
   return plan;
 }
 

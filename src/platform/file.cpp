@@ -1,6 +1,8 @@
 // See file.h.
 #include "platform/file.h"
 
+#include "base/checked.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -81,6 +83,12 @@ Result<std::shared_ptr<MappedFile>> MappedFile::map(const OpenFile& file) {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::drop(std::uint64_t offset, std::uint64_t bytes) const {
+  constexpr std::uint64_t kPage = 4096;
+  const std::uint64_t first = round_up(offset, kPage), end = (offset + bytes) / kPage * kPage;
+  if (end > first) madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
 }
 
 Status read_at(const OpenFile& file, std::uint64_t offset, std::span<std::byte> out) {

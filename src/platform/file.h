@@ -65,6 +65,8 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// The pages of a range leave the process (not the system's cache); reading them again brings them back.
+  void drop(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}

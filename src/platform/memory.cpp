@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -14,6 +15,7 @@ namespace qinfer::platform {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// The whole pages inside a range. Those at its ends may hold neighbours too, which unlocking would unlock as well.
 std::span<std::byte> own_pages(std::span<std::byte> range) {
@@ -23,9 +25,26 @@ std::span<std::byte> own_pages(std::span<std::byte> range) {
   return range.subspan(skip, (range.size() - skip) / kPage * kPage);
 }
 
+/// An anonymous mapping; with 2 MiB pages it starts on one, so that all but the tail can lie on them.
+void* map_anonymous(std::uint64_t bytes, Pages pages) {
+  const std::uint64_t extra = pages == Pages::huge && bytes >= kHugePage ? kHugePage : 0;
+  void* data =
+      mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) return nullptr;
+  if (extra == 0) return data;
+  auto* begin = static_cast<std::byte*>(data);
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uint64_t skip = round_up(address, kHugePage) - address;
+  const std::uint64_t end = round_up(skip + bytes, kPage);
+  if (skip > 0) munmap(begin, skip);
+  if (bytes + extra > end) munmap(begin + end, bytes + extra - end);
+  madvise(begin + skip, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: refused, pages are small
+  return begin + skip;
+}
+
 }  // namespace
 
-Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what) {
+Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what, Pages pages) {
   Buffer buffer;
   buffer.allocator_ = allocator;
   if (bytes == 0) return buffer;
@@ -38,8 +57,7 @@ Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes,
     data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (data != nullptr) std::memset(data, 0, bytes);
   } else {
-    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data == MAP_FAILED) data = nullptr;
+    data = map_anonymous(bytes, pages);
   }
   if (data == nullptr)
     return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory for {} ({} bytes)", what, bytes);
@@ -85,6 +103,22 @@ Status Buffer::lock() {
   QINFER_TRY(lock_memory(pages.data(), pages.size()));
   locked_ = true;
   return Status();
+}
+
+std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  std::FILE* file = std::fopen("/proc/self/smaps", "re");
+  if (file == nullptr) return 0;
+  std::uint64_t total = 0;
+  bool inside = false;
+  char line[512];
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    unsigned long first = 0, last = 0, kib = 0;
+    if (std::sscanf(line, "%lx-%lx ", &first, &last) == 2) inside = first < begin + bytes && last > begin;
+    if (inside && std::sscanf(line, "AnonHugePages: %lu kB", &kib) == 1) total += std::uint64_t{kib} * 1024;
+  }
+  std::fclose(file);
+  return total;
 }
 
 Status lock_memory(const void* data, std::size_t bytes) {

@@ -22,6 +22,8 @@ struct Allocator {
   bool is_mapping() const { return alloc == nullptr; }
 };
 
+enum class Pages : std::uint8_t { normal, huge };
+
 /// Owns one zero-filled block from an Allocator, aligned to 64 bytes or more. Small requests (under one page) of the
 /// mapping allocator come from the heap, since a mapping would round them up.
 class Buffer {
@@ -39,7 +41,9 @@ class Buffer {
   static constexpr std::size_t kAlignment = 64;
 
   /// QINFER_E_NO_MEMORY, naming `what` and the size, if the allocator has none. Zero bytes give an empty buffer.
-  static Result<Buffer> allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what);
+  /// Pages::huge asks for 2 MiB pages wherever whole ones fit, so that not a byte more becomes resident.
+  static Result<Buffer> allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what,
+                                 Pages pages = Pages::normal);
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -64,6 +68,9 @@ class Buffer {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+/// How many bytes of a range the system has put on 2 MiB pages.
+std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes);
 
 /// Keeps mapped memory resident (mlock) until it is unmapped. QINFER_E_NO_MEMORY when the limit does not allow it.
 Status lock_memory(const void* data, std::size_t bytes);

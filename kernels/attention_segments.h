@@ -1,0 +1,240 @@
+// What attention over the KV cache has in common on every backend: which keys a query sees, how the work is cut into
+// units, and the order in which partial results are folded.
+//
+// Keys are cut at absolute positions: tiles of 32 inside segments of 512. Each segment is reduced from empty over its
+// tiles with an online softmax (Milakov and Gimelshein 2018, algorithm 3), and the segments are folded in ascending
+// order. The result of a query therefore depends on its own position alone: not on the chunk it came in, the other
+// rows, the threads, or whether segments were computed in one unit or in several (`split`).
+//
+// A backend brings a Policy:
+//   rows_per_unit(group)                          rows of one unit
+//   scratch_floats(group, width, padded)          of each worker, beside the states
+//   reduce(args, unit, segment, scratch, states)  segment `segment` of every (row, head) of the unit, from empty
+//   fold(total, part, width)                      total and part become one
+//   write(state, width, out)                      the finished head
+// Everything is in an unnamed namespace: files with different instruction sets include this header.
+#pragma once
+
+#include <limits>
+
+#include "kernel_set.h"
+
+namespace qinfer::kernels {
+namespace {
+
+constexpr std::uint32_t kSegmentTiles = kSegmentTokens / kTileTokens;
+constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+/// Running softmax of one query head: the largest score, the sum of weights and the weighted sum of values behind it.
+struct Partial {
+  float max, sum;
+  float* out() { return reinterpret_cast<float*>(this) + 2; }
+};
+
+inline std::uint64_t partial_floats(std::uint32_t head_dim) { return 2 + std::uint64_t{head_dim}; }
+
+inline Partial& partial_at(float* base, std::uint64_t index, std::uint32_t head_dim) {
+  return *reinterpret_cast<Partial*>(base + index * partial_floats(head_dim));
+}
+
+inline void clear_partials(float* base, std::uint64_t count, std::uint32_t head_dim) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Partial& partial = partial_at(base, i, head_dim);
+    partial.max = kNegativeInfinity;
+    partial.sum = 0;
+    for (std::uint32_t j = 0; j < head_dim; ++j) partial.out()[j] = 0;
+  }
+}
+
+struct Range {
+  std::uint32_t first, last;  ///< positions, both included
+};
+
+/// The keys that position p may see.
+inline Range visible(const AttentionArgs& args, std::uint32_t position) {
+  const std::uint32_t first = args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
+  return {first, position};
+}
+
+/// Lanes [begin, end) of the tile that starts at position `origin`; empty lanes have begin >= end.
+struct LaneRange {
+  std::uint32_t begin, end;
+};
+
+inline LaneRange lanes_of(const Range& range, std::uint32_t origin) {
+  if (range.last < origin || range.first >= origin + kTileTokens) return {0, 0};
+  const std::uint32_t begin = range.first > origin ? range.first - origin : 0;
+  const std::uint32_t end = range.last - origin + 1 < kTileTokens ? range.last - origin + 1 : kTileTokens;
+  return {begin, end};
+}
+
+struct AttentionUnit {
+  const Sequence* sequence;
+  std::int64_t first_row, n_rows;  ///< rows of the sequence
+  std::uint32_t kv_head;
+
+  std::uint32_t position(std::int64_t row) const {
+    return sequence->first_position + static_cast<std::uint32_t>(first_row + row);
+  }
+};
+
+struct SegmentRange {
+  std::uint32_t first, count;
+};
+
+inline SegmentRange segments_of(const AttentionArgs& args, std::uint32_t position) {
+  const Range range = visible(args, position);
+  const std::uint32_t first = range.first / kSegmentTokens;
+  return {first, range.last / kSegmentTokens - first + 1};
+}
+
+inline std::int64_t total_rows(const AttentionArgs& args) {
+  std::int64_t rows = 0;
+  for (const Sequence& sequence : args.sequences) rows += sequence.n_rows;
+  return rows;
+}
+
+inline std::uint64_t split_partials(const AttentionArgs& args) {
+  std::uint64_t count = 0;
+  for (const Sequence& sequence : args.sequences)
+    for (std::int32_t row = 0; row < sequence.n_rows; ++row)
+      count += segments_of(args, sequence.first_position + static_cast<std::uint32_t>(row)).count;
+  return count * args.n_heads;
+}
+
+template <typename Policy>
+struct SegmentedAttention {
+  static std::uint32_t group(const AttentionArgs& args) { return args.n_heads / args.kv.n_kv_heads; }
+
+  static std::int64_t blocks_of(const AttentionArgs& args, const Sequence& sequence) {
+    const std::int64_t rows = Policy::rows_per_unit(group(args));
+    return (sequence.n_rows + rows - 1) / rows;
+  }
+
+  static std::int64_t units(const AttentionArgs& args, std::int32_t phase) {
+    if (args.split) {
+      if (phase == 1) return total_rows(args) * args.n_heads;
+      return static_cast<std::int64_t>(split_partials(args) / group(args));
+    }
+    if (phase == 1) return 0;
+    std::int64_t blocks = 0;
+    for (const Sequence& sequence : args.sequences) blocks += blocks_of(args, sequence);
+    return blocks * args.kv.n_kv_heads;
+  }
+
+  static void run(const AttentionArgs& args, std::int32_t phase, Slice slice) {
+    float* scratch = reinterpret_cast<float*>(args.workspace.of(slice.worker));
+    if (args.split) {
+      phase == 0 ? reduce_split(args, slice, scratch) : fold_split(args, slice, scratch);
+      return;
+    }
+    std::int64_t index = 0;
+    for (const Sequence& sequence : args.sequences) {
+      const std::int64_t blocks = blocks_of(args, sequence), all = blocks * args.kv.n_kv_heads;
+      const std::int64_t begin = slice.begin > index ? slice.begin - index : 0;
+      const std::int64_t end = slice.end - index < all ? slice.end - index : all;
+      for (std::int64_t u = begin; u < end; ++u) whole_unit(args, sequence, blocks, u, scratch);
+      index += all;
+    }
+  }
+
+  static WorkspaceSize workspace(const Shape& shape) {
+    const std::uint32_t heads = shape.n_heads / shape.n_kv_heads;
+    const auto rows = static_cast<std::uint64_t>(Policy::rows_per_unit(heads));
+    const std::uint64_t floats = 2 * rows * heads * partial_floats(shape.head_dim) +
+                                 Policy::scratch_floats(heads, shape.head_dim, shape.head_dim_padded);
+    // Split attention is for few rows: room for one row at the full context.
+    const std::uint64_t segments = ceil_div(shape.context, kSegmentTokens);
+    return {round_up(segments * shape.n_heads * partial_floats(shape.head_dim) * sizeof(float), 64),
+            round_up(floats * sizeof(float), 64)};
+  }
+
+  static std::uint64_t split_bytes(const AttentionArgs& args) {
+    return split_partials(args) * partial_floats(args.kv.head_dim) * sizeof(float);
+  }
+
+ private:
+  /// Blocks of a head are taken from both ends in turn: under the causal mask two neighbours then cost the same
+  /// everywhere, and so does every run of units.
+  static void whole_unit(const AttentionArgs& args, const Sequence& sequence, std::int64_t blocks, std::int64_t unit,
+                         float* scratch) {
+    const std::int64_t rows = Policy::rows_per_unit(group(args));
+    const std::int64_t i = unit % blocks, block = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
+    const std::int64_t first = block * rows, rest = sequence.n_rows - first;
+    attend(args, {&sequence, first, rest < rows ? rest : rows, static_cast<std::uint32_t>(unit / blocks)}, scratch);
+  }
+
+  /// All segments of a block of rows, one after the other.
+  static void attend(const AttentionArgs& args, const AttentionUnit& unit, float* scratch) {
+    const std::uint32_t width = args.kv.head_dim, heads = group(args);
+    const auto count = static_cast<std::uint64_t>(unit.n_rows) * heads;
+    float* totals = scratch;
+    float* states = totals + static_cast<std::uint64_t>(Policy::rows_per_unit(heads)) * heads * partial_floats(width);
+    float* rest = states + (states - totals);
+    clear_partials(totals, count, width);
+    const std::uint32_t last = unit.position(unit.n_rows - 1) / kSegmentTokens;
+    for (std::uint32_t segment = segments_of(args, unit.position(0)).first; segment <= last; ++segment) {
+      Policy::reduce(args, unit, segment, rest, states);
+      for (std::uint64_t r = 0; r < count; ++r) {
+        // A row that sees nothing of this segment must not be touched by it: folding in "empty" would still round.
+        const SegmentRange range = segments_of(args, unit.position(static_cast<std::int64_t>(r / heads)));
+        if (segment < range.first || segment >= range.first + range.count) continue;
+        Policy::fold(partial_at(totals, r, width), partial_at(states, r, width), width);
+      }
+    }
+    for (std::uint64_t r = 0; r < count; ++r)
+      write(args, unit.sequence->first_row + unit.first_row + static_cast<std::int64_t>(r / heads),
+            unit.kv_head * heads + static_cast<std::uint32_t>(r % heads), partial_at(totals, r, width));
+  }
+
+  static void write(const AttentionArgs& args, std::int64_t row, std::uint32_t head, Partial& state) {
+    Policy::write(state, args.kv.head_dim, args.out.row(row) + std::int64_t{head} * args.kv.head_dim);
+  }
+
+  /// Units in the fixed order (sequence, row, segment, kv_head); partials in the same order, a group at a time.
+  static void reduce_split(const AttentionArgs& args, Slice slice, float* scratch) {
+    float* partials = reinterpret_cast<float*>(args.workspace.shared);
+    const std::uint32_t heads = group(args), kv_heads = args.kv.n_kv_heads;
+    std::int64_t index = 0;
+    for (const Sequence& sequence : args.sequences) {
+      for (std::int32_t row = 0; row < sequence.n_rows; ++row) {
+        const SegmentRange range = segments_of(args, sequence.first_position + static_cast<std::uint32_t>(row));
+        const std::int64_t units = std::int64_t{range.count} * kv_heads;
+        const std::int64_t begin = slice.begin > index ? slice.begin - index : 0;
+        const std::int64_t end = slice.end - index < units ? slice.end - index : units;
+        for (std::int64_t u = begin; u < end; ++u) {
+          const AttentionUnit unit{&sequence, row, 1, static_cast<std::uint32_t>(u % kv_heads)};
+          Policy::reduce(args, unit, range.first + static_cast<std::uint32_t>(u / kv_heads), scratch,
+                         partials + static_cast<std::uint64_t>(index + u) * heads * partial_floats(args.kv.head_dim));
+        }
+        index += units;
+      }
+    }
+  }
+
+  /// One unit per (sequence row, query head).
+  static void fold_split(const AttentionArgs& args, Slice slice, float* scratch) {
+    const std::uint32_t width = args.kv.head_dim, kv_heads = args.kv.n_kv_heads, heads = group(args);
+    float* partials = reinterpret_cast<float*>(args.workspace.shared);
+    std::int64_t unit = 0;
+    std::uint64_t first = 0;
+    for (const Sequence& sequence : args.sequences) {
+      for (std::int32_t row = 0; row < sequence.n_rows; ++row) {
+        const SegmentRange range = segments_of(args, sequence.first_position + static_cast<std::uint32_t>(row));
+        for (std::uint32_t head = 0; head < args.n_heads; ++head, ++unit) {
+          if (unit < slice.begin || unit >= slice.end) continue;
+          clear_partials(scratch, 1, width);
+          for (std::uint32_t s = 0; s < range.count; ++s) {
+            const std::uint64_t at = first + (std::uint64_t{s} * kv_heads + head / heads) * heads + head % heads;
+            Policy::fold(partial_at(scratch, 0, width), partial_at(partials, at, width), width);
+          }
+          write(args, sequence.first_row + row, head, partial_at(scratch, 0, width));
+        }
+        first += std::uint64_t{range.count} * args.n_heads;
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace qinfer::kernels

@@ -1,0 +1,61 @@
+// The backends for CPUs with AVX-512: `avx512` (F, BW, DQ, VL: Skylake-X, Zen 4 and later) sums in f32, `avx512_fp16`
+// (Sapphire Rapids and later) sums runs of 64 products in f16. Weights lie in tiles of 32 rows, [N/32][K][32], so that
+// outputs are lanes and a matrix is one stream of whole cache lines; everything but the projections is shared.
+#pragma once
+
+#include "kernel_set.h"
+
+namespace qinfer::kernels::avx512 {
+
+const KernelSet& kernel_set();
+const KernelSet& fp16_kernel_set();
+
+// ---- pack.cpp ----
+std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
+float pack_scale(const WeightFormat& format, float largest);
+float pack(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
+           std::int64_t last);
+
+// ---- elementwise.cpp ----
+std::int64_t embed_units(const EmbedArgs& args, std::int32_t phase);
+void embed(const EmbedArgs& args, std::int32_t phase, Slice slice);
+std::int64_t rms_norm_units(const NormArgs& args, std::int32_t phase);
+void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice);
+/// One row; x and out may be the same.
+void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out);
+
+// ---- heads.cpp ----
+/// Finishes the heads that one block of a projection holds: norm, rotation, and the write to q or to the cache.
+/// `values`: [tokens][ld] f32, batch rows first_row and up, heads [first_head, first_head + n_heads) of one kind.
+struct HeadBlock {
+  enum Kind : std::uint8_t { query, key, value } kind = query;
+  std::uint32_t first_head = 0, n_heads = 0;
+  std::int64_t first_row = 0, tokens = 0;
+  float* values = nullptr;
+  std::int64_t ld = 0;
+};
+void finish_heads(const QkvArgs& args, const HeadBlock& block);
+
+// ---- attention.cpp ----
+std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
+void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
+WorkspaceSize attention_workspace(const Shape& shape);
+std::uint64_t attention_split_bytes(const AttentionArgs& args);
+
+// ---- projections with f32 sums (projections_f32.cpp) and with f16 sums (projections_fp16.cpp) ----
+struct Projections {
+  Operation<LinearArgs> linear;
+  Operation<QkvArgs> qkv;
+  Operation<FfnArgs> ffn;
+  Operation<LmHeadArgs> lm_head;
+};
+/// For tiles of this type.
+const Projections& f32_projections(DType weights);
+const Projections& fp16_projections();
+
+WorkspaceSize linear_workspace(const Shape& shape);
+WorkspaceSize qkv_workspace(const Shape& shape);
+WorkspaceSize ffn_workspace(const Shape& shape);
+WorkspaceSize lm_head_workspace(const Shape& shape);
+
+}  // namespace qinfer::kernels::avx512

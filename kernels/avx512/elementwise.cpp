@@ -1,0 +1,82 @@
+// Embedding lookup, out of a row-major table or a tile-major LM head, and RMSNorm: one unit per row.
+#include "avx512/avx512.h"
+#include "avx512/vec.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+template <DType type>
+void widen_row(const std::byte* at, std::int64_t width, float* out) {
+  for (std::int64_t i = 0; i < width; i += 16) {
+    const __mmask16 lanes = first_lanes(width - i);
+    if constexpr (type == DType::f32) {
+      _mm512_mask_storeu_ps(out + i, lanes, _mm512_maskz_loadu_ps(lanes, at + 4 * i));
+    } else {
+      alignas(64) std::byte padded[32];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(padded), _mm256_maskz_loadu_epi16(lanes, at + 2 * i));
+      _mm512_mask_storeu_ps(out + i, lanes, load16<type>(padded));
+    }
+  }
+}
+
+/// One lane of each line: a line is 32 rows of one column.
+template <DType type>
+void gather_row(const std::byte* lane, std::int64_t width, float scale, float* out) {
+  constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+  for (std::int64_t k = 0; k < width; ++k) {
+    const std::byte* at = lane + k * kTileRows * kBytes;
+    if constexpr (type == DType::f32) {
+      out[k] = *reinterpret_cast<const float*>(at);
+    } else {
+      const auto bits = *reinterpret_cast<const std::uint16_t*>(at);
+      const float value = type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+      out[k] = value * scale;
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t embed_units(const EmbedArgs& args, std::int32_t) { return args.n; }
+
+void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
+  const Matrix& table = args.table;
+  with_dtype(table.format.dtype, [&]<DType type>() {
+    constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+    for (std::int64_t m = slice.begin; m < slice.end; ++m) {
+      const std::int64_t row = args.tokens[m];
+      if (table.format.layout == WeightLayout::row_major) {
+        widen_row<type>(table.data + row * table.cols * kBytes, table.cols, args.out.row(m));
+      } else {
+        const std::int64_t lane = row / kTileRows * table.cols * kTileRows + row % kTileRows;
+        gather_row<type>(table.data + lane * kBytes, table.cols, table.scale, args.out.row(m));
+      }
+    }
+  });
+}
+
+void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
+  __m512 squares = _mm512_setzero_ps();
+  for (std::int64_t k = 0; k < width; k += 16) {
+    const __m512 v = _mm512_maskz_loadu_ps(first_lanes(width - k), x + k);
+    squares = _mm512_fmadd_ps(v, v, squares);
+  }
+  const __m128 mean = _mm_set_ss(sum_lanes(squares) / static_cast<float>(width) + eps);
+  const __m512 scale = _mm512_set1_ps(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(mean)));
+  for (std::int64_t k = 0; k < width; k += 16) {
+    const __mmask16 lanes = first_lanes(width - k);
+    const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, x + k), scale);
+    _mm512_mask_storeu_ps(out + k, lanes, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(lanes, weight + k)));
+  }
+}
+
+std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) { return args.n; }
+
+void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
+  for (std::int64_t m = slice.begin; m < slice.end; ++m) {
+    const std::int64_t source = args.gather != nullptr ? args.gather[m] : m;
+    rms_norm_row(args.x.row(source), args.weight, args.width, args.eps, args.out.row(m));
+  }
+}
+
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,172 @@
+// The inner loops of every projection: a panel of up to 12 tokens times a few tiles of 32 weight rows.
+//
+// Tiles are [K][32]: one cache line of f16 is column k of 32 rows, so outputs are lanes and an activation is broadcast.
+// A panel is [K][tokens] dwords, one f32 each or the same f16 twice, so that its broadcasts have constant offsets.
+// Every output is one sum with one order of additions, whatever the number of tokens and tiles at a time:
+//   F32Sums  sequential over k in f32.
+//   F16Sums  (AVX512-FP16) sequential in f16 over runs of 64 products cut at absolute k, the runs added in f32.
+// While a tile is read, the line kAhead further on is prefetched, at the end of the tile that of the next group.
+#pragma once
+
+#include "avx512/vec.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+constexpr int kPanelTokens = 12;
+constexpr int kMaxTiles = 4;
+/// Lines to prefetch ahead: with four tiles at a time the distance that reads memory fastest.
+constexpr std::int64_t kAhead = 32;
+constexpr std::int64_t kRun = 64;  ///< products that one f16 sum takes
+
+/// Tiles, what will be read after them, and the distance at which lines are prefetched.
+struct TileGroup {
+  const std::byte* tiles[kMaxTiles];
+  const std::byte* next[kMaxTiles];
+  std::int64_t ahead = kAhead;
+};
+
+/// c[m * ldc + 32 * t + lane] = sum over k.
+using PanelKernel = void (*)(const std::uint32_t* panel, std::int64_t cols, const TileGroup& group, float* c,
+                             std::int64_t ldc);
+
+inline void prefetch_line(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
+
+template <DType weights>
+struct F32Sums {
+  static constexpr std::int64_t kLine = kTileRows * static_cast<std::int64_t>(dtype_bytes(weights));
+
+  /// Tiles at a time: 24 sums in registers at most, two for each token and tile.
+  static constexpr int tiles_for(int tokens) { return tokens <= 3 ? 4 : tokens <= 6 ? 2 : 1; }
+
+  template <int tokens, int tiles>
+  static inline void step(const float* x, const std::byte* const (&w)[tiles], __m512 (&sums)[tokens][tiles][2]) {
+    Lanes32 line[tiles];
+#pragma GCC unroll 4
+    for (int t = 0; t < tiles; ++t) line[t] = load32<weights>(w[t]);
+#pragma GCC unroll 12
+    for (int m = 0; m < tokens; ++m) {
+      const __m512 value = _mm512_set1_ps(x[m]);
+#pragma GCC unroll 4
+      for (int t = 0; t < tiles; ++t) {
+        sums[m][t][0] = _mm512_fmadd_ps(line[t].low, value, sums[m][t][0]);
+        sums[m][t][1] = _mm512_fmadd_ps(line[t].high, value, sums[m][t][1]);
+      }
+    }
+  }
+
+  template <int tokens, int tiles>
+  static void run(const std::uint32_t* panel, std::int64_t cols, const TileGroup& group, float* c, std::int64_t ldc) {
+    const float* x = reinterpret_cast<const float*>(panel);
+    __m512 sums[tokens][tiles][2] = {};
+    const std::byte* w[tiles];
+    for (int t = 0; t < tiles; ++t) w[t] = group.tiles[t];
+    const std::int64_t near_end = cols > group.ahead ? cols - group.ahead : 0;
+    for (std::int64_t k = 0; k < cols; ++k, x += tokens) {
+      const bool inside = k < near_end;
+#pragma GCC unroll 4
+      for (int t = 0; t < tiles; ++t) {
+        const std::byte* ahead = inside ? w[t] + group.ahead * kLine : group.next[t] + (k - near_end) * kLine;
+        prefetch_line(ahead);
+        if constexpr (kLine > 64) prefetch_line(ahead + 64);
+      }
+      step<tokens, tiles>(x, w, sums);
+#pragma GCC unroll 4
+      for (int t = 0; t < tiles; ++t) w[t] += kLine;
+    }
+    for (int m = 0; m < tokens; ++m)
+      for (int t = 0; t < tiles; ++t) {
+        _mm512_storeu_ps(c + m * ldc + 32 * t, sums[m][t][0]);
+        _mm512_storeu_ps(c + m * ldc + 32 * t + 16, sums[m][t][1]);
+      }
+  }
+};
+
+#ifdef __AVX512FP16__
+struct F16Sums {
+  static constexpr std::int64_t kLine = 64;
+  static constexpr int tiles_for(int tokens) { return tokens <= 6 ? 4 : 2; }
+
+  template <int tokens, int tiles>
+  static inline void step(const std::uint32_t* x, const std::byte* const (&w)[tiles], __m512h (&sums)[tokens][tiles]) {
+    __m512h line[tiles];
+#pragma GCC unroll 4
+    for (int t = 0; t < tiles; ++t) line[t] = _mm512_loadu_ph(w[t]);
+#pragma GCC unroll 12
+    for (int m = 0; m < tokens; ++m) {
+      const __m512h value = _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(x[m])));
+#pragma GCC unroll 4
+      for (int t = 0; t < tiles; ++t) sums[m][t] = _mm512_fmadd_ph(line[t], value, sums[m][t]);
+    }
+  }
+
+  /// c = or += the sums of one run, in f32.
+  template <int tokens, int tiles>
+  static inline void promote(const __m512h (&sums)[tokens][tiles], bool first, float* c, std::int64_t ldc) {
+
+#pragma GCC unroll 12
+    for (int m = 0; m < tokens; ++m)
+#pragma GCC unroll 4
+      for (int t = 0; t < tiles; ++t) {
+        float* at = c + m * ldc + 32 * t;
+        const __m512i bits = _mm512_castph_si512(sums[m][t]);
+        __m512 low = _mm512_cvtph_ps(_mm512_castsi512_si256(bits));
+        __m512 high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1));
+        if (!first) {
+          low = _mm512_add_ps(_mm512_loadu_ps(at), low);
+          high = _mm512_add_ps(_mm512_loadu_ps(at + 16), high);
+        }
+        _mm512_storeu_ps(at, low);
+        _mm512_storeu_ps(at + 16, high);
+      }
+  }
+
+  template <int tokens, int tiles>
+  static void run(const std::uint32_t* panel, std::int64_t cols, const TileGroup& group, float* c, std::int64_t ldc) {
+    const std::uint32_t* x = panel;
+    const std::byte* w[tiles];
+    for (int t = 0; t < tiles; ++t) w[t] = group.tiles[t];
+    for (std::int64_t begin = 0; begin < cols; begin += kRun) {
+      const std::int64_t count = cols - begin < kRun ? cols - begin : kRun;
+      // Within a run all lines are prefetched at the same distance; the last run prefetches the next group.
+      const std::byte* ahead[tiles];
+      for (int t = 0; t < tiles; ++t) ahead[t] = begin + kRun < cols ? w[t] + kAhead * kLine : group.next[t];
+      __m512h sums[tokens][tiles];
+#pragma GCC unroll 12
+      for (int m = 0; m < tokens; ++m)
+#pragma GCC unroll 4
+        for (int t = 0; t < tiles; ++t) sums[m][t] = _mm512_setzero_ph();
+      for (std::int64_t k = 0; k < count; ++k, x += tokens) {
+        step<tokens, tiles>(x, w, sums);
+#pragma GCC unroll 4
+        for (int t = 0; t < tiles; ++t) {
+          prefetch_line(ahead[t] + k * kLine);
+          w[t] += kLine;
+        }
+      }
+      promote<tokens, tiles>(sums, begin == 0, c, ldc);
+    }
+  }
+};
+#endif
+
+/// The kernel for `tokens` (1 to 12) and `tiles` (1 to tiles_for(tokens)).
+template <typename Sums>
+struct KernelTable {
+  PanelKernel at[kPanelTokens + 1][kMaxTiles + 1] = {};
+
+  template <int tokens, int tiles>
+  constexpr void fill_tiles() {
+    at[tokens][tiles] = &Sums::template run<tokens, tiles>;
+    if constexpr (tiles > 1) fill_tiles<tokens, tiles - 1>();
+  }
+  template <int tokens>
+  constexpr void fill() {
+    fill_tiles<tokens, Sums::tiles_for(tokens)>();
+    if constexpr (tokens > 1) fill<tokens - 1>();
+  }
+  constexpr KernelTable() { fill<kPanelTokens>(); }
+};
+
+}  // namespace
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,69 @@
+// Binds the AVX-512 operations into the kernel sets `avx512` and `avx512_fp16`, which differ in how projections of f16
+// weights are summed.
+#include "avx512/avx512.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+/// A table of its own is looked up where it lies in the file. Everything that is multiplied becomes tiles: f16, or for
+/// exactness the file's own type.
+bool weight_format(WeightRole role, DType file_dtype, const DType* wanted, bool exact, WeightFormat& out) {
+  if (role == WeightRole::embedding) {
+    out = {file_dtype, WeightLayout::row_major};
+    return true;
+  }
+  out.layout = WeightLayout::tile32;
+  out.dtype = wanted != nullptr ? *wanted : exact ? file_dtype : DType::f16;
+  return !exact || out.dtype == file_dtype || out.dtype == DType::f32;
+}
+
+/// Lines of V in whole registers.
+std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return (head_dim + 15) / 16 * 16; }
+
+DType default_kv_type(bool exact) { return exact ? DType::f32 : DType::f16; }
+
+const Projections& sums_for(const Matrix& w, bool fp16) {
+  return fp16 && w.format.dtype == DType::f16 ? fp16_projections() : f32_projections(w.format.dtype);
+}
+
+/// The projections choose their inner loop by the type of the weights.
+template <bool fp16>
+constexpr KernelSet make_set(const char* name) {
+  return {
+      .name = name,
+      .weight_format = weight_format,
+      .weight_bytes = weight_bytes,
+      .pack_scale = pack_scale,
+      .pack = pack,
+      .kv_head_dim_padded = kv_head_dim_padded,
+      .default_kv_type = default_kv_type,
+      .linear_workspace = linear_workspace,
+      .qkv_workspace = qkv_workspace,
+      .attention_workspace = attention_workspace,
+      .attention_split_bytes = attention_split_bytes,
+      .ffn_workspace = ffn_workspace,
+      .lm_head_workspace = lm_head_workspace,
+      .embed = {1, embed_units, embed},
+      .rms_norm = {1, rms_norm_units, rms_norm},
+      .linear = {2,
+                 [](const LinearArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).linear.units(a, phase); },
+                 [](const LinearArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).linear.run(a, phase, s); }},
+      .qkv = {2, [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); },
+              [](const QkvArgs& a, std::int32_t phase, Slice s) { sums_for(a.wq, fp16).qkv.run(a, phase, s); }},
+      .attention = {2, attention_units, attention},
+      .ffn = {4, [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },
+              [](const FfnArgs& a, std::int32_t phase, Slice s) { sums_for(a.gate, fp16).ffn.run(a, phase, s); }},
+      .lm_head = {2, [](const LmHeadArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).lm_head.units(a, phase); },
+                  [](const LmHeadArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).lm_head.run(a, phase, s); }},
+  };
+}
+
+constexpr KernelSet kSet = make_set<false>("avx512");
+constexpr KernelSet kFp16Set = make_set<true>("avx512_fp16");
+
+}  // namespace
+
+const KernelSet& kernel_set() { return kSet; }
+const KernelSet& fp16_kernel_set() { return kFp16Set; }
+
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,108 @@
+// Activations as the inner loops want them: panels of 12 tokens, [k][tokens] dwords, and an exponent per token.
+//
+// For f32 sums a dword is the value. For f16 sums it is the value as f16, twice, scaled by a power of two per token so
+// that no sum of 64 products can overflow: with |x| * 2^e <= limit and limit * max|w| <= 992, every partial sum of a run
+// stays under 64 * 992 = 63488, plus at most 16 of rounding for each of the 32 steps beyond 32768 (the spacing there is
+// 32), which is under 65504. NaN and infinities are passed on and do not count for the scale.
+#pragma once
+
+#include "avx512/gemm_kernels.h"
+#include "kernel_set.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+/// Up to this many rows every worker packs all of them for itself: cheaper than a barrier.
+constexpr std::int64_t kLocalRows = 8;
+
+inline std::int64_t panel_count(std::int64_t n) { return (n + kPanelTokens - 1) / kPanelTokens; }
+
+/// Panels of n rows of `cols` values, and (behind them) the exponents.
+struct Panels {
+  std::uint32_t* data = nullptr;
+  float* exponents = nullptr;  ///< of token m: the dwords hold x[m] * 2^exponents[m]
+  std::int64_t cols = 0;
+
+  Panels(std::byte* memory, std::int64_t n, std::int64_t width)
+      : data(reinterpret_cast<std::uint32_t*>(memory)),
+        exponents(reinterpret_cast<float*>(memory + n * width * 4)),
+        cols(width) {}
+  static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) { return (n * width * 4 + n * 4 + 63) / 64 * 64; }
+  std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * cols; }
+};
+
+/// Values as they are.
+struct F32Activations {
+  static float exponent(const float*, std::int64_t, float) { return 0; }
+  static __m512i dwords(__m512 x, __m512) { return _mm512_castps_si512(x); }
+};
+
+/// f16 pairs.
+struct F16Activations {
+  /// The exponent for a row: 0 if it has no finite value but zero.
+  static float exponent(const float* x, std::int64_t cols, float limit_exponent) {
+    const __m512i infinity = _mm512_set1_epi32(0x7f800000), sign_off = _mm512_set1_epi32(0x7fffffff);
+    __m512i largest = _mm512_setzero_si512();
+    for (std::int64_t k = 0; k < cols; k += 16) {
+      const __m512i bits = _mm512_maskz_loadu_epi32(first_lanes(cols - k), x + k);
+      const __m512i magnitude = _mm512_and_si512(bits, sign_off);
+      largest = _mm512_mask_max_epi32(largest, _mm512_cmplt_epi32_mask(magnitude, infinity), largest, magnitude);
+    }
+    const int bits = _mm512_reduce_max_epi32(largest);
+    if (bits == 0) return 0;
+    // getexp is floor(log2), also for subnormals; |x| < 2^(floor + 1).
+    const __m128 floor_log2 = _mm_getexp_ss(_mm_setzero_ps(), _mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
+    return limit_exponent - 1 - _mm_cvtss_f32(floor_log2);
+  }
+  static __m512i dwords(__m512 x, __m512 exponent) {
+    const __m512i half = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(_mm512_scalef_ps(x, exponent), kNearest));
+    return _mm512_or_si512(half, _mm512_slli_epi32(half, 16));
+  }
+};
+
+/// The largest exponent e with 2^e * largest_weight <= 992, and 2^e within f16.
+inline float limit_exponent(float largest_weight) {
+  if (!(largest_weight > 0)) return 15;
+  const __m128 ratio = _mm_set_ss(992.0f / largest_weight);
+  const float e = _mm_cvtss_f32(_mm_getexp_ss(ratio, ratio));
+  return e < 15 ? e : 15;
+}
+
+/// Packs the panel of rows [first, first + tokens).
+template <typename Activations>
+inline void pack_panel(const Rows& x, std::int64_t first, std::int64_t tokens, float limit, const Panels& panels) {
+  std::uint32_t* out = panels.panel(first / kPanelTokens);
+  float* exponents = panels.exponents + first;
+  for (std::int64_t m = 0; m < tokens; ++m)
+    exponents[m] = Activations::exponent(x.row(first + m), panels.cols, limit);
+  const auto load = [&](std::int64_t m, std::int64_t k) {
+    const __m512 values = _mm512_maskz_loadu_ps(first_lanes(panels.cols - k), x.row(first + m) + k);
+    return Activations::dwords(values, _mm512_set1_ps(exponents[m]));
+  };
+  if (tokens == 1) {
+    for (std::int64_t k = 0; k < panels.cols; k += 16)
+      _mm512_mask_storeu_epi32(out + k, first_lanes(panels.cols - k), load(0, k));
+    return;
+  }
+  for (std::int64_t k = 0; k < panels.cols; k += 16) {
+    __m512i block[16];
+    for (std::int64_t m = 0; m < 16; ++m) block[m] = m < tokens ? load(m, k) : _mm512_setzero_si512();
+    transpose16(block);
+    const std::int64_t count = panels.cols - k < 16 ? panels.cols - k : 16;
+    for (std::int64_t i = 0; i < count; ++i)
+      _mm512_mask_storeu_epi32(out + (k + i) * tokens, first_lanes(tokens), block[i]);
+  }
+}
+
+/// Packs panels [begin, end) of n rows.
+template <typename Activations>
+inline void pack_panels(const Rows& x, std::int64_t n, float limit, const Panels& panels, std::int64_t begin,
+                        std::int64_t end) {
+  for (std::int64_t p = begin; p < end; ++p) {
+    const std::int64_t first = p * kPanelTokens;
+    pack_panel<Activations>(x, first, n - first < kPanelTokens ? n - first : kPanelTokens, limit, panels);
+  }
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::avx512

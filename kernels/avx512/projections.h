@@ -1,0 +1,364 @@
+// Linear layers, q/k/v, the SwiGLU network and the LM head over tile-major weights, for either way of adding up.
+//
+// With more than kLocalRows rows a first phase packs the activations into panels that all threads read; with fewer,
+// every worker packs them for itself, which is cheaper than a barrier. A unit of the main phase is a tile of 32 outputs
+// (for q/k/v the fewest heads that end on a tile boundary), so that decoding reads long runs of consecutive memory.
+#pragma once
+
+#include "avx512/avx512.h"
+#include "avx512/panels.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+template <DType type>
+struct F32Mode {
+  using Activations = F32Activations;
+  using Sums = F32Sums<type>;
+};
+
+#ifdef __AVX512FP16__
+struct F16Mode {
+  using Activations = F16Activations;
+  using Sums = F16Sums;
+};
+#endif
+
+template <typename T>
+inline T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+inline T larger(T a, T b) {
+  return a < b ? b : a;
+}
+
+inline std::int64_t tiles_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+inline bool packs_locally(std::int64_t n) { return n <= kLocalRows; }
+
+/// Units of the phase that packs shared panels.
+inline std::int64_t pack_units(std::int64_t n) { return packs_locally(n) ? 0 : panel_count(n); }
+
+/// log2 of a power of two.
+inline float log2_of(float power) {
+  const __m128 v = _mm_set_ss(power);
+  return _mm_cvtss_f32(_mm_getexp_ss(v, v));
+}
+
+inline float largest_of(const Matrix& a) { return a.largest; }
+template <typename... Rest>
+inline float largest_of(const Matrix& a, const Rest&... rest) {
+  return larger(a.largest, largest_of(rest...));
+}
+
+/// The stored values are the weights divided by the scale, and so is the largest of them.
+template <typename Mode, typename... Matrices>
+inline float activation_limit(const Matrices&... w) {
+  return limit_exponent(larger(0.0f, largest_of(w...)));
+}
+
+/// One block of finished sums: rows [first_row, first_row + tokens), tiles [first_tile, first_tile + tiles).
+struct Block {
+  std::int64_t first_row, tokens, first_tile, tiles;
+  float* sums;
+  std::int64_t ld;
+};
+
+/// Fetches the part of the next group's lines that belongs to panel p, so that its first panel finds them in the L2.
+template <typename Sums, typename TileAt>
+inline void prefetch_group(std::int64_t cols, std::int64_t first, std::int64_t last, std::int64_t p,
+                           std::int64_t panels, TileAt tile) {
+  const std::int64_t bytes = cols * Sums::kLine;
+  const std::int64_t begin = bytes * p / panels / 64 * 64, end = bytes * (p + 1) / panels;
+  for (std::int64_t t = first; t < last; ++t) {
+    const std::byte* at = tile(t);
+    for (std::int64_t b = begin; b < end; b += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(at + b), _MM_HINT_T1);
+  }
+}
+
+/// Multiplies all rows with tiles 0 .. n_tiles-1, in groups of at least min_group tiles (what the sink wants to see at
+/// once). `sums` has room for 12 rows of `ld` values.
+template <typename Mode, typename TileAt, typename Sink>
+inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles, std::int64_t min_group, float* sums,
+                     std::int64_t ld, TileAt tile, Sink sink) {
+  using Sums = typename Mode::Sums;
+  static constexpr KernelTable<Sums> kKernels;
+  const std::int64_t count = panel_count(n);
+  const std::int64_t group = larger(std::int64_t{Sums::tiles_for(static_cast<int>(smaller(n, std::int64_t{12})))}, min_group);
+  for (std::int64_t first = 0; first < n_tiles; first += group) {
+    const std::int64_t size = smaller(group, n_tiles - first);
+    for (std::int64_t p = 0; p < count; ++p) {
+      const std::int64_t tokens = smaller(n - p * kPanelTokens, std::int64_t{kPanelTokens});
+      const std::int64_t step = smaller(size, std::int64_t{Sums::tiles_for(static_cast<int>(tokens))});
+      if (count > 1)
+        prefetch_group<Sums>(panels.cols, first + size, first + size + group, p, count, tile);
+      for (std::int64_t at = 0; at < size; at += step) {
+        const std::int64_t tiles = smaller(step, size - at);
+        TileGroup lines;
+        for (std::int64_t t = 0; t < tiles; ++t) {
+          lines.tiles[t] = tile(first + at + t);
+          // What comes next: the rest of the group, then the group again for the next panel, or the next group.
+          const std::int64_t after = at + step < size || p + 1 == count ? first + at + step + t : first + t;
+          lines.next[t] = tile(after);  // perhaps behind the last tile: prefetching reads nothing
+        }
+        kKernels.at[tokens][tiles](panels.panel(p), panels.cols, lines, sums + at * kTileRows, ld);
+      }
+      sink(Block{p * kPanelTokens, tokens, first, size, sums, ld});
+    }
+  }
+}
+
+/// Sums as values: undoes the power of two of the activations and of the weights.
+inline __m512 scaled(const float* at, float exponent) {
+  return _mm512_scalef_ps(_mm512_loadu_ps(at), _mm512_set1_ps(exponent));
+}
+
+/// Adds bias and the old values where asked for, and stores the outputs of a block in their rows.
+template <typename RowAt>
+inline void store_block(const Block& block, const Panels& panels, const Matrix& w, std::int64_t tile_offset,
+                        const float* bias, bool accumulate, RowAt row) {
+  const float weight_exponent = log2_of(w.scale);
+  const std::int64_t first = (tile_offset + block.first_tile) * kTileRows;
+  const std::int64_t count = smaller(block.tiles * kTileRows, w.rows - first);
+  for (std::int64_t m = 0; m < block.tokens; ++m) {
+    const float exponent = weight_exponent - panels.exponents[block.first_row + m];
+    float* out = row(block.first_row + m) + first;
+    for (std::int64_t j = 0; j < count; j += 16) {
+      const __mmask16 lanes = first_lanes(count - j);
+      __m512 value = scaled(block.sums + m * block.ld + j, exponent);
+      if (bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, bias + first + j));
+      if (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out + j), value);
+      _mm512_mask_storeu_ps(out + j, lanes, value);
+    }
+  }
+}
+
+template <typename Mode>
+inline const std::byte* tile_at(const Matrix& w, std::int64_t tile) {
+  return w.data + tile * w.cols * Mode::Sums::kLine;
+}
+
+/// The panels of an operation: shared ones, which a phase before has filled, or the worker's own, filled here.
+template <typename Mode>
+inline Panels panels_for(const Rows& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared,
+                         std::byte* own) {
+  if (!packs_locally(n)) return Panels(shared, n, cols);
+  const Panels panels(own, n, cols);
+  pack_panels<typename Mode::Activations>(x, n, limit, panels, 0, panel_count(n));
+  return panels;
+}
+
+constexpr std::int64_t kSumsLd = kTileRows * kMaxTiles;
+
+/// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
+template <typename Mode, typename RowAt>
+inline void project_rows(const Panels& panels, std::int64_t n, const Matrix& w, const float* bias, bool accumulate,
+                         Slice slice, RowAt row) {
+  alignas(64) float sums[kPanelTokens * kSumsLd];
+  multiply<Mode>(
+      panels, n, slice.end - slice.begin, 1, sums, kSumsLd,
+      [&](std::int64_t t) { return tile_at<Mode>(w, slice.begin + t); },
+      [&](const Block& block) { store_block(block, panels, w, slice.begin, bias, accumulate, row); });
+}
+
+template <typename Mode>
+inline void pack_shared(const Rows& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared, Slice slice) {
+  pack_panels<typename Mode::Activations>(x, n, limit, Panels(shared, n, cols), slice.begin, slice.end);
+}
+
+// ---- linear ----
+
+inline std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
+  return phase == 0 ? pack_units(args.n) : tiles_of(args.w.rows);
+}
+
+template <typename Mode>
+void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
+  const float limit = activation_limit<Mode>(args.w);
+  std::byte* shared = args.workspace.shared;
+  if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
+  const Panels panels =
+      panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
+  project_rows<Mode>(panels, args.n, args.w, args.bias, args.accumulate, slice,
+                     [&](std::int64_t m) { return args.out.row(m); });
+}
+
+// ---- the LM head ----
+
+inline std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
+  return phase == 0 ? pack_units(args.n) : tiles_of(args.w.rows);
+}
+
+template <typename Mode>
+void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
+  const float limit = activation_limit<Mode>(args.w);
+  std::byte* shared = args.workspace.shared;
+  if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
+  const Panels panels =
+      panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
+  project_rows<Mode>(panels, args.n, args.w, nullptr, false, slice, [&](std::int64_t m) { return args.out[m]; });
+}
+
+// ---- the feed-forward network: pack, gate and up, pack, down ----
+
+/// The shared workspace: activations between the two halves as rows, then panels of either.
+inline std::uint64_t ffn_panels_offset(std::int64_t n, std::int64_t ffn) {
+  return static_cast<std::uint64_t>(n * ffn) * sizeof(float);
+}
+
+inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
+  if (phase == 0 || phase == 2) return pack_units(args.n);
+  return tiles_of(phase == 1 ? args.gate.rows : args.down.rows);
+}
+
+/// silu(gate) * up for a block whose even tiles are gate and whose odd ones up.
+inline void store_activations(const FfnArgs& args, const Block& block, const Panels& panels, std::int64_t first_tile,
+                              const Rows& act) {
+  const float gate_exponent = log2_of(args.gate.scale), up_exponent = log2_of(args.up.scale);
+  for (std::int64_t pair = 0; pair < block.tiles / 2; ++pair) {
+    const std::int64_t first = (first_tile + block.first_tile / 2 + pair) * kTileRows;
+    const std::int64_t count = smaller(kTileRows, args.gate.rows - first);
+    for (std::int64_t m = 0; m < block.tokens; ++m) {
+      const float exponent = panels.exponents[block.first_row + m];
+      const float* sums = block.sums + m * block.ld + 2 * pair * kTileRows;
+      for (std::int64_t j = 0; j < count; j += 16) {
+        const __mmask16 lanes = first_lanes(count - j);
+        __m512 gate = scaled(sums + j, gate_exponent - exponent);
+        __m512 up = scaled(sums + kTileRows + j, up_exponent - exponent);
+        if (args.gate_bias != nullptr)
+          gate = _mm512_add_ps(gate, _mm512_maskz_loadu_ps(lanes, args.gate_bias + first + j));
+        if (args.up_bias != nullptr)
+          up = _mm512_add_ps(up, _mm512_maskz_loadu_ps(lanes, args.up_bias + first + j));
+        _mm512_mask_storeu_ps(act.row(block.first_row + m) + first + j, lanes, _mm512_mul_ps(silu_ps(gate), up));
+      }
+    }
+  }
+}
+
+template <typename Mode>
+void gate_and_up(const FfnArgs& args, const Panels& panels, const Rows& act, Slice slice) {
+  alignas(64) float sums[kPanelTokens * kSumsLd];
+  multiply<Mode>(
+      panels, args.n, 2 * (slice.end - slice.begin), 2, sums, kSumsLd,
+      [&](std::int64_t t) { return tile_at<Mode>(t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); },
+      [&](const Block& block) { store_activations(args, block, panels, slice.begin, act); });
+}
+
+template <typename Mode>
+void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
+  const std::int64_t hidden = args.gate.cols, width = args.gate.rows;
+  const float first_limit = activation_limit<Mode>(args.gate, args.up), limit = activation_limit<Mode>(args.down);
+  const Rows act{reinterpret_cast<float*>(args.workspace.shared), width};
+  std::byte* shared = args.workspace.shared + ffn_panels_offset(args.n, width);
+  std::byte* own = args.workspace.of(slice.worker);
+  switch (phase) {
+    case 0: return pack_shared<Mode>(args.x, args.n, hidden, first_limit, shared, slice);
+    case 1:
+      return gate_and_up<Mode>(args, panels_for<Mode>(args.x, args.n, hidden, first_limit, shared, own), act, slice);
+    case 2: return pack_shared<Mode>(act, args.n, width, limit, shared, slice);
+    default: break;
+  }
+  const Panels panels = panels_for<Mode>(act, args.n, width, limit, shared, own);
+  project_rows<Mode>(panels, args.n, args.down, args.down_bias, true, slice,
+                     [&](std::int64_t m) { return args.out.row(m); });
+}
+
+// ---- queries, keys and values ----
+
+/// The fewest heads whose rows fill whole tiles.
+inline std::int64_t heads_per_unit(std::int64_t head_dim) {
+  std::int64_t heads = 1;
+  while (heads * head_dim % kTileRows != 0) ++heads;
+  return heads;
+}
+
+inline std::int64_t units_of_heads(std::int64_t heads, std::int64_t per_unit) {
+  return (heads + per_unit - 1) / per_unit;
+}
+
+inline std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
+  if (phase == 0) return pack_units(args.n);
+  const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
+  return units_of_heads(args.n_heads, per_unit) + 2 * units_of_heads(args.kv.n_kv_heads, per_unit);
+}
+
+struct HeadRange {
+  HeadBlock::Kind kind;
+  const Matrix* w;
+  const float* bias;
+  std::int64_t first, count, rows_first, rows;  ///< heads, and rows of w
+};
+
+inline HeadRange heads_of_unit(const QkvArgs& args, std::int64_t unit) {
+  const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
+  const std::int64_t q_units = units_of_heads(args.n_heads, per_unit);
+  const std::int64_t kv_units = units_of_heads(args.kv.n_kv_heads, per_unit);
+  HeadRange range{HeadBlock::query, &args.wq, args.bq, 0, 0, 0, 0};
+  std::int64_t heads = args.n_heads;
+  if (unit >= q_units) {
+    unit -= q_units;
+    heads = args.kv.n_kv_heads;
+    range.kind = HeadBlock::key, range.w = &args.wk, range.bias = args.bk;
+    if (unit >= kv_units) {
+      unit -= kv_units;
+      range.kind = HeadBlock::value, range.w = &args.wv, range.bias = args.bv;
+    }
+  }
+  range.first = unit * per_unit;
+  range.count = smaller(per_unit, heads - range.first);
+  range.rows_first = range.first * args.kv.head_dim;
+  range.rows = range.count * args.kv.head_dim;
+  return range;
+}
+
+/// Scales the sums of a block in place and adds the bias.
+inline void finish_sums(const Block& block, const Panels& panels, const HeadRange& range) {
+  const float weight_exponent = log2_of(range.w->scale);
+  for (std::int64_t m = 0; m < block.tokens; ++m) {
+    const float exponent = weight_exponent - panels.exponents[block.first_row + m];
+    for (std::int64_t j = 0; j < range.rows; j += 16) {
+      float* at = block.sums + m * block.ld + j;
+      __m512 value = scaled(at, exponent);
+      if (range.bias != nullptr)
+        value = _mm512_add_ps(
+            value, _mm512_maskz_loadu_ps(first_lanes(range.rows - j), range.bias + range.rows_first + j));
+      _mm512_storeu_ps(at, value);
+    }
+  }
+}
+
+template <typename Mode>
+void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  const float limit = activation_limit<Mode>(args.wq, args.wk, args.wv);
+  std::byte* shared = args.workspace.shared;
+  if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.wq.cols, limit, shared, slice);
+  std::byte* own = args.workspace.of(slice.worker);
+  const std::int64_t unit_rows = heads_per_unit(args.kv.head_dim) * args.kv.head_dim;
+  float* sums = reinterpret_cast<float*>(own);
+  const Panels panels = panels_for<Mode>(args.x, args.n, args.wq.cols, limit, shared,
+                                         own + kPanelTokens * unit_rows * static_cast<std::int64_t>(sizeof(float)));
+  for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
+    const HeadRange range = heads_of_unit(args, unit);
+    const std::int64_t tiles = tiles_of(range.rows), first_tile = range.rows_first / kTileRows;
+    multiply<Mode>(
+        panels, args.n, tiles, tiles, sums, unit_rows,
+        [&](std::int64_t t) { return tile_at<Mode>(*range.w, first_tile + t); },
+        [&](const Block& block) {
+          finish_sums(block, panels, range);
+          finish_heads(args, {range.kind, static_cast<std::uint32_t>(range.first),
+                              static_cast<std::uint32_t>(range.count), block.first_row, block.tokens, sums, unit_rows});
+        });
+  }
+}
+
+template <typename Mode>
+constexpr Projections projections() {
+  return {{2, linear_units, linear<Mode>},
+          {2, qkv_units, qkv<Mode>},
+          {4, ffn_units, ffn<Mode>},
+          {2, lm_head_units, lm_head<Mode>}};
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::avx512

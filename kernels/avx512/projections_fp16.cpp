@@ -1,0 +1,13 @@
+// Projections with f16 sums. The only file compiled for AVX512-FP16.
+#include "avx512/projections.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+constexpr Projections kFp16 = projections<F16Mode>();
+
+}  // namespace
+
+const Projections& fp16_projections() { return kFp16; }
+
+}  // namespace qinfer::kernels::avx512
