@@ -25,7 +25,8 @@ constexpr KernelSetInfo kSets[] = {
 using Getter = const KernelSet& (*)();
 constexpr Getter kGetters[] = {
 #ifdef QINFER_HAVE_AVX512
-    avx512::fp16_kernel_set, avx512::kernel_set,
+    avx512::fp16_kernel_set,
+    avx512::kernel_set,
 #endif
     reference::kernel_set,
 };

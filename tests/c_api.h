@@ -82,9 +82,10 @@ T sized() {
   return value;
 }
 
-inline Runtime make_runtime(std::uint32_t n_threads = 2) {
+inline Runtime make_runtime(std::uint32_t n_threads = 2, const char* cpu_target = nullptr) {
   auto options = sized<qinfer_runtime_options>();
   options.n_threads = n_threads;
+  options.cpu_target = cpu_target;
   qinfer_runtime* runtime = nullptr;
   REQUIRE_OK(qinfer_runtime_create(&options, &runtime, &err));
   return Runtime(runtime);

@@ -1,10 +1,10 @@
-// Attention over the KV cache: queries of one KV head in panels of 12 (a few rows times the heads of the group), one tile
-// of 32 keys at a time.
+// Attention over the KV cache: queries of one KV head in panels of 12 (a few rows times the heads of the group), one
+// tile of 32 keys at a time.
 //
 // A K tile [d][32] times the panel is the inner loop of the projections; so is V, [32][d], times the weights, with d as
-// the lanes. While keys are read the tile's values are prefetched, while values are read the next tile's keys. Everything
-// is summed in f32 in one order: scores over d, weights and values over the lanes and tiles of a segment. Lanes that a
-// query must not see are left out by masks, never multiplied by zero: they may hold anything.
+// the lanes. While keys are read the tile's values are prefetched, while values are read the next tile's keys.
+// Everything is summed in f32 in one order: scores over d, weights and values over the lanes and tiles of a segment.
+// Lanes that a query must not see are left out by masks, never multiplied by zero: they may hold anything.
 #include "attention_segments.h"
 
 #include "avx512/avx512.h"
@@ -23,9 +23,9 @@ struct Panel {
   float* weights;  ///< [count][32]: scores, then softmax weights
   float* out;      ///< [count][padded]
   Range ranges[kPanelTokens];
-  std::uint32_t seen[kPanelTokens];           ///< lanes of the current tile, one bit each
-  alignas(64) float max[16], rescale[16];     ///< running maximum; e^(old - new maximum)
-  alignas(64) float sums[kPanelTokens][16];   ///< of the weights, by lane
+  std::uint32_t seen[kPanelTokens];          ///< lanes of the current tile, one bit each
+  alignas(64) float max[16], rescale[16];    ///< running maximum; e^(old - new maximum)
+  alignas(64) float sums[kPanelTokens][16];  ///< of the weights, by lane
 
   static std::uint64_t floats(std::uint64_t width, std::uint64_t padded) {
     return kPanelTokens * (width + kTileTokens + padded);
@@ -100,7 +100,8 @@ void softmax_tile(Panel& panel, float scale) {
   const __m512 old = _mm512_load_ps(panel.max);
   for (int m = 0; m < panel.count; ++m) {
     float* at = panel.weights + m * kLanes;
-    const auto low_lanes = static_cast<__mmask16>(panel.seen[m]), high_lanes = static_cast<__mmask16>(panel.seen[m] >> 16);
+    const auto low_lanes = static_cast<__mmask16>(panel.seen[m]),
+               high_lanes = static_cast<__mmask16>(panel.seen[m] >> 16);
     const __m512 low = _mm512_mask_mul_ps(nothing, low_lanes, _mm512_loadu_ps(at), factor);
     const __m512 high = _mm512_mask_mul_ps(nothing, high_lanes, _mm512_loadu_ps(at + 16), factor);
     _mm512_storeu_ps(at, low);
@@ -236,7 +237,8 @@ struct Policy {
   static void fold(Partial& total, Partial& part, std::uint32_t width) {
     const float largest = part.max > total.max ? part.max : total.max;
     const float base = largest == kNegativeInfinity ? 0.0f : largest;
-    const __m512 old_scale = exp_ps(_mm512_set1_ps(total.max - base)), new_scale = exp_ps(_mm512_set1_ps(part.max - base));
+    const __m512 old_scale = exp_ps(_mm512_set1_ps(total.max - base)),
+                 new_scale = exp_ps(_mm512_set1_ps(part.max - base));
     total.max = largest;
     total.sum = total.sum * _mm512_cvtss_f32(old_scale) + part.sum * _mm512_cvtss_f32(new_scale);
     for (std::uint32_t i = 0; i < width; i += 16) {

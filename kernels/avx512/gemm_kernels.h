@@ -103,7 +103,6 @@ struct F16Sums {
   /// c = or += the sums of one run, in f32.
   template <int tokens, int tiles>
   static inline void promote(const __m512h (&sums)[tokens][tiles], bool first, float* c, std::int64_t ldc) {
-
 #pragma GCC unroll 12
     for (int m = 0; m < tokens; ++m)
 #pragma GCC unroll 4

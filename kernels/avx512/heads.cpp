@@ -1,5 +1,6 @@
 // What follows the projection of a head: RMSNorm, rotary embedding in the half-rotation form, and the store of queries
-// as rows, of keys and values in the tiles of the cache, K as [head_dim][32 positions] and V as [32 positions][head_dim].
+// as rows, of keys and values in the tiles of the cache, K as [head_dim][32 positions] and V as [32
+// positions][head_dim].
 #include "avx512/avx512.h"
 #include "avx512/vec.h"
 
@@ -38,8 +39,8 @@ void store_keys(const float* values, std::int64_t ld, std::int64_t count, std::i
   for (std::int64_t i = 0; i < width; i += 16) {
     __m512i block[16];
     for (std::int64_t r = 0; r < 16; ++r)
-      block[r] = r < count ? _mm512_maskz_loadu_epi32(first_lanes(width - i), values + r * ld + i)
-                           : _mm512_setzero_si512();
+      block[r] =
+          r < count ? _mm512_maskz_loadu_epi32(first_lanes(width - i), values + r * ld + i) : _mm512_setzero_si512();
     transpose16(block);
     const std::int64_t lines = width - i < 16 ? width - i : 16;
     for (std::int64_t j = 0; j < lines; ++j)
@@ -54,12 +55,12 @@ void store_values(const float* values, std::int64_t ld, std::int64_t count, std:
   for (std::int64_t r = 0; r < count; ++r)
     for (std::int64_t i = 0; i < width; i += 16) {
       const __mmask16 lanes = first_lanes(width - i);
-      store16<type>(tile + ((lane + r) * padded + i) * kBytes, lanes, _mm512_maskz_loadu_ps(lanes, values + r * ld + i));
+      store16<type>(tile + ((lane + r) * padded + i) * kBytes, lanes,
+                    _mm512_maskz_loadu_ps(lanes, values + r * ld + i));
     }
 }
 
-void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, std::uint32_t head,
-                 const float* values) {
+void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, std::uint32_t head, const float* values) {
   std::byte* tile = run.sequence->kv.k_tile(args.kv, args.layer, head, run.position / kTileTokens);
   const std::int64_t lane = run.position % kTileTokens, width = args.kv.head_dim;
   with_dtype(args.kv.type, [&]<DType type>() {
@@ -74,7 +75,9 @@ void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, st
 
 void finish_run(const QkvArgs& args, const HeadBlock& block, const Run& run) {
   const std::int64_t width = args.kv.head_dim;
-  const float* norm = block.kind == HeadBlock::query ? args.q_norm : block.kind == HeadBlock::key ? args.k_norm : nullptr;
+  const float* norm = block.kind == HeadBlock::query ? args.q_norm
+                      : block.kind == HeadBlock::key ? args.k_norm
+                                                     : nullptr;
   for (std::uint32_t h = 0; h < block.n_heads; ++h) {
     float* values = block.values + run.first * block.ld + h * width;
     for (std::int64_t r = 0; r < run.count; ++r) {

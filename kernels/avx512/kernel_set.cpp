@@ -45,16 +45,16 @@ constexpr KernelSet make_set(const char* name) {
       .lm_head_workspace = lm_head_workspace,
       .embed = {1, embed_units, embed},
       .rms_norm = {1, rms_norm_units, rms_norm},
-      .linear = {2,
-                 [](const LinearArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).linear.units(a, phase); },
+      .linear = {2, [](const LinearArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).linear.units(a, phase); },
                  [](const LinearArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).linear.run(a, phase, s); }},
       .qkv = {2, [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); },
               [](const QkvArgs& a, std::int32_t phase, Slice s) { sums_for(a.wq, fp16).qkv.run(a, phase, s); }},
       .attention = {2, attention_units, attention},
       .ffn = {4, [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },
               [](const FfnArgs& a, std::int32_t phase, Slice s) { sums_for(a.gate, fp16).ffn.run(a, phase, s); }},
-      .lm_head = {2, [](const LmHeadArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).lm_head.units(a, phase); },
-                  [](const LmHeadArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).lm_head.run(a, phase, s); }},
+      .lm_head = {
+          2, [](const LmHeadArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).lm_head.units(a, phase); },
+          [](const LmHeadArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).lm_head.run(a, phase, s); }},
   };
 }
 

@@ -55,9 +55,7 @@ struct Largest {
     const __mmask16 finite = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
     bits = _mm512_mask_max_epi32(bits, finite, bits, magnitude);
   }
-  float value() const {
-    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(bits))));
-  }
+  float value() const { return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(bits)))); }
 };
 
 /// Rows [first, last) of the source into their tiles.
@@ -113,7 +111,8 @@ float pack_values(const std::byte* source, std::byte* destination, std::int64_t 
 }  // namespace
 
 std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t stored = format.layout == WeightLayout::tile32 ? (rows + kTileRows - 1) / kTileRows * kTileRows : rows;
+  const std::int64_t stored =
+      format.layout == WeightLayout::tile32 ? (rows + kTileRows - 1) / kTileRows * kTileRows : rows;
   return static_cast<std::uint64_t>(stored) * static_cast<std::uint64_t>(cols) * dtype_bytes(format.dtype);
 }
 

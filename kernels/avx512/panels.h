@@ -1,9 +1,9 @@
 // Activations as the inner loops want them: panels of 12 tokens, [k][tokens] dwords, and an exponent per token.
 //
 // For f32 sums a dword is the value. For f16 sums it is the value as f16, twice, scaled by a power of two per token so
-// that no sum of 64 products can overflow: with |x| * 2^e <= limit and limit * max|w| <= 992, every partial sum of a run
-// stays under 64 * 992 = 63488, plus at most 16 of rounding for each of the 32 steps beyond 32768 (the spacing there is
-// 32), which is under 65504. NaN and infinities are passed on and do not count for the scale.
+// that no sum of 64 products can overflow: with |x| * 2^e <= limit and limit * max|w| <= 992, every partial sum of a
+// run stays under 64 * 992 = 63488, plus at most 16 of rounding for each of the 32 steps beyond 32768 (the spacing
+// there is 32), which is under 65504. NaN and infinities are passed on and do not count for the scale.
 #pragma once
 
 #include "avx512/gemm_kernels.h"
@@ -73,8 +73,7 @@ template <typename Activations>
 inline void pack_panel(const Rows& x, std::int64_t first, std::int64_t tokens, float limit, const Panels& panels) {
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
-  for (std::int64_t m = 0; m < tokens; ++m)
-    exponents[m] = Activations::exponent(x.row(first + m), panels.cols, limit);
+  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Activations::exponent(x.row(first + m), panels.cols, limit);
   const auto load = [&](std::int64_t m, std::int64_t k) {
     const __m512 values = _mm512_maskz_loadu_ps(first_lanes(panels.cols - k), x.row(first + m) + k);
     return Activations::dwords(values, _mm512_set1_ps(exponents[m]));

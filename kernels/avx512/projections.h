@@ -72,8 +72,7 @@ inline void prefetch_group(std::int64_t cols, std::int64_t first, std::int64_t l
   const std::int64_t begin = bytes * p / panels / 64 * 64, end = bytes * (p + 1) / panels;
   for (std::int64_t t = first; t < last; ++t) {
     const std::byte* at = tile(t);
-    for (std::int64_t b = begin; b < end; b += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(at + b), _MM_HINT_T1);
+    for (std::int64_t b = begin; b < end; b += 64) _mm_prefetch(reinterpret_cast<const char*>(at + b), _MM_HINT_T1);
   }
 }
 
@@ -85,14 +84,14 @@ inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles,
   using Sums = typename Mode::Sums;
   static constexpr KernelTable<Sums> kKernels;
   const std::int64_t count = panel_count(n);
-  const std::int64_t group = larger(std::int64_t{Sums::tiles_for(static_cast<int>(smaller(n, std::int64_t{12})))}, min_group);
+  const std::int64_t group =
+      larger(std::int64_t{Sums::tiles_for(static_cast<int>(smaller(n, std::int64_t{12})))}, min_group);
   for (std::int64_t first = 0; first < n_tiles; first += group) {
     const std::int64_t size = smaller(group, n_tiles - first);
     for (std::int64_t p = 0; p < count; ++p) {
       const std::int64_t tokens = smaller(n - p * kPanelTokens, std::int64_t{kPanelTokens});
       const std::int64_t step = smaller(size, std::int64_t{Sums::tiles_for(static_cast<int>(tokens))});
-      if (count > 1)
-        prefetch_group<Sums>(panels.cols, first + size, first + size + group, p, count, tile);
+      if (count > 1) prefetch_group<Sums>(panels.cols, first + size, first + size + group, p, count, tile);
       for (std::int64_t at = 0; at < size; at += step) {
         const std::int64_t tiles = smaller(step, size - at);
         TileGroup lines;
@@ -178,8 +177,7 @@ void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
   const float limit = activation_limit<Mode>(args.w);
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
-  const Panels panels =
-      panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
+  const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
   project_rows<Mode>(panels, args.n, args.w, args.bias, args.accumulate, slice,
                      [&](std::int64_t m) { return args.out.row(m); });
 }
@@ -195,8 +193,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   const float limit = activation_limit<Mode>(args.w);
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
-  const Panels panels =
-      panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
+  const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
   project_rows<Mode>(panels, args.n, args.w, nullptr, false, slice, [&](std::int64_t m) { return args.out[m]; });
 }
 
@@ -228,8 +225,7 @@ inline void store_activations(const FfnArgs& args, const Block& block, const Pan
         __m512 up = scaled(sums + kTileRows + j, up_exponent - exponent);
         if (args.gate_bias != nullptr)
           gate = _mm512_add_ps(gate, _mm512_maskz_loadu_ps(lanes, args.gate_bias + first + j));
-        if (args.up_bias != nullptr)
-          up = _mm512_add_ps(up, _mm512_maskz_loadu_ps(lanes, args.up_bias + first + j));
+        if (args.up_bias != nullptr) up = _mm512_add_ps(up, _mm512_maskz_loadu_ps(lanes, args.up_bias + first + j));
         _mm512_mask_storeu_ps(act.row(block.first_row + m) + first + j, lanes, _mm512_mul_ps(silu_ps(gate), up));
       }
     }
@@ -321,8 +317,8 @@ inline void finish_sums(const Block& block, const Panels& panels, const HeadRang
       float* at = block.sums + m * block.ld + j;
       __m512 value = scaled(at, exponent);
       if (range.bias != nullptr)
-        value = _mm512_add_ps(
-            value, _mm512_maskz_loadu_ps(first_lanes(range.rows - j), range.bias + range.rows_first + j));
+        value =
+            _mm512_add_ps(value, _mm512_maskz_loadu_ps(first_lanes(range.rows - j), range.bias + range.rows_first + j));
       _mm512_storeu_ps(at, value);
     }
   }

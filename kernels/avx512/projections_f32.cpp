@@ -1,5 +1,5 @@
-// Projections with sums in f32, for tiles of every type: the kernels of `avx512`, and those of `avx512_fp16` for weights
-// that are not f16. Also the workspaces, which both ways of adding share.
+// Projections with sums in f32, for tiles of every type: the kernels of `avx512`, and those of `avx512_fp16` for
+// weights that are not f16. Also the workspaces, which both ways of adding share.
 #include "avx512/projections.h"
 
 namespace qinfer::kernels::avx512 {

@@ -98,8 +98,8 @@ inline __m512 exp_ps(__m512 x) {
 
 /// x * sigmoid(x).
 inline __m512 silu_ps(__m512 x) {
-  const __m512 negated = _mm512_castsi512_ps(
-      _mm512_xor_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0x80000000u))));
+  const __m512 negated =
+      _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0x80000000u))));
   return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp_ps(negated)));
 }
 

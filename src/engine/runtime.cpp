@@ -30,8 +30,8 @@ Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) 
     if (info.name != options.cpu_target) continue;
     if (kernels::find_kernel_set(info.name, features) != nullptr)
       return error(Code::unsupported, "cpu_target \"{}\" sums in f16, which QINFER_RUNTIME_EXACT rules out", info.name);
-    return error(Code::unsupported, "cpu_target \"{}\" needs the CPU features {}, this CPU and system have {}", info.name,
-                 info.needs, features.empty() ? "none that are known" : features);
+    return error(Code::unsupported, "cpu_target \"{}\" needs the CPU features {}, this CPU and system have {}",
+                 info.name, info.needs, features.empty() ? "none that are known" : features);
   }
   return error(Code::unsupported, "cpu_target \"{}\" is not known, expected one of {}", options.cpu_target, names);
 }

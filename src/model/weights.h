@@ -39,8 +39,8 @@ struct WeightsOptions {
   std::optional<DType> weight_format;  ///< of matrices; absent: what the kernel set wants
   bool exact = false;                  ///< refuse a format that cannot hold the file's values
   bool use_mmap = true;
-  bool verify = false;  ///< norm weights and biases must be finite
-  bool lock = false;    ///< keep resident
+  bool verify = false;      ///< norm weights and biases must be finite
+  bool lock = false;        ///< keep resident
   bool split_tied = false;  ///< tied embeddings: a table of rows beside the LM head
 };
 

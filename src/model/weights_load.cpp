@@ -25,7 +25,8 @@ class Loader {
 
   Result<Weights> run(std::uint32_t n_layers) {
     weights_.layers.resize(n_layers);
-    QINFER_ASSIGN(weights_.memory, platform::Buffer::allocate(allocator_, plan_.private_bytes, "weights", platform::Pages::huge));
+    QINFER_ASSIGN(weights_.memory,
+                  platform::Buffer::allocate(allocator_, plan_.private_bytes, "weights", platform::Pages::huge));
     for (const WeightItem& item : plan_.items) total_ += checkpoint_.find(item.name)->bytes();
     for (const WeightItem& item : plan_.items) QINFER_TRY(load(item));
     if (options_.lock) QINFER_TRY(weights_.memory.lock());
@@ -148,8 +149,8 @@ class Loader {
     QINFER_TRY(pack_rows(view, item, tensor, destination, largest));
     view.scale = kernels_.pack_scale(item.format, largest);
     if (view.scale == 0)
-      return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32", item.name,
-                   largest, dtype_name(item.format.dtype));
+      return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
+                   item.name, largest, dtype_name(item.format.dtype));
     if (view.scale != 1) {
       total_ += tensor.bytes();
       QINFER_TRY(pack_rows(view, item, tensor, destination, largest));

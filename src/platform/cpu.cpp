@@ -1,6 +1,8 @@
 // See cpu.h. Linux: affinity from the scheduler, quotas from cgroup v2 and v1, topology and caches from /sys.
 #include "platform/cpu.h"
 
+#include "platform/file.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
@@ -23,13 +25,7 @@ namespace qinfer::platform {
 namespace {
 
 std::string read_small_file(const std::string& path) {
-  std::string text;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  char buffer[4096];
-  const ssize_t got = read(fd, buffer, sizeof buffer);
-  if (got > 0) text.assign(buffer, static_cast<std::size_t>(got));
-  close(fd);
+  std::string text = read_system_file(path);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
 }

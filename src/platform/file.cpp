@@ -64,6 +64,19 @@ Result<std::string> Directory::read_text(std::string_view name, std::uint64_t ma
   return text;
 }
 
+std::string read_system_file(const std::string& path) {
+  std::string text;
+  const FileHandle handle(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (handle.get() < 0) return text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t got = read(handle.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(buffer, static_cast<std::size_t>(got));
+  }
+}
+
 bool is_regular_file(const std::string& path) {
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);

@@ -55,6 +55,9 @@ class Directory {
   std::string path_;
 };
 
+/// All of a file that the system writes as it is read (in /proc and /sys); empty if it cannot be read.
+std::string read_system_file(const std::string& path);
+
 bool is_regular_file(const std::string& path);
 
 /// A whole file mapped read-only and shared, so that its pages are clean and the system may drop them.

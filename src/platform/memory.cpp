@@ -2,12 +2,14 @@
 #include "platform/memory.h"
 
 #include "base/checked.h"
+#include "platform/file.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -28,8 +30,7 @@ std::span<std::byte> own_pages(std::span<std::byte> range) {
 /// An anonymous mapping; with 2 MiB pages it starts on one, so that all but the tail can lie on them.
 void* map_anonymous(std::uint64_t bytes, Pages pages) {
   const std::uint64_t extra = pages == Pages::huge && bytes >= kHugePage ? kHugePage : 0;
-  void* data =
-      mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* data = mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   if (extra == 0) return data;
   auto* begin = static_cast<std::byte*>(data);
@@ -107,17 +108,24 @@ Status Buffer::lock() {
 
 std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  std::FILE* file = std::fopen("/proc/self/smaps", "re");
-  if (file == nullptr) return 0;
+  const std::string text = read_system_file("/proc/self/smaps");
+  constexpr std::string_view kField = "AnonHugePages:";
   std::uint64_t total = 0;
   bool inside = false;
-  char line[512];
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    unsigned long first = 0, last = 0, kib = 0;
-    if (std::sscanf(line, "%lx-%lx ", &first, &last) == 2) inside = first < begin + bytes && last > begin;
-    if (inside && std::sscanf(line, "AnonHugePages: %lu kB", &kib) == 1) total += std::uint64_t{kib} * 1024;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    // "7f00-7f80 rw-p ..." begins a mapping, "AnonHugePages:   2048 kB" is one of the lines about it.
+    std::uint64_t first = 0, last = 0, kib = 0;
+    const char* end = line.data() + line.size();
+    const auto address = std::from_chars(line.data(), end, first, 16);
+    if (address.ec == std::errc() && address.ptr != end && *address.ptr == '-' &&
+        std::from_chars(address.ptr + 1, end, last, 16).ec == std::errc())
+      inside = first < begin + bytes && last > begin;
+    if (!inside || !line.starts_with(kField)) continue;
+    const std::size_t digits = line.find_first_not_of(' ', kField.size());
+    if (digits != line.npos && std::from_chars(line.data() + digits, end, kib).ec == std::errc()) total += kib * 1024;
   }
-  std::fclose(file);
   return total;
 }
 

@@ -1,0 +1,323 @@
+// q/k/v with head norm, rotation and the write to the cache, and attention over it, against float64.
+#include "kernels_support.h"
+
+namespace qinfer::test {
+namespace {
+
+/// A KV cache of its own, everything NaN at first; the blocks of its sequences lie in descending order.
+struct TestCache {
+  KvLayout layout;
+  std::vector<std::byte> arena;
+  std::vector<std::vector<std::uint32_t>> tables;
+
+  TestCache(const KvLayout& l, const std::vector<std::uint32_t>& lengths) : layout(l) {
+    std::uint32_t next = 0;
+    for (const std::uint32_t n : lengths) next += l.blocks_for(n);
+    arena.assign(next * l.block_bytes(), std::byte{0xff});
+    for (const std::uint32_t n : lengths) {
+      tables.emplace_back();
+      for (std::uint32_t i = 0; i < l.blocks_for(n); ++i) tables.back().push_back(--next);
+    }
+  }
+  KvView view(std::size_t sequence) { return {arena.data(), tables[sequence].data()}; }
+};
+
+/// The shape of one attention test.
+struct AttentionCase {
+  std::uint32_t n_heads, n_kv_heads, head_dim, block_tokens, window;
+  std::vector<std::uint32_t> lengths;
+  bool split;
+};
+
+struct QkvData {
+  std::vector<float> x, rope;
+  TestMatrix wq, wk, wv;
+  std::vector<float> bq, bk, bv, q_norm, k_norm;
+};
+
+QkvData make_qkv(const KernelSet& set, Random& random, DType dtype, const AttentionCase& c, std::int64_t hidden,
+                 std::uint32_t rows, std::uint32_t context) {
+  QkvData d;
+  d.x = random.values(static_cast<std::size_t>(hidden) * rows);
+  d.wq = make_matrix(set, random, dtype, c.n_heads * c.head_dim, hidden);
+  d.wk = make_matrix(set, random, dtype, c.n_kv_heads * c.head_dim, hidden);
+  d.wv = make_matrix(set, random, dtype, c.n_kv_heads * c.head_dim, hidden);
+  d.bq = random.values(c.n_heads * c.head_dim);
+  d.bk = random.values(c.n_kv_heads * c.head_dim);
+  d.bv = random.values(c.n_kv_heads * c.head_dim);
+  d.q_norm = random.values(c.head_dim);
+  d.k_norm = random.values(c.head_dim);
+  for (std::uint32_t p = 0; p < context; ++p)
+    for (std::uint32_t i = 0; i < c.head_dim / 2; ++i) {
+      const double angle = p / std::pow(100.0, 2.0 * i / c.head_dim);
+      d.rope.push_back(static_cast<float>(std::cos(angle)));
+      d.rope.push_back(static_cast<float>(std::sin(angle)));
+    }
+  return d;
+}
+
+/// All rows of a projection: in float64, or where the set sums in f16 by its own linear layer, whose bits have a test.
+std::vector<double> project(const KernelSet& set, const std::vector<float>& x, std::int64_t n, TestMatrix w,
+                            const std::vector<float>& bias, float largest) {
+  const std::int64_t cols = w.view.cols, outputs = w.view.rows;
+  std::vector<double> all;
+  if (sums_in_f16(set, w.view.format.dtype)) {
+    std::vector<float> out(static_cast<std::size_t>(n * outputs));
+    w.view.largest = largest;
+    LinearArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, bias.data(), false, {out.data(), outputs}, {}};
+    std::vector<std::byte> memory;
+    const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
+    run_all(set.linear, args, set.linear_workspace(shape), memory, 1);
+    all.assign(out.begin(), out.end());
+    return all;
+  }
+  for (std::int64_t m = 0; m < n; ++m)
+    for (std::int64_t j = 0; j < outputs; ++j)
+      all.push_back(dot(x.data() + m * cols, w.values.data() + j * cols, cols).value +
+                    bias[static_cast<std::size_t>(j)]);
+  return all;
+}
+
+/// One head of one row in float64: norm and rotation of what was projected.
+std::vector<double> finish_head(const double* projected, std::uint32_t width, const std::vector<float>* norm,
+                                const float* rope) {
+  std::vector<double> v(projected, projected + width);
+  if (norm != nullptr) {
+    double squares = 0;
+    for (const double a : v) squares += a * a;
+    for (std::uint32_t i = 0; i < width; ++i) v[i] *= (*norm)[i] / std::sqrt(squares / width + 1e-5f);
+  }
+  if (rope != nullptr) {
+    for (std::uint32_t i = 0; i < width / 2; ++i) {
+      const double a = v[i], b = v[i + width / 2], cosine = rope[2 * i], sine = rope[2 * i + 1];
+      v[i] = a * cosine - b * sine;
+      v[i + width / 2] = b * cosine + a * sine;
+    }
+  }
+  return v;
+}
+
+void check_close(double got, double want, double scale, const char* what) {
+  // Projection (cols / 16 + 8 roundings), head norm, rotation: under 40 roundings of values up to `scale`.
+  INFO(what << ": got " << got << ", want " << want);
+  REQUIRE(std::fabs(got - want) <= 40 * kEps * scale);
+}
+
+double largest(const std::vector<double>& v) {
+  double m = 1e-30;
+  for (const double a : v) m = std::max(m, std::fabs(a));
+  return m;
+}
+
+/// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
+void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool norms) {
+  Random random(6);
+  const std::int64_t hidden = 33, width = c.head_dim;
+  const KvLayout layout{DType::f32,    2, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32),
+                        c.block_tokens};
+  TestCache cache(layout, c.lengths);
+  const auto many = static_cast<std::int32_t>(c.lengths[0] - 1), few = static_cast<std::int32_t>(c.lengths[1]);
+  const std::vector<Sequence> sequences = {
+      {cache.view(0), 0, many, 1}, {cache.view(1), many, few, 0}, {cache.view(2), many + few, 1, c.lengths[2] - 1}};
+  const std::int32_t n = many + few + 1;
+  const QkvData d = make_qkv(set, random, dtype, c, hidden, static_cast<std::uint32_t>(n), 100);
+  std::vector<float> q(static_cast<std::size_t>(n * c.n_heads * width));
+  QkvArgs args;
+  args.n = n;
+  args.x = {const_cast<float*>(d.x.data()), hidden};
+  args.wq = d.wq.view, args.wk = d.wk.view, args.wv = d.wv.view;
+  args.bq = d.bq.data(), args.bk = d.bk.data(), args.bv = d.bv.data();
+  if (norms) args.q_norm = d.q_norm.data(), args.k_norm = d.k_norm.data();
+  args.norm_eps = 1e-5f;
+  args.rope = d.rope.data();
+  args.n_heads = c.n_heads;
+  args.kv = layout;
+  args.layer = 1;
+  args.sequences = sequences;
+  args.q = {q.data(), c.n_heads * width};
+  std::vector<std::byte> memory;
+  run_all(set.qkv, args,
+          set.qkv_workspace({static_cast<std::uint32_t>(n), 33, c.n_heads, c.n_kv_heads, c.head_dim, 1, 1, 100}),
+          memory, 3);
+  const float most = std::max({d.wq.view.largest, d.wk.view.largest, d.wv.view.largest});
+  const std::vector<double> all_q = project(set, d.x, n, d.wq, d.bq, most),
+                            all_k = project(set, d.x, n, d.wk, d.bk, most),
+                            all_v = project(set, d.x, n, d.wv, d.bv, most);
+  for (const Sequence& s : sequences)
+    for (std::int32_t r = 0; r < s.n_rows; ++r) {
+      const std::uint32_t position = s.first_position + static_cast<std::uint32_t>(r);
+      const auto row = static_cast<std::size_t>(s.first_row + r);
+      const float* rope = d.rope.data() + position * width;
+      for (std::uint32_t h = 0; h < c.n_heads; ++h) {
+        const std::size_t at = (row * c.n_heads + h) * c.head_dim;
+        const auto want = finish_head(all_q.data() + at, c.head_dim, norms ? &d.q_norm : nullptr, rope);
+        for (std::uint32_t i = 0; i < c.head_dim; ++i) check_close(q[at + i], want[i], 4 * largest(want), "query");
+      }
+      for (std::uint32_t h = 0; h < c.n_kv_heads; ++h) {
+        const std::size_t at = (row * c.n_kv_heads + h) * c.head_dim;
+        const auto k = finish_head(all_k.data() + at, c.head_dim, norms ? &d.k_norm : nullptr, rope);
+        const auto v = finish_head(all_v.data() + at, c.head_dim, nullptr, nullptr);
+        // The order inside a tile is the set's own; the sets so far have keys [d][32] and values [32][d].
+        const float* k_tile = reinterpret_cast<const float*>(s.kv.k_tile(layout, 1, h, position / 32));
+        const float* v_tile = k_tile + layout.tile_bytes() / 4;
+        for (std::uint32_t i = 0; i < c.head_dim; ++i) {
+          check_close(k_tile[i * 32 + position % 32], k[i], 16 * largest(k), "key");
+          check_close(v_tile[(position % 32) * layout.head_dim_padded + i], v[i], 16 * largest(v), "value");
+        }
+      }
+    }
+}
+
+}  // namespace
+
+void test_qkv(const KernelSet& set, DType dtype) {
+  qkv_case(set, dtype, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true);
+  qkv_case(set, dtype, {4, 4, 8, 32, 0, {70, 3, 40}, false}, false);
+  qkv_case(set, dtype, {4, 2, 16, 64, 0, {35, 1, 65}, false}, true);
+  qkv_case(set, dtype, {3, 3, 48, 32, 0, {34, 12, 1}, false}, true);
+  qkv_case(set, dtype, {2, 1, 64, 32, 0, {20, 2, 33}, false}, true);
+  qkv_case(set, dtype, {5, 1, 80, 32, 0, {3, 1, 32}, false}, true);
+  qkv_case(set, dtype, {2, 2, 128, 128, 0, {2, 1, 64}, false}, true);
+  qkv_case(set, dtype, {2, 1, 256, 32, 0, {14, 3, 8}, false}, true);
+}
+
+namespace {
+
+/// Fills the cache with random keys and values of one layer and returns them as f32.
+void fill_cache(TestCache& cache, Random& random, std::size_t sequence, std::uint32_t length, std::vector<float>& keys,
+                std::vector<float>& values) {
+  const KvLayout& l = cache.layout;
+  const auto put = [&](std::byte* at, float value) -> float {
+    if (l.type == DType::f32) {
+      std::memcpy(at, &value, 4);
+      return value;
+    }
+    const std::uint16_t bits = l.type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+    std::memcpy(at, &bits, 2);
+    return l.type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+  };
+  const std::size_t size = dtype_bytes(l.type);
+  for (std::uint32_t p = 0; p < length; ++p)
+    for (std::uint32_t h = 0; h < l.n_kv_heads; ++h)
+      for (std::uint32_t i = 0; i < l.head_dim; ++i) {
+        std::byte* tile = cache.view(sequence).k_tile(l, 0, h, p / 32);
+        keys.push_back(put(tile + (i * 32 + p % 32) * size, random.value()));
+        values.push_back(put(tile + l.tile_bytes() + ((p % 32) * l.head_dim_padded + i) * size, random.value()));
+      }
+}
+
+std::vector<double> attend(const float* q, const std::vector<float>& keys, const std::vector<float>& values,
+                           const KvLayout& l, std::uint32_t h, std::uint32_t position, std::uint32_t window,
+                           float scale) {
+  const std::uint32_t first = window != 0 && position >= window ? position - window + 1 : 0;
+  std::vector<double> weights, out(l.head_dim);
+  double max = -INFINITY, total = 0;
+  const auto at = [&](std::uint32_t p) { return (static_cast<std::size_t>(p) * l.n_kv_heads + h) * l.head_dim; };
+  for (std::uint32_t p = first; p <= position; ++p) {
+    weights.push_back(dot(q, keys.data() + at(p), l.head_dim).value * scale);
+    max = std::max(max, weights.back());
+  }
+  for (double& w : weights) total += w = std::exp(w - max);
+  for (std::uint32_t p = first; p <= position; ++p)
+    for (std::uint32_t i = 0; i < l.head_dim; ++i) out[i] += weights[p - first] / total * values[at(p) + i];
+  return out;
+}
+
+void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
+  Random random(7);
+  KvLayout layout{type, 1, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, type), c.block_tokens};
+  TestCache cache(layout, c.lengths);
+  std::vector<Sequence> sequences;
+  std::vector<std::vector<float>> keys(c.lengths.size()), values(c.lengths.size());
+  std::int32_t rows = 0;
+  for (std::size_t s = 0; s < c.lengths.size(); ++s) {
+    fill_cache(cache, random, s, c.lengths[s], keys[s], values[s]);
+    const std::int32_t n = c.split ? 1 : static_cast<std::int32_t>(std::min(c.lengths[s], 37u));
+    sequences.push_back({cache.view(s), rows, n, c.lengths[s] - static_cast<std::uint32_t>(n)});
+    rows += n;
+  }
+  const std::uint32_t width = c.n_heads * c.head_dim;
+  std::vector<float> q = random.values(static_cast<std::size_t>(rows) * width), out(q.size(), NAN);
+  AttentionArgs args;
+  args.q = {q.data(), width};
+  args.out = {out.data(), width};
+  args.n_heads = c.n_heads;
+  args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)));
+  args.window = c.window;
+  args.kv = layout;
+  args.sequences = sequences;
+  args.split = c.split;
+  WorkspaceSize size = set.attention_workspace({static_cast<std::uint32_t>(rows), 1, c.n_heads, c.n_kv_heads,
+                                                c.head_dim, 1, 1, 4096, layout.head_dim_padded, 3});
+  if (c.split) size.shared = std::max(size.shared, set.attention_split_bytes(args));
+  std::vector<std::byte> memory;
+  run_all(set.attention, args, size, memory, 3);
+  for (std::size_t s = 0; s < sequences.size(); ++s)
+    for (std::int32_t r = 0; r < sequences[s].n_rows; ++r)
+      for (std::uint32_t h = 0; h < c.n_heads; ++h) {
+        const auto row = static_cast<std::size_t>(sequences[s].first_row + r);
+        const std::uint32_t position = sequences[s].first_position + static_cast<std::uint32_t>(r);
+        const auto want = attend(q.data() + row * width + h * c.head_dim, keys[s], values[s], layout,
+                                 h / (c.n_heads / c.n_kv_heads), position, c.window, args.scale);
+        // Weights err by exp's 2e-7 and by the error of the score, under head_dim * eps * |q||k| <= 1e-5 here (spread
+        // 2^1, head_dim <= 128); the sum over positions adds position / 32 roundings. Values reach about 8.
+        for (std::uint32_t i = 0; i < c.head_dim; ++i) {
+          INFO("sequence " << s << " row " << r << " head " << h << " element " << i);
+          REQUIRE(std::fabs(out[row * width + h * c.head_dim + i] - want[i]) <= 8 * (1e-5 + position * kEps));
+        }
+      }
+}
+
+}  // namespace
+
+void test_attention(const KernelSet& set, DType type) {
+  attention_case(set, type, {6, 2, 48, 32, 0, {1, 33, 70, 520}, false});
+  attention_case(set, type, {4, 4, 8, 64, 0, {32, 64, 1100}, false});
+  attention_case(set, type, {8, 1, 128, 256, 0, {600}, false});
+  attention_case(set, type, {3, 1, 10, 32, 20, {19, 20, 21, 100, 600}, false});
+  attention_case(set, type, {2, 1, 16, 128, 700, {1500}, false});
+  attention_case(set, type, {14, 1, 24, 32, 0, {40, 97}, false});
+  attention_case(set, type, {5, 5, 64, 32, 0, {31, 32, 33, 513}, false});
+  attention_case(set, type, {2, 2, 80, 64, 0, {90}, false});
+  attention_case(set, type, {4, 2, 96, 32, 33, {150}, false});
+  attention_case(set, type, {3, 1, 256, 32, 0, {70}, false});
+  attention_case(set, type, {7, 1, 128, 32, 0, {1, 600}, true});
+  attention_case(set, type, {6, 2, 48, 32, 0, {513, 1600, 1}, true});
+  attention_case(set, type, {4, 2, 16, 64, 600, {1700, 600}, true});
+}
+
+}  // namespace qinfer::test
+
+using namespace qinfer;
+using namespace qinfer::test;
+
+TEST_CASE("split attention gives the bits of whole attention", "[kernels]") {
+  for (const KernelSet* each : usable_sets()) {
+    const KernelSet& set = *each;
+    Random random(8);
+    for (const std::uint32_t window : {0u, 700u}) {
+      KvLayout layout{DType::f16, 1, 2, 16, set.kv_head_dim_padded(16, DType::f16), 32};
+      TestCache cache(layout, {2100});
+      std::vector<float> keys, values;
+      fill_cache(cache, random, 0, 2100, keys, values);
+      std::vector<float> q = random.values(6 * 16), whole(6 * 16), split(6 * 16);
+      const Sequence sequence{cache.view(0), 0, 1, 2099};
+      AttentionArgs args;
+      args.q = {q.data(), 96};
+      args.n_heads = 6;
+      args.scale = 0.25f;
+      args.window = window;
+      args.kv = layout;
+      args.sequences = {&sequence, 1};
+      const WorkspaceSize size = set.attention_workspace({1, 1, 6, 2, 16, 1, 1, 4096, layout.head_dim_padded, 4});
+      std::vector<std::byte> memory;
+      args.out = {whole.data(), 96};
+      run_all(set.attention, args, size, memory, 1);
+      args.split = true;
+      args.out = {split.data(), 96};
+      REQUIRE(set.attention_split_bytes(args) <= size.shared);
+      run_all(set.attention, args, size, memory, 4);
+      CHECK(std::memcmp(whole.data(), split.data(), whole.size() * 4) == 0);
+    }
+  }
+}

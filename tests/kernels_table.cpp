@@ -1,0 +1,201 @@
+// Every kernel of kernels.inc against definitions in float64, over shapes with all tails. A kernel set without a case
+// here fails: the test walks the table. The linear layer, q/k/v and attention have files of their own.
+#include <map>
+
+#include "kernels_support.h"
+
+namespace {
+
+using namespace qinfer;
+using namespace qinfer::test;
+
+void test_embed(const KernelSet& set, DType dtype) {
+  Random random(1);
+  for (const WeightRole role : {WeightRole::embedding, WeightRole::tied})
+    for (const std::int64_t width : {1, 5, 144, 300}) {
+      const TestMatrix table = make_matrix(set, random, dtype, 11, width, role);
+      const std::vector<std::int32_t> tokens = {10, 0, 3, 3, 7};
+      std::vector<float> out(tokens.size() * static_cast<std::size_t>(width));
+      EmbedArgs args{5, tokens.data(), table.view, {out.data(), width}};
+      std::vector<std::byte> memory;
+      run_all(set.embed, args, {}, memory, 2);
+      for (std::size_t m = 0; m < tokens.size(); ++m)
+        for (std::int64_t i = 0; i < width; ++i)
+          REQUIRE(out[m * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)] ==
+                  table.values[static_cast<std::size_t>(tokens[m] * width + i)]);
+    }
+}
+
+void test_rms_norm(const KernelSet& set, DType) {
+  Random random(2);
+  for (std::int64_t width : {1, 2, 15, 16, 17, 144, 1024}) {
+    const std::int64_t n = 3, ld = width + 3;
+    const std::vector<float> x = random.values(static_cast<std::size_t>(n * ld));
+    const std::vector<float> weight = random.values(static_cast<std::size_t>(width));
+    std::vector<float> out(static_cast<std::size_t>(n * width));
+    const std::vector<std::int32_t> gather = {2, 0, 1};
+    NormArgs args{
+        n, width, gather.data(), {const_cast<float*>(x.data()), ld}, weight.data(), 1e-6f, {out.data(), width}};
+    std::vector<std::byte> memory;
+    run_all(set.rms_norm, args, {}, memory, 2);
+    for (std::int64_t m = 0; m < n; ++m) {
+      const float* row = x.data() + gather[static_cast<std::size_t>(m)] * ld;
+      double squares = 0;
+      for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(row[i]) * row[i];
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6f);
+      for (std::int64_t i = 0; i < width; ++i) {
+        const double want = row[i] * scale * weight[static_cast<std::size_t>(i)];
+        // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
+        const double bound = (static_cast<double>(width) / 32 + 10) * kEps * std::fabs(want) + 1e-30;
+        REQUIRE(std::fabs(out[static_cast<std::size_t>(m * width + i)] - want) <= bound);
+      }
+    }
+  }
+}
+
+void test_lm_head(const KernelSet& set, DType dtype) {
+  Random random(4);
+  const std::int64_t n = 5, cols = 37, outputs = 131;
+  const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
+  const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
+  std::vector<std::vector<float>> rows(static_cast<std::size_t>(n),
+                                       std::vector<float>(static_cast<std::size_t>(outputs)));
+  std::vector<float*> out;
+  for (auto& row : rows) out.push_back(row.data());
+  LmHeadArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, out.data(), {}};
+  std::vector<std::byte> memory;
+  run_all(set.lm_head, args, set.lm_head_workspace({5, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
+  for (std::size_t m = 0; m < 5; ++m)
+    for (std::size_t j = 0; j < 131; ++j) {
+      const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
+      REQUIRE(std::fabs(rows[m][j] - sum.value) <= sum_bound(set, dtype, sum, cols));
+    }
+}
+
+void test_ffn(const KernelSet& set, DType dtype) {
+  Random random(5);
+  for (const std::int64_t n : {1, 6, 12, 13, 40}) {
+    const std::int64_t hidden = 45, ffn = 67;
+    const TestMatrix gate = make_matrix(set, random, dtype, ffn, hidden),
+                     up = make_matrix(set, random, dtype, ffn, hidden),
+                     down = make_matrix(set, random, dtype, hidden, ffn);
+    const std::vector<float> x = random.values(static_cast<std::size_t>(n * hidden));
+    const std::vector<float> bg = random.values(67), bu = random.values(67), bd = random.values(45);
+    std::vector<float> out(static_cast<std::size_t>(n * hidden), 1.0f);
+    FfnArgs args{n,
+                 {const_cast<float*>(x.data()), hidden},
+                 gate.view,
+                 up.view,
+                 down.view,
+                 bg.data(),
+                 bu.data(),
+                 bd.data(),
+                 {out.data(), hidden},
+                 {}};
+    std::vector<std::byte> memory;
+    run_all(set.ffn, args, set.ffn_workspace({static_cast<std::uint32_t>(n), 45, 1, 1, 2, 67, 1, 1}), memory, 2);
+    for (std::int64_t m = 0; m < n; ++m) {
+      std::vector<double> act(67), act_error(67);
+      for (std::size_t j = 0; j < 67; ++j) {
+        const Sum g = dot(x.data() + m * hidden, gate.values.data() + j * 45, hidden);
+        const Sum u = dot(x.data() + m * hidden, up.values.data() + j * 45, hidden);
+        const double a = g.value + bg[j], b = u.value + bu[j];
+        act[j] = a / (1 + std::exp(-a)) * b;
+        // |silu'| <= 1.1; the bounds of both sums, and a few roundings with exp's 2e-7.
+        act_error[j] = 1.1 * sum_bound(set, dtype, g, hidden) * std::fabs(b) +
+                       sum_bound(set, dtype, u, hidden) * std::fabs(a) + 16 * kEps * std::fabs(act[j]) +
+                       4 * kEps * (std::fabs(a) * (std::fabs(b) + std::fabs(u.magnitude)) + g.magnitude * std::fabs(b));
+      }
+      for (std::size_t i = 0; i < 45; ++i) {
+        double want = 1.0 + bd[i], magnitude = 0, error = 0;
+        for (std::size_t j = 0; j < 67; ++j) {
+          const double w = down.values[i * 67 + j];
+          want += act[j] * w;
+          magnitude += std::fabs(act[j] * w);
+          error += act_error[j] * std::fabs(w);
+        }
+        const double bound = error + sum_bound(set, dtype, {0, magnitude}, 67) + 4 * kEps * (2 + std::fabs(want));
+        REQUIRE(std::fabs(out[static_cast<std::size_t>(m) * 45 + i] - want) <= bound);
+      }
+    }
+  }
+}
+
+using Test = void (*)(const KernelSet&, DType);
+
+Test test_of(std::string_view operation) {
+  const std::map<std::string_view, Test> tests = {
+      {"embed", test_embed},         {"rms_norm", test_rms_norm}, {"linear", test_linear},  {"qkv", test_qkv},
+      {"attention", test_attention}, {"ffn", test_ffn},           {"lm_head", test_lm_head}};
+  const auto it = tests.find(operation);
+  return it == tests.end() ? nullptr : it->second;
+}
+
+std::vector<DType> dtypes_of(std::string_view text) {
+  std::vector<DType> out;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    if ((" " + std::string(text) + " ").find(" " + std::string(dtype_name(dtype)) + " ") != std::string::npos)
+      out.push_back(dtype);
+  if (out.empty()) out.push_back(DType::f32);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every kernel of the table equals its definition in float64", "[kernels]") {
+  REQUIRE(!kernel_table().empty());
+  for (const KernelInfo& kernel : kernel_table()) {
+    const KernelSet* set = usable_set(kernel.kernel_set);
+    if (set == nullptr) {
+      WARN("this CPU cannot run " << kernel.kernel_set << ": " << kernel.operation << " is not tested here");
+      continue;
+    }
+    const Test test = test_of(kernel.operation);
+    INFO(kernel.kernel_set << " " << kernel.operation << " has no test");
+    REQUIRE(test != nullptr);
+    for (const DType dtype : dtypes_of(kernel.weight_dtypes)) {
+      INFO("dtype " << dtype_name(dtype));
+      test(*set, dtype);
+    }
+  }
+}
+
+TEST_CASE("packing and unpacking returns every value of the type bit for bit", "[kernels]") {
+  for (const KernelSet* set : usable_sets()) {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      INFO(set->name << " " << dtype_name(dtype));
+      // All 65,536 patterns, as 65 x 1,009 with a few repeated: tails in both directions.
+      const std::int64_t rows = 65, cols = 1009;
+      std::vector<std::uint16_t> source(static_cast<std::size_t>(rows * cols));
+      for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint16_t>(i);
+      const WeightFormat file{dtype, WeightLayout::row_major};
+      WeightFormat format;
+      REQUIRE(set->weight_format(WeightRole::q, dtype, &dtype, true, format));
+      std::vector<std::uint16_t> packed(set->weight_bytes(format, rows, cols) / 2, 0xffff);
+      const float largest = set->pack({reinterpret_cast<const std::byte*>(source.data()), file, rows, cols}, format,
+                                      reinterpret_cast<std::byte*>(packed.data()), 0, rows);
+      CHECK(largest == (dtype == DType::f16 ? 65504.0f : bf16_to_f32(0x7f7f)));
+      const bool tiles = format.layout == WeightLayout::tile32;
+      for (std::int64_t n = 0; n < (tiles ? 96 : rows); ++n)
+        for (std::int64_t k = 0; k < cols; ++k) {
+          const std::int64_t at = tiles ? n / 32 * 32 * cols + k * 32 + n % 32 : n * cols + k;
+          const std::uint16_t want = n < rows ? source[static_cast<std::size_t>(n * cols + k)] : std::uint16_t{0};
+          if (packed[static_cast<std::size_t>(at)] != want) FAIL("row " << n << " column " << k);
+        }
+    }
+  }
+}
+
+TEST_CASE("weights beyond f16 are packed with a scale, or refused", "[kernels]") {
+  for (const KernelSet* set : usable_sets()) {
+    INFO(set->name);
+    CHECK(set->pack_scale({DType::f16, WeightLayout::tile32}, 65504.0f) == 1);
+    CHECK(set->pack_scale({DType::bf16, WeightLayout::tile32}, 3e38f) == 1);
+    const float scale = set->pack_scale({DType::f16, WeightLayout::tile32}, 1e9f);
+    if (std::string_view(set->name) == "reference") {
+      CHECK(scale == 0);
+      continue;
+    }
+    CHECK(scale == 16384);  // 1e9 / 16384 = 61035
+  }
+}
