@@ -3,9 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "c_api.h"
+#include "targets.h"
 
 using namespace qinfer::test;
 using qinfer::DType;
@@ -249,4 +252,54 @@ TEST_CASE("A tensor name that contains a NUL or a format string is only text", "
   load_model(make_runtime(), dir.path());  // tensors that the model does not need are ignored
   write_changed(dir, spec, [](auto& tensors) { tensors.push_back({"%s%n{}{0}", "nonsense", {1}, "1"}); });
   REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"%s%n{}{0}\"", dir);
+}
+
+TEST_CASE("weights beyond 65504 are packed with a power of two and give the same answers", "[bad]") {
+  if (usable_targets(true).front() != "avx512") {
+    WARN("this CPU has no AVX-512");
+    return;
+  }
+  TinySpec spec;
+  spec.dtype = DType::bf16;
+  const ModelDir dir(spec);
+  write_changed(dir, spec, [&](auto& tensors) {
+    std::string& data = find_tensor(tensors, "model.layers.0.self_attn.v_proj.weight").data;
+    for (std::size_t i = 0; i < data.size(); i += 2) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, data.data() + i, 2);
+      bits = qinfer::f32_to_bf16(std::ldexp(qinfer::bf16_to_f32(bits), 20));
+      std::memcpy(data.data() + i, &bits, 2);
+    }
+  });
+  const auto logits = [&](const char* target, std::uint32_t flags) {
+    auto options = sized<qinfer_runtime_options>();
+    options.n_threads = 2;
+    options.cpu_target = target;
+    options.flags = flags;
+    qinfer_runtime* runtime = nullptr;
+    REQUIRE_OK(qinfer_runtime_create(&options, &runtime, &err));
+    const Runtime owner(runtime);
+    const Model model = load_model(owner, dir.path());
+    auto cache_options = sized<qinfer_kv_cache_options>();
+    cache_options.kv_type = QINFER_KV_F32;
+    qinfer_kv_cache* cache = nullptr;
+    REQUIRE_OK(qinfer_kv_cache_create(model.get(), &cache_options, &cache, &err));
+    const Cache cache_owner(cache);
+    const Session session = make_session(cache_owner);
+    append(session, some_tokens(20, spec.vocab));
+    eval(session);
+    return last_logits(session, spec.vocab);
+  };
+  // The values are multiples of 1/256 times 2^20: f16 holds them exactly once they are scaled, and powers of two change
+  // no bit of a sum.
+  const auto exact = logits("avx512", QINFER_RUNTIME_EXACT);
+  CHECK(logits("avx512", 0) == exact);
+  float largest = 0;
+  for (const float value : exact) largest = std::max(largest, std::fabs(value));
+  REQUIRE(largest > 0);
+  if (usable_targets().front() != "avx512_fp16") return;
+  const auto rounded = logits("avx512_fp16", 0);
+  // Activations and runs are rounded to f16, 2^-11 and about 2^-9, through two layers.
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    CHECK(std::fabs(rounded[i] - exact[i]) <= 4 * (0x1p-11f + 0x1p-9f) * largest);
 }

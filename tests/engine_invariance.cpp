@@ -13,6 +13,7 @@
 
 #include "catch.h"
 #include "checkpoint_writer.h"
+#include "targets.h"
 
 namespace {
 
@@ -38,11 +39,13 @@ std::vector<std::int32_t> random_tokens(std::size_t n, unsigned seed) {
 struct Setup {
   std::uint32_t n_threads = 1, batch = 512, block_tokens = 32;
   std::int32_t kv_type = QINFER_KV_F16;
+  std::string target;  ///< empty = the best
 };
 
 qi::Model load(const std::string& path, const Setup& setup) {
   auto runtime_options = qi::options<qinfer_runtime_options>();
   runtime_options.n_threads = setup.n_threads;
+  if (!setup.target.empty()) runtime_options.cpu_target = setup.target.c_str();
   qi::Runtime runtime(runtime_options);
   auto options = qi::options<qinfer_load_options>();
   options.max_batch_tokens = setup.batch;
@@ -81,6 +84,13 @@ std::vector<float> last_logits(const qi::Model& model, const Setup& setup, const
   return out;
 }
 
+/// Every target with the type of cache it uses by default, the reference with f32 too.
+std::vector<std::pair<std::string, std::int32_t>> targets_and_types() {
+  std::vector<std::pair<std::string, std::int32_t>> all = {{"reference", QINFER_KV_F32}};
+  for (const std::string& target : qinfer::test::usable_targets()) all.emplace_back(target, QINFER_KV_F16);
+  return all;
+}
+
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -96,9 +106,11 @@ TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[in
     }
     const qinfer::test::ModelDir directory(spec);
     const auto tokens = random_tokens(1100, 1);
-    for (const std::int32_t kv_type : {QINFER_KV_F32, QINFER_KV_F16}) {
+    for (const auto& [target, kv_type] : targets_and_types()) {
       Setup base;
       base.kv_type = kv_type;
+      base.target = target;
+      INFO(target << ", KV type " << kv_type);
       const qi::Model model = load(directory.path(), base);
       const auto expected = last_logits(model, base, tokens, tokens.size());
       REQUIRE(expected.size() == 40u * 300u);
@@ -130,58 +142,66 @@ TEST_CASE("three threads over a prompt and split decoding equal one thread", "[i
   // Small enough for the thread sanitizer; more than 512 keys, so that decoding splits attention by segments.
   const qinfer::test::ModelDir directory(long_spec());
   const auto tokens = random_tokens(530, 9);
-  std::vector<std::vector<float>> results;
-  for (const std::uint32_t threads : {1u, 3u}) {
-    Setup setup;
-    setup.n_threads = threads;
-    const qi::Model model = load(directory.path(), setup);
-    qi::KvCache cache = make_cache(model, setup);
-    qi::Session session(cache);
-    session.append(tokens);
-    session.eval();
-    for (int i = 0; i < 3; ++i) {
-      session.append(40 + i);
+  for (const std::string& target : qinfer::test::usable_targets()) {
+    INFO(target);
+    std::vector<std::vector<float>> results;
+    for (const std::uint32_t threads : {1u, 3u}) {
+      Setup setup;
+      setup.n_threads = threads;
+      setup.target = target;
+      const qi::Model model = load(directory.path(), setup);
+      qi::KvCache cache = make_cache(model, setup);
+      qi::Session session(cache);
+      session.append(tokens);
       session.eval();
+      for (int i = 0; i < 3; ++i) {
+        session.append(40 + i);
+        session.eval();
+      }
+      results.push_back(session.copy_logits());
     }
-    results.push_back(session.copy_logits());
+    CHECK(same_bits(results[0], results[1]));
   }
-  CHECK(same_bits(results[0], results[1]));
 }
 
 TEST_CASE("other sessions in the batch do not change a bit", "[invariance]") {
   const qinfer::test::ModelDir directory(long_spec());
-  Setup setup;
-  setup.n_threads = 2;
-  setup.batch = 50;
-  const qi::Model model = load(directory.path(), setup);
-  const std::vector<std::size_t> lengths = {1, 33, 700, 64, 5, 130};
-  std::vector<std::vector<float>> alone;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    qi::KvCache cache = make_cache(model, setup);
-    qi::Session session(cache);
-    session.append(random_tokens(lengths[i], static_cast<unsigned>(i)));
-    session.eval();
-    alone.push_back(session.copy_logits());
-    session.append(17);
-    session.eval();
-    alone.push_back(session.copy_logits());
+  for (const std::string& target : qinfer::test::usable_targets()) {
+    INFO(target);
+    Setup setup;
+    setup.n_threads = 2;
+    setup.batch = 50;
+    setup.target = target;
+    const qi::Model model = load(directory.path(), setup);
+    const std::vector<std::size_t> lengths = {1, 33, 700, 64, 5, 130};
+    std::vector<std::vector<float>> alone;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      qi::KvCache cache = make_cache(model, setup);
+      qi::Session session(cache);
+      session.append(random_tokens(lengths[i], static_cast<unsigned>(i)));
+      session.eval();
+      alone.push_back(session.copy_logits());
+      session.append(17);
+      session.eval();
+      alone.push_back(session.copy_logits());
+    }
+    qi::KvCache cache = make_cache(model, setup, lengths.size());
+    std::vector<qi::Session> sessions;
+    std::vector<qi::Session*> pointers;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      sessions.emplace_back(cache);
+      sessions.back().append(random_tokens(lengths[i], static_cast<unsigned>(i)));
+    }
+    for (auto& session : sessions) pointers.push_back(&session);
+    qi::eval(pointers);
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      INFO("session " << i);
+      CHECK(same_bits(sessions[i].copy_logits(), alone[2 * i]));
+      sessions[i].append(17);
+    }
+    qi::eval(pointers);
+    for (std::size_t i = 0; i < lengths.size(); ++i) CHECK(same_bits(sessions[i].copy_logits(), alone[2 * i + 1]));
   }
-  qi::KvCache cache = make_cache(model, setup, lengths.size());
-  std::vector<qi::Session> sessions;
-  std::vector<qi::Session*> pointers;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    sessions.emplace_back(cache);
-    sessions.back().append(random_tokens(lengths[i], static_cast<unsigned>(i)));
-  }
-  for (auto& session : sessions) pointers.push_back(&session);
-  qi::eval(pointers);
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    INFO("session " << i);
-    CHECK(same_bits(sessions[i].copy_logits(), alone[2 * i]));
-    sessions[i].append(17);
-  }
-  qi::eval(pointers);
-  for (std::size_t i = 0; i < lengths.size(); ++i) CHECK(same_bits(sessions[i].copy_logits(), alone[2 * i + 1]));
 }
 
 TEST_CASE("max_tokens serves short sessions first and loses nothing", "[invariance]") {

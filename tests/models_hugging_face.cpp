@@ -17,6 +17,7 @@
 #include "catch.h"
 #include "formats/checkpoint.h"
 #include "platform/file.h"
+#include "targets.h"
 
 namespace {
 
@@ -98,17 +99,19 @@ double deviation(const std::vector<float>& logits, const Expected& expected, con
   return difference / largest;
 }
 
-qi::Model load_exact(const std::string& path) {
+qi::Model load_exact(const std::string& path, const char* target = nullptr) {
   auto options = qi::options<qinfer_runtime_options>();
   options.flags = QINFER_RUNTIME_EXACT;
+  options.cpu_target = target;
   options.n_threads = 2;
   qi::Runtime runtime(options);
   return qi::Model::load(runtime, path);
 }
 
-void check_folder(const std::string& folder) {
+void check_folder(const std::string& folder, const std::string& target) {
   const Expected expected = read_expected(folder);
-  const qi::Model model = load_exact(folder);
+  INFO(target);
+  const qi::Model model = load_exact(folder, target.c_str());
   REQUIRE(model.info().n_vocab == expected.n_vocab);
   const std::vector<float> whole = evaluate(model, expected.ids, 0);
   CHECK(deviation(whole, expected, expected.f64) < 1e-4);
@@ -136,7 +139,7 @@ TEST_CASE("logits equal Hugging Face transformers for every architecture", "[mod
   REQUIRE(folders.size() >= 14);
   for (const std::string& folder : folders) {
     INFO(folder);
-    check_folder(folder);
+    for (const std::string& target : qinfer::test::usable_targets(true)) check_folder(folder, target);
   }
 }
 
@@ -154,7 +157,7 @@ TEST_CASE("config.json in the style of transformers 4 means the same", "[models]
         fs::create_symlink(fs::absolute(entry.path()), std::string(name) + "/" + file);
     }
     fs::copy_file(folder + "/config_v4.json", std::string(name) + "/config.json");
-    check_folder(name);
+    check_folder(name, "reference");
     fs::remove_all(name);
   }
   CHECK(checked == 5);
@@ -204,6 +207,27 @@ TEST_CASE("f16 and bf16 KV caches stay within their rounding", "[models]") {
     INFO("type " << type);
     CHECK(error < bound);
     CHECK(error > 1e-6);  // else the type was not used
+  }
+}
+
+TEST_CASE("weights in f16 and sums in f16 stay within their rounding", "[models]") {
+  // As above, four times the rounding of one term: 2^-11 for weights and 2^-11 for the f16 cache; f16 sums also round
+  // every activation (2^-11) and each run of 64 products by about sqrt(64) * 2^-12 = 2^-9 (tests/kernels_linear.cpp).
+  for (const std::string& folder : fixture_folders()) {
+    const Expected expected = read_expected(folder);
+    for (const std::string& target : qinfer::test::usable_targets()) {
+      if (target == "reference") continue;
+      auto options = qi::options<qinfer_runtime_options>();
+      options.cpu_target = target.c_str();
+      options.n_threads = 2;
+      qi::Runtime runtime(options);
+      const qi::Model model = qi::Model::load(runtime, folder);
+      CHECK(std::string(model.info().weight_format) == "f16");
+      const double error = deviation(evaluate(model, expected.ids, 0), expected, expected.f64);
+      INFO(folder << " on " << target << ": " << error);
+      CHECK(error < (target == "avx512_fp16" ? 4 * (3 * 0x1p-11 + 0x1p-9) : 4 * (2 * 0x1p-11)));
+      CHECK(error > 1e-6);  // else another mode ran
+    }
   }
 }
 

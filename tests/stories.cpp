@@ -10,6 +10,7 @@
 
 #include "catch.h"
 #include "formats/json.h"
+#include "targets.h"
 
 namespace {
 
@@ -27,6 +28,14 @@ Json read_json(const std::string& path) {
 std::string test_data() {
   const char* path = std::getenv("QINFER_TEST_DATA");
   return path != nullptr ? path : QINFER_TEST_DATA_DEFAULT;
+}
+
+qi::Model load_on(const std::string& path, const std::string& target) {
+  auto options = qi::options<qinfer_runtime_options>();
+  options.cpu_target = target.c_str();
+  options.n_threads = 2;
+  qi::Runtime runtime(options);
+  return qi::Model::load(runtime, path);
 }
 
 qi::Model load_exact(const std::string& path, std::uint32_t threads) {
@@ -77,40 +86,89 @@ TEST_CASE("tiny-stories tells the story that transformers computes", "[stories]"
   }
 }
 
-TEST_CASE("perplexity of tiny-stories on held-out stories equals that of transformers", "[stories]") {
-  // Each story alone as <|endoftext|> story <|endoftext|>, all tokens after the first. The mean of 26,000 terms whose
-  // f32 errors are under 1e-4 each: 1e-4 relative is generous for agreement and 100 times under a real difference.
-  const Json expected = read_json(kTinyStories + "/expected.json")["heldout"];
-  const qi::Model model = load_exact(kTinyStories, 2);
-  std::ifstream file(kTinyStories + "/heldout.txt");
+namespace {
+
+struct LogLoss {
   double total = 0;
-  std::size_t tokens = 0, stories = 0;
+  std::size_t tokens = 0;
+  double perplexity() const { return std::exp(total / static_cast<double>(tokens)); }
+};
+
+/// Adds the loss of all tokens of a text after the first.
+void add_loss(const qi::Model& model, qi::KvCache& cache, const std::vector<std::int32_t>& ids, LogLoss& loss) {
   const std::size_t n_vocab = model.info().n_vocab;
-  qi::KvCache cache(model);
-  for (std::string line; std::getline(file, line);) {
-    for (std::size_t at = 0; (at = line.find("\\n", at)) != line.npos;) line.replace(at, 2, "\n");
-    const auto ids = model.tokenize("<|endoftext|>" + line + "<|endoftext|>", QINFER_TEXT_PARSE_SPECIAL);
-    auto options = qi::options<qinfer_session_options>();
-    options.max_logits = static_cast<std::uint32_t>(ids.size());
-    qi::Session session(cache, options);
-    session.append(ids);
-    auto eval_options = qi::options<qinfer_eval_options>();
-    eval_options.keep_logits = options.max_logits;
-    session.eval(eval_options);
-    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-      const float* row = session.logits(ids.size() - 1 - i);
-      double max = row[0], sum = 0;
-      for (std::size_t v = 0; v < n_vocab; ++v) max = std::max<double>(max, row[v]);
-      for (std::size_t v = 0; v < n_vocab; ++v) sum += std::exp(row[v] - max);
-      total += std::log(sum) + max - row[ids[i + 1]];
-      ++tokens;
-    }
-    ++stories;
+  auto options = qi::options<qinfer_session_options>();
+  options.max_logits = static_cast<std::uint32_t>(ids.size());
+  qi::Session session(cache, options);
+  session.append(ids);
+  auto eval_options = qi::options<qinfer_eval_options>();
+  eval_options.keep_logits = options.max_logits;
+  session.eval(eval_options);
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+    const float* row = session.logits(ids.size() - 1 - i);
+    double max = row[0], sum = 0;
+    for (std::size_t v = 0; v < n_vocab; ++v) max = std::max<double>(max, row[v]);
+    for (std::size_t v = 0; v < n_vocab; ++v) sum += std::exp(row[v] - max);
+    loss.total += std::log(sum) + max - row[ids[i + 1]];
+    ++loss.tokens;
   }
+}
+
+/// Each held-out story alone as <|endoftext|> story <|endoftext|>.
+LogLoss heldout_loss(const qi::Model& model, std::size_t& stories) {
+  std::ifstream file(kTinyStories + "/heldout.txt");
+  LogLoss loss;
+  qi::KvCache cache(model);
+  stories = 0;
+  for (std::string line; std::getline(file, line); ++stories) {
+    for (std::size_t at = 0; (at = line.find("\\n", at)) != line.npos;) line.replace(at, 2, "\n");
+    add_loss(model, cache, model.tokenize("<|endoftext|>" + line + "<|endoftext|>", QINFER_TEXT_PARSE_SPECIAL), loss);
+  }
+  return loss;
+}
+
+/// What rounding weights or sums to f16 may cost, relative to f32: half a percent would be noticed, these are far less.
+double allowed_loss(const std::string& target) { return target == "avx512_fp16" ? 2e-3 : 1e-3; }
+
+}  // namespace
+
+TEST_CASE("perplexity of tiny-stories on held-out stories equals that of transformers", "[stories]") {
+  // The mean of 26,000 terms whose f32 errors are under 1e-4 each: 1e-4 relative is generous for agreement and 100
+  // times under a real difference.
+  const Json expected = read_json(kTinyStories + "/expected.json")["heldout"];
+  std::size_t stories = 0;
+  const LogLoss exact = heldout_loss(load_exact(kTinyStories, 2), stories);
   CHECK(stories == expected["stories"].get<std::size_t>());
-  CHECK(tokens == expected["tokens"].get<std::size_t>());
-  const double perplexity = std::exp(total / static_cast<double>(tokens));
-  CHECK(perplexity == Approx(expected["perplexity"].get<double>()).epsilon(1e-4));
+  CHECK(exact.tokens == expected["tokens"].get<std::size_t>());
+  CHECK(exact.perplexity() == Approx(expected["perplexity"].get<double>()).epsilon(1e-4));
+  for (const std::string& target : qinfer::test::usable_targets()) {
+    if (target == "reference") continue;
+    const double perplexity = heldout_loss(load_on(kTinyStories, target), stories).perplexity();
+    INFO(target << ": " << perplexity << ", exact " << exact.perplexity());
+    CHECK(std::fabs(perplexity / exact.perplexity() - 1) < allowed_loss(target));
+  }
+}
+
+TEST_CASE("perplexity of stories260k hardly changes with f16 weights and f16 sums", "[stories]") {
+  const std::string folder = test_data() + "/stories260k";
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: " << folder << " is not there (set QINFER_TEST_DATA)");
+    return;
+  }
+  const auto ids = read_json(folder + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
+  const auto loss_of = [&](const qi::Model& model) {
+    LogLoss loss;
+    qi::KvCache cache(model);
+    add_loss(model, cache, ids, loss);
+    return loss.perplexity();
+  };
+  const double exact = loss_of(load_exact(folder, 2));
+  for (const std::string& target : qinfer::test::usable_targets()) {
+    if (target == "reference") continue;
+    const double perplexity = loss_of(load_on(folder, target));
+    INFO(target << ": " << perplexity << ", exact " << exact);
+    CHECK(std::fabs(perplexity / exact - 1) < allowed_loss(target));
+  }
 }
 
 TEST_CASE("stories260k tells the published story", "[stories]") {
