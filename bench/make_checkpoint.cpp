@@ -1,5 +1,5 @@
-// Writes a checkpoint of Qwen3-0.6B's shapes with random weights twice, as safetensors for qinfer and as GGUF for peers,
-// from one seed: the same values, bf16 in the one and f16 in the other, which holds them exactly.
+// Writes a checkpoint of Qwen3-0.6B's shapes with random weights twice, as safetensors for qinfer and as GGUF for
+// peers, from one seed: the same values, bf16 in the one and f16 in the other, which holds them exactly.
 //
 //   make_checkpoint DIR [--layers N] [--vocab N] [--tokenizer tokenizer.json]
 //
@@ -145,11 +145,13 @@ void write_safetensors(const std::string& path, const std::vector<Tensor>& tenso
   std::string header = "{";
   std::uint64_t offset = 0;
   for (const Tensor& t : tensors) {
-    header += (header.size() > 1 ? ",\"" : "\"") + t.hugging_face + R"(":{"dtype":"BF16","shape":[)";
-    for (std::size_t i = 0; i < t.shape.size(); ++i) header += (i > 0 ? "," : "") + std::to_string(t.shape[i]);
-    header += "],\"data_offsets\":[" + std::to_string(offset);
+    const std::uint64_t begin = offset;
     offset += t.bytes(Format::safetensors);
-    header += "," + std::to_string(offset) + "]}";
+    std::string shape;
+    for (const std::uint64_t d : t.shape) shape.append(shape.empty() ? "" : ",").append(std::to_string(d));
+    header.append(header.size() > 1 ? "," : "").append("\"").append(t.hugging_face);
+    header.append(R"(":{"dtype":"BF16","shape":[)").append(shape).append(R"(],"data_offsets":[)");
+    header.append(std::to_string(begin)).append(",").append(std::to_string(offset)).append("]}");
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
@@ -245,14 +247,15 @@ class GgufWriter {
 
 void write_config(const std::string& path, const Shapes& s) {
   File file(path);
-  file.text("{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"torch_dtype\": \"bfloat16\",\n"
-            " \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, \"tie_word_embeddings\": true,\n"
-            " \"attention_bias\": false, \"hidden_size\": " + std::to_string(s.hidden) +
-            ", \"intermediate_size\": " + std::to_string(s.ffn) + ",\n \"num_attention_heads\": " +
-            std::to_string(s.heads) + ", \"num_key_value_heads\": " + std::to_string(s.kv_heads) + ", \"head_dim\": " +
-            std::to_string(s.head_dim) + ", \"num_hidden_layers\": " + std::to_string(s.layers) +
-            ",\n \"max_position_embeddings\": " + std::to_string(s.context) + ", \"vocab_size\": " +
-            std::to_string(s.vocab) + "}\n");
+  file.text(
+      "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"torch_dtype\": \"bfloat16\",\n"
+      " \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, \"tie_word_embeddings\": true,\n"
+      " \"attention_bias\": false, \"hidden_size\": " +
+      std::to_string(s.hidden) + ", \"intermediate_size\": " + std::to_string(s.ffn) + ",\n \"num_attention_heads\": " +
+      std::to_string(s.heads) + ", \"num_key_value_heads\": " + std::to_string(s.kv_heads) +
+      ", \"head_dim\": " + std::to_string(s.head_dim) + ", \"num_hidden_layers\": " + std::to_string(s.layers) +
+      ",\n \"max_position_embeddings\": " + std::to_string(s.context) + ", \"vocab_size\": " + std::to_string(s.vocab) +
+      "}\n");
   file.finish();
 }
 

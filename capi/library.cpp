@@ -103,6 +103,18 @@ qinfer_status qinfer_runtime_create(const qinfer_runtime_options* options, qinfe
 
 void qinfer_runtime_free(qinfer_runtime* runtime) { delete runtime; }
 
+qinfer_status qinfer_runtime_get_info(const qinfer_runtime* runtime, qinfer_runtime_info* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(runtime);
+    QINFER_REQUIRE(out);
+    QINFER_TRY(runtime->impl->check_process());
+    qinfer_runtime_info info = {};
+    info.n_threads = static_cast<std::uint32_t>(runtime->impl->team().size());
+    copy_text(runtime->impl->kernels().name, info.target);
+    return capi::copy_out(info, out, "qinfer_runtime_info");
+  });
+}
+
 qinfer_status qinfer_runtime_get_metrics(const qinfer_runtime* runtime, qinfer_metrics* out, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(runtime);

@@ -1,6 +1,7 @@
 // Models: plan, load, information, metadata.
 #include <qinfer/qinfer.h>
 
+#include "engine/pack_model.h"
 #include "platform/file.h"
 #include "platform/thread.h"
 #include "support.h"
@@ -20,10 +21,10 @@ struct LoadArguments {
 Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   qinfer_load_options options;
   QINFER_TRY(capi::copy_in(caller, options, "qinfer_load_options"));
-  QINFER_TRY(capi::unknown_flags(options.flags,
-                                 QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY |
-                                     QINFER_LOAD_EMBED_ROWS,
-                                 "qinfer_load_options.flags"));
+  QINFER_TRY(capi::unknown_flags(
+      options.flags,
+      QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY | QINFER_LOAD_EMBED_ROWS,
+      "qinfer_load_options.flags"));
   LoadArguments out;
   out.options.no_weights = (options.flags & QINFER_LOAD_NO_WEIGHTS) != 0;
   out.options.no_mmap = (options.flags & QINFER_LOAD_NO_MMAP) != 0;
@@ -33,6 +34,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   out.options.max_batch_tokens = options.max_batch_tokens;
   out.options.memory_budget_bytes = options.memory_budget_bytes;
   if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;
+  if (options.packed_path != nullptr) out.options.packed_path = options.packed_path;
   out.progress = options.progress;
   out.progress_user = options.progress_user;
   out.cancel = options.cancel;
@@ -53,9 +55,24 @@ qinfer_memory to_c(const engine::MemoryTotals& totals) {
   return memory;
 }
 
-Result<engine::ModelFiles> files_to_plan(const std::string& path, bool need_weights) {
-  if (platform::is_regular_file(path)) return engine::read_lone_config(path);
-  return engine::read_model_files(path, need_weights);
+/// A lone config.json can be planned for too; anything else that is a file should be a packed model.
+Result<engine::ModelFiles> files_to_plan(const std::string& path, const engine::LoadOptions& load) {
+  if (load.packed_path.empty() && path.ends_with(".json") && platform::is_regular_file(path))
+    return engine::read_lone_config(path);
+  return engine::read_model_files(path, load);
+}
+
+model::LoadProgress progress_of(const LoadArguments& arguments) {
+  if (arguments.progress == nullptr) return nullptr;
+  return [&arguments](std::uint64_t done, std::uint64_t total) {
+    return arguments.progress(done, total, arguments.progress_user) == 0;
+  };
+}
+
+Result<std::shared_ptr<engine::Runtime>> runtime_or_private(qinfer_runtime* runtime) {
+  if (runtime == nullptr) return engine::Runtime::create(engine::RuntimeOptions());
+  QINFER_TRY(runtime->impl->check_process());
+  return runtime->impl;
 }
 
 }  // namespace
@@ -73,7 +90,7 @@ qinfer_status qinfer_model_plan(const char* path, const qinfer_runtime_options* 
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(load));
     QINFER_ASSIGN(const engine::KvCacheOptions cache_options, capi::kv_cache_options(cache));
     QINFER_ASSIGN(const engine::SessionOptions session_options, capi::session_options(session));
-    QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, !arguments.options.no_weights));
+    QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, arguments.options));
     QINFER_ASSIGN(const engine::MemoryTotals totals,
                   engine::plan_memory(files, runtime_options, arguments.options,
                                       cache != nullptr ? &cache_options : nullptr, &session_options));
@@ -88,25 +105,26 @@ qinfer_status qinfer_model_load(qinfer_runtime* runtime, const char* path, const
     *out = nullptr;
     QINFER_REQUIRE(path);
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
-    std::shared_ptr<engine::Runtime> shared;
-    if (runtime != nullptr) {
-      shared = runtime->impl;
-      QINFER_TRY(shared->check_process());
-    } else {
-      QINFER_ASSIGN(shared, engine::Runtime::create(engine::RuntimeOptions()));
-    }
-    model::LoadProgress progress;
-    if (arguments.progress != nullptr) {
-      progress = [&arguments](std::uint64_t done, std::uint64_t total) {
-        return arguments.progress(done, total, arguments.progress_user) == 0;
-      };
-    }
+    QINFER_ASSIGN(auto shared, runtime_or_private(runtime));
+    const model::LoadProgress progress = progress_of(arguments);
     auto handle = std::make_unique<qinfer_model>();
     QINFER_ASSIGN(handle->impl, engine::Model::load(std::move(shared), path, arguments.options, progress,
                                                     capi::flag_of(arguments.cancel)));
     for (const auto& entry : handle->impl->metadata()) handle->meta_keys.push_back(&entry.first);
     *out = handle.release();
     return Status();
+  });
+}
+
+qinfer_status qinfer_model_pack(qinfer_runtime* runtime, const char* path, const qinfer_load_options* options,
+                                const char* out_path, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(path);
+    QINFER_REQUIRE(out_path);
+    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
+    QINFER_ASSIGN(auto shared, runtime_or_private(runtime));
+    return engine::pack_model(std::move(shared), path, arguments.options, out_path, progress_of(arguments),
+                              capi::flag_of(arguments.cancel));
   });
 }
 

@@ -158,6 +158,12 @@ typedef struct qinfer_runtime_options {
 QINFER_STATUS qinfer_runtime_create(const qinfer_runtime_options *options, qinfer_runtime **out, qinfer_error *err);
 QINFER_API void qinfer_runtime_free(qinfer_runtime *runtime);
 
+typedef struct qinfer_runtime_info {
+    uint32_t struct_size, n_threads;
+    char     target[32]; /* kernel set; NUL-terminated */
+} qinfer_runtime_info;
+QINFER_STATUS qinfer_runtime_get_info(const qinfer_runtime *runtime, qinfer_runtime_info *out, qinfer_error *err);
+
 /* ---- Model ------------------------------------------------------------------------------------------- */
 enum {
     QINFER_LOAD_NO_WEIGHTS = 1, /* metadata and tokenizer only: fast, but no sessions */
@@ -176,6 +182,7 @@ typedef struct qinfer_load_options {
     qinfer_progress_fn   progress;
     void                *progress_user;
     const qinfer_cancel *cancel;
+    const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this directory as it is now */
 } qinfer_load_options;
 
 enum { QINFER_KV_DEFAULT = 0, QINFER_KV_F32 = 1, QINFER_KV_F16 = 2, QINFER_KV_BF16 = 3 };
@@ -214,11 +221,17 @@ typedef struct qinfer_memory {
 QINFER_STATUS qinfer_model_plan(const char *path, const qinfer_runtime_options *runtime, const qinfer_load_options *load,
                                 const qinfer_kv_cache_options *cache, const qinfer_session_options *session,
                                 qinfer_memory *out, qinfer_error *err);
-/** path: a directory (config.json, *.safetensors, tokenizer.json). runtime NULL: a private runtime with defaults.
- *  options may be NULL. */
+/** path: a directory (config.json, *.safetensors, tokenizer.json), or a file that qinfer_model_pack wrote. runtime NULL: a
+ *  private runtime with defaults. options may be NULL. */
 QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 qinfer_model **out, qinfer_error *err);
 QINFER_API void qinfer_model_free(qinfer_model *model);
+/** Writes the model directory `path` to one file that holds the weights as the runtime's kernel set wants them, the
+ *  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded model.
+ *  out_path appears whole or not at all. A file that is cut, altered in its header, or packed for other kernels is
+ *  refused when loaded; QINFER_LOAD_VERIFY also checks the weights. */
+QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
+                                const char *out_path, qinfer_error *err);
 
 typedef struct qinfer_model_info {
     uint32_t     struct_size;

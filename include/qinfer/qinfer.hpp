@@ -171,6 +171,10 @@ class Runtime : public detail::Handle<qinfer_runtime, qinfer_runtime_free> {
   explicit Runtime(const qinfer_runtime_options& options = qi::options<qinfer_runtime_options>()) {
     create([&](auto** out, auto* error) { return qinfer_runtime_create(&options, out, error); });
   }
+  qinfer_runtime_info info() const {
+    return detail::filled<qinfer_runtime_info>(
+        [&](auto* out, auto* error) { return qinfer_runtime_get_info(native(), out, error); });
+  }
   qinfer_metrics metrics() const {
     return detail::filled<qinfer_metrics>(
         [&](auto* out, auto* error) { return qinfer_runtime_get_metrics(native(), out, error); });
@@ -184,6 +188,14 @@ inline qinfer_memory plan(const std::string& path, const qinfer_runtime_options*
   return detail::filled<qinfer_memory>([&](auto* out, auto* error) {
     return qinfer_model_plan(path.c_str(), runtime, load, cache, session, out, error);
   });
+}
+
+/// Writes the model directory to one file in the form that the runtime's kernel set wants, for loading by mapping.
+inline void pack(Runtime& runtime, const std::string& directory, const std::string& out,
+                 const qinfer_load_options& load = qi::options<qinfer_load_options>()) {
+  qinfer_error error{};
+  const qinfer_status status = qinfer_model_pack(runtime.native(), directory.c_str(), &load, out.c_str(), &error);
+  if (status != QINFER_OK) throw Error(status, error);
 }
 
 /// Weights, tokenizer and metadata; immutable, so every member may be used from many threads at once.

@@ -58,6 +58,15 @@ Status Model::fill_rope_table() {
     };
     model::fill_rope_table(spec_.rope, frequencies, part(worker), part(worker + 1), rope_.as<float>());
   });
+  rope_table_ = rope_.as<float>();
+  return Status();
+}
+
+Status Model::map_rope_table(ModelFiles& files, const formats::Tensor& tensor, bool verify) {
+  QINFER_ASSIGN(rope_file_, files.packed->checkpoint.map_shard(tensor.shard));
+  const std::span<const std::byte> data = rope_file_->bytes().subspan(tensor.begin, tensor.bytes());
+  if (verify) QINFER_TRY(files.packed->verify(model::kRopeTensor, data));
+  rope_table_ = reinterpret_cast<const float*>(data.data());
   return Status();
 }
 
@@ -71,8 +80,9 @@ Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, co
       if (begin < end) body(begin, end);
     });
   };
-  QINFER_ASSIGN(weights_, model::load_weights(plan, *files.checkpoint, runtime_->kernels(), options,
-                                              runtime_->allocator(), spec_.n_layers(), parallel_for, progress));
+  QINFER_ASSIGN(weights_, model::load_weights(plan, *files.tensors(), files.packed ? &*files.packed : nullptr,
+                                              runtime_->kernels(), options, runtime_->allocator(), spec_.n_layers(),
+                                              parallel_for, progress));
   QINFER_ASSIGN(scratch_, platform::Buffer::allocate(runtime_->allocator(), scratch_layout_.bytes, "the scratch arena",
                                                      platform::Pages::huge));
   n_params_ = plan.n_params;
@@ -92,24 +102,25 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   Runtime& shared = *model->runtime_;
   QINFER_ASSIGN(const model::WeightsOptions weights_options, engine::weights_options(options, shared.exact()));
   QINFER_ASSIGN(const std::uint32_t batch, batch_tokens(options));
-  QINFER_ASSIGN(ModelFiles files, read_model_files(path, !options.no_weights));
+  QINFER_ASSIGN(ModelFiles files, read_model_files(path, options));
   model->spec_ = files.spec;
   model->file_bytes_ = files.file_bytes;
   flatten(files.config, "config", model->metadata_);
 
   model::WeightsPlan plan;
   if (!options.no_weights) {
-    QINFER_ASSIGN(plan, model::plan_weights(files.spec, &*files.checkpoint, files.assumed_dtype, shared.kernels(),
-                                            weights_options));
-    for (const auto& [key, value] : files.checkpoint->metadata()) model->metadata_["safetensors." + key] = value;
+    QINFER_ASSIGN(plan, plan_model_weights(files, shared.kernels(), weights_options));
+    for (const auto& [key, value] : files.tensors()->metadata())
+      if (!key.starts_with("qinfer.tensor.")) model->metadata_["safetensors." + key] = value;
     model->scratch_layout_ =
         engine::scratch_layout(files.spec, shared.kernels(), batch, static_cast<std::uint32_t>(shared.team().size()));
   }
-  model->memory_ = model_totals(files, plan, model->scratch_layout_);
+  model->memory_ = model_totals(files, plan, model->scratch_layout_, options);
   QINFER_TRY(check_budget(model->memory_, options.memory_budget_bytes));
   if (is_cancelled()) return error(Code::cancelled, "loading was cancelled");
   if (!options.no_weights) {
-    QINFER_TRY(model->fill_rope_table());
+    const formats::Tensor* rope = packed_rope(files, options);
+    QINFER_TRY(rope != nullptr ? model->map_rope_table(files, *rope, options.verify) : model->fill_rope_table());
     const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
       return (!progress || progress(done, total)) && !is_cancelled();  // the callback itself may have cancelled
     };

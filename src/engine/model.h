@@ -26,7 +26,7 @@ class Model {
   const model::ModelSpec& spec() const { return spec_; }
   const model::Weights& weights() const { return weights_; }
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
-  const float* rope() const { return rope_.as<float>(); }
+  const float* rope() const { return rope_table_; }
   const ScratchLayout& scratch_layout() const { return scratch_layout_; }
   std::byte* scratch() const { return scratch_.data(); }
   bool has_weights() const { return !weights_.layers.empty(); }
@@ -44,12 +44,15 @@ class Model {
   Status load_weights(ModelFiles& files, const model::WeightsPlan& plan, const model::WeightsOptions& options,
                       const model::LoadProgress& progress);
   Status fill_rope_table();
+  Status map_rope_table(ModelFiles& files, const formats::Tensor& tensor, bool verify);
 
   std::shared_ptr<Runtime> runtime_;
   model::ModelSpec spec_;
   model::Weights weights_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   platform::Buffer rope_, scratch_;
+  const float* rope_table_ = nullptr;                ///< in rope_, or in the packed file
+  std::shared_ptr<platform::MappedFile> rope_file_;  ///< then this one
   ScratchLayout scratch_layout_;
   MemoryTotals memory_;
   std::uint64_t n_params_ = 0, file_bytes_ = 0;

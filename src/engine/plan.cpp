@@ -24,25 +24,42 @@ DType stated_dtype(const formats::Json& config) {
   return DType::bf16;
 }
 
-Status read_generation_config(const platform::Directory& directory, model::ModelSpec& spec) {
-  constexpr std::string_view kName = "generation_config.json";
-  auto text = directory.read_text(kName, kMaxConfigBytes);
-  if (!text.ok()) {
-    Status status = text.take_status();
-    return status.code() == Code::not_found ? Status() : std::move(status);
+/// The texts of a model: files of a directory, or parts of a packed model.
+class Texts {
+ public:
+  explicit Texts(const platform::Directory& directory) : directory_(&directory) {}
+  explicit Texts(const model::PackedFile& packed) : packed_(&packed) {}
+
+  Result<std::string> read(std::string_view name, std::uint64_t max_bytes) const {
+    return directory_ != nullptr ? directory_->read_text(name, max_bytes) : packed_->text(name);
   }
-  QINFER_ASSIGN(const formats::Json config, formats::parse_json(text.value(), kName));
+  /// Absent files are std::nullopt.
+  Result<std::optional<std::string>> find(std::string_view name, std::uint64_t max_bytes) const {
+    auto text = read(name, max_bytes);
+    Status status = text.take_status();
+    if (status.ok()) return std::optional<std::string>(std::move(text.value()));
+    if (status.code() == Code::not_found) return std::optional<std::string>();
+    return status;
+  }
+
+ private:
+  const platform::Directory* directory_ = nullptr;
+  const model::PackedFile* packed_ = nullptr;
+};
+
+Status read_generation_config(const Texts& texts, model::ModelSpec& spec) {
+  constexpr std::string_view kName = "generation_config.json";
+  QINFER_ASSIGN(const auto text, texts.find(kName, kMaxConfigBytes));
+  if (!text) return Status();
+  QINFER_ASSIGN(const formats::Json config, formats::parse_json(*text, kName));
   return model::apply_generation_config(config, kName, spec);
 }
 
-Status read_tokenizer(const platform::Directory& directory, ModelFiles& files) {
+Status read_tokenizer(const Texts& texts, ModelFiles& files) {
   constexpr std::string_view kName = "tokenizer.json";
-  auto text = directory.read_text(kName, kMaxTokenizerBytes);
-  if (!text.ok()) {
-    Status status = text.take_status();
-    return status.code() == Code::not_found ? Status() : std::move(status);
-  }
-  QINFER_ASSIGN(files.tokenizer, text::Tokenizer::from_json(text.value(), kName, {files.spec.n_vocab}));
+  QINFER_ASSIGN(const auto text, texts.find(kName, kMaxTokenizerBytes));
+  if (!text) return Status();
+  QINFER_ASSIGN(files.tokenizer, text::Tokenizer::from_json(*text, kName, {files.spec.n_vocab}));
   if (files.spec.bos_token >= 0) files.tokenizer->mark_control(files.spec.bos_token);
   for (const std::int32_t token : files.spec.end_tokens) files.tokenizer->mark_control(token);
   return Status();
@@ -57,16 +74,48 @@ Result<model::Tied> read_config(const std::string& text, std::string_view name, 
   return parsed.tied;
 }
 
+/// config.json, generation_config.json and tokenizer.json.
+Result<model::Tied> read_texts(const Texts& texts, ModelFiles& files) {
+  QINFER_ASSIGN(const std::string text, texts.read("config.json", kMaxConfigBytes));
+  QINFER_ASSIGN(const model::Tied tied, read_config(text, "config.json", files));
+  QINFER_TRY(read_generation_config(texts, files.spec));
+  QINFER_TRY(read_tokenizer(texts, files));
+  return tied;
+}
+
+/// Whether nothing in the directory has changed since the packed file was made from it.
+Status check_source(const std::string& path, const model::PackedFile& packed, const std::string& packed_path) {
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory));
+  QINFER_ASSIGN(const std::string source, model::source_fingerprint(directory, checkpoint));
+  if (source == packed.source) return Status();
+  return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
+               packed_path, path, packed.source, source);
+}
+
+Result<ModelFiles> read_packed_files(const std::string& path) {
+  ModelFiles files;
+  QINFER_ASSIGN(files.packed, model::PackedFile::open(path));
+  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(*files.packed), files));
+  if (tied == model::Tied::unstated)
+    files.spec.tied_embeddings = files.packed->checkpoint.find("lm_head.weight") == nullptr;
+  files.file_bytes = files.packed->checkpoint.file_bytes();
+  return files;
+}
+
 }  // namespace
 
-Result<ModelFiles> read_model_files(const std::string& path, bool need_weights) {
+Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& load) {
+  if (!load.packed_path.empty()) {
+    QINFER_ASSIGN(ModelFiles files, read_packed_files(load.packed_path));
+    QINFER_TRY(check_source(path, *files.packed, load.packed_path));
+    return files;
+  }
+  if (platform::is_regular_file(path)) return read_packed_files(path);
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
   ModelFiles files;
-  QINFER_ASSIGN(const std::string text, directory.read_text("config.json", kMaxConfigBytes));
-  QINFER_ASSIGN(const model::Tied tied, read_config(text, "config.json", files));
-  QINFER_TRY(read_generation_config(directory, files.spec));
-  QINFER_TRY(read_tokenizer(directory, files));
-  if (need_weights) {
+  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(directory), files));
+  if (!load.no_weights) {
     QINFER_ASSIGN(files.checkpoint, formats::Checkpoint::open(directory));
     files.file_bytes = files.checkpoint->file_bytes();
     if (tied == model::Tied::unstated) files.spec.tied_embeddings = files.checkpoint->find("lm_head.weight") == nullptr;
@@ -143,13 +192,29 @@ Result<SessionOptions> resolve_session(const model::ModelSpec& spec, const Sessi
   return resolved;
 }
 
-MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch) {
+Result<model::WeightsPlan> plan_model_weights(const ModelFiles& files, const kernels::KernelSet& kernels,
+                                              const model::WeightsOptions& options) {
+  if (files.packed) return model::plan_packed_weights(files.spec, *files.packed, kernels, options);
+  return model::plan_weights(files.spec, files.tensors(), files.assumed_dtype, kernels, options);
+}
+
+const formats::Tensor* packed_rope(const ModelFiles& files, const LoadOptions& load) {
+  if (!files.packed || load.no_mmap) return nullptr;
+  const formats::Tensor* tensor = files.packed->checkpoint.find(model::kRopeTensor);
+  const bool fits = tensor != nullptr && tensor->dtype == "F32" && tensor->bytes() == rope_table_bytes(files.spec) &&
+                    tensor->begin % sizeof(float) == 0;
+  return fits ? tensor : nullptr;
+}
+
+MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch,
+                          const LoadOptions& load) {
   MemoryTotals totals;
   totals.weights_mapped = weights.mapped_bytes;
   totals.weights_private = weights.private_bytes;
+  totals.tables = files.tokenizer ? files.tokenizer->memory_bytes() : 0;
   // No scratch means no weights: then there is nothing to rotate either.
-  totals.tables =
-      (scratch.bytes == 0 ? 0 : rope_table_bytes(files.spec)) + (files.tokenizer ? files.tokenizer->memory_bytes() : 0);
+  if (scratch.bytes != 0)
+    (packed_rope(files, load) != nullptr ? totals.weights_mapped : totals.tables) += rope_table_bytes(files.spec);
   totals.scratch = scratch.bytes;
   totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
   // The staging buffer is gone before the scratch arena is made.
@@ -165,11 +230,10 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
   QINFER_ASSIGN(const std::uint32_t batch, batch_tokens(load));
   model::WeightsPlan weights;
   if (!load.no_weights) {
-    QINFER_ASSIGN(weights, model::plan_weights(files.spec, files.checkpoint ? &*files.checkpoint : nullptr,
-                                               files.assumed_dtype, *kernels, options));
+    QINFER_ASSIGN(weights, plan_model_weights(files, *kernels, options));
   }
   MemoryTotals totals = model_totals(
-      files, weights, load.no_weights ? ScratchLayout() : scratch_layout(files.spec, *kernels, batch, threads));
+      files, weights, load.no_weights ? ScratchLayout() : scratch_layout(files.spec, *kernels, batch, threads), load);
   QINFER_ASSIGN(const KvLayout kv, resolve_kv(files.spec, *kernels, runtime.exact, cache ? *cache : KvCacheOptions()));
   QINFER_ASSIGN(const SessionOptions resolved, resolve_session(files.spec, session ? *session : SessionOptions()));
   totals.kv_per_block = kv.block_bytes();

@@ -22,6 +22,7 @@ struct LoadOptions {
   std::uint32_t max_batch_tokens = 0;
   std::uint64_t memory_budget_bytes = 0;
   std::string weight_format;
+  std::string packed_path;  ///< a packed file made from the model directory, to be used in its place
 };
 
 struct KvCacheOptions {
@@ -46,13 +47,17 @@ struct ModelFiles {
   model::ModelSpec spec;
   DType assumed_dtype = DType::bf16;  ///< of a lone config.json
   std::optional<formats::Checkpoint> checkpoint;
+  std::optional<model::PackedFile> packed;     ///< then the tensors are here
   std::unique_ptr<text::Tokenizer> tokenizer;  ///< null if there is no tokenizer.json
   formats::Json config;
   std::uint64_t file_bytes = 0;
+
+  formats::Checkpoint* tensors() { return packed ? &packed->checkpoint : checkpoint ? &*checkpoint : nullptr; }
+  const formats::Checkpoint* tensors() const { return const_cast<ModelFiles*>(this)->tensors(); }
 };
 
-/// `need_weights` false: the tensor files need not be there.
-Result<ModelFiles> read_model_files(const std::string& path, bool need_weights);
+/// `path`: a model directory, or a packed model. Without weights the tensor files need not be there.
+Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& load);
 /// The same for the path of a config.json.
 Result<ModelFiles> read_lone_config(const std::string& path);
 
@@ -66,8 +71,15 @@ Result<std::uint64_t> resolve_blocks(const model::ModelSpec& spec, const KvLayou
                                      const KvCacheOptions& options);
 Result<SessionOptions> resolve_session(const model::ModelSpec& spec, const SessionOptions& options);
 
+/// What is loaded of the tensors, and where.
+Result<model::WeightsPlan> plan_model_weights(const ModelFiles& files, const kernels::KernelSet& kernels,
+                                              const model::WeightsOptions& options);
+/// The RoPE table that a packed model brings, or null: then it is computed.
+const formats::Tensor* packed_rope(const ModelFiles& files, const LoadOptions& load);
+
 /// Weights, tables and scratch of a model; no cache and no sessions.
-MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch);
+MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch,
+                          const LoadOptions& load);
 
 /// Everything. `cache` and `session` may be null (kv_cache_bytes is then 0; block and session sizes are of defaults).
 Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& runtime, const LoadOptions& load,

@@ -35,9 +35,9 @@ std::optional<DType> parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-Status Checkpoint::add_shard(const platform::Directory& directory, const std::string& name) {
-  QINFER_ASSIGN(platform::OpenFile file, directory.open_file(name));
+Status Checkpoint::add_shard(platform::OpenFile file) {
   QINFER_ASSIGN(SafetensorsHeader header, read_header(file));
+  const std::string name = file.name;
   const std::size_t shard = files_.size();
   files_.push_back(std::move(file));
   mappings_.emplace_back();
@@ -66,7 +66,8 @@ Status Checkpoint::add_shards(const platform::Directory& directory, std::string_
   if (names.size() > kMaxShards)
     return error_at(Code::format, -1, "{}: {} shards, at most {} are accepted", kIndexFile, names.size(), kMaxShards);
   for (const std::string& name : names) {
-    Status status = add_shard(directory, name);
+    auto file = directory.open_file(name);
+    Status status = file.ok() ? add_shard(std::move(file.value())) : file.take_status();
     if (!status.ok()) return std::move(status).with_prefix(kIndexFile);
   }
   for (const auto& [tensor, file] : map->items()) {
@@ -85,7 +86,8 @@ Status Checkpoint::add_shards(const platform::Directory& directory, std::string_
 
 Result<Checkpoint> Checkpoint::open(const platform::Directory& directory) {
   Checkpoint checkpoint;
-  Status single = checkpoint.add_shard(directory, std::string(kSingleFile));
+  auto file = directory.open_file(kSingleFile);
+  Status single = file.ok() ? checkpoint.add_shard(std::move(file.value())) : file.take_status();
   if (single.ok()) return checkpoint;
   if (single.code() != Code::not_found) return single;
   auto index = directory.read_text(kIndexFile, kMaxIndexBytes);
@@ -95,6 +97,13 @@ Result<Checkpoint> Checkpoint::open(const platform::Directory& directory) {
     return error(Code::not_found, "{}: neither {} nor {} is there", directory.path(), kSingleFile, kIndexFile);
   }
   QINFER_TRY(checkpoint.add_shards(directory, index.value()));
+  return checkpoint;
+}
+
+Result<Checkpoint> Checkpoint::open_file(const std::string& path) {
+  Checkpoint checkpoint;
+  QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path));
+  QINFER_TRY(checkpoint.add_shard(std::move(file)));
   return checkpoint;
 }
 

@@ -37,6 +37,9 @@ class Checkpoint {
   /// Reads all headers. Messages name the file at fault.
   static Result<Checkpoint> open(const platform::Directory& directory);
 
+  /// One safetensors file by its path, whatever it is called.
+  static Result<Checkpoint> open_file(const std::string& path);
+
   const Tensor* find(std::string_view name) const;
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -49,7 +52,7 @@ class Checkpoint {
   Status read(const Tensor& tensor, std::uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  Status add_shard(const platform::Directory& directory, const std::string& name);
+  Status add_shard(platform::OpenFile file);
   Status add_shards(const platform::Directory& directory, std::string_view index_text);
 
   std::vector<platform::OpenFile> files_;

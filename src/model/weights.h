@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "formats/checkpoint.h"
 #include "kernel_set.h"
+#include "model/packed.h"
 #include "model/spec.h"
 #include "platform/file.h"
 #include "platform/memory.h"
@@ -56,6 +57,8 @@ struct WeightItem {
   std::int64_t rows = 0, cols = 0;  ///< a vector has cols only
   DType file_dtype = DType::f32;
   kernels::WeightFormat format;
+  bool packed = false;           ///< already in its format
+  float scale = 1, largest = 0;  ///< of a packed matrix
   bool mapped = false;
   std::uint64_t bytes = 0;   ///< resident
   std::uint64_t offset = 0;  ///< in Weights::memory, unless mapped
@@ -72,6 +75,9 @@ struct WeightsPlan {
 /// missing or has another shape or dtype than the spec asks for. spec.tied_embeddings must be decided.
 Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, DType assumed,
                                  const kernels::KernelSet& kernels, const WeightsOptions& options);
+/// The same for a packed model, whose tensors have their formats already.
+Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile& packed,
+                                        const kernels::KernelSet& kernels, const WeightsOptions& options);
 
 /// Called with bytes done and in total; false cancels.
 using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
@@ -80,7 +86,8 @@ using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)
 using ParallelFor =
     std::function<void(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body)>;
 
-Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint,
+/// `packed`: the packed model that `checkpoint` belongs to, or null.
+Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const PackedFile* packed,
                              const kernels::KernelSet& kernels, const WeightsOptions& options,
                              const platform::Allocator& allocator, std::uint32_t n_layers,
                              const ParallelFor& parallel_for, const LoadProgress& progress);

@@ -12,11 +12,12 @@ constexpr std::uint64_t kProgressStep = 16 << 20;
 
 class Loader {
  public:
-  Loader(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const kernels::KernelSet& kernels,
-         const WeightsOptions& options, const platform::Allocator& allocator, const ParallelFor& parallel_for,
-         const LoadProgress& progress)
+  Loader(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const PackedFile* packed,
+         const kernels::KernelSet& kernels, const WeightsOptions& options, const platform::Allocator& allocator,
+         const ParallelFor& parallel_for, const LoadProgress& progress)
       : plan_(plan),
         checkpoint_(checkpoint),
+        packed_(packed),
         kernels_(kernels),
         options_(options),
         allocator_(allocator),
@@ -92,8 +93,31 @@ class Loader {
     return Status();
   }
 
+  /// A tensor of a packed model: in the file, or copied. Small ones are always verified, matrices on request.
+  Status load_packed(const WeightItem& item, const formats::Tensor& tensor) {
+    const std::byte* data = nullptr;
+    if (item.mapped) {
+      QINFER_ASSIGN(auto mapping, checkpoint_.map_shard(tensor.shard));
+      data = mapping->bytes().data() + tensor.begin;
+      if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes()));
+      if (weights_.mappings.empty()) weights_.mappings.push_back(std::move(mapping));
+    } else {
+      QINFER_TRY(read(tensor, weights_.memory.data() + item.offset));
+      data = weights_.memory.data() + item.offset;
+    }
+    if (item.is_vector || options_.verify) QINFER_TRY(packed_->verify(item.name, {data, tensor.bytes()}));
+    if (item.is_vector) {
+      (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) =
+          reinterpret_cast<const float*>(data);
+    } else {
+      place(item, data, item.scale, item.largest);
+    }
+    return item.mapped ? report(tensor.bytes()) : Status();
+  }
+
   Status load(const WeightItem& item) {
     const formats::Tensor& tensor = *checkpoint_.find(item.name);
+    if (item.packed) return load_packed(item, tensor);
     std::byte* destination = item.mapped ? nullptr : weights_.memory.data() + item.offset;
     if (item.is_vector) {
       QINFER_TRY(load_vector(item, tensor, reinterpret_cast<float*>(destination)));
@@ -174,6 +198,7 @@ class Loader {
 
   const WeightsPlan& plan_;
   formats::Checkpoint& checkpoint_;
+  const PackedFile* packed_;
   const kernels::KernelSet& kernels_;
   const WeightsOptions& options_;
   const platform::Allocator& allocator_;
@@ -186,11 +211,11 @@ class Loader {
 
 }  // namespace
 
-Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint,
+Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const PackedFile* packed,
                              const kernels::KernelSet& kernels, const WeightsOptions& options,
                              const platform::Allocator& allocator, std::uint32_t n_layers,
                              const ParallelFor& parallel_for, const LoadProgress& progress) {
-  return Loader(plan, checkpoint, kernels, options, allocator, parallel_for, progress).run(n_layers);
+  return Loader(plan, checkpoint, packed, kernels, options, allocator, parallel_for, progress).run(n_layers);
 }
 
 }  // namespace qinfer::model

@@ -167,13 +167,63 @@ void unify_types(std::vector<WeightItem>& items) {
   }
 }
 
+/// The shape a tensor has in a packed file.
+std::vector<std::uint64_t> packed_shape(const WeightItem& item, kernels::WeightLayout layout) {
+  const auto rows = static_cast<std::uint64_t>(item.rows), cols = static_cast<std::uint64_t>(item.cols);
+  if (item.is_vector) return {cols};
+  if (layout == kernels::WeightLayout::tile32) return {(rows + 31) / 32, cols, 32};
+  return {rows, cols};
+}
+
+Status check_packed(const PackedFile& packed, WeightItem& item) {
+  const formats::Tensor* tensor = packed.checkpoint.find(item.name);
+  const PackedTensor* info = packed.find(item.name);
+  if (tensor == nullptr || info == nullptr)
+    return error(Code::not_found, "the packed model has no tensor \"{}\"", item.name);
+  const std::string& file = packed.checkpoint.shard_name(tensor->shard);
+  const auto dtype = formats::parse_dtype(tensor->dtype);
+  if (!dtype || (item.is_vector && *dtype != DType::f32))
+    return error_at(Code::format, static_cast<std::int64_t>(tensor->begin), "{}: tensor \"{}\" is {}", file, item.name,
+                    tensor->dtype);
+  const auto expected = packed_shape(item, info->layout);
+  if (tensor->shape != expected || info->rows != item.rows || info->cols != item.cols)
+    return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
+                    "{}: tensor \"{}\" has the shape {}, its config.json asks for {}", file, item.name,
+                    formats::shape_text(tensor->shape), formats::shape_text(expected));
+  const std::uint64_t alignment = info->layout == kernels::WeightLayout::tile32 ? 64 : dtype_bytes(*dtype);
+  if (tensor->begin % alignment != 0)
+    return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
+                    "{}: tensor \"{}\" begins at byte {}, expected a multiple of {}", file, item.name, tensor->begin,
+                    alignment);
+  item.file_dtype = info->source_dtype;
+  item.format = {*dtype, info->layout};
+  item.packed = true;
+  item.scale = info->scale;
+  item.largest = info->largest;
+  return Status();
+}
+
+/// The kernel set must want a matrix in just the format that it has.
+Status accept_packed(const PackedFile& packed, const kernels::KernelSet& kernels, const WeightsOptions& options,
+                     const WeightItem& item) {
+  if (item.is_vector) return Status();
+  const DType wanted = options.weight_format.value_or(item.format.dtype);
+  kernels::WeightFormat format;
+  const bool possible = kernels.weight_format(item.role, item.file_dtype, &wanted, options.exact, format);
+  if (possible && format == item.format) return Status();
+  return error(Code::unsupported,
+               "tensor \"{}\" was packed as {} for kernel set {}; {}{} does not take it so: pack the checkpoint again",
+               item.name, dtype_name(item.format.dtype), packed.kernel_set, kernels.name,
+               options.exact ? " with QINFER_RUNTIME_EXACT" : "");
+}
+
 /// Where each tensor lies, and the sums.
 void lay_out(WeightsPlan& plan, const kernels::KernelSet& kernels, const WeightsOptions& options) {
   for (WeightItem& item : plan.items) {
     const std::uint64_t elements = static_cast<std::uint64_t>(item.rows) * static_cast<std::uint64_t>(item.cols);
     const bool as_in_file =
         !item.is_vector && item.format == kernels::WeightFormat{item.file_dtype, kernels::WeightLayout::row_major};
-    item.mapped = options.use_mmap && as_in_file;
+    item.mapped = options.use_mmap && (as_in_file || item.packed);
     item.bytes = item.is_vector ? elements * sizeof(float) : kernels.weight_bytes(item.format, item.rows, item.cols);
     plan.n_params += elements;
     if (item.mapped) {
@@ -183,12 +233,24 @@ void lay_out(WeightsPlan& plan, const kernels::KernelSet& kernels, const Weights
     item.offset = round_up(plan.private_bytes, platform::Buffer::kAlignment);
     plan.private_bytes = item.offset + item.bytes;
     // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer.
-    if (!as_in_file && !options.use_mmap)
+    if (!as_in_file && !item.packed && !options.use_mmap)
       plan.staging_bytes = std::max(plan.staging_bytes, elements * dtype_bytes(item.file_dtype));
   }
 }
 
 }  // namespace
+
+Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile& packed,
+                                        const kernels::KernelSet& kernels, const WeightsOptions& options) {
+  WeightsPlan plan;
+  plan.items = list_tensors(spec, options.split_tied);
+  for (WeightItem& item : plan.items) {
+    QINFER_TRY(check_packed(packed, item));
+    QINFER_TRY(accept_packed(packed, kernels, options, item));
+  }
+  lay_out(plan, kernels, options);
+  return plan;
+}
 
 Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, DType assumed,
                                  const kernels::KernelSet& kernels, const WeightsOptions& options) {

@@ -4,11 +4,13 @@
 #include "base/checked.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace qinfer::platform {
@@ -41,18 +43,60 @@ Result<Directory> Directory::open(const std::string& path) {
   return directory;
 }
 
+namespace {
+
+/// `directory`: what a relative name is relative to.
+Result<OpenFile> open_at(int directory, std::string name) {
+  OpenFile file;
+  file.name = std::move(name);
+  file.handle = FileHandle(openat(directory, file.name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.handle.get() < 0) return io_error(errno, file.name);
+  struct stat info = {};
+  if (fstat(file.handle.get(), &info) != 0) return io_error(errno, file.name);
+  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file", file.name);
+  file.size = static_cast<std::uint64_t>(info.st_size);
+  return file;
+}
+
+}  // namespace
+
+Result<OpenFile> open_path(const std::string& path) { return open_at(AT_FDCWD, path); }
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  std::string temporary = path + ".XXXXXX";
+  FileHandle handle(mkostemp(temporary.data(), O_CLOEXEC));
+  if (handle.get() < 0) return io_error(errno, path);
+  AtomicFile file(std::move(handle), path, std::move(temporary));
+  if (fchmod(file.handle_.get(), 0644) != 0) return io_error(errno, path);
+  return file;
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+Status AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(handle_.get(), bytes.data(), bytes.size());
+    if (done < 0) {
+      if (errno == EINTR) continue;
+      return io_error(errno, path_);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+  return Status();
+}
+
+Status AtomicFile::commit() {
+  if (fsync(handle_.get()) != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(errno, path_);
+  temporary_.clear();
+  return Status();
+}
+
 Result<OpenFile> Directory::open_file(std::string_view name) const {
   if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos)
     return error_at(Code::format, -1, "\"{}\" is not a plain file name", name);
-  OpenFile file;
-  file.name = std::string(name);
-  file.handle = FileHandle(openat(handle_.get(), file.name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.handle.get() < 0) return io_error(errno, name);
-  struct stat info = {};
-  if (fstat(file.handle.get(), &info) != 0) return io_error(errno, name);
-  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file", name);
-  file.size = static_cast<std::uint64_t>(info.st_size);
-  return file;
+  return open_at(handle_.get(), std::string(name));
 }
 
 Result<std::string> Directory::read_text(std::string_view name, std::uint64_t max_bytes) const {

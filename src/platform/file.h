@@ -36,6 +36,31 @@ struct OpenFile {
   std::string name;
 };
 
+/// Opens a regular file by its path; the name in messages is the path.
+Result<OpenFile> open_path(const std::string& path);
+
+/// A file that appears under its path whole or not at all: written beside it, synced and renamed by commit(), removed
+/// again without it.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept
+      : handle_(std::move(other.handle_)),
+        path_(std::move(other.path_)),
+        temporary_(std::exchange(other.temporary_, {})) {}
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Status write(std::span<const std::byte> bytes);
+  Status commit();
+
+ private:
+  AtomicFile(FileHandle handle, std::string path, std::string temporary)
+      : handle_(std::move(handle)), path_(std::move(path)), temporary_(std::move(temporary)) {}
+  FileHandle handle_;
+  std::string path_, temporary_;
+};
+
 class Directory {
  public:
   static Result<Directory> open(const std::string& path);

@@ -1,0 +1,163 @@
+// See harness.h.
+#include "harness.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+
+#include "base/checked.h"
+#include "ceilings.h"
+#include "fp16_peak.h"
+#include "pinned_team.h"
+#include "platform/cpu.h"
+#include "random.h"
+
+namespace qinfer::bench {
+namespace {
+
+#ifdef QINFER_HAVE_AVX512
+/// The best of several runs: a ceiling is what the machine can do undisturbed.
+double measure_f16_peak(const std::vector<std::uint32_t>& cpus) {
+  if (kernels::find_kernel_set("avx512_fp16", platform::detect_cpu().features) == nullptr) return 0;
+  constexpr int kRuns = 5;
+  constexpr std::size_t kRounds = std::size_t{1} << 22;  // about 25 ms
+  cli::PinnedTeam team(cpus);
+  std::vector<float> sinks(cpus.size());
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    const double seconds = team.run([&](std::size_t worker) { sinks[worker] = f16_fma(kRounds, 0.5f, 1e-3f); });
+    best = std::max(best, kF16FlopsPerRound * static_cast<double>(kRounds * cpus.size()) / seconds);
+  }
+  volatile float used = sinks[0];
+  static_cast<void>(used);
+  return best;
+}
+#else
+double measure_f16_peak(const std::vector<std::uint32_t>&) { return 0; }
+#endif
+
+}  // namespace
+
+Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus) {
+  Ceilings ceilings;
+  ceilings.f32_flops = cli::measure_fma_peak(cpus).flops;
+  ceilings.f16_flops = measure_f16_peak(cpus);
+  ceilings.bandwidth = cli::measure_read_bandwidth(cpus).bytes_per_second;
+  return ceilings;
+}
+
+std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t threads) {
+  std::vector<std::uint32_t> cpus;
+  std::istringstream stream(list);
+  for (std::string item; std::getline(stream, item, ',');) cpus.push_back(static_cast<std::uint32_t>(std::stoul(item)));
+  if (list.empty()) cpus = cli::usable_cpus();
+  if (cpus.size() < threads) throw std::runtime_error("each thread needs a CPU of its own");
+  cpus.resize(threads);
+  return cpus;
+}
+
+std::vector<const kernels::KernelSet*> usable_sets() {
+  const std::string features = platform::detect_cpu().features;
+  std::vector<const kernels::KernelSet*> sets;
+  for (const kernels::KernelSetInfo& info : kernels::kernel_sets())
+    if (const kernels::KernelSet* set = kernels::find_kernel_set(info.name, features)) sets.push_back(set);
+  return sets;
+}
+
+double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, DType weights) {
+  const bool f16_sums = std::string_view(set.name) == "avx512_fp16" && weights == DType::f16;
+  return f16_sums ? ceilings.f16_flops : ceilings.f32_flops;
+}
+
+Team::Team(const std::vector<std::uint32_t>& cpus) {
+  engine::TeamOptions options;
+  options.n_threads = options.usable_cpus = static_cast<std::uint32_t>(cpus.size());
+  options.cpu_ids = cpus;
+  team_ = value_of(engine::ThreadTeam::create(options));
+}
+
+Memory::Memory(std::uint64_t bytes)
+    : buffer_(value_of(platform::Buffer::allocate({}, bytes, "a bench", platform::Pages::huge))) {
+  buffer_.commit();
+}
+
+RandomRows::RandomRows(std::int64_t n, std::int64_t width)
+    : memory_(static_cast<std::uint64_t>(n * width) * sizeof(float)), width_(width) {
+  Random random(1);
+  for (std::int64_t i = 0; i < n * width; ++i) memory_.as<float>()[i] = random.normal();
+}
+
+SourceMatrix::SourceMatrix(std::int64_t rows, std::int64_t cols)
+    : memory_(static_cast<std::uint64_t>(rows * cols) * 2), rows_(rows), cols_(cols) {
+  Random random(2);
+  for (std::int64_t i = 0; i < rows * cols; ++i) memory_.as<std::uint16_t>()[i] = f32_to_bf16(0.02f * random.normal());
+}
+
+kernels::Matrix SourceMatrix::view() const {
+  return {memory_.data(), {DType::bf16, kernels::WeightLayout::row_major}, rows_, cols_};
+}
+
+float pack_on_team(Team& team, const kernels::KernelSet& set, const kernels::Matrix& source,
+                   const kernels::WeightFormat& format, std::byte* destination) {
+  constexpr std::int64_t kTile = 32;
+  const std::int64_t tiles = (source.rows + kTile - 1) / kTile;
+  std::vector<float> largest(static_cast<std::size_t>(team.size()));
+  team.run([&](std::int32_t worker) {
+    const std::int64_t first = tiles * worker / team.size(), last = tiles * (worker + 1) / team.size();
+    if (first < last)
+      largest[static_cast<std::size_t>(worker)] =
+          set.pack(source, format, destination, first * kTile, std::min(last * kTile, source.rows));
+  });
+  return *std::max_element(largest.begin(), largest.end());
+}
+
+Weights::Weights(Team& team, const kernels::KernelSet& set, const kernels::WeightFormat& format, std::int64_t rows,
+                 std::int64_t cols, std::int64_t copies)
+    : bytes_(set.weight_bytes(format, rows, cols)) {
+  const std::uint64_t stride = round_up(bytes_, 64);
+  memory_ = Memory(stride * static_cast<std::uint64_t>(copies));
+  const SourceMatrix source(rows, cols);
+  const float largest = pack_on_team(team, set, source.view(), format, memory_.data());
+  for (std::int64_t i = 0; i < copies; ++i) {
+    std::byte* at = memory_.data() + stride * static_cast<std::uint64_t>(i);
+    if (i > 0) std::memcpy(at, memory_.data(), bytes_);
+    views_.push_back({at, format, rows, cols, 1, largest});
+  }
+}
+
+kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const DType* wanted) {
+  kernels::WeightFormat format;
+  if (!set.weight_format(role, DType::bf16, wanted, false, format))
+    throw std::runtime_error(std::string(set.name) + " has no such weights");
+  return format;
+}
+
+OperationMemory::OperationMemory(const kernels::WorkspaceSize& size, std::int32_t threads)
+    : shared_(round_up(size.shared, 64)), per_worker_(round_up(size.per_worker, 64)) {
+  memory_ = Memory(shared_ + per_worker_ * static_cast<std::uint64_t>(threads) + 64);
+}
+
+kernels::Workspace OperationMemory::view() const {
+  return {memory_.data(), memory_.data() + shared_, static_cast<std::size_t>(per_worker_)};
+}
+
+RandomCache::RandomCache(const KvLayout& layout, std::int64_t sequences, std::uint64_t tokens)
+    : layout_(layout), blocks_(layout.blocks_for(tokens)), table_(static_cast<std::size_t>(sequences) * blocks_) {
+  for (std::size_t i = 0; i < table_.size(); ++i) table_[i] = static_cast<std::uint32_t>(i);
+  arena_ = Memory(table_.size() * layout_.block_bytes());
+  Random random(3);
+  const std::uint64_t count = arena_.size() / dtype_bytes(layout_.type);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const float value = random.normal();
+    if (layout_.type == DType::f32) arena_.as<float>()[i] = value;
+    if (layout_.type == DType::f16) arena_.as<std::uint16_t>()[i] = f32_to_f16(value);
+    if (layout_.type == DType::bf16) arena_.as<std::uint16_t>()[i] = f32_to_bf16(value);
+  }
+}
+
+KvView RandomCache::view(std::int64_t sequence) const {
+  return {arena_.data(), table_.data() + static_cast<std::size_t>(sequence) * blocks_};
+}
+
+}  // namespace qinfer::bench

@@ -1,0 +1,187 @@
+// What the benches of the kernels share: a pinned team that runs operations as the engine does, weights in a kernel
+// set's own format in so many copies that they come from memory, keys and values to attend to, and the ceilings of this
+// machine, measured in the same process.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/team.h"
+#include "kernel_set.h"
+#include "platform/memory.h"
+
+namespace qinfer::bench {
+
+/// What all copies of some weights should take together: twice the caches of most machines.
+inline constexpr std::uint64_t kColdBytes = std::uint64_t{512} << 20;
+inline std::int64_t cold_copies(std::uint64_t bytes) {
+  return static_cast<std::int64_t>((kColdBytes + bytes - 1) / bytes);
+}
+
+/// Unwraps a Result; benches end on the first failure.
+template <typename T>
+T value_of(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(std::string(result.take_status().message()));
+  return std::move(result.value());
+}
+
+// ---- The machine ----
+
+struct Ceilings {
+  double bandwidth = 0;  ///< bytes per second
+  double f32_flops = 0;
+  double f16_flops = 0;  ///< 0: the CPU does not compute in f16
+};
+Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus);
+
+/// "0,1"; empty: the first `threads` CPUs of cores of their own.
+std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t threads);
+
+/// The sets that this CPU can run, best first.
+std::vector<const kernels::KernelSet*> usable_sets();
+
+/// Of the multiply-adds that a set uses for weights of this type. A set that computes otherwise adds its case here.
+double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, DType weights);
+
+// ---- Threads ----
+
+/// Persistent threads, one on each CPU.
+class Team {
+ public:
+  explicit Team(const std::vector<std::uint32_t>& cpus);
+
+  std::int32_t size() const { return team_->size(); }
+  void barrier(std::int32_t worker) { team_->barrier(worker); }
+
+  /// All phases of an operation, as Pass::run_op in engine/forward.cpp has it; called by every worker.
+  template <typename Args>
+  void run_operation(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker) {
+    std::int32_t last = operation.phases - 1;
+    while (last > 0 && operation.units(args, last) == 0) --last;
+    for (std::int32_t phase = 0; phase <= last; ++phase) {
+      const std::int64_t units = operation.units(args, phase);
+      if (units == 0 && phase != last) continue;
+      const kernels::Slice slice{units * worker / size(), units * (worker + 1) / size(), worker};
+      if (slice.begin < slice.end) operation.run(args, phase, slice);
+      barrier(worker);
+    }
+  }
+
+  /// body(worker, i) on all threads for i = first .. first + count - 1, in one run of the team: the seconds from when
+  /// all have begun until all are done. The body ends with a barrier, as operations do.
+  template <typename Body>
+  double time(std::int64_t first, std::int64_t count, Body&& body) {
+    double seconds = 0;
+    team_->run([&](std::int32_t worker) {
+      barrier(worker);
+      const auto begin = std::chrono::steady_clock::now();
+      for (std::int64_t i = first; i < first + count; ++i) body(worker, i);
+      if (worker == 0) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    });
+    return seconds;
+  }
+
+  /// body(worker) on every thread.
+  template <typename Body>
+  void run(Body&& body) {
+    team_->run(std::forward<Body>(body));
+  }
+
+ private:
+  std::unique_ptr<engine::ThreadTeam> team_;
+};
+
+// ---- Data ----
+
+/// Zero-filled and on 2 MiB pages where the system has them, as the library takes its own memory.
+class Memory {
+ public:
+  Memory() = default;
+  explicit Memory(std::uint64_t bytes);
+  std::byte* data() const { return buffer_.data(); }
+  std::uint64_t size() const { return buffer_.size(); }
+  template <typename T>
+  T* as() const {
+    return buffer_.as<T>();
+  }
+
+ private:
+  platform::Buffer buffer_;
+};
+
+/// Rows of normally distributed values (deviation 1), one after the other.
+class RandomRows {
+ public:
+  RandomRows(std::int64_t n, std::int64_t width);
+  kernels::Rows view() const { return {memory_.as<float>(), width_}; }
+
+ private:
+  Memory memory_;
+  std::int64_t width_;
+};
+
+/// Random bf16 values in row-major order, as a checkpoint holds them.
+class SourceMatrix {
+ public:
+  SourceMatrix(std::int64_t rows, std::int64_t cols);
+  kernels::Matrix view() const;
+
+ private:
+  Memory memory_;
+  std::int64_t rows_, cols_;
+};
+
+/// Packs all rows of a source, each thread a part; returns the largest magnitude.
+float pack_on_team(Team& team, const kernels::KernelSet& set, const kernels::Matrix& source,
+                   const kernels::WeightFormat& format, std::byte* destination);
+
+/// A matrix of random weights, packed, in several copies of the same values.
+class Weights {
+ public:
+  Weights(Team& team, const kernels::KernelSet& set, const kernels::WeightFormat& format, std::int64_t rows,
+          std::int64_t cols, std::int64_t copies);
+  const kernels::Matrix& copy(std::int64_t i) const { return views_[static_cast<std::size_t>(i) % views_.size()]; }
+  std::uint64_t bytes() const { return bytes_; }  ///< of one copy
+
+ private:
+  std::uint64_t bytes_;
+  Memory memory_;  // one block for all, as the library keeps the weights of a model
+  std::vector<kernels::Matrix> views_;
+};
+
+/// The format a set wants for a matrix stored as bf16; `wanted`: a type to ask for, or null. Throws if it has none.
+kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const DType* wanted);
+
+/// The workspace of one operation.
+class OperationMemory {
+ public:
+  OperationMemory(const kernels::WorkspaceSize& size, std::int32_t threads);
+  kernels::Workspace view() const;
+
+ private:
+  Memory memory_;
+  std::uint64_t shared_, per_worker_;
+};
+
+/// A cache of random keys and values for a number of sequences of one length, each with blocks of its own.
+class RandomCache {
+ public:
+  RandomCache(const KvLayout& layout, std::int64_t sequences, std::uint64_t tokens);
+  const KvLayout& layout() const { return layout_; }
+  KvView view(std::int64_t sequence) const;
+
+ private:
+  KvLayout layout_;
+  std::uint32_t blocks_;
+  std::vector<std::uint32_t> table_;
+  Memory arena_;
+};
+
+}  // namespace qinfer::bench

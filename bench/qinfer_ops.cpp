@@ -1,0 +1,183 @@
+// qinfer_ops: the operations that onednn_bench measures with oneDNN, computed by qinfer's kernels on a pinned team; one
+// line of JSON for each (items.h). `qinfer_ops --ceilings` prints only what the machine can do at best.
+//
+// Who is measured: each kernel set that this CPU can run (the portable one only where there is no other), with the
+// weights it would choose if its sums are f16, and else with bf16 weights, which is what oneDNN has here: qinfer-avx512
+// multiplies bf16 weights with f32 activations and sums in f32. As in oneDNN's case, activations are brought into the
+// kernel's layout within the measured time.
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "harness.h"
+#include "items.h"
+
+namespace qinfer::bench {
+namespace {
+
+using kernels::KernelSet;
+using kernels::WeightRole;
+
+struct Contender {
+  const KernelSet* set;
+  DType weights;
+  std::string name;
+};
+
+class Operations {
+ public:
+  Operations(const ItemOptions& options, const std::vector<std::uint32_t>& cpus) : items_(options), team_(cpus) {
+    const Ceilings kinds{0, 1, 2};  // only to tell f32 sums from f16 sums
+    for (const KernelSet* set : usable_sets()) {
+      if (std::string_view(set->name) == "reference" && !contenders_.empty()) continue;
+      const DType own = format_for(*set, WeightRole::gate, nullptr).dtype;
+      const DType weights = projection_peak(kinds, *set, own) == kinds.f16_flops ? own : DType::bf16;
+      contenders_.push_back({set, weights, std::string("qinfer-").append(set->name)});
+    }
+  }
+
+  void run() {
+    for (const Contender& contender : contenders_) {
+      ffn(contender);
+      for (const MatmulShape& shape : kMatmuls) matmul(contender, shape);
+    }
+    // Sets that differ only in projections share their attention: the first one stands for all.
+    for (const std::int64_t head_size : kSdpaHeadSizes)
+      for (const bool causal : {false, true}) sdpa(contenders_.front(), head_size, causal);
+  }
+
+ private:
+  /// Whether any of these rows is wanted, so that weights are not made for nothing.
+  bool any_wanted(const char* item, std::int64_t inputs, std::int64_t outputs, const std::vector<std::int64_t>& rows,
+                  const std::string& who) const {
+    for (const std::int64_t n : rows)
+      if (items_.wanted(item_name(item, inputs, outputs, n) + who)) return true;
+    return false;
+  }
+
+  Weights weights(const Contender& who, WeightRole role, std::int64_t rows, std::int64_t cols, std::int64_t copies) {
+    return Weights(team_, *who.set, format_for(*who.set, role, &who.weights), rows, cols, copies);
+  }
+
+  void ffn(const Contender& who) {
+    if (!any_wanted("ffn", kExpertHidden, kExpertWidth, kExpertRows, who.name)) return;
+    const Weights gate = weights(who, WeightRole::gate, kExpertWidth, kExpertHidden, 1);
+    const Weights up = weights(who, WeightRole::up, kExpertWidth, kExpertHidden, 1);
+    const Weights down = weights(who, WeightRole::down, kExpertHidden, kExpertWidth, 1);
+    for (const std::int64_t n : kExpertRows) {
+      const std::string name = item_name("ffn", kExpertHidden, kExpertWidth, n) + who.name;
+      if (!items_.wanted(name)) continue;
+      const RandomRows x(n, kExpertHidden), out(n, kExpertHidden);
+      kernels::Shape sizes;
+      sizes.batch = static_cast<std::uint32_t>(n);
+      sizes.hidden = kExpertHidden, sizes.ffn = kExpertWidth;
+      const OperationMemory memory(who.set->ffn_workspace(sizes), team_.size());
+      kernels::FfnArgs args;
+      args.n = n;
+      args.x = x.view(), args.out = out.view();
+      args.gate = gate.copy(0), args.up = up.copy(0), args.down = down.copy(0);
+      args.workspace = memory.view();
+      items_.measure(name, product_work(3, kExpertHidden, kExpertWidth, n),
+                     [&](std::int64_t first, std::int64_t count) {
+                       return team_.time(first, count, [&](std::int32_t worker, std::int64_t) {
+                         team_.run_operation(who.set->ffn, args, worker);
+                       });
+                     });
+    }
+  }
+
+  void matmul(const Contender& who, const MatmulShape& shape) {
+    if (!any_wanted("matmul", shape.inputs, shape.outputs, shape.rows, who.name)) return;
+    const std::int64_t copies = cold_copies(static_cast<std::uint64_t>(2 * shape.inputs * shape.outputs));
+    const Weights w = weights(who, WeightRole::o, shape.outputs, shape.inputs, copies);
+    for (const std::int64_t n : shape.rows) {
+      const std::string name = item_name("matmul", shape.inputs, shape.outputs, n) + who.name;
+      if (!items_.wanted(name)) continue;
+      const RandomRows x(n, shape.inputs), out(n, shape.outputs);
+      kernels::Shape sizes;
+      sizes.batch = static_cast<std::uint32_t>(n);
+      sizes.hidden = static_cast<std::uint32_t>(shape.inputs);
+      const OperationMemory memory(who.set->linear_workspace(sizes), team_.size());
+      items_.measure(name, product_work(1, shape.inputs, shape.outputs, n),
+                     [&](std::int64_t first, std::int64_t count) {
+                       return team_.time(first, count, [&](std::int32_t worker, std::int64_t call) {
+                         kernels::LinearArgs args;
+                         args.n = n;
+                         args.x = x.view(), args.w = w.copy(call), args.out = out.view();
+                         args.workspace = memory.view();
+                         team_.run_operation(who.set->linear, args, worker);
+                       });
+                     });
+    }
+  }
+
+  /// Batch 32 as 32 sequences of one head, keys and values as f16 in the cache. The library has causal attention only;
+  /// what stands for the full one of equal work is a window of 512 keys, which each of 512 queries from position 511 on
+  /// sees in full: as many products, over twice the keys and with two ragged ends for every query.
+  void sdpa(const Contender& who, std::int64_t head_size, bool causal) {
+    const std::string name = sdpa_name(head_size, causal) + "qinfer";
+    if (!items_.wanted(name)) return;
+    const auto first = static_cast<std::uint32_t>(causal ? 0 : kSdpaKeys - 1);
+    const std::uint64_t positions = first + static_cast<std::uint64_t>(kSdpaKeys);
+    KvLayout layout;
+    layout.type = DType::f16;
+    layout.n_layers = layout.n_kv_heads = 1;
+    layout.head_dim = static_cast<std::uint32_t>(head_size);
+    layout.head_dim_padded = who.set->kv_head_dim_padded(layout.head_dim, layout.type);
+    const RandomCache cache(layout, kSdpaBatch, positions);
+    std::vector<kernels::Sequence> sequences;
+    for (std::int64_t i = 0; i < kSdpaBatch; ++i)
+      sequences.push_back({cache.view(i), static_cast<std::int32_t>(i * kSdpaKeys), kSdpaKeys, first});
+    kernels::Shape sizes;
+    sizes.batch = kSdpaBatch * kSdpaKeys;
+    sizes.n_heads = sizes.n_kv_heads = 1;
+    sizes.head_dim = layout.head_dim, sizes.head_dim_padded = layout.head_dim_padded;
+    sizes.context = static_cast<std::uint32_t>(positions);
+    const OperationMemory memory(who.set->attention_workspace(sizes), team_.size());
+    const RandomRows q(kSdpaBatch * kSdpaKeys, head_size), out(kSdpaBatch * kSdpaKeys, head_size);
+    kernels::AttentionArgs args;
+    args.q = q.view(), args.out = out.view();
+    args.n_heads = 1;
+    args.scale = 0.1f;
+    args.window = causal ? 0 : kSdpaKeys;
+    args.kv = layout;
+    args.sequences = sequences;
+    args.workspace = memory.view();
+    items_.measure(name, sdpa_work(head_size, causal ? kCausalKeys : kAllKeys),
+                   [&](std::int64_t at, std::int64_t count) {
+                     return team_.time(at, count, [&](std::int32_t worker, std::int64_t) {
+                       team_.run_operation(who.set->attention, args, worker);
+                     });
+                   });
+  }
+
+  Items items_;
+  Team team_;
+  std::vector<Contender> contenders_;
+};
+
+void print_ceilings(const std::vector<std::uint32_t>& cpus) {
+  const Ceilings ceilings = measure_ceilings(cpus);
+  std::printf("{\"name\": \"ceiling/read-bandwidth\", \"gb_per_s\": %.3f}\n", ceilings.bandwidth / 1e9);
+  std::printf("{\"name\": \"ceiling/f32-fma\", \"gflops\": %.2f}\n", ceilings.f32_flops / 1e9);
+  if (ceilings.f16_flops > 0)
+    std::printf("{\"name\": \"ceiling/f16-fma\", \"gflops\": %.2f}\n", ceilings.f16_flops / 1e9);
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace qinfer::bench
+
+int main(int argc, char** argv) {
+  using namespace qinfer::bench;
+  try {
+    const ItemOptions options = parse_item_options(argc, argv);
+    const std::vector<std::uint32_t> cpus = parse_cpus(options.cpus, options.threads);
+    if (options.ceilings_only) return print_ceilings(cpus), 0;
+    Operations(options, cpus).run();
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "qinfer_ops: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,117 @@
+// See pack_model.h.
+#include "engine/pack_model.h"
+
+#include <algorithm>
+
+#include "platform/thread.h"
+
+namespace qinfer::engine {
+namespace {
+
+constexpr std::uint64_t kMaxTextBytes = 256 << 20;
+
+/// The order in the file: whatever needs the largest alignment first, so that everything is aligned without padding.
+int rank(const model::WeightItem& item) {
+  if (item.is_vector) return 1;
+  return item.format.layout == kernels::WeightLayout::tile32 ? 0 : 2;
+}
+
+const kernels::Matrix& matrix_of(const model::Weights& weights, const model::WeightItem& item) {
+  if (!item.is_global) return weights.layers[item.layer].*item.matrix;
+  return item.role == kernels::WeightRole::embedding ? weights.embedding : weights.lm_head;
+}
+
+std::string_view safetensors_name(DType dtype) {
+  return dtype == DType::f32 ? "F32" : dtype == DType::f16 ? "F16" : "BF16";
+}
+
+model::PackedWriter::Item packed_item(const model::Weights& weights, const model::WeightItem& item) {
+  const auto rows = static_cast<std::uint64_t>(item.rows), cols = static_cast<std::uint64_t>(item.cols);
+  model::PackedWriter::Item out;
+  out.name = item.name;
+  out.info.rows = item.rows;
+  out.info.cols = item.cols;
+  out.info.source_dtype = item.file_dtype;
+  if (item.is_vector) {
+    const float* data = item.is_global ? weights.final_norm : weights.layers[item.layer].*item.vector;
+    out.dtype = "F32";
+    out.shape = {cols};
+    out.data = std::as_bytes(std::span(data, cols));
+    return out;
+  }
+  const kernels::Matrix& matrix = matrix_of(weights, item);
+  out.dtype = safetensors_name(item.format.dtype);
+  out.shape = {rows, cols};
+  if (item.format.layout == kernels::WeightLayout::tile32) out.shape = {(rows + 31) / 32, cols, 32};
+  out.data = {matrix.data, item.bytes};
+  out.info.layout = item.format.layout;
+  out.info.scale = matrix.scale;
+  out.info.largest = matrix.largest;
+  return out;
+}
+
+void add_bytes(model::PackedWriter& writer, std::string name, std::string dtype, std::vector<std::uint64_t> shape,
+               std::span<const std::byte> data) {
+  model::PackedWriter::Item item;
+  item.name = std::move(name);
+  item.dtype = std::move(dtype);
+  item.info.rows = 1;
+  item.info.cols = static_cast<std::int64_t>(data.size());
+  item.shape = std::move(shape);
+  item.data = data;
+  writer.add(std::move(item));
+}
+
+bool holds_exactly(const model::WeightItem& item) {
+  return item.is_vector || item.format.dtype == item.file_dtype || item.format.dtype == DType::f32;
+}
+
+}  // namespace
+
+Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, const LoadOptions& options,
+                  const std::string& out, const model::LoadProgress& progress, const std::atomic<bool>* cancelled) {
+  const platform::ScopedFloatEnvironment environment;
+  if (options.no_weights || options.embedding_rows || !options.packed_path.empty())
+    return error(Code::invalid_argument,
+                 "QINFER_LOAD_NO_WEIGHTS, QINFER_LOAD_EMBED_ROWS and packed_path do not go with packing");
+  if (platform::is_regular_file(path)) return error(Code::invalid_argument, "{} is not a model directory", path);
+  const kernels::KernelSet& kernels = runtime->kernels();
+  QINFER_ASSIGN(const model::WeightsOptions weights_options, engine::weights_options(options, runtime->exact()));
+  QINFER_ASSIGN(const ModelFiles files, read_model_files(path, options));
+  QINFER_ASSIGN(model::WeightsPlan plan, plan_model_weights(files, kernels, weights_options));
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
+  QINFER_ASSIGN(const std::string source, model::source_fingerprint(directory, *files.checkpoint));
+  QINFER_ASSIGN(const auto model, Model::load(std::move(runtime), path, options, progress, cancelled));
+
+  std::stable_sort(plan.items.begin(), plan.items.end(),
+                   [](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  model::PackedWriter writer;
+  const std::uint64_t context = files.spec.context_tokens, half = files.spec.head_dim / 2;
+  bool rope_added = false, exact = true;
+  for (const model::WeightItem& item : plan.items) {
+    if (rank(item) > 0 && !rope_added) {
+      add_bytes(writer, std::string(model::kRopeTensor), "F32", {context, half, 2},
+                std::as_bytes(std::span(model->rope(), context * half * 2)));
+      rope_added = true;
+    }
+    exact = exact && holds_exactly(item);
+    writer.add(packed_item(model->weights(), item));
+  }
+  std::vector<std::string> texts;
+  texts.reserve(3);
+  for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
+    auto text = directory.read_text(name, kMaxTextBytes);
+    Status status = text.take_status();
+    if (status.code() == Code::not_found) continue;
+    QINFER_TRY(std::move(status));
+    texts.push_back(std::move(text.value()));
+    add_bytes(writer, std::string(model::kTextPrefix) + std::string(name), "U8", {texts.back().size()},
+              std::as_bytes(std::span(texts.back())));
+  }
+  const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
+    return (!progress || progress(done, total)) && (cancelled == nullptr || !cancelled->load());
+  };
+  return writer.write(out, kernels.name, source, exact, stop_or_report);
+}
+
+}  // namespace qinfer::engine

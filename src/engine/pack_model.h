@@ -1,0 +1,13 @@
+// Writing a packed model: a checkpoint in the form in which a kernel set wants it, for loading by mapping.
+#pragma once
+
+#include "engine/model.h"
+
+namespace qinfer::engine {
+
+/// Loads the model directory `path` for the runtime's kernel set and writes it to `out` (model/packed.h). Needs the
+/// memory of a loaded model. Progress counts bytes loaded, then bytes written, each from the beginning.
+Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, const LoadOptions& options,
+                  const std::string& out, const model::LoadProgress& progress, const std::atomic<bool>* cancelled);
+
+}  // namespace qinfer::engine

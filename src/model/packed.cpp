@@ -1,0 +1,232 @@
+// See packed.h.
+#include "model/packed.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/checked.h"
+
+namespace qinfer::model {
+namespace {
+
+constexpr std::string_view kChecksumKey = "qinfer.checksum", kTensorKey = "qinfer.tensor.";
+constexpr std::string_view kNoChecksum = "0000000000000000";
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kStep = 16 << 20;
+
+std::uint64_t hash(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
+std::uint64_t hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
+std::string_view layout_name(kernels::WeightLayout layout) {
+  return layout == kernels::WeightLayout::tile32 ? "tile32" : "row_major";
+}
+
+/// Takes the next word of a line.
+std::string_view next_word(std::string_view& line) {
+  const std::size_t end = std::min(line.find(' '), line.size());
+  const std::string_view word = line.substr(0, end);
+  line.remove_prefix(std::min(end + 1, line.size()));
+  return word;
+}
+
+template <typename T>
+bool parse_number(std::string_view word, T& out, int base = 10) {
+  const char* end = word.data() + word.size();
+  const auto parsed = std::from_chars(word.data(), end, out, base);
+  return parsed.ec == std::errc() && parsed.ptr == end;
+}
+
+/// A finite number of zero or more; `power`: only a power of two will do.
+bool parse_hex_float(std::string_view word, bool power, float& out) {
+  const char* end = word.data() + word.size();
+  const auto parsed = std::from_chars(word.data(), end, out, std::chars_format::hex);
+  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(out) || out < 0) return false;
+  int exponent = 0;
+  return !power || std::frexp(out, &exponent) == 0.5f;
+}
+
+std::string hex_float(float value) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::hex).ptr;
+  return {buffer, end};
+}
+
+std::string describe(const PackedTensor& info) {
+  return fmt::format("{} {} {} {} {} {} {:016x}", layout_name(info.layout), info.rows, info.cols, hex_float(info.scale),
+                     hex_float(info.largest), dtype_name(info.source_dtype), info.checksum);
+}
+
+bool parse_description(std::string_view line, PackedTensor& out) {
+  const std::string_view layout = next_word(line);
+  if (layout == "tile32") {
+    out.layout = kernels::WeightLayout::tile32;
+  } else if (layout != "row_major") {
+    return false;
+  }
+  bool good = parse_number(next_word(line), out.rows) && parse_number(next_word(line), out.cols);
+  good =
+      good && parse_hex_float(next_word(line), true, out.scale) && parse_hex_float(next_word(line), false, out.largest);
+  const std::string_view dtype = next_word(line);
+  bool known = false;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    if (dtype_name(type) != dtype) continue;
+    out.source_dtype = type;
+    known = true;
+  }
+  return good && known && parse_number(next_word(line), out.checksum, 16) && line.empty();
+}
+
+std::string escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+/// The header again, with zeros for the checksum, must have that checksum.
+Status check_header(const platform::OpenFile& file, std::string_view checksum) {
+  std::string text(8, '\0');
+  QINFER_TRY(platform::read_at(file, 0, std::as_writable_bytes(std::span(text))));
+  QINFER_ASSIGN(const std::uint64_t length, formats::safetensors_header_bytes(text, file.size, file.name));
+  text.resize(length);
+  QINFER_TRY(platform::read_at(file, 8, std::as_writable_bytes(std::span(text))));
+  const std::size_t at = text.find(fmt::format("\"{}\":\"{}\"", kChecksumKey, checksum));
+  if (at == text.npos || checksum.size() != kNoChecksum.size())
+    return error_at(Code::format, 8, "{}: the header has no checksum", file.name);
+  text.replace(at + kChecksumKey.size() + 4, kNoChecksum.size(), kNoChecksum);
+  if (fmt::format("{:016x}", hash(text)) != checksum)
+    return error_at(Code::format, 8, "{}: the header does not match its checksum: the file is damaged", file.name);
+  return Status();
+}
+
+std::string metadata_value(const formats::Checkpoint& checkpoint, std::string_view key) {
+  const auto it = checkpoint.metadata().find(std::string(key));
+  return it == checkpoint.metadata().end() ? std::string() : it->second;
+}
+
+}  // namespace
+
+Result<PackedFile> PackedFile::open(const std::string& path) {
+  PackedFile packed;
+  QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(path));
+  QINFER_ASSIGN(packed.checkpoint, formats::Checkpoint::open_file(path));
+  const std::string version = metadata_value(packed.checkpoint, "qinfer.packed");
+  if (version.empty())
+    return error_at(Code::format, 8, "{}: a safetensors file, but not a packed model: load its directory, or pack it",
+                    file.name);
+  if (version != kPackedVersion)
+    return error(Code::unsupported, "{}: packed in version {}, this library reads {}: pack the checkpoint again",
+                 file.name, version, kPackedVersion);
+  QINFER_TRY(check_header(file, metadata_value(packed.checkpoint, kChecksumKey)));
+  for (const auto& [key, value] : packed.checkpoint.metadata()) {
+    if (!key.starts_with(kTensorKey)) continue;
+    PackedTensor tensor;
+    if (!parse_description(value, tensor))
+      return error_at(Code::format, 8, "{}: \"{}\" is \"{}\", expected layout, sizes, scale, largest, dtype, checksum",
+                      file.name, key, value);
+    packed.tensors.emplace(key.substr(kTensorKey.size()), tensor);
+  }
+  packed.kernel_set = metadata_value(packed.checkpoint, "qinfer.kernel_set");
+  packed.source = metadata_value(packed.checkpoint, "qinfer.source");
+  packed.exact = metadata_value(packed.checkpoint, "qinfer.exact") == "1";
+  return packed;
+}
+
+const PackedTensor* PackedFile::find(std::string_view name) const {
+  const auto it = tensors.find(name);
+  return it == tensors.end() ? nullptr : &it->second;
+}
+
+Result<std::string> PackedFile::text(std::string_view file) const {
+  const std::string name = std::string(kTextPrefix) + std::string(file);
+  const formats::Tensor* tensor = checkpoint.find(name);
+  if (tensor == nullptr) return error(Code::not_found, "{}: the packed model has none", file);
+  std::string text(tensor->bytes(), '\0');
+  const auto bytes = std::as_writable_bytes(std::span(text));
+  QINFER_TRY(checkpoint.read(*tensor, 0, bytes));
+  QINFER_TRY(verify(name, bytes));
+  return text;
+}
+
+Status PackedFile::verify(std::string_view name, std::span<const std::byte> data) const {
+  const PackedTensor* info = find(name);
+  const formats::Tensor* tensor = checkpoint.find(name);
+  if (info != nullptr && tensor != nullptr && hash(data) == info->checksum) return Status();
+  return error_at(Code::format, tensor != nullptr ? static_cast<std::int64_t>(tensor->begin) : -1,
+                  "{}: \"{}\" does not match its checksum: the file is damaged",
+                  tensor != nullptr ? checkpoint.shard_name(tensor->shard) : "packed model", name);
+}
+
+std::string PackedWriter::header(std::string_view kernel_set, std::string_view source, bool exact) const {
+  std::string text = fmt::format(
+      R"({{"__metadata__":{{"qinfer.packed":"{}","{}":"{}","qinfer.kernel_set":"{}","qinfer.exact":"{}","qinfer.source":"{}")",
+      kPackedVersion, kChecksumKey, kNoChecksum, kernel_set, exact ? 1 : 0, source);
+  for (const Item& item : items_)
+    text += fmt::format(R"(,"{}{}":"{}")", kTensorKey, escape(item.name), describe(item.info));
+  text += '}';
+  std::uint64_t offset = 0;
+  for (const Item& item : items_) {
+    text += fmt::format(R"(,"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", escape(item.name), item.dtype,
+                        formats::shape_text(item.shape), offset, offset + item.data.size());
+    offset += item.data.size();
+  }
+  text += '}';
+  text.resize(round_up(text.size() + 8, kPage) - 8, ' ');  // data begins on a page
+  const std::string checksum = fmt::format("{:016x}", hash(text));
+  text.replace(text.find(kChecksumKey) + kChecksumKey.size() + 3, checksum.size(), checksum);
+  return text;
+}
+
+Status PackedWriter::write(const std::string& path, std::string_view kernel_set, std::string_view source, bool exact,
+                           const Progress& progress) {
+  std::uint64_t total = 0, done = 0;
+  for (Item& item : items_) {
+    item.info.checksum = hash(item.data);
+    total += item.data.size();
+  }
+  const std::string text = header(kernel_set, source, exact);
+  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path));
+  char length[8];
+  for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
+  QINFER_TRY(file.write(std::as_bytes(std::span(length))));
+  QINFER_TRY(file.write(std::as_bytes(std::span(text))));
+  for (const Item& item : items_) {
+    for (std::uint64_t at = 0; at < item.data.size(); at += kStep) {
+      const std::uint64_t part = std::min<std::uint64_t>(kStep, item.data.size() - at);
+      QINFER_TRY(file.write(item.data.subspan(at, part)));
+      done += part;
+      if (progress && !progress(done, total)) return error(Code::cancelled, "packing was cancelled");
+    }
+  }
+  return file.commit();
+}
+
+Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint) {
+  constexpr std::uint64_t kMaxTextBytes = 256 << 20;
+  std::string summary;
+  for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
+    auto text = directory.read_text(name, kMaxTextBytes);
+    Status status = text.take_status();
+    if (!status.ok() && status.code() != Code::not_found) return status;
+    summary += fmt::format("{} {:016x}\n", name, text.ok() ? hash(std::string_view(text.value())) : 0);
+  }
+  std::vector<std::byte> sample(kPage);
+  for (const formats::Tensor& tensor : checkpoint.tensors()) {
+    summary += fmt::format("{} {} {} {} {}\n", checkpoint.shard_name(tensor.shard), tensor.name, tensor.dtype,
+                           tensor.begin, tensor.end);
+    for (std::uint64_t at = 0; at < tensor.bytes(); at += kStep) {
+      const std::span<std::byte> part(sample.data(), std::min<std::uint64_t>(kPage, tensor.bytes() - at));
+      QINFER_TRY(checkpoint.read(tensor, at, part));
+      summary += fmt::format("{:016x}\n", hash(part));
+    }
+  }
+  return fmt::format("{:016x}", hash(std::string_view(summary)));
+}
+
+}  // namespace qinfer::model
