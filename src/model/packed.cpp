@@ -216,15 +216,21 @@ Result<std::string> source_fingerprint(const platform::Directory& directory, con
     if (!status.ok() && status.code() != Code::not_found) return status;
     summary += fmt::format("{} {:016x}\n", name, text.ok() ? hash(std::string_view(text.value())) : 0);
   }
-  std::vector<std::byte> sample(kPage);
+  constexpr std::uint64_t kSmall = 1 << 20, kDistance = 4 << 20;
+  std::vector<std::byte> sample(kSmall);
   for (const formats::Tensor& tensor : checkpoint.tensors()) {
     summary += fmt::format("{} {} {} {} {}\n", checkpoint.shard_name(tensor.shard), tensor.name, tensor.dtype,
                            tensor.begin, tensor.end);
-    for (std::uint64_t at = 0; at < tensor.bytes(); at += kStep) {
-      const std::span<std::byte> part(sample.data(), std::min<std::uint64_t>(kPage, tensor.bytes() - at));
-      QINFER_TRY(checkpoint.read(tensor, at, part));
-      summary += fmt::format("{:016x}\n", hash(part));
+    const bool small = tensor.bytes() <= kSmall;
+    const std::uint64_t part = small ? tensor.bytes() : kPage;
+    for (std::uint64_t at = 0; at < tensor.bytes(); at += small ? kSmall : kDistance) {
+      const std::span<std::byte> bytes(sample.data(), std::min(part, tensor.bytes() - at));
+      QINFER_TRY(checkpoint.read(tensor, at, bytes));
+      summary += fmt::format("{:016x}\n", hash(bytes));
     }
+    if (small) continue;
+    QINFER_TRY(checkpoint.read(tensor, tensor.bytes() - kPage, {sample.data(), kPage}));
+    summary += fmt::format("{:016x}\n", hash(std::span<const std::byte>(sample.data(), kPage)));
   }
   return fmt::format("{:016x}", hash(std::string_view(summary)));
 }

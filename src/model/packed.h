@@ -76,8 +76,9 @@ class PackedWriter {
   std::vector<Item> items_;
 };
 
-/// A fingerprint of a checkpoint without reading it whole: its texts, the names and sizes of its shards, and 4 KiB of
-/// every 16 MiB of data.
+/// A fingerprint of a checkpoint without reading it whole: its texts, names, types and places of all tensors, those of up
+/// to 1 MiB whole and of larger ones 4 KiB at both ends and every 4 MiB. Training or converting again changes it, an
+/// edit of a single value inside a large matrix may not.
 Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint);
 
 }  // namespace qinfer::model
