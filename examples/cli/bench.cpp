@@ -15,13 +15,14 @@
 namespace cli {
 namespace {
 
-constexpr std::uint32_t kShortPrompt = 8;  // tokens before the decoded ones
+constexpr std::uint32_t kShortPrompt = 8;  // tokens before the decoded ones, unless --depth says otherwise
 constexpr std::uint32_t kBlockTokens = 32;
 
 struct BenchArgs {
   std::string model, kv;
   RuntimeArgs runtime;
   std::uint32_t prefill = 512, decode = 64, repetitions = 5;
+  std::uint32_t depth = kShortPrompt, sessions = 1;  // of decoding
   bool prefill_given = false, decode_given = false;
   bool json = false;
 };
@@ -59,8 +60,8 @@ void fit_to_context(BenchArgs& args, std::uint32_t context) {
     args.prefill = context;
     report(format("prefill cut to the model's context of %u tokens", context));
   }
-  if (!args.decode_given && args.decode + kShortPrompt > context) {
-    args.decode = context > kShortPrompt ? context - kShortPrompt : 0;
+  if (!args.decode_given && args.decode + args.depth > context) {
+    args.decode = context > args.depth ? context - args.depth : 0;
     report(format("decode cut to %u tokens by the model's context of %u", args.decode, context));
   }
 }
@@ -77,18 +78,25 @@ Samples time_prefill(qi::Session& session, const std::vector<qinfer_token>& toke
   return samples;
 }
 
-Samples time_decode(qi::Session& session, const std::vector<qinfer_token>& prompt, std::uint32_t n_tokens,
+/// Decodes with all sessions in one batch; the prompt is evaluated once, and cut back to between repetitions.
+Samples time_decode(std::vector<qi::Session>& sessions, const std::vector<qinfer_token>& prompt, std::uint32_t n_tokens,
                     std::uint32_t repetitions) {
   Samples samples;
-  for (std::uint32_t i = 0; i <= repetitions; ++i) {
+  std::vector<qi::Session*> batch;
+  for (qi::Session& session : sessions) {
     session.truncate(0);
     session.append(prompt);
     session.eval();
+    batch.push_back(&session);
+  }
+  for (std::uint32_t i = 0; i <= repetitions; ++i) {
+    for (qi::Session& session : sessions) session.truncate(prompt.size());
+    if (sessions[0].pending() > 0) qi::eval(batch);
     const std::uint32_t n = i > 0 ? n_tokens : std::min(n_tokens, kShortPrompt);
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint32_t done = 0; done < n; ++done) {
-      session.sample();
-      session.eval();
+      for (qi::Session& session : sessions) session.sample();
+      qi::eval(batch);
     }
     if (i > 0) samples.seconds.push_back(seconds_since(begin));
   }
@@ -106,25 +114,30 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   fit_to_context(args, info.context_tokens);
 
   auto session_options = qi::options<qinfer_session_options>();
-  session_options.max_tokens = std::max(args.prefill, kShortPrompt + args.decode);
+  session_options.max_tokens = std::max(args.prefill, args.depth + args.decode);
   auto cache_options = qi::options<qinfer_kv_cache_options>();
   cache_options.flags = QINFER_CACHE_COMMIT;  // so that no page fault is timed
   cache_options.kv_type = kv_type(args.kv);
   cache_options.block_tokens = kBlockTokens;
-  cache_options.budget_blocks = (session_options.max_tokens + kBlockTokens - 1) / kBlockTokens;
+  const std::uint64_t blocks = (session_options.max_tokens + kBlockTokens - 1) / kBlockTokens;
+  cache_options.budget_blocks = blocks * args.sessions;
   qi::KvCache cache(model, cache_options);
-  qi::Session session(cache, session_options);
-  const std::vector<qinfer_token> tokens = random_tokens(std::max(args.prefill, kShortPrompt), info.n_vocab);
-  const std::vector<qinfer_token> prompt(tokens.begin(), tokens.begin() + kShortPrompt);
+  std::vector<qi::Session> sessions;
+  for (std::uint32_t i = 0; i < args.sessions; ++i) sessions.emplace_back(cache, session_options);
+  const std::vector<qinfer_token> tokens = random_tokens(std::max(args.prefill, args.depth), info.n_vocab);
+  const std::vector<qinfer_token> prompt(tokens.begin(), tokens.begin() + args.depth);
   const std::vector<qinfer_token> long_prompt(tokens.begin(), tokens.begin() + args.prefill);
 
   report(format("running %u x prefill %u, decode %u", args.repetitions, args.prefill, args.decode));
-  if (args.prefill > 0) out.prefill = time_prefill(session, long_prompt, args.repetitions);
-  if (args.decode > 0) out.decode = time_decode(session, prompt, args.decode, args.repetitions);
+  if (args.prefill > 0) out.prefill = time_prefill(sessions[0], long_prompt, args.repetitions);
+  if (args.decode > 0) out.decode = time_decode(sessions, prompt, args.decode, args.repetitions);
   out.prefill.tokens = args.prefill;
-  out.decode.tokens = args.decode;
+  out.decode.tokens = args.decode * args.sessions;
+  out.depth = args.depth;
+  out.sessions = args.sessions;
+  out.kernel_set = runtime.info().target;
   const qinfer_kv_cache_stats stats = cache.stats();
-  out.work = count_work(model, stats, args.prefill, kShortPrompt, args.decode);
+  out.work = count_work(model, stats, args.prefill, args.depth, args.decode);
   out.model_name = model_name(info, args.model);
   out.n_params = info.n_params;
   out.weight_format = info.weight_format != nullptr ? info.weight_format : "";
@@ -135,14 +148,13 @@ int run_bench(BenchArgs& args) {
   BenchReport result;
   result.cpus = choose_cpus(args.runtime.threads);
   result.cpu = qi::cpu_info();
-  result.kernel_set = args.runtime.cpu_target.empty() ? result.cpu.target : args.runtime.cpu_target;
   result.exact = args.runtime.exact;
   result.kv = args.kv;
   // What cannot work should say so now and not after the ceilings have been measured.
   const qinfer_runtime_options options = runtime_options(args.runtime);
   auto session = qi::options<qinfer_session_options>();
   session.max_tokens =
-      std::max(args.prefill_given ? args.prefill : 0, args.decode_given ? args.decode + kShortPrompt : 0);
+      std::max(args.prefill_given ? args.prefill : 0, args.decode_given ? args.decode + args.depth : 0);
   qi::plan(args.model, &options, nullptr, nullptr, &session);
 
   report(format("measuring the ceilings of %zu thread%s", result.cpus.size(), result.cpus.size() == 1 ? "" : "s"));
@@ -164,6 +176,8 @@ void add_bench(CLI::App& app, Command& chosen) {
   };
   auto* prefill = number("-p", args->prefill, 0, "Tokens of the prompt (default 512; 0 = no prefill)");
   auto* decode = number("-n", args->decode, 0, "Tokens to decode (default 64; 0 = no decode)");
+  number("--depth", args->depth, 1, "Tokens in the context before the decoded ones (default 8)");
+  number("--sessions", args->sessions, 1, "Sessions that decode in one batch (default 1)");
   number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");
   add_kv_arg(*command, args->kv);
   add_runtime_args(*command, args->runtime);

@@ -35,6 +35,13 @@ std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
   return text;
 }
 
+/// The peak that the projections of this kernel set could reach.
+bool sums_in_f16(const BenchReport& report) {
+  return report.kernel_set == "avx512_fp16" && report.weight_format == "f16" && report.fma.f16_flops > 0;
+}
+
+double fma_peak(const BenchReport& report) { return sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops; }
+
 struct Rates {
   double prefill_flops, prefill_share, decode_bytes, decode_share;
 };
@@ -43,8 +50,9 @@ Rates rates(const BenchReport& report) {
   const double prefill = tokens_per_second(report.prefill).median, decode = tokens_per_second(report.decode).median;
   Rates result{};
   result.prefill_flops = report.prefill.tokens > 0 ? report.work.prefill_flops / report.prefill.tokens * prefill : 0;
-  result.prefill_share = result.prefill_flops / report.fma.flops;
-  result.decode_bytes = (report.work.decode_weight_bytes + report.work.decode_kv_bytes) * decode;
+  result.prefill_share = result.prefill_flops / fma_peak(report);
+  // One pass over the weights serves a token of every session; each reads its own keys and values.
+  result.decode_bytes = (report.work.decode_weight_bytes / report.sessions + report.work.decode_kv_bytes) * decode;
   result.decode_share = result.decode_bytes / report.bandwidth.bytes_per_second;
   return result;
 }
@@ -110,14 +118,18 @@ void print_table(const BenchReport& report) {
                    report.bandwidth.prefetch_lines, human_bytes(report.bandwidth.buffer_bytes).c_str(),
                    report.bandwidth.buffer_reduced ? ", less than 2 GiB because memory is short" : ""));
   print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
+  if (report.fma.f16_flops > 0) print_row("f16 FMA peak", format("%10.1f GFLOP/s", report.fma.f16_flops / 1e9));
   const Rates rate = rates(report);
   if (report.prefill.tokens > 0) {
     print_row(format("prefill %u", report.prefill.tokens),
-              speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share, "the f32 FMA peak"));
+              speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share,
+                    sums_in_f16(report) ? "the f16 FMA peak" : "the f32 FMA peak"));
   }
   if (report.decode.tokens > 0) {
-    print_row(format("decode %u", report.decode.tokens),
-              speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
+    std::string what = format("decode %u", report.decode.tokens / report.sessions);
+    if (report.sessions > 1) what += format(" x %u", report.sessions);
+    if (report.depth > 8) what += format(" at %u", report.depth);
+    print_row(what, speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
   }
   print_counted(report);
 }
@@ -151,13 +163,15 @@ void print_json(const BenchReport& report) {
       "\"prefetch_lines\": %u}",
       report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
       report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines);
-  text += format(", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\"}", report.fma.flops, report.fma.isa);
+  text += format(", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"f16_flops\": %.0f}, \"sums\": \"%s\"",
+                 report.fma.flops, report.fma.isa, report.fma.f16_flops, sums_in_f16(report) ? "f16" : "f32");
   if (report.prefill.tokens > 0) {
     text += ", \"prefill\": " + json_samples(report.prefill) +
             format(", \"counted_flops\": %.0f, \"flops\": %.0f, \"share_of_fma_peak\": %.4f}", work.prefill_flops,
                    rate.prefill_flops, rate.prefill_share);
   }
   if (report.decode.tokens > 0) {
+    text += format(", \"depth\": %u, \"sessions\": %u", report.depth, report.sessions);
     text += ", \"decode\": " + json_samples(report.decode) +
             format(", \"counted_weight_bytes\": %.0f, \"counted_kv_bytes\": %.0f, \"tied\": %s",
                    work.decode_weight_bytes, work.decode_kv_bytes,

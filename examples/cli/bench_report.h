@@ -34,6 +34,7 @@ struct BenchReport {
   std::string model_name, weight_format, kernel_set, kv;
   std::uint64_t n_params = 0;
   bool exact = false;
+  std::uint32_t depth = 0, sessions = 1;  // of decoding
   qinfer_cpu_info cpu{};
   std::vector<std::uint32_t> cpus;
   Bandwidth bandwidth;

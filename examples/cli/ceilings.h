@@ -1,4 +1,4 @@
-// ceilings.h: what this machine can do at best, measured on the threads a benchmark uses: reading memory and f32 fused
+// ceilings.h: what this machine can do at best, measured on the threads a benchmark uses: reading memory and fused
 // multiply-adds. Speeds are given as shares of these, so that they mean the same on every machine.
 #pragma once
 
@@ -18,6 +18,7 @@ struct Bandwidth {
 
 struct FmaPeak {
   double flops = 0;      // per second; a multiply-add counts as two
+  double f16_flops = 0;  // the same in f16 (AVX512-FP16); 0 where the CPU has none
   const char* isa = "";  // "avx512", "avx2", "sse2"
 };
 
