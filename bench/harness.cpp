@@ -8,43 +8,14 @@
 
 #include "base/checked.h"
 #include "ceilings.h"
-#include "fp16_peak.h"
-#include "pinned_team.h"
 #include "platform/cpu.h"
 #include "random.h"
 
 namespace qinfer::bench {
-namespace {
-
-#ifdef QINFER_HAVE_AVX512
-/// The best of several runs: a ceiling is what the machine can do undisturbed.
-double measure_f16_peak(const std::vector<std::uint32_t>& cpus) {
-  if (kernels::find_kernel_set("avx512_fp16", platform::detect_cpu().features) == nullptr) return 0;
-  constexpr int kRuns = 5;
-  constexpr std::size_t kRounds = std::size_t{1} << 22;  // about 25 ms
-  cli::PinnedTeam team(cpus);
-  std::vector<float> sinks(cpus.size());
-  double best = 0;
-  for (int run = 0; run < kRuns; ++run) {
-    const double seconds = team.run([&](std::size_t worker) { sinks[worker] = f16_fma(kRounds, 0.5f, 1e-3f); });
-    best = std::max(best, kF16FlopsPerRound * static_cast<double>(kRounds * cpus.size()) / seconds);
-  }
-  volatile float used = sinks[0];
-  static_cast<void>(used);
-  return best;
-}
-#else
-double measure_f16_peak(const std::vector<std::uint32_t>&) { return 0; }
-#endif
-
-}  // namespace
 
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus) {
-  Ceilings ceilings;
-  ceilings.f32_flops = cli::measure_fma_peak(cpus).flops;
-  ceilings.f16_flops = measure_f16_peak(cpus);
-  ceilings.bandwidth = cli::measure_read_bandwidth(cpus).bytes_per_second;
-  return ceilings;
+  const cli::FmaPeak peak = cli::measure_fma_peak(cpus);
+  return {cli::measure_read_bandwidth(cpus).bytes_per_second, peak.flops, peak.f16_flops};
 }
 
 std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t threads) {

@@ -211,8 +211,9 @@ TEST_CASE("f16 and bf16 KV caches stay within their rounding", "[models]") {
 }
 
 TEST_CASE("weights in f16 and sums in f16 stay within their rounding", "[models]") {
-  // As above, four times the rounding of one term: 2^-11 for weights and 2^-11 for the f16 cache; f16 sums also round
-  // every activation (2^-11) and each run of 64 products by about sqrt(64) * 2^-12 = 2^-9 (tests/kernels_linear.cpp).
+  // As above, four times the rounding of one term: 2^-11 for weights and 2^-11 for the f16 cache. f16 sums also round
+  // every activation and every attention weight (2^-11 each), each run of 64 products by about sqrt(64) * 2^-12 = 2^-9
+  // (tests/kernels_linear.cpp) and the 32 products of weights and values of a tile by sqrt(32) * 2^-12, under 2^-9.4.
   for (const std::string& folder : fixture_folders()) {
     const Expected expected = read_expected(folder);
     for (const std::string& target : qinfer::test::usable_targets()) {
@@ -225,7 +226,7 @@ TEST_CASE("weights in f16 and sums in f16 stay within their rounding", "[models]
       CHECK(std::string(model.info().weight_format) == "f16");
       const double error = deviation(evaluate(model, expected.ids, 0), expected, expected.f64);
       INFO(folder << " on " << target << ": " << error);
-      CHECK(error < (target == "avx512_fp16" ? 4 * (3 * 0x1p-11 + 0x1p-9) : 4 * (2 * 0x1p-11)));
+      CHECK(error < (target == "avx512_fp16" ? 4 * (4 * 0x1p-11 + 0x1p-9 + 1.4e-3) : 4 * (2 * 0x1p-11)));
       CHECK(error > 1e-6);  // else another mode ran
     }
   }

@@ -36,9 +36,10 @@ struct HeadBlock {
 };
 void finish_heads(const QkvArgs& args, const HeadBlock& block);
 
-// ---- attention.cpp ----
+// ---- attention_f32.cpp, attention_fp16.cpp: they differ in run alone ----
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
 void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
+void fp16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize attention_workspace(const Shape& shape);
 std::uint64_t attention_split_bytes(const AttentionArgs& args);
 

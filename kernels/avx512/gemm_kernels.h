@@ -85,7 +85,7 @@ struct F32Sums {
 #ifdef __AVX512FP16__
 struct F16Sums {
   static constexpr std::int64_t kLine = 64;
-  static constexpr int tiles_for(int tokens) { return tokens <= 6 ? 4 : 2; }
+  static constexpr int tiles_for(int tokens) { return tokens <= 6 ? 4 : tokens <= 8 ? 3 : 2; }
 
   template <int tokens, int tiles>
   static inline void step(const std::uint32_t* x, const std::byte* const (&w)[tiles], __m512h (&sums)[tokens][tiles]) {

@@ -36,6 +36,15 @@ template <DType type>
 void store_keys(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
                 std::byte* tile) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+  if (count == 1) {  // decoding: nothing to transpose
+    alignas(64) std::byte narrow[16 * kBytes];
+    for (std::int64_t i = 0; i < width; i += 16) {
+      store16<type>(narrow, 0xffff, _mm512_maskz_loadu_ps(first_lanes(width - i), values + i));
+      for (std::int64_t j = 0; j < 16 && i + j < width; ++j)
+        __builtin_memcpy(tile + ((i + j) * kTileRows + lane) * kBytes, narrow + j * kBytes, kBytes);
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < width; i += 16) {
     __m512i block[16];
     for (std::int64_t r = 0; r < 16; ++r)

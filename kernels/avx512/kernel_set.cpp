@@ -49,7 +49,7 @@ constexpr KernelSet make_set(const char* name) {
                  [](const LinearArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).linear.run(a, phase, s); }},
       .qkv = {2, [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); },
               [](const QkvArgs& a, std::int32_t phase, Slice s) { sums_for(a.wq, fp16).qkv.run(a, phase, s); }},
-      .attention = {2, attention_units, attention},
+      .attention = {2, attention_units, fp16 ? fp16_attention : attention},
       .ffn = {4, [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },
               [](const FfnArgs& a, std::int32_t phase, Slice s) { sums_for(a.gate, fp16).ffn.run(a, phase, s); }},
       .lm_head = {

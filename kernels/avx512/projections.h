@@ -76,34 +76,57 @@ inline void prefetch_group(std::int64_t cols, std::int64_t first, std::int64_t l
   }
 }
 
-/// Multiplies all rows with tiles 0 .. n_tiles-1, in groups of at least min_group tiles (what the sink wants to see at
-/// once). `sums` has room for 12 rows of `ld` values.
+/// Weights that stay in the L2 while all panels pass, with room for the next ones that are being fetched.
+constexpr std::int64_t kL2Bytes = 768 << 10;
+
+/// How multiply() cuts the tiles: groups that stay in the L2, blocks that the sink gets at once.
+struct Cut {
+  std::int64_t group, block;
+};
+
+/// `whole`: blocks are multiples of it; `room`: and not larger than this; `cap`: tiles that the inner loop takes.
+inline Cut cut_tiles(std::int64_t whole, std::int64_t room, std::int64_t cap, std::int64_t panels,
+                     std::int64_t tile_bytes) {
+  std::int64_t block = whole;
+  while (block % cap != 0) block += whole;
+  if (block > room) block = whole;
+  const std::int64_t fit = kL2Bytes / tile_bytes / block * block;
+  return {panels == 1 ? block : larger(block, fit), block};
+}
+
+/// Multiplies all rows with tiles 0 .. n_tiles-1; `sums` has room for 12 rows of `ld` values.
 template <typename Mode, typename TileAt, typename Sink>
-inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles, std::int64_t min_group, float* sums,
+inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles, std::int64_t whole, float* sums,
                      std::int64_t ld, TileAt tile, Sink sink) {
   using Sums = typename Mode::Sums;
   static constexpr KernelTable<Sums> kKernels;
   const std::int64_t count = panel_count(n);
-  const std::int64_t group =
-      larger(std::int64_t{Sums::tiles_for(static_cast<int>(smaller(n, std::int64_t{12})))}, min_group);
-  for (std::int64_t first = 0; first < n_tiles; first += group) {
-    const std::int64_t size = smaller(group, n_tiles - first);
+  const auto cap = [](std::int64_t tokens) { return std::int64_t{Sums::tiles_for(static_cast<int>(tokens))}; };
+  const Cut cut =
+      cut_tiles(whole, ld / kTileRows, cap(smaller(n, std::int64_t{kPanelTokens})), count, panels.cols * Sums::kLine);
+  for (std::int64_t first = 0; first < n_tiles; first += cut.group) {
+    const std::int64_t end = smaller(first + cut.group, n_tiles);
     for (std::int64_t p = 0; p < count; ++p) {
       const std::int64_t tokens = smaller(n - p * kPanelTokens, std::int64_t{kPanelTokens});
-      const std::int64_t step = smaller(size, std::int64_t{Sums::tiles_for(static_cast<int>(tokens))});
-      if (count > 1) prefetch_group<Sums>(panels.cols, first + size, first + size + group, p, count, tile);
-      for (std::int64_t at = 0; at < size; at += step) {
-        const std::int64_t tiles = smaller(step, size - at);
-        TileGroup lines;
-        for (std::int64_t t = 0; t < tiles; ++t) {
-          lines.tiles[t] = tile(first + at + t);
-          // What comes next: the rest of the group, then the group again for the next panel, or the next group.
-          const std::int64_t after = at + step < size || p + 1 == count ? first + at + step + t : first + t;
-          lines.next[t] = tile(after);  // perhaps behind the last tile: prefetching reads nothing
+      if (count > 1) prefetch_group<Sums>(panels.cols, end, smaller(end + cut.group, n_tiles), p, count, tile);
+      for (std::int64_t block = first; block < end; block += cut.block) {
+        const std::int64_t size = smaller(cut.block, end - block);
+        const std::int64_t steps = (size + cap(tokens) - 1) / cap(tokens);
+        for (std::int64_t i = 0; i < steps; ++i) {
+          const std::int64_t begin = block + size * i / steps, after = block + size * (i + 1) / steps;
+          // What comes next: more of the group, or the group again for the next panel, or the next group; perhaps
+          // behind the last tile, for prefetching reads nothing.
+          const std::int64_t next = after == end && p + 1 < count ? first : after;
+          TileGroup lines;
+          for (std::int64_t t = 0; t < after - begin; ++t) {
+            lines.tiles[t] = tile(begin + t);
+            lines.next[t] = tile(next + t);
+          }
+          kKernels.at[tokens][after - begin](panels.panel(p), panels.cols, lines, sums + (begin - block) * kTileRows,
+                                             ld);
         }
-        kKernels.at[tokens][tiles](panels.panel(p), panels.cols, lines, sums + at * kTileRows, ld);
+        sink(Block{p * kPanelTokens, tokens, block, size, sums, ld});
       }
-      sink(Block{p * kPanelTokens, tokens, first, size, sums, ld});
     }
   }
 }
@@ -148,7 +171,7 @@ inline Panels panels_for(const Rows& x, std::int64_t n, std::int64_t cols, float
   return panels;
 }
 
-constexpr std::int64_t kSumsLd = kTileRows * kMaxTiles;
+constexpr std::int64_t kSumsLd = kTileRows * 6;  // blocks of up to six tiles
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>
@@ -279,46 +302,40 @@ inline std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
   return units_of_heads(args.n_heads, per_unit) + 2 * units_of_heads(args.kv.n_kv_heads, per_unit);
 }
 
+/// The units of one kind (queries, keys or values) in a slice.
 struct HeadRange {
   HeadBlock::Kind kind;
   const Matrix* w;
   const float* bias;
-  std::int64_t first, count, rows_first, rows;  ///< heads, and rows of w
+  std::int64_t heads;       ///< of this kind, all together
+  std::int64_t begin, end;  ///< units, counted within the kind
 };
 
-inline HeadRange heads_of_unit(const QkvArgs& args, std::int64_t unit) {
+inline HeadRange heads_in_slice(const QkvArgs& args, HeadBlock::Kind kind, Slice slice) {
   const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
   const std::int64_t q_units = units_of_heads(args.n_heads, per_unit);
   const std::int64_t kv_units = units_of_heads(args.kv.n_kv_heads, per_unit);
-  HeadRange range{HeadBlock::query, &args.wq, args.bq, 0, 0, 0, 0};
-  std::int64_t heads = args.n_heads;
-  if (unit >= q_units) {
-    unit -= q_units;
-    heads = args.kv.n_kv_heads;
-    range.kind = HeadBlock::key, range.w = &args.wk, range.bias = args.bk;
-    if (unit >= kv_units) {
-      unit -= kv_units;
-      range.kind = HeadBlock::value, range.w = &args.wv, range.bias = args.bv;
-    }
-  }
-  range.first = unit * per_unit;
-  range.count = smaller(per_unit, heads - range.first);
-  range.rows_first = range.first * args.kv.head_dim;
-  range.rows = range.count * args.kv.head_dim;
+  HeadRange range{kind, &args.wq, args.bq, args.n_heads, 0, 0};
+  if (kind == HeadBlock::key) range = {kind, &args.wk, args.bk, args.kv.n_kv_heads, 0, 0};
+  if (kind == HeadBlock::value) range = {kind, &args.wv, args.bv, args.kv.n_kv_heads, 0, 0};
+  const std::int64_t first = kind == HeadBlock::query ? 0 : kind == HeadBlock::key ? q_units : q_units + kv_units;
+  const std::int64_t units = kind == HeadBlock::query ? q_units : kv_units;
+  range.begin = larger(slice.begin - first, std::int64_t{0});
+  range.end = smaller(slice.end - first, units);
   return range;
 }
 
-/// Scales the sums of a block in place and adds the bias.
-inline void finish_sums(const Block& block, const Panels& panels, const HeadRange& range) {
+/// Scales the sums of `count` rows of w, from `first` on, in place and adds the bias.
+inline void finish_sums(const Block& block, const Panels& panels, const HeadRange& range, std::int64_t first,
+                        std::int64_t count) {
   const float weight_exponent = log2_of(range.w->scale);
   for (std::int64_t m = 0; m < block.tokens; ++m) {
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
-    for (std::int64_t j = 0; j < range.rows; j += 16) {
+    for (std::int64_t j = 0; j < count; j += 16) {
       float* at = block.sums + m * block.ld + j;
       __m512 value = scaled(at, exponent);
       if (range.bias != nullptr)
-        value =
-            _mm512_add_ps(value, _mm512_maskz_loadu_ps(first_lanes(range.rows - j), range.bias + range.rows_first + j));
+        value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(first_lanes(count - j), range.bias + first + j));
       _mm512_storeu_ps(at, value);
     }
   }
@@ -330,20 +347,24 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.wq.cols, limit, shared, slice);
   std::byte* own = args.workspace.of(slice.worker);
-  const std::int64_t unit_rows = heads_per_unit(args.kv.head_dim) * args.kv.head_dim;
+  const std::int64_t width = args.kv.head_dim, per_unit = heads_per_unit(width), unit_rows = per_unit * width;
   float* sums = reinterpret_cast<float*>(own);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.wq.cols, limit, shared,
                                          own + kPanelTokens * unit_rows * static_cast<std::int64_t>(sizeof(float)));
-  for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
-    const HeadRange range = heads_of_unit(args, unit);
-    const std::int64_t tiles = tiles_of(range.rows), first_tile = range.rows_first / kTileRows;
+  for (const HeadBlock::Kind kind : {HeadBlock::query, HeadBlock::key, HeadBlock::value}) {
+    const HeadRange range = heads_in_slice(args, kind, slice);
+    if (range.begin >= range.end) continue;
+    const std::int64_t unit_tiles = unit_rows / kTileRows, first_tile = range.begin * unit_tiles;
+    const std::int64_t last_tile = smaller(range.end * unit_tiles, tiles_of(range.w->rows));
     multiply<Mode>(
-        panels, args.n, tiles, tiles, sums, unit_rows,
+        panels, args.n, last_tile - first_tile, unit_tiles, sums, unit_rows,
         [&](std::int64_t t) { return tile_at<Mode>(*range.w, first_tile + t); },
         [&](const Block& block) {
-          finish_sums(block, panels, range);
-          finish_heads(args, {range.kind, static_cast<std::uint32_t>(range.first),
-                              static_cast<std::uint32_t>(range.count), block.first_row, block.tokens, sums, unit_rows});
+          const std::int64_t head = (first_tile + block.first_tile) / unit_tiles * per_unit;
+          const std::int64_t heads = smaller(per_unit, range.heads - head);
+          finish_sums(block, panels, range, head * width, heads * width);
+          finish_heads(args, {kind, static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(heads),
+                              block.first_row, block.tokens, sums, unit_rows});
         });
   }
 }

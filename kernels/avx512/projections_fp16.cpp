@@ -1,4 +1,4 @@
-// Projections with f16 sums. The only file compiled for AVX512-FP16.
+// Projections with f16 sums.
 #include "avx512/projections.h"
 
 namespace qinfer::kernels::avx512 {

@@ -2,6 +2,7 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/math.h"
@@ -46,6 +47,43 @@ std::size_t largest(std::span<const float> logits) {
   for (std::size_t i = 1; i < logits.size(); ++i)
     if (logits[i] > logits[best]) best = i;
   return best;
+}
+
+constexpr std::size_t kRun = 1024;
+
+/// The index of the first value that is not finite, or the size. In runs without branches, which compilers vectorise.
+std::size_t first_not_finite(std::span<const float> logits) {
+  for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
+    const auto run = logits.subspan(begin, std::min(kRun, logits.size() - begin));
+    std::uint32_t most = 0;
+    for (const float value : run) most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7fffffffu);
+    if (most < 0x7f800000u) continue;
+    for (std::size_t i = 0; i < run.size(); ++i)
+      if (!std::isfinite(run[i])) return begin + i;
+  }
+  return logits.size();
+}
+
+/// largest() for finite values, in the same way.
+std::size_t largest_finite(std::span<const float> logits) {
+  constexpr std::size_t kLanes = 16;
+  float best = -INFINITY;
+  std::size_t best_run = 0;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kRun) {
+    const auto run = logits.subspan(begin, std::min(kRun, logits.size() - begin));
+    float lanes[kLanes];
+    std::fill_n(lanes, kLanes, run[0]);
+    std::size_t i = 0;
+    for (; i + kLanes <= run.size(); i += kLanes)
+      for (std::size_t j = 0; j < kLanes; ++j) lanes[j] = run[i + j] > lanes[j] ? run[i + j] : lanes[j];
+    float most = lanes[0];
+    for (const float lane : lanes) most = std::max(most, lane);
+    for (; i < run.size(); ++i) most = std::max(most, run[i]);
+    if (most > best) best = most, best_run = begin;
+  }
+  std::size_t index = best_run;
+  while (logits[index] != best) ++index;
+  return index;
 }
 
 /// Candidates are ids[0 .. n); `logits` is indexed by id. Each filter returns the new n.
@@ -134,10 +172,11 @@ Status check_options(const SamplerOptions& options) {
 Result<std::int32_t> sample(std::span<const float> logits, std::span<const std::int32_t> history,
                             const SamplerOptions& options, std::span<const Bias> bias,
                             const SamplerWorkspace& workspace) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isfinite(logits[i])) return error(Code::numeric, "the logit of token {} is {}", i, logits[i]);
-    workspace.logits[i] = logits[i];
-  }
+  if (const std::size_t i = first_not_finite(logits); i < logits.size())
+    return error(Code::numeric, "the logit of token {} is {}", i, logits[i]);
+  if (options.temperature == 0 && bias.empty() && !has_penalties(options))
+    return static_cast<std::int32_t>(largest_finite(logits));
+  std::copy(logits.begin(), logits.end(), workspace.logits.begin());
   for (const Bias& b : bias) workspace.logits[static_cast<std::size_t>(b.token)] += b.value;
   apply_penalties(options, history, workspace);
   const std::size_t best = largest(workspace.logits);

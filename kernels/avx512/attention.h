@@ -3,8 +3,12 @@
 //
 // A K tile [d][32] times the panel is the inner loop of the projections; so is V, [32][d], times the weights, with d as
 // the lanes. While keys are read the tile's values are prefetched, while values are read the next tile's keys.
-// Everything is summed in f32 in one order: scores over d, weights and values over the lanes and tiles of a segment.
+// Everything is summed in one order: scores over d, weights and values over the lanes and tiles of a segment. Sums are
+// f32, but for the 32 products of weights and values in a tile, which `avx512_fp16` adds up in f16 where the cache is
+// f16: there a weight is scaled by 2^-6, so that 32 of them (at most 1 each) times the largest f16 stay in range.
 // Lanes that a query must not see are left out by masks, never multiplied by zero: they may hold anything.
+#pragma once
+
 #include "attention_segments.h"
 
 #include "avx512/avx512.h"
@@ -15,13 +19,17 @@ namespace {
 
 constexpr int kLanes = static_cast<int>(kTileTokens);
 
+/// From this many panels on, the keys of a segment are widened to f32 once for all of them.
+constexpr std::int64_t kWidenPanels = 3;
+
 /// Twelve queries on their way through a segment.
 struct Panel {
   int count = 0;
   std::uint32_t width = 0, padded = 0;
   float* queries;  ///< [width][count]
-  float* weights;  ///< [count][32]: scores, then softmax weights
+  float* weights;  ///< [count][32]: scores, then softmax weights, as f32 or as pairs of f16
   float* out;      ///< [count][padded]
+  float* keys;     ///< the keys of the segment, [tile][width][32], or null
   Range ranges[kPanelTokens];
   std::uint32_t seen[kPanelTokens];          ///< lanes of the current tile, one bit each
   alignas(64) float max[16], rescale[16];    ///< running maximum; e^(old - new maximum)
@@ -75,10 +83,63 @@ void add_values(const Panel& panel, const std::byte* values, std::uint32_t begin
   }
 }
 
+#ifdef __AVX512FP16__
+constexpr int kWeightExponent = -6;
+
+/// The same with f16 sums over the tile; 64 lanes of V at a time, or the last 16, 32 or 48.
+template <int count, bool masked>
+void add_values_fp16(const Panel& panel, const std::byte* values, std::uint32_t begin, std::uint32_t end,
+                     const std::byte* next) {
+  const std::int64_t padded = panel.padded;
+  const auto* pairs = reinterpret_cast<const std::uint32_t*>(panel.weights);
+  const __m512 unscale = _mm512_set1_ps(1.0f * (1 << -kWeightExponent));
+  for (std::int64_t d = 0; d < padded; d += 64) {
+    const auto lanes_of_half = [&](std::int64_t half) {
+      const std::int64_t rest = padded - d - 32 * half;
+      return rest >= 32 ? ~__mmask32{0} : rest <= 0 ? __mmask32{0} : (__mmask32{1} << rest) - 1;
+    };
+    const __mmask32 lanes[2] = {lanes_of_half(0), lanes_of_half(1)};
+    __m512h sums[count][2];
+#pragma GCC unroll 12
+    for (int m = 0; m < count; ++m) sums[m][0] = sums[m][1] = _mm512_setzero_ph();
+    const std::byte* line = values + (begin * padded + d) * 2;
+    for (std::uint32_t j = begin; j < end; ++j, line += padded * 2) {
+      prefetch_line(next + (d + j) * 64);
+      prefetch_line(next + (d + 32 + j) * 64);
+      const __m512h low = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(lanes[0], line)),
+                    high = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(lanes[1], line + 64));
+#pragma GCC unroll 12
+      for (int m = 0; m < count; ++m) {
+        const __m512h weight = _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(pairs[m * kLanes + j])));
+        if constexpr (masked) {
+          const auto seen = static_cast<__mmask32>(-(panel.seen[m] >> j & 1u));
+          sums[m][0] = _mm512_mask3_fmadd_ph(low, weight, sums[m][0], seen);
+          sums[m][1] = _mm512_mask3_fmadd_ph(high, weight, sums[m][1], seen);
+        } else {
+          sums[m][0] = _mm512_fmadd_ph(low, weight, sums[m][0]);
+          sums[m][1] = _mm512_fmadd_ph(high, weight, sums[m][1]);
+        }
+      }
+    }
+#pragma GCC unroll 12
+    for (int m = 0; m < count; ++m) {
+      const __m512 rescale = _mm512_set1_ps(panel.rescale[m]);
+      for (std::int64_t quarter = 0; quarter < 4 && d + 16 * quarter < padded; ++quarter) {
+        float* out = panel.out + m * padded + d + 16 * quarter;
+        const __m512i half = _mm512_castph_si512(sums[m][quarter / 2]);
+        const __m256i part = quarter % 2 == 0 ? _mm512_castsi512_si256(half) : _mm512_extracti64x4_epi64(half, 1);
+        const __m512 added = _mm512_mul_ps(_mm512_cvtph_ps(part), unscale);
+        _mm512_storeu_ps(out, _mm512_fmadd_ps(_mm512_loadu_ps(out), rescale, added));
+      }
+    }
+  }
+}
+#endif
+
 using ValueKernel = void (*)(const Panel& panel, const std::byte* values, std::uint32_t begin, std::uint32_t end,
                              const std::byte* next);
 
-template <DType type>
+template <DType type, bool f16_values>
 struct AttentionKernels {
   PanelKernel scores[kPanelTokens + 1] = {};
   ValueKernel values[kPanelTokens + 1][2] = {};
@@ -86,14 +147,37 @@ struct AttentionKernels {
   template <int count>
   constexpr void fill() {
     scores[count] = &F32Sums<type>::template run<count, 1>;
-    values[count][0] = &add_values<type, count, false>;
-    values[count][1] = &add_values<type, count, true>;
+#ifdef __AVX512FP16__
+    if constexpr (f16_values) {
+      values[count][0] = &add_values_fp16<count, false>;
+      values[count][1] = &add_values_fp16<count, true>;
+    }
+#endif
+    if constexpr (!f16_values) {
+      values[count][0] = &add_values<type, count, false>;
+      values[count][1] = &add_values<type, count, true>;
+    }
     if constexpr (count > 1) fill<count - 1>();
   }
   constexpr AttentionKernels() { fill<kPanelTokens>(); }
 };
 
+/// Stores 16 weights as the values' inner loop wants them.
+template <bool f16_values>
+inline void store_weights(float* at, __m512 weights) {
+#ifdef __AVX512FP16__
+  if constexpr (f16_values) {
+    const __m512 scaled = _mm512_mul_ps(weights, _mm512_set1_ps(1.0f / (1 << -kWeightExponent)));
+    const __m512i half = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(scaled, kNearest));
+    _mm512_storeu_si512(at, _mm512_or_si512(half, _mm512_slli_epi32(half, 16)));
+    return;
+  }
+#endif
+  _mm512_storeu_ps(at, weights);
+}
+
 /// Scaled scores in, softmax weights out; updates maximum, sums and the factors for what was added before.
+template <bool f16_values>
 void softmax_tile(Panel& panel, float scale) {
   const __m512 factor = _mm512_set1_ps(scale), nothing = _mm512_set1_ps(kNegativeInfinity);
   alignas(64) float base[16] = {};
@@ -118,8 +202,8 @@ void softmax_tile(Panel& panel, float scale) {
     const __m512 shift = _mm512_set1_ps(base[m]);
     const __m512 low = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(at), shift));
     const __m512 high = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(at + 16), shift));
-    _mm512_storeu_ps(at, low);
-    _mm512_storeu_ps(at + 16, high);
+    store_weights<f16_values>(at, low);
+    store_weights<f16_values>(at + 16, high);
     const __m512 before = _mm512_mul_ps(_mm512_load_ps(panel.sums[m]), _mm512_set1_ps(panel.rescale[m]));
     _mm512_store_ps(panel.sums[m], _mm512_add_ps(before, _mm512_add_ps(low, high)));
   }
@@ -185,36 +269,76 @@ void close_panel(const Panel& panel, float* states, std::uint64_t first) {
   }
 }
 
+struct TileRange {
+  std::uint32_t first, last;  ///< both included
+};
+
+/// The tiles of a segment that queries with these positions see.
+TileRange tiles_of_segment(std::uint32_t segment, std::uint32_t first_key, std::uint32_t last_key) {
+  TileRange tiles{segment * kSegmentTiles, (segment + 1) * kSegmentTiles - 1};
+  if (first_key / kTileTokens > tiles.first) tiles.first = first_key / kTileTokens;
+  if (last_key / kTileTokens < tiles.last) tiles.last = last_key / kTileTokens;
+  return tiles;
+}
+
 template <DType type>
+void widen_keys(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* keys) {
+  const TileRange tiles =
+      tiles_of_segment(segment, visible(args, unit.position(0)).first, unit.position(unit.n_rows - 1));
+  const std::int64_t values = std::int64_t{kTileTokens} * args.kv.head_dim;
+  for (std::uint32_t tile = tiles.first; tile <= tiles.last; ++tile) {
+    const std::byte* from = unit.sequence->kv.k_tile(args.kv, args.layer, unit.kv_head, tile);
+    float* to = keys + tile % kSegmentTiles * values;
+    for (std::int64_t i = 0; i < values; i += 16)
+      _mm512_storeu_ps(to + i, load16<type>(from + i * static_cast<std::int64_t>(dtype_bytes(type))));
+  }
+}
+
+template <DType type, bool f16_values>
 void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, Panel& panel) {
-  static constexpr AttentionKernels<type> kKernels;
-  const std::uint32_t first_key = panel.ranges[0].first, last_key = panel.ranges[panel.count - 1].last;
-  std::uint32_t tile = segment * kSegmentTiles, last = tile + kSegmentTiles - 1;
-  if (first_key / kTileTokens > tile) tile = first_key / kTileTokens;
-  if (last_key / kTileTokens < last) last = last_key / kTileTokens;
+  static constexpr AttentionKernels<type, f16_values> kKernels;
+  static constexpr KernelTable<F32Sums<DType::f32>> kWideScores;
+  const TileRange tiles = tiles_of_segment(segment, panel.ranges[0].first, panel.ranges[panel.count - 1].last);
   const auto keys_of = [&](std::uint32_t t) { return unit.sequence->kv.k_tile(args.kv, args.layer, unit.kv_head, t); };
-  for (; tile <= last; ++tile) {
+  for (std::uint32_t tile = tiles.first; tile <= tiles.last; ++tile) {
     const std::byte* keys = keys_of(tile);
     const std::byte* values = keys + args.kv.tile_bytes();
-    const std::byte* next = tile < last ? keys_of(tile + 1) : values;
+    const std::byte* next = tile < tiles.last ? keys_of(tile + 1) : values;
     const TileLanes lanes = see_tile(panel, tile * kTileTokens);
     TileGroup group;
     group.tiles[0] = keys;
     group.next[0] = values;
     group.ahead = panel.width;
-    kKernels.scores[panel.count](reinterpret_cast<const std::uint32_t*>(panel.queries), panel.width, group,
-                                 panel.weights, kLanes);
-    softmax_tile(panel, args.scale);
+    PanelKernel scores = kKernels.scores[panel.count];
+    if (panel.keys != nullptr) {
+      group.tiles[0] =
+          reinterpret_cast<const std::byte*>(panel.keys + tile % kSegmentTiles * kTileTokens * panel.width);
+      next = group.tiles[0] + std::size_t{kTileTokens} * panel.width * sizeof(float);
+      scores = kWideScores.at[panel.count][1];
+    }
+    scores(reinterpret_cast<const std::uint32_t*>(panel.queries), panel.width, group, panel.weights, kLanes);
+    softmax_tile<f16_values>(panel, args.scale);
     kKernels.values[panel.count][lanes.same ? 0 : 1](panel, values, lanes.begin, lanes.end, next);
   }
 }
 
+/// `f16_values`: the cache is f16, and weights times values are summed in f16.
+template <bool f16_values>
 struct Policy {
   /// About eight panels: a segment's keys and values come from memory once and from the L2 seven times.
   static std::int64_t rows_per_unit(std::uint32_t group) { return group >= 96 ? 1 : 96 / group; }
 
+  template <typename F>
+  static void with_kv_type(DType type, F f) {
+    if constexpr (f16_values) {
+      f.template operator()<DType::f16>();
+    } else {
+      with_dtype(type, f);
+    }
+  }
+
   static std::uint64_t scratch_floats(std::uint32_t, std::uint32_t width, std::uint32_t padded) {
-    return Panel::floats(width, padded);
+    return Panel::floats(width, padded) + std::uint64_t{kSegmentTokens} * width;
   }
 
   static void reduce(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* scratch,
@@ -226,10 +350,15 @@ struct Policy {
     panel.queries = scratch;
     panel.weights = panel.queries + kPanelTokens * panel.width;
     panel.out = panel.weights + kPanelTokens * kTileTokens;
+    panel.keys = nullptr;
+    if (queries > (kWidenPanels - 1) * kPanelTokens && args.kv.type != DType::f32) {
+      panel.keys = panel.out + kPanelTokens * panel.padded;
+      with_kv_type(args.kv.type, [&]<DType type>() { widen_keys<type>(args, unit, segment, panel.keys); });
+    }
     for (std::int64_t first = 0; first < queries; first += kPanelTokens) {
       panel.count = static_cast<int>(queries - first < kPanelTokens ? queries - first : kPanelTokens);
       open_panel(args, unit, first, panel);
-      with_dtype(args.kv.type, [&]<DType type>() { reduce_panel<type>(args, unit, segment, panel); });
+      with_kv_type(args.kv.type, [&]<DType type>() { reduce_panel<type, f16_values>(args, unit, segment, panel); });
       close_panel(panel, states, static_cast<std::uint64_t>(first));
     }
   }
@@ -259,17 +388,4 @@ struct Policy {
 };
 
 }  // namespace
-
-std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase) {
-  return SegmentedAttention<Policy>::units(args, phase);
-}
-
-void attention(const AttentionArgs& args, std::int32_t phase, Slice slice) {
-  SegmentedAttention<Policy>::run(args, phase, slice);
-}
-
-WorkspaceSize attention_workspace(const Shape& shape) { return SegmentedAttention<Policy>::workspace(shape); }
-
-std::uint64_t attention_split_bytes(const AttentionArgs& args) { return SegmentedAttention<Policy>::split_bytes(args); }
-
 }  // namespace qinfer::kernels::avx512
