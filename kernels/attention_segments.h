@@ -22,8 +22,8 @@
 namespace qinfer::kernels {
 namespace {
 
-constexpr std::uint32_t kSegmentTiles = kSegmentTokens / kTileTokens;
-constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+inline constexpr std::uint32_t kSegmentTiles = kSegmentTokens / kTileTokens;
+inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
 /// Running softmax of one query head: the largest score, the sum of weights and the weighted sum of values behind it.
 struct Partial {

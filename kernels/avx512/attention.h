@@ -17,10 +17,10 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-constexpr int kLanes = static_cast<int>(kTileTokens);
+inline constexpr int kLanes = static_cast<int>(kTileTokens);
 
 /// From this many panels on, the keys of a segment are widened to f32 once for all of them.
-constexpr std::int64_t kWidenPanels = 3;
+inline constexpr std::int64_t kWidenPanels = 3;
 
 /// Twelve queries on their way through a segment.
 struct Panel {
@@ -63,7 +63,7 @@ void add_values(const Panel& panel, const std::byte* values, std::uint32_t begin
       const __m512 low = load16<type>(line), high = load16<type>(both ? line + 16 * kBytes : line);
 #pragma GCC unroll 12
       for (int m = 0; m < count; ++m) {
-        const __m512 weight = _mm512_set1_ps(panel.weights[m * kLanes + j]);
+        const __m512 weight = _mm512_set1_ps(panel.weights[m * kLanes + static_cast<int>(j)]);
         if constexpr (masked) {
           const auto lanes = static_cast<__mmask16>(-(panel.seen[m] >> j & 1u));
           sums[m][0] = _mm512_mask3_fmadd_ps(low, weight, sums[m][0], lanes);
@@ -84,7 +84,7 @@ void add_values(const Panel& panel, const std::byte* values, std::uint32_t begin
 }
 
 #ifdef __AVX512FP16__
-constexpr int kWeightExponent = -6;
+inline constexpr int kWeightExponent = -6;
 
 /// The same with f16 sums over the tile; 64 lanes of V at a time, or the last 16, 32 or 48.
 template <int count, bool masked>
@@ -110,7 +110,8 @@ void add_values_fp16(const Panel& panel, const std::byte* values, std::uint32_t 
                     high = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(lanes[1], line + 64));
 #pragma GCC unroll 12
       for (int m = 0; m < count; ++m) {
-        const __m512h weight = _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(pairs[m * kLanes + j])));
+        const __m512h weight =
+            _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(pairs[m * kLanes + static_cast<int>(j)])));
         if constexpr (masked) {
           const auto seen = static_cast<__mmask32>(-(panel.seen[m] >> j & 1u));
           sums[m][0] = _mm512_mask3_fmadd_ph(low, weight, sums[m][0], seen);
@@ -215,7 +216,7 @@ struct TileLanes {
   bool same;
 };
 
-TileLanes see_tile(Panel& panel, std::uint32_t origin) {
+inline TileLanes see_tile(Panel& panel, std::uint32_t origin) {
   TileLanes all{kTileTokens, 0, true};
   for (int m = 0; m < panel.count; ++m) {
     const LaneRange lanes = lanes_of(panel.ranges[m], origin);
@@ -230,7 +231,7 @@ TileLanes see_tile(Panel& panel, std::uint32_t origin) {
 }
 
 /// Queries [first, first + count) of a unit, counted row by row and in a row head by head.
-void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std::int64_t first, Panel& panel) {
+inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std::int64_t first, Panel& panel) {
   const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
   const float* rows[kPanelTokens];
   for (int m = 0; m < panel.count; ++m) {
@@ -257,14 +258,15 @@ void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std::int64
     _mm512_storeu_ps(panel.out + i, _mm512_setzero_ps());
 }
 
-void close_panel(const Panel& panel, float* states, std::uint64_t first) {
+inline void close_panel(const Panel& panel, float* states, std::uint64_t first) {
   for (int m = 0; m < panel.count; ++m) {
     Partial& state = partial_at(states, first + static_cast<std::uint64_t>(m), panel.width);
     state.max = panel.max[m];
     state.sum = sum_lanes(_mm512_load_ps(panel.sums[m]));
     for (std::uint32_t i = 0; i < panel.width; i += 16) {
       const __mmask16 lanes = first_lanes(panel.width - i);
-      _mm512_mask_storeu_ps(state.out() + i, lanes, _mm512_loadu_ps(panel.out + m * panel.padded + i));
+      _mm512_mask_storeu_ps(state.out() + i, lanes,
+                            _mm512_loadu_ps(panel.out + static_cast<std::uint32_t>(m) * panel.padded + i));
     }
   }
 }
@@ -274,7 +276,7 @@ struct TileRange {
 };
 
 /// The tiles of a segment that queries with these positions see.
-TileRange tiles_of_segment(std::uint32_t segment, std::uint32_t first_key, std::uint32_t last_key) {
+inline TileRange tiles_of_segment(std::uint32_t segment, std::uint32_t first_key, std::uint32_t last_key) {
   TileRange tiles{segment * kSegmentTiles, (segment + 1) * kSegmentTiles - 1};
   if (first_key / kTileTokens > tiles.first) tiles.first = first_key / kTileTokens;
   if (last_key / kTileTokens < tiles.last) tiles.last = last_key / kTileTokens;

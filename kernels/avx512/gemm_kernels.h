@@ -13,11 +13,11 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-constexpr int kPanelTokens = 12;
-constexpr int kMaxTiles = 4;
+inline constexpr int kPanelTokens = 12;
+inline constexpr int kMaxTiles = 4;
 /// Lines to prefetch ahead: with four tiles at a time the distance that reads memory fastest.
-constexpr std::int64_t kAhead = 32;
-constexpr std::int64_t kRun = 64;  ///< products that one f16 sum takes
+inline constexpr std::int64_t kAhead = 32;
+inline constexpr std::int64_t kRun = 64;  ///< products that one f16 sum takes
 
 /// Tiles, what will be read after them, and the distance at which lines are prefetched.
 struct TileGroup {

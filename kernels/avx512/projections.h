@@ -77,7 +77,7 @@ inline void prefetch_group(std::int64_t cols, std::int64_t first, std::int64_t l
 }
 
 /// Weights that stay in the L2 while all panels pass, with room for the next ones that are being fetched.
-constexpr std::int64_t kL2Bytes = 768 << 10;
+inline constexpr std::int64_t kL2Bytes = 768 << 10;
 
 /// How multiply() cuts the tiles: groups that stay in the L2, blocks that the sink gets at once.
 struct Cut {
@@ -171,7 +171,7 @@ inline Panels panels_for(const Rows& x, std::int64_t n, std::int64_t cols, float
   return panels;
 }
 
-constexpr std::int64_t kSumsLd = kTileRows * 6;  // blocks of up to six tiles
+inline constexpr std::int64_t kSumsLd = kTileRows * 6;  // blocks of up to six tiles
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>

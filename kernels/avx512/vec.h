@@ -16,7 +16,7 @@ namespace qinfer::kernels::avx512 {
 namespace {
 
 /// Rows of a weight tile, and positions of a KV tile: the lanes of one line of 16-bit values.
-constexpr std::int64_t kTileRows = 32;
+inline constexpr std::int64_t kTileRows = 32;
 
 /// 32 consecutive values as two registers of f32.
 struct Lanes32 {
@@ -40,7 +40,7 @@ inline Lanes32 load32(const std::byte* at) {
   return {load16<type>(at), load16<type>(at + 16 * dtype_bytes(type))};
 }
 
-constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+inline constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 /// Rounded to nearest even; NaN stays NaN, as in base/dtype.h.
 inline __m256i to_bf16(__m512 value) {

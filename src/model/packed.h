@@ -13,9 +13,12 @@
 //                      floating-point numbers, dtype that of the checkpoint, XXH3-64 of the data
 #pragma once
 
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "formats/checkpoint.h"
@@ -76,8 +79,8 @@ class PackedWriter {
   std::vector<Item> items_;
 };
 
-/// A fingerprint of a checkpoint without reading it whole: its texts, names, types and places of all tensors, those of up
-/// to 1 MiB whole and of larger ones 4 KiB at both ends and every 4 MiB. Training or converting again changes it, an
+/// A fingerprint of a checkpoint without reading it whole: its texts, names, types and places of all tensors, those of
+/// up to 1 MiB whole and of larger ones 4 KiB at both ends and every 4 MiB. Training or converting again changes it, an
 /// edit of a single value inside a large matrix may not.
 Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint);
 
