@@ -199,3 +199,45 @@ TEST_CASE("weights beyond f16 are packed with a scale, or refused", "[kernels]")
     CHECK(scale == 16384);  // 1e9 / 16384 = 61035
   }
 }
+
+TEST_CASE("the kernel set follows from the CPU's features", "[kernels]") {
+  const auto chosen = [](std::string_view features, bool exact = false) {
+    return std::string(find_kernel_set("", features, exact)->name);
+  };
+  CHECK(chosen("") == "reference");
+  CHECK(chosen("sse4.2 avx f16c fma avx2") == "reference");
+  CHECK(chosen("avx512f avx512bw avx512dq") == "reference");
+  CHECK(chosen("avx512_fp16") == "reference");
+  CHECK(find_kernel_set("nonsense", "") == nullptr);
+  if (kernel_sets().size() == 1) return;  // built for another processor
+  CHECK(chosen("avx512f avx512bw avx512dq avx512vl") == "avx512");
+  CHECK(chosen("avx2 avx512f avx512bw avx512dq avx512vl avx512_fp16 amx_tile") == "avx512_fp16");
+  CHECK(chosen("avx512f avx512bw avx512dq avx512vl avx512_fp16", true) == "avx512");
+  CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl") == nullptr);
+  CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_fp16", true) == nullptr);
+  CHECK(find_kernel_set("reference", "avx512f avx512bw avx512dq avx512vl") != nullptr);
+}
+
+TEST_CASE("silu is within 3e-7 over the whole range, through the feed-forward network", "[kernels]") {
+  for (const KernelSet* set : usable_sets()) {
+    INFO(set->name);
+    // One feature: gate = x, up = 1 (its bias), down = silu(x) * 1.
+    const TestMatrix one = pack_matrix(*set, {1.0f}, DType::f32, 1, 1),
+                     zero = pack_matrix(*set, {0.0f}, DType::f32, 1, 1);
+    const float up_bias = 1;
+    std::vector<float> x = {NAN, 0.0f, -0.0f, 1e38f, -1e38f, 128.0f, -128.0f, 88.8f, -88.8f};
+    for (double v = -104; v < 104; v += 0.00217) x.push_back(static_cast<float>(v));
+    for (double v = 1e-40; v < 1e38; v *= 1.37) x.insert(x.end(), {static_cast<float>(v), static_cast<float>(-v)});
+    const auto n = static_cast<std::int64_t>(x.size());
+    std::vector<float> out(x.size(), 0.0f);
+    FfnArgs args{n, {x.data(), 1}, one.view, zero.view, one.view, nullptr, &up_bias, nullptr, {out.data(), 1}, {}};
+    std::vector<std::byte> memory;
+    run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory, 2);
+    CHECK(std::isnan(out[0]));
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      const double v = x[i], want = v / (1 + std::exp(-v));
+      // Where the result is subnormal, or e^-x overflows f32, it is zero to within the smallest normal number.
+      if (std::fabs(out[i] - want) > 3e-7 * std::fabs(want) + 0x1p-120) FAIL("silu(" << x[i] << ") is " << out[i]);
+    }
+  }
+}
