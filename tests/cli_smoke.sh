@@ -192,12 +192,23 @@ check_pipe() {
   check "closed pipe: text before the end" [ "$(cat "$out")" = Once ]
 }
 
+check_pack() {
+  expect "pack" 0 pack "$model" "$work/packed"
+  expect "generate from the directory" 0 generate "$model" "Once" -n 5 --ids
+  cp "$out" "$work/ids"
+  expect "generate from the packed file" 0 generate "$work/packed" "Once" -n 5 --ids
+  check "packed: the same ids" cmp -s "$out" "$work/ids"
+  expect "pack of a packed file" 1 pack "$work/packed" "$work/again"
+}
+
 check_bench() {
   expect "bench" 0 bench "$model" -p 16 -n 4 -r 2 -t 1
   check "bench: prefill" stdout_has '^prefill 16 .*tokens/s'
   check "bench: decode" stdout_has '^decode 4 .*tokens/s'
   expect "bench --json" 0 bench "$model" -p 16 -n 4 -r 1 --json --exact --kv f32
   check "bench --json: an object" is_json_object
+  expect "bench at a depth" 0 bench "$model" -p 0 -n 4 -r 1 -t 1 --depth 20 --sessions 3
+  check "bench: sessions" stdout_has '^decode 4 x 3 at 20 .*tokens/s'
   expect "bench on more threads than CPUs" 2 bench "$model" -t 4000
 }
 
@@ -209,6 +220,7 @@ check_logits
 check_generate
 check_interrupt
 check_pipe
+check_pack
 check_bench
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

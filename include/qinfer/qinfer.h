@@ -138,7 +138,7 @@ typedef struct qinfer_allocator {
 
 /** A token's logits do not depend on batch, chunking, threads or block size, for one target and precision. */
 enum {
-    QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums, weights and (by default) KV in a type that holds them exactly */
+    QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums (so not avx512_fp16), weights and (by default) KV in a type that holds them exactly */
 };
 typedef struct qinfer_runtime_options {
     uint32_t                struct_size;
@@ -150,7 +150,7 @@ typedef struct qinfer_runtime_options {
     const uint32_t         *cpu_ids;    /* pin thread i to cpu_ids[i]; NULL = no pinning */
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
-    const char             *cpu_target; /* e.g. "reference"; NULL = best for this CPU */
+    const char             *cpu_target; /* kernel set: "avx512_fp16", "avx512", "reference"; NULL = best for this CPU */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 
@@ -216,7 +216,8 @@ typedef struct qinfer_memory {
     uint64_t total;           /* mapped + private + tables + scratch + kv cache, without sessions */
 } qinfer_memory;
 
-/** What loading and creating with these options will take. Reads headers only; path may also be a lone config.json.
+/** What loading and creating with these options will take. Reads headers only; path may also be a packed model or a lone
+ *  config.json.
  *  Any options may be NULL. */
 QINFER_STATUS qinfer_model_plan(const char *path, const qinfer_runtime_options *runtime, const qinfer_load_options *load,
                                 const qinfer_kv_cache_options *cache, const qinfer_session_options *session,
