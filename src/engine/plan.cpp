@@ -111,7 +111,10 @@ Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& 
     QINFER_TRY(check_source(path, *files.packed, load.packed_path));
     return files;
   }
-  if (platform::is_regular_file(path)) return read_packed_files(path);
+  if (platform::is_regular_file(path)) {
+    if (!path.ends_with(".gguf")) return read_packed_files(path);
+    return error(Code::unsupported, "{}: not a model directory or packed model; GGUF files are not read", path);
+  }
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
   ModelFiles files;
   QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(directory), files));
