@@ -88,8 +88,8 @@ TEST_CASE("Loading: cancelled before, by the cancel object during, or by the pro
   options.progress_user = &count;
   REQUIRE_OK(load(err));
   qinfer_model_free(model);
-  // Where the matrices stay mapped, at the end of each; else after each 16 MiB.
-  REQUIRE((count.calls == 2 || count.calls == 3));
+  // Where the matrices stay mapped, at the end of each; else after each 16 MiB that is read or converted.
+  REQUIRE((count.calls >= 2 && count.calls <= 6));
   for (std::int64_t at = 1; at <= count.calls; ++at) {
     Watcher watcher;
     watcher.stop_at = at;

@@ -3,9 +3,12 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "c_api.h"
+#include "model/packed.h"
 #include "targets.h"
 
 using namespace qinfer::test;
@@ -257,4 +260,89 @@ TEST_CASE("tied embeddings may have rows of their own", "[packed]") {
     options.flags = QINFER_LOAD_EMBED_ROWS;
     CHECK(logits_on(runtime, dir.path(), &options) == logits_on(runtime, dir.path()));
   }
+}
+
+namespace {
+
+using qinfer::model::PackedFile;
+using qinfer::model::PackedWriter;
+
+/// Writes a packed file again with one tensor changed: what somebody could do who knows how checksums are made.
+void rewrite(const Packed& packed, const std::string& out, const std::function<void(PackedWriter::Item&)>& change) {
+  auto opened = PackedFile::open(packed.path);
+  REQUIRE(opened.ok());
+  const PackedFile& file = opened.value();
+  std::vector<std::vector<std::byte>> data;
+  PackedWriter writer;
+  for (const auto& tensor : file.checkpoint.tensors()) {
+    data.emplace_back(tensor.bytes());
+    REQUIRE(file.checkpoint.read(tensor, 0, data.back()).ok());
+    PackedWriter::Item item;
+    item.name = tensor.name;
+    item.dtype = tensor.dtype;
+    item.shape = tensor.shape;
+    item.data = data.back();
+    item.info = *file.find(tensor.name);
+    change(item);
+    writer.add(std::move(item));
+  }
+  REQUIRE(writer.write(out, file.kernel_set, file.source, file.exact, nullptr).ok());
+}
+
+}  // namespace
+
+TEST_CASE("a packed file that lies about its tensors is refused", "[packed]") {
+  const Packed packed(packable());
+  const Runtime runtime = runtime_for("");
+  const std::string out = packed.dir.file("lies");
+  qinfer_error err;
+  std::vector<std::byte> other(4 << 20);
+  const auto refused = [&](const char* why, std::uint32_t flags,
+                           const std::function<void(PackedWriter::Item&)>& change) {
+    rewrite(packed, out, change);
+    INFO(why);
+    REQUIRE(try_load(runtime, out, flags, err) != QINFER_OK);
+    INFO(err.message);
+    CHECK(std::string(err.message).find(why) != std::string::npos);
+  };
+  rewrite(packed, out, [](PackedWriter::Item&) {});
+  REQUIRE(try_load(runtime, out, QINFER_LOAD_VERIFY, err) == QINFER_OK);
+  if (std::string(usable_targets().front()) != "reference") {
+    // One type for what is multiplied together: the others would be read at the wrong stride.
+    refused("multiplied together", 0, [&](PackedWriter::Item& item) {
+      if (item.name != "model.layers.1.mlp.up_proj.weight") return;
+      item.dtype = "F32";
+      item.data = {other.data(), item.data.size() * 2};
+    });
+  }
+  refused("at most 1048576 are accepted", 0, [&](PackedWriter::Item& item) {
+    if (item.name != "qinfer.text.config.json") return;
+    item.shape = {2 << 20};
+    item.data = {other.data(), 2 << 20};
+  });
+  const float nan = NAN;
+  std::memcpy(other.data(), &nan, 4);
+  refused("expected a finite number", QINFER_LOAD_VERIFY, [&](PackedWriter::Item& item) {
+    if (item.name == "model.norm.weight") item.data = {other.data(), item.data.size()};
+  });
+  refused("the shape", 0, [&](PackedWriter::Item& item) {
+    if (item.name == "model.norm.weight") item.shape = {1, item.shape[0]};
+  });
+  refused("no tensor", 0, [&](PackedWriter::Item& item) {
+    if (item.name == "model.norm.weight") item.name = "model.another.weight";
+  });
+  for (const float scale : {0.0f, 3.0f, INFINITY, NAN, -1.0f})
+    refused("expected layout, sizes", 0, [&](PackedWriter::Item& item) {
+      if (item.name == "model.layers.0.mlp.up_proj.weight") item.info.scale = scale;
+    });
+}
+
+TEST_CASE("packing onto the checkpoint itself is refused", "[packed]") {
+  const ModelDir dir(packable());
+  const Runtime runtime = runtime_for("");
+  const std::string before = dir.read("model.safetensors");
+  REQUIRE_FAILS(
+      QINFER_E_INVALID_ARGUMENT, "is a file of the checkpoint itself",
+      qinfer_model_pack(runtime.get(), dir.path().c_str(), nullptr, dir.file("model.safetensors").c_str(), &err));
+  CHECK(dir.read("model.safetensors") == before);
 }

@@ -126,10 +126,12 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
     };
     QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
   }
+  model->weights_plan_ = std::move(plan);
   model->tokenizer_ = std::move(files.tokenizer);
-  if (shared.logs(LogLevel::info) && plan.private_bytes > 0)
+  const std::uint64_t private_bytes = model->weights_plan_.private_bytes;
+  if (shared.logs(LogLevel::info) && private_bytes > 0)
     shared.log(LogLevel::info, "weights: {} of {} private bytes on 2 MiB pages",
-               platform::huge_page_bytes(model->weights_.memory.data(), plan.private_bytes), plan.private_bytes);
+               platform::huge_page_bytes(model->weights_.memory.data(), private_bytes), private_bytes);
   shared.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}", path, model->spec_.architecture,
              model->n_params_, model->weight_format_);
   return std::shared_ptr<const Model>(std::move(model));

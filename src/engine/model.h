@@ -35,6 +35,8 @@ class Model {
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// "f32", "f16", "bf16" or "mixed"; empty without weights.
   const std::string& weight_format() const { return weight_format_; }
+  /// What was loaded, tensor by tensor.
+  const model::WeightsPlan& weights_plan() const { return weights_plan_; }
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
   bool is_end_token(std::int32_t token) const;
   std::uint32_t max_token_bytes() const { return tokenizer_ ? tokenizer_->max_token_bytes() : 0; }
@@ -49,6 +51,7 @@ class Model {
   std::shared_ptr<Runtime> runtime_;
   model::ModelSpec spec_;
   model::Weights weights_;
+  model::WeightsPlan weights_plan_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   platform::Buffer rope_, scratch_;
   const float* rope_table_ = nullptr;                ///< in rope_, or in the packed file

@@ -13,7 +13,8 @@ constexpr std::uint64_t kMaxTextBytes = 256 << 20;
 /// The order in the file: whatever needs the largest alignment first, so that everything is aligned without padding.
 int rank(const model::WeightItem& item) {
   if (item.is_vector) return 1;
-  return item.format.layout == kernels::WeightLayout::tile32 ? 0 : 2;
+  if (item.format.layout == kernels::WeightLayout::tile32) return 0;
+  return item.format.dtype == DType::f32 ? 2 : 3;
 }
 
 const kernels::Matrix& matrix_of(const model::Weights& weights, const model::WeightItem& item) {
@@ -62,6 +63,15 @@ void add_bytes(model::PackedWriter& writer, std::string name, std::string dtype,
   writer.add(std::move(item));
 }
 
+/// The fingerprint of a checkpoint; refuses to let `out` take the place of one of its files.
+Result<std::string> fingerprint(const platform::Directory& directory, const std::string& out) {
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory));
+  for (std::size_t i = 0; i < checkpoint.n_files(); ++i)
+    if (platform::is_same_file(checkpoint.file(i), out))
+      return error(Code::invalid_argument, "{} is a file of the checkpoint itself", out);
+  return model::source_fingerprint(directory, checkpoint);
+}
+
 bool holds_exactly(const model::WeightItem& item) {
   return item.is_vector || item.format.dtype == item.file_dtype || item.format.dtype == DType::f32;
 }
@@ -75,20 +85,17 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
     return error(Code::invalid_argument,
                  "QINFER_LOAD_NO_WEIGHTS, QINFER_LOAD_EMBED_ROWS and packed_path do not go with packing");
   if (platform::is_regular_file(path)) return error(Code::invalid_argument, "{} is not a model directory", path);
-  const kernels::KernelSet& kernels = runtime->kernels();
-  QINFER_ASSIGN(const model::WeightsOptions weights_options, engine::weights_options(options, runtime->exact()));
-  QINFER_ASSIGN(const ModelFiles files, read_model_files(path, options));
-  QINFER_ASSIGN(model::WeightsPlan plan, plan_model_weights(files, kernels, weights_options));
+  const std::string_view kernel_set = runtime->kernels().name;
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
-  QINFER_ASSIGN(const std::string source, model::source_fingerprint(directory, *files.checkpoint));
+  QINFER_ASSIGN(const std::string source, fingerprint(directory, out));
   QINFER_ASSIGN(const auto model, Model::load(std::move(runtime), path, options, progress, cancelled));
 
-  std::stable_sort(plan.items.begin(), plan.items.end(),
-                   [](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  std::vector<model::WeightItem> items = model->weights_plan().items;
+  std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return rank(a) < rank(b); });
   model::PackedWriter writer;
-  const std::uint64_t context = files.spec.context_tokens, half = files.spec.head_dim / 2;
+  const std::uint64_t context = model->spec().context_tokens, half = model->spec().head_dim / 2;
   bool rope_added = false, exact = true;
-  for (const model::WeightItem& item : plan.items) {
+  for (const model::WeightItem& item : items) {
     if (rank(item) > 0 && !rope_added) {
       add_bytes(writer, std::string(model::kRopeTensor), "F32", {context, half, 2},
                 std::as_bytes(std::span(model->rope(), context * half * 2)));
@@ -108,10 +115,12 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
     add_bytes(writer, std::string(model::kTextPrefix) + std::string(name), "U8", {texts.back().size()},
               std::as_bytes(std::span(texts.back())));
   }
+  QINFER_ASSIGN(const std::string source_now, fingerprint(directory, out));
+  if (source_now != source) return error(Code::format, "{} changed while it was packed", path);
   const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
     return (!progress || progress(done, total)) && (cancelled == nullptr || !cancelled->load());
   };
-  return writer.write(out, kernels.name, source, exact, stop_or_report);
+  return writer.write(out, kernel_set, source, exact, stop_or_report);
 }
 
 }  // namespace qinfer::engine

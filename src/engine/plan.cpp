@@ -31,7 +31,7 @@ class Texts {
   explicit Texts(const model::PackedFile& packed) : packed_(&packed) {}
 
   Result<std::string> read(std::string_view name, std::uint64_t max_bytes) const {
-    return directory_ != nullptr ? directory_->read_text(name, max_bytes) : packed_->text(name);
+    return directory_ != nullptr ? directory_->read_text(name, max_bytes) : packed_->text(name, max_bytes);
   }
   /// Absent files are std::nullopt.
   Result<std::optional<std::string>> find(std::string_view name, std::uint64_t max_bytes) const {

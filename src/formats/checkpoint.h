@@ -45,6 +45,8 @@ class Checkpoint {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& shard_name(std::size_t shard) const { return files_[shard].name; }
   std::uint64_t file_bytes() const;
+  std::size_t n_files() const { return files_.size(); }
+  const platform::OpenFile& file(std::size_t shard) const { return files_[shard]; }
 
   /// Maps shard `shard` whole (once; further calls return the same mapping).
   Result<std::shared_ptr<platform::MappedFile>> map_shard(std::size_t shard);

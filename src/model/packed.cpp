@@ -114,8 +114,8 @@ std::string metadata_value(const formats::Checkpoint& checkpoint, std::string_vi
 
 Result<PackedFile> PackedFile::open(const std::string& path) {
   PackedFile packed;
-  QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(path));
   QINFER_ASSIGN(packed.checkpoint, formats::Checkpoint::open_file(path));
+  const platform::OpenFile& file = packed.checkpoint.file(0);
   const std::string version = metadata_value(packed.checkpoint, "qinfer.packed");
   if (version.empty())
     return error_at(Code::format, 8, "{}: a safetensors file, but not a packed model: load its directory, or pack it",
@@ -143,10 +143,13 @@ const PackedTensor* PackedFile::find(std::string_view name) const {
   return it == tensors.end() ? nullptr : &it->second;
 }
 
-Result<std::string> PackedFile::text(std::string_view file) const {
+Result<std::string> PackedFile::text(std::string_view file, std::uint64_t max_bytes) const {
   const std::string name = std::string(kTextPrefix) + std::string(file);
   const formats::Tensor* tensor = checkpoint.find(name);
   if (tensor == nullptr) return error(Code::not_found, "{}: the packed model has none", file);
+  if (tensor->bytes() > max_bytes)
+    return error_at(Code::format, static_cast<std::int64_t>(tensor->begin), "{}: {} bytes, at most {} are accepted",
+                    file, tensor->bytes(), max_bytes);
   std::string text(tensor->bytes(), '\0');
   const auto bytes = std::as_writable_bytes(std::span(text));
   QINFER_TRY(checkpoint.read(*tensor, 0, bytes));
@@ -185,13 +188,14 @@ std::string PackedWriter::header(std::string_view kernel_set, std::string_view s
 
 Status PackedWriter::write(const std::string& path, std::string_view kernel_set, std::string_view source, bool exact,
                            const Progress& progress) {
+  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path));
   std::uint64_t total = 0, done = 0;
+  for (const Item& item : items_) total += item.data.size();
   for (Item& item : items_) {
+    if (progress && !progress(0, total)) return error(Code::cancelled, "packing was cancelled");
     item.info.checksum = hash(item.data);
-    total += item.data.size();
   }
   const std::string text = header(kernel_set, source, exact);
-  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path));
   char length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
   QINFER_TRY(file.write(std::as_bytes(std::span(length))));

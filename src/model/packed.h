@@ -50,7 +50,7 @@ struct PackedFile {
 
   const PackedTensor* find(std::string_view name) const;
   /// A text of the model directory, verified; QINFER_E_NOT_FOUND if the directory had none.
-  Result<std::string> text(std::string_view file) const;
+  Result<std::string> text(std::string_view file, std::uint64_t max_bytes) const;
   /// QINFER_E_FORMAT if the data of a tensor is not what was written.
   Status verify(std::string_view name, std::span<const std::byte> data) const;
 };

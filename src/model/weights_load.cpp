@@ -84,7 +84,11 @@ class Loader {
         }
       });
       const std::uint64_t bytes = static_cast<std::uint64_t>(end - row) * row_bytes;
-      if (!options_.use_mmap) continue;
+      if (!options_.use_mmap) {  // reading has counted the bytes
+        if (end < view.rows && progress_ && !progress_(done_, total_))
+          return error(Code::cancelled, "loading was cancelled");
+        continue;
+      }
       QINFER_ASSIGN(const auto mapping, checkpoint_.map_shard(tensor.shard));
       mapping->drop(tensor.begin + static_cast<std::uint64_t>(row) * row_bytes, bytes);
       QINFER_TRY(report(bytes));
@@ -107,8 +111,9 @@ class Loader {
     }
     if (item.is_vector || options_.verify) QINFER_TRY(packed_->verify(item.name, {data, tensor.bytes()}));
     if (item.is_vector) {
-      (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) =
-          reinterpret_cast<const float*>(data);
+      const auto* values = reinterpret_cast<const float*>(data);
+      if (options_.verify) QINFER_TRY(check_finite(item, tensor, values));
+      (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) = values;
     } else {
       place(item, data, item.scale, item.largest);
     }
@@ -128,18 +133,21 @@ class Loader {
     return report(tensor.bytes());
   }
 
+  Status check_finite(const WeightItem& item, const formats::Tensor& tensor, const float* values) const {
+    for (std::int64_t i = 0; i < item.cols; ++i)
+      if (!std::isfinite(values[i]))
+        return error_at(Code::format, static_cast<std::int64_t>(tensor.begin),
+                        "{}: element {} of tensor \"{}\" is {}, expected a finite number",
+                        checkpoint_.shard_name(tensor.shard), i, item.name, values[i]);
+    return Status();
+  }
+
   Status load_vector(const WeightItem& item, const formats::Tensor& tensor, float* destination) {
     QINFER_ASSIGN(const std::byte* bytes, source(tensor));
     const kernels::Matrix view{bytes, {item.file_dtype, kernels::WeightLayout::row_major}, 1, item.cols};
     kernels_.pack(view, {DType::f32, kernels::WeightLayout::row_major}, reinterpret_cast<std::byte*>(destination), 0,
                   1);
-    if (options_.verify) {
-      for (std::int64_t i = 0; i < item.cols; ++i)
-        if (!std::isfinite(destination[i]))
-          return error_at(Code::format, static_cast<std::int64_t>(tensor.begin),
-                          "{}: element {} of tensor \"{}\" is {}, expected a finite number",
-                          checkpoint_.shard_name(tensor.shard), i, item.name, destination[i]);
-    }
+    if (options_.verify) QINFER_TRY(check_finite(item, tensor, destination));
     (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) = destination;
     return Status();
   }
@@ -176,7 +184,7 @@ class Loader {
       return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
                    item.name, largest, dtype_name(item.format.dtype));
     if (view.scale != 1) {
-      total_ += tensor.bytes();
+      if (options_.use_mmap) total_ += tensor.bytes();
       QINFER_TRY(pack_rows(view, item, tensor, destination, largest));
     }
     place(item, destination, view.scale, largest / view.scale);

@@ -225,9 +225,11 @@ void lay_out(WeightsPlan& plan, const kernels::KernelSet& kernels, const Weights
         !item.is_vector && item.format == kernels::WeightFormat{item.file_dtype, kernels::WeightLayout::row_major};
     item.mapped = options.use_mmap && (as_in_file || item.packed);
     item.bytes = item.is_vector ? elements * sizeof(float) : kernels.weight_bytes(item.format, item.rows, item.cols);
-    plan.n_params += elements;
+    // Tied embeddings that are split are one tensor of the file, listed twice.
+    const bool again = item.role == WeightRole::lm_head && !item.is_vector && item.name == plan.items[0].name;
+    if (!again) plan.n_params += elements;
     if (item.mapped) {
-      plan.mapped_bytes += item.bytes;
+      if (!again || !plan.items[0].mapped) plan.mapped_bytes += item.bytes;
       continue;
     }
     item.offset = round_up(plan.private_bytes, platform::Buffer::kAlignment);
@@ -242,12 +244,22 @@ void lay_out(WeightsPlan& plan, const kernels::KernelSet& kernels, const Weights
 
 Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile& packed,
                                         const kernels::KernelSet& kernels, const WeightsOptions& options) {
+  if (options.split_tied && spec.tied_embeddings)
+    return error(Code::invalid_argument,
+                 "QINFER_LOAD_EMBED_ROWS: a packed model has tied embeddings once, in the LM head's layout");
   WeightsPlan plan;
   plan.items = list_tensors(spec, options.split_tied);
   for (WeightItem& item : plan.items) {
     QINFER_TRY(check_packed(packed, item));
     QINFER_TRY(accept_packed(packed, kernels, options, item));
   }
+  // What one operation reads together has one type: qinfer writes no other file.
+  std::vector<WeightItem> unified = plan.items;
+  unify_types(unified);
+  for (std::size_t i = 0; i < unified.size(); ++i)
+    if (unified[i].format != plan.items[i].format)
+      return error_at(Code::format, -1, "tensor \"{}\" is {}, unlike those that are multiplied together with it",
+                      plan.items[i].name, dtype_name(plan.items[i].format.dtype));
   lay_out(plan, kernels, options);
   return plan;
 }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 namespace qinfer::platform {
@@ -63,12 +62,12 @@ Result<OpenFile> open_at(int directory, std::string name) {
 Result<OpenFile> open_path(const std::string& path) { return open_at(AT_FDCWD, path); }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
-  std::string temporary = path + ".XXXXXX";
-  FileHandle handle(mkostemp(temporary.data(), O_CLOEXEC));
-  if (handle.get() < 0) return io_error(errno, path);
-  AtomicFile file(std::move(handle), path, std::move(temporary));
-  if (fchmod(file.handle_.get(), 0644) != 0) return io_error(errno, path);
-  return file;
+  for (int i = 0;; ++i) {  // with the permissions that the process's mask leaves
+    std::string temporary = fmt::format("{}.{}.{}", path, getpid(), i);
+    FileHandle handle(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (handle.get() >= 0) return AtomicFile(std::move(handle), path, std::move(temporary));
+    if (errno != EEXIST || i == 1000) return io_error(errno, path);
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -124,6 +123,12 @@ std::string read_system_file(const std::string& path) {
 bool is_regular_file(const std::string& path) {
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool is_same_file(const OpenFile& file, const std::string& path) {
+  struct stat a = {}, b = {};
+  return fstat(file.handle.get(), &a) == 0 && stat(path.c_str(), &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
 }
 
 Result<std::shared_ptr<MappedFile>> MappedFile::map(const OpenFile& file) {

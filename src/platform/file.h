@@ -84,6 +84,8 @@ class Directory {
 std::string read_system_file(const std::string& path);
 
 bool is_regular_file(const std::string& path);
+/// Whether the path leads to this very file.
+bool is_same_file(const OpenFile& file, const std::string& path);
 
 /// A whole file mapped read-only and shared, so that its pages are clean and the system may drop them.
 class MappedFile {
