@@ -68,7 +68,7 @@ void bench_decode(benchmark::State& state, Context& context, const KernelSet& se
   kernels::AttentionArgs args = attention_args(*cache, q, out, memory);
   args.sequences = sequences;
   // The engine's choice (engine/forward.cpp).
-  args.split = tokens > kSegmentTokens && set.attention.units(args, 0) < 2 * context.team.size();
+  args.split = tokens > kSegmentTokens;
   const std::int64_t layers = cache->layout().n_layers;
   const double positions = static_cast<double>(tokens);
   const Work work{positions * static_cast<double>(kv_layout(set, 1).token_bytes()), 4.0 * kHeads * kHeadDim * positions,

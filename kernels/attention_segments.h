@@ -10,11 +10,13 @@
 //   rows_per_unit(group)                          rows of one unit
 //   scratch_floats(group, width, padded)          of each worker, beside the states
 //   reduce(args, unit, segment, scratch, states)  segment `segment` of every (row, head) of the unit, from empty
+//   reduce_heads(args, unit, n, ...)              the same for a unit of one row and the n - 1 KV heads behind it
 //   fold(total, part, width)                      total and part become one
 //   write(state, width, out)                      the finished head
 // Everything is in an unnamed namespace: files with different instruction sets include this header.
 #pragma once
 
+#include <cstring>
 #include <limits>
 
 #include "kernel_set.h"
@@ -37,13 +39,9 @@ inline Partial& partial_at(float* base, std::uint64_t index, std::uint32_t head_
   return *reinterpret_cast<Partial*>(base + index * partial_floats(head_dim));
 }
 
-inline void clear_partials(float* base, std::uint64_t count, std::uint32_t head_dim) {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    Partial& partial = partial_at(base, i, head_dim);
-    partial.max = kNegativeInfinity;
-    partial.sum = 0;
-    for (std::uint32_t j = 0; j < head_dim; ++j) partial.out()[j] = 0;
-  }
+inline void copy_partial(float* to, const float* from, std::uint64_t index, std::uint32_t head_dim) {
+  const std::uint64_t floats = partial_floats(head_dim);
+  std::memcpy(to + index * floats, from + index * floats, floats * sizeof(float));
 }
 
 struct Range {
@@ -75,6 +73,9 @@ struct AttentionUnit {
 
   std::uint32_t position(std::int64_t row) const {
     return sequence->first_position + static_cast<std::uint32_t>(first_row + row);
+  }
+  const std::byte* k_tile(const AttentionArgs& args, std::uint32_t tile) const {
+    return sequence->kv.k_tile(args.kv, args.layer, kv_head, tile);
   }
 };
 
@@ -125,7 +126,7 @@ struct SegmentedAttention {
   static void run(const AttentionArgs& args, std::int32_t phase, Slice slice) {
     float* scratch = reinterpret_cast<float*>(args.workspace.of(slice.worker));
     if (args.split) {
-      phase == 0 ? reduce_split(args, slice, scratch) : fold_split(args, slice, scratch);
+      phase == 0 ? reduce_split(args, slice, scratch) : fold_split(args, slice);
       return;
     }
     std::int64_t index = 0;
@@ -171,15 +172,22 @@ struct SegmentedAttention {
     float* totals = scratch;
     float* states = totals + static_cast<std::uint64_t>(Policy::rows_per_unit(heads)) * heads * partial_floats(width);
     float* rest = states + (states - totals);
-    clear_partials(totals, count, width);
-    const std::uint32_t last = unit.position(unit.n_rows - 1) / kSegmentTokens;
-    for (std::uint32_t segment = segments_of(args, unit.position(0)).first; segment <= last; ++segment) {
+    const SegmentRange of_first = segments_of(args, unit.position(0)),
+                       of_last = segments_of(args, unit.position(unit.n_rows - 1));
+    std::uint32_t segment = of_first.first;
+    // The common case: all rows begin in the same segment.
+    if (of_last.first == segment) Policy::reduce(args, unit, segment++, rest, totals);
+    for (; segment < of_last.first + of_last.count; ++segment) {
       Policy::reduce(args, unit, segment, rest, states);
       for (std::uint64_t r = 0; r < count; ++r) {
         // A row that sees nothing of this segment must not be touched by it: folding in "empty" would still round.
         const SegmentRange range = segments_of(args, unit.position(static_cast<std::int64_t>(r / heads)));
         if (segment < range.first || segment >= range.first + range.count) continue;
-        Policy::fold(partial_at(totals, r, width), partial_at(states, r, width), width);
+        if (segment == range.first) {
+          copy_partial(totals, states, r, width);
+        } else {
+          Policy::fold(partial_at(totals, r, width), partial_at(states, r, width), width);
+        }
       }
     }
     for (std::uint64_t r = 0; r < count; ++r)
@@ -202,10 +210,13 @@ struct SegmentedAttention {
         const std::int64_t units = std::int64_t{range.count} * kv_heads;
         const std::int64_t begin = slice.begin > index ? slice.begin - index : 0;
         const std::int64_t end = slice.end - index < units ? slice.end - index : units;
-        for (std::int64_t u = begin; u < end; ++u) {
-          const AttentionUnit unit{&sequence, row, 1, static_cast<std::uint32_t>(u % kv_heads)};
-          Policy::reduce(args, unit, range.first + static_cast<std::uint32_t>(u / kv_heads), scratch,
-                         partials + static_cast<std::uint64_t>(index + u) * heads * partial_floats(args.kv.head_dim));
+        for (std::int64_t u = begin; u < end;) {
+          const auto head = static_cast<std::uint32_t>(u % kv_heads), rest = static_cast<std::uint32_t>(end - u);
+          const std::uint32_t n = kv_heads - head < rest ? kv_heads - head : rest;
+          Policy::reduce_heads(
+              args, AttentionUnit{&sequence, row, 1, head}, n, range.first + static_cast<std::uint32_t>(u / kv_heads),
+              scratch, partials + static_cast<std::uint64_t>(index + u) * heads * partial_floats(args.kv.head_dim));
+          u += n;
         }
         index += units;
       }
@@ -213,7 +224,7 @@ struct SegmentedAttention {
   }
 
   /// One unit per (sequence row, query head).
-  static void fold_split(const AttentionArgs& args, Slice slice, float* scratch) {
+  static void fold_split(const AttentionArgs& args, Slice slice) {
     const std::uint32_t width = args.kv.head_dim, kv_heads = args.kv.n_kv_heads, heads = group(args);
     float* partials = reinterpret_cast<float*>(args.workspace.shared);
     std::int64_t unit = 0;
@@ -223,12 +234,12 @@ struct SegmentedAttention {
         const SegmentRange range = segments_of(args, sequence.first_position + static_cast<std::uint32_t>(row));
         for (std::uint32_t head = 0; head < args.n_heads; ++head, ++unit) {
           if (unit < slice.begin || unit >= slice.end) continue;
-          clear_partials(scratch, 1, width);
-          for (std::uint32_t s = 0; s < range.count; ++s) {
-            const std::uint64_t at = first + (std::uint64_t{s} * kv_heads + head / heads) * heads + head % heads;
-            Policy::fold(partial_at(scratch, 0, width), partial_at(partials, at, width), width);
-          }
-          write(args, sequence.first_row + row, head, partial_at(scratch, 0, width));
+          const auto part = [&](std::uint32_t s) -> Partial& {
+            return partial_at(partials, first + (std::uint64_t{s} * kv_heads + head / heads) * heads + head % heads,
+                              width);
+          };
+          for (std::uint32_t s = 1; s < range.count; ++s) Policy::fold(part(0), part(s), width);
+          write(args, sequence.first_row + row, head, part(0));
         }
         first += std::uint64_t{range.count} * args.n_heads;
       }

@@ -1,13 +1,16 @@
-// Attention over the KV cache: queries of one KV head in panels of 12 (a few rows times the heads of the group), one
-// tile of 32 keys at a time.
+// Attention over the KV cache: queries of one KV head in panels of up to 12 (a few rows times the heads of the group),
+// one segment of keys at a time: all scores, their softmax, then all values.
 //
 // A K tile [d][32] times the panel is the inner loop of the projections; so is V, [32][d], times the weights, with d as
-// the lanes. While keys are read the tile's values are prefetched, while values are read the next tile's keys.
+// the lanes. While a tile is read the next one in order is prefetched. Prefill takes panel after panel over keys that
+// were widened once; decode takes the heads of a tile one after the other, for that is how they lie in memory.
 // Everything is summed in one order: scores over d, weights and values over the lanes and tiles of a segment. Sums are
 // f32, but for the 32 products of weights and values in a tile, which `avx512_fp16` adds up in f16 where the cache is
 // f16: there a weight is scaled by 2^-6, so that 32 of them (at most 1 each) times the largest f16 stay in range.
 // Lanes that a query must not see are left out by masks, never multiplied by zero: they may hold anything.
 #pragma once
+
+#include <span>
 
 #include "attention_segments.h"
 
@@ -17,33 +20,66 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-inline constexpr int kLanes = static_cast<int>(kTileTokens);
+inline constexpr int kWeightsLd = static_cast<int>(kSegmentTokens);
 
 /// From this many panels on, the keys of a segment are widened to f32 once for all of them.
 inline constexpr std::int64_t kWidenPanels = 3;
 
-/// Twelve queries on their way through a segment.
+/// KV heads that decode takes together.
+inline constexpr std::uint32_t kHeadsAtOnce = 8;
+
+struct TileRange {
+  std::uint32_t first, last;  ///< both included
+};
+
+/// The tiles of a segment that queries see whose keys are these positions.
+inline TileRange tiles_of_segment(std::uint32_t segment, Range keys) {
+  TileRange tiles{segment * kSegmentTiles, (segment + 1) * kSegmentTiles - 1};
+  if (keys.first / kTileTokens > tiles.first) tiles.first = keys.first / kTileTokens;
+  if (keys.last / kTileTokens < tiles.last) tiles.last = keys.last / kTileTokens;
+  return tiles;
+}
+
+/// Up to twelve queries on their way through a segment.
 struct Panel {
   int count = 0;
   std::uint32_t width = 0, padded = 0;
-  float* queries;  ///< [width][count]
-  float* weights;  ///< [count][32]: scores, then softmax weights, as f32 or as pairs of f16
-  float* out;      ///< [count][padded]
-  float* keys;     ///< the keys of the segment, [tile][width][32], or null
+  float* queries = nullptr;  ///< [width][count]
+  float* weights = nullptr;  ///< [count][512]: scores, then softmax weights, as f32 or as pairs of f16
+  float* out = nullptr;      ///< [count][padded]
   Range ranges[kPanelTokens];
-  std::uint32_t seen[kPanelTokens];          ///< lanes of the current tile, one bit each
-  alignas(64) float max[16], rescale[16];    ///< running maximum; e^(old - new maximum)
-  alignas(64) float sums[kPanelTokens][16];  ///< of the weights, by lane
+  TileRange tiles{};                 ///< of the segment, that any of the queries sees
+  std::uint32_t seen[kPanelTokens];  ///< lanes of the current tile, one bit each
+  float max[kPanelTokens], sum[kPanelTokens];
 
-  static std::uint64_t floats(std::uint64_t width, std::uint64_t padded) {
-    return kPanelTokens * (width + kTileTokens + padded);
+  static std::uint64_t floats(std::uint64_t count, std::uint64_t width, std::uint64_t padded) {
+    return round_up(count * (width + kSegmentTokens + padded), 16);
+  }
+  void place(int queries_in_it, const KvLayout& kv, float* memory) {
+    count = queries_in_it;
+    width = kv.head_dim;
+    padded = kv.head_dim_padded;
+    const auto n = static_cast<std::size_t>(count);
+    weights = memory;
+    out = weights + n * kSegmentTokens;
+    queries = out + n * padded;
+  }
+  float* weights_of(int m, std::uint32_t tile) const {
+    return weights + static_cast<std::uint32_t>(m) * kSegmentTokens + tile % kSegmentTiles * kTileTokens;
   }
 };
 
-/// out = out * rescale + weights x V for the lanes [begin, end) of a tile; `masked`: not all queries see all of them.
+/// A tile's values, the first of its weights, the lanes that are seen, and what to prefetch.
+struct ValueTile {
+  const std::byte* values;
+  const float* weights;
+  std::uint32_t begin, end;
+  const std::byte* next;
+};
+
+/// out += weights x V; `masked`: not all queries see all lanes from begin to end.
 template <DType type, int count, bool masked>
-void add_values(const Panel& panel, const std::byte* values, std::uint32_t begin, std::uint32_t end,
-                const std::byte* next) {
+void add_values(const Panel& panel, const ValueTile& tile) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   const std::int64_t padded = panel.padded;
   for (std::int64_t d = 0; d < padded; d += 32) {
@@ -51,19 +87,18 @@ void add_values(const Panel& panel, const std::byte* values, std::uint32_t begin
     __m512 sums[count][2];
 #pragma GCC unroll 12
     for (int m = 0; m < count; ++m) {
-      const __m512 rescale = _mm512_set1_ps(panel.rescale[m]);
       const float* out = panel.out + m * padded + d;
-      sums[m][0] = _mm512_mul_ps(_mm512_loadu_ps(out), rescale);
-      sums[m][1] = _mm512_mul_ps(_mm512_maskz_loadu_ps(both ? 0xffff : 0, out + 16), rescale);
+      sums[m][0] = _mm512_loadu_ps(out);
+      sums[m][1] = _mm512_maskz_loadu_ps(both ? 0xffff : 0, out + 16);
     }
-    const std::byte* line = values + (begin * padded + d) * kBytes;
-    for (std::uint32_t j = begin; j < end; ++j, line += padded * kBytes) {
-      prefetch_line(next + (d / 32 * 32 + j) * 32 * kBytes);
-      if constexpr (kBytes > 2) prefetch_line(next + (d / 32 * 32 + j) * 32 * kBytes + 64);
+    const std::byte* line = tile.values + (tile.begin * padded + d) * kBytes;
+    for (std::uint32_t j = tile.begin; j < tile.end; ++j, line += padded * kBytes) {
+      prefetch_line(tile.next + (d / 32 * 32 + j) * 32 * kBytes);
+      if constexpr (kBytes > 2) prefetch_line(tile.next + (d / 32 * 32 + j) * 32 * kBytes + 64);
       const __m512 low = load16<type>(line), high = load16<type>(both ? line + 16 * kBytes : line);
 #pragma GCC unroll 12
       for (int m = 0; m < count; ++m) {
-        const __m512 weight = _mm512_set1_ps(panel.weights[m * kLanes + static_cast<int>(j)]);
+        const __m512 weight = _mm512_set1_ps(tile.weights[m * kWeightsLd + static_cast<int>(j)]);
         if constexpr (masked) {
           const auto lanes = static_cast<__mmask16>(-(panel.seen[m] >> j & 1u));
           sums[m][0] = _mm512_mask3_fmadd_ps(low, weight, sums[m][0], lanes);
@@ -88,10 +123,9 @@ inline constexpr int kWeightExponent = -6;
 
 /// The same with f16 sums over the tile; 64 lanes of V at a time, or the last 16, 32 or 48.
 template <int count, bool masked>
-void add_values_fp16(const Panel& panel, const std::byte* values, std::uint32_t begin, std::uint32_t end,
-                     const std::byte* next) {
+void add_values_fp16(const Panel& panel, const ValueTile& tile) {
   const std::int64_t padded = panel.padded;
-  const auto* pairs = reinterpret_cast<const std::uint32_t*>(panel.weights);
+  const auto* pairs = reinterpret_cast<const std::uint32_t*>(tile.weights);
   const __m512 unscale = _mm512_set1_ps(1.0f * (1 << -kWeightExponent));
   for (std::int64_t d = 0; d < padded; d += 64) {
     const auto lanes_of_half = [&](std::int64_t half) {
@@ -102,16 +136,16 @@ void add_values_fp16(const Panel& panel, const std::byte* values, std::uint32_t 
     __m512h sums[count][2];
 #pragma GCC unroll 12
     for (int m = 0; m < count; ++m) sums[m][0] = sums[m][1] = _mm512_setzero_ph();
-    const std::byte* line = values + (begin * padded + d) * 2;
-    for (std::uint32_t j = begin; j < end; ++j, line += padded * 2) {
-      prefetch_line(next + (d + j) * 64);
-      prefetch_line(next + (d + 32 + j) * 64);
+    const std::byte* line = tile.values + (tile.begin * padded + d) * 2;
+    for (std::uint32_t j = tile.begin; j < tile.end; ++j, line += padded * 2) {
+      prefetch_line(tile.next + (d + j) * 64);
+      prefetch_line(tile.next + (d + 32 + j) * 64);
       const __m512h low = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(lanes[0], line)),
                     high = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(lanes[1], line + 64));
 #pragma GCC unroll 12
       for (int m = 0; m < count; ++m) {
         const __m512h weight =
-            _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(pairs[m * kLanes + static_cast<int>(j)])));
+            _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(pairs[m * kWeightsLd + static_cast<int>(j)])));
         if constexpr (masked) {
           const auto seen = static_cast<__mmask32>(-(panel.seen[m] >> j & 1u));
           sums[m][0] = _mm512_mask3_fmadd_ph(low, weight, sums[m][0], seen);
@@ -122,45 +156,61 @@ void add_values_fp16(const Panel& panel, const std::byte* values, std::uint32_t 
         }
       }
     }
+    // Widened through memory, as in gemm_kernels.h.
+    alignas(64) std::byte halves[count][2][64];
 #pragma GCC unroll 12
     for (int m = 0; m < count; ++m) {
-      const __m512 rescale = _mm512_set1_ps(panel.rescale[m]);
-      for (std::int64_t quarter = 0; quarter < 4 && d + 16 * quarter < padded; ++quarter) {
-        float* out = panel.out + m * padded + d + 16 * quarter;
-        const __m512i half = _mm512_castph_si512(sums[m][quarter / 2]);
-        const __m256i part = quarter % 2 == 0 ? _mm512_castsi512_si256(half) : _mm512_extracti64x4_epi64(half, 1);
-        const __m512 added = _mm512_mul_ps(_mm512_cvtph_ps(part), unscale);
-        _mm512_storeu_ps(out, _mm512_fmadd_ps(_mm512_loadu_ps(out), rescale, added));
+      _mm512_store_ph(halves[m][0], sums[m][0]);
+      _mm512_store_ph(halves[m][1], sums[m][1]);
+    }
+    asm volatile("" : : "r"(&halves) : "memory");
+#pragma GCC unroll 12
+    for (int m = 0; m < count; ++m) {
+      float* out = panel.out + m * padded + d;
+#pragma GCC unroll 4
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        if (quarter > 0 && d + 16 * quarter >= padded) break;
+        const __m512 sum = load16<DType::f16>(halves[m][quarter / 2] + 32 * (quarter % 2));
+        _mm512_storeu_ps(out + 16 * quarter, _mm512_fmadd_ps(sum, unscale, _mm512_loadu_ps(out + 16 * quarter)));
       }
     }
   }
 }
 #endif
 
-using ValueKernel = void (*)(const Panel& panel, const std::byte* values, std::uint32_t begin, std::uint32_t end,
-                             const std::byte* next);
+using ValueKernel = void (*)(const Panel& panel, const ValueTile& tile);
 
-template <DType type, bool f16_values>
-struct AttentionKernels {
-  PanelKernel scores[kPanelTokens + 1] = {};
-  ValueKernel values[kPanelTokens + 1][2] = {};
+template <DType type>
+struct AttentionScores {
+  PanelKernel at[kPanelTokens + 1] = {};
 
   template <int count>
   constexpr void fill() {
-    scores[count] = &F32Sums<type>::template run<count, 1>;
+    at[count] = &F32Sums<type>::template run<count, 1>;
+    if constexpr (count > 1) fill<count - 1>();
+  }
+  constexpr AttentionScores() { fill<kPanelTokens>(); }
+};
+
+template <DType type, bool f16_values>
+struct ValueKernels {
+  ValueKernel at[kPanelTokens + 1][2] = {};
+
+  template <int count>
+  constexpr void fill() {
 #ifdef __AVX512FP16__
     if constexpr (f16_values) {
-      values[count][0] = &add_values_fp16<count, false>;
-      values[count][1] = &add_values_fp16<count, true>;
+      at[count][0] = &add_values_fp16<count, false>;
+      at[count][1] = &add_values_fp16<count, true>;
     }
 #endif
     if constexpr (!f16_values) {
-      values[count][0] = &add_values<type, count, false>;
-      values[count][1] = &add_values<type, count, true>;
+      at[count][0] = &add_values<type, count, false>;
+      at[count][1] = &add_values<type, count, true>;
     }
     if constexpr (count > 1) fill<count - 1>();
   }
-  constexpr AttentionKernels() { fill<kPanelTokens>(); }
+  constexpr ValueKernels() { fill<kPanelTokens>(); }
 };
 
 /// Stores 16 weights as the values' inner loop wants them.
@@ -177,37 +227,40 @@ inline void store_weights(float* at, __m512 weights) {
   _mm512_storeu_ps(at, weights);
 }
 
-/// Scaled scores in, softmax weights out; updates maximum, sums and the factors for what was added before.
+inline std::uint32_t seen_lanes(const Range& range, std::uint32_t tile) {
+  const LaneRange lanes = lanes_of(range, tile * kTileTokens);
+  return static_cast<std::uint32_t>((std::uint64_t{1} << lanes.end) - (std::uint64_t{1} << lanes.begin));
+}
+
+/// Scores of query m in, its softmax weights out, with their maximum and sum.
 template <bool f16_values>
-void softmax_tile(Panel& panel, float scale) {
+void softmax_row(Panel& panel, int m, float scale) {
   const __m512 factor = _mm512_set1_ps(scale), nothing = _mm512_set1_ps(kNegativeInfinity);
-  alignas(64) float base[16] = {};
-  const __m512 old = _mm512_load_ps(panel.max);
-  for (int m = 0; m < panel.count; ++m) {
-    float* at = panel.weights + m * kLanes;
-    const auto low_lanes = static_cast<__mmask16>(panel.seen[m]),
-               high_lanes = static_cast<__mmask16>(panel.seen[m] >> 16);
-    const __m512 low = _mm512_mask_mul_ps(nothing, low_lanes, _mm512_loadu_ps(at), factor);
-    const __m512 high = _mm512_mask_mul_ps(nothing, high_lanes, _mm512_loadu_ps(at + 16), factor);
+  __m512 largest = nothing;
+  for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile) {
+    float* at = panel.weights_of(m, tile);
+    const std::uint32_t seen = seen_lanes(panel.ranges[m], tile);
+    const __m512 low = _mm512_mask_mul_ps(nothing, static_cast<__mmask16>(seen), _mm512_loadu_ps(at), factor);
+    const __m512 high =
+        _mm512_mask_mul_ps(nothing, static_cast<__mmask16>(seen >> 16), _mm512_loadu_ps(at + 16), factor);
     _mm512_storeu_ps(at, low);
     _mm512_storeu_ps(at + 16, high);
-    // max returns its second operand if one is NaN: the running maximum never becomes NaN.
-    const __m512 largest = _mm512_max_ps(low, _mm512_max_ps(high, _mm512_set1_ps(panel.max[m])));
-    panel.max[m] = _mm512_reduce_max_ps(largest);
-    // All scores -inf so far: nothing has weight yet (-inf minus -inf would be NaN).
-    base[m] = panel.max[m] == kNegativeInfinity ? 0.0f : panel.max[m];
+    // max returns its second operand if one is NaN: the maximum never becomes NaN.
+    largest = _mm512_max_ps(low, _mm512_max_ps(high, largest));
   }
-  _mm512_store_ps(panel.rescale, exp_ps(_mm512_sub_ps(old, _mm512_load_ps(base))));
-  for (int m = 0; m < panel.count; ++m) {
-    float* at = panel.weights + m * kLanes;
-    const __m512 shift = _mm512_set1_ps(base[m]);
+  panel.max[m] = _mm512_reduce_max_ps(largest);
+  // All scores -inf: nothing has weight (-inf minus -inf would be NaN).
+  const __m512 shift = _mm512_set1_ps(panel.max[m] == kNegativeInfinity ? 0.0f : panel.max[m]);
+  __m512 sums = _mm512_setzero_ps();
+  for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile) {
+    float* at = panel.weights_of(m, tile);
     const __m512 low = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(at), shift));
     const __m512 high = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(at + 16), shift));
     store_weights<f16_values>(at, low);
     store_weights<f16_values>(at + 16, high);
-    const __m512 before = _mm512_mul_ps(_mm512_load_ps(panel.sums[m]), _mm512_set1_ps(panel.rescale[m]));
-    _mm512_store_ps(panel.sums[m], _mm512_add_ps(before, _mm512_add_ps(low, high)));
+    sums = _mm512_add_ps(sums, _mm512_add_ps(low, high));
   }
+  panel.sum[m] = sum_lanes(sums);
 }
 
 /// Which lanes of the tile at `origin` each query sees; returns the lanes that any sees, and whether all see those.
@@ -216,12 +269,11 @@ struct TileLanes {
   bool same;
 };
 
-inline TileLanes see_tile(Panel& panel, std::uint32_t origin) {
+inline TileLanes see_tile(Panel& panel, std::uint32_t tile) {
   TileLanes all{kTileTokens, 0, true};
   for (int m = 0; m < panel.count; ++m) {
-    const LaneRange lanes = lanes_of(panel.ranges[m], origin);
-    const std::uint64_t bits = (std::uint64_t{1} << lanes.end) - (std::uint64_t{1} << lanes.begin);
-    panel.seen[m] = static_cast<std::uint32_t>(bits);
+    const LaneRange lanes = lanes_of(panel.ranges[m], tile * kTileTokens);
+    panel.seen[m] = seen_lanes(panel.ranges[m], tile);
     all.same = all.same && panel.seen[m] == panel.seen[0];
     if (panel.seen[m] == 0) continue;
     all.begin = lanes.begin < all.begin ? lanes.begin : all.begin;
@@ -231,7 +283,8 @@ inline TileLanes see_tile(Panel& panel, std::uint32_t origin) {
 }
 
 /// Queries [first, first + count) of a unit, counted row by row and in a row head by head.
-inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std::int64_t first, Panel& panel) {
+inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, std::int64_t first,
+                       Panel& panel) {
   const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
   const float* rows[kPanelTokens];
   for (int m = 0; m < panel.count; ++m) {
@@ -239,10 +292,8 @@ inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std
     const auto head = static_cast<std::uint32_t>((first + m) % group);
     rows[m] = args.q.row(unit.sequence->first_row + unit.first_row + row) + (unit.kv_head * group + head) * panel.width;
     panel.ranges[m] = visible(args, unit.position(row));
-    panel.max[m] = kNegativeInfinity;
-    _mm512_store_ps(panel.sums[m], _mm512_setzero_ps());
   }
-  for (int m = panel.count; m < 16; ++m) panel.max[m] = 0;
+  panel.tiles = tiles_of_segment(segment, {panel.ranges[0].first, panel.ranges[panel.count - 1].last});
   for (std::uint32_t i = 0; i < panel.width; i += 16) {
     __m512i block[16];
     for (int m = 0; m < 16; ++m)
@@ -262,7 +313,7 @@ inline void close_panel(const Panel& panel, float* states, std::uint64_t first) 
   for (int m = 0; m < panel.count; ++m) {
     Partial& state = partial_at(states, first + static_cast<std::uint64_t>(m), panel.width);
     state.max = panel.max[m];
-    state.sum = sum_lanes(_mm512_load_ps(panel.sums[m]));
+    state.sum = panel.sum[m];
     for (std::uint32_t i = 0; i < panel.width; i += 16) {
       const __mmask16 lanes = first_lanes(panel.width - i);
       _mm512_mask_storeu_ps(state.out() + i, lanes,
@@ -271,56 +322,86 @@ inline void close_panel(const Panel& panel, float* states, std::uint64_t first) 
   }
 }
 
-struct TileRange {
-  std::uint32_t first, last;  ///< both included
-};
-
-/// The tiles of a segment that queries with these positions see.
-inline TileRange tiles_of_segment(std::uint32_t segment, std::uint32_t first_key, std::uint32_t last_key) {
-  TileRange tiles{segment * kSegmentTiles, (segment + 1) * kSegmentTiles - 1};
-  if (first_key / kTileTokens > tiles.first) tiles.first = first_key / kTileTokens;
-  if (last_key / kTileTokens < tiles.last) tiles.last = last_key / kTileTokens;
-  return tiles;
-}
-
 template <DType type>
 void widen_keys(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* keys) {
   const TileRange tiles =
-      tiles_of_segment(segment, visible(args, unit.position(0)).first, unit.position(unit.n_rows - 1));
+      tiles_of_segment(segment, {visible(args, unit.position(0)).first, unit.position(unit.n_rows - 1)});
   const std::int64_t values = std::int64_t{kTileTokens} * args.kv.head_dim;
   for (std::uint32_t tile = tiles.first; tile <= tiles.last; ++tile) {
-    const std::byte* from = unit.sequence->kv.k_tile(args.kv, args.layer, unit.kv_head, tile);
+    const std::byte* from = unit.k_tile(args, tile);
     float* to = keys + tile % kSegmentTiles * values;
     for (std::int64_t i = 0; i < values; i += 16)
       _mm512_storeu_ps(to + i, load16<type>(from + i * static_cast<std::int64_t>(dtype_bytes(type))));
   }
 }
 
+/// The scores of a tile's keys, `wide` if they are f32 already.
+template <DType type>
+void score_tile(const Panel& panel, std::uint32_t tile, const std::byte* keys, const std::byte* next, bool wide) {
+  static constexpr AttentionScores<type> kScores;
+  static constexpr AttentionScores<DType::f32> kWideScores;
+  TileGroup group;
+  group.tiles[0] = keys;
+  group.next[0] = next;
+  group.ahead = panel.width;
+  (wide ? kWideScores.at : kScores.at)[panel.count](reinterpret_cast<const std::uint32_t*>(panel.queries), panel.width,
+                                                    group, panel.weights_of(0, tile), kWeightsLd);
+}
+
 template <DType type, bool f16_values>
-void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, Panel& panel) {
-  static constexpr AttentionKernels<type, f16_values> kKernels;
-  static constexpr KernelTable<F32Sums<DType::f32>> kWideScores;
-  const TileRange tiles = tiles_of_segment(segment, panel.ranges[0].first, panel.ranges[panel.count - 1].last);
-  const auto keys_of = [&](std::uint32_t t) { return unit.sequence->kv.k_tile(args.kv, args.layer, unit.kv_head, t); };
-  for (std::uint32_t tile = tiles.first; tile <= tiles.last; ++tile) {
-    const std::byte* keys = keys_of(tile);
-    const std::byte* values = keys + args.kv.tile_bytes();
-    const std::byte* next = tile < tiles.last ? keys_of(tile + 1) : values;
-    const TileLanes lanes = see_tile(panel, tile * kTileTokens);
-    TileGroup group;
-    group.tiles[0] = keys;
-    group.next[0] = values;
-    group.ahead = panel.width;
-    PanelKernel scores = kKernels.scores[panel.count];
-    if (panel.keys != nullptr) {
-      group.tiles[0] =
-          reinterpret_cast<const std::byte*>(panel.keys + tile % kSegmentTiles * kTileTokens * panel.width);
-      next = group.tiles[0] + std::size_t{kTileTokens} * panel.width * sizeof(float);
-      scores = kWideScores.at[panel.count][1];
-    }
-    scores(reinterpret_cast<const std::uint32_t*>(panel.queries), panel.width, group, panel.weights, kLanes);
-    softmax_tile<f16_values>(panel, args.scale);
-    kKernels.values[panel.count][lanes.same ? 0 : 1](panel, values, lanes.begin, lanes.end, next);
+void add_tile(Panel& panel, std::uint32_t tile, const std::byte* values, const std::byte* next) {
+  static constexpr ValueKernels<type, f16_values> kValues;
+  const TileLanes lanes = see_tile(panel, tile);
+  kValues.at[panel.count][lanes.same ? 0 : 1](panel, {values, panel.weights_of(0, tile), lanes.begin, lanes.end, next});
+}
+
+/// One panel over its segment; `wide_keys`: [tile][width][32] of the segment in f32, or null.
+template <DType type, bool f16_values>
+void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& panel, const float* wide_keys) {
+  const auto keys_of = [&](std::uint32_t t) {
+    if (wide_keys == nullptr) return unit.k_tile(args, t);
+    return reinterpret_cast<const std::byte*>(wide_keys + t % kSegmentTiles * kTileTokens * panel.width);
+  };
+  const auto values_of = [&](std::uint32_t t) { return unit.k_tile(args, t) + args.kv.tile_bytes(); };
+  const TileRange tiles = panel.tiles;
+  for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
+    score_tile<type>(panel, t, keys_of(t), t < tiles.last ? keys_of(t + 1) : values_of(tiles.first),
+                     wide_keys != nullptr);
+  for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, args.scale);
+  for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
+    add_tile<type, f16_values>(panel, t, values_of(t), t < tiles.last ? values_of(t + 1) : keys_of(tiles.first));
+}
+
+/// Tiles that decode brings into the L2 before the one it reads. The inner loops prefetch the next tile into the L1,
+/// but the few misses that the L1 can have under way do not keep the memory busy.
+inline constexpr std::uint32_t kTilesAhead = 3;
+
+inline void fetch_tile(const std::byte* at, std::uint64_t bytes) {
+  for (std::uint64_t b = 0; b < bytes; b += 64) _mm_prefetch(reinterpret_cast<const char*>(at + b), _MM_HINT_T1);
+}
+
+/// One panel for each of some neighbouring KV heads, all for the same row: tile by tile, in the order of memory.
+template <DType type, bool f16_values>
+void reduce_heads(const AttentionArgs& args, const AttentionUnit& first, std::span<Panel> panels) {
+  const TileRange tiles = panels[0].tiles;
+  const auto n = static_cast<std::uint32_t>(panels.size()), all = (tiles.last - tiles.first + 1) * n;
+  // All keys, then all values; the last of them is followed by itself.
+  const auto tile_at = [&](std::uint32_t i) {
+    const std::uint32_t values = i < all ? 0 : 1;
+    i = i < 2 * all ? i - values * all : all - 1;
+    AttentionUnit unit = first;
+    unit.kv_head += i % n;
+    return unit.k_tile(args, tiles.first + i / n) + values * args.kv.tile_bytes();
+  };
+  for (std::uint32_t i = 0; i < all; ++i) {
+    fetch_tile(tile_at(i + kTilesAhead), args.kv.tile_bytes());
+    score_tile<type>(panels[i % n], tiles.first + i / n, tile_at(i), tile_at(i + 1), false);
+  }
+  for (Panel& panel : panels)
+    for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, args.scale);
+  for (std::uint32_t i = 0; i < all; ++i) {
+    if (i + kTilesAhead < all) fetch_tile(tile_at(all + i + kTilesAhead), args.kv.tile_bytes());
+    add_tile<type, f16_values>(panels[i % n], tiles.first + i / n, tile_at(all + i), tile_at(all + i + 1));
   }
 }
 
@@ -339,29 +420,55 @@ struct Policy {
     }
   }
 
-  static std::uint64_t scratch_floats(std::uint32_t, std::uint32_t width, std::uint32_t padded) {
-    return Panel::floats(width, padded) + std::uint64_t{kSegmentTokens} * width;
+  static std::uint64_t scratch_floats(std::uint32_t group, std::uint32_t width, std::uint32_t padded) {
+    const std::uint64_t prefill = Panel::floats(kPanelTokens, width, padded) + std::uint64_t{kSegmentTokens} * width;
+    const std::uint64_t decode =
+        group <= kPanelTokens ? kHeadsAtOnce * Panel::floats(group, width, padded) : std::uint64_t{0};
+    return prefill > decode ? prefill : decode;
   }
 
   static void reduce(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* scratch,
                      float* states) {
     const std::int64_t queries = unit.n_rows * (args.n_heads / args.kv.n_kv_heads);
-    Panel panel;
-    panel.width = args.kv.head_dim;
-    panel.padded = args.kv.head_dim_padded;
-    panel.queries = scratch;
-    panel.weights = panel.queries + kPanelTokens * panel.width;
-    panel.out = panel.weights + kPanelTokens * kTileTokens;
-    panel.keys = nullptr;
+    float* wide_keys = nullptr;
     if (queries > (kWidenPanels - 1) * kPanelTokens && args.kv.type != DType::f32) {
-      panel.keys = panel.out + kPanelTokens * panel.padded;
-      with_kv_type(args.kv.type, [&]<DType type>() { widen_keys<type>(args, unit, segment, panel.keys); });
+      wide_keys = scratch + Panel::floats(kPanelTokens, args.kv.head_dim, args.kv.head_dim_padded);
+      with_kv_type(args.kv.type, [&]<DType type>() { widen_keys<type>(args, unit, segment, wide_keys); });
     }
+    Panel panel;
     for (std::int64_t first = 0; first < queries; first += kPanelTokens) {
-      panel.count = static_cast<int>(queries - first < kPanelTokens ? queries - first : kPanelTokens);
-      open_panel(args, unit, first, panel);
-      with_kv_type(args.kv.type, [&]<DType type>() { reduce_panel<type, f16_values>(args, unit, segment, panel); });
+      panel.place(static_cast<int>(queries - first < kPanelTokens ? queries - first : kPanelTokens), args.kv, scratch);
+      open_panel(args, unit, segment, first, panel);
+      with_kv_type(args.kv.type, [&]<DType type>() { reduce_panel<type, f16_values>(args, unit, panel, wide_keys); });
       close_panel(panel, states, static_cast<std::uint64_t>(first));
+    }
+  }
+
+  static void reduce_heads(const AttentionArgs& args, AttentionUnit unit, std::uint32_t n_kv_heads,
+                           std::uint32_t segment, float* scratch, float* states) {
+    const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
+    const std::uint64_t floats = Panel::floats(group, args.kv.head_dim, args.kv.head_dim_padded);
+    const std::uint32_t at_once = group <= kPanelTokens ? kHeadsAtOnce : 1;
+    Panel panels[kHeadsAtOnce];
+    for (std::uint32_t done = 0; done < n_kv_heads;) {
+      const std::uint32_t n = n_kv_heads - done < at_once ? n_kv_heads - done : at_once;
+      if (n == 1) {
+        reduce(args, unit, segment, scratch, states);
+      } else {
+        for (std::uint32_t i = 0; i < n; ++i) {
+          AttentionUnit of_head = unit;
+          of_head.kv_head += i;
+          panels[i].place(static_cast<int>(group), args.kv, scratch + i * floats);
+          open_panel(args, of_head, segment, 0, panels[i]);
+        }
+        with_kv_type(args.kv.type, [&]<DType type>() {
+          avx512::reduce_heads<type, f16_values>(args, unit, std::span(panels).first(n));
+        });
+        for (std::uint32_t i = 0; i < n; ++i) close_panel(panels[i], states, std::uint64_t{i} * group);
+      }
+      done += n;
+      unit.kv_head += n;
+      states += std::uint64_t{n} * group * partial_floats(args.kv.head_dim);
     }
   }
 

@@ -37,6 +37,12 @@ void add_tile(Partial& state, const float* scores, const float* values, std::uin
   }
 }
 
+void clear(Partial& partial, std::uint32_t width) {
+  partial.max = kNegativeInfinity;
+  partial.sum = 0;
+  std::fill_n(partial.out(), width, 0.0f);
+}
+
 struct Policy {
   /// Each tile of keys is widened once for all rows of a unit.
   static std::int64_t rows_per_unit(std::uint32_t) { return 16; }
@@ -52,7 +58,8 @@ struct Policy {
     const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
     const std::int64_t tile_floats = std::int64_t{kTileTokens} * padded;
     float *keys = scratch, *values = keys + tile_floats, *scores = values + tile_floats;
-    clear_partials(states, static_cast<std::uint64_t>(unit.n_rows) * group, width);
+    for (std::int64_t r = 0; r < unit.n_rows * group; ++r)
+      clear(partial_at(states, static_cast<std::uint64_t>(r), width), width);
     const Range all{visible(args, unit.position(0)).first, unit.position(unit.n_rows - 1)};
     const std::uint32_t first_tile = std::max(segment * kSegmentTiles, all.first / kTileTokens);
     const std::uint32_t last_tile = std::min((segment + 1) * kSegmentTiles - 1, all.last / kTileTokens);
@@ -71,6 +78,13 @@ struct Policy {
         }
       }
     }
+  }
+
+  static void reduce_heads(const AttentionArgs& args, AttentionUnit unit, std::uint32_t n_kv_heads,
+                           std::uint32_t segment, float* scratch, float* states) {
+    const std::uint64_t floats = (args.n_heads / args.kv.n_kv_heads) * partial_floats(args.kv.head_dim);
+    for (std::uint32_t i = 0; i < n_kv_heads; ++i, ++unit.kv_head, states += floats)
+      reduce(args, unit, segment, scratch, states);
   }
 
   static void fold(Partial& total, Partial& part, std::uint32_t width) {

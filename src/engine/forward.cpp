@@ -120,8 +120,7 @@ class Pass {
     args.sequences = batch_.sequences;
     args.workspace = workspace(layout_.attn_shared);
     args.split = false;
-    if (batch_.n_rows <= kSplitRows && batch_.longest_context > kSegmentTokens &&
-        kernels_.attention.units(args, 0) < 2 * team_.size())
+    if (batch_.n_rows <= kSplitRows && batch_.longest_context > kSegmentTokens)
       args.split = kernels_.attention_split_bytes(args) <= layout_.attn_shared_bytes;
     return args;
   }
