@@ -22,6 +22,21 @@ namespace {
 
 inline constexpr int kWeightsLd = static_cast<int>(kSegmentTokens);
 
+inline constexpr float kLog2E = 1.44269504088896341f;
+
+/// log2 of what a weight of the largest score is stored as; the same factor is in sums and outputs, and cancels.
+template <bool f16_values>
+constexpr float weight_exponent() {
+  return f16_values ? -6.0f : 0.0f;
+}
+
+/// Word i / 2 of 16 words in place i.
+inline __m512i twice_index() {
+  alignas(64) static constexpr std::uint16_t kIndex[32] = {0, 0, 1, 1, 2,  2,  3,  3,  4,  4,  5,  5,  6,  6,  7,  7,
+                                                           8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15};
+  return _mm512_load_si512(kIndex);
+}
+
 /// From this many panels on, the keys of a segment are widened to f32 once for all of them.
 inline constexpr std::int64_t kWidenPanels = 3;
 
@@ -119,14 +134,12 @@ void add_values(const Panel& panel, const ValueTile& tile) {
 }
 
 #ifdef __AVX512FP16__
-inline constexpr int kWeightExponent = -6;
 
 /// The same with f16 sums over the tile; 64 lanes of V at a time, or the last 16, 32 or 48.
 template <int count, bool masked>
 void add_values_fp16(const Panel& panel, const ValueTile& tile) {
   const std::int64_t padded = panel.padded;
   const auto* pairs = reinterpret_cast<const std::uint32_t*>(tile.weights);
-  const __m512 unscale = _mm512_set1_ps(1.0f * (1 << -kWeightExponent));
   for (std::int64_t d = 0; d < padded; d += 64) {
     const auto lanes_of_half = [&](std::int64_t half) {
       const std::int64_t rest = padded - d - 32 * half;
@@ -171,7 +184,7 @@ void add_values_fp16(const Panel& panel, const ValueTile& tile) {
       for (int quarter = 0; quarter < 4; ++quarter) {
         if (quarter > 0 && d + 16 * quarter >= padded) break;
         const __m512 sum = load16<DType::f16>(halves[m][quarter / 2] + 32 * (quarter % 2));
-        _mm512_storeu_ps(out + 16 * quarter, _mm512_fmadd_ps(sum, unscale, _mm512_loadu_ps(out + 16 * quarter)));
+        _mm512_storeu_ps(out + 16 * quarter, _mm512_add_ps(_mm512_loadu_ps(out + 16 * quarter), sum));
       }
     }
   }
@@ -216,15 +229,12 @@ struct ValueKernels {
 /// Stores 16 weights as the values' inner loop wants them.
 template <bool f16_values>
 inline void store_weights(float* at, __m512 weights) {
-#ifdef __AVX512FP16__
   if constexpr (f16_values) {
-    const __m512 scaled = _mm512_mul_ps(weights, _mm512_set1_ps(1.0f / (1 << -kWeightExponent)));
-    const __m512i half = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(scaled, kNearest));
-    _mm512_storeu_si512(at, _mm512_or_si512(half, _mm512_slli_epi32(half, 16)));
-    return;
+    const __m512i halves = _mm512_castsi256_si512(_mm512_cvtps_ph(weights, kNearest));
+    _mm512_storeu_si512(at, _mm512_permutexvar_epi16(twice_index(), halves));
+  } else {
+    _mm512_storeu_ps(at, weights);
   }
-#endif
-  _mm512_storeu_ps(at, weights);
 }
 
 inline std::uint32_t seen_lanes(const Range& range, std::uint32_t tile) {
@@ -232,30 +242,31 @@ inline std::uint32_t seen_lanes(const Range& range, std::uint32_t tile) {
   return static_cast<std::uint32_t>((std::uint64_t{1} << lanes.end) - (std::uint64_t{1} << lanes.begin));
 }
 
-/// Scores of query m in, its softmax weights out, with their maximum and sum.
+/// Scores of query m in, its softmax weights out, with their maximum (of the scores times log2(e)) and sum.
 template <bool f16_values>
 void softmax_row(Panel& panel, int m, float scale) {
-  const __m512 factor = _mm512_set1_ps(scale), nothing = _mm512_set1_ps(kNegativeInfinity);
+  const __m512 factor = _mm512_set1_ps(scale * kLog2E), nothing = _mm512_set1_ps(kNegativeInfinity);
   __m512 largest = nothing;
   for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile) {
-    float* at = panel.weights_of(m, tile);
+    const float* at = panel.weights_of(m, tile);
     const std::uint32_t seen = seen_lanes(panel.ranges[m], tile);
-    const __m512 low = _mm512_mask_mul_ps(nothing, static_cast<__mmask16>(seen), _mm512_loadu_ps(at), factor);
-    const __m512 high =
-        _mm512_mask_mul_ps(nothing, static_cast<__mmask16>(seen >> 16), _mm512_loadu_ps(at + 16), factor);
-    _mm512_storeu_ps(at, low);
-    _mm512_storeu_ps(at + 16, high);
     // max returns its second operand if one is NaN: the maximum never becomes NaN.
-    largest = _mm512_max_ps(low, _mm512_max_ps(high, largest));
+    largest = _mm512_mask_max_ps(largest, static_cast<__mmask16>(seen), _mm512_loadu_ps(at), largest);
+    largest = _mm512_mask_max_ps(largest, static_cast<__mmask16>(seen >> 16), _mm512_loadu_ps(at + 16), largest);
   }
-  panel.max[m] = _mm512_reduce_max_ps(largest);
+  panel.max[m] = _mm512_reduce_max_ps(largest) * (scale * kLog2E);
   // All scores -inf: nothing has weight (-inf minus -inf would be NaN).
-  const __m512 shift = _mm512_set1_ps(panel.max[m] == kNegativeInfinity ? 0.0f : panel.max[m]);
+  const float base = panel.max[m] == kNegativeInfinity ? 0.0f : panel.max[m];
+  const __m512 shift = _mm512_set1_ps(base - weight_exponent<f16_values>());
   __m512 sums = _mm512_setzero_ps();
   for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile) {
     float* at = panel.weights_of(m, tile);
-    const __m512 low = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(at), shift));
-    const __m512 high = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(at + 16), shift));
+    const std::uint32_t seen = seen_lanes(panel.ranges[m], tile);
+    const auto weights = [&](const float* scores, std::uint32_t lanes) {
+      const __m512 x = _mm512_fmsub_ps(_mm512_loadu_ps(scores), factor, shift);
+      return exp2_ps(_mm512_mask_mov_ps(nothing, static_cast<__mmask16>(lanes), x));
+    };
+    const __m512 low = weights(at, seen), high = weights(at + 16, seen >> 16);
     store_weights<f16_values>(at, low);
     store_weights<f16_values>(at + 16, high);
     sums = _mm512_add_ps(sums, _mm512_add_ps(low, high));
@@ -475,8 +486,8 @@ struct Policy {
   static void fold(Partial& total, Partial& part, std::uint32_t width) {
     const float largest = part.max > total.max ? part.max : total.max;
     const float base = largest == kNegativeInfinity ? 0.0f : largest;
-    const __m512 old_scale = exp_ps(_mm512_set1_ps(total.max - base)),
-                 new_scale = exp_ps(_mm512_set1_ps(part.max - base));
+    const __m512 old_scale = exp2_ps(_mm512_set1_ps(total.max - base)),
+                 new_scale = exp2_ps(_mm512_set1_ps(part.max - base));
     total.max = largest;
     total.sum = total.sum * _mm512_cvtss_f32(old_scale) + part.sum * _mm512_cvtss_f32(new_scale);
     for (std::uint32_t i = 0; i < width; i += 16) {
