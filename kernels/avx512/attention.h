@@ -354,7 +354,7 @@ void score_tile(const Panel& panel, std::uint32_t tile, const std::byte* keys, c
   TileGroup group;
   group.tiles[0] = keys;
   group.next[0] = next;
-  group.ahead = panel.width;
+  group.only_next = true;
   (wide ? kWideScores.at : kScores.at)[panel.count](reinterpret_cast<const std::uint32_t*>(panel.queries), panel.width,
                                                     group, panel.weights_of(0, tile), kWeightsLd);
 }
@@ -388,7 +388,7 @@ void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& p
 inline constexpr std::uint32_t kTilesAhead = 3;
 
 inline void fetch_tile(const std::byte* at, std::uint64_t bytes) {
-  for (std::uint64_t b = 0; b < bytes; b += 64) _mm_prefetch(reinterpret_cast<const char*>(at + b), _MM_HINT_T1);
+  for (std::uint64_t b = 0; b < bytes; b += 64) prefetch_line<_MM_HINT_T1>(at + b);
 }
 
 /// One panel for each of some neighbouring KV heads, all for the same row: tile by tile, in the order of memory.
