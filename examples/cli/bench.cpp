@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint32_t kShortPrompt = 8;  // tokens before the decoded ones, unless --depth says otherwise
 constexpr std::uint32_t kBlockTokens = 32;
+constexpr std::size_t kWarmUp = 512;  // tokens of the prompt that is not timed
 
 struct BenchArgs {
   std::string model, kv;
@@ -68,12 +69,15 @@ void fit_to_context(BenchArgs& args, std::uint32_t context) {
 
 Samples time_prefill(qi::Session& session, const std::vector<qinfer_token>& tokens, std::uint32_t repetitions) {
   Samples samples;
-  for (std::uint32_t i = 0; i <= repetitions; ++i) {
+  // A first run brings the weights into memory.
+  session.append(tokens.data(), std::min(tokens.size(), kWarmUp));
+  session.eval();
+  for (std::uint32_t i = 0; i < repetitions; ++i) {
     session.truncate(0);
     session.append(tokens);
     const auto begin = std::chrono::steady_clock::now();
     session.eval();
-    if (i > 0) samples.seconds.push_back(seconds_since(begin));  // the first run brings the weights into memory
+    samples.seconds.push_back(seconds_since(begin));
   }
   return samples;
 }
