@@ -79,7 +79,10 @@ qinfer_status qinfer_kv_cache_get_stats(const qinfer_kv_cache* cache, qinfer_kv_
     values.blocks_total = stats.blocks_total;
     values.blocks_used = stats.blocks_used;
     values.bytes_reserved = stats.bytes_reserved;
+    values.blocks_shared = stats.blocks_shared;
+    values.blocks_cached = stats.blocks_cached;
     values.bytes_committed = stats.bytes_committed;
+    values.bytes_resident = cache->impl->pool().resident_bytes();
     return capi::copy_out(values, out, "qinfer_kv_cache_stats");
   });
 }
@@ -99,7 +102,41 @@ qinfer_status qinfer_session_create(qinfer_kv_cache* cache, const qinfer_session
   });
 }
 
+qinfer_status qinfer_session_save(const qinfer_session* session, const char* path, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    QINFER_REQUIRE(path);
+    return impl->save(path);
+  });
+}
+
+qinfer_status qinfer_session_load(qinfer_kv_cache* cache, const char* path, qinfer_session** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_REQUIRE(cache);
+    QINFER_REQUIRE(path);
+    QINFER_TRY(cache->impl->model().runtime().check_process());
+    auto handle = std::make_unique<qinfer_session>();
+    QINFER_ASSIGN(handle->impl, engine::Session::load(cache->impl, path));
+    *out = handle.release();
+    return Status();
+  });
+}
+
 void qinfer_session_free(qinfer_session* session) { delete session; }
+
+qinfer_status qinfer_session_fork(const qinfer_session* session, qinfer_session** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    auto handle = std::make_unique<qinfer_session>();
+    QINFER_ASSIGN(handle->impl, impl->fork());
+    *out = handle.release();
+    return Status();
+  });
+}
 
 qinfer_status qinfer_session_truncate(qinfer_session* session, size_t n_tokens, qinfer_error* err) {
   return guard(err, [&]() -> Status {
@@ -217,6 +254,7 @@ qinfer_status qinfer_generate(qinfer_session* session, const qinfer_generate_opt
     Status status = engine::generate(*impl, parsed, result);
     values.finish = static_cast<std::int32_t>(result.finish);
     values.prompt_tokens = result.prompt_tokens;
+    values.cached_tokens = result.cached_tokens;
     values.new_tokens = result.new_tokens;
     values.prefill_ns = result.prefill_ns;
     values.decode_ns = result.decode_ns;
@@ -230,8 +268,11 @@ qinfer_status qinfer_session_get_memory(const qinfer_session* session, qinfer_se
     QINFER_ASSIGN(const engine::Session* impl, usable(session));
     QINFER_REQUIRE(out);
     qinfer_session_memory values = {};
-    values.kv_bytes = impl->kv_bytes();
-    values.other_bytes = impl->other_bytes();
+    const engine::Session::KvBytes kv = impl->kv_bytes();
+    values.kv_private = kv.own;
+    values.kv_shared = kv.shared;
+    values.kv_reserved = kv.reserved;
+    values.other = impl->other_bytes();
     return capi::copy_out(values, out, "qinfer_session_memory");
   });
 }

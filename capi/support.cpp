@@ -101,9 +101,12 @@ Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* cal
 Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* caller) {
   qinfer_kv_cache_options options;
   QINFER_TRY(copy_in(caller, options, "qinfer_kv_cache_options"));
-  QINFER_TRY(unknown_flags(options.flags, QINFER_CACHE_COMMIT, "qinfer_kv_cache_options.flags"));
+  QINFER_TRY(unknown_flags(options.flags, QINFER_CACHE_PREFIX | QINFER_CACHE_COMMIT | QINFER_CACHE_CONTIGUOUS,
+                           "qinfer_kv_cache_options.flags"));
   engine::KvCacheOptions out;
+  out.prefix = (options.flags & QINFER_CACHE_PREFIX) != 0;
   out.commit = (options.flags & QINFER_CACHE_COMMIT) != 0;
+  if ((options.flags & QINFER_CACHE_CONTIGUOUS) != 0) out.storage = kv::Storage::contiguous;
   switch (options.kv_type) {
     case QINFER_KV_DEFAULT: break;
     case QINFER_KV_F32: out.type = DType::f32; break;

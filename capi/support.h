@@ -142,7 +142,7 @@ inline const std::atomic<bool>* flag_of(const qinfer_cancel* cancel) {
 }
 
 inline qinfer_metrics to_c(const engine::Metrics& m) {
-  return {sizeof(qinfer_metrics), 0,           m.prefill_tokens, m.decode_tokens, m.evals,
+  return {sizeof(qinfer_metrics), 0,           m.prefill_tokens, m.decode_tokens, m.evals, m.cached_tokens,
           m.prefill_ns,           m.decode_ns, m.sample_ns,      m.wait_ns};
 }
 

@@ -158,6 +158,13 @@ TEST_CASE("NULL arguments: cache, session, evaluation, generation", "[bad]") {
   REQUIRE_NULL("cache", qinfer_session_create(nullptr, nullptr, &created, &err));
   REQUIRE_NULL("out", qinfer_session_create(s.cache.get(), nullptr, nullptr, &err));
   qinfer_session_free(nullptr);
+  REQUIRE_NULL("session", qinfer_session_fork(nullptr, &created, &err));
+  REQUIRE_NULL("out", qinfer_session_fork(session, nullptr, &err));
+  REQUIRE_NULL("session", qinfer_session_save(nullptr, "x", &err));
+  REQUIRE_NULL("path", qinfer_session_save(session, nullptr, &err));
+  REQUIRE_NULL("cache", qinfer_session_load(nullptr, "x", &created, &err));
+  REQUIRE_NULL("path", qinfer_session_load(s.cache.get(), nullptr, &created, &err));
+  REQUIRE_NULL("out", qinfer_session_load(s.cache.get(), "x", nullptr, &err));
   REQUIRE_NULL("session", qinfer_session_truncate(nullptr, 0, &err));
   REQUIRE_NULL("session", qinfer_session_append(nullptr, &token, 1, &err));
   REQUIRE_NULL("tokens", qinfer_session_append(session, nullptr, 1, &err));
@@ -311,7 +318,7 @@ TEST_CASE("Runtime, load, cache and session options out of range", "[bad]") {
   refuse(QINFER_E_UNSUPPORTED, "qinfer_load_options.flags");
   load.weight_format = "F16";
   refuse(QINFER_E_UNSUPPORTED, "weight_format \"F16\"");
-  cache.flags = 1;
+  cache.flags = 8;
   refuse(QINFER_E_UNSUPPORTED, "qinfer_kv_cache_options.flags");
   for (const int type : {4, -1, INT32_MIN, INT32_MAX}) {
     cache.kv_type = type;

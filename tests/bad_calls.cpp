@@ -318,6 +318,9 @@ TEST_CASE("In a fork()ed child every call is QINFER_E_STATE, and freeing does no
     check([&](auto* e) { return qinfer_kv_cache_create(model.get(), nullptr, &new_cache, e); });
     check([&](auto* e) { return qinfer_kv_cache_get_stats(cache.get(), &stats, e); });
     check([&](auto* e) { return qinfer_session_create(cache.get(), nullptr, &new_session, e); });
+    check([&](auto* e) { return qinfer_session_fork(one, &new_session, e); });
+    check([&](auto* e) { return qinfer_session_save(one, "session.kv", e); });
+    check([&](auto* e) { return qinfer_session_load(cache.get(), "session.kv", &new_session, e); });
     check([&](auto* e) { return qinfer_session_truncate(one, 0, e); });
     check([&](auto* e) { return qinfer_session_append(one, &token, 1, e); });
     check([&](auto* e) { return qinfer_session_get_tokens(one, &token, 1, &n, e); });

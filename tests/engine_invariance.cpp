@@ -337,5 +337,5 @@ TEST_CASE("metrics count tokens and calls", "[invariance]") {
   CHECK(total.evals == 1);
   CHECK(ma.prefill_ns > 0);
   CHECK(ma.sample_ns > 0);
-  CHECK(a.memory().kv_bytes == 2 * cache.stats().bytes_reserved / cache.stats().blocks_total);
+  CHECK(a.memory().kv_private == 2 * cache.stats().bytes_reserved / cache.stats().blocks_total);
 }

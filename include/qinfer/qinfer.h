@@ -12,7 +12,7 @@
  * Errors     What can fail returns qinfer_status and takes a qinfer_error (or NULL) last. On failure an output
  *            handle is set to NULL and objects keep the state they had before the call, unless noted. A NULL
  *            handle is an error, never a crash; functions that cannot report it return 0 or NULL.
- * Ownership  What *_create or *_load returns is released by the matching *_free; freeing NULL does
+ * Ownership  What *_create, *_load or *_fork returns is released by the matching *_free; freeing NULL does
  *            nothing. Objects keep alive what they depend on: handles may be freed in any order. Arguments are
  *            copied unless marked borrowed. A returned pointer belongs to the handle it came from.
  * Buffers    The library never hands out memory to free. An output array comes with its capacity in elements
@@ -187,7 +187,11 @@ typedef struct qinfer_load_options {
 
 enum { QINFER_KV_DEFAULT = 0, QINFER_KV_F32 = 1, QINFER_KV_F16 = 2, QINFER_KV_BF16 = 3 };
 enum {
-    QINFER_CACHE_COMMIT = 2 /* prefault: no page fault later */
+    QINFER_CACHE_PREFIX = 1, /* keep freed blocks while there is room: a prompt that begins like an earlier one of any
+                                session is evaluated from where they part; same bits */
+    QINFER_CACHE_COMMIT = 2, /* prefault: no page fault later */
+    QINFER_CACHE_CONTIGUOUS = 4 /* each session sees one flat range of reserved address space; same results. Needs memfd
+                                   and the default allocator, else QINFER_E_UNSUPPORTED */
 };
 typedef struct qinfer_kv_cache_options {
     uint32_t struct_size;
@@ -280,8 +284,10 @@ QINFER_STATUS qinfer_kv_cache_create(const qinfer_model *model, const qinfer_kv_
 QINFER_API void qinfer_kv_cache_free(qinfer_kv_cache *cache);
 typedef struct qinfer_kv_cache_stats {
     uint32_t struct_size, block_tokens;
-    uint64_t blocks_total, blocks_used;       /* used: held by a session */
-    uint64_t bytes_reserved, bytes_committed; /* address space; memory behind it */
+    uint64_t blocks_total, blocks_used;       /* used: held by at least one session */
+    uint64_t blocks_shared, blocks_cached;    /* held by several; free, but reusable as a prefix */
+    uint64_t bytes_reserved, bytes_committed; /* address space; memory behind the blocks used and cached */
+    uint64_t bytes_resident, reserved;        /* as the operating system counts it, 0 where it does not tell */
 } qinfer_kv_cache_stats;
 QINFER_STATUS qinfer_kv_cache_get_stats(const qinfer_kv_cache *cache, qinfer_kv_cache_stats *out, qinfer_error *err);
 
@@ -301,9 +307,20 @@ typedef struct qinfer_sampler_options { /* all zero: greedy */
 
 QINFER_STATUS qinfer_session_create(qinfer_kv_cache *cache, const qinfer_session_options *options, qinfer_session **out,
                                     qinfer_error *err);
+/** Copy-on-write: blocks are shared, the last one is copied when either side first writes to it. The copy has the
+ *  tokens, logits and sampler too, and metrics of its own. Costs 4 bytes a token and one count a block. */
+QINFER_STATUS qinfer_session_fork(const qinfer_session *session, qinfer_session **out, qinfer_error *err);
 /** Keeps the first n_tokens, pending ones included; 0 resets. If that drops evaluated tokens, the last one kept
  *  becomes pending again, so that evaluating gives its logits. The sampler rewinds; its options stay. */
 QINFER_STATUS qinfer_session_truncate(qinfer_session *session, size_t n_tokens, qinfer_error *err);
+/** Tokens, keys, values and sampler, to a file of this version of the format. To a file that holds the beginning of the
+ *  session already only what is new is written; a crash at any moment leaves the old state or the new one. Another file
+ *  than a snapshot is not overwritten: QINFER_E_FORMAT. QINFER_E_STATE while another process saves to it. */
+QINFER_STATUS qinfer_session_save(const qinfer_session *session, const char *path, qinfer_error *err);
+/** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was saved.
+ *  The last token is pending: evaluating it gives its logits. A kernel set other than the one that saved goes on from the
+ *  stored keys and values, but not with the same bits. QINFER_E_FORMAT if the file is damaged. */
+QINFER_STATUS qinfer_session_load(qinfer_kv_cache *cache, const char *path, qinfer_session **out, qinfer_error *err);
 QINFER_API void qinfer_session_free(qinfer_session *session);
 
 /** Adds pending tokens, computes nothing. */
@@ -362,8 +379,8 @@ enum { QINFER_FINISH_END = 1, QINFER_FINISH_STOP = 2, QINFER_FINISH_LENGTH = 3, 
 typedef struct qinfer_generate_result {
     uint32_t struct_size;
     int32_t  finish; /* QINFER_FINISH_* */
-    uint32_t prompt_tokens, new_tokens;
-    uint32_t reserved[2];
+    uint32_t prompt_tokens, cached_tokens; /* cached: of the prompt, taken from the cache instead of evaluated */
+    uint32_t new_tokens, reserved;
     uint64_t prefill_ns, decode_ns;
 } qinfer_generate_result;
 
@@ -378,11 +395,14 @@ QINFER_STATUS qinfer_generate(qinfer_session *session, const qinfer_generate_opt
 typedef struct qinfer_metrics {
     uint32_t struct_size, reserved;
     uint64_t prefill_tokens, decode_tokens, evals;
+    uint64_t cached_tokens; /* found in the cache instead of evaluated */
     uint64_t prefill_ns, decode_ns, sample_ns, wait_ns; /* wait: for the threads of the runtime */
 } qinfer_metrics;
 typedef struct qinfer_session_memory {
     uint32_t struct_size, reserved;
-    uint64_t kv_bytes, other_bytes; /* blocks held in the cache; everything else */
+    uint64_t kv_private, kv_shared; /* blocks held in the cache; shared: others hold them too */
+    uint64_t kv_reserved;           /* address space of QINFER_CACHE_CONTIGUOUS, else 0 */
+    uint64_t other;                 /* everything else */
 } qinfer_session_memory;
 QINFER_STATUS qinfer_session_get_memory(const qinfer_session *session, qinfer_session_memory *out, qinfer_error *err);
 QINFER_STATUS qinfer_session_get_metrics(const qinfer_session *session, qinfer_metrics *out, qinfer_error *err);

@@ -303,6 +303,22 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   explicit Session(KvCache& cache, const qinfer_session_options& options = qi::options<qinfer_session_options>()) {
     create([&](auto** out, auto* error) { return qinfer_session_create(cache.native(), &options, out, error); });
   }
+  static Session load(KvCache& cache, const std::string& path) {
+    Session session;
+    session.create(
+        [&](auto** out, auto* error) { return qinfer_session_load(cache.native(), path.c_str(), out, error); });
+    return session;
+  }
+  void save(const std::string& path) const {
+    qinfer_error error{};
+    detail::check(qinfer_session_save(native(), path.c_str(), &error), error);
+  }
+  /// The same tokens, keys, values, logits and sampler; what both sides hold is shared until one writes to it.
+  Session fork() const {
+    Session copy;
+    copy.create([&](auto** out, auto* error) { return qinfer_session_fork(native(), out, error); });
+    return copy;
+  }
 
   void append(const Token* tokens, std::size_t n) {
     call([&](auto* error) { return qinfer_session_append(native(), tokens, n, error); });
@@ -404,6 +420,9 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     qinfer_error error{};
     detail::check(c_call(&error), error);
   }
+
+ private:
+  Session() = default;
 };
 
 /// Evaluates the pending tokens of several sessions of one cache as one batch.

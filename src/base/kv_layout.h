@@ -41,7 +41,7 @@ struct KvLayout {
   }
 };
 
-/// One session's keys and values: block i of the session is block table[i] of the arena.
+/// One session's keys and values: block i of the session is block table[i] of the arena or, without a table, block i.
 struct KvView {
   std::byte* arena = nullptr;
   const std::uint32_t* table = nullptr;
@@ -49,7 +49,7 @@ struct KvView {
   /// The K tile that holds positions 32*tile .. 32*tile+31; the V tile follows it.
   std::byte* k_tile(const KvLayout& layout, std::uint32_t layer, std::uint32_t kv_head, std::uint32_t tile) const {
     const std::uint32_t t = layout.tiles_per_block();
-    const std::uint64_t block = std::uint64_t{table[tile / t]} * layout.block_bytes();
+    const std::uint64_t block = std::uint64_t{table != nullptr ? table[tile / t] : tile / t} * layout.block_bytes();
     const std::uint64_t in_block = (std::uint64_t{layer} * layout.n_kv_heads + kv_head) * t + tile % t;
     return arena + block + in_block * 2 * layout.tile_bytes();
   }

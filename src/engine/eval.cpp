@@ -23,7 +23,8 @@ class Evaluation {
     QINFER_TRY(enlist());
     share_out();
     QINFER_TRY(take_blocks());
-    for (Session* s = first_; s != nullptr; s = s->eval_state.next) s->set_kept_logits(0);
+    for (std::size_t i = 0; i < n_marked_; ++i)  // one that only adopted blocks has new last tokens, too
+      if (sessions_[i].eval_state.count != 0 || sessions_[i].eval_state.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
     if (!status.ok())
@@ -49,7 +50,11 @@ class Evaluation {
       session.eval_state.active = true;
       session.eval_state.index = i;
       n_marked_ = i + 1;
-      if (session.pending() != 0) link(session);
+    }
+    for (std::size_t i = 0; i < n_marked_; ++i) {
+      if (sessions_[i].pending() == 0) continue;
+      sessions_[i].adopt_prefix(std::max(options_.keep_logits, 1u));
+      link(sessions_[i]);
     }
     if (first_ == nullptr) return error(Code::state, "no session has pending tokens: append some first");
     return Status();
@@ -87,9 +92,14 @@ class Evaluation {
 
   Status take_blocks() {
     for (Session* s = first_; s != nullptr; s = s->eval_state.next) {
-      if (s->reserve_blocks(s->eval_state.count)) continue;
+      const Code code = s->reserve_blocks(s->eval_state.count);
+      if (code == Code::ok) continue;
       const std::size_t index = s->eval_state.index, count = s->eval_state.count;
       for (Session* t = first_; t != s; t = t->eval_state.next) t->release_spare_blocks();
+      for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].drop_adopted();
+      if (code == Code::no_memory)
+        return error(Code::no_memory, "the system maps no more memory: session {} has no room for {} tokens", index,
+                     count);
       const kv::PoolStats stats = s->cache().pool().stats();
       return error_at(Code::kv_full, static_cast<std::int64_t>(index),
                       "the KV cache has {} of {} blocks free, session {} needs more for {} tokens",

@@ -97,7 +97,10 @@ Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t&
 /// The loop; `token` is the last one sampled.
 Status run(Session& session, const GenerateOptions& options, TextOutput& text, GenerateResult& out,
            std::int32_t& token) {
-  QINFER_TRY(evaluate(session, options, out.prefill_ns));
+  const std::uint64_t cached = session.metrics().cached_tokens;
+  Status status = evaluate(session, options, out.prefill_ns);
+  out.cached_tokens = static_cast<std::uint32_t>(session.metrics().cached_tokens - cached);
+  QINFER_TRY(std::move(status));
   while (out.finish == Finish::none) {
     if ((options.max_tokens != 0 && out.new_tokens == options.max_tokens) || session.length() == session.max_tokens()) {
       out.finish = Finish::length;

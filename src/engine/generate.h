@@ -23,7 +23,7 @@ struct GenerateOptions {
 
 struct GenerateResult {
   Finish finish = Finish::none;
-  std::uint32_t prompt_tokens = 0, new_tokens = 0;
+  std::uint32_t prompt_tokens = 0, cached_tokens = 0, new_tokens = 0;
   std::uint64_t prefill_ns = 0, decode_ns = 0;
 };
 

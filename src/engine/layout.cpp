@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kv/prefix_index.h"
 #include "sampling/sampler.h"
 
 namespace qinfer::engine {
@@ -83,16 +84,15 @@ std::uint64_t rope_table_bytes(const model::ModelSpec& spec) {
 }
 
 SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const KvLayout& kv,
-                             std::uint32_t max_tokens, std::uint32_t max_logits) {
+                             bool prefix, std::uint32_t max_tokens, std::uint32_t max_logits) {
   SessionLayout layout;
   layout.max_tokens = max_tokens;
   layout.max_logits = max_logits;
   layout.max_blocks = kv.blocks_for(max_tokens);
   const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4;
   Cursor cursor;
-  layout.tokens = cursor.take(std::uint64_t{max_tokens} * 4);
   layout.table = cursor.take(std::uint64_t{layout.max_blocks} * 4);
-  layout.logits = cursor.take(max_logits * vocab_bytes);
+  layout.names = cursor.take(prefix ? layout.max_blocks * sizeof(kv::PrefixName) : 0);
   layout.sampler_logits = cursor.take(vocab_bytes);
   layout.sampler_ids = cursor.take(vocab_bytes);
   layout.sampler_counts = cursor.take(vocab_bytes);
@@ -101,6 +101,8 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   layout.text_bytes = kMaxStopBytes + std::uint64_t{max_token_bytes} * 3 + 16;
   layout.text = cursor.take(layout.text_bytes);
   layout.bytes = cursor.at();
+  layout.tokens_bytes = round_up(std::uint64_t{max_tokens} * 4, 64);
+  layout.logits_bytes = max_logits * vocab_bytes;
   return layout;
 }
 

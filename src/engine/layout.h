@@ -44,16 +44,21 @@ inline constexpr std::uint32_t kMaxStopBytes = 4096;
 /// Everything that a session needs until it is freed: append, eval, sample, generate and truncate allocate nothing.
 struct SessionLayout {
   std::uint32_t max_tokens = 0, max_logits = 0, max_blocks = 0;
-  std::uint64_t tokens = 0;                                               ///< i32 [max_tokens]
   std::uint64_t table = 0;                                                ///< u32 [max_blocks]
-  std::uint64_t logits = 0;                                               ///< f32 [max_logits][n_vocab]
+  std::uint64_t names = 0;                                                ///< kv::PrefixName [max_blocks]
   std::uint64_t sampler_logits = 0, sampler_ids = 0, sampler_counts = 0;  ///< 4 bytes x n_vocab each
   std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
   std::uint64_t text = 0, text_bytes = 0;  ///< text held back while it may begin a stop text
   std::uint64_t bytes = 0;
+  // Memory of their own, since forks share them:
+  std::uint64_t tokens_bytes = 0;  ///< i32 [max_tokens]
+  std::uint64_t logits_bytes = 0;  ///< f32 [max_logits][n_vocab]
+
+  std::uint64_t total_bytes() const { return bytes + tokens_bytes + logits_bytes; }
 };
 
+/// `prefix`: the cache keeps prefixes, for which a session notes the name of each block.
 SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const KvLayout& kv,
-                             std::uint32_t max_tokens, std::uint32_t max_logits);
+                             bool prefix, std::uint32_t max_tokens, std::uint32_t max_logits);
 
 }  // namespace qinfer::engine

@@ -90,6 +90,16 @@ Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, co
   return Status();
 }
 
+namespace {
+
+Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& path) {
+  if (files.packed) return files.packed->source;
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
+  return model::source_fingerprint(directory, *files.tensors());
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,
                                                  const LoadOptions& options, const model::LoadProgress& progress,
                                                  const std::atomic<bool>* cancelled) {
@@ -125,6 +135,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
       return (!progress || progress(done, total)) && !is_cancelled();  // the callback itself may have cancelled
     };
     QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
+    QINFER_ASSIGN(model->fingerprint_, fingerprint_of(files, path));
   }
   model->weights_plan_ = std::move(plan);
   model->tokenizer_ = std::move(files.tokenizer);

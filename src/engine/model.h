@@ -35,6 +35,8 @@ class Model {
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// "f32", "f16", "bf16" or "mixed"; empty without weights.
   const std::string& weight_format() const { return weight_format_; }
+  /// Of the checkpoint (model::source_fingerprint), also where it was loaded from a packed file; empty without weights.
+  const std::string& fingerprint() const { return fingerprint_; }
   /// What was loaded, tensor by tensor.
   const model::WeightsPlan& weights_plan() const { return weights_plan_; }
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
@@ -59,7 +61,7 @@ class Model {
   ScratchLayout scratch_layout_;
   MemoryTotals memory_;
   std::uint64_t n_params_ = 0, file_bytes_ = 0;
-  std::string weight_format_;
+  std::string weight_format_, fingerprint_;
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 

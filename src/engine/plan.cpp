@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kv/block_pool.h"
-
 namespace qinfer::engine {
 namespace {
 
@@ -249,7 +247,9 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
     totals.total = *total;
   }
   const std::uint32_t token_bytes = files.tokenizer ? files.tokenizer->max_token_bytes() : 0;
-  totals.per_session = session_layout(files.spec, token_bytes, kv, resolved.max_tokens, resolved.max_logits).bytes;
+  totals.per_session = session_layout(files.spec, token_bytes, kv, cache != nullptr && cache->prefix,
+                                      resolved.max_tokens, resolved.max_logits)
+                           .total_bytes();
   return totals;
 }
 

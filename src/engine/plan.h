@@ -8,6 +8,7 @@
 #include "engine/layout.h"
 #include "engine/runtime.h"
 #include "formats/checkpoint.h"
+#include "kv/block_pool.h"
 #include "model/hf_config.h"
 #include "model/weights.h"
 #include "text/tokenizer.h"
@@ -26,7 +27,8 @@ struct LoadOptions {
 };
 
 struct KvCacheOptions {
-  bool commit = false;
+  bool commit = false, prefix = false;
+  kv::Storage storage = kv::Storage::paged;
   std::optional<DType> type;
   std::uint32_t block_tokens = 0;
   std::uint64_t budget_bytes = 0, budget_blocks = 0;

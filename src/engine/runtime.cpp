@@ -7,8 +7,8 @@
 namespace qinfer::engine {
 
 Metrics AtomicMetrics::read() const {
-  return {prefill_tokens.load(), decode_tokens.load(), evals.load(),  prefill_ns.load(),
-          decode_ns.load(),      sample_ns.load(),     wait_ns.load()};
+  return {prefill_tokens.load(), decode_tokens.load(), evals.load(),     cached_tokens.load(),
+          prefill_ns.load(),     decode_ns.load(),     sample_ns.load(), wait_ns.load()};
 }
 
 Result<std::uint32_t> thread_count(const RuntimeOptions& options) {

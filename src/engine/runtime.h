@@ -34,13 +34,13 @@ struct RuntimeOptions {
 
 /// Totals since creation, in tokens, calls and nanoseconds.
 struct Metrics {
-  std::uint64_t prefill_tokens = 0, decode_tokens = 0, evals = 0;
+  std::uint64_t prefill_tokens = 0, decode_tokens = 0, evals = 0, cached_tokens = 0;
   std::uint64_t prefill_ns = 0, decode_ns = 0, sample_ns = 0, wait_ns = 0;
 };
 
 /// The same, counted by several threads.
 struct AtomicMetrics {
-  std::atomic<std::uint64_t> prefill_tokens{0}, decode_tokens{0}, evals{0};
+  std::atomic<std::uint64_t> prefill_tokens{0}, decode_tokens{0}, evals{0}, cached_tokens{0};
   std::atomic<std::uint64_t> prefill_ns{0}, decode_ns{0}, sample_ns{0}, wait_ns{0};
   Metrics read() const;
 };

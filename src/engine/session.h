@@ -1,18 +1,25 @@
 // KvCache and Session. A session is a list of tokens of which a prefix is evaluated: its keys and values lie in the
-// blocks of its block table, the rest is pending. All its memory is taken when it is created.
+// blocks of its block table, the rest is pending. All its memory is taken when it is created. Blocks may be shared with
+// forks and with sessions that begin alike; one that is about to be written to is copied first.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/layout.h"
 #include "engine/model.h"
+#include "engine/shared_buffer.h"
 #include "kv/block_pool.h"
 #include "sampling/sampler.h"
 #include "text/detokenizer.h"
+
+namespace qinfer::kv {
+class Snapshot;
+}
 
 namespace qinfer::engine {
 
@@ -22,6 +29,7 @@ class KvCache {
 
   const Model& model() const { return *model_; }
   const KvLayout& layout() const { return pool_->layout(); }
+  bool keeps_prefixes() const { return pool_->keeps_prefixes(); }
   kv::BlockPool& pool() { return *pool_; }
   const kv::BlockPool& pool() const { return *pool_; }
 
@@ -35,6 +43,14 @@ class Session {
  public:
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<KvCache> cache, const SessionOptions& options);
   ~Session();
+
+  /// The same tokens, blocks, logits and sampler; metrics begin at zero.
+  Result<std::unique_ptr<Session>> fork() const;
+
+  /// Writes tokens, keys, values and sampler to a file, or what is new to one that holds the beginning already.
+  Status save(const std::string& path) const;
+  /// A session as it was saved, with its limits; the last token is pending, for the file holds no logits.
+  static Result<std::unique_ptr<Session>> load(std::shared_ptr<KvCache> cache, const std::string& path);
 
   const Model& model() const { return cache_->model(); }
   KvCache& cache() { return *cache_; }
@@ -56,22 +72,37 @@ class Session {
   /// The logits of the last evaluated token, or of the one `back` earlier; empty if not kept.
   std::span<const float> logits(std::size_t back) const;
 
-  std::uint64_t kv_bytes() const { return n_blocks_ * cache_->layout().block_bytes(); }
-  std::uint64_t other_bytes() const { return memory_.size(); }
+  struct KvBytes {
+    std::uint64_t own, shared;
+    std::uint64_t reserved;  ///< address space of contiguous storage
+  };
+  KvBytes kv_bytes() const;
+  std::uint64_t other_bytes() const { return memory_.size() + tokens_.size() + logits_.size(); }
   const Metrics& metrics() const { return metrics_; }
 
   // ---- for eval and generate ----
 
-  /// Room for evaluating `n` more tokens: blocks are taken, or none and false.
-  bool reserve_blocks(std::size_t n);
+  /// Takes over blocks of the cache that hold what is pending, all but the last `keep` tokens at most.
+  void adopt_prefix(std::size_t keep);
+  /// Undoes adopt_prefix(): the tokens are pending again.
+  void drop_adopted();
+  /// Room for evaluating `n` more tokens: blocks are taken, and one that others hold is copied. Code::kv_full or
+  /// Code::no_memory (contiguous: nothing can be mapped) if that cannot be, and nothing is taken.
+  Code reserve_blocks(std::size_t n);
   /// Gives back the blocks that the evaluated tokens do not need.
   void release_spare_blocks();
-  KvView kv_view() const { return {cache_->pool().arena(), table_data()}; }
+  KvView kv_view() const {
+    if (flat_.data() != nullptr) return {flat_.data(), nullptr};
+    return {cache_->pool().arena(), table_data()};
+  }
+  std::span<const std::uint32_t> blocks() const { return {table_data(), n_blocks_}; }
   std::size_t evaluated() const { return n_evaluated_; }
-  void advance(std::size_t n) { n_evaluated_ += n; }
+  void advance(std::size_t n);
   /// Where the logits of row `row` of the `kept` rows of this evaluation go.
   float* logits_row(std::size_t row) const;
   void set_kept_logits(std::size_t kept) { n_logits_ = kept; }
+  /// Before an evaluation: old logits are gone, and new ones will not be written where a fork still reads.
+  void drop_logits();
   Metrics& metrics() { return metrics_; }
   std::span<char> text_buffer() const { return {memory_.as<char>() + layout_.text, layout_.text_bytes}; }
   text::Detokenizer* detokenizer() { return detokenizer_ ? &*detokenizer_ : nullptr; }
@@ -79,23 +110,38 @@ class Session {
   /// Links of the evaluation that the session takes part in, so that eval needs no memory of its own.
   struct EvalState {
     Session* next = nullptr;
-    std::size_t index = 0;  ///< in the caller's array
-    std::size_t count = 0;  ///< tokens to evaluate in this call
-    std::size_t done = 0;   ///< of them
-    std::size_t kept = 0;   ///< rows of logits wanted
+    std::size_t index = 0;    ///< in the caller's array
+    std::size_t count = 0;    ///< tokens to evaluate in this call
+    std::size_t done = 0;     ///< of them
+    std::size_t kept = 0;     ///< rows of logits wanted
+    std::size_t adopted = 0;  ///< blocks, by adopt_prefix()
     bool active = false;
   } eval_state;
 
  private:
   Session() = default;
-  std::int32_t* token_data() const { return reinterpret_cast<std::int32_t*>(memory_.data() + layout_.tokens); }
+  std::int32_t* token_data() const { return tokens_.as<std::int32_t>(); }
   sampling::Bias* bias_data() const { return reinterpret_cast<sampling::Bias*>(memory_.data() + layout_.bias); }
   std::uint32_t* table_data() const { return reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.table); }
+  kv::PrefixName* name_data() const { return reinterpret_cast<kv::PrefixName*>(memory_.data() + layout_.names); }
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<KvCache> cache, const SessionLayout& layout);
+  /// Makes blocks [first, first + n) of the table visible; nothing to do for paged storage.
+  bool map_blocks(std::size_t first, std::size_t n, bool merged);
+  /// Gives back the blocks behind the first `n`.
+  void keep_blocks(std::size_t n);
+  std::span<const std::int32_t> tokens_of_block(std::size_t block, std::size_t n_blocks) const;
+  void publish_full_blocks();
+  void forget_names();
+  Status read_blocks(const kv::Snapshot& snapshot);
+  Status restore_sampler(std::span<const std::byte> saved, const std::string& path);
 
   std::shared_ptr<KvCache> cache_;
   SessionLayout layout_;
   platform::Buffer memory_;
+  SharedBuffer tokens_, logits_;
+  platform::AddressRange flat_;  ///< contiguous storage: where the blocks lie side by side
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_blocks_ = 0, n_logits_ = 0;
+  std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
   sampling::SamplerOptions sampler_;
   std::size_t n_bias_ = 0;
   std::optional<text::Detokenizer> detokenizer_;

@@ -1,23 +1,41 @@
 // The memory behind a KV cache: a fixed number of equal blocks in one arena, handed out and taken back under a lock.
 //
+// The arena is one allocation (paged: kernels find blocks through the session's block table) or memory without an
+// address of its own (contiguous: each session maps its blocks side by side into address space that it reserved).
+//
 // Sessions hold lists of block numbers (block tables); what a block contains is KvLayout's and the kernels' business.
-// Pages behind free blocks go back to the operating system at once.
+// A block may have several holders; who wants to write to one that others hold, or that the prefix index knows, asks
+// for a block of its own first. What nobody holds goes back to the operating system at once, or, if the prefix index
+// knows it, stays until the space is needed.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <vector>
 
 #include "base/kv_layout.h"
 #include "base/status.h"
+#include "kv/prefix_index.h"
 #include "platform/memory.h"
+#include "platform/shared_memory.h"
 
 namespace qinfer::kv {
 
+enum class Storage : std::uint8_t { paged, contiguous };
+
+struct PoolOptions {
+  std::uint64_t n_blocks = 0;
+  bool commit = false;  ///< touch all pages now and keep them
+  bool prefix = false;  ///< keep what is freed for sequences that begin alike
+  Storage storage = Storage::paged;
+};
+
 struct PoolStats {
-  std::uint64_t blocks_total = 0, blocks_used = 0;
+  std::uint64_t blocks_total = 0;
+  std::uint64_t blocks_used = 0;    ///< held by somebody
+  std::uint64_t blocks_shared = 0;  ///< of them, by several
+  std::uint64_t blocks_cached = 0;  ///< held by nobody, but findable as a prefix
   std::uint64_t bytes_reserved = 0, bytes_committed = 0;
 };
 
@@ -25,31 +43,76 @@ class BlockPool {
  public:
   static constexpr std::uint64_t kMaxBlocks = std::uint64_t{1} << 31;
 
-  /// `commit`: touch all pages now and keep them.
-  static Result<std::unique_ptr<BlockPool>> create(const KvLayout& layout, std::uint64_t n_blocks, bool commit,
+  /// QINFER_E_UNSUPPORTED for contiguous storage with a host allocator, or where the system cannot map memory twice.
+  static Result<std::unique_ptr<BlockPool>> create(const KvLayout& layout, const PoolOptions& options,
                                                    const platform::Allocator& allocator);
 
   const KvLayout& layout() const { return layout_; }
-  std::byte* arena() const { return arena_.data(); }
+  bool is_contiguous() const { return memory_.size() != 0; }
+  std::byte* arena() const { return arena_.data(); }  ///< paged
 
-  /// Fills all of `out` with free blocks, or takes none and returns false.
+  /// Contiguous: address space for a session of so many blocks. QINFER_E_UNSUPPORTED if all sessions together could
+  /// need more than half of the mappings that the process may have. To be given back by release_range().
+  Result<platform::AddressRange> reserve_range(std::uint64_t n_blocks);
+  void release_range(platform::AddressRange& range);
+  /// Contiguous: lets blocks appear at places first, first + 1, ... of a range, with one mapping each or, `merged`, one
+  /// for each run of neighbours. False if the system refuses one.
+  bool map(platform::AddressRange& range, std::size_t first, std::span<const std::uint32_t> blocks, bool merged) const;
+  bool keeps_prefixes() const { return index_.enabled(); }
+
+  /// Fills all of `out` with blocks of the caller's own, or takes none and returns false.
   bool take(std::span<std::uint32_t> out);
+  /// One more holder for each, who must be given them by a present one.
+  void share(std::span<const std::uint32_t> blocks);
+  /// One holder less for each, from the last to the first: of a sequence that nobody holds the end is evicted first.
   void give_back(std::span<const std::uint32_t> blocks);
 
+  /// True if the caller, a holder, may write to the block: no one else holds it. Then no one will find it either.
+  bool make_writable(std::uint32_t block);
+  /// Fills a block with a copy of what lies at `from`. False if there is no memory for it (contiguous).
+  bool fill(std::uint32_t block, const std::byte* from);
+  /// How many of these blocks have other holders too.
+  std::size_t count_shared(std::span<const std::uint32_t> blocks) const;
+
+  /// Finds blocks that hold `tokens`, one after the other behind `parent`, and makes the caller a holder of them. As
+  /// many of the whole blocks of tokens as are known; returns how many. `blocks` and `names` have room for all.
+  std::size_t adopt(PrefixName parent, std::span<const std::int32_t> tokens, std::span<std::uint32_t> blocks,
+                    std::span<PrefixName> names);
+  /// Makes a full block of the caller's findable. kStart if `parent` is not current any more.
+  PrefixName publish(PrefixName parent, std::span<const std::int32_t> tokens, std::uint32_t block);
+  bool is_current(PrefixName name) const;
+
   PoolStats stats() const;
+  /// Of the arena, as the operating system counts.
+  std::uint64_t resident_bytes() const {
+    return is_contiguous() ? memory_.committed_bytes() : platform::resident_bytes(arena_.data(), arena_.size());
+  }
+  /// Whether counts, lists and index agree; the blocks' holders are counted in `holders`, one entry for each block.
+  /// Returns what is wrong, or null. For tests and debug builds.
+  const char* find_inconsistency(std::span<const std::uint32_t> holders) const;
 
  private:
   BlockPool() = default;
-  std::uint64_t n_free() const { return free_.size() + (n_blocks_ - n_touched_); }
+  std::uint32_t& refs(std::uint32_t block) const { return refs_.as<std::uint32_t>()[block]; }
+  /// Never taken, or come back and of no further use.
+  std::uint64_t n_free() const { return n_stacked_ + (n_blocks_ - n_touched_); }
+  std::uint32_t next_free();
+  void release(std::uint32_t block);
+  void forget(std::uint32_t block);
 
   KvLayout layout_;
-  platform::Buffer arena_;
+  platform::Buffer arena_;         ///< paged
+  platform::SharedMemory memory_;  ///< contiguous
+  std::uint64_t n_mappable_ = 0;   ///< blocks that the ranges could hold
   bool committed_ = false;
-  mutable std::mutex mutex_;
-  std::vector<std::uint32_t> free_;  ///< a stack of the blocks that came back
-  std::uint64_t n_blocks_ = 0;
   std::int32_t process_ = 0;
-  std::uint64_t n_touched_ = 0;  ///< blocks from this one on were never taken: a huge pool costs nothing up front
+  mutable std::mutex mutex_;
+  // A huge pool costs nothing up front: these are zero pages until a block is taken.
+  platform::Buffer refs_;   ///< u32 [n_blocks]: holders
+  platform::Buffer stack_;  ///< u32 [n_blocks]: free blocks that were taken before
+  PrefixIndex index_;
+  std::uint64_t n_blocks_ = 0, n_stacked_ = 0, n_shared_ = 0;
+  std::uint64_t n_touched_ = 0;  ///< blocks from this one on were never taken
 };
 
 }  // namespace qinfer::kv

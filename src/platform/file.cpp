@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,6 +62,24 @@ Result<OpenFile> open_at(int directory, std::string name) {
 
 Result<OpenFile> open_path(const std::string& path) { return open_at(AT_FDCWD, path); }
 
+namespace {
+
+Status write_at(const FileHandle& handle, const std::string& path, std::uint64_t offset,
+                std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = pwrite(handle.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (done < 0) {
+      if (errno == EINTR) continue;
+      return io_error(errno, path);
+    }
+    offset += static_cast<std::uint64_t>(done);
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+  return Status();
+}
+
+}  // namespace
+
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   for (int i = 0;; ++i) {  // with the permissions that the process's mask leaves
     std::string temporary = fmt::format("{}.{}.{}", path, getpid(), i);
@@ -86,9 +105,32 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
   return Status();
 }
 
+Status AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  return platform::write_at(handle_, path_, offset, bytes);
+}
+
 Status AtomicFile::commit() {
   if (fsync(handle_.get()) != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(errno, path_);
   temporary_.clear();
+  return Status();
+}
+
+Result<UpdatedFile> UpdatedFile::open(const std::string& path) {
+  FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (handle.get() < 0) return io_error(errno, path);
+  if (flock(handle.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return error(Code::state, "{} is being written to by somebody else", path);
+    return io_error(errno, path);
+  }
+  return UpdatedFile(std::move(handle), path);
+}
+
+Status UpdatedFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  return platform::write_at(handle_, path_, offset, bytes);
+}
+
+Status UpdatedFile::sync() {
+  if (fsync(handle_.get()) != 0) return io_error(errno, path_);
   return Status();
 }
 

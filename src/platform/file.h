@@ -52,6 +52,8 @@ class AtomicFile {
   ~AtomicFile();
 
   Status write(std::span<const std::byte> bytes);
+  /// Anywhere; what lies between reads as zero.
+  Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   Status commit();
 
  private:
@@ -59,6 +61,21 @@ class AtomicFile {
       : handle_(std::move(handle)), path_(std::move(path)), temporary_(std::move(temporary)) {}
   FileHandle handle_;
   std::string path_, temporary_;
+};
+
+/// An existing file that is changed in place, by one process at a time.
+class UpdatedFile {
+ public:
+  /// QINFER_E_STATE while somebody else is updating it.
+  static Result<UpdatedFile> open(const std::string& path);
+  Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Returns when all that was written has reached the disk.
+  Status sync();
+
+ private:
+  UpdatedFile(FileHandle handle, std::string path) : handle_(std::move(handle)), path_(std::move(path)) {}
+  FileHandle handle_;
+  std::string path_;
 };
 
 class Directory {

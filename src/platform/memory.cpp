@@ -106,6 +106,22 @@ Status Buffer::lock() {
   return Status();
 }
 
+std::uint64_t resident_bytes(const void* data, std::uint64_t bytes) {
+  constexpr std::size_t kChunk = 4096;  // pages
+  unsigned char resident[kChunk];
+  const std::uint64_t skip = reinterpret_cast<std::uintptr_t>(data) % kPage;
+  auto* at = static_cast<std::byte*>(const_cast<void*>(data)) - skip;
+  std::uint64_t pages = ceil_div(bytes + skip, kPage), count = 0;
+  while (pages > 0) {
+    const std::size_t n = std::min<std::uint64_t>(pages, kChunk);
+    if (mincore(at, n * kPage, resident) != 0) return 0;
+    for (std::size_t i = 0; i < n; ++i) count += resident[i] & 1u;
+    at += n * kPage;
+    pages -= n;
+  }
+  return count * kPage;
+}
+
 std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   const std::string text = read_system_file("/proc/self/smaps");

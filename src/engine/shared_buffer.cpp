@@ -1,0 +1,43 @@
+// See shared_buffer.h.
+#include "engine/shared_buffer.h"
+
+#include <cstring>
+
+namespace qinfer::engine {
+
+Result<SharedBuffer> SharedBuffer::create(const platform::Allocator& allocator, std::uint64_t bytes,
+                                          std::string_view what) {
+  SharedBuffer buffer;
+  buffer.shared_ = std::make_shared<Shared>();
+  QINFER_ASSIGN(buffer.shared_->memory, platform::Buffer::allocate(allocator, bytes, what));
+  return buffer;
+}
+
+SharedBuffer::~SharedBuffer() {
+  if (shared_ != nullptr) part(*shared_, 0);  // the spare goes too
+}
+
+SharedBuffer SharedBuffer::share(SharedBuffer spare) const {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->spares.push_back(std::move(spare.shared_));
+  ++shared_->holders;
+  SharedBuffer copy;
+  copy.shared_ = shared_;
+  return copy;
+}
+
+std::shared_ptr<SharedBuffer::Shared> SharedBuffer::part(Shared& shared, std::uint64_t keep) {
+  const std::lock_guard lock(shared.mutex);
+  if (shared.holders == 1) return nullptr;
+  std::shared_ptr<Shared> spare = std::move(shared.spares.back());
+  shared.spares.pop_back();
+  if (keep != 0) std::memcpy(spare->memory.data(), shared.memory.data(), keep);
+  --shared.holders;
+  return spare;
+}
+
+void SharedBuffer::make_own(std::uint64_t keep) {
+  if (std::shared_ptr<Shared> spare = part(*shared_, keep)) shared_ = std::move(spare);
+}
+
+}  // namespace qinfer::engine

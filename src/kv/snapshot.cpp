@@ -1,0 +1,309 @@
+// See snapshot.h.
+#include "kv/snapshot.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/checked.h"
+
+namespace qinfer::kv {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr char kMagic[8] = {'q', 'i', 'n', 'f', 'K', 'V', '\r', '\n'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kStates = kPage, kTails = 3 * kPage;
+
+struct Header {
+  char magic[8];
+  std::uint32_t version, kv_type;
+  std::uint32_t n_layers, n_kv_heads, head_dim, head_dim_padded, block_tokens;
+  std::uint32_t max_tokens, max_logits, reserved;
+  std::uint64_t extra_capacity, tail_capacity, blocks_offset;
+  char fingerprint[32], kernel_set[32];
+  std::uint64_t checksum;  ///< of all before
+};
+
+struct State {
+  std::uint64_t sequence;  ///< the later one counts; 0 = never written
+  std::uint64_t n_tokens, n_evaluated, n_blocks;
+  std::uint64_t extra_bytes, partial_bytes;
+  std::uint64_t tail_bytes, tail_checksum;
+  std::uint64_t checksum;  ///< of all before
+};
+
+std::uint64_t hash(const void* data, std::uint64_t bytes) { return XXH3_64bits(data, bytes); }
+
+template <typename T>
+std::uint64_t checksum_of(const T& record) {
+  return hash(&record, offsetof(T, checksum));
+}
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+/// The tail as one run of bytes, in this order.
+struct Tail {
+  std::span<const std::int32_t> tokens;
+  std::span<const std::uint64_t> checksums;
+  std::span<const std::byte> extra, partial;
+
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> out;
+    const auto add = [&](std::span<const std::byte> part) { out.insert(out.end(), part.begin(), part.end()); };
+    add(std::as_bytes(tokens));
+    if (tokens.size() % 2 != 0) out.resize(out.size() + sizeof(std::int32_t));
+    add(std::as_bytes(checksums));
+    add(extra);
+    add(partial);
+    return out;
+  }
+};
+
+std::uint64_t tail_bytes(std::uint64_t n_tokens, std::uint64_t n_blocks, std::uint64_t extra, std::uint64_t partial) {
+  return round_up(n_tokens * sizeof(std::int32_t), 8) + n_blocks * sizeof(std::uint64_t) + extra + partial;
+}
+
+template <std::size_t n>
+void copy_name(char (&to)[n], std::string_view from) {
+  std::memcpy(to, from.data(), std::min(from.size(), n - 1));
+}
+
+template <std::size_t n>
+std::string name_of(const char (&from)[n]) {
+  return std::string(from, std::find(from, from + n, '\0'));
+}
+
+Header header_for(const SnapshotModel& model, const SnapshotState& state) {
+  Header header = {};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.version = kVersion;
+  const KvLayout& layout = model.layout;
+  header.kv_type = static_cast<std::uint32_t>(layout.type);
+  header.n_layers = layout.n_layers;
+  header.n_kv_heads = layout.n_kv_heads;
+  header.head_dim = layout.head_dim;
+  header.head_dim_padded = layout.head_dim_padded;
+  header.block_tokens = layout.block_tokens;
+  header.max_tokens = state.max_tokens;
+  header.max_logits = state.max_logits;
+  header.extra_capacity = state.extra_capacity;
+  header.tail_capacity = round_up(
+      tail_bytes(state.max_tokens, layout.blocks_for(state.max_tokens), state.extra_capacity, layout.block_bytes()),
+      kPage);
+  header.blocks_offset = kTails + 2 * header.tail_capacity;
+  copy_name(header.fingerprint, model.fingerprint);
+  copy_name(header.kernel_set, model.kernel_set);
+  header.checksum = checksum_of(header);
+  return header;
+}
+
+using WriteAt = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
+
+/// Blocks [first, n_full), whose checksums are appended, and the tail of a state.
+Status write_parts(const Header& header, const SnapshotModel& model, const SnapshotState& state, std::size_t first,
+                   int which, std::vector<std::uint64_t>& checksums, State& record, const WriteAt& write) {
+  const KvLayout& layout = model.layout;
+  const std::uint64_t block_bytes = layout.block_bytes();
+  const std::size_t n_full = state.n_evaluated / layout.block_tokens;
+  for (std::size_t i = first; i < n_full; ++i) {
+    const std::span<const std::byte> block(state.block(i), block_bytes);
+    checksums.push_back(hash(block.data(), block.size()));
+    QINFER_TRY(write(header.blocks_offset + i * block_bytes, block));
+  }
+  Tail tail{state.tokens, checksums, state.extra, {}};
+  if (state.n_evaluated % layout.block_tokens != 0) tail.partial = {state.block(n_full), block_bytes};
+  const std::vector<std::byte> bytes = tail.bytes();
+  record.n_tokens = state.tokens.size();
+  record.n_evaluated = state.n_evaluated;
+  record.n_blocks = n_full;
+  record.extra_bytes = state.extra.size();
+  record.partial_bytes = tail.partial.size();
+  record.tail_bytes = bytes.size();
+  record.tail_checksum = hash(bytes.data(), bytes.size());
+  record.checksum = checksum_of(record);
+  return write(kTails + static_cast<std::uint64_t>(which) * header.tail_capacity, bytes);
+}
+
+Status save_new(const std::string& path, const SnapshotModel& model, const SnapshotState& state) {
+  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path));
+  const Header header = header_for(model, state);
+  const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+    return file.write_at(offset, bytes);
+  };
+  std::vector<std::uint64_t> checksums;
+  State record = {};
+  record.sequence = 1;
+  QINFER_TRY(write_parts(header, model, state, 0, 0, checksums, record, write));
+  QINFER_TRY(write(kStates, bytes_of(record)));
+  const std::vector<std::byte> nothing(kPage - sizeof(State));
+  QINFER_TRY(write(kTails - nothing.size(), nothing));  // so that the file reaches beyond both states
+  QINFER_TRY(write(0, bytes_of(header)));
+  return file.commit();
+}
+
+}  // namespace
+
+/// Reads an open file; what Snapshot::open() and saving again have in common.
+class SnapshotFile {
+ public:
+  static Result<Snapshot> read(platform::OpenFile file) {
+    Snapshot snapshot;
+    snapshot.file_ = std::move(file);
+    Header header;
+    QINFER_TRY(read_header(snapshot, header));
+    std::optional<State> states[2];
+    for (int i = 0; i < 2; ++i) states[i] = read_state(snapshot, header, i);
+    const auto sequence = [&](int i) { return states[i] ? states[i]->sequence : 0; };
+    const int later = sequence(1) > sequence(0) ? 1 : 0;
+    for (const int i : {later, 1 - later})
+      if (states[i] && read_tail(snapshot, header, *states[i], i)) return snapshot;
+    return error_at(Code::format, static_cast<std::int64_t>(kStates), "{}: neither of the two saved states is whole",
+                    snapshot.file_.name);
+  }
+
+  /// Whether the blocks of the file are the first ones of what is to be saved, and all that it says of the rest holds.
+  static bool continues(const Snapshot& snapshot, const Header& wanted, const SnapshotState& state) {
+    Header present;
+    if (!platform::read_at(snapshot.file_, 0, std::as_writable_bytes(std::span(&present, 1))).ok()) return false;
+    if (std::memcmp(&present, &wanted, sizeof present) != 0) return false;
+    const std::size_t kept = snapshot.checksums_.size() * snapshot.model_.layout.block_tokens;
+    return kept <= state.n_evaluated &&
+           std::equal(snapshot.tokens_.begin(), snapshot.tokens_.begin() + static_cast<std::ptrdiff_t>(kept),
+                      state.tokens.begin());
+  }
+
+  static Status append(const Snapshot& snapshot, platform::UpdatedFile& file, const Header& header,
+                       const SnapshotModel& model, const SnapshotState& state) {
+    const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+      return file.write_at(offset, bytes);
+    };
+    std::vector<std::uint64_t> checksums = snapshot.checksums_;
+    State record = {};
+    record.sequence = snapshot.sequence_ + 1;
+    const int which = 1 - snapshot.state_;
+    QINFER_TRY(write_parts(header, model, state, checksums.size(), which, checksums, record, write));
+    QINFER_TRY(file.sync());
+    QINFER_TRY(write(kStates + static_cast<std::uint64_t>(which) * kPage, bytes_of(record)));
+    return file.sync();
+  }
+
+ private:
+  static Status damaged(const Snapshot& snapshot, std::uint64_t offset, std::string_view what) {
+    return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: {}", snapshot.file_.name, what);
+  }
+
+  static Status read_header(Snapshot& snapshot, Header& header) {
+    QINFER_TRY(platform::read_at(snapshot.file_, 0, std::as_writable_bytes(std::span(&header, 1))));
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+      return damaged(snapshot, 0, "not a snapshot of a session");
+    if (header.version != kVersion)
+      return error_at(Code::unsupported, 8, "{}: version {} of the snapshot format, expected {}", snapshot.file_.name,
+                      header.version, kVersion);
+    if (header.checksum != checksum_of(header)) return damaged(snapshot, 0, "the header is damaged (checksum)");
+    KvLayout& layout = snapshot.model_.layout;
+    layout = {static_cast<DType>(header.kv_type),
+              header.n_layers,
+              header.n_kv_heads,
+              header.head_dim,
+              header.head_dim_padded,
+              header.block_tokens};
+    constexpr std::uint32_t kMost = 1 << 20;  // so that no product below overflows
+    if (header.kv_type > static_cast<std::uint32_t>(DType::bf16) || layout.n_layers > kMost / 16 ||
+        layout.n_kv_heads > kMost / 16 || layout.head_dim > layout.head_dim_padded || layout.head_dim_padded > 4096 ||
+        layout.block_tokens < kTileTokens || layout.block_tokens > 256 || layout.block_tokens % kTileTokens != 0 ||
+        header.max_tokens > 1u << 30 || header.extra_capacity > std::uint64_t{1} << 40 ||
+        header.blocks_offset % kPage != 0 || header.tail_capacity > std::uint64_t{1} << 60)
+      return damaged(snapshot, 0, "the header has sizes that cannot be");
+    snapshot.model_.fingerprint = name_of(header.fingerprint);
+    snapshot.model_.kernel_set = name_of(header.kernel_set);
+    snapshot.max_tokens_ = header.max_tokens;
+    snapshot.max_logits_ = header.max_logits;
+    snapshot.blocks_offset_ = header.blocks_offset;
+    snapshot.tail_capacity_ = header.tail_capacity;
+    return Status();
+  }
+
+  static std::optional<State> read_state(const Snapshot& snapshot, const Header& header, int which) {
+    State state;
+    const std::uint64_t at = kStates + static_cast<std::uint64_t>(which) * kPage;
+    if (!platform::read_at(snapshot.file_, at, std::as_writable_bytes(std::span(&state, 1))).ok()) return {};
+    if (state.sequence == 0 || state.checksum != checksum_of(state)) return {};
+    const KvLayout& layout = snapshot.model_.layout;
+    const bool partial = state.n_evaluated % layout.block_tokens != 0;
+    if (state.n_tokens > header.max_tokens || state.n_evaluated > state.n_tokens ||
+        state.extra_bytes > header.extra_capacity || state.n_blocks != state.n_evaluated / layout.block_tokens ||
+        state.partial_bytes != (partial ? layout.block_bytes() : 0) ||
+        state.tail_bytes != tail_bytes(state.n_tokens, state.n_blocks, state.extra_bytes, state.partial_bytes) ||
+        state.tail_bytes > header.tail_capacity || state.tail_bytes > snapshot.file_.size)
+      return {};
+    return state;
+  }
+
+  static bool read_tail(Snapshot& snapshot, const Header& header, const State& state, int which) {
+    std::vector<std::byte> bytes(state.tail_bytes);
+    const std::uint64_t at = kTails + static_cast<std::uint64_t>(which) * header.tail_capacity;
+    if (!platform::read_at(snapshot.file_, at, bytes).ok()) return false;
+    if (hash(bytes.data(), bytes.size()) != state.tail_checksum) return false;
+    const std::byte* from = bytes.data();
+    const auto take = [&](auto& out, std::uint64_t n) {
+      out.resize(n);
+      if (n != 0) std::memcpy(out.data(), from, n * sizeof(out[0]));
+      from += n * sizeof(out[0]);
+    };
+    take(snapshot.tokens_, state.n_tokens);
+    from = bytes.data() + round_up(state.n_tokens * sizeof(std::int32_t), 8);
+    take(snapshot.checksums_, state.n_blocks);
+    take(snapshot.extra_, state.extra_bytes);
+    take(snapshot.partial_, state.partial_bytes);
+    snapshot.n_evaluated_ = state.n_evaluated;
+    snapshot.sequence_ = state.sequence;
+    snapshot.state_ = which;
+    return true;
+  }
+};
+
+Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state) {
+  auto file = platform::UpdatedFile::open(path);
+  Status opened = file.take_status();
+  if (opened.code() == Code::not_found) return save_new(path, model, state);
+  QINFER_TRY(std::move(opened));
+  QINFER_ASSIGN(platform::OpenFile readable, platform::open_path(path));
+  if (readable.size == 0) return save_new(path, model, state);
+  char magic[sizeof kMagic] = {};
+  QINFER_TRY(platform::read_at(
+      readable, 0, std::as_writable_bytes(std::span(magic).first(std::min<std::size_t>(sizeof magic, readable.size)))));
+  if (std::memcmp(magic, kMagic, sizeof magic) != 0)
+    return error_at(Code::format, 0, "{}: not a snapshot of a session, and so not overwritten", path);
+  // A snapshot without a whole state is replaced.
+  auto present = SnapshotFile::read(std::move(readable));
+  const Status whole = present.take_status();
+  const Header header = header_for(model, state);
+  if (whole.ok() && SnapshotFile::continues(present.value(), header, state))
+    return SnapshotFile::append(present.value(), file.value(), header, model, state);
+  return save_new(path, model, state);
+}
+
+Result<Snapshot> Snapshot::open(const std::string& path) {
+  QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path));
+  return SnapshotFile::read(std::move(file));
+}
+
+Status Snapshot::read_block(std::size_t i, std::span<std::byte> out) const {
+  if (i == checksums_.size() && !partial_.empty()) {
+    std::memcpy(out.data(), partial_.data(), partial_.size());
+    return Status();
+  }
+  const std::uint64_t offset = blocks_offset_ + i * model_.layout.block_bytes();
+  QINFER_TRY(platform::read_at(file_, offset, out));
+  if (hash(out.data(), out.size()) == checksums_[i]) return Status();
+  return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: block {} is damaged (checksum)", file_.name, i);
+}
+
+}  // namespace qinfer::kv

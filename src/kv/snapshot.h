@@ -1,0 +1,75 @@
+// Snapshots: one session's tokens, keys, values and sampler in a file that can be saved to again.
+//
+// Layout (little-endian, offsets multiples of 4096):
+//   header             magic, version, sizes, fingerprint of the model, kernel set; never changes; checksummed
+//   state 0, state 1   sequence number, counts, checksum of the tail; of those that are whole the later one counts
+//   tail 0, tail 1     tokens, checksums of the full blocks, what the session adds, the block that is not full
+//   blocks             block images in KvLayout's order, one after the other
+// Saving again writes new blocks behind the old ones and the tail of the other state, syncs, and then the other state:
+// until that is on disk whole, the old one counts, and nothing that it needs has been touched. A first save, and one
+// of a session that has gone another way since, writes a new file that takes the old one's place when it is complete.
+// Every byte that matters is under an XXH3-64 checksum, which finds damage, not malice: what is read is checked again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/kv_layout.h"
+#include "base/status.h"
+#include "platform/file.h"
+
+namespace qinfer::kv {
+
+/// What a snapshot fits, beside the token ids.
+struct SnapshotModel {
+  std::string fingerprint, kernel_set;  ///< at most 31 bytes each
+  KvLayout layout;
+};
+
+/// What a session saves. `block` gives the image of a block, of which the last may not be full.
+struct SnapshotState {
+  std::span<const std::int32_t> tokens;
+  std::size_t n_evaluated = 0;
+  std::uint32_t max_tokens = 0, max_logits = 0;
+  std::span<const std::byte> extra;  ///< kept as it is: the sampler
+  std::uint64_t extra_capacity = 0;  ///< bytes that it can ever have
+  std::function<const std::byte*(std::size_t)> block;
+};
+
+Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state);
+
+/// An open snapshot whose header, state and tail are whole.
+class Snapshot {
+ public:
+  /// QINFER_E_FORMAT names what is wrong with a file that is cut, altered or something else.
+  static Result<Snapshot> open(const std::string& path);
+
+  const SnapshotModel& model() const { return model_; }
+  std::span<const std::int32_t> tokens() const { return tokens_; }
+  std::size_t n_evaluated() const { return n_evaluated_; }
+  std::uint32_t max_tokens() const { return max_tokens_; }
+  std::uint32_t max_logits() const { return max_logits_; }
+  std::span<const std::byte> extra() const { return extra_; }
+  /// Block i, block_bytes() of the file's layout; QINFER_E_FORMAT if it is not what was written.
+  Status read_block(std::size_t i, std::span<std::byte> out) const;
+
+ private:
+  friend class SnapshotFile;
+  Snapshot() = default;
+  platform::OpenFile file_;
+  SnapshotModel model_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::uint64_t> checksums_;
+  std::vector<std::byte> extra_, partial_;
+  std::size_t n_evaluated_ = 0;
+  std::uint32_t max_tokens_ = 0, max_logits_ = 0;
+  std::uint64_t blocks_offset_ = 0, sequence_ = 0;
+  int state_ = 0;  ///< which of the two counts
+  std::uint64_t tail_capacity_ = 0;
+};
+
+}  // namespace qinfer::kv

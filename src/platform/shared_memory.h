@@ -1,0 +1,70 @@
+// Memory that can stand at several addresses at once: pages of an anonymous file (memfd), mapped piece by piece into
+// reserved address space. It is to the CPU what a sparse buffer over a placement heap is to a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace qinfer::platform {
+
+/// Pages without an address. What was never written, or was discarded, reads as zero and takes no memory.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept { swap(other); }
+  SharedMemory& operator=(SharedMemory&& other) noexcept {
+    SharedMemory(static_cast<SharedMemory&&>(other)).swap(*this);
+    return *this;
+  }
+  ~SharedMemory();
+
+  /// QINFER_E_UNSUPPORTED where the system has none. `commit`: all pages are there from the start.
+  static Result<SharedMemory> create(std::uint64_t bytes, bool commit);
+
+  std::uint64_t size() const { return size_; }
+  int descriptor() const { return descriptor_; }
+  /// False if there is no memory for it.
+  bool write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const;
+  void discard(std::uint64_t offset, std::uint64_t bytes) const;
+  /// Bytes of memory behind it, each counted once however often it is mapped.
+  std::uint64_t committed_bytes() const;
+
+ private:
+  void swap(SharedMemory& other) noexcept;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+/// Address space with nothing behind it until something is mapped. A fork()ed child does not inherit it; there the
+/// object does nothing, for the addresses may belong to somebody else.
+class AddressRange {
+ public:
+  AddressRange() = default;
+  AddressRange(AddressRange&& other) noexcept { swap(other); }
+  AddressRange& operator=(AddressRange&& other) noexcept {
+    AddressRange(static_cast<AddressRange&&>(other)).swap(*this);
+    return *this;
+  }
+  ~AddressRange();
+
+  static Result<AddressRange> reserve(std::uint64_t bytes, std::string_view what);
+
+  std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  /// Whole pages, in place of what was there. False (and nothing changed) if the system refuses.
+  bool map(std::uint64_t at, const SharedMemory& memory, std::uint64_t offset, std::uint64_t bytes);
+  void unmap(std::uint64_t at, std::uint64_t bytes);
+
+ private:
+  void swap(AddressRange& other) noexcept;
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+  std::int32_t process_ = 0;
+};
+
+/// How many mappings the process may have.
+std::uint64_t max_mappings();
+
+}  // namespace qinfer::platform
