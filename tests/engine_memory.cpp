@@ -16,6 +16,8 @@ namespace {
 /// every container uses it; large memory goes through the host allocator that the tests pass.
 std::atomic<bool> counting{false};
 std::atomic<long> allocations{0};
+/// The C++ heap refuses the request after so many more; below zero it refuses none.
+std::atomic<long> refuse_after{-1};
 
 /// A host allocator that remembers what is out.
 struct Ledger {
@@ -33,6 +35,11 @@ struct Ledger {
     self->peak = std::max(self->peak, self->live);
     if (counting) ++allocations;
     return p;
+  }
+  /// Like alloc, but refuses as the C++ heap does.
+  static void* alloc_or_refuse(std::size_t size, std::size_t alignment, void* user) {
+    if (refuse_after >= 0 && refuse_after-- == 0) return nullptr;
+    return alloc(size, alignment, user);
   }
   static void release(void* p, std::size_t size, std::size_t, void* user) {
     auto* self = static_cast<Ledger*>(user);
@@ -52,6 +59,7 @@ struct Ledger {
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t size) {
   if (counting) ++allocations;
+  if (refuse_after >= 0 && refuse_after-- == 0) throw std::bad_alloc();
   if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
   throw std::bad_alloc();
 }
@@ -159,9 +167,13 @@ TEST_CASE("nothing is allocated while generating", "[memory]") {
   const qi::Model model = qi::Model::load(runtime, directory.path());
   auto cache_options = qi::options<qinfer_kv_cache_options>();
   cache_options.budget_blocks = 128;
+  cache_options.flags = QINFER_CACHE_PREFIX;
   qi::KvCache cache(model, cache_options);
   std::vector<qi::Session> sessions;
-  for (int i = 0; i < 4; ++i) sessions.emplace_back(cache);
+  for (int i = 0; i < 3; ++i) sessions.emplace_back(cache);
+  sessions[0].append(std::vector<qinfer_token>(40, 66));
+  sessions[0].eval();
+  sessions.push_back(sessions[0].fork());  // which finds what it shares taken when it writes
   auto sampler = qi::options<qinfer_sampler_options>();
   sampler.temperature = 0.9f;
   sampler.top_k = 20;
@@ -201,3 +213,65 @@ TEST_CASE("nothing is allocated while generating", "[memory]") {
   CHECK(failures == 0);
   CHECK(allocations == 0);
 }
+
+#if !defined(QINFER_SANITIZED)
+TEST_CASE("forking, saving and loading without memory change nothing and lose nothing", "[memory][kv]") {
+  const qinfer::test::ModelDir directory{qinfer::test::TinySpec()};
+  Ledger ledger;
+  qinfer_allocator allocator = {sizeof(qinfer_allocator), 0, Ledger::alloc_or_refuse, Ledger::release, &ledger};
+  auto runtime_options = qi::options<qinfer_runtime_options>();
+  runtime_options.allocator = &allocator;
+  runtime_options.n_threads = 1;
+  qi::Runtime runtime(runtime_options);
+  const qi::Model model = qi::Model::load(runtime, directory.path());
+  auto cache_options = qi::options<qinfer_kv_cache_options>();
+  cache_options.flags = QINFER_CACHE_PREFIX;
+  cache_options.budget_blocks = 8;
+  qi::KvCache cache(model, cache_options);
+  qi::Session session(cache);
+  session.append(std::vector<qinfer_token>(70, 65));
+  session.eval();
+  const std::string path = directory.file("session.kv");
+  session.save(path);
+  const std::vector<float> logits = session.copy_logits();
+
+  using Make = qinfer_status (*)(qi::Session&, qi::KvCache&, const char*, qinfer_session**, qinfer_error*);
+  const Make calls[] = {[](qi::Session& s, qi::KvCache&, const char*, qinfer_session** out, qinfer_error* error) {
+                          return qinfer_session_fork(s.native(), out, error);
+                        },
+                        [](qi::Session&, qi::KvCache& c, const char* p, qinfer_session** out, qinfer_error* error) {
+                          return qinfer_session_load(c.native(), p, out, error);
+                        },
+                        [](qi::Session& s, qi::KvCache&, const char* p, qinfer_session** out, qinfer_error* error) {
+                          *out = nullptr;
+                          return qinfer_session_save(s.native(), p, error);
+                        }};
+  for (const Make call : calls) {
+    bool succeeded = false;
+    for (long n = 0; !succeeded; ++n) {
+      INFO("call " << (&call - calls) << ", refused request " << n);
+      REQUIRE(n < 500);
+      const std::size_t live = ledger.live, used = cache.stats().blocks_used;
+      qinfer_session* out = nullptr;
+      qinfer_error error{};
+      refuse_after = n;
+      const qinfer_status status = call(session, cache, path.c_str(), &out, &error);
+      refuse_after = -1;
+      succeeded = status == QINFER_OK;
+      if (!succeeded) {
+        REQUIRE(status == QINFER_E_NO_MEMORY);
+        REQUIRE(out == nullptr);
+      }
+      qinfer_session_free(out);
+      REQUIRE(ledger.live == live);
+      REQUIRE(cache.stats().blocks_used == used);
+      REQUIRE(cache.stats().blocks_shared == 0);
+    }
+  }
+  session.save(path);
+  qi::Session loaded = qi::Session::load(cache, path);
+  loaded.eval();
+  CHECK(loaded.copy_logits() == logits);
+  CHECK(session.copy_logits() == logits);
+}
+#endif

@@ -156,12 +156,74 @@ TEST_CASE("saving again writes what is new; another way or another file is not m
   empty.append(tokens_of(3, 1));
   empty.save(path);
   CHECK(qi::Session::load(other, path).pending() == 3);
+  // Damage to the file is not built upon.
+  {
+    std::string bytes = directory.read("session.kv");
+    session.save(path);
+    bytes = directory.read("session.kv").substr(0, bytes.size() - 5000);
+    directory.write("session.kv", bytes);
+    session.append({1, 2, 3});
+    session.eval();
+    session.save(path);
+    qi::Session again = qi::Session::load(other, path);
+    CHECK(again.tokens() == session.tokens());
+  }
   // What is no snapshot stays as it is.
   directory.write("notes.txt", "not to be lost");
   qinfer_error error{};
   CHECK(qinfer_session_save(session.native(), directory.file("notes.txt").c_str(), &error) == QINFER_E_FORMAT);
   CHECK(directory.read("notes.txt") == "not to be lost");
   CHECK(qinfer_session_save(session.native(), directory.file("none/session.kv").c_str(), &error) == QINFER_E_NOT_FOUND);
+}
+
+TEST_CASE("what a snapshot brings is not handed to other sessions", "[kv][snapshot]") {
+  const qinfer::test::ModelDir directory(spec());
+  const qi::Model model = load(directory.path());
+  const std::string path = directory.file("session.kv");
+  const auto prompt = tokens_of(128, 1);
+  {
+    qi::KvCache cache = make_cache(model);
+    qi::Session session(cache);
+    logits_after(session, prompt);
+    session.save(path);
+  }
+  qi::KvCache cache = make_cache(model, 32, QINFER_CACHE_PREFIX);
+  qi::Session loaded = qi::Session::load(cache, path), fork = loaded.fork(), other(cache);
+  logits_after(fork, tokens_of(40, 2));
+  logits_after(other, prompt);
+  CHECK(other.metrics().cached_tokens == 0);
+  // Its own from the start again, it takes part like any other.
+  loaded.truncate(0);
+  logits_after(loaded, prompt);
+  CHECK(loaded.metrics().cached_tokens == 96);
+}
+
+TEST_CASE("a snapshot holds nothing that its session does not", "[kv][snapshot]") {
+  const qinfer::test::ModelDir directory(spec());
+  const qi::Model model = load(directory.path());
+  const std::string path = directory.file("session.kv"), clean = directory.file("clean.kv");
+  const auto prompt = tokens_of(40, 1);
+  for (const std::uint32_t flags : {std::uint32_t{QINFER_CACHE_PREFIX}, std::uint32_t{QINFER_CACHE_COMMIT}}) {
+    auto options = qi::options<qinfer_kv_cache_options>();
+    options.budget_blocks = 4;
+    options.kv_type = QINFER_KV_F16;
+    options.flags = flags;
+    qi::KvCache used(model, options), fresh(model, options);
+    {
+      qi::Session secret(used);
+      logits_after(secret, tokens_of(128, 7));
+    }
+    qi::Session session(used), alone(fresh);
+    logits_after(session, tokens_of(60, 8));
+    session.truncate(0);
+    logits_after(session, prompt);
+    logits_after(alone, prompt);
+    directory.remove("session.kv");
+    directory.remove("clean.kv");
+    session.save(path);
+    alone.save(clean);
+    CHECK((directory.read("session.kv") == directory.read("clean.kv")));
+  }
 }
 
 TEST_CASE("an appended snapshot costs what is new", "[kv][snapshot]") {
@@ -292,6 +354,7 @@ TEST_CASE("save until killed", "[.saver]") {
   if (model_path == nullptr || path == nullptr) return;
   const qi::Model model = load(model_path);
   qi::KvCache cache = make_cache(model);
+  close(open((std::string(path) + ".ready").c_str(), O_WRONLY | O_CREAT, 0600));
   for (;;) {
     qi::Session session(cache);
     for (unsigned i = 0; i < 40; ++i) {
@@ -313,6 +376,7 @@ TEST_CASE("kill -9 while saving leaves a snapshot that loads", "[kv][snapshot]")
     all.insert(all.end(), part.begin(), part.end());
   }
   std::mt19937 random(1);
+  const std::string ready = path + ".ready";
   int seen = 0;
   for (int round = 0; round < 200; ++round) {
     const char* const arguments[] = {"qinfer_tests", "save until killed", nullptr};
@@ -320,7 +384,9 @@ TEST_CASE("kill -9 while saving leaves a snapshot that loads", "[kv][snapshot]")
     pid_t child = 0;
     REQUIRE(posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, const_cast<char* const*>(arguments),
                         const_cast<char* const*>(environment)) == 0);
-    usleep(15000 + random() % 40000);
+    for (int i = 0; i < 20000 && access(ready.c_str(), F_OK) != 0; ++i) usleep(500);
+    unlink(ready.c_str());
+    usleep(random() % 30000);
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);

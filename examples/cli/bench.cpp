@@ -21,6 +21,7 @@ constexpr std::size_t kWarmUp = 512;  // tokens of the prompt that is not timed
 
 struct BenchArgs {
   std::string model, kv;
+  bool contiguous = false;
   RuntimeArgs runtime;
   std::uint32_t prefill = 512, decode = 64, repetitions = 5;
   std::uint32_t depth = kShortPrompt, sessions = 1;  // of decoding
@@ -121,6 +122,7 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   session_options.max_tokens = std::max(args.prefill, args.depth + args.decode);
   auto cache_options = qi::options<qinfer_kv_cache_options>();
   cache_options.flags = QINFER_CACHE_COMMIT;  // so that no page fault is timed
+  if (args.contiguous) cache_options.flags |= QINFER_CACHE_CONTIGUOUS;
   cache_options.kv_type = kv_type(args.kv);
   cache_options.block_tokens = kBlockTokens;
   const std::uint64_t blocks = (session_options.max_tokens + kBlockTokens - 1) / kBlockTokens;
@@ -184,6 +186,7 @@ void add_bench(CLI::App& app, Command& chosen) {
   number("--sessions", args->sessions, 1, "Sessions that decode in one batch (default 1)");
   number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");
   add_kv_arg(*command, args->kv);
+  command->add_flag("--contiguous", args->contiguous, "Lay each session's blocks side by side in address space");
   add_runtime_args(*command, args->runtime);
   command->add_flag("--json", args->json, "Print one JSON object");
   command->callback([args, prefill, decode, &chosen] {

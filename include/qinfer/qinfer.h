@@ -187,8 +187,9 @@ typedef struct qinfer_load_options {
 
 enum { QINFER_KV_DEFAULT = 0, QINFER_KV_F32 = 1, QINFER_KV_F16 = 2, QINFER_KV_BF16 = 3 };
 enum {
-    QINFER_CACHE_PREFIX = 1, /* keep freed blocks while there is room: a prompt that begins like an earlier one of any
-                                session is evaluated from where they part; same bits */
+    QINFER_CACHE_PREFIX = 1, /* keep freed blocks while there is room: a session that begins like an earlier one is
+                                evaluated from the block where they part (one whose evaluated tokens end inside a block
+                                looks for nothing); same bits */
     QINFER_CACHE_COMMIT = 2, /* prefault: no page fault later */
     QINFER_CACHE_CONTIGUOUS = 4 /* each session sees one flat range of reserved address space; same results. Needs memfd
                                    and the default allocator, else QINFER_E_UNSUPPORTED */

@@ -20,9 +20,8 @@ class Evaluation {
   }
 
   Status run() {
-    QINFER_TRY(enlist());
-    share_out();
-    QINFER_TRY(take_blocks());
+    QINFER_TRY(check());
+    QINFER_TRY(take_room());
     for (std::size_t i = 0; i < n_marked_; ++i)  // one that only adopted blocks has new last tokens, too
       if (sessions_[i].eval_state.count != 0 || sessions_[i].eval_state.adopted != 0) sessions_[i].drop_logits();
     Status status;
@@ -33,8 +32,8 @@ class Evaluation {
   }
 
  private:
-  /// Checks the sessions and links those with pending tokens, fewest first; equal ones in the caller's order.
-  Status enlist() {
+  Status check() {
+    bool pending = false;
     for (std::size_t i = 0; i < sessions_.size(); ++i) {
       Session& session = sessions_[i];
       if (&session.cache() != &sessions_[0].cache())
@@ -50,14 +49,42 @@ class Evaluation {
       session.eval_state.active = true;
       session.eval_state.index = i;
       n_marked_ = i + 1;
+      pending = pending || session.pending() != 0;
     }
-    for (std::size_t i = 0; i < n_marked_; ++i) {
-      if (sessions_[i].pending() == 0) continue;
-      sessions_[i].adopt_prefix(std::max(options_.keep_logits, 1u));
-      link(sessions_[i]);
-    }
-    if (first_ == nullptr) return error(Code::state, "no session has pending tokens: append some first");
+    if (!pending) return error(Code::state, "no session has pending tokens: append some first");
     return Status();
+  }
+
+  /// Decides who evaluates how many tokens, and takes the blocks for them; after an error all is as before.
+  Status take_room() {
+    enlist(true);
+    Status status = take_blocks();
+    const auto drop_adopted = [&] {
+      bool any = false;
+      for (std::size_t i = 0; i < n_marked_; ++i) {
+        any = any || sessions_[i].eval_state.adopted != 0;
+        sessions_[i].drop_adopted();
+      }
+      return any;
+    };
+    // A prefix in use cannot give way to others: without it there may be room, as if there were no prefix cache.
+    if (status.ok() || !drop_adopted()) return status;
+    enlist(false);
+    return take_blocks();
+  }
+
+  /// Links the sessions with pending tokens, fewest first, equal ones in the caller's order, and shares out max_tokens.
+  void enlist(bool adopt) {
+    first_ = last_ = nullptr;
+    for (std::size_t i = 0; i < n_marked_; ++i) {
+      Session& session = sessions_[i];
+      session.eval_state.next = nullptr;
+      session.eval_state.count = 0;
+      if (session.pending() == 0) continue;
+      if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));
+      link(session);
+    }
+    share_out();
   }
 
   void link(Session& session) {
@@ -84,28 +111,47 @@ class Evaluation {
       left -= session.eval_state.count;
       if (session.eval_state.count == 0) {
         *at = session.eval_state.next;
+        session.drop_adopted();  // what it does not need yet may be needed by others
       } else {
         at = &session.eval_state.next;
       }
     }
   }
 
+  /// Blocks that session s will need: new ones, and one if its partial block will still have another holder when the
+  /// sessions before it in the list have copied theirs.
+  std::size_t blocks_needed(const Session& s) const {
+    std::size_t earlier = 0;
+    for (const Session* t = first_; t != &s; t = t->eval_state.next)
+      earlier += s.partial_block() != Session::kNoBlock && t->partial_block() == s.partial_block() ? 1 : 0;
+    return s.blocks_needed(s.eval_state.count, earlier);
+  }
+
   Status take_blocks() {
+    std::size_t needed = 0;
+    for (const Session* s = first_; s != nullptr; s = s->eval_state.next) {
+      needed += blocks_needed(*s);
+      const kv::PoolStats stats = s->cache().pool().stats();
+      const std::uint64_t free = stats.blocks_total - stats.blocks_used;
+      if (needed > free) return no_room(*s, free, stats.blocks_total);
+    }
     for (Session* s = first_; s != nullptr; s = s->eval_state.next) {
       const Code code = s->reserve_blocks(s->eval_state.count);
       if (code == Code::ok) continue;
-      const std::size_t index = s->eval_state.index, count = s->eval_state.count;
-      for (Session* t = first_; t != s; t = t->eval_state.next) t->release_spare_blocks();
-      for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].drop_adopted();
-      if (code == Code::no_memory)
-        return error(Code::no_memory, "the system maps no more memory: session {} has no room for {} tokens", index,
-                     count);
+      // Somebody who loads a session was faster, or the system has no memory.
       const kv::PoolStats stats = s->cache().pool().stats();
-      return error_at(Code::kv_full, static_cast<std::int64_t>(index),
-                      "the KV cache has {} of {} blocks free, session {} needs more for {} tokens",
-                      stats.blocks_total - stats.blocks_used, stats.blocks_total, index, count);
+      for (Session* t = first_; t != s; t = t->eval_state.next) t->release_spare_blocks();
+      if (code == Code::kv_full) return no_room(*s, stats.blocks_total - stats.blocks_used, stats.blocks_total);
+      return error(Code::no_memory, "the system has no memory or no mapping for {} tokens of session {}",
+                   s->eval_state.count, s->eval_state.index);
     }
     return Status();
+  }
+
+  static Status no_room(const Session& s, std::uint64_t free, std::uint64_t total) {
+    return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state.index),
+                    "the KV cache has {} of {} blocks free, session {} needs more for {} tokens", free, total,
+                    s.eval_state.index, s.eval_state.count);
   }
 
   /// Fills the arena with the next rows, at most as many as it was made for.

@@ -100,6 +100,10 @@ Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& p
 
 }  // namespace
 
+std::string Model::origin() const {
+  return std::string(runtime_->kernels().name) + "/" + weight_format_ + (runtime_->exact() ? "/exact" : "");
+}
+
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,
                                                  const LoadOptions& options, const model::LoadProgress& progress,
                                                  const std::atomic<bool>* cancelled) {

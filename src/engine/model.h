@@ -37,6 +37,8 @@ class Model {
   const std::string& weight_format() const { return weight_format_; }
   /// Of the checkpoint (model::source_fingerprint), also where it was loaded from a packed file; empty without weights.
   const std::string& fingerprint() const { return fingerprint_; }
+  /// Whose bits its keys and values have: kernel set, formats of the weights, precision.
+  std::string origin() const;
   /// What was loaded, tensor by tensor.
   const model::WeightsPlan& weights_plan() const { return weights_plan_; }
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }

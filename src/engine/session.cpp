@@ -53,6 +53,7 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   copy->n_evaluated_ = n_evaluated_;
   copy->n_logits_ = n_logits_;
   copy->n_named_ = n_named_;
+  copy->origin_ = origin_;
   copy->sampler_ = sampler_;
   copy->n_bias_ = n_bias_;
   std::copy_n(table_data(), n_blocks_, copy->table_data());
@@ -111,6 +112,7 @@ Status Session::truncate(std::size_t n_tokens) {
   n_logits_ = 0;
   release_spare_blocks();
   forget_names();
+  if (n_evaluated_ == 0) origin_.clear();
   return Status();
 }
 
@@ -123,6 +125,7 @@ void Session::forget_names() { n_named_ = std::min(n_named_, n_evaluated_ / cach
 
 void Session::adopt_prefix(std::size_t keep) {
   kv::BlockPool& pool = cache_->pool();
+  release_spare_blocks();
   const std::size_t size = cache_->layout().block_tokens, first = n_evaluated_ / size;
   if (!pool.keeps_prefixes() || n_evaluated_ % size != 0 || n_named_ != first || pending() < size + keep) return;
   const std::size_t most = (pending() - keep) / size;
@@ -150,7 +153,7 @@ void Session::drop_adopted() {
 
 void Session::advance(std::size_t n) {
   n_evaluated_ += n;
-  if (cache_->keeps_prefixes()) publish_full_blocks();
+  if (cache_->keeps_prefixes() && origin_.empty()) publish_full_blocks();
 }
 
 void Session::publish_full_blocks() {
@@ -158,7 +161,7 @@ void Session::publish_full_blocks() {
   const std::size_t full = n_evaluated_ / cache_->layout().block_tokens;
   if (n_named_ == full) return;
   // What an equal sequence had published may have been evicted since; then the blocks of this one take its place.
-  while (n_named_ > 0 && !pool.is_current(name_data()[n_named_ - 1])) --n_named_;
+  n_named_ = pool.count_current({name_data(), n_named_});
   for (; n_named_ < full; ++n_named_) {
     const kv::PrefixName parent = n_named_ == 0 ? kv::PrefixIndex::kStart : name_data()[n_named_ - 1];
     const kv::PrefixName name = pool.publish(parent, tokens_of_block(n_named_, 1), table_data()[n_named_]);
@@ -167,14 +170,25 @@ void Session::publish_full_blocks() {
   }
 }
 
+std::uint32_t Session::partial_block() const {
+  const std::uint32_t size = cache_->layout().block_tokens;
+  return n_evaluated_ % size == 0 ? kNoBlock : table_data()[n_evaluated_ / size];
+}
+
+std::size_t Session::blocks_needed(std::size_t n, std::size_t earlier) const {
+  const std::size_t needed = cache_->layout().blocks_for(n_evaluated_ + n), held = n_blocks_;
+  const std::uint32_t partial = partial_block();
+  const bool copy = partial != kNoBlock && cache_->pool().holders(partial) > 1 + earlier;
+  return (needed > held ? needed - held : 0) + (copy ? 1 : 0);
+}
+
 Code Session::reserve_blocks(std::size_t n) {
   kv::BlockPool& pool = cache_->pool();
   const std::size_t before = n_blocks_,
                     needed = std::max<std::size_t>(cache_->layout().blocks_for(n_evaluated_ + n), before);
   // The first of the new tokens may go to a block that holds others already and that is not this session's alone.
   const std::size_t partial = n_evaluated_ / cache_->layout().block_tokens;
-  const bool copy =
-      n_evaluated_ % cache_->layout().block_tokens != 0 && n > 0 && !pool.make_writable(table_data()[partial]);
+  const bool copy = partial_block() != kNoBlock && n > 0 && !pool.make_writable(partial_block());
   std::uint32_t spare = 0;
   if (copy && !pool.take({&spare, 1})) return Code::kv_full;
   if (!pool.take({table_data() + before, needed - before})) {
@@ -182,7 +196,7 @@ Code Session::reserve_blocks(std::size_t n) {
     return Code::kv_full;
   }
   n_blocks_ = needed;
-  bool done = map_blocks(before, needed - before, false);
+  bool done = pool.back({table_data() + before, needed - before}) && map_blocks(before, needed - before, false);
   if (copy) {
     const std::byte* from = kv_view().k_tile(cache_->layout(), 0, 0,
                                              static_cast<std::uint32_t>(partial) * cache_->layout().tiles_per_block());

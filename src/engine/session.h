@@ -54,6 +54,7 @@ class Session {
 
   const Model& model() const { return cache_->model(); }
   KvCache& cache() { return *cache_; }
+  const KvCache& cache() const { return *cache_; }
 
   std::span<const std::int32_t> tokens() const { return {token_data(), n_tokens_}; }
   std::size_t length() const { return n_tokens_; }
@@ -86,6 +87,11 @@ class Session {
   void adopt_prefix(std::size_t keep);
   /// Undoes adopt_prefix(): the tokens are pending again.
   void drop_adopted();
+  static constexpr std::uint32_t kNoBlock = UINT32_MAX;
+  /// The block that the next token goes to, if it holds tokens already, or kNoBlock.
+  std::uint32_t partial_block() const;
+  /// What reserve_blocks(n) will take when `earlier` of the partial block's holders have gone.
+  std::size_t blocks_needed(std::size_t n, std::size_t earlier) const;
   /// Room for evaluating `n` more tokens: blocks are taken, and one that others hold is copied. Code::kv_full or
   /// Code::no_memory (contiguous: nothing can be mapped) if that cannot be, and nothing is taken.
   Code reserve_blocks(std::size_t n);
@@ -142,6 +148,7 @@ class Session {
   platform::AddressRange flat_;  ///< contiguous storage: where the blocks lie side by side
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_blocks_ = 0, n_logits_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
+  std::string origin_;       ///< of keys and values out of a snapshot: they are not published; empty: computed here
   sampling::SamplerOptions sampler_;
   std::size_t n_bias_ = 0;
   std::optional<text::Detokenizer> detokenizer_;

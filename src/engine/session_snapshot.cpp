@@ -37,11 +37,31 @@ void place_tiles(const KvLayout& from, const std::byte* block, std::uint32_t fir
       }
 }
 
-Status check_fit(const kv::Snapshot& snapshot, const Model& model, const KvLayout& layout, const std::string& path) {
-  const KvLayout& stored = snapshot.model().layout;
-  if (snapshot.model().fingerprint != model.fingerprint())
+/// The first `n` positions of a block, and zeros.
+void copy_lanes(const KvLayout& layout, const KvView& view, std::uint32_t block, std::uint32_t n, std::byte* out) {
+  const std::size_t size = dtype_bytes(layout.type), width = std::size_t{layout.head_dim} * size;
+  const std::uint32_t zero = 0;
+  const KvView to{out, &zero};
+  for (std::uint32_t layer = 0; layer < layout.n_layers; ++layer)
+    for (std::uint32_t head = 0; head < layout.n_kv_heads; ++head)
+      for (std::uint32_t first = 0; first < n; first += kTileTokens) {
+        const std::uint32_t tile = first / kTileTokens, lanes = std::min(n - first, kTileTokens);
+        const std::byte* k = view.k_tile(layout, layer, head, block * layout.tiles_per_block() + tile);
+        std::byte* k_out = to.k_tile(layout, layer, head, tile);
+        for (std::uint32_t d = 0; d < layout.head_dim; ++d)
+          std::memcpy(k_out + d * kTileTokens * size, k + d * kTileTokens * size, lanes * size);
+        for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+          const std::size_t at = layout.tile_bytes() + lane * layout.head_dim_padded * size;
+          std::memcpy(k_out + at, k + at, width);
+        }
+      }
+}
+
+Status check_fit(const kv::SnapshotModel& saved, const Model& model, const KvLayout& layout, const std::string& path) {
+  const KvLayout& stored = saved.layout;
+  if (saved.fingerprint != model.fingerprint())
     return error(Code::unsupported, "{}: saved with other weights (fingerprint {}, the model's is {})", path,
-                 snapshot.model().fingerprint, model.fingerprint());
+                 saved.fingerprint, model.fingerprint());
   if (stored.type != layout.type)
     return error(Code::unsupported, "{}: keys and values are {}, the cache holds {}", path, dtype_name(stored.type),
                  dtype_name(layout.type));
@@ -50,6 +70,10 @@ Status check_fit(const kv::Snapshot& snapshot, const Model& model, const KvLayou
     return error_at(Code::format, 0, "{}: {} layers of {} heads of {}, the model has {} of {} of {}", path,
                     stored.n_layers, stored.n_kv_heads, stored.head_dim, layout.n_layers, layout.n_kv_heads,
                     layout.head_dim);
+  return Status();
+}
+
+Status check_tokens(const kv::Snapshot& snapshot, const Model& model, const std::string& path) {
   for (const std::int32_t token : snapshot.tokens())
     if (token < 0 || static_cast<std::uint32_t>(token) >= model.spec().n_vocab)
       return error_at(Code::format, -1, "{}: token {} is not in the vocabulary of {}", path, token,
@@ -72,10 +96,16 @@ Status Session::save(const std::string& path) const {
   state.extra = sampler;
   state.extra_capacity = sizeof sampler_ + std::uint64_t{model().spec().n_vocab} * sizeof(sampling::Bias);
   const KvLayout& layout = cache_->layout();
-  state.block = [&](std::size_t i) {
+  // Behind the last token a block may still hold what it held before, and that is not this session's to give away.
+  const std::size_t n_full = n_evaluated_ / layout.block_tokens, rest = n_evaluated_ % layout.block_tokens;
+  std::vector<std::byte> partial(rest != 0 ? layout.block_bytes() : 0);
+  if (rest != 0)
+    copy_lanes(layout, kv_view(), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest), partial.data());
+  state.block = [&](std::size_t i) -> const std::byte* {
+    if (i == n_full) return partial.data();
     return kv_view().k_tile(layout, 0, 0, static_cast<std::uint32_t>(i) * layout.tiles_per_block());
   };
-  return kv::save_snapshot(path, {model().fingerprint(), std::string(model().runtime().kernels().name), layout}, state);
+  return kv::save_snapshot(path, {model().fingerprint(), origin_.empty() ? model().origin() : origin_, layout}, state);
 }
 
 Status Session::read_blocks(const kv::Snapshot& snapshot) {
@@ -115,12 +145,20 @@ Status Session::restore_sampler(std::span<const std::byte> saved, const std::str
 }
 
 Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, const std::string& path) {
-  QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path));
   const Model& model = cache->model();
-  QINFER_TRY(check_fit(snapshot, model, cache->layout(), path));
-  QINFER_ASSIGN(std::unique_ptr<Session> session,
-                create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits()}));
-  QINFER_TRY(session->restore_sampler(snapshot.extra(), path));
+  QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path, [&](const kv::SnapshotModel& saved) {
+                  return check_fit(saved, model, cache->layout(), path);
+                }));
+  QINFER_TRY(check_tokens(snapshot, model, path));
+  auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits()});
+  Status status = created.take_status();
+  if (status.ok()) status = created.value()->restore_sampler(snapshot.extra(), path);
+  if (status.code() == Code::invalid_argument)  // not this call's arguments, but what the file says
+    return error_at(Code::format, -1, "{}: {}", path, status.message());
+  QINFER_TRY(std::move(status));
+  std::unique_ptr<Session> session = std::move(created.value());
+  // Others must not be given what a file says: it may come from other kernels, or from somebody who invented it.
+  session->origin_ = snapshot.model().origin;
   QINFER_TRY(session->append(snapshot.tokens()));
   if (const Code code = session->reserve_blocks(snapshot.n_evaluated()); code != Code::ok)
     return error_at(code, 0, "{}: the KV cache has no room for the {} tokens of the session", path,

@@ -3,18 +3,22 @@
 
 #include <cstring>
 
+#include "platform/thread.h"
+
 namespace qinfer::engine {
 
 Result<SharedBuffer> SharedBuffer::create(const platform::Allocator& allocator, std::uint64_t bytes,
                                           std::string_view what) {
   SharedBuffer buffer;
   buffer.shared_ = std::make_shared<Shared>();
+  buffer.shared_->process = platform::process_id();
   QINFER_ASSIGN(buffer.shared_->memory, platform::Buffer::allocate(allocator, bytes, what));
   return buffer;
 }
 
 SharedBuffer::~SharedBuffer() {
-  if (shared_ != nullptr) part(*shared_, 0);  // the spare goes too
+  // The spare goes too. In a fork()ed child the lock may be held by a thread that does not exist there.
+  if (shared_ != nullptr && shared_->process == platform::process_id()) part(*shared_, 0);
 }
 
 SharedBuffer SharedBuffer::share(SharedBuffer spare) const {

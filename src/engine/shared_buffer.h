@@ -43,6 +43,7 @@ class SharedBuffer {
     platform::Buffer memory;
     std::mutex mutex;
     std::uint32_t holders = 1;
+    std::int32_t process = 0;
     std::vector<std::shared_ptr<Shared>> spares;  ///< one for each holder but one
   };
 

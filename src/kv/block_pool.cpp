@@ -22,6 +22,9 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, con
   if (options.storage == Storage::contiguous) {
     if (!allocator.is_mapping())
       return error(Code::unsupported, "contiguous storage maps memory itself: it cannot use the host's allocator");
+    if (layout.block_bytes() % platform::page_bytes() != 0)
+      return error(Code::unsupported, "contiguous storage cannot map blocks of {} bytes, the system's pages have {}",
+                   layout.block_bytes(), platform::page_bytes());
     QINFER_ASSIGN(pool->memory_, platform::SharedMemory::create(*bytes, options.commit));
   } else {
     QINFER_ASSIGN(pool->arena_, platform::Buffer::allocate(allocator, *bytes, "the KV cache"));
@@ -38,26 +41,31 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, con
   return pool;
 }
 
+#if defined(QINFER_POISON)
+// What a former user left in a block must never matter; NaN in every type makes sure that tests notice.
+constexpr int kUnused = 0xff;
+#else
+constexpr int kUnused = 0;
+#endif
+
+/// A block that is not its former holder's any more, and reads as unused.
 std::uint32_t BlockPool::next_free() {
   if (n_stacked_ > 0) return stack_.as<std::uint32_t>()[--n_stacked_];
   if (n_touched_ < n_blocks_) return static_cast<std::uint32_t>(n_touched_++);
   const std::uint32_t block = index_.evict();
-  forget(block);
+  fill_all(block, kUnused);
   return block;
 }
 
-/// What a former user left in a block must never matter; NaN in every type makes sure that tests notice.
-void BlockPool::forget([[maybe_unused]] std::uint32_t block) {
-#if defined(QINFER_POISON)
+void BlockPool::fill_all(std::uint32_t block, int value) {
   const std::uint64_t at = block * layout_.block_bytes();
   if (!is_contiguous()) {
-    std::memset(arena_.data() + at, 0xff, layout_.block_bytes());
+    std::memset(arena_.data() + at, value, layout_.block_bytes());
     return;
   }
   std::byte page[4096];
-  std::memset(page, 0xff, sizeof page);
+  std::memset(page, value, sizeof page);
   for (std::uint64_t i = 0; i < layout_.block_bytes(); i += sizeof page) memory_.write(at + i, page, sizeof page);
-#endif
 }
 
 Result<platform::AddressRange> BlockPool::reserve_range(std::uint64_t n_blocks) {
@@ -89,7 +97,7 @@ bool BlockPool::map(platform::AddressRange& range, std::size_t first, std::span<
   for (std::size_t i = 0; i < blocks.size();) {
     std::size_t n = 1;
     while (merged && i + n < blocks.size() && blocks[i + n] == blocks[i] + n) ++n;
-    if (!range.map((first + i) * bytes, memory_, blocks[i] * bytes, n * bytes)) return false;
+    if (!range.map((first + i) * bytes, memory_, blocks[i] * bytes, n * bytes, committed_)) return false;
     i += n;
   }
   return true;
@@ -123,14 +131,12 @@ void BlockPool::release(std::uint32_t block) {
   if (left == 1) --n_shared_;
   if (left != 0) return;
   if (index_.contains(block)) return index_.retire(block);
-#if defined(QINFER_POISON)
-  forget(block);
-#else
-  if (!committed_) {
-    const std::uint64_t bytes = layout_.block_bytes();
+  const std::uint64_t bytes = layout_.block_bytes();
+  if (committed_ || kUnused != 0) {
+    fill_all(block, kUnused);
+  } else {
     is_contiguous() ? memory_.discard(block * bytes, bytes) : arena_.discard(block * bytes, bytes);
   }
-#endif
   stack_.as<std::uint32_t>()[n_stacked_++] = block;
 }
 
@@ -145,6 +151,13 @@ bool BlockPool::fill(std::uint32_t block, const std::byte* from) {
   const std::uint64_t bytes = layout_.block_bytes();
   if (is_contiguous()) return memory_.write(block * bytes, from, bytes);
   std::memcpy(arena_.data() + block * bytes, from, bytes);
+  return true;
+}
+
+bool BlockPool::back(std::span<const std::uint32_t> blocks) const {
+  if (!is_contiguous() || committed_) return true;
+  for (const std::uint32_t block : blocks)
+    if (!memory_.allocate(block * layout_.block_bytes(), layout_.block_bytes())) return false;
   return true;
 }
 
@@ -175,14 +188,23 @@ std::size_t BlockPool::adopt(PrefixName parent, std::span<const std::int32_t> to
 PrefixName BlockPool::publish(PrefixName parent, std::span<const std::int32_t> tokens, std::uint32_t block) {
   const std::lock_guard lock(mutex_);
   if (parent.generation != 0 && !index_.is_current(parent)) return PrefixIndex::kStart;
-  // A block can be known already where its holder was cut back into it and wrote the same again.
+  const PrefixName known = index_.find(parent, tokens);
+  if (known.generation != 0 && known.block == block) return known;
+  // Under another name where its holder was cut back into it, or where the names before it are gone.
   if (index_.contains(block)) index_.remove(block);
-  return index_.add(parent, tokens, block);
+  return known.generation != 0 ? known : index_.add(parent, tokens, block);
 }
 
-bool BlockPool::is_current(PrefixName name) const {
+std::size_t BlockPool::count_current(std::span<const PrefixName> names) const {
   const std::lock_guard lock(mutex_);
-  return index_.is_current(name);
+  std::size_t n = 0;
+  while (n < names.size() && index_.is_current(names[n])) ++n;
+  return n;
+}
+
+std::uint32_t BlockPool::holders(std::uint32_t block) const {
+  const std::lock_guard lock(mutex_);
+  return refs(block);
 }
 
 PoolStats BlockPool::stats() const {

@@ -51,13 +51,16 @@ class BlockPool {
   bool is_contiguous() const { return memory_.size() != 0; }
   std::byte* arena() const { return arena_.data(); }  ///< paged
 
-  /// Contiguous: address space for a session of so many blocks. QINFER_E_UNSUPPORTED if all sessions together could
+  /// Contiguous: address space for a session of so many blocks. QINFER_E_UNSUPPORTED if all sessions of this pool could
   /// need more than half of the mappings that the process may have. To be given back by release_range().
   Result<platform::AddressRange> reserve_range(std::uint64_t n_blocks);
   void release_range(platform::AddressRange& range);
   /// Contiguous: lets blocks appear at places first, first + 1, ... of a range, with one mapping each or, `merged`, one
   /// for each run of neighbours. False if the system refuses one.
   bool map(platform::AddressRange& range, std::size_t first, std::span<const std::uint32_t> blocks, bool merged) const;
+  /// Contiguous: makes sure that there is memory behind blocks, which else would be found missing when they are
+  /// written.
+  bool back(std::span<const std::uint32_t> blocks) const;
   bool keeps_prefixes() const { return index_.enabled(); }
 
   /// Fills all of `out` with blocks of the caller's own, or takes none and returns false.
@@ -71,6 +74,7 @@ class BlockPool {
   bool make_writable(std::uint32_t block);
   /// Fills a block with a copy of what lies at `from`. False if there is no memory for it (contiguous).
   bool fill(std::uint32_t block, const std::byte* from);
+  std::uint32_t holders(std::uint32_t block) const;
   /// How many of these blocks have other holders too.
   std::size_t count_shared(std::span<const std::uint32_t> blocks) const;
 
@@ -80,7 +84,8 @@ class BlockPool {
                     std::span<PrefixName> names);
   /// Makes a full block of the caller's findable. kStart if `parent` is not current any more.
   PrefixName publish(PrefixName parent, std::span<const std::int32_t> tokens, std::uint32_t block);
-  bool is_current(PrefixName name) const;
+  /// How many names are current before the first that is not.
+  std::size_t count_current(std::span<const PrefixName> names) const;
 
   PoolStats stats() const;
   /// Of the arena, as the operating system counts.
@@ -98,7 +103,7 @@ class BlockPool {
   std::uint64_t n_free() const { return n_stacked_ + (n_blocks_ - n_touched_); }
   std::uint32_t next_free();
   void release(std::uint32_t block);
-  void forget(std::uint32_t block);
+  void fill_all(std::uint32_t block, int value);
 
   KvLayout layout_;
   platform::Buffer arena_;         ///< paged

@@ -22,9 +22,10 @@ struct Header {
   char magic[8];
   std::uint32_t version, kv_type;
   std::uint32_t n_layers, n_kv_heads, head_dim, head_dim_padded, block_tokens;
-  std::uint32_t max_tokens, max_logits, reserved;
+  std::uint32_t max_tokens, max_logits;
+  std::uint32_t tile_order;  ///< 0: K [head_dim][32], V [32][head_dim_padded]
   std::uint64_t extra_capacity, tail_capacity, blocks_offset;
-  char fingerprint[32], kernel_set[32];
+  char fingerprint[32], origin[32];
   std::uint64_t checksum;  ///< of all before
 };
 
@@ -99,7 +100,7 @@ Header header_for(const SnapshotModel& model, const SnapshotState& state) {
       kPage);
   header.blocks_offset = kTails + 2 * header.tail_capacity;
   copy_name(header.fingerprint, model.fingerprint);
-  copy_name(header.kernel_set, model.kernel_set);
+  copy_name(header.origin, model.origin);
   header.checksum = checksum_of(header);
   return header;
 }
@@ -153,30 +154,40 @@ Status save_new(const std::string& path, const SnapshotModel& model, const Snaps
 /// Reads an open file; what Snapshot::open() and saving again have in common.
 class SnapshotFile {
  public:
-  static Result<Snapshot> read(platform::OpenFile file) {
+  using Fits = std::function<Status(const SnapshotModel&)>;
+
+  /// `fits` looks at the header before anything is read whose size depends on it.
+  static Result<Snapshot> read(platform::OpenFile file, const Fits& fits) {
     Snapshot snapshot;
     snapshot.file_ = std::move(file);
     Header header;
     QINFER_TRY(read_header(snapshot, header));
-    std::optional<State> states[2];
-    for (int i = 0; i < 2; ++i) states[i] = read_state(snapshot, header, i);
-    const auto sequence = [&](int i) { return states[i] ? states[i]->sequence : 0; };
-    const int later = sequence(1) > sequence(0) ? 1 : 0;
-    for (const int i : {later, 1 - later})
-      if (states[i] && read_tail(snapshot, header, *states[i], i)) return snapshot;
-    return error_at(Code::format, static_cast<std::int64_t>(kStates), "{}: neither of the two saved states is whole",
-                    snapshot.file_.name);
+    QINFER_TRY(fits(snapshot.model_));
+    for (int attempt = 0;; ++attempt) {
+      std::optional<State> states[2];
+      for (int i = 0; i < 2; ++i) states[i] = read_state(snapshot, header, i);
+      const auto sequence = [&](int i) { return states[i] ? states[i]->sequence : 0; };
+      const int later = sequence(1) > sequence(0) ? 1 : 0;
+      if (!states[later]) return damaged(snapshot, kStates, "neither of the two saved states is whole");
+      if (read_tail(snapshot, header, *states[later], later)) return snapshot;
+      // A state is written after its tail, so a later state without one is damage, unless somebody saved meanwhile.
+      const std::optional<State> again = read_state(snapshot, header, later);
+      if (attempt == 100 || (again && again->sequence == states[later]->sequence))
+        return damaged(snapshot, kTails, "what was saved last is damaged (checksum)");
+    }
   }
 
-  /// Whether the blocks of the file are the first ones of what is to be saved, and all that it says of the rest holds.
-  static bool continues(const Snapshot& snapshot, const Header& wanted, const SnapshotState& state) {
-    Header present;
-    if (!platform::read_at(snapshot.file_, 0, std::as_writable_bytes(std::span(&present, 1))).ok()) return false;
-    if (std::memcmp(&present, &wanted, sizeof present) != 0) return false;
-    const std::size_t kept = snapshot.checksums_.size() * snapshot.model_.layout.block_tokens;
-    return kept <= state.n_evaluated &&
-           std::equal(snapshot.tokens_.begin(), snapshot.tokens_.begin() + static_cast<std::ptrdiff_t>(kept),
-                      state.tokens.begin());
+  /// Whether the blocks of the file are the first ones of what is to be saved, bit for bit.
+  static bool continues(const Snapshot& snapshot, const SnapshotState& state) {
+    const KvLayout& layout = snapshot.model_.layout;
+    const std::size_t n = snapshot.checksums_.size(), kept = n * layout.block_tokens;
+    if (kept > state.n_evaluated || snapshot.file_.size < snapshot.blocks_offset_ + n * layout.block_bytes() ||
+        !std::equal(snapshot.tokens_.begin(), snapshot.tokens_.begin() + static_cast<std::ptrdiff_t>(kept),
+                    state.tokens.begin()))
+      return false;
+    for (std::size_t i = 0; i < n; ++i)
+      if (hash(state.block(i), layout.block_bytes()) != snapshot.checksums_[i]) return false;
+    return true;
   }
 
   static Status append(const Snapshot& snapshot, platform::UpdatedFile& file, const Header& header,
@@ -184,6 +195,13 @@ class SnapshotFile {
     const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
       return file.write_at(offset, bytes);
     };
+    // Whoever wrote the present state may have been killed before it was on disk; its tail is there, for that came
+    // first.
+    State present;
+    const std::uint64_t present_at = kStates + static_cast<std::uint64_t>(snapshot.state_) * kPage;
+    QINFER_TRY(platform::read_at(snapshot.file_, present_at, std::as_writable_bytes(std::span(&present, 1))));
+    QINFER_TRY(write(present_at, bytes_of(present)));
+    QINFER_TRY(file.sync());
     std::vector<std::uint64_t> checksums = snapshot.checksums_;
     State record = {};
     record.sequence = snapshot.sequence_ + 1;
@@ -214,15 +232,20 @@ class SnapshotFile {
               header.head_dim,
               header.head_dim_padded,
               header.block_tokens};
-    constexpr std::uint32_t kMost = 1 << 20;  // so that no product below overflows
+    if (header.tile_order != 0)
+      return error_at(Code::unsupported, 44, "{}: tiles in the order {}, expected 0", snapshot.file_.name,
+                      header.tile_order);
+    constexpr std::uint32_t kMost = 1 << 20;
+    constexpr std::uint64_t kMostExtra = 64 << 20;
     if (header.kv_type > static_cast<std::uint32_t>(DType::bf16) || layout.n_layers > kMost / 16 ||
-        layout.n_kv_heads > kMost / 16 || layout.head_dim > layout.head_dim_padded || layout.head_dim_padded > 4096 ||
+        layout.n_kv_heads > kMost / 16 || layout.head_dim > layout.head_dim_padded ||
+        layout.head_dim_padded > round_up(layout.head_dim, 64) || layout.head_dim_padded > 4096 ||
         layout.block_tokens < kTileTokens || layout.block_tokens > 256 || layout.block_tokens % kTileTokens != 0 ||
-        header.max_tokens > 1u << 30 || header.extra_capacity > std::uint64_t{1} << 40 ||
-        header.blocks_offset % kPage != 0 || header.tail_capacity > std::uint64_t{1} << 60)
+        header.max_tokens > 1u << 30 || header.extra_capacity > kMostExtra || header.blocks_offset % kPage != 0 ||
+        header.tail_capacity > std::uint64_t{1} << 60)
       return damaged(snapshot, 0, "the header has sizes that cannot be");
     snapshot.model_.fingerprint = name_of(header.fingerprint);
-    snapshot.model_.kernel_set = name_of(header.kernel_set);
+    snapshot.model_.origin = name_of(header.origin);
     snapshot.max_tokens_ = header.max_tokens;
     snapshot.max_logits_ = header.max_logits;
     snapshot.blocks_offset_ = header.blocks_offset;
@@ -274,25 +297,30 @@ Status save_snapshot(const std::string& path, const SnapshotModel& model, const 
   Status opened = file.take_status();
   if (opened.code() == Code::not_found) return save_new(path, model, state);
   QINFER_TRY(std::move(opened));
-  QINFER_ASSIGN(platform::OpenFile readable, platform::open_path(path));
+  QINFER_ASSIGN(platform::OpenFile readable, file.value().reader());
   if (readable.size == 0) return save_new(path, model, state);
-  char magic[sizeof kMagic] = {};
+  const Header wanted = header_for(model, state);
+  Header present = {};
   QINFER_TRY(platform::read_at(
-      readable, 0, std::as_writable_bytes(std::span(magic).first(std::min<std::size_t>(sizeof magic, readable.size)))));
-  if (std::memcmp(magic, kMagic, sizeof magic) != 0)
+      readable, 0,
+      std::as_writable_bytes(std::span(&present, 1)).first(std::min<std::size_t>(sizeof present, readable.size))));
+  if (std::memcmp(present.magic, kMagic, sizeof kMagic) != 0)
     return error_at(Code::format, 0, "{}: not a snapshot of a session, and so not overwritten", path);
-  // A snapshot without a whole state is replaced.
-  auto present = SnapshotFile::read(std::move(readable));
-  const Status whole = present.take_status();
-  const Header header = header_for(model, state);
-  if (whole.ok() && SnapshotFile::continues(present.value(), header, state))
-    return SnapshotFile::append(present.value(), file.value(), header, model, state);
-  return save_new(path, model, state);
+  if (present.version > kVersion)
+    return error_at(Code::unsupported, 8, "{}: version {} of the snapshot format is not overwritten, known is {}", path,
+                    present.version, kVersion);
+  if (std::memcmp(&present, &wanted, sizeof present) != 0) return save_new(path, model, state);
+  auto before = SnapshotFile::read(std::move(readable), [](const SnapshotModel&) { return Status(); });
+  Status whole = before.take_status();
+  if (whole.code() == Code::io) return whole;
+  if (whole.ok() && SnapshotFile::continues(before.value(), state))
+    return SnapshotFile::append(before.value(), file.value(), wanted, model, state);
+  return save_new(path, model, state);  // in place of a damaged one, or of one that went another way
 }
 
-Result<Snapshot> Snapshot::open(const std::string& path) {
+Result<Snapshot> Snapshot::open(const std::string& path, const std::function<Status(const SnapshotModel&)>& fits) {
   QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path));
-  return SnapshotFile::read(std::move(file));
+  return SnapshotFile::read(std::move(file), fits);
 }
 
 Status Snapshot::read_block(std::size_t i, std::span<std::byte> out) const {

@@ -1,13 +1,15 @@
 // Snapshots: one session's tokens, keys, values and sampler in a file that can be saved to again.
 //
 // Layout (little-endian, offsets multiples of 4096):
-//   header             magic, version, sizes, fingerprint of the model, kernel set; never changes; checksummed
-//   state 0, state 1   sequence number, counts, checksum of the tail; of those that are whole the later one counts
-//   tail 0, tail 1     tokens, checksums of the full blocks, what the session adds, the block that is not full
+//   header             magic, version, sizes, fingerprint of the model, origin of the values; never changes;
+//   checksummed state 0, state 1   sequence number, counts, checksum of the tail; of those that are whole the later one
+//   counts tail 0, tail 1     tokens, checksums of the full blocks, what the session adds, the block that is not full
 //   blocks             block images in KvLayout's order, one after the other
 // Saving again writes new blocks behind the old ones and the tail of the other state, syncs, and then the other state:
-// until that is on disk whole, the old one counts, and nothing that it needs has been touched. A first save, and one
-// of a session that has gone another way since, writes a new file that takes the old one's place when it is complete.
+// until that is on disk whole, the old one counts, and nothing that it needs has been touched. That the old blocks are
+// the session's is seen from their checksums in memory; what the disk has made of them only loading sees. A first save,
+// and one of a session that has gone another way since, writes a new file that takes the old one's place when it is
+// complete. Savers lock the file they write; who comes second is refused.
 // Every byte that matters is under an XXH3-64 checksum, which finds damage, not malice: what is read is checked again.
 #pragma once
 
@@ -26,7 +28,8 @@ namespace qinfer::kv {
 
 /// What a snapshot fits, beside the token ids.
 struct SnapshotModel {
-  std::string fingerprint, kernel_set;  ///< at most 31 bytes each
+  std::string fingerprint;  ///< of the weights, at most 31 bytes
+  std::string origin;       ///< who computed keys and values, as far as it changes their bits; at most 31 bytes
   KvLayout layout;
 };
 
@@ -45,8 +48,9 @@ Status save_snapshot(const std::string& path, const SnapshotModel& model, const 
 /// An open snapshot whose header, state and tail are whole.
 class Snapshot {
  public:
-  /// QINFER_E_FORMAT names what is wrong with a file that is cut, altered or something else.
-  static Result<Snapshot> open(const std::string& path);
+  /// QINFER_E_FORMAT names what is wrong with a file that is cut, altered or something else. `fits` refuses what does
+  /// not belong to the model, before anything of a size that the file alone states is read.
+  static Result<Snapshot> open(const std::string& path, const std::function<Status(const SnapshotModel&)>& fits);
 
   const SnapshotModel& model() const { return model_; }
   std::span<const std::int32_t> tokens() const { return tokens_; }

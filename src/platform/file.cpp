@@ -80,12 +80,46 @@ Status write_at(const FileHandle& handle, const std::string& path, std::uint64_t
 
 }  // namespace
 
+namespace {
+
+/// Takes the lock of an open file; QINFER_E_STATE if somebody else has it. False if meanwhile the path leads to another
+/// file, which then has a lock of its own.
+Result<bool> lock_file(const FileHandle& handle, const std::string& opened, const std::string& path) {
+  if (flock(handle.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return error(Code::state, "{} is being written to by somebody else", path);
+    return io_error(errno, path);
+  }
+  struct stat mine = {}, there = {};
+  if (fstat(handle.get(), &mine) != 0) return io_error(errno, path);
+  return stat(opened.c_str(), &there) == 0 && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+}
+
+/// So that a rename lasts: the entry is in the directory.
+Status sync_directory_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string directory = slash == path.npos ? "." : path.substr(0, slash + 1);
+  const FileHandle handle(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // EINVAL: a file system without anything to sync.
+  if (handle.get() < 0 || (fsync(handle.get()) != 0 && errno != EINVAL)) return io_error(errno, directory);
+  return Status();
+}
+
+}  // namespace
+
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
-  for (int i = 0;; ++i) {  // with the permissions that the process's mask leaves
-    std::string temporary = fmt::format("{}.{}.{}", path, getpid(), i);
-    FileHandle handle(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (handle.get() >= 0) return AtomicFile(std::move(handle), path, std::move(temporary));
-    if (errno != EEXIST || i == 1000) return io_error(errno, path);
+  const std::string temporary = path + ".qinfer-new";
+  for (;;) {
+    // One that a killed process left behind is used again; its lock went with the process.
+    struct stat old = {};
+    const bool replaces = stat(path.c_str(), &old) == 0;
+    // With the permissions that the process's mask leaves or, in place of a file, with that file's.
+    FileHandle handle(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, replaces ? 0600 : 0666));
+    if (handle.get() < 0) return io_error(errno, path);
+    QINFER_ASSIGN(const bool locked, lock_file(handle, temporary, path));
+    if (!locked) continue;
+    if (ftruncate(handle.get(), 0) != 0 || (replaces && fchmod(handle.get(), old.st_mode & 07777) != 0))
+      return io_error(errno, path);
+    return AtomicFile(std::move(handle), path, temporary);
   }
 }
 
@@ -112,17 +146,32 @@ Status AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> byt
 Status AtomicFile::commit() {
   if (fsync(handle_.get()) != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(errno, path_);
   temporary_.clear();
-  return Status();
+  return sync_directory_of(path_);
 }
 
 Result<UpdatedFile> UpdatedFile::open(const std::string& path) {
-  FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (handle.get() < 0) return io_error(errno, path);
-  if (flock(handle.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return error(Code::state, "{} is being written to by somebody else", path);
-    return io_error(errno, path);
+  for (;;) {
+    FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    if (handle.get() < 0) return io_error(errno, path);
+    QINFER_ASSIGN(const bool locked, lock_file(handle, path, path));
+    if (locked) return UpdatedFile(std::move(handle), path);
   }
-  return UpdatedFile(std::move(handle), path);
+}
+
+UpdatedFile::~UpdatedFile() {
+  // A child that was forked meanwhile has the descriptor too, and would keep the lock.
+  if (handle_.get() >= 0) flock(handle_.get(), LOCK_UN);
+}
+
+Result<OpenFile> UpdatedFile::reader() const {
+  OpenFile file;
+  file.name = path_;
+  file.handle = FileHandle(fcntl(handle_.get(), F_DUPFD_CLOEXEC, 0));
+  struct stat info = {};
+  if (file.handle.get() < 0 || fstat(file.handle.get(), &info) != 0) return io_error(errno, path_);
+  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file", path_);
+  file.size = static_cast<std::uint64_t>(info.st_size);
+  return file;
 }
 
 Status UpdatedFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -39,8 +39,9 @@ struct OpenFile {
 /// Opens a regular file by its path; the name in messages is the path.
 Result<OpenFile> open_path(const std::string& path);
 
-/// A file that appears under its path whole or not at all: written beside it, synced and renamed by commit(), removed
-/// again without it.
+/// A file that appears under its path whole or not at all: written beside it as PATH.qinfer-new, synced and renamed by
+/// commit(), removed again without it. It keeps the permissions of a file that it replaces. QINFER_E_STATE while
+/// somebody else is writing it.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -68,6 +69,11 @@ class UpdatedFile {
  public:
   /// QINFER_E_STATE while somebody else is updating it.
   static Result<UpdatedFile> open(const std::string& path);
+  UpdatedFile(UpdatedFile&&) = default;
+  UpdatedFile& operator=(UpdatedFile&&) = delete;
+  ~UpdatedFile();
+  /// The same file for reading.
+  Result<OpenFile> reader() const;
   Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Returns when all that was written has reached the disk.
   Status sync();

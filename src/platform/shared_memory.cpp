@@ -3,12 +3,13 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -19,16 +20,23 @@ namespace qinfer::platform {
 
 Result<SharedMemory> SharedMemory::create(std::uint64_t bytes, bool commit) {
 #if defined(MFD_CLOEXEC)
+  // Growing a file beyond the limit would raise a signal, even this one.
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+    return error(Code::unsupported,
+                 "memory of {} bytes that can be mapped twice is larger than RLIMIT_FSIZE allows, {}", bytes,
+                 static_cast<std::uint64_t>(limit.rlim_cur));
   SharedMemory memory;
   memory.descriptor_ = memfd_create("qinfer", MFD_CLOEXEC);
   if (memory.descriptor_ < 0)
-    return error_at(Code::unsupported, errno, "the system offers no memory that can be mapped twice (memfd_create: {})",
-                    std::strerror(errno));
-  if (ftruncate(memory.descriptor_, static_cast<off_t>(bytes)) != 0)
-    return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory of {} bytes that can be mapped twice",
-                    bytes);
+    return error_at(errno == ENOSYS || errno == EPERM ? Code::unsupported : Code::no_memory, errno,
+                    "no memory that can be mapped twice (memfd_create failed with errno {})", errno);
   memory.size_ = bytes;
-  if (commit && posix_fallocate(memory.descriptor_, 0, static_cast<off_t>(bytes)) != 0)
+  constexpr std::uint64_t kChunk = 64 << 20;  // so that a signal does not undo all of it
+  bool done = ftruncate(memory.descriptor_, static_cast<off_t>(bytes)) == 0;
+  for (std::uint64_t at = 0; done && commit && at < bytes; at += kChunk)
+    done = memory.allocate(at, std::min(kChunk, bytes - at));
+  if (!done)
     return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory for the KV cache ({} bytes)", bytes);
   return memory;
 #else
@@ -56,6 +64,12 @@ bool SharedMemory::write(std::uint64_t offset, const std::byte* from, std::uint6
     bytes -= static_cast<std::uint64_t>(n);
   }
   return true;
+}
+
+bool SharedMemory::allocate(std::uint64_t offset, std::uint64_t bytes) const {
+  int failed = EINTR;
+  while (failed == EINTR) failed = posix_fallocate(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  return failed == 0;
 }
 
 void SharedMemory::discard(std::uint64_t offset, std::uint64_t bytes) const {
@@ -97,9 +111,10 @@ void AddressRange::swap(AddressRange& other) noexcept {
   std::swap(process_, other.process_);
 }
 
-bool AddressRange::map(std::uint64_t at, const SharedMemory& memory, std::uint64_t offset, std::uint64_t bytes) {
-  void* data = mmap(data_ + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.descriptor(),
-                    static_cast<off_t>(offset));
+bool AddressRange::map(std::uint64_t at, const SharedMemory& memory, std::uint64_t offset, std::uint64_t bytes,
+                       bool populate) {
+  void* data = mmap(data_ + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | (populate ? MAP_POPULATE : 0),
+                    memory.descriptor(), static_cast<off_t>(offset));
   if (data == MAP_FAILED) return false;
   madvise(data, bytes, MADV_DONTFORK);
   return true;
@@ -110,6 +125,8 @@ void AddressRange::unmap(std::uint64_t at, std::uint64_t bytes) {
   void* data = mmap(data_ + at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (data != MAP_FAILED) madvise(data, bytes, MADV_DONTFORK);
 }
+
+std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 std::uint64_t max_mappings() {
   constexpr std::uint64_t kDefault = 65530;

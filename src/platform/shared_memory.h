@@ -27,6 +27,8 @@ class SharedMemory {
   int descriptor() const { return descriptor_; }
   /// False if there is no memory for it.
   bool write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const;
+  /// Puts memory behind a range; what is there already stays. False if there is none.
+  bool allocate(std::uint64_t offset, std::uint64_t bytes) const;
   void discard(std::uint64_t offset, std::uint64_t bytes) const;
   /// Bytes of memory behind it, each counted once however often it is mapped.
   std::uint64_t committed_bytes() const;
@@ -54,7 +56,8 @@ class AddressRange {
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }
   /// Whole pages, in place of what was there. False (and nothing changed) if the system refuses.
-  bool map(std::uint64_t at, const SharedMemory& memory, std::uint64_t offset, std::uint64_t bytes);
+  /// `populate`: without page faults later.
+  bool map(std::uint64_t at, const SharedMemory& memory, std::uint64_t offset, std::uint64_t bytes, bool populate);
   void unmap(std::uint64_t at, std::uint64_t bytes);
 
  private:
@@ -63,6 +66,8 @@ class AddressRange {
   std::uint64_t size_ = 0;
   std::int32_t process_ = 0;
 };
+
+std::uint64_t page_bytes();
 
 /// How many mappings the process may have.
 std::uint64_t max_mappings();
