@@ -1,10 +1,11 @@
 // What attention over the KV cache has in common on every backend: which keys a query sees, how the work is cut into
 // units, and the order in which partial results are folded.
 //
-// Keys are cut at absolute positions: tiles of 32 inside segments of 512. Each segment is reduced from empty (how is the
-// backend's, the same for every query), and the segments are folded in ascending order as in an online softmax (Milakov
-// and Gimelshein 2018, algorithm 3). The result of a query therefore depends on its own position alone: not on the chunk
-// it came in, the other rows, the threads, or whether segments were computed in one unit or in several (`split`).
+// Keys are cut at absolute positions: tiles of 32 inside segments of 512. Each segment is reduced from empty (how is
+// the backend's, the same for every query), and the segments are folded in ascending order as in an online softmax
+// (Milakov and Gimelshein 2018, algorithm 3). The result of a query therefore depends on its own position alone: not on
+// the chunk it came in, the other rows, the threads, or whether segments were computed in one unit or in several
+// (`split`).
 //
 // A backend brings a Policy:
 //   rows_per_unit(group)                          rows of one unit
