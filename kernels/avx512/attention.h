@@ -388,7 +388,7 @@ void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& p
 inline constexpr std::uint32_t kTilesAhead = 3;
 
 inline void fetch_tile(const std::byte* at, std::uint64_t bytes) {
-  for (std::uint64_t b = 0; b < bytes; b += 64) prefetch_line<_MM_HINT_T1>(at + b);
+  for (std::uint64_t b = 0; b < bytes; b += 64) prefetch_far(at + b);
 }
 
 /// One panel for each of some neighbouring KV heads, all for the same row: tile by tile, in the order of memory.

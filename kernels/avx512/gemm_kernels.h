@@ -20,10 +20,9 @@ inline constexpr std::int64_t kAhead = 128;
 inline constexpr std::int64_t kNear = 12;  ///< lines of a tile from which the L2's are brought into the L1
 inline constexpr std::int64_t kRun = 64;   ///< products that one f16 sum takes
 
-template <_mm_hint level = _MM_HINT_T0>
-inline void prefetch_line(const std::byte* at) {
-  _mm_prefetch(reinterpret_cast<const char*>(at), level);
-}
+/// Into the L1, and into the L2.
+inline void prefetch_line(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
+inline void prefetch_far(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
 
 /// Tiles, what will be read after them, and what to fetch meanwhile.
 struct TileGroup {
@@ -103,8 +102,8 @@ struct F32Sums {
           // In two steps, for the L1 can wait for few lines at a time: memory is read a tenth faster where a panel
           // takes one tile at a time.
           for (std::int64_t part = 0; part < kLine; part += 64) {
-            prefetch_line<_MM_HINT_T1>(ahead[t] + k * kLine + part);
-            prefetch_line<_MM_HINT_T0>(w[t] + kNear * kLine + part);
+            prefetch_far(ahead[t] + k * kLine + part);
+            prefetch_line(w[t] + kNear * kLine + part);
           }
           w[t] += kLine;
         }
