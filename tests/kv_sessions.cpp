@@ -9,10 +9,12 @@
 
 #include "catch.h"
 #include "checkpoint_writer.h"
+#include "kv_support.h"
+
+using qinfer::test::same_bits;
+using qinfer::test::tokens_of;
 
 namespace {
-
-constexpr std::uint32_t kVocab = 300;
 
 qinfer::test::TinySpec spec() {
   qinfer::test::TinySpec spec;
@@ -22,15 +24,6 @@ qinfer::test::TinySpec spec() {
   spec.kv_heads = 2;
   spec.dtype = qinfer::DType::f16;
   return spec;
-}
-
-std::vector<std::int32_t> tokens_of(std::size_t n, unsigned seed) {
-  std::vector<std::int32_t> tokens(n);
-  for (auto& token : tokens) {
-    seed = seed * 1664525u + 1013904223u;
-    token = static_cast<std::int32_t>((seed >> 8) % kVocab);
-  }
-  return tokens;
 }
 
 std::vector<std::int32_t> joined(std::vector<std::int32_t> a, const std::vector<std::int32_t>& b) {
@@ -65,10 +58,6 @@ std::vector<float> after(qi::Session& session, const std::vector<std::int32_t>& 
   session.append(tokens);
   session.eval();
   return session.copy_logits();
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 }  // namespace
