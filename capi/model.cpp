@@ -137,6 +137,7 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     QINFER_TRY(model->impl->runtime().check_process());
     const model::ModelSpec& spec = model->impl->spec();
     qinfer_model_info info = {};
+    if (!spec.causal) info.flags |= QINFER_MODEL_ENCODER;
     info.architecture = spec.architecture.c_str();
     info.name = spec.name.c_str();
     info.weight_format = model->impl->weight_format().c_str();

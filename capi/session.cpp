@@ -48,6 +48,17 @@ bool call_token_function(std::string_view text, std::int32_t token, void* user) 
   return callback->call(text.data(), text.size(), token, callback->user) != 0;
 }
 
+Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, bool causal) {
+  using Pooling = engine::Session::Pooling;
+  switch (pooling) {
+    case QINFER_POOL_DEFAULT: return causal ? Pooling::last : Pooling::mean;
+    case QINFER_POOL_LAST: return Pooling::last;
+    case QINFER_POOL_MEAN: return Pooling::mean;
+    case QINFER_POOL_FIRST: return Pooling::first;
+    default: return error(Code::unsupported, "pooling is {}, known are QINFER_POOL_LAST, _MEAN and _FIRST", pooling);
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -73,16 +84,16 @@ qinfer_status qinfer_kv_cache_get_stats(const qinfer_kv_cache* cache, qinfer_kv_
     QINFER_REQUIRE(cache);
     QINFER_REQUIRE(out);
     QINFER_TRY(cache->impl->model().runtime().check_process());
-    const kv::PoolStats stats = cache->impl->pool().stats();
+    const kv::PoolStats stats = cache->impl->stats();
     qinfer_kv_cache_stats values = {};
-    values.block_tokens = cache->impl->layout().block_tokens;
+    values.block_tokens = cache->impl->block_tokens();
     values.blocks_total = stats.blocks_total;
     values.blocks_used = stats.blocks_used;
     values.bytes_reserved = stats.bytes_reserved;
     values.blocks_shared = stats.blocks_shared;
     values.blocks_cached = stats.blocks_cached;
     values.bytes_committed = stats.bytes_committed;
-    values.bytes_resident = cache->impl->pool().resident_bytes();
+    values.bytes_resident = cache->impl->resident_bytes();
     return capi::copy_out(values, out, "qinfer_kv_cache_stats");
   });
 }
@@ -229,6 +240,22 @@ qinfer_status qinfer_session_copy_logits(const qinfer_session* session, size_t b
     if (row.empty())
       return error(Code::state, "no logits are kept for the token {} before the last evaluated one", back);
     return capi::copy_array<float>(row, values, capacity, out_n);
+  });
+}
+
+qinfer_status qinfer_session_embedding(const qinfer_session* session, int32_t pooling, float* values, size_t capacity,
+                                       size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_ASSIGN(const engine::Session::Pooling kind, pooling_of(pooling, impl->model().spec().causal));
+    QINFER_TRY(impl->check_embedding());
+    *out_n = impl->model().spec().n_embd;
+    if (*out_n > capacity || values == nullptr)
+      return error_at(Code::buffer_too_small, static_cast<std::int64_t>(*out_n),
+                      "{} elements are needed, the buffer has room for {}", *out_n, values == nullptr ? 0 : capacity);
+    return impl->embedding(kind, {values, *out_n});
   });
 }
 

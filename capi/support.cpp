@@ -125,8 +125,9 @@ Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* c
 Result<engine::SessionOptions> session_options(const qinfer_session_options* caller) {
   qinfer_session_options options;
   QINFER_TRY(copy_in(caller, options, "qinfer_session_options"));
-  QINFER_TRY(unknown_flags(options.flags, 0, "qinfer_session_options.flags"));
-  return engine::SessionOptions{options.max_tokens, options.max_logits};
+  QINFER_TRY(unknown_flags(options.flags, QINFER_SESSION_EMBEDDINGS, "qinfer_session_options.flags"));
+  return engine::SessionOptions{options.max_tokens, options.max_logits,
+                                (options.flags & QINFER_SESSION_EMBEDDINGS) != 0};
 }
 
 }  // namespace qinfer::capi

@@ -49,10 +49,13 @@ struct Range {
   std::uint32_t first, last;  ///< positions, both included
 };
 
-/// The keys that position p may see.
-inline Range visible(const AttentionArgs& args, std::uint32_t position) {
+/// The keys that position p of a sequence may see.
+inline Range visible(const AttentionArgs& args, const Sequence& sequence, std::uint32_t position) {
   const std::uint32_t first = args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
-  return {first, position};
+  if (args.causal) return {first, position};
+  const std::uint32_t end = sequence.first_position + static_cast<std::uint32_t>(sequence.n_rows);
+  const bool all = args.window == 0 || args.window > end - position;
+  return {first, all ? end - 1 : position + args.window - 1};
 }
 
 /// Lanes [begin, end) of the tile that starts at position `origin`; empty lanes have begin >= end.
@@ -75,6 +78,10 @@ struct AttentionUnit {
   std::uint32_t position(std::int64_t row) const {
     return sequence->first_position + static_cast<std::uint32_t>(first_row + row);
   }
+  /// The keys that a row sees.
+  Range keys(const AttentionArgs& args, std::int64_t row) const { return visible(args, *sequence, position(row)); }
+  /// The keys that any row sees.
+  Range all_keys(const AttentionArgs& args) const { return {keys(args, 0).first, keys(args, n_rows - 1).last}; }
   const std::byte* k_tile(const AttentionArgs& args, std::uint32_t tile) const {
     return sequence->kv.k_tile(args.kv, args.layer, kv_head, tile);
   }
@@ -84,8 +91,8 @@ struct SegmentRange {
   std::uint32_t first, count;
 };
 
-inline SegmentRange segments_of(const AttentionArgs& args, std::uint32_t position) {
-  const Range range = visible(args, position);
+inline SegmentRange segments_of(const AttentionArgs& args, const Sequence& sequence, std::uint32_t position) {
+  const Range range = visible(args, sequence, position);
   const std::uint32_t first = range.first / kSegmentTokens;
   return {first, range.last / kSegmentTokens - first + 1};
 }
@@ -100,7 +107,7 @@ inline std::uint64_t split_partials(const AttentionArgs& args) {
   std::uint64_t count = 0;
   for (const Sequence& sequence : args.sequences)
     for (std::int32_t row = 0; row < sequence.n_rows; ++row)
-      count += segments_of(args, sequence.first_position + static_cast<std::uint32_t>(row)).count;
+      count += segments_of(args, sequence, sequence.first_position + static_cast<std::uint32_t>(row)).count;
   return count * args.n_heads;
 }
 
@@ -173,8 +180,9 @@ struct SegmentedAttention {
     float* totals = scratch;
     float* states = totals + static_cast<std::uint64_t>(Policy::rows_per_unit(heads)) * heads * partial_floats(width);
     float* rest = states + (states - totals);
-    const SegmentRange of_first = segments_of(args, unit.position(0)),
-                       of_last = segments_of(args, unit.position(unit.n_rows - 1));
+    const Sequence& sequence = *unit.sequence;
+    const SegmentRange of_first = segments_of(args, sequence, unit.position(0)),
+                       of_last = segments_of(args, sequence, unit.position(unit.n_rows - 1));
     std::uint32_t segment = of_first.first;
     // The common case: all rows begin in the same segment.
     if (of_last.first == segment) Policy::reduce(args, unit, segment++, rest, totals);
@@ -182,7 +190,7 @@ struct SegmentedAttention {
       Policy::reduce(args, unit, segment, rest, states);
       for (std::uint64_t r = 0; r < count; ++r) {
         // A row that sees nothing of this segment must not be touched by it: folding in "empty" would still round.
-        const SegmentRange range = segments_of(args, unit.position(static_cast<std::int64_t>(r / heads)));
+        const SegmentRange range = segments_of(args, sequence, unit.position(static_cast<std::int64_t>(r / heads)));
         if (segment < range.first || segment >= range.first + range.count) continue;
         if (segment == range.first) {
           copy_partial(totals, states, r, width);
@@ -207,7 +215,8 @@ struct SegmentedAttention {
     std::int64_t index = 0;
     for (const Sequence& sequence : args.sequences) {
       for (std::int32_t row = 0; row < sequence.n_rows; ++row) {
-        const SegmentRange range = segments_of(args, sequence.first_position + static_cast<std::uint32_t>(row));
+        const SegmentRange range =
+            segments_of(args, sequence, sequence.first_position + static_cast<std::uint32_t>(row));
         const std::int64_t units = std::int64_t{range.count} * kv_heads;
         const std::int64_t begin = slice.begin > index ? slice.begin - index : 0;
         const std::int64_t end = slice.end - index < units ? slice.end - index : units;
@@ -232,7 +241,8 @@ struct SegmentedAttention {
     std::uint64_t first = 0;
     for (const Sequence& sequence : args.sequences) {
       for (std::int32_t row = 0; row < sequence.n_rows; ++row) {
-        const SegmentRange range = segments_of(args, sequence.first_position + static_cast<std::uint32_t>(row));
+        const SegmentRange range =
+            segments_of(args, sequence, sequence.first_position + static_cast<std::uint32_t>(row));
         for (std::uint32_t head = 0; head < args.n_heads; ++head, ++unit) {
           if (unit < slice.begin || unit >= slice.end) continue;
           const auto part = [&](std::uint32_t s) -> Partial& {

@@ -15,6 +15,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/activation.h"
 #include "base/dtype.h"
 #include "base/kv_layout.h"
 
@@ -72,12 +73,13 @@ struct Sequence {
   std::uint32_t first_position = 0;
 };
 
-/// out[m] = table row tokens[m], widened to f32.
+/// out[m] = table row tokens[m], widened to f32, times scale.
 struct EmbedArgs {
   std::int64_t n = 0;
   const std::int32_t* tokens = nullptr;
   Matrix table;
   Rows out;
+  float scale = 1;
 };
 
 /// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4).
@@ -88,6 +90,7 @@ struct NormArgs {
   const float* weight = nullptr;
   float eps = 0;
   Rows out;
+  bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
 };
 
 /// out[m][j] (+)= sum over k of x[m][k] * w[j][k], + bias[j].
@@ -103,6 +106,7 @@ struct LinearArgs {
 
 /// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given), rotary
 /// position embedding in the half-rotation form (Su et al. 2021, as in GPT-NeoX), and the write to the KV cache.
+/// Without wk and wv only the queries: the layer reads keys and values that another has written.
 struct QkvArgs {
   std::int64_t n = 0;
   Rows x;
@@ -117,14 +121,19 @@ struct QkvArgs {
   std::span<const Sequence> sequences;
   Rows q;  ///< [n][n_heads * head_dim]
   Workspace workspace;
+  bool writes_kv() const { return wk.data != nullptr; }
 };
 
-/// softmax(q k^T * scale) v for each query head over the cached positions p - window + 1 .. p (window 0: 0 .. p).
-/// Query head h reads KV head h / (n_heads / n_kv_heads).
+/// softmax(q k^T * scale) v for each query head over the cached positions p - window + 1 .. p (window 0: 0 .. p), and,
+/// where attention is not causal, over p + 1 .. p + window - 1 too (window 0: to the last of the sequence's rows). With
+/// a soft cap the scores s are softcap * tanh(s / softcap) (Gemma 2, section 2). Query head h reads KV head
+/// h / (n_heads / n_kv_heads).
 struct AttentionArgs {
   Rows q, out;
   std::uint32_t n_heads = 0;
   float scale = 1;
+  float softcap = 0;  ///< 0: none
+  bool causal = true;
   std::uint32_t window = 0;
   KvLayout kv;
   std::uint32_t layer = 0;
@@ -135,7 +144,7 @@ struct AttentionArgs {
   Workspace workspace;
 };
 
-/// out[m] += down(silu(gate(x[m])) * up(x[m])) (SwiGLU, Shazeer 2020, section 2).
+/// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) (SwiGLU and GeGLU, Shazeer 2020, section 2). out may be x.
 struct FfnArgs {
   std::int64_t n = 0;
   Rows x;
@@ -143,15 +152,19 @@ struct FfnArgs {
   const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
   Rows out;
   Workspace workspace;
+  Activation activation = Activation::silu;
+  bool accumulate = true;  ///< add to out (the residual stream) instead of overwriting it
 };
 
-/// out[m][j] = sum over k of x[m][k] * w[j][k]; every row has an address of its own.
+/// out[m][j] = sum over k of x[m][k] * w[j][k]; every row has an address of its own. With a soft cap, softcap * tanh of
+/// that divided by softcap.
 struct LmHeadArgs {
   std::int64_t n = 0;
   Rows x;
   Matrix w;
   float* const* out = nullptr;
   Workspace workspace;
+  float softcap = 0;  ///< 0: none
 };
 
 template <typename Args>

@@ -199,13 +199,18 @@ typedef struct qinfer_kv_cache_options {
     uint32_t flags;        /* QINFER_CACHE_* */
     int32_t  kv_type;      /* QINFER_KV_*; default f16, and f32 under QINFER_RUNTIME_EXACT */
     uint32_t block_tokens; /* tokens per block, a power of two from 32 to 256; 0 = 32 */
-    uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens */
+    uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens. Where layers differ
+                                             in what they keep, a block counts once for each kind */
 } qinfer_kv_cache_options;
 
+enum {
+    QINFER_SESSION_EMBEDDINGS = 1 /* keep final hidden states for qinfer_session_embedding: no prefixes are taken from the
+                                     cache, and cutting off evaluated tokens makes all pending. Encoders always do */
+};
 typedef struct qinfer_session_options {
-    uint32_t struct_size, flags;   /* none yet */
+    uint32_t struct_size, flags;   /* QINFER_SESSION_* */
     uint32_t max_tokens;           /* 0 = context_tokens of the model; room for all of them is taken at creation */
-    uint32_t max_logits;           /* rows kept for qinfer_session_logits; 0 = 1 */
+    uint32_t max_logits;           /* rows kept for qinfer_session_logits; 0 = 1; none in an encoder */
 } qinfer_session_options;
 
 /** Bytes, as planned or as in use: for equal options the two agree exactly. */
@@ -239,9 +244,10 @@ QINFER_API void qinfer_model_free(qinfer_model *model);
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
 
+enum { QINFER_MODEL_ENCODER = 1 /* bidirectional: embeddings, no logits, nothing kept in a KV cache */ };
 typedef struct qinfer_model_info {
     uint32_t     struct_size;
-    uint32_t     flags;                               /* none yet */
+    uint32_t     flags;                               /* QINFER_MODEL_* */
     const char  *architecture, *name, *weight_format; /* live as long as the model */
     uint64_t     n_params, file_bytes;
     uint32_t     n_vocab, n_layers, n_embd, n_heads, n_kv_heads, head_dim;
@@ -285,7 +291,7 @@ QINFER_STATUS qinfer_kv_cache_create(const qinfer_model *model, const qinfer_kv_
 QINFER_API void qinfer_kv_cache_free(qinfer_kv_cache *cache);
 typedef struct qinfer_kv_cache_stats {
     uint32_t struct_size, block_tokens;
-    uint64_t blocks_total, blocks_used;       /* used: held by at least one session */
+    uint64_t blocks_total, blocks_used;       /* used: held by at least one session; all kinds of layers together */
     uint64_t blocks_shared, blocks_cached;    /* held by several; free, but reusable as a prefix */
     uint64_t bytes_reserved, bytes_committed; /* address space; memory behind the blocks used and cached */
     uint64_t bytes_resident, reserved;        /* as the operating system counts it, 0 where it does not tell */
@@ -312,7 +318,8 @@ QINFER_STATUS qinfer_session_create(qinfer_kv_cache *cache, const qinfer_session
  *  tokens, logits and sampler too, and metrics of its own. Costs 4 bytes a token and one count a block. */
 QINFER_STATUS qinfer_session_fork(const qinfer_session *session, qinfer_session **out, qinfer_error *err);
 /** Keeps the first n_tokens, pending ones included; 0 resets. If that drops evaluated tokens, the last one kept
- *  becomes pending again, so that evaluating gives its logits. The sampler rewinds; its options stay. */
+ *  becomes pending again, so that evaluating gives its logits; all do where layers with a sliding window have moved
+ *  beyond it. The sampler rewinds; its options stay. */
 QINFER_STATUS qinfer_session_truncate(qinfer_session *session, size_t n_tokens, qinfer_error *err);
 /** Tokens, keys, values and sampler, to a file of this version of the format. To a file that holds the beginning of the
  *  session already only what is new is written; a crash at any moment leaves the old state or the new one. Another file
@@ -362,6 +369,19 @@ QINFER_API const float *qinfer_session_logits(const qinfer_session *session, siz
 /** The same row copied into values: n_vocab floats. */
 QINFER_STATUS qinfer_session_copy_logits(const qinfer_session *session, size_t back, float *values, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
+
+/* ---- Embeddings --------------------------------------------------------------------------------------- */
+enum {
+    QINFER_POOL_DEFAULT = 0, /* the mean in an encoder, the last token's in a decoder */
+    QINFER_POOL_LAST = 1, QINFER_POOL_MEAN = 2, QINFER_POOL_FIRST = 3
+};
+/** The final hidden states (behind the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd
+ *  floats. Layers that a checkpoint keeps for other libraries to put behind that (the dense modules of
+ *  sentence-transformers) are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else
+ *  QINFER_E_STATE. An encoder evaluates a session whole: more pending tokens than max_batch_tokens are
+ *  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending. */
+QINFER_STATUS qinfer_session_embedding(const qinfer_session *session, int32_t pooling, float *values, size_t capacity,
+                                       size_t *out_n, qinfer_error *err);
 
 /* ---- Generation in one call -------------------------------------------------------------------------- */
 typedef struct qinfer_generate_options {

@@ -367,6 +367,12 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
         0, [&](auto... out) { return qinfer_session_copy_logits(native(), back, out...); });
   }
 
+  /// n_embd floats of length 1; pooling: QINFER_POOL_*.
+  std::vector<float> embedding(std::int32_t pooling = QINFER_POOL_DEFAULT) const {
+    return detail::collected<std::vector<float>>(
+        0, [&](auto... out) { return qinfer_session_embedding(native(), pooling, out...); });
+  }
+
   /// Evaluates what is pending, then samples until done. *counts, where given, is filled also when the call throws.
   qinfer_generate_result generate(const Generation& request, qinfer_generate_result* counts = nullptr) {
     std::vector<const char*> stop;

@@ -242,6 +242,24 @@ inline std::uint32_t seen_lanes(const Range& range, std::uint32_t tile) {
   return static_cast<std::uint32_t>((std::uint64_t{1} << lanes.end) - (std::uint64_t{1} << lanes.begin));
 }
 
+/// Scores become softcap * tanh(score * scale / softcap). Kept out of the way of models that have no caps.
+[[gnu::noinline]] inline void apply_softcap(const Panel& panel, float scale, float softcap) {
+  const __m512 factor = _mm512_set1_ps(scale / softcap), cap = _mm512_set1_ps(softcap);
+  for (int m = 0; m < panel.count; ++m)
+    for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile)
+      for (int half = 0; half < 2; ++half) {
+        float* at = panel.weights_of(m, tile) + 16 * half;
+        _mm512_storeu_ps(at, _mm512_mul_ps(cap, tanh_ps(_mm512_mul_ps(_mm512_loadu_ps(at), factor))));
+      }
+}
+
+/// What the scores of a panel are still to be multiplied with, after their soft cap if there is one.
+inline float cap_scores(const AttentionArgs& args, const Panel& panel) {
+  if (args.softcap == 0) return args.scale;
+  apply_softcap(panel, args.scale, args.softcap);
+  return 1.0f;
+}
+
 /// Scores of query m in, its softmax weights out, with their maximum (of the scores times log2(e)) and sum.
 template <bool f16_values>
 void softmax_row(Panel& panel, int m, float scale) {
@@ -302,7 +320,7 @@ inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std
     const std::int64_t row = (first + m) / group;
     const auto head = static_cast<std::uint32_t>((first + m) % group);
     rows[m] = args.q.row(unit.sequence->first_row + unit.first_row + row) + (unit.kv_head * group + head) * panel.width;
-    panel.ranges[m] = visible(args, unit.position(row));
+    panel.ranges[m] = unit.keys(args, row);
   }
   panel.tiles = tiles_of_segment(segment, {panel.ranges[0].first, panel.ranges[panel.count - 1].last});
   for (std::uint32_t i = 0; i < panel.width; i += 16) {
@@ -335,8 +353,7 @@ inline void close_panel(const Panel& panel, float* states, std::uint64_t first) 
 
 template <DType type>
 void widen_keys(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* keys) {
-  const TileRange tiles =
-      tiles_of_segment(segment, {visible(args, unit.position(0)).first, unit.position(unit.n_rows - 1)});
+  const TileRange tiles = tiles_of_segment(segment, unit.all_keys(args));
   const std::int64_t values = std::int64_t{kTileTokens} * args.kv.head_dim;
   for (std::uint32_t tile = tiles.first; tile <= tiles.last; ++tile) {
     const std::byte* from = unit.k_tile(args, tile);
@@ -378,7 +395,8 @@ void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& p
   for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
     score_tile<type>(panel, t, keys_of(t), t < tiles.last ? keys_of(t + 1) : values_of(tiles.first),
                      wide_keys != nullptr);
-  for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, args.scale);
+  const float scale = cap_scores(args, panel);
+  for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, scale);
   for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
     add_tile<type, f16_values>(panel, t, values_of(t), t < tiles.last ? values_of(t + 1) : keys_of(tiles.first));
 }
@@ -408,8 +426,10 @@ void reduce_heads(const AttentionArgs& args, const AttentionUnit& first, std::sp
     fetch_tile(tile_at(i + kTilesAhead), args.kv.tile_bytes());
     score_tile<type>(panels[i % n], tiles.first + i / n, tile_at(i), tile_at(i + 1), false);
   }
-  for (Panel& panel : panels)
-    for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, args.scale);
+  for (Panel& panel : panels) {
+    const float scale = cap_scores(args, panel);
+    for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, scale);
+  }
   for (std::uint32_t i = 0; i < all; ++i) {
     if (i + kTilesAhead < all) fetch_tile(tile_at(all + i + kTilesAhead), args.kv.tile_bytes());
     add_tile<type, f16_values>(panels[i % n], tiles.first + i / n, tile_at(all + i), tile_at(all + i + 1));

@@ -19,6 +19,14 @@ void widen_row(const std::byte* at, std::int64_t width, float* out) {
   }
 }
 
+void scale_row(float* row, std::int64_t width, float scale) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  for (std::int64_t i = 0; i < width; i += 16) {
+    const __mmask16 lanes = first_lanes(width - i);
+    _mm512_mask_storeu_ps(row + i, lanes, _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, row + i), factor));
+  }
+}
+
 /// One lane of each line: a line is 32 rows of one column.
 template <DType type>
 void gather_row(const std::byte* lane, std::int64_t width, float scale, float* out) {
@@ -47,15 +55,20 @@ void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
       const std::int64_t row = args.tokens[m];
       if (table.format.layout == WeightLayout::row_major) {
         widen_row<type>(table.data + row * table.cols * kBytes, table.cols, args.out.row(m));
+        if (args.scale != 1.0f) scale_row(args.out.row(m), table.cols, args.scale);
       } else {
         const std::int64_t lane = row / kTileRows * table.cols * kTileRows + row % kTileRows;
         gather_row<type>(table.data + lane * kBytes, table.cols, table.scale, args.out.row(m));
+        if (args.scale != 1.0f) scale_row(args.out.row(m), table.cols, args.scale);
       }
     }
   });
 }
 
-void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
+namespace {
+
+template <bool accumulate>
+void norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
   __m512 squares = _mm512_setzero_ps();
   for (std::int64_t k = 0; k < width; k += 16) {
     const __m512 v = _mm512_maskz_loadu_ps(first_lanes(width - k), x + k);
@@ -66,8 +79,16 @@ void rms_norm_row(const float* x, const float* weight, std::int64_t width, float
   for (std::int64_t k = 0; k < width; k += 16) {
     const __mmask16 lanes = first_lanes(width - k);
     const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, x + k), scale);
-    _mm512_mask_storeu_ps(out + k, lanes, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(lanes, weight + k)));
+    __m512 value = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(lanes, weight + k));
+    if constexpr (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out + k), value);
+    _mm512_mask_storeu_ps(out + k, lanes, value);
   }
+}
+
+}  // namespace
+
+void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
+  norm_row<false>(x, weight, width, eps, out);
 }
 
 std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) { return args.n; }
@@ -75,7 +96,8 @@ std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) { return args.n;
 void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
   for (std::int64_t m = slice.begin; m < slice.end; ++m) {
     const std::int64_t source = args.gather != nullptr ? args.gather[m] : m;
-    rms_norm_row(args.x.row(source), args.weight, args.width, args.eps, args.out.row(m));
+    (args.accumulate ? norm_row<true> : norm_row<false>)(args.x.row(source), args.weight, args.width, args.eps,
+                                                         args.out.row(m));
   }
 }
 

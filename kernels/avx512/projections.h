@@ -1,4 +1,4 @@
-// Linear layers, q/k/v, the SwiGLU network and the LM head over tile-major weights, for either way of adding up.
+// Linear layers, q/k/v, the gated network and the LM head over tile-major weights, for either way of adding up.
 //
 // With more than kLocalRows rows a first phase packs the activations into panels that all threads read; with fewer,
 // every worker packs them for itself, which is cheaper than a barrier. A unit of the main phase is a tile of 32 outputs
@@ -198,6 +198,18 @@ inline std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
   return phase == 0 ? pack_units(args.n) : tiles_of(args.w.rows);
 }
 
+/// The outputs of a slice become softcap * tanh(output / softcap).
+[[gnu::noinline]] inline void cap_logits(const LmHeadArgs& args, Slice slice) {
+  const __m512 inverse = _mm512_set1_ps(1.0f / args.softcap), cap = _mm512_set1_ps(args.softcap);
+  const std::int64_t end = smaller(slice.end * kTileRows, args.w.rows);
+  for (std::int64_t m = 0; m < args.n; ++m)
+    for (std::int64_t j = slice.begin * kTileRows; j < end; j += 16) {
+      const __mmask16 lanes = first_lanes(end - j);
+      const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, args.out[m] + j), inverse);
+      _mm512_mask_storeu_ps(args.out[m] + j, lanes, _mm512_mul_ps(cap, tanh_ps(x)));
+    }
+}
+
 template <typename Mode>
 void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   const float limit = activation_limit<Mode>(args.w);
@@ -205,6 +217,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
   project_rows<Mode>(panels, args.n, args.w, nullptr, false, slice, [&](std::int64_t m) { return args.out[m]; });
+  if (args.softcap != 0) cap_logits(args, slice);
 }
 
 // ---- the feed-forward network: pack, gate and up, pack, down ----
@@ -219,8 +232,9 @@ inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
   return tiles_of(phase == 1 ? args.gate.rows : args.down.rows);
 }
 
-/// silu(gate) * up for a block whose even tiles are gate and whose odd ones up.
-inline void store_activations(const FfnArgs& args, const Block& block, const Panels& panels, std::int64_t first_tile,
+/// activation(gate) * up for a block whose even tiles are gate and whose odd ones up.
+template <Activation activation>
+[[gnu::noinline]] void store_activations(const FfnArgs& args, const Block& block, const Panels& panels, std::int64_t first_tile,
                               const Rows& act) {
   const float gate_exponent = log2_of(args.gate.scale), up_exponent = log2_of(args.up.scale);
   for (std::int64_t pair = 0; pair < block.tiles / 2; ++pair) {
@@ -236,7 +250,8 @@ inline void store_activations(const FfnArgs& args, const Block& block, const Pan
         if (args.gate_bias != nullptr)
           gate = _mm512_add_ps(gate, _mm512_maskz_loadu_ps(lanes, args.gate_bias + first + j));
         if (args.up_bias != nullptr) up = _mm512_add_ps(up, _mm512_maskz_loadu_ps(lanes, args.up_bias + first + j));
-        _mm512_mask_storeu_ps(act.row(block.first_row + m) + first + j, lanes, _mm512_mul_ps(silu_ps(gate), up));
+        const __m512 active = activation == Activation::silu ? silu_ps(gate) : gelu_tanh_ps(gate);
+        _mm512_mask_storeu_ps(act.row(block.first_row + m) + first + j, lanes, _mm512_mul_ps(active, up));
       }
     }
   }
@@ -245,10 +260,12 @@ inline void store_activations(const FfnArgs& args, const Block& block, const Pan
 template <typename Mode>
 void gate_and_up(const FfnArgs& args, const Panels& panels, const Rows& act, Slice slice) {
   alignas(64) float sums[kPanelTokens * kSumsLd];
+  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
+                                                         : &store_activations<Activation::gelu_tanh>;
   multiply<Mode>(
       panels, args.n, 2 * (slice.end - slice.begin), 2, sums, kSumsLd,
       [&](std::int64_t t) { return tile_at<Mode>(t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); },
-      [&](const Block& block) { store_activations(args, block, panels, slice.begin, act); });
+      [&](const Block& block) { store(args, block, panels, slice.begin, act); });
 }
 
 template <typename Mode>
@@ -266,7 +283,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
     default: break;
   }
   const Panels panels = panels_for<Mode>(act, args.n, width, limit, shared, own);
-  project_rows<Mode>(panels, args.n, args.down, args.down_bias, true, slice,
+  project_rows<Mode>(panels, args.n, args.down, args.down_bias, args.accumulate, slice,
                      [&](std::int64_t m) { return args.out.row(m); });
 }
 
@@ -286,7 +303,8 @@ inline std::int64_t units_of_heads(std::int64_t heads, std::int64_t per_unit) {
 inline std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
   if (phase == 0) return pack_units(args.n);
   const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
-  return units_of_heads(args.n_heads, per_unit) + 2 * units_of_heads(args.kv.n_kv_heads, per_unit);
+  const std::int64_t of_keys = args.writes_kv() ? units_of_heads(args.kv.n_kv_heads, per_unit) : 0;
+  return units_of_heads(args.n_heads, per_unit) + 2 * of_keys;
 }
 
 /// The units of one kind (queries, keys or values) in a slice.

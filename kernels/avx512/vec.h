@@ -117,6 +117,27 @@ inline __m512 silu_ps(__m512 x) {
   return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp_ps(negated)));
 }
 
+/// GELU by tanh, as base/activation.h has it.
+inline __m512 gelu_tanh_ps(__m512 x) {
+  const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(x, x), x);
+  const __m512 minus_twice_u =
+      _mm512_mul_ps(_mm512_set1_ps(-1.5957691216057308f), _mm512_fmadd_ps(_mm512_set1_ps(0.044715f), cube, x));
+  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp_ps(minus_twice_u)));
+}
+
+/// tanh as in base/math.h, with fused multiply-adds.
+inline __m512 tanh_ps(__m512 x) {
+  const __m512 square = _mm512_mul_ps(x, x), one = _mm512_set1_ps(1.0f);
+  __m512 p = _mm512_set1_ps(62.0f / 2835.0f);
+  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(-17.0f / 315.0f));
+  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(2.0f / 15.0f));
+  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(-1.0f / 3.0f));
+  const __m512 series = _mm512_fmadd_ps(_mm512_mul_ps(x, square), p, x);
+  const __m512 e = exp_ps(_mm512_add_ps(x, x));
+  const __m512 quotient = _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2.0f), _mm512_add_ps(e, one)));
+  return _mm512_mask_mov_ps(quotient, _mm512_cmp_ps_mask(square, _mm512_set1_ps(0.0625f), _CMP_LT_OQ), series);
+}
+
 /// Sums the lanes pairwise: j with j + 8, + 4, + 2, + 1.
 inline float sum_lanes(__m512 v) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

@@ -10,11 +10,13 @@
 namespace qinfer::kernels::reference {
 namespace {
 
-void scores_of_tile(const float* q, const float* keys, std::uint32_t width, float scale, float* scores) {
+void scores_of_tile(const float* q, const float* keys, std::uint32_t width, const AttentionArgs& args, float* scores) {
   std::fill_n(scores, kTileTokens, 0.0f);
   for (std::uint32_t i = 0; i < width; ++i)
     for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] += q[i] * keys[i * kTileTokens + j];
-  for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] *= scale;
+  for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] *= args.scale;
+  if (args.softcap == 0) return;
+  for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] = args.softcap * tanh_f32(scores[j] / args.softcap);
 }
 
 /// Adds some lanes of a tile to a running softmax. Other lanes are never read as values, so whatever a former user of
@@ -60,7 +62,7 @@ struct Policy {
     float *keys = scratch, *values = keys + tile_floats, *scores = values + tile_floats;
     for (std::int64_t r = 0; r < unit.n_rows * group; ++r)
       clear(partial_at(states, static_cast<std::uint64_t>(r), width), width);
-    const Range all{visible(args, unit.position(0)).first, unit.position(unit.n_rows - 1)};
+    const Range all = unit.all_keys(args);
     const std::uint32_t first_tile = std::max(segment * kSegmentTiles, all.first / kTileTokens);
     const std::uint32_t last_tile = std::min((segment + 1) * kSegmentTiles - 1, all.last / kTileTokens);
     for (std::uint32_t tile = first_tile; tile <= last_tile; ++tile) {
@@ -68,11 +70,11 @@ struct Policy {
       widen(k, args.kv.type, tile_floats, keys);
       widen(k + args.kv.tile_bytes(), args.kv.type, tile_floats, values);
       for (std::int64_t r = 0; r < unit.n_rows; ++r) {
-        const LaneRange lanes = lanes_of(visible(args, unit.position(r)), tile * kTileTokens);
+        const LaneRange lanes = lanes_of(unit.keys(args, r), tile * kTileTokens);
         if (lanes.begin >= lanes.end) continue;
         const float* q = args.q.row(unit.sequence->first_row + unit.first_row + r);
         for (std::uint32_t g = 0; g < group; ++g) {
-          scores_of_tile(q + (unit.kv_head * group + g) * width, keys, width, args.scale, scores);
+          scores_of_tile(q + (unit.kv_head * group + g) * width, keys, width, args, scores);
           add_tile(partial_at(states, static_cast<std::uint64_t>(r) * group + g, width), scores, values, padded, lanes,
                    width);
         }

@@ -10,11 +10,17 @@ std::int64_t embed_units(const EmbedArgs& args, std::int32_t) { return args.n; }
 void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
   const std::int64_t width = args.table.cols;
   const std::int64_t row_bytes = width * static_cast<std::int64_t>(dtype_bytes(args.table.format.dtype));
-  for (std::int64_t m = slice.begin; m < slice.end; ++m)
-    widen(args.table.data + args.tokens[m] * row_bytes, args.table.format.dtype, width, args.out.row(m));
+  for (std::int64_t m = slice.begin; m < slice.end; ++m) {
+    float* out = args.out.row(m);
+    widen(args.table.data + args.tokens[m] * row_bytes, args.table.format.dtype, width, out);
+    if (args.scale == 1.0f) continue;
+    for (std::int64_t i = 0; i < width; ++i) out[i] *= args.scale;
+  }
 }
 
-void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
+namespace {
+
+float inverse_rms(const float* x, std::int64_t width, float eps) {
   constexpr int kLanes = 16;
   float lanes[kLanes] = {};
   std::int64_t k = 0;
@@ -23,7 +29,13 @@ void rms_norm_row(const float* x, const float* weight, std::int64_t width, float
   for (int j = 0; k + j < width; ++j) lanes[j] += x[k + j] * x[k + j];
   for (int half = kLanes / 2; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-  const float scale = 1.0f / std::sqrt(lanes[0] / static_cast<float>(width) + eps);
+  return 1.0f / std::sqrt(lanes[0] / static_cast<float>(width) + eps);
+}
+
+}  // namespace
+
+void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
+  const float scale = inverse_rms(x, width, eps);
   for (std::int64_t i = 0; i < width; ++i) out[i] = x[i] * scale * weight[i];
 }
 
@@ -32,7 +44,14 @@ std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) { return args.n;
 void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
   for (std::int64_t m = slice.begin; m < slice.end; ++m) {
     const std::int64_t source = args.gather != nullptr ? args.gather[m] : m;
-    rms_norm_row(args.x.row(source), args.weight, args.width, args.eps, args.out.row(m));
+    const float* x = args.x.row(source);
+    float* out = args.out.row(m);
+    if (!args.accumulate) {
+      rms_norm_row(x, args.weight, args.width, args.eps, out);
+      continue;
+    }
+    const float scale = inverse_rms(x, args.width, args.eps);
+    for (std::int64_t i = 0; i < args.width; ++i) out[i] += x[i] * scale * args.weight[i];
   }
 }
 

@@ -1,4 +1,4 @@
-// Projections: linear, the SwiGLU feed-forward network and the LM head. A unit is 32 outputs for all rows; each row of
+// Projections: linear, the gated feed-forward network and the LM head. A unit is 32 outputs for all rows; each row of
 // weights is widened once and multiplied with every row of activations.
 #include <algorithm>
 
@@ -63,6 +63,14 @@ WorkspaceSize linear_workspace(const Shape& shape) {
   return {0, scratch_bytes(static_cast<std::int64_t>(widest), shape.batch, 1)};
 }
 
+namespace {
+
+float activate(Activation activation, float x) {
+  return activation == Activation::silu ? silu_f32(x) : gelu_tanh_f32(x);
+}
+
+}  // namespace
+
 std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
   return output_units(phase == 0 ? args.gate.rows : args.down.rows);
 }
@@ -70,7 +78,7 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const Rows act{reinterpret_cast<float*>(args.workspace.shared), args.gate.rows};
   if (phase == 1) {
-    linear_outputs({args.n, act, args.down, args.down_bias, true, args.out, args.workspace}, slice);
+    linear_outputs({args.n, act, args.down, args.down_bias, args.accumulate, args.out, args.workspace}, slice);
     return;
   }
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.gate.cols, args.n);
@@ -80,7 +88,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
     const float gate_bias = args.gate_bias != nullptr ? args.gate_bias[j] : 0.0f;
     const float up_bias = args.up_bias != nullptr ? args.up_bias[j] : 0.0f;
     for (std::int64_t m = 0; m < args.n; ++m)
-      act.row(m)[j] = silu_f32(scratch.sums[m] + gate_bias) * (scratch.more_sums[m] + up_bias);
+      act.row(m)[j] = activate(args.activation, scratch.sums[m] + gate_bias) * (scratch.more_sums[m] + up_bias);
   });
 }
 
@@ -95,7 +103,9 @@ void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.w.cols, args.n);
   for_each_output(slice, args.w.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);
-    for (std::int64_t m = 0; m < args.n; ++m) args.out[m][j] = scratch.sums[m];
+    for (std::int64_t m = 0; m < args.n; ++m)
+      args.out[m][j] =
+          args.softcap == 0 ? scratch.sums[m] : args.softcap * tanh_f32(scratch.sums[m] / args.softcap);
   });
 }
 

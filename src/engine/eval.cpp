@@ -18,6 +18,8 @@ class Evaluation {
   ~Evaluation() {
     for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].eval_state = {};
   }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
 
   Status run() {
     QINFER_TRY(check());
@@ -26,8 +28,11 @@ class Evaluation {
       if (sessions_[i].eval_state.count != 0 || sessions_[i].eval_state.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
-    if (!status.ok())
-      for (Session* s = first_; s != nullptr; s = s->eval_state.next) s->release_spare_blocks();
+    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].settle();
+#if defined(QINFER_POISON)
+    for (std::size_t i = 0; i < n_marked_; ++i)
+      if (const char* wrong = sessions_[i].find_inconsistency()) return error(Code::internal, "{}", wrong);
+#endif
     return status;
   }
 
@@ -42,7 +47,7 @@ class Evaluation {
       if (session.eval_state.active)
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i), "session {} appears twice", i);
       const std::size_t rows = std::max(options_.keep_logits, 1u);
-      if (rows > session.max_logits())
+      if (model_.spec().causal && rows > session.max_logits())
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                         "keep_logits is {}, session {} has room for {} (max_logits)", rows, i, session.max_logits());
       session.eval_state = {};
@@ -50,8 +55,23 @@ class Evaluation {
       session.eval_state.index = i;
       n_marked_ = i + 1;
       pending = pending || session.pending() != 0;
+      if (!model_.spec().causal) QINFER_TRY(check_encoder(session, i));
     }
     if (!pending) return error(Code::state, "no session has pending tokens: append some first");
+    return Status();
+  }
+
+  /// An encoder's tokens see each other, so they are evaluated all at once.
+  Status check_encoder(const Session& session, std::size_t i) const {
+    const std::size_t capacity = model_.scratch_layout().batch;
+    if (session.pending() > capacity)
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "session {} has {} tokens, an encoder takes at most {} (max_batch_tokens) at once", i,
+                      session.pending(), capacity);
+    if (options_.max_tokens != 0 && session.pending() > options_.max_tokens)
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "session {} has {} tokens, which an encoder takes at once, but max_tokens is {}", i,
+                      session.pending(), options_.max_tokens);
     return Status();
   }
 
@@ -107,7 +127,9 @@ class Evaluation {
     while (*at != nullptr) {
       Session& session = **at;
       session.eval_state.count = std::min(session.pending(), left);
-      session.eval_state.kept = std::min<std::size_t>(std::max(options_.keep_logits, 1u), session.eval_state.count);
+      if (!model_.spec().causal && session.eval_state.count < session.pending()) session.eval_state.count = 0;
+      const std::size_t kept = model_.spec().causal ? std::max(options_.keep_logits, 1u) : 0;
+      session.eval_state.kept = std::min(kept, session.eval_state.count);
       left -= session.eval_state.count;
       if (session.eval_state.count == 0) {
         *at = session.eval_state.next;
@@ -118,74 +140,111 @@ class Evaluation {
     }
   }
 
-  /// Blocks that session s will need: new ones, and one if its partial block will still have another holder when the
-  /// sessions before it in the list have copied theirs.
-  std::size_t blocks_needed(const Session& s) const {
+  /// How many blocks a table of session s needs promised: new ones, and one if its partial block will still have
+  /// another holder when the sessions before it in the list have copied theirs.
+  std::size_t blocks_to_promise(const Session& s, std::size_t group) const {
+    const BlockTable& table = s.tables()[group];
+    const std::uint32_t partial = table.partial_block(s.evaluated());
     std::size_t earlier = 0;
     for (const Session* t = first_; t != &s; t = t->eval_state.next)
-      earlier += s.partial_block() != Session::kNoBlock && t->partial_block() == s.partial_block() ? 1 : 0;
-    return s.blocks_needed(s.eval_state.count, earlier);
+      earlier += partial != BlockTable::kNoBlock && t->tables()[group].partial_block(t->evaluated()) == partial ? 1 : 0;
+    return table.blocks_to_promise(s.evaluated(), s.eval_state.count, model_.scratch_layout().batch, earlier);
   }
 
+  /// Has room promised for all that this call evaluates, then takes the first of it.
   Status take_blocks() {
-    std::size_t needed = 0;
-    for (const Session* s = first_; s != nullptr; s = s->eval_state.next) {
-      needed += blocks_needed(*s);
-      const kv::PoolStats stats = s->cache().pool().stats();
-      const std::uint64_t free = stats.blocks_total - stats.blocks_used;
-      if (needed > free) return no_room(*s, free, stats.blocks_total);
+    const Session* short_of_room = nullptr;
+    for (Session* s = first_; s != nullptr && short_of_room == nullptr; s = s->eval_state.next) {
+      for (std::size_t g = 0; g < s->tables().size() && short_of_room == nullptr; ++g)
+        if (!s->tables()[g].promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state.count)) short_of_room = s;
     }
-    for (Session* s = first_; s != nullptr; s = s->eval_state.next) {
-      const Code code = s->reserve_blocks(s->eval_state.count);
-      if (code == Code::ok) continue;
-      // Somebody who loads a session was faster, or the system has no memory.
-      const kv::PoolStats stats = s->cache().pool().stats();
-      for (Session* t = first_; t != s; t = t->eval_state.next) t->release_spare_blocks();
-      if (code == Code::kv_full) return no_room(*s, stats.blocks_total - stats.blocks_used, stats.blocks_total);
-      return error(Code::no_memory, "the system has no memory or no mapping for {} tokens of session {}",
-                   s->eval_state.count, s->eval_state.index);
+    Status status;
+    if (short_of_room != nullptr) {
+      const Session& s = *short_of_room;
+      for (Session* t = first_; t != nullptr; t = t->eval_state.next) t->settle();
+      return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state.index),
+                      "the KV cache has {}, session {} needs more for {} tokens", s.cache().describe_room(),
+                      s.eval_state.index, s.eval_state.count);
     }
-    return Status();
+    for (Session* s = first_; s != nullptr && status.ok(); s = s->eval_state.next) status = extend(*s);
+    if (!status.ok())
+      for (Session* t = first_; t != nullptr; t = t->eval_state.next) t->settle();
+    return status;
   }
 
-  static Status no_room(const Session& s, std::uint64_t free, std::uint64_t total) {
-    return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state.index),
-                    "the KV cache has {} of {} blocks free, session {} needs more for {} tokens", free, total,
-                    s.eval_state.index, s.eval_state.count);
+  /// Blocks for the next of a session's tokens, as many as a batch may have.
+  Status extend(Session& s) const {
+    const std::size_t n = std::min<std::size_t>(s.eval_state.count - s.eval_state.done, model_.scratch_layout().batch);
+    if (s.extend(n) == Code::ok) return Status();
+    return error(Code::no_memory, "the system has no memory or no mapping for {} tokens of session {}", n,
+                 s.eval_state.index);
+  }
+
+  /// Adds a session's next n tokens as rows of the batch.
+  void add_rows(Session& s, std::size_t n, Batch& batch) const {
+    const BatchArrays arrays = batch_arrays(model_);
+    Session::EvalState& state = s.eval_state;
+    const auto row = static_cast<std::size_t>(batch.n_rows);
+    const std::size_t position = s.evaluated();
+    kernels::Sequence sequence{{}, static_cast<std::int32_t>(row), static_cast<std::int32_t>(n),
+                               static_cast<std::uint32_t>(position)};
+    for (std::size_t g = 0; g < s.tables().size(); ++g) {
+      sequence.kv = s.kv_view(g);
+      arrays.sequences_of(g)[batch.n_sequences] = sequence;
+    }
+    if (!model_.spec().causal) {
+      sequence.kv.arena = encoder_keys(batch);
+      arrays.sequences_of(0)[batch.n_sequences] = sequence;
+    }
+    ++batch.n_sequences;
+    std::copy_n(s.tokens().data() + position, n, arrays.tokens + row);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t remaining = state.count - (state.done + i);  // this token included
+      if (remaining > state.kept) continue;
+      arrays.logit_rows[batch.n_logits] = static_cast<std::int32_t>(row + i);
+      arrays.logit_out[batch.n_logits++] = s.logits_row(state.kept - remaining);
+    }
+    if (s.has_embeddings())
+      arrays.embeddings[batch.n_embeddings++] = s.embedding_rows(sequence.first_row, sequence.n_rows);
+    batch.longest_context = std::max(batch.longest_context, static_cast<std::uint32_t>(position + n));
+    batch.n_rows += static_cast<std::int64_t>(n);
+  }
+
+  /// Behind the keys and values of the sequences before, in the scratch arena.
+  std::byte* encoder_keys(const Batch& batch) const {
+    const ScratchLayout& layout = model_.scratch_layout();
+    return model_.scratch() + layout.keys + key_blocks(batch) * layout.kv.block_bytes();
+  }
+
+  std::uint64_t key_blocks(const Batch& batch) const {
+    const BatchArrays arrays = batch_arrays(model_);
+    std::uint64_t blocks = 0;
+    for (std::size_t i = 0; i < batch.n_sequences; ++i)
+      blocks += model_.scratch_layout().kv.blocks_for(static_cast<std::uint64_t>(arrays.sequences[i].n_rows));
+    return blocks;
   }
 
   /// Fills the arena with the next rows, at most as many as it was made for.
-  Batch assemble() {
-    const BatchArrays arrays = batch_arrays(model_);
-    const std::size_t capacity = model_.scratch_layout().batch;
+  Result<Batch> assemble() {
+    const ScratchLayout& layout = model_.scratch_layout();
+    const std::size_t capacity = layout.batch;
     Batch batch;
-    std::size_t row = 0, n_sequences = 0, n_logits = 0;
-    for (Session* s = first_; s != nullptr && row < capacity; s = s->eval_state.next) {
-      Session::EvalState& state = s->eval_state;
-      const std::size_t n = std::min(capacity - row, state.count - state.done);
-      const std::size_t position = s->evaluated();
-      arrays.sequences[n_sequences++] = {s->kv_view(), static_cast<std::int32_t>(row), static_cast<std::int32_t>(n),
-                                         static_cast<std::uint32_t>(position)};
-      std::copy_n(s->tokens().data() + position, n, arrays.tokens + row);
-      for (std::size_t i = 0; i < n; ++i) {
-        const std::size_t remaining = state.count - (state.done + i);  // this token included
-        if (remaining > state.kept) continue;
-        arrays.logit_rows[n_logits] = static_cast<std::int32_t>(row + i);
-        arrays.logit_out[n_logits++] = s->logits_row(state.kept - remaining);
-      }
-      batch.longest_context = std::max(batch.longest_context, static_cast<std::uint32_t>(position + n));
-      row += n;
+    for (Session* s = first_; s != nullptr; s = s->eval_state.next) {
+      const std::size_t rest = s->eval_state.count - s->eval_state.done;
+      const std::size_t n = std::min(capacity - static_cast<std::size_t>(batch.n_rows), rest);
+      if (n == 0) break;
+      // An encoder's sessions are not cut, and need places for their keys.
+      if (!model_.spec().causal && (n < rest || key_blocks(batch) + layout.kv.blocks_for(n) > layout.key_blocks)) break;
+      if (s->eval_state.done != 0) QINFER_TRY(extend(*s));
+      add_rows(*s, n, batch);
     }
-    batch.n_rows = static_cast<std::int64_t>(row);
-    batch.n_logits = static_cast<std::int64_t>(n_logits);
-    batch.sequences = {arrays.sequences, n_sequences};
     return batch;
   }
 
   Status next_batch() {
-    const Batch batch = assemble();
+    QINFER_ASSIGN(const Batch batch, assemble());
     const std::uint64_t begin = platform::now_ns();
-    if (!forward(model_, sessions_[0].cache().layout(), batch, options_.cancelled))
+    if (!forward(model_, sessions_[0].cache().layouts(), batch, options_.cancelled))
       return error(Code::cancelled, "the evaluation was cancelled: {} tokens of session {} stay pending",
                    first_->pending(), first_->eval_state.index);
     account(batch, platform::now_ns() - begin);
@@ -195,7 +254,9 @@ class Evaluation {
   /// Marks the rows of a batch as evaluated and shares its time among their sessions; finished sessions leave the list.
   void account(const Batch& batch, std::uint64_t elapsed) {
     AtomicMetrics& total = model_.runtime().metrics();
-    for (const kernels::Sequence& sequence : batch.sequences) {
+    const kernels::Sequence* sequences = batch_arrays(model_).sequences;
+    for (std::size_t i = 0; i < batch.n_sequences; ++i) {
+      const kernels::Sequence& sequence = sequences[i];
       Session& session = *first_;
       Session::EvalState& state = session.eval_state;
       const auto n = static_cast<std::uint64_t>(sequence.n_rows);

@@ -19,12 +19,12 @@ constexpr std::int64_t kSplitRows = 4;
 
 class Pass {
  public:
-  Pass(const Model& model, const KvLayout& kv, const Batch& batch, const std::atomic<bool>* cancelled)
+  Pass(const Model& model, std::span<const KvLayout> layouts, const Batch& batch, const std::atomic<bool>* cancelled)
       : model_(model),
         spec_(model.spec()),
         kernels_(model.runtime().kernels()),
         team_(model.runtime().team()),
-        kv_(kv),
+        layouts_(layouts),
         batch_(batch),
         cancelled_(cancelled),
         layout_(model.scratch_layout()) {}
@@ -84,9 +84,17 @@ class Pass {
     const bool serial = norm.n <= kSerialNormRows;
     run_op(operation, args, worker, [&](std::int32_t w) {
       if (cancelled_ != nullptr && cancelled_->load()) stop_ = true;
-      if (serial && norm.n > 0) kernels_.rms_norm.run(norm, 0, {0, kernels_.rms_norm.units(norm, 0), w});
+      if (serial) run_whole(norm, w);
     });
     if (!serial) run_op(kernels_.rms_norm, norm, worker);
+  }
+
+  const KvLayout& kv_of(const model::LayerSpec& layer) const {
+    return spec_.causal ? layouts_[layer.kv_group] : layout_.kv;
+  }
+
+  std::span<const kernels::Sequence> sequences_of(const model::LayerSpec& layer) const {
+    return {batch_arrays(model_).sequences_of(layer.kv_group), batch_.n_sequences};
   }
 
   kernels::QkvArgs qkv_args(std::uint32_t layer) const {
@@ -98,11 +106,12 @@ class Pass {
     args.bq = w.q_bias, args.bk = w.k_bias, args.bv = w.v_bias;
     args.q_norm = w.q_norm, args.k_norm = w.k_norm;
     args.norm_eps = spec_.norm_eps;
-    args.rope = model_.rope();
+    const model::LayerSpec& about = spec_.layers[layer];
+    args.rope = model_.rope(about.rope);
     args.n_heads = spec_.n_heads;
-    args.kv = kv_;
-    args.layer = layer;
-    args.sequences = batch_.sequences;
+    args.kv = kv_of(about);
+    args.layer = about.kv_index;
+    args.sequences = sequences_of(about);
     args.q = rows(layout_.q, spec_.q_dim());
     args.workspace = workspace(layout_.shared);
     return args;
@@ -113,16 +122,48 @@ class Pass {
     args.q = rows(layout_.q, spec_.q_dim());
     args.out = rows(layout_.attn_out, spec_.q_dim());
     args.n_heads = spec_.n_heads;
-    args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
-    args.window = spec_.layers[layer].window;
-    args.kv = kv_;
-    args.layer = layer;
-    args.sequences = batch_.sequences;
+    args.scale = spec_.attention_scale != 0
+                     ? spec_.attention_scale
+                     : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
+    args.softcap = spec_.attention_softcap;
+    args.causal = spec_.causal;
+    const model::LayerSpec& about = spec_.layers[layer];
+    args.window = about.window;
+    args.kv = kv_of(about);
+    args.layer = about.kv_index;
+    args.sequences = sequences_of(about);
     args.workspace = workspace(layout_.attn_shared);
     args.split = false;
     if (batch_.n_rows <= kSplitRows && batch_.longest_context > kSegmentTokens)
       args.split = kernels_.attention_split_bytes(args) <= layout_.attn_shared_bytes;
     return args;
+  }
+
+  void run_whole(const kernels::NormArgs& args, std::int32_t worker) const {
+    if (args.n > 0) kernels_.rms_norm.run(args, 0, {0, kernels_.rms_norm.units(args, 0), worker});
+  }
+
+  /// Runs an operation that adds to h, or whose results go through `post_norm` first, and then the norm that follows.
+  template <typename Args>
+  void run_and_add(const kernels::Operation<Args>& operation, Args args, const float* post_norm,
+                   const kernels::NormArgs& next, std::int32_t worker) {
+    if (post_norm == nullptr) return run_then_norm(operation, args, next, worker);
+    args.accumulate = false;
+    args.out = rows(layout_.normed, spec_.n_embd);
+    kernels::NormArgs add = norm_args(post_norm, nullptr, batch_.n_rows);
+    add.x = args.out;
+    add.out = rows(layout_.h, spec_.n_embd);
+    add.accumulate = true;
+    const bool serial = batch_.n_rows <= kSerialNormRows;
+    run_op(operation, args, worker, [&](std::int32_t w) {
+      if (cancelled_ != nullptr && cancelled_->load()) stop_ = true;
+      if (!serial) return;
+      run_whole(add, w);
+      run_whole(next, w);
+    });
+    if (serial) return;
+    run_op(kernels_.rms_norm, add, worker);
+    run_op(kernels_.rms_norm, next, worker);
   }
 
   /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
@@ -137,7 +178,7 @@ class Pass {
                                   true,
                                   rows(layout_.h, spec_.n_embd),
                                   workspace(layout_.shared)};
-    run_then_norm(kernels_.linear, out, norm_args(w.ffn_norm, nullptr, batch_.n_rows), worker);
+    run_and_add(kernels_.linear, out, w.attn_post_norm, norm_args(w.ffn_norm, nullptr, batch_.n_rows), worker);
     if (stop_) return;
     const kernels::FfnArgs ffn{batch_.n_rows,
                                rows(layout_.normed, spec_.n_embd),
@@ -148,25 +189,60 @@ class Pass {
                                w.up_bias,
                                w.down_bias,
                                rows(layout_.h, spec_.n_embd),
-                               workspace(layout_.ffn_shared)};
+                               workspace(layout_.ffn_shared),
+                               spec_.activation};
     const bool last = layer + 1 == spec_.n_layers();
-    // After the last layer only the rows whose logits are wanted go on.
     const kernels::NormArgs next =
-        last ? norm_args(model_.weights().final_norm, batch_arrays(model_).logit_rows, batch_.n_logits)
-             : norm_args(model_.weights().layers[layer + 1].attn_norm, nullptr, batch_.n_rows);
-    run_then_norm(kernels_.ffn, ffn, next, worker);
+        last ? last_norm() : norm_args(model_.weights().layers[layer + 1].attn_norm, nullptr, batch_.n_rows);
+    run_and_add(kernels_.ffn, ffn, w.ffn_post_norm, next, worker);
+  }
+
+  /// After the last layer only the rows go on whose logits are wanted, or all of them to be gathered.
+  kernels::NormArgs last_norm() const {
+    if (batch_.n_embeddings != 0) return norm_args(model_.weights().final_norm, nullptr, batch_.n_rows);
+    return logit_norm();
+  }
+
+  kernels::NormArgs logit_norm() const {
+    return norm_args(model_.weights().final_norm, batch_arrays(model_).logit_rows, batch_.n_logits);
+  }
+
+  /// Adds the final hidden states of all rows to what their sessions have; each worker has some of the columns, and
+  /// rows are added in their order, so that the sum does not depend on threads or chunks.
+  void gather_embeddings(std::int32_t worker) {
+    const std::int64_t width = spec_.n_embd;
+    const std::int64_t begin = width * worker / team_.size(), end = width * (worker + 1) / team_.size();
+    const kernels::Rows normed = rows(layout_.normed, spec_.n_embd);
+    for (std::size_t s = 0; s < batch_.n_embeddings; ++s) {
+      const EmbeddingRows& about = batch_arrays(model_).embeddings[s];
+      float *first = about.out, *sum = first + width, *last = sum + width;
+      for (std::int64_t i = begin; i < end; ++i) {
+        if (about.begins) first[i] = normed.row(about.first_row)[i];
+        float total = about.begins ? 0.0f : sum[i];
+        for (std::int32_t r = 0; r < about.n_rows; ++r) total += normed.row(about.first_row + r)[i];
+        sum[i] = total;
+        last[i] = normed.row(about.first_row + about.n_rows - 1)[i];
+      }
+    }
+    team_.barrier(worker);
   }
 
   void work(std::int32_t worker) {
     const BatchArrays arrays = batch_arrays(model_);
     const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().embedding,
-                                   rows(layout_.h, spec_.n_embd)};
+                                   rows(layout_.h, spec_.n_embd), spec_.embedding_scale};
     run_then_norm(kernels_.embed, embed, norm_args(model_.weights().layers[0].attn_norm, nullptr, batch_.n_rows),
                   worker);
     for (std::uint32_t i = 0; i < spec_.n_layers() && !stop_; ++i) layer(i, worker);
-    if (stop_ || batch_.n_logits == 0) return;
-    const kernels::LmHeadArgs head{batch_.n_logits, rows(layout_.normed, spec_.n_embd), model_.weights().lm_head,
-                                   arrays.logit_out, workspace(layout_.shared)};
+    if (stop_) return;
+    if (batch_.n_embeddings != 0) {
+      gather_embeddings(worker);
+      if (batch_.n_logits != 0) run_op(kernels_.rms_norm, logit_norm(), worker);
+    }
+    if (batch_.n_logits == 0) return;
+    const kernels::LmHeadArgs head{batch_.n_logits,   rows(layout_.normed, spec_.n_embd),
+                                   model_.weights().lm_head, arrays.logit_out,
+                                   workspace(layout_.shared), spec_.logit_softcap};
     run_op(kernels_.lm_head, head, worker);
   }
 
@@ -174,7 +250,7 @@ class Pass {
   const model::ModelSpec& spec_;
   const kernels::KernelSet& kernels_;
   ThreadTeam& team_;
-  const KvLayout& kv_;
+  std::span<const KvLayout> layouts_;
   const Batch& batch_;
   const std::atomic<bool>* cancelled_;
   const ScratchLayout& layout_;
@@ -188,11 +264,13 @@ BatchArrays batch_arrays(const Model& model) {
   std::byte* base = model.scratch();
   return {reinterpret_cast<std::int32_t*>(base + layout.tokens),
           reinterpret_cast<std::int32_t*>(base + layout.logit_rows), reinterpret_cast<float**>(base + layout.logit_out),
-          reinterpret_cast<kernels::Sequence*>(base + layout.sequences)};
+          reinterpret_cast<kernels::Sequence*>(base + layout.sequences),
+          reinterpret_cast<EmbeddingRows*>(base + layout.embeddings), layout.batch};
 }
 
-bool forward(const Model& model, const KvLayout& kv, const Batch& batch, const std::atomic<bool>* cancelled) {
-  return Pass(model, kv, batch, cancelled).run();
+bool forward(const Model& model, std::span<const KvLayout> layouts, const Batch& batch,
+             const std::atomic<bool>* cancelled) {
+  return Pass(model, layouts, batch, cancelled).run();
 }
 
 }  // namespace qinfer::engine

@@ -13,8 +13,9 @@ namespace qinfer::engine {
 /// wanted rows its batch row and the address of its n_vocab results.
 struct Batch {
   std::int64_t n_rows = 0;
-  std::span<const kernels::Sequence> sequences;
+  std::size_t n_sequences = 0;
   std::int64_t n_logits = 0;
+  std::size_t n_embeddings = 0;       ///< sessions whose hidden states are gathered
   std::uint32_t longest_context = 0;  ///< positions, after this batch
 };
 
@@ -23,12 +24,18 @@ struct BatchArrays {
   std::int32_t* tokens;
   std::int32_t* logit_rows;
   float** logit_out;
-  kernels::Sequence* sequences;
+  kernels::Sequence* sequences;  ///< [group][batch]: they differ in where keys and values lie
+  EmbeddingRows* embeddings;
+
+  kernels::Sequence* sequences_of(std::size_t group) const { return sequences + group * batch; }
+  std::size_t batch;
 };
 BatchArrays batch_arrays(const Model& model);
 
 /// False if `cancelled` became true between two layers: the batch's tokens then have no usable keys, and no logits.
 /// The caller holds the runtime's eval mutex.
-bool forward(const Model& model, const KvLayout& kv, const Batch& batch, const std::atomic<bool>* cancelled);
+/// `layouts`: of each group of layers.
+bool forward(const Model& model, std::span<const KvLayout> layouts, const Batch& batch,
+             const std::atomic<bool>* cancelled);
 
 }  // namespace qinfer::engine

@@ -76,6 +76,9 @@ Status check(const Session& session, const GenerateOptions& options) {
   }
   if (!options.stop.empty() && session.model().tokenizer() == nullptr)
     return error(Code::not_found, "stop texts need a tokenizer, the model directory has no tokenizer.json");
+  if (!session.model().spec().causal)
+    return error(Code::unsupported, "{} is an encoder: it gives embeddings, and generates nothing",
+                 session.model().spec().architecture);
   if (session.length() == 0) return error(Code::state, "the session is empty: append a prompt first");
   return Status();
 }

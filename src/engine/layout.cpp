@@ -24,6 +24,18 @@ class Cursor {
   std::uint64_t at_;
 };
 
+KvLayout layout_of(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t n_layers, DType type,
+                   std::uint32_t block_tokens) {
+  KvLayout layout;
+  layout.type = type;
+  layout.n_layers = n_layers;
+  layout.n_kv_heads = spec.n_kv_heads;
+  layout.head_dim = spec.head_dim;
+  layout.head_dim_padded = kernels.kv_head_dim_padded(spec.head_dim, type);
+  layout.block_tokens = block_tokens;
+  return layout;
+}
+
 kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                             std::uint32_t n_threads) {
   std::uint32_t padded = spec.head_dim;
@@ -62,37 +74,51 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   layout.tokens = cursor.take(rows * sizeof(std::int32_t));
   layout.logit_rows = cursor.take(rows * sizeof(std::int32_t));
   layout.logit_out = cursor.take(rows * sizeof(float*));
-  layout.sequences = cursor.take(rows * sizeof(kernels::Sequence));
+  layout.sequences = cursor.take(rows * std::max<std::size_t>(spec.kv_groups.size(), 1) * sizeof(kernels::Sequence));
+  layout.embeddings = cursor.take(rows * sizeof(EmbeddingRows));
+  if (!spec.causal) {
+    layout.kv = layout_of(spec, kernels, 1, DType::f32, kTileTokens);
+    // Twice the whole ones: a batch of short texts has blocks that are not full, and ends when there are no more.
+    layout.key_blocks = 2 * layout.kv.blocks_for(batch);
+    cursor = Cursor(round_up(cursor.at(), 4096));
+    layout.keys = cursor.take(layout.key_blocks * layout.kv.block_bytes());
+  }
   layout.bytes = cursor.at();
   return layout;
 }
 
-KvLayout kv_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
-                   std::uint32_t block_tokens) {
-  KvLayout layout;
-  layout.type = type;
-  layout.n_layers = spec.n_layers();
-  layout.n_kv_heads = spec.n_kv_heads;
-  layout.head_dim = spec.head_dim;
-  layout.head_dim_padded = kernels.kv_head_dim_padded(spec.head_dim, type);
-  layout.block_tokens = block_tokens;
-  return layout;
+std::vector<KvLayout> kv_layouts(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
+                                 std::uint32_t block_tokens) {
+  std::vector<KvLayout> layouts;
+  layouts.reserve(spec.kv_groups.size());
+  for (const model::KvGroup& group : spec.kv_groups)
+    layouts.push_back(layout_of(spec, kernels, group.n_layers, type, block_tokens));
+  return layouts;
+}
+
+std::uint64_t blocks_of_session(const KvLayout& layout, std::uint32_t window, std::uint64_t tokens,
+                                std::uint64_t chunk) {
+  const std::uint64_t all = layout.blocks_for(tokens);
+  if (window == 0) return all;
+  return std::min(all, ceil_div(std::uint64_t{window} - 1 + chunk, layout.block_tokens) + 1);
 }
 
 std::uint64_t rope_table_bytes(const model::ModelSpec& spec) {
-  return std::uint64_t{spec.context_tokens} * spec.head_dim * sizeof(float);
+  return std::uint64_t{spec.n_ropes()} * spec.context_tokens * spec.head_dim * sizeof(float);
 }
 
-SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const KvLayout& kv,
-                             bool prefix, std::uint32_t max_tokens, std::uint32_t max_logits) {
+SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape) {
   SessionLayout layout;
-  layout.max_tokens = max_tokens;
-  layout.max_logits = max_logits;
-  layout.max_blocks = kv.blocks_for(max_tokens);
+  layout.max_tokens = shape.max_tokens;
+  layout.max_logits = spec.causal ? shape.max_logits : 0;
+  layout.n_groups = static_cast<std::uint32_t>(spec.kv_groups.size());
+  layout.embeddings = shape.embeddings || !spec.causal;
+  layout.max_blocks =
+      layout.n_groups == 0 ? 0 : static_cast<std::uint32_t>(ceil_div(shape.max_tokens, shape.block_tokens));
   const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4;
   Cursor cursor;
-  layout.table = cursor.take(std::uint64_t{layout.max_blocks} * 4);
-  layout.names = cursor.take(prefix ? layout.max_blocks * sizeof(kv::PrefixName) : 0);
+  layout.table = cursor.take(std::uint64_t{layout.n_groups} * layout.max_blocks * 4);
+  layout.names = cursor.take(shape.prefix ? layout.max_blocks * sizeof(kv::PrefixName) : 0);
   layout.sampler_logits = cursor.take(vocab_bytes);
   layout.sampler_ids = cursor.take(vocab_bytes);
   layout.sampler_counts = cursor.take(vocab_bytes);
@@ -100,9 +126,10 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   // What one token adds (a replacement character is three bytes) on top of the longest stop text.
   layout.text_bytes = kMaxStopBytes + std::uint64_t{max_token_bytes} * 3 + 16;
   layout.text = cursor.take(layout.text_bytes);
+  if (layout.embeddings) layout.embedding = cursor.take(std::uint64_t{spec.n_embd} * 3 * sizeof(float));
   layout.bytes = cursor.at();
-  layout.tokens_bytes = round_up(std::uint64_t{max_tokens} * 4, 64);
-  layout.logits_bytes = max_logits * vocab_bytes;
+  layout.tokens_bytes = round_up(std::uint64_t{layout.max_tokens} * 4, 64);
+  layout.logits_bytes = layout.max_logits * vocab_bytes;
   return layout;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/kv_layout.h"
 #include "kernel_set.h"
@@ -25,17 +26,33 @@ struct ScratchLayout {
   std::uint64_t tokens = 0;                            ///< i32 [batch]
   std::uint64_t logit_rows = 0;                        ///< i32 [batch]: the rows whose logits are wanted
   std::uint64_t logit_out = 0;                         ///< float* [batch]
-  std::uint64_t sequences = 0;                         ///< kernels::Sequence [batch]
+  std::uint64_t sequences = 0;                         ///< kernels::Sequence [groups, at least 1][batch]
+  std::uint64_t embeddings = 0;                        ///< EmbeddingRows [batch]
+  std::uint64_t keys = 0;                              ///< an encoder's keys and values of one layer: blocks of `kv`
+  std::uint32_t key_blocks = 0;
+  KvLayout kv;  ///< of an encoder
   std::uint64_t bytes = 0;
 };
 
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                              std::uint32_t n_threads);
 
-KvLayout kv_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
-                   std::uint32_t block_tokens);
+/// The rows of one session whose hidden states are gathered.
+struct EmbeddingRows {
+  float* out = nullptr;  ///< f32 [3][n_embd]: of the first token, the sum of all, of the last
+  std::int32_t first_row = 0, n_rows = 0;
+  bool begins = false;  ///< with the session's first token
+};
 
-/// Bytes of the RoPE table, f32 [context_tokens][head_dim / 2][2].
+/// How blocks lie in memory, for each group of layers.
+std::vector<KvLayout> kv_layouts(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
+                                 std::uint32_t block_tokens);
+
+/// The most blocks that a session of so many tokens holds of a group while at most `chunk` tokens are evaluated at once.
+std::uint64_t blocks_of_session(const KvLayout& layout, std::uint32_t window, std::uint64_t tokens,
+                                std::uint64_t chunk);
+
+/// Bytes of the RoPE tables, f32 [ropes][context_tokens][head_dim / 2][2].
 std::uint64_t rope_table_bytes(const model::ModelSpec& spec);
 
 /// The longest stop text of a generation, so that the text held back fits into the session's memory.
@@ -44,11 +61,14 @@ inline constexpr std::uint32_t kMaxStopBytes = 4096;
 /// Everything that a session needs until it is freed: append, eval, sample, generate and truncate allocate nothing.
 struct SessionLayout {
   std::uint32_t max_tokens = 0, max_logits = 0, max_blocks = 0;
-  std::uint64_t table = 0;                                                ///< u32 [max_blocks]
+  std::uint32_t n_groups = 0;
+  bool embeddings = false;
+  std::uint64_t table = 0;                                                ///< u32 [n_groups][max_blocks]
   std::uint64_t names = 0;                                                ///< kv::PrefixName [max_blocks]
   std::uint64_t sampler_logits = 0, sampler_ids = 0, sampler_counts = 0;  ///< 4 bytes x n_vocab each
   std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
   std::uint64_t text = 0, text_bytes = 0;  ///< text held back while it may begin a stop text
+  std::uint64_t embedding = 0;             ///< f32 [3][n_embd], see EmbeddingRows
   std::uint64_t bytes = 0;
   // Memory of their own, since forks share them:
   std::uint64_t tokens_bytes = 0;  ///< i32 [max_tokens]
@@ -57,8 +77,13 @@ struct SessionLayout {
   std::uint64_t total_bytes() const { return bytes + tokens_bytes + logits_bytes; }
 };
 
-/// `prefix`: the cache keeps prefixes, for which a session notes the name of each block.
-SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const KvLayout& kv,
-                             bool prefix, std::uint32_t max_tokens, std::uint32_t max_logits);
+/// What the layout of a session depends on, beside the model. `prefix`: the cache keeps prefixes, for which a session
+/// notes the name of each block.
+struct SessionShape {
+  std::uint32_t block_tokens = kTileTokens;
+  bool prefix = false, embeddings = false;
+  std::uint32_t max_tokens = 0, max_logits = 0;
+};
+SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape);
 
 }  // namespace qinfer::engine

@@ -48,7 +48,9 @@ bool Model::is_end_token(std::int32_t token) const {
 
 Status Model::fill_rope_table() {
   QINFER_ASSIGN(rope_, platform::Buffer::allocate(runtime_->allocator(), rope_table_bytes(spec_), "the RoPE table"));
-  const std::vector<float> frequencies = model::rope_frequencies(spec_.rope, spec_.head_dim);
+  const std::uint64_t floats = std::uint64_t{spec_.context_tokens} * spec_.head_dim;
+  std::vector<std::vector<float>> frequencies;
+  for (const model::RopeSpec& rope : spec_.ropes) frequencies.push_back(model::rope_frequencies(rope, spec_.head_dim));
   ThreadTeam& team = runtime_->team();
   const std::lock_guard lock(runtime_->eval_mutex());
   team.run([&](std::int32_t worker) {
@@ -56,7 +58,9 @@ Status Model::fill_rope_table() {
       return static_cast<std::uint32_t>(std::uint64_t{spec_.context_tokens} * static_cast<std::uint64_t>(i) /
                                         static_cast<std::uint64_t>(team.size()));
     };
-    model::fill_rope_table(spec_.rope, frequencies, part(worker), part(worker + 1), rope_.as<float>());
+    for (std::uint32_t i = 0; i < spec_.n_ropes(); ++i)
+      model::fill_rope_table(spec_.ropes[i], frequencies[i], part(worker), part(worker + 1),
+                             rope_.as<float>() + i * floats);
   });
   rope_table_ = rope_.as<float>();
   return Status();

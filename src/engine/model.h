@@ -26,7 +26,10 @@ class Model {
   const model::ModelSpec& spec() const { return spec_; }
   const model::Weights& weights() const { return weights_; }
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
-  const float* rope() const { return rope_table_; }
+  /// The RoPE table of one of the spec's ropes.
+  const float* rope(std::uint32_t i) const {
+    return rope_table_ + std::uint64_t{i} * spec_.context_tokens * spec_.head_dim;
+  }
   const ScratchLayout& scratch_layout() const { return scratch_layout_; }
   std::byte* scratch() const { return scratch_.data(); }
   bool has_weights() const { return !weights_.layers.empty(); }

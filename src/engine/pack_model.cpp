@@ -93,12 +93,13 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
   std::vector<model::WeightItem> items = model->weights_plan().items;
   std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return rank(a) < rank(b); });
   model::PackedWriter writer;
-  const std::uint64_t context = model->spec().context_tokens, half = model->spec().head_dim / 2;
+  const std::uint64_t rows = std::uint64_t{model->spec().n_ropes()} * model->spec().context_tokens;
+  const std::uint64_t half = model->spec().head_dim / 2;
   bool rope_added = false, exact = true;
   for (const model::WeightItem& item : items) {
     if (rank(item) > 0 && !rope_added) {
-      add_bytes(writer, std::string(model::kRopeTensor), "F32", {context, half, 2},
-                std::as_bytes(std::span(model->rope(), context * half * 2)));
+      add_bytes(writer, std::string(model::kRopeTensor), "F32", {rows, half, 2},
+                std::as_bytes(std::span(model->rope(0), rows * half * 2)));
       rope_added = true;
     }
     exact = exact && holds_exactly(item);

@@ -157,33 +157,86 @@ Result<std::uint32_t> batch_tokens(const LoadOptions& load) {
   return load.max_batch_tokens == 0 ? kDefaultBatch : load.max_batch_tokens;
 }
 
-Result<KvLayout> resolve_kv(const model::ModelSpec& spec, const kernels::KernelSet& kernels, bool exact,
-                            const KvCacheOptions& options) {
-  const std::uint32_t block = options.block_tokens == 0 ? kTileTokens : options.block_tokens;
-  if (block < kTileTokens || block > 256 || !std::has_single_bit(block))
-    return error(Code::invalid_argument, "block_tokens is {}, expected 32, 64, 128 or 256", block);
-  return kv_layout(spec, kernels, options.type.value_or(kernels.default_kv_type(exact)), block);
+std::uint32_t cache_block_tokens(const KvCacheOptions& options) {
+  return options.block_tokens == 0 ? kTileTokens : options.block_tokens;
 }
 
-Result<std::uint64_t> resolve_blocks(const model::ModelSpec& spec, const KvLayout& layout,
-                                     const KvCacheOptions& options) {
-  if (options.budget_bytes == 0 && options.budget_blocks == 0)
-    return std::uint64_t{layout.blocks_for(spec.context_tokens)};
-  std::uint64_t blocks = options.budget_blocks == 0 ? UINT64_MAX : options.budget_blocks;
-  if (options.budget_bytes != 0) blocks = std::min(blocks, options.budget_bytes / layout.block_bytes());
-  if (blocks == 0)
-    return error_at(Code::no_memory, static_cast<std::int64_t>(layout.block_bytes()),
-                    "budget_bytes is {}, one KV block needs {}", options.budget_bytes, layout.block_bytes());
-  if (blocks > kv::BlockPool::kMaxBlocks)
-    return error(Code::no_memory, "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed",
-                 blocks, kv::BlockPool::kMaxBlocks);
-  return blocks;
+bool takes_all_at_once(const KvCacheOptions& options, const platform::Allocator& allocator) {
+  return options.commit || !allocator.is_mapping();
+}
+
+Result<std::vector<KvLayout>> resolve_kv(const model::ModelSpec& spec, const kernels::KernelSet& kernels, bool exact,
+                                         const KvCacheOptions& options) {
+  const std::uint32_t block = cache_block_tokens(options);
+  if (block < kTileTokens || block > 256 || !std::has_single_bit(block))
+    return error(Code::invalid_argument, "block_tokens is {}, expected 32, 64, 128 or 256", block);
+  return kv_layouts(spec, kernels, options.type.value_or(kernels.default_kv_type(exact)), block);
+}
+
+namespace {
+
+/// Bytes of the blocks that one session of the whole context holds of each group at most; their number in `blocks`.
+std::uint64_t session_blocks(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint32_t batch,
+                             std::vector<std::uint64_t>& blocks) {
+  std::uint64_t bytes = 0;
+  for (std::size_t g = 0; g < layouts.size(); ++g) {
+    blocks.push_back(blocks_of_session(layouts[g], spec.kv_groups[g].window, spec.context_tokens, batch));
+    bytes += blocks[g] * layouts[g].block_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint32_t batch,
+                                const KvCacheOptions& options, bool all_at_once) {
+  CacheSize size;
+  if (layouts.empty()) return size;  // an encoder
+  std::uint64_t set_bytes = 0;       // one block of each group
+  for (const KvLayout& layout : layouts) set_bytes += layout.block_bytes();
+  const std::uint64_t one_session = session_blocks(spec, layouts, batch, size.blocks);
+  const bool stated = options.budget_bytes != 0 || options.budget_blocks != 0;
+  size.bytes = stated ? UINT64_MAX : one_session;
+  if (options.budget_blocks != 0) {
+    const auto bytes = checked_mul(options.budget_blocks, set_bytes);
+    if (!bytes || options.budget_blocks > kv::BlockPool::kMaxBlocks)
+      return error(Code::no_memory, "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed",
+                   options.budget_blocks, kv::BlockPool::kMaxBlocks);
+    size.bytes = *bytes;
+  }
+  if (options.budget_bytes != 0) size.bytes = std::min(size.bytes, options.budget_bytes);
+  if (size.bytes < set_bytes)
+    return error_at(Code::no_memory, static_cast<std::int64_t>(set_bytes),
+                    "budget_bytes is {}, one KV block needs {}", options.budget_bytes, set_bytes);
+  if (stated) {
+    // The bytes of one session tell how much of the whole each group should have where it cannot have all.
+    const double sessions = static_cast<double>(size.bytes) / static_cast<double>(one_session);
+    for (std::size_t g = 0; g < layouts.size(); ++g) {
+      const auto part = static_cast<std::uint64_t>(static_cast<double>(size.blocks[g]) * sessions);
+      const std::uint64_t all = size.bytes / layouts[g].block_bytes();
+      size.blocks[g] = all_at_once && layouts.size() > 1 ? std::clamp<std::uint64_t>(part, 1, all) : all;
+    }
+  } else if (!all_at_once) {
+    for (std::size_t g = 0; g < layouts.size(); ++g) size.blocks[g] = size.bytes / layouts[g].block_bytes();
+  }
+  std::uint64_t parts = 0;
+  for (std::size_t g = 0; g < layouts.size(); ++g) {
+    if (size.blocks[g] > kv::BlockPool::kMaxBlocks)
+      return error(Code::no_memory,
+                   "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed", size.blocks[g],
+                   kv::BlockPool::kMaxBlocks);
+    parts += size.blocks[g] * layouts[g].block_bytes();
+  }
+  if (all_at_once || layouts.size() == 1) size.bytes = parts;
+  size.blocks_total = size.bytes / set_bytes * layouts.size();
+  return size;
 }
 
 Result<SessionOptions> resolve_session(const model::ModelSpec& spec, const SessionOptions& options) {
   SessionOptions resolved = options;
   if (resolved.max_tokens == 0) resolved.max_tokens = spec.context_tokens;
   if (resolved.max_logits == 0) resolved.max_logits = 1;
+  resolved.embeddings = resolved.embeddings || !spec.causal;
   if (resolved.max_tokens > spec.context_tokens)
     return error(Code::invalid_argument, "max_tokens is {}, the model's context has {}", resolved.max_tokens,
                  spec.context_tokens);
@@ -235,20 +288,22 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
   }
   MemoryTotals totals = model_totals(
       files, weights, load.no_weights ? ScratchLayout() : scratch_layout(files.spec, *kernels, batch, threads), load);
-  QINFER_ASSIGN(const KvLayout kv, resolve_kv(files.spec, *kernels, runtime.exact, cache ? *cache : KvCacheOptions()));
+  const KvCacheOptions cache_options = cache != nullptr ? *cache : KvCacheOptions();
+  QINFER_ASSIGN(const std::vector<KvLayout> layouts, resolve_kv(files.spec, *kernels, runtime.exact, cache_options));
   QINFER_ASSIGN(const SessionOptions resolved, resolve_session(files.spec, session ? *session : SessionOptions()));
-  totals.kv_per_block = kv.block_bytes();
+  for (const KvLayout& layout : layouts) totals.kv_per_block += layout.block_bytes();
   if (cache != nullptr) {
-    QINFER_ASSIGN(const std::uint64_t blocks, resolve_blocks(files.spec, kv, *cache));
-    const auto bytes = checked_mul(blocks, kv.block_bytes());
-    const auto total = bytes ? checked_add(totals.total, *bytes) : std::nullopt;
-    if (!total) return error(Code::no_memory, "{} KV blocks of {} bytes overflow 64 bits", blocks, kv.block_bytes());
-    totals.kv_cache_bytes = *bytes;
+    QINFER_ASSIGN(const CacheSize size, resolve_cache(files.spec, layouts, batch, cache_options,
+                                                      takes_all_at_once(cache_options, runtime.allocator)));
+    const auto total = checked_add(totals.total, size.bytes);
+    if (!total) return error(Code::no_memory, "{} bytes of KV blocks overflow 64 bits", size.bytes);
+    totals.kv_cache_bytes = size.bytes;
     totals.total = *total;
   }
   const std::uint32_t token_bytes = files.tokenizer ? files.tokenizer->max_token_bytes() : 0;
-  totals.per_session = session_layout(files.spec, token_bytes, kv, cache != nullptr && cache->prefix,
-                                      resolved.max_tokens, resolved.max_logits)
+  totals.per_session = session_layout(files.spec, token_bytes,
+                                      {cache_block_tokens(cache_options), cache != nullptr && cache->prefix,
+                                       resolved.embeddings, resolved.max_tokens, resolved.max_logits})
                            .total_bytes();
   return totals;
 }

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "engine/layout.h"
 #include "engine/runtime.h"
@@ -36,6 +38,15 @@ struct KvCacheOptions {
 
 struct SessionOptions {
   std::uint32_t max_tokens = 0, max_logits = 0;
+  bool embeddings = false;
+};
+
+/// How large a cache is. Groups share the bytes, and each may have as many blocks as fit into all of them; where memory
+/// is taken at once, each has its own part.
+struct CacheSize {
+  std::uint64_t bytes = 0;
+  std::uint64_t blocks_total = 0;     ///< of all groups together, if all have equally many
+  std::vector<std::uint64_t> blocks;  ///< at most, of each group
 };
 
 /// Bytes; the members mean what those of qinfer_memory mean.
@@ -66,11 +77,14 @@ Result<ModelFiles> read_lone_config(const std::string& path);
 /// Options with their defaults filled in, and checked.
 Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exact);
 Result<std::uint32_t> batch_tokens(const LoadOptions& load);
-Result<KvLayout> resolve_kv(const model::ModelSpec& spec, const kernels::KernelSet& kernels, bool exact,
-                            const KvCacheOptions& options);
-/// How many blocks a cache with these options has; QINFER_E_NO_MEMORY if the budget is too small for one.
-Result<std::uint64_t> resolve_blocks(const model::ModelSpec& spec, const KvLayout& layout,
-                                     const KvCacheOptions& options);
+std::uint32_t cache_block_tokens(const KvCacheOptions& options);
+bool takes_all_at_once(const KvCacheOptions& options, const platform::Allocator& allocator);
+/// The layout of each group of layers.
+Result<std::vector<KvLayout>> resolve_kv(const model::ModelSpec& spec, const kernels::KernelSet& kernels, bool exact,
+                                         const KvCacheOptions& options);
+/// `batch`: tokens evaluated at once at most. QINFER_E_NO_MEMORY if the budget is too small for a block of each group.
+Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint32_t batch,
+                                const KvCacheOptions& options, bool all_at_once);
 Result<SessionOptions> resolve_session(const model::ModelSpec& spec, const SessionOptions& options);
 
 /// What is loaded of the tensors, and where.

@@ -1,4 +1,4 @@
-// See session.h.
+// See session.h: tokens, logits, embeddings, sampling.
 #include "engine/session.h"
 
 #include <algorithm>
@@ -8,24 +8,13 @@
 
 namespace qinfer::engine {
 
-Result<std::shared_ptr<KvCache>> KvCache::create(std::shared_ptr<const Model> model, const KvCacheOptions& options) {
-  if (!model->has_weights())
-    return error(Code::state, "the model was loaded with QINFER_LOAD_NO_WEIGHTS: it can have no KV cache");
-  std::shared_ptr<KvCache> cache(new KvCache);
-  const Runtime& runtime = model->runtime();
-  QINFER_ASSIGN(const KvLayout layout, resolve_kv(model->spec(), runtime.kernels(), runtime.exact(), options));
-  QINFER_ASSIGN(const std::uint64_t blocks, resolve_blocks(model->spec(), layout, options));
-  QINFER_ASSIGN(cache->pool_, kv::BlockPool::create(layout, {blocks, options.commit, options.prefix, options.storage},
-                                                    runtime.allocator()));
-  cache->model_ = std::move(model);
-  return cache;
-}
-
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache, const SessionOptions& options) {
   const Model& model = cache->model();
   QINFER_ASSIGN(const SessionOptions resolved, resolve_session(model.spec(), options));
-  const SessionLayout layout = session_layout(model.spec(), model.max_token_bytes(), cache->layout(),
-                                              cache->keeps_prefixes(), resolved.max_tokens, resolved.max_logits);
+  const SessionLayout layout =
+      session_layout(model.spec(), model.max_token_bytes(),
+                     {cache->block_tokens(), cache->keeps_prefixes(), resolved.embeddings, resolved.max_tokens,
+                      resolved.max_logits});
   return create(std::move(cache), layout);
 }
 
@@ -36,19 +25,19 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
   session->layout_ = layout;
   QINFER_ASSIGN(session->memory_, platform::Buffer::allocate(allocator, layout.bytes, "a session"));
   QINFER_ASSIGN(session->tokens_, SharedBuffer::create(allocator, layout.tokens_bytes, "a session's tokens"));
-  QINFER_ASSIGN(session->logits_, SharedBuffer::create(allocator, layout.logits_bytes, "a session's logits"));
-  if (model.tokenizer() != nullptr) session->detokenizer_.emplace(*model.tokenizer(), false);
-  if (cache->pool().is_contiguous()) {
-    QINFER_ASSIGN(session->flat_, cache->pool().reserve_range(layout.max_blocks));
+  if (layout.logits_bytes != 0) {
+    QINFER_ASSIGN(session->logits_, SharedBuffer::create(allocator, layout.logits_bytes, "a session's logits"));
   }
+  if (model.tokenizer() != nullptr) session->detokenizer_.emplace(*model.tokenizer(), false);
   session->cache_ = std::move(cache);
+  QINFER_TRY(session->open_tables());
   return session;
 }
 
 Result<std::unique_ptr<Session>> Session::fork() const {
   QINFER_ASSIGN(std::unique_ptr<Session> copy, create(cache_, layout_));
   copy->tokens_ = tokens_.share(std::move(copy->tokens_));
-  copy->logits_ = logits_.share(std::move(copy->logits_));
+  if (layout_.logits_bytes != 0) copy->logits_ = logits_.share(std::move(copy->logits_));
   copy->n_tokens_ = n_tokens_;
   copy->n_evaluated_ = n_evaluated_;
   copy->n_logits_ = n_logits_;
@@ -56,32 +45,15 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   copy->origin_ = origin_;
   copy->sampler_ = sampler_;
   copy->n_bias_ = n_bias_;
-  std::copy_n(table_data(), n_blocks_, copy->table_data());
   std::copy_n(name_data(), n_named_, copy->name_data());
   std::copy_n(bias_data(), n_bias_, copy->bias_data());
-  cache_->pool().share({table_data(), n_blocks_});
-  copy->n_blocks_ = n_blocks_;
-  if (!copy->map_blocks(0, n_blocks_, true))
-    return error(Code::no_memory, "the system maps no more memory: {} KV blocks of a fork cannot be shared", n_blocks_);
+  if (layout_.embeddings)
+    std::copy_n(embedding_data(), std::size_t{3} * model().spec().n_embd, copy->embedding_data());
+  for (std::size_t g = 0; g < layout_.n_groups; ++g)
+    if (!copy->tables_[g].share(tables_[g]))
+      return error(Code::no_memory, "the system maps no more memory: {} KV blocks of a fork cannot be shared",
+                   tables_[g].held().size());
   return copy;
-}
-
-Session::~Session() {
-  if (cache_ == nullptr) return;
-  keep_blocks(0);
-  if (flat_.data() != nullptr) cache_->pool().release_range(flat_);
-}
-
-bool Session::map_blocks(std::size_t first, std::size_t n, bool merged) {
-  return flat_.data() == nullptr || cache_->pool().map(flat_, first, {table_data() + first, n}, merged);
-}
-
-void Session::keep_blocks(std::size_t n) {
-  if (n >= n_blocks_) return;
-  const std::uint64_t bytes = cache_->layout().block_bytes();
-  if (flat_.data() != nullptr) flat_.unmap(n * bytes, (n_blocks_ - n) * bytes);
-  cache_->pool().give_back({table_data() + n, n_blocks_ - n});
-  n_blocks_ = n;
 }
 
 Status Session::append(std::span<const std::int32_t> tokens) {
@@ -94,131 +66,43 @@ Status Session::append(std::span<const std::int32_t> tokens) {
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "token {} at index {} is not in the vocabulary of {}", tokens[i], i, n_vocab);
   }
+  // In an encoder every token sees all others: with more of them, all are evaluated again.
+  if (!model().spec().causal && !tokens.empty()) forget_everything();
   tokens_.make_own(n_tokens_ * sizeof(std::int32_t));
   std::copy(tokens.begin(), tokens.end(), token_data() + n_tokens_);
   n_tokens_ += tokens.size();
   return Status();
 }
 
-Status Session::truncate(std::size_t n_tokens) {
-  if (n_tokens > n_tokens_)
-    return error(Code::invalid_argument, "cannot truncate to {} tokens: the session holds {}", n_tokens, n_tokens_);
-  n_tokens_ = n_tokens;
-  // Nothing pending means that there are logits; after a cancelled evaluation there may be none.
-  const bool ready = n_tokens == n_evaluated_ && (n_logits_ != 0 || n_tokens == 0);
-  if (n_tokens > n_evaluated_ || ready) return Status();
-  // The last token kept is evaluated again, since its logits are what the next token is drawn from.
-  n_evaluated_ = n_tokens == 0 ? 0 : n_tokens - 1;
+void Session::drop_logits() {
   n_logits_ = 0;
-  release_spare_blocks();
-  forget_names();
-  if (n_evaluated_ == 0) origin_.clear();
+  if (layout_.logits_bytes != 0) logits_.make_own(0);
+}
+
+EmbeddingRows Session::embedding_rows(std::int32_t first_row, std::int32_t n_rows) const {
+  return {embedding_data(), first_row, n_rows, n_evaluated_ == 0};
+}
+
+Status Session::check_embedding() const {
+  if (!layout_.embeddings)
+    return error(Code::state, "the session keeps no hidden states: create it with QINFER_SESSION_EMBEDDINGS");
+  if (n_tokens_ == 0) return error(Code::state, "the session is empty: append tokens and evaluate them first");
+  if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before the embedding", pending());
   return Status();
 }
 
-std::span<const std::int32_t> Session::tokens_of_block(std::size_t block, std::size_t n_blocks) const {
-  const std::size_t size = cache_->layout().block_tokens;
-  return {token_data() + block * size, n_blocks * size};
-}
-
-void Session::forget_names() { n_named_ = std::min(n_named_, n_evaluated_ / cache_->layout().block_tokens); }
-
-void Session::adopt_prefix(std::size_t keep) {
-  kv::BlockPool& pool = cache_->pool();
-  release_spare_blocks();
-  const std::size_t size = cache_->layout().block_tokens, first = n_evaluated_ / size;
-  if (!pool.keeps_prefixes() || n_evaluated_ % size != 0 || n_named_ != first || pending() < size + keep) return;
-  const std::size_t most = (pending() - keep) / size;
-  const kv::PrefixName parent = first == 0 ? kv::PrefixIndex::kStart : name_data()[first - 1];
-  const std::size_t n =
-      pool.adopt(parent, tokens_of_block(first, most), {table_data() + first, most}, {name_data() + first, most});
-  n_blocks_ = first + n;
-  if (!map_blocks(first, n, true)) return keep_blocks(first);  // no more mappings: it is computed instead
-  n_named_ = first + n;
-  n_evaluated_ += n * size;
-  metrics_.cached_tokens += n * size;
-  model().runtime().metrics().cached_tokens += n * size;
-  eval_state.adopted = n;
-}
-
-void Session::drop_adopted() {
-  const std::size_t n_tokens = eval_state.adopted * cache_->layout().block_tokens;
-  n_evaluated_ -= n_tokens;
-  metrics_.cached_tokens -= n_tokens;
-  model().runtime().metrics().cached_tokens -= n_tokens;
-  eval_state.adopted = 0;
-  release_spare_blocks();
-  forget_names();
-}
-
-void Session::advance(std::size_t n) {
-  n_evaluated_ += n;
-  if (cache_->keeps_prefixes() && origin_.empty()) publish_full_blocks();
-}
-
-void Session::publish_full_blocks() {
-  kv::BlockPool& pool = cache_->pool();
-  const std::size_t full = n_evaluated_ / cache_->layout().block_tokens;
-  if (n_named_ == full) return;
-  // What an equal sequence had published may have been evicted since; then the blocks of this one take its place.
-  n_named_ = pool.count_current({name_data(), n_named_});
-  for (; n_named_ < full; ++n_named_) {
-    const kv::PrefixName parent = n_named_ == 0 ? kv::PrefixIndex::kStart : name_data()[n_named_ - 1];
-    const kv::PrefixName name = pool.publish(parent, tokens_of_block(n_named_, 1), table_data()[n_named_]);
-    if (name.generation == 0) return;  // evicted just now: next time
-    name_data()[n_named_] = name;
-  }
-}
-
-std::uint32_t Session::partial_block() const {
-  const std::uint32_t size = cache_->layout().block_tokens;
-  return n_evaluated_ % size == 0 ? kNoBlock : table_data()[n_evaluated_ / size];
-}
-
-std::size_t Session::blocks_needed(std::size_t n, std::size_t earlier) const {
-  const std::size_t needed = cache_->layout().blocks_for(n_evaluated_ + n), held = n_blocks_;
-  const std::uint32_t partial = partial_block();
-  const bool copy = partial != kNoBlock && cache_->pool().holders(partial) > 1 + earlier;
-  return (needed > held ? needed - held : 0) + (copy ? 1 : 0);
-}
-
-Code Session::reserve_blocks(std::size_t n) {
-  kv::BlockPool& pool = cache_->pool();
-  const std::size_t before = n_blocks_,
-                    needed = std::max<std::size_t>(cache_->layout().blocks_for(n_evaluated_ + n), before);
-  // The first of the new tokens may go to a block that holds others already and that is not this session's alone.
-  const std::size_t partial = n_evaluated_ / cache_->layout().block_tokens;
-  const bool copy = partial_block() != kNoBlock && n > 0 && !pool.make_writable(partial_block());
-  std::uint32_t spare = 0;
-  if (copy && !pool.take({&spare, 1})) return Code::kv_full;
-  if (!pool.take({table_data() + before, needed - before})) {
-    if (copy) pool.give_back({&spare, 1});
-    return Code::kv_full;
-  }
-  n_blocks_ = needed;
-  bool done = pool.back({table_data() + before, needed - before}) && map_blocks(before, needed - before, false);
-  if (copy) {
-    const std::byte* from = kv_view().k_tile(cache_->layout(), 0, 0,
-                                             static_cast<std::uint32_t>(partial) * cache_->layout().tiles_per_block());
-    done = done && pool.fill(spare, from) && (flat_.data() == nullptr || pool.map(flat_, partial, {&spare, 1}, false));
-    if (done) std::swap(table_data()[partial], spare);
-    pool.give_back({&spare, 1});
-  }
-  if (!done) keep_blocks(before);
-  return done ? Code::ok : Code::no_memory;
-}
-
-void Session::release_spare_blocks() { keep_blocks(cache_->layout().blocks_for(n_evaluated_)); }
-
-Session::KvBytes Session::kv_bytes() const {
-  const std::size_t shared = cache_->pool().count_shared({table_data(), n_blocks_});
-  const std::uint64_t bytes = cache_->layout().block_bytes();
-  return {(n_blocks_ - shared) * bytes, shared * bytes, flat_.size()};
-}
-
-void Session::drop_logits() {
-  n_logits_ = 0;
-  logits_.make_own(0);
+Status Session::embedding(Pooling pooling, std::span<float> out) const {
+  QINFER_TRY(check_embedding());
+  const platform::ScopedFloatEnvironment environment;
+  const std::uint32_t width = model().spec().n_embd;
+  const std::size_t row = pooling == Pooling::first ? 0 : pooling == Pooling::mean ? 1 : 2;
+  const std::span<const float> values(embedding_data() + row * width, width);
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * value;
+  if (!std::isfinite(squares)) return error(Code::numeric, "the hidden states are not finite: there is no embedding");
+  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<float>(values[i] * scale);
+  return Status();
 }
 
 float* Session::logits_row(std::size_t row) const { return logits_.as<float>() + row * model().spec().n_vocab; }
@@ -252,6 +136,7 @@ Status Session::set_bias(std::span<const std::int32_t> tokens, std::span<const f
 }
 
 Result<std::int32_t> Session::sample() {
+  if (!model().spec().causal) return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", model().spec().architecture);
   if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before sampling", pending());
   if (n_logits_ == 0) return error(Code::state, "there are no logits: append tokens and evaluate them before sampling");
   if (n_tokens_ == layout_.max_tokens)

@@ -1,6 +1,7 @@
 // KvCache and Session. A session is a list of tokens of which a prefix is evaluated: its keys and values lie in the
-// blocks of its block table, the rest is pending. All its memory is taken when it is created. Blocks may be shared with
-// forks and with sessions that begin alike; one that is about to be written to is copied first.
+// blocks of its block tables, one for each group of layers that keep theirs alike; the rest is pending. All its memory is
+// taken when it is created. Blocks may be shared with forks and with sessions that begin alike; one that is about to be
+// written to is copied first. Tokens are session.cpp's, keys and values session_kv.cpp's, files session_snapshot.cpp's.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/block_table.h"
 #include "engine/layout.h"
 #include "engine/model.h"
 #include "engine/shared_buffer.h"
@@ -28,15 +30,28 @@ class KvCache {
   static Result<std::shared_ptr<KvCache>> create(std::shared_ptr<const Model> model, const KvCacheOptions& options);
 
   const Model& model() const { return *model_; }
-  const KvLayout& layout() const { return pool_->layout(); }
-  bool keeps_prefixes() const { return pool_->keeps_prefixes(); }
-  kv::BlockPool& pool() { return *pool_; }
-  const kv::BlockPool& pool() const { return *pool_; }
+  /// An encoder has no groups: it keeps nothing.
+  std::size_t n_groups() const { return pools_.size(); }
+  kv::BlockPool& pool(std::size_t group = 0) { return *pools_[group]; }
+  const kv::BlockPool& pool(std::size_t group = 0) const { return *pools_[group]; }
+  const KvLayout& layout(std::size_t group = 0) const { return pools_[group]->layout(); }
+  std::span<const KvLayout> layouts() const { return layouts_; }
+  std::uint32_t block_tokens() const { return block_tokens_; }
+  bool keeps_prefixes() const { return !pools_.empty() && pools_[0]->keeps_prefixes(); }
+
+  /// Of all groups together.
+  kv::PoolStats stats() const;
+  std::uint64_t resident_bytes() const;
+  /// "3 of 8 blocks free", or where blocks differ in size, the same in bytes.
+  std::string describe_room() const;
 
  private:
   KvCache() = default;
   std::shared_ptr<const Model> model_;
-  std::unique_ptr<kv::BlockPool> pool_;
+  std::vector<KvLayout> layouts_;
+  std::vector<std::unique_ptr<kv::BlockPool>> pools_;
+  CacheSize size_;
+  std::uint32_t block_tokens_ = 0;
 };
 
 class Session {
@@ -73,12 +88,21 @@ class Session {
   /// The logits of the last evaluated token, or of the one `back` earlier; empty if not kept.
   std::span<const float> logits(std::size_t back) const;
 
+  /// Which hidden states an embedding is made of.
+  enum class Pooling : std::uint8_t { last, mean, first };
+  bool has_embeddings() const { return layout_.embeddings; }
+  /// The final hidden states of all tokens, pooled and of length 1, in n_embd floats. QINFER_E_STATE unless the session
+  /// was made for embeddings and all its tokens are evaluated.
+  Status embedding(Pooling pooling, std::span<float> out) const;
+  /// Whether there is one.
+  Status check_embedding() const;
+
   struct KvBytes {
     std::uint64_t own, shared;
     std::uint64_t reserved;  ///< address space of contiguous storage
   };
   KvBytes kv_bytes() const;
-  std::uint64_t other_bytes() const { return memory_.size() + tokens_.size() + logits_.size(); }
+  std::uint64_t other_bytes() const { return memory_.size() + tokens_.size() + layout_.logits_bytes; }
   const Metrics& metrics() const { return metrics_; }
 
   // ---- for eval and generate ----
@@ -87,23 +111,22 @@ class Session {
   void adopt_prefix(std::size_t keep);
   /// Undoes adopt_prefix(): the tokens are pending again.
   void drop_adopted();
-  static constexpr std::uint32_t kNoBlock = UINT32_MAX;
-  /// The block that the next token goes to, if it holds tokens already, or kNoBlock.
-  std::uint32_t partial_block() const;
-  /// What reserve_blocks(n) will take when `earlier` of the partial block's holders have gone.
-  std::size_t blocks_needed(std::size_t n, std::size_t earlier) const;
-  /// Room for evaluating `n` more tokens: blocks are taken, and one that others hold is copied. Code::kv_full or
-  /// Code::no_memory (contiguous: nothing can be mapped) if that cannot be, and nothing is taken.
+  std::span<BlockTable> tables() { return {tables_.get(), layout_.n_groups}; }
+  std::span<const BlockTable> tables() const { return {tables_.get(), layout_.n_groups}; }
+  /// Room for the next n of the tokens that were promised room for. Code::kv_full or Code::no_memory if there is none
+  /// after all.
+  Code extend(std::size_t n);
+  /// Has room promised and takes it. Code::kv_full or Code::no_memory, and nothing is taken.
   Code reserve_blocks(std::size_t n);
-  /// Gives back the blocks that the evaluated tokens do not need.
-  void release_spare_blocks();
-  KvView kv_view() const {
-    if (flat_.data() != nullptr) return {flat_.data(), nullptr};
-    return {cache_->pool().arena(), table_data()};
-  }
-  std::span<const std::uint32_t> blocks() const { return {table_data(), n_blocks_}; }
+  /// Gives back promises and the blocks that the evaluated tokens do not need.
+  void settle();
+  /// What is wrong with tables and pools, or null. For debug builds.
+  const char* find_inconsistency() const;
+  KvView kv_view(std::size_t group = 0) const { return tables_[group].view(); }
   std::size_t evaluated() const { return n_evaluated_; }
   void advance(std::size_t n);
+  /// Where the hidden states of rows that are evaluated next are gathered.
+  EmbeddingRows embedding_rows(std::int32_t first_row, std::int32_t n_rows) const;
   /// Where the logits of row `row` of the `kept` rows of this evaluation go.
   float* logits_row(std::size_t row) const;
   void set_kept_logits(std::size_t kept) { n_logits_ = kept; }
@@ -127,26 +150,28 @@ class Session {
  private:
   Session() = default;
   std::int32_t* token_data() const { return tokens_.as<std::int32_t>(); }
+  float* embedding_data() const { return reinterpret_cast<float*>(memory_.data() + layout_.embedding); }
   sampling::Bias* bias_data() const { return reinterpret_cast<sampling::Bias*>(memory_.data() + layout_.bias); }
-  std::uint32_t* table_data() const { return reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.table); }
   kv::PrefixName* name_data() const { return reinterpret_cast<kv::PrefixName*>(memory_.data() + layout_.names); }
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<KvCache> cache, const SessionLayout& layout);
-  /// Makes blocks [first, first + n) of the table visible; nothing to do for paged storage.
-  bool map_blocks(std::size_t first, std::size_t n, bool merged);
-  /// Gives back the blocks behind the first `n`.
-  void keep_blocks(std::size_t n);
+  Status open_tables();
+  std::size_t block_tokens() const { return cache_->block_tokens(); }
+  /// All tokens are pending again.
+  void forget_everything();
+  bool adopt_blocks(std::size_t first, std::size_t n);
   std::span<const std::int32_t> tokens_of_block(std::size_t block, std::size_t n_blocks) const;
   void publish_full_blocks();
   void forget_names();
-  Status read_blocks(const kv::Snapshot& snapshot);
+  Status read_blocks(const kv::Snapshot& snapshot, std::size_t group);
+  Status read_tables(const kv::Snapshot& snapshot, const std::string& path);
   Status restore_sampler(std::span<const std::byte> saved, const std::string& path);
 
   std::shared_ptr<KvCache> cache_;
   SessionLayout layout_;
   platform::Buffer memory_;
   SharedBuffer tokens_, logits_;
-  platform::AddressRange flat_;  ///< contiguous storage: where the blocks lie side by side
-  std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_blocks_ = 0, n_logits_ = 0;
+  std::unique_ptr<BlockTable[]> tables_;  ///< one for each group
+  std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_logits_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
   std::string origin_;       ///< of keys and values out of a snapshot: they are not published; empty: computed here
   sampling::SamplerOptions sampler_;

@@ -57,19 +57,27 @@ void copy_lanes(const KvLayout& layout, const KvView& view, std::uint32_t block,
       }
 }
 
-Status check_fit(const kv::SnapshotModel& saved, const Model& model, const KvLayout& layout, const std::string& path) {
-  const KvLayout& stored = saved.layout;
+Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<const KvLayout> layouts,
+                 const std::string& path) {
   if (saved.fingerprint != model.fingerprint())
     return error(Code::unsupported, "{}: saved with other weights (fingerprint {}, the model's is {})", path,
                  saved.fingerprint, model.fingerprint());
-  if (stored.type != layout.type)
-    return error(Code::unsupported, "{}: keys and values are {}, the cache holds {}", path, dtype_name(stored.type),
-                 dtype_name(layout.type));
-  if (stored.n_layers != layout.n_layers || stored.n_kv_heads != layout.n_kv_heads ||
-      stored.head_dim != layout.head_dim)
-    return error_at(Code::format, 0, "{}: {} layers of {} heads of {}, the model has {} of {} of {}", path,
-                    stored.n_layers, stored.n_kv_heads, stored.head_dim, layout.n_layers, layout.n_kv_heads,
-                    layout.head_dim);
+  if (saved.layouts.size() != layouts.size())
+    return error_at(Code::format, 0, "{}: {} groups of layers, the model has {}", path, saved.layouts.size(),
+                    layouts.size());
+  for (std::size_t g = 0; g < layouts.size(); ++g) {
+    const KvLayout &stored = saved.layouts[g], &layout = layouts[g];
+    const std::uint32_t window = model.spec().kv_groups[g].window;
+    if (stored.type != layout.type)
+      return error(Code::unsupported, "{}: keys and values are {}, the cache holds {}", path, dtype_name(stored.type),
+                   dtype_name(layout.type));
+    if (stored.n_layers != layout.n_layers || stored.n_kv_heads != layout.n_kv_heads ||
+        stored.head_dim != layout.head_dim || saved.windows[g] != window)
+      return error_at(Code::format, 0,
+                      "{}: {} layers of {} heads of {} with window {}, the model has {} of {} of {} with window {}",
+                      path, stored.n_layers, stored.n_kv_heads, stored.head_dim, saved.windows[g], layout.n_layers,
+                      layout.n_kv_heads, layout.head_dim, window);
+  }
   return Status();
 }
 
@@ -84,6 +92,8 @@ Status check_tokens(const kv::Snapshot& snapshot, const Model& model, const std:
 }  // namespace
 
 Status Session::save(const std::string& path) const {
+  if (layout_.n_groups == 0)
+    return error(Code::unsupported, "{} is an encoder: its sessions have nothing to save", model().spec().architecture);
   kv::SnapshotState state;
   state.tokens = tokens();
   state.n_evaluated = n_evaluated_;
@@ -95,34 +105,60 @@ Status Session::save(const std::string& path) const {
               sampler.data() + sizeof sampler_);
   state.extra = sampler;
   state.extra_capacity = sizeof sampler_ + std::uint64_t{model().spec().n_vocab} * sizeof(sampling::Bias);
-  const KvLayout& layout = cache_->layout();
+  kv::SnapshotModel about{model().fingerprint(), origin_.empty() ? model().origin() : origin_, {}, {}};
   // Behind the last token a block may still hold what it held before, and that is not this session's to give away.
-  const std::size_t n_full = n_evaluated_ / layout.block_tokens, rest = n_evaluated_ % layout.block_tokens;
-  std::vector<std::byte> partial(rest != 0 ? layout.block_bytes() : 0);
-  if (rest != 0)
-    copy_lanes(layout, kv_view(), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest), partial.data());
-  state.block = [&](std::size_t i) -> const std::byte* {
-    if (i == n_full) return partial.data();
-    return kv_view().k_tile(layout, 0, 0, static_cast<std::uint32_t>(i) * layout.tiles_per_block());
+  const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
+  std::vector<std::vector<std::byte>> partial(layout_.n_groups);
+  for (std::size_t g = 0; g < layout_.n_groups; ++g) {
+    const KvLayout& layout = cache_->layout(g);
+    about.layouts.push_back(layout);
+    about.windows.push_back(model().spec().kv_groups[g].window);
+    state.first.push_back(tables_[g].first());
+    if (rest == 0) continue;
+    partial[g].resize(layout.block_bytes());
+    copy_lanes(layout, kv_view(g), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest),
+               partial[g].data());
+  }
+  state.block = [&](std::size_t g, std::size_t i) -> const std::byte* {
+    if (i == n_full) return partial[g].data();
+    const KvLayout& layout = cache_->layout(g);
+    return kv_view(g).k_tile(layout, 0, 0, static_cast<std::uint32_t>(i) * layout.tiles_per_block());
   };
-  return kv::save_snapshot(path, {model().fingerprint(), origin_.empty() ? model().origin() : origin_, layout}, state);
+  return kv::save_snapshot(path, about, state);
 }
 
-Status Session::read_blocks(const kv::Snapshot& snapshot) {
-  const KvLayout &from = snapshot.model().layout, &to = cache_->layout();
-  const std::uint32_t n = from.blocks_for(snapshot.n_evaluated());
+Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
+  const KvLayout &from = snapshot.model().layouts[group], &to = cache_->layout(group);
+  const KvView view = kv_view(group);
+  const std::uint32_t n = from.blocks_for(snapshot.n_evaluated()), tiles = from.tiles_per_block();
   const bool direct = same_blocks(from, to);
   std::vector<std::byte> buffer(direct ? 0 : from.block_bytes());
-  const std::uint32_t tiles = from.tiles_per_block();
-  for (std::uint32_t i = 0; i < n; ++i) {
+  for (auto i = static_cast<std::uint32_t>(snapshot.first(group)); i < n; ++i) {
     if (direct) {
-      QINFER_TRY(snapshot.read_block(i, {kv_view().k_tile(to, 0, 0, i * tiles), to.block_bytes()}));
+      QINFER_TRY(snapshot.read_block(group, i, {view.k_tile(to, 0, 0, i * tiles), to.block_bytes()}));
       continue;
     }
-    QINFER_TRY(snapshot.read_block(i, buffer));
+    QINFER_TRY(snapshot.read_block(group, i, buffer));
     const auto all = static_cast<std::uint32_t>(ceil_div(snapshot.n_evaluated(), kTileTokens));
-    place_tiles(from, buffer.data(), i * tiles, std::min(tiles, all - i * tiles), to, kv_view());
+    place_tiles(from, buffer.data(), i * tiles, std::min(tiles, all - i * tiles), to, view);
   }
+  return Status();
+}
+
+/// Takes the blocks of each group that the file has, and fills them.
+Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& path) {
+  const std::size_t n = snapshot.n_evaluated();
+  for (std::size_t g = 0; g < layout_.n_groups; ++g) {
+    const std::uint64_t first = snapshot.first(g) * snapshot.model().layouts[g].block_tokens;
+    const std::uint32_t window = snapshot.model().windows[g];
+    tables_[g].begin_at(first / block_tokens());
+    if (first > (window != 0 && n > window ? n - window : 0))
+      return error_at(Code::format, -1, "{}: group {} begins at block {}, behind what the last token sees", path, g,
+                      snapshot.first(g));
+  }
+  if (const Code code = extend(n); code != Code::ok)
+    return error_at(code, 0, "{}: the KV cache has no room for the {} tokens of the session", path, n);
+  for (std::size_t g = 0; g < layout_.n_groups && n != 0; ++g) QINFER_TRY(read_blocks(snapshot, g));
   return Status();
 }
 
@@ -146,11 +182,13 @@ Status Session::restore_sampler(std::span<const std::byte> saved, const std::str
 
 Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, const std::string& path) {
   const Model& model = cache->model();
+  if (cache->n_groups() == 0)
+    return error(Code::unsupported, "{} is an encoder: its sessions are not saved", model.spec().architecture);
   QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path, [&](const kv::SnapshotModel& saved) {
-                  return check_fit(saved, model, cache->layout(), path);
+                  return check_fit(saved, model, cache->layouts(), path);
                 }));
   QINFER_TRY(check_tokens(snapshot, model, path));
-  auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits()});
+  auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false});
   Status status = created.take_status();
   if (status.ok()) status = created.value()->restore_sampler(snapshot.extra(), path);
   if (status.code() == Code::invalid_argument)  // not this call's arguments, but what the file says
@@ -160,15 +198,12 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   // Others must not be given what a file says: it may come from other kernels, or from somebody who invented it.
   session->origin_ = snapshot.model().origin;
   QINFER_TRY(session->append(snapshot.tokens()));
-  if (const Code code = session->reserve_blocks(snapshot.n_evaluated()); code != Code::ok)
-    return error_at(code, 0, "{}: the KV cache has no room for the {} tokens of the session", path,
-                    snapshot.n_evaluated());
-  QINFER_TRY(session->read_blocks(snapshot));
+  QINFER_TRY(session->read_tables(snapshot, path));
   session->advance(snapshot.n_evaluated());
   // The logits are not in the file: evaluating the last token again gives them.
   if (session->pending() == 0 && session->n_tokens_ != 0) {
     --session->n_evaluated_;
-    session->release_spare_blocks();
+    session->settle();
     session->forget_names();
   }
   return session;

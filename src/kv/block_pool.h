@@ -1,18 +1,21 @@
-// The memory behind a KV cache: a fixed number of equal blocks in one arena, handed out and taken back under a lock.
+// The memory behind one group of layers of a KV cache: a fixed number of equal blocks, handed out and taken back under
+// a lock, within a budget of bytes that the pools of all groups share.
 //
 // The arena is one allocation (paged: kernels find blocks through the session's block table) or memory without an
 // address of its own (contiguous: each session maps its blocks side by side into address space that it reserved).
 //
 // Sessions hold lists of block numbers (block tables); what a block contains is KvLayout's and the kernels' business.
-// A block may have several holders; who wants to write to one that others hold, or that the prefix index knows, asks
-// for a block of its own first. What nobody holds goes back to the operating system at once, or, if the prefix index
-// knows it, stays until the space is needed.
+// Whoever needs blocks has them promised first, all that a computation will need: then taking them cannot fail. A block
+// may have several holders; who wants to write to one that others hold, or that the prefix index knows, asks for a block
+// of its own first. What nobody holds goes back to the operating system at once, or, if the prefix index knows it, stays
+// until the space is needed.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "base/kv_layout.h"
 #include "base/status.h"
@@ -22,12 +25,34 @@
 
 namespace qinfer::kv {
 
+class BlockPool;
+
 enum class Storage : std::uint8_t { paged, contiguous };
+
+/// What the pools of a cache have in common: a lock, and the bytes that their blocks may take together.
+class Budget {
+ public:
+  explicit Budget(std::uint64_t bytes) : bytes_(bytes) {}
+
+  std::uint64_t bytes() const { return bytes_; }
+  /// Bytes neither held nor promised.
+  std::uint64_t free_bytes() const;
+
+ private:
+  friend class BlockPool;
+  mutable std::mutex mutex_;
+  std::uint64_t bytes_;
+  std::uint64_t spoken_for_ = 0;   ///< held or promised
+  std::uint64_t in_memory_ = 0;    ///< held, or kept as prefixes
+  std::vector<BlockPool*> pools_;  ///< that could give up prefixes
+};
 
 struct PoolOptions {
   std::uint64_t n_blocks = 0;
   bool commit = false;  ///< touch all pages now and keep them
-  bool prefix = false;  ///< keep what is freed for sequences that begin alike
+  /// Keep what is freed for sequences that begin alike: `chain` finds blocks by their tokens, one behind the other;
+  /// `beside` finds those that were published together with a block of a chain.
+  enum Prefix : std::uint8_t { none, chain, beside } prefix = none;
   Storage storage = Storage::paged;
 };
 
@@ -44,10 +69,14 @@ class BlockPool {
   static constexpr std::uint64_t kMaxBlocks = std::uint64_t{1} << 31;
 
   /// QINFER_E_UNSUPPORTED for contiguous storage with a host allocator, or where the system cannot map memory twice.
+  /// `budget`: shared with other pools; null: one of the pool's own, of all its blocks.
   static Result<std::unique_ptr<BlockPool>> create(const KvLayout& layout, const PoolOptions& options,
-                                                   const platform::Allocator& allocator);
+                                                   const platform::Allocator& allocator,
+                                                   std::shared_ptr<Budget> budget = nullptr);
+  ~BlockPool();
 
   const KvLayout& layout() const { return layout_; }
+  const Budget& budget() const { return *budget_; }
   bool is_contiguous() const { return memory_.size() != 0; }
   std::byte* arena() const { return arena_.data(); }  ///< paged
 
@@ -63,12 +92,19 @@ class BlockPool {
   bool back(std::span<const std::uint32_t> blocks) const;
   bool keeps_prefixes() const { return index_.enabled(); }
 
-  /// Fills all of `out` with blocks of the caller's own, or takes none and returns false.
+  /// Sets n blocks aside. False, and nothing done, if there are not so many.
+  bool promise(std::size_t n);
+  void withdraw(std::size_t n);
+  /// Fills `out` with blocks of the caller's own, which were promised to it.
+  void take_promised(std::span<std::uint32_t> out);
+  /// Both at once: fills all of `out`, or takes none and returns false.
   bool take(std::span<std::uint32_t> out);
+
   /// One more holder for each, who must be given them by a present one.
   void share(std::span<const std::uint32_t> blocks);
-  /// One holder less for each, from the last to the first: of a sequence that nobody holds the end is evicted first.
-  void give_back(std::span<const std::uint32_t> blocks);
+  /// One holder less for each, from the last to the first: of a sequence that nobody holds the end is evicted first. Of
+  /// those that nobody holds then, at most `promise` become promises to the caller, which are counted.
+  std::size_t give_back(std::span<const std::uint32_t> blocks, std::size_t promise = 0);
 
   /// True if the caller, a holder, may write to the block: no one else holds it. Then no one will find it either.
   bool make_writable(std::uint32_t block);
@@ -78,12 +114,18 @@ class BlockPool {
   /// How many of these blocks have other holders too.
   std::size_t count_shared(std::span<const std::uint32_t> blocks) const;
 
-  /// Finds blocks that hold `tokens`, one after the other behind `parent`, and makes the caller a holder of them. As
-  /// many of the whole blocks of tokens as are known; returns how many. `blocks` and `names` have room for all.
-  std::size_t adopt(PrefixName parent, std::span<const std::int32_t> tokens, std::span<std::uint32_t> blocks,
-                    std::span<PrefixName> names);
-  /// Makes a full block of the caller's findable. kStart if `parent` is not current any more.
+  /// Names of the blocks that hold `tokens`, one behind the other after `parent`: as many of the whole blocks of tokens
+  /// as are known; returns how many. (chain)
+  std::size_t find(PrefixName parent, std::span<const std::int32_t> tokens, std::span<PrefixName> names) const;
+  /// Makes the caller a holder of all blocks of these names, or of none: false if one is not current any more. (chain)
+  bool adopt(std::span<const PrefixName> names, std::span<std::uint32_t> blocks);
+  /// Whether there are blocks beside all these names. (beside)
+  bool has_beside(std::span<const PrefixName> names) const;
+  /// The same for the blocks that were published beside these names. (beside)
+  bool adopt_beside(std::span<const PrefixName> names, std::span<std::uint32_t> blocks);
+  /// Makes a full block of the caller's findable. kStart if `parent` is not current any more. (chain)
   PrefixName publish(PrefixName parent, std::span<const std::int32_t> tokens, std::uint32_t block);
+  void publish_beside(PrefixName name, std::uint32_t block);
   /// How many names are current before the first that is not.
   std::size_t count_current(std::span<const PrefixName> names) const;
 
@@ -92,8 +134,8 @@ class BlockPool {
   std::uint64_t resident_bytes() const {
     return is_contiguous() ? memory_.committed_bytes() : platform::resident_bytes(arena_.data(), arena_.size());
   }
-  /// Whether counts, lists and index agree; the blocks' holders are counted in `holders`, one entry for each block.
-  /// Returns what is wrong, or null. For tests and debug builds.
+  /// Whether counts, lists and index agree; the blocks' holders are counted in `holders`, one entry for each block, or
+  /// not compared where it is empty. Returns what is wrong, or null. For tests and debug builds.
   const char* find_inconsistency(std::span<const std::uint32_t> holders) const;
 
  private:
@@ -101,22 +143,27 @@ class BlockPool {
   std::uint32_t& refs(std::uint32_t block) const { return refs_.as<std::uint32_t>()[block]; }
   /// Never taken, or come back and of no further use.
   std::uint64_t n_free() const { return n_stacked_ + (n_blocks_ - n_touched_); }
+  std::uint64_t n_held() const { return n_blocks_ - n_free() - index_.n_retired(); }
+  bool promise_locked(std::size_t n);
   std::uint32_t next_free();
-  void release(std::uint32_t block);
+  void evict_one();
+  bool release(std::uint32_t block);
+  void hold(std::uint32_t block);
+  void empty(std::uint32_t block);
   void fill_all(std::uint32_t block, int value);
 
   KvLayout layout_;
+  std::shared_ptr<Budget> budget_;
   platform::Buffer arena_;         ///< paged
   platform::SharedMemory memory_;  ///< contiguous
   std::uint64_t n_mappable_ = 0;   ///< blocks that the ranges could hold
   bool committed_ = false;
   std::int32_t process_ = 0;
-  mutable std::mutex mutex_;
   // A huge pool costs nothing up front: these are zero pages until a block is taken.
   platform::Buffer refs_;   ///< u32 [n_blocks]: holders
   platform::Buffer stack_;  ///< u32 [n_blocks]: free blocks that were taken before
   PrefixIndex index_;
-  std::uint64_t n_blocks_ = 0, n_stacked_ = 0, n_shared_ = 0;
+  std::uint64_t n_blocks_ = 0, n_stacked_ = 0, n_shared_ = 0, n_promised_ = 0;
   std::uint64_t n_touched_ = 0;  ///< blocks from this one on were never taken
 };
 

@@ -26,6 +26,8 @@ class PrefixIndex {
   /// What stands before the first block.
   static constexpr PrefixName kStart{};
 
+  /// Without block_tokens the entries are known by names of another index alone: `parent` below is one of those, and
+  /// `tokens` are empty. An entry whose name has gone there is never found again, and evicted in its turn.
   static Result<PrefixIndex> create(std::uint64_t n_blocks, std::uint32_t block_tokens);
   bool enabled() const { return entries_.size() != 0; }
 

@@ -15,13 +15,15 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr char kMagic[8] = {'q', 'i', 'n', 'f', 'K', 'V', '\r', '\n'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::uint64_t kStates = kPage, kTails = 3 * kPage;
 
 struct Header {
   char magic[8];
   std::uint32_t version, kv_type;
-  std::uint32_t n_layers, n_kv_heads, head_dim, head_dim_padded, block_tokens;
+  std::uint32_t n_kv_heads, head_dim, head_dim_padded, block_tokens;
+  std::uint32_t n_groups;
+  std::uint32_t n_layers[kMaxGroups], windows[kMaxGroups];  ///< of each group
   std::uint32_t max_tokens, max_logits;
   std::uint32_t tile_order;  ///< 0: K [head_dim][32], V [32][head_dim_padded]
   std::uint64_t extra_capacity, tail_capacity, blocks_offset;
@@ -31,7 +33,8 @@ struct Header {
 
 struct State {
   std::uint64_t sequence;  ///< the later one counts; 0 = never written
-  std::uint64_t n_tokens, n_evaluated, n_blocks;
+  std::uint64_t n_tokens, n_evaluated;
+  std::uint64_t first[kMaxGroups];  ///< block of each group that counts
   std::uint64_t extra_bytes, partial_bytes;
   std::uint64_t tail_bytes, tail_checksum;
   std::uint64_t checksum;  ///< of all before
@@ -52,8 +55,9 @@ std::span<const std::byte> bytes_of(const T& value) {
 /// The tail as one run of bytes, in this order.
 struct Tail {
   std::span<const std::int32_t> tokens;
-  std::span<const std::uint64_t> checksums;
-  std::span<const std::byte> extra, partial;
+  std::span<const std::uint64_t> checksums;  ///< group by group
+  std::span<const std::byte> extra;
+  std::vector<std::span<const std::byte>> partial;  ///< one for each group, or none
 
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> out;
@@ -62,10 +66,22 @@ struct Tail {
     if (tokens.size() % 2 != 0) out.resize(out.size() + sizeof(std::int32_t));
     add(std::as_bytes(checksums));
     add(extra);
-    add(partial);
+    for (const std::span<const std::byte> block : partial) add(block);
     return out;
   }
 };
+
+std::uint64_t set_bytes(std::span<const KvLayout> layouts) {
+  std::uint64_t bytes = 0;
+  for (const KvLayout& layout : layouts) bytes += layout.block_bytes();
+  return bytes;
+}
+
+/// Where block i of a group lies in the file.
+std::uint64_t block_offset(std::uint64_t blocks_offset, std::span<const KvLayout> layouts, std::size_t group,
+                           std::uint64_t i) {
+  return blocks_offset + i * set_bytes(layouts) + set_bytes(layouts.first(group));
+}
 
 std::uint64_t tail_bytes(std::uint64_t n_tokens, std::uint64_t n_blocks, std::uint64_t extra, std::uint64_t partial) {
   return round_up(n_tokens * sizeof(std::int32_t), 8) + n_blocks * sizeof(std::uint64_t) + extra + partial;
@@ -85,19 +101,24 @@ Header header_for(const SnapshotModel& model, const SnapshotState& state) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
-  const KvLayout& layout = model.layout;
+  const KvLayout& layout = model.layouts[0];
   header.kv_type = static_cast<std::uint32_t>(layout.type);
-  header.n_layers = layout.n_layers;
   header.n_kv_heads = layout.n_kv_heads;
   header.head_dim = layout.head_dim;
   header.head_dim_padded = layout.head_dim_padded;
   header.block_tokens = layout.block_tokens;
+  header.n_groups = static_cast<std::uint32_t>(model.layouts.size());
+  for (std::size_t g = 0; g < model.layouts.size(); ++g) {
+    header.n_layers[g] = model.layouts[g].n_layers;
+    header.windows[g] = model.windows[g];
+  }
   header.max_tokens = state.max_tokens;
   header.max_logits = state.max_logits;
   header.extra_capacity = state.extra_capacity;
-  header.tail_capacity = round_up(
-      tail_bytes(state.max_tokens, layout.blocks_for(state.max_tokens), state.extra_capacity, layout.block_bytes()),
-      kPage);
+  header.tail_capacity =
+      round_up(tail_bytes(state.max_tokens, std::uint64_t{layout.blocks_for(state.max_tokens)} * header.n_groups,
+                          state.extra_capacity, set_bytes(model.layouts)),
+               kPage);
   header.blocks_offset = kTails + 2 * header.tail_capacity;
   copy_name(header.fingerprint, model.fingerprint);
   copy_name(header.origin, model.origin);
@@ -107,25 +128,39 @@ Header header_for(const SnapshotModel& model, const SnapshotState& state) {
 
 using WriteAt = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
 
-/// Blocks [first, n_full), whose checksums are appended, and the tail of a state.
-Status write_parts(const Header& header, const SnapshotModel& model, const SnapshotState& state, std::size_t first,
-                   int which, std::vector<std::uint64_t>& checksums, State& record, const WriteAt& write) {
-  const KvLayout& layout = model.layout;
-  const std::uint64_t block_bytes = layout.block_bytes();
-  const std::size_t n_full = state.n_evaluated / layout.block_tokens;
-  for (std::size_t i = first; i < n_full; ++i) {
-    const std::span<const std::byte> block(state.block(i), block_bytes);
-    checksums.push_back(hash(block.data(), block.size()));
-    QINFER_TRY(write(header.blocks_offset + i * block_bytes, block));
+/// What the file has of each group's blocks already: their checksums, from block first on.
+struct Present {
+  std::uint64_t first[kMaxGroups] = {};
+  std::vector<std::uint64_t> checksums[kMaxGroups];
+  std::uint64_t end(std::size_t group) const { return first[group] + checksums[group].size(); }
+};
+
+/// The full blocks that the file has not, and the tail of a state.
+Status write_parts(const Header& header, const SnapshotModel& model, const SnapshotState& state, const Present& present,
+                   int which, State& record, const WriteAt& write) {
+  const std::uint64_t n_full = state.n_evaluated / header.block_tokens;
+  std::vector<std::uint64_t> checksums;
+  Tail tail{state.tokens, {}, state.extra, {}};
+  for (std::size_t g = 0; g < model.layouts.size(); ++g) {
+    const std::uint64_t bytes = model.layouts[g].block_bytes();
+    record.first[g] = state.first[g];
+    for (std::uint64_t i = state.first[g]; i < n_full; ++i) {
+      if (i >= present.first[g] && i < present.end(g)) {
+        checksums.push_back(present.checksums[g][i - present.first[g]]);
+        continue;
+      }
+      const std::span<const std::byte> block(state.block(g, i), bytes);
+      checksums.push_back(hash(block.data(), block.size()));
+      QINFER_TRY(write(block_offset(header.blocks_offset, model.layouts, g, i), block));
+    }
+    if (state.n_evaluated % header.block_tokens != 0) tail.partial.emplace_back(state.block(g, n_full), bytes);
   }
-  Tail tail{state.tokens, checksums, state.extra, {}};
-  if (state.n_evaluated % layout.block_tokens != 0) tail.partial = {state.block(n_full), block_bytes};
+  tail.checksums = checksums;
   const std::vector<std::byte> bytes = tail.bytes();
   record.n_tokens = state.tokens.size();
   record.n_evaluated = state.n_evaluated;
-  record.n_blocks = n_full;
   record.extra_bytes = state.extra.size();
-  record.partial_bytes = tail.partial.size();
+  record.partial_bytes = tail.partial.empty() ? 0 : set_bytes(model.layouts);
   record.tail_bytes = bytes.size();
   record.tail_checksum = hash(bytes.data(), bytes.size());
   record.checksum = checksum_of(record);
@@ -138,10 +173,9 @@ Status save_new(const std::string& path, const SnapshotModel& model, const Snaps
   const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
     return file.write_at(offset, bytes);
   };
-  std::vector<std::uint64_t> checksums;
   State record = {};
   record.sequence = 1;
-  QINFER_TRY(write_parts(header, model, state, 0, 0, checksums, record, write));
+  QINFER_TRY(write_parts(header, model, state, Present(), 0, record, write));
   QINFER_TRY(write(kStates, bytes_of(record)));
   const std::vector<std::byte> nothing(kPage - sizeof(State));
   QINFER_TRY(write(kTails - nothing.size(), nothing));  // so that the file reaches beyond both states
@@ -177,16 +211,20 @@ class SnapshotFile {
     }
   }
 
-  /// Whether the blocks of the file are the first ones of what is to be saved, bit for bit.
+  /// Whether the blocks of the file are the first ones of what is to be saved, bit for bit, as far as they count.
   static bool continues(const Snapshot& snapshot, const SnapshotState& state) {
-    const KvLayout& layout = snapshot.model_.layout;
-    const std::size_t n = snapshot.checksums_.size(), kept = n * layout.block_tokens;
-    if (kept > state.n_evaluated || snapshot.file_.size < snapshot.blocks_offset_ + n * layout.block_bytes() ||
+    const std::span<const KvLayout> layouts = snapshot.model_.layouts;
+    const std::uint64_t n_full = snapshot.n_full(), kept = n_full * layouts[0].block_tokens;
+    if (kept > state.n_evaluated || snapshot.file_.size < block_offset(snapshot.blocks_offset_, layouts, 0, n_full) ||
         !std::equal(snapshot.tokens_.begin(), snapshot.tokens_.begin() + static_cast<std::ptrdiff_t>(kept),
                     state.tokens.begin()))
       return false;
-    for (std::size_t i = 0; i < n; ++i)
-      if (hash(state.block(i), layout.block_bytes()) != snapshot.checksums_[i]) return false;
+    for (std::size_t g = 0; g < layouts.size(); ++g) {
+      if (state.first[g] < snapshot.first_[g]) return false;
+      for (std::uint64_t i = state.first[g]; i < n_full; ++i)
+        if (hash(state.block(g, i), layouts[g].block_bytes()) != snapshot.checksums_[g][i - snapshot.first_[g]])
+          return false;
+    }
     return true;
   }
 
@@ -202,11 +240,15 @@ class SnapshotFile {
     QINFER_TRY(platform::read_at(snapshot.file_, present_at, std::as_writable_bytes(std::span(&present, 1))));
     QINFER_TRY(write(present_at, bytes_of(present)));
     QINFER_TRY(file.sync());
-    std::vector<std::uint64_t> checksums = snapshot.checksums_;
+    Present blocks;
+    for (std::size_t g = 0; g < model.layouts.size(); ++g) {
+      blocks.first[g] = snapshot.first_[g];
+      blocks.checksums[g] = snapshot.checksums_[g];
+    }
     State record = {};
     record.sequence = snapshot.sequence_ + 1;
     const int which = 1 - snapshot.state_;
-    QINFER_TRY(write_parts(header, model, state, checksums.size(), which, checksums, record, write));
+    QINFER_TRY(write_parts(header, model, state, blocks, which, record, write));
     QINFER_TRY(file.sync());
     QINFER_TRY(write(kStates + static_cast<std::uint64_t>(which) * kPage, bytes_of(record)));
     return file.sync();
@@ -225,22 +267,22 @@ class SnapshotFile {
       return error_at(Code::unsupported, 8, "{}: version {} of the snapshot format, expected {}", snapshot.file_.name,
                       header.version, kVersion);
     if (header.checksum != checksum_of(header)) return damaged(snapshot, 0, "the header is damaged (checksum)");
-    KvLayout& layout = snapshot.model_.layout;
-    layout = {static_cast<DType>(header.kv_type),
-              header.n_layers,
-              header.n_kv_heads,
-              header.head_dim,
-              header.head_dim_padded,
-              header.block_tokens};
+    for (std::size_t g = 0; g < std::min<std::size_t>(header.n_groups, kMaxGroups); ++g) {
+      snapshot.model_.layouts.push_back({static_cast<DType>(header.kv_type), header.n_layers[g], header.n_kv_heads,
+                                         header.head_dim, header.head_dim_padded, header.block_tokens});
+      snapshot.model_.windows.push_back(header.windows[g]);
+    }
     if (header.tile_order != 0)
       return error_at(Code::unsupported, 44, "{}: tiles in the order {}, expected 0", snapshot.file_.name,
                       header.tile_order);
     constexpr std::uint32_t kMost = 1 << 20;
     constexpr std::uint64_t kMostExtra = 64 << 20;
-    if (header.kv_type > static_cast<std::uint32_t>(DType::bf16) || layout.n_layers > kMost / 16 ||
-        layout.n_kv_heads > kMost / 16 || layout.head_dim > layout.head_dim_padded ||
-        layout.head_dim_padded > round_up(layout.head_dim, 64) || layout.head_dim_padded > 4096 ||
-        layout.block_tokens < kTileTokens || layout.block_tokens > 256 || layout.block_tokens % kTileTokens != 0 ||
+    const auto too_many_layers = [](std::uint32_t n) { return n > kMost / 16; };
+    if (header.kv_type > static_cast<std::uint32_t>(DType::bf16) || header.n_groups == 0 ||
+        header.n_groups > kMaxGroups || std::any_of(header.n_layers, header.n_layers + kMaxGroups, too_many_layers) ||
+        header.n_kv_heads > kMost / 16 || header.head_dim > header.head_dim_padded ||
+        header.head_dim_padded > round_up(header.head_dim, 64) || header.head_dim_padded > 4096 ||
+        header.block_tokens < kTileTokens || header.block_tokens > 256 || header.block_tokens % kTileTokens != 0 ||
         header.max_tokens > 1u << 30 || header.extra_capacity > kMostExtra || header.blocks_offset % kPage != 0 ||
         header.tail_capacity > std::uint64_t{1} << 60)
       return damaged(snapshot, 0, "the header has sizes that cannot be");
@@ -258,12 +300,17 @@ class SnapshotFile {
     const std::uint64_t at = kStates + static_cast<std::uint64_t>(which) * kPage;
     if (!platform::read_at(snapshot.file_, at, std::as_writable_bytes(std::span(&state, 1))).ok()) return {};
     if (state.sequence == 0 || state.checksum != checksum_of(state)) return {};
-    const KvLayout& layout = snapshot.model_.layout;
-    const bool partial = state.n_evaluated % layout.block_tokens != 0;
+    const std::span<const KvLayout> layouts = snapshot.model_.layouts;
+    const std::uint64_t n_full = state.n_evaluated / header.block_tokens;
+    const bool partial = state.n_evaluated % header.block_tokens != 0;
+    std::uint64_t n_checksums = 0;
+    for (std::size_t g = 0; g < layouts.size(); ++g) {
+      if (state.first[g] > n_full) return {};
+      n_checksums += n_full - state.first[g];
+    }
     if (state.n_tokens > header.max_tokens || state.n_evaluated > state.n_tokens ||
-        state.extra_bytes > header.extra_capacity || state.n_blocks != state.n_evaluated / layout.block_tokens ||
-        state.partial_bytes != (partial ? layout.block_bytes() : 0) ||
-        state.tail_bytes != tail_bytes(state.n_tokens, state.n_blocks, state.extra_bytes, state.partial_bytes) ||
+        state.extra_bytes > header.extra_capacity || state.partial_bytes != (partial ? set_bytes(layouts) : 0) ||
+        state.tail_bytes != tail_bytes(state.n_tokens, n_checksums, state.extra_bytes, state.partial_bytes) ||
         state.tail_bytes > header.tail_capacity || state.tail_bytes > snapshot.file_.size)
       return {};
     return state;
@@ -282,10 +329,15 @@ class SnapshotFile {
     };
     take(snapshot.tokens_, state.n_tokens);
     from = bytes.data() + round_up(state.n_tokens * sizeof(std::int32_t), 8);
-    take(snapshot.checksums_, state.n_blocks);
-    take(snapshot.extra_, state.extra_bytes);
-    take(snapshot.partial_, state.partial_bytes);
+    const std::span<const KvLayout> layouts = snapshot.model_.layouts;
     snapshot.n_evaluated_ = state.n_evaluated;
+    for (std::size_t g = 0; g < layouts.size(); ++g) {
+      snapshot.first_[g] = state.first[g];
+      take(snapshot.checksums_[g], snapshot.n_full() - state.first[g]);
+    }
+    take(snapshot.extra_, state.extra_bytes);
+    for (std::size_t g = 0; g < layouts.size(); ++g)
+      take(snapshot.partial_[g], state.partial_bytes != 0 ? layouts[g].block_bytes() : 0);
     snapshot.sequence_ = state.sequence;
     snapshot.state_ = which;
     return true;
@@ -323,14 +375,14 @@ Result<Snapshot> Snapshot::open(const std::string& path, const std::function<Sta
   return SnapshotFile::read(std::move(file), fits);
 }
 
-Status Snapshot::read_block(std::size_t i, std::span<std::byte> out) const {
-  if (i == checksums_.size() && !partial_.empty()) {
-    std::memcpy(out.data(), partial_.data(), partial_.size());
+Status Snapshot::read_block(std::size_t group, std::size_t i, std::span<std::byte> out) const {
+  if (i == n_full() && !partial_[group].empty()) {
+    std::memcpy(out.data(), partial_[group].data(), partial_[group].size());
     return Status();
   }
-  const std::uint64_t offset = blocks_offset_ + i * model_.layout.block_bytes();
+  const std::uint64_t offset = block_offset(blocks_offset_, model_.layouts, group, i);
   QINFER_TRY(platform::read_at(file_, offset, out));
-  if (hash(out.data(), out.size()) == checksums_[i]) return Status();
+  if (hash(out.data(), out.size()) == checksums_[group][i - first_[group]]) return Status();
   return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: block {} is damaged (checksum)", file_.name, i);
 }
 

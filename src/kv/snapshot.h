@@ -3,8 +3,10 @@
 // Layout (little-endian, offsets multiples of 4096):
 //   header             magic, version, sizes, fingerprint of the model, origin of the values; never changes;
 //   checksummed state 0, state 1   sequence number, counts, checksum of the tail; of those that are whole the later one
-//   counts tail 0, tail 1     tokens, checksums of the full blocks, what the session adds, the block that is not full
-//   blocks             block images in KvLayout's order, one after the other
+//   counts tail 0, tail 1     tokens, checksums of the full blocks of each group of layers, what the session adds, the
+//                      blocks that are not full
+//   blocks             block images in KvLayout's order: the first of each group, the second of each group, ...
+// Of a group with a window only the blocks count that the next token sees; those before them may be holes.
 // Saving again writes new blocks behind the old ones and the tail of the other state, syncs, and then the other state:
 // until that is on disk whole, the old one counts, and nothing that it needs has been touched. That the old blocks are
 // the session's is seen from their checksums in memory; what the disk has made of them only loading sees. A first save,
@@ -30,17 +32,22 @@ namespace qinfer::kv {
 struct SnapshotModel {
   std::string fingerprint;  ///< of the weights, at most 31 bytes
   std::string origin;       ///< who computed keys and values, as far as it changes their bits; at most 31 bytes
-  KvLayout layout;
+  /// Of each group of layers, 1 to kMaxGroups; they differ in the number of layers alone.
+  std::vector<KvLayout> layouts;
+  std::vector<std::uint32_t> windows;
 };
+inline constexpr std::size_t kMaxGroups = 4;
 
-/// What a session saves. `block` gives the image of a block, of which the last may not be full.
+/// What a session saves. `block` gives the image of a block of a group, of which the last may not be full; `first` is
+/// the first that the group holds.
 struct SnapshotState {
   std::span<const std::int32_t> tokens;
   std::size_t n_evaluated = 0;
   std::uint32_t max_tokens = 0, max_logits = 0;
   std::span<const std::byte> extra;  ///< kept as it is: the sampler
   std::uint64_t extra_capacity = 0;  ///< bytes that it can ever have
-  std::function<const std::byte*(std::size_t)> block;
+  std::vector<std::uint64_t> first;
+  std::function<const std::byte*(std::size_t group, std::size_t i)> block;
 };
 
 Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state);
@@ -58,8 +65,10 @@ class Snapshot {
   std::uint32_t max_tokens() const { return max_tokens_; }
   std::uint32_t max_logits() const { return max_logits_; }
   std::span<const std::byte> extra() const { return extra_; }
+  /// The first block of a group that is there.
+  std::uint64_t first(std::size_t group) const { return first_[group]; }
   /// Block i, block_bytes() of the file's layout; QINFER_E_FORMAT if it is not what was written.
-  Status read_block(std::size_t i, std::span<std::byte> out) const;
+  Status read_block(std::size_t group, std::size_t i, std::span<std::byte> out) const;
 
  private:
   friend class SnapshotFile;
@@ -67,8 +76,10 @@ class Snapshot {
   platform::OpenFile file_;
   SnapshotModel model_;
   std::vector<std::int32_t> tokens_;
-  std::vector<std::uint64_t> checksums_;
-  std::vector<std::byte> extra_, partial_;
+  std::uint64_t n_full() const { return n_evaluated_ / model_.layouts[0].block_tokens; }
+  std::uint64_t first_[kMaxGroups] = {};
+  std::vector<std::uint64_t> checksums_[kMaxGroups];  ///< of blocks first_ .. n_full() - 1
+  std::vector<std::byte> extra_, partial_[kMaxGroups];
   std::size_t n_evaluated_ = 0;
   std::uint32_t max_tokens_ = 0, max_logits_ = 0;
   std::uint64_t blocks_offset_ = 0, sequence_ = 0;

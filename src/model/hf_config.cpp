@@ -2,9 +2,10 @@
 // differently both are read, and a contradiction between the two is an error.
 #include "model/hf_config.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
+
+#include "model/hf_rope.h"
 
 namespace qinfer::model {
 namespace {
@@ -15,8 +16,11 @@ using formats::Json;
 
 constexpr std::int64_t kMaxDim = 1 << 20;
 constexpr std::int64_t kMaxVocab = 1 << 24;
-constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts published are 10 million tokens
 constexpr std::int64_t kMaxLayers = 4096;
+
+/// Gemma 2 and 3 have much in common that others have not: GeGLU, norms whose weights are stored less one, norms behind
+/// attention and network too, scaled embeddings, a stated scale of scores.
+enum class Gemma : std::uint8_t { no, two, three };
 
 /// What distinguishes the architectures: one row each.
 struct Architecture {
@@ -26,7 +30,9 @@ struct Architecture {
   bool mlp_bias;        ///< the field mlp_bias is read
   bool qk_norm;
   std::int64_t default_head_dim;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
-  enum Window { none, all_layers, qwen } window;
+  enum Window { none, all_layers, qwen, by_pattern } window;
+  Gemma gemma = Gemma::no;
+  bool causal = true;
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -34,18 +40,31 @@ constexpr Architecture kArchitectures[] = {
     {"Qwen2ForCausalLM", true, false, false, false, 0, Architecture::qwen},
     {"LlamaForCausalLM", false, true, true, false, 0, Architecture::none},
     {"MistralForCausalLM", false, false, false, false, 0, Architecture::all_layers},
+    {"Gemma2ForCausalLM", false, true, false, false, 256, Architecture::by_pattern, Gemma::two},
+    {"Gemma3ForCausalLM", false, true, false, true, 256, Architecture::by_pattern, Gemma::three},
+    {"Gemma3TextModel", false, true, false, true, 256, Architecture::by_pattern, Gemma::three, false},
 };
 
 /// Fields of other architectures that would change the result: refused unless they have the value that means "off".
 struct ForeignField {
   std::string_view name;
   double off;
+  bool gemma = false;  ///< which has it
 };
 constexpr ForeignField kForeignFields[] = {
-    {"partial_rotary_factor", 1}, {"attn_logit_softcapping", 0}, {"final_logit_softcapping", 0},
-    {"query_pre_attn_scalar", 0}, {"attention_multiplier", 0},   {"residual_multiplier", 1},
-    {"embedding_multiplier", 1},  {"logits_scaling", 1},         {"logit_scale", 1},
-    {"num_experts", 0},           {"num_local_experts", 0},      {"num_nextn_predict_layers", 0},
+    {"partial_rotary_factor", 1},
+    {"attn_logit_softcapping", 0, true},
+    {"final_logit_softcapping", 0, true},
+    {"query_pre_attn_scalar", 0, true},
+    {"attention_multiplier", 0},
+    {"residual_multiplier", 1},
+    {"embedding_multiplier", 1},
+    {"logits_scaling", 1},
+    {"logit_scale", 1},
+    {"num_experts", 0},
+    {"num_local_experts", 0},
+    {"num_nextn_predict_layers", 0},
+    {"hidden_size_per_layer_input", 0},
 };
 
 Result<const Architecture*> find_architecture(const FieldReader& fields) {
@@ -57,27 +76,82 @@ Result<const Architecture*> find_architecture(const FieldReader& fields) {
   for (const Architecture& architecture : kArchitectures)
     if (architecture.name == name) return &architecture;
   return error(Code::unsupported,
-               "{}: \"architectures\" names {}, known are Qwen3ForCausalLM, Qwen2ForCausalLM, "
-               "LlamaForCausalLM and MistralForCausalLM",
+               "{}: \"architectures\" names {}, known are Qwen3ForCausalLM, Qwen2ForCausalLM, LlamaForCausalLM, "
+               "MistralForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM and Gemma3TextModel",
                fields.where(), name);
 }
 
-Status refuse_foreign_fields(const FieldReader& fields) {
+/// The direction of attention must be the architecture's.
+Status check_causality(const FieldReader& fields, const Architecture& architecture) {
+  QINFER_ASSIGN(const auto is_causal, fields.boolean("is_causal"));
+  QINFER_ASSIGN(const auto both_ways, fields.boolean("use_bidirectional_attention"));
+  if (architecture.causal) {
+    if (!is_causal.value_or(true))
+      return error(Code::unsupported, "{}: \"is_causal\" is false, {} is run as a causal model only", fields.where(),
+                   architecture.name);
+    if (both_ways.value_or(false))
+      return error(Code::unsupported, "{}: \"use_bidirectional_attention\" is true, {} is run as a causal model only",
+                   fields.where(), architecture.name);
+  } else if (!both_ways.value_or(false)) {
+    return error(Code::unsupported,
+                 "{}: \"use_bidirectional_attention\" is not true, {} is run as a bidirectional encoder only",
+                 fields.where(), architecture.name);
+  }
+  return Status();
+}
+
+Status refuse_foreign_fields(const FieldReader& fields, const Architecture& architecture) {
   if (fields.has("quantization_config"))
     return error(Code::unsupported, "{}: \"quantization_config\": quantized checkpoints are not supported",
                  fields.where());
+  const bool gemma = architecture.gemma != Gemma::no;
   for (const ForeignField& field : kForeignFields) {
     QINFER_ASSIGN(const auto value, fields.number(field.name));
-    if (value && *value != field.off)
+    if (value && *value != field.off && !(field.gemma && gemma))
       return error(Code::unsupported, "{}: \"{}\" is {}, only {} is supported for this architecture", fields.where(),
                    field.name, *value, field.off);
   }
+  const std::string_view expected = gemma ? "gelu_pytorch_tanh" : "silu";
   for (const std::string_view key : {"hidden_act", "hidden_activation"}) {
     QINFER_ASSIGN(const auto activation, fields.string(key));
-    if (activation && *activation != "silu")
-      return error(Code::unsupported, "{}: \"{}\" is \"{}\", only \"silu\" is supported", fields.where(), key,
-                   *activation);
+    if (activation && *activation != expected)
+      return error(Code::unsupported, "{}: \"{}\" is \"{}\", only \"{}\" is supported", fields.where(), key,
+                   *activation, expected);
   }
+  return check_causality(fields, architecture);
+}
+
+/// A soft cap; `fallback` where the field is absent, off where it is null.
+Result<float> read_soft_cap(const FieldReader& fields, std::string_view key, double fallback) {
+  if (!fields.object().contains(std::string(key))) return static_cast<float>(fallback);
+  QINFER_ASSIGN(const auto value, fields.number(key));
+  if (!value) return 0.0f;
+  if (!(*value > 0 && *value < 1e6))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected a positive number or null", fields.where(), key,
+                    *value);
+  return static_cast<float>(*value);
+}
+
+Status read_gemma(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+  spec.causal = architecture.causal;
+  spec.bare_names = !architecture.causal;
+  if (architecture.gemma == Gemma::no) return Status();
+  spec.post_norms = spec.norms_add_one = true;
+  spec.activation = Activation::gelu_tanh;
+  spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
+  QINFER_ASSIGN(const auto scalar, fields.number("query_pre_attn_scalar"));
+  if (scalar && !(*scalar > 0 && *scalar < 1e9))
+    return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected a positive number", fields.where(),
+                    *scalar);
+  spec.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(256.0)));
+  const bool two = architecture.gemma == Gemma::two;
+  QINFER_ASSIGN(spec.attention_softcap, read_soft_cap(fields, "attn_logit_softcapping", two ? 50 : 0));
+  QINFER_ASSIGN(spec.logit_softcap, read_soft_cap(fields, "final_logit_softcapping", two ? 30 : 0));
+  if (!two && spec.attention_softcap != 0)
+    return error(Code::unsupported, "{}: \"attn_logit_softcapping\" is {}, {} has none", fields.where(),
+                 spec.attention_softcap, architecture.name);
+  if (!fields.has("num_key_value_heads"))
+    return error_at(Code::format, -1, "{}: the field \"num_key_value_heads\" is missing", fields.where());
   return Status();
 }
 
@@ -163,6 +237,24 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
   return Status();
 }
 
+/// Every second layer of Gemma 2 and five of six of Gemma 3 have a window; a bidirectional one sees half of it to each
+/// side, so its `window` counts the token itself and what lies on one side.
+Status read_gemma_windows(const FieldReader& fields, const Architecture& architecture, std::uint32_t window,
+                          ModelSpec& spec) {
+  if (!fields.has("sliding_window")) window = 4096;
+  if (!architecture.causal) window = window / 2 + 1;
+  if (const Json* types = find_field(fields.object(), "layer_types"))
+    return read_layer_types(fields, *types, window, spec);
+  std::int64_t pattern = 2;
+  if (architecture.gemma == Gemma::three) {
+    QINFER_ASSIGN(const auto stated, fields.integer("sliding_window_pattern", 1, kMaxLayers));
+    pattern = stated.value_or(6);
+  }
+  for (std::size_t i = 0; i < spec.layers.size(); ++i)
+    if ((static_cast<std::int64_t>(i) + 1) % pattern != 0) spec.layers[i].window = window;
+  return Status();
+}
+
 Status read_windows(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_ASSIGN(const auto size, fields.integer("sliding_window", 0, kMaxContext));
   QINFER_ASSIGN(const auto use, fields.boolean("use_sliding_window"));
@@ -174,6 +266,7 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
                    architecture.name);
     return Status();
   }
+  if (architecture.window == Architecture::by_pattern) return read_gemma_windows(fields, architecture, window, spec);
   // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
   // what transformers assumes where an (old) Mistral file has no field at all.
   if (architecture.window == Architecture::qwen && !use.value_or(false)) window = 0;
@@ -186,114 +279,23 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
   return Status();
 }
 
-/// A positive number of the rope object; `fallback` if it is absent.
-Result<double> rope_number(const FieldReader& rope, std::string_view key, std::optional<double> fallback) {
-  QINFER_ASSIGN(const auto value, rope.number(key));
-  if (!value && !fallback) return error_at(Code::format, -1, "{}: the field \"{}\" is missing", rope.where(), key);
-  const double number = value.value_or(fallback.value_or(0));
-  if (!(number > 0) || !std::isfinite(number))
-    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected a positive number", rope.where(), key, number);
-  return number;
-}
-
-/// Peng et al. 2023 (YaRN), section 3.4, and its generalisation by DeepSeek-V2 with mscale and mscale_all_dim.
-Result<double> yarn_attention_factor(const FieldReader& rope, double factor) {
-  QINFER_ASSIGN(const auto stated, rope.number("attention_factor"));
-  if (stated) return rope_number(rope, "attention_factor", std::nullopt);
-  const auto scale = [factor](double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
-  QINFER_ASSIGN(const auto mscale, rope.number("mscale"));
-  QINFER_ASSIGN(const auto mscale_all, rope.number("mscale_all_dim"));
-  if (mscale.value_or(0) != 0 && mscale_all.value_or(0) != 0) return scale(*mscale) / scale(*mscale_all);
-  return scale(1.0);
-}
-
-/// A parameter that qinfer does not know would change the angles.
-Status refuse_unknown_rope_fields(const FieldReader& rope) {
-  constexpr std::string_view kKnown[] = {"rope_type",
-                                         "type",
-                                         "rope_theta",
-                                         "factor",
-                                         "low_freq_factor",
-                                         "high_freq_factor",
-                                         "original_max_position_embeddings",
-                                         "beta_fast",
-                                         "beta_slow",
-                                         "attention_factor",
-                                         "truncate",
-                                         "mscale",
-                                         "mscale_all_dim"};
-  for (const auto& [key, value] : rope.object().items()) {
-    const bool off = value.is_null() || (key == "partial_rotary_factor" && value == 1);
-    if (!off && std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
-      return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), key);
+/// The last layers may read the keys and values of the last layer of their kind that has its own (as in Gemma 3n,
+/// whose configuration the field comes from).
+Status read_shared_kv(const FieldReader& fields, ModelSpec& spec) {
+  const auto n_layers = static_cast<std::int64_t>(spec.layers.size());
+  QINFER_ASSIGN(const auto shared, fields.integer("num_kv_shared_layers", 0, n_layers - 1));
+  const auto first = static_cast<std::size_t>(n_layers - shared.value_or(0));
+  if (first < spec.layers.size() && !spec.causal)
+    return error(Code::unsupported, "{}: \"num_kv_shared_layers\" is {}, {} has none", fields.where(), *shared,
+                 spec.architecture);
+  for (std::size_t i = first; i < spec.layers.size(); ++i) {
+    for (std::size_t j = 0; j < first; ++j)
+      if (spec.layers[j].window == spec.layers[i].window) spec.layers[i].kv_source = static_cast<std::int32_t>(j);
+    if (spec.layers[i].has_own_kv())
+      return error_at(Code::format, -1,
+                      "{}: \"num_kv_shared_layers\" is {}, but before layer {} there is none of its kind to share with",
+                      fields.where(), *shared, i);
   }
-  return Status();
-}
-
-Status read_rope_scaling(const FieldReader& rope, ModelSpec& spec) {
-  RopeSpec& out = spec.rope;
-  QINFER_TRY(refuse_unknown_rope_fields(rope));
-  QINFER_ASSIGN(const auto type, rope.string("rope_type"));
-  QINFER_ASSIGN(const auto legacy, rope.string("type"));
-  if (type && legacy && *type != *legacy)
-    return error_at(Code::format, -1, "{}: \"rope_type\" is \"{}\" but \"type\" is \"{}\"", rope.where(), *type,
-                    *legacy);
-  const std::string kind = type ? *type : legacy.value_or("default");
-  if (kind == "default") return Status();
-  if (kind != "linear" && kind != "llama3" && kind != "yarn")
-    return error(Code::unsupported, "{}: \"rope_type\" is \"{}\", known are default, linear, llama3 and yarn",
-                 rope.where(), kind);
-  QINFER_ASSIGN(out.factor, rope_number(rope, "factor", std::nullopt));
-  if (kind == "linear") {
-    out.scaling = RopeScaling::linear;
-    return Status();
-  }
-  QINFER_ASSIGN(const auto original, rope.integer("original_max_position_embeddings", 1, kMaxContext));
-  out.original_context = static_cast<std::uint32_t>(original.value_or(spec.context_tokens));
-  if (kind == "llama3") {
-    out.scaling = RopeScaling::llama3;
-    QINFER_ASSIGN(out.low_freq_factor, rope_number(rope, "low_freq_factor", std::nullopt));
-    QINFER_ASSIGN(out.high_freq_factor, rope_number(rope, "high_freq_factor", std::nullopt));
-    if (out.high_freq_factor <= out.low_freq_factor)
-      return error_at(Code::format, -1, "{}: \"high_freq_factor\" must be above \"low_freq_factor\"", rope.where());
-    return Status();
-  }
-  out.scaling = RopeScaling::yarn;
-  QINFER_ASSIGN(out.beta_fast, rope_number(rope, "beta_fast", 32.0));
-  QINFER_ASSIGN(out.beta_slow, rope_number(rope, "beta_slow", 1.0));
-  QINFER_ASSIGN(const auto truncate, rope.boolean("truncate"));
-  out.truncate = truncate.value_or(true);
-  QINFER_ASSIGN(out.attention_factor, yarn_attention_factor(rope, out.factor));
-  return Status();
-}
-
-/// Version 4 has rope_theta and rope_scaling, version 5 rope_parameters with both inside.
-Status read_rope(const FieldReader& fields, ModelSpec& spec) {
-  const Json* scaling = find_field(fields.object(), "rope_scaling");
-  const Json* parameters = find_field(fields.object(), "rope_parameters");
-  QINFER_ASSIGN(const auto theta, fields.number("rope_theta"));
-  for (const Json* object : {scaling, parameters}) {
-    if (object != nullptr && !object->is_object())
-      return error_at(Code::format, -1, "{}: \"{}\" must be an object", fields.where(),
-                      object == scaling ? "rope_scaling" : "rope_parameters");
-  }
-  if (parameters != nullptr && (parameters->contains("full_attention") || parameters->contains("sliding_attention")))
-    return error(Code::unsupported, "{}: \"rope_parameters\" for each kind of attention are not supported",
-                 fields.where());
-  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters)
-    return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" contradict each other",
-                    fields.where());
-  const Json* chosen = parameters != nullptr ? parameters : scaling;
-  if (chosen != nullptr) {
-    const FieldReader rope(*chosen, fields.where() + (parameters != nullptr ? ": rope_parameters" : ": rope_scaling"));
-    QINFER_ASSIGN(const auto inner, rope.number("rope_theta"));
-    if (inner && theta && *inner != *theta)
-      return error_at(Code::format, -1, "{}: \"rope_theta\" is {} and, in \"rope_parameters\", {}", fields.where(),
-                      *theta, *inner);
-    QINFER_ASSIGN(spec.rope.theta, rope_number(rope, "rope_theta", theta.value_or(10000.0)));
-    return read_rope_scaling(rope, spec);
-  }
-  QINFER_ASSIGN(spec.rope.theta, rope_number(fields, "rope_theta", 10000.0));
   return Status();
 }
 
@@ -333,14 +335,19 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   ParsedConfig parsed;
   ModelSpec& spec = parsed.spec;
   spec.architecture = architecture->name;
-  QINFER_TRY(refuse_foreign_fields(fields));
+  QINFER_TRY(refuse_foreign_fields(fields, *architecture));
   QINFER_TRY(read_sizes(fields, *architecture, spec));
   QINFER_TRY(read_biases(fields, *architecture, spec));
+  QINFER_TRY(read_gemma(fields, *architecture, spec));
   QINFER_TRY(read_windows(fields, *architecture, spec));
-  QINFER_TRY(read_rope(fields, spec));
+  QINFER_TRY(architecture->gemma == Gemma::three ? read_ropes_by_layer_type(fields, spec) : read_rope(fields, spec));
+  QINFER_TRY(read_shared_kv(fields, spec));
+  group_layers(spec);
   QINFER_TRY(read_tokens(fields, spec));
   QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
   if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
+  if (architecture->gemma != Gemma::no && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;  // their default
+  if (!spec.causal) parsed.tied = Tied::yes;  // there is no LM head of its own
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
   if (label) spec.name = std::move(*label);
   return parsed;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/activation.h"
+
 namespace qinfer::model {
 
 enum class RopeScaling : std::uint8_t { none, linear, llama3, yarn };
@@ -23,7 +25,17 @@ struct RopeSpec {
 };
 
 struct LayerSpec {
-  std::uint32_t window = 0;  ///< positions that attention sees, the token itself included; 0 = all
+  std::uint32_t window = 0;      ///< positions that attention sees, the token itself included; 0 = all
+  std::uint32_t rope = 0;        ///< which of ModelSpec::ropes turns queries and keys
+  std::int32_t kv_source = -1;   ///< the earlier layer whose keys and values it reads; -1: it has its own
+  std::uint32_t kv_group = 0;    ///< where they lie: group of layers with the same policy
+  std::uint32_t kv_index = 0;    ///< layer within the group
+  bool has_own_kv() const { return kv_source < 0; }
+};
+
+/// Layers whose keys and values are kept alike: all of them, or those of the last `window` positions.
+struct KvGroup {
+  std::uint32_t window = 0, n_layers = 0;
 };
 
 struct ModelSpec {
@@ -35,8 +47,18 @@ struct ModelSpec {
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool qk_norm = false;  ///< RMSNorm of each query and key head
   bool tied_embeddings = false;
-  RopeSpec rope;
+  bool causal = true;            ///< false: every token sees those behind it too, and there is no LM head
+  bool post_norms = false;       ///< attention and feed-forward network are normalised again before they are added
+  bool norms_add_one = false;    ///< the stored weights of norms are the true ones minus one
+  bool bare_names = false;       ///< tensors are not below "model."
+  Activation activation = Activation::silu;
+  float embedding_scale = 1;
+  float attention_scale = 0;     ///< of scores; 0 = 1 / sqrt(head_dim)
+  float attention_softcap = 0;   ///< scores s become cap * tanh(s / cap); 0 = off
+  float logit_softcap = 0;       ///< the same for logits
+  std::vector<RopeSpec> ropes;   ///< one, or one for each kind of attention
   std::vector<LayerSpec> layers;
+  std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing
 
   std::int32_t bos_token = -1;
   std::vector<std::int32_t> end_tokens;
@@ -44,6 +66,11 @@ struct ModelSpec {
   std::uint32_t n_layers() const { return static_cast<std::uint32_t>(layers.size()); }
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
+  std::uint32_t n_ropes() const { return static_cast<std::uint32_t>(ropes.size()); }
 };
+
+/// Sorts the layers that have keys and values of their own by window, the one that keeps everything first, and tells
+/// each layer where its keys and values lie.
+void group_layers(ModelSpec& spec);
 
 }  // namespace qinfer::model

@@ -23,6 +23,7 @@ namespace qinfer::model {
 struct LayerWeights {
   kernels::Matrix q, k, v, o, gate, up, down;
   const float *attn_norm = nullptr, *ffn_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+  const float *attn_post_norm = nullptr, *ffn_post_norm = nullptr;
   const float *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr, *o_bias = nullptr;
   const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
 };
@@ -54,6 +55,7 @@ struct WeightItem {
   bool is_global = false;
   kernels::Matrix LayerWeights::*matrix = nullptr;
   const float* LayerWeights::*vector = nullptr;
+  bool add_one = false;             ///< the file has a norm's weights less one
   std::int64_t rows = 0, cols = 0;  ///< a vector has cols only
   DType file_dtype = DType::f32;
   kernels::WeightFormat format;

@@ -147,6 +147,8 @@ class Loader {
     const kernels::Matrix view{bytes, {item.file_dtype, kernels::WeightLayout::row_major}, 1, item.cols};
     kernels_.pack(view, {DType::f32, kernels::WeightLayout::row_major}, reinterpret_cast<std::byte*>(destination), 0,
                   1);
+    if (item.add_one)
+      for (std::int64_t i = 0; i < item.cols; ++i) destination[i] += 1.0f;
     if (options_.verify) QINFER_TRY(check_finite(item, tensor, destination));
     (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) = destination;
     return Status();

@@ -21,12 +21,13 @@ struct MatrixRow {
   WeightRole role;
   kernels::Matrix LayerWeights::*slot;
   SizeOf rows, cols;
+  bool makes_kv = false;  ///< layers that read another's keys and values have none
 };
 
 constexpr MatrixRow kMatrices[] = {
     {"self_attn.q_proj.weight", WeightRole::q, &LayerWeights::q, kQuery, kHidden},
-    {"self_attn.k_proj.weight", WeightRole::k, &LayerWeights::k, kKeyValue, kHidden},
-    {"self_attn.v_proj.weight", WeightRole::v, &LayerWeights::v, kKeyValue, kHidden},
+    {"self_attn.k_proj.weight", WeightRole::k, &LayerWeights::k, kKeyValue, kHidden, true},
+    {"self_attn.v_proj.weight", WeightRole::v, &LayerWeights::v, kKeyValue, kHidden, true},
     {"self_attn.o_proj.weight", WeightRole::o, &LayerWeights::o, kHidden, kQuery},
     {"mlp.gate_proj.weight", WeightRole::gate, &LayerWeights::gate, kFfn, kHidden},
     {"mlp.up_proj.weight", WeightRole::up, &LayerWeights::up, kFfn, kHidden},
@@ -38,9 +39,12 @@ struct VectorRow {
   const float* LayerWeights::*slot;
   SizeOf size;
   Wanted wanted;
+  bool makes_kv = false;
 };
 
 constexpr Wanted kAlways = [](const ModelSpec&) { return true; };
+constexpr Wanted kPreNorms = [](const ModelSpec& s) { return !s.post_norms; };
+constexpr Wanted kPostNorms = [](const ModelSpec& s) { return s.post_norms; };
 constexpr Wanted kQkNorm = [](const ModelSpec& s) { return s.qk_norm; };
 constexpr Wanted kQkvBias = [](const ModelSpec& s) { return s.qkv_bias; };
 constexpr Wanted kOBias = [](const ModelSpec& s) { return s.o_bias; };
@@ -48,25 +52,36 @@ constexpr Wanted kMlpBias = [](const ModelSpec& s) { return s.mlp_bias; };
 
 constexpr VectorRow kVectors[] = {
     {"input_layernorm.weight", &LayerWeights::attn_norm, kHidden, kAlways},
-    {"post_attention_layernorm.weight", &LayerWeights::ffn_norm, kHidden, kAlways},
+    // The same name for two things: the norm before the network, or, where there are four norms, behind attention.
+    {"post_attention_layernorm.weight", &LayerWeights::ffn_norm, kHidden, kPreNorms},
+    {"post_attention_layernorm.weight", &LayerWeights::attn_post_norm, kHidden, kPostNorms},
+    {"pre_feedforward_layernorm.weight", &LayerWeights::ffn_norm, kHidden, kPostNorms},
+    {"post_feedforward_layernorm.weight", &LayerWeights::ffn_post_norm, kHidden, kPostNorms},
     {"self_attn.q_norm.weight", &LayerWeights::q_norm, kHead, kQkNorm},
-    {"self_attn.k_norm.weight", &LayerWeights::k_norm, kHead, kQkNorm},
+    {"self_attn.k_norm.weight", &LayerWeights::k_norm, kHead, kQkNorm, true},
     {"self_attn.q_proj.bias", &LayerWeights::q_bias, kQuery, kQkvBias},
-    {"self_attn.k_proj.bias", &LayerWeights::k_bias, kKeyValue, kQkvBias},
-    {"self_attn.v_proj.bias", &LayerWeights::v_bias, kKeyValue, kQkvBias},
+    {"self_attn.k_proj.bias", &LayerWeights::k_bias, kKeyValue, kQkvBias, true},
+    {"self_attn.v_proj.bias", &LayerWeights::v_bias, kKeyValue, kQkvBias, true},
     {"self_attn.o_proj.bias", &LayerWeights::o_bias, kHidden, kOBias},
     {"mlp.gate_proj.bias", &LayerWeights::gate_bias, kFfn, kMlpBias},
     {"mlp.up_proj.bias", &LayerWeights::up_bias, kFfn, kMlpBias},
     {"mlp.down_proj.bias", &LayerWeights::down_bias, kHidden, kMlpBias},
 };
 
+/// What tensor names begin with: a bare model saved by itself has no "model." before them.
+std::string_view name_prefix(const ModelSpec& spec, const formats::Checkpoint* checkpoint) {
+  const bool bare =
+      spec.bare_names && (checkpoint == nullptr || checkpoint->find("model.embed_tokens.weight") == nullptr);
+  return bare ? "" : "model.";
+}
+
 /// `split`: tied embeddings are looked up in the file's own rows, beside the LM head.
-std::vector<WeightItem> list_tensors(const ModelSpec& spec, bool split) {
+std::vector<WeightItem> list_tensors(const ModelSpec& spec, std::string_view outer, bool split) {
   std::vector<WeightItem> items;
-  const auto global = [&items](std::string_view name, WeightRole role, bool is_vector, std::uint32_t rows,
+  const auto global = [&items](std::string name, WeightRole role, bool is_vector, std::uint32_t rows,
                                std::uint32_t cols) {
     WeightItem item;
-    item.name = name;
+    item.name = std::move(name);
     item.role = role;
     item.is_global = true;
     item.is_vector = is_vector;
@@ -74,12 +89,14 @@ std::vector<WeightItem> list_tensors(const ModelSpec& spec, bool split) {
     item.cols = cols;
     items.push_back(std::move(item));
   };
-  global("model.embed_tokens.weight", spec.tied_embeddings && !split ? WeightRole::tied : WeightRole::embedding, false,
+  const std::string embedding = std::string(outer) + "embed_tokens.weight";
+  global(embedding, spec.causal && spec.tied_embeddings && !split ? WeightRole::tied : WeightRole::embedding, false,
          spec.n_vocab, spec.n_embd);
   for (std::uint32_t layer = 0; layer < spec.n_layers(); ++layer) {
-    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    const std::string prefix = fmt::format("{}layers.{}.", outer, layer);
+    const bool own_kv = spec.layers[layer].has_own_kv();
     for (const VectorRow& row : kVectors) {
-      if (!row.wanted(spec)) continue;
+      if (!row.wanted(spec) || (row.makes_kv && !own_kv)) continue;
       WeightItem item;
       item.name = prefix + std::string(row.name);
       item.is_vector = true;
@@ -87,9 +104,11 @@ std::vector<WeightItem> list_tensors(const ModelSpec& spec, bool split) {
       item.vector = row.slot;
       item.rows = 1;
       item.cols = row.size(spec);
+      item.add_one = spec.norms_add_one && row.name.ends_with("norm.weight");
       items.push_back(std::move(item));
     }
     for (const MatrixRow& row : kMatrices) {
+      if (row.makes_kv && !own_kv) continue;
       WeightItem item;
       item.name = prefix + std::string(row.name);
       item.role = row.role;
@@ -100,10 +119,10 @@ std::vector<WeightItem> list_tensors(const ModelSpec& spec, bool split) {
       items.push_back(std::move(item));
     }
   }
-  global("model.norm.weight", WeightRole::lm_head, true, 1, spec.n_embd);
-  if (!spec.tied_embeddings || split)
-    global(spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", WeightRole::lm_head, false,
-           spec.n_vocab, spec.n_embd);
+  global(std::string(outer) + "norm.weight", WeightRole::lm_head, true, 1, spec.n_embd);
+  items.back().add_one = spec.norms_add_one;
+  if (spec.causal && (!spec.tied_embeddings || split))
+    global(spec.tied_embeddings ? embedding : "lm_head.weight", WeightRole::lm_head, false, spec.n_vocab, spec.n_embd);
   return items;
 }
 
@@ -248,7 +267,7 @@ Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile&
     return error(Code::invalid_argument,
                  "QINFER_LOAD_EMBED_ROWS: a packed model has tied embeddings once, in the LM head's layout");
   WeightsPlan plan;
-  plan.items = list_tensors(spec, options.split_tied);
+  plan.items = list_tensors(spec, name_prefix(spec, &packed.checkpoint), options.split_tied);
   for (WeightItem& item : plan.items) {
     QINFER_TRY(check_packed(packed, item));
     QINFER_TRY(accept_packed(packed, kernels, options, item));
@@ -267,7 +286,7 @@ Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile&
 Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, DType assumed,
                                  const kernels::KernelSet& kernels, const WeightsOptions& options) {
   WeightsPlan plan;
-  plan.items = list_tensors(spec, options.split_tied);
+  plan.items = list_tensors(spec, name_prefix(spec, checkpoint), options.split_tied);
   for (WeightItem& item : plan.items) {
     item.file_dtype = assumed;
     if (checkpoint != nullptr) QINFER_TRY(check_tensor(*checkpoint, item));

@@ -93,6 +93,11 @@ void Buffer::discard(std::size_t offset, std::size_t bytes) {
   if (end > first) madvise(data_ + first, end - first, MADV_DONTNEED);
 }
 
+void Buffer::hide_from_children() {
+  if (data_ != nullptr && allocator_.is_mapping() && size_ >= kPage)
+    madvise(data_, round_up(size_, kPage), MADV_DONTFORK);
+}
+
 void Buffer::commit() {
   volatile std::byte* bytes = data_;
   for (std::size_t i = 0; i < size_; i += kPage) bytes[i] = bytes[i];

@@ -54,6 +54,14 @@ class Buffer {
 
   /// Gives the pages of a range back to the operating system; they read as zero afterwards. Only mappings can.
   void discard(std::size_t offset, std::size_t bytes);
+  /// A fork()ed child does not get the pages of a mapping; there the buffer must forget() them.
+  void hide_from_children();
+  /// Gives up the memory without freeing it.
+  void forget() {
+    data_ = nullptr;
+    size_ = 0;
+  }
+
   /// Touches every page, so that no page fault comes later.
   void commit();
 

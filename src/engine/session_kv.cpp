@@ -1,0 +1,217 @@
+// See session.h: KvCache, and the keys and values of a session: its tables, the prefix cache, cutting back.
+#include <algorithm>
+
+#include "engine/session.h"
+
+namespace qinfer::engine {
+
+Result<std::shared_ptr<KvCache>> KvCache::create(std::shared_ptr<const Model> model, const KvCacheOptions& options) {
+  if (!model->has_weights())
+    return error(Code::state, "the model was loaded with QINFER_LOAD_NO_WEIGHTS: it can have no KV cache");
+  std::shared_ptr<KvCache> cache(new KvCache);
+  const Runtime& runtime = model->runtime();
+  QINFER_ASSIGN(cache->layouts_, resolve_kv(model->spec(), runtime.kernels(), runtime.exact(), options));
+  QINFER_ASSIGN(cache->size_, resolve_cache(model->spec(), cache->layouts_, model->scratch_layout().batch, options,
+                                            takes_all_at_once(options, runtime.allocator())));
+  cache->block_tokens_ = cache_block_tokens(options);
+  const auto budget = std::make_shared<kv::Budget>(cache->size_.bytes);
+  for (std::size_t g = 0; g < cache->layouts_.size(); ++g) {
+    kv::PoolOptions pool{cache->size_.blocks[g], options.commit, kv::PoolOptions::none, options.storage};
+    if (options.prefix) pool.prefix = g == 0 ? kv::PoolOptions::chain : kv::PoolOptions::beside;
+    QINFER_ASSIGN(auto created, kv::BlockPool::create(cache->layouts_[g], pool, runtime.allocator(), budget));
+    cache->pools_.push_back(std::move(created));
+  }
+  cache->model_ = std::move(model);
+  return cache;
+}
+
+kv::PoolStats KvCache::stats() const {
+  kv::PoolStats sum;
+  for (const auto& pool : pools_) {
+    const kv::PoolStats stats = pool->stats();
+    sum.blocks_used += stats.blocks_used;
+    sum.blocks_shared += stats.blocks_shared;
+    sum.blocks_cached += stats.blocks_cached;
+    sum.bytes_committed += stats.bytes_committed;
+  }
+  sum.blocks_total = size_.blocks_total;
+  sum.bytes_reserved = size_.bytes;
+  return sum;
+}
+
+std::uint64_t KvCache::resident_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& pool : pools_) bytes += pool->resident_bytes();
+  return bytes;
+}
+
+std::string KvCache::describe_room() const {
+  if (pools_.size() == 1) {
+    const kv::PoolStats stats = pools_[0]->stats();
+    return fmt::format("{} of {} blocks free", stats.blocks_total - stats.blocks_used, stats.blocks_total);
+  }
+  return fmt::format("{} of {} bytes free", pools_[0]->budget().free_bytes(), size_.bytes);
+}
+
+Status Session::open_tables() {
+  if (layout_.n_groups == 0) return Status();
+  tables_ = std::make_unique<BlockTable[]>(layout_.n_groups);
+  auto* entries = reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.table);
+  for (std::size_t g = 0; g < layout_.n_groups; ++g)
+    QINFER_TRY(tables_[g].open(cache_->pool(g), model().spec().kv_groups[g].window,
+                               {entries + g * layout_.max_blocks, layout_.max_blocks}));
+  return Status();
+}
+
+Session::~Session() = default;  // the tables, which go first, give back their blocks
+
+Code Session::extend(std::size_t n) {
+  for (BlockTable& table : tables()) {
+    const Code code = table.extend(n_evaluated_, n);
+    if (code != Code::ok) return code;
+  }
+  return Code::ok;
+}
+
+Code Session::reserve_blocks(std::size_t n) {
+  const std::size_t chunk = model().scratch_layout().batch;
+  Code code = Code::ok;
+  for (BlockTable& table : tables())
+    if (code == Code::ok && !table.promise(table.blocks_to_promise(n_evaluated_, n, chunk, 0), n_evaluated_, n))
+      code = Code::kv_full;
+  if (code == Code::ok) code = extend(std::min(n, chunk));
+  if (code != Code::ok) settle();
+  return code;
+}
+
+void Session::settle() {
+  for (BlockTable& table : tables()) table.settle(n_evaluated_);
+}
+
+const char* Session::find_inconsistency() const {
+  for (const BlockTable& table : tables()) {
+    const char* wrong = table.find_inconsistency(n_evaluated_);
+    if (wrong == nullptr) wrong = table.pool().find_inconsistency({});
+    if (wrong != nullptr) return wrong;
+  }
+  return nullptr;
+}
+
+void Session::forget_everything() {
+  n_evaluated_ = n_logits_ = 0;
+  settle();
+  forget_names();
+  origin_.clear();
+}
+
+Status Session::truncate(std::size_t n_tokens) {
+  if (n_tokens > n_tokens_)
+    return error(Code::invalid_argument, "cannot truncate to {} tokens: the session holds {}", n_tokens, n_tokens_);
+  const bool cut = n_tokens < n_tokens_;
+  n_tokens_ = n_tokens;
+  // Nothing pending means that there are logits, or an embedding; after a cancelled evaluation there may be none.
+  const bool ready = n_tokens == n_evaluated_ && (n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);
+  if (!model().spec().causal && cut) forget_everything();
+  if (n_tokens > n_evaluated_ || ready) return Status();
+  // The last token kept is evaluated again, since its logits are what the next token is drawn from. A sum of hidden
+  // states cannot be cut back, nor can a window that has moved on.
+  bool all = n_tokens == 0 || layout_.embeddings;
+  for (const BlockTable& table : tables()) all = all || !table.reaches_back_from(n_tokens - 1);
+  if (all) {
+    forget_everything();
+    return Status();
+  }
+  n_evaluated_ = n_tokens - 1;
+  n_logits_ = 0;
+  settle();
+  forget_names();
+  if (n_evaluated_ == 0) origin_.clear();
+  return Status();
+}
+
+std::span<const std::int32_t> Session::tokens_of_block(std::size_t block, std::size_t n_blocks) const {
+  return {token_data() + block * block_tokens(), n_blocks * block_tokens()};
+}
+
+void Session::forget_names() { n_named_ = std::min(n_named_, n_evaluated_ / block_tokens()); }
+
+void Session::adopt_prefix(std::size_t keep) {
+  settle();
+  const std::size_t size = block_tokens(), first = n_evaluated_ / size;
+  if (!cache_->keeps_prefixes() || layout_.embeddings || n_evaluated_ % size != 0 || n_named_ != first ||
+      pending() < size + keep)
+    return;
+  const std::size_t most = (pending() - keep) / size;
+  const kv::PrefixName parent = first == 0 ? kv::PrefixIndex::kStart : name_data()[first - 1];
+  std::size_t n = cache_->pool().find(parent, tokens_of_block(first, most), {name_data() + first, most});
+  while (n > 0 && !adopt_blocks(first, n)) --n;
+  n_named_ = first + n;
+  n_evaluated_ += n * size;
+  metrics_.cached_tokens += n * size;
+  model().runtime().metrics().cached_tokens += n * size;
+  eval_state.adopted = n;
+}
+
+/// Blocks [first, first + n) of all groups, or as much of their ends as windows see, or nothing.
+bool Session::adopt_blocks(std::size_t first, std::size_t n) {
+  const std::size_t end = first + n;
+  std::size_t g = 0;
+  for (; g < layout_.n_groups; ++g) {
+    BlockTable& table = tables_[g];
+    const std::size_t begin = std::max(first, table.first_seen(end * block_tokens()));
+    if (begin > first && !table.held().empty()) break;  // a table has no holes
+    const std::span<const kv::PrefixName> names(name_data() + begin, end - begin);
+    const std::span<std::uint32_t> blocks = table.entries(begin, end);
+    if (!(g == 0 ? table.pool().adopt(names, blocks) : table.pool().adopt_beside(names, blocks))) break;
+    if (!table.accept(begin, end)) break;  // no more mappings: it is computed instead
+  }
+  if (g == layout_.n_groups) return true;
+  settle();
+  return false;
+}
+
+void Session::drop_adopted() {
+  const std::size_t n_tokens = eval_state.adopted * block_tokens();
+  n_evaluated_ -= n_tokens;
+  metrics_.cached_tokens -= n_tokens;
+  model().runtime().metrics().cached_tokens -= n_tokens;
+  eval_state.adopted = 0;
+  settle();
+  forget_names();
+}
+
+void Session::advance(std::size_t n) {
+  n_evaluated_ += n;
+  if (cache_->keeps_prefixes() && origin_.empty()) publish_full_blocks();
+}
+
+void Session::publish_full_blocks() {
+  const std::size_t full = n_evaluated_ / block_tokens();
+  if (n_named_ == full) return;
+  kv::BlockPool& pool = cache_->pool();
+  // What an equal sequence had published may have been evicted since; then the blocks of this one take its place.
+  n_named_ = pool.count_current({name_data(), n_named_});
+  for (; n_named_ < full; ++n_named_) {
+    if (!tables_[0].holds(n_named_)) return;  // left behind
+    const kv::PrefixName parent = n_named_ == 0 ? kv::PrefixIndex::kStart : name_data()[n_named_ - 1];
+    const kv::PrefixName name = pool.publish(parent, tokens_of_block(n_named_, 1), tables_[0][n_named_]);
+    if (name.generation == 0) return;  // evicted just now: next time
+    name_data()[n_named_] = name;
+    for (BlockTable& table : tables().subspan(1))
+      if (table.holds(n_named_)) table.pool().publish_beside(name, table[n_named_]);
+  }
+}
+
+Session::KvBytes Session::kv_bytes() const {
+  KvBytes bytes{};
+  for (const BlockTable& table : tables()) {
+    const std::size_t shared = table.pool().count_shared(table.held());
+    const std::uint64_t size = table.layout().block_bytes();
+    bytes.own += (table.held().size() - shared) * size;
+    bytes.shared += shared * size;
+    bytes.reserved += table.reserved_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace qinfer::engine

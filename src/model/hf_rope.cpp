@@ -1,0 +1,178 @@
+// See hf_rope.h. The meaning of each field is that of transformers' modeling_rope_utils.
+#include "model/hf_rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace qinfer::model {
+namespace {
+
+using formats::FieldReader;
+using formats::find_field;
+using formats::Json;
+
+/// A positive number of the rope object; `fallback` if it is absent.
+Result<double> rope_number(const FieldReader& rope, std::string_view key, std::optional<double> fallback) {
+  QINFER_ASSIGN(const auto value, rope.number(key));
+  if (!value && !fallback) return error_at(Code::format, -1, "{}: the field \"{}\" is missing", rope.where(), key);
+  const double number = value.value_or(fallback.value_or(0));
+  if (!(number > 0) || !std::isfinite(number))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected a positive number", rope.where(), key, number);
+  return number;
+}
+
+/// Peng et al. 2023 (YaRN), section 3.4, and its generalisation by DeepSeek-V2 with mscale and mscale_all_dim.
+Result<double> yarn_attention_factor(const FieldReader& rope, double factor) {
+  QINFER_ASSIGN(const auto stated, rope.number("attention_factor"));
+  if (stated) return rope_number(rope, "attention_factor", std::nullopt);
+  const auto scale = [factor](double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
+  QINFER_ASSIGN(const auto mscale, rope.number("mscale"));
+  QINFER_ASSIGN(const auto mscale_all, rope.number("mscale_all_dim"));
+  if (mscale.value_or(0) != 0 && mscale_all.value_or(0) != 0) return scale(*mscale) / scale(*mscale_all);
+  return scale(1.0);
+}
+
+/// A parameter that qinfer does not know would change the angles.
+Status refuse_unknown_rope_fields(const FieldReader& rope) {
+  constexpr std::string_view kKnown[] = {"rope_type",
+                                         "type",
+                                         "rope_theta",
+                                         "factor",
+                                         "low_freq_factor",
+                                         "high_freq_factor",
+                                         "original_max_position_embeddings",
+                                         "beta_fast",
+                                         "beta_slow",
+                                         "attention_factor",
+                                         "truncate",
+                                         "mscale",
+                                         "mscale_all_dim"};
+  for (const auto& [key, value] : rope.object().items()) {
+    const bool off = value.is_null() || (key == "partial_rotary_factor" && value == 1);
+    if (!off && std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
+      return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), key);
+  }
+  return Status();
+}
+
+Status read_rope_scaling(const FieldReader& rope, std::uint32_t context_tokens, RopeSpec& out) {
+  QINFER_TRY(refuse_unknown_rope_fields(rope));
+  QINFER_ASSIGN(const auto type, rope.string("rope_type"));
+  QINFER_ASSIGN(const auto legacy, rope.string("type"));
+  if (type && legacy && *type != *legacy)
+    return error_at(Code::format, -1, "{}: \"rope_type\" is \"{}\" but \"type\" is \"{}\"", rope.where(), *type,
+                    *legacy);
+  const std::string kind = type ? *type : legacy.value_or("default");
+  if (kind == "default") return Status();
+  if (kind != "linear" && kind != "llama3" && kind != "yarn")
+    return error(Code::unsupported, "{}: \"rope_type\" is \"{}\", known are default, linear, llama3 and yarn",
+                 rope.where(), kind);
+  QINFER_ASSIGN(out.factor, rope_number(rope, "factor", std::nullopt));
+  if (kind == "linear") {
+    out.scaling = RopeScaling::linear;
+    return Status();
+  }
+  QINFER_ASSIGN(const auto original, rope.integer("original_max_position_embeddings", 1, kMaxContext));
+  out.original_context = static_cast<std::uint32_t>(original.value_or(context_tokens));
+  if (kind == "llama3") {
+    out.scaling = RopeScaling::llama3;
+    QINFER_ASSIGN(out.low_freq_factor, rope_number(rope, "low_freq_factor", std::nullopt));
+    QINFER_ASSIGN(out.high_freq_factor, rope_number(rope, "high_freq_factor", std::nullopt));
+    if (out.high_freq_factor <= out.low_freq_factor)
+      return error_at(Code::format, -1, "{}: \"high_freq_factor\" must be above \"low_freq_factor\"", rope.where());
+    return Status();
+  }
+  out.scaling = RopeScaling::yarn;
+  QINFER_ASSIGN(out.beta_fast, rope_number(rope, "beta_fast", 32.0));
+  QINFER_ASSIGN(out.beta_slow, rope_number(rope, "beta_slow", 1.0));
+  QINFER_ASSIGN(const auto truncate, rope.boolean("truncate"));
+  out.truncate = truncate.value_or(true);
+  QINFER_ASSIGN(out.attention_factor, yarn_attention_factor(rope, out.factor));
+  return Status();
+}
+
+/// rope_scaling and rope_parameters, where they are; one that is not an object is an error.
+struct RopeObjects {
+  const Json *scaling = nullptr, *parameters = nullptr;
+};
+
+Result<RopeObjects> find_rope_objects(const FieldReader& fields) {
+  const RopeObjects found{find_field(fields.object(), "rope_scaling"), find_field(fields.object(), "rope_parameters")};
+  for (const Json* object : {found.scaling, found.parameters}) {
+    if (object != nullptr && !object->is_object())
+      return error_at(Code::format, -1, "{}: \"{}\" must be an object", fields.where(),
+                      object == found.scaling ? "rope_scaling" : "rope_parameters");
+  }
+  return found;
+}
+
+bool is_by_layer_type(const Json& parameters) {
+  return parameters.contains("full_attention") || parameters.contains("sliding_attention");
+}
+
+/// One embedding out of its object; the base may be outside, and must not be another there.
+Status read_rope_object(const Json& object, std::string where, std::optional<double> theta, std::uint32_t context,
+                        RopeSpec& out) {
+  const FieldReader rope(object, std::move(where));
+  QINFER_ASSIGN(const auto inner, rope.number("rope_theta"));
+  if (inner && theta && *inner != *theta)
+    return error_at(Code::format, -1, "{}: \"rope_theta\" is {}, but {} outside", rope.where(), *inner, *theta);
+  QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(10000.0)));
+  return read_rope_scaling(rope, context, out);
+}
+
+}  // namespace
+
+Status read_rope(const FieldReader& fields, ModelSpec& spec) {
+  QINFER_ASSIGN(const RopeObjects objects, find_rope_objects(fields));
+  QINFER_ASSIGN(const auto theta, fields.number("rope_theta"));
+  if (objects.parameters != nullptr && is_by_layer_type(*objects.parameters))
+    return error(Code::unsupported, "{}: \"rope_parameters\" for each kind of attention are not supported for {}",
+                 fields.where(), spec.architecture);
+  if (objects.scaling != nullptr && objects.parameters != nullptr && *objects.scaling != *objects.parameters)
+    return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" contradict each other",
+                    fields.where());
+  RopeSpec& out = spec.ropes.emplace_back();
+  if (objects.parameters != nullptr)
+    return read_rope_object(*objects.parameters, fields.where() + ": rope_parameters", theta, spec.context_tokens, out);
+  if (objects.scaling != nullptr)
+    return read_rope_object(*objects.scaling, fields.where() + ": rope_scaling", theta, spec.context_tokens, out);
+  QINFER_ASSIGN(out.theta, rope_number(fields, "rope_theta", 10000.0));
+  return Status();
+}
+
+Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
+  QINFER_ASSIGN(const RopeObjects objects, find_rope_objects(fields));
+  if (objects.parameters != nullptr && objects.scaling != nullptr)
+    return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" are both there", fields.where());
+  if (objects.parameters != nullptr && !is_by_layer_type(*objects.parameters))
+    return error_at(Code::format, -1,
+                    "{}: \"rope_parameters\" must have \"full_attention\" and \"sliding_attention\"", fields.where());
+  constexpr struct {
+    std::string_view type, theta;
+    double base;
+  } kKinds[] = {{"full_attention", "rope_theta", 1e6}, {"sliding_attention", "rope_local_base_freq", 1e4}};
+  for (const auto& kind : kKinds) {
+    RopeSpec& out = spec.ropes.emplace_back();
+    QINFER_ASSIGN(const double base, rope_number(fields, kind.theta, kind.base));
+    const bool is_full = spec.ropes.size() == 1;
+    const Json* object = objects.parameters != nullptr ? find_field(*objects.parameters, kind.type)
+                         : is_full                     ? objects.scaling
+                                                       : nullptr;
+    out.theta = base;
+    if (object == nullptr) continue;
+    std::string where = fields.where();
+    where.append(": ").append(objects.parameters != nullptr ? kind.type : "rope_scaling");
+    if (!object->is_object()) return error_at(Code::format, -1, "{} must be an object", where);
+    const FieldReader rope(*object, std::move(where));
+    QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", base));
+    QINFER_TRY(read_rope_scaling(rope, spec.context_tokens, out));
+  }
+  for (LayerSpec& layer : spec.layers) layer.rope = layer.window != 0 ? 1 : 0;
+  return Status();
+}
+
+}  // namespace qinfer::model
