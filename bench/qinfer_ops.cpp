@@ -111,14 +111,11 @@ class Operations {
     }
   }
 
-  /// Batch 32 as 32 sequences of one head, keys and values as f16 in the cache. The library has causal attention only;
-  /// what stands for the full one of equal work is a window of 512 keys, which each of 512 queries from position 511 on
-  /// sees in full: as many products, over twice the keys and with two ragged ends for every query.
+  /// Batch 32 as 32 sequences of one head, keys and values as f16 in the cache.
   void sdpa(const Contender& who, std::int64_t head_size, bool causal) {
     const std::string name = sdpa_name(head_size, causal) + "qinfer";
     if (!items_.wanted(name)) return;
-    const auto first = static_cast<std::uint32_t>(causal ? 0 : kSdpaKeys - 1);
-    const std::uint64_t positions = first + static_cast<std::uint64_t>(kSdpaKeys);
+    const auto positions = static_cast<std::uint64_t>(kSdpaKeys);
     KvLayout layout;
     layout.type = DType::f16;
     layout.n_layers = layout.n_kv_heads = 1;
@@ -127,7 +124,7 @@ class Operations {
     const RandomCache cache(layout, kSdpaBatch, positions);
     std::vector<kernels::Sequence> sequences;
     for (std::int64_t i = 0; i < kSdpaBatch; ++i)
-      sequences.push_back({cache.view(i), static_cast<std::int32_t>(i * kSdpaKeys), kSdpaKeys, first});
+      sequences.push_back({cache.view(i), static_cast<std::int32_t>(i * kSdpaKeys), kSdpaKeys, 0});
     kernels::Shape sizes;
     sizes.batch = kSdpaBatch * kSdpaKeys;
     sizes.n_heads = sizes.n_kv_heads = 1;
@@ -139,7 +136,7 @@ class Operations {
     args.q = q.view(), args.out = out.view();
     args.n_heads = 1;
     args.scale = 0.1f;
-    args.window = causal ? 0 : kSdpaKeys;
+    args.causal = causal;
     args.kv = layout;
     args.sequences = sequences;
     args.workspace = memory.view();

@@ -336,7 +336,7 @@ TEST_CASE("Runtime, load, cache and session options out of range", "[bad]") {
   refuse(QINFER_E_NO_MEMORY, "KV blocks");
   cache.budget_bytes = 1;
   refuse(QINFER_E_NO_MEMORY, "budget_bytes is 1");
-  session.flags = 1;
+  session.flags = 2;
   refuse(QINFER_E_UNSUPPORTED, "qinfer_session_options.flags");
   session.max_tokens = 129;
   refuse(QINFER_E_INVALID_ARGUMENT, "max_tokens is 129");

@@ -116,6 +116,46 @@ TEST_CASE("config.json: what would change the result and is not implemented is r
                "\"sliding_window\" is not set");
 }
 
+TEST_CASE("config.json: Gemma's own fields, encoders, and shared keys and values", "[bad]") {
+  const TinySpec llama;
+  const ModelDir dir(llama);
+  const auto gemma = [&](const char* architecture, const std::string& key, const char* value, qinfer_status status,
+                         const std::string& message) {
+    Json config = tiny_config(llama);
+    config["architectures"] = {architecture};
+    config.erase("hidden_act");
+    if (std::string(architecture) != "Gemma2ForCausalLM") config.erase("rope_parameters");
+    if (std::string(architecture) == "Gemma3TextModel") config["use_bidirectional_attention"] = true;
+    config[key] = Json::parse(value);
+    refuse_text(dir, config.dump(), status, message);
+  };
+  const char *two = "Gemma2ForCausalLM", *three = "Gemma3ForCausalLM", *encoder = "Gemma3TextModel";
+  for (const char* value : {"0", "-1", "1e300", "\"50\""}) {
+    gemma(two, "attn_logit_softcapping", value, QINFER_E_FORMAT, "\"attn_logit_softcapping\" is ");
+    gemma(two, "final_logit_softcapping", value, QINFER_E_FORMAT, "\"final_logit_softcapping\" is ");
+    gemma(three, "query_pre_attn_scalar", value, QINFER_E_FORMAT, "\"query_pre_attn_scalar\" is ");
+  }
+  gemma(three, "attn_logit_softcapping", "50.0", QINFER_E_UNSUPPORTED, "\"attn_logit_softcapping\" is 50");
+  gemma(two, "hidden_activation", "\"gelu\"", QINFER_E_UNSUPPORTED, "only \"gelu_pytorch_tanh\"");
+  gemma(two, "num_key_value_heads", "null", QINFER_E_FORMAT, "\"num_key_value_heads\" is missing");
+  gemma(two, "use_bidirectional_attention", "true", QINFER_E_UNSUPPORTED, "\"use_bidirectional_attention\" is true");
+  gemma(encoder, "use_bidirectional_attention", "false", QINFER_E_UNSUPPORTED, "is not true");
+  gemma(encoder, "num_kv_shared_layers", "1", QINFER_E_UNSUPPORTED, "\"num_kv_shared_layers\" is 1");
+  for (const char* value : {"0", "-1", "4294967297"})
+    gemma(three, "sliding_window_pattern", value, QINFER_E_FORMAT, "\"sliding_window_pattern\" is ");
+  gemma(three, "rope_local_base_freq", "-1", QINFER_E_FORMAT, "\"rope_local_base_freq\" is -1");
+  gemma(three, "rope_parameters", "3", QINFER_E_FORMAT, "\"rope_parameters\" must be an object");
+  gemma(three, "rope_parameters", R"({"rope_type":"default"})", QINFER_E_FORMAT, "\"full_attention\"");
+  gemma(three, "rope_parameters", R"({"full_attention":3})", QINFER_E_FORMAT, "full_attention must be an object");
+  gemma(three, "rope_parameters", R"({"sliding_attention":{"rope_type":"dynamic"}})", QINFER_E_UNSUPPORTED, "dynamic");
+  gemma(two, "rope_parameters", R"({"full_attention":{}})", QINFER_E_UNSUPPORTED, "for each kind of attention");
+  // Before the shared layers there must be one of each kind.
+  gemma(three, "num_kv_shared_layers", "2", QINFER_E_FORMAT, "\"num_kv_shared_layers\" is 2");
+  gemma(two, "num_kv_shared_layers", "1", QINFER_E_FORMAT, "before layer 1 there is none of its kind");
+  refuse_field(dir, llama, "num_kv_shared_layers", "-1", QINFER_E_FORMAT, "\"num_kv_shared_layers\" is -1");
+  refuse_field(dir, llama, "is_causal", "false", QINFER_E_UNSUPPORTED, "\"is_causal\" is false");
+}
+
 TEST_CASE("config.json: rope types and their factors", "[bad]") {
   const TinySpec spec;
   const ModelDir dir(spec);
@@ -143,7 +183,7 @@ TEST_CASE("config.json: rope types and their factors", "[bad]") {
   refuse(R"({"rope_type":"yarn","factor":4,"attention_factor":0})", QINFER_E_FORMAT, "\"attention_factor\" is 0");
   for (const char* theta : {"0", "-10000", "\"10000\""})
     refuse(fmt::format(R"({{"rope_theta":{}}})", theta).c_str(), QINFER_E_FORMAT, "\"rope_theta\" is ");
-  refuse_field(dir, spec, "rope_theta", "500000.0", QINFER_E_FORMAT, "\"rope_theta\" is 500000");
+  refuse_field(dir, spec, "rope_theta", "500000.0", QINFER_E_FORMAT, "\"rope_theta\" is 10000, but 500000 outside");
   refuse_field(dir, spec, "rope_scaling", R"({"rope_type":"linear","factor":2})", QINFER_E_FORMAT,
                "\"rope_scaling\" and \"rope_parameters\" contradict");
 }

@@ -97,7 +97,7 @@ Json tiny_config(const TinySpec& spec) {
     config["sliding_window"] = spec.window;
     if (spec.architecture.starts_with("Qwen")) {
       config["use_sliding_window"] = true;
-      config["max_window_layers"] = 0;
+      config["max_window_layers"] = spec.full_layers;
     }
   }
   return config;

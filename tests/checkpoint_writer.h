@@ -19,7 +19,8 @@ struct TinySpec {
   std::uint32_t vocab = 300;  ///< a tokenizer needs 300 or more
   std::uint32_t layers = 2;
   std::uint32_t context_tokens = 128;
-  std::uint32_t window = 0;  ///< sliding window of every layer (Mistral, Qwen); 0 = none
+  std::uint32_t window = 0;       ///< sliding window of every layer (Mistral, Qwen); 0 = none
+  std::uint32_t full_layers = 0;  ///< the first layers, which have no window all the same (Qwen)
   DType dtype = DType::f32;
   bool tied = false;
   std::uint32_t shards = 1;  ///< more: an index file and model-0000i-of-0000n.safetensors

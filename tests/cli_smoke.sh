@@ -201,6 +201,13 @@ check_pack() {
   expect "pack of a packed file" 1 pack "$work/packed" "$work/again"
 }
 
+check_embed() {
+  expect "embed" 0 embed "$model" "Once upon a time" "a cat"
+  check "embed: a line for each text" [ "$(grep -c '^\[-\{0,1\}[0-9].*\]$' "$out")" -eq 2 ]
+  expect "embed: an unknown pooling" 2 embed "$model" "Once" --pooling middle
+  expect "embed: no text" 2 embed "$model"
+}
+
 check_bench() {
   expect "bench" 0 bench "$model" -p 16 -n 4 -r 2 -t 1
   check "bench: prefill" stdout_has '^prefill 16 .*tokens/s'
@@ -221,6 +228,7 @@ check_generate
 check_interrupt
 check_pipe
 check_pack
+check_embed
 check_bench
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

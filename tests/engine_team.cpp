@@ -44,7 +44,7 @@ TEST_CASE("a team can be made and freed without ever running", "[team][threads]"
 
 TEST_CASE("the block pool gives each block to one owner", "[kv][threads]") {
   KvLayout layout{DType::f16, 2, 1, 8, 8, 32};
-  auto pool = kv::BlockPool::create(layout, {64, false, false}, {});
+  auto pool = kv::BlockPool::create(layout, {64, false, kv::PoolOptions::none}, {});
   REQUIRE(pool.ok());
   std::vector<std::atomic<int>> owners(64);
   std::atomic<int> clashes{0}, refused{0};

@@ -27,6 +27,8 @@ struct AttentionCase {
   std::uint32_t n_heads, n_kv_heads, head_dim, block_tokens, window;
   std::vector<std::uint32_t> lengths;
   bool split;
+  float softcap = 0;
+  bool causal = true;
 };
 
 struct QkvData {
@@ -110,7 +112,7 @@ double largest(const std::vector<double>& v) {
 }
 
 /// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
-void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool norms) {
+void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool norms, bool queries_only = false) {
   Random random(6);
   const std::int64_t hidden = 33, width = c.head_dim;
   const KvLayout layout{DType::f32,    2, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32),
@@ -125,7 +127,8 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
   QkvArgs args;
   args.n = n;
   args.x = {const_cast<float*>(d.x.data()), hidden};
-  args.wq = d.wq.view, args.wk = d.wk.view, args.wv = d.wv.view;
+  args.wq = d.wq.view;
+  if (!queries_only) args.wk = d.wk.view, args.wv = d.wv.view;
   args.bq = d.bq.data(), args.bk = d.bk.data(), args.bv = d.bv.data();
   if (norms) args.q_norm = d.q_norm.data(), args.k_norm = d.k_norm.data();
   args.norm_eps = 1e-5f;
@@ -139,7 +142,10 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
   run_all(set.qkv, args,
           set.qkv_workspace({static_cast<std::uint32_t>(n), 33, c.n_heads, c.n_kv_heads, c.head_dim, 1, 1, 100}),
           memory, 3);
-  const float most = std::max({d.wq.view.largest, d.wk.view.largest, d.wv.view.largest});
+  const float most =
+      queries_only ? d.wq.view.largest : std::max({d.wq.view.largest, d.wk.view.largest, d.wv.view.largest});
+  if (queries_only)  // the cache is as it was
+    CHECK(std::all_of(cache.arena.begin(), cache.arena.end(), [](std::byte b) { return b == std::byte{0xff}; }));
   const std::vector<double> all_q = project(set, d.x, n, d.wq, d.bq, most),
                             all_k = project(set, d.x, n, d.wk, d.bk, most),
                             all_v = project(set, d.x, n, d.wv, d.bv, most);
@@ -153,7 +159,7 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
         const auto want = finish_head(all_q.data() + at, c.head_dim, norms ? &d.q_norm : nullptr, rope);
         for (std::uint32_t i = 0; i < c.head_dim; ++i) check_close(q[at + i], want[i], 4 * largest(want), "query");
       }
-      for (std::uint32_t h = 0; h < c.n_kv_heads; ++h) {
+      for (std::uint32_t h = 0; h < (queries_only ? 0 : c.n_kv_heads); ++h) {
         const std::size_t at = (row * c.n_kv_heads + h) * c.head_dim;
         const auto k = finish_head(all_k.data() + at, c.head_dim, norms ? &d.k_norm : nullptr, rope);
         const auto v = finish_head(all_v.data() + at, c.head_dim, nullptr, nullptr);
@@ -172,6 +178,7 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
 
 void test_qkv(const KernelSet& set, DType dtype) {
   qkv_case(set, dtype, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true);
+  qkv_case(set, dtype, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true, true);
   qkv_case(set, dtype, {4, 4, 8, 32, 0, {70, 3, 40}, false}, false);
   qkv_case(set, dtype, {4, 2, 16, 64, 0, {35, 1, 65}, false}, true);
   qkv_case(set, dtype, {3, 3, 48, 32, 0, {34, 12, 1}, false}, true);
@@ -208,18 +215,23 @@ void fill_cache(TestCache& cache, Random& random, std::size_t sequence, std::uin
 
 /// Values and, for bounds, the sums of the terms' magnitudes.
 std::vector<Sum> attend(const float* q, const std::vector<float>& keys, const std::vector<float>& values,
-                        const KvLayout& l, std::uint32_t h, std::uint32_t position, std::uint32_t window, float scale) {
-  const std::uint32_t first = window != 0 && position >= window ? position - window + 1 : 0;
+                        const KvLayout& l, std::uint32_t h, std::uint32_t position, const AttentionCase& c,
+                        std::uint32_t length, float scale) {
+  const std::uint32_t first = c.window != 0 && position >= c.window ? position - c.window + 1 : 0;
+  const std::uint32_t last = c.causal        ? position
+                             : c.window == 0 ? length - 1
+                                             : std::min(length - 1, position + c.window - 1);
   std::vector<double> weights;
   std::vector<Sum> out(l.head_dim);
   double max = -INFINITY, total = 0;
   const auto at = [&](std::uint32_t p) { return (static_cast<std::size_t>(p) * l.n_kv_heads + h) * l.head_dim; };
-  for (std::uint32_t p = first; p <= position; ++p) {
+  for (std::uint32_t p = first; p <= last; ++p) {
     weights.push_back(dot(q, keys.data() + at(p), l.head_dim).value * scale);
+    if (c.softcap != 0) weights.back() = c.softcap * std::tanh(weights.back() / c.softcap);
     max = std::max(max, weights.back());
   }
   for (double& w : weights) total += w = std::exp(w - max);
-  for (std::uint32_t p = first; p <= position; ++p)
+  for (std::uint32_t p = first; p <= last; ++p)
     for (std::uint32_t i = 0; i < l.head_dim; ++i) {
       const double term = weights[p - first] / total * values[at(p) + i];
       out[i].value += term;
@@ -237,7 +249,8 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   std::int32_t rows = 0;
   for (std::size_t s = 0; s < c.lengths.size(); ++s) {
     fill_cache(cache, random, s, c.lengths[s], keys[s], values[s]);
-    const std::int32_t n = c.split ? 1 : static_cast<std::int32_t>(std::min(c.lengths[s], 37u));
+    const std::uint32_t most = c.split ? 1 : c.causal ? 37 : c.lengths[s];
+    const auto n = static_cast<std::int32_t>(std::min(c.lengths[s], most));
     sequences.push_back({cache.view(s), rows, n, c.lengths[s] - static_cast<std::uint32_t>(n)});
     rows += n;
   }
@@ -249,6 +262,8 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   args.n_heads = c.n_heads;
   args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)));
   args.window = c.window;
+  args.softcap = c.softcap;
+  args.causal = c.causal;
   args.kv = layout;
   args.sequences = sequences;
   args.split = c.split;
@@ -264,15 +279,17 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
         const auto row = static_cast<std::size_t>(sequences[s].first_row + r);
         const std::uint32_t position = sequences[s].first_position + static_cast<std::uint32_t>(r);
         const auto want = attend(q.data() + row * width + h * c.head_dim, keys[s], values[s], layout,
-                                 h / (c.n_heads / c.n_kv_heads), position, c.window, args.scale);
+                                 h / (c.n_heads / c.n_kv_heads), position, c, c.lengths[s], args.scale);
         for (std::uint32_t i = 0; i < c.head_dim; ++i) {
           INFO("sequence " << s << " row " << r << " head " << h << " element " << i);
           const double wrong = std::fabs(out[row * width + h * c.head_dim + i] - want[i].value);
           // Weights err by exp's 2e-7 and by the error of the score, under head_dim * eps * |q||k| <= 1e-5 here (spread
           // 2^1, head_dim <= 256); the sum over positions adds position / 32 roundings. Values reach about 8.
-          double bound = 8 * (1e-5 + position * kEps);
+          const std::uint32_t seen = c.causal ? position : c.lengths[s];
+          // A soft cap adds 4e-7 of itself to each score.
+          double bound = 8 * (1e-5 + seen * kEps + c.softcap * 4e-7);
           // f16: a weight is rounded (2^-11, or 2^-19 where 2^-6 of it is subnormal), so is each of 32 steps of a sum.
-          if (sums_in_f16(set, type)) bound += 34 * 0x1p-11 * want[i].magnitude + 0x1p-19 * 8 * (position + 1);
+          if (sums_in_f16(set, type)) bound += 34 * 0x1p-11 * want[i].magnitude + 0x1p-19 * 8 * (seen + 1);
           REQUIRE(wrong <= bound);
           error += wrong * wrong;
           scale += want[i].magnitude * want[i].magnitude;
@@ -295,6 +312,11 @@ void test_attention(const KernelSet& set, DType type) {
   attention_case(set, type, {2, 2, 80, 64, 0, {90}, false});
   attention_case(set, type, {4, 2, 96, 32, 33, {150}, false});
   attention_case(set, type, {3, 1, 256, 32, 0, {70}, false});
+  attention_case(set, type, {6, 2, 48, 32, 0, {1, 33, 520}, false, 0.7f});
+  attention_case(set, type, {4, 1, 16, 32, 20, {70, 600}, true, 1.5f});
+  attention_case(set, type, {4, 2, 24, 32, 0, {1, 33, 64, 130}, false, 0, false});
+  attention_case(set, type, {3, 1, 16, 32, 9, {1, 8, 9, 10, 100}, false, 0.9f, false});
+  attention_case(set, type, {2, 2, 10, 64, 300, {700}, false, 0, false});
   attention_case(set, type, {7, 1, 128, 32, 0, {1, 600}, true});
   attention_case(set, type, {6, 2, 48, 32, 0, {513, 1600, 1}, true});
   attention_case(set, type, {4, 2, 16, 64, 600, {1700, 600}, true});

@@ -16,13 +16,14 @@ void test_embed(const KernelSet& set, DType dtype) {
       const TestMatrix table = make_matrix(set, random, dtype, 11, width, role);
       const std::vector<std::int32_t> tokens = {10, 0, 3, 3, 7};
       std::vector<float> out(tokens.size() * static_cast<std::size_t>(width));
-      EmbedArgs args{5, tokens.data(), table.view, {out.data(), width}};
+      const float scale = width == 144 ? 1 : 0.3f;
+      EmbedArgs args{5, tokens.data(), table.view, {out.data(), width}, scale};
       std::vector<std::byte> memory;
       run_all(set.embed, args, {}, memory, 2);
       for (std::size_t m = 0; m < tokens.size(); ++m)
         for (std::int64_t i = 0; i < width; ++i)
           REQUIRE(out[m * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)] ==
-                  table.values[static_cast<std::size_t>(tokens[m] * width + i)]);
+                  table.values[static_cast<std::size_t>(tokens[m] * width + i)] * scale);
     }
 }
 
@@ -36,6 +37,9 @@ void test_rms_norm(const KernelSet& set, DType) {
     const std::vector<std::int32_t> gather = {2, 0, 1};
     NormArgs args{
         n, width, gather.data(), {const_cast<float*>(x.data()), ld}, weight.data(), 1e-6f, {out.data(), width}};
+    args.accumulate = width % 2 == 0;
+    const float before = args.accumulate ? 0.7f : 0.0f;
+    if (args.accumulate) std::fill(out.begin(), out.end(), before);
     std::vector<std::byte> memory;
     run_all(set.rms_norm, args, {}, memory, 2);
     for (std::int64_t m = 0; m < n; ++m) {
@@ -44,9 +48,9 @@ void test_rms_norm(const KernelSet& set, DType) {
       for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(row[i]) * row[i];
       const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6f);
       for (std::int64_t i = 0; i < width; ++i) {
-        const double want = row[i] * scale * weight[static_cast<std::size_t>(i)];
+        const double want = before + row[i] * scale * weight[static_cast<std::size_t>(i)];
         // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
-        const double bound = (static_cast<double>(width) / 32 + 10) * kEps * std::fabs(want) + 1e-30;
+        const double bound = (static_cast<double>(width) / 32 + 10) * kEps * (std::fabs(want) + 2 * before) + 1e-30;
         REQUIRE(std::fabs(out[static_cast<std::size_t>(m * width + i)] - want) <= bound);
       }
     }
@@ -64,18 +68,26 @@ void test_lm_head(const KernelSet& set, DType dtype) {
   for (auto& row : rows) out.push_back(row.data());
   LmHeadArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, out.data(), {}};
   std::vector<std::byte> memory;
-  run_all(set.lm_head, args, set.lm_head_workspace({5, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
-  for (std::size_t m = 0; m < 5; ++m)
-    for (std::size_t j = 0; j < 131; ++j) {
-      const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
-      REQUIRE(std::fabs(rows[m][j] - sum.value) <= sum_bound(set, dtype, sum, cols));
-    }
+  for (const float softcap : {0.0f, 7.0f}) {
+    args.softcap = softcap;
+    run_all(set.lm_head, args, set.lm_head_workspace({5, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
+    for (std::size_t m = 0; m < 5; ++m)
+      for (std::size_t j = 0; j < 131; ++j) {
+        const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
+        const double want = softcap == 0 ? sum.value : softcap * std::tanh(sum.value / softcap);
+        // tanh flattens errors, and adds its own 2e-7 and the rounding of the quotient.
+        const double bound = sum_bound(set, dtype, sum, cols) + softcap * 4e-7;
+        REQUIRE(std::fabs(rows[m][j] - want) <= bound);
+      }
+  }
 }
 
 void test_ffn(const KernelSet& set, DType dtype) {
   Random random(5);
   for (const std::int64_t n : {1, 6, 12, 13, 40}) {
     const std::int64_t hidden = 45, ffn = 67;
+    const Activation activation = n % 2 == 0 ? Activation::silu : Activation::gelu_tanh;
+    const bool accumulate = n != 12;
     const TestMatrix gate = make_matrix(set, random, dtype, ffn, hidden),
                      up = make_matrix(set, random, dtype, ffn, hidden),
                      down = make_matrix(set, random, dtype, hidden, ffn);
@@ -91,7 +103,9 @@ void test_ffn(const KernelSet& set, DType dtype) {
                  bu.data(),
                  bd.data(),
                  {out.data(), hidden},
-                 {}};
+                 {},
+                 activation,
+                 accumulate};
     std::vector<std::byte> memory;
     run_all(set.ffn, args, set.ffn_workspace({static_cast<std::uint32_t>(n), 45, 1, 1, 2, 67, 1, 1}), memory, 2);
     for (std::int64_t m = 0; m < n; ++m) {
@@ -100,14 +114,17 @@ void test_ffn(const KernelSet& set, DType dtype) {
         const Sum g = dot(x.data() + m * hidden, gate.values.data() + j * 45, hidden);
         const Sum u = dot(x.data() + m * hidden, up.values.data() + j * 45, hidden);
         const double a = g.value + bg[j], b = u.value + bu[j];
-        act[j] = a / (1 + std::exp(-a)) * b;
-        // |silu'| <= 1.1; the bounds of both sums, and a few roundings with exp's 2e-7.
-        act_error[j] = 1.1 * sum_bound(set, dtype, g, hidden) * std::fabs(b) +
+        const double cubic = std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a);
+        act[j] = activation == Activation::silu ? a / (1 + std::exp(-a)) * b : 0.5 * a * (1 + std::tanh(cubic)) * b;
+        // |silu'| <= 1.1 and |gelu'| <= 1.13; the bounds of both sums, and a few roundings with exp's 2e-7, which in
+        // gelu are of 2u, at most 10 where the result is not yet a or zero.
+        act_error[j] = (activation == Activation::silu ? 0 : 40 * kEps * std::fabs(a * b)) +
+                       1.13 * sum_bound(set, dtype, g, hidden) * std::fabs(b) +
                        sum_bound(set, dtype, u, hidden) * std::fabs(a) + 16 * kEps * std::fabs(act[j]) +
                        4 * kEps * (std::fabs(a) * (std::fabs(b) + std::fabs(u.magnitude)) + g.magnitude * std::fabs(b));
       }
       for (std::size_t i = 0; i < 45; ++i) {
-        double want = 1.0 + bd[i], magnitude = 0, error = 0;
+        double want = (accumulate ? 1.0 : 0.0) + bd[i], magnitude = 0, error = 0;
         for (std::size_t j = 0; j < 67; ++j) {
           const double w = down.values[i * 67 + j];
           want += act[j] * w;

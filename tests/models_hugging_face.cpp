@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 
 struct Expected {
   std::vector<std::int32_t> ids, rows;
-  std::vector<float> f32, f64;
+  std::vector<float> f32, f64;    ///< logits; empty for an encoder
+  std::vector<float> embeddings;  ///< [length][pooling][n_embd], or empty
   std::size_t n_vocab = 0;
 };
 
@@ -38,7 +39,6 @@ std::vector<T> read_tensor(const qinfer::platform::OpenFile& file, const qinfer:
     REQUIRE(qinfer::platform::read_at(file, tensor.begin, std::as_writable_bytes(std::span(values))).ok());
     return values;
   }
-  FAIL("expected.safetensors has no tensor " << name);
   return {};
 }
 
@@ -56,7 +56,11 @@ Expected read_expected(const std::string& folder) {
   expected.rows = read_tensor<std::int32_t>(file.value(), header.value(), "rows");
   expected.f32 = read_tensor<float>(file.value(), header.value(), "logits_f32");
   expected.f64 = read_tensor<float>(file.value(), header.value(), "logits_f64_as_f32");
-  expected.n_vocab = expected.f64.size() / expected.rows.size();
+  expected.embeddings = read_tensor<float>(file.value(), header.value(), "embeddings_f64_as_f32");
+  REQUIRE(!expected.ids.empty());
+  REQUIRE(expected.rows.empty() == expected.f64.empty());
+  REQUIRE((!expected.f64.empty() || !expected.embeddings.empty()));
+  if (!expected.rows.empty()) expected.n_vocab = expected.f64.size() / expected.rows.size();
   return expected;
 }
 
@@ -108,10 +112,45 @@ qi::Model load_exact(const std::string& path, const char* target = nullptr) {
   return qi::Model::load(runtime, path);
 }
 
+/// Bound: 1e-4 of the length of an embedding, which is 1, as for logits.
+void check_embeddings(const qi::Model& model, const Expected& expected) {
+  constexpr std::size_t kLengths[] = {70, 33};
+  const std::size_t width = model.info().n_embd;
+  const bool encoder = (model.info().flags & QINFER_MODEL_ENCODER) != 0;
+  REQUIRE(expected.embeddings.size() == std::size(kLengths) * 3 * width);
+  qi::KvCache cache(model);
+  auto options = qi::options<qinfer_session_options>();
+  options.flags = QINFER_SESSION_EMBEDDINGS;
+  const float* want = expected.embeddings.data();
+  for (const std::size_t n : kLengths) {
+    for (const std::size_t chunk : {std::size_t{70}, std::size_t{7}}) {
+      qi::Session session(cache, options);
+      for (std::size_t i = 0; i < n; i += chunk) {
+        session.append(expected.ids.data() + i, std::min(chunk, n - i));
+        session.eval();
+      }
+      const std::int32_t poolings[] = {QINFER_POOL_LAST, QINFER_POOL_MEAN, QINFER_POOL_FIRST};
+      for (std::size_t p = 0; p < std::size(poolings); ++p) {
+        const std::vector<float> got = session.embedding(poolings[p]);
+        REQUIRE(got.size() == width);
+        double difference = 0;
+        for (std::size_t i = 0; i < width; ++i)
+          difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[p * width + i]));
+        INFO(n << " tokens in chunks of " << chunk << ", pooling " << poolings[p] << ": off by " << difference);
+        CHECK(difference < 1e-4);
+      }
+      CHECK(session.embedding() == session.embedding(encoder ? QINFER_POOL_MEAN : QINFER_POOL_LAST));
+    }
+    want += 3 * width;
+  }
+}
+
 void check_folder(const std::string& folder, const std::string& target) {
   const Expected expected = read_expected(folder);
   INFO(target);
   const qi::Model model = load_exact(folder, target.c_str());
+  if (!expected.embeddings.empty()) check_embeddings(model, expected);
+  if (expected.rows.empty()) return;
   REQUIRE(model.info().n_vocab == expected.n_vocab);
   const std::vector<float> whole = evaluate(model, expected.ids, 0);
   CHECK(deviation(whole, expected, expected.f64) < 1e-4);
@@ -124,9 +163,9 @@ void check_folder(const std::string& folder, const std::string& target) {
   }
 }
 
-std::vector<std::string> fixture_folders() {
+std::vector<std::string> fixture_folders(const std::string& kind = "models") {
   std::vector<std::string> folders;
-  for (const auto& entry : fs::directory_iterator(QINFER_TEST_FIXTURES "/models"))
+  for (const auto& entry : fs::directory_iterator(std::string(QINFER_TEST_FIXTURES "/") + kind))
     if (entry.is_directory()) folders.push_back(entry.path().string());
   std::sort(folders.begin(), folders.end());
   return folders;
@@ -136,7 +175,7 @@ std::vector<std::string> fixture_folders() {
 
 TEST_CASE("logits equal Hugging Face transformers for every architecture", "[models]") {
   const auto folders = fixture_folders();
-  REQUIRE(folders.size() >= 14);
+  REQUIRE(folders.size() >= 21);
   for (const std::string& folder : folders) {
     INFO(folder);
     for (const std::string& target : qinfer::test::usable_targets(true)) check_folder(folder, target);
@@ -160,7 +199,49 @@ TEST_CASE("config.json in the style of transformers 4 means the same", "[models]
     check_folder(name, "reference");
     fs::remove_all(name);
   }
-  CHECK(checked == 5);
+  CHECK(checked == 6);
+}
+
+TEST_CASE("windows of 512 positions hold no more over 14,000 tokens, whose logits are transformers'", "[models]") {
+  // The bound of the sliding-window policy: ceil((W - 1 + chunk) / block) + 1 blocks of each session.
+  constexpr std::uint32_t kWindow = 512, kBlock = 32, kBatch = 512, kPrompt = 4000;
+  const auto most = [](std::uint32_t chunk) { return (kWindow - 1 + chunk + kBlock - 1) / kBlock + 1; };
+  const auto folders = fixture_folders("long_models");
+  REQUIRE(folders.size() == 2);
+  for (const std::string& folder : folders) {
+    INFO(folder);
+    const Expected expected = read_expected(folder);
+    REQUIRE(expected.ids.size() == 14000);
+    const qi::Model model = load_exact(folder);
+    const bool mixed = std::string(model.info().architecture) == "Gemma2ForCausalLM";
+    auto cache_options = qi::options<qinfer_kv_cache_options>();
+    // A model with windows everywhere needs no more for any length; the other keeps all positions of one layer of two.
+    cache_options.budget_blocks = mixed ? 14000 / kBlock + 1 : most(kBatch);
+    qi::KvCache cache(model, cache_options);
+    auto options = qi::options<qinfer_session_options>();
+    options.max_logits = kPrompt;
+    qi::Session session(cache, options);
+    std::vector<float> logits(expected.ids.size() * expected.n_vocab);
+    session.append(expected.ids.data(), kPrompt);
+    auto eval_options = qi::options<qinfer_eval_options>();
+    eval_options.keep_logits = kPrompt;
+    session.eval(eval_options);
+    for (std::size_t i = 0; i < kPrompt; ++i)
+      std::copy_n(session.logits(kPrompt - 1 - i), expected.n_vocab,
+                  logits.begin() + static_cast<std::ptrdiff_t>(i * expected.n_vocab));
+    std::uint64_t most_used = 0;
+    for (std::size_t i = kPrompt; i < expected.ids.size(); ++i) {
+      session.append(expected.ids[i]);
+      session.eval();
+      std::copy_n(session.logits(), expected.n_vocab,
+                  logits.begin() + static_cast<std::ptrdiff_t>(i * expected.n_vocab));
+      const std::uint64_t all = mixed ? i / kBlock + 1 : 0;  // of the layer that keeps everything
+      most_used = std::max(most_used, cache.stats().blocks_used - all);
+    }
+    CHECK(most_used <= most(1));
+    CHECK(most_used >= kWindow / kBlock);
+    CHECK(deviation(logits, expected, expected.f64) < 1e-4);
+  }
 }
 
 TEST_CASE("weights loaded in another format or without mmap", "[models]") {
@@ -216,6 +297,7 @@ TEST_CASE("weights in f16 and sums in f16 stay within their rounding", "[models]
   // (tests/kernels_linear.cpp) and the 32 products of weights and values of a tile by sqrt(32) * 2^-12, under 2^-9.4.
   for (const std::string& folder : fixture_folders()) {
     const Expected expected = read_expected(folder);
+    if (expected.rows.empty()) continue;
     for (const std::string& target : qinfer::test::usable_targets()) {
       if (target == "reference") continue;
       auto options = qi::options<qinfer_runtime_options>();

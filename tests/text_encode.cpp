@@ -71,6 +71,21 @@ TEST_CASE("encode appends, and control tokens are found only when asked for", "[
   tokenizer->mark_control(-1);
 }
 
+TEST_CASE("special tokens that the model has no rows for are plain text", "[text]") {
+  Json json = small_tokenizer();
+  Json image = json["added_tokens"][0];
+  image["id"] = 300;
+  image["content"] = "<image>";
+  json["added_tokens"].push_back(image);
+  const auto all = load_tokenizer_text(json.dump()), fewer = load_tokenizer_text(json.dump(), 270);
+  CHECK(encode(*all, "<image>") == std::vector<TokenId>{300});
+  CHECK(encode(*fewer, "<image>") == encode(*load_tokenizer_text(small_tokenizer().dump()), "<image>"));
+  // Others than special ones are part of what the model was trained on.
+  json["added_tokens"].back()["special"] = false;
+  auto refused = Tokenizer::from_json(json.dump(), "tokenizer.json", {270});
+  CHECK(refused.take_status().code() == Code::format);
+}
+
 TEST_CASE("what is known of single tokens", "[text]") {
   const auto tokenizer = load_tokenizer_text(small_tokenizer().dump());
   REQUIRE(tokenizer->size() == 265);

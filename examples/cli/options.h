@@ -19,6 +19,7 @@ void add_plan(CLI::App& app, Command& chosen);
 void add_tokenize(CLI::App& app, Command& chosen);
 void add_generate(CLI::App& app, Command& chosen);
 void add_logits(CLI::App& app, Command& chosen);
+void add_embed(CLI::App& app, Command& chosen);
 void add_pack(CLI::App& app, Command& chosen);
 void add_bench(CLI::App& app, Command& chosen);
 

@@ -234,8 +234,8 @@ inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 
 /// activation(gate) * up for a block whose even tiles are gate and whose odd ones up.
 template <Activation activation>
-[[gnu::noinline]] void store_activations(const FfnArgs& args, const Block& block, const Panels& panels, std::int64_t first_tile,
-                              const Rows& act) {
+[[gnu::noinline]] void store_activations(const FfnArgs& args, const Block& block, const Panels& panels,
+                                         std::int64_t first_tile, const Rows& act) {
   const float gate_exponent = log2_of(args.gate.scale), up_exponent = log2_of(args.up.scale);
   for (std::int64_t pair = 0; pair < block.tiles / 2; ++pair) {
     const std::int64_t first = (first_tile + block.first_tile / 2 + pair) * kTileRows;

@@ -104,8 +104,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
   for_each_output(slice, args.w.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);
     for (std::int64_t m = 0; m < args.n; ++m)
-      args.out[m][j] =
-          args.softcap == 0 ? scratch.sums[m] : args.softcap * tanh_f32(scratch.sums[m] / args.softcap);
+      args.out[m][j] = args.softcap == 0 ? scratch.sums[m] : args.softcap * tanh_f32(scratch.sums[m] / args.softcap);
   });
 }
 

@@ -85,7 +85,7 @@ void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std
 
 }  // namespace
 
-std::int64_t qkv_units(const QkvArgs& args, std::int32_t) { 
+std::int64_t qkv_units(const QkvArgs& args, std::int32_t) {
   return args.n_heads + (args.writes_kv() ? 2 * args.kv.n_kv_heads : 0);
 }
 

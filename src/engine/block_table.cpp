@@ -51,7 +51,7 @@ std::size_t BlockTable::blocks_to_promise(std::size_t position, std::size_t n, s
   if (window_ != 0) {
     // At any moment the window's blocks are some of those held now and new ones. Of those held now, the ones that
     // nobody else holds make room when they leave.
-    const std::uint64_t most = blocks_of_session(layout(), window_, SIZE_MAX / 2, std::min(n, chunk));
+    const std::uint64_t most = blocks_of_session(layout(), window_, position + n, std::min(n, chunk));
     const std::size_t lone = end_ - first_ - pool_->count_shared(held());
     more = std::min<std::size_t>(more, most > lone ? most - lone : 0);
   }
@@ -95,8 +95,8 @@ void BlockTable::leave_behind(std::size_t first) {
   const std::uint64_t bytes = layout().block_bytes();
   if (range_.data() != nullptr) range_.unmap(first_ * bytes, (first - first_) * bytes);
   promised_ += pool_->give_back(entries_.subspan(first_, first - first_), wanted_ - std::min(wanted_, promised_));
-  std::fill(entries_.begin() + static_cast<std::ptrdiff_t>(first_), entries_.begin() + static_cast<std::ptrdiff_t>(first),
-            kNoBlock);
+  std::fill(entries_.begin() + static_cast<std::ptrdiff_t>(first_),
+            entries_.begin() + static_cast<std::ptrdiff_t>(first), kNoBlock);
   first_ = first;
 }
 
@@ -132,9 +132,10 @@ void BlockTable::settle(std::size_t position) {
   keep(layout().blocks_for(position));
   if (promised_ != 0) pool_->withdraw(promised_);
   promised_ = wanted_ = 0;
-  if (position != 0) leave_behind(first_seen(position));
   if (end_ == first_ && position == 0) first_ = end_ = 0;
 }
+
+void BlockTable::leave_unseen(std::size_t position) { leave_behind(first_seen(position)); }
 
 bool BlockTable::share(const BlockTable& other) {
   std::copy(other.entries_.begin(), other.entries_.begin() + static_cast<std::ptrdiff_t>(other.end_), entries_.begin());

@@ -55,7 +55,8 @@ class BlockTable {
   Code extend(std::size_t position, std::size_t n);
   /// Drops what evaluated tokens [0, position) do not need, and promises.
   void settle(std::size_t position);
-  void clear() { keep(0); }
+  /// Drops what no token from position - 1 on sees.
+  void leave_unseen(std::size_t position);
 
   /// Shares all blocks of another table of the same pool. False if the system maps no more memory.
   bool share(const BlockTable& other);

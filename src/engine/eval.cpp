@@ -28,7 +28,7 @@ class Evaluation {
       if (sessions_[i].eval_state.count != 0 || sessions_[i].eval_state.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
-    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].settle();
+    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].settle_windows();
 #if defined(QINFER_POISON)
     for (std::size_t i = 0; i < n_marked_; ++i)
       if (const char* wrong = sessions_[i].find_inconsistency()) return error(Code::internal, "{}", wrong);
@@ -186,8 +186,8 @@ class Evaluation {
     Session::EvalState& state = s.eval_state;
     const auto row = static_cast<std::size_t>(batch.n_rows);
     const std::size_t position = s.evaluated();
-    kernels::Sequence sequence{{}, static_cast<std::int32_t>(row), static_cast<std::int32_t>(n),
-                               static_cast<std::uint32_t>(position)};
+    kernels::Sequence sequence{
+        {}, static_cast<std::int32_t>(row), static_cast<std::int32_t>(n), static_cast<std::uint32_t>(position)};
     for (std::size_t g = 0; g < s.tables().size(); ++g) {
       sequence.kv = s.kv_view(g);
       arrays.sequences_of(g)[batch.n_sequences] = sequence;

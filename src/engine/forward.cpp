@@ -122,9 +122,8 @@ class Pass {
     args.q = rows(layout_.q, spec_.q_dim());
     args.out = rows(layout_.attn_out, spec_.q_dim());
     args.n_heads = spec_.n_heads;
-    args.scale = spec_.attention_scale != 0
-                     ? spec_.attention_scale
-                     : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
+    args.scale = spec_.attention_scale != 0 ? spec_.attention_scale
+                                            : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
     args.softcap = spec_.attention_softcap;
     args.causal = spec_.causal;
     const model::LayerSpec& about = spec_.layers[layer];
@@ -240,9 +239,8 @@ class Pass {
       if (batch_.n_logits != 0) run_op(kernels_.rms_norm, logit_norm(), worker);
     }
     if (batch_.n_logits == 0) return;
-    const kernels::LmHeadArgs head{batch_.n_logits,   rows(layout_.normed, spec_.n_embd),
-                                   model_.weights().lm_head, arrays.logit_out,
-                                   workspace(layout_.shared), spec_.logit_softcap};
+    const kernels::LmHeadArgs head{batch_.n_logits,  rows(layout_.normed, spec_.n_embd), model_.weights().lm_head,
+                                   arrays.logit_out, workspace(layout_.shared),          spec_.logit_softcap};
     run_op(kernels_.lm_head, head, worker);
   }
 
@@ -263,9 +261,11 @@ BatchArrays batch_arrays(const Model& model) {
   const ScratchLayout& layout = model.scratch_layout();
   std::byte* base = model.scratch();
   return {reinterpret_cast<std::int32_t*>(base + layout.tokens),
-          reinterpret_cast<std::int32_t*>(base + layout.logit_rows), reinterpret_cast<float**>(base + layout.logit_out),
+          reinterpret_cast<std::int32_t*>(base + layout.logit_rows),
+          reinterpret_cast<float**>(base + layout.logit_out),
           reinterpret_cast<kernels::Sequence*>(base + layout.sequences),
-          reinterpret_cast<EmbeddingRows*>(base + layout.embeddings), layout.batch};
+          reinterpret_cast<EmbeddingRows*>(base + layout.embeddings),
+          layout.batch};
 }
 
 bool forward(const Model& model, std::span<const KvLayout> layouts, const Batch& batch,

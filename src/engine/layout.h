@@ -48,7 +48,8 @@ struct EmbeddingRows {
 std::vector<KvLayout> kv_layouts(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
                                  std::uint32_t block_tokens);
 
-/// The most blocks that a session of so many tokens holds of a group while at most `chunk` tokens are evaluated at once.
+/// The most blocks that a session of so many tokens holds of a group while at most `chunk` tokens are evaluated at
+/// once.
 std::uint64_t blocks_of_session(const KvLayout& layout, std::uint32_t window, std::uint64_t tokens,
                                 std::uint64_t chunk);
 

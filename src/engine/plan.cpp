@@ -206,8 +206,8 @@ Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const Kv
   }
   if (options.budget_bytes != 0) size.bytes = std::min(size.bytes, options.budget_bytes);
   if (size.bytes < set_bytes)
-    return error_at(Code::no_memory, static_cast<std::int64_t>(set_bytes),
-                    "budget_bytes is {}, one KV block needs {}", options.budget_bytes, set_bytes);
+    return error_at(Code::no_memory, static_cast<std::int64_t>(set_bytes), "budget_bytes is {}, one KV block needs {}",
+                    options.budget_bytes, set_bytes);
   if (stated) {
     // The bytes of one session tell how much of the whole each group should have where it cannot have all.
     const double sessions = static_cast<double>(size.bytes) / static_cast<double>(one_session);
@@ -222,9 +222,8 @@ Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const Kv
   std::uint64_t parts = 0;
   for (std::size_t g = 0; g < layouts.size(); ++g) {
     if (size.blocks[g] > kv::BlockPool::kMaxBlocks)
-      return error(Code::no_memory,
-                   "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed", size.blocks[g],
-                   kv::BlockPool::kMaxBlocks);
+      return error(Code::no_memory, "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed",
+                   size.blocks[g], kv::BlockPool::kMaxBlocks);
     parts += size.blocks[g] * layouts[g].block_bytes();
   }
   if (all_at_once || layouts.size() == 1) size.bytes = parts;

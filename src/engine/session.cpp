@@ -11,10 +11,9 @@ namespace qinfer::engine {
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache, const SessionOptions& options) {
   const Model& model = cache->model();
   QINFER_ASSIGN(const SessionOptions resolved, resolve_session(model.spec(), options));
-  const SessionLayout layout =
-      session_layout(model.spec(), model.max_token_bytes(),
-                     {cache->block_tokens(), cache->keeps_prefixes(), resolved.embeddings, resolved.max_tokens,
-                      resolved.max_logits});
+  const SessionLayout layout = session_layout(
+      model.spec(), model.max_token_bytes(),
+      {cache->block_tokens(), cache->keeps_prefixes(), resolved.embeddings, resolved.max_tokens, resolved.max_logits});
   return create(std::move(cache), layout);
 }
 
@@ -47,8 +46,7 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   copy->n_bias_ = n_bias_;
   std::copy_n(name_data(), n_named_, copy->name_data());
   std::copy_n(bias_data(), n_bias_, copy->bias_data());
-  if (layout_.embeddings)
-    std::copy_n(embedding_data(), std::size_t{3} * model().spec().n_embd, copy->embedding_data());
+  if (layout_.embeddings) std::copy_n(embedding_data(), std::size_t{3} * model().spec().n_embd, copy->embedding_data());
   for (std::size_t g = 0; g < layout_.n_groups; ++g)
     if (!copy->tables_[g].share(tables_[g]))
       return error(Code::no_memory, "the system maps no more memory: {} KV blocks of a fork cannot be shared",
@@ -136,7 +134,8 @@ Status Session::set_bias(std::span<const std::int32_t> tokens, std::span<const f
 }
 
 Result<std::int32_t> Session::sample() {
-  if (!model().spec().causal) return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", model().spec().architecture);
+  if (!model().spec().causal)
+    return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", model().spec().architecture);
   if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before sampling", pending());
   if (n_logits_ == 0) return error(Code::state, "there are no logits: append tokens and evaluate them before sampling");
   if (n_tokens_ == layout_.max_tokens)

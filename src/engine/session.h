@@ -1,7 +1,8 @@
 // KvCache and Session. A session is a list of tokens of which a prefix is evaluated: its keys and values lie in the
-// blocks of its block tables, one for each group of layers that keep theirs alike; the rest is pending. All its memory is
-// taken when it is created. Blocks may be shared with forks and with sessions that begin alike; one that is about to be
-// written to is copied first. Tokens are session.cpp's, keys and values session_kv.cpp's, files session_snapshot.cpp's.
+// blocks of its block tables, one for each group of layers that keep theirs alike; the rest is pending. All its memory
+// is taken when it is created. Blocks may be shared with forks and with sessions that begin alike; one that is about to
+// be written to is copied first. Tokens are session.cpp's, keys and values session_kv.cpp's, files
+// session_snapshot.cpp's.
 #pragma once
 
 #include <cstdint>
@@ -120,6 +121,8 @@ class Session {
   Code reserve_blocks(std::size_t n);
   /// Gives back promises and the blocks that the evaluated tokens do not need.
   void settle();
+  /// After an evaluation: also the blocks that windows have left behind.
+  void settle_windows();
   /// What is wrong with tables and pools, or null. For debug builds.
   const char* find_inconsistency() const;
   KvView kv_view(std::size_t group = 0) const { return tables_[group].view(); }

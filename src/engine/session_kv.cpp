@@ -88,6 +88,11 @@ void Session::settle() {
   for (BlockTable& table : tables()) table.settle(n_evaluated_);
 }
 
+void Session::settle_windows() {
+  settle();
+  for (BlockTable& table : tables()) table.leave_unseen(n_evaluated_);
+}
+
 const char* Session::find_inconsistency() const {
   for (const BlockTable& table : tables()) {
     const char* wrong = table.find_inconsistency(n_evaluated_);
@@ -178,6 +183,9 @@ void Session::drop_adopted() {
   eval_state.adopted = 0;
   settle();
   forget_names();
+  // Where something was evaluated before, and its window had moved on already when the system's memory ran out.
+  for (const BlockTable& table : tables())
+    if (!table.reaches_back_from(n_evaluated_)) return forget_everything();
 }
 
 void Session::advance(std::size_t n) {

@@ -6,9 +6,9 @@
 //
 // Sessions hold lists of block numbers (block tables); what a block contains is KvLayout's and the kernels' business.
 // Whoever needs blocks has them promised first, all that a computation will need: then taking them cannot fail. A block
-// may have several holders; who wants to write to one that others hold, or that the prefix index knows, asks for a block
-// of its own first. What nobody holds goes back to the operating system at once, or, if the prefix index knows it, stays
-// until the space is needed.
+// may have several holders; who wants to write to one that others hold, or that the prefix index knows, asks for a
+// block of its own first. What nobody holds goes back to the operating system at once, or, if the prefix index knows
+// it, stays until the space is needed.
 #pragma once
 
 #include <cstdint>

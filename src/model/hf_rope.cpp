@@ -149,8 +149,8 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
   if (objects.parameters != nullptr && objects.scaling != nullptr)
     return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" are both there", fields.where());
   if (objects.parameters != nullptr && !is_by_layer_type(*objects.parameters))
-    return error_at(Code::format, -1,
-                    "{}: \"rope_parameters\" must have \"full_attention\" and \"sliding_attention\"", fields.where());
+    return error_at(Code::format, -1, "{}: \"rope_parameters\" must have \"full_attention\" and \"sliding_attention\"",
+                    fields.where());
   constexpr struct {
     std::string_view type, theta;
     double base;

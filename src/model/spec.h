@@ -25,11 +25,11 @@ struct RopeSpec {
 };
 
 struct LayerSpec {
-  std::uint32_t window = 0;      ///< positions that attention sees, the token itself included; 0 = all
-  std::uint32_t rope = 0;        ///< which of ModelSpec::ropes turns queries and keys
-  std::int32_t kv_source = -1;   ///< the earlier layer whose keys and values it reads; -1: it has its own
-  std::uint32_t kv_group = 0;    ///< where they lie: group of layers with the same policy
-  std::uint32_t kv_index = 0;    ///< layer within the group
+  std::uint32_t window = 0;     ///< positions that attention sees, the token itself included; 0 = all
+  std::uint32_t rope = 0;       ///< which of ModelSpec::ropes turns queries and keys
+  std::int32_t kv_source = -1;  ///< the earlier layer whose keys and values it reads; -1: it has its own
+  std::uint32_t kv_group = 0;   ///< where they lie: group of layers with the same policy
+  std::uint32_t kv_index = 0;   ///< layer within the group
   bool has_own_kv() const { return kv_source < 0; }
 };
 
@@ -47,16 +47,16 @@ struct ModelSpec {
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool qk_norm = false;  ///< RMSNorm of each query and key head
   bool tied_embeddings = false;
-  bool causal = true;            ///< false: every token sees those behind it too, and there is no LM head
-  bool post_norms = false;       ///< attention and feed-forward network are normalised again before they are added
-  bool norms_add_one = false;    ///< the stored weights of norms are the true ones minus one
-  bool bare_names = false;       ///< tensors are not below "model."
+  bool causal = true;          ///< false: every token sees those behind it too, and there is no LM head
+  bool post_norms = false;     ///< attention and feed-forward network are normalised again before they are added
+  bool norms_add_one = false;  ///< the stored weights of norms are the true ones minus one
+  bool bare_names = false;     ///< tensors are not below "model."
   Activation activation = Activation::silu;
   float embedding_scale = 1;
-  float attention_scale = 0;     ///< of scores; 0 = 1 / sqrt(head_dim)
-  float attention_softcap = 0;   ///< scores s become cap * tanh(s / cap); 0 = off
-  float logit_softcap = 0;       ///< the same for logits
-  std::vector<RopeSpec> ropes;   ///< one, or one for each kind of attention
+  float attention_scale = 0;    ///< of scores; 0 = 1 / sqrt(head_dim)
+  float attention_softcap = 0;  ///< scores s become cap * tanh(s / cap); 0 = off
+  float logit_softcap = 0;      ///< the same for logits
+  std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention
   std::vector<LayerSpec> layers;
   std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing
 
