@@ -119,6 +119,38 @@ TEST_CASE("the plan is what is taken, to the byte", "[memory]") {
   }
 }
 
+TEST_CASE("the plan is what is taken for windows, shared layers and encoders too", "[memory]") {
+  for (const char* name : {"gemma2-f32", "gemma3-capped-bf16", "gemma3-shared-f32", "gemma3-encoder-f32"}) {
+    INFO(name);
+    const std::string folder = QINFER_TEST_FIXTURES "/models/" + std::string(name);
+    Ledger ledger;
+    qinfer_allocator allocator = {sizeof(qinfer_allocator), 0, Ledger::alloc, Ledger::release, &ledger};
+    auto runtime_options = qi::options<qinfer_runtime_options>();
+    runtime_options.allocator = &allocator;
+    runtime_options.n_threads = 2;
+    auto cache_options = qi::options<qinfer_kv_cache_options>();
+    auto session_options = qi::options<qinfer_session_options>();
+    session_options.flags = QINFER_SESSION_EMBEDDINGS;
+    const qinfer_memory plan = qi::plan(folder, &runtime_options, nullptr, &cache_options, &session_options);
+    {
+      qi::Runtime runtime(runtime_options);
+      const qi::Model model = qi::Model::load(runtime, folder);
+      const std::uint64_t ropes = name == std::string("gemma2-f32") ? 1 : 2;
+      const std::uint64_t loaded = plan.weights_private + plan.scratch + ropes * 128 * 24 * 4;
+      CHECK(ledger.live == loaded);
+      CHECK(model.memory().total == plan.total - plan.kv_cache_bytes);
+      qi::KvCache cache(model, cache_options);
+      CHECK(ledger.live == loaded + plan.kv_cache_bytes);
+      qi::Session session(cache, session_options);
+      CHECK(ledger.live == loaded + plan.kv_cache_bytes + plan.per_session);
+      session.append(std::vector<qinfer_token>(70, 5));
+      session.eval();
+      CHECK(ledger.live == loaded + plan.kv_cache_bytes + plan.per_session);
+    }
+    CHECK(ledger.live == 0);
+  }
+}
+
 TEST_CASE("a lone config.json can be planned", "[memory]") {
   const qinfer::test::ModelDir directory(qinfer::test::TinySpec{});
   const qinfer_memory whole = qi::plan(directory.path());

@@ -235,6 +235,60 @@ TEST_CASE("the kernel set follows from the CPU's features", "[kernels]") {
   CHECK(find_kernel_set("reference", "avx512f avx512bw avx512dq avx512vl") != nullptr);
 }
 
+TEST_CASE("soft caps are within 4e-7 of the cap over the whole range, through the LM head", "[kernels]") {
+  for (const KernelSet* set : usable_sets())
+    for (const float cap : {30.0f, 0.5f}) {
+      INFO(set->name << " cap " << cap);
+      const TestMatrix one = pack_matrix(*set, {1.0f}, DType::f32, 1, 1);
+      std::vector<float> x = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 0.25f * cap, -0.25f * cap, 3e38f, -3e38f};
+      for (double v = -12; v < 12; v += 0.00217) x.push_back(static_cast<float>(v * cap));
+      for (double v = 1e-40; v < 1e38; v *= 1.37) x.insert(x.end(), {static_cast<float>(v), static_cast<float>(-v)});
+      std::vector<float> out(x.size());
+      std::vector<float*> rows;
+      for (float& value : out) rows.push_back(&value);
+      const auto n = static_cast<std::int64_t>(x.size());
+      LmHeadArgs args{n, {x.data(), 1}, one.view, rows.data(), {}, cap};
+      std::vector<std::byte> memory;
+      run_all(set->lm_head, args, set->lm_head_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory,
+              2);
+      CHECK(std::isnan(out[0]));
+      CHECK(out[1] == cap);
+      CHECK(out[2] == -cap);
+      for (std::size_t i = 3; i < x.size(); ++i) {
+        const double want = cap * std::tanh(static_cast<double>(x[i]) / cap);
+        // Near zero the error is relative: the quotient, the series and the product round a few times.
+        const double bound = std::fabs(x[i]) < 0.2 * cap ? 4e-7 * std::fabs(want) + 0x1p-120 : 4e-7 * cap;
+        if (!(std::fabs(out[i] - want) <= bound)) FAIL("capped " << x[i] << " is " << out[i] << ", want " << want);
+      }
+    }
+}
+
+TEST_CASE("gelu is within its bound over the whole range, through the feed-forward network", "[kernels]") {
+  for (const KernelSet* set : usable_sets()) {
+    INFO(set->name);
+    const TestMatrix one = pack_matrix(*set, {1.0f}, DType::f32, 1, 1),
+                     zero = pack_matrix(*set, {0.0f}, DType::f32, 1, 1);
+    const float up_bias = 1;
+    std::vector<float> x = {NAN, 0.0f, -0.0f, 1e38f, -1e38f, 1e13f, -1e13f};
+    for (double v = -20; v < 20; v += 0.00217) x.push_back(static_cast<float>(v));
+    for (double v = 1e-40; v < 1e38; v *= 1.37) x.insert(x.end(), {static_cast<float>(v), static_cast<float>(-v)});
+    const auto n = static_cast<std::int64_t>(x.size());
+    std::vector<float> out(x.size(), 0.0f);
+    FfnArgs args{n, {x.data(), 1}, one.view, zero.view, one.view, nullptr, &up_bias, nullptr, {out.data(), 1}, {}};
+    args.activation = Activation::gelu_tanh;
+    std::vector<std::byte> memory;
+    run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory, 2);
+    CHECK(std::isnan(out[0]));
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      const double v = x[i], twice_u = 2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+      const double want = v / (1 + std::exp(-twice_u));
+      // exp's 2e-7 and, on the side where the result dies away, 2u with its four roundings.
+      const double bound = (3e-7 + 4 * kEps * std::fabs(std::min(twice_u, 0.0))) * std::fabs(want) + 0x1p-120;
+      if (!(std::fabs(out[i] - want) <= bound)) FAIL("gelu(" << x[i] << ") is " << out[i] << ", want " << want);
+    }
+  }
+}
+
 TEST_CASE("silu is within 3e-7 over the whole range, through the feed-forward network", "[kernels]") {
   for (const KernelSet* set : usable_sets()) {
     INFO(set->name);

@@ -1,5 +1,8 @@
 // Snapshots: what comes back is what was saved, in any cache; damage is noticed; a process that is killed while saving
 // leaves the old state or the new one.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <qinfer/qinfer.hpp>
 
 #include <fcntl.h>
@@ -165,6 +168,39 @@ TEST_CASE("saving again writes what is new; another way or another file is not m
   CHECK(qinfer_session_save(session.native(), directory.file("notes.txt").c_str(), &error) == QINFER_E_FORMAT);
   CHECK(directory.read("notes.txt") == "not to be lost");
   CHECK(qinfer_session_save(session.native(), directory.file("none/session.kv").c_str(), &error) == QINFER_E_NOT_FOUND);
+}
+
+TEST_CASE("headers that nobody wrote are refused before their sizes are believed", "[kv][snapshot]") {
+  const qinfer::test::ModelDir directory(spec());
+  const qi::Model model = load(directory.path());
+  qi::KvCache cache = make_cache(model, 32, QINFER_CACHE_PREFIX);
+  qi::Session session(cache);
+  logits_after(session, tokens_of(100, 1));
+  const std::string path = directory.file("session.kv");
+  session.save(path);
+  const std::string good = directory.read("session.kv");
+  // Offsets as in kv/snapshot.cpp: Header. The checksum is made to fit: it is against damage, not malice.
+  const auto refuse = [&](std::size_t at, const std::string& bytes, const std::string& message) {
+    INFO("bytes at " << at);
+    std::string bad = good;
+    bad.replace(at, bytes.size(), bytes);
+    const std::uint64_t checksum = XXH3_64bits(bad.data(), 168);
+    std::memcpy(bad.data() + 168, &checksum, sizeof checksum);
+    directory.write("bad.kv", bad);
+    qinfer_error error{};
+    CHECK(try_load(cache, directory.file("bad.kv"), error) == QINFER_E_FORMAT);
+    CHECK(std::string(error.message).find(message) != std::string::npos);
+  };
+  const auto u32 = [](std::uint32_t value) { return std::string(reinterpret_cast<const char*>(&value), 4); };
+  refuse(136, std::string(32, '\0'), "sizes that cannot be");  // computed by nobody
+  refuse(68, u32(1u << 30), "a session of 1073741824 tokens");
+  refuse(68, u32(0), "a session of 0 tokens");
+  refuse(72, u32(0), "with 0 rows");
+  refuse(72, u32(2000), "with 2000 rows");
+  refuse(96, std::string("\0\0\0\0\0\0\0\x80", 8), "sizes that cannot be");
+  refuse(32, u32(0), "sizes that cannot be");
+  refuse(32, u32(5), "sizes that cannot be");
+  refuse(32, u32(2), "groups of layers");
 }
 
 TEST_CASE("what a snapshot brings is not handed to other sessions", "[kv][snapshot]") {

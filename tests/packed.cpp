@@ -46,6 +46,24 @@ std::vector<float> logits_on(const Runtime& runtime, const std::string& path,
   return last_logits(session, info.n_vocab);
 }
 
+/// Logits of some tokens or, of an encoder, their embedding.
+std::vector<float> result_on(const Runtime& runtime, const std::string& path, std::uint32_t flags) {
+  auto options = sized<qinfer_load_options>();
+  options.flags = flags;
+  const Model model = load_model(runtime, path, &options);
+  auto info = sized<qinfer_model_info>();
+  REQUIRE_OK(qinfer_model_get_info(model.get(), &info, &err));
+  const Cache cache = make_cache(model);
+  const Session session = make_session(cache);
+  append(session, some_tokens(70, info.n_vocab));
+  eval(session);
+  if ((info.flags & QINFER_MODEL_ENCODER) == 0) return last_logits(session, info.n_vocab);
+  std::vector<float> values(info.n_embd);
+  std::size_t n = 0;
+  REQUIRE_OK(qinfer_session_embedding(session.get(), 0, values.data(), values.size(), &n, &err));
+  return values;
+}
+
 /// A directory with a model and, beside it, the packed file.
 struct Packed {
   ModelDir dir;
@@ -68,6 +86,22 @@ qinfer_status try_load(const Runtime& runtime, const std::string& path, std::uin
 }
 
 }  // namespace
+
+TEST_CASE("packed models of all that architectures differ in give the bits of their directories", "[packed]") {
+  // Norms less one, four of them to a layer, two ropes, layers without keys, no LM head and other names.
+  for (const char* name :
+       {"gemma2-f32", "gemma3-f32", "gemma3-capped-bf16", "gemma3-shared-f32", "gemma3-encoder-f32", "llama-bias-f16"})
+    for (const std::string& target : usable_targets()) {
+      INFO(name << " on " << target);
+      const ModelDir place;
+      const std::string folder = QINFER_TEST_FIXTURES "/models/" + std::string(name), file = place.file("packed");
+      const Runtime runtime = runtime_for(target);
+      REQUIRE_OK(qinfer_model_pack(runtime.get(), folder.c_str(), nullptr, file.c_str(), &err));
+      const std::vector<float> want = result_on(runtime, folder, 0);
+      CHECK(result_on(runtime, file, 0) == want);
+      CHECK(result_on(runtime, file, QINFER_LOAD_NO_MMAP | QINFER_LOAD_VERIFY) == want);
+    }
+}
 
 TEST_CASE("a packed model gives the bits of its directory", "[packed]") {
   for (const std::string& target : usable_targets())

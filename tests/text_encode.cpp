@@ -77,12 +77,15 @@ TEST_CASE("special tokens that the model has no rows for are plain text", "[text
   image["id"] = 300;
   image["content"] = "<image>";
   json["added_tokens"].push_back(image);
-  const auto all = load_tokenizer_text(json.dump()), fewer = load_tokenizer_text(json.dump(), 270);
+  const auto all = load_tokenizer_text(json.dump()), fewer = load_tokenizer_text(json.dump(), 270, true);
   CHECK(encode(*all, "<image>") == std::vector<TokenId>{300});
   CHECK(encode(*fewer, "<image>") == encode(*load_tokenizer_text(small_tokenizer().dump()), "<image>"));
   // Others than special ones are part of what the model was trained on.
   json["added_tokens"].back()["special"] = false;
-  auto refused = Tokenizer::from_json(json.dump(), "tokenizer.json", {270});
+  auto refused = Tokenizer::from_json(json.dump(), "tokenizer.json", {270, true});
+  CHECK(refused.take_status().code() == Code::format);
+  json["added_tokens"].back()["special"] = true;
+  refused = Tokenizer::from_json(json.dump(), "tokenizer.json", {270, false});
   CHECK(refused.take_status().code() == Code::format);
 }
 

@@ -37,8 +37,9 @@ inline std::filesystem::path test_data(const char* needed) {
   return {};
 }
 
-inline std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size = 0) {
-  auto loaded = Tokenizer::from_json(json, "tokenizer.json", {vocab_size});
+inline std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size = 0,
+                                                      bool drop_special = false) {
+  auto loaded = Tokenizer::from_json(json, "tokenizer.json", {vocab_size, drop_special});
   if (!loaded.ok()) FAIL(std::string(loaded.take_status().message()));
   return std::move(loaded.value());
 }

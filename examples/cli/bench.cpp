@@ -142,8 +142,9 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   out.depth = args.depth;
   out.sessions = args.sessions;
   out.kernel_set = runtime.info().target;
-  const qinfer_kv_cache_stats stats = cache.stats();
-  out.work = count_work(model, stats, args.prefill, args.depth, args.decode);
+  const qinfer_memory plan = qi::plan(args.model, &options, nullptr, &cache_options);
+  const double position_bytes = static_cast<double>(plan.kv_per_block) / kBlockTokens;
+  out.work = count_work(model, position_bytes, args.prefill, args.depth, args.decode);
   out.model_name = model_name(info, args.model);
   out.n_params = info.n_params;
   out.weight_format = info.weight_format != nullptr ? info.weight_format : "";

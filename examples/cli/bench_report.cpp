@@ -81,7 +81,7 @@ void print_counted(const BenchReport& report) {
 
 }  // namespace
 
-Work count_work(const qi::Model& model, const qinfer_kv_cache_stats& kv, std::uint32_t prefill, std::uint32_t prompt,
+Work count_work(const qi::Model& model, double kv_position_bytes, std::uint32_t prefill, std::uint32_t prompt,
                 std::uint32_t decode) {
   const qinfer_model_info info = model.info();
   const qinfer_memory memory = model.memory();
@@ -101,8 +101,7 @@ Work count_work(const qi::Model& model, const qinfer_kv_cache_stats& kv, std::ui
   work.prefill_flops =
       2 * work.layer_params * n + 2 * embedding + 4 * attention_width * info.n_layers * n * (n + 1) / 2;
   const double positions = prompt + (decode + 1.0) / 2;
-  const double block_positions = static_cast<double>(kv.blocks_total) * kv.block_tokens;
-  if (block_positions > 0) work.decode_kv_bytes = static_cast<double>(kv.bytes_reserved) / block_positions * positions;
+  work.decode_kv_bytes = kv_position_bytes * positions;
   return work;
 }
 

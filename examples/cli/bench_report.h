@@ -26,8 +26,9 @@ struct Work {
   bool tied = true;                // taken as true where it does not
 };
 
-/// kv: of a cache in use; prompt: tokens before the decoded ones.
-Work count_work(const qi::Model& model, const qinfer_kv_cache_stats& kv, std::uint32_t prefill, std::uint32_t prompt,
+/// kv_position_bytes: keys and values of a position in all layers, as if none had a window; prompt: tokens before the
+/// decoded ones.
+Work count_work(const qi::Model& model, double kv_position_bytes, std::uint32_t prefill, std::uint32_t prompt,
                 std::uint32_t decode);
 
 struct BenchReport {

@@ -291,7 +291,8 @@ QINFER_STATUS qinfer_kv_cache_create(const qinfer_model *model, const qinfer_kv_
 QINFER_API void qinfer_kv_cache_free(qinfer_kv_cache *cache);
 typedef struct qinfer_kv_cache_stats {
     uint32_t struct_size, block_tokens;
-    uint64_t blocks_total, blocks_used;       /* used: held by at least one session; all kinds of layers together */
+    uint64_t blocks_total, blocks_used;       /* used: held by at least one session. Where layers differ in what they
+                                                 keep, of all kinds together, and total as many as there could be */
     uint64_t blocks_shared, blocks_cached;    /* held by several; free, but reusable as a prefix */
     uint64_t bytes_reserved, bytes_committed; /* address space; memory behind the blocks used and cached */
     uint64_t bytes_resident, reserved;        /* as the operating system counts it, 0 where it does not tell */

@@ -35,9 +35,15 @@ std::size_t BlockTable::first_seen(std::size_t position) const {
 }
 
 bool BlockTable::reaches_back_from(std::size_t position) const {
-  if (window_ == 0 || position < window_) return first_ == 0;
-  return first_ <= (position - window_ + 1) / layout().block_tokens;
+  return first_position() <= (window_ == 0 || position < window_ ? 0 : position - window_ + 1);
 }
+
+void BlockTable::begin_at(std::size_t position) {
+  begin_ = position;
+  first_ = end_ = position / layout().block_tokens;
+}
+
+std::size_t BlockTable::first_position() const { return std::max(first_ * layout().block_tokens, begin_); }
 
 std::uint32_t BlockTable::partial_block(std::size_t position) const {
   const std::uint32_t size = layout().block_tokens;
@@ -132,7 +138,8 @@ void BlockTable::settle(std::size_t position) {
   keep(layout().blocks_for(position));
   if (promised_ != 0) pool_->withdraw(promised_);
   promised_ = wanted_ = 0;
-  if (end_ == first_ && position == 0) first_ = end_ = 0;
+  if (end_ == first_) first_ = end_ = std::min<std::size_t>(first_, layout().blocks_for(position));
+  if (position == 0) begin_ = 0;
 }
 
 void BlockTable::leave_unseen(std::size_t position) { leave_behind(first_seen(position)); }
@@ -142,6 +149,7 @@ bool BlockTable::share(const BlockTable& other) {
   pool_->share(other.held());
   first_ = other.first_;
   end_ = other.end_;
+  begin_ = other.begin_;
   return map(first_, end_ - first_, true);
 }
 

@@ -30,6 +30,7 @@ class BlockTable {
   kv::BlockPool& pool() const { return *pool_; }
   const KvLayout& layout() const { return pool_->layout(); }
   KvView view() const;
+  std::uint32_t window() const { return window_; }
   std::size_t first() const { return first_; }
   std::size_t end() const { return end_; }
   bool holds(std::size_t i) const { return i >= first_ && i < end_; }
@@ -64,8 +65,10 @@ class BlockTable {
   /// holder of them, belong to it now. False, and they are given back, if they cannot be mapped.
   bool accept(std::size_t first, std::size_t end);
   std::span<std::uint32_t> entries(std::size_t first, std::size_t end) { return entries_.subspan(first, end - first); }
-  /// A session that begins behind its window: so far nothing is held, the next block is number `first`.
-  void begin_at(std::size_t first) { first_ = end_ = first; }
+  /// A session that begins in the middle: nothing is held so far, and nothing before this position ever will be.
+  void begin_at(std::size_t position);
+  /// The first position that is held.
+  std::size_t first_position() const;
 
   /// What is wrong with the table, or null. For debug builds.
   const char* find_inconsistency(std::size_t n_evaluated) const;
@@ -83,6 +86,7 @@ class BlockTable {
   std::span<std::uint32_t> entries_;
   platform::AddressRange range_;  ///< contiguous storage: where the blocks lie side by side
   std::size_t first_ = 0, end_ = 0;
+  std::size_t begin_ = 0;  ///< position before which even the first block holds nothing
   std::size_t promised_ = 0;
   std::size_t wanted_ = 0;  ///< blocks that are still to be taken out of promises
 };

@@ -50,6 +50,7 @@ Status Model::fill_rope_table() {
   QINFER_ASSIGN(rope_, platform::Buffer::allocate(runtime_->allocator(), rope_table_bytes(spec_), "the RoPE table"));
   const std::uint64_t floats = std::uint64_t{spec_.context_tokens} * spec_.head_dim;
   std::vector<std::vector<float>> frequencies;
+  frequencies.reserve(spec_.ropes.size());
   for (const model::RopeSpec& rope : spec_.ropes) frequencies.push_back(model::rope_frequencies(rope, spec_.head_dim));
   ThreadTeam& team = runtime_->team();
   const std::lock_guard lock(runtime_->eval_mutex());

@@ -57,7 +57,8 @@ Status read_tokenizer(const Texts& texts, ModelFiles& files) {
   constexpr std::string_view kName = "tokenizer.json";
   QINFER_ASSIGN(const auto text, texts.find(kName, kMaxTokenizerBytes));
   if (!text) return Status();
-  QINFER_ASSIGN(files.tokenizer, text::Tokenizer::from_json(*text, kName, {files.spec.n_vocab}));
+  QINFER_ASSIGN(files.tokenizer,
+                text::Tokenizer::from_json(*text, kName, {files.spec.n_vocab, files.spec.ropes.size() > 1}));
   if (files.spec.bos_token >= 0) files.tokenizer->mark_control(files.spec.bos_token);
   for (const std::int32_t token : files.spec.end_tokens) files.tokenizer->mark_control(token);
   return Status();
@@ -175,15 +176,43 @@ Result<std::vector<KvLayout>> resolve_kv(const model::ModelSpec& spec, const ker
 
 namespace {
 
-/// Bytes of the blocks that one session of the whole context holds of each group at most; their number in `blocks`.
-std::uint64_t session_blocks(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint32_t batch,
-                             std::vector<std::uint64_t>& blocks) {
+/// The blocks that a session of so many tokens holds of each group at most.
+std::vector<std::uint64_t> blocks_for_tokens(const model::ModelSpec& spec, std::span<const KvLayout> layouts,
+                                             std::uint64_t tokens, std::uint32_t batch) {
+  std::vector<std::uint64_t> blocks;
+  blocks.reserve(layouts.size());
+  for (std::size_t g = 0; g < layouts.size(); ++g)
+    blocks.push_back(blocks_of_session(layouts[g], spec.kv_groups[g].window, tokens, batch));
+  return blocks;
+}
+
+std::uint64_t bytes_of(std::span<const KvLayout> layouts, std::span<const std::uint64_t> blocks) {
   std::uint64_t bytes = 0;
-  for (std::size_t g = 0; g < layouts.size(); ++g) {
-    blocks.push_back(blocks_of_session(layouts[g], spec.kv_groups[g].window, spec.context_tokens, batch));
-    bytes += blocks[g] * layouts[g].block_bytes();
-  }
+  for (std::size_t g = 0; g < layouts.size(); ++g) bytes += blocks[g] * layouts[g].block_bytes();
   return bytes;
+}
+
+/// Divides bytes among groups for as many sessions of the whole context as fit, and one that is as long as fits then.
+std::vector<std::uint64_t> divide(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint64_t bytes,
+                                  std::uint32_t batch) {
+  std::vector<std::uint64_t> blocks = blocks_for_tokens(spec, layouts, spec.context_tokens, batch);
+  const std::uint64_t one_session = bytes_of(layouts, blocks), sessions = bytes / one_session;
+  const std::uint64_t rest = bytes % one_session;
+  std::uint64_t tokens = 0, too_many = spec.context_tokens;
+  while (too_many - tokens > 1) {
+    const std::uint64_t middle = tokens + (too_many - tokens) / 2;
+    const bool fits = bytes_of(layouts, blocks_for_tokens(spec, layouts, middle, batch)) <= rest;
+    (fits ? tokens : too_many) = middle;
+  }
+  const std::vector<std::uint64_t> more = blocks_for_tokens(spec, layouts, tokens, batch);
+  for (std::size_t g = 0; g < blocks.size(); ++g) blocks[g] = blocks[g] * sessions + (tokens != 0 ? more[g] : 0);
+  return blocks;
+}
+
+Status check_addressable(std::uint64_t blocks) {
+  if (blocks <= kv::BlockPool::kMaxBlocks) return Status();
+  return error(Code::no_memory, "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed",
+               blocks, kv::BlockPool::kMaxBlocks);
 }
 
 }  // namespace
@@ -191,43 +220,32 @@ std::uint64_t session_blocks(const model::ModelSpec& spec, std::span<const KvLay
 Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint32_t batch,
                                 const KvCacheOptions& options, bool all_at_once) {
   CacheSize size;
-  if (layouts.empty()) return size;  // an encoder
-  std::uint64_t set_bytes = 0;       // one block of each group
+  std::uint64_t set_bytes = 0;  // one block of each group
   for (const KvLayout& layout : layouts) set_bytes += layout.block_bytes();
-  const std::uint64_t one_session = session_blocks(spec, layouts, batch, size.blocks);
+  if (set_bytes == 0) return size;  // an encoder
   const bool stated = options.budget_bytes != 0 || options.budget_blocks != 0;
-  size.bytes = stated ? UINT64_MAX : one_session;
+  size.bytes = stated ? UINT64_MAX : bytes_of(layouts, blocks_for_tokens(spec, layouts, spec.context_tokens, batch));
   if (options.budget_blocks != 0) {
+    QINFER_TRY(check_addressable(options.budget_blocks));
     const auto bytes = checked_mul(options.budget_blocks, set_bytes);
-    if (!bytes || options.budget_blocks > kv::BlockPool::kMaxBlocks)
-      return error(Code::no_memory, "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed",
-                   options.budget_blocks, kv::BlockPool::kMaxBlocks);
-    size.bytes = *bytes;
+    size.bytes = bytes.value_or(UINT64_MAX);
   }
   if (options.budget_bytes != 0) size.bytes = std::min(size.bytes, options.budget_bytes);
   if (size.bytes < set_bytes)
     return error_at(Code::no_memory, static_cast<std::int64_t>(set_bytes), "budget_bytes is {}, one KV block needs {}",
                     options.budget_bytes, set_bytes);
-  if (stated) {
-    // The bytes of one session tell how much of the whole each group should have where it cannot have all.
-    const double sessions = static_cast<double>(size.bytes) / static_cast<double>(one_session);
-    for (std::size_t g = 0; g < layouts.size(); ++g) {
-      const auto part = static_cast<std::uint64_t>(static_cast<double>(size.blocks[g]) * sessions);
-      const std::uint64_t all = size.bytes / layouts[g].block_bytes();
-      size.blocks[g] = all_at_once && layouts.size() > 1 ? std::clamp<std::uint64_t>(part, 1, all) : all;
-    }
-  } else if (!all_at_once) {
-    for (std::size_t g = 0; g < layouts.size(); ++g) size.blocks[g] = size.bytes / layouts[g].block_bytes();
+  if (all_at_once && layouts.size() > 1) {
+    size.blocks = divide(spec, layouts, size.bytes, batch);
+  } else {
+    for (const KvLayout& layout : layouts) size.blocks.push_back(size.bytes / layout.block_bytes());
   }
-  std::uint64_t parts = 0;
-  for (std::size_t g = 0; g < layouts.size(); ++g) {
-    if (size.blocks[g] > kv::BlockPool::kMaxBlocks)
-      return error(Code::no_memory, "budget_bytes and budget_blocks ask for {} KV blocks, at most {} can be addressed",
-                   size.blocks[g], kv::BlockPool::kMaxBlocks);
-    parts += size.blocks[g] * layouts[g].block_bytes();
+  for (const std::uint64_t blocks : size.blocks) QINFER_TRY(check_addressable(blocks));
+  if (all_at_once || layouts.size() == 1) {
+    size.bytes = bytes_of(layouts, size.blocks);
+    for (const std::uint64_t blocks : size.blocks) size.blocks_total += blocks;
+  } else {
+    size.blocks_total = *std::max_element(size.blocks.begin(), size.blocks.end());
   }
-  if (all_at_once || layouts.size() == 1) size.bytes = parts;
-  size.blocks_total = size.bytes / set_bytes * layouts.size();
   return size;
 }
 

@@ -45,7 +45,7 @@ struct SessionOptions {
 /// is taken at once, each has its own part.
 struct CacheSize {
   std::uint64_t bytes = 0;
-  std::uint64_t blocks_total = 0;     ///< of all groups together, if all have equally many
+  std::uint64_t blocks_total = 0;     ///< the most that can be held of all groups together
   std::vector<std::uint64_t> blocks;  ///< at most, of each group
 };
 

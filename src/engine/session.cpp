@@ -41,6 +41,7 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   copy->n_evaluated_ = n_evaluated_;
   copy->n_logits_ = n_logits_;
   copy->n_named_ = n_named_;
+  copy->foreign_ = foreign_;
   copy->origin_ = origin_;
   copy->sampler_ = sampler_;
   copy->n_bias_ = n_bias_;

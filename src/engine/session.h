@@ -161,6 +161,7 @@ class Session {
   std::size_t block_tokens() const { return cache_->block_tokens(); }
   /// All tokens are pending again.
   void forget_everything();
+  std::size_t shorten_to_windows(std::size_t first, std::size_t n) const;
   bool adopt_blocks(std::size_t first, std::size_t n);
   std::span<const std::int32_t> tokens_of_block(std::size_t block, std::size_t n_blocks) const;
   void publish_full_blocks();
@@ -176,7 +177,8 @@ class Session {
   std::unique_ptr<BlockTable[]> tables_;  ///< one for each group
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_logits_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
-  std::string origin_;       ///< of keys and values out of a snapshot: they are not published; empty: computed here
+  bool foreign_ = false;     ///< keys and values came out of a snapshot: they are not published
+  std::string origin_;       ///< then who computed them
   sampling::SamplerOptions sampler_;
   std::size_t n_bias_ = 0;
   std::optional<text::Detokenizer> detokenizer_;

@@ -106,7 +106,7 @@ void Session::forget_everything() {
   n_evaluated_ = n_logits_ = 0;
   settle();
   forget_names();
-  origin_.clear();
+  foreign_ = false;
 }
 
 Status Session::truncate(std::size_t n_tokens) {
@@ -130,7 +130,7 @@ Status Session::truncate(std::size_t n_tokens) {
   n_logits_ = 0;
   settle();
   forget_names();
-  if (n_evaluated_ == 0) origin_.clear();
+  if (n_evaluated_ == 0) foreign_ = false;
   return Status();
 }
 
@@ -146,15 +146,35 @@ void Session::adopt_prefix(std::size_t keep) {
   if (!cache_->keeps_prefixes() || layout_.embeddings || n_evaluated_ % size != 0 || n_named_ != first ||
       pending() < size + keep)
     return;
+  // Where a window moves on, what was evaluated before could not be had back if there is no room after all.
+  for (const BlockTable& table : tables())
+    if (table.window() != 0 && n_evaluated_ != 0) return;
   const std::size_t most = (pending() - keep) / size;
   const kv::PrefixName parent = first == 0 ? kv::PrefixIndex::kStart : name_data()[first - 1];
   std::size_t n = cache_->pool().find(parent, tokens_of_block(first, most), {name_data() + first, most});
-  while (n > 0 && !adopt_blocks(first, n)) --n;
+  n = shorten_to_windows(first, n);
+  if (n != 0 && !adopt_blocks(first, n)) n = 0;  // evicted just now, or no more mappings: it is computed instead
   n_named_ = first + n;
   n_evaluated_ += n * size;
   metrics_.cached_tokens += n * size;
   model().runtime().metrics().cached_tokens += n * size;
   eval_state.adopted = n;
+}
+
+/// The longest beginning of n known blocks of whose end the windows of all groups still have what they see.
+std::size_t Session::shorten_to_windows(std::size_t first, std::size_t n) const {
+  for (bool shorter = true; shorter && n != 0;) {
+    shorter = false;
+    for (const BlockTable& table : tables().subspan(1)) {
+      const std::size_t begin = std::max(first, table.first_seen((first + n) * block_tokens()));
+      const std::size_t missing = table.pool().count_to_last_missing({name_data() + begin, first + n - begin});
+      if (missing == 0) continue;
+      // A shorter one that ends behind the missing block would see it too.
+      n = begin + missing - 1 - first;
+      shorter = true;
+    }
+  }
+  return n;
 }
 
 /// Blocks [first, first + n) of all groups, or as much of their ends as windows see, or nothing.
@@ -164,11 +184,10 @@ bool Session::adopt_blocks(std::size_t first, std::size_t n) {
   for (; g < layout_.n_groups; ++g) {
     BlockTable& table = tables_[g];
     const std::size_t begin = std::max(first, table.first_seen(end * block_tokens()));
-    if (begin > first && !table.held().empty()) break;  // a table has no holes
     const std::span<const kv::PrefixName> names(name_data() + begin, end - begin);
     const std::span<std::uint32_t> blocks = table.entries(begin, end);
     if (!(g == 0 ? table.pool().adopt(names, blocks) : table.pool().adopt_beside(names, blocks))) break;
-    if (!table.accept(begin, end)) break;  // no more mappings: it is computed instead
+    if (!table.accept(begin, end)) break;
   }
   if (g == layout_.n_groups) return true;
   settle();
@@ -183,14 +202,11 @@ void Session::drop_adopted() {
   eval_state.adopted = 0;
   settle();
   forget_names();
-  // Where something was evaluated before, and its window had moved on already when the system's memory ran out.
-  for (const BlockTable& table : tables())
-    if (!table.reaches_back_from(n_evaluated_)) return forget_everything();
 }
 
 void Session::advance(std::size_t n) {
   n_evaluated_ += n;
-  if (cache_->keeps_prefixes() && origin_.empty()) publish_full_blocks();
+  if (cache_->keeps_prefixes() && !foreign_) publish_full_blocks();
 }
 
 void Session::publish_full_blocks() {

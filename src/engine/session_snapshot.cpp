@@ -105,7 +105,7 @@ Status Session::save(const std::string& path) const {
               sampler.data() + sizeof sampler_);
   state.extra = sampler;
   state.extra_capacity = sizeof sampler_ + std::uint64_t{model().spec().n_vocab} * sizeof(sampling::Bias);
-  kv::SnapshotModel about{model().fingerprint(), origin_.empty() ? model().origin() : origin_, {}, {}};
+  kv::SnapshotModel about{model().fingerprint(), foreign_ ? origin_ : model().origin(), {}, {}};
   // Behind the last token a block may still hold what it held before, and that is not this session's to give away.
   const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
   std::vector<std::vector<std::byte>> partial(layout_.n_groups);
@@ -113,7 +113,7 @@ Status Session::save(const std::string& path) const {
     const KvLayout& layout = cache_->layout(g);
     about.layouts.push_back(layout);
     about.windows.push_back(model().spec().kv_groups[g].window);
-    state.first.push_back(tables_[g].first());
+    state.first.push_back(tables_[g].first_position());
     if (rest == 0) continue;
     partial[g].resize(layout.block_bytes());
     copy_lanes(layout, kv_view(g), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest),
@@ -133,7 +133,7 @@ Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
   const std::uint32_t n = from.blocks_for(snapshot.n_evaluated()), tiles = from.tiles_per_block();
   const bool direct = same_blocks(from, to);
   std::vector<std::byte> buffer(direct ? 0 : from.block_bytes());
-  for (auto i = static_cast<std::uint32_t>(snapshot.first(group)); i < n; ++i) {
+  for (auto i = static_cast<std::uint32_t>(snapshot.first(group) / from.block_tokens); i < n; ++i) {
     if (direct) {
       QINFER_TRY(snapshot.read_block(group, i, {view.k_tile(to, 0, 0, i * tiles), to.block_bytes()}));
       continue;
@@ -149,12 +149,12 @@ Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
 Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& path) {
   const std::size_t n = snapshot.n_evaluated();
   for (std::size_t g = 0; g < layout_.n_groups; ++g) {
-    const std::uint64_t first = snapshot.first(g) * snapshot.model().layouts[g].block_tokens;
+    const std::uint64_t first = snapshot.first(g);
     const std::uint32_t window = snapshot.model().windows[g];
-    tables_[g].begin_at(first / block_tokens());
+    tables_[g].begin_at(first);
     if (first > (window != 0 && n > window ? n - window : 0))
-      return error_at(Code::format, -1, "{}: group {} begins at block {}, behind what the last token sees", path, g,
-                      snapshot.first(g));
+      return error_at(Code::format, -1, "{}: group {} begins at position {}, behind what the last token sees", path, g,
+                      first);
   }
   if (const Code code = extend(n); code != Code::ok)
     return error_at(code, 0, "{}: the KV cache has no room for the {} tokens of the session", path, n);
@@ -184,9 +184,14 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   const Model& model = cache->model();
   if (cache->n_groups() == 0)
     return error(Code::unsupported, "{} is an encoder: its sessions are not saved", model.spec().architecture);
-  QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path, [&](const kv::SnapshotModel& saved) {
-                  return check_fit(saved, model, cache->layouts(), path);
-                }));
+  const auto fits = [&](const kv::SnapshotModel& saved, std::uint32_t max_tokens, std::uint32_t max_logits) {
+    QINFER_TRY(check_fit(saved, model, cache->layouts(), path));
+    const std::uint32_t context = model.spec().context_tokens;
+    if (max_tokens >= 1 && max_tokens <= context && max_logits >= 1 && max_logits <= max_tokens) return Status();
+    return error_at(Code::format, 0, "{}: a session of {} tokens with {} rows of logits, the model's context has {}",
+                    path, max_tokens, max_logits, context);
+  };
+  QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path, fits));
   QINFER_TRY(check_tokens(snapshot, model, path));
   auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false});
   Status status = created.take_status();
@@ -196,6 +201,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   QINFER_TRY(std::move(status));
   std::unique_ptr<Session> session = std::move(created.value());
   // Others must not be given what a file says: it may come from other kernels, or from somebody who invented it.
+  session->foreign_ = true;
   session->origin_ = snapshot.model().origin;
   QINFER_TRY(session->append(snapshot.tokens()));
   QINFER_TRY(session->read_tables(snapshot, path));

@@ -282,10 +282,11 @@ bool BlockPool::adopt(std::span<const PrefixName> names, std::span<std::uint32_t
   return true;
 }
 
-bool BlockPool::has_beside(std::span<const PrefixName> names) const {
+std::size_t BlockPool::count_to_last_missing(std::span<const PrefixName> names) const {
   const std::lock_guard lock(budget_->mutex_);
-  return std::all_of(names.begin(), names.end(),
-                     [&](PrefixName name) { return index_.find(name, {}).generation != 0; });
+  std::size_t n = names.size();
+  while (n != 0 && index_.find(names[n - 1], {}).generation != 0) --n;
+  return n;
 }
 
 bool BlockPool::adopt_beside(std::span<const PrefixName> names, std::span<std::uint32_t> blocks) {

@@ -119,8 +119,8 @@ class BlockPool {
   std::size_t find(PrefixName parent, std::span<const std::int32_t> tokens, std::span<PrefixName> names) const;
   /// Makes the caller a holder of all blocks of these names, or of none: false if one is not current any more. (chain)
   bool adopt(std::span<const PrefixName> names, std::span<std::uint32_t> blocks);
-  /// Whether there are blocks beside all these names. (beside)
-  bool has_beside(std::span<const PrefixName> names) const;
+  /// How many of these names there are up to the last that has no block beside it; 0: all have one. (beside)
+  std::size_t count_to_last_missing(std::span<const PrefixName> names) const;
   /// The same for the blocks that were published beside these names. (beside)
   bool adopt_beside(std::span<const PrefixName> names, std::span<std::uint32_t> blocks);
   /// Makes a full block of the caller's findable. kStart if `parent` is not current any more. (chain)

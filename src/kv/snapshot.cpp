@@ -34,7 +34,7 @@ struct Header {
 struct State {
   std::uint64_t sequence;  ///< the later one counts; 0 = never written
   std::uint64_t n_tokens, n_evaluated;
-  std::uint64_t first[kMaxGroups];  ///< block of each group that counts
+  std::uint64_t first[kMaxGroups];  ///< position of each group that counts
   std::uint64_t extra_bytes, partial_bytes;
   std::uint64_t tail_bytes, tail_checksum;
   std::uint64_t checksum;  ///< of all before
@@ -144,7 +144,7 @@ Status write_parts(const Header& header, const SnapshotModel& model, const Snaps
   for (std::size_t g = 0; g < model.layouts.size(); ++g) {
     const std::uint64_t bytes = model.layouts[g].block_bytes();
     record.first[g] = state.first[g];
-    for (std::uint64_t i = state.first[g]; i < n_full; ++i) {
+    for (std::uint64_t i = state.first[g] / header.block_tokens; i < n_full; ++i) {
       if (i >= present.first[g] && i < present.end(g)) {
         checksums.push_back(present.checksums[g][i - present.first[g]]);
         continue;
@@ -188,7 +188,7 @@ Status save_new(const std::string& path, const SnapshotModel& model, const Snaps
 /// Reads an open file; what Snapshot::open() and saving again have in common.
 class SnapshotFile {
  public:
-  using Fits = std::function<Status(const SnapshotModel&)>;
+  using Fits = SnapshotFits;
 
   /// `fits` looks at the header before anything is read whose size depends on it.
   static Result<Snapshot> read(platform::OpenFile file, const Fits& fits) {
@@ -196,7 +196,7 @@ class SnapshotFile {
     snapshot.file_ = std::move(file);
     Header header;
     QINFER_TRY(read_header(snapshot, header));
-    QINFER_TRY(fits(snapshot.model_));
+    QINFER_TRY(fits(snapshot.model_, header.max_tokens, header.max_logits));
     for (int attempt = 0;; ++attempt) {
       std::optional<State> states[2];
       for (int i = 0; i < 2; ++i) states[i] = read_state(snapshot, header, i);
@@ -221,9 +221,9 @@ class SnapshotFile {
       return false;
     for (std::size_t g = 0; g < layouts.size(); ++g) {
       if (state.first[g] < snapshot.first_[g]) return false;
-      for (std::uint64_t i = state.first[g]; i < n_full; ++i)
-        if (hash(state.block(g, i), layouts[g].block_bytes()) != snapshot.checksums_[g][i - snapshot.first_[g]])
-          return false;
+      const std::uint64_t size = layouts[g].block_tokens, first = snapshot.first_[g] / size;
+      for (std::uint64_t i = state.first[g] / size; i < n_full; ++i)
+        if (hash(state.block(g, i), layouts[g].block_bytes()) != snapshot.checksums_[g][i - first]) return false;
     }
     return true;
   }
@@ -242,7 +242,7 @@ class SnapshotFile {
     QINFER_TRY(file.sync());
     Present blocks;
     for (std::size_t g = 0; g < model.layouts.size(); ++g) {
-      blocks.first[g] = snapshot.first_[g];
+      blocks.first[g] = snapshot.first_[g] / header.block_tokens;
       blocks.checksums[g] = snapshot.checksums_[g];
     }
     State record = {};
@@ -273,8 +273,8 @@ class SnapshotFile {
       snapshot.model_.windows.push_back(header.windows[g]);
     }
     if (header.tile_order != 0)
-      return error_at(Code::unsupported, 44, "{}: tiles in the order {}, expected 0", snapshot.file_.name,
-                      header.tile_order);
+      return error_at(Code::unsupported, offsetof(Header, tile_order), "{}: tiles in the order {}, expected 0",
+                      snapshot.file_.name, header.tile_order);
     constexpr std::uint32_t kMost = 1 << 20;
     constexpr std::uint64_t kMostExtra = 64 << 20;
     const auto too_many_layers = [](std::uint32_t n) { return n > kMost / 16; };
@@ -283,8 +283,9 @@ class SnapshotFile {
         header.n_kv_heads > kMost / 16 || header.head_dim > header.head_dim_padded ||
         header.head_dim_padded > round_up(header.head_dim, 64) || header.head_dim_padded > 4096 ||
         header.block_tokens < kTileTokens || header.block_tokens > 256 || header.block_tokens % kTileTokens != 0 ||
-        header.max_tokens > 1u << 30 || header.extra_capacity > kMostExtra || header.blocks_offset % kPage != 0 ||
-        header.tail_capacity > std::uint64_t{1} << 60)
+        header.max_tokens > 1u << 30 || header.extra_capacity > kMostExtra ||
+        header.tail_capacity > std::uint64_t{1} << 40 || header.blocks_offset != kTails + 2 * header.tail_capacity ||
+        header.origin[0] == 0)
       return damaged(snapshot, 0, "the header has sizes that cannot be");
     snapshot.model_.fingerprint = name_of(header.fingerprint);
     snapshot.model_.origin = name_of(header.origin);
@@ -305,8 +306,8 @@ class SnapshotFile {
     const bool partial = state.n_evaluated % header.block_tokens != 0;
     std::uint64_t n_checksums = 0;
     for (std::size_t g = 0; g < layouts.size(); ++g) {
-      if (state.first[g] > n_full) return {};
-      n_checksums += n_full - state.first[g];
+      if (state.first[g] > state.n_evaluated) return {};
+      n_checksums += n_full - state.first[g] / header.block_tokens;
     }
     if (state.n_tokens > header.max_tokens || state.n_evaluated > state.n_tokens ||
         state.extra_bytes > header.extra_capacity || state.partial_bytes != (partial ? set_bytes(layouts) : 0) ||
@@ -333,7 +334,7 @@ class SnapshotFile {
     snapshot.n_evaluated_ = state.n_evaluated;
     for (std::size_t g = 0; g < layouts.size(); ++g) {
       snapshot.first_[g] = state.first[g];
-      take(snapshot.checksums_[g], snapshot.n_full() - state.first[g]);
+      take(snapshot.checksums_[g], snapshot.n_full() - state.first[g] / header.block_tokens);
     }
     take(snapshot.extra_, state.extra_bytes);
     for (std::size_t g = 0; g < layouts.size(); ++g)
@@ -362,7 +363,8 @@ Status save_snapshot(const std::string& path, const SnapshotModel& model, const 
     return error_at(Code::unsupported, 8, "{}: version {} of the snapshot format is not overwritten, known is {}", path,
                     present.version, kVersion);
   if (std::memcmp(&present, &wanted, sizeof present) != 0) return save_new(path, model, state);
-  auto before = SnapshotFile::read(std::move(readable), [](const SnapshotModel&) { return Status(); });
+  auto before = SnapshotFile::read(std::move(readable),
+                                   [](const SnapshotModel&, std::uint32_t, std::uint32_t) { return Status(); });
   Status whole = before.take_status();
   if (whole.code() == Code::io) return whole;
   if (whole.ok() && SnapshotFile::continues(before.value(), state))
@@ -370,7 +372,7 @@ Status save_snapshot(const std::string& path, const SnapshotModel& model, const 
   return save_new(path, model, state);  // in place of a damaged one, or of one that went another way
 }
 
-Result<Snapshot> Snapshot::open(const std::string& path, const std::function<Status(const SnapshotModel&)>& fits) {
+Result<Snapshot> Snapshot::open(const std::string& path, const SnapshotFits& fits) {
   QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path));
   return SnapshotFile::read(std::move(file), fits);
 }
@@ -382,7 +384,8 @@ Status Snapshot::read_block(std::size_t group, std::size_t i, std::span<std::byt
   }
   const std::uint64_t offset = block_offset(blocks_offset_, model_.layouts, group, i);
   QINFER_TRY(platform::read_at(file_, offset, out));
-  if (hash(out.data(), out.size()) == checksums_[group][i - first_[group]]) return Status();
+  if (hash(out.data(), out.size()) == checksums_[group][i - first_[group] / model_.layouts[group].block_tokens])
+    return Status();
   return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: block {} is damaged (checksum)", file_.name, i);
 }
 

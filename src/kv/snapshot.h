@@ -38,8 +38,12 @@ struct SnapshotModel {
 };
 inline constexpr std::size_t kMaxGroups = 4;
 
+/// Whether a file with this header is wanted.
+using SnapshotFits =
+    std::function<Status(const SnapshotModel& model, std::uint32_t max_tokens, std::uint32_t max_logits)>;
+
 /// What a session saves. `block` gives the image of a block of a group, of which the last may not be full; `first` is
-/// the first that the group holds.
+/// the first position that each group holds, which may be inside a block.
 struct SnapshotState {
   std::span<const std::int32_t> tokens;
   std::size_t n_evaluated = 0;
@@ -57,7 +61,7 @@ class Snapshot {
  public:
   /// QINFER_E_FORMAT names what is wrong with a file that is cut, altered or something else. `fits` refuses what does
   /// not belong to the model, before anything of a size that the file alone states is read.
-  static Result<Snapshot> open(const std::string& path, const std::function<Status(const SnapshotModel&)>& fits);
+  static Result<Snapshot> open(const std::string& path, const SnapshotFits& fits);
 
   const SnapshotModel& model() const { return model_; }
   std::span<const std::int32_t> tokens() const { return tokens_; }
@@ -65,7 +69,7 @@ class Snapshot {
   std::uint32_t max_tokens() const { return max_tokens_; }
   std::uint32_t max_logits() const { return max_logits_; }
   std::span<const std::byte> extra() const { return extra_; }
-  /// The first block of a group that is there.
+  /// The first position of a group that is there.
   std::uint64_t first(std::size_t group) const { return first_[group]; }
   /// Block i, block_bytes() of the file's layout; QINFER_E_FORMAT if it is not what was written.
   Status read_block(std::size_t group, std::size_t i, std::span<std::byte> out) const;
@@ -78,7 +82,7 @@ class Snapshot {
   std::vector<std::int32_t> tokens_;
   std::uint64_t n_full() const { return n_evaluated_ / model_.layouts[0].block_tokens; }
   std::uint64_t first_[kMaxGroups] = {};
-  std::vector<std::uint64_t> checksums_[kMaxGroups];  ///< of blocks first_ .. n_full() - 1
+  std::vector<std::uint64_t> checksums_[kMaxGroups];  ///< of the blocks from that of first_ to n_full() - 1
   std::vector<std::byte> extra_, partial_[kMaxGroups];
   std::size_t n_evaluated_ = 0;
   std::uint32_t max_tokens_ = 0, max_logits_ = 0;

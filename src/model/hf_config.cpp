@@ -85,10 +85,10 @@ Result<const Architecture*> find_architecture(const FieldReader& fields) {
 Status check_causality(const FieldReader& fields, const Architecture& architecture) {
   QINFER_ASSIGN(const auto is_causal, fields.boolean("is_causal"));
   QINFER_ASSIGN(const auto both_ways, fields.boolean("use_bidirectional_attention"));
+  if (!is_causal.value_or(true))
+    return error(Code::unsupported, "{}: \"is_causal\" is false, which is not supported for {}", fields.where(),
+                 architecture.name);
   if (architecture.causal) {
-    if (!is_causal.value_or(true))
-      return error(Code::unsupported, "{}: \"is_causal\" is false, {} is run as a causal model only", fields.where(),
-                   architecture.name);
     if (both_ways.value_or(false))
       return error(Code::unsupported, "{}: \"use_bidirectional_attention\" is true, {} is run as a causal model only",
                    fields.where(), architecture.name);
@@ -126,9 +126,8 @@ Result<float> read_soft_cap(const FieldReader& fields, std::string_view key, dou
   if (!fields.object().contains(std::string(key))) return static_cast<float>(fallback);
   QINFER_ASSIGN(const auto value, fields.number(key));
   if (!value) return 0.0f;
-  if (!(*value > 0 && *value < 1e6))
-    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected a positive number or null", fields.where(), key,
-                    *value);
+  if (!(*value >= 1e-3 && *value <= 1e6))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0.001 to 1e6, or null", fields.where(), key, *value);
   return static_cast<float>(*value);
 }
 
@@ -138,10 +137,11 @@ Status read_gemma(const FieldReader& fields, const Architecture& architecture, M
   if (architecture.gemma == Gemma::no) return Status();
   spec.post_norms = spec.norms_add_one = true;
   spec.activation = Activation::gelu_tanh;
+  // As in f32; transformers rounds it to the type that it computes in.
   spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
   QINFER_ASSIGN(const auto scalar, fields.number("query_pre_attn_scalar"));
-  if (scalar && !(*scalar > 0 && *scalar < 1e9))
-    return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected a positive number", fields.where(),
+  if (scalar && !(*scalar >= 1e-6 && *scalar <= 1e9))
+    return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected 1e-6 to 1e9", fields.where(),
                     *scalar);
   spec.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(256.0)));
   const bool two = architecture.gemma == Gemma::two;
@@ -150,6 +150,8 @@ Status read_gemma(const FieldReader& fields, const Architecture& architecture, M
   if (!two && spec.attention_softcap != 0)
     return error(Code::unsupported, "{}: \"attn_logit_softcapping\" is {}, {} has none", fields.where(),
                  spec.attention_softcap, architecture.name);
+  if (!fields.object().contains("bos_token_id") && spec.n_vocab > 2) spec.bos_token = 2;
+  if (!fields.object().contains("eos_token_id") && spec.n_vocab > 1) spec.end_tokens = {1};
   if (!fields.has("num_key_value_heads"))
     return error_at(Code::format, -1, "{}: the field \"num_key_value_heads\" is missing", fields.where());
   return Status();
@@ -241,8 +243,8 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
 /// side, so its `window` counts the token itself and what lies on one side.
 Status read_gemma_windows(const FieldReader& fields, const Architecture& architecture, std::uint32_t window,
                           ModelSpec& spec) {
-  if (!fields.has("sliding_window")) window = 4096;
-  if (!architecture.causal) window = window / 2 + 1;
+  if (!fields.object().contains("sliding_window")) window = 4096;
+  if (!architecture.causal && window != 0) window = window / 2 + 1;
   if (const Json* types = find_field(fields.object(), "layer_types"))
     return read_layer_types(fields, *types, window, spec);
   std::int64_t pattern = 2;
@@ -250,8 +252,12 @@ Status read_gemma_windows(const FieldReader& fields, const Architecture& archite
     QINFER_ASSIGN(const auto stated, fields.integer("sliding_window_pattern", 1, kMaxLayers));
     pattern = stated.value_or(6);
   }
-  for (std::size_t i = 0; i < spec.layers.size(); ++i)
-    if ((static_cast<std::int64_t>(i) + 1) % pattern != 0) spec.layers[i].window = window;
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    if ((static_cast<std::int64_t>(i) + 1) % pattern == 0) continue;
+    if (window == 0)
+      return error_at(Code::format, -1, "{}: \"sliding_window\" is not set, layer {} has one", fields.where(), i);
+    spec.layers[i].window = window;
+  }
   return Status();
 }
 

@@ -22,8 +22,11 @@ Status of_file(Status status, std::string_view where) {
 
 class Loader {
  public:
-  Loader(TokenizerFile file, std::uint32_t id_limit)
-      : file_(std::move(file)), id_limit_(id_limit), tables_(std::make_unique<TokenizerTables>()) {}
+  Loader(TokenizerFile file, std::uint32_t id_limit, bool drop_special)
+      : file_(std::move(file)),
+        id_limit_(id_limit),
+        drop_special_(drop_special),
+        tables_(std::make_unique<TokenizerTables>()) {}
 
   Status run() {
     QINFER_TRY(regex_scratch_.prepare(0));
@@ -138,8 +141,8 @@ class Loader {
     QINFER_ASSIGN(const bool special, required_boolean(item, "special", where));
     if (content.empty()) return malformed("{}: \"content\" is empty", where);
 
-    // Gemma 3 names tokens for images, which the models for text alone have no rows for: their names are text there.
-    if (special && id >= id_limit_ && id < kMaxIds) return Status();
+    // The model has no row for it: its name is text then.
+    if (drop_special_ && special && id >= id_limit_ && id < kMaxIds) return Status();
     Vocabulary& vocabulary = tables_->vocabulary;
     const std::uint8_t flags = special ? kTokenAdded | kTokenControl : kTokenAdded;
     const auto in_model = vocabulary.find_in_model(content);
@@ -197,6 +200,7 @@ class Loader {
 
   TokenizerFile file_;
   std::int64_t id_limit_;
+  bool drop_special_;  // those beyond the limit
   std::unique_ptr<TokenizerTables> tables_;
   RegexScratch regex_scratch_;
   std::vector<std::pair<TokenId, std::string>> decoded_as_;
@@ -208,7 +212,7 @@ Result<std::unique_ptr<TokenizerTables>> load_tokenizer(std::string_view text, s
                                                         const TokenizerLimits& limits) {
   const std::uint32_t id_limit = limits.vocab_size == 0 ? kMaxIds : std::min(limits.vocab_size, kMaxIds);
   QINFER_ASSIGN(TokenizerFile file, read_tokenizer_file(text, name, id_limit));
-  Loader loader(std::move(file), id_limit);
+  Loader loader(std::move(file), id_limit, limits.drop_special_beyond);
   if (Status status = loader.run(); !status.ok()) return std::move(status).with_prefix(name);
   return loader.take();
 }

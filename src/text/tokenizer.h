@@ -20,6 +20,9 @@ using TokenId = std::int32_t;
 struct TokenizerLimits {
   /// Ids must be below this (config.json's vocab_size, the rows of the embedding); 0 = no limit.
   std::uint32_t vocab_size = 0;
+  /// Special tokens beyond that are left out instead of refused: Gemma 3 names tokens for images, which the models for
+  /// text alone have no rows for.
+  bool drop_special_beyond = false;
 };
 
 struct EncodeOptions {
