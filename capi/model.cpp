@@ -2,6 +2,7 @@
 #include <qinfer/qinfer.h>
 
 #include "engine/pack_model.h"
+#include "platform/cgroup.h"
 #include "platform/file.h"
 #include "platform/thread.h"
 #include "support.h"
@@ -52,6 +53,12 @@ qinfer_memory to_c(const engine::MemoryTotals& totals) {
   memory.per_session = totals.per_session;
   memory.load_peak = totals.load_peak;
   memory.total = totals.total;
+  memory.kv_lists = totals.kv_lists;
+  memory.kv_per_token = totals.kv_per_token;
+  memory.kv_per_session = totals.kv_per_session;
+  const platform::SystemMemory system = platform::system_memory();
+  memory.system_limit = system.limit;
+  memory.system_available = system.available;
   return memory;
 }
 
@@ -75,6 +82,26 @@ Result<std::shared_ptr<engine::Runtime>> runtime_or_private(qinfer_runtime* runt
   return runtime->impl;
 }
 
+struct Plan {
+  model::ModelSpec spec;
+  engine::MemoryTotals totals;
+};
+
+Result<Plan> make_plan(const char* path, const qinfer_runtime_options* runtime, const qinfer_load_options* load,
+                       const qinfer_kv_cache_options* cache, const qinfer_session_options* session,
+                       engine::BufferMap* map) {
+  const platform::ScopedFloatEnvironment environment;
+  QINFER_ASSIGN(const engine::RuntimeOptions runtime_options, capi::runtime_options(runtime));
+  QINFER_ASSIGN(const LoadArguments arguments, load_arguments(load));
+  QINFER_ASSIGN(const engine::KvCacheOptions cache_options, capi::kv_cache_options(cache));
+  QINFER_ASSIGN(const engine::SessionOptions session_options, capi::session_options(session));
+  QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, arguments.options));
+  QINFER_ASSIGN(const engine::MemoryTotals totals,
+                engine::plan_memory(files, runtime_options, arguments.options,
+                                    cache != nullptr ? &cache_options : nullptr, &session_options, map));
+  return Plan{files.spec, totals};
+}
+
 }  // namespace
 
 extern "C" {
@@ -85,16 +112,23 @@ qinfer_status qinfer_model_plan(const char* path, const qinfer_runtime_options* 
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(path);
     QINFER_REQUIRE(out);
-    const platform::ScopedFloatEnvironment environment;
-    QINFER_ASSIGN(const engine::RuntimeOptions runtime_options, capi::runtime_options(runtime));
-    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(load));
-    QINFER_ASSIGN(const engine::KvCacheOptions cache_options, capi::kv_cache_options(cache));
-    QINFER_ASSIGN(const engine::SessionOptions session_options, capi::session_options(session));
-    QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, arguments.options));
-    QINFER_ASSIGN(const engine::MemoryTotals totals,
-                  engine::plan_memory(files, runtime_options, arguments.options,
-                                      cache != nullptr ? &cache_options : nullptr, &session_options));
-    return capi::copy_out(to_c(totals), out, "qinfer_memory");
+    QINFER_ASSIGN(const Plan plan, make_plan(path, runtime, load, cache, session, nullptr));
+    return capi::copy_out(to_c(plan.totals), out, "qinfer_memory");
+  });
+}
+
+qinfer_status qinfer_model_plan_map(const char* path, const qinfer_runtime_options* runtime,
+                                    const qinfer_load_options* load, const qinfer_kv_cache_options* cache,
+                                    const qinfer_session_options* session, char* json, size_t capacity, size_t* out_n,
+                                    qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(path);
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    engine::BufferMap map;
+    QINFER_ASSIGN(const Plan plan, make_plan(path, runtime, load, cache, session, &map));
+    const std::string text = map.to_json(plan.spec);
+    return capi::copy_array<char>({text.data(), text.size()}, json, capacity, out_n);
   });
 }
 

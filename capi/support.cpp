@@ -71,7 +71,8 @@ Result<std::string_view> text_argument(const char* text, std::size_t len, std::s
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* caller) {
   qinfer_runtime_options options;
   QINFER_TRY(copy_in(caller, options, "qinfer_runtime_options"));
-  QINFER_TRY(unknown_flags(options.flags, QINFER_RUNTIME_EXACT, "qinfer_runtime_options.flags"));
+  QINFER_TRY(
+      unknown_flags(options.flags, QINFER_RUNTIME_EXACT | QINFER_RUNTIME_NORMAL_PAGES, "qinfer_runtime_options.flags"));
   if (options.log_level < 0 || options.log_level > QINFER_LOG_DEBUG)
     return error(Code::invalid_argument, "log_level is {}, expected 0 to {}", options.log_level,
                  static_cast<int>(QINFER_LOG_DEBUG));
@@ -95,6 +96,7 @@ Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* cal
       return error(Code::invalid_argument, "qinfer_allocator needs both alloc and release");
     out.allocator = {allocator.alloc, allocator.release, allocator.user};
   }
+  out.allocator.normal_pages = (options.flags & QINFER_RUNTIME_NORMAL_PAGES) != 0;
   return out;
 }
 

@@ -256,8 +256,8 @@ TEST_CASE("Sizes that fit their fields but no machine: planned without overflow,
   // 7 matrices of 2^40 elements a layer, 2 bytes each.
   REQUIRE(memory.weights_mapped + memory.weights_private > (std::uint64_t{7} << 40) * 2 * 4096);
   REQUIRE(memory.total > memory.weights_mapped + memory.weights_private);
-  REQUIRE(memory.total ==
-          memory.weights_mapped + memory.weights_private + memory.tables + memory.scratch + memory.kv_cache_bytes);
+  REQUIRE(memory.total == memory.weights_mapped + memory.weights_private + memory.tables + memory.scratch +
+                              memory.kv_cache_bytes + memory.kv_lists);
   REQUIRE(memory.per_session > (std::uint64_t{1} << 24) * (1 << 24) * 4);
   REQUIRE(memory.load_peak < UINT64_MAX / 2);
   config["num_attention_heads"] = 1 << 20;

@@ -9,6 +9,7 @@
 
 #include "catch.h"
 #include "checkpoint_writer.h"
+#include "targets.h"
 
 namespace {
 
@@ -101,16 +102,17 @@ TEST_CASE("the plan is what is taken, to the byte", "[memory]") {
         CHECK(memory.tables == plan.tables);
         CHECK(memory.scratch == plan.scratch);
         CHECK(memory.load_peak == plan.load_peak);
-        // Everything large but the tokenizer's tables, which live on the C++ heap, and mapped files.
-        const std::uint64_t rope = 512 * 8 * 4;
-        CHECK(ledger.live == plan.weights_private + plan.scratch + rope);
-        CHECK(ledger.peak <= plan.load_peak - plan.weights_mapped);
+        // Everything but mapped files.
+        const std::uint64_t loaded = plan.weights_private + plan.tables + plan.scratch;
+        CHECK(plan.tables > 512 * 8 * 4);  // the RoPE table, and a tokenizer
+        CHECK(ledger.live == loaded);
+        CHECK(ledger.peak == plan.load_peak - plan.weights_mapped);
         qi::KvCache cache(model, cache_options);
-        CHECK(ledger.live == plan.weights_private + plan.scratch + rope + plan.kv_cache_bytes);
+        CHECK(ledger.live == loaded + plan.kv_cache_bytes + plan.kv_lists);
         CHECK(plan.kv_cache_bytes == 5 * plan.kv_per_block);
-        CHECK(plan.total == memory.total + plan.kv_cache_bytes);
+        CHECK(plan.total == memory.total + plan.kv_cache_bytes + plan.kv_lists);
         qi::Session session(cache, session_options);
-        CHECK(ledger.live == plan.weights_private + plan.scratch + rope + plan.kv_cache_bytes + plan.per_session);
+        CHECK(ledger.live == loaded + plan.kv_cache_bytes + plan.kv_lists + plan.per_session);
         CHECK(session.memory().other == plan.per_session);
       }
       CHECK(ledger.live == 0);
@@ -135,20 +137,117 @@ TEST_CASE("the plan is what is taken for windows, shared layers and encoders too
     {
       qi::Runtime runtime(runtime_options);
       const qi::Model model = qi::Model::load(runtime, folder);
-      const std::uint64_t ropes = name == std::string("gemma2-f32") ? 1 : 2;
-      const std::uint64_t loaded = plan.weights_private + plan.scratch + ropes * 128 * 24 * 4;
+      const std::uint64_t loaded = plan.weights_private + plan.tables + plan.scratch;
+      const std::uint64_t of_cache = plan.kv_cache_bytes + plan.kv_lists;
       CHECK(ledger.live == loaded);
-      CHECK(model.memory().total == plan.total - plan.kv_cache_bytes);
+      CHECK(model.memory().total == plan.total - of_cache);
       qi::KvCache cache(model, cache_options);
-      CHECK(ledger.live == loaded + plan.kv_cache_bytes);
+      CHECK(ledger.live == loaded + of_cache);
       qi::Session session(cache, session_options);
-      CHECK(ledger.live == loaded + plan.kv_cache_bytes + plan.per_session);
+      CHECK(ledger.live == loaded + of_cache + plan.per_session);
       session.append(std::vector<qinfer_token>(70, 5));
       session.eval();
-      CHECK(ledger.live == loaded + plan.kv_cache_bytes + plan.per_session);
+      CHECK(ledger.live == loaded + of_cache + plan.per_session);
     }
     CHECK(ledger.live == 0);
   }
+}
+
+TEST_CASE("five geometries, all kernel sets and options: the plan is what is taken", "[memory]") {
+  qinfer::test::TinySpec specs[5];
+  specs[1].architecture = "Qwen3ForCausalLM", specs[1].tied = true, specs[1].head_dim = 10,
+  specs[1].dtype = qinfer::DType::f16;
+  specs[2].architecture = "Qwen2ForCausalLM", specs[2].window = 40, specs[2].full_layers = 1, specs[2].layers = 3;
+  specs[3].architecture = "MistralForCausalLM", specs[3].hidden = 40, specs[3].heads = 4, specs[3].kv_heads = 2;
+  specs[4].shards = 2, specs[4].vocab = 1000, specs[4].dtype = qinfer::DType::bf16, specs[4].context_tokens = 700;
+  for (const auto& spec : specs) {
+    const qinfer::test::ModelDir directory(spec);
+    for (const std::string& target : qinfer::test::usable_targets())
+      for (const std::uint32_t variant : {0u, 1u, 2u, 3u}) {
+        INFO(spec.architecture << " on " << target << ", options " << variant);
+        Ledger ledger;
+        qinfer_allocator allocator = {sizeof(qinfer_allocator), 0, Ledger::alloc, Ledger::release, &ledger};
+        auto runtime_options = qi::options<qinfer_runtime_options>();
+        runtime_options.allocator = &allocator;
+        runtime_options.cpu_target = target.c_str();
+        runtime_options.n_threads = 1 + variant % 3;
+        auto load_options = qi::options<qinfer_load_options>();
+        if (variant == 1) load_options.flags = QINFER_LOAD_NO_MMAP;
+        if (variant == 2) load_options.weight_format = "f32";
+        load_options.max_batch_tokens = variant == 3 ? 5 : 100;
+        auto cache_options = qi::options<qinfer_kv_cache_options>();
+        cache_options.kv_type = static_cast<std::int32_t>(variant);  // default, f32, f16, bf16
+        cache_options.block_tokens = 32u << variant % 3;
+        if (variant % 2 == 1) cache_options.flags = QINFER_CACHE_PREFIX;
+        auto session_options = qi::options<qinfer_session_options>();
+        session_options.max_tokens = variant == 3 ? 33 : 0;
+        if (variant == 2) session_options.flags = QINFER_SESSION_EMBEDDINGS;
+        const qinfer_memory plan =
+            qi::plan(directory.path(), &runtime_options, &load_options, &cache_options, &session_options);
+        {
+          qi::Runtime runtime(runtime_options);
+          const qi::Model model = qi::Model::load(runtime, directory.path(), load_options);
+          CHECK(ledger.peak == plan.load_peak - plan.weights_mapped);
+          qi::KvCache cache(model, cache_options);
+          CHECK(ledger.live == plan.total - plan.weights_mapped);
+          qi::Session session(cache, session_options);
+          CHECK(ledger.live == plan.total - plan.weights_mapped + plan.per_session);
+          session.append(std::vector<qinfer_token>(33, 65));
+          session.eval();
+          CHECK(ledger.live == plan.total - plan.weights_mapped + plan.per_session);
+        }
+        CHECK(ledger.live == 0);
+        CHECK_FALSE(ledger.wrong);
+      }
+  }
+}
+
+TEST_CASE("a memory budget holds for the model, its caches and sessions, to the byte", "[memory]") {
+  const qinfer::test::ModelDir directory(qinfer::test::TinySpec{.context_tokens = 512});
+  auto load = qi::options<qinfer_load_options>();
+  auto cache_options = qi::options<qinfer_kv_cache_options>();
+  cache_options.budget_blocks = 5;
+  cache_options.flags = QINFER_CACHE_PREFIX;
+  auto session_options = qi::options<qinfer_session_options>();
+  session_options.max_tokens = 100;
+  const qinfer_memory plan = qi::plan(directory.path(), nullptr, &load, &cache_options, &session_options);
+  qi::Runtime runtime;
+  qinfer_error error{};
+  qinfer_model* refused = nullptr;
+  load.memory_budget_bytes = plan.load_peak - 1;
+  CHECK(qinfer_model_load(runtime.native(), directory.path().c_str(), &load, &refused, &error) == QINFER_E_NO_MEMORY);
+  CHECK(error.detail == static_cast<std::int64_t>(plan.load_peak));
+  load.memory_budget_bytes = plan.load_peak;
+  CHECK_NOTHROW(qi::Model::load(runtime, directory.path(), load));
+
+  load.memory_budget_bytes = plan.total - 1;
+  {
+    const qi::Model model = qi::Model::load(runtime, directory.path(), load);
+    qinfer_kv_cache* cache = nullptr;
+    CHECK(qinfer_kv_cache_create(model.native(), &cache_options, &cache, &error) == QINFER_E_NO_MEMORY);
+    CHECK(error.detail == static_cast<std::int64_t>(plan.total));
+    CHECK(std::string(error.message).find("4 blocks of 32 tokens would fit") != std::string::npos);
+    cache_options.budget_blocks = 4;
+    CHECK_NOTHROW(qi::KvCache(model, cache_options));
+  }
+  cache_options.budget_blocks = 5;
+  load.memory_budget_bytes = plan.total + 2 * plan.per_session - 1;
+  {
+    const qi::Model model = qi::Model::load(runtime, directory.path(), load);
+    qi::KvCache cache(model, cache_options);
+    qi::Session session(cache, session_options);
+    session.append({1, 2});
+    qinfer_session* second = nullptr;
+    CHECK(qinfer_session_create(cache.native(), &session_options, &second, &error) == QINFER_E_NO_MEMORY);
+    CHECK(error.detail == static_cast<std::int64_t>(plan.total + 2 * plan.per_session));
+    CHECK(qinfer_session_fork(session.native(), &second, &error) == QINFER_E_NO_MEMORY);
+    CHECK(second == nullptr);
+  }
+  load.memory_budget_bytes = plan.total + 2 * plan.per_session;
+  const qi::Model model = qi::Model::load(runtime, directory.path(), load);
+  qi::KvCache cache(model, cache_options);
+  qi::Session session(cache, session_options);
+  for (int i = 0; i < 3; ++i) CHECK_NOTHROW(session.fork());  // each gives back what it took
 }
 
 TEST_CASE("a lone config.json can be planned", "[memory]") {

@@ -138,6 +138,7 @@ typedef struct qinfer_allocator {
 
 /** A token's logits do not depend on batch, chunking, threads or block size, for one target and precision. */
 enum {
+    QINFER_RUNTIME_NORMAL_PAGES = 2, /* no 2 MiB pages: what the system counts is then exact to the page */
     QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums (so not avx512_fp16), weights and (by default) KV in a type that holds them exactly */
 };
 typedef struct qinfer_runtime_options {
@@ -177,7 +178,9 @@ typedef struct qinfer_load_options {
     uint32_t             flags;               /* QINFER_LOAD_* */
     uint32_t             max_batch_tokens;    /* evaluated in one pass over the weights; 0 = 512 */
     uint32_t             reserved;
-    uint64_t             memory_budget_bytes; /* fail before reading weights if more is needed; 0 = none */
+    uint64_t             memory_budget_bytes; /* for the model, its caches and sessions: loading fails before it reads
+                                                 weights, creating before it takes memory, with what is needed and what
+                                                 would fit; 0 = none */
     const char          *weight_format;       /* "f16", "bf16", "f32"; NULL = what the kernel set wants */
     qinfer_progress_fn   progress;
     void                *progress_user;
@@ -223,7 +226,10 @@ typedef struct qinfer_memory {
     uint64_t kv_per_block, kv_cache_bytes; /* kv_cache_bytes: 0 without cache options */
     uint64_t per_session;     /* outside the cache: logits rows, token list, block tables, sampler */
     uint64_t load_peak;       /* largest total while loading */
-    uint64_t total;           /* mapped + private + tables + scratch + kv cache, without sessions */
+    uint64_t total;           /* mapped + private + tables + scratch + kv cache + kv lists, without sessions */
+    uint64_t kv_lists;        /* of a cache: counts of holders, free blocks, the index of prefixes */
+    uint64_t kv_per_token, kv_per_session; /* keys and values of a token; blocks that a session of max_tokens holds at most */
+    uint64_t system_limit, system_available; /* of this machine or cgroup, now; 0 = not known */
 } qinfer_memory;
 
 /** What loading and creating with these options will take. Reads headers only; path may also be a packed model or a lone
@@ -232,6 +238,13 @@ typedef struct qinfer_memory {
 QINFER_STATUS qinfer_model_plan(const char *path, const qinfer_runtime_options *runtime, const qinfer_load_options *load,
                                 const qinfer_kv_cache_options *cache, const qinfer_session_options *session,
                                 qinfer_memory *out, qinfer_error *err);
+/** The same, buffer by buffer, as JSON: {"model": {...}, "regions": [{"name", "belongs_to": "model" | "cache" | "session",
+ *  "bytes", "buffers": [{"name", "offset", "end", "bytes", "shape", "dtype", "lifetime"}]}]}. Regions that belong to model
+ *  and cache add up to `total`, those of a session to `per_session`. In scratch, buffers whose lifetimes (first and last
+ *  step of a layer) do not meet may share bytes; what no buffer has is alignment to 64 bytes, or 4096 for blocks. */
+QINFER_STATUS qinfer_model_plan_map(const char *path, const qinfer_runtime_options *runtime, const qinfer_load_options *load,
+                                    const qinfer_kv_cache_options *cache, const qinfer_session_options *session,
+                                    char *json, size_t capacity, size_t *out_n, qinfer_error *err);
 /** path: a directory (config.json, *.safetensors, tokenizer.json), or a file that qinfer_model_pack wrote. runtime NULL: a
  *  private runtime with defaults. options may be NULL. */
 QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,

@@ -190,6 +190,14 @@ inline qinfer_memory plan(const std::string& path, const qinfer_runtime_options*
   });
 }
 
+/// Every buffer of that plan, as JSON.
+inline std::string plan_map(const std::string& path, const qinfer_runtime_options* runtime = nullptr,
+                            const qinfer_load_options* load = nullptr, const qinfer_kv_cache_options* cache = nullptr,
+                            const qinfer_session_options* session = nullptr) {
+  return detail::collected<std::string>(
+      1 << 16, [&](auto... out) { return qinfer_model_plan_map(path.c_str(), runtime, load, cache, session, out...); });
+}
+
 /// Writes the model directory to one file in the form that the runtime's kernel set wants, for loading by mapping.
 inline void pack(Runtime& runtime, const std::string& directory, const std::string& out,
                  const qinfer_load_options& load = qi::options<qinfer_load_options>()) {

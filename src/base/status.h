@@ -1,6 +1,6 @@
 // Status and Result: how every fallible function of qinfer reports failure.
 //
-// A Status is either ok (no storage at all) or an error with one of the codes of qinfer.h, a message that names the
+// A Status is either ok or an error with one of the codes of qinfer.h, a message that names the
 // file, field or value at fault, and a number (`detail`) whose meaning the code defines. Result<T> is a value or a
 // Status. Neither throws by itself; std::bad_alloc is the only exception that crosses qinfer's own functions, and the
 // C ABI turns it into QINFER_E_NO_MEMORY.
@@ -45,13 +45,25 @@ class [[nodiscard]] Status {
   Status(Code code, std::string message, std::int64_t detail = 0)
       : rep_(std::make_unique<Rep>(Rep{code, detail, std::move(message)})) {}
 
-  bool ok() const { return rep_ == nullptr; }
-  Code code() const { return rep_ ? rep_->code : Code::ok; }
+  /// An error with a literal for a message: it allocates nothing.
+  static Status fixed(Code code, const char* text) {
+    Status status;
+    status.fixed_code_ = code;
+    status.fixed_text_ = text;
+    return status;
+  }
+
+  bool ok() const { return rep_ == nullptr && fixed_text_ == nullptr; }
+  Code code() const { return rep_ ? rep_->code : fixed_code_; }
   std::int64_t detail() const { return rep_ ? rep_->detail : 0; }
-  std::string_view message() const { return rep_ ? std::string_view(rep_->message) : std::string_view(); }
+  std::string_view message() const {
+    if (rep_) return rep_->message;
+    return fixed_text_ != nullptr ? std::string_view(fixed_text_) : std::string_view();
+  }
 
   /// Puts "prefix: " before the message, so that a caller can add which file or tensor it was about.
   Status with_prefix(std::string_view prefix) && {
+    if (fixed_text_ != nullptr) return Status(fixed_code_, std::string(prefix) + ": " + fixed_text_);
     if (rep_) rep_->message.insert(0, std::string(prefix) + ": ");
     return std::move(*this);
   }
@@ -63,6 +75,8 @@ class [[nodiscard]] Status {
     std::string message;
   };
   std::unique_ptr<Rep> rep_;
+  Code fixed_code_ = Code::ok;
+  const char* fixed_text_ = nullptr;
 };
 
 template <typename... Args>

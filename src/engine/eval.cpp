@@ -245,8 +245,7 @@ class Evaluation {
     QINFER_ASSIGN(const Batch batch, assemble());
     const std::uint64_t begin = platform::now_ns();
     if (!forward(model_, sessions_[0].cache().layouts(), batch, options_.cancelled))
-      return error(Code::cancelled, "the evaluation was cancelled: {} tokens of session {} stay pending",
-                   first_->pending(), first_->eval_state.index);
+      return Status::fixed(Code::cancelled, "the evaluation was cancelled: what was not evaluated stays pending");
     account(batch, platform::now_ns() - begin);
     return Status();
   }
@@ -288,7 +287,7 @@ class Evaluation {
 Status eval(const SessionList& sessions, const EvalOptions& options) {
   if (sessions.size() == 0) return error(Code::invalid_argument, "n_sessions is 0: there is nothing to evaluate");
   if (options.cancelled != nullptr && options.cancelled->load())
-    return error(Code::cancelled, "the evaluation was cancelled before it began");
+    return Status::fixed(Code::cancelled, "the evaluation was cancelled before it began");
   Runtime& runtime = sessions[0].model().runtime();
   const std::uint64_t begin = platform::now_ns();
   const std::lock_guard lock(runtime.eval_mutex());

@@ -112,7 +112,7 @@ Status run(Session& session, const GenerateOptions& options, TextOutput& text, G
     if (out.new_tokens != 0) QINFER_TRY(evaluate(session, options, out.decode_ns));
     // Evaluations look at the flag too, but there may be nothing to evaluate.
     if (options.cancelled != nullptr && options.cancelled->load())
-      return error(Code::cancelled, "the generation was cancelled after {} tokens", out.new_tokens);
+      return Status::fixed(Code::cancelled, "the generation was cancelled: the tokens made so far stay");
     QINFER_ASSIGN(token, session.sample());
     ++out.new_tokens;
     out.finish = session.model().is_end_token(token) ? Finish::end : text.push(token);

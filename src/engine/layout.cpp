@@ -9,21 +9,6 @@
 namespace qinfer::engine {
 namespace {
 
-/// Hands out consecutive ranges, each on a cache line of its own.
-class Cursor {
- public:
-  explicit Cursor(std::uint64_t at = 0) : at_(at) {}
-  std::uint64_t take(std::uint64_t bytes) {
-    const std::uint64_t begin = at_;
-    at_ = round_up(at_ + bytes, 64);
-    return begin;
-  }
-  std::uint64_t at() const { return at_; }
-
- private:
-  std::uint64_t at_;
-};
-
 KvLayout layout_of(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t n_layers, DType type,
                    std::uint32_t block_tokens) {
   KvLayout layout;
@@ -48,41 +33,52 @@ kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelS
 }  // namespace
 
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
-                             std::uint32_t n_threads) {
+                             std::uint32_t n_threads, MappedRegion* region) {
   const kernels::Shape shape = kernel_shape(spec, kernels, batch, n_threads);
   const kernels::WorkspaceSize attention = kernels.attention_workspace(shape), ffn = kernels.ffn_workspace(shape);
   const std::uint64_t rows = batch;
   ScratchLayout layout;
   layout.batch = batch;
-  Cursor cursor;
-  layout.h = cursor.take(rows * spec.n_embd * sizeof(float));
-  layout.normed = cursor.take(rows * spec.n_embd * sizeof(float));
+  const std::uint64_t row_bytes = rows * spec.n_embd * sizeof(float), q_bytes = rows * spec.q_dim() * sizeof(float);
+  Cursor cursor(region);
+  layout.h = cursor.take(row_bytes, {"h", {rows, spec.n_embd}});
+  layout.normed = cursor.take(row_bytes, {"normed", {rows, spec.n_embd}});
   // The two tenants of one range: attention, then the feed-forward network.
-  Cursor attention_part(cursor.at()), ffn_part(cursor.at());
-  layout.q = attention_part.take(rows * spec.q_dim() * sizeof(float));
-  layout.attn_out = attention_part.take(rows * spec.q_dim() * sizeof(float));
+  Cursor attention_part(region, cursor.at()), ffn_part(region, cursor.at());
+  layout.q = attention_part.take(q_bytes, {"q", {rows, spec.q_dim()}, "f32", {Step::qkv, Step::attention}});
+  layout.attn_out =
+      attention_part.take(q_bytes, {"attn_out", {rows, spec.q_dim()}, "f32", {Step::attention, Step::output}});
   layout.attn_shared_bytes = attention.shared;
-  layout.attn_shared = attention_part.take(attention.shared);
-  layout.ffn_shared = ffn_part.take(ffn.shared);
-  cursor = Cursor(std::max(attention_part.at(), ffn_part.at()));
+  layout.attn_shared = attention_part.take(
+      attention.shared, {"attn_partials", {attention.shared}, "bytes", {Step::attention, Step::attention}});
+  layout.ffn_shared = ffn_part.take(ffn.shared, {"ffn_act", {ffn.shared}, "bytes", {Step::ffn, Step::ffn}});
+  cursor = Cursor(region, std::max(attention_part.at(), ffn_part.at()));
   const kernels::WorkspaceSize linear = kernels.linear_workspace(shape), qkv = kernels.qkv_workspace(shape),
                                lm_head = kernels.lm_head_workspace(shape);
-  layout.shared = cursor.take(std::max({linear.shared, qkv.shared, lm_head.shared}));
+  const std::uint64_t shared = std::max({linear.shared, qkv.shared, lm_head.shared});
+  layout.shared = cursor.take(shared, {"panels", {shared}, "bytes", {Step::qkv, Step::head}});
   layout.per_worker_bytes = round_up(
       std::max({linear.per_worker, qkv.per_worker, attention.per_worker, ffn.per_worker, lm_head.per_worker}), 64);
-  layout.per_worker = cursor.take(layout.per_worker_bytes * n_threads);
-  layout.tokens = cursor.take(rows * sizeof(std::int32_t));
-  layout.logit_rows = cursor.take(rows * sizeof(std::int32_t));
-  layout.logit_out = cursor.take(rows * sizeof(float*));
-  layout.sequences = cursor.take(rows * std::max<std::size_t>(spec.kv_groups.size(), 1) * sizeof(kernels::Sequence));
-  layout.embeddings = cursor.take(rows * sizeof(EmbeddingRows));
+  layout.per_worker =
+      cursor.take(layout.per_worker_bytes * n_threads, {"workers", {n_threads, layout.per_worker_bytes}, "bytes"});
+  const std::uint64_t groups = std::max<std::size_t>(spec.kv_groups.size(), 1);
+  layout.tokens = cursor.take(rows * sizeof(std::int32_t), {"token_ids", {rows}, "i32"});
+  layout.logit_rows = cursor.take(rows * sizeof(std::int32_t), {"logit_rows", {rows}, "i32"});
+  layout.logit_out = cursor.take(rows * sizeof(float*), {"logit_out", {rows}, "u64"});
+  layout.sequences = cursor.take(rows * groups * sizeof(kernels::Sequence),
+                                 {"sequences", {groups, rows, sizeof(kernels::Sequence)}, "bytes"});
+  layout.embeddings =
+      cursor.take(rows * sizeof(EmbeddingRows), {"embedding_rows", {rows, sizeof(EmbeddingRows)}, "bytes"});
   if (!spec.causal) {
     layout.kv = layout_of(spec, kernels, 1, DType::f32, kTileTokens);
     // Twice the whole ones: a batch of short texts has blocks that are not full, and ends when there are no more.
     layout.key_blocks = 2 * layout.kv.blocks_for(batch);
-    cursor = Cursor(round_up(cursor.at(), 4096));
-    layout.keys = cursor.take(layout.key_blocks * layout.kv.block_bytes());
+    cursor.align(4096);
+    layout.keys = cursor.take(
+        layout.key_blocks * layout.kv.block_bytes(),
+        {"keys_values", {layout.key_blocks, layout.kv.block_bytes()}, "bytes", {Step::qkv, Step::attention}});
   }
+  if (region != nullptr) region->bytes = cursor.at();
   layout.bytes = cursor.at();
   return layout;
 }
@@ -107,7 +103,8 @@ std::uint64_t rope_table_bytes(const model::ModelSpec& spec) {
   return std::uint64_t{spec.n_ropes()} * spec.context_tokens * spec.head_dim * sizeof(float);
 }
 
-SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape) {
+SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape,
+                             MappedRegion* region) {
   SessionLayout layout;
   layout.max_tokens = shape.max_tokens;
   layout.max_logits = spec.causal ? shape.max_logits : 0;
@@ -115,21 +112,24 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   layout.embeddings = shape.embeddings || !spec.causal;
   layout.max_blocks =
       layout.n_groups == 0 ? 0 : static_cast<std::uint32_t>(ceil_div(shape.max_tokens, shape.block_tokens));
-  const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4;
-  Cursor cursor;
-  layout.table = cursor.take(std::uint64_t{layout.n_groups} * layout.max_blocks * 4);
-  layout.names = cursor.take(shape.prefix ? layout.max_blocks * sizeof(kv::PrefixName) : 0);
-  layout.sampler_logits = cursor.take(vocab_bytes);
-  layout.sampler_ids = cursor.take(vocab_bytes);
-  layout.sampler_counts = cursor.take(vocab_bytes);
-  layout.bias = cursor.take(std::uint64_t{spec.n_vocab} * sizeof(sampling::Bias));
+  const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4, blocks = layout.max_blocks;
+  Cursor cursor(region);
+  layout.table = cursor.take(layout.n_groups * blocks * 4, {"block_tables", {layout.n_groups, blocks}, "u32"});
+  layout.names = cursor.take(shape.prefix ? blocks * sizeof(kv::PrefixName) : 0, {"prefix_names", {blocks}, "u64"});
+  layout.sampler_logits = cursor.take(vocab_bytes, {"sampler_logits", {spec.n_vocab}});
+  layout.sampler_ids = cursor.take(vocab_bytes, {"sampler_ids", {spec.n_vocab}, "u32"});
+  layout.sampler_counts = cursor.take(vocab_bytes, {"sampler_counts", {spec.n_vocab}, "u32"});
+  layout.bias = cursor.take(std::uint64_t{spec.n_vocab} * sizeof(sampling::Bias),
+                            {"biases", {spec.n_vocab, sizeof(sampling::Bias)}, "bytes"});
   // What one token adds (a replacement character is three bytes) on top of the longest stop text.
   layout.text_bytes = kMaxStopBytes + std::uint64_t{max_token_bytes} * 3 + 16;
-  layout.text = cursor.take(layout.text_bytes);
-  if (layout.embeddings) layout.embedding = cursor.take(std::uint64_t{spec.n_embd} * 3 * sizeof(float));
+  layout.text = cursor.take(layout.text_bytes, {"text", {layout.text_bytes}, "bytes"});
+  if (layout.embeddings)
+    layout.embedding = cursor.take(std::uint64_t{spec.n_embd} * 3 * sizeof(float), {"hidden_states", {3, spec.n_embd}});
   layout.bytes = cursor.at();
   layout.tokens_bytes = round_up(std::uint64_t{layout.max_tokens} * 4, 64);
   layout.logits_bytes = layout.max_logits * vocab_bytes;
+  if (region != nullptr) region->bytes = layout.bytes;
   return layout;
 }
 

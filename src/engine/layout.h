@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/kv_layout.h"
+#include "engine/buffer_map.h"
 #include "kernel_set.h"
 #include "model/spec.h"
 
@@ -34,8 +35,9 @@ struct ScratchLayout {
   std::uint64_t bytes = 0;
 };
 
+/// `region`: where the buffers are written down, if anywhere.
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
-                             std::uint32_t n_threads);
+                             std::uint32_t n_threads, MappedRegion* region = nullptr);
 
 /// The rows of one session whose hidden states are gathered.
 struct EmbeddingRows {
@@ -85,6 +87,7 @@ struct SessionShape {
   bool prefix = false, embeddings = false;
   std::uint32_t max_tokens = 0, max_logits = 0;
 };
-SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape);
+SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape,
+                             MappedRegion* region = nullptr);
 
 }  // namespace qinfer::engine

@@ -105,6 +105,19 @@ Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& p
 
 }  // namespace
 
+Result<Charge> Model::charge(std::uint64_t bytes, std::string_view what,
+                             const std::function<std::string(std::uint64_t left)>& what_fits) const {
+  std::uint64_t before = charged_;
+  do {
+    if (bytes <= budget_ && before <= budget_ - bytes) continue;
+    const std::uint64_t left = budget_ - std::min(before, budget_);
+    const auto needed = static_cast<std::int64_t>(std::min<std::uint64_t>(before + bytes, INT64_MAX));
+    return error_at(Code::no_memory, needed, "memory_budget_bytes is {}, of which {} are left: {} needs {}; {}",
+                    budget_, left, what, bytes, what_fits(left));
+  } while (!charged_.compare_exchange_weak(before, before + bytes));
+  return Charge(charged_, bytes);
+}
+
 std::string Model::origin() const {
   return std::string(runtime_->kernels().name) + "/" + weight_format_ + (runtime_->exact() ? "/exact" : "");
 }
@@ -136,7 +149,10 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   }
   model->memory_ = model_totals(files, plan, model->scratch_layout_, options);
   QINFER_TRY(check_budget(model->memory_, options.memory_budget_bytes));
+  if (options.memory_budget_bytes != 0) model->budget_ = options.memory_budget_bytes;
+  model->charged_ = model->memory_.total;
   if (is_cancelled()) return error(Code::cancelled, "loading was cancelled");
+  if (files.tokenizer != nullptr) QINFER_TRY(files.tokenizer->move_to(shared.allocator()));
   if (!options.no_weights) {
     const formats::Tensor* rope = packed_rope(files, options);
     QINFER_TRY(rope != nullptr ? model->map_rope_table(files, *rope, options.verify) : model->fill_rope_table());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +15,26 @@
 #include "text/tokenizer.h"
 
 namespace qinfer::engine {
+
+/// Bytes of a model's memory budget that something takes as long as it lives. The model outlives it.
+class Charge {
+ public:
+  Charge() = default;
+  Charge(std::atomic<std::uint64_t>& charged, std::uint64_t bytes) : charged_(&charged), bytes_(bytes) {}
+  Charge(Charge&& other) noexcept { *this = std::move(other); }
+  Charge& operator=(Charge&& other) noexcept {
+    std::swap(charged_, other.charged_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Charge() {
+    if (charged_ != nullptr) *charged_ -= bytes_;
+  }
+
+ private:
+  std::atomic<std::uint64_t>* charged_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
 
 class Model {
  public:
@@ -40,6 +61,10 @@ class Model {
   const std::string& weight_format() const { return weight_format_; }
   /// Of the checkpoint (model::source_fingerprint), also where it was loaded from a packed file; empty without weights.
   const std::string& fingerprint() const { return fingerprint_; }
+  /// Takes bytes for `what` out of memory_budget_bytes. QINFER_E_NO_MEMORY (detail: the budget that would do) ends with
+  /// what_fits(bytes left).
+  Result<Charge> charge(std::uint64_t bytes, std::string_view what,
+                        const std::function<std::string(std::uint64_t left)>& what_fits) const;
   /// Whose bits its keys and values have: kernel set, formats of the weights, precision.
   std::string origin() const;
   /// What was loaded, tensor by tensor.
@@ -65,6 +90,8 @@ class Model {
   std::shared_ptr<platform::MappedFile> rope_file_;  ///< then this one
   ScratchLayout scratch_layout_;
   MemoryTotals memory_;
+  std::uint64_t budget_ = UINT64_MAX;
+  mutable std::atomic<std::uint64_t> charged_{0};  ///< of it, by the model itself, caches and sessions
   std::uint64_t n_params_ = 0, file_bytes_ = 0;
   std::string weight_format_, fingerprint_;
   std::map<std::string, std::string, std::less<>> metadata_;

@@ -217,6 +217,12 @@ Status check_addressable(std::uint64_t blocks) {
 
 }  // namespace
 
+kv::PoolOptions pool_options(const CacheSize& size, const KvCacheOptions& options, std::size_t group) {
+  kv::PoolOptions pool{size.blocks[group], options.commit, kv::PoolOptions::none, options.storage};
+  if (options.prefix) pool.prefix = group == 0 ? kv::PoolOptions::chain : kv::PoolOptions::beside;
+  return pool;
+}
+
 Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint32_t batch,
                                 const KvCacheOptions& options, bool all_at_once) {
   CacheSize size;
@@ -240,6 +246,8 @@ Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const Kv
     for (const KvLayout& layout : layouts) size.blocks.push_back(size.bytes / layout.block_bytes());
   }
   for (const std::uint64_t blocks : size.blocks) QINFER_TRY(check_addressable(blocks));
+  for (std::size_t g = 0; g < layouts.size(); ++g)
+    size.list_bytes += kv::BlockPool::list_bytes(layouts[g], pool_options(size, options, g));
   if (all_at_once || layouts.size() == 1) {
     size.bytes = bytes_of(layouts, size.blocks);
     for (const std::uint64_t blocks : size.blocks) size.blocks_total += blocks;
@@ -293,35 +301,78 @@ MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& wei
   return totals;
 }
 
+namespace {
+
+/// The parts of the totals that are about caches.
+Status add_cache(MemoryTotals& totals, const model::ModelSpec& spec, std::span<const KvLayout> layouts,
+                 std::uint32_t batch, const KvCacheOptions* cache, const platform::Allocator& allocator,
+                 std::uint32_t session_tokens, BufferMap* map) {
+  for (std::size_t g = 0; g < layouts.size(); ++g) {
+    totals.kv_per_block += layouts[g].block_bytes();
+    totals.kv_per_token += layouts[g].token_bytes();
+  }
+  totals.kv_per_session = bytes_of(layouts, blocks_for_tokens(spec, layouts, session_tokens, batch));
+  if (cache == nullptr) return Status();
+  QINFER_ASSIGN(const CacheSize size,
+                resolve_cache(spec, layouts, batch, *cache, takes_all_at_once(*cache, allocator)));
+  const auto bytes = checked_add(size.bytes, size.list_bytes);
+  const auto total = bytes ? checked_add(totals.total, *bytes) : std::nullopt;
+  if (!total) return error(Code::no_memory, "{} bytes of KV blocks overflow 64 bits", size.bytes);
+  totals.kv_cache_bytes = size.bytes;
+  totals.kv_lists = size.list_bytes;
+  totals.total = *total;
+  if (map != nullptr) {
+    map->regions.push_back(map_cache(size, layouts));
+    map->regions.push_back({"kv_lists", "cache", size.list_bytes, {}});
+  }
+  return Status();
+}
+
+}  // namespace
+
 Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& runtime, const LoadOptions& load,
-                                 const KvCacheOptions* cache, const SessionOptions* session) {
+                                 const KvCacheOptions* cache, const SessionOptions* session, BufferMap* map) {
   QINFER_ASSIGN(const kernels::KernelSet* kernels, choose_kernels(runtime));
   QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));
   QINFER_ASSIGN(const model::WeightsOptions options, weights_options(load, runtime.exact));
   QINFER_ASSIGN(const std::uint32_t batch, batch_tokens(load));
   model::WeightsPlan weights;
+  ScratchLayout scratch;
+  MappedRegion scratch_region{"scratch", "model", 0, {}}, session_region{"session", "session", 0, {}};
   if (!load.no_weights) {
     QINFER_ASSIGN(weights, plan_model_weights(files, *kernels, options));
+    scratch = scratch_layout(files.spec, *kernels, batch, threads, &scratch_region);
   }
-  MemoryTotals totals = model_totals(
-      files, weights, load.no_weights ? ScratchLayout() : scratch_layout(files.spec, *kernels, batch, threads), load);
+  MemoryTotals totals = model_totals(files, weights, scratch, load);
   const KvCacheOptions cache_options = cache != nullptr ? *cache : KvCacheOptions();
   QINFER_ASSIGN(const std::vector<KvLayout> layouts, resolve_kv(files.spec, *kernels, runtime.exact, cache_options));
   QINFER_ASSIGN(const SessionOptions resolved, resolve_session(files.spec, session ? *session : SessionOptions()));
-  for (const KvLayout& layout : layouts) totals.kv_per_block += layout.block_bytes();
-  if (cache != nullptr) {
-    QINFER_ASSIGN(const CacheSize size, resolve_cache(files.spec, layouts, batch, cache_options,
-                                                      takes_all_at_once(cache_options, runtime.allocator)));
-    const auto total = checked_add(totals.total, size.bytes);
-    if (!total) return error(Code::no_memory, "{} bytes of KV blocks overflow 64 bits", size.bytes);
-    totals.kv_cache_bytes = size.bytes;
-    totals.total = *total;
+  if (map != nullptr) {
+    const bool rope_mapped = packed_rope(files, load) != nullptr;
+    const std::uint64_t rope_bytes = scratch.bytes != 0 ? rope_table_bytes(files.spec) : 0;
+    map->regions = {map_weights(weights, true), map_weights(weights, false),
+                    map_tables(files, rope_mapped ? 0 : rope_bytes), scratch_region};
+    if (rope_mapped) {
+      map->regions[0].buffers.push_back({"rope", map->regions[0].bytes, rope_bytes, {rope_bytes / 4}, "f32", {}});
+      map->regions[0].bytes += rope_bytes;
+    }
   }
+  QINFER_TRY(add_cache(totals, files.spec, layouts, batch, cache, runtime.allocator, resolved.max_tokens, map));
   const std::uint32_t token_bytes = files.tokenizer ? files.tokenizer->max_token_bytes() : 0;
-  totals.per_session = session_layout(files.spec, token_bytes,
-                                      {cache_block_tokens(cache_options), cache != nullptr && cache->prefix,
-                                       resolved.embeddings, resolved.max_tokens, resolved.max_logits})
-                           .total_bytes();
+  const SessionLayout layout = session_layout(files.spec, token_bytes,
+                                              {cache_block_tokens(cache_options), cache != nullptr && cache->prefix,
+                                               resolved.embeddings, resolved.max_tokens, resolved.max_logits},
+                                              &session_region);
+  totals.per_session = layout.total_bytes();
+  if (map != nullptr) {
+    map->regions.push_back(std::move(session_region));
+    const std::uint64_t n = layout.max_tokens, rows = layout.max_logits, vocab = files.spec.n_vocab;
+    map->regions.push_back({"session_tokens", "session", layout.tokens_bytes, {{"tokens", 0, n * 4, {n}, "i32", {}}}});
+    map->regions.push_back({"session_logits",
+                            "session",
+                            layout.logits_bytes,
+                            {{"logits", 0, rows * vocab * 4, {rows, vocab}, "f32", {}}}});
+  }
   return totals;
 }
 

@@ -45,6 +45,7 @@ struct SessionOptions {
 /// is taken at once, each has its own part.
 struct CacheSize {
   std::uint64_t bytes = 0;
+  std::uint64_t list_bytes = 0;       ///< beside the blocks
   std::uint64_t blocks_total = 0;     ///< the most that can be held of all groups together
   std::vector<std::uint64_t> blocks;  ///< at most, of each group
 };
@@ -53,6 +54,7 @@ struct CacheSize {
 struct MemoryTotals {
   std::uint64_t weights_mapped = 0, weights_private = 0, tables = 0, scratch = 0;
   std::uint64_t kv_per_block = 0, kv_cache_bytes = 0, per_session = 0, load_peak = 0, total = 0;
+  std::uint64_t kv_lists = 0, kv_per_token = 0, kv_per_session = 0;
 };
 
 /// What a model directory holds, read but not loaded: config, tokenizer, tensor headers.
@@ -97,8 +99,17 @@ const formats::Tensor* packed_rope(const ModelFiles& files, const LoadOptions& l
 MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch,
                           const LoadOptions& load);
 
-/// Everything. `cache` and `session` may be null (kv_cache_bytes is then 0; block and session sizes are of defaults).
+/// What the pool of a group of layers is made with.
+kv::PoolOptions pool_options(const CacheSize& size, const KvCacheOptions& options, std::size_t group);
+
+/// Everything. `map`: where every buffer is written down, if anywhere. `cache` and `session` may be null
+/// (kv_cache_bytes is then 0; block and session sizes are of defaults).
 Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& runtime, const LoadOptions& load,
-                                 const KvCacheOptions* cache, const SessionOptions* session);
+                                 const KvCacheOptions* cache, const SessionOptions* session, BufferMap* map = nullptr);
+
+/// Adds what the model and the cache are made of to a map; scratch and sessions write themselves down.
+MappedRegion map_weights(const model::WeightsPlan& weights, bool mapped);
+MappedRegion map_tables(const ModelFiles& files, std::uint64_t rope_bytes);
+MappedRegion map_cache(const CacheSize& size, std::span<const KvLayout> layouts);
 
 }  // namespace qinfer::engine

@@ -22,6 +22,9 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
   const Model& model = cache->model();
   const platform::Allocator& allocator = model.runtime().allocator();
   session->layout_ = layout;
+  QINFER_ASSIGN(session->charge_, model.charge(layout.total_bytes(), "a session", [](std::uint64_t) {
+    return std::string("fewer max_tokens or max_logits take less");
+  }));
   QINFER_ASSIGN(session->memory_, platform::Buffer::allocate(allocator, layout.bytes, "a session"));
   QINFER_ASSIGN(session->tokens_, SharedBuffer::create(allocator, layout.tokens_bytes, "a session's tokens"));
   if (layout.logits_bytes != 0) {

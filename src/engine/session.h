@@ -52,6 +52,7 @@ class KvCache {
   std::vector<KvLayout> layouts_;
   std::vector<std::unique_ptr<kv::BlockPool>> pools_;
   CacheSize size_;
+  Charge charge_;
   std::uint32_t block_tokens_ = 0;
 };
 
@@ -172,6 +173,7 @@ class Session {
 
   std::shared_ptr<KvCache> cache_;
   SessionLayout layout_;
+  Charge charge_;
   platform::Buffer memory_;
   SharedBuffer tokens_, logits_;
   std::unique_ptr<BlockTable[]> tables_;  ///< one for each group

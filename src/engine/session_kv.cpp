@@ -5,6 +5,25 @@
 
 namespace qinfer::engine {
 
+namespace {
+
+/// The largest cache that so many bytes hold, for a message.
+std::string describe_fit(const Model& model, std::span<const KvLayout> layouts, KvCacheOptions options,
+                         std::uint64_t left) {
+  const bool at_once = takes_all_at_once(options, model.runtime().allocator());
+  options.budget_bytes = 0;
+  std::uint64_t fits = 0, too_many = left / layouts[0].block_bytes() + 1;
+  while (too_many - fits > 1) {
+    options.budget_blocks = fits + (too_many - fits) / 2;
+    const auto size = resolve_cache(model.spec(), layouts, model.scratch_layout().batch, options, at_once);
+    const bool fit = size.ok() && size.value().bytes + size.value().list_bytes <= left;
+    (fit ? fits : too_many) = options.budget_blocks;
+  }
+  return fmt::format("{} blocks of {} tokens would fit", fits, layouts[0].block_tokens);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<KvCache>> KvCache::create(std::shared_ptr<const Model> model, const KvCacheOptions& options) {
   if (!model->has_weights())
     return error(Code::state, "the model was loaded with QINFER_LOAD_NO_WEIGHTS: it can have no KV cache");
@@ -14,11 +33,12 @@ Result<std::shared_ptr<KvCache>> KvCache::create(std::shared_ptr<const Model> mo
   QINFER_ASSIGN(cache->size_, resolve_cache(model->spec(), cache->layouts_, model->scratch_layout().batch, options,
                                             takes_all_at_once(options, runtime.allocator())));
   cache->block_tokens_ = cache_block_tokens(options);
+  const auto what_fits = [&](std::uint64_t left) { return describe_fit(*model, cache->layouts_, options, left); };
+  QINFER_ASSIGN(cache->charge_, model->charge(cache->size_.bytes + cache->size_.list_bytes, "a KV cache", what_fits));
   const auto budget = std::make_shared<kv::Budget>(cache->size_.bytes);
   for (std::size_t g = 0; g < cache->layouts_.size(); ++g) {
-    kv::PoolOptions pool{cache->size_.blocks[g], options.commit, kv::PoolOptions::none, options.storage};
-    if (options.prefix) pool.prefix = g == 0 ? kv::PoolOptions::chain : kv::PoolOptions::beside;
-    QINFER_ASSIGN(auto created, kv::BlockPool::create(cache->layouts_[g], pool, runtime.allocator(), budget));
+    QINFER_ASSIGN(auto created, kv::BlockPool::create(cache->layouts_[g], pool_options(cache->size_, options, g),
+                                                      runtime.allocator(), budget));
     cache->pools_.push_back(std::move(created));
   }
   cache->model_ = std::move(model);

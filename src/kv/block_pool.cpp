@@ -13,6 +13,21 @@ std::uint64_t Budget::free_bytes() const {
   return bytes_ - spoken_for_;
 }
 
+namespace {
+
+std::uint32_t indexed_tokens(const KvLayout& layout, const PoolOptions& options) {
+  return options.prefix == PoolOptions::chain ? layout.block_tokens : 0;
+}
+
+}  // namespace
+
+std::uint64_t BlockPool::list_bytes(const KvLayout& layout, const PoolOptions& options) {
+  std::uint64_t bytes = 2 * options.n_blocks * sizeof(std::uint32_t);
+  if (options.prefix != PoolOptions::none)
+    bytes += PrefixIndex::memory_bytes(options.n_blocks, indexed_tokens(layout, options));
+  return bytes;
+}
+
 Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, const PoolOptions& options,
                                                      const platform::Allocator& allocator,
                                                      std::shared_ptr<Budget> budget) {
@@ -39,13 +54,12 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, con
     if (options.commit) pool->arena_.commit();
   }
   const auto list = [&] {
-    return platform::Buffer::allocate(platform::Allocator(), n_blocks * sizeof(std::uint32_t), "lists of KV blocks");
+    return platform::Buffer::allocate(allocator, n_blocks * sizeof(std::uint32_t), "lists of KV blocks");
   };
   QINFER_ASSIGN(pool->refs_, list());
   QINFER_ASSIGN(pool->stack_, list());
   if (options.prefix != PoolOptions::none) {
-    const std::uint32_t tokens = options.prefix == PoolOptions::chain ? layout.block_tokens : 0;
-    QINFER_ASSIGN(pool->index_, PrefixIndex::create(n_blocks, tokens));
+    QINFER_ASSIGN(pool->index_, PrefixIndex::create(n_blocks, indexed_tokens(layout, options), allocator));
   }
   if (budget == nullptr) budget = std::make_shared<Budget>(*bytes);
   {

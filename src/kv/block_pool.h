@@ -74,6 +74,8 @@ class BlockPool {
                                                    const platform::Allocator& allocator,
                                                    std::shared_ptr<Budget> budget = nullptr);
   ~BlockPool();
+  /// What a pool takes from the allocator beside its blocks.
+  static std::uint64_t list_bytes(const KvLayout& layout, const PoolOptions& options);
 
   const KvLayout& layout() const { return layout_; }
   const Budget& budget() const { return *budget_; }

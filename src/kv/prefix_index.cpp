@@ -11,12 +11,18 @@
 
 namespace qinfer::kv {
 
-Result<PrefixIndex> PrefixIndex::create(std::uint64_t n_blocks, std::uint32_t block_tokens) {
+std::uint64_t PrefixIndex::memory_bytes(std::uint64_t n_blocks, std::uint32_t block_tokens) {
+  return n_blocks * (sizeof(Entry) + block_tokens * sizeof(std::int32_t)) +
+         std::bit_ceil(n_blocks) * sizeof(std::uint32_t);
+}
+
+Result<PrefixIndex> PrefixIndex::create(std::uint64_t n_blocks, std::uint32_t block_tokens,
+                                        const platform::Allocator& allocator) {
   PrefixIndex index;
   index.block_tokens_ = block_tokens;
   index.n_buckets_ = std::bit_ceil(n_blocks);
-  const auto allocate = [](std::uint64_t bytes) {
-    return platform::Buffer::allocate(platform::Allocator(), bytes, "the index of cached prefixes");
+  const auto allocate = [&](std::uint64_t bytes) {
+    return platform::Buffer::allocate(allocator, bytes, "the index of cached prefixes");
   };
   QINFER_ASSIGN(index.entries_, allocate(n_blocks * sizeof(Entry)));
   QINFER_ASSIGN(index.tokens_, allocate(n_blocks * block_tokens * sizeof(std::int32_t)));

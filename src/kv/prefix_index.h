@@ -28,7 +28,10 @@ class PrefixIndex {
 
   /// Without block_tokens the entries are known by names of another index alone: `parent` below is one of those, and
   /// `tokens` are empty. An entry whose name has gone there is never found again, and evicted in its turn.
-  static Result<PrefixIndex> create(std::uint64_t n_blocks, std::uint32_t block_tokens);
+  static Result<PrefixIndex> create(std::uint64_t n_blocks, std::uint32_t block_tokens,
+                                    const platform::Allocator& allocator);
+  /// What it takes from the allocator.
+  static std::uint64_t memory_bytes(std::uint64_t n_blocks, std::uint32_t block_tokens);
   bool enabled() const { return entries_.size() != 0; }
 
   /// The entry for `tokens` (one block of them) behind `parent`, or kStart if there is none.

@@ -1,7 +1,7 @@
 // See cpu.h. Linux: affinity from the scheduler, quotas from cgroup v2 and v1, topology and caches from /sys.
 #include "platform/cpu.h"
 
-#include "platform/file.h"
+#include "platform/cgroup.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <set>
 #include <string_view>
@@ -23,19 +22,6 @@
 
 namespace qinfer::platform {
 namespace {
-
-std::string read_small_file(const std::string& path) {
-  std::string text = read_system_file(path);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
-/// The leading integer of a text, or -1.
-long long leading_integer(std::string_view text) {
-  long long value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
 
 std::vector<int> allowed_cpus() {
   std::vector<int> cpus;
@@ -65,22 +51,9 @@ double quota_of(const std::string& folder) {
 /// The smallest quota on the way from this process's cgroup to the root, 0 = none.
 double cgroup_quota() {
   double smallest = 0;
-  const std::string groups = read_small_file("/proc/self/cgroup");
-  for (std::size_t begin = 0; begin < groups.size();) {
-    const std::size_t end = std::min(groups.find('\n', begin), groups.size());
-    const std::string line = groups.substr(begin, end - begin);
-    begin = end + 1;
-    const auto first = line.find(':');
-    const auto second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!controllers.empty() && controllers.find("cpu") == controllers.npos) continue;
-    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + controllers;
-    for (std::string path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
-      const double quota = quota_of(root + path);
-      if (quota > 0 && (smallest == 0 || quota < smallest)) smallest = quota;
-      if (path.empty() || path.rfind('/') == path.npos) break;
-    }
+  for (const std::string& folder : cgroup_folders("cpu")) {
+    const double quota = quota_of(folder);
+    if (quota > 0 && (smallest == 0 || quota < smallest)) smallest = quota;
   }
   return smallest;
 }

@@ -58,7 +58,8 @@ Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes,
     data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (data != nullptr) std::memset(data, 0, bytes);
   } else {
-    data = map_anonymous(bytes, pages);
+    data = map_anonymous(bytes, allocator.normal_pages ? Pages::normal : pages);
+    if (allocator.normal_pages && data != nullptr) madvise(data, round_up(bytes, kPage), MADV_NOHUGEPAGE);
   }
   if (data == nullptr)
     return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory for {} ({} bytes)", what, bytes);

@@ -18,6 +18,7 @@ struct Allocator {
   void* (*alloc)(std::size_t size, std::size_t alignment, void* user) = nullptr;
   void (*release)(void* ptr, std::size_t size, std::size_t alignment, void* user) = nullptr;
   void* user = nullptr;
+  bool normal_pages = false;  ///< mappings on pages of the usual size alone, even where large ones were asked for
 
   bool is_mapping() const { return alloc == nullptr; }
 };

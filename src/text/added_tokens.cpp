@@ -72,6 +72,7 @@ void AddedTokens::build_trie() {
   }
   if (!nodes_.empty())
     for (std::size_t i = 0; i < nodes_[0].edge_count; ++i) first_node_[edges_[i].byte] = edges_[i].node;
+  trim(tokens_);
   trim(nodes_);
   trim(edges_);
 }
@@ -146,7 +147,13 @@ Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabu
 }
 
 std::uint64_t AddedTokens::memory_bytes() const {
-  return tokens_.capacity() * sizeof(AddedToken) + nodes_.capacity() * sizeof(Node) + edges_.capacity() * sizeof(Edge);
+  return bytes_taken(tokens_) + bytes_taken(nodes_) + bytes_taken(edges_);
+}
+
+void AddedTokens::move_to(std::pmr::memory_resource* memory) {
+  text::move_to(memory, tokens_);
+  text::move_to(memory, nodes_);
+  text::move_to(memory, edges_);
 }
 
 }  // namespace qinfer::text

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "text/regex.h"
+#include "text/table_memory.h"
 #include "text/vocabulary.h"
 
 namespace qinfer::text {
@@ -42,6 +43,7 @@ class AddedTokens {
   Status split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, RegexScratch& scratch,
                std::vector<Segment>& segments) const;
   std::uint64_t memory_bytes() const;
+  void move_to(std::pmr::memory_resource* memory);
 
  private:
   static constexpr std::int32_t kNone = -1;
@@ -64,9 +66,9 @@ class AddedTokens {
                         bool& yes) const;
 
   std::vector<std::pair<std::string, AddedToken>> pending_;  // until finish()
-  std::vector<AddedToken> tokens_;
-  std::vector<Node> nodes_;                      // node 0 is the root
-  std::vector<Edge> edges_;                      // of each node side by side, sorted by byte
+  std::pmr::vector<AddedToken> tokens_{heap_memory()};
+  std::pmr::vector<Node> nodes_{heap_memory()};  // node 0 is the root
+  std::pmr::vector<Edge> edges_{heap_memory()};  // of each node side by side, sorted by byte
   std::array<std::uint32_t, 256> first_node_{};  // the root's children by byte; 0 = none
   std::optional<Regex> word_;                    // only if a token is single_word
 };

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "text/byte_level.h"
+#include "text/table_memory.h"
 #include "text/vocabulary.h"
 
 namespace qinfer::text {
@@ -26,14 +27,15 @@ class MergeTable {
   Status add(TokenId left, TokenId right, std::uint32_t rank, TokenId merged);
   /// rank == kNoRank if the pair does not merge.
   Merge find(TokenId left, TokenId right) const;
-  std::uint64_t memory_bytes() const { return slots_.capacity() * sizeof(Slot); }
+  std::uint64_t memory_bytes() const { return bytes_taken(slots_); }
+  void move_to(std::pmr::memory_resource* memory) { text::move_to(memory, slots_); }
 
  private:
   struct Slot {
     std::uint64_t pair = UINT64_MAX;
     Merge merge;
   };
-  std::vector<Slot> slots_;
+  std::pmr::vector<Slot> slots_{heap_memory()};
 };
 
 struct BpeOptions {
@@ -62,6 +64,7 @@ class Bpe {
   /// Appends the ids of `word`, which is spelled as in the vocabulary.
   void encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
   std::uint64_t memory_bytes() const { return merges_.memory_bytes(); }
+  void move_to(std::pmr::memory_resource* memory) { merges_.move_to(memory); }
 
  private:
   void split_into_characters(std::string_view word, std::vector<TokenId>& ids) const;

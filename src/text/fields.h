@@ -18,7 +18,7 @@ using formats::Json;
 /// refers to std::terminate.)
 template <typename T>
 void trim(T& container) {
-  T(container.begin(), container.end()).swap(container);
+  T(container.begin(), container.end(), container.get_allocator()).swap(container);
 }
 
 /// Text from a file for use in a message: in quotation marks, cut to some 60 bytes, control characters escaped.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "text/added_tokens.h"
@@ -14,6 +15,7 @@
 namespace qinfer::text {
 
 struct TokenizerTables {
+  std::unique_ptr<HostMemory> memory;  // of the tables, if not the C++ heap
   Vocabulary vocabulary;
   AddedTokens added_raw;         // matched in the text as given
   AddedTokens added_normalized;  // matched in the normalised text

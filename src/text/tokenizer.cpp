@@ -116,8 +116,25 @@ std::optional<TokenId> Tokenizer::find(std::string_view content) const { return 
 
 std::uint64_t Tokenizer::memory_bytes() const {
   const TokenizerTables& t = *tables_;
-  return sizeof t + t.vocabulary.memory_bytes() + t.bpe.memory_bytes() + t.added_raw.memory_bytes() +
-         t.added_normalized.memory_bytes() + sizeof(TokenId) * (t.prefix.capacity() + t.suffix.capacity());
+  return t.vocabulary.memory_bytes() + t.bpe.memory_bytes() + t.added_raw.memory_bytes() +
+         t.added_normalized.memory_bytes();
+}
+
+Status Tokenizer::move_to(const platform::Allocator& allocator) {
+  if (allocator.is_mapping()) return Status();
+  const std::uint64_t bytes = memory_bytes();
+  TokenizerTables& t = *tables_;
+  t.memory = std::make_unique<HostMemory>(allocator);
+  try {
+    t.vocabulary.move_to(t.memory.get());
+    t.bpe.move_to(t.memory.get());
+    t.added_raw.move_to(t.memory.get());
+    t.added_normalized.move_to(t.memory.get());
+  } catch (const std::bad_alloc&) {
+    return error_at(Code::no_memory, static_cast<std::int64_t>(bytes),
+                    "no memory for the tokenizer's tables ({} bytes)", bytes);
+  }
+  return Status();
 }
 
 }  // namespace qinfer::text

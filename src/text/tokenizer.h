@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "platform/memory.h"
 
 namespace qinfer::text {
 
@@ -67,6 +68,9 @@ class Tokenizer {
   std::uint32_t max_token_bytes() const;
   /// Bytes of all tables, the same for the same file. Compiled regular expressions (kilobytes) are not counted.
   std::uint64_t memory_bytes() const;
+  /// Moves the tables, just that many bytes, from the C++ heap to a host's allocator. Only while loading; after
+  /// QINFER_E_NO_MEMORY the tokenizer can only be freed.
+  Status move_to(const platform::Allocator& allocator);
   /// The id of a token by its content as written in the file.
   std::optional<TokenId> find(std::string_view content) const;
 

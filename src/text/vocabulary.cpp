@@ -77,7 +77,7 @@ std::optional<TokenId> Vocabulary::find_in_model(std::string_view content) const
 }
 
 void Vocabulary::grow() {
-  const std::vector<std::uint64_t> old = std::move(slots_);
+  const std::pmr::vector<std::uint64_t> old = std::move(slots_);
   slots_.assign(std::max(kFirstSlots, old.size() * 2), 0);
   const std::size_t mask = slots_.size() - 1;
   for (const std::uint64_t slot : old) {
@@ -142,9 +142,18 @@ void Vocabulary::finish() {
 }
 
 std::uint64_t Vocabulary::memory_bytes() const {
-  return content_blob_.capacity() + bytes_blob_.capacity() + flags_.capacity() +
-         sizeof(std::uint32_t) * (content_begin_.capacity() + content_size_.capacity() + bytes_end_.capacity()) +
-         sizeof(std::uint64_t) * slots_.capacity();
+  return bytes_taken(content_blob_) + bytes_taken(bytes_blob_) + bytes_taken(content_begin_) +
+         bytes_taken(content_size_) + bytes_taken(bytes_end_) + bytes_taken(flags_) + bytes_taken(slots_);
+}
+
+void Vocabulary::move_to(std::pmr::memory_resource* memory) {
+  text::move_to(memory, content_blob_);
+  text::move_to(memory, bytes_blob_);
+  text::move_to(memory, content_begin_);
+  text::move_to(memory, content_size_);
+  text::move_to(memory, bytes_end_);
+  text::move_to(memory, flags_);
+  text::move_to(memory, slots_);
 }
 
 }  // namespace qinfer::text

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/table_memory.h"
 #include "text/tokenizer.h"
 
 namespace qinfer::text {
@@ -51,6 +52,7 @@ class Vocabulary {
   std::optional<TokenId> find_in_model(std::string_view content) const;
 
   std::uint64_t memory_bytes() const;
+  void move_to(std::pmr::memory_resource* memory);
 
  private:
   std::size_t find_slot(std::string_view content, std::uint64_t hash) const;
@@ -60,11 +62,11 @@ class Vocabulary {
   std::uint32_t id_limit_;
   std::uint32_t count_ = 0;
   std::uint32_t max_bytes_ = 0;
-  std::string content_blob_, bytes_blob_;
-  std::vector<std::uint32_t> content_begin_, content_size_;  // by id
-  std::vector<std::uint32_t> bytes_end_;                     // by id: where its part of bytes_blob_ ends
-  std::vector<std::uint8_t> flags_;                          // by id
-  std::vector<std::uint64_t> slots_;                         // upper half of the hash, id + 1; 0 = free
+  std::pmr::string content_blob_{heap_memory()}, bytes_blob_{heap_memory()};
+  std::pmr::vector<std::uint32_t> content_begin_{heap_memory()}, content_size_{heap_memory()};  // by id
+  std::pmr::vector<std::uint32_t> bytes_end_{heap_memory()};  // by id: where its part of bytes_blob_ ends
+  std::pmr::vector<std::uint8_t> flags_{heap_memory()};       // by id
+  std::pmr::vector<std::uint64_t> slots_{heap_memory()};      // upper half of the hash, id + 1; 0 = free
 };
 
 }  // namespace qinfer::text

@@ -1,0 +1,74 @@
+// info.cpp: `qinfer info`: what a model is, its tokenizer, the kernel set and the memory that it took.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "options.h"
+#include "plan.h"
+#include "support.h"
+
+namespace cli {
+namespace {
+
+struct InfoArgs {
+  std::string model;
+  RuntimeArgs runtime;
+};
+
+std::string end_tokens(const qi::Model& model, std::uint32_t n_vocab) {
+  std::string text;
+  for (std::uint32_t i = 0; i < n_vocab; ++i) {
+    const auto token = static_cast<qinfer_token>(i);
+    if ((model.token_flags(token) & QINFER_TOKEN_END) == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(i) + " " + json_string(model.token_text(token));
+  }
+  return text.empty() ? "none" : text;
+}
+
+void print_model(const qi::Model& model, const qinfer_model_info& info, const std::string& path) {
+  print_row("model", model_name(info, path));
+  print_row("architecture", info.architecture != nullptr ? info.architecture : "");
+  print_row("parameters", with_commas(info.n_params) + " (" + human_count(info.n_params) + ")");
+  print_row("files", with_commas(info.file_bytes) + " B (" + human_bytes(info.file_bytes) + ")");
+  print_row("weight format", info.weight_format != nullptr ? info.weight_format : "");
+  print_row("layers", std::to_string(info.n_layers));
+  print_row("embedding", std::to_string(info.n_embd));
+  print_row("heads", format("%u, %u for keys and values, of %u", info.n_heads, info.n_kv_heads, info.head_dim));
+  print_row("context", format("%u tokens", info.context_tokens));
+  print_row("vocabulary", format("%u tokens of up to %u bytes", info.n_vocab, info.max_token_bytes));
+  print_row("begin token", info.bos_token < 0
+                               ? "none"
+                               : std::to_string(info.bos_token) + " " + json_string(model.token_text(info.bos_token)));
+  print_row("end tokens", end_tokens(model, info.n_vocab));
+}
+
+int run_info(const InfoArgs& args) {
+  qi::Runtime runtime(runtime_options(args.runtime));
+  // Weights included: without them the library knows neither how many there are nor in what format.
+  const qi::Model model = load_model(runtime, args.model);
+  const qinfer_cpu_info cpu = qi::cpu_info();
+  print_model(model, model.info(), args.model);
+  print_row("cpu", cpu.model_name);
+  print_row("cores", format("%u physical, %u logical, %u NUMA nodes", cpu.n_physical_cores, cpu.n_logical_cores,
+                            cpu.n_numa_nodes));
+  print_row("cpu features", cpu.features);
+  print_row("kernel set", args.runtime.cpu_target.empty() ? cpu.target : args.runtime.cpu_target.c_str());
+  const qinfer_memory memory = model.memory();
+  print_model_memory(memory);
+  print_row("total", amount(memory.total));
+  return 0;
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Command& chosen) {
+  auto args = std::make_shared<InfoArgs>();
+  CLI::App* command =
+      app.add_subcommand("info", "Show a model, its tokenizer, the kernel set and the memory to expect");
+  add_model_arg(*command, args->model);
+  add_runtime_args(*command, args->runtime);
+  command->callback([args, &chosen] { chosen = [args] { return run_info(*args); }; });
+}
+
+}  // namespace cli

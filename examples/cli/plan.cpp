@@ -1,0 +1,216 @@
+// plan.cpp: `qinfer plan`: what loading and running will take, from headers alone; as a table with a bar, as JSON,
+// buffer by buffer, or turned around: what fits into so many bytes.
+#include "plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "support.h"
+
+namespace cli {
+
+std::string amount(std::uint64_t bytes) {
+  return format("%20s B  %s", with_commas(bytes).c_str(), human_bytes(bytes).c_str());
+}
+
+void print_model_memory(const qinfer_memory& memory) {
+  print_row("weights mapped", amount(memory.weights_mapped));
+  print_row("weights private", amount(memory.weights_private));
+  print_row("tables", amount(memory.tables));
+  print_row("scratch", amount(memory.scratch));
+}
+
+namespace {
+
+struct Plan {
+  qinfer_memory memory{};
+  std::uint64_t total = 0;  // sessions included
+};
+
+struct Options {
+  qinfer_runtime_options runtime;
+  qinfer_load_options load = qi::options<qinfer_load_options>();
+  qinfer_kv_cache_options cache = qi::options<qinfer_kv_cache_options>();
+  qinfer_session_options session = qi::options<qinfer_session_options>();
+
+  explicit Options(const PlanArgs& args) : runtime(runtime_options(args.runtime)) {
+    if (args.normal_pages) runtime.flags |= QINFER_RUNTIME_NORMAL_PAGES;
+    load.max_batch_tokens = args.batch;
+    session.max_tokens = args.context;
+    cache.kv_type = kv_type(args.kv);
+    cache.block_tokens = args.block_tokens;
+    if (args.prefix) cache.flags |= QINFER_CACHE_PREFIX;
+  }
+};
+
+/// A cache for `sessions` sessions of `context` tokens.
+Plan make_plan(const PlanArgs& args, Options& options) {
+  Plan plan;
+  plan.memory = qi::plan(args.model, &options.runtime, &options.load, &options.cache, &options.session);
+  options.cache.budget_bytes = plan.memory.kv_per_session * args.sessions;
+  plan.memory = qi::plan(args.model, &options.runtime, &options.load, &options.cache, &options.session);
+  plan.total = plan.memory.total + plan.memory.per_session * args.sessions;
+  return plan;
+}
+
+/// Where the memory goes, as a bar of 60 characters.
+void print_bar(const PlanArgs& args, const Plan& plan) {
+  const std::pair<char, std::uint64_t> parts[] = {
+      {'W', plan.memory.weights_mapped + plan.memory.weights_private},
+      {'T', plan.memory.tables},
+      {'A', plan.memory.scratch},
+      {'K', plan.memory.kv_cache_bytes + plan.memory.kv_lists},
+      {'S', plan.memory.per_session * args.sessions},
+  };
+  constexpr double kWidth = 60;
+  std::string bar;
+  double position = 0;
+  for (const auto& [letter, bytes] : parts) {
+    position += kWidth * static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(plan.total, 1));
+    bar.resize(std::max(bar.size(), static_cast<std::size_t>(position + 0.5)), letter);
+  }
+  print_row("", "[" + bar + "]");
+  print_row("", "W weights  T tables  A activations  K keys and values  S sessions");
+}
+
+std::string described_sessions(const PlanArgs& args) {
+  return format("%u session%s of %s", args.sessions, args.sessions == 1 ? "" : "s",
+                args.context != 0 ? format("%u tokens", args.context).c_str() : "the model's context");
+}
+
+void print_plan(const PlanArgs& args, const Plan& plan) {
+  print_row("for", format("%s, blocks of %u tokens", described_sessions(args).c_str(), args.block_tokens));
+  print_model_memory(plan.memory);
+  print_row("KV per token", amount(plan.memory.kv_per_token));
+  print_row("KV per block", amount(plan.memory.kv_per_block));
+  print_row("KV per session", amount(plan.memory.kv_per_session));
+  print_row("KV cache", amount(plan.memory.kv_cache_bytes));
+  print_row("KV lists", amount(plan.memory.kv_lists));
+  print_row("per session", amount(plan.memory.per_session));
+  print_row(format("sessions x %u", args.sessions), amount(plan.memory.per_session * args.sessions));
+  print_row("load peak", amount(plan.memory.load_peak));
+  print_row("total", amount(plan.total));
+  print_bar(args, plan);
+  if (plan.memory.system_limit != 0) print_row("system limit", amount(plan.memory.system_limit));
+  if (plan.memory.system_available != 0) print_row("available now", amount(plan.memory.system_available));
+}
+
+void print_plan_json(const PlanArgs& args, const Plan& plan) {
+  const std::pair<const char*, std::uint64_t> fields[] = {
+      {"sessions", args.sessions},
+      {"block_tokens", args.block_tokens},
+      {"weights_mapped", plan.memory.weights_mapped},
+      {"weights_private", plan.memory.weights_private},
+      {"tables", plan.memory.tables},
+      {"scratch", plan.memory.scratch},
+      {"kv_per_token", plan.memory.kv_per_token},
+      {"kv_per_block", plan.memory.kv_per_block},
+      {"kv_per_session", plan.memory.kv_per_session},
+      {"kv_cache_bytes", plan.memory.kv_cache_bytes},
+      {"kv_lists", plan.memory.kv_lists},
+      {"per_session", plan.memory.per_session},
+      {"all_sessions", plan.memory.per_session * args.sessions},
+      {"load_peak", plan.memory.load_peak},
+      {"total", plan.total},
+      {"system_limit", plan.memory.system_limit},
+      {"system_available", plan.memory.system_available},
+  };
+  std::string text = "{\"model\": " + json_string(args.model) +
+                     ", \"context\": " + (args.context != 0 ? std::to_string(args.context) : "null");  // the model's
+  for (const auto& [name, value] : fields) text += ", \"" + std::string(name) + "\": " + std::to_string(value);
+  print(text + "}\n");
+}
+
+/// The longest context for which the plan stays within the bytes; 0 if not even the shortest does.
+std::uint32_t longest_context(const PlanArgs& args, std::uint32_t most) {
+  std::uint32_t fits = 0, too_many = most + 1;
+  while (too_many - fits > 1) {
+    PlanArgs tried = args;
+    tried.context = fits + (too_many - fits) / 2;
+    Options options(tried);
+    (make_plan(tried, options).total <= args.fit ? fits : too_many) = tried.context;
+  }
+  return fits;
+}
+
+/// The most sessions of the chosen context, and the longest context of the chosen number of sessions.
+int print_fit(const PlanArgs& args, std::uint32_t most_tokens) {
+  PlanArgs tried = args;
+  const std::uint32_t context = longest_context(tried, most_tokens);
+  if (context == 0)
+    throw Failure(format("%s B hold not even %s of 1 token", with_commas(args.fit).c_str(),
+                         args.sessions == 1 ? "1 session" : format("%u sessions", args.sessions).c_str()));
+  print_row("longest context", format("%u tokens x %u sessions", context, args.sessions));
+  if (args.context == 0) tried.context = context;
+  std::uint32_t fits = 0, too_many = 1u << 20;
+  while (too_many - fits > 1) {
+    tried.sessions = fits + (too_many - fits) / 2;
+    Options options(tried);
+    (make_plan(tried, options).total <= args.fit ? fits : too_many) = tried.sessions;
+  }
+  print_row("most sessions", format("%u x %u tokens", fits, tried.context));
+  return 0;
+}
+
+std::uint32_t context_in(const std::string& map) {
+  const std::string key = "\"context_tokens\":";
+  return static_cast<std::uint32_t>(std::stoul(map.substr(map.find(key) + key.size())));
+}
+
+int run_plan(const PlanArgs& args) {
+  if (args.map_given && args.fit != 0) throw UsageError("give either --map or --fit, not both");
+  Options options(args);
+  if (args.fit != 0) {
+    const std::string map = qi::plan_map(args.model, &options.runtime, &options.load, nullptr, &options.session);
+    return print_fit(args, context_in(map));
+  }
+  const Plan plan = make_plan(args, options);
+  if (args.map_given) {
+    const std::string map = qi::plan_map(args.model, &options.runtime, &options.load, &options.cache, &options.session);
+    const std::uint32_t positions = args.context != 0 ? args.context : context_in(map);
+    if (args.map == "named16") {
+      print_named16(map, positions);
+    } else if (args.map == "named32") {
+      print_named32(map, positions);
+    } else {
+      args.json ? print(map + "\n") : print_map(map);
+    }
+    return 0;
+  }
+  args.json ? print_plan_json(args, plan) : print_plan(args, plan);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Command& chosen) {
+  auto args = std::make_shared<PlanArgs>();
+  CLI::App* command = app.add_subcommand("plan", "Show the memory that loading and running will take, to the byte");
+  add_model_arg(*command, args->model);
+  const auto number = [&](const char* name, auto& value, std::uint64_t highest, const char* help) {
+    command->add_option(name, value, help)->check(whole_number(1, highest))->type_name("N");
+  };
+  number("--context", args->context, 1u << 30, "Tokens per session (default: the model's context)");
+  number("--sessions", args->sessions, 1u << 20, "Sessions at once (default 1)");
+  number("--block-tokens", args->block_tokens, 256, "Tokens per KV block, a power of two from 32 (default 32)");
+  number("--batch", args->batch, 1u << 20, "Tokens evaluated in one pass (default 512)");
+  number("--fit", args->fit, UINT64_MAX / 2, "Say what fits into so many bytes: how long a context, how many sessions");
+  add_kv_arg(*command, args->kv);
+  add_runtime_args(*command, args->runtime);
+  command->add_flag("--prefix", args->prefix, "With a cache that keeps prefixes");
+  command->add_flag("--normal-pages", args->normal_pages, "Without 2 MiB pages");
+  command->add_flag("--json", args->json, "Print one JSON object");
+  CLI::Option* map =
+      command
+          ->add_option("--map", args->map, "Print every buffer; named16 or named32: as two early designs would have it")
+          ->expected(0, 1)
+          ->check(CLI::IsMember({"", "named16", "named32"}))
+          ->type_name("[KIND]");
+  command->callback([args, map, &chosen] {
+    args->map_given = map->count() > 0;
+    chosen = [args] { return run_plan(*args); };
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,71 @@
+// The regions of a memory plan's map that no layout function writes down itself: weights, tables and KV blocks. See
+// buffer_map.h.
+#include "engine/plan.h"
+
+namespace qinfer::engine {
+namespace {
+
+std::vector<std::uint64_t> shape_of(const model::WeightItem& item) {
+  const auto rows = static_cast<std::uint64_t>(item.rows), cols = static_cast<std::uint64_t>(item.cols);
+  if (item.is_vector) return {cols};
+  if (item.format.layout == kernels::WeightLayout::tile32) return {(rows + 31) / 32, cols, 32};
+  return {rows, cols};
+}
+
+}  // namespace
+
+MappedRegion map_weights(const model::WeightsPlan& weights, bool mapped) {
+  MappedRegion region{mapped ? "weights_mapped" : "weights_private", "model", 0, {}};
+  for (const model::WeightItem& item : weights.items) {
+    if (item.mapped != mapped) continue;
+    const std::string dtype(item.is_vector ? "f32" : dtype_name(item.format.dtype));
+    // A tensor that two roles share is in the file once. Mapped ones are listed one behind the other.
+    const bool again = mapped && !region.buffers.empty() && region.buffers.front().name == item.name;
+    if (again) continue;
+    const std::uint64_t offset = mapped ? region.bytes : item.offset;
+    region.buffers.push_back({item.name, offset, item.bytes, shape_of(item), dtype, {}});
+    region.bytes = mapped ? region.bytes + item.bytes : weights.private_bytes;
+  }
+  return region;
+}
+
+MappedRegion map_tables(const ModelFiles& files, std::uint64_t rope_bytes) {
+  MappedRegion region{"tables", "model", 0, {}};
+  if (rope_bytes != 0)
+    region.buffers.push_back({"rope",
+                              0,
+                              rope_bytes,
+                              {files.spec.n_ropes(), files.spec.context_tokens, files.spec.head_dim / 2, 2},
+                              "f32",
+                              {}});
+  region.bytes = rope_bytes;
+  if (files.tokenizer == nullptr) return region;
+  const std::uint64_t bytes = files.tokenizer->memory_bytes();
+  region.buffers.push_back({"tokenizer", region.bytes, bytes, {bytes}, "bytes", {}});
+  region.bytes += bytes;
+  return region;
+}
+
+MappedRegion map_cache(const CacheSize& size, std::span<const KvLayout> layouts) {
+  MappedRegion region{"kv_cache", "cache", size.bytes, {}};
+  std::uint64_t parts = 0;
+  for (std::size_t g = 0; g < layouts.size(); ++g) parts += size.blocks[g] * layouts[g].block_bytes();
+  if (parts > size.bytes) {  // groups share the bytes
+    region.buffers.push_back({"kv_blocks", 0, size.bytes, {size.bytes}, "bytes", {}});
+    return region;
+  }
+  std::uint64_t offset = 0;
+  for (std::size_t g = 0; g < layouts.size(); ++g) {
+    const KvLayout& layout = layouts[g];
+    const std::uint64_t bytes = size.blocks[g] * layout.block_bytes();
+    std::vector<std::uint64_t> shape = {
+        size.blocks[g], layout.n_layers,       layout.n_kv_heads, layout.tiles_per_block(), 2,
+        kTileTokens,    layout.head_dim_padded};
+    region.buffers.push_back(
+        {fmt::format("kv_blocks_{}", g), offset, bytes, std::move(shape), std::string(dtype_name(layout.type)), {}});
+    offset += bytes;
+  }
+  return region;
+}
+
+}  // namespace qinfer::engine

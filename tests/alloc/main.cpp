@@ -1,0 +1,261 @@
+// count_allocations: stands in for malloc, calloc, realloc, aligned allocation, mmap and mremap of the whole process
+// and counts what the library asks of them while it generates: nothing, but one mmap for each block of contiguous
+// storage.
+//
+// Four threads of a host work on eight sessions of one cache, in both storages: prompts, decoding, sampling,
+// detokenising, generating, forks, cutting back, cancelled calls. Forks may allocate, but a bounded number of times.
+// Threads of the library count as generating all the time.
+//
+//   count_allocations MODEL
+#include <qinfer/qinfer.hpp>
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+std::atomic<bool> watching{false};
+/// What a thread is doing; the library's own threads are generating whenever they run.
+enum class Doing { generating, forking, other };
+thread_local Doing doing = Doing::generating;
+std::atomic<long> requests{0}, mappings{0}, fork_requests{0};
+
+void note(std::atomic<long>& counter) {
+  if (!watching) return;
+  if (doing == Doing::generating) ++counter;
+  if (doing == Doing::forking) ++fork_requests;
+}
+
+}  // namespace
+
+extern "C" {
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t n, size_t size);
+void* __libc_realloc(void* p, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+
+void* malloc(size_t size) {
+  note(requests);
+  return __libc_malloc(size);
+}
+void* calloc(size_t n, size_t size) {
+  note(requests);
+  return __libc_calloc(n, size);
+}
+void* realloc(void* p, size_t size) {
+  note(requests);
+  return __libc_realloc(p, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  note(requests);
+  return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** out, size_t alignment, size_t size) {
+  note(requests);
+  *out = __libc_memalign(alignment, size);
+  return *out == nullptr ? ENOMEM : 0;
+}
+void* mmap(void* address, size_t size, int protection, int flags, int file, off_t offset) {
+  note(mappings);
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, size, protection, flags, file, offset));
+}
+void* mremap(void* old, size_t old_size, size_t size, int flags, ...) {
+  note(mappings);
+  return reinterpret_cast<void*>(syscall(SYS_mremap, old, old_size, size, flags, nullptr));
+}
+}
+
+namespace {
+
+int failures = 0;
+
+void expect(bool good, const char* what, long got) {
+  if (!good) ++failures;
+  std::printf("%s %s: %ld\n", good ? "ok    " : "FAILED", what, got);
+}
+
+/// Runs f as something else than generating.
+template <typename F>
+auto as(Doing what, F f) {
+  const Doing before = doing;
+  doing = what;
+  auto result = f();
+  doing = before;
+  return result;
+}
+
+/// One thread of the host with two sessions of its own. All it needs itself is there before counting begins.
+class Host {
+ public:
+  Host(qi::KvCache& cache, const qi::Model& model, unsigned seed)
+      : cache_(cache), random_(seed), detok_(model), n_vocab_(model.info().n_vocab) {
+    for (int i = 0; i < 2; ++i) sessions_.push_back(make());
+    tokens_.resize(200);
+    text_.resize(model.info().max_token_bytes * 3 + 16);
+    cancel_.request();
+  }
+
+  void run(int steps) {
+    for (int i = 0; i < steps; ++i) step(sessions_[random_() % sessions_.size()]);
+  }
+
+  long done = 0, forks = 0, wrong = 0;
+
+ private:
+  qi::Session make() {
+    qi::Session session(cache_);
+    auto sampler = qi::options<qinfer_sampler_options>();
+    sampler.temperature = 0.9f;
+    sampler.top_k = 20;
+    sampler.top_p = 0.95f;
+    sampler.repeat_penalty = 1.1f;
+    session.set_sampler(sampler);
+    return session;
+  }
+
+  void step(qi::Session& session) {
+    ++done;
+    const std::size_t length = session.length(), room = 400 - length;
+    switch (random_() % 8) {
+      case 0: return fork(session);
+      case 1: return good(qinfer_session_truncate(session.native(), length == 0 ? 0 : random_() % length, nullptr));
+      case 2: return generate(session);
+      case 3: return cancelled(session);
+      default: break;
+    }
+    const std::size_t n = std::min<std::size_t>(random_() % 3 == 0 ? 1 + random_() % tokens_.size() : 1, room);
+    if (n == 0) return good(qinfer_session_truncate(session.native(), 10, nullptr));
+    for (std::size_t i = 0; i < n; ++i) tokens_[i] = static_cast<qinfer_token>(random_() % n_vocab_);
+    good(qinfer_session_append(session.native(), tokens_.data(), n, nullptr));
+    qinfer_session* handle = session.native();
+    good(qinfer_eval(&handle, 1, nullptr, nullptr));
+    qinfer_token token = 0;
+    std::size_t n_text = 0;
+    good(qinfer_session_sample(handle, &token, nullptr));
+    good(qinfer_detok_push(detok_.native(), token, text_.data(), text_.size(), &n_text, nullptr));
+  }
+
+  void generate(qi::Session& session) {
+    if (session.length() == 0 || session.length() > 380) return;
+    auto options = qi::options<qinfer_generate_options>();
+    options.max_tokens = 5;
+    good(qinfer_generate(session.native(), &options, nullptr, nullptr));
+  }
+
+  void cancelled(qi::Session& session) {
+    if (session.pending() == 0) return;
+    auto options = qi::options<qinfer_eval_options>();
+    options.cancel = cancel_.native();
+    qinfer_session* handle = session.native();
+    if (qinfer_eval(&handle, 1, &options, nullptr) != QINFER_E_CANCELLED) ++wrong;
+  }
+
+  void fork(qi::Session& session) {
+    ++forks;
+    qi::Session copy = as(Doing::forking, [&] { return session.fork(); });
+    std::swap(session, copy);
+    doing = Doing::other;
+    { const qi::Session gone = std::move(copy); }
+    doing = Doing::generating;
+  }
+
+  void good(qinfer_status status) {
+    if (status != QINFER_OK) ++wrong;
+  }
+
+  qi::KvCache& cache_;
+  std::mt19937 random_;
+  qi::Detokenizer detok_;
+  std::uint32_t n_vocab_;
+  std::vector<qi::Session> sessions_;
+  std::vector<qinfer_token> tokens_;
+  std::vector<char> text_;
+  qi::Cancel cancel_;
+};
+
+qi::KvCache make_cache(const qi::Model& model, std::uint32_t flags) {
+  auto options = qi::options<qinfer_kv_cache_options>();
+  options.budget_blocks = 256;
+  options.flags = flags;
+  return qi::KvCache(model, options);
+}
+
+void many_threads(const qi::Model& model, std::uint32_t flags, const char* name) {
+  qi::KvCache cache = make_cache(model, flags);
+  std::vector<std::unique_ptr<Host>> hosts;
+  for (unsigned i = 0; i < 4; ++i) hosts.push_back(std::make_unique<Host>(cache, model, i + 1));
+  requests = mappings = fork_requests = 0;
+  std::atomic<int> ready{0}, finished{0};
+  std::vector<std::thread> threads;
+  for (auto& host : hosts)
+    threads.emplace_back([&ready, &finished, &host] {
+      ++ready;
+      while (!watching) std::this_thread::yield();
+      host->run(500);
+      ++finished;
+      while (watching) std::this_thread::yield();
+    });
+  while (ready != 4) std::this_thread::yield();
+  const void* heap_end = sbrk(0);
+  watching = true;
+  while (finished != 4) usleep(1000);
+  watching = false;
+  for (auto& thread : threads) thread.join();
+  long done = 0, forks = 0, wrong = 0;
+  for (const auto& host : hosts) done += host->done, forks += host->forks, wrong += host->wrong;
+  std::printf("%s, %ld steps, %ld forks\n", name, done, forks);
+  expect(done == 2000 && forks > 100, "steps", done);
+  expect(wrong == 0, "calls that did not end as they should", wrong);
+  expect(requests == 0, "allocations while generating", requests);
+  // A handle, the session, its tables, two shared buffers and their spares.
+  expect(fork_requests <= forks * 24, "allocations of all forks", fork_requests);
+  if ((flags & QINFER_CACHE_CONTIGUOUS) == 0) {
+    expect(mappings == 0, "mappings while generating", mappings);
+    expect(forks > 0 && sbrk(0) >= heap_end, "the heap is where it was, or larger by forks", 0);
+  }
+}
+
+/// Contiguous storage makes one mapping for each block that is taken.
+void one_mapping_a_block(const qi::Model& model) {
+  qi::KvCache cache = make_cache(model, QINFER_CACHE_CONTIGUOUS);
+  qi::Session session(cache);
+  std::vector<qinfer_token> tokens(320, 5);
+  auto eval_options = qi::options<qinfer_eval_options>();
+  requests = mappings = 0;
+  watching = true;
+  qinfer_session* handle = session.native();
+  int bad = 0;
+  for (int i = 0; i < 10; ++i) {
+    bad += qinfer_session_append(handle, tokens.data(), 25, nullptr) != QINFER_OK;
+    bad += qinfer_eval(&handle, 1, &eval_options, nullptr) != QINFER_OK;
+  }
+  watching = false;
+  expect(bad == 0, "calls that failed", bad);
+  expect(requests == 0, "allocations", requests);
+  expect(mappings == 8, "mappings for 250 tokens in blocks of 32", mappings);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return std::fputs("usage: count_allocations MODEL\n", stderr), 2;
+  auto options = qi::options<qinfer_runtime_options>();
+  options.n_threads = 2;
+  qi::Runtime runtime(options);
+  const qi::Model model = qi::Model::load(runtime, argv[1]);
+  many_threads(model, 0, "paged");
+  many_threads(model, QINFER_CACHE_PREFIX, "paged with prefixes");
+  many_threads(model, QINFER_CACHE_CONTIGUOUS, "contiguous");
+  one_mapping_a_block(model);
+  std::printf("%d failed\n", failures);
+  return failures == 0 ? 0 : 1;
+}
