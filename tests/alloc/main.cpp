@@ -6,6 +6,8 @@
 // detokenising, generating, forks, cutting back, cancelled calls. Forks may allocate, but a bounded number of times.
 // Threads of the library count as generating all the time.
 //
+// Before that, what loading and creating map must be the plan's regions, to the byte.
+//
 //   count_allocations MODEL
 #include <qinfer/qinfer.hpp>
 
@@ -16,6 +18,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <thread>
@@ -28,6 +31,9 @@ std::atomic<bool> watching{false};
 enum class Doing { generating, forking, other };
 thread_local Doing doing = Doing::generating;
 std::atomic<long> requests{0}, mappings{0}, fork_requests{0};
+/// Anonymous memory that was mapped while `planning`: by the library alone, for glibc's own calls do not come by here.
+std::atomic<bool> planning{false};
+std::atomic<std::size_t> mapped_bytes{0};
 
 void note(std::atomic<long>& counter) {
   if (!watching) return;
@@ -66,6 +72,7 @@ int posix_memalign(void** out, size_t alignment, size_t size) {
 }
 void* mmap(void* address, size_t size, int protection, int flags, int file, off_t offset) {
   note(mappings);
+  if (planning && file < 0) mapped_bytes += size;
   return reinterpret_cast<void*>(syscall(SYS_mmap, address, size, protection, flags, file, offset));
 }
 void* mremap(void* old, size_t old_size, size_t size, int flags, ...) {
@@ -124,7 +131,7 @@ class Host {
 
   void step(qi::Session& session) {
     ++done;
-    const std::size_t length = session.length(), room = 400 - length;
+    const std::size_t length = session.length(), room = length < 400 ? 400 - length : 0;
     switch (random_() % 8) {
       case 0: return fork(session);
       case 1: return good(qinfer_session_truncate(session.native(), length == 0 ? 0 : random_() % length, nullptr));
@@ -224,6 +231,34 @@ void many_threads(const qi::Model& model, std::uint32_t flags, const char* name)
   }
 }
 
+/// What is mapped is what was planned, but for what is smaller than a page and comes from the heap.
+void mapped_as_planned(const std::string& path) {
+  auto runtime_options = qi::options<qinfer_runtime_options>();
+  runtime_options.n_threads = 2;
+  runtime_options.flags = QINFER_RUNTIME_NORMAL_PAGES;
+  auto cache_options = qi::options<qinfer_kv_cache_options>();
+  auto session_options = qi::options<qinfer_session_options>();
+  session_options.max_logits = 3;
+  const auto map =
+      nlohmann::json::parse(qi::plan_map(path, &runtime_options, nullptr, &cache_options, &session_options));
+  std::size_t planned = 0;
+  for (const auto& region : map.at("regions")) {
+    std::size_t bytes = region.at("bytes");
+    if (region.at("name") == "weights_mapped" || region.at("name") == "kv_lists") continue;
+    if (region.at("name") == "tables")
+      bytes = region.at("buffers")[0].at("bytes");  // rope; the tokenizer is on the heap
+    if (bytes >= 4096) planned += bytes;
+  }
+  qi::Runtime runtime(runtime_options);
+  mapped_bytes = 0;
+  planning = true;
+  const qi::Model model = qi::Model::load(runtime, path);
+  qi::KvCache cache(model, cache_options);
+  qi::Session session(cache, session_options);
+  planning = false;
+  expect(mapped_bytes == planned, "bytes mapped beyond the plan", static_cast<long>(mapped_bytes - planned));
+}
+
 /// Contiguous storage makes one mapping for each block that is taken.
 void one_mapping_a_block(const qi::Model& model) {
   qi::KvCache cache = make_cache(model, QINFER_CACHE_CONTIGUOUS);
@@ -252,6 +287,7 @@ int main(int argc, char** argv) {
   options.n_threads = 2;
   qi::Runtime runtime(options);
   const qi::Model model = qi::Model::load(runtime, argv[1]);
+  mapped_as_planned(argv[1]);
   many_threads(model, 0, "paged");
   many_threads(model, QINFER_CACHE_PREFIX, "paged with prefixes");
   many_threads(model, QINFER_CACHE_CONTIGUOUS, "contiguous");
