@@ -168,7 +168,7 @@ TEST_CASE("Evaluation: cancelled from another thread, then continued to the same
       const std::size_t pending = qinfer_session_pending(one);
       REQUIRE(pending > 0);
       if (pending < 1000) ++part_done;
-      REQUIRE_THAT(std::string(error.message), contains(std::to_string(pending) + " tokens of session 0 stay pending"));
+      REQUIRE_THAT(std::string(error.message), contains("what was not evaluated stays pending"));
       REQUIRE(qinfer_session_logits(one, 0) == nullptr);
       auto stats = sized<qinfer_kv_cache_stats>();
       REQUIRE_OK(qinfer_kv_cache_get_stats(s.cache.get(), &stats, &err));

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <thread>
 
 #include "catch.h"
 #include "checkpoint_writer.h"
@@ -250,6 +251,58 @@ TEST_CASE("a memory budget holds for the model, its caches and sessions, to the 
   for (int i = 0; i < 3; ++i) CHECK_NOTHROW(session.fork());  // each gives back what it took
 }
 
+TEST_CASE("threads that share a memory budget get all of it and no more", "[memory][threads]") {
+  const qinfer::test::ModelDir directory(qinfer::test::TinySpec{});
+  auto cache_options = qi::options<qinfer_kv_cache_options>();
+  auto runtime_options = qi::options<qinfer_runtime_options>();
+  runtime_options.n_threads = 1;
+  const qinfer_memory plan = qi::plan(directory.path(), &runtime_options, nullptr, &cache_options);
+  auto load = qi::options<qinfer_load_options>();
+  load.memory_budget_bytes = plan.total + 10 * plan.per_session + plan.per_session / 2;
+  qi::Runtime runtime(runtime_options);
+  const qi::Model model = qi::Model::load(runtime, directory.path(), load);
+  qi::KvCache cache(model, cache_options);
+  for (int round = 0; round < 3; ++round) {  // what was taken comes back
+    std::atomic<int> created{0};
+    std::vector<std::thread> threads;
+    std::vector<std::vector<qinfer_session*>> sessions(4);
+    for (auto& own : sessions)
+      threads.emplace_back([&created, &cache, &own] {
+        qinfer_session* session = nullptr;
+        while (qinfer_session_create(cache.native(), nullptr, &session, nullptr) == QINFER_OK) {
+          own.push_back(session);
+          ++created;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(created == 10);
+    for (const auto& own : sessions)
+      for (qinfer_session* session : own) qinfer_session_free(session);
+  }
+}
+
+TEST_CASE("a tensor that passes through a buffer while it is loaded counts for the peak", "[memory]") {
+  qinfer::test::TinySpec spec;
+  spec.vocab = 20000;
+  spec.dtype = qinfer::DType::bf16;
+  const qinfer::test::ModelDir directory(spec);
+  Ledger ledger;
+  qinfer_allocator allocator = {sizeof(qinfer_allocator), 0, Ledger::alloc, Ledger::release, &ledger};
+  auto runtime_options = qi::options<qinfer_runtime_options>();
+  runtime_options.allocator = &allocator;
+  runtime_options.n_threads = 1;
+  auto load = qi::options<qinfer_load_options>();
+  load.flags = QINFER_LOAD_NO_MMAP;
+  load.weight_format = "f32";
+  load.max_batch_tokens = 1;
+  const qinfer_memory plan = qi::plan(directory.path(), &runtime_options, &load);
+  CHECK(plan.load_peak > plan.total);
+  qi::Runtime runtime(runtime_options);
+  const qi::Model model = qi::Model::load(runtime, directory.path(), load);
+  CHECK(ledger.peak == plan.load_peak);
+  CHECK(ledger.live == plan.total);
+}
+
 TEST_CASE("a lone config.json can be planned", "[memory]") {
   const qinfer::test::ModelDir directory(qinfer::test::TinySpec{});
   const qinfer_memory whole = qi::plan(directory.path());
@@ -354,10 +407,14 @@ TEST_CASE("forking, saving and loading without memory change nothing and lose no
   runtime_options.allocator = &allocator;
   runtime_options.n_threads = 1;
   qi::Runtime runtime(runtime_options);
-  const qi::Model model = qi::Model::load(runtime, directory.path());
   auto cache_options = qi::options<qinfer_kv_cache_options>();
   cache_options.flags = QINFER_CACHE_PREFIX;
   cache_options.budget_blocks = 8;
+  // For one more session at a time: what a refused call had charged must come back too.
+  const qinfer_memory plan = qi::plan(directory.path(), &runtime_options, nullptr, &cache_options);
+  auto load = qi::options<qinfer_load_options>();
+  load.memory_budget_bytes = plan.total + 2 * plan.per_session;
+  const qi::Model model = qi::Model::load(runtime, directory.path(), load);
   qi::KvCache cache(model, cache_options);
   qi::Session session(cache);
   session.append(std::vector<qinfer_token>(70, 65));

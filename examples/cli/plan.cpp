@@ -44,13 +44,20 @@ struct Options {
   }
 };
 
+std::uint64_t times(std::uint64_t bytes, std::uint32_t sessions) {
+  if (bytes > UINT64_MAX / 4 / sessions)
+    throw Failure(
+        format("%s B for each of %u sessions are more than can be counted", with_commas(bytes).c_str(), sessions));
+  return bytes * sessions;
+}
+
 /// A cache for `sessions` sessions of `context` tokens.
 Plan make_plan(const PlanArgs& args, Options& options) {
   Plan plan;
   plan.memory = qi::plan(args.model, &options.runtime, &options.load, &options.cache, &options.session);
-  options.cache.budget_bytes = plan.memory.kv_per_session * args.sessions;
+  options.cache.budget_bytes = times(plan.memory.kv_per_session, args.sessions);
   plan.memory = qi::plan(args.model, &options.runtime, &options.load, &options.cache, &options.session);
-  plan.total = plan.memory.total + plan.memory.per_session * args.sessions;
+  plan.total = plan.memory.total + times(plan.memory.per_session, args.sessions);
   return plan;
 }
 
@@ -122,16 +129,28 @@ void print_plan_json(const PlanArgs& args, const Plan& plan) {
   print(text + "}\n");
 }
 
+/// Whether the plan stays within the bytes. What cannot be addressed does not fit either.
+bool fits(const PlanArgs& args) {
+  try {
+    Options options(args);
+    return make_plan(args, options).total <= args.fit;
+  } catch (const Failure&) {
+    return false;
+  } catch (const qi::Error& error) {
+    if (error.status() == QINFER_E_NO_MEMORY) return false;
+    throw;
+  }
+}
+
 /// The longest context for which the plan stays within the bytes; 0 if not even the shortest does.
 std::uint32_t longest_context(const PlanArgs& args, std::uint32_t most) {
-  std::uint32_t fits = 0, too_many = most + 1;
-  while (too_many - fits > 1) {
+  std::uint32_t enough = 0, too_many = most + 1;
+  while (too_many - enough > 1) {
     PlanArgs tried = args;
-    tried.context = fits + (too_many - fits) / 2;
-    Options options(tried);
-    (make_plan(tried, options).total <= args.fit ? fits : too_many) = tried.context;
+    tried.context = enough + (too_many - enough) / 2;
+    (fits(tried) ? enough : too_many) = tried.context;
   }
-  return fits;
+  return enough;
 }
 
 /// The most sessions of the chosen context, and the longest context of the chosen number of sessions.
@@ -143,13 +162,12 @@ int print_fit(const PlanArgs& args, std::uint32_t most_tokens) {
                          args.sessions == 1 ? "1 session" : format("%u sessions", args.sessions).c_str()));
   print_row("longest context", format("%u tokens x %u sessions", context, args.sessions));
   if (args.context == 0) tried.context = context;
-  std::uint32_t fits = 0, too_many = 1u << 20;
-  while (too_many - fits > 1) {
-    tried.sessions = fits + (too_many - fits) / 2;
-    Options options(tried);
-    (make_plan(tried, options).total <= args.fit ? fits : too_many) = tried.sessions;
+  std::uint32_t enough = 0, too_many = 1u << 20;
+  while (too_many - enough > 1) {
+    tried.sessions = enough + (too_many - enough) / 2;
+    (fits(tried) ? enough : too_many) = tried.sessions;
   }
-  print_row("most sessions", format("%u x %u tokens", fits, tried.context));
+  print_row("most sessions", format("%u x %u tokens", enough, tried.context));
   return 0;
 }
 

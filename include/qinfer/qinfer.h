@@ -179,8 +179,8 @@ typedef struct qinfer_load_options {
     uint32_t             max_batch_tokens;    /* evaluated in one pass over the weights; 0 = 512 */
     uint32_t             reserved;
     uint64_t             memory_budget_bytes; /* for the model, its caches and sessions: loading fails before it reads
-                                                 weights, creating before it takes memory, with what is needed and what
-                                                 would fit; 0 = none */
+                                                 weights, creating before it takes memory, with what is needed, and
+                                                 for a cache how many blocks would fit; 0 = none */
     const char          *weight_format;       /* "f16", "bf16", "f32"; NULL = what the kernel set wants */
     qinfer_progress_fn   progress;
     void                *progress_user;

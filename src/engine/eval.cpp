@@ -78,7 +78,8 @@ class Evaluation {
   /// Decides who evaluates how many tokens, and takes the blocks for them; after an error all is as before.
   Status take_room() {
     enlist(true);
-    Status status = take_blocks();
+    const Session* refused = nullptr;
+    Status status = take_blocks(refused);
     const auto drop_adopted = [&] {
       bool any = false;
       for (std::size_t i = 0; i < n_marked_; ++i) {
@@ -88,9 +89,11 @@ class Evaluation {
       return any;
     };
     // A prefix in use cannot give way to others: without it there may be room, as if there were no prefix cache.
-    if (status.ok() || !drop_adopted()) return status;
-    enlist(false);
-    return take_blocks();
+    if ((!status.ok() || refused != nullptr) && drop_adopted()) {
+      enlist(false);
+      status = take_blocks(refused);
+    }
+    return refused != nullptr ? no_room(*refused) : std::move(status);
   }
 
   /// Links the sessions with pending tokens, fewest first, equal ones in the caller's order, and shares out max_tokens.
@@ -152,24 +155,25 @@ class Evaluation {
   }
 
   /// Has room promised for all that this call evaluates, then takes the first of it.
-  Status take_blocks() {
-    const Session* short_of_room = nullptr;
-    for (Session* s = first_; s != nullptr && short_of_room == nullptr; s = s->eval_state.next) {
-      for (std::size_t g = 0; g < s->tables().size() && short_of_room == nullptr; ++g)
-        if (!s->tables()[g].promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state.count)) short_of_room = s;
+  /// `refused`: the first session that there is no room for.
+  Status take_blocks(const Session*& refused) {
+    refused = nullptr;
+    for (Session* s = first_; s != nullptr && refused == nullptr; s = s->eval_state.next) {
+      for (std::size_t g = 0; g < s->tables().size() && refused == nullptr; ++g)
+        if (!s->tables()[g].promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state.count)) refused = s;
     }
     Status status;
-    if (short_of_room != nullptr) {
-      const Session& s = *short_of_room;
-      for (Session* t = first_; t != nullptr; t = t->eval_state.next) t->settle();
-      return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state.index),
-                      "the KV cache has {}, session {} needs more for {} tokens", s.cache().describe_room(),
-                      s.eval_state.index, s.eval_state.count);
-    }
-    for (Session* s = first_; s != nullptr && status.ok(); s = s->eval_state.next) status = extend(*s);
-    if (!status.ok())
+    for (Session* s = first_; s != nullptr && status.ok() && refused == nullptr; s = s->eval_state.next)
+      status = extend(*s);
+    if (!status.ok() || refused != nullptr)
       for (Session* t = first_; t != nullptr; t = t->eval_state.next) t->settle();
     return status;
+  }
+
+  static Status no_room(const Session& s) {
+    return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state.index),
+                    "the KV cache has {}, session {} needs more for {} tokens", s.cache().describe_room(),
+                    s.eval_state.index, s.eval_state.count);
   }
 
   /// Blocks for the next of a session's tokens, as many as a batch may have.

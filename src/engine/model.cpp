@@ -111,7 +111,8 @@ Result<Charge> Model::charge(std::uint64_t bytes, std::string_view what,
   do {
     if (bytes <= budget_ && before <= budget_ - bytes) continue;
     const std::uint64_t left = budget_ - std::min(before, budget_);
-    const auto needed = static_cast<std::int64_t>(std::min<std::uint64_t>(before + bytes, INT64_MAX));
+    const std::uint64_t all = bytes > UINT64_MAX - before ? UINT64_MAX : before + bytes;
+    const auto needed = static_cast<std::int64_t>(std::min<std::uint64_t>(all, INT64_MAX));
     return error_at(Code::no_memory, needed, "memory_budget_bytes is {}, of which {} are left: {} needs {}; {}",
                     budget_, left, what, bytes, what_fits(left));
   } while (!charged_.compare_exchange_weak(before, before + bytes));

@@ -240,6 +240,8 @@ Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const Kv
   if (size.bytes < set_bytes)
     return error_at(Code::no_memory, static_cast<std::int64_t>(set_bytes), "budget_bytes is {}, one KV block needs {}",
                     options.budget_bytes, set_bytes);
+  if (size.bytes > UINT64_MAX / 4)
+    return error(Code::no_memory, "{} bytes of KV blocks cannot be addressed", size.bytes);
   if (all_at_once && layouts.size() > 1) {
     size.blocks = divide(spec, layouts, size.bytes, batch);
   } else {
@@ -252,6 +254,7 @@ Result<CacheSize> resolve_cache(const model::ModelSpec& spec, std::span<const Kv
     size.bytes = bytes_of(layouts, size.blocks);
     for (const std::uint64_t blocks : size.blocks) size.blocks_total += blocks;
   } else {
+    size.shared = true;
     size.blocks_total = *std::max_element(size.blocks.begin(), size.blocks.end());
   }
   return size;
@@ -323,7 +326,7 @@ Status add_cache(MemoryTotals& totals, const model::ModelSpec& spec, std::span<c
   totals.total = *total;
   if (map != nullptr) {
     map->regions.push_back(map_cache(size, layouts));
-    map->regions.push_back({"kv_lists", "cache", size.list_bytes, {}});
+    map->regions.push_back(map_lists(size, layouts, *cache));
   }
   return Status();
 }

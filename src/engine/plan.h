@@ -46,6 +46,7 @@ struct SessionOptions {
 struct CacheSize {
   std::uint64_t bytes = 0;
   std::uint64_t list_bytes = 0;       ///< beside the blocks
+  bool shared = false;                ///< groups share the bytes
   std::uint64_t blocks_total = 0;     ///< the most that can be held of all groups together
   std::vector<std::uint64_t> blocks;  ///< at most, of each group
 };
@@ -111,5 +112,6 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
 MappedRegion map_weights(const model::WeightsPlan& weights, bool mapped);
 MappedRegion map_tables(const ModelFiles& files, std::uint64_t rope_bytes);
 MappedRegion map_cache(const CacheSize& size, std::span<const KvLayout> layouts);
+MappedRegion map_lists(const CacheSize& size, std::span<const KvLayout> layouts, const KvCacheOptions& options);
 
 }  // namespace qinfer::engine

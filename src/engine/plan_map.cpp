@@ -48,9 +48,7 @@ MappedRegion map_tables(const ModelFiles& files, std::uint64_t rope_bytes) {
 
 MappedRegion map_cache(const CacheSize& size, std::span<const KvLayout> layouts) {
   MappedRegion region{"kv_cache", "cache", size.bytes, {}};
-  std::uint64_t parts = 0;
-  for (std::size_t g = 0; g < layouts.size(); ++g) parts += size.blocks[g] * layouts[g].block_bytes();
-  if (parts > size.bytes) {  // groups share the bytes
+  if (size.shared) {
     region.buffers.push_back({"kv_blocks", 0, size.bytes, {size.bytes}, "bytes", {}});
     return region;
   }
@@ -64,6 +62,25 @@ MappedRegion map_cache(const CacheSize& size, std::span<const KvLayout> layouts)
     region.buffers.push_back(
         {fmt::format("kv_blocks_{}", g), offset, bytes, std::move(shape), std::string(dtype_name(layout.type)), {}});
     offset += bytes;
+  }
+  return region;
+}
+
+MappedRegion map_lists(const CacheSize& size, std::span<const KvLayout> layouts, const KvCacheOptions& options) {
+  MappedRegion region{"kv_lists", "cache", size.list_bytes, {}};
+  std::uint64_t at = 0;
+  const auto add = [&](const char* name, std::size_t group, std::uint64_t bytes, std::string_view dtype) {
+    const std::uint64_t count = dtype == "u32" ? bytes / 4 : bytes;
+    if (bytes != 0)
+      region.buffers.push_back({fmt::format("{}_{}", name, group), at, bytes, {count}, std::string(dtype), {}});
+    at += bytes;
+  };
+  for (std::size_t g = 0; g < layouts.size(); ++g) {
+    const std::uint64_t list = size.blocks[g] * sizeof(std::uint32_t);
+    const std::uint64_t all = kv::BlockPool::list_bytes(layouts[g], pool_options(size, options, g));
+    add("holders", g, list, "u32");
+    add("free_blocks", g, list, "u32");
+    add("prefix_index", g, all - 2 * list, "bytes");
   }
   return region;
 }

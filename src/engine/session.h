@@ -49,10 +49,10 @@ class KvCache {
  private:
   KvCache() = default;
   std::shared_ptr<const Model> model_;
+  Charge charge_;  // given back when the memory is
   std::vector<KvLayout> layouts_;
   std::vector<std::unique_ptr<kv::BlockPool>> pools_;
   CacheSize size_;
-  Charge charge_;
   std::uint32_t block_tokens_ = 0;
 };
 

@@ -71,13 +71,14 @@ SystemMemory system_memory() {
   for (const std::string& folder : cgroup_folders("memory")) {
     const long long limit = number_in(folder, "/memory.max", "/memory.limit_in_bytes");
     const long long used = number_in(folder, "/memory.current", "/memory.usage_in_bytes");
+    if (limit < 0) continue;
     // Version 1 writes the largest number of pages for "no limit".
-    if (limit < 0 || (memory.limit != 0 && static_cast<std::uint64_t>(limit) >= memory.limit)) continue;
-    memory.limit = static_cast<std::uint64_t>(limit);
+    const auto most = static_cast<std::uint64_t>(limit);
+    memory.limit = memory.limit == 0 ? most : std::min(memory.limit, most);
     if (used < 0) continue;
     const std::uint64_t cache = field_of(read_small_file(folder + "/memory.stat"), "inactive_file");
     const std::uint64_t taken = static_cast<std::uint64_t>(used) - std::min(cache, static_cast<std::uint64_t>(used));
-    const std::uint64_t left = memory.limit - std::min(taken, memory.limit);
+    const std::uint64_t left = most - std::min(taken, most);
     memory.available = memory.available == 0 ? left : std::min(memory.available, left);
   }
   return memory;

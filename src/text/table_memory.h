@@ -25,12 +25,16 @@ class HostMemory final : public std::pmr::memory_resource {
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    void* memory = allocator_.alloc(bytes, alignment, allocator_.user);
+    void* memory = allocator_.alloc(bytes, aligned(alignment), allocator_.user);
     if (memory == nullptr) throw std::bad_alloc();
     return memory;
   }
   void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
-    allocator_.release(memory, bytes, alignment, allocator_.user);
+    allocator_.release(memory, bytes, aligned(alignment), allocator_.user);
+  }
+  /// As for all other memory: hosts may hand the number to posix_memalign, which takes no small ones.
+  static std::size_t aligned(std::size_t alignment) {
+    return alignment < platform::Buffer::kAlignment ? platform::Buffer::kAlignment : alignment;
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 
