@@ -228,6 +228,25 @@ TEST_CASE("snapshots hold what windows see, and go on in any cache", "[kv][snaps
           same_bits(each->copy_logits(), cold(model, std::vector<std::int32_t>(tokens.begin(), tokens.begin() + 460))));
     }
   }
+  // Cut back to where the window just reaches: the next token is pending, and no more is asked of the file.
+  {
+    const qinfer::test::ModelDir directory(spec(0));
+    const qi::Model model = load(directory.path());
+    qi::KvCache cache = make_cache(model, 100);
+    const auto tokens = tokens_of(200, 17);
+    const std::string path = directory.file("session.kv");
+    for (std::size_t n = 150; n < 200; ++n) {
+      qi::Session session(cache);
+      after(session, tokens);
+      session.truncate(n);
+      session.save(path);
+      qi::Session loaded = qi::Session::load(cache, path);
+      CHECK(loaded.pending() == session.pending());
+      session.eval();
+      loaded.eval();
+      CHECK(same_bits(loaded.copy_logits(), session.copy_logits()));
+    }
+  }
   // Windows of another model do not fit.
   const qinfer::test::ModelDir one(spec(0)), other(spec(1));
   const qi::Model model = load(one.path()), wrong = load(other.path());

@@ -148,12 +148,13 @@ Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
 /// Takes the blocks of each group that the file has, and fills them.
 Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& path) {
   const std::size_t n = snapshot.n_evaluated();
+  // Where nothing is pending the last token is evaluated again, for its logits.
+  const std::size_t next = n == snapshot.tokens().size() && n != 0 ? n - 1 : n;
   for (std::size_t g = 0; g < layout_.n_groups; ++g) {
     const std::uint64_t first = snapshot.first(g);
-    const std::uint32_t window = snapshot.model().windows[g];
     tables_[g].begin_at(first);
-    if (first > (window != 0 && n > window ? n - window : 0))
-      return error_at(Code::format, -1, "{}: group {} begins at position {}, behind what the last token sees", path, g,
+    if (!tables_[g].reaches_back_from(next))
+      return error_at(Code::format, -1, "{}: group {} begins at position {}, behind what the next token sees", path, g,
                       first);
   }
   if (const Code code = extend(n); code != Code::ok)
