@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -75,7 +76,7 @@ void print_bar(const PlanArgs& args, const Plan& plan) {
   double position = 0;
   for (const auto& [letter, bytes] : parts) {
     position += kWidth * static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(plan.total, 1));
-    bar.resize(std::max(bar.size(), static_cast<std::size_t>(position + 0.5)), letter);
+    bar.resize(std::max(bar.size(), static_cast<std::size_t>(std::lround(position))), letter);
   }
   print_row("", "[" + bar + "]");
   print_row("", "W weights  T tables  A activations  K keys and values  S sessions");
