@@ -196,7 +196,8 @@ std::uint64_t bytes_of(std::span<const KvLayout> layouts, std::span<const std::u
 std::vector<std::uint64_t> divide(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint64_t bytes,
                                   std::uint32_t batch) {
   std::vector<std::uint64_t> blocks = blocks_for_tokens(spec, layouts, spec.context_tokens, batch);
-  const std::uint64_t one_session = bytes_of(layouts, blocks), sessions = bytes / one_session;
+  const std::uint64_t one_session = std::max<std::uint64_t>(bytes_of(layouts, blocks), 1);
+  const std::uint64_t sessions = bytes / one_session;
   const std::uint64_t rest = bytes % one_session;
   std::uint64_t tokens = 0, too_many = spec.context_tokens;
   while (too_many - tokens > 1) {
