@@ -16,8 +16,10 @@ namespace qinfer::engine {
 enum class Step : std::uint8_t { embed, qkv, attention, output, ffn, head };
 struct Lifetime {
   Step first = Step::embed, last = Step::head;
+  bool within_steps = false;  ///< a workspace: what is in it means nothing from one step to the next
 };
 inline constexpr Lifetime kWholePass{};
+inline constexpr Lifetime kWorkspace{Step::qkv, Step::head, true};
 
 struct MappedBuffer {
   std::string name;

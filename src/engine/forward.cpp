@@ -31,6 +31,7 @@ class Pass {
 
   bool run() {
     team_.run([this](std::int32_t worker) { work(worker); });
+    model_.scratch_poison().after_pass();
     return !stop_;
   }
 
@@ -45,7 +46,7 @@ class Pass {
 
   /// Runs all phases; the last thread to finish the last one calls `then`.
   template <typename Args, typename Then>
-  void run_op(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker, Then&& then) {
+  void run_phases(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker, Then&& then) {
     std::int32_t last = operation.phases - 1;
     while (last > 0 && operation.units(args, last) == 0) --last;
     for (std::int32_t phase = 0; phase <= last; ++phase) {
@@ -62,9 +63,24 @@ class Pass {
     }
   }
 
+  /// An operation that is a step of the pass: behind it the buffers are gone that live no longer.
+  template <typename Args, typename Then>
+  void run_step(Step step, const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker,
+                Then&& then) {
+    run_phases(operation, args, worker, [&](std::int32_t w) {
+      model_.scratch_poison().after(step);
+      then(w);
+    });
+  }
+
   template <typename Args>
-  void run_op(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker) {
-    run_op(operation, args, worker, [](std::int32_t) {});
+  void run_step(Step step, const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker) {
+    run_step(step, operation, args, worker, [](std::int32_t) {});
+  }
+
+  /// With many rows a norm is cut among the threads.
+  void run_norm(const kernels::NormArgs& args, std::int32_t worker) {
+    run_phases(kernels_.rms_norm, args, worker, [](std::int32_t) {});
   }
 
   kernels::NormArgs norm_args(const float* weight, const std::int32_t* gather, std::int64_t n) const {
@@ -79,14 +95,14 @@ class Pass {
 
   /// Runs an operation and the norm that follows it.
   template <typename Args>
-  void run_then_norm(const kernels::Operation<Args>& operation, const Args& args, const kernels::NormArgs& norm,
-                     std::int32_t worker) {
+  void run_then_norm(Step step, const kernels::Operation<Args>& operation, const Args& args,
+                     const kernels::NormArgs& norm, std::int32_t worker) {
     const bool serial = norm.n <= kSerialNormRows;
-    run_op(operation, args, worker, [&](std::int32_t w) {
+    run_step(step, operation, args, worker, [&](std::int32_t w) {
       if (cancelled_ != nullptr && cancelled_->load()) stop_ = true;
       if (serial) run_whole(norm, w);
     });
-    if (!serial) run_op(kernels_.rms_norm, norm, worker);
+    if (!serial) run_norm(norm, worker);
   }
 
   const KvLayout& kv_of(const model::LayerSpec& layer) const {
@@ -144,9 +160,9 @@ class Pass {
 
   /// Runs an operation that adds to h, or whose results go through `post_norm` first, and then the norm that follows.
   template <typename Args>
-  void run_and_add(const kernels::Operation<Args>& operation, Args args, const float* post_norm,
+  void run_and_add(Step step, const kernels::Operation<Args>& operation, Args args, const float* post_norm,
                    const kernels::NormArgs& next, std::int32_t worker) {
-    if (post_norm == nullptr) return run_then_norm(operation, args, next, worker);
+    if (post_norm == nullptr) return run_then_norm(step, operation, args, next, worker);
     args.accumulate = false;
     args.out = rows(layout_.normed, spec_.n_embd);
     kernels::NormArgs add = norm_args(post_norm, nullptr, batch_.n_rows);
@@ -154,22 +170,22 @@ class Pass {
     add.out = rows(layout_.h, spec_.n_embd);
     add.accumulate = true;
     const bool serial = batch_.n_rows <= kSerialNormRows;
-    run_op(operation, args, worker, [&](std::int32_t w) {
+    run_step(step, operation, args, worker, [&](std::int32_t w) {
       if (cancelled_ != nullptr && cancelled_->load()) stop_ = true;
       if (!serial) return;
       run_whole(add, w);
       run_whole(next, w);
     });
     if (serial) return;
-    run_op(kernels_.rms_norm, add, worker);
-    run_op(kernels_.rms_norm, next, worker);
+    run_norm(add, worker);
+    run_norm(next, worker);
   }
 
   /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
   void layer(std::uint32_t layer, std::int32_t worker) {
     const model::LayerWeights& w = model_.weights().layers[layer];
-    run_op(kernels_.qkv, qkv_args(layer), worker);
-    run_op(kernels_.attention, attention_args(layer), worker);
+    run_step(Step::qkv, kernels_.qkv, qkv_args(layer), worker);
+    run_step(Step::attention, kernels_.attention, attention_args(layer), worker);
     const kernels::LinearArgs out{batch_.n_rows,
                                   rows(layout_.attn_out, spec_.q_dim()),
                                   w.o,
@@ -177,7 +193,8 @@ class Pass {
                                   true,
                                   rows(layout_.h, spec_.n_embd),
                                   workspace(layout_.shared)};
-    run_and_add(kernels_.linear, out, w.attn_post_norm, norm_args(w.ffn_norm, nullptr, batch_.n_rows), worker);
+    run_and_add(Step::output, kernels_.linear, out, w.attn_post_norm, norm_args(w.ffn_norm, nullptr, batch_.n_rows),
+                worker);
     if (stop_) return;
     const kernels::FfnArgs ffn{batch_.n_rows,
                                rows(layout_.normed, spec_.n_embd),
@@ -193,7 +210,7 @@ class Pass {
     const bool last = layer + 1 == spec_.n_layers();
     const kernels::NormArgs next =
         last ? last_norm() : norm_args(model_.weights().layers[layer + 1].attn_norm, nullptr, batch_.n_rows);
-    run_and_add(kernels_.ffn, ffn, w.ffn_post_norm, next, worker);
+    run_and_add(Step::ffn, kernels_.ffn, ffn, w.ffn_post_norm, next, worker);
   }
 
   /// After the last layer only the rows go on whose logits are wanted, or all of them to be gathered.
@@ -230,18 +247,18 @@ class Pass {
     const BatchArrays arrays = batch_arrays(model_);
     const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().embedding,
                                    rows(layout_.h, spec_.n_embd), spec_.embedding_scale};
-    run_then_norm(kernels_.embed, embed, norm_args(model_.weights().layers[0].attn_norm, nullptr, batch_.n_rows),
-                  worker);
+    run_then_norm(Step::embed, kernels_.embed, embed,
+                  norm_args(model_.weights().layers[0].attn_norm, nullptr, batch_.n_rows), worker);
     for (std::uint32_t i = 0; i < spec_.n_layers() && !stop_; ++i) layer(i, worker);
     if (stop_) return;
     if (batch_.n_embeddings != 0) {
       gather_embeddings(worker);
-      if (batch_.n_logits != 0) run_op(kernels_.rms_norm, logit_norm(), worker);
+      if (batch_.n_logits != 0) run_norm(logit_norm(), worker);
     }
     if (batch_.n_logits == 0) return;
     const kernels::LmHeadArgs head{batch_.n_logits,  rows(layout_.normed, spec_.n_embd), model_.weights().lm_head,
                                    arrays.logit_out, workspace(layout_.shared),          spec_.logit_softcap};
-    run_op(kernels_.lm_head, head, worker);
+    run_step(Step::head, kernels_.lm_head, head, worker);
   }
 
   const Model& model_;

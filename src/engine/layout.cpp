@@ -56,11 +56,11 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   const kernels::WorkspaceSize linear = kernels.linear_workspace(shape), qkv = kernels.qkv_workspace(shape),
                                lm_head = kernels.lm_head_workspace(shape);
   const std::uint64_t shared = std::max({linear.shared, qkv.shared, lm_head.shared});
-  layout.shared = cursor.take(shared, {"panels", {shared}, "bytes", {Step::qkv, Step::head}});
+  layout.shared = cursor.take(shared, {"panels", {shared}, "bytes", kWorkspace});
   layout.per_worker_bytes = round_up(
       std::max({linear.per_worker, qkv.per_worker, attention.per_worker, ffn.per_worker, lm_head.per_worker}), 64);
-  layout.per_worker =
-      cursor.take(layout.per_worker_bytes * n_threads, {"workers", {n_threads, layout.per_worker_bytes}, "bytes"});
+  layout.per_worker = cursor.take(layout.per_worker_bytes * n_threads,
+                                  {"workers", {n_threads, layout.per_worker_bytes}, "bytes", kWorkspace});
   const std::uint64_t groups = std::max<std::size_t>(spec.kv_groups.size(), 1);
   layout.tokens = cursor.take(rows * sizeof(std::int32_t), {"token_ids", {rows}, "i32"});
   layout.logit_rows = cursor.take(rows * sizeof(std::int32_t), {"logit_rows", {rows}, "i32"});

@@ -90,6 +90,12 @@ Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, co
                                               parallel_for, progress));
   QINFER_ASSIGN(scratch_, platform::Buffer::allocate(runtime_->allocator(), scratch_layout_.bytes, "the scratch arena",
                                                      platform::Pages::huge));
+#if defined(QINFER_POISON)
+  MappedRegion region;
+  (void)engine::scratch_layout(spec_, runtime_->kernels(), scratch_layout_.batch,
+                               static_cast<std::uint32_t>(runtime_->team().size()), &region);
+  scratch_poison_ = ScratchPoison(scratch_.data(), scratch_layout_, std::move(region));
+#endif
   n_params_ = plan.n_params;
   weight_format_ = describe_formats(plan);
   return Status();

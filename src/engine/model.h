@@ -10,6 +10,7 @@
 
 #include "engine/plan.h"
 #include "engine/runtime.h"
+#include "engine/scratch_poison.h"
 #include "model/spec.h"
 #include "model/weights.h"
 #include "text/tokenizer.h"
@@ -53,6 +54,7 @@ class Model {
   }
   const ScratchLayout& scratch_layout() const { return scratch_layout_; }
   std::byte* scratch() const { return scratch_.data(); }
+  const ScratchPoison& scratch_poison() const { return scratch_poison_; }
   bool has_weights() const { return !weights_.layers.empty(); }
   const MemoryTotals& memory() const { return memory_; }
   std::uint64_t n_params() const { return n_params_; }
@@ -89,6 +91,7 @@ class Model {
   const float* rope_table_ = nullptr;                ///< in rope_, or in the packed file
   std::shared_ptr<platform::MappedFile> rope_file_;  ///< then this one
   ScratchLayout scratch_layout_;
+  ScratchPoison scratch_poison_;
   MemoryTotals memory_;
   std::uint64_t budget_ = UINT64_MAX;
   mutable std::atomic<std::uint64_t> charged_{0};  ///< of it, by the model itself, caches and sessions

@@ -1,0 +1,32 @@
+// Debug builds fill the buffers of a scratch arena with NaN outside the lifetimes that the memory plan states, so that
+// tests notice an operation that reads what is not there yet, or no longer. Other builds do nothing of it.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/layout.h"
+
+namespace qinfer::engine {
+
+class ScratchPoison {
+ public:
+#if defined(QINFER_POISON)
+  ScratchPoison() = default;
+  /// `region`: what scratch_layout() wrote down.
+  ScratchPoison(std::byte* scratch, const ScratchLayout& layout, MappedRegion region);
+  /// `step` of a layer has ended: what lives no longer than that is gone.
+  void after(Step step) const;
+  /// An evaluation has ended, or was cancelled: all is gone but the arrays that its caller fills.
+  void after_pass() const;
+
+ private:
+  std::byte* scratch_ = nullptr;
+  ScratchLayout layout_;
+  MappedRegion region_;
+#else
+  void after(Step /*step*/) const {}
+  void after_pass() const {}
+#endif
+};
+
+}  // namespace qinfer::engine
