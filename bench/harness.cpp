@@ -29,6 +29,7 @@ std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t thr
 }
 
 std::vector<const kernels::KernelSet*> usable_sets() {
+  (void)platform::tile_system().request_permission();  // where it is refused the CPU is one without tiles
   const std::string features = platform::detect_cpu().features;
   std::vector<const kernels::KernelSet*> sets;
   for (const kernels::KernelSetInfo& info : kernels::kernel_sets())

@@ -201,6 +201,7 @@ struct KernelSet {
   float (*pack)(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
                 std::int64_t last) = nullptr;
   std::uint32_t (*kv_head_dim_padded)(std::uint32_t head_dim, DType type) = nullptr;
+  KvOrder kv_order = KvOrder::key_lanes;
   DType (*default_kv_type)(bool exact) = nullptr;
 
   WorkspaceSize (*linear_workspace)(const Shape& shape) = nullptr;
@@ -234,10 +235,11 @@ std::span<const KernelInfo> kernel_table();
 /// An empty name asks for the best one; `exact`: among those that compute in f32.
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
 
-/// One kernel set that was built. `needs`: CPU features; `exact`: it computes in f32.
+/// One kernel set that was built. `needs`: CPU features; `exact`: it computes in f32; `by_name`: chosen only where it is
+/// asked for.
 struct KernelSetInfo {
   std::string_view name, needs;
-  bool exact;
+  bool exact, by_name = false;
 };
 /// All of them, the best one first.
 std::span<const KernelSetInfo> kernel_sets();

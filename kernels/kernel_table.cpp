@@ -1,6 +1,9 @@
 // The table of all kernels, and the choice of a kernel set by name and CPU.
 #include "kernel_set.h"
 #include "reference/reference.h"
+#ifdef QINFER_HAVE_AMX
+#include "amx/amx.h"
+#endif
 #ifdef QINFER_HAVE_AVX512
 #include "avx512/avx512.h"
 #endif
@@ -15,6 +18,9 @@ constexpr KernelInfo kTable[] = {
 };
 
 constexpr KernelSetInfo kSets[] = {
+#ifdef QINFER_HAVE_AMX
+    {"amx", "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", false, true},
+#endif
 #ifdef QINFER_HAVE_AVX512
     {"avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_fp16", false},
     {"avx512", "avx512f avx512bw avx512dq avx512vl", true},
@@ -24,6 +30,9 @@ constexpr KernelSetInfo kSets[] = {
 
 using Getter = const KernelSet& (*)();
 constexpr Getter kGetters[] = {
+#ifdef QINFER_HAVE_AMX
+    amx::kernel_set,
+#endif
 #ifdef QINFER_HAVE_AVX512
     avx512::fp16_kernel_set,
     avx512::kernel_set,
@@ -59,7 +68,7 @@ std::span<const KernelInfo> kernel_table() { return kTable; }
 
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact) {
   for (std::size_t i = 0; i < std::size(kSets); ++i) {
-    if (!name.empty() && name != kSets[i].name) continue;
+    if (name.empty() ? kSets[i].by_name : name != kSets[i].name) continue;
     if (exact && !kSets[i].exact) continue;
     if (has_all(cpu_features, kSets[i].needs)) return &kGetters[i]();
   }

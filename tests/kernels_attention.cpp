@@ -40,7 +40,7 @@ struct QkvData {
 QkvData make_qkv(const KernelSet& set, Random& random, DType dtype, const AttentionCase& c, std::int64_t hidden,
                  std::uint32_t rows, std::uint32_t context) {
   QkvData d;
-  d.x = random.values(static_cast<std::size_t>(hidden) * rows);
+  d.x = as_activations(set, random.values(static_cast<std::size_t>(hidden) * rows));
   d.wq = make_matrix(set, random, dtype, c.n_heads * c.head_dim, hidden);
   d.wk = make_matrix(set, random, dtype, c.n_kv_heads * c.head_dim, hidden);
   d.wv = make_matrix(set, random, dtype, c.n_kv_heads * c.head_dim, hidden);
@@ -115,8 +115,9 @@ double largest(const std::vector<double>& v) {
 void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool norms, bool queries_only = false) {
   Random random(6);
   const std::int64_t hidden = 33, width = c.head_dim;
-  const KvLayout layout{DType::f32,    2, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32),
-                        c.block_tokens};
+  const KvLayout layout{
+      DType::f32,     2,           c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32),
+      c.block_tokens, set.kv_order};
   TestCache cache(layout, c.lengths);
   const auto many = static_cast<std::int32_t>(c.lengths[0] - 1), few = static_cast<std::int32_t>(c.lengths[1]);
   const std::vector<Sequence> sequences = {
@@ -163,13 +164,15 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
         const std::size_t at = (row * c.n_kv_heads + h) * c.head_dim;
         const auto k = finish_head(all_k.data() + at, c.head_dim, norms ? &d.k_norm : nullptr, rope);
         const auto v = finish_head(all_v.data() + at, c.head_dim, nullptr, nullptr);
-        // The order inside a tile is the set's own; the sets so far have keys [d][32] and values [32][d].
         const float* k_tile = reinterpret_cast<const float*>(s.kv.k_tile(layout, 1, h, position / 32));
         const float* v_tile = k_tile + layout.tile_bytes() / 4;
         for (std::uint32_t i = 0; i < c.head_dim; ++i) {
-          check_close(k_tile[i * 32 + position % 32], k[i], 16 * largest(k), "key");
-          check_close(v_tile[(position % 32) * layout.head_dim_padded + i], v[i], 16 * largest(v), "value");
+          check_close(k_tile[layout.k_index(position, i)], k[i], 16 * largest(k), "key");
+          check_close(v_tile[layout.v_index(position, i)], v[i], 16 * largest(v), "value");
         }
+        if (layout.order == KvOrder::key_rows)
+          for (std::uint32_t i = c.head_dim; i < layout.head_dim_padded; ++i)
+            REQUIRE(k_tile[layout.k_index(position, i)] == 0);
       }
     }
 }
@@ -191,10 +194,11 @@ void test_qkv(const KernelSet& set, DType dtype) {
 namespace {
 
 /// Fills the cache with random keys and values of one layer and returns them as f32.
-void fill_cache(TestCache& cache, Random& random, std::size_t sequence, std::uint32_t length, std::vector<float>& keys,
-                std::vector<float>& values) {
+void fill_cache(const KernelSet& set, TestCache& cache, Random& random, std::size_t sequence, std::uint32_t length,
+                std::vector<float>& keys, std::vector<float>& values) {
   const KvLayout& l = cache.layout;
   const auto put = [&](std::byte* at, float value) -> float {
+    if (rounds_to_bf16(set)) value = bf16_to_f32(f32_to_bf16(value));
     if (l.type == DType::f32) {
       std::memcpy(at, &value, 4);
       return value;
@@ -205,12 +209,16 @@ void fill_cache(TestCache& cache, Random& random, std::size_t sequence, std::uin
   };
   const std::size_t size = dtype_bytes(l.type);
   for (std::uint32_t p = 0; p < length; ++p)
-    for (std::uint32_t h = 0; h < l.n_kv_heads; ++h)
+    for (std::uint32_t h = 0; h < l.n_kv_heads; ++h) {
+      if (l.order == KvOrder::key_rows)
+        for (std::uint32_t i = l.head_dim; i < l.head_dim_padded; ++i)
+          put(cache.view(sequence).k_tile(l, 0, h, p / 32) + l.k_index(p, i) * size, 0);
       for (std::uint32_t i = 0; i < l.head_dim; ++i) {
         std::byte* tile = cache.view(sequence).k_tile(l, 0, h, p / 32);
-        keys.push_back(put(tile + (i * 32 + p % 32) * size, random.value()));
-        values.push_back(put(tile + l.tile_bytes() + ((p % 32) * l.head_dim_padded + i) * size, random.value()));
+        keys.push_back(put(tile + l.k_index(p, i) * size, random.value()));
+        values.push_back(put(tile + l.tile_bytes() + l.v_index(p, i) * size, random.value()));
       }
+    }
 }
 
 /// Values and, for bounds, the sums of the terms' magnitudes.
@@ -242,20 +250,21 @@ std::vector<Sum> attend(const float* q, const std::vector<float>& keys, const st
 
 void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   Random random(7);
-  KvLayout layout{type, 1, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, type), c.block_tokens};
+  KvLayout layout{type,           1,           c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, type),
+                  c.block_tokens, set.kv_order};
   TestCache cache(layout, c.lengths);
   std::vector<Sequence> sequences;
   std::vector<std::vector<float>> keys(c.lengths.size()), values(c.lengths.size());
   std::int32_t rows = 0;
   for (std::size_t s = 0; s < c.lengths.size(); ++s) {
-    fill_cache(cache, random, s, c.lengths[s], keys[s], values[s]);
+    fill_cache(set, cache, random, s, c.lengths[s], keys[s], values[s]);
     const std::uint32_t most = c.split ? 1 : c.causal ? 37 : c.lengths[s];
     const auto n = static_cast<std::int32_t>(std::min(c.lengths[s], most));
     sequences.push_back({cache.view(s), rows, n, c.lengths[s] - static_cast<std::uint32_t>(n)});
     rows += n;
   }
   const std::uint32_t width = c.n_heads * c.head_dim;
-  std::vector<float> q = random.values(static_cast<std::size_t>(rows) * width), out(q.size(), NAN);
+  std::vector<float> q = as_activations(set, random.values(static_cast<std::size_t>(rows) * width)), out(q.size(), NAN);
   AttentionArgs args;
   args.q = {q.data(), width};
   args.out = {out.data(), width};
@@ -289,6 +298,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
           // A soft cap adds 4e-7 of itself to each score.
           double bound = 8 * (1e-5 + seen * kEps + c.softcap * 4e-7);
           // f16: a weight is rounded (2^-11, or 2^-19 where 2^-6 of it is subnormal), so is each of 32 steps of a sum.
+          if (rounds_to_bf16(set)) bound += kBf16 * want[i].magnitude;  // of a weight
           if (sums_in_f16(set, type)) bound += 34 * 0x1p-11 * want[i].magnitude + 0x1p-19 * 8 * (seen + 1);
           REQUIRE(wrong <= bound);
           error += wrong * wrong;
@@ -332,10 +342,10 @@ TEST_CASE("split attention gives the bits of whole attention", "[kernels]") {
     const KernelSet& set = *each;
     Random random(8);
     for (const std::uint32_t window : {0u, 700u}) {
-      KvLayout layout{DType::f16, 1, 2, 16, set.kv_head_dim_padded(16, DType::f16), 32};
+      KvLayout layout{DType::f16, 1, 2, 16, set.kv_head_dim_padded(16, DType::f16), 32, set.kv_order};
       TestCache cache(layout, {2100});
       std::vector<float> keys, values;
-      fill_cache(cache, random, 0, 2100, keys, values);
+      fill_cache(set, cache, random, 0, 2100, keys, values);
       std::vector<float> q = random.values(6 * 16), whole(6 * 16), split(6 * 16);
       const Sequence sequence{cache.view(0), 0, 1, 2099};
       AttentionArgs args;

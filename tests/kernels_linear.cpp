@@ -22,7 +22,7 @@ void linear_case(const KernelSet& set, DType dtype, std::int64_t n, std::int64_t
   Random random(static_cast<unsigned>(n * 1000 + cols + outputs));
   const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
   const std::int64_t ld = cols + 1;
-  const std::vector<float> x = random.values(static_cast<std::size_t>(n * ld));
+  const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * ld)));
   const std::vector<float> bias = random.values(static_cast<std::size_t>(outputs));
   const std::vector<float> before = random.values(static_cast<std::size_t>(n * outputs));
   const std::vector<float> out = run_linear(set, w, x, n, ld, 3, bias.data(), &before);
@@ -140,7 +140,7 @@ TEST_CASE("f16 sums cannot overflow, and scale with their input", "[kernels]") {
 
 TEST_CASE("a row's outputs do not depend on the other rows, the slices or the threads", "[kernels]") {
   for (const KernelSet* set : usable_sets()) {
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const DType dtype : weight_dtypes(*set)) {
       Random random(9);
       const std::int64_t cols = 200, outputs = 230, n = 41;
       const TestMatrix w = make_matrix(*set, random, dtype, outputs, cols);
@@ -160,7 +160,7 @@ TEST_CASE("a row's outputs do not depend on the other rows, the slices or the th
 
 TEST_CASE("not a number and infinity pass through linear layers", "[kernels]") {
   for (const KernelSet* set : usable_sets()) {
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const DType dtype : weight_dtypes(*set)) {
       for (const float poison : {NAN, INFINITY, -INFINITY}) {
         for (const std::int64_t n : {1, 9, 13}) {
           INFO(set->name << " " << dtype_name(dtype) << " poison " << poison << " rows " << n);

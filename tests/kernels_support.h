@@ -17,7 +17,7 @@
 #include "base/math.h"
 #include "catch.h"
 #include "kernel_set.h"
-#include "platform/cpu.h"
+#include "targets.h"
 
 namespace qinfer::test {
 
@@ -25,8 +25,14 @@ using namespace qinfer::kernels;
 
 inline constexpr double kEps = 0x1p-24;
 
+/// Whether products are those of activations rounded to bf16, with the weights and values of attention likewise.
+inline bool rounds_to_bf16(const KernelSet& set) { return std::string_view(set.name) == "amx"; }
+/// Half a unit in the last place of bf16, relative.
+inline constexpr double kBf16 = 0x1p-8;
+
 inline const KernelSet* usable_set(std::string_view name) {
-  return find_kernel_set(name, platform::detect_cpu().features);
+  const KernelSet* set = find_kernel_set(name, usable_features());
+  return set;
 }
 
 /// Every set that this CPU can run.
@@ -54,6 +60,22 @@ class Random {
   std::normal_distribution<double> normal_;
   std::uniform_int_distribution<int> spread_{-3, 1};
 };
+
+/// The types in which a set can hold matrices to multiply with.
+inline std::vector<DType> weight_dtypes(const KernelSet& set) {
+  std::vector<DType> types;
+  WeightFormat format;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16})
+    if (set.weight_format(WeightRole::q, DType::f32, &type, false, format)) types.push_back(type);
+  return types;
+}
+
+/// Activations such that rounding them, where the set does, changes nothing: bounds then are those of sums alone.
+inline std::vector<float> as_activations(const KernelSet& set, std::vector<float> values) {
+  if (rounds_to_bf16(set))
+    for (float& v : values) v = bf16_to_f32(f32_to_bf16(v));
+  return values;
+}
 
 /// A weight matrix in some dtype at an odd address, with the values it really holds.
 struct TestMatrix {

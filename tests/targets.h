@@ -9,9 +9,17 @@
 
 namespace qinfer::test {
 
+/// The CPU's features; those of AMX only where the system lets this process use tiles.
+inline std::string usable_features() {
+  const bool permitted = platform::has_tiles(platform::tile_system()) && platform::tile_system().request_permission();
+  platform::TileSystem system = platform::tile_system();
+  if (!permitted) system.enabled_state = [] { return std::uint64_t{0}; };
+  return platform::detect_cpu(system).features;
+}
+
 /// `exact`: only those that QINFER_RUNTIME_EXACT allows.
 inline std::vector<std::string> usable_targets(bool exact = false) {
-  const std::string features = platform::detect_cpu().features;
+  const std::string features = usable_features();
   std::vector<std::string> names;
   for (const kernels::KernelSetInfo& info : kernels::kernel_sets())
     if (kernels::find_kernel_set(info.name, features, exact) != nullptr) names.emplace_back(info.name);

@@ -16,6 +16,7 @@
 
 #include "avx512/avx512.h"
 #include "avx512/gemm_kernels.h"
+#include "avx512/partials.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -503,28 +504,8 @@ struct Policy {
     }
   }
 
-  static void fold(Partial& total, Partial& part, std::uint32_t width) {
-    const float largest = part.max > total.max ? part.max : total.max;
-    const float base = largest == kNegativeInfinity ? 0.0f : largest;
-    const __m512 old_scale = exp2_ps(_mm512_set1_ps(total.max - base)),
-                 new_scale = exp2_ps(_mm512_set1_ps(part.max - base));
-    total.max = largest;
-    total.sum = total.sum * _mm512_cvtss_f32(old_scale) + part.sum * _mm512_cvtss_f32(new_scale);
-    for (std::uint32_t i = 0; i < width; i += 16) {
-      const __mmask16 lanes = first_lanes(width - i);
-      const __m512 before = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, total.out() + i), old_scale);
-      const __m512 added = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, part.out() + i), new_scale);
-      _mm512_mask_storeu_ps(total.out() + i, lanes, _mm512_add_ps(before, added));
-    }
-  }
-
-  static void write(Partial& state, std::uint32_t width, float* out) {
-    const __m512 sum = _mm512_set1_ps(state.sum);
-    for (std::uint32_t i = 0; i < width; i += 16) {
-      const __mmask16 lanes = first_lanes(width - i);
-      _mm512_mask_storeu_ps(out + i, lanes, _mm512_div_ps(_mm512_maskz_loadu_ps(lanes, state.out() + i), sum));
-    }
-  }
+  static void fold(Partial& total, Partial& part, std::uint32_t width) { fold_partials(total, part, width); }
+  static void write(Partial& state, std::uint32_t width, float* out) { write_partial(state, width, out); }
 };
 
 }  // namespace

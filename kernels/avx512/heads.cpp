@@ -1,6 +1,5 @@
 // What follows the projection of a head: RMSNorm, rotary embedding in the half-rotation form, and the store of queries
-// as rows, of keys and values in the tiles of the cache, K as [head_dim][32 positions] and V as [32
-// positions][head_dim].
+// as rows, of keys and values in the tiles of the cache, in either order.
 #include "avx512/avx512.h"
 #include "avx512/vec.h"
 
@@ -31,10 +30,10 @@ struct Run {
   const Sequence* sequence;
 };
 
-/// Keys of a run become neighbouring lanes of the lines of a K tile.
+/// The heads of a run become neighbouring lanes of the lines of a tile [head_dim][32].
 template <DType type>
-void store_keys(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
-                std::byte* tile) {
+void store_lanes(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
+                 std::byte* tile) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   if (count == 1) {  // decoding: nothing to transpose
     alignas(64) std::byte narrow[16 * kBytes];
@@ -45,39 +44,43 @@ void store_keys(const float* values, std::int64_t ld, std::int64_t count, std::i
     }
     return;
   }
-  for (std::int64_t i = 0; i < width; i += 16) {
-    __m512i block[16];
-    for (std::int64_t r = 0; r < 16; ++r)
-      block[r] =
-          r < count ? _mm512_maskz_loadu_epi32(first_lanes(width - i), values + r * ld + i) : _mm512_setzero_si512();
-    transpose16(block);
-    const std::int64_t lines = width - i < 16 ? width - i : 16;
-    for (std::int64_t j = 0; j < lines; ++j)
-      store16<type>(tile + ((i + j) * kTileRows + lane) * kBytes, first_lanes(count), _mm512_castsi512_ps(block[j]));
-  }
+  for (std::int64_t first = 0; first < count; first += 16)
+    for (std::int64_t i = 0; i < width; i += 16) {
+      const std::int64_t rows = count - first < 16 ? count - first : 16, lines = width - i < 16 ? width - i : 16;
+      __m512i block[16];
+      for (std::int64_t r = 0; r < 16; ++r)
+        block[r] = r < rows ? _mm512_maskz_loadu_epi32(first_lanes(width - i), values + (first + r) * ld + i)
+                            : _mm512_setzero_si512();
+      transpose16(block);
+      for (std::int64_t j = 0; j < lines; ++j)
+        store16<type>(tile + ((i + j) * kTileRows + lane + first) * kBytes, first_lanes(rows),
+                      _mm512_castsi512_ps(block[j]));
+    }
 }
 
+/// They become rows of a tile [32][padded], with zeros behind them.
 template <DType type>
-void store_values(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
-                  std::int64_t padded, std::byte* tile) {
+void store_rows(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
+                std::int64_t padded, std::byte* tile) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   for (std::int64_t r = 0; r < count; ++r)
-    for (std::int64_t i = 0; i < width; i += 16) {
-      const __mmask16 lanes = first_lanes(width - i);
-      store16<type>(tile + ((lane + r) * padded + i) * kBytes, lanes,
+    for (std::int64_t i = 0; i < padded; i += 16) {
+      const __mmask16 lanes = i < width ? first_lanes(width - i) : __mmask16{0};
+      store16<type>(tile + ((lane + r) * padded + i) * kBytes, 0xffff,
                     _mm512_maskz_loadu_ps(lanes, values + r * ld + i));
     }
 }
 
 void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, std::uint32_t head, const float* values) {
   std::byte* tile = run.sequence->kv.k_tile(args.kv, args.layer, head, run.position / kTileTokens);
+  if (block.kind == HeadBlock::value) tile += args.kv.tile_bytes();
   const std::int64_t lane = run.position % kTileTokens, width = args.kv.head_dim;
+  const bool as_lanes = (block.kind == HeadBlock::key) == (args.kv.order == KvOrder::key_lanes);
   with_dtype(args.kv.type, [&]<DType type>() {
-    if (block.kind == HeadBlock::key) {
-      store_keys<type>(values, block.ld, run.count, lane, width, tile);
+    if (as_lanes) {
+      store_lanes<type>(values, block.ld, run.count, lane, width, tile);
     } else {
-      store_values<type>(values, block.ld, run.count, lane, width, args.kv.head_dim_padded,
-                         tile + args.kv.tile_bytes());
+      store_rows<type>(values, block.ld, run.count, lane, width, args.kv.head_dim_padded, tile);
     }
   });
 }

@@ -103,7 +103,12 @@ float pack_values(const std::byte* source, std::byte* destination, std::int64_t 
       value = Raw<from>::widen({_mm256_maskz_loadu_epi16(lanes, source + 2 * i)});
     }
     largest.add(value);
-    store16<to>(destination + i * static_cast<std::int64_t>(dtype_bytes(to)), lanes, value);
+    std::byte* out = destination + i * static_cast<std::int64_t>(dtype_bytes(to));
+    if constexpr (from == to && from != DType::f32) {  // every bit, also of a NaN
+      _mm256_mask_storeu_epi16(out, lanes, _mm256_maskz_loadu_epi16(lanes, source + 2 * i));
+    } else {
+      store16<to>(out, lanes, value);
+    }
   }
   return largest.value();
 }

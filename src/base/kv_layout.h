@@ -2,8 +2,7 @@
 // kernels, which read and write tiles. Pure address arithmetic.
 //
 // Positions are cut into tiles of 32 (what kernels see), tiles into blocks (what is allocated). A block holds its
-// positions for every layer and KV head: [layer][kv_head][tile in block][K tile | V tile]. The order inside a tile is
-// the kernel set's own.
+// positions for every layer and KV head: [layer][kv_head][tile in block][K tile | V tile].
 #pragma once
 
 #include <cstddef>
@@ -19,6 +18,12 @@ inline constexpr std::uint32_t kTileTokens = 32;
 /// order of additions depends on positions alone.
 inline constexpr std::uint32_t kSegmentTokens = 512;
 
+/// How the two matrices of a tile lie, and which a kernel set wants.
+enum class KvOrder : std::uint8_t {
+  key_lanes,  ///< K [head_dim_padded][32 positions], V [32 positions][head_dim_padded]
+  key_rows    ///< K [32 positions][head_dim_padded] with zeros as padding, V [head_dim_padded][32 positions]
+};
+
 struct KvLayout {
   DType type = DType::f16;
   std::uint32_t n_layers = 0;
@@ -26,7 +31,15 @@ struct KvLayout {
   std::uint32_t head_dim = 0;         ///< real width of a head
   std::uint32_t head_dim_padded = 0;  ///< width in the cache, as the kernel set wants it
   std::uint32_t block_tokens = kTileTokens;
+  KvOrder order = KvOrder::key_lanes;
 
+  /// Elements from the beginning of its tile to a key's or a value's element i.
+  std::uint64_t k_index(std::uint32_t position, std::uint32_t i) const {
+    return order == KvOrder::key_lanes ? lane_index(position, i) : row_index(position, i);
+  }
+  std::uint64_t v_index(std::uint32_t position, std::uint32_t i) const {
+    return order == KvOrder::key_lanes ? row_index(position, i) : lane_index(position, i);
+  }
   std::uint64_t tile_bytes() const { return std::uint64_t{kTileTokens} * head_dim_padded * dtype_bytes(type); }
   std::uint32_t tiles_per_block() const { return block_tokens / kTileTokens; }
   /// Bytes that one token's keys and values take, all layers together.
@@ -38,6 +51,13 @@ struct KvLayout {
   }
   std::uint32_t blocks_for(std::uint64_t tokens) const {
     return static_cast<std::uint32_t>(ceil_div(tokens, block_tokens));
+  }
+
+  static std::uint64_t lane_index(std::uint32_t position, std::uint32_t i) {
+    return std::uint64_t{i} * kTileTokens + position % kTileTokens;
+  }
+  std::uint64_t row_index(std::uint32_t position, std::uint32_t i) const {
+    return std::uint64_t{position % kTileTokens} * head_dim_padded + i;
   }
 };
 

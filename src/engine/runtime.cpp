@@ -19,8 +19,32 @@ Result<std::uint32_t> thread_count(const RuntimeOptions& options) {
   return std::min(platform::detect_cpu().physical_cores, Runtime::kMaxThreads);
 }
 
+namespace {
+
+constexpr std::string_view kTileFeature = "amx_";
+
+/// The features without those of AMX.
+std::string without_tiles(std::string features) {
+  for (std::size_t at = features.find(kTileFeature); at != features.npos; at = features.find(kTileFeature))
+    features.erase(at, features.find(' ', at) - at);
+  return features;
+}
+
+/// What can be used of the CPU. The system is asked for its permission to use tiles only if a set would be chosen that
+/// needs them; where it refuses, the CPU is as one without.
+std::string usable_features(const RuntimeOptions& options) {
+  std::string features = platform::detect_cpu(*options.tiles).features;
+  if (features.find(kTileFeature) == features.npos) return features;
+  const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
+  const bool wants_tiles =
+      set != nullptr && set != kernels::find_kernel_set(options.cpu_target, without_tiles(features), options.exact);
+  return !wants_tiles || options.tiles->request_permission() ? features : without_tiles(std::move(features));
+}
+
+}  // namespace
+
 Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) {
-  const std::string features = platform::detect_cpu().features;
+  const std::string features = usable_features(options);
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
   if (set != nullptr) return set;
   std::string names;
@@ -29,7 +53,8 @@ Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) 
     names += info.name;
     if (info.name != options.cpu_target) continue;
     if (kernels::find_kernel_set(info.name, features) != nullptr)
-      return error(Code::unsupported, "cpu_target \"{}\" sums in f16, which QINFER_RUNTIME_EXACT rules out", info.name);
+      return error(Code::unsupported, "cpu_target \"{}\" rounds to 16 bits, which QINFER_RUNTIME_EXACT rules out",
+                   info.name);
     return error(Code::unsupported, "cpu_target \"{}\" needs the CPU features {}, this CPU and system have {}",
                  info.name, info.needs, features.empty() ? "none that are known" : features);
   }

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "engine/team.h"
 #include "kernel_set.h"
+#include "platform/cpu.h"
 #include "platform/memory.h"
 
 namespace qinfer::engine {
@@ -29,6 +30,7 @@ struct RuntimeOptions {
   std::vector<std::uint32_t> cpu_ids;
   bool exact = false;
   std::string cpu_target;  ///< empty = best
+  const platform::TileSystem* tiles = &platform::tile_system();
   platform::Allocator allocator;
 };
 

@@ -1,7 +1,7 @@
 // Session::save and Session::load: between a session and the file of kv/snapshot.h.
 //
-// Where the file's blocks look like the cache's they are read straight into place; else (another padding of heads or
-// size of blocks) they go through their tiles, whose rows are the same everywhere: K [head_dim][32], V [32][padded].
+// Where the file's blocks look like the cache's they are read straight into place; else (another padding of heads, size
+// of blocks or order in tiles) they are copied tile by tile.
 #include <algorithm>
 #include <cstring>
 
@@ -12,48 +12,49 @@ namespace qinfer::engine {
 namespace {
 
 bool same_blocks(const KvLayout& a, const KvLayout& b) {
-  return a.head_dim_padded == b.head_dim_padded && a.block_tokens == b.block_tokens;
+  return a.head_dim_padded == b.head_dim_padded && a.block_tokens == b.block_tokens && a.order == b.order;
+}
+
+/// A block by itself.
+KvView view_of(std::byte* block) {
+  static constexpr std::uint32_t kFirst = 0;
+  return {block, &kFirst};
+}
+
+/// Copies positions [0, n) of a tile, element by element where the orders differ; what pads keys and values is zero.
+void copy_tile(const KvLayout& from, const std::byte* source, std::uint32_t n, const KvLayout& to, std::byte* out) {
+  const std::size_t size = dtype_bytes(from.type);
+  const auto put = [&](std::uint64_t at, const std::byte* value) {
+    value != nullptr ? std::memcpy(out + at * size, value, size) : std::memset(out + at * size, 0, size);
+  };
+  const std::uint64_t from_values = from.tile_bytes() / size, to_values = to.tile_bytes() / size;
+  for (std::uint32_t position = 0; position < n; ++position)
+    for (std::uint32_t i = 0; i < to.head_dim_padded; ++i) {
+      const bool there = i < from.head_dim;
+      put(to.k_index(position, i), there ? source + from.k_index(position, i) * size : nullptr);
+      put(to_values + to.v_index(position, i),
+          there ? source + (from_values + from.v_index(position, i)) * size : nullptr);
+    }
 }
 
 /// Copies the tiles of a file's block, of which `n_tiles` are in use, to where the session has them.
-void place_tiles(const KvLayout& from, const std::byte* block, std::uint32_t first_tile, std::uint32_t n_tiles,
+void place_tiles(const KvLayout& from, std::byte* block, std::uint32_t first_tile, std::uint32_t n_tiles,
                  const KvLayout& to, const KvView& view) {
-  const std::size_t size = dtype_bytes(from.type), lanes = kTileTokens * size;
-  const std::size_t row = std::size_t{from.head_dim} * size;
-  const std::uint32_t zero = 0;
-  const KvView source{const_cast<std::byte*>(block), &zero};
   for (std::uint32_t layer = 0; layer < from.n_layers; ++layer)
     for (std::uint32_t head = 0; head < from.n_kv_heads; ++head)
-      for (std::uint32_t tile = 0; tile < n_tiles; ++tile) {
-        const std::byte* k = source.k_tile(from, layer, head, tile);
-        std::byte* out = view.k_tile(to, layer, head, first_tile + tile);
-        std::memcpy(out, k, from.head_dim * lanes);
-        const std::byte* v = k + from.tile_bytes();
-        std::byte* v_out = out + to.tile_bytes();
-        for (std::uint32_t lane = 0; lane < kTileTokens; ++lane) {
-          std::memcpy(v_out + lane * to.head_dim_padded * size, v + lane * from.head_dim_padded * size, row);
-          std::memset(v_out + lane * to.head_dim_padded * size + row, 0, (to.head_dim_padded - to.head_dim) * size);
-        }
-      }
+      for (std::uint32_t tile = 0; tile < n_tiles; ++tile)
+        copy_tile(from, view_of(block).k_tile(from, layer, head, tile), kTileTokens, to,
+                  view.k_tile(to, layer, head, first_tile + tile));
 }
 
 /// The first `n` positions of a block, and zeros.
-void copy_lanes(const KvLayout& layout, const KvView& view, std::uint32_t block, std::uint32_t n, std::byte* out) {
-  const std::size_t size = dtype_bytes(layout.type), width = std::size_t{layout.head_dim} * size;
-  const std::uint32_t zero = 0;
-  const KvView to{out, &zero};
+void copy_positions(const KvLayout& layout, const KvView& view, std::uint32_t block, std::uint32_t n, std::byte* out) {
   for (std::uint32_t layer = 0; layer < layout.n_layers; ++layer)
     for (std::uint32_t head = 0; head < layout.n_kv_heads; ++head)
       for (std::uint32_t first = 0; first < n; first += kTileTokens) {
-        const std::uint32_t tile = first / kTileTokens, lanes = std::min(n - first, kTileTokens);
-        const std::byte* k = view.k_tile(layout, layer, head, block * layout.tiles_per_block() + tile);
-        std::byte* k_out = to.k_tile(layout, layer, head, tile);
-        for (std::uint32_t d = 0; d < layout.head_dim; ++d)
-          std::memcpy(k_out + d * kTileTokens * size, k + d * kTileTokens * size, lanes * size);
-        for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-          const std::size_t at = layout.tile_bytes() + lane * layout.head_dim_padded * size;
-          std::memcpy(k_out + at, k + at, width);
-        }
+        const std::uint32_t tile = first / kTileTokens;
+        copy_tile(layout, view.k_tile(layout, layer, head, block * layout.tiles_per_block() + tile),
+                  std::min(n - first, kTileTokens), layout, view_of(out).k_tile(layout, layer, head, tile));
       }
 }
 
@@ -116,8 +117,8 @@ Status Session::save(const std::string& path) const {
     state.first.push_back(tables_[g].first_position());
     if (rest == 0) continue;
     partial[g].resize(layout.block_bytes());
-    copy_lanes(layout, kv_view(g), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest),
-               partial[g].data());
+    copy_positions(layout, kv_view(g), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest),
+                   partial[g].data());
   }
   state.block = [&](std::size_t g, std::size_t i) -> const std::byte* {
     if (i == n_full) return partial[g].data();

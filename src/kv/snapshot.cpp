@@ -25,7 +25,7 @@ struct Header {
   std::uint32_t n_groups;
   std::uint32_t n_layers[kMaxGroups], windows[kMaxGroups];  ///< of each group
   std::uint32_t max_tokens, max_logits;
-  std::uint32_t tile_order;  ///< 0: K [head_dim][32], V [32][head_dim_padded]
+  std::uint32_t tile_order;  ///< KvOrder
   std::uint64_t extra_capacity, tail_capacity, blocks_offset;
   char fingerprint[32], origin[32];
   std::uint64_t checksum;  ///< of all before
@@ -107,6 +107,7 @@ Header header_for(const SnapshotModel& model, const SnapshotState& state) {
   header.head_dim = layout.head_dim;
   header.head_dim_padded = layout.head_dim_padded;
   header.block_tokens = layout.block_tokens;
+  header.tile_order = static_cast<std::uint32_t>(layout.order);
   header.n_groups = static_cast<std::uint32_t>(model.layouts.size());
   for (std::size_t g = 0; g < model.layouts.size(); ++g) {
     header.n_layers[g] = model.layouts[g].n_layers;
@@ -269,11 +270,12 @@ class SnapshotFile {
     if (header.checksum != checksum_of(header)) return damaged(snapshot, 0, "the header is damaged (checksum)");
     for (std::size_t g = 0; g < std::min<std::size_t>(header.n_groups, kMaxGroups); ++g) {
       snapshot.model_.layouts.push_back({static_cast<DType>(header.kv_type), header.n_layers[g], header.n_kv_heads,
-                                         header.head_dim, header.head_dim_padded, header.block_tokens});
+                                         header.head_dim, header.head_dim_padded, header.block_tokens,
+                                         static_cast<KvOrder>(header.tile_order)});
       snapshot.model_.windows.push_back(header.windows[g]);
     }
-    if (header.tile_order != 0)
-      return error_at(Code::unsupported, offsetof(Header, tile_order), "{}: tiles in the order {}, expected 0",
+    if (header.tile_order > static_cast<std::uint32_t>(KvOrder::key_rows))
+      return error_at(Code::unsupported, offsetof(Header, tile_order), "{}: tiles in the order {}, expected 0 or 1",
                       snapshot.file_.name, header.tile_order);
     constexpr std::uint32_t kMost = 1 << 20;
     constexpr std::uint64_t kMostExtra = 64 << 20;

@@ -7,9 +7,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include <algorithm>
 #include <array>
@@ -92,29 +89,11 @@ std::uint32_t count_numa_nodes() {
 }
 
 #if defined(__x86_64__)
-struct Registers {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-};
-
-Registers cpuid(unsigned leaf, unsigned subleaf = 0) {
-  Registers r;
-  __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);
-  return r;
-}
-
-/// XCR0: which register files the operating system saves.
-std::uint64_t enabled_state() {
-  if ((cpuid(1).c >> 27 & 1) == 0) return 0;
-  unsigned low = 0, high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return std::uint64_t{high} << 32 | low;
-}
-
 std::string x86_model_name() {
-  if (cpuid(0x80000000).a < 0x80000004) return "x86-64";
+  if (tile_system().cpuid(0x80000000, 0).a < 0x80000004) return "x86-64";
   char name[49] = {};
   for (unsigned i = 0; i < 3; ++i) {
-    const Registers r = cpuid(0x80000002 + i);
+    const CpuidResult r = tile_system().cpuid(0x80000002 + i, 0);
     const unsigned words[4] = {r.a, r.b, r.c, r.d};
     std::memcpy(name + 16 * i, words, 16);
   }
@@ -124,10 +103,11 @@ std::string x86_model_name() {
   return std::string(text.substr(begin, text.find_last_not_of(' ') - begin + 1));
 }
 
-std::string x86_features() {
-  const Registers one = cpuid(1), seven = cpuid(7), seven1 = cpuid(7, 1);
-  const std::uint64_t state = enabled_state();
-  const bool avx = (state & 0x6) == 0x6, avx512 = (state & 0xe6) == 0xe6, amx = (state & 0x60000) == 0x60000;
+std::string x86_features(const TileSystem& tiles) {
+  const auto& cpuid = tile_system().cpuid;
+  const CpuidResult one = cpuid(1, 0), seven = cpuid(7, 0), seven1 = cpuid(7, 1);
+  const std::uint64_t state = tile_system().enabled_state();
+  const bool avx = (state & 0x6) == 0x6, avx512 = (state & 0xe6) == 0xe6, amx = has_tiles(tiles);
   const auto bit = [](unsigned word, int index) { return (word >> index & 1) != 0; };
   const std::pair<const char*, bool> table[] = {
       {"sse4.2", bit(one.c, 20)},
@@ -143,9 +123,9 @@ std::string x86_features() {
       {"avx512_vnni", avx512 && bit(seven.c, 11)},
       {"avx512_bf16", avx512 && bit(seven1.a, 5)},
       {"avx512_fp16", avx512 && bit(seven.d, 23)},
-      {"amx_tile", amx && bit(seven.d, 24)},
+      {"amx_tile", amx},
+      {"amx_bf16", amx},
       {"amx_int8", amx && bit(seven.d, 25)},
-      {"amx_bf16", amx && bit(seven.d, 22)},
   };
   std::string text;
   for (const auto& [name, present] : table) {
@@ -159,7 +139,7 @@ std::string x86_features() {
 
 }  // namespace
 
-CpuInfo detect_cpu() {
+CpuInfo detect_cpu(const TileSystem& tiles) {
   const ScopedFloatEnvironment environment;  // quotas are fractions
   CpuInfo info;
   const std::vector<int> cpus = allowed_cpus();
@@ -178,8 +158,9 @@ CpuInfo detect_cpu() {
   info.l3_bytes = cache_bytes(cpus[0], 3);
 #if defined(__x86_64__)
   info.model_name = x86_model_name();
-  info.features = x86_features();
+  info.features = x86_features(tiles);
 #else
+  (void)tiles;
   info.model_name = "unknown";
 #endif
   return info;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "platform/tiles.h"
+
 namespace qinfer::platform {
 
 struct CpuInfo {
@@ -16,7 +18,8 @@ struct CpuInfo {
   std::string features;  ///< names separated by spaces
 };
 
-/// Asks CPUID and the system each time: nothing is cached, since affinity and quota can change.
-CpuInfo detect_cpu();
+/// Asks CPUID and the system each time: nothing is cached, since affinity and quota can change. The features of AMX are
+/// there only if has_tiles().
+CpuInfo detect_cpu(const TileSystem& tiles = tile_system());
 
 }  // namespace qinfer::platform

@@ -1,0 +1,36 @@
+// The backend for CPUs with AMX: `amx` multiplies bf16 weights as they lie in the checkpoint with activations rounded
+// to bf16, and sums in f32. Keys lie in the cache as rows and values with their positions as lanes (KvOrder::key_rows),
+// the form in which both are the first operand of a tile multiplication.
+#pragma once
+
+#include "kernel_set.h"
+
+namespace qinfer::kernels::amx {
+
+const KernelSet& kernel_set();
+
+// ---- projections.cpp ----
+std::int64_t linear_units(const LinearArgs& args, std::int32_t phase);
+void linear(const LinearArgs& args, std::int32_t phase, Slice slice);
+WorkspaceSize linear_workspace(const Shape& shape);
+
+std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase);
+void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice);
+WorkspaceSize lm_head_workspace(const Shape& shape);
+
+std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase);
+void qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
+WorkspaceSize qkv_workspace(const Shape& shape);
+
+// ---- ffn.cpp ----
+std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase);
+void ffn(const FfnArgs& args, std::int32_t phase, Slice slice);
+WorkspaceSize ffn_workspace(const Shape& shape);
+
+// ---- attention.cpp ----
+std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
+void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
+WorkspaceSize attention_workspace(const Shape& shape);
+std::uint64_t attention_split_bytes(const AttentionArgs& args);
+
+}  // namespace qinfer::kernels::amx

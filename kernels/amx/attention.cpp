@@ -1,0 +1,369 @@
+// Attention over the KV cache: up to 32 queries of one KV head (a few rows times the heads of the group) as lanes, one
+// segment of keys at a time: all scores, their softmax, then all values.
+//
+// Scores are K Q^T: K tiles, [32 positions][d], are the first operand as they lie in the cache, the queries a pair of
+// panels. The sums, [position][query] in f32, stay in the L2; maximum, weights and their sum run down the lanes, and
+// two neighbouring positions of weights are a line of the next panel. Values are V^T P^T with V tiles [d][32
+// positions]. Everything is summed in one order, over d in steps of 32 and over positions in tiles.
+//
+// A position that no query sees may hold anything: its score is left out by select, its value replaced by zero. One
+// that some see has weight zero for the others, which is enough for finite values; others are added separately.
+#include "amx/amx.h"
+#include "amx/panels.h"
+#include "attention_segments.h"
+#include "avx512/partials.h"
+#include "avx512/vec.h"
+
+namespace qinfer::kernels::amx {
+namespace {
+
+inline constexpr std::int64_t kLanes = 32;  ///< queries at a time
+inline constexpr float kLog2E = 1.44269504088896341f;
+
+/// Up to 32 queries on their way through a segment.
+struct Queries {
+  int count = 0, panels = 0;
+  std::uint32_t width = 0, padded = 0;
+  std::uint32_t first_tile = 0, last_tile = 0;     ///< of the segment, that any query sees; none if first > last
+  Range ranges[kLanes];                            ///< the keys that each sees
+  Range all{0, 0};                                 ///< that all see; empty if first > last
+  Range any{0, 0};                                 ///< that any sees
+  std::uint32_t* panel[2] = {nullptr, nullptr};    ///< [padded / 2][16] pairs
+  float* scores = nullptr;                         ///< [512][32]
+  std::uint32_t* weights[2] = {nullptr, nullptr};  ///< [512 / 2][16] pairs
+  std::byte* tile = nullptr;                       ///< [32][padded] bf16: a converted K tile, or part of a V tile
+  __m512 max[2], sum[2];
+
+  static std::uint64_t floats(std::uint64_t padded) {
+    return padded * 16 + std::uint64_t{kSegmentTokens} * kLanes + std::uint64_t{kSegmentTokens} * 16 + padded * 16 + 16;
+  }
+  explicit Queries(const AttentionArgs& args, float* memory)
+      : width(args.kv.head_dim), padded(args.kv.head_dim_padded) {
+    float* at = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(memory) + 63) / 64 * 64);
+    const auto take = [&at](std::uint64_t floats) {
+      float* taken = at;
+      at += floats;
+      return taken;
+    };
+    for (auto& p : panel) p = reinterpret_cast<std::uint32_t*>(take(std::uint64_t{padded} * 8));
+    scores = take(std::uint64_t{kSegmentTokens} * kLanes);
+    for (auto& w : weights) w = reinterpret_cast<std::uint32_t*>(take(std::uint64_t{kSegmentTokens} * 8));
+    tile = reinterpret_cast<std::byte*>(at);
+  }
+
+  float* scores_of(std::uint32_t t) const { return scores + std::int64_t{t % kSegmentTiles} * kTileTokens * kLanes; }
+  std::uint32_t* weights_of(int p, std::uint32_t t) const {
+    return weights[p] + std::int64_t{t % kSegmentTiles} * (kTileTokens / 2) * 16;
+  }
+  /// Whether all queries see all of the tile.
+  bool whole(std::uint32_t t) const { return all.first <= t * kTileTokens && all.last >= t * kTileTokens + 31; }
+};
+
+/// Queries [first, first + count) of a unit, counted row by row and in a row head by head.
+void open(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, std::int64_t first, int count,
+          Queries& queries) {
+  const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
+  const float* rows[kLanes];
+  queries.count = count;
+  queries.panels = count > 16 ? 2 : 1;
+  for (int m = 0; m < count; ++m) {
+    const std::int64_t row = (first + m) / group;
+    const auto head = static_cast<std::uint32_t>((first + m) % group);
+    rows[m] =
+        args.q.row(unit.sequence->first_row + unit.first_row + row) + (unit.kv_head * group + head) * queries.width;
+    queries.ranges[m] = unit.keys(args, row);
+  }
+  // Ranges ascend with the rows, at both ends.
+  const Range &lowest = queries.ranges[0], &highest = queries.ranges[count - 1];
+  queries.all = {highest.first, lowest.last};
+  queries.any = {lowest.first, highest.last};
+  queries.first_tile = larger(segment * kSegmentTiles, lowest.first / kTileTokens);
+  queries.last_tile = smaller((segment + 1) * kSegmentTiles - 1, highest.last / kTileTokens);
+  for (int p = 0; p < queries.panels; ++p)
+    pack_panel(
+        smaller<std::int64_t>(count - 16 * p, 16), queries.width, 0, queries.padded,
+        [&](std::int64_t m) { return rows[16 * p + m]; }, queries.panel[p]);
+}
+
+/// Values of any type as bf16; n is a multiple of 32.
+template <DType type>
+void convert(const std::byte* from, std::int64_t n, std::byte* to) {
+  constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+  for (std::int64_t i = 0; i < n; i += 32)
+    _mm512_store_si512(to + 2 * i, to_bf16_pairs(avx512::load16<type>(from + i * kBytes),
+                                                 avx512::load16<type>(from + (i + 16) * kBytes)));
+}
+
+/// Where the K tile lies as bf16.
+const std::byte* keys_of(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t t,
+                         const Queries& queries) {
+  const std::byte* keys = unit.k_tile(args, t);
+  if (args.kv.type == DType::bf16) return keys;
+  const std::int64_t n = std::int64_t{kTileTokens} * queries.padded;
+  args.kv.type == DType::f16 ? convert<DType::f16>(keys, n, queries.tile) : convert<DType::f32>(keys, n, queries.tile);
+  return queries.tile;
+}
+
+template <int panels>
+void score_tile(const Queries& queries, std::uint32_t t, const std::byte* keys) {
+  const std::int64_t stride = std::int64_t{queries.padded} * 2;
+  zero_sums<2, panels>();
+  for (std::int64_t c = 0; c < queries.padded; c += kStep)
+    multiply_step<2, panels>(keys + 2 * c, keys + kTileRows * stride + 2 * c, stride, queries.panel[0] + c / 2 * 16,
+                             queries.panel[1] + c / 2 * 16);
+  store_sums<2, panels>(queries.scores_of(t), kLanes * 4, 16, kTileRows * kLanes);
+}
+
+void prefetch_tile(const std::byte* at, std::uint64_t bytes) {
+  for (std::uint64_t b = 0; b < bytes; b += 64) _mm_prefetch(reinterpret_cast<const char*>(at + b), _MM_HINT_T0);
+}
+
+void score(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries) {
+  const std::uint64_t bytes = args.kv.tile_bytes();
+  for (std::uint32_t t = queries.first_tile; t <= queries.last_tile; ++t) {
+    if (queries.panels == 1)  // few queries: keys come from memory
+      prefetch_tile(t < queries.last_tile ? unit.k_tile(args, t + 1) : unit.k_tile(args, queries.first_tile) + bytes,
+                    bytes);
+    const std::byte* keys = keys_of(args, unit, t, queries);
+    queries.panels == 2 ? score_tile<2>(queries, t, keys) : score_tile<1>(queries, t, keys);
+  }
+}
+
+/// Scores become softcap * tanh(score * scale / softcap). Kept out of the way of models that have no caps.
+[[gnu::noinline]] void apply_softcap(const Queries& queries, float scale, float softcap) {
+  const __m512 factor = _mm512_set1_ps(scale / softcap), cap = _mm512_set1_ps(softcap);
+  for (std::uint32_t t = queries.first_tile; t <= queries.last_tile; ++t) {
+    float* scores = queries.scores_of(t);
+    for (std::int64_t i = 0; i < std::int64_t{kTileTokens} * kLanes; i += 16)
+      _mm512_store_ps(scores + i,
+                      _mm512_mul_ps(cap, avx512::tanh_ps(_mm512_mul_ps(_mm512_load_ps(scores + i), factor))));
+  }
+}
+
+/// Which lanes of a panel see a position.
+struct Sight {
+  __m512i first, last;
+
+  Sight(const Queries& queries, int panel) {
+    alignas(64) std::int32_t low[16], high[16];
+    for (int m = 0; m < 16; ++m) {
+      const bool there = 16 * panel + m < queries.count;
+      low[m] = there ? static_cast<std::int32_t>(queries.ranges[16 * panel + m].first) : INT32_MAX;
+      high[m] = there ? static_cast<std::int32_t>(queries.ranges[16 * panel + m].last) : -1;
+    }
+    first = _mm512_load_si512(low);
+    last = _mm512_load_si512(high);
+  }
+  __mmask16 of(std::uint32_t position) const {
+    const __m512i at = _mm512_set1_epi32(static_cast<int>(position));
+    return _mm512_cmple_epi32_mask(first, at) & _mm512_cmpge_epi32_mask(last, at);
+  }
+};
+
+/// Scores in; weights out, with the maximum (of the scores times log2(e)) and the sum of each lane.
+void softmax(Queries& queries, int panel, float scale) {
+  const __m512 nothing = _mm512_set1_ps(kNegativeInfinity), factor = _mm512_set1_ps(scale * kLog2E);
+  const Sight sight(queries, panel);
+  __m512 largest = nothing;
+  for (std::uint32_t t = queries.first_tile; t <= queries.last_tile; ++t) {
+    const float* scores = queries.scores_of(t) + 16 * panel;
+    const bool whole = queries.whole(t);
+    // max returns its second operand if one is NaN: the maximum never becomes NaN.
+    for (std::uint32_t i = 0; i < kTileTokens; ++i)
+      largest = _mm512_mask_max_ps(largest, whole ? __mmask16{0xffff} : sight.of(t * kTileTokens + i),
+                                   _mm512_load_ps(scores + i * kLanes), largest);
+  }
+  queries.max[panel] = _mm512_mul_ps(largest, factor);
+  // All scores -inf: nothing has weight (-inf minus -inf would be NaN).
+  const __mmask16 empty = _mm512_cmp_ps_mask(queries.max[panel], nothing, _CMP_EQ_OQ);
+  const __m512 base = _mm512_mask_mov_ps(queries.max[panel], empty, _mm512_setzero_ps());
+  __m512 sum = _mm512_setzero_ps();
+  for (std::uint32_t t = queries.first_tile; t <= queries.last_tile; ++t) {
+    const float* scores = queries.scores_of(t) + 16 * panel;
+    std::uint32_t* out = queries.weights_of(panel, t);
+    const bool whole = queries.whole(t);
+    const auto weight = [&](std::uint32_t i) {
+      const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores + i * kLanes), factor, base);
+      const __mmask16 seen = whole ? __mmask16{0xffff} : sight.of(t * kTileTokens + i);
+      return avx512::exp2_ps(_mm512_mask_mov_ps(nothing, seen, x));
+    };
+    for (std::uint32_t i = 0; i < kTileTokens; i += 2) {
+      const __m512 even = weight(i), odd = weight(i + 1);
+      sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
+      _mm512_store_si512(out + i / 2 * 16, interleave(even, odd));
+    }
+  }
+  queries.sum[panel] = sum;
+}
+
+/// Lines [d, d + 32) of a V tile as bf16, 64 bytes each, into queries.tile: positions that no query sees, and values
+/// that are not finite, are zero. True if a position that a query sees had such a value.
+template <DType type>
+bool copy_values(const std::byte* values, std::uint32_t t, std::uint32_t d, const Queries& queries) {
+  constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+  const LaneRange lanes = lanes_of(queries.any, t * kTileTokens);
+  const auto seen = static_cast<__mmask32>((std::uint64_t{1} << lanes.end) - (std::uint64_t{1} << lanes.begin));
+  const __m512i exponent = _mm512_set1_epi16(0x7f80);
+  bool found = false;
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    const std::byte* line = values + std::int64_t{d + i} * kTileTokens * kBytes;
+    __m512i pairs;
+    if constexpr (type == DType::bf16) {
+      pairs = _mm512_loadu_si512(line);
+    } else {
+      pairs = to_bf16_pairs(avx512::load16<type>(line), avx512::load16<type>(line + 16 * kBytes));
+    }
+    const __mmask32 finite = _mm512_cmpneq_epi16_mask(_mm512_and_si512(pairs, exponent), exponent);
+    // Lines behind the head's width hold anything.
+    found = found || (d + i < queries.width && (seen & static_cast<__mmask32>(~finite)) != 0);
+    _mm512_store_si512(queries.tile + std::int64_t{i} * 64, _mm512_maskz_mov_epi16(seen & finite, pairs));
+  }
+  return found;
+}
+
+/// Adds what copy_values() left out to the queries that see it. `sums`: [row tile][panel][16 d][16 queries].
+template <DType type>
+[[gnu::noinline]] void add_not_finite(const std::byte* values, std::uint32_t t, std::uint32_t d, const Queries& queries,
+                                      float* sums) {
+  constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+  for (std::uint32_t i = 0; i < 32 && d + i < queries.width; ++i)
+    for (std::uint32_t lane = 0; lane < kTileTokens; ++lane) {
+      const std::byte* at = values + (std::int64_t{d + i} * kTileTokens + lane) * kBytes;
+      std::uint32_t bits = 0;
+      __builtin_memcpy(&bits, at, kBytes);
+      if constexpr (type == DType::f16)
+        bits = __builtin_bit_cast(std::uint32_t, f16_to_f32(static_cast<std::uint16_t>(bits)));
+      if constexpr (type == DType::bf16) bits <<= 16;
+      const float value = bf16_to_f32(f32_to_bf16(__builtin_bit_cast(float, bits)));
+      if (value - value == 0) continue;
+      const std::uint32_t position = t * kTileTokens + lane;
+      for (int m = 0; m < queries.count; ++m) {
+        if (position < queries.ranges[m].first || position > queries.ranges[m].last) continue;
+        const std::uint32_t pair = queries.weights_of(m / 16, t)[lane / 2 * 16 + static_cast<std::uint32_t>(m % 16)];
+        const float weight = bf16_to_f32(static_cast<std::uint16_t>(lane % 2 == 0 ? pair : pair >> 16));
+        sums[(i / 16 * 2 + static_cast<std::uint32_t>(m / 16)) * kTileFloats + i % 16 * 16 +
+             static_cast<std::uint32_t>(m % 16)] += weight * value;
+      }
+    }
+}
+
+/// Lines [d, d + 32) of the outputs of all queries, into `sums`.
+template <DType type, int panels>
+void weigh_values(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries, std::uint32_t d,
+                  float* sums) {
+  const auto values_of = [&](std::uint32_t t) { return unit.k_tile(args, t) + args.kv.tile_bytes(); };
+  bool leftover = false;
+  zero_sums<2, panels>();
+  for (std::uint32_t t = queries.first_tile; t <= queries.last_tile; ++t) {
+    const std::byte* values = values_of(t) + std::int64_t{d} * kTileTokens * 2;
+    const bool whole = queries.whole(t);
+    if (type != DType::bf16 && whole) {
+      constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+      convert<type>(values_of(t) + std::int64_t{d} * kTileTokens * kBytes, std::int64_t{32} * kTileTokens,
+                    queries.tile);
+      values = queries.tile;
+    } else if (!whole) {
+      leftover = copy_values<type>(values_of(t), t, d, queries) || leftover;
+      values = queries.tile;
+    } else if (panels == 1 && t < queries.last_tile) {  // few queries: values come from memory
+      prefetch_tile(values_of(t + 1) + std::int64_t{d} * kTileTokens * 2, 2048);
+    }
+    multiply_step<2, panels>(values, values + kTileRows * 64, 64, queries.weights_of(0, t), queries.weights_of(1, t));
+  }
+  store_sums<2, panels>(sums);
+  if (!leftover) return;
+  for (std::uint32_t t = queries.first_tile; t <= queries.last_tile; ++t)
+    if (!queries.whole(t)) add_not_finite<type>(values_of(t), t, d, queries, sums);
+}
+
+/// Outputs of all queries as the states of a segment, the first of which is `first`.
+template <DType type, int panels>
+void weigh(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries, float* states,
+           std::uint64_t first) {
+  alignas(64) float sums[4 * kTileFloats];
+  for (std::uint32_t d = 0; d < queries.padded; d += 32) {
+    weigh_values<type, panels>(args, unit, queries, d, sums);
+    for (int row_tile = 0; row_tile < 2; ++row_tile) {
+      const std::uint32_t begin = d + static_cast<std::uint32_t>(16 * row_tile);
+      if (begin >= queries.width) break;
+      const __mmask16 lanes = first_lanes(std::int64_t{queries.width} - begin);
+      for (int p = 0; p < panels; ++p) {
+        __m512i block[16];
+        for (int r = 0; r < 16; ++r) block[r] = _mm512_load_si512(sums + (row_tile * 2 + p) * kTileFloats + 16 * r);
+        avx512::transpose16(block);
+        for (int m = 0; m < 16 && 16 * p + m < queries.count; ++m)
+          _mm512_mask_storeu_epi32(
+              partial_at(states, first + static_cast<std::uint64_t>(16 * p + m), queries.width).out() + begin, lanes,
+              block[m]);
+      }
+    }
+  }
+  alignas(64) float max[kLanes], sum[kLanes];
+  for (int p = 0; p < panels; ++p) {
+    _mm512_store_ps(max + 16 * p, queries.max[p]);
+    _mm512_store_ps(sum + 16 * p, queries.sum[p]);
+  }
+  for (int m = 0; m < queries.count; ++m) {
+    Partial& state = partial_at(states, first + static_cast<std::uint64_t>(m), queries.width);
+    state.max = max[m];
+    state.sum = sum[m];
+  }
+}
+
+struct Policy {
+  /// Four calls of 32 queries: a segment's keys and values come from memory once.
+  static std::int64_t rows_per_unit(std::uint32_t group) { return group >= 128 ? 1 : 128 / group; }
+
+  static std::uint64_t scratch_floats(std::uint32_t, std::uint32_t, std::uint32_t padded) {
+    return Queries::floats(padded);
+  }
+
+  static void reduce(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* scratch,
+                     float* states) {
+    const std::int64_t all = unit.n_rows * (args.n_heads / args.kv.n_kv_heads);
+    Queries queries(args, scratch);
+    for (std::int64_t first = 0; first < all; first += kLanes) {
+      open(args, unit, segment, first, static_cast<int>(smaller(all - first, kLanes)), queries);
+      score(args, unit, queries);
+      float scale = args.scale;
+      if (args.softcap != 0) {
+        apply_softcap(queries, scale, args.softcap);
+        scale = 1;
+      }
+      for (int p = 0; p < queries.panels; ++p) softmax(queries, p, scale);
+      avx512::with_dtype(args.kv.type, [&]<DType type>() {
+        const auto at = static_cast<std::uint64_t>(first);
+        queries.panels == 2 ? weigh<type, 2>(args, unit, queries, states, at)
+                            : weigh<type, 1>(args, unit, queries, states, at);
+      });
+    }
+  }
+
+  static void reduce_heads(const AttentionArgs& args, AttentionUnit unit, std::uint32_t n_kv_heads,
+                           std::uint32_t segment, float* scratch, float* states) {
+    const std::uint64_t floats = (args.n_heads / args.kv.n_kv_heads) * partial_floats(args.kv.head_dim);
+    for (std::uint32_t i = 0; i < n_kv_heads; ++i, ++unit.kv_head, states += floats)
+      reduce(args, unit, segment, scratch, states);
+  }
+
+  static void fold(Partial& total, Partial& part, std::uint32_t width) { avx512::fold_partials(total, part, width); }
+  static void write(Partial& state, std::uint32_t width, float* out) { avx512::write_partial(state, width, out); }
+};
+
+}  // namespace
+
+std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase) {
+  return SegmentedAttention<Policy>::units(args, phase);
+}
+
+void attention(const AttentionArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 1) return SegmentedAttention<Policy>::run(args, phase, slice);
+  const TileRegion region;
+  SegmentedAttention<Policy>::run(args, phase, slice);
+}
+
+WorkspaceSize attention_workspace(const Shape& shape) { return SegmentedAttention<Policy>::workspace(shape); }
+
+std::uint64_t attention_split_bytes(const AttentionArgs& args) { return SegmentedAttention<Policy>::split_bytes(args); }
+
+}  // namespace qinfer::kernels::amx

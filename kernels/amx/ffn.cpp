@@ -1,0 +1,86 @@
+// The feed-forward network: gate and up in one call of the micro-kernel, their product straight into the panels of the
+// down projection. There is no buffer for gate or up, and no pass of its own for the activation.
+#include "amx/projections.h"
+#include "avx512/vec.h"
+
+namespace qinfer::kernels::amx {
+namespace {
+
+/// The shared workspace: panels of the input, then those of activation(gate) * up.
+std::uint32_t* inner_panels(const FfnArgs& args) {
+  return reinterpret_cast<std::uint32_t*>(args.workspace.shared + panels_bytes(args.n, args.gate.cols));
+}
+
+/// Rows [row, row + 16) of gate and of up.
+RowPair gate_and_up_rows(const FfnArgs& args, std::int64_t row) {
+  return {{tile_of(args.gate, row, args.gate.rows, kTileRows), tile_of(args.up, row, args.up.rows, kTileRows)}};
+}
+
+/// activation(gate) * up of one block into lines [feature / 2, feature / 2 + 8) of its panels. Features that do not
+/// exist have sums of zero, and so zeros here.
+template <Activation activation>
+[[gnu::noinline]] void store_activations(const FfnArgs& args, const SumBlock& block, std::int64_t feature) {
+  const std::int64_t dwords = panel_dwords(args.gate.rows);
+  const auto bias_of = [&](const float* bias, std::int64_t i) {
+    return _mm512_set1_ps(bias != nullptr && i < args.gate.rows ? bias[i] : 0.0f);
+  };
+  for (int panel = 0; panel < block.panels; ++panel) {
+    const float *gate = block.tile(0, panel), *up = block.tile(1, panel);
+    std::uint32_t* out = inner_panels(args) + (block.first_panel + panel) * dwords + feature / 2 * kPanelTokens;
+    for (std::int64_t r = 0; r < kTileRows; r += 2) {
+      __m512 product[2];
+      for (std::int64_t i = 0; i < 2; ++i) {
+        __m512 g = _mm512_load_ps(gate + 16 * (r + i)), u = _mm512_load_ps(up + 16 * (r + i));
+        if (args.gate_bias != nullptr) g = _mm512_add_ps(g, bias_of(args.gate_bias, feature + r + i));
+        if (args.up_bias != nullptr) u = _mm512_add_ps(u, bias_of(args.up_bias, feature + r + i));
+        product[i] = _mm512_mul_ps(activation == Activation::silu ? avx512::silu_ps(g) : avx512::gelu_tanh_ps(g), u);
+      }
+      _mm512_store_si512(out + r / 2 * kPanelTokens, interleave(product[0], product[1]));
+    }
+  }
+}
+
+/// Zeros where 16 features and their tile would be, but the matrix has ended.
+void clear_lines(const FfnArgs& args, std::int64_t feature) {
+  const std::int64_t dwords = panel_dwords(args.gate.rows);
+  for (std::int64_t p = 0; p < panel_count(args.n); ++p)
+    for (std::int64_t i = 0; i < kTileRows / 2; ++i)
+      _mm512_store_si512(inner_panels(args) + p * dwords + (feature / 2 + i) * kPanelTokens, _mm512_setzero_si512());
+}
+
+void gate_and_up(const FfnArgs& args, const Panels& x, Slice slice, float* sums) {
+  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
+                                                         : &store_activations<Activation::gelu_tanh>;
+  const std::int64_t first = slice.begin * kUnitRows, end = slice.end * kUnitRows, rows = args.gate.rows;
+  const std::int64_t there = smaller(end, (rows + kTileRows - 1) / kTileRows * kTileRows);
+  multiply(
+      x, (there - first) / kTileRows, group_pairs(x.count(), args.gate.cols), sums,
+      [&](std::int64_t i) { return gate_and_up_rows(args, first + i * kTileRows); },
+      [&](const SumBlock& block) { store(args, block, first + block.pair * kTileRows); });
+  if (there < end) clear_lines(args, there);
+}
+
+}  // namespace
+
+std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
+  if (phase == 0) return pack_units(args.n, args.gate.cols);
+  return units_of(phase == 1 ? args.gate.rows : args.down.rows);
+}
+
+void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
+  std::byte* shared = args.workspace.shared;
+  if (phase == 0) return pack_shared(args.x, args.n, args.gate.cols, shared, slice);
+  const TileRegion region;
+  const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
+  if (phase == 1) return gate_and_up(args, panels_for(args.x, args.n, args.gate.cols, shared, own), slice, own.sums);
+  const Panels inner{inner_panels(args), args.n, args.gate.rows};
+  project_rows(inner, args.down, args.down_bias, args.accumulate, slice, own.sums,
+               [&](std::int64_t m) { return args.out.row(m); });
+}
+
+WorkspaceSize ffn_workspace(const Shape& shape) {
+  return {panels_bytes(shape.batch, shape.hidden) + panels_bytes(shape.batch, shape.ffn),
+          OwnSpace::bytes(kGroupPairs, shape.hidden)};
+}
+
+}  // namespace qinfer::kernels::amx

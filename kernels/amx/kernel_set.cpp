@@ -1,0 +1,52 @@
+// Binds the AMX operations into a KernelSet; what multiplies nothing is AVX-512's.
+#include "amx/amx.h"
+#include "avx512/avx512.h"
+
+namespace qinfer::kernels::amx {
+namespace {
+
+/// Everything that is multiplied is bf16 in rows: a bf16 checkpoint is used as it lies in its file, others are rounded
+/// once. A table of its own is looked up where it lies in the file.
+bool weight_format(WeightRole role, DType file_dtype, const DType* wanted, bool exact, WeightFormat& out) {
+  out = {role == WeightRole::embedding ? file_dtype
+         : wanted != nullptr           ? *wanted
+                                       : DType::bf16,
+         WeightLayout::row_major};
+  if (role == WeightRole::embedding) return true;
+  return out.dtype == DType::bf16 && (!exact || file_dtype == DType::bf16);
+}
+
+/// Whole steps of 32 in both orders.
+std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return (head_dim + 31) / 32 * 32; }
+
+DType default_kv_type(bool) { return DType::bf16; }
+
+constexpr KernelSet kSet = {
+    .name = "amx",
+    .weight_format = weight_format,
+    .weight_bytes = avx512::weight_bytes,
+    .pack_scale = avx512::pack_scale,
+    .pack = avx512::pack,
+    .kv_head_dim_padded = kv_head_dim_padded,
+    .kv_order = KvOrder::key_rows,
+    .default_kv_type = default_kv_type,
+    .linear_workspace = linear_workspace,
+    .qkv_workspace = qkv_workspace,
+    .attention_workspace = attention_workspace,
+    .attention_split_bytes = attention_split_bytes,
+    .ffn_workspace = ffn_workspace,
+    .lm_head_workspace = lm_head_workspace,
+    .embed = {1, avx512::embed_units, avx512::embed},
+    .rms_norm = {1, avx512::rms_norm_units, avx512::rms_norm},
+    .linear = {2, linear_units, linear},
+    .qkv = {2, qkv_units, qkv},
+    .attention = {2, attention_units, attention},
+    .ffn = {3, ffn_units, ffn},
+    .lm_head = {2, lm_head_units, lm_head},
+};
+
+}  // namespace
+
+const KernelSet& kernel_set() { return kSet; }
+
+}  // namespace qinfer::kernels::amx

@@ -1,0 +1,173 @@
+// AMX tile instructions, and the micro-kernel: 32 rows of weights times 32 tokens.
+//
+// The method is FlashMatrix's: weights are the A operand as they lie in the file (row-major bf16, any stride and
+// alignment of 2 bytes), activations the B operand in panels of 16 tokens (panels.h). The result has features as rows
+// and tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1].
+//
+// The instructions are written as assembly: in g++ 12 the compiler's own functions lose stores that only a tile load
+// or LDTILECFG reads. One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace qinfer::kernels::amx {
+namespace {
+
+inline constexpr std::int64_t kTileRows = 16;      ///< of a register: features, or pairs of k
+inline constexpr std::int64_t kTileTokens16 = 16;  ///< lanes of a register of sums
+inline constexpr std::int64_t kStep = 32;          ///< k that one instruction takes
+inline constexpr std::int64_t kTileFloats = 256;   ///< of a register of sums
+
+/// Operand of LDTILECFG (Intel SDM, volume 1, 18.3.1): palette 1, all registers 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, start_row = 0, reserved_0[14] = {};
+  std::uint16_t bytes_per_row[8] = {64, 64, 64, 64, 64, 64, 64, 64}, reserved_1[8] = {};
+  std::uint8_t rows[8] = {16, 16, 16, 16, 16, 16, 16, 16}, reserved_2[8] = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+inline constexpr TileConfig kTileConfig;
+
+/// Tiles are usable as long as this lives. Nothing is remembered between two regions: other code of the thread may use
+/// tiles too, and a thread that waits with live tiles keeps its core awake.
+class TileRegion {
+ public:
+  TileRegion() { asm volatile("ldtilecfg %0" : : "m"(kTileConfig)); }
+  ~TileRegion() { asm volatile("tilerelease" : : : "memory"); }
+  TileRegion(const TileRegion&) = delete;
+  TileRegion& operator=(const TileRegion&) = delete;
+};
+
+template <int tile>
+[[gnu::always_inline]] inline void tile_zero() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
+}
+template <int tile>
+[[gnu::always_inline]] inline void tile_load(const void* at, std::int64_t stride) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(stride) : "memory");
+}
+template <int tile>
+[[gnu::always_inline]] inline void tile_store(void* at, std::int64_t stride) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(tile), "r"(at), "r"(stride) : "memory");
+}
+/// sums += weights x activations.
+template <int sums, int weights, int activations>
+[[gnu::always_inline]] inline void tile_multiply() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(weights), "i"(activations));
+}
+
+/// Sixteen rows of bf16, of which the first `count` exist, and where those begin that will be read next.
+struct RowTile {
+  const std::byte* at = nullptr;
+  std::int64_t stride = 0;  ///< bytes
+  std::int64_t count = 0;
+  const std::byte* next = nullptr;
+};
+
+/// The rows of one call of the micro-kernel.
+struct RowPair {
+  RowTile tiles[2];
+};
+
+/// Panels of one call: where k = 0 of each is.
+struct PanelPair {
+  const std::uint32_t* at[2] = {nullptr, nullptr};
+};
+
+template <int row_tiles, int panels>
+inline void zero_sums() {
+  tile_zero<4>();
+  if constexpr (panels == 2) tile_zero<5>();
+  if constexpr (row_tiles == 2) tile_zero<6>();
+  if constexpr (row_tiles == 2 && panels == 2) tile_zero<7>();
+}
+
+/// sums: [weights 0 | 1][tokens 0 | 1][16 features][16 tokens].
+template <int row_tiles, int panels>
+inline void load_sums(const float* sums) {
+  tile_load<4>(sums, 64);
+  if constexpr (panels == 2) tile_load<5>(sums + kTileFloats, 64);
+  if constexpr (row_tiles == 2) tile_load<6>(sums + 2 * kTileFloats, 64);
+  if constexpr (row_tiles == 2 && panels == 2) tile_load<7>(sums + 3 * kTileFloats, 64);
+}
+
+template <int row_tiles, int panels>
+inline void store_sums(float* sums, std::int64_t stride = 64, std::int64_t panel_floats = kTileFloats,
+                       std::int64_t row_floats = 2 * kTileFloats) {
+  tile_store<4>(sums, stride);
+  if constexpr (panels == 2) tile_store<5>(sums + panel_floats, stride);
+  if constexpr (row_tiles == 2) tile_store<6>(sums + row_floats, stride);
+  if constexpr (row_tiles == 2 && panels == 2) tile_store<7>(sums + row_floats + panel_floats, stride);
+}
+
+/// One step of 32 k: weights at w0 and w1, activations at x0 and x1.
+template <int row_tiles, int panels>
+[[gnu::always_inline]] inline void multiply_step(const std::byte* w0, const std::byte* w1, std::int64_t stride,
+                                                 const std::uint32_t* x0, const std::uint32_t* x1) {
+  tile_load<2>(x0, 64);
+  if constexpr (panels == 2) tile_load<3>(x1, 64);
+  tile_load<0>(w0, stride);
+  tile_multiply<4, 0, 2>();
+  if constexpr (panels == 2) tile_multiply<5, 0, 3>();
+  if constexpr (row_tiles == 2) {
+    tile_load<1>(w1, stride);
+    tile_multiply<6, 1, 2>();
+    if constexpr (panels == 2) tile_multiply<7, 1, 3>();
+  }
+}
+
+/// Columns [k, k + 32) of rows that end before `cols`, zeros behind them: a tile load would read the next row there,
+/// and its NaN times zero is not zero; behind the last row it would fault.
+inline void copy_edge(const RowTile& rows, std::int64_t k, std::int64_t cols, std::byte* out) {
+  const std::int64_t rest = cols - k;
+  const __mmask32 lanes = rest >= kStep ? ~__mmask32{0} : (__mmask32{1} << rest) - 1;
+  for (std::int64_t r = 0; r < kTileRows; ++r) {
+    const __mmask32 there = r < rows.count ? lanes : 0;
+    _mm512_store_si512(out + 64 * r, _mm512_maskz_loadu_epi16(there, rows.at + r * rows.stride + 2 * k));
+  }
+}
+
+template <int row_tiles, int panels>
+inline void multiply_edge(const RowPair& w, std::int64_t k, std::int64_t cols, const PanelPair& x) {
+  alignas(64) std::byte edge[2][kTileRows * 64];
+  for (int i = 0; i < row_tiles; ++i) copy_edge(w.tiles[i], k, cols, edge[i]);
+  multiply_step<row_tiles, panels>(edge[0], edge[1], 64, x.at[0] + k / 2 * 16, x.at[1] + k / 2 * 16);
+}
+
+/// Runs of memory that are fetched side by side: with few of them the memory does not reach its bandwidth.
+inline constexpr std::int64_t kStreams = 8;
+
+/// Fetches as much of the next rows as a step reads of these: a line for each row.
+[[gnu::always_inline]] inline void prefetch_rows(const RowTile& rows, std::int64_t k) {
+  constexpr std::int64_t kLines = kTileRows / kStreams;  // of each run
+  const std::byte* at = rows.next + k / kStep * kLines * 64;
+#pragma GCC unroll 8
+  for (std::int64_t run = 0; run < kStreams; ++run, at += kLines * rows.stride)
+#pragma GCC unroll 2
+    for (std::int64_t line = 0; line < kLines; ++line)
+      _mm_prefetch(reinterpret_cast<const char*>(at + 64 * line), _MM_HINT_T1);
+}
+
+/// Adds columns [begin, end) of the rows, which have `cols`; begin is a multiple of 32, end too or it is cols.
+/// `prefetch`: the rows come from memory.
+template <int row_tiles, int panels, bool prefetch>
+inline void add_columns(const RowPair& w, std::int64_t begin, std::int64_t end, std::int64_t cols, const PanelPair& x) {
+  bool whole = true;
+  for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].count == kTileRows;
+  std::int64_t k = begin;
+  const std::int64_t stride = w.tiles[0].stride;
+  for (; whole && k + kStep <= end; k += kStep) {
+    if constexpr (prefetch) {
+#pragma GCC unroll 2
+      for (int i = 0; i < row_tiles; ++i) prefetch_rows(w.tiles[i], k);
+    }
+    multiply_step<row_tiles, panels>(w.tiles[0].at + 2 * k, w.tiles[1].at + 2 * k, stride, x.at[0] + k / 2 * 16,
+                                     x.at[1] + k / 2 * 16);
+  }
+  for (; k < end; k += kStep) multiply_edge<row_tiles, panels>(w, k, cols, x);
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::amx
