@@ -14,6 +14,9 @@
 #include <string>
 #include <vector>
 
+#ifdef QINFER_HAVE_AMX
+#include "amx_runtime.h"
+#endif
 #include "catch.h"
 #include "formats/checkpoint.h"
 #include "platform/file.h"
@@ -318,13 +321,37 @@ TEST_CASE("16-bit weights, activations and sums stay within their rounding", "[m
       qi::Runtime runtime(options);
       const qi::Model model = qi::Model::load(runtime, folder);
       CHECK(std::string(model.info().weight_format) == (target == "amx" ? "bf16" : "f16"));
-      const double error = deviation(evaluate(model, expected.ids, 0), expected, expected.f64);
+      const std::vector<float> whole = evaluate(model, expected.ids, 0);
+      for (const std::size_t chunk : {1u, 7u, 32u})
+        CHECK(std::memcmp(evaluate(model, expected.ids, chunk).data(), whole.data(), whole.size() * sizeof(float)) ==
+              0);
+      const double error = deviation(whole, expected, expected.f64);
       INFO(folder << " on " << target << ": " << error);
       CHECK(error < allowed_deviation(target));
       CHECK(error > 1e-6);  // else another mode ran
     }
   }
 }
+
+#ifdef QINFER_HAVE_AMX
+TEST_CASE("the AMX backend on emulated tiles is within its rounding of transformers, in chunks of any size", "[amx]") {
+  if (!qinfer::test::can_emulate_amx()) return;
+  qinfer::test::EmulatedRuntime runtime;
+  for (const std::string& folder : fixture_folders()) {
+    const Expected expected = read_expected(folder);
+    if (expected.rows.empty()) continue;
+    INFO(folder);
+    const qi::Model model = qi::Model::load(runtime, folder);
+    const std::vector<float> whole = evaluate(model, expected.ids, 0);
+    const double error = deviation(whole, expected, expected.f64);
+    INFO(error);
+    CHECK(error < allowed_deviation("amx"));
+    CHECK(error > 1e-6);
+    for (const std::size_t chunk : {7u, 32u})
+      CHECK(std::memcmp(evaluate(model, expected.ids, chunk).data(), whole.data(), whole.size() * sizeof(float)) == 0);
+  }
+}
+#endif
 
 TEST_CASE("generation_config.json overrides the end tokens", "[models]") {
   const qi::Model model = qi::Model::load(QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16");

@@ -216,6 +216,29 @@ TEST_CASE("weights and RoPE table of Qwen3-0.6B, buffer by buffer", "[memory][pl
     CHECK(two.weights_mapped + two.weights_private == one.weights_mapped + one.weights_private + 311'164'928);
 }
 
+TEST_CASE("a feed-forward network of an expert's size of Mixtral-8x22B stays in the file where kernels take it so",
+          "[memory][plan]") {
+  const qinfer::test::ModelDir directory;
+  directory.write("config.json",
+                  R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 6144, "intermediate_size": 16384,
+    "num_hidden_layers": 1, "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32768,
+    "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "dtype": "bfloat16"})");
+  for (const std::string& target : qinfer::test::usable_targets()) {
+    if (target.starts_with("avx512")) continue;  // which repack
+    INFO(target);
+    auto runtime = qi::options<qinfer_runtime_options>();
+    runtime.cpu_target = target.c_str();
+    const Json map = Json::parse(qi::plan_map(directory.file("config.json"), &runtime));
+    std::uint64_t mapped = 0;
+    for (const Json& region : map.at("regions"))
+      for (const Json& buffer : region.at("buffers"))
+        if (region.at("name") == "weights_mapped" &&
+            buffer.at("name").get<std::string>().find(".mlp.") != std::string::npos)
+          mapped += buffer.at("bytes").get<std::uint64_t>();
+    CHECK(mapped == 603'979'776);
+  }
+}
+
 TEST_CASE("a map for bad arguments, and into too small a buffer", "[memory][plan]") {
   const std::string folder = QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16";
   qinfer_error error{};

@@ -8,6 +8,9 @@
 #include <sstream>
 #include <string>
 
+#ifdef QINFER_HAVE_AMX
+#include "amx_runtime.h"
+#endif
 #include "catch.h"
 #include "formats/json.h"
 #include "targets.h"
@@ -127,7 +130,8 @@ LogLoss heldout_loss(const qi::Model& model, std::size_t& stories) {
   return loss;
 }
 
-/// What rounding weights or sums to f16 may cost, relative to f32: half a percent would be noticed, these are far less.
+/// What rounding weights and sums to f16, or both to bf16, may cost, relative to f32: half a percent would be noticed,
+/// these are far less.
 double allowed_loss(const std::string& target) { return target == "avx512_fp16" ? 2e-3 : 1e-3; }
 
 }  // namespace
@@ -170,6 +174,28 @@ TEST_CASE("perplexity of stories260k hardly changes with f16 weights and f16 sum
     CHECK(std::fabs(perplexity / exact - 1) < allowed_loss(target));
   }
 }
+
+#ifdef QINFER_HAVE_AMX
+TEST_CASE("perplexity of stories260k on emulated AMX tiles is within half a percent", "[stories][amx]") {
+  const std::string folder = test_data() + "/stories260k";
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: " << folder << " is not there (set QINFER_TEST_DATA)");
+    return;
+  }
+  if (!qinfer::test::can_emulate_amx()) return;
+  const auto ids = read_json(folder + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
+  const auto loss_of = [&](const qi::Model& model) {
+    LogLoss loss;
+    qi::KvCache cache(model);
+    add_loss(model, cache, ids, loss);
+    return loss.perplexity();
+  };
+  qinfer::test::EmulatedRuntime runtime;
+  const double exact = loss_of(load_exact(folder, 2)), emulated = loss_of(qi::Model::load(runtime, folder));
+  INFO(emulated << ", exact " << exact);
+  CHECK(std::fabs(emulated / exact - 1) < 5e-3);
+}
+#endif
 
 TEST_CASE("stories260k tells the published story", "[stories]") {
   const std::string folder = test_data() + "/stories260k";

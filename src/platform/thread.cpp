@@ -69,9 +69,11 @@ Result<Thread> Thread::start(std::function<void()> body, int pin_to_cpu) {
     pin_calling_thread(pin_to_cpu);
     body();
   });
-  // A new thread inherits the mask, so it never runs with a signal unblocked.
+  // A new thread inherits the mask, so it never runs with one of the host's signals unblocked.
   sigset_t all, previous;
   sigfillset(&all);
+  // What a thread does itself cannot wait: blocked, it would end the process past the handler that the host may have.
+  for (const int synchronous : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, synchronous);
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   const int code = pthread_create(&thread.impl_->id, nullptr, thread_entry, entry.get());
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
