@@ -235,8 +235,8 @@ std::span<const KernelInfo> kernel_table();
 /// An empty name asks for the best one; `exact`: among those that compute in f32.
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
 
-/// One kernel set that was built. `needs`: CPU features; `exact`: it computes in f32; `by_name`: chosen only where it is
-/// asked for.
+/// One kernel set that was built. `needs`: CPU features; `exact`: it computes in f32; `by_name`: chosen only where it
+/// is asked for.
 struct KernelSetInfo {
   std::string_view name, needs;
   bool exact, by_name = false;

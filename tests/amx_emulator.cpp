@@ -21,6 +21,7 @@ namespace {
 
 thread_local Tiles thread_tiles;
 thread_local Counts thread_counts;
+bool arithmetic = true;
 thread_local std::uintptr_t watched_begin = 0, watched_end = 0;
 
 /// A decoded VEX instruction of map 0F38.
@@ -290,7 +291,7 @@ std::size_t execute(Tiles& tiles, Counts& counts, const std::uint8_t* code, cons
     } else if (d.opcode == 0x5c && d.mod == 3 && d.prefix == 2) {
       reason = check_multiplication(tiles, d.reg, d.rm, d.vvvv);
       if (reason == nullptr) {
-        multiply(tiles, d.reg, d.rm, d.vvvv);
+        if (arithmetic) multiply(tiles, d.reg, d.rm, d.vvvv);
         ++counts.multiplications;
       }
     } else {
@@ -314,6 +315,8 @@ void install() {
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGILL, &action, nullptr);
 }
+
+void skip_arithmetic() { arithmetic = false; }
 
 Counts& counts() { return thread_counts; }
 

@@ -55,6 +55,9 @@ bool configures_natively();
 /// process with a message.
 void install();
 
+/// Counts only: multiplications leave their sums as they are. For predictions of what something costs.
+void skip_arithmetic();
+
 /// Of this thread.
 Counts& counts();
 void watch(const void* begin, std::size_t bytes);
