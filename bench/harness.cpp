@@ -14,8 +14,9 @@
 namespace qinfer::bench {
 
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus) {
-  const cli::FmaPeak peak = cli::measure_fma_peak(cpus);
-  return {cli::measure_read_bandwidth(cpus).bytes_per_second, peak.flops, peak.f16_flops};
+  const platform::TileSystem& tiles = platform::tile_system();
+  const cli::FmaPeak peak = cli::measure_fma_peak(cpus, platform::has_tiles(tiles) && tiles.request_permission());
+  return {cli::measure_read_bandwidth(cpus).bytes_per_second, peak.flops, peak.f16_flops, peak.tile_flops};
 }
 
 std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t threads) {
@@ -29,15 +30,18 @@ std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t thr
 }
 
 std::vector<const kernels::KernelSet*> usable_sets() {
-  (void)platform::tile_system().request_permission();  // where it is refused the CPU is one without tiles
+  const bool permitted = platform::tile_system().request_permission();
   const std::string features = platform::detect_cpu().features;
   std::vector<const kernels::KernelSet*> sets;
-  for (const kernels::KernelSetInfo& info : kernels::kernel_sets())
-    if (const kernels::KernelSet* set = kernels::find_kernel_set(info.name, features)) sets.push_back(set);
+  for (const kernels::KernelSetInfo& info : kernels::kernel_sets()) {
+    const kernels::KernelSet* set = kernels::find_kernel_set(info.name, features);
+    if (set != nullptr && (permitted || info.needs.find("amx") == info.needs.npos)) sets.push_back(set);
+  }
   return sets;
 }
 
 double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, DType weights) {
+  if (std::string_view(set.name) == "amx") return ceilings.tile_flops;
   const bool f16_sums = std::string_view(set.name) == "avx512_fp16" && weights == DType::f16;
   return f16_sums ? ceilings.f16_flops : ceilings.f32_flops;
 }

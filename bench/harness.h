@@ -37,7 +37,8 @@ T value_of(Result<T> result) {
 struct Ceilings {
   double bandwidth = 0;  ///< bytes per second
   double f32_flops = 0;
-  double f16_flops = 0;  ///< 0: the CPU does not compute in f16
+  double f16_flops = 0;   ///< 0: the CPU does not compute in f16
+  double tile_flops = 0;  ///< 0: no AMX
 };
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus);
 

@@ -82,6 +82,7 @@ void print_ceilings(const Ceilings& ceilings) {
   print("read bandwidth", ceilings.bandwidth, "GB/s");
   print("f32 FMA peak", ceilings.f32_flops, "GFLOP/s");
   print("f16 FMA peak", ceilings.f16_flops, "GFLOP/s");
+  print("AMX bf16 peak", ceilings.tile_flops, "GFLOP/s");
 }
 
 int run(int argc, char** argv) {

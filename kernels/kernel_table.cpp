@@ -18,24 +18,24 @@ constexpr KernelInfo kTable[] = {
 };
 
 constexpr KernelSetInfo kSets[] = {
-#ifdef QINFER_HAVE_AMX
-    {"amx", "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", false, true},
-#endif
 #ifdef QINFER_HAVE_AVX512
     {"avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_fp16", false},
     {"avx512", "avx512f avx512bw avx512dq avx512vl", true},
+#endif
+#ifdef QINFER_HAVE_AMX
+    {"amx", "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", false, true},
 #endif
     {"reference", "", true},
 };
 
 using Getter = const KernelSet& (*)();
 constexpr Getter kGetters[] = {
-#ifdef QINFER_HAVE_AMX
-    amx::kernel_set,
-#endif
 #ifdef QINFER_HAVE_AVX512
     avx512::fp16_kernel_set,
     avx512::kernel_set,
+#endif
+#ifdef QINFER_HAVE_AMX
+    amx::kernel_set,
 #endif
     reference::kernel_set,
 };

@@ -128,6 +128,34 @@ TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
   CHECK_FALSE(amx::tiles_in_use());
 }
 
+TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, past a segment of keys", "[amx]") {
+  if (!can_emulate_amx()) return;
+  TinySpec spec;
+  spec.context_tokens = 1024;
+  spec.dtype = DType::bf16;
+  const ModelDir directory(spec);
+  std::vector<qinfer_token> tokens;
+  for (int i = 0; i < 530; ++i) tokens.push_back(i * 37 % 60);
+  const auto logits_of = [&](std::uint32_t threads, std::size_t chunk) {
+    EmulatedRuntime runtime(threads);
+    const qi::Model model = qi::Model::load(runtime, directory.path());
+    qi::KvCache cache(model);
+    qi::Session session(cache);
+    for (std::size_t i = 0; i < tokens.size(); i += chunk) {
+      session.append(tokens.data() + i, std::min(chunk, tokens.size() - i));
+      session.eval();
+    }
+    return session.copy_logits();
+  };
+  const std::vector<float> whole = logits_of(1, 530);
+  // The last token alone: its keys are split among the threads.
+  for (const std::size_t chunk : {529u, 100u, 33u}) {
+    INFO("chunks of " << chunk);
+    const std::vector<float> chunked = logits_of(2, chunk);
+    CHECK(std::memcmp(chunked.data(), whole.data(), whole.size() * sizeof(float)) == 0);
+  }
+}
+
 TEST_CASE("formats that the AMX backend does not multiply are refused by name", "[amx]") {
   if (!can_emulate_amx()) return;
   EmulatedRuntime runtime;

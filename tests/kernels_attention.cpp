@@ -337,33 +337,34 @@ void test_attention(const KernelSet& set, DType type) {
 using namespace qinfer;
 using namespace qinfer::test;
 
-TEST_CASE("split attention gives the bits of whole attention", "[kernels]") {
-  for (const KernelSet* each : usable_sets()) {
-    const KernelSet& set = *each;
-    Random random(8);
-    for (const std::uint32_t window : {0u, 700u}) {
-      KvLayout layout{DType::f16, 1, 2, 16, set.kv_head_dim_padded(16, DType::f16), 32, set.kv_order};
-      TestCache cache(layout, {2100});
-      std::vector<float> keys, values;
-      fill_cache(set, cache, random, 0, 2100, keys, values);
-      std::vector<float> q = random.values(6 * 16), whole(6 * 16), split(6 * 16);
-      const Sequence sequence{cache.view(0), 0, 1, 2099};
-      AttentionArgs args;
-      args.q = {q.data(), 96};
-      args.n_heads = 6;
-      args.scale = 0.25f;
-      args.window = window;
-      args.kv = layout;
-      args.sequences = {&sequence, 1};
-      const WorkspaceSize size = set.attention_workspace({1, 1, 6, 2, 16, 1, 1, 4096, layout.head_dim_padded, 4});
-      std::vector<std::byte> memory;
-      args.out = {whole.data(), 96};
-      run_all(set.attention, args, size, memory, 1);
-      args.split = true;
-      args.out = {split.data(), 96};
-      REQUIRE(set.attention_split_bytes(args) <= size.shared);
-      run_all(set.attention, args, size, memory, 4);
-      CHECK(std::memcmp(whole.data(), split.data(), whole.size() * 4) == 0);
-    }
+void qinfer::test::test_split_attention(const KernelSet& set) {
+  Random random(8);
+  for (const std::uint32_t window : {0u, 700u}) {
+    KvLayout layout{DType::f16, 1, 2, 16, set.kv_head_dim_padded(16, DType::f16), 32, set.kv_order};
+    TestCache cache(layout, {2100});
+    std::vector<float> keys, values;
+    fill_cache(set, cache, random, 0, 2100, keys, values);
+    std::vector<float> q = random.values(6 * 16), whole(6 * 16), split(6 * 16);
+    const Sequence sequence{cache.view(0), 0, 1, 2099};
+    AttentionArgs args;
+    args.q = {q.data(), 96};
+    args.n_heads = 6;
+    args.scale = 0.25f;
+    args.window = window;
+    args.kv = layout;
+    args.sequences = {&sequence, 1};
+    const WorkspaceSize size = set.attention_workspace({1, 1, 6, 2, 16, 1, 1, 4096, layout.head_dim_padded, 4});
+    std::vector<std::byte> memory;
+    args.out = {whole.data(), 96};
+    run_all(set.attention, args, size, memory, 1);
+    args.split = true;
+    args.out = {split.data(), 96};
+    REQUIRE(set.attention_split_bytes(args) <= size.shared);
+    run_all(set.attention, args, size, memory, 4);
+    CHECK(std::memcmp(whole.data(), split.data(), whole.size() * 4) == 0);
   }
+}
+
+TEST_CASE("split attention gives the bits of whole attention", "[kernels]") {
+  for (const KernelSet* set : usable_sets()) test_split_attention(*set);
 }

@@ -138,24 +138,26 @@ TEST_CASE("f16 sums cannot overflow, and scale with their input", "[kernels]") {
   CHECK(run_linear(*set, w, std::vector<float>(20, 0.0f), 1, 20, 1) == std::vector<float>(32, 0.0f));
 }
 
-TEST_CASE("a row's outputs do not depend on the other rows, the slices or the threads", "[kernels]") {
-  for (const KernelSet* set : usable_sets()) {
-    for (const DType dtype : weight_dtypes(*set)) {
-      Random random(9);
-      const std::int64_t cols = 200, outputs = 230, n = 41;
-      const TestMatrix w = make_matrix(*set, random, dtype, outputs, cols);
-      const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
-      const std::vector<float> all = run_linear(*set, w, x, n, cols, 1);
-      for (const int workers : {2, 3, 7}) CHECK(run_linear(*set, w, x, n, cols, workers) == all);
-      for (std::int64_t size = 1; size <= 13; ++size)
-        for (std::int64_t first = 0; first + size <= n; first += size) {
-          const std::vector<float> part(x.begin() + first * cols, x.begin() + (first + size) * cols);
-          const std::vector<float> out = run_linear(*set, w, part, size, cols, 2);
-          INFO(set->name << " " << dtype_name(dtype) << " rows " << first << " to " << first + size);
-          REQUIRE(std::memcmp(out.data(), all.data() + first * outputs, out.size() * sizeof(float)) == 0);
-        }
-    }
+void qinfer::test::test_linear_invariance(const KernelSet& set) {
+  for (const DType dtype : weight_dtypes(set)) {
+    Random random(9);
+    const std::int64_t cols = 200, outputs = 230, n = 41;
+    const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
+    const std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
+    const std::vector<float> all = run_linear(set, w, x, n, cols, 1);
+    for (const int workers : {2, 3, 7}) CHECK(run_linear(set, w, x, n, cols, workers) == all);
+    for (std::int64_t size = 1; size <= 13; ++size)
+      for (std::int64_t first = 0; first + size <= n; first += size) {
+        const std::vector<float> part(x.begin() + first * cols, x.begin() + (first + size) * cols);
+        const std::vector<float> out = run_linear(set, w, part, size, cols, 2);
+        INFO(set.name << " " << dtype_name(dtype) << " rows " << first << " to " << first + size);
+        REQUIRE(std::memcmp(out.data(), all.data() + first * outputs, out.size() * sizeof(float)) == 0);
+      }
   }
+}
+
+TEST_CASE("a row's outputs do not depend on the other rows, the slices or the threads", "[kernels]") {
+  for (const KernelSet* set : usable_sets()) test_linear_invariance(*set);
 }
 
 TEST_CASE("not a number and infinity pass through linear layers", "[kernels]") {

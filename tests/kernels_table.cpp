@@ -4,60 +4,7 @@
 
 #include "kernels_support.h"
 
-namespace {
-
-using namespace qinfer;
-using namespace qinfer::test;
-
-void test_embed(const KernelSet& set, DType dtype) {
-  Random random(1);
-  for (const WeightRole role : {WeightRole::embedding, WeightRole::tied})
-    for (const std::int64_t width : {1, 5, 144, 300}) {
-      const std::vector<DType> types = weight_dtypes(set);
-      if (role == WeightRole::tied && std::find(types.begin(), types.end(), dtype) == types.end()) continue;
-      const TestMatrix table = make_matrix(set, random, dtype, 11, width, role);
-      const std::vector<std::int32_t> tokens = {10, 0, 3, 3, 7};
-      std::vector<float> out(tokens.size() * static_cast<std::size_t>(width));
-      const float scale = width == 144 ? 1 : 0.3f;
-      EmbedArgs args{5, tokens.data(), table.view, {out.data(), width}, scale};
-      std::vector<std::byte> memory;
-      run_all(set.embed, args, {}, memory, 2);
-      for (std::size_t m = 0; m < tokens.size(); ++m)
-        for (std::int64_t i = 0; i < width; ++i)
-          REQUIRE(out[m * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)] ==
-                  table.values[static_cast<std::size_t>(tokens[m] * width + i)] * scale);
-    }
-}
-
-void test_rms_norm(const KernelSet& set, DType) {
-  Random random(2);
-  for (std::int64_t width : {1, 2, 15, 16, 17, 144, 1024}) {
-    const std::int64_t n = 3, ld = width + 3;
-    const std::vector<float> x = random.values(static_cast<std::size_t>(n * ld));
-    const std::vector<float> weight = random.values(static_cast<std::size_t>(width));
-    std::vector<float> out(static_cast<std::size_t>(n * width));
-    const std::vector<std::int32_t> gather = {2, 0, 1};
-    NormArgs args{
-        n, width, gather.data(), {const_cast<float*>(x.data()), ld}, weight.data(), 1e-6f, {out.data(), width}};
-    args.accumulate = width % 2 == 0;
-    const float before = args.accumulate ? 0.7f : 0.0f;
-    if (args.accumulate) std::fill(out.begin(), out.end(), before);
-    std::vector<std::byte> memory;
-    run_all(set.rms_norm, args, {}, memory, 2);
-    for (std::int64_t m = 0; m < n; ++m) {
-      const float* row = x.data() + gather[static_cast<std::size_t>(m)] * ld;
-      double squares = 0;
-      for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(row[i]) * row[i];
-      const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6f);
-      for (std::int64_t i = 0; i < width; ++i) {
-        const double want = before + row[i] * scale * weight[static_cast<std::size_t>(i)];
-        // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
-        const double bound = (static_cast<double>(width) / 32 + 10) * kEps * (std::fabs(want) + 2 * before) + 1e-30;
-        REQUIRE(std::fabs(out[static_cast<std::size_t>(m * width + i)] - want) <= bound);
-      }
-    }
-  }
-}
+namespace qinfer::test {
 
 void test_lm_head(const KernelSet& set, DType dtype) {
   Random random(4);
@@ -136,6 +83,63 @@ void test_ffn(const KernelSet& set, DType dtype) {
         }
         const double bound = error + sum_bound(set, dtype, {0, magnitude}, 67) + 4 * kEps * (2 + std::fabs(want));
         REQUIRE(std::fabs(out[static_cast<std::size_t>(m) * 45 + i] - want) <= bound);
+      }
+    }
+  }
+}
+
+}  // namespace qinfer::test
+
+namespace {
+
+using namespace qinfer;
+using namespace qinfer::test;
+
+void test_embed(const KernelSet& set, DType dtype) {
+  Random random(1);
+  for (const WeightRole role : {WeightRole::embedding, WeightRole::tied})
+    for (const std::int64_t width : {1, 5, 144, 300}) {
+      const std::vector<DType> types = weight_dtypes(set);
+      if (role == WeightRole::tied && std::find(types.begin(), types.end(), dtype) == types.end()) continue;
+      const TestMatrix table = make_matrix(set, random, dtype, 11, width, role);
+      const std::vector<std::int32_t> tokens = {10, 0, 3, 3, 7};
+      std::vector<float> out(tokens.size() * static_cast<std::size_t>(width));
+      const float scale = width == 144 ? 1 : 0.3f;
+      EmbedArgs args{5, tokens.data(), table.view, {out.data(), width}, scale};
+      std::vector<std::byte> memory;
+      run_all(set.embed, args, {}, memory, 2);
+      for (std::size_t m = 0; m < tokens.size(); ++m)
+        for (std::int64_t i = 0; i < width; ++i)
+          REQUIRE(out[m * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)] ==
+                  table.values[static_cast<std::size_t>(tokens[m] * width + i)] * scale);
+    }
+}
+
+void test_rms_norm(const KernelSet& set, DType) {
+  Random random(2);
+  for (std::int64_t width : {1, 2, 15, 16, 17, 144, 1024}) {
+    const std::int64_t n = 3, ld = width + 3;
+    const std::vector<float> x = random.values(static_cast<std::size_t>(n * ld));
+    const std::vector<float> weight = random.values(static_cast<std::size_t>(width));
+    std::vector<float> out(static_cast<std::size_t>(n * width));
+    const std::vector<std::int32_t> gather = {2, 0, 1};
+    NormArgs args{
+        n, width, gather.data(), {const_cast<float*>(x.data()), ld}, weight.data(), 1e-6f, {out.data(), width}};
+    args.accumulate = width % 2 == 0;
+    const float before = args.accumulate ? 0.7f : 0.0f;
+    if (args.accumulate) std::fill(out.begin(), out.end(), before);
+    std::vector<std::byte> memory;
+    run_all(set.rms_norm, args, {}, memory, 2);
+    for (std::int64_t m = 0; m < n; ++m) {
+      const float* row = x.data() + gather[static_cast<std::size_t>(m)] * ld;
+      double squares = 0;
+      for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(row[i]) * row[i];
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6f);
+      for (std::int64_t i = 0; i < width; ++i) {
+        const double want = before + row[i] * scale * weight[static_cast<std::size_t>(i)];
+        // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
+        const double bound = (static_cast<double>(width) / 32 + 10) * kEps * (std::fabs(want) + 2 * before) + 1e-30;
+        REQUIRE(std::fabs(out[static_cast<std::size_t>(m * width + i)] - want) <= bound);
       }
     }
   }

@@ -128,10 +128,11 @@ class RandomSessions {
     const KvLayout& layout = cache_->layout(group);
     const KvView view = session.kv_view(group);
     const auto tile = static_cast<std::uint32_t>(position / kTileTokens);
-    const std::size_t lane = position % kTileTokens, size = dtype_bytes(layout.type);
-    f(view.k_tile(layout, 0, 0, tile) + lane * size);
+    const auto lane = static_cast<std::uint32_t>(position % kTileTokens);
+    const std::size_t size = dtype_bytes(layout.type);
+    f(view.k_tile(layout, 0, 0, tile) + layout.k_index(lane, 0) * size);
     f(view.k_tile(layout, layout.n_layers - 1, layout.n_kv_heads - 1, tile) + layout.tile_bytes() +
-      lane * layout.head_dim_padded * size);
+      layout.v_index(lane, 0) * size);
   }
 
   std::uint32_t window(std::size_t group) const { return cache_->model().spec().kv_groups[group].window; }

@@ -15,10 +15,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
+#ifdef QINFER_HAVE_AMX
+#include "amx_runtime.h"
+#endif
 #include "catch.h"
 #include "checkpoint_writer.h"
 #include "kv_support.h"
@@ -301,20 +305,25 @@ TEST_CASE("snapshots that do not fit are refused with the reason", "[kv][snapsho
   CHECK(try_load(cache, directory.file("config.json"), error) == QINFER_E_FORMAT);
 }
 
-TEST_CASE("a snapshot of one kernel set loads on another", "[kv][snapshot]") {
+namespace {
+
+using LoadOn = std::function<qi::Model(const std::string& path, const std::string& target)>;
+
+/// Saves on each target, loads on each, and back.
+void check_snapshots_between(const std::vector<std::string>& targets, const LoadOn& load_on) {
   const qinfer::test::ModelDir directory(spec());
   const std::string path = directory.file("session.kv");
   const auto prompt = tokens_of(90, 6);
-  for (const std::string& from : qinfer::test::usable_targets()) {
-    const qi::Model writer = load(directory.path(), from);
+  for (const std::string& from : targets) {
+    const qi::Model writer = load_on(directory.path(), from);
     qi::KvCache written = make_cache(writer);
     qi::Session session(written);
     const auto expected = logits_after(session, prompt);
     directory.remove("session.kv");
     session.save(path);
-    for (const std::string& to : qinfer::test::usable_targets()) {
+    for (const std::string& to : targets) {
       INFO(from << " to " << to);
-      const qi::Model reader = load(directory.path(), to);
+      const qi::Model reader = load_on(directory.path(), to);
       qi::KvCache cache = make_cache(reader);
       qi::Session loaded = qi::Session::load(cache, path);
       loaded.eval();
@@ -338,6 +347,24 @@ TEST_CASE("a snapshot of one kernel set loads on another", "[kv][snapshot]") {
     }
   }
 }
+
+}  // namespace
+
+TEST_CASE("a snapshot of one kernel set loads on another", "[kv][snapshot]") {
+  check_snapshots_between(qinfer::test::usable_targets(),
+                          [](const std::string& path, const std::string& target) { return load(path, target); });
+}
+
+#ifdef QINFER_HAVE_AMX
+TEST_CASE("a snapshot of emulated AMX loads on another kernel set, and theirs on it", "[kv][snapshot][amx]") {
+  if (!qinfer::test::can_emulate_amx()) return;
+  check_snapshots_between({"amx", "avx512", "reference"}, [](const std::string& path, const std::string& target) {
+    if (target != "amx") return load(path, target);
+    qinfer::test::EmulatedRuntime runtime(1);
+    return qi::Model::load(runtime, path);
+  });
+}
+#endif
 
 TEST_CASE("every altered byte and every cut of a snapshot is noticed or harmless", "[kv][snapshot]") {
   auto tiny = spec();

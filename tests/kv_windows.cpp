@@ -221,7 +221,19 @@ TEST_CASE("snapshots hold what windows see, and go on in any cache", "[kv][snaps
     qi::Session loaded = qi::Session::load(coarse, path);
     loaded.save(path);  // and so says the file that it writes
     qi::Session again = qi::Session::load(coarse, path);
-    for (qi::Session* each : {&loaded, &again}) {
+    // And back into small blocks, of which the first that is needed lies within the file's first one. What another
+    // session has in the cache's first block stays as it is.
+    qi::KvCache small = make_cache(model, 100);
+    qi::Session other(small);
+    const auto before = tokens_of(30, 18);
+    after(other, before);
+    qi::Session fine = qi::Session::load(small, path);
+    other.append(7);
+    other.eval();
+    auto longer = before;
+    longer.push_back(7);
+    CHECK(same_bits(other.copy_logits(), cold(model, longer)));
+    for (qi::Session* each : {&loaded, &again, &fine}) {
       each->truncate(460);
       each->eval();
       CHECK(

@@ -40,7 +40,15 @@ bool sums_in_f16(const BenchReport& report) {
   return report.kernel_set == "avx512_fp16" && report.weight_format == "f16" && report.fma.f16_flops > 0;
 }
 
-double fma_peak(const BenchReport& report) { return sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops; }
+bool on_tiles(const BenchReport& report) { return report.fma.tile_flops > 0; }
+
+double fma_peak(const BenchReport& report) {
+  return on_tiles(report) ? report.fma.tile_flops : sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops;
+}
+
+const char* name_of_peak(const BenchReport& report) {
+  return on_tiles(report) ? "the AMX peak" : sums_in_f16(report) ? "the f16 FMA peak" : "the f32 FMA peak";
+}
 
 struct Rates {
   double prefill_flops, prefill_share, decode_bytes, decode_share;
@@ -118,11 +126,11 @@ void print_table(const BenchReport& report) {
                    report.bandwidth.buffer_reduced ? ", less than 2 GiB because memory is short" : ""));
   print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
   if (report.fma.f16_flops > 0) print_row("f16 FMA peak", format("%10.1f GFLOP/s", report.fma.f16_flops / 1e9));
+  if (on_tiles(report)) print_row("AMX bf16 peak", format("%10.1f GFLOP/s", report.fma.tile_flops / 1e9));
   const Rates rate = rates(report);
   if (report.prefill.tokens > 0) {
     print_row(format("prefill %u", report.prefill.tokens),
-              speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share,
-                    sums_in_f16(report) ? "the f16 FMA peak" : "the f32 FMA peak"));
+              speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share, name_of_peak(report)));
   }
   if (report.decode.tokens > 0) {
     std::string what = format("decode %u", report.decode.tokens / report.sessions);
@@ -162,8 +170,10 @@ void print_json(const BenchReport& report) {
       "\"prefetch_lines\": %u}",
       report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
       report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines);
-  text += format(", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"f16_flops\": %.0f}, \"sums\": \"%s\"",
-                 report.fma.flops, report.fma.isa, report.fma.f16_flops, sums_in_f16(report) ? "f16" : "f32");
+  text += format(
+      ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"f16_flops\": %.0f, \"tile_flops\": %.0f}, \"sums\": \"%s\"",
+      report.fma.flops, report.fma.isa, report.fma.f16_flops, report.fma.tile_flops,
+      sums_in_f16(report) ? "f16" : "f32");
   if (report.prefill.tokens > 0) {
     text += ", \"prefill\": " + json_samples(report.prefill) +
             format(", \"counted_flops\": %.0f, \"flops\": %.0f, \"share_of_fma_peak\": %.4f}", work.prefill_flops,

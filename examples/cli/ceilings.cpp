@@ -174,6 +174,20 @@ __attribute__((target("avx512f,avx512vl,avx512bw,avx512fp16"))) float fma_fp16(s
 }
 #endif
 
+/// Four sums of tiles that do not depend on each other, operands in registers.
+void multiply_tiles(std::size_t rounds) {
+  struct alignas(64) {
+    std::uint8_t palette = 1, zeros[15] = {}, bytes_per_row[32] = {}, rows[16] = {};
+  } config;
+  for (std::size_t i = 0; i < 8; ++i) config.bytes_per_row[2 * i] = 64, config.rows[i] = 16;
+  asm volatile("ldtilecfg %0" : : "m"(config));
+  for (std::size_t round = 0; round < rounds; ++round)
+    asm volatile(
+        "tdpbf16ps %tmm2, %tmm0, %tmm4\n tdpbf16ps %tmm3, %tmm0, %tmm5\n"
+        "tdpbf16ps %tmm2, %tmm1, %tmm6\n tdpbf16ps %tmm3, %tmm1, %tmm7");
+  asm volatile("tilerelease");
+}
+
 #endif  // __x86_64__
 
 struct Loops {
@@ -297,7 +311,7 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
   return best;
 }
 
-FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus) {
+FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles) {
   constexpr std::size_t kRounds = std::size_t{1} << 23;  // about 50 ms
   const Loops loops = choose_loops();
   PinnedTeam team(cpus);
@@ -317,6 +331,15 @@ FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus) {
 #ifdef QI_HAVE_FP16
   const std::string features = std::string(" ") + qi::cpu_info().features + " ";
   if (features.find(" avx512_fp16 ") != features.npos) peak.f16_flops = best_of(fma_fp16, 2.0 * 32 * 24);
+#endif
+#ifdef __x86_64__
+  for (int run = 0; tiles && run < kRuns; ++run) {
+    constexpr std::size_t kTileRounds = kRounds / 8;
+    const double seconds = team.run([&](std::size_t) { multiply_tiles(kTileRounds); });
+    peak.tile_flops = std::max(peak.tile_flops, 4 * 16384.0 * static_cast<double>(kTileRounds * team.size()) / seconds);
+  }
+#else
+  (void)tiles;
 #endif
   volatile float used = sinks[0];
   (void)used;

@@ -17,9 +17,10 @@ struct Bandwidth {
 };
 
 struct FmaPeak {
-  double flops = 0;      // per second; a multiply-add counts as two
-  double f16_flops = 0;  // the same in f16 (AVX512-FP16); 0 where the CPU has none
-  const char* isa = "";  // "avx512", "avx2", "sse2"
+  double flops = 0;       // per second; a multiply-add counts as two
+  double f16_flops = 0;   // the same in f16 (AVX512-FP16); 0 where the CPU has none
+  double tile_flops = 0;  // of bf16 tiles (AMX); 0 where they were not asked for
+  const char* isa = "";   // "avx512", "avx2", "sse2"
 };
 
 /// The logical CPUs this thread may run on, in ascending order but one of each core first: pinned to the front of the
@@ -28,6 +29,7 @@ std::vector<std::uint32_t> usable_cpus();
 
 /// Both run one thread per entry of cpus, pinned to it. They throw Failure where that or the memory is refused.
 Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus);
-FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus);
+/// `tiles`: the process may use AMX, and wants to know how fast.
+FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles = false);
 
 }  // namespace cli

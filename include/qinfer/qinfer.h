@@ -139,7 +139,7 @@ typedef struct qinfer_allocator {
 /** A token's logits do not depend on batch, chunking, threads or block size, for one target and precision. */
 enum {
     QINFER_RUNTIME_NORMAL_PAGES = 2, /* no 2 MiB pages: what the system counts is then exact to the page */
-    QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums (so not avx512_fp16), weights and (by default) KV in a type that holds them exactly */
+    QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums (so not avx512_fp16, not amx), weights and (by default) KV in a type that holds them exactly */
 };
 typedef struct qinfer_runtime_options {
     uint32_t                struct_size;
@@ -151,7 +151,7 @@ typedef struct qinfer_runtime_options {
     const uint32_t         *cpu_ids;    /* pin thread i to cpu_ids[i]; NULL = no pinning */
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
-    const char             *cpu_target; /* kernel set: "avx512_fp16", "avx512", "reference"; NULL = best for this CPU */
+    const char             *cpu_target; /* kernel set: "avx512_fp16", "avx512", "amx" (by name only), "reference"; NULL = best for this CPU */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 
@@ -200,7 +200,7 @@ enum {
 typedef struct qinfer_kv_cache_options {
     uint32_t struct_size;
     uint32_t flags;        /* QINFER_CACHE_* */
-    int32_t  kv_type;      /* QINFER_KV_*; default f16, and f32 under QINFER_RUNTIME_EXACT */
+    int32_t  kv_type;      /* QINFER_KV_*; default f16, bf16 on amx, and f32 under QINFER_RUNTIME_EXACT */
     uint32_t block_tokens; /* tokens per block, a power of two from 32 to 256; 0 = 32 */
     uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens. Where layers differ
                                              in what they keep, a block counts once for each kind */

@@ -39,7 +39,7 @@ struct Queries {
   }
   explicit Queries(const AttentionArgs& args, float* memory)
       : width(args.kv.head_dim), padded(args.kv.head_dim_padded) {
-    float* at = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(memory) + 63) / 64 * 64);
+    float* at = memory + (64 - reinterpret_cast<std::uintptr_t>(memory) % 64) % 64 / sizeof(float);
     const auto take = [&at](std::uint64_t floats) {
       float* taken = at;
       at += floats;
@@ -280,7 +280,7 @@ void weigh_values(const AttentionArgs& args, const AttentionUnit& unit, const Qu
 template <DType type, int panels>
 void weigh(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries, float* states,
            std::uint64_t first) {
-  alignas(64) float sums[4 * kTileFloats];
+  alignas(64) float sums[4 * kTileFloats] = {};
   for (std::uint32_t d = 0; d < queries.padded; d += 32) {
     weigh_values<type, panels>(args, unit, queries, d, sums);
     for (int row_tile = 0; row_tile < 2; ++row_tile) {

@@ -37,12 +37,13 @@ void copy_tile(const KvLayout& from, const std::byte* source, std::uint32_t n, c
     }
 }
 
-/// Copies the tiles of a file's block, of which `n_tiles` are in use, to where the session has them.
-void place_tiles(const KvLayout& from, std::byte* block, std::uint32_t first_tile, std::uint32_t n_tiles,
-                 const KvLayout& to, const KvView& view) {
+/// Copies tiles [begin, end) of a file's block, the first tile of which is `first_tile` of the session, to where the
+/// session has them.
+void place_tiles(const KvLayout& from, std::byte* block, std::uint32_t first_tile, std::uint32_t begin,
+                 std::uint32_t end, const KvLayout& to, const KvView& view) {
   for (std::uint32_t layer = 0; layer < from.n_layers; ++layer)
     for (std::uint32_t head = 0; head < from.n_kv_heads; ++head)
-      for (std::uint32_t tile = 0; tile < n_tiles; ++tile)
+      for (std::uint32_t tile = begin; tile < end; ++tile)
         copy_tile(from, view_of(block).k_tile(from, layer, head, tile), kTileTokens, to,
                   view.k_tile(to, layer, head, first_tile + tile));
 }
@@ -133,6 +134,8 @@ Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
   const KvView view = kv_view(group);
   const std::uint32_t n = from.blocks_for(snapshot.n_evaluated()), tiles = from.tiles_per_block();
   const bool direct = same_blocks(from, to);
+  // The session's blocks may be smaller than the file's, and then begin behind the first tile of the file's first one.
+  const auto first_tile = static_cast<std::uint32_t>(snapshot.first(group) / kTileTokens);
   std::vector<std::byte> buffer(direct ? 0 : from.block_bytes());
   for (auto i = static_cast<std::uint32_t>(snapshot.first(group) / from.block_tokens); i < n; ++i) {
     if (direct) {
@@ -141,7 +144,8 @@ Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
     }
     QINFER_TRY(snapshot.read_block(group, i, buffer));
     const auto all = static_cast<std::uint32_t>(ceil_div(snapshot.n_evaluated(), kTileTokens));
-    place_tiles(from, buffer.data(), i * tiles, std::min(tiles, all - i * tiles), to, view);
+    const std::uint32_t begin = first_tile > i * tiles ? first_tile - i * tiles : 0;
+    place_tiles(from, buffer.data(), i * tiles, begin, std::min(tiles, all - i * tiles), to, view);
   }
   return Status();
 }

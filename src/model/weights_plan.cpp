@@ -214,6 +214,9 @@ Status check_packed(const PackedFile& packed, WeightItem& item) {
     return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
                     "{}: tensor \"{}\" begins at byte {}, expected a multiple of {}", file, item.name, tensor->begin,
                     alignment);
+  if (info->layout == kernels::WeightLayout::row_major && info->scale != 1)
+    return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
+                    "{}: tensor \"{}\" has the scale {}, rows have 1", file, item.name, info->scale);
   item.file_dtype = info->source_dtype;
   item.format = {*dtype, info->layout};
   item.packed = true;
