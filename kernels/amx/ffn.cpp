@@ -72,7 +72,11 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   if (phase == 0) return pack_shared(args.x, args.n, args.gate.cols, shared, slice);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
-  if (phase == 1) return gate_and_up(args, panels_for(args.x, args.n, args.gate.cols, shared, own), slice, own.sums);
+  if (phase == 1) {
+    prefetch_first(gate_and_up_rows(args, slice.begin * kUnitRows), args.n);
+    return gate_and_up(args, panels_for(args.x, args.n, args.gate.cols, shared, own), slice, own.sums);
+  }
+  prefetch_first(rows_of(args.down, slice.begin * kUnitRows, args.down.rows), args.n);
   const Panels inner{inner_panels(args), args.n, args.gate.rows};
   project_rows(inner, args.down, args.down_bias, args.accumulate, slice, own.sums,
                [&](std::int64_t m) { return args.out.row(m); });

@@ -85,6 +85,14 @@ inline std::int64_t group_pairs(std::int64_t panels, std::int64_t cols) {
   return larger(std::int64_t{1}, smaller(kGroupPairs, kGroupBytes / (4 * kTileRows * cols)));
 }
 
+/// Fetches the rows that a worker will read first, while it still packs; all later ones are fetched by those before.
+inline void prefetch_first(const RowPair& pair, std::int64_t n) {
+  if (panel_count(n) > 2) return;
+  for (const RowTile& rows : pair.tiles)
+    for (std::int64_t b = 0; b < rows.count * rows.stride; b += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);
+}
+
 /// Fetches part i of n of the next panels.
 inline void prefetch_part(const std::uint32_t* panels, bool there, std::int64_t i, std::int64_t n, std::int64_t cols) {
   if (!there) return;

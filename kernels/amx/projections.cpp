@@ -15,6 +15,7 @@ void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
   if (phase == 0) return pack_shared(args.x, args.n, args.w.cols, args.workspace.shared, slice);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
+  prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
   const Panels x = panels_for(args.x, args.n, args.w.cols, args.workspace.shared, own);
   project_rows(x, args.w, args.bias, args.accumulate, slice, own.sums, [&](std::int64_t m) { return args.out.row(m); });
 }
@@ -52,6 +53,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   {
     const TileRegion region;
     const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
+    prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
     const Panels x = panels_for(args.x, args.n, args.w.cols, args.workspace.shared, own);
     project_rows(x, args.w, nullptr, false, slice, own.sums, [&](std::int64_t m) { return args.out[m]; });
   }
@@ -120,6 +122,8 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   Workspace rest = args.workspace;
   rest.per_worker += head_floats(width) * sizeof(float);
   const OwnSpace own(rest, slice.worker, pairs_of_head(width));
+  const Head first = head_of_unit(args, slice.begin);
+  prefetch_first(rows_of(*first.w, first.index * width, (first.index + 1) * width), args.n);
   const Panels x = panels_for(args.x, args.n, args.wq.cols, args.workspace.shared, own);
   for (std::int64_t unit = slice.begin; unit < slice.end; ++unit)
     project_head(args, x, head_of_unit(args, unit), values, own.sums);
