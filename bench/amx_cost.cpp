@@ -3,8 +3,8 @@
 //
 //   amx_cost [bytes per cycle that one core reads from memory, default 4]
 //
-// Taken as given: a multiplication takes 16 cycles, a load of a tile 8, and 8 more if its 16 rows are split, a store 16;
-// loads and multiplications overlap. Weights come from memory once for each operation, activations from the caches.
+// Taken as given: a multiplication takes 16 cycles, a load of a tile 8, and 8 more if its 16 rows are split, a store
+// 16; loads and multiplications overlap. Weights come from memory once for each operation, activations from the caches.
 // Units of an operation cost the same, so some of them are run and scaled. Experts get the same number of tokens each.
 #include <algorithm>
 #include <cstdio>
