@@ -231,7 +231,7 @@ TEST_CASE("the AMX emulator refuses what hardware refuses", "[amx]") {
   using Code = std::vector<std::uint8_t>;
   amx::Counts counts;
   amx::Registers registers;
-  alignas(64) std::uint8_t memory[1024] = {};
+  alignas(64) std::uint8_t memory[2048] = {};
   registers.general[0] = reinterpret_cast<std::uint64_t>(memory);
   registers.general[1] = 64;  // rcx
   const auto run = [&](amx::Tiles& tiles, Code code) {
