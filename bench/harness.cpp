@@ -41,7 +41,7 @@ std::vector<const kernels::KernelSet*> usable_sets() {
 }
 
 double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, DType weights) {
-  if (std::string_view(set.name) == "amx") return ceilings.tile_flops;
+  if (std::string_view(set.name).starts_with("amx")) return ceilings.tile_flops;
   const bool f16_sums = std::string_view(set.name) == "avx512_fp16" && weights == DType::f16;
   return f16_sums ? ceilings.f16_flops : ceilings.f32_flops;
 }

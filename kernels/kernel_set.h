@@ -236,10 +236,10 @@ std::span<const KernelInfo> kernel_table();
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
 
 /// One kernel set that was built. `needs`: CPU features; `exact`: it computes in f32; `by_name`: chosen only where it
-/// is asked for.
+/// is asked for; `invariant`: a row's results do not depend on the rows beside it.
 struct KernelSetInfo {
   std::string_view name, needs;
-  bool exact, by_name = false;
+  bool exact, by_name = false, invariant = true;
 };
 /// All of them, the best one first.
 std::span<const KernelSetInfo> kernel_sets();

@@ -24,6 +24,7 @@ constexpr KernelSetInfo kSets[] = {
 #endif
 #ifdef QINFER_HAVE_AMX
     {"amx", "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", false, true},
+    {"amx_mixed", "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", false, true, false},
 #endif
     {"reference", "", true},
 };
@@ -31,11 +32,10 @@ constexpr KernelSetInfo kSets[] = {
 using Getter = const KernelSet& (*)();
 constexpr Getter kGetters[] = {
 #ifdef QINFER_HAVE_AVX512
-    avx512::fp16_kernel_set,
-    avx512::kernel_set,
+    avx512::fp16_kernel_set, avx512::kernel_set,
 #endif
 #ifdef QINFER_HAVE_AMX
-    amx::kernel_set,
+    amx::kernel_set,         amx::mixed_kernel_set,
 #endif
     reference::kernel_set,
 };

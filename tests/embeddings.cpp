@@ -45,7 +45,7 @@ double length(const std::vector<float>& v) {
 }  // namespace
 
 TEST_CASE("an encoder gives the same embedding alone and in any batch, for any threads", "[embeddings]") {
-  for (const std::string& target : qinfer::test::usable_targets()) {
+  for (const std::string& target : qinfer::test::invariant_targets()) {
     INFO(target);
     const qi::Model alone = load(kEncoder, target.c_str(), 0, 1), model = load(kEncoder, target.c_str(), 64, 3);
     CHECK((model.info().flags & QINFER_MODEL_ENCODER) != 0);

@@ -26,7 +26,11 @@ using namespace qinfer::kernels;
 inline constexpr double kEps = 0x1p-24;
 
 /// Whether products are those of activations rounded to bf16, with the weights and values of attention likewise.
-inline bool rounds_to_bf16(const KernelSet& set) { return std::string_view(set.name) == "amx"; }
+inline bool rounds_to_bf16(const KernelSet& set) { return std::string_view(set.name).starts_with("amx"); }
+/// The same for n rows.
+inline bool rounds_to_bf16(const KernelSet& set, std::int64_t n) {
+  return rounds_to_bf16(set) && !(std::string_view(set.name) == "amx_mixed" && n <= 4);
+}
 /// Half a unit in the last place of bf16, relative.
 inline constexpr double kBf16 = 0x1p-8;
 

@@ -8,83 +8,127 @@ namespace qinfer::test {
 
 void test_lm_head(const KernelSet& set, DType dtype) {
   Random random(4);
-  const std::int64_t n = 5, cols = 37, outputs = 131;
-  const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
-  const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * cols)));
-  std::vector<std::vector<float>> rows(static_cast<std::size_t>(n),
-                                       std::vector<float>(static_cast<std::size_t>(outputs)));
-  std::vector<float*> out;
-  for (auto& row : rows) out.push_back(row.data());
-  LmHeadArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, out.data(), {}};
-  std::vector<std::byte> memory;
-  for (const float softcap : {0.0f, 7.0f}) {
-    args.softcap = softcap;
-    run_all(set.lm_head, args, set.lm_head_workspace({5, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
-    for (std::size_t m = 0; m < 5; ++m)
-      for (std::size_t j = 0; j < 131; ++j) {
-        const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
-        const double want = softcap == 0 ? sum.value : softcap * std::tanh(sum.value / softcap);
-        // tanh flattens errors, and adds its own 2e-7 and the rounding of the quotient.
-        const double bound = sum_bound(set, dtype, sum, cols) + softcap * 4e-7;
-        REQUIRE(std::fabs(rows[m][j] - want) <= bound);
-      }
+  for (const std::int64_t n : {1, 2, 3, 5}) {
+    const std::int64_t cols = 37, outputs = 131;
+    const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
+    const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * cols)));
+    std::vector<std::vector<float>> rows(static_cast<std::size_t>(n),
+                                         std::vector<float>(static_cast<std::size_t>(outputs)));
+    std::vector<float*> out;
+    for (auto& row : rows) out.push_back(row.data());
+    LmHeadArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, out.data(), {}};
+    std::vector<std::byte> memory;
+    for (const float softcap : {0.0f, 7.0f}) {
+      args.softcap = softcap;
+      run_all(set.lm_head, args, set.lm_head_workspace({5, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
+      for (std::size_t m = 0; m < rows.size(); ++m)
+        for (std::size_t j = 0; j < 131; ++j) {
+          const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
+          const double want = softcap == 0 ? sum.value : softcap * std::tanh(sum.value / softcap);
+          // tanh flattens errors, and adds its own 2e-7 and the rounding of the quotient.
+          const double bound = sum_bound(set, dtype, sum, cols) + softcap * 4e-7;
+          REQUIRE(std::fabs(rows[m][j] - want) <= bound);
+        }
+    }
   }
 }
 
+namespace {
+
+struct FfnCase {
+  std::int64_t n, hidden, ffn;
+  Activation activation() const { return n % 2 == 0 ? Activation::silu : Activation::gelu_tanh; }
+  bool accumulate() const { return n != 12; }
+};
+
+struct FfnData {
+  TestMatrix gate, up, down;
+  std::vector<float> gate_bias, up_bias, down_bias, x;
+};
+
+/// activation(gate(x)) * up(x) of one row, and how far off it may be.
+void inner_ffn(const KernelSet& set, DType dtype, const FfnCase& c, const FfnData& d, std::int64_t m,
+               std::vector<double>& act, std::vector<double>& act_error) {
+  const float* x = d.x.data() + m * c.hidden;
+  for (std::int64_t j = 0; j < c.ffn; ++j) {
+    const auto at = static_cast<std::size_t>(j);
+    const Sum g = dot(x, d.gate.values.data() + j * c.hidden, c.hidden);
+    const Sum u = dot(x, d.up.values.data() + j * c.hidden, c.hidden);
+    const double a = g.value + d.gate_bias[at], b = u.value + d.up_bias[at];
+    const double cubic = std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a);
+    const bool silu = c.activation() == Activation::silu;
+    act[at] = silu ? a / (1 + std::exp(-a)) * b : 0.5 * a * (1 + std::tanh(cubic)) * b;
+    // |silu'| <= 1.1 and |gelu'| <= 1.13; the bounds of both sums, and a few roundings with exp's 2e-7, which in
+    // gelu are of 2u, at most 10 where the result is not yet a or zero.
+    act_error[at] = (silu ? 0 : 40 * kEps * std::fabs(a * b)) +
+                    1.13 * sum_bound(set, dtype, g, c.hidden) * std::fabs(b) +
+                    sum_bound(set, dtype, u, c.hidden) * std::fabs(a) + 16 * kEps * std::fabs(act[at]) +
+                    (rounds_to_bf16(set, c.n) ? kBf16 * std::fabs(act[at]) : 0) +
+                    4 * kEps * (std::fabs(a) * (std::fabs(b) + std::fabs(u.magnitude)) + g.magnitude * std::fabs(b));
+  }
+}
+
+void check_ffn(const KernelSet& set, DType dtype, const FfnCase& c, const FfnData& d, const std::vector<float>& out) {
+  std::vector<double> act(static_cast<std::size_t>(c.ffn)), act_error(act.size());
+  for (std::int64_t m = 0; m < c.n; ++m) {
+    inner_ffn(set, dtype, c, d, m, act, act_error);
+    for (std::int64_t i = 0; i < c.hidden; ++i) {
+      double want = (c.accumulate() ? 1.0 : 0.0) + d.down_bias[static_cast<std::size_t>(i)], magnitude = 0, error = 0;
+      for (std::size_t j = 0; j < act.size(); ++j) {
+        const double w = d.down.values[static_cast<std::size_t>(i * c.ffn) + j];
+        want += act[j] * w;
+        magnitude += std::fabs(act[j] * w);
+        error += act_error[j] * std::fabs(w);
+      }
+      const double bound = error + sum_bound(set, dtype, {0, magnitude}, c.ffn) + 4 * kEps * (2 + std::fabs(want));
+      const double got = out[static_cast<std::size_t>(m * c.hidden + i)];
+      if (std::fabs(got - want) <= bound) continue;
+      FAIL(set.name << " " << dtype_name(dtype) << " n " << c.n << " hidden " << c.hidden << " ffn " << c.ffn << " row "
+                    << m << " output " << i << ": got " << got << ", want " << want << " within " << bound);
+    }
+  }
+}
+
+}  // namespace
+
 void test_ffn(const KernelSet& set, DType dtype) {
   Random random(5);
-  for (const std::int64_t n : {1, 6, 12, 13, 40}) {
-    const std::int64_t hidden = 45, ffn = 67;
-    const Activation activation = n % 2 == 0 ? Activation::silu : Activation::gelu_tanh;
-    const bool accumulate = n != 12;
-    const TestMatrix gate = make_matrix(set, random, dtype, ffn, hidden),
-                     up = make_matrix(set, random, dtype, ffn, hidden),
-                     down = make_matrix(set, random, dtype, hidden, ffn);
-    const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * hidden)));
-    const std::vector<float> bg = random.values(67), bu = random.values(67), bd = random.values(45);
-    std::vector<float> out(static_cast<std::size_t>(n * hidden), 1.0f);
-    FfnArgs args{n,
-                 {const_cast<float*>(x.data()), hidden},
-                 gate.view,
-                 up.view,
-                 down.view,
-                 bg.data(),
-                 bu.data(),
-                 bd.data(),
-                 {out.data(), hidden},
+  const FfnCase cases[] = {{1, 45, 67},  {2, 45, 67},  {3, 45, 67},   {4, 45, 67},   {6, 45, 67},  {12, 45, 67},
+                           {13, 45, 67}, {40, 45, 67}, {1, 64, 540},  {2, 33, 540},  {3, 97, 300}, {4, 45, 290},
+                           {5, 45, 290}, {2, 1, 1},    {1, 130, 128}, {16, 130, 128}};
+  for (const FfnCase& c : cases) {
+    const auto floats = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+    FfnData d{make_matrix(set, random, dtype, c.ffn, c.hidden),
+              make_matrix(set, random, dtype, c.ffn, c.hidden),
+              make_matrix(set, random, dtype, c.hidden, c.ffn),
+              random.values(floats(c.ffn)),
+              random.values(floats(c.ffn)),
+              random.values(floats(c.hidden)),
+              as_activations(set, random.values(floats(c.n * c.hidden)))};
+    std::vector<float> out(floats(c.n * c.hidden), 1.0f);
+    FfnArgs args{c.n,
+                 {d.x.data(), c.hidden},
+                 d.gate.view,
+                 d.up.view,
+                 d.down.view,
+                 d.gate_bias.data(),
+                 d.up_bias.data(),
+                 d.down_bias.data(),
+                 {out.data(), c.hidden},
                  {},
-                 activation,
-                 accumulate};
+                 c.activation(),
+                 c.accumulate()};
     std::vector<std::byte> memory;
-    run_all(set.ffn, args, set.ffn_workspace({static_cast<std::uint32_t>(n), 45, 1, 1, 2, 67, 1, 1}), memory, 2);
-    for (std::int64_t m = 0; m < n; ++m) {
-      std::vector<double> act(67), act_error(67);
-      for (std::size_t j = 0; j < 67; ++j) {
-        const Sum g = dot(x.data() + m * hidden, gate.values.data() + j * 45, hidden);
-        const Sum u = dot(x.data() + m * hidden, up.values.data() + j * 45, hidden);
-        const double a = g.value + bg[j], b = u.value + bu[j];
-        const double cubic = std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a);
-        act[j] = activation == Activation::silu ? a / (1 + std::exp(-a)) * b : 0.5 * a * (1 + std::tanh(cubic)) * b;
-        // |silu'| <= 1.1 and |gelu'| <= 1.13; the bounds of both sums, and a few roundings with exp's 2e-7, which in
-        // gelu are of 2u, at most 10 where the result is not yet a or zero.
-        act_error[j] = (activation == Activation::silu ? 0 : 40 * kEps * std::fabs(a * b)) +
-                       1.13 * sum_bound(set, dtype, g, hidden) * std::fabs(b) +
-                       sum_bound(set, dtype, u, hidden) * std::fabs(a) + 16 * kEps * std::fabs(act[j]) +
-                       (rounds_to_bf16(set) ? kBf16 * std::fabs(act[j]) : 0) +
-                       4 * kEps * (std::fabs(a) * (std::fabs(b) + std::fabs(u.magnitude)) + g.magnitude * std::fabs(b));
-      }
-      for (std::size_t i = 0; i < 45; ++i) {
-        double want = (accumulate ? 1.0 : 0.0) + bd[i], magnitude = 0, error = 0;
-        for (std::size_t j = 0; j < 67; ++j) {
-          const double w = down.values[i * 67 + j];
-          want += act[j] * w;
-          magnitude += std::fabs(act[j] * w);
-          error += act_error[j] * std::fabs(w);
-        }
-        const double bound = error + sum_bound(set, dtype, {0, magnitude}, 67) + 4 * kEps * (2 + std::fabs(want));
-        REQUIRE(std::fabs(out[static_cast<std::size_t>(m) * 45 + i] - want) <= bound);
-      }
-    }
+    const Shape shape{static_cast<std::uint32_t>(c.n),
+                      static_cast<std::uint32_t>(c.hidden),
+                      1,
+                      1,
+                      2,
+                      static_cast<std::uint32_t>(c.ffn),
+                      1,
+                      1};
+    run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
+    check_ffn(set, dtype, c, d, out);
   }
 }
 

@@ -26,4 +26,13 @@ inline std::vector<std::string> usable_targets(bool exact = false) {
   return names;
 }
 
+/// Only those where a token's results do not depend on how many are evaluated with it.
+inline std::vector<std::string> invariant_targets() {
+  const std::string features = usable_features();
+  std::vector<std::string> names;
+  for (const kernels::KernelSetInfo& info : kernels::kernel_sets())
+    if (info.invariant && kernels::find_kernel_set(info.name, features) != nullptr) names.emplace_back(info.name);
+  return names;
+}
+
 }  // namespace qinfer::test

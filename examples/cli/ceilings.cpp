@@ -30,11 +30,13 @@ namespace {
 constexpr int kRuns = 5;  // of each variant; the best counts: a ceiling is what the machine can do undisturbed
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kStreams = 8;
 
 // ---- Loops ----------------------------------------------------------------------------------------------------------
-// read_*: sums n_lines cache lines and prefetches `ahead` lines ahead, which may reach past the end, since a prefetch
-// never faults. fma_*: `rounds` times one multiply-add per accumulator, on factors that the compiler does not know and
-// so cannot fold. The results only keep it from dropping the loop.
+// read_*: sums n_lines cache lines, kStreams runs of memory side by side, since one thread with one run does not reach
+// what the memory can give, and prefetches `ahead` lines ahead, which may reach past the end: a prefetch never faults.
+// fma_*: `rounds` times one multiply-add per accumulator, on factors that the compiler does not know and so cannot
+// fold. The results only keep it from dropping the loop.
 
 // The big buffer is not for sanitizers to watch: thread sanitizer would take four times its size.
 #define QI_UNWATCHED __attribute__((no_sanitize("address", "thread")))
@@ -50,14 +52,17 @@ using U64x2 = std::uint64_t __attribute__((vector_size(16)));
 using F32x4 = float __attribute__((vector_size(16)));
 
 QI_UNWATCHED std::uint64_t read_16(const std::byte* data, std::size_t n_lines, std::size_t ahead) {
-  U64x2 sums[4] = {};
-  for (std::size_t i = 0; i < n_lines; ++i) {
-    const std::byte* line = data + i * kLine;
-    if (ahead != 0) __builtin_prefetch(line + ahead * kLine, 0, 3);
-    const auto* words = reinterpret_cast<const U64x2*>(line);
-    for (int j = 0; j < 4; ++j) sums[j] += words[j];
+  const std::size_t run = n_lines / kStreams;
+  U64x2 sums[kStreams] = {};
+  for (std::size_t i = 0; i < run; ++i) {
+    for (std::size_t j = 0; j < kStreams; ++j) {
+      const std::byte* line = data + (j * run + i) * kLine;
+      if (ahead != 0) __builtin_prefetch(line + ahead * kLine, 0, 3);
+      const auto* words = reinterpret_cast<const U64x2*>(line);
+      for (int k = 0; k < 4; ++k) sums[j] += words[k];
+    }
   }
-  const U64x2 sum = sums[0] + sums[1] + sums[2] + sums[3];
+  const U64x2 sum = std::accumulate(sums + 1, sums + kStreams, sums[0]);
   return sum[0] + sum[1];
 }
 
@@ -88,34 +93,36 @@ float fma_16(std::size_t rounds, float factor, float summand) {
 
 QI_UNWATCHED __attribute__((target("avx2"))) std::uint64_t read_avx2(const std::byte* data, std::size_t n_lines,
                                                                      std::size_t ahead) {
-  __m256i sums[4] = {};
-  for (std::size_t i = 0; i + 2 <= n_lines; i += 2) {
-    const auto* line = reinterpret_cast<const __m256i*>(data + i * kLine);
-    if (ahead != 0) {
-      __builtin_prefetch(data + (i + ahead) * kLine, 0, 3);
-      __builtin_prefetch(data + (i + 1 + ahead) * kLine, 0, 3);
+  const std::size_t run = n_lines / kStreams;
+  __m256i sums[kStreams] = {};
+  for (std::size_t i = 0; i < run; ++i) {
+    for (std::size_t j = 0; j < kStreams; ++j) {
+      const std::byte* line = data + (j * run + i) * kLine;
+      if (ahead != 0) __builtin_prefetch(line + ahead * kLine, 0, 3);
+      const auto* halves = reinterpret_cast<const __m256i*>(line);
+      sums[j] = _mm256_add_epi64(sums[j], _mm256_load_si256(halves));
+      sums[j] = _mm256_add_epi64(sums[j], _mm256_load_si256(halves + 1));
     }
-    for (int j = 0; j < 4; ++j) sums[j] = _mm256_add_epi64(sums[j], _mm256_load_si256(line + j));
   }
-  alignas(32) std::uint64_t words[4];
-  const __m256i sum = _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3]));
-  _mm256_store_si256(reinterpret_cast<__m256i*>(words), sum);
-  return std::accumulate(words, words + 4, std::uint64_t{0});
+  alignas(32) std::uint64_t words[4 * kStreams];
+  for (std::size_t j = 0; j < kStreams; ++j) _mm256_store_si256(reinterpret_cast<__m256i*>(words + 4 * j), sums[j]);
+  return std::accumulate(words, words + 4 * kStreams, std::uint64_t{0});
 }
 
 QI_UNWATCHED __attribute__((target("avx512f"))) std::uint64_t read_avx512(const std::byte* data, std::size_t n_lines,
                                                                           std::size_t ahead) {
-  __m512i sums[4] = {};
-  for (std::size_t i = 0; i + 4 <= n_lines; i += 4) {
-    for (std::size_t j = 0; j < 4; ++j) {
-      const std::byte* line = data + (i + j) * kLine;
+  const std::size_t run = n_lines / kStreams;
+  __m512i sums[kStreams] = {};
+  for (std::size_t i = 0; i < run; ++i) {
+    for (std::size_t j = 0; j < kStreams; ++j) {
+      const std::byte* line = data + (j * run + i) * kLine;
       if (ahead != 0) __builtin_prefetch(line + ahead * kLine, 0, 3);
       sums[j] = _mm512_add_epi64(sums[j], _mm512_load_si512(line));
     }
   }
-  alignas(64) std::uint64_t words[8];  // stored and added: g++ 12 warns about its own _mm512_reduce_add_epi64
-  _mm512_store_si512(words, _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3])));
-  return std::accumulate(words, words + 8, std::uint64_t{0});
+  alignas(64) std::uint64_t words[8 * kStreams];  // g++ 12 warns about its own _mm512_reduce_add_epi64
+  for (std::size_t j = 0; j < kStreams; ++j) _mm512_store_si512(words + 8 * j, sums[j]);
+  return std::accumulate(words, words + 8 * kStreams, std::uint64_t{0});
 }
 
 __attribute__((target("avx2,fma"))) float fma_avx2(std::size_t rounds, float factor, float summand) {
@@ -250,7 +257,7 @@ class Buffer {
 
 /// Best bytes per second of a few passes over the buffer, each worker reading a slice of its own.
 double read_speed(PinnedTeam& team, const Buffer& buffer, const Loops& loops, std::size_t ahead) {
-  const std::size_t slice = buffer.size() / team.size() / (4 * kLine) * (4 * kLine);
+  const std::size_t slice = buffer.size() / team.size() / (kStreams * kLine) * (kStreams * kLine);
   std::atomic<std::uint64_t> sink{0};
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {

@@ -136,7 +136,8 @@ typedef struct qinfer_allocator {
     void *user; /* borrowed until the runtime and all that depends on it are freed */
 } qinfer_allocator;
 
-/** A token's logits do not depend on batch, chunking, threads or block size, for one target and precision. */
+/** A token's logits do not depend on batch, chunking, threads or block size, for one target and precision (but for
+ *  "amx_mixed", where up to 4 tokens evaluated at once go another way than more). */
 enum {
     QINFER_RUNTIME_NORMAL_PAGES = 2, /* no 2 MiB pages: what the system counts is then exact to the page */
     QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums (so not avx512_fp16, not amx), weights and (by default) KV in a type that holds them exactly */
@@ -151,7 +152,7 @@ typedef struct qinfer_runtime_options {
     const uint32_t         *cpu_ids;    /* pin thread i to cpu_ids[i]; NULL = no pinning */
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
-    const char             *cpu_target; /* kernel set: "avx512_fp16", "avx512", "amx" (by name only), "reference"; NULL = best for this CPU */
+    const char             *cpu_target; /* kernel set: "avx512_fp16", "avx512", "amx" and "amx_mixed" (by name only), "reference"; NULL = best for this CPU */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 

@@ -1,6 +1,7 @@
 // The backend for CPUs with AMX: `amx` multiplies bf16 weights as they lie in the checkpoint with activations rounded
-// to bf16, and sums in f32. Keys lie in the cache as rows and values with their positions as lanes (KvOrder::key_rows),
-// the form in which both are the first operand of a tile multiplication.
+// to bf16, and sums in f32; `amx_mixed` leaves few rows to AVX-512 and unrounded (few_rows.h). Keys lie in the cache as
+// rows and values with their positions as lanes (KvOrder::key_rows), the form in which both are the first operand of a
+// tile multiplication.
 #pragma once
 
 #include "kernel_set.h"
@@ -8,6 +9,7 @@
 namespace qinfer::kernels::amx {
 
 const KernelSet& kernel_set();
+const KernelSet& mixed_kernel_set();
 
 // ---- projections.cpp ----
 std::int64_t linear_units(const LinearArgs& args, std::int32_t phase);

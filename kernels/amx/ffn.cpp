@@ -6,11 +6,6 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// The shared workspace: panels of the input, then those of activation(gate) * up.
-std::uint32_t* inner_panels(const FfnArgs& args) {
-  return reinterpret_cast<std::uint32_t*>(args.workspace.shared + panels_bytes(args.n, args.gate.cols));
-}
-
 /// Rows [row, row + 16) of gate and of up.
 RowPair gate_and_up_rows(const FfnArgs& args, std::int64_t row) {
   return {{tile_of(args.gate, row, args.gate.rows, kTileRows), tile_of(args.up, row, args.up.rows, kTileRows)}};

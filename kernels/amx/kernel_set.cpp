@@ -1,6 +1,7 @@
-// Binds the AMX operations into a KernelSet; what multiplies nothing is AVX-512's.
-#include "amx/amx.h"
-#include "avx512/avx512.h"
+// Binds the AMX operations into the kernel sets `amx` and `amx_mixed`, which differ in how few rows are multiplied;
+// what multiplies nothing is AVX-512's.
+#include "amx/few_rows.h"
+#include "amx/projections.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -21,32 +22,53 @@ std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return (head_d
 
 DType default_kv_type(bool) { return DType::bf16; }
 
-constexpr KernelSet kSet = {
-    .name = "amx",
-    .weight_format = weight_format,
-    .weight_bytes = avx512::weight_bytes,
-    .pack_scale = avx512::pack_scale,
-    .pack = avx512::pack,
-    .kv_head_dim_padded = kv_head_dim_padded,
-    .kv_order = KvOrder::key_rows,
-    .default_kv_type = default_kv_type,
-    .linear_workspace = linear_workspace,
-    .qkv_workspace = qkv_workspace,
-    .attention_workspace = attention_workspace,
-    .attention_split_bytes = attention_split_bytes,
-    .ffn_workspace = ffn_workspace,
-    .lm_head_workspace = lm_head_workspace,
-    .embed = {1, avx512::embed_units, avx512::embed},
-    .rms_norm = {1, avx512::rms_norm_units, avx512::rms_norm},
-    .linear = {2, linear_units, linear},
-    .qkv = {2, qkv_units, qkv},
-    .attention = {2, attention_units, attention},
-    .ffn = {3, ffn_units, ffn},
-    .lm_head = {2, lm_head_units, lm_head},
-};
+/// Few rows go another way where they may.
+void mixed_linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
+  args.n <= kFewRows ? linear_few_rows(args, slice) : linear(args, phase, slice);
+}
+void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  args.n <= kFewRows ? qkv_few_rows(args, slice) : qkv(args, phase, slice);
+}
+void mixed_ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
+  args.n <= kFewRows ? ffn_few_rows(args, phase, slice) : ffn(args, phase, slice);
+}
+void mixed_lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
+  args.n <= kFewRows ? lm_head_few_rows(args, slice) : lm_head(args, phase, slice);
+}
+
+template <bool mixed>
+constexpr KernelSet make_set(const char* name) {
+  return {
+      .name = name,
+      .weight_format = weight_format,
+      .weight_bytes = avx512::weight_bytes,
+      .pack_scale = avx512::pack_scale,
+      .pack = avx512::pack,
+      .kv_head_dim_padded = kv_head_dim_padded,
+      .kv_order = KvOrder::key_rows,
+      .default_kv_type = default_kv_type,
+      .linear_workspace = linear_workspace,
+      .qkv_workspace = qkv_workspace,
+      .attention_workspace = attention_workspace,
+      .attention_split_bytes = attention_split_bytes,
+      .ffn_workspace = ffn_workspace,
+      .lm_head_workspace = lm_head_workspace,
+      .embed = {1, avx512::embed_units, avx512::embed},
+      .rms_norm = {1, avx512::rms_norm_units, avx512::rms_norm},
+      .linear = {2, linear_units, mixed ? mixed_linear : linear},
+      .qkv = {2, qkv_units, mixed ? mixed_qkv : qkv},
+      .attention = {2, attention_units, attention},
+      .ffn = {3, ffn_units, mixed ? mixed_ffn : ffn},
+      .lm_head = {2, lm_head_units, mixed ? mixed_lm_head : lm_head},
+  };
+}
+
+constexpr KernelSet kSet = make_set<false>("amx");
+constexpr KernelSet kMixedSet = make_set<true>("amx_mixed");
 
 }  // namespace
 
 const KernelSet& kernel_set() { return kSet; }
+const KernelSet& mixed_kernel_set() { return kMixedSet; }
 
 }  // namespace qinfer::kernels::amx

@@ -10,17 +10,10 @@ namespace qinfer::kernels::amx {
 namespace {
 
 using avx512::first_lanes;
+using avx512::larger;
+using avx512::smaller;
 
 inline constexpr std::int64_t kPanelTokens = 16;
-
-template <typename T>
-inline T smaller(T a, T b) {
-  return b < a ? b : a;
-}
-template <typename T>
-inline T larger(T a, T b) {
-  return a < b ? b : a;
-}
 
 inline std::int64_t panel_count(std::int64_t n) { return (n + kPanelTokens - 1) / kPanelTokens; }
 inline std::int64_t padded_k(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }

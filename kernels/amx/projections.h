@@ -1,4 +1,5 @@
-// What the projections of this backend share: where the panels of an operation are, and a linear layer out of them.
+// What the projections of this backend share: how their workspaces are cut, where the panels of an operation are, and
+// a linear layer out of them.
 //
 // With more than kLocalRows rows a first phase packs the activations into panels that all threads read; with fewer,
 // every worker packs them for itself, which is cheaper than a barrier.
@@ -6,6 +7,7 @@
 
 #include "amx/amx.h"
 #include "amx/gemm.h"
+#include "avx512/avx512.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -46,6 +48,54 @@ inline Panels panels_for(const Rows& x, std::int64_t n, std::int64_t cols, const
 
 inline void pack_shared(const Rows& x, std::int64_t n, std::int64_t cols, std::byte* shared, Slice slice) {
   pack_rows(x, n, cols, reinterpret_cast<std::uint32_t*>(shared), slice.begin, slice.end);
+}
+
+// ---- queries, keys and values: a unit is a head ----
+
+inline std::int64_t pairs_of_head(std::int64_t head_dim) { return units_of(head_dim); }
+/// Floats from one token's values of a head to the next one's.
+inline std::int64_t head_ld(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+/// A worker's own workspace: the values of one head for 32 tokens, then that of any projection.
+struct HeadSpace {
+  float* values;
+  OwnSpace own;
+
+  HeadSpace(Workspace workspace, std::int32_t worker, std::int64_t head_dim)
+      : values(reinterpret_cast<float*>(workspace.of(worker))),
+        own(behind(workspace, value_bytes(head_dim)), worker, pairs_of_head(head_dim)) {}
+  static std::uint64_t bytes(std::int64_t head_dim, std::int64_t cols) {
+    return value_bytes(head_dim) + OwnSpace::bytes(pairs_of_head(head_dim), cols);
+  }
+
+ private:
+  static std::uint64_t value_bytes(std::int64_t head_dim) {
+    return static_cast<std::uint64_t>(2 * kPanelTokens * head_ld(head_dim)) * sizeof(float);
+  }
+  static Workspace behind(Workspace workspace, std::uint64_t bytes) {
+    workspace.per_worker += bytes;
+    return workspace;
+  }
+};
+
+struct Head {
+  avx512::HeadBlock::Kind kind;
+  const Matrix* w;
+  const float* bias;
+  std::int64_t index;  ///< among those of its kind
+};
+
+inline Head head_of_unit(const QkvArgs& args, std::int64_t unit) {
+  using avx512::HeadBlock;
+  const std::int64_t queries = args.n_heads, keys = args.kv.n_kv_heads;
+  if (unit < queries) return {HeadBlock::query, &args.wq, args.bq, unit};
+  if (unit < queries + keys) return {HeadBlock::key, &args.wk, args.bk, unit - queries};
+  return {HeadBlock::value, &args.wv, args.bv, unit - queries - keys};
+}
+
+/// The shared workspace of a feed-forward network: panels of the input, then those of activation(gate) * up.
+inline std::uint32_t* inner_panels(const FfnArgs& args) {
+  return reinterpret_cast<std::uint32_t*>(args.workspace.shared + panels_bytes(args.n, args.gate.cols));
 }
 
 /// The outputs of a slice of units.

@@ -24,6 +24,9 @@ void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice);
 /// One row; x and out may be the same.
 void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out);
 
+/// Outputs [begin, end) of the LM head, as far as they exist, become softcap * tanh(output / softcap).
+void cap_logits(const LmHeadArgs& args, std::int64_t begin, std::int64_t end);
+
 // ---- heads.cpp ----
 /// Finishes the heads that one block of a projection holds: norm, rotation, and the write to q or to the cache.
 /// `values`: [tokens][ld] f32, batch rows first_row and up, heads [first_head, first_head + n_heads) of one kind.

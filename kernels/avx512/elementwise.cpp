@@ -1,4 +1,5 @@
-// Embedding lookup, out of a row-major table or a tile-major LM head, and RMSNorm: one unit per row.
+// Embedding lookup, out of a row-major table or a tile-major LM head, and RMSNorm: one unit per row. The soft cap of
+// logits, which every LM head applies to its own slice.
 #include "avx512/avx512.h"
 #include "avx512/vec.h"
 
@@ -86,6 +87,17 @@ void norm_row(const float* x, const float* weight, std::int64_t width, float eps
 }
 
 }  // namespace
+
+void cap_logits(const LmHeadArgs& args, std::int64_t begin, std::int64_t end) {
+  const __m512 inverse = _mm512_set1_ps(1.0f / args.softcap), cap = _mm512_set1_ps(args.softcap);
+  end = smaller(end, args.w.rows);
+  for (std::int64_t m = 0; m < args.n; ++m)
+    for (std::int64_t j = begin; j < end; j += 16) {
+      const __mmask16 lanes = first_lanes(end - j);
+      const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, args.out[m] + j), inverse);
+      _mm512_mask_storeu_ps(args.out[m] + j, lanes, _mm512_mul_ps(cap, tanh_ps(x)));
+    }
+}
 
 void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
   norm_row<false>(x, weight, width, eps, out);

@@ -24,15 +24,6 @@ struct F16Mode {
 };
 #endif
 
-template <typename T>
-inline T smaller(T a, T b) {
-  return b < a ? b : a;
-}
-template <typename T>
-inline T larger(T a, T b) {
-  return a < b ? b : a;
-}
-
 inline std::int64_t tiles_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 inline bool packs_locally(std::int64_t n) { return n <= kLocalRows; }
 
@@ -198,18 +189,6 @@ inline std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
   return phase == 0 ? pack_units(args.n) : tiles_of(args.w.rows);
 }
 
-/// The outputs of a slice become softcap * tanh(output / softcap).
-[[gnu::noinline]] inline void cap_logits(const LmHeadArgs& args, Slice slice) {
-  const __m512 inverse = _mm512_set1_ps(1.0f / args.softcap), cap = _mm512_set1_ps(args.softcap);
-  const std::int64_t end = smaller(slice.end * kTileRows, args.w.rows);
-  for (std::int64_t m = 0; m < args.n; ++m)
-    for (std::int64_t j = slice.begin * kTileRows; j < end; j += 16) {
-      const __mmask16 lanes = first_lanes(end - j);
-      const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, args.out[m] + j), inverse);
-      _mm512_mask_storeu_ps(args.out[m] + j, lanes, _mm512_mul_ps(cap, tanh_ps(x)));
-    }
-}
-
 template <typename Mode>
 void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   const float limit = activation_limit<Mode>(args.w);
@@ -217,7 +196,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
   project_rows<Mode>(panels, args.n, args.w, nullptr, false, slice, [&](std::int64_t m) { return args.out[m]; });
-  if (args.softcap != 0) cap_logits(args, slice);
+  if (args.softcap != 0) cap_logits(args, slice.begin * kTileRows, slice.end * kTileRows);
 }
 
 // ---- the feed-forward network: pack, gate and up, pack, down ----

@@ -18,6 +18,15 @@ namespace {
 /// Rows of a weight tile, and positions of a KV tile: the lanes of one line of 16-bit values.
 inline constexpr std::int64_t kTileRows = 32;
 
+template <typename T>
+inline T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+inline T larger(T a, T b) {
+  return a < b ? b : a;
+}
+
 /// 32 consecutive values as two registers of f32.
 struct Lanes32 {
   __m512 low, high;

@@ -1,0 +1,22 @@
+// Linear layers of few rows in AVX-512, over the same weights as the tiles': bf16 in rows, as they lie in the file. The
+// set `amx_mixed` uses them for up to kFewRows rows, where a tile would be mostly empty lanes.
+//
+// Activations stay f32 here. Results therefore differ from those of tiles by the rounding of activations to bf16, so a
+// token's depend on whether few rows or many are evaluated with it. Among few rows they do not: every output is
+// one sum in an order of its own.
+#pragma once
+
+#include "kernel_set.h"
+
+namespace qinfer::kernels::amx {
+
+/// With more the sums are bound by multiply-adds of f32, and tiles are faster.
+inline constexpr std::int64_t kFewRows = 4;
+
+/// The phases behind the first, which has no units for so few rows; workspaces as for tiles.
+void linear_few_rows(const LinearArgs& args, Slice slice);
+void lm_head_few_rows(const LmHeadArgs& args, Slice slice);
+void qkv_few_rows(const QkvArgs& args, Slice slice);
+void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice);
+
+}  // namespace qinfer::kernels::amx
