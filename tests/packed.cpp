@@ -237,7 +237,7 @@ TEST_CASE("foreign and stale packed files are refused with the reason", "[packed
     for (const std::string& target : usable_targets()) {
       if (target.starts_with("avx512")) logits_on(runtime_for(target), packed.path);  // they share their layout
       if (target.starts_with("amx"))
-        refused(runtime_for(target), packed.path, QINFER_E_UNSUPPORTED, target + " does not take it so");
+        refused(runtime_for(target), packed.path, QINFER_E_UNSUPPORTED, (target + " does not take it so").c_str());
     }
   }
 }
