@@ -14,7 +14,7 @@ namespace qinfer::kernels::avx512 {
 namespace {
 
 inline constexpr int kPanelTokens = 12;
-inline constexpr int kMaxTiles = 4;
+inline constexpr int kMaxTiles = 8;
 /// Lines to prefetch ahead, of all tiles together: the distance that reads memory fastest.
 inline constexpr std::int64_t kAhead = 128;
 inline constexpr std::int64_t kNear = 12;  ///< lines of a tile from which the L2's are brought into the L1
@@ -67,17 +67,17 @@ struct F32Sums {
   static constexpr std::int64_t kLine = kTileRows * static_cast<std::int64_t>(dtype_bytes(weights));
 
   /// Tiles at a time: 24 sums in registers at most, two for each token and tile.
-  static constexpr int tiles_for(int tokens) { return tokens <= 3 ? 4 : tokens <= 6 ? 2 : 1; }
+  static constexpr int tiles_for(int tokens) { return tokens == 1 ? 8 : tokens <= 3 ? 4 : tokens <= 6 ? 2 : 1; }
 
   template <int tokens, int tiles>
   static inline void step(const float* x, const std::byte* const (&w)[tiles], __m512 (&sums)[tokens][tiles][2]) {
     Lanes32 line[tiles];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int t = 0; t < tiles; ++t) line[t] = widen_line<weights>(w[t]);
 #pragma GCC unroll 12
     for (int m = 0; m < tokens; ++m) {
       const __m512 value = _mm512_set1_ps(x[m]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int t = 0; t < tiles; ++t) {
         sums[m][t][0] = _mm512_fmadd_ps(line[t].low, value, sums[m][t][0]);
         sums[m][t][1] = _mm512_fmadd_ps(line[t].high, value, sums[m][t][1]);
@@ -97,7 +97,7 @@ struct F32Sums {
       for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<tiles, kLine>(t, w[t], begin, cols);
       for (std::int64_t k = 0; k < count; ++k, x += tokens) {
         step<tokens, tiles>(x, w, sums);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < tiles; ++t) {
           // In two steps, for the L1 can wait for few lines at a time: memory is read a tenth faster where a panel
           // takes one tile at a time.
@@ -121,17 +121,17 @@ struct F32Sums {
 #ifdef __AVX512FP16__
 struct F16Sums {
   static constexpr std::int64_t kLine = 64;
-  static constexpr int tiles_for(int tokens) { return tokens <= 6 ? 4 : tokens <= 8 ? 3 : 2; }
+  static constexpr int tiles_for(int tokens) { return tokens <= 2 ? 8 : tokens <= 6 ? 4 : tokens <= 8 ? 3 : 2; }
 
   template <int tokens, int tiles>
   static inline void step(const std::uint32_t* x, const std::byte* const (&w)[tiles], __m512h (&sums)[tokens][tiles]) {
     __m512h line[tiles];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int t = 0; t < tiles; ++t) line[t] = _mm512_loadu_ph(w[t]);
 #pragma GCC unroll 12
     for (int m = 0; m < tokens; ++m) {
       const __m512h value = _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(x[m])));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int t = 0; t < tiles; ++t) sums[m][t] = _mm512_fmadd_ph(line[t], value, sums[m][t]);
     }
   }
@@ -143,12 +143,12 @@ struct F16Sums {
     alignas(64) std::byte lines[tokens][tiles][64];
 #pragma GCC unroll 12
     for (int m = 0; m < tokens; ++m)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int t = 0; t < tiles; ++t) _mm512_store_ph(lines[m][t], sums[m][t]);
     asm volatile("" : : "r"(&lines) : "memory");  // else the compiler takes them from the registers again
 #pragma GCC unroll 12
     for (int m = 0; m < tokens; ++m)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int t = 0; t < tiles; ++t) {
         float* at = c + m * ldc + 32 * t;
         Lanes32 wide = load32<DType::f16>(lines[m][t]);
@@ -173,11 +173,11 @@ struct F16Sums {
       __m512h sums[tokens][tiles];
 #pragma GCC unroll 12
       for (int m = 0; m < tokens; ++m)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < tiles; ++t) sums[m][t] = _mm512_setzero_ph();
       for (std::int64_t k = 0; k < count; ++k, x += tokens) {
         step<tokens, tiles>(x, w, sums);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < tiles; ++t) {
           prefetch_line(ahead[t] + k * kLine);
           w[t] += kLine;

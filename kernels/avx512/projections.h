@@ -149,7 +149,7 @@ inline Panels panels_for(const Rows& x, std::int64_t n, std::int64_t cols, float
   return panels;
 }
 
-inline constexpr std::int64_t kSumsLd = kTileRows * 6;  // blocks of up to six tiles
+inline constexpr std::int64_t kSumsLd = kTileRows * 8;  // blocks of up to eight tiles
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>
