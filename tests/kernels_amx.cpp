@@ -209,9 +209,10 @@ TEST_CASE("AMX linear layers read nothing but their operands, and each weight on
   struct Case {
     std::int64_t n, cols, outputs;
   };
-  const Case cases[] = {{1, 64, 128}, {5, 96, 64},  {16, 64, 96}, {17, 256, 64},  {33, 100, 50}, {40, 33, 33},
-                        {7, 31, 17},  {1, 1, 1},    {32, 32, 16}, {2, 65, 31},    {8, 33, 48},   {64, 64, 64},
-                        {9, 2, 97},   {48, 31, 15}, {3, 160, 32}, {33, 2100, 40}, {512, 64, 33}, {31, 128, 160}};
+  const Case cases[] = {{1, 64, 128}, {5, 96, 64},    {16, 64, 96},  {17, 256, 64},   {33, 100, 50},
+                        {40, 33, 33}, {7, 31, 17},    {1, 1, 1},     {32, 32, 16},    {2, 65, 31},
+                        {8, 33, 48},  {64, 64, 64},   {9, 2, 97},    {530, 2100, 40}, {48, 31, 15},
+                        {3, 160, 32}, {33, 2100, 40}, {512, 64, 33}, {31, 128, 160}};
   for (const Case& c : cases)
     for (const bool at_end : {true, false}) {
       INFO("n " << c.n << " cols " << c.cols << " outputs " << c.outputs << (at_end ? " at the end" : " at the begin"));

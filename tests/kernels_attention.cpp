@@ -29,6 +29,7 @@ struct AttentionCase {
   bool split;
   float softcap = 0;
   bool causal = true;
+  std::int64_t hidden = 33;
 };
 
 struct QkvData {
@@ -114,7 +115,7 @@ double largest(const std::vector<double>& v) {
 /// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
 void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool norms, bool queries_only = false) {
   Random random(6);
-  const std::int64_t hidden = 33, width = c.head_dim;
+  const std::int64_t hidden = c.hidden, width = c.head_dim;
   const KvLayout layout{
       DType::f32,     2,           c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32),
       c.block_tokens, set.kv_order};
@@ -141,7 +142,8 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
   args.q = {q.data(), c.n_heads * width};
   std::vector<std::byte> memory;
   run_all(set.qkv, args,
-          set.qkv_workspace({static_cast<std::uint32_t>(n), 33, c.n_heads, c.n_kv_heads, c.head_dim, 1, 1, 100}),
+          set.qkv_workspace({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(hidden), c.n_heads, c.n_kv_heads,
+                             c.head_dim, 1, 1, 100}),
           memory, 3);
   const float most =
       queries_only ? d.wq.view.largest : std::max({d.wq.view.largest, d.wk.view.largest, d.wv.view.largest});
@@ -189,6 +191,9 @@ void test_qkv(const KernelSet& set, DType dtype) {
   qkv_case(set, dtype, {5, 1, 80, 32, 0, {3, 1, 32}, false}, true);
   qkv_case(set, dtype, {2, 2, 128, 128, 0, {2, 1, 64}, false}, true);
   qkv_case(set, dtype, {2, 1, 256, 32, 0, {14, 3, 8}, false}, true);
+  // More columns than a worker stages at once.
+  qkv_case(set, dtype, {3, 1, 80, 32, 0, {40, 3, 33}, false, 0, true, 2100}, true);
+  qkv_case(set, dtype, {2, 1, 256, 32, 0, {40, 3, 8}, false, 0, true, 1100}, true);
 }
 
 namespace {

@@ -33,14 +33,14 @@ void split(__m512 low, __m512 high, float* out) {
 
 /// A worker's split copy of n rows, in the room of its panels.
 SplitRows split_rows(const Rows& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
-  auto* out = reinterpret_cast<float*>(own.panels);
+  auto* out = reinterpret_cast<float*>(own.panels());
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t k = 0; k < cols; k += kStep, out += kStep) {
       const std::int64_t rest = cols - k;
       split(_mm512_maskz_loadu_ps(first_lanes(rest), x.row(m) + k),
             _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, x.row(m) + k + 16), out);
     }
-  return {reinterpret_cast<const float*>(own.panels), n, cols};
+  return {reinterpret_cast<const float*>(own.panels()), n, cols};
 }
 
 /// sums[row][token] += 32 columns: weights at w[row] + 2 * k, of which `lanes` exist.
@@ -135,13 +135,13 @@ void project_to_rows(const SplitRows& x, const Matrix& w, const float* bias, boo
 }  // namespace
 
 void linear_few_rows(const LinearArgs& args, Slice slice) {
-  const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
+  const OwnSpace own(args.workspace, slice.worker);
   project_to_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.bias, args.accumulate, slice,
                   [&](std::int64_t m) { return args.out.row(m); });
 }
 
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice) {
-  const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
+  const OwnSpace own(args.workspace, slice.worker);
   project_to_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, nullptr, false, slice,
                   [&](std::int64_t m) { return args.out[m]; });
   if (args.softcap != 0) avx512::cap_logits(args, slice.begin * kUnitRows, slice.end * kUnitRows);
@@ -223,7 +223,7 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, Slice slice, float* in
 }  // namespace
 
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
+  const OwnSpace own(args.workspace, slice.worker);
   auto* inner = reinterpret_cast<float*>(inner_panels(args));
   if (phase == 2)
     return project_to_rows({inner, args.n, args.gate.rows}, args.down, args.down_bias, args.accumulate, slice,

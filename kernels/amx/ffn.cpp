@@ -43,13 +43,13 @@ void clear_lines(const FfnArgs& args, std::int64_t feature) {
       _mm512_store_si512(inner_panels(args) + p * dwords + (feature / 2 + i) * kPanelTokens, _mm512_setzero_si512());
 }
 
-void gate_and_up(const FfnArgs& args, const Panels& x, Slice slice, float* sums) {
+void gate_and_up(const FfnArgs& args, const Panels& x, Slice slice, const OwnSpace& own) {
   const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
                                                          : &store_activations<Activation::gelu_tanh>;
   const std::int64_t first = slice.begin * kUnitRows, end = slice.end * kUnitRows, rows = args.gate.rows;
   const std::int64_t there = smaller(end, (rows + kTileRows - 1) / kTileRows * kTileRows);
   multiply(
-      x, (there - first) / kTileRows, group_pairs(x.count(), args.gate.cols), sums,
+      x, (there - first) / kTileRows, 1, own,
       [&](std::int64_t i) { return gate_and_up_rows(args, first + i * kTileRows); },
       [&](const SumBlock& block) { store(args, block, first + block.pair * kTileRows); });
   if (there < end) clear_lines(args, there);
@@ -66,20 +66,20 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared(args.x, args.n, args.gate.cols, shared, slice);
   const TileRegion region;
-  const OwnSpace own(args.workspace, slice.worker, kGroupPairs);
+  const OwnSpace own(args.workspace, slice.worker);
   if (phase == 1) {
     prefetch_first(gate_and_up_rows(args, slice.begin * kUnitRows), args.n);
-    return gate_and_up(args, panels_for(args.x, args.n, args.gate.cols, shared, own), slice, own.sums);
+    return gate_and_up(args, panels_for(args.x, args.n, args.gate.cols, shared, own), slice, own);
   }
   prefetch_first(rows_of(args.down, slice.begin * kUnitRows, args.down.rows), args.n);
   const Panels inner{inner_panels(args), args.n, args.gate.rows};
-  project_rows(inner, args.down, args.down_bias, args.accumulate, slice, own.sums,
+  project_rows(inner, args.down, args.down_bias, args.accumulate, slice, own,
                [&](std::int64_t m) { return args.out.row(m); });
 }
 
 WorkspaceSize ffn_workspace(const Shape& shape) {
   return {panels_bytes(shape.batch, shape.hidden) + panels_bytes(shape.batch, shape.ffn),
-          OwnSpace::bytes(kGroupPairs, shape.hidden)};
+          OwnSpace::bytes(shape.batch, 1, shape.hidden)};
 }
 
 }  // namespace qinfer::kernels::amx

@@ -1,10 +1,7 @@
-// Matrix multiplications over weights in file layout: which rows and which panels meet when.
-//
-// Up to two panels (32 tokens): every pair of row tiles takes all of k at once, so weights are read once. More: groups
-// of row pairs that stay in the L2 meet panel pair after panel pair (Goto and van de Geijn 2008, section 4), and a long
-// k is cut so that the panels' part stays there too; sums wait in memory meanwhile, in f32, so the result is the same
-// bit for bit: every output is one sum over k in steps of 32, whatever the number of tokens. (Blocks of weights of 256
-// KiB with k outermost were slower for two of three shapes with 512 tokens, faster for the one with a long k.)
+// Matrix multiplications over weights in file layout: what rows, panels and blocks of sums are, the multiplication of
+// up to two panels (32 tokens), for which every pair of row tiles takes all of k at once and weights are read once, and
+// what becomes of finished sums. More panels: gemm_staged.h. Every output is one sum over k in steps of 32, whatever
+// the number of tokens.
 #pragma once
 
 #include "amx/panels.h"
@@ -12,15 +9,9 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// k that a pair of panels takes at once: 32 tokens of it are 128 KiB.
-inline constexpr std::int64_t kColumnsAtOnce = 2048;
-/// Weights of a group.
-inline constexpr std::int64_t kGroupBytes = 768 << 10;
-/// Row pairs of a group at most, by the room for their sums.
-inline constexpr std::int64_t kGroupPairs = 16;
 inline constexpr std::int64_t kSumFloats = 4 * kTileFloats;
 
-/// What the workers need for the sums of a group of `pairs`.
+/// Sums of so many row pairs and a pair of panels each.
 inline std::uint64_t sums_bytes(std::int64_t pairs) {
   return static_cast<std::uint64_t>(pairs * kSumFloats) * sizeof(float);
 }
@@ -37,6 +28,9 @@ inline RowPair rows_of(const Matrix& w, std::int64_t row, std::int64_t end) {
   return {{tile_of(w, row, end, 2 * kTileRows), tile_of(w, row + kTileRows, end, 2 * kTileRows)}};
 }
 
+/// How many of the tiles of a pair have rows: 1 or 2.
+inline int row_tiles_of(const RowPair& pair) { return pair.tiles[1].count > 0 ? 2 : 1; }
+
 /// Sums of one row pair and panel pair: [row tile][panel][16 features][16 tokens].
 struct SumBlock {
   std::int64_t pair, first_panel;
@@ -46,24 +40,13 @@ struct SumBlock {
   const float* tile(int row_tile, int panel) const { return sums + (2 * row_tile + panel) * kTileFloats; }
 };
 
-template <int row_tiles, int panels, bool prefetch>
-inline void run_columns(const RowPair& w, std::int64_t begin, std::int64_t end, std::int64_t cols, const PanelPair& x,
-                        float* sums) {
-  begin == 0 ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(sums);
-  add_columns<row_tiles, panels, prefetch>(w, begin, end, cols, x);
-  store_sums<row_tiles, panels>(sums);
-}
-
-/// `panels`, `row_tiles`: 1 or 2.
-template <bool prefetch>
-inline void run_columns(int row_tiles, int panels, const RowPair& w, std::int64_t begin, std::int64_t end,
-                        std::int64_t cols, const PanelPair& x, float* sums) {
+/// Calls f<row_tiles, panels>() for numbers, 1 or 2, known at run time.
+template <typename F>
+inline void with_tiles(int row_tiles, int panels, F f) {
   if (row_tiles == 2) {
-    panels == 2 ? run_columns<2, 2, prefetch>(w, begin, end, cols, x, sums)
-                : run_columns<2, 1, prefetch>(w, begin, end, cols, x, sums);
+    panels == 2 ? f.template operator()<2, 2>() : f.template operator()<2, 1>();
   } else {
-    panels == 2 ? run_columns<1, 2, prefetch>(w, begin, end, cols, x, sums)
-                : run_columns<1, 1, prefetch>(w, begin, end, cols, x, sums);
+    panels == 2 ? f.template operator()<1, 2>() : f.template operator()<1, 1>();
   }
 }
 
@@ -77,14 +60,10 @@ struct Panels {
     const std::int64_t dwords = panel_dwords(cols);
     return {{data + p * dwords, data + (p + 1) * dwords}};
   }
+  /// Of the pair that begins with panel p.
+  int panels(std::int64_t p) const { return p + 1 < count() ? 2 : 1; }
   std::int64_t tokens(std::int64_t panel) const { return smaller(n - panel * kPanelTokens, kPanelTokens); }
 };
-
-/// Row pairs that pass at once when there are `panels`.
-inline std::int64_t group_pairs(std::int64_t panels, std::int64_t cols) {
-  if (panels <= 2) return 1;
-  return larger(std::int64_t{1}, smaller(kGroupPairs, kGroupBytes / (4 * kTileRows * cols)));
-}
 
 /// Fetches the rows that a worker will read first, while it still packs; all later ones are fetched by those before.
 inline void prefetch_first(const RowPair& pair, std::int64_t n) {
@@ -94,41 +73,19 @@ inline void prefetch_first(const RowPair& pair, std::int64_t n) {
       _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);
 }
 
-/// Fetches part i of n of the next panels.
-inline void prefetch_part(const std::uint32_t* panels, bool there, std::int64_t i, std::int64_t n, std::int64_t cols) {
-  if (!there) return;
-  const std::int64_t lines = 2 * padded_k(cols) / 2;
-  for (std::int64_t line = lines * i / n; line < lines * (i + 1) / n; ++line)
-    _mm_prefetch(reinterpret_cast<const char*>(panels + line * 16), _MM_HINT_T1);
-}
-
-/// Multiplies all panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first is
-/// computed), `group` of them at a time, and hands every finished block to `sink`: for one pair of panels the row pairs
-/// of a group in order. `sums`: room for a group.
+/// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
+/// is computed) and hands every block to `sink`, in order. `sums`: room for one.
 template <typename RowsAt, typename Sink>
-inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t group, float* sums, RowsAt rows, Sink sink) {
-  const std::int64_t cols = x.cols, count = x.count();
-  const bool once = count <= 2;
-  const std::int64_t at_once = once ? cols : kColumnsAtOnce;
-  for (std::int64_t first = 0; first < n_pairs; first += group) {
-    const std::int64_t end = smaller(first + group, n_pairs);
-    for (std::int64_t p = 0; p < count; p += 2) {
-      const PanelPair pair = x.pair(p);
-      const int panels = p + 1 < count ? 2 : 1;
-      for (std::int64_t k = 0; k < cols; k += at_once) {
-        const std::int64_t k_end = smaller(k + at_once, cols);
-        for (std::int64_t i = first; i < end; ++i) {
-          const RowPair w = rows(i);
-          const int row_tiles = w.tiles[1].count > 0 ? 2 : 1;
-          float* at = sums + (i - first) * kSumFloats;
-          if (!once)
-            prefetch_part(x.pair(p + 2).at[0] + k / 2 * kPanelTokens, p + 2 < count, i - first, end - first, k_end - k);
-          p == 0 ? run_columns<true>(row_tiles, panels, w, k, k_end, cols, pair, at)
-                 : run_columns<false>(row_tiles, panels, w, k, k_end, cols, pair, at);
-          if (k_end == cols) sink(SumBlock{i, p, row_tiles, panels, at});
-        }
-      }
-    }
+inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, RowsAt rows, Sink sink) {
+  const PanelPair pair = x.pair(0);
+  for (std::int64_t i = 0; i < n_pairs; ++i) {
+    const RowPair w = rows(i);
+    with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
+      zero_sums<row_tiles, panels>();
+      add_columns<row_tiles, panels>(w, x.cols, pair);
+      store_sums<row_tiles, panels>(sums);
+    });
+    sink(SumBlock{i, 0, row_tiles_of(w), x.panels(0), sums});
   }
 }
 

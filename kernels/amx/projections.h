@@ -6,7 +6,7 @@
 #pragma once
 
 #include "amx/amx.h"
-#include "amx/gemm.h"
+#include "amx/gemm_staged.h"
 #include "avx512/avx512.h"
 
 namespace qinfer::kernels::amx {
@@ -25,25 +25,35 @@ inline std::int64_t pack_units(std::int64_t n, std::int64_t cols) {
 
 inline std::int64_t units_of(std::int64_t rows) { return (rows + kUnitRows - 1) / kUnitRows; }
 
-/// A worker's own workspace: sums of a group, then panels of up to kLocalRows rows.
+/// A worker's own workspace: with few tokens one block of sums, then panels of up to kLocalRows rows; with many what it
+/// stages. `whole`: row pairs that go together.
 struct OwnSpace {
-  float* sums;
-  std::uint32_t* panels;
+  std::byte* memory;
 
-  OwnSpace(const Workspace& workspace, std::int32_t worker, std::int64_t pairs)
-      : sums(reinterpret_cast<float*>(workspace.of(worker))),
-        panels(reinterpret_cast<std::uint32_t*>(workspace.of(worker) + sums_bytes(pairs))) {}
-  static std::uint64_t bytes(std::int64_t pairs, std::int64_t cols) {
-    return sums_bytes(pairs) + panels_bytes(kLocalRows, cols);
+  OwnSpace(const Workspace& workspace, std::int32_t worker) : memory(workspace.of(worker)) {}
+  float* sums() const { return reinterpret_cast<float*>(memory); }
+  std::uint32_t* panels() const { return reinterpret_cast<std::uint32_t*>(memory + sums_bytes(1)); }
+
+  static std::uint64_t bytes(std::uint32_t batch, std::int64_t whole, std::int64_t cols) {
+    const std::uint64_t few = sums_bytes(1) + panels_bytes(smaller(std::int64_t{batch}, kLocalRows), cols);
+    return panel_count(batch) <= 2 ? few : larger(few, StagingRoom(whole).bytes());
   }
 };
+
+/// Multiplies all panels with row pairs 0 .. n_pairs - 1: see multiply_few() and multiply_many().
+template <typename RowsAt, typename Sink>
+inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, const OwnSpace& own, RowsAt rows,
+                     Sink sink) {
+  x.count() <= 2 ? multiply_few(x, n_pairs, own.sums(), rows, sink)
+                 : multiply_many(x, n_pairs, whole, Staging(own.memory, whole), rows, sink);
+}
 
 /// The panels of an operation: shared ones, which a phase before has filled, or the worker's own, filled here.
 inline Panels panels_for(const Rows& x, std::int64_t n, std::int64_t cols, const std::byte* shared,
                          const OwnSpace& own) {
   if (!packs_locally(n)) return {reinterpret_cast<const std::uint32_t*>(shared), n, cols};
-  pack_rows(x, n, cols, own.panels, 0, pack_parts(cols));
-  return {own.panels, n, cols};
+  pack_rows(x, n, cols, own.panels(), 0, pack_parts(cols));
+  return {own.panels(), n, cols};
 }
 
 inline void pack_shared(const Rows& x, std::int64_t n, std::int64_t cols, std::byte* shared, Slice slice) {
@@ -62,10 +72,9 @@ struct HeadSpace {
   OwnSpace own;
 
   HeadSpace(Workspace workspace, std::int32_t worker, std::int64_t head_dim)
-      : values(reinterpret_cast<float*>(workspace.of(worker))),
-        own(behind(workspace, value_bytes(head_dim)), worker, pairs_of_head(head_dim)) {}
-  static std::uint64_t bytes(std::int64_t head_dim, std::int64_t cols) {
-    return value_bytes(head_dim) + OwnSpace::bytes(pairs_of_head(head_dim), cols);
+      : values(reinterpret_cast<float*>(workspace.of(worker))), own(behind(workspace, value_bytes(head_dim)), worker) {}
+  static std::uint64_t bytes(std::uint32_t batch, std::int64_t head_dim, std::int64_t cols) {
+    return value_bytes(head_dim) + OwnSpace::bytes(batch, pairs_of_head(head_dim), cols);
   }
 
  private:
@@ -100,10 +109,10 @@ inline std::uint32_t* inner_panels(const FfnArgs& args) {
 
 /// The outputs of a slice of units.
 template <typename RowAt>
-inline void project_rows(const Panels& x, const Matrix& w, const float* bias, bool accumulate, Slice slice, float* sums,
-                         RowAt row) {
+inline void project_rows(const Panels& x, const Matrix& w, const float* bias, bool accumulate, Slice slice,
+                         const OwnSpace& own, RowAt row) {
   multiply(
-      x, slice.end - slice.begin, group_pairs(x.count(), w.cols), sums,
+      x, slice.end - slice.begin, 1, own,
       [&](std::int64_t i) { return rows_of(w, (slice.begin + i) * kUnitRows, w.rows); },
       [&](const SumBlock& block) {
         store_block(block, x, (slice.begin + block.pair) * kUnitRows, w.rows, bias, accumulate, row);

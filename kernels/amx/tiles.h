@@ -48,6 +48,11 @@ template <int tile>
 [[gnu::always_inline]] inline void tile_load(const void* at, std::int64_t stride) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(stride) : "memory");
 }
+/// The same for what the L1 need not keep.
+template <int tile>
+[[gnu::always_inline]] inline void tile_load_once(const void* at, std::int64_t stride) {
+  asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(stride) : "memory");
+}
 template <int tile>
 [[gnu::always_inline]] inline void tile_store(void* at, std::int64_t stride) {
   asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(tile), "r"(at), "r"(stride) : "memory");
@@ -150,23 +155,20 @@ inline constexpr std::int64_t kStreams = 8;
       _mm_prefetch(reinterpret_cast<const char*>(at + 64 * line), _MM_HINT_T1);
 }
 
-/// Adds columns [begin, end) of the rows, which have `cols`; begin is a multiple of 32, end too or it is cols.
-/// `prefetch`: the rows come from memory.
-template <int row_tiles, int panels, bool prefetch>
-inline void add_columns(const RowPair& w, std::int64_t begin, std::int64_t end, std::int64_t cols, const PanelPair& x) {
+/// Adds all of the rows' columns, and fetches the rows that come next.
+template <int row_tiles, int panels>
+inline void add_columns(const RowPair& w, std::int64_t cols, const PanelPair& x) {
   bool whole = true;
   for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].count == kTileRows;
-  std::int64_t k = begin;
+  std::int64_t k = 0;
   const std::int64_t stride = w.tiles[0].stride;
-  for (; whole && k + kStep <= end; k += kStep) {
-    if constexpr (prefetch) {
+  for (; whole && k + kStep <= cols; k += kStep) {
 #pragma GCC unroll 2
-      for (int i = 0; i < row_tiles; ++i) prefetch_rows(w.tiles[i], k);
-    }
+    for (int i = 0; i < row_tiles; ++i) prefetch_rows(w.tiles[i], k);
     multiply_step<row_tiles, panels>(w.tiles[0].at + 2 * k, w.tiles[1].at + 2 * k, stride, x.at[0] + k / 2 * 16,
                                      x.at[1] + k / 2 * 16);
   }
-  for (; k < end; k += kStep) multiply_edge<row_tiles, panels>(w, k, cols, x);
+  for (; k < cols; k += kStep) multiply_edge<row_tiles, panels>(w, k, cols, x);
 }
 
 }  // namespace
