@@ -38,11 +38,11 @@ inline bool can_emulate_amx() {
 
 class EmulatedRuntime : public qi::Runtime {
  public:
-  explicit EmulatedRuntime(std::uint32_t threads = 2) : qi::Runtime(small()) {
+  explicit EmulatedRuntime(std::uint32_t threads = 2, const char* target = "amx") : qi::Runtime(small()) {
     if (!amx::is_native()) amx::install();
     static const platform::TileSystem kSystem = system_with_tiles();
     engine::RuntimeOptions options;
-    options.cpu_target = "amx";
+    options.cpu_target = target;
     options.n_threads = threads;
     options.tiles = &kSystem;
     auto impl = engine::Runtime::create(options);
