@@ -3,8 +3,8 @@
 // An operation is cut into phases; between two phases all threads meet at a barrier. A phase is cut into units of work
 // with fixed boundaries, and a call computes a Slice of them: kernels know nothing of threads, and which thread takes
 // a unit never changes a result. Every output has one order of additions that depends on absolute indices only, never
-// on the slice, the number of rows or the batch. Sizes of workspaces are pure functions of shapes, so that a memory
-// plan can add them up before anything is loaded.
+// on the slice, the number of rows or the batch (KernelSetInfo::invariant names the exception). Sizes of workspaces are
+// pure functions of shapes, so that a memory plan can add them up before anything is loaded.
 //
 // Views carry no ownership. Rows are float32 with a leading dimension in elements; weights are [rows = outputs][cols =
 // inputs] in the layout that weight_format() asked for, at any alignment.

@@ -209,10 +209,10 @@ TEST_CASE("AMX linear layers read nothing but their operands, and each weight on
   struct Case {
     std::int64_t n, cols, outputs;
   };
-  const Case cases[] = {{1, 64, 128}, {5, 96, 64},    {16, 64, 96},  {17, 256, 64},   {33, 100, 50},
-                        {40, 33, 33}, {7, 31, 17},    {1, 1, 1},     {32, 32, 16},    {2, 65, 31},
-                        {8, 33, 48},  {64, 64, 64},   {9, 2, 97},    {530, 2100, 40}, {48, 31, 15},
-                        {3, 160, 32}, {33, 2100, 40}, {512, 64, 33}, {31, 128, 160}};
+  const Case cases[] = {{1, 64, 128},   {5, 96, 64},     {16, 64, 96},  {17, 256, 64},    {33, 100, 50}, {40, 33, 33},
+                        {7, 31, 17},    {1, 1, 1},       {32, 32, 16},  {2, 65, 31},      {8, 33, 48},   {64, 64, 64},
+                        {9, 2, 97},     {530, 2100, 40}, {40, 64, 640}, {530, 2100, 200}, {48, 31, 15},  {3, 160, 32},
+                        {33, 2100, 40}, {512, 64, 33},   {31, 128, 160}};
   for (const Case& c : cases)
     for (const bool at_end : {true, false}) {
       INFO("n " << c.n << " cols " << c.cols << " outputs " << c.outputs << (at_end ? " at the end" : " at the begin"));
@@ -392,6 +392,23 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
     const float want = std::fabs(x[i]) < 0x1p-126f ? 0.0f : bf16_to_f32(f32_to_bf16(x[i]));
     INFO(x[i]);
     REQUIRE(out[i] == want);
+  }
+}
+
+TEST_CASE("AMX: an infinite input stays what it is beside features that are not there", "[amx]") {
+  for (const char* name : {"amx", "amx_mixed"}) {
+    const KernelSet* set = emulated_set(name);
+    if (set == nullptr) return;
+    const TestMatrix one = pack_matrix(*set, {1.0f}, DType::bf16, 1, 1);
+    std::vector<float> x(40, INFINITY), out(40, 0.0f);
+    for (const std::int64_t n : {1, 5, 40}) {
+      FfnArgs args{n,       {x.data(), 1}, one.view,        one.view, one.view,         nullptr,
+                   nullptr, nullptr,       {out.data(), 1}, {},       Activation::silu, false};
+      std::vector<std::byte> space;
+      run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), space, 2);
+      CHECK(out[0] == INFINITY);
+      CHECK(out[static_cast<std::size_t>(n - 1)] == INFINITY);
+    }
   }
 }
 

@@ -22,7 +22,7 @@ void linear_case(const KernelSet& set, DType dtype, std::int64_t n, std::int64_t
   Random random(static_cast<unsigned>(n * 1000 + cols + outputs));
   const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
   const std::int64_t ld = cols + 1;
-  const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * ld)));
+  const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * ld)), n);
   const std::vector<float> bias = random.values(static_cast<std::size_t>(outputs));
   const std::vector<float> before = random.values(static_cast<std::size_t>(n * outputs));
   const std::vector<float> out = run_linear(set, w, x, n, ld, 3, bias.data(), &before);
@@ -153,6 +153,20 @@ void qinfer::test::test_linear_invariance(const KernelSet& set) {
         INFO(set.name << " " << dtype_name(dtype) << " rows " << first << " to " << first + size);
         REQUIRE(std::memcmp(out.data(), all.data() + first * outputs, out.size() * sizeof(float)) == 0);
       }
+    // Longer sums, which wait in memory while many rows pass.
+    for (const auto& [many, k] : {std::pair<std::int64_t, std::int64_t>{41, 544}, {41, 1100}, {530, 2100}}) {
+      const TestMatrix v = make_matrix(set, random, dtype, 40, k);
+      const std::vector<float> rows = random.values(static_cast<std::size_t>(many * k));
+      const std::vector<float> together = run_linear(set, v, rows, many, k, 2);
+      for (const std::int64_t size : {1, 17, 32, 33})
+        for (const std::int64_t first : {std::int64_t{0}, many - size}) {
+          INFO(set.name << " " << dtype_name(dtype) << " " << k << " columns, rows " << first << " to "
+                        << first + size);
+          const std::vector<float> part(rows.begin() + first * k, rows.begin() + (first + size) * k);
+          const std::vector<float> out = run_linear(set, v, part, size, k, 1);
+          REQUIRE(std::memcmp(out.data(), together.data() + first * 40, out.size() * sizeof(float)) == 0);
+        }
+    }
   }
 }
 

@@ -11,7 +11,7 @@ void test_lm_head(const KernelSet& set, DType dtype) {
   for (const std::int64_t n : {1, 2, 3, 5}) {
     const std::int64_t cols = 37, outputs = 131;
     const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
-    const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * cols)));
+    const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * cols)), n);
     std::vector<std::vector<float>> rows(static_cast<std::size_t>(n),
                                          std::vector<float>(static_cast<std::size_t>(outputs)));
     std::vector<float*> out;
@@ -93,9 +93,9 @@ void check_ffn(const KernelSet& set, DType dtype, const FfnCase& c, const FfnDat
 
 void test_ffn(const KernelSet& set, DType dtype) {
   Random random(5);
-  const FfnCase cases[] = {{1, 45, 67},  {2, 45, 67},  {3, 45, 67},   {4, 45, 67},   {6, 45, 67},  {12, 45, 67},
-                           {13, 45, 67}, {40, 45, 67}, {1, 64, 540},  {2, 33, 540},  {3, 97, 300}, {4, 45, 290},
-                           {5, 45, 290}, {2, 1, 1},    {1, 130, 128}, {16, 130, 128}};
+  const FfnCase cases[] = {{1, 45, 67},  {2, 45, 67},   {3, 45, 67},  {4, 45, 67},   {6, 45, 67},   {12, 45, 67},
+                           {13, 45, 67}, {40, 45, 67},  {1, 64, 540}, {2, 33, 540},  {3, 97, 300},  {4, 45, 290},
+                           {5, 45, 290}, {40, 45, 540}, {2, 1, 1},    {1, 130, 128}, {16, 130, 128}};
   for (const FfnCase& c : cases) {
     const auto floats = [](std::int64_t count) { return static_cast<std::size_t>(count); };
     FfnData d{make_matrix(set, random, dtype, c.ffn, c.hidden),
@@ -104,7 +104,7 @@ void test_ffn(const KernelSet& set, DType dtype) {
               random.values(floats(c.ffn)),
               random.values(floats(c.ffn)),
               random.values(floats(c.hidden)),
-              as_activations(set, random.values(floats(c.n * c.hidden)))};
+              as_activations(set, random.values(floats(c.n * c.hidden)), c.n)};
     std::vector<float> out(floats(c.n * c.hidden), 1.0f);
     FfnArgs args{c.n,
                  {d.x.data(), c.hidden},

@@ -2,8 +2,8 @@
 // set `amx_mixed` uses them for up to kFewRows rows, where a tile would be mostly empty lanes.
 //
 // Activations stay f32 here. Results therefore differ from those of tiles by the rounding of activations to bf16, so a
-// token's depend on whether few rows or many are evaluated with it. Among few rows they do not: every output is
-// one sum in an order of its own.
+// token's depend on whether few rows or many pass through an operation with it: tokens of a batch, and for the LM head
+// rows whose logits are kept. Among few rows they do not: every output is one sum in an order of its own.
 #pragma once
 
 #include "kernel_set.h"

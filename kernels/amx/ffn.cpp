@@ -11,20 +11,20 @@ RowPair gate_and_up_rows(const FfnArgs& args, std::int64_t row) {
   return {{tile_of(args.gate, row, args.gate.rows, kTileRows), tile_of(args.up, row, args.up.rows, kTileRows)}};
 }
 
-/// activation(gate) * up of one block into lines [feature / 2, feature / 2 + 8) of its panels. Features that do not
-/// exist have sums of zero, and so zeros here.
+/// activation(gate) * up of one block into lines [feature / 2, feature / 2 + 8) of its panels, zeros where there is no
+/// such feature (its sums are not zero for an infinite input).
 template <Activation activation>
 [[gnu::noinline]] void store_activations(const FfnArgs& args, const SumBlock& block, std::int64_t feature) {
   const std::int64_t dwords = panel_dwords(args.gate.rows);
   const auto bias_of = [&](const float* bias, std::int64_t i) {
-    return _mm512_set1_ps(bias != nullptr && i < args.gate.rows ? bias[i] : 0.0f);
+    return _mm512_set1_ps(bias != nullptr ? bias[i] : 0.0f);
   };
   for (int panel = 0; panel < block.panels; ++panel) {
     const float *gate = block.tile(0, panel), *up = block.tile(1, panel);
     std::uint32_t* out = inner_panels(args) + (block.first_panel + panel) * dwords + feature / 2 * kPanelTokens;
     for (std::int64_t r = 0; r < kTileRows; r += 2) {
-      __m512 product[2];
-      for (std::int64_t i = 0; i < 2; ++i) {
+      __m512 product[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+      for (std::int64_t i = 0; i < 2 && feature + r + i < args.gate.rows; ++i) {
         __m512 g = _mm512_load_ps(gate + 16 * (r + i)), u = _mm512_load_ps(up + 16 * (r + i));
         if (args.gate_bias != nullptr) g = _mm512_add_ps(g, bias_of(args.gate_bias, feature + r + i));
         if (args.up_bias != nullptr) u = _mm512_add_ps(u, bias_of(args.up_bias, feature + r + i));

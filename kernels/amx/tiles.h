@@ -1,8 +1,9 @@
 // AMX tile instructions, and the micro-kernel: 32 rows of weights times 32 tokens.
 //
 // The method is FlashMatrix's: weights are the A operand as they lie in the file (row-major bf16, any stride and
-// alignment of 2 bytes), activations the B operand in panels of 16 tokens (panels.h). The result has features as rows
-// and tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1].
+// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), activations the B operand in panels of 16
+// tokens (panels.h). The result has features as rows and tokens as lanes. Registers: 0 and 1 weights, 2 and 3
+// activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1].
 //
 // The instructions are written as assembly: in g++ 12 the compiler's own functions lose stores that only a tile load
 // or LDTILECFG reads. One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
