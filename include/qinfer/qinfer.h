@@ -137,8 +137,9 @@ typedef struct qinfer_allocator {
 } qinfer_allocator;
 
 /** A token's logits do not depend on batch, chunking, threads or block size, for one target and precision (but for
- *  "amx_mixed": there up to 4 tokens evaluated at once, and up to 4 logits kept at once, are computed another way than more). The AMX targets leave no tiles behind;
- *  a host's own are lost in a call, as in any that the x86-64 ABI describes. */
+ *  "amx_mixed": there up to 4 tokens evaluated at once, and up to 4 logits kept at once, are computed another way than
+ *  more). The AMX targets leave no tiles behind; a host's own are lost in a call, as in any that the x86-64 ABI
+ *  describes. */
 enum {
     QINFER_RUNTIME_NORMAL_PAGES = 2, /* no 2 MiB pages: what the system counts is then exact to the page */
     QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums (so not avx512_fp16, not amx), weights and (by default) KV in a type that holds them exactly */

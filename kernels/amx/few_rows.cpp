@@ -55,13 +55,12 @@ template <int rows, int tokens, bool whole>
   }
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {
-    const __m512i line = whole ? _mm512_loadu_si512(w[r] + 2 * k) : _mm512_maskz_loadu_epi16(lanes, w[r] + 2 * k);
-    const __m512 low = _mm512_castsi512_ps(_mm512_slli_epi32(line, 16));
-    const __m512 high = _mm512_castsi512_ps(_mm512_and_si512(line, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+    const avx512::Lanes32 line =
+        avx512::widen_pairs(whole ? _mm512_loadu_si512(w[r] + 2 * k) : _mm512_maskz_loadu_epi16(lanes, w[r] + 2 * k));
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; ++t) {
-      sums[r][t] = _mm512_fmadd_ps(low, even[t], sums[r][t]);
-      sums[r][t] = _mm512_fmadd_ps(high, odd[t], sums[r][t]);
+      sums[r][t] = _mm512_fmadd_ps(line.low, even[t], sums[r][t]);
+      sums[r][t] = _mm512_fmadd_ps(line.high, odd[t], sums[r][t]);
     }
   }
 }

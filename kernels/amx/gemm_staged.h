@@ -99,16 +99,7 @@ template <int row_tiles, int panels>
 inline void add_staged(const std::byte* w, std::int64_t steps, const PanelPair& x) {
   for (std::int64_t s = 0; s < steps; ++s, w += 2 * kTileRows * 64) {
     const std::int64_t at = s * kStep / 2 * kPanelTokens;
-    tile_load<2>(x.at[0] + at, 64);
-    if constexpr (panels == 2) tile_load<3>(x.at[1] + at, 64);
-    tile_load_once<0>(w, 64);
-    tile_multiply<4, 0, 2>();
-    if constexpr (panels == 2) tile_multiply<5, 0, 3>();
-    if constexpr (row_tiles == 2) {
-      tile_load_once<1>(w + kTileRows * 64, 64);
-      tile_multiply<6, 1, 2>();
-      if constexpr (panels == 2) tile_multiply<7, 1, 3>();
-    }
+    multiply_step<row_tiles, panels, true>(w, w + kTileRows * 64, 64, x.at[0] + at, x.at[1] + at);
   }
 }
 

@@ -44,14 +44,12 @@ struct TileGroup {
 using PanelKernel = void (*)(const std::uint32_t* panel, std::int64_t cols, const TileGroup& group, float* c,
                              std::int64_t ldc);
 
-/// 32 weights of a line as two registers in the order that costs least: for bf16 the even rows and the odd ones, a
-/// shift and a mask, where rows in order would cost two shuffles more; in_order() then puts the sums right.
+/// 32 weights of a line as two registers in the order that costs least: for bf16 the even rows and the odd ones;
+/// in_order() then puts the sums right.
 template <DType type>
 inline Lanes32 widen_line(const std::byte* at) {
   if constexpr (type != DType::bf16) return load32<type>(at);
-  const __m512i line = _mm512_loadu_si512(at);
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(line, 16)),
-          _mm512_castsi512_ps(_mm512_and_si512(line, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
+  return widen_pairs(_mm512_loadu_si512(at));
 }
 
 template <DType type>

@@ -49,6 +49,12 @@ inline Lanes32 load32(const std::byte* at) {
   return {load16<type>(at), load16<type>(at + 16 * dtype_bytes(type))};
 }
 
+/// A line of bf16 as its even values and its odd ones, a shift and a mask: in order it would cost two shuffles more.
+inline Lanes32 widen_pairs(__m512i line) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(line, 16)),
+          _mm512_castsi512_ps(_mm512_and_si512(line, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
+}
+
 inline constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 /// Rounded to nearest even; NaN stays NaN, as in base/dtype.h.
