@@ -74,13 +74,18 @@ Matrix zero_matrix(const Zeros& weights, std::int64_t rows, std::int64_t cols) {
   return {weights.data(), {DType::bf16, WeightLayout::row_major}, rows, cols};
 }
 
+std::uint64_t activation_bytes(Layout layout, std::int64_t n, std::int64_t width) {
+  return layout_bytes(layout, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(width));
+}
+
 double bytes_of(std::int64_t rows, std::int64_t cols) { return 2.0 * static_cast<double>(rows * cols); }
 
 Cost linear_cost(const KernelSet& set, std::int64_t n, std::int64_t cols, std::int64_t rows) {
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
   const WorkspaceSize size = set.linear_workspace(shape);
-  const Zeros weights(static_cast<std::uint64_t>(rows * cols) * 2), x(static_cast<std::uint64_t>(n * cols) * 4),
-      out(static_cast<std::uint64_t>(n * rows) * 4), space(size.shared + size.per_worker);
+  const Zeros weights(static_cast<std::uint64_t>(rows * cols) * 2),
+      x(activation_bytes(set.layouts.operand_of(n), n, cols)),
+      out(activation_bytes(set.layouts.residual_of(n), n, rows)), space(size.shared + size.per_worker);
   const LinearArgs args{n,
                         {x.floats(), cols},
                         zero_matrix(weights, rows, cols),
@@ -88,8 +93,7 @@ Cost linear_cost(const KernelSet& set, std::int64_t n, std::int64_t cols, std::i
                         false,
                         {out.floats(), rows},
                         {space.data(), space.data() + size.shared, size.per_worker}};
-  (void)cost_of_phase(set.linear, args, 0);
-  Cost cost = cost_of_phase(set.linear, args, 1);
+  Cost cost = cost_of_phase(set.linear, args, 0);
   cost.weight_bytes = bytes_of(rows, cols);
   cost.flops = cost.weight_bytes * static_cast<double>(n);
   return cost;
@@ -105,8 +109,9 @@ Cost ffn_cost(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::in
                     1,
                     1};
   const WorkspaceSize size = set.ffn_workspace(shape);
-  const Zeros weights(static_cast<std::uint64_t>(width * hidden) * 2), x(static_cast<std::uint64_t>(n * hidden) * 4),
-      space(size.shared + size.per_worker);
+  const Zeros weights(static_cast<std::uint64_t>(width * hidden) * 2),
+      x(activation_bytes(set.layouts.operand_of(n), n, hidden)),
+      out(activation_bytes(set.layouts.residual_of(n), n, hidden)), space(size.shared + size.per_worker);
   const FfnArgs args{n,
                      {x.floats(), hidden},
                      zero_matrix(weights, width, hidden),
@@ -115,7 +120,7 @@ Cost ffn_cost(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::in
                      nullptr,
                      nullptr,
                      nullptr,
-                     {x.floats(), hidden},
+                     {out.floats(), hidden},
                      {space.data(), space.data() + size.shared, size.per_worker}};
   Cost cost;
   for (std::int32_t phase = 0; phase < set.ffn.phases; ++phase) cost.add(cost_of_phase(set.ffn, args, phase), 1);

@@ -58,10 +58,15 @@ Memory::Memory(std::uint64_t bytes)
   buffer_.commit();
 }
 
-RandomRows::RandomRows(std::int64_t n, std::int64_t width)
-    : memory_(static_cast<std::uint64_t>(n * width) * sizeof(float)), width_(width) {
+RandomRows::RandomRows(std::int64_t n, std::int64_t width, kernels::Layout layout)
+    : memory_(kernels::layout_bytes(layout, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(width))),
+      width_(width) {
   Random random(1);
-  for (std::int64_t i = 0; i < n * width; ++i) memory_.as<float>()[i] = random.normal();
+  const bool narrow = layout == kernels::Layout::bf16_panels;
+  for (std::uint64_t i = 0; i < memory_.size() / (narrow ? 2 : 4); ++i) {
+    const float value = random.normal();
+    narrow ? void(memory_.as<std::uint16_t>()[i] = f32_to_bf16(value)) : void(memory_.as<float>()[i] = value);
+  }
 }
 
 SourceMatrix::SourceMatrix(std::int64_t rows, std::int64_t cols)

@@ -117,16 +117,29 @@ class Memory {
   platform::Buffer buffer_;
 };
 
-/// Rows of normally distributed values (deviation 1), one after the other.
+/// Rows of normally distributed values (deviation 1) in some layout.
 class RandomRows {
  public:
-  RandomRows(std::int64_t n, std::int64_t width);
+  RandomRows(std::int64_t n, std::int64_t width, kernels::Layout layout = kernels::Layout::rows);
   kernels::Rows view() const { return {memory_.as<float>(), width_}; }
 
  private:
   Memory memory_;
   std::int64_t width_;
 };
+
+/// What a set multiplies with weights, what it adds the products to, and the queries of its attention.
+inline RandomRows random_operand(const kernels::KernelSet& set, std::int64_t n, std::int64_t width) {
+  return RandomRows(n, width, set.layouts.operand_of(n));
+}
+inline RandomRows random_residual(const kernels::KernelSet& set, std::int64_t n, std::int64_t width) {
+  return RandomRows(n, width, set.layouts.residual_of(n));
+}
+inline RandomRows random_queries(const kernels::KernelSet& set, std::int64_t n, std::uint64_t n_heads,
+                                 std::uint64_t head_dim) {
+  const kernels::Layout layout = set.layouts.query_of(n);
+  return RandomRows(n, static_cast<std::int64_t>(kernels::query_width(layout, n_heads, head_dim)), layout);
+}
 
 /// Random bf16 values in row-major order, as a checkpoint holds them.
 class SourceMatrix {

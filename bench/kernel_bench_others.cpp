@@ -49,9 +49,10 @@ OperationMemory attention_memory(const Context& context, const KernelSet& set, c
   return OperationMemory(set.attention_workspace(sizes), context.team.size());
 }
 
-kernels::AttentionArgs attention_args(const RandomCache& cache, const RandomRows& q, const RandomRows& out,
-                                      const OperationMemory& memory) {
+kernels::AttentionArgs attention_args(const RandomCache& cache, std::int64_t n, const RandomRows& q,
+                                      const RandomRows& out, const OperationMemory& memory) {
   kernels::AttentionArgs args;
+  args.n = n;
   args.q = q.view(), args.out = out.view();
   args.n_heads = kHeads;
   args.scale = 0.08838834764831845f;  // 1 / sqrt(128)
@@ -64,9 +65,9 @@ kernels::AttentionArgs attention_args(const RandomCache& cache, const RandomRows
 void bench_decode(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t tokens) {
   const auto cache = attention_cache(context, set, tokens, true);
   const OperationMemory memory = attention_memory(context, set, cache->layout(), tokens);
-  const RandomRows q(1, kHeads * kHeadDim), out(1, kHeads * kHeadDim);
+  const RandomRows q = random_queries(set, 1, kHeads, kHeadDim), out = random_operand(set, 1, kHeads * kHeadDim);
   const std::vector<kernels::Sequence> sequences = {{cache->view(0), 0, 1, static_cast<std::uint32_t>(tokens - 1)}};
-  kernels::AttentionArgs args = attention_args(*cache, q, out, memory);
+  kernels::AttentionArgs args = attention_args(*cache, 1, q, out, memory);
   args.sequences = sequences;
   // The engine's choice (engine/forward.cpp).
   args.split = tokens > kSegmentTokens;
@@ -85,11 +86,12 @@ void bench_decode(benchmark::State& state, Context& context, const KernelSet& se
 void bench_prefill(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t tokens) {
   const auto cache = attention_cache(context, set, tokens, false);
   const OperationMemory memory = attention_memory(context, set, cache->layout(), tokens);
-  const RandomRows q(kChunk, kHeads * kHeadDim), out(kChunk, kHeads * kHeadDim);
+  const RandomRows q = random_queries(set, kChunk, kHeads, kHeadDim),
+                   out = random_operand(set, kChunk, kHeads * kHeadDim);
   std::vector<kernels::Sequence> chunks;
   for (std::int64_t first = 0; first < tokens; first += kChunk)
     chunks.push_back({cache->view(0), 0, kChunk, static_cast<std::uint32_t>(first)});
-  const kernels::AttentionArgs args = attention_args(*cache, q, out, memory);
+  const kernels::AttentionArgs args = attention_args(*cache, kChunk, q, out, memory);
   const double n = static_cast<double>(tokens);
   const Work work{0, 4.0 * kHeads * kHeadDim * n * (n + 1) / 2, context.ceilings.f32_flops};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t) {
@@ -114,9 +116,9 @@ void add_attention(Context& context, const KernelSet& set) {
 
 /// Activations lie in a cache when they are normalised, so GB/s have no share here.
 void bench_rms_norm(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t n) {
-  const RandomRows x(n, kHidden), weight(1, kHidden), out(n, kHidden);
+  const RandomRows x = random_residual(set, n, kHidden), weight(1, kHidden), out = random_operand(set, n, kHidden);
   kernels::NormArgs args;
-  args.n = n, args.width = kHidden;
+  args.n = args.batch = n, args.width = kHidden;
   args.x = x.view(), args.weight = weight.view().data;
   args.eps = 1e-6f;
   args.out = out.view();
@@ -130,7 +132,7 @@ void bench_embed(benchmark::State& state, Context& context, const KernelSet& set
   const auto weights = context.shared<Weights>(fmt::format("{}/embed", set.name), [&] {
     return new Weights(context.team, set, context.format(set, kernels::WeightRole::tied), kVocab, kHidden, 1);
   });
-  const RandomRows out(n, kHidden);
+  const RandomRows out = random_residual(set, n, kHidden);
   std::vector<std::int32_t> tokens;
   for (std::int64_t m = 0; m < n; ++m) tokens.push_back(static_cast<std::int32_t>((m * 7919 + 101) % kVocab));
   const kernels::EmbedArgs args{n, tokens.data(), weights->copy(0), out.view()};

@@ -31,7 +31,7 @@ void bench_linear(benchmark::State& state, Context& context, const KernelSet& se
   sizes.batch = static_cast<std::uint32_t>(n);
   sizes.hidden = static_cast<std::uint32_t>(cols);
   const OperationMemory memory(set.linear_workspace(sizes), context.team.size());
-  const RandomRows x(n, cols), out(n, rows);
+  const RandomRows x = random_operand(set, n, cols), out = random_residual(set, n, rows);
   const Work work{static_cast<double>(weights->bytes()), product_flops(n, cols, rows),
                   projection_peak(context.ceilings, set, format.dtype)};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t call) {
@@ -89,7 +89,8 @@ void bench_qkv(benchmark::State& state, Context& context, const KernelSet& set, 
   const auto weights = qkv_weights(context, set);
   const RandomCache cache(kv_layout(set), 1, static_cast<std::uint64_t>(n));
   const std::vector<kernels::Sequence> sequences = {{cache.view(0), 0, static_cast<std::int32_t>(n), 0}};
-  const RandomRows x(n, kHidden), q(n, kHeads * kHeadDim), norms(2, kHeadDim), rope(n, kHeadDim);
+  const RandomRows x = random_operand(set, n, kHidden), q = random_queries(set, n, kHeads, kHeadDim);
+  const RandomRows norms(2, kHeadDim), rope(n, kHeadDim);
   kernels::Shape sizes;
   sizes.batch = static_cast<std::uint32_t>(n);
   sizes.hidden = kHidden, sizes.n_heads = kHeads, sizes.n_kv_heads = kKvHeads, sizes.head_dim = kHeadDim;
@@ -142,7 +143,7 @@ std::shared_ptr<FfnWeights> ffn_weights(Context& context, const KernelSet& set, 
 void bench_ffn(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t hidden, std::int64_t ffn,
                std::int64_t n) {
   const auto weights = ffn_weights(context, set, hidden, ffn);
-  const RandomRows x(n, hidden), out(n, hidden);
+  const RandomRows x = random_operand(set, n, hidden), out = random_residual(set, n, hidden);
   kernels::Shape sizes;
   sizes.batch = static_cast<std::uint32_t>(n);
   sizes.hidden = static_cast<std::uint32_t>(hidden), sizes.ffn = static_cast<std::uint32_t>(ffn);
@@ -179,7 +180,7 @@ void bench_lm_head(benchmark::State& state, Context& context, const KernelSet& s
     return new Weights(context.team, set, format, kVocab, kHidden,
                        cold_copies(set.weight_bytes(format, kVocab, kHidden)));
   });
-  const RandomRows x(n, kHidden), out(n, kVocab);
+  const RandomRows x = random_operand(set, n, kHidden), out(n, kVocab);
   std::vector<float*> rows;
   for (std::int64_t m = 0; m < n; ++m) rows.push_back(out.view().row(m));
   kernels::Shape sizes;

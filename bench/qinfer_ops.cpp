@@ -4,7 +4,7 @@
 // Who is measured: each kernel set that this CPU can run (the portable one only where there is no other), with the
 // weights it would choose if its sums are f16, and else with bf16 weights, which is what oneDNN has here: qinfer-avx512
 // multiplies bf16 weights with f32 activations and sums in f32. As in oneDNN's case, activations are brought into the
-// kernel's layout within the measured time.
+// kernel's layout within the measured time, except that qinfer-amx finds them in panels as its norms leave them.
 #include <exception>
 #include <string>
 #include <vector>
@@ -67,7 +67,8 @@ class Operations {
     for (const std::int64_t n : kExpertRows) {
       const std::string name = item_name("ffn", kExpertHidden, kExpertWidth, n) + who.name;
       if (!items_.wanted(name)) continue;
-      const RandomRows x(n, kExpertHidden), out(n, kExpertHidden);
+      const RandomRows x = random_operand(*who.set, n, kExpertHidden),
+                       out = random_residual(*who.set, n, kExpertHidden);
       kernels::Shape sizes;
       sizes.batch = static_cast<std::uint32_t>(n);
       sizes.hidden = kExpertHidden, sizes.ffn = kExpertWidth;
@@ -93,7 +94,7 @@ class Operations {
     for (const std::int64_t n : shape.rows) {
       const std::string name = item_name("matmul", shape.inputs, shape.outputs, n) + who.name;
       if (!items_.wanted(name)) continue;
-      const RandomRows x(n, shape.inputs), out(n, shape.outputs);
+      const RandomRows x = random_operand(*who.set, n, shape.inputs), out = random_residual(*who.set, n, shape.outputs);
       kernels::Shape sizes;
       sizes.batch = static_cast<std::uint32_t>(n);
       sizes.hidden = static_cast<std::uint32_t>(shape.inputs);
@@ -132,8 +133,11 @@ class Operations {
     sizes.head_dim = layout.head_dim, sizes.head_dim_padded = layout.head_dim_padded;
     sizes.context = static_cast<std::uint32_t>(positions);
     const OperationMemory memory(who.set->attention_workspace(sizes), team_.size());
-    const RandomRows q(kSdpaBatch * kSdpaKeys, head_size), out(kSdpaBatch * kSdpaKeys, head_size);
+    constexpr std::int64_t kRows = kSdpaBatch * kSdpaKeys;
+    const RandomRows q = random_queries(*who.set, kRows, 1, static_cast<std::uint64_t>(head_size)),
+                     out = random_operand(*who.set, kRows, head_size);
     kernels::AttentionArgs args;
+    args.n = kRows;
     args.q = q.view(), args.out = out.view();
     args.n_heads = 1;
     args.scale = 0.1f;

@@ -13,7 +13,7 @@
 //   reduce(args, unit, segment, scratch, states)  segment `segment` of every (row, head) of the unit, from empty
 //   reduce_heads(args, unit, n, ...)              the same for a unit of one row and the n - 1 KV heads behind it
 //   fold(total, part, width)                      total and part become one
-//   write(state, width, out)                      the finished head
+//   write(args, head, row, n, states, stride)     a finished head of n rows of the batch
 // Everything is in an unnamed namespace: files with different instruction sets include this header.
 #pragma once
 
@@ -38,6 +38,15 @@ inline std::uint64_t partial_floats(std::uint32_t head_dim) { return 2 + std::ui
 
 inline Partial& partial_at(float* base, std::uint64_t index, std::uint32_t head_dim) {
   return *reinterpret_cast<Partial*>(base + index * partial_floats(head_dim));
+}
+
+/// Calls write(state, its place in args.out) for a finished head of n rows that lie in rows.
+template <typename Write>
+inline void write_rows(const AttentionArgs& args, std::uint32_t head, std::int64_t row, std::int64_t n, float* states,
+                       std::uint64_t stride, Write write) {
+  for (std::int64_t r = 0; r < n; ++r)
+    write(partial_at(states + static_cast<std::uint64_t>(r) * stride, 0, args.kv.head_dim),
+          args.out.row(row + r) + std::int64_t{head} * args.kv.head_dim);
 }
 
 inline void copy_partial(float* to, const float* from, std::uint64_t index, std::uint32_t head_dim) {
@@ -199,13 +208,9 @@ struct SegmentedAttention {
         }
       }
     }
-    for (std::uint64_t r = 0; r < count; ++r)
-      write(args, unit.sequence->first_row + unit.first_row + static_cast<std::int64_t>(r / heads),
-            unit.kv_head * heads + static_cast<std::uint32_t>(r % heads), partial_at(totals, r, width));
-  }
-
-  static void write(const AttentionArgs& args, std::int64_t row, std::uint32_t head, Partial& state) {
-    Policy::write(state, args.kv.head_dim, args.out.row(row) + std::int64_t{head} * args.kv.head_dim);
+    for (std::uint32_t h = 0; h < heads; ++h)
+      Policy::write(args, unit.kv_head * heads + h, sequence.first_row + unit.first_row, unit.n_rows,
+                    totals + h * partial_floats(width), heads * partial_floats(width));
   }
 
   /// Units in the fixed order (sequence, row, segment, kv_head); partials in the same order, a group at a time.
@@ -250,7 +255,7 @@ struct SegmentedAttention {
                               width);
           };
           for (std::uint32_t s = 1; s < range.count; ++s) Policy::fold(part(0), part(s), width);
-          write(args, sequence.first_row + row, head, part(0));
+          Policy::write(args, head, sequence.first_row + row, 1, &part(0).max, 0);
         }
         first += std::uint64_t{range.count} * args.n_heads;
       }

@@ -6,8 +6,8 @@
 // on the slice, the number of rows or the batch (KernelSetInfo::invariant names the exception). Sizes of workspaces are
 // pure functions of shapes, so that a memory plan can add them up before anything is loaded.
 //
-// Views carry no ownership. Rows are float32 with a leading dimension in elements; weights are [rows = outputs][cols =
-// inputs] in the layout that weight_format() asked for, at any alignment.
+// Views carry no ownership. Rows of activations lie as the set's ActivationLayouts say; weights are [rows =
+// outputs][cols = inputs] in the layout that weight_format() asked for, at any alignment.
 #pragma once
 
 #include <cstddef>
@@ -42,9 +42,36 @@ struct Matrix {
   float largest = 0;  ///< largest finite magnitude among the stored values, where the set packed them
 };
 
+/// How rows of activations lie between operations.
+enum class Layout : std::uint8_t {
+  rows,        ///< f32 [row][ld]
+  panels,      ///< 16 rows side by side: f32 [row / 16][feature][16]
+  bf16_panels  ///< bf16 [row / 16][feature / 2][16][2], features filled up with zeros to a multiple of 32
+};
+inline constexpr std::uint64_t kPanelRows = 16, kPanelFeatures = 32;
+
+/// Bytes of n rows of `width` features.
+std::uint64_t layout_bytes(Layout layout, std::uint64_t n, std::uint64_t width);
+
+/// How a set wants the activations of a batch. Residual: what embedding, linear layers and feed-forward networks write,
+/// and norms read. Operands: what norms and attention write, and what is multiplied with weights. Queries: of their
+/// heads, each begins at a multiple of kPanelFeatures in panels.
+struct ActivationLayouts {
+  Layout residual = Layout::rows, operand = Layout::rows, query = Layout::rows;
+  std::int64_t few = 0;  ///< up to so many rows lie in rows, whatever is said above
+
+  Layout residual_of(std::int64_t n) const { return n <= few ? Layout::rows : residual; }
+  Layout operand_of(std::int64_t n) const { return n <= few ? Layout::rows : operand; }
+  Layout query_of(std::int64_t n) const { return n <= few ? Layout::rows : query; }
+};
+/// Features of a row of queries, with what fills its heads up.
+std::uint64_t query_width(Layout layout, std::uint64_t n_heads, std::uint64_t head_dim);
+
+/// Rows in one of these layouts. `ld`: elements from one row to the next; in panels, features of a row (of queries:
+/// of all heads without what fills them up).
 struct Rows {
   float* data = nullptr;
-  std::int64_t ld = 0;  ///< elements from one row to the next
+  std::int64_t ld = 0;
   float* row(std::int64_t m) const { return data + m * ld; }
 };
 
@@ -85,12 +112,14 @@ struct EmbedArgs {
 /// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4).
 struct NormArgs {
   std::int64_t n = 0, width = 0;
+  std::int64_t batch = 0;                ///< rows of x, on which its layout depends
   const std::int32_t* gather = nullptr;  ///< take row gather[m] of x for output row m; null: row m
   Rows x;
   const float* weight = nullptr;
   float eps = 0;
   Rows out;
   bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
+  bool rows = false;        ///< out is rows, whatever the set's layouts; not with accumulate
 };
 
 /// out[m][j] (+)= sum over k of x[m][k] * w[j][k], + bias[j].
@@ -129,6 +158,7 @@ struct QkvArgs {
 /// a soft cap the scores s are softcap * tanh(s / softcap) (Gemma 2, section 2). Query head h reads KV head
 /// h / (n_heads / n_kv_heads).
 struct AttentionArgs {
+  std::int64_t n = 0;  ///< rows of the batch
   Rows q, out;
   std::uint32_t n_heads = 0;
   float scale = 1;
@@ -203,6 +233,7 @@ struct KernelSet {
   std::uint32_t (*kv_head_dim_padded)(std::uint32_t head_dim, DType type) = nullptr;
   KvOrder kv_order = KvOrder::key_lanes;
   DType (*default_kv_type)(bool exact) = nullptr;
+  ActivationLayouts layouts = {};
 
   WorkspaceSize (*linear_workspace)(const Shape& shape) = nullptr;
   WorkspaceSize (*qkv_workspace)(const Shape& shape) = nullptr;

@@ -1,4 +1,5 @@
 // The table of all kernels, and the choice of a kernel set by name and CPU.
+#include "base/checked.h"
 #include "kernel_set.h"
 #include "reference/reference.h"
 #ifdef QINFER_HAVE_AMX
@@ -63,6 +64,19 @@ bool has_all(std::string_view features, std::string_view needed) {
 }
 
 }  // namespace
+
+std::uint64_t layout_bytes(Layout layout, std::uint64_t n, std::uint64_t width) {
+  switch (layout) {
+    case Layout::rows: return n * width * sizeof(float);
+    case Layout::panels: return round_up(n, kPanelRows) * width * sizeof(float);
+    case Layout::bf16_panels: return round_up(n, kPanelRows) * round_up(width, kPanelFeatures) * 2;
+  }
+  return 0;
+}
+
+std::uint64_t query_width(Layout layout, std::uint64_t n_heads, std::uint64_t head_dim) {
+  return n_heads * (layout == Layout::rows ? head_dim : round_up(head_dim, kPanelFeatures));
+}
 
 std::span<const KernelInfo> kernel_table() { return kTable; }
 

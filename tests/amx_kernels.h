@@ -4,8 +4,6 @@
 
 #include <sys/mman.h>
 
-#include <span>
-
 #include "amx_emulator.h"
 #include "kernels_support.h"
 
@@ -26,7 +24,7 @@ inline const KernelSet* emulated_set(std::string_view name = "amx") {
 /// Memory between two pages that cannot be read, at the end of its own pages or at their beginning.
 class Guarded {
  public:
-  explicit Guarded(std::size_t bytes, bool at_end = true) : bytes_(bytes) {
+  explicit Guarded(std::size_t bytes, bool at_end = true) {
     const std::size_t page = 4096;
     size_ = (bytes + page - 1) / page * page + 2 * page;
     base_ = static_cast<std::byte*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -40,11 +38,9 @@ class Guarded {
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
   std::byte* data() const { return data_; }
-  float* floats() const { return reinterpret_cast<float*>(data_); }
-  std::span<float> values() const { return {floats(), bytes_ / sizeof(float)}; }
 
  private:
-  std::size_t bytes_, size_ = 0;
+  std::size_t size_ = 0;
   std::byte *base_ = nullptr, *data_ = nullptr;
 };
 
@@ -65,29 +61,36 @@ struct LinearRun {
 inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64_t cols, std::int64_t outputs,
                                 bool at_end) {
   Random random(static_cast<unsigned>(n + 3 * cols + 7 * outputs));
+  const Layout operands = set.layouts.operand_of(n), results = set.layouts.residual_of(n);
   const Guarded weights(static_cast<std::size_t>(cols * outputs) * 2, at_end),
-      x(static_cast<std::size_t>(n * cols) * 4, at_end), out(static_cast<std::size_t>(n * outputs) * 4, at_end);
+      x_memory(Activations::bytes(operands, n, cols), at_end),
+      out_memory(Activations::bytes(results, n, outputs), at_end);
+  Activations in(operands, n, cols, x_memory.data()), out(results, n, outputs, out_memory.data());
+  std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
   std::vector<float> w(static_cast<std::size_t>(cols * outputs));
   for (std::size_t i = 0; i < w.size(); ++i) {
     const std::uint16_t bits = bf16_of(random.value());
     std::memcpy(weights.data() + 2 * i, &bits, 2);
     w[i] = bf16_to_f32(bits);
   }
-  for (float& value : x.values()) value = bf16_to_f32(bf16_of(random.value()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = bf16_to_f32(bf16_of(x[i]));
+    in.set(static_cast<std::int64_t>(i) / cols, static_cast<std::int64_t>(i) % cols, x[i]);
+  }
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
   const WorkspaceSize size = set.linear_workspace(shape);
   const Guarded shared(round_up(size.shared, 64)), own(round_up(size.per_worker, 64));
   LinearArgs args{n,
-                  {x.floats(), cols},
+                  in.view(),
                   {weights.data(), {DType::bf16, WeightLayout::row_major}, outputs, cols},
                   nullptr,
                   false,
-                  {out.floats(), outputs},
+                  out.view(),
                   {shared.data(), own.data(), size.per_worker}};
   amx::watch(weights.data(), static_cast<std::size_t>(cols * outputs) * 2);
   const amx::Counts before = amx::counts();
-  for (int phase = 0; phase < 2; ++phase) set.linear.run(args, phase, {0, set.linear.units(args, phase), 0});
-  LinearRun run{{out.values().begin(), out.values().end()}, amx::counts()};
+  set.linear.run(args, 0, {0, set.linear.units(args, 0), 0});
+  LinearRun run{out.rows(), amx::counts()};
   run.counts.multiplications -= before.multiplications;
   run.counts.loads -= before.loads;
   run.counts.watched_lines -= before.watched_lines;
@@ -95,7 +98,7 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
   CHECK_FALSE(amx::tiles_in_use());
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t j = 0; j < outputs; ++j) {
-      const Sum want = dot(x.floats() + m * cols, w.data() + j * cols, cols);
+      const Sum want = dot(x.data() + m * cols, w.data() + j * cols, cols);
       const double got = run.out[static_cast<std::size_t>(m * outputs + j)];
       if (std::fabs(got - want.value) <= amx_bound(want, cols)) continue;
       FAIL("n " << n << " cols " << cols << " outputs " << outputs << " row " << m << " output " << j << ": got " << got

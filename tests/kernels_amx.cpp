@@ -292,13 +292,12 @@ TEST_CASE(
   const TestMatrix w = make_matrix(*mixed, random, DType::bf16, kOutputs, kCols);
   const std::vector<float> x = random.values(40 * kCols);
   const auto linear = [&](const KernelSet& set, std::int64_t first, std::int64_t n, int workers) {
-    std::vector<float> out(static_cast<std::size_t>(n * kOutputs));
-    LinearArgs args{
-        n, {const_cast<float*>(x.data()) + first * kCols, kCols}, w.view, nullptr, false, {out.data(), kOutputs}, {}};
+    Activations in = operand(set, x.data() + first * kCols, n, kCols), out = residual(set, n, kOutputs);
+    LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
     std::vector<std::byte> space;
     const Shape shape{static_cast<std::uint32_t>(n), kCols, 1, 1, 2, 1, 1, 1};
     run_all(set.linear, args, set.linear_workspace(shape), space, workers);
-    return out;
+    return out.rows();
   };
   for (const std::int64_t n : {5, 8, 9, 40}) CHECK(linear(*mixed, 0, n, 2) == linear(*tiles, 0, n, 3));
   for (std::int64_t m = 0; m < 8; ++m) {
@@ -335,13 +334,15 @@ TEST_CASE("AMX attention: what later positions hold does not reach earlier ones"
         put(clean, p, i, true, random.value());
         put(clean, p, i, false, random.value());
       }
-    std::vector<float> q = random.values(length * width);
+    const std::vector<float> q = random.values(length * width);
     const auto run = [&](std::vector<std::byte>& arena) {
-      std::vector<float> out(q.size(), NAN);
+      Queries queries(*set, q, length, 1, width);
+      Activations out(set->layouts.operand_of(length), length, width);
       const Sequence sequence{{arena.data(), nullptr}, 0, static_cast<std::int32_t>(length), 0};
       AttentionArgs args;
-      args.q = {q.data(), width};
-      args.out = {out.data(), width};
+      args.n = length;
+      args.q = queries.values.view();
+      args.out = out.view();
       args.n_heads = 1;
       args.scale = 0.2f;
       args.kv = layout;
@@ -349,7 +350,7 @@ TEST_CASE("AMX attention: what later positions hold does not reach earlier ones"
       std::vector<std::byte> space;
       run_all(set->attention, args,
               set->attention_workspace({length, 1, 1, 1, width, 1, 1, 512, layout.head_dim_padded, 2}), space, 2);
-      return out;
+      return out.rows();
     };
     const std::vector<float> want = run(clean);
     for (const float poison : {NAN, INFINITY, -INFINITY}) {
@@ -383,16 +384,25 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
   Random random(5);
   std::vector<float> x = {1.00390625f, 1.01171875f, -1.00390625f, 1e-40f, 3.0e38f, 0.0f, -0.0f};
   for (int i = 0; i < 500; ++i) x.push_back(std::ldexp(random.value(), random.integer(200) - 100));
-  std::vector<float> out(x.size());
-  const auto n = static_cast<std::int64_t>(x.size());
-  LinearArgs args{n, {x.data(), 1}, one.view, nullptr, false, {out.data(), 1}, {}};
-  std::vector<std::byte> space;
-  run_all(set->linear, args, set->linear_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), space, 2);
+  // A few rows at a time, which the linear layer rounds itself.
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const float want = std::fabs(x[i]) < 0x1p-126f ? 0.0f : bf16_to_f32(f32_to_bf16(x[i]));
+    float out = NAN;
+    LinearArgs args{1, {&x[i], 1}, one.view, nullptr, false, {&out, 1}, {}};
+    std::vector<std::byte> space;
+    run_all(set->linear, args, set->linear_workspace({1, 1, 1, 1, 2, 1, 1, 1}), space, 1);
     INFO(x[i]);
-    REQUIRE(out[i] == want);
+    REQUIRE(out == bf16_to_f32(operand_bits(x[i])));
   }
+  // Many, which the norm before it rounds: bit for bit what it writes as rows.
+  const std::int64_t width = 45, n = static_cast<std::int64_t>(x.size()) / width;
+  const std::vector<float> weight = random.values(static_cast<std::size_t>(width));
+  Activations in = residual(*set, x, n, width), rows(Layout::rows, n, width), operands(Layout::bf16_panels, n, width);
+  NormArgs args{n, width, n, nullptr, in.view(), weight.data(), 1e-6f, operands.view()};
+  set->rms_norm.run(args, 0, {0, set->rms_norm.units(args, 0), 0});
+  args.out = rows.view(), args.rows = true;
+  set->rms_norm.run(args, 0, {0, set->rms_norm.units(args, 0), 0});
+  for (std::int64_t m = 0; m < n; ++m)
+    for (std::int64_t k = 0; k < width; ++k) REQUIRE(operands.get(m, k) == bf16_to_f32(operand_bits(rows.get(m, k))));
 }
 
 TEST_CASE("AMX: an infinite input stays what it is beside features that are not there", "[amx]") {
@@ -400,14 +410,15 @@ TEST_CASE("AMX: an infinite input stays what it is beside features that are not 
     const KernelSet* set = emulated_set(name);
     if (set == nullptr) return;
     const TestMatrix one = pack_matrix(*set, {1.0f}, DType::bf16, 1, 1);
-    std::vector<float> x(40, INFINITY), out(40, 0.0f);
+    const std::vector<float> x(40, INFINITY);
     for (const std::int64_t n : {1, 5, 40}) {
-      FfnArgs args{n,       {x.data(), 1}, one.view,        one.view, one.view,         nullptr,
-                   nullptr, nullptr,       {out.data(), 1}, {},       Activation::silu, false};
+      Activations in = operand(*set, x.data(), n, 1), out = residual(*set, n, 1);
+      FfnArgs args{n,       in.view(), one.view,   one.view, one.view,         nullptr,
+                   nullptr, nullptr,   out.view(), {},       Activation::silu, false};
       std::vector<std::byte> space;
       run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), space, 2);
-      CHECK(out[0] == INFINITY);
-      CHECK(out[static_cast<std::size_t>(n - 1)] == INFINITY);
+      CHECK(out.get(0, 0) == INFINITY);
+      CHECK(out.get(n - 1, 0) == INFINITY);
     }
   }
 }
@@ -448,17 +459,18 @@ TEST_CASE("an expert of Mixtral-8x22B's shape runs in its mapped weights and les
   const WeightFormat format{DType::bf16, WeightLayout::row_major};
   for (const std::int64_t n : {1, 16}) {
     const long long before = anonymous();
-    std::vector<float> x(static_cast<std::size_t>(n * kHidden)), out(x.size(), 0.0f);
+    std::vector<float> x(static_cast<std::size_t>(n * kHidden));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i % 17) - 8) * 0.25f;
+    Activations in = operand(*set, x.data(), n, kHidden), result = residual(*set, n, kHidden, 0.0f);
     FfnArgs args{n,
-                 {x.data(), kHidden},
+                 in.view(),
                  {weights, format, kWidth, kHidden},
                  {weights + kMatrix, format, kWidth, kHidden},
                  {weights + 2 * kMatrix, format, kHidden, kWidth},
                  nullptr,
                  nullptr,
                  nullptr,
-                 {out.data(), kHidden},
+                 result.view(),
                  {}};
     std::vector<std::byte> space;
     const Shape shape{static_cast<std::uint32_t>(n), kHidden, 1, 1, 2, kWidth, 1, 1};
@@ -466,6 +478,7 @@ TEST_CASE("an expert of Mixtral-8x22B's shape runs in its mapped weights and les
     const long long beside = anonymous() - before;
     INFO(n << " tokens: " << beside << " bytes beside the weights");
     CHECK(beside < static_cast<long long>(kBytes / 100));
+    const std::vector<float> out = result.rows();
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double v = x[i], want = v / (1 + std::exp(-v)) * v;
       if (std::fabs(out[i] - want) > 1.01 * kBf16 * std::fabs(want) + 1e-7)

@@ -65,13 +65,14 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
   const std::int64_t cols = w.view.cols, outputs = w.view.rows;
   std::vector<double> all;
   if (sums_in_f16(set, w.view.format.dtype)) {
-    std::vector<float> out(static_cast<std::size_t>(n * outputs));
+    Activations in = operand(set, x.data(), n, cols), out = residual(set, n, outputs);
     w.view.largest = largest;
-    LinearArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, bias.data(), false, {out.data(), outputs}, {}};
+    LinearArgs args{n, in.view(), w.view, bias.data(), false, out.view(), {}};
     std::vector<std::byte> memory;
     const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
     run_all(set.linear, args, set.linear_workspace(shape), memory, 1);
-    all.assign(out.begin(), out.end());
+    const std::vector<float> rows = out.rows();
+    all.assign(rows.begin(), rows.end());
     return all;
   }
   for (std::int64_t m = 0; m < n; ++m)
@@ -106,6 +107,13 @@ void check_close(double got, double want, std::int64_t cols, double scale, const
   REQUIRE(std::fabs(got - want) <= static_cast<double>(cols + 20) * kEps * scale);
 }
 
+/// Queries that lie in panels are rounded to bf16.
+void check_query(const KernelSet& set, double got, double want, std::int64_t cols, double scale, std::int64_t n) {
+  if (set.layouts.query_of(n) == Layout::rows) return check_close(got, want, cols, scale, "query");
+  INFO("query: got " << got << ", want " << want);
+  REQUIRE(std::fabs(got - want) <= static_cast<double>(cols + 20) * kEps * scale + kBf16 * std::fabs(want));
+}
+
 double largest(const std::vector<double>& v) {
   double m = 1e-30;
   for (const double a : v) m = std::max(m, std::fabs(a));
@@ -125,10 +133,11 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
       {cache.view(0), 0, many, 1}, {cache.view(1), many, few, 0}, {cache.view(2), many + few, 1, c.lengths[2] - 1}};
   const std::int32_t n = many + few + 1;
   const QkvData d = make_qkv(set, random, dtype, c, hidden, static_cast<std::uint32_t>(n), 100);
-  std::vector<float> q(static_cast<std::size_t>(n * c.n_heads * width));
+  Activations x = operand(set, d.x.data(), n, hidden);
+  Queries q(set, n, c.n_heads, c.head_dim);
   QkvArgs args;
   args.n = n;
-  args.x = {const_cast<float*>(d.x.data()), hidden};
+  args.x = x.view();
   args.wq = d.wq.view;
   if (!queries_only) args.wk = d.wk.view, args.wv = d.wv.view;
   args.bq = d.bq.data(), args.bk = d.bk.data(), args.bv = d.bv.data();
@@ -139,7 +148,7 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
   args.kv = layout;
   args.layer = 1;
   args.sequences = sequences;
-  args.q = {q.data(), c.n_heads * width};
+  args.q = q.values.view();
   std::vector<std::byte> memory;
   run_all(set.qkv, args,
           set.qkv_workspace({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(hidden), c.n_heads, c.n_kv_heads,
@@ -161,7 +170,7 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
         const std::size_t at = (row * c.n_heads + h) * c.head_dim;
         const auto want = finish_head(all_q.data() + at, c.head_dim, norms ? &d.q_norm : nullptr, rope);
         for (std::uint32_t i = 0; i < c.head_dim; ++i)
-          check_close(q[at + i], want[i], hidden, 4 * largest(want), "query");
+          check_query(set, q.get(s.first_row + r, h, i), want[i], hidden, 4 * largest(want), n);
       }
       for (std::uint32_t h = 0; h < (queries_only ? 0 : c.n_kv_heads); ++h) {
         const std::size_t at = (row * c.n_kv_heads + h) * c.head_dim;
@@ -271,10 +280,13 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
     rows += n;
   }
   const std::uint32_t width = c.n_heads * c.head_dim;
-  std::vector<float> q = as_activations(set, random.values(static_cast<std::size_t>(rows) * width)), out(q.size(), NAN);
+  const std::vector<float> q = as_activations(set, random.values(static_cast<std::size_t>(rows) * width));
+  Queries queries(set, q, rows, c.n_heads, c.head_dim);
+  Activations out(set.layouts.operand_of(rows), rows, width);
   AttentionArgs args;
-  args.q = {q.data(), width};
-  args.out = {out.data(), width};
+  args.n = rows;
+  args.q = queries.values.view();
+  args.out = out.view();
   args.n_heads = c.n_heads;
   args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)));
   args.window = c.window;
@@ -288,6 +300,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   if (c.split) size.shared = std::max(size.shared, set.attention_split_bytes(args));
   std::vector<std::byte> memory;
   run_all(set.attention, args, size, memory, 3);
+  CHECK(out.filled_up());
   double error = 0, scale = 0;
   for (std::size_t s = 0; s < sequences.size(); ++s)
     for (std::int32_t r = 0; r < sequences[s].n_rows; ++r)
@@ -298,7 +311,8 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
                                  h / (c.n_heads / c.n_kv_heads), position, c, c.lengths[s], args.scale);
         for (std::uint32_t i = 0; i < c.head_dim; ++i) {
           INFO("sequence " << s << " row " << r << " head " << h << " element " << i);
-          const double wrong = std::fabs(out[row * width + h * c.head_dim + i] - want[i].value);
+          const double got = out.get(static_cast<std::int64_t>(row), h * c.head_dim + i);
+          const double wrong = std::fabs(got - want[i].value);
           // Weights err by exp's 2e-7 and by the error of the score, under head_dim * eps * |q||k| <= 1e-5 here (spread
           // 2^1, head_dim <= 256); the sum over positions adds position / 32 roundings. Values reach about 8.
           const std::uint32_t seen = c.causal ? position : c.lengths[s];
@@ -306,6 +320,8 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
           double bound = 8 * (1e-5 + seen * kEps + c.softcap * 4e-7);
           // f16: a weight is rounded (2^-11, or 2^-19 where 2^-6 of it is subnormal), so is each of 32 steps of a sum.
           if (rounds_to_bf16(set)) bound += kBf16 * want[i].magnitude;  // of a weight
+          // Of the result, where it is an operand in panels.
+          if (set.layouts.operand_of(rows) != Layout::rows) bound += kBf16 * std::fabs(want[i].value);
           if (sums_in_f16(set, type)) bound += 34 * 0x1p-11 * want[i].magnitude + 0x1p-19 * 8 * (seen + 1);
           REQUIRE(wrong <= bound);
           error += wrong * wrong;
@@ -351,10 +367,13 @@ void qinfer::test::test_split_attention(const KernelSet& set) {
     TestCache cache(layout, {2100});
     std::vector<float> keys, values;
     fill_cache(set, cache, random, 0, 2100, keys, values);
-    std::vector<float> q = random.values(6 * 16), whole(6 * 16), split(6 * 16);
+    const std::vector<float> q = random.values(6 * 16);
+    Queries queries(set, q, 1, 6, 16);
+    Activations whole(set.layouts.operand_of(1), 1, 96), split(set.layouts.operand_of(1), 1, 96);
     const Sequence sequence{cache.view(0), 0, 1, 2099};
     AttentionArgs args;
-    args.q = {q.data(), 96};
+    args.n = 1;
+    args.q = queries.values.view();
     args.n_heads = 6;
     args.scale = 0.25f;
     args.window = window;
@@ -362,13 +381,13 @@ void qinfer::test::test_split_attention(const KernelSet& set) {
     args.sequences = {&sequence, 1};
     const WorkspaceSize size = set.attention_workspace({1, 1, 6, 2, 16, 1, 1, 4096, layout.head_dim_padded, 4});
     std::vector<std::byte> memory;
-    args.out = {whole.data(), 96};
+    args.out = whole.view();
     run_all(set.attention, args, size, memory, 1);
     args.split = true;
-    args.out = {split.data(), 96};
+    args.out = split.view();
     REQUIRE(set.attention_split_bytes(args) <= size.shared);
     run_all(set.attention, args, size, memory, 4);
-    CHECK(std::memcmp(whole.data(), split.data(), whole.size() * 4) == 0);
+    CHECK(whole.rows() == split.rows());
   }
 }
 

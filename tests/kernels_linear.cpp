@@ -5,17 +5,17 @@
 namespace qinfer::test {
 namespace {
 
-std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, std::vector<float> x, std::int64_t n,
+std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const std::vector<float>& x, std::int64_t n,
                               std::int64_t ld, int workers, const float* bias = nullptr,
                               const std::vector<float>* before = nullptr) {
   const std::int64_t outputs = w.view.rows;
-  std::vector<float> out(static_cast<std::size_t>(n * outputs), NAN);
-  if (before != nullptr) out = *before;
-  LinearArgs args{n, {x.data(), ld}, w.view, bias, before != nullptr, {out.data(), outputs}, {}};
+  Activations in = operand(set, x.data(), n, w.view.cols, ld);
+  Activations out = before != nullptr ? residual(set, *before, n, outputs) : residual(set, n, outputs);
+  LinearArgs args{n, in.view(), w.view, bias, before != nullptr, out.view(), {}};
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(w.view.cols), 1, 1, 2, 1, 1, 1};
   std::vector<std::byte> memory;
   run_all(set.linear, args, set.linear_workspace(shape), memory, workers);
-  return out;
+  return out.rows();
 }
 
 void linear_case(const KernelSet& set, DType dtype, std::int64_t n, std::int64_t cols, std::int64_t outputs) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "activations.h"
 #include "base/math.h"
 #include "catch.h"
 #include "kernel_set.h"

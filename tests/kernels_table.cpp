@@ -8,7 +8,7 @@ namespace qinfer::test {
 
 void test_lm_head(const KernelSet& set, DType dtype) {
   Random random(4);
-  for (const std::int64_t n : {1, 2, 3, 5}) {
+  for (const std::int64_t n : {1, 2, 3, 5, 9, 40}) {
     const std::int64_t cols = 37, outputs = 131;
     const TestMatrix w = make_matrix(set, random, dtype, outputs, cols);
     const std::vector<float> x = as_activations(set, random.values(static_cast<std::size_t>(n * cols)), n);
@@ -16,11 +16,12 @@ void test_lm_head(const KernelSet& set, DType dtype) {
                                          std::vector<float>(static_cast<std::size_t>(outputs)));
     std::vector<float*> out;
     for (auto& row : rows) out.push_back(row.data());
-    LmHeadArgs args{n, {const_cast<float*>(x.data()), cols}, w.view, out.data(), {}};
+    Activations in = operand(set, x.data(), n, cols);
+    LmHeadArgs args{n, in.view(), w.view, out.data(), {}};
     std::vector<std::byte> memory;
     for (const float softcap : {0.0f, 7.0f}) {
       args.softcap = softcap;
-      run_all(set.lm_head, args, set.lm_head_workspace({5, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
+      run_all(set.lm_head, args, set.lm_head_workspace({40, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
       for (std::size_t m = 0; m < rows.size(); ++m)
         for (std::size_t j = 0; j < 131; ++j) {
           const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
@@ -105,16 +106,16 @@ void test_ffn(const KernelSet& set, DType dtype) {
               random.values(floats(c.ffn)),
               random.values(floats(c.hidden)),
               as_activations(set, random.values(floats(c.n * c.hidden)), c.n)};
-    std::vector<float> out(floats(c.n * c.hidden), 1.0f);
+    Activations x = operand(set, d.x.data(), c.n, c.hidden), out = residual(set, c.n, c.hidden, 1.0f);
     FfnArgs args{c.n,
-                 {d.x.data(), c.hidden},
+                 x.view(),
                  d.gate.view,
                  d.up.view,
                  d.down.view,
                  d.gate_bias.data(),
                  d.up_bias.data(),
                  d.down_bias.data(),
-                 {out.data(), c.hidden},
+                 out.view(),
                  {},
                  c.activation(),
                  c.accumulate()};
@@ -128,7 +129,7 @@ void test_ffn(const KernelSet& set, DType dtype) {
                       1,
                       1};
     run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
-    check_ffn(set, dtype, c, d, out);
+    check_ffn(set, dtype, c, d, out.rows());
   }
 }
 
@@ -146,47 +147,75 @@ void test_embed(const KernelSet& set, DType dtype) {
       const std::vector<DType> types = weight_dtypes(set);
       if (role == WeightRole::tied && std::find(types.begin(), types.end(), dtype) == types.end()) continue;
       const TestMatrix table = make_matrix(set, random, dtype, 11, width, role);
-      const std::vector<std::int32_t> tokens = {10, 0, 3, 3, 7};
-      std::vector<float> out(tokens.size() * static_cast<std::size_t>(width));
-      const float scale = width == 144 ? 1 : 0.3f;
-      EmbedArgs args{5, tokens.data(), table.view, {out.data(), width}, scale};
-      std::vector<std::byte> memory;
-      run_all(set.embed, args, {}, memory, 2);
-      for (std::size_t m = 0; m < tokens.size(); ++m)
-        for (std::int64_t i = 0; i < width; ++i)
-          REQUIRE(out[m * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)] ==
-                  table.values[static_cast<std::size_t>(tokens[m] * width + i)] * scale);
+      for (const std::int64_t n : {5, 8, 9, 16, 37}) {
+        std::vector<std::int32_t> tokens = {10, 0, 3, 3, 7};
+        while (static_cast<std::int64_t>(tokens.size()) < n) tokens.push_back(random.integer(11));
+        Activations out = residual(set, n, width);
+        const float scale = width == 144 ? 1 : 0.3f;
+        EmbedArgs args{n, tokens.data(), table.view, out.view(), scale};
+        std::vector<std::byte> memory;
+        run_all(set.embed, args, {}, memory, 2);
+        for (std::int64_t m = 0; m < n; ++m)
+          for (std::int64_t i = 0; i < width; ++i) {
+            const auto at = static_cast<std::size_t>(tokens[static_cast<std::size_t>(m)] * width + i);
+            REQUIRE(out.get(m, i) == table.values[at] * scale);
+          }
+      }
     }
 }
 
-void test_rms_norm(const KernelSet& set, DType) {
+/// What a norm writes, and how many of the batch's rows.
+struct NormCase {
+  std::int64_t batch, n, width;
+  enum { operands, rows, added } to;
+};
+
+void norm_case(const KernelSet& set, const NormCase& c) {
   Random random(2);
-  for (std::int64_t width : {1, 2, 15, 16, 17, 144, 1024}) {
-    const std::int64_t n = 3, ld = width + 3;
-    const std::vector<float> x = random.values(static_cast<std::size_t>(n * ld));
-    const std::vector<float> weight = random.values(static_cast<std::size_t>(width));
-    std::vector<float> out(static_cast<std::size_t>(n * width));
-    const std::vector<std::int32_t> gather = {2, 0, 1};
-    NormArgs args{
-        n, width, gather.data(), {const_cast<float*>(x.data()), ld}, weight.data(), 1e-6f, {out.data(), width}};
-    args.accumulate = width % 2 == 0;
-    const float before = args.accumulate ? 0.7f : 0.0f;
-    if (args.accumulate) std::fill(out.begin(), out.end(), before);
-    std::vector<std::byte> memory;
-    run_all(set.rms_norm, args, {}, memory, 2);
-    for (std::int64_t m = 0; m < n; ++m) {
-      const float* row = x.data() + gather[static_cast<std::size_t>(m)] * ld;
-      double squares = 0;
-      for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(row[i]) * row[i];
-      const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6f);
-      for (std::int64_t i = 0; i < width; ++i) {
-        const double want = before + row[i] * scale * weight[static_cast<std::size_t>(i)];
-        // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
-        const double bound = (static_cast<double>(width) / 32 + 10) * kEps * (std::fabs(want) + 2 * before) + 1e-30;
-        REQUIRE(std::fabs(out[static_cast<std::size_t>(m * width + i)] - want) <= bound);
-      }
+  const auto floats = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  const std::vector<float> x = random.values(floats(c.batch * c.width)), weight = random.values(floats(c.width));
+  std::vector<std::int32_t> gather;
+  for (std::int64_t m = 0; m < c.n; ++m) gather.push_back(static_cast<std::int32_t>((7 * m + 2) % c.batch));
+  const bool gathers = c.to == NormCase::operands && c.width != 16;
+  const float before = 0.7f;
+  const Layout layout = c.to == NormCase::rows    ? Layout::rows
+                        : c.to == NormCase::added ? set.layouts.residual_of(c.n)
+                                                  : set.layouts.operand_of(c.n);
+  Activations in = residual(set, x, c.batch, c.width), out(layout, c.n, c.width);
+  for (std::int64_t m = 0; m < c.n; ++m)
+    for (std::int64_t i = 0; i < c.width; ++i) out.set(m, i, before);
+  NormArgs args{c.n, c.width, c.batch, gathers ? gather.data() : nullptr, in.view(), weight.data(), 1e-6f, out.view()};
+  args.accumulate = c.to == NormCase::added;
+  args.rows = c.to == NormCase::rows;
+  std::vector<std::byte> memory;
+  run_all(set.rms_norm, args, {}, memory, 2);
+  INFO(set.name << " batch " << c.batch << " rows " << c.n << " width " << c.width << " to " << c.to);
+  CHECK(out.filled_up());
+  for (std::int64_t m = 0; m < c.n; ++m) {
+    const float* row = x.data() + (gathers ? gather[floats(m)] : m) * c.width;
+    double squares = 0;
+    for (std::int64_t i = 0; i < c.width; ++i) squares += static_cast<double>(row[i]) * row[i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(c.width) + 1e-6f);
+    for (std::int64_t i = 0; i < c.width; ++i) {
+      const double start = args.accumulate ? before : 0, want = start + row[i] * scale * weight[floats(i)];
+      // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
+      double bound = (static_cast<double>(c.width) / 32 + 10) * kEps * (std::fabs(want) + 2 * start) + 1e-30;
+      if (layout == Layout::bf16_panels) bound += kBf16 * std::fabs(want);
+      REQUIRE(std::fabs(out.get(m, i) - want) <= bound);
     }
   }
+}
+
+void test_rms_norm(const KernelSet& set, DType) {
+  for (const std::int64_t width : {1, 2, 15, 16, 17, 33, 144, 1024})
+    for (const std::int64_t batch : {3, 8, 9, 16, 37})
+      for (const std::int64_t n : {batch, std::int64_t{3}}) {
+        norm_case(set, {batch, n, width, NormCase::operands});
+        if (n != batch) continue;
+        norm_case(set, {batch, n, width, NormCase::rows});
+        norm_case(set, {batch, n, width, NormCase::added});
+      }
+  norm_case(set, {37, 12, 70, NormCase::operands});
 }
 
 using Test = void (*)(const KernelSet&, DType);
@@ -301,7 +330,8 @@ TEST_CASE("soft caps are within 4e-7 of the cap over the whole range, through th
       std::vector<float*> rows;
       for (float& value : out) rows.push_back(&value);
       const auto n = static_cast<std::int64_t>(x.size());
-      LmHeadArgs args{n, {x.data(), 1}, one.view, rows.data(), {}, cap};
+      Activations in = operand(*set, x.data(), n, 1);
+      LmHeadArgs args{n, in.view(), one.view, rows.data(), {}, cap};
       std::vector<std::byte> memory;
       run_all(set->lm_head, args, set->lm_head_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory,
               2);
@@ -329,11 +359,12 @@ TEST_CASE("gelu is within its bound over the whole range, through the feed-forwa
     x = as_activations(*set, x);
     const double rounding = rounds_to_bf16(*set) ? kBf16 : 0;  // of the result, before the down projection
     const auto n = static_cast<std::int64_t>(x.size());
-    std::vector<float> out(x.size(), 0.0f);
-    FfnArgs args{n, {x.data(), 1}, one.view, zero.view, one.view, nullptr, &up_bias, nullptr, {out.data(), 1}, {}};
+    Activations in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
+    FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
     args.activation = Activation::gelu_tanh;
     std::vector<std::byte> memory;
     run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory, 2);
+    const std::vector<float> out = result.rows();
     CHECK(std::isnan(out[0]));
     for (std::size_t i = 1; i < x.size(); ++i) {
       const double v = x[i], twice_u = 2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
@@ -359,10 +390,11 @@ TEST_CASE("silu is within its bound over the whole range, through the feed-forwa
     x = as_activations(*set, x);
     const double rounding = rounds_to_bf16(*set) ? kBf16 : 0;  // of the result, before the down projection
     const auto n = static_cast<std::int64_t>(x.size());
-    std::vector<float> out(x.size(), 0.0f);
-    FfnArgs args{n, {x.data(), 1}, one.view, zero.view, one.view, nullptr, &up_bias, nullptr, {out.data(), 1}, {}};
+    Activations in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
+    FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
     std::vector<std::byte> memory;
     run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory, 2);
+    const std::vector<float> out = result.rows();
     CHECK(std::isnan(out[0]));
     for (std::size_t i = 1; i < x.size(); ++i) {
       const double v = x[i], want = v / (1 + std::exp(-v));

@@ -1,5 +1,6 @@
 // The backend for CPUs with AMX: `amx` multiplies bf16 weights as they lie in the checkpoint (with more than 32
-// tokens out of tiles that a worker stages, gemm_staged.h) with activations rounded to bf16, and sums in f32;
+// tokens out of tiles that a worker stages, gemm_staged.h) with activations rounded to bf16, and sums in f32; with more
+// than 8 tokens activations stay in panels from the embedding to the last norm (panels.h);
 // `amx_mixed` leaves few rows to AVX-512 and unrounded (few_rows.h). Keys lie in the cache as rows and values with
 // their positions as lanes (KvOrder::key_rows), the form in which both are the first operand of a tile multiplication.
 #pragma once
@@ -10,6 +11,12 @@ namespace qinfer::kernels::amx {
 
 const KernelSet& kernel_set();
 const KernelSet& mixed_kernel_set();
+
+// ---- elementwise.cpp ----
+std::int64_t embed_units(const EmbedArgs& args, std::int32_t phase);
+void embed(const EmbedArgs& args, std::int32_t phase, Slice slice);
+std::int64_t rms_norm_units(const NormArgs& args, std::int32_t phase);
+void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice);
 
 // ---- projections.cpp ----
 std::int64_t linear_units(const LinearArgs& args, std::int32_t phase);

@@ -1,5 +1,6 @@
-// Attention over the KV cache: up to 32 queries of one KV head (a few rows times the heads of the group) as lanes, one
-// segment of keys at a time: all scores, their softmax, then all values.
+// Attention over the KV cache: up to 32 queries of one KV head as lanes (rows of one head, or where there are few, a
+// few rows times the heads of the group), one segment of keys at a time: all scores, their softmax, then all values.
+// Queries come as operands, and what becomes of them is written as operands of the next projection.
 //
 // Scores are K Q^T: K tiles, [32 positions][d], are the first operand as they lie in the cache, the queries a pair of
 // panels. The sums, [position][query] in f32, stay in the L2; maximum, weights and their sum run down the lanes, and
@@ -23,15 +24,18 @@ inline constexpr float kLog2E = 1.44269504088896341f;
 /// Up to 32 queries on their way through a segment.
 struct Queries {
   int count = 0, panels = 0;
+  std::int64_t rows[kLanes];    ///< of the unit
+  std::uint32_t heads[kLanes];  ///< of the group
   std::uint32_t width = 0, padded = 0;
-  std::uint32_t first_tile = 0, last_tile = 0;     ///< of the segment, that any query sees; none if first > last
-  Range ranges[kLanes];                            ///< the keys that each sees
-  Range all{0, 0};                                 ///< that all see; empty if first > last
-  Range any{0, 0};                                 ///< that any sees
-  std::uint32_t* panel[2] = {nullptr, nullptr};    ///< [padded / 2][16] pairs
-  float* scores = nullptr;                         ///< [512][32]
-  std::uint32_t* weights[2] = {nullptr, nullptr};  ///< [512 / 2][16] pairs
-  std::byte* tile = nullptr;                       ///< [32][padded] bf16: a converted K tile, or part of a V tile
+  std::uint32_t first_tile = 0, last_tile = 0;         ///< of the segment, that any query sees; none if first > last
+  Range ranges[kLanes];                                ///< the keys that each sees
+  Range all{0, 0};                                     ///< that all see; empty if first > last
+  Range any{0, 0};                                     ///< that any sees
+  std::uint32_t* own_panel[2] = {nullptr, nullptr};    ///< [padded / 2][16] pairs: queries that do not lie so already
+  const std::uint32_t* panel[2] = {nullptr, nullptr};  ///< where they do
+  float* scores = nullptr;                             ///< [512][32]
+  std::uint32_t* weights[2] = {nullptr, nullptr};      ///< [512 / 2][16] pairs
+  std::byte* tile = nullptr;                           ///< [32][padded] bf16: a converted K tile, or part of a V tile
   __m512 max[2], sum[2];
 
   static std::uint64_t floats(std::uint64_t padded) {
@@ -45,7 +49,7 @@ struct Queries {
       at += floats;
       return taken;
     };
-    for (auto& p : panel) p = reinterpret_cast<std::uint32_t*>(take(std::uint64_t{padded} * 8));
+    for (auto& p : own_panel) p = reinterpret_cast<std::uint32_t*>(take(std::uint64_t{padded} * 8));
     scores = take(std::uint64_t{kSegmentTokens} * kLanes);
     for (auto& w : weights) w = reinterpret_cast<std::uint32_t*>(take(std::uint64_t{kSegmentTokens} * 8));
     tile = reinterpret_cast<std::byte*>(at);
@@ -59,30 +63,87 @@ struct Queries {
   bool whole(std::uint32_t t) const { return all.first <= t * kTileTokens && all.last >= t * kTileTokens + 31; }
 };
 
-/// Queries [first, first + count) of a unit, counted row by row and in a row head by head.
-void open(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, std::int64_t first, int count,
-          Queries& queries) {
+/// Where the queries of a head lie in the panel of a batch row.
+const std::uint32_t* query_panel(const AttentionArgs& args, std::int64_t row, std::uint32_t head) {
+  const auto* data = reinterpret_cast<const std::uint32_t*>(args.q.data);
+  return data + (row / kPanelTokens * args.n_heads + head) * panel_dwords(args.kv.head_dim);
+}
+
+/// Sixteen rows of one head from batch row `row` on, of which `count` are wanted: as they lie if they are one panel,
+/// else out of two.
+const std::uint32_t* rows_as_panel(const AttentionArgs& args, std::int64_t row, std::uint32_t head, std::int64_t count,
+                                   std::uint32_t* own) {
+  const std::uint32_t* low = query_panel(args, row, head);
+  const std::int64_t shift = row % kPanelTokens;
+  if (shift == 0) return low;
+  const std::uint32_t* high = shift + count <= kPanelTokens ? low : query_panel(args, row + kPanelTokens, head);
+  const __m512i lanes = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(shift)),
+                                         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  for (std::int64_t at = 0; at < panel_dwords(args.kv.head_dim); at += kPanelTokens)
+    _mm512_store_si512(own + at,
+                       _mm512_permutex2var_epi32(_mm512_load_si512(low + at), lanes, _mm512_load_si512(high + at)));
+  return own;
+}
+
+/// Lanes [16 * p, 16 * p + 16) of queries of several heads, zeros where there are none.
+const std::uint32_t* lanes_as_panel(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries,
+                                    int p) {
   const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
-  const float* rows[kLanes];
-  queries.count = count;
-  queries.panels = count > 16 ? 2 : 1;
-  for (int m = 0; m < count; ++m) {
-    const std::int64_t row = (first + m) / group;
-    const auto head = static_cast<std::uint32_t>((first + m) % group);
-    rows[m] =
-        args.q.row(unit.sequence->first_row + unit.first_row + row) + (unit.kv_head * group + head) * queries.width;
-    queries.ranges[m] = unit.keys(args, row);
+  const std::int64_t dwords = panel_dwords(args.kv.head_dim);
+  std::uint32_t* own = queries.own_panel[p];
+  if (args.n <= kInRows) {
+    const auto row_of = [&](std::int64_t m) {
+      const std::int64_t lane = 16 * p + m, head = unit.kv_head * group + queries.heads[lane];
+      return args.q.row(unit.sequence->first_row + unit.first_row + queries.rows[lane]) + head * args.kv.head_dim;
+    };
+    pack_panel(smaller(queries.count - 16 * p, 16), queries.width, row_of, own);
+    return own;
   }
+  for (std::int64_t at = 0; at < dwords; at += kPanelTokens) _mm512_store_si512(own + at, _mm512_setzero_si512());
+  for (int m = 16 * p; m < queries.count && m < 16 * p + 16; ++m) {
+    const std::int64_t row = unit.sequence->first_row + unit.first_row + queries.rows[m];
+    const std::uint32_t* from = query_panel(args, row, unit.kv_head * group + queries.heads[m]) + row % kPanelTokens;
+    for (std::int64_t at = 0; at < dwords; at += kPanelTokens) own[at + m % 16] = from[at];
+  }
+  return own;
+}
+
+/// What follows from which rows and heads the queries are.
+void set_ranges(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, Queries& queries) {
+  for (int m = 0; m < queries.count; ++m) queries.ranges[m] = unit.keys(args, queries.rows[m]);
   // Ranges ascend with the rows, at both ends.
-  const Range &lowest = queries.ranges[0], &highest = queries.ranges[count - 1];
+  const Range &lowest = queries.ranges[0], &highest = queries.ranges[queries.count - 1];
   queries.all = {highest.first, lowest.last};
   queries.any = {lowest.first, highest.last};
   queries.first_tile = larger(segment * kSegmentTiles, lowest.first / kTileTokens);
   queries.last_tile = smaller((segment + 1) * kSegmentTiles - 1, highest.last / kTileTokens);
+}
+
+/// Rows [first, first + count) of a unit, all of one head of the group.
+void open_rows(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, std::int64_t first,
+               int count, std::uint32_t head, Queries& queries) {
+  queries.count = count;
+  queries.panels = count > 16 ? 2 : 1;
+  for (int m = 0; m < count; ++m) queries.rows[m] = first + m, queries.heads[m] = head;
+  set_ranges(args, unit, segment, queries);
+  const std::int64_t row = unit.sequence->first_row + unit.first_row + first;
   for (int p = 0; p < queries.panels; ++p)
-    pack_panel(
-        smaller<std::int64_t>(count - 16 * p, 16), queries.width, 0, queries.padded,
-        [&](std::int64_t m) { return rows[16 * p + m]; }, queries.panel[p]);
+    queries.panel[p] = rows_as_panel(args, row + 16 * p, unit.kv_head * (args.n_heads / args.kv.n_kv_heads) + head,
+                                     smaller(count - 16 * p, 16), queries.own_panel[p]);
+}
+
+/// Queries [first, first + count) of a unit, counted row by row and in a row head by head.
+void open_lanes(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, std::int64_t first,
+                int count, Queries& queries) {
+  const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
+  queries.count = count;
+  queries.panels = count > 16 ? 2 : 1;
+  for (int m = 0; m < count; ++m) {
+    queries.rows[m] = (first + m) / group;
+    queries.heads[m] = static_cast<std::uint32_t>((first + m) % group);
+  }
+  set_ranges(args, unit, segment, queries);
+  for (int p = 0; p < queries.panels; ++p) queries.panel[p] = lanes_as_panel(args, unit, queries, p);
 }
 
 /// Values of any type as bf16; n is a multiple of 32.
@@ -276,10 +337,14 @@ void weigh_values(const AttentionArgs& args, const AttentionUnit& unit, const Qu
     if (!queries.whole(t)) add_not_finite<type>(values_of(t), t, d, queries, sums);
 }
 
-/// Outputs of all queries as the states of a segment, the first of which is `first`.
+/// Which of a unit's states is lane m's.
+std::uint64_t state_of(const AttentionArgs& args, const Queries& queries, int m) {
+  return static_cast<std::uint64_t>(queries.rows[m]) * (args.n_heads / args.kv.n_kv_heads) + queries.heads[m];
+}
+
+/// Outputs of all queries as the states of a segment.
 template <DType type, int panels>
-void weigh(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries, float* states,
-           std::uint64_t first) {
+void weigh(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries, float* states) {
   alignas(64) float sums[4 * kTileFloats] = {};
   for (std::uint32_t d = 0; d < queries.padded; d += 32) {
     weigh_values<type, panels>(args, unit, queries, d, sums);
@@ -288,13 +353,12 @@ void weigh(const AttentionArgs& args, const AttentionUnit& unit, const Queries& 
       if (begin >= queries.width) break;
       const __mmask16 lanes = first_lanes(std::int64_t{queries.width} - begin);
       for (int p = 0; p < panels; ++p) {
-        __m512i block[16];
-        for (int r = 0; r < 16; ++r) block[r] = _mm512_load_si512(sums + (row_tile * 2 + p) * kTileFloats + 16 * r);
-        avx512::transpose16(block);
-        for (int m = 0; m < 16 && 16 * p + m < queries.count; ++m)
-          _mm512_mask_storeu_epi32(
-              partial_at(states, first + static_cast<std::uint64_t>(16 * p + m), queries.width).out() + begin, lanes,
-              block[m]);
+        __m512 lines[16], rows[16];
+        for (int r = 0; r < 16; ++r) lines[r] = _mm512_load_ps(sums + (row_tile * 2 + p) * kTileFloats + 16 * r);
+        transpose(lines, rows);
+        for (int m = 16 * p; m < 16 * p + 16 && m < queries.count; ++m)
+          _mm512_mask_storeu_ps(partial_at(states, state_of(args, queries, m), queries.width).out() + begin, lanes,
+                                rows[m % 16]);
       }
     }
   }
@@ -304,10 +368,53 @@ void weigh(const AttentionArgs& args, const AttentionUnit& unit, const Queries& 
     _mm512_store_ps(sum + 16 * p, queries.sum[p]);
   }
   for (int m = 0; m < queries.count; ++m) {
-    Partial& state = partial_at(states, first + static_cast<std::uint64_t>(m), queries.width);
+    Partial& state = partial_at(states, state_of(args, queries, m), queries.width);
     state.max = max[m];
     state.sum = sum[m];
   }
+}
+
+/// One segment for open queries.
+void reduce_queries(const AttentionArgs& args, const AttentionUnit& unit, Queries& queries, float* states) {
+  score(args, unit, queries);
+  float scale = args.scale;
+  if (args.softcap != 0) {
+    apply_softcap(queries, scale, args.softcap);
+    scale = 1;
+  }
+  for (int p = 0; p < queries.panels; ++p) softmax(queries, p, scale);
+  avx512::with_dtype(args.kv.type, [&]<DType type>() {
+    queries.panels == 2 ? weigh<type, 2>(args, unit, queries, states) : weigh<type, 1>(args, unit, queries, states);
+  });
+}
+
+/// States of one head, of rows that lie in one panel from lane `lane` on, as operands: lines of this head's features,
+/// and behind the last head zeros up to whole steps. `end`: lanes behind the last row that are to be zeros end there.
+void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t panel, std::int64_t lane,
+                 std::int64_t count, std::int64_t end, float* states, std::uint64_t stride) {
+  const std::int64_t width = args.kv.head_dim, all = args.n_heads * width, first = head * width;
+  auto* out = reinterpret_cast<std::uint32_t*>(args.out.data) + panel * panel_dwords(all);
+  const auto lanes = static_cast<__mmask16>(first_lanes(end - lane) << lane);
+  for (std::int64_t k = 0; k < width; k += kStep) {
+    __m512i block[16];
+    for (std::int64_t m = 0; m < 16; ++m) {
+      block[m] = _mm512_setzero_si512();
+      if (m < lane || m >= lane + count) continue;
+      Partial& state = partial_at(states + static_cast<std::uint64_t>(m - lane) * stride, 0, args.kv.head_dim);
+      const __m512 sum = _mm512_set1_ps(state.sum);
+      const std::int64_t rest = width - k;
+      const __m512 low = _mm512_maskz_loadu_ps(first_lanes(rest), state.out() + k);
+      const __m512 high =
+          _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, state.out() + k + 16);
+      block[m] = to_bf16_pairs(_mm512_div_ps(low, sum), _mm512_div_ps(high, sum));
+    }
+    avx512::transpose16(block);
+    for (std::int64_t i = 0; i < 16 && k + 2 * i < width; ++i)
+      _mm512_mask_storeu_epi32(out + (first + k + 2 * i) / 2 * kPanelTokens, lanes, block[i]);
+  }
+  if (head + 1 < args.n_heads) return;
+  for (std::int64_t k = all; k < padded_k(all); k += 2)
+    _mm512_mask_storeu_epi32(out + k / 2 * kPanelTokens, lanes, _mm512_setzero_si512());
 }
 
 struct Policy {
@@ -320,22 +427,21 @@ struct Policy {
 
   static void reduce(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* scratch,
                      float* states) {
-    const std::int64_t all = unit.n_rows * (args.n_heads / args.kv.n_kv_heads);
+    const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
     Queries queries(args, scratch);
+    const auto part = [](std::int64_t rest) { return static_cast<int>(smaller(rest, kLanes)); };
+    if (unit.n_rows >= kPanelTokens) {
+      for (std::uint32_t head = 0; head < group; ++head)
+        for (std::int64_t row = 0; row < unit.n_rows; row += kLanes) {
+          open_rows(args, unit, segment, row, part(unit.n_rows - row), head, queries);
+          reduce_queries(args, unit, queries, states);
+        }
+      return;
+    }
+    const std::int64_t all = unit.n_rows * group;
     for (std::int64_t first = 0; first < all; first += kLanes) {
-      open(args, unit, segment, first, static_cast<int>(smaller(all - first, kLanes)), queries);
-      score(args, unit, queries);
-      float scale = args.scale;
-      if (args.softcap != 0) {
-        apply_softcap(queries, scale, args.softcap);
-        scale = 1;
-      }
-      for (int p = 0; p < queries.panels; ++p) softmax(queries, p, scale);
-      avx512::with_dtype(args.kv.type, [&]<DType type>() {
-        const auto at = static_cast<std::uint64_t>(first);
-        queries.panels == 2 ? weigh<type, 2>(args, unit, queries, states, at)
-                            : weigh<type, 1>(args, unit, queries, states, at);
-      });
+      open_lanes(args, unit, segment, first, part(all - first), queries);
+      reduce_queries(args, unit, queries, states);
     }
   }
 
@@ -347,7 +453,20 @@ struct Policy {
   }
 
   static void fold(Partial& total, Partial& part, std::uint32_t width) { avx512::fold_partials(total, part, width); }
-  static void write(Partial& state, std::uint32_t width, float* out) { avx512::write_partial(state, width, out); }
+
+  static void write(const AttentionArgs& args, std::uint32_t head, std::int64_t row, std::int64_t n, float* states,
+                    std::uint64_t stride) {
+    if (args.n <= kInRows)
+      return write_rows(args, head, row, n, states, stride,
+                        [&](Partial& state, float* out) { avx512::write_partial(state, args.kv.head_dim, out); });
+    for (std::int64_t r = 0; r < n;) {
+      const std::int64_t lane = (row + r) % kPanelTokens, count = smaller(kPanelTokens - lane, n - r);
+      const std::int64_t end = row + r + count == args.n ? kPanelTokens : lane + count;
+      write_lanes(args, head, (row + r) / kPanelTokens, lane, count, end,
+                  states + static_cast<std::uint64_t>(r) * stride, stride);
+      r += count;
+    }
+  }
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "amx/few_rows.h"
 
 #include "amx/projections.h"
+#include "avx512/avx512.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -31,16 +32,16 @@ void split(__m512 low, __m512 high, float* out) {
   _mm512_store_ps(out + 16, _mm512_permutex2var_ps(low, odd, high));
 }
 
-/// A worker's split copy of n rows, in the room of its panels.
+/// A worker's split copy of n rows, in the room of its panel.
 SplitRows split_rows(const Rows& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
-  auto* out = reinterpret_cast<float*>(own.panels());
+  auto* out = reinterpret_cast<float*>(own.panel());
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t k = 0; k < cols; k += kStep, out += kStep) {
       const std::int64_t rest = cols - k;
       split(_mm512_maskz_loadu_ps(first_lanes(rest), x.row(m) + k),
             _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, x.row(m) + k + 16), out);
     }
-  return {reinterpret_cast<const float*>(own.panels()), n, cols};
+  return {reinterpret_cast<const float*>(own.panel()), n, cols};
 }
 
 /// sums[row][token] += 32 columns: weights at w[row] + 2 * k, of which `lanes` exist.
@@ -116,9 +117,9 @@ void with_tokens(std::int64_t n, F f) {
 }
 static_assert(kFewRows == 4);
 
-/// Stores outputs of a slice of units in rows, as store_block() does.
+/// Stores outputs of a slice of units in rows, as store_rows() does.
 template <typename RowAt>
-void project_to_rows(const SplitRows& x, const Matrix& w, const float* bias, bool accumulate, Slice slice, RowAt row) {
+void project_rows(const SplitRows& x, const Matrix& w, const float* bias, bool accumulate, Slice slice, RowAt row) {
   const auto store = [&](std::int64_t j, const float* sums) {
     for (std::int64_t m = 0; m < x.n; ++m) {
       float* out = row(m) + j;
@@ -135,32 +136,35 @@ void project_to_rows(const SplitRows& x, const Matrix& w, const float* bias, boo
 
 void linear_few_rows(const LinearArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
-  project_to_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.bias, args.accumulate, slice,
-                  [&](std::int64_t m) { return args.out.row(m); });
+  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.bias, args.accumulate, slice,
+               [&](std::int64_t m) { return args.out.row(m); });
 }
 
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
-  project_to_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, nullptr, false, slice,
-                  [&](std::int64_t m) { return args.out[m]; });
+  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, nullptr, false, slice,
+               [&](std::int64_t m) { return args.out[m]; });
   if (args.softcap != 0) avx512::cap_logits(args, slice.begin * kUnitRows, slice.end * kUnitRows);
 }
 
 // ---- queries, keys and values: a unit is a head ----
 
 void qkv_few_rows(const QkvArgs& args, Slice slice) {
-  const std::int64_t width = args.kv.head_dim, ld = head_ld(width);
+  const std::int64_t width = args.kv.head_dim;
   const HeadSpace space(args.workspace, slice.worker, width);
   const SplitRows x = split_rows(args.x, args.n, args.wq.cols, space.own);
+  transpose_rope(args, 0, space.rope);
+  for (std::int64_t i = 0; i < space.head_floats; i += kPanelTokens)
+    _mm512_store_ps(space.values + i, _mm512_setzero_ps());
   for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
     const Head head = head_of_unit(args, unit);
     const std::int64_t first = head.index * width;
     const auto store = [&](std::int64_t j, const float* sums) {
       for (std::int64_t m = 0; m < x.n; ++m)
-        space.values[m * ld + j - first] = head.bias != nullptr ? sums[m] + head.bias[j] : sums[m];
+        space.values[(j - first) * kPanelTokens + m] = head.bias != nullptr ? sums[m] + head.bias[j] : sums[m];
     };
     with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, *head.w, first, first + width, store); });
-    avx512::finish_heads(args, {head.kind, static_cast<std::uint32_t>(head.index), 1, 0, x.n, space.values, ld});
+    finish_head(args, head.kind, head.index, 0, space.values, space.rope);
   }
 }
 
@@ -222,12 +226,11 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, Slice slice, float* in
 }  // namespace
 
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  const OwnSpace own(args.workspace, slice.worker);
   auto* inner = reinterpret_cast<float*>(inner_panels(args));
-  if (phase == 2)
-    return project_to_rows({inner, args.n, args.gate.rows}, args.down, args.down_bias, args.accumulate, slice,
-                           [&](std::int64_t m) { return args.out.row(m); });
-  const SplitRows x = split_rows(args.x, args.n, args.gate.cols, own);
+  if (phase == 1)
+    return project_rows({inner, args.n, args.gate.rows}, args.down, args.down_bias, args.accumulate, slice,
+                        [&](std::int64_t m) { return args.out.row(m); });
+  const SplitRows x = split_rows(args.x, args.n, args.gate.cols, OwnSpace(args.workspace, slice.worker));
   with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(args, x, slice, inner); });
 }
 

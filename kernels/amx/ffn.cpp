@@ -58,28 +58,23 @@ void gate_and_up(const FfnArgs& args, const Panels& x, Slice slice, const OwnSpa
 }  // namespace
 
 std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
-  if (phase == 0) return pack_units(args.n, args.gate.cols);
-  return units_of(phase == 1 ? args.gate.rows : args.down.rows);
+  return units_of(phase == 0 ? args.gate.rows : args.down.rows);
 }
 
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  std::byte* shared = args.workspace.shared;
-  if (phase == 0) return pack_shared(args.x, args.n, args.gate.cols, shared, slice);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
-  if (phase == 1) {
+  if (phase == 0) {
     prefetch_first(gate_and_up_rows(args, slice.begin * kUnitRows), args.n);
-    return gate_and_up(args, panels_for(args.x, args.n, args.gate.cols, shared, own), slice, own);
+    return gate_and_up(args, panels_of(args.x, args.n, args.gate.cols, own), slice, own);
   }
   prefetch_first(rows_of(args.down, slice.begin * kUnitRows, args.down.rows), args.n);
-  const Panels inner{inner_panels(args), args.n, args.gate.rows};
-  project_rows(inner, args.down, args.down_bias, args.accumulate, slice, own,
-               [&](std::int64_t m) { return args.out.row(m); });
+  project_residual({inner_panels(args), args.n, args.gate.rows}, args.down, args.down_bias, args.accumulate, slice, own,
+                   args.out);
 }
 
 WorkspaceSize ffn_workspace(const Shape& shape) {
-  return {panels_bytes(shape.batch, shape.hidden) + panels_bytes(shape.batch, shape.ffn),
-          OwnSpace::bytes(shape.batch, 1, shape.hidden)};
+  return {panels_bytes(shape.batch, shape.ffn), OwnSpace::bytes(shape.batch, 1, shape.hidden)};
 }
 
 }  // namespace qinfer::kernels::amx

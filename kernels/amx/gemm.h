@@ -62,7 +62,6 @@ struct Panels {
   }
   /// Of the pair that begins with panel p.
   int panels(std::int64_t p) const { return p + 1 < count() ? 2 : 1; }
-  std::int64_t tokens(std::int64_t panel) const { return smaller(n - panel * kPanelTokens, kPanelTokens); }
 };
 
 /// Fetches the rows that a worker will read first, while it still packs; all later ones are fetched by those before.
@@ -89,32 +88,44 @@ inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, Row
   }
 }
 
-/// One tile of sums as rows: emit(token, values of 16 features).
-template <typename Emit>
-inline void transposed(const float* tile, std::int64_t tokens, Emit emit) {
-  __m512i block[16];
-  for (int r = 0; r < 16; ++r) block[r] = _mm512_load_si512(tile + 16 * r);
-  avx512::transpose16(block);
-  for (std::int64_t t = 0; t < tokens; ++t) emit(t, _mm512_castsi512_ps(block[t]));
+/// Stores a block's outputs, of which the first is row `feature` of a matrix with `outputs` rows, as lines of panels;
+/// adds bias and the old values where asked for.
+inline void store_lines(const SumBlock& block, std::int64_t feature, std::int64_t outputs, const float* bias,
+                        bool accumulate, const Rows& out) {
+  for (int i = 0; i < block.row_tiles; ++i) {
+    const std::int64_t first = feature + i * kTileRows, count = smaller(outputs - first, kTileRows);
+    for (int j = 0; j < block.panels; ++j) {
+      const float* sums = block.tile(i, j);
+      float* line = f32_line(out, block.first_panel + j, first);
+      for (std::int64_t r = 0; r < count; ++r, sums += kPanelTokens, line += kPanelTokens) {
+        __m512 value = _mm512_load_ps(sums);
+        if (bias != nullptr) value = _mm512_add_ps(value, _mm512_set1_ps(bias[first + r]));
+        if (accumulate) value = _mm512_add_ps(_mm512_load_ps(line), value);
+        _mm512_store_ps(line, value);
+      }
+    }
+  }
 }
 
-/// Adds bias and the old values where asked for, and stores a block's outputs, of which the first is row `feature` of
-/// the matrix, in rows. `outputs`: of the matrix.
+/// The same in rows, row m of n at row(m).
 template <typename RowAt>
-inline void store_block(const SumBlock& block, const Panels& x, std::int64_t feature, std::int64_t outputs,
-                        const float* bias, bool accumulate, RowAt row) {
+inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t feature, std::int64_t outputs,
+                       const float* bias, bool accumulate, RowAt row) {
   for (int i = 0; i < block.row_tiles; ++i) {
-    const std::int64_t first = feature + i * kTileRows;
-    const __mmask16 lanes = first_lanes(outputs - first);
-    const __m512 added = bias != nullptr ? _mm512_maskz_loadu_ps(lanes, bias + first) : _mm512_setzero_ps();
+    const std::int64_t begin = feature + i * kTileRows;
+    const __mmask16 lanes = first_lanes(outputs - begin);
+    const __m512 added = bias != nullptr ? _mm512_maskz_loadu_ps(lanes, bias + begin) : _mm512_setzero_ps();
     for (int j = 0; j < block.panels; ++j) {
-      const std::int64_t panel = block.first_panel + j;
-      transposed(block.tile(i, j), x.tokens(panel), [&](std::int64_t t, __m512 value) {
-        float* out = row(panel * kPanelTokens + t) + first;
-        if (bias != nullptr) value = _mm512_add_ps(value, added);
+      const std::int64_t first = (block.first_panel + j) * kPanelTokens, tokens = smaller(n - first, kPanelTokens);
+      __m512 lines[16], rows[16];
+      for (int r = 0; r < 16; ++r) lines[r] = _mm512_load_ps(block.tile(i, j) + 16 * r);
+      transpose(lines, rows);
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        float* out = row(first + t) + begin;
+        __m512 value = bias != nullptr ? _mm512_add_ps(rows[t], added) : rows[t];
         if (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), value);
         _mm512_mask_storeu_ps(out, lanes, value);
-      });
+      }
     }
   }
 }

@@ -1,7 +1,7 @@
-// Binds the AMX operations into the kernel sets `amx` and `amx_mixed`, which differ in how few rows are multiplied;
-// what multiplies nothing is AVX-512's.
+// Binds the AMX operations into the kernel sets `amx` and `amx_mixed`, which differ in how few rows are multiplied.
 #include "amx/few_rows.h"
 #include "amx/projections.h"
+#include "avx512/avx512.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -47,19 +47,23 @@ constexpr KernelSet make_set(const char* name) {
       .kv_head_dim_padded = kv_head_dim_padded,
       .kv_order = KvOrder::key_rows,
       .default_kv_type = default_kv_type,
+      .layouts = {.residual = Layout::panels,
+                  .operand = Layout::bf16_panels,
+                  .query = Layout::bf16_panels,
+                  .few = kInRows},
       .linear_workspace = linear_workspace,
       .qkv_workspace = qkv_workspace,
       .attention_workspace = attention_workspace,
       .attention_split_bytes = attention_split_bytes,
       .ffn_workspace = ffn_workspace,
       .lm_head_workspace = lm_head_workspace,
-      .embed = {1, avx512::embed_units, avx512::embed},
-      .rms_norm = {1, avx512::rms_norm_units, avx512::rms_norm},
-      .linear = {2, linear_units, mixed ? mixed_linear : linear},
+      .embed = {1, embed_units, embed},
+      .rms_norm = {1, rms_norm_units, rms_norm},
+      .linear = {1, linear_units, mixed ? mixed_linear : linear},
       .qkv = {2, qkv_units, mixed ? mixed_qkv : qkv},
       .attention = {2, attention_units, attention},
-      .ffn = {3, ffn_units, mixed ? mixed_ffn : ffn},
-      .lm_head = {2, lm_head_units, mixed ? mixed_lm_head : lm_head},
+      .ffn = {2, ffn_units, mixed ? mixed_ffn : ffn},
+      .lm_head = {1, lm_head_units, mixed ? mixed_lm_head : lm_head},
   };
 }
 

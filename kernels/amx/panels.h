@@ -1,5 +1,8 @@
-// Activations as the second operand of a tile multiplication: panels of 16 tokens, [k / 2][16] dwords of two bf16 that
-// follow each other in k (rounded to nearest even, subnormals to zero), zeros behind the last token and the last k.
+// Activations as this backend has them between its operations, 16 tokens side by side (kernel_set.h, Layout): panels of
+// f32, which is what the sums of a tile multiplication are, features as lines; and panels of bf16, its second operand,
+// [k / 2][16] dwords of two values that follow each other in k (rounded to nearest even, subnormals to zero), zeros
+// behind the last k. Lanes behind the last token hold anything: no lane reaches another. Batches of few rows lie in
+// rows, which every worker packs for itself.
 #pragma once
 
 #include "amx/tiles.h"
@@ -14,6 +17,9 @@ using avx512::larger;
 using avx512::smaller;
 
 inline constexpr std::int64_t kPanelTokens = 16;
+/// Batches of up to so many rows lie in rows: as panels they would be twice as long or more, and threads read what
+/// other threads have written.
+inline constexpr std::int64_t kInRows = 8;
 
 inline std::int64_t panel_count(std::int64_t n) { return (n + kPanelTokens - 1) / kPanelTokens; }
 inline std::int64_t padded_k(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }
@@ -36,12 +42,10 @@ inline __m512i interleave(__m512 even, __m512 odd) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kIndex), to_bf16_pairs(even, odd));
 }
 
-/// Columns [begin, end) of up to 16 rows of `cols` values, row m at row(m), into their place in a panel; begin and end
-/// are multiples of 32, or end is behind the last column.
+/// Up to 16 rows of `cols` values, row m at row(m), as a panel.
 template <typename RowAt>
-inline void pack_panel(std::int64_t tokens, std::int64_t cols, std::int64_t begin, std::int64_t end, RowAt row,
-                       std::uint32_t* panel) {
-  for (std::int64_t k = begin; k < end; k += kStep) {
+inline void pack_panel(std::int64_t tokens, std::int64_t cols, RowAt row, std::uint32_t* panel) {
+  for (std::int64_t k = 0; k < cols; k += kStep) {
     const std::int64_t rest = cols - k;
     const __mmask16 low = first_lanes(rest), high = rest > 16 ? first_lanes(rest - 16) : __mmask16{0};
     __m512i block[16];
@@ -58,20 +62,46 @@ inline void pack_panel(std::int64_t tokens, std::int64_t cols, std::int64_t begi
   }
 }
 
-/// Columns that one unit of a packing phase takes.
-inline constexpr std::int64_t kPackColumns = 512;
+/// The line of one feature in the panel of f32 that holds rows 16 * panel and up.
+inline float* f32_line(const Rows& rows, std::int64_t panel, std::int64_t feature) {
+  return rows.data + (panel * rows.ld + feature) * kPanelTokens;
+}
 
-inline std::int64_t pack_parts(std::int64_t cols) { return (cols + kPackColumns - 1) / kPackColumns; }
+/// Sixteen lines of 16 tokens, or 16 rows of 16 features, become the other.
+inline void transpose(const __m512 (&from)[16], __m512 (&to)[16]) {
+  __m512i block[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) block[i] = _mm512_castps_si512(from[i]);
+  avx512::transpose16(block);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) to[i] = _mm512_castsi512_ps(block[i]);
+}
 
-/// Packs units [begin, end) of the panels of n rows: parts of the first panel, then of the second, ...
-inline void pack_rows(const Rows& x, std::int64_t n, std::int64_t cols, std::uint32_t* panels, std::int64_t begin,
-                      std::int64_t end) {
-  for (std::int64_t u = begin; u < end; ++u) {
-    const std::int64_t p = u / pack_parts(cols), k = u % pack_parts(cols) * kPackColumns, first = p * kPanelTokens;
-    pack_panel(
-        smaller(n - first, kPanelTokens), cols, k, smaller(k + kPackColumns, cols),
-        [&](std::int64_t m) { return x.row(first + m); }, panels + p * panel_dwords(cols));
+/// 1 / sqrt(mean of squares + eps) of each of 16 rows, line(feature) being their values; sixteen sums of every
+/// sixteenth square, which are added pairwise.
+template <typename Line>
+inline __m512 inverse_rms(std::int64_t width, float eps, Line line) {
+  __m512 sums[16];
+  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  std::int64_t k = 0;
+  for (; k + 16 <= width; k += 16) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      const __m512 value = line(k + i);
+      sums[i] = _mm512_fmadd_ps(value, value, sums[i]);
+    }
   }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    const __m512 value = k + i < width ? line(k + i) : _mm512_setzero_ps();
+    sums[i] = _mm512_fmadd_ps(value, value, sums[i]);
+  }
+#pragma GCC unroll 4
+  for (int half = 8; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) sums[i] = _mm512_add_ps(sums[i], sums[i + half]);
+  const __m512 mean = _mm512_div_ps(sums[0], _mm512_set1_ps(static_cast<float>(width)));
+  return _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(_mm512_add_ps(mean, _mm512_set1_ps(eps))));
 }
 
 }  // namespace

@@ -7,54 +7,72 @@ namespace qinfer::kernels::amx {
 
 // ---- linear ----
 
-std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
-  return phase == 0 ? pack_units(args.n, args.w.cols) : units_of(args.w.rows);
-}
+std::int64_t linear_units(const LinearArgs& args, std::int32_t) { return units_of(args.w.rows); }
 
-void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return pack_shared(args.x, args.n, args.w.cols, args.workspace.shared, slice);
+void linear(const LinearArgs& args, std::int32_t, Slice slice) {
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
   prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
-  const Panels x = panels_for(args.x, args.n, args.w.cols, args.workspace.shared, own);
-  project_rows(x, args.w, args.bias, args.accumulate, slice, own, [&](std::int64_t m) { return args.out.row(m); });
+  project_residual(panels_of(args.x, args.n, args.w.cols, own), args.w, args.bias, args.accumulate, slice, own,
+                   args.out);
 }
 
 WorkspaceSize linear_workspace(const Shape& shape) {
   const std::int64_t widest =
       larger(larger(std::int64_t{shape.hidden}, std::int64_t{shape.ffn}), std::int64_t{shape.n_heads} * shape.head_dim);
-  return {panels_bytes(shape.batch, widest), OwnSpace::bytes(shape.batch, 1, widest)};
+  return {0, OwnSpace::bytes(shape.batch, 1, widest)};
 }
 
 // ---- the LM head ----
 
-std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
-  return phase == 0 ? pack_units(args.n, args.w.cols) : units_of(args.w.rows);
-}
+std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t) { return units_of(args.w.rows); }
 
-void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return pack_shared(args.x, args.n, args.w.cols, args.workspace.shared, slice);
+void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
   {
     const TileRegion region;
     const OwnSpace own(args.workspace, slice.worker);
     prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
-    const Panels x = panels_for(args.x, args.n, args.w.cols, args.workspace.shared, own);
-    project_rows(x, args.w, nullptr, false, slice, own, [&](std::int64_t m) { return args.out[m]; });
+    project(panels_of(args.x, args.n, args.w.cols, own), args.w, slice, own,
+            [&](const SumBlock& block, std::int64_t feature) {
+              store_rows(block, args.n, feature, args.w.rows, nullptr, false,
+                         [&](std::int64_t m) { return args.out[m]; });
+            });
   }
   if (args.softcap != 0) avx512::cap_logits(args, slice.begin * kUnitRows, slice.end * kUnitRows);
 }
 
-WorkspaceSize lm_head_workspace(const Shape& shape) {
-  return {panels_bytes(shape.batch, shape.hidden), OwnSpace::bytes(shape.batch, 1, shape.hidden)};
-}
+WorkspaceSize lm_head_workspace(const Shape& shape) { return {0, OwnSpace::bytes(shape.batch, 1, shape.hidden)}; }
 
 // ---- queries, keys and values: a unit is a head ----
 
 namespace {
 
+/// With more than two panels their rope tables are shared, and a phase of its own transposes them.
+std::int64_t shared_rope_panels(std::int64_t n) { return panel_count(n) > 2 ? panel_count(n) : 0; }
+
+float* shared_rope(const QkvArgs& args, std::int64_t panel) {
+  return reinterpret_cast<float*>(args.workspace.shared) + panel * rope_floats(args.kv.head_dim);
+}
+
+/// The sums of one pair of row tiles of a head, from line `feature` on, with their bias.
+void copy_values(const SumBlock& block, std::int64_t feature, const float* bias, std::int64_t width,
+                 const HeadSpace& space) {
+  for (int panel = 0; panel < block.panels; ++panel)
+    for (int tile = 0; tile < block.row_tiles; ++tile)
+      for (std::int64_t r = 0; r < kTileRows; ++r) {
+        const std::int64_t i = feature + tile * kTileRows + r;
+        __m512 value = _mm512_load_ps(block.tile(tile, panel) + r * kPanelTokens);
+        if (bias != nullptr && i < width) value = _mm512_add_ps(value, _mm512_set1_ps(bias[i]));
+        // Lines of an infinite input are not zero behind the last feature.
+        if (i >= width) value = _mm512_setzero_ps();
+        _mm512_store_ps(space.values + panel * space.head_floats + i * kPanelTokens, value);
+      }
+}
+
 /// Units of all tokens: projected, and finished 32 tokens of a head at a time.
 void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const HeadSpace& space) {
-  const std::int64_t width = args.kv.head_dim, pairs = pairs_of_head(width), ld = head_ld(width);
+  const std::int64_t width = args.kv.head_dim, pairs = pairs_of_head(width);
+  const bool shared = shared_rope_panels(args.n) > 0;
   const auto rows = [&](std::int64_t i) {
     const Head head = head_of_unit(args, slice.begin + i / pairs);
     const std::int64_t first = head.index * width;
@@ -62,36 +80,48 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
   };
   multiply(x, (slice.end - slice.begin) * pairs, pairs, space.own, rows, [&](const SumBlock& block) {
     const Head head = head_of_unit(args, slice.begin + block.pair / pairs);
-    const std::int64_t row = block.first_panel * kPanelTokens;
     const float* bias = head.bias != nullptr ? head.bias + head.index * width : nullptr;
-    store_block(block, x, block.pair % pairs * kUnitRows, width, bias, false,
-                [&](std::int64_t m) { return space.values + (m - row) * ld; });
+    copy_values(block, block.pair % pairs * kUnitRows, bias, width, space);
     if ((block.pair + 1) % pairs != 0) return;
-    const std::int64_t tokens = smaller(x.n - row, block.panels * kPanelTokens);
-    avx512::finish_heads(args, {head.kind, static_cast<std::uint32_t>(head.index), 1, row, tokens, space.values, ld});
+    for (int j = 0; j < block.panels; ++j) {
+      const std::int64_t panel = block.first_panel + j;
+      finish_head(args, head.kind, head.index, panel, space.values + j * space.head_floats,
+                  shared ? shared_rope(args, panel) : space.rope + j * space.rope_panel);
+    }
   });
 }
 
 }  // namespace
 
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
-  if (phase == 0) return pack_units(args.n, args.wq.cols);
+  if (phase == 0) return shared_rope_panels(args.n);
   return args.n_heads + (args.writes_kv() ? 2 * std::int64_t{args.kv.n_kv_heads} : 0);
 }
 
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return pack_shared(args.x, args.n, args.wq.cols, args.workspace.shared, slice);
+  if (phase == 0) {
+    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel)
+      transpose_rope(args, panel, shared_rope(args, panel));
+    return;
+  }
   const TileRegion region;
   const std::int64_t width = args.kv.head_dim;
   const HeadSpace space(args.workspace, slice.worker, width);
   const Head first = head_of_unit(args, slice.begin);
   prefetch_first(rows_of(*first.w, first.index * width, (first.index + 1) * width), args.n);
-  const Panels x = panels_for(args.x, args.n, args.wq.cols, args.workspace.shared, space.own);
-  project_heads(args, x, slice, space);
+  if (shared_rope_panels(args.n) == 0)
+    for (std::int64_t panel = 0; panel < panel_count(args.n); ++panel)
+      transpose_rope(args, panel, space.rope + panel * space.rope_panel);
+  // Lines that no tile of sums has stay zero.
+  for (std::int64_t i = 0; i < 2 * space.head_floats; i += kPanelTokens)
+    _mm512_store_ps(space.values + i, _mm512_setzero_ps());
+  project_heads(args, panels_of(args.x, args.n, args.wq.cols, space.own), slice, space);
 }
 
 WorkspaceSize qkv_workspace(const Shape& shape) {
-  return {panels_bytes(shape.batch, shape.hidden), HeadSpace::bytes(shape.batch, shape.head_dim, shape.hidden)};
+  const std::int64_t rope = shared_rope_panels(shape.batch) * rope_floats(shape.head_dim);
+  return {static_cast<std::uint64_t>(rope) * sizeof(float),
+          HeadSpace::bytes(shape.batch, shape.head_dim, shape.hidden)};
 }
 
 }  // namespace qinfer::kernels::amx

@@ -505,7 +505,11 @@ struct Policy {
   }
 
   static void fold(Partial& total, Partial& part, std::uint32_t width) { fold_partials(total, part, width); }
-  static void write(Partial& state, std::uint32_t width, float* out) { write_partial(state, width, out); }
+  static void write(const AttentionArgs& args, std::uint32_t head, std::int64_t row, std::int64_t n, float* states,
+                    std::uint64_t stride) {
+    write_rows(args, head, row, n, states, stride,
+               [&](Partial& state, float* out) { write_partial(state, args.kv.head_dim, out); });
+  }
 };
 
 }  // namespace

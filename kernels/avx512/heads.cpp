@@ -1,5 +1,5 @@
 // What follows the projection of a head: RMSNorm, rotary embedding in the half-rotation form, and the store of queries
-// as rows, of keys and values in the tiles of the cache, in either order.
+// as rows, of keys and values in the tiles of the cache.
 #include "avx512/avx512.h"
 #include "avx512/vec.h"
 
@@ -71,17 +71,13 @@ void store_rows(const float* values, std::int64_t ld, std::int64_t count, std::i
     }
 }
 
+/// Keys become lanes, values rows (KvOrder::key_lanes).
 void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, std::uint32_t head, const float* values) {
   std::byte* tile = run.sequence->kv.k_tile(args.kv, args.layer, head, run.position / kTileTokens);
-  if (block.kind == HeadBlock::value) tile += args.kv.tile_bytes();
   const std::int64_t lane = run.position % kTileTokens, width = args.kv.head_dim;
-  const bool as_lanes = (block.kind == HeadBlock::key) == (args.kv.order == KvOrder::key_lanes);
   with_dtype(args.kv.type, [&]<DType type>() {
-    if (as_lanes) {
-      store_lanes<type>(values, block.ld, run.count, lane, width, tile);
-    } else {
-      store_rows<type>(values, block.ld, run.count, lane, width, args.kv.head_dim_padded, tile);
-    }
+    if (block.kind == HeadBlock::key) return store_lanes<type>(values, block.ld, run.count, lane, width, tile);
+    store_rows<type>(values, block.ld, run.count, lane, width, args.kv.head_dim_padded, tile + args.kv.tile_bytes());
   });
 }
 

@@ -98,8 +98,11 @@ struct Policy {
     for (std::uint32_t i = 0; i < width; ++i) total.out()[i] = total.out()[i] * old_scale + part.out()[i] * new_scale;
   }
 
-  static void write(Partial& state, std::uint32_t width, float* out) {
-    for (std::uint32_t i = 0; i < width; ++i) out[i] = state.out()[i] / state.sum;
+  static void write(const AttentionArgs& args, std::uint32_t head, std::int64_t row, std::int64_t n, float* states,
+                    std::uint64_t stride) {
+    write_rows(args, head, row, n, states, stride, [&](Partial& state, float* out) {
+      for (std::uint32_t i = 0; i < args.kv.head_dim; ++i) out[i] = state.out()[i] / state.sum;
+    });
   }
 };
 

@@ -12,7 +12,7 @@
 namespace qinfer::engine {
 namespace {
 
-/// Up to this many rows a norm is cheaper than a barrier.
+/// Up to this many rows a norm is cheaper than a barrier; one that cannot be cut always is.
 constexpr std::int64_t kSerialNormRows = 8;
 /// Attention is split by segments of keys only for this many rows; more rows make enough units by themselves.
 constexpr std::int64_t kSplitRows = 4;
@@ -78,6 +78,11 @@ class Pass {
     run_step(step, operation, args, worker, [](std::int32_t) {});
   }
 
+  bool is_serial(const kernels::NormArgs& args) const {
+    const std::int64_t units = kernels_.rms_norm.units(args, 0);
+    return args.n <= kSerialNormRows || units == 1;
+  }
+
   /// With many rows a norm is cut among the threads.
   void run_norm(const kernels::NormArgs& args, std::int32_t worker) {
     run_phases(kernels_.rms_norm, args, worker, [](std::int32_t) {});
@@ -86,6 +91,7 @@ class Pass {
   kernels::NormArgs norm_args(const float* weight, const std::int32_t* gather, std::int64_t n) const {
     return {n,
             spec_.n_embd,
+            batch_.n_rows,
             gather,
             rows(layout_.h, spec_.n_embd),
             weight,
@@ -97,7 +103,7 @@ class Pass {
   template <typename Args>
   void run_then_norm(Step step, const kernels::Operation<Args>& operation, const Args& args,
                      const kernels::NormArgs& norm, std::int32_t worker) {
-    const bool serial = norm.n <= kSerialNormRows;
+    const bool serial = is_serial(norm);
     run_step(step, operation, args, worker, [&](std::int32_t w) {
       if (cancelled_ != nullptr && cancelled_->load()) stop_ = true;
       if (serial) run_whole(norm, w);
@@ -135,6 +141,7 @@ class Pass {
 
   kernels::AttentionArgs attention_args(std::uint32_t layer) const {
     kernels::AttentionArgs args;
+    args.n = batch_.n_rows;
     args.q = rows(layout_.q, spec_.q_dim());
     args.out = rows(layout_.attn_out, spec_.q_dim());
     args.n_heads = spec_.n_heads;
@@ -169,7 +176,7 @@ class Pass {
     add.x = args.out;
     add.out = rows(layout_.h, spec_.n_embd);
     add.accumulate = true;
-    const bool serial = batch_.n_rows <= kSerialNormRows;
+    const bool serial = is_serial(add);
     run_step(step, operation, args, worker, [&](std::int32_t w) {
       if (cancelled_ != nullptr && cancelled_->load()) stop_ = true;
       if (!serial) return;
@@ -215,8 +222,10 @@ class Pass {
 
   /// After the last layer only the rows go on whose logits are wanted, or all of them to be gathered.
   kernels::NormArgs last_norm() const {
-    if (batch_.n_embeddings != 0) return norm_args(model_.weights().final_norm, nullptr, batch_.n_rows);
-    return logit_norm();
+    if (batch_.n_embeddings == 0) return logit_norm();
+    kernels::NormArgs args = norm_args(model_.weights().final_norm, nullptr, batch_.n_rows);
+    args.rows = true;
+    return args;
   }
 
   kernels::NormArgs logit_norm() const {

@@ -31,6 +31,33 @@ kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelS
           spec.n_ffn, spec.n_vocab, spec.context_tokens, padded,          n_threads};
 }
 
+/// Bytes of activations in a layout, for the cursor, with what they are.
+struct ActivationBuffer {
+  std::uint64_t bytes;
+  std::vector<std::uint64_t> shape;
+  std::string_view dtype;
+
+  ActivationBuffer(kernels::Layout layout, std::uint64_t n, std::uint64_t width)
+      : bytes(kernels::layout_bytes(layout, n, width)) {
+    const std::uint64_t panels = ceil_div(n, kernels::kPanelRows);
+    switch (layout) {
+      case kernels::Layout::rows: shape = {n, width}, dtype = "f32"; break;
+      case kernels::Layout::panels: shape = {panels, width, kernels::kPanelRows}, dtype = "f32"; break;
+      case kernels::Layout::bf16_panels:
+        shape = {panels, round_up(width, kernels::kPanelFeatures) / 2, kernels::kPanelRows, 2}, dtype = "bf16";
+        break;
+    }
+  }
+  /// Room for either of two.
+  ActivationBuffer& cover(const ActivationBuffer& other) {
+    if (bytes < other.bytes) *this = other;
+    return *this;
+  }
+  BufferNote note(std::string_view name, Lifetime lifetime = kWholePass) const {
+    return {name, shape, dtype, lifetime};
+  }
+};
+
 }  // namespace
 
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
@@ -40,15 +67,26 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   const std::uint64_t rows = batch;
   ScratchLayout layout;
   layout.batch = batch;
-  const std::uint64_t row_bytes = rows * spec.n_embd * sizeof(float), q_bytes = rows * spec.q_dim() * sizeof(float);
+  const kernels::ActivationLayouts& layouts = kernels.layouts;
+  // Few rows, and hidden states for the host, lie in rows.
+  const std::uint64_t few = std::min<std::uint64_t>(rows, static_cast<std::uint64_t>(layouts.few));
+  const auto in_layout = [&](kernels::Layout many, std::uint64_t width) {
+    ActivationBuffer buffer(few < rows ? many : kernels::Layout::rows, rows, width);
+    return buffer.cover({kernels::Layout::rows, few, width});
+  };
+  const kernels::Layout query = few < rows ? layouts.query : kernels::Layout::rows;
+  const ActivationBuffer h = in_layout(layouts.residual, spec.n_embd),
+                         q = in_layout(layouts.query, kernels::query_width(query, spec.n_heads, spec.head_dim)),
+                         attn_out = in_layout(layouts.operand, spec.q_dim());
+  ActivationBuffer normed = h;
+  normed.cover({kernels::Layout::rows, rows, spec.n_embd}).cover(in_layout(layouts.operand, spec.n_embd));
   Cursor cursor(region);
-  layout.h = cursor.take(row_bytes, {"h", {rows, spec.n_embd}});
-  layout.normed = cursor.take(row_bytes, {"normed", {rows, spec.n_embd}});
+  layout.h = cursor.take(h.bytes, h.note("h"));
+  layout.normed = cursor.take(normed.bytes, normed.note("normed"));
   // The two tenants of one range: attention, then the feed-forward network.
   Cursor attention_part(region, cursor.at()), ffn_part(region, cursor.at());
-  layout.q = attention_part.take(q_bytes, {"q", {rows, spec.q_dim()}, "f32", {Step::qkv, Step::attention}});
-  layout.attn_out =
-      attention_part.take(q_bytes, {"attn_out", {rows, spec.q_dim()}, "f32", {Step::attention, Step::output}});
+  layout.q = attention_part.take(q.bytes, q.note("q", {Step::qkv, Step::attention}));
+  layout.attn_out = attention_part.take(attn_out.bytes, attn_out.note("attn_out", {Step::attention, Step::output}));
   layout.attn_shared_bytes = attention.shared;
   layout.attn_shared = attention_part.take(
       attention.shared, {"attn_partials", {attention.shared}, "bytes", {Step::attention, Step::attention}});

@@ -16,10 +16,11 @@ namespace qinfer::engine {
 /// the feed-forward workspace (ffn_act) never live at the same time, so they share bytes.
 struct ScratchLayout {
   std::uint32_t batch = 0;
-  std::uint64_t h = 0;         ///< residual stream, f32 [batch][n_embd]
-  std::uint64_t normed = 0;    ///< f32 [batch][n_embd]
-  std::uint64_t q = 0;         ///< f32 [batch][q_dim]
-  std::uint64_t attn_out = 0;  ///< f32 [batch][q_dim]
+  // In the kernel set's layouts (kernels::ActivationLayouts):
+  std::uint64_t h = 0;         ///< residual stream, [batch][n_embd]
+  std::uint64_t normed = 0;    ///< operand [batch][n_embd], or what is added to the residual stream behind a norm
+  std::uint64_t q = 0;         ///< queries, [batch][q_dim]
+  std::uint64_t attn_out = 0;  ///< operand [batch][q_dim]
   std::uint64_t attn_shared = 0, attn_shared_bytes = 0;
   std::uint64_t ffn_shared = 0;
   std::uint64_t shared = 0;  ///< workspace of the operations that need one only while they run: qkv, linear, lm_head

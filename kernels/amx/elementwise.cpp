@@ -1,0 +1,131 @@
+// Embedding lookup and RMSNorm: one unit per panel of 16 tokens, features as lines. The norm writes the panels that the
+// next multiplication takes, so that nothing is packed in between. Where a batch lies in rows, this is AVX-512's.
+#include "amx/amx.h"
+#include "amx/panels.h"
+#include "avx512/avx512.h"
+
+namespace qinfer::kernels::amx {
+namespace {
+
+/// Up to 16 values of a row, widened; zeros behind them.
+template <DType type>
+__m512 load_lanes(const std::byte* at, __mmask16 lanes) {
+  if constexpr (type == DType::f32) {
+    return _mm512_maskz_loadu_ps(lanes, at);
+  } else {
+    alignas(64) std::byte padded[32];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(padded), _mm256_maskz_loadu_epi16(lanes, at));
+    return avx512::load16<type>(padded);
+  }
+}
+
+template <DType type>
+void embed_panel(const EmbedArgs& args, std::int64_t panel) {
+  constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+  const std::int64_t first = panel * kPanelTokens, count = smaller(args.n - first, kPanelTokens);
+  const std::int64_t cols = args.table.cols;
+  const __m512 scale = _mm512_set1_ps(args.scale);
+  const auto row_of = [&](std::int64_t m) { return args.table.data + args.tokens[first + m] * cols * kBytes; };
+  for (std::int64_t k = 0; k < cols; k += 16) {
+    const __mmask16 lanes = first_lanes(cols - k);
+    __m512 rows[16], lines[16];
+    for (std::int64_t m = 0; m < 16; ++m)
+      rows[m] = m < count ? _mm512_mul_ps(load_lanes<type>(row_of(m) + k * kBytes, lanes), scale) : _mm512_setzero_ps();
+    transpose(rows, lines);
+    for (std::int64_t i = 0; i < 16 && k + i < cols; ++i) _mm512_store_ps(f32_line(args.out, panel, k + i), lines[i]);
+  }
+}
+
+// ---- RMSNorm ----
+
+/// Sixteen rows that lie in one panel.
+struct PanelOf {
+  const float* first;
+  __m512 operator()(std::int64_t feature) const { return _mm512_load_ps(first + feature * kPanelTokens); }
+};
+
+/// Sixteen rows of any panels.
+struct LanesOf {
+  const float* lanes[16];  ///< null: there is no such row
+  __m512 operator()(std::int64_t feature) const {
+    alignas(64) float values[16];
+    for (int m = 0; m < 16; ++m) values[m] = lanes[m] != nullptr ? lanes[m][feature * kPanelTokens] : 0.0f;
+    return _mm512_load_ps(values);
+  }
+};
+
+LanesOf lanes_of(const NormArgs& args, std::int64_t first) {
+  LanesOf lanes{};
+  for (std::int64_t m = 0; m < kPanelTokens && first + m < args.n; ++m) {
+    const std::int64_t row = args.gather[first + m];
+    lanes.lanes[m] = f32_line(args.x, row / kPanelTokens, 0) + row % kPanelTokens;
+  }
+  return lanes;
+}
+
+/// As operands: pairs of features, and zeros up to whole steps.
+template <typename Value>
+void write_operands(const NormArgs& args, std::int64_t panel, Value value) {
+  auto* out = reinterpret_cast<std::uint32_t*>(args.out.data) + panel * panel_dwords(args.width);
+  std::int64_t k = 0;
+  for (; k + 2 <= args.width; k += 2, out += kPanelTokens) _mm512_store_si512(out, interleave(value(k), value(k + 1)));
+  for (; k < padded_k(args.width); k += 2, out += kPanelTokens)
+    _mm512_store_si512(out, k < args.width ? interleave(value(k), _mm512_setzero_ps()) : _mm512_setzero_si512());
+}
+
+template <typename Value>
+void write_rows(const NormArgs& args, std::int64_t panel, Value value) {
+  const std::int64_t first = panel * kPanelTokens, count = smaller(args.n - first, kPanelTokens);
+  for (std::int64_t k = 0; k < args.width; k += 16) {
+    __m512 lines[16], rows[16];
+    for (std::int64_t i = 0; i < 16; ++i) lines[i] = k + i < args.width ? value(k + i) : _mm512_setzero_ps();
+    transpose(lines, rows);
+    for (std::int64_t m = 0; m < count; ++m)
+      _mm512_mask_storeu_ps(args.out.row(first + m) + k, first_lanes(args.width - k), rows[m]);
+  }
+}
+
+template <typename Value>
+void add_lines(const NormArgs& args, std::int64_t panel, Value value) {
+  for (std::int64_t k = 0; k < args.width; ++k) {
+    float* out = f32_line(args.out, panel, k);
+    _mm512_store_ps(out, _mm512_add_ps(_mm512_load_ps(out), value(k)));
+  }
+}
+
+template <typename Lines>
+void norm_panel(const NormArgs& args, std::int64_t panel, bool rows, Lines lines) {
+  const __m512 scale = inverse_rms(args.width, args.eps, lines);
+  const auto value = [&](std::int64_t k) {
+    return _mm512_mul_ps(_mm512_mul_ps(lines(k), scale), _mm512_set1_ps(args.weight[k]));
+  };
+  if (args.accumulate) return add_lines(args, panel, value);
+  rows ? write_rows(args, panel, value) : write_operands(args, panel, value);
+}
+
+}  // namespace
+
+std::int64_t embed_units(const EmbedArgs& args, std::int32_t) {
+  return args.n <= kInRows ? args.n : panel_count(args.n);
+}
+
+void embed(const EmbedArgs& args, std::int32_t phase, Slice slice) {
+  if (args.n <= kInRows) return avx512::embed(args, phase, slice);
+  avx512::with_dtype(args.table.format.dtype, [&]<DType type>() {
+    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_panel<type>(args, panel);
+  });
+}
+
+std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) {
+  return args.batch <= kInRows ? args.n : panel_count(args.n);
+}
+
+void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice) {
+  if (args.batch <= kInRows) return avx512::rms_norm(args, phase, slice);
+  const bool rows = args.rows || args.n <= kInRows;
+  for (std::int64_t panel = slice.begin; panel < slice.end; ++panel)
+    args.gather != nullptr ? norm_panel(args, panel, rows, lanes_of(args, panel * kPanelTokens))
+                           : norm_panel(args, panel, rows, PanelOf{f32_line(args.x, panel, 0)});
+}
+
+}  // namespace qinfer::kernels::amx

@@ -1,0 +1,21 @@
+// What follows the projection of a head in panel layout, 16 tokens as lanes: RMSNorm and rotary embedding down the
+// features, and the store of queries as operands, of keys and values in the tiles of the cache.
+#pragma once
+
+#include "amx/panels.h"
+
+namespace qinfer::kernels::amx {
+
+enum class HeadKind : std::uint8_t { query, key, value };
+
+/// Floats of the rope table of one panel.
+std::int64_t rope_floats(std::int64_t head_dim);
+/// The rope table's rows of a panel's tokens as lines: [head_dim / 2][cos, sin][16].
+void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out);
+
+/// Finishes head `index` of a kind for the tokens of a panel. `values`: [feature][16], changed; as many lines as whole
+/// steps, zeros behind the head's width. `rope`: of the panel.
+void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
+                 const float* rope);
+
+}  // namespace qinfer::kernels::amx
