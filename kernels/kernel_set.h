@@ -54,8 +54,8 @@ inline constexpr std::uint64_t kPanelRows = 16, kPanelFeatures = 32;
 std::uint64_t layout_bytes(Layout layout, std::uint64_t n, std::uint64_t width);
 
 /// How a set wants the activations of a batch. Residual: what embedding, linear layers and feed-forward networks write,
-/// and norms read. Operands: what norms and attention write, and what is multiplied with weights. Queries: of their
-/// heads, each begins at a multiple of kPanelFeatures in panels.
+/// and norms read or add to. Operands: what norms and attention write, and what is multiplied with weights. Queries: of
+/// their heads, each begins at a multiple of kPanelFeatures in panels.
 struct ActivationLayouts {
   Layout residual = Layout::rows, operand = Layout::rows, query = Layout::rows;
   std::int64_t few = 0;  ///< up to so many rows lie in rows, whatever is said above
@@ -109,7 +109,8 @@ struct EmbedArgs {
   float scale = 1;
 };
 
-/// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4).
+/// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4). x is residual, and so
+/// is out where the norm accumulates; else out is an operand of n rows.
 struct NormArgs {
   std::int64_t n = 0, width = 0;
   std::int64_t batch = 0;                ///< rows of x, on which its layout depends

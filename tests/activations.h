@@ -19,24 +19,22 @@ inline std::uint16_t operand_bits(float value) {
   return f32_to_bf16(value);
 }
 
-/// n rows; everything that is none of their values is not a number, but for features that fill up a row of operands.
+/// n rows, everything not a number at first.
 class Activations {
  public:
   Activations(Layout layout, std::int64_t n, std::int64_t width) : layout_(layout), n_(n), width_(width) {
     memory_.assign(bytes() + 64, std::byte{0xff});
     data_ = memory_.data() + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64;
-    fill_up();
   }
   /// In memory of the caller's, of bytes(layout, n, width).
   Activations(Layout layout, std::int64_t n, std::int64_t width, std::byte* data)
-      : layout_(layout), n_(n), width_(width), data_(data) {
-    fill_up();
-  }
-  /// Row m is at rows + m * ld.
+      : layout_(layout), n_(n), width_(width), data_(data) {}
+  /// Row m is at rows + m * ld; features that fill up a row of operands are zero.
   Activations(Layout layout, const float* rows, std::int64_t n, std::int64_t width, std::int64_t ld)
       : Activations(layout, n, width) {
     for (std::int64_t m = 0; m < n; ++m)
       for (std::int64_t k = 0; k < width; ++k) set(m, k, rows[m * ld + k]);
+    fill_up();
   }
   Activations(Activations&&) = default;
   Activations(const Activations&) = delete;
@@ -64,7 +62,12 @@ class Activations {
       for (std::int64_t k = 0; k < width_; ++k) out.push_back(get(m, k));
     return out;
   }
-  /// Whether what fills up a row of operands is zero.
+  /// What fills up a row of operands becomes zero.
+  void fill_up() {
+    for (std::int64_t k = width_; k < padded(); ++k)
+      for (std::int64_t m = 0; m < round_up_to(n_, 16); ++m) std::memset(at(m, k), 0, 2);
+  }
+  /// Whether it is.
   bool filled_up() const {
     for (std::int64_t k = width_; k < padded(); ++k)
       for (std::int64_t m = 0; m < n_; ++m)
@@ -85,11 +88,6 @@ class Activations {
     }
     return nullptr;
   }
-  void fill_up() {
-    for (std::int64_t k = width_; k < padded(); ++k)
-      for (std::int64_t m = 0; m < round_up_to(n_, 16); ++m) std::memset(at(m, k), 0, 2);
-  }
-
   Layout layout_;
   std::int64_t n_, width_;
   std::vector<std::byte> memory_;
@@ -134,6 +132,12 @@ struct Queries {
                      i < head_dim ? rows[static_cast<std::size_t>((m * heads + h) * head_dim + i)] : 0.0f);
   }
   float get(std::int64_t m, std::int64_t head, std::int64_t i) const { return values.get(m, head * stride + i); }
+  /// Whether what fills up a head is zero.
+  bool filled_up(std::int64_t m, std::int64_t head) const {
+    for (std::int64_t i = head_dim; i < stride; ++i)
+      if (get(m, head, i) != 0) return false;
+    return true;
+  }
 };
 
 }  // namespace qinfer::test

@@ -57,7 +57,7 @@ struct LinearRun {
   amx::Counts counts;
 };
 
-/// A linear layer all of whose operands lie between pages that cannot be read; `offset` bytes off a cache line.
+/// A linear layer all of whose operands lie between pages that cannot be read.
 inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64_t cols, std::int64_t outputs,
                                 bool at_end) {
   Random random(static_cast<unsigned>(n + 3 * cols + 7 * outputs));
@@ -77,6 +77,7 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
     x[i] = bf16_to_f32(bf16_of(x[i]));
     in.set(static_cast<std::int64_t>(i) / cols, static_cast<std::int64_t>(i) % cols, x[i]);
   }
+  in.fill_up();
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
   const WorkspaceSize size = set.linear_workspace(shape);
   const Guarded shared(round_up(size.shared, 64)), own(round_up(size.per_worker, 64));

@@ -169,6 +169,7 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const std::size_t at = (row * c.n_heads + h) * c.head_dim;
         const auto want = finish_head(all_q.data() + at, c.head_dim, norms ? &d.q_norm : nullptr, rope);
+        REQUIRE(q.filled_up(s.first_row + r, h));
         for (std::uint32_t i = 0; i < c.head_dim; ++i)
           check_query(set, q.get(s.first_row + r, h, i), want[i], hidden, 4 * largest(want), n);
       }
@@ -353,6 +354,7 @@ void test_attention(const KernelSet& set, DType type) {
   attention_case(set, type, {7, 1, 128, 32, 0, {1, 600}, true});
   attention_case(set, type, {6, 2, 48, 32, 0, {513, 1600, 1}, true});
   attention_case(set, type, {4, 2, 16, 64, 600, {1700, 600}, true});
+  attention_case(set, type, {4, 2, 10, 32, 0, {1, 33, 513, 5, 6, 7, 8, 9, 10, 1100, 12}, true});
 }
 
 }  // namespace qinfer::test

@@ -110,6 +110,7 @@ const std::uint32_t* lanes_as_panel(const AttentionArgs& args, const AttentionUn
 
 /// What follows from which rows and heads the queries are.
 void set_ranges(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, Queries& queries) {
+  for (int p = 0; p < 2; ++p) queries.panel[p] = queries.own_panel[p];
   for (int m = 0; m < queries.count; ++m) queries.ranges[m] = unit.keys(args, queries.rows[m]);
   // Ranges ascend with the rows, at both ends.
   const Range &lowest = queries.ranges[0], &highest = queries.ranges[queries.count - 1];
@@ -418,8 +419,12 @@ void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t pan
 }
 
 struct Policy {
-  /// Four calls of 32 queries: a segment's keys and values come from memory once.
-  static std::int64_t rows_per_unit(std::uint32_t group) { return group >= 128 ? 1 : 128 / group; }
+  /// Four calls of 32 queries, in whole panels of each head unless the group is large: a segment's keys and values come
+  /// from memory once.
+  static std::int64_t rows_per_unit(std::uint32_t group) {
+    if (group > 32) return group >= 128 ? 1 : 128 / group;
+    return larger<std::int64_t>(128 / group / kPanelTokens * kPanelTokens, kPanelTokens);
+  }
 
   static std::uint64_t scratch_floats(std::uint32_t, std::uint32_t, std::uint32_t padded) {
     return Queries::floats(padded);

@@ -13,7 +13,8 @@ namespace qinfer::kernels::amx {
 /// With more the sums are bound by multiply-adds of f32, and tiles are faster.
 inline constexpr std::int64_t kFewRows = 4;
 
-/// The phases behind the first, which has no units for so few rows; workspaces as for tiles.
+// Workspaces, units and phases are those of tiles (of q/k/v the phase behind the first, which has no units here).
+
 void linear_few_rows(const LinearArgs& args, Slice slice);
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice);
 void qkv_few_rows(const QkvArgs& args, Slice slice);

@@ -17,8 +17,8 @@ using avx512::larger;
 using avx512::smaller;
 
 inline constexpr std::int64_t kPanelTokens = 16;
-/// Batches of up to so many rows lie in rows: as panels they would be twice as long or more, and threads read what
-/// other threads have written.
+/// Batches of up to so many rows lie in rows: panels of f32 would be twice as long or more, and threads read what other
+/// threads have written.
 inline constexpr std::int64_t kInRows = 8;
 
 inline std::int64_t panel_count(std::int64_t n) { return (n + kPanelTokens - 1) / kPanelTokens; }

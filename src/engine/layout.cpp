@@ -95,7 +95,7 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   const kernels::WorkspaceSize linear = kernels.linear_workspace(shape), qkv = kernels.qkv_workspace(shape),
                                lm_head = kernels.lm_head_workspace(shape);
   const std::uint64_t shared = std::max({linear.shared, qkv.shared, lm_head.shared});
-  layout.shared = cursor.take(shared, {"panels", {shared}, "bytes", kWorkspace});
+  layout.shared = cursor.take(shared, {"op_workspace", {shared}, "bytes", kWorkspace});
   layout.per_worker_bytes = round_up(
       std::max({linear.per_worker, qkv.per_worker, attention.per_worker, ffn.per_worker, lm_head.per_worker}), 64);
   layout.per_worker = cursor.take(layout.per_worker_bytes * n_threads,
