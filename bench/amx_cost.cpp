@@ -5,8 +5,7 @@
 //
 // Taken as given: a multiplication takes 16 cycles, a load of a tile 8, and 8 more if its 16 rows are split, a store
 // 16; loads and multiplications overlap. Weights come from memory once for each operation, activations from the caches.
-// With more than 32 tokens weights are copied into tiles first, which is not in these counts. Units of an operation
-// cost the same, so some of them are run and scaled. Experts get the same number of tokens each.
+// Units of an operation cost the same, so some of them are run and scaled. Experts get the same number of tokens each.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

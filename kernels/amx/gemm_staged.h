@@ -2,10 +2,11 @@
 //
 // Every weight is then used again for each pair of panels, and how it lies matters more than that it is read once: out
 // of rows in file layout a tile takes up to 32 split lines, and its 16 rows fall into a few sets of the L1. So a worker
-// copies the weights of a group of row pairs into tiles in its own workspace, which stays in the L2, and multiplies all
-// panels with them (Goto and van de Geijn 2008, section 4, with the roles of the operands exchanged): 512 columns of a
-// pair of panels, 32 KiB, stay in the L1 while the group passes. A step of 2 x 2 tiles then takes about 90 cycles
-// instead of 215, of which the multiplications are 64. There is no copy of the weights beyond that workspace.
+// leaves the weights of a group of row pairs as tiles in its own workspace, which stays in the L2, while it multiplies
+// the first pair of panels, and all others with those (Goto and van de Geijn 2008, section 4, with the roles of the
+// operands exchanged): 512 columns of a pair of panels, 32 KiB, stay in the L1 while the group passes. A step of 2 x 2
+// tiles then takes about 90 cycles instead of 215, of which the multiplications are 64. There is no copy of the weights
+// beyond that workspace.
 //
 // Sums wait in memory between two such parts of k, in f32, so that the result is the same bit for bit.
 #pragma once
@@ -66,8 +67,8 @@ struct Cuts {
   }
 };
 
-/// Fetches at step `s` of `steps` what stage() will read of the next pair: two lines of eight runs of two rows each, as
-/// they follow each other. (A line of every row, or two of every other, was a fifth slower.)
+/// Fetches at step `s` of `steps` what stage_and_add() will read of the next pair: two lines of eight runs of two rows
+/// each, as they follow each other. (A line of every row, or two of every other, was a fifth slower.)
 inline void prefetch_later(const RowTile& rows, std::int64_t begin, std::int64_t s, std::int64_t steps) {
   const std::int64_t row = 2 * s / steps;
   const std::byte* at = rows.next + row * rows.stride + 2 * begin + (2 * s - row * steps) * 64;
@@ -78,20 +79,27 @@ inline void prefetch_later(const RowTile& rows, std::int64_t begin, std::int64_t
   }
 }
 
-/// Columns [begin, end) of a pair of rows as tiles, [k / 32][2][16][32]; zeros where there are no weights.
-inline void stage(const RowPair& pair, std::int64_t begin, std::int64_t end, std::int64_t cols, std::byte* out) {
-  for (std::int64_t k = begin; k < end; k += kStep)
-    for (const RowTile& rows : pair.tiles) {
-      if (rows.count == kTileRows && k + kStep <= cols) {
-        prefetch_later(rows, begin, (k - begin) / kStep, (end - begin) / kStep);
-#pragma GCC unroll 16
-        for (std::int64_t r = 0; r < kTileRows; ++r)
-          _mm512_store_si512(out + 64 * r, _mm512_loadu_si512(rows.at + r * rows.stride + 2 * k));
-      } else {
-        copy_edge(rows, k, cols, out);
-      }
-      out += kTileRows * 64;
+/// Columns [begin, end) of a pair of rows as tiles, [k / 32][2][16][32], zeros where there are no weights; and their
+/// products with a pair of panels (where k = 0 of it is) on the way, which hides how long the weights take to come.
+template <int row_tiles, int panels>
+inline void stage_and_add(const RowPair& pair, std::int64_t begin, std::int64_t end, std::int64_t cols,
+                          const PanelPair& x, std::byte* out) {
+  bool whole = true;
+  for (int i = 0; i < row_tiles; ++i) whole = whole && pair.tiles[i].count == kTileRows;
+  const RowTile &low = pair.tiles[0], &high = pair.tiles[1];
+  for (std::int64_t k = begin; k < end; k += kStep, out += 2 * kTileRows * 64) {
+    const std::uint32_t *x0 = x.at[0] + k / 2 * kPanelTokens, *x1 = x.at[1] + k / 2 * kPanelTokens;
+    if (whole && k + kStep <= cols) {
+      for (int i = 0; i < row_tiles; ++i)
+        prefetch_later(pair.tiles[i], begin, (k - begin) / kStep, (end - begin) / kStep);
+      multiply_step<row_tiles, panels>(low.at + 2 * k, high.at + 2 * k, low.stride, x0, x1);
+      tile_store<0>(out, 64);
+      if constexpr (row_tiles == 2) tile_store<1>(out + kTileRows * 64, 64);
+    } else {
+      for (int i = 0; i < row_tiles; ++i) copy_edge(pair.tiles[i], k, cols, out + i * kTileRows * 64);
+      multiply_step<row_tiles, panels>(out, out + kTileRows * 64, 64, x0, x1);
     }
+  }
 }
 
 /// Adds `steps` of 32 columns of staged tiles.
@@ -150,6 +158,21 @@ inline void multiply_group(const Panels& x, std::int64_t p, const Group& group, 
   }
 }
 
+/// Stages a group, and multiplies the first pair of panels with it.
+template <typename RowsAt>
+inline void stage_group(const Panels& x, std::int64_t p, const Group& group, std::byte* staged, float* sums,
+                        RowsAt rows) {
+  const PanelPair pair = x.pair(p);
+  for (std::int64_t i = 0; i < group.count; ++i, staged += group.pair_bytes(), sums += kSumFloats) {
+    const RowPair w = rows(group.first + i);
+    with_tiles(row_tiles_of(w), x.panels(p), [&]<int row_tiles, int panels>() {
+      group.begin == 0 ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(sums);
+      stage_and_add<row_tiles, panels>(w, group.begin, group.end, x.cols, pair, staged);
+      store_sums<row_tiles, panels>(sums);
+    });
+  }
+}
+
 /// As multiply_few(), of any number of panels. For one pair of panels the sink gets the row pairs of a group in order;
 /// a group has a multiple of `whole`.
 template <typename RowsAt, typename Sink>
@@ -160,13 +183,15 @@ inline void multiply_many(const Panels& x, std::int64_t n_pairs, std::int64_t wh
   for (std::int64_t panel = 0; panel < x.count(); panel += cuts.panels)
     for (std::int64_t g = 0; g < groups.count(); ++g) {
       const Group group = groups.at(g);
-      for (std::int64_t i = 0; i < group.count; ++i)
-        stage(rows(group.first + i), group.begin, group.end, x.cols, staging.weights + i * group.pair_bytes());
       const std::int64_t last = smaller(panel + cuts.panels, x.count());
       for (std::int64_t p = panel; p < last; p += 2) {
         const std::int64_t waiting = groups.along_k() > 1 ? (p - panel) / 2 * cuts.pairs : 0;
         float* sums = staging.sums + waiting * kSumFloats;
-        multiply_group(x, p, group, staging.weights, sums, rows);
+        if (p == panel) {
+          stage_group(x, p, group, staging.weights, sums, rows);
+        } else {
+          multiply_group(x, p, group, staging.weights, sums, rows);
+        }
         if (group.end < groups.cols) continue;
         for (std::int64_t i = 0; i < group.count; ++i)
           sink(SumBlock{group.first + i, p, row_tiles_of(rows(group.first + i)), x.panels(p), sums + i * kSumFloats});
