@@ -88,6 +88,7 @@ class Activations {
     }
     return nullptr;
   }
+
   Layout layout_;
   std::int64_t n_, width_;
   std::vector<std::byte> memory_;

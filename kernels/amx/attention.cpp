@@ -1,6 +1,6 @@
-// Attention over the KV cache: up to 32 queries of one KV head as lanes (rows of one head, or where there are few, a
-// few rows times the heads of the group), one segment of keys at a time: all scores, their softmax, then all values.
-// Queries come as operands, and what becomes of them is written as operands of the next projection.
+// Attention over the KV cache: up to 32 queries of one KV head as lanes (rows of one query head; where a unit has fewer
+// than 16 rows, those times the heads of the group), one segment of keys at a time: all scores, their softmax, then all
+// values. Queries come and results go as panels, unless the batch lies in rows.
 //
 // Scores are K Q^T: K tiles, [32 positions][d], are the first operand as they lie in the cache, the queries a pair of
 // panels. The sums, [position][query] in f32, stay in the L2; maximum, weights and their sum run down the lanes, and
@@ -403,11 +403,8 @@ void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t pan
       if (m < lane || m >= lane + count) continue;
       Partial& state = partial_at(states + static_cast<std::uint64_t>(m - lane) * stride, 0, args.kv.head_dim);
       const __m512 sum = _mm512_set1_ps(state.sum);
-      const std::int64_t rest = width - k;
-      const __m512 low = _mm512_maskz_loadu_ps(first_lanes(rest), state.out() + k);
-      const __m512 high =
-          _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, state.out() + k + 16);
-      block[m] = to_bf16_pairs(_mm512_div_ps(low, sum), _mm512_div_ps(high, sum));
+      const avx512::Lanes32 values = load_columns(state.out() + k, width - k);
+      block[m] = to_bf16_pairs(_mm512_div_ps(values.low, sum), _mm512_div_ps(values.high, sum));
     }
     avx512::transpose16(block);
     for (std::int64_t i = 0; i < 16 && k + 2 * i < width; ++i)

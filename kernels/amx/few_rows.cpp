@@ -37,9 +37,8 @@ SplitRows split_rows(const Rows& x, std::int64_t n, std::int64_t cols, const Own
   auto* out = reinterpret_cast<float*>(own.panel());
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t k = 0; k < cols; k += kStep, out += kStep) {
-      const std::int64_t rest = cols - k;
-      split(_mm512_maskz_loadu_ps(first_lanes(rest), x.row(m) + k),
-            _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, x.row(m) + k + 16), out);
+      const avx512::Lanes32 values = load_columns(x.row(m) + k, cols - k);
+      split(values.low, values.high, out);
     }
   return {reinterpret_cast<const float*>(own.panel()), n, cols};
 }

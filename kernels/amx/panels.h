@@ -42,20 +42,24 @@ inline __m512i interleave(__m512 even, __m512 odd) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kIndex), to_bf16_pairs(even, odd));
 }
 
+/// The next 32 columns of a row, of which `rest` exist, zeros behind them.
+inline avx512::Lanes32 load_columns(const float* at, std::int64_t rest) {
+  return {_mm512_maskz_loadu_ps(first_lanes(rest), at),
+          _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, at + 16)};
+}
+
 /// Up to 16 rows of `cols` values, row m at row(m), as a panel.
 template <typename RowAt>
 inline void pack_panel(std::int64_t tokens, std::int64_t cols, RowAt row, std::uint32_t* panel) {
   for (std::int64_t k = 0; k < cols; k += kStep) {
-    const std::int64_t rest = cols - k;
-    const __mmask16 low = first_lanes(rest), high = rest > 16 ? first_lanes(rest - 16) : __mmask16{0};
     __m512i block[16];
     for (std::int64_t m = 0; m < 16; ++m) {
       if (m >= tokens) {
         block[m] = _mm512_setzero_si512();
         continue;
       }
-      const float* at = row(m) + k;
-      block[m] = to_bf16_pairs(_mm512_maskz_loadu_ps(low, at), _mm512_maskz_loadu_ps(high, at + 16));
+      const avx512::Lanes32 values = load_columns(row(m) + k, cols - k);
+      block[m] = to_bf16_pairs(values.low, values.high);
     }
     avx512::transpose16(block);
     for (std::int64_t i = 0; i < 16; ++i) _mm512_store_si512(panel + (k / 2 + i) * kPanelTokens, block[i]);
