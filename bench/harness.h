@@ -61,7 +61,7 @@ class Team {
   std::int32_t size() const { return team_->size(); }
   void barrier(std::int32_t worker) { team_->barrier(worker); }
 
-  /// All phases of an operation, as Pass::run_op in engine/forward.cpp has it; called by every worker.
+  /// All phases of an operation, as Pass::run_phases in engine/forward.cpp has it; called by every worker.
   template <typename Args>
   void run_operation(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker) {
     std::int32_t last = operation.phases - 1;
@@ -69,8 +69,9 @@ class Team {
     for (std::int32_t phase = 0; phase <= last; ++phase) {
       const std::int64_t units = operation.units(args, phase);
       if (units == 0 && phase != last) continue;
-      const kernels::Slice slice{units * worker / size(), units * (worker + 1) / size(), worker};
-      if (slice.begin < slice.end) operation.run(args, phase, slice);
+      team_->for_units(worker, units, [&](std::int64_t begin, std::int64_t end) {
+        operation.run(args, phase, {begin, end, worker});
+      });
       barrier(worker);
     }
   }

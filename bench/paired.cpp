@@ -111,9 +111,7 @@ double quantile(std::vector<double>& values, double q) {
 
 /// How far from the middle the order statistics lie that enclose the median with 95 % probability: 1.96 standard
 /// deviations of a binomial distribution with p = 1/2, as a quantile.
-double median_interval(std::size_t n) {
-  return std::min(0.5, 1.96 * 0.5 / std::sqrt(static_cast<double>(n)));
-}
+double median_interval(std::size_t n) { return std::min(0.5, 1.96 * 0.5 / std::sqrt(static_cast<double>(n))); }
 
 void print_results(std::vector<Contestant>& all) {
   std::size_t width = 0;

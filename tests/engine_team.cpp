@@ -3,6 +3,7 @@
 
 #include <qinfer/qinfer.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -36,6 +37,46 @@ TEST_CASE("barriers hold every worker until the last has come", "[team][threads]
       CHECK(completions == 400);
     }
   }
+}
+
+TEST_CASE("every unit is run by one worker, whatever the numbers and however slow one is", "[team][threads]") {
+  for (const std::uint32_t n : {1u, 2u, 3u, 8u}) {
+    auto team = engine::ThreadTeam::create({n, 50, 8, {}});
+    REQUIRE(team.ok());
+    for (const std::int64_t units : {0, 1, 7, 15, 16, 17, 32, 33, 1000, 4749}) {
+      std::vector<int> runs(static_cast<std::size_t>(units), 0);  // plain memory: nobody else has a worker's unit
+      std::atomic<int> empty{0};
+      constexpr int kPhases = 4;
+      team.value()->run([&](std::int32_t worker) {
+        for (int phase = 0; phase < kPhases; ++phase) {
+          team.value()->for_units(worker, units, [&](std::int64_t begin, std::int64_t end) {
+            if (begin >= end) ++empty;
+            if (worker == phase % 2) std::this_thread::yield();
+            for (std::int64_t i = begin; i < end; ++i) ++runs[static_cast<std::size_t>(i)];
+          });
+          team.value()->barrier(worker);
+        }
+      });
+      INFO(n << " workers, " << units << " units");
+      CHECK(empty == 0);
+      CHECK(std::count(runs.begin(), runs.end(), kPhases) == units);
+    }
+  }
+}
+
+TEST_CASE("what a worker that sleeps leaves is taken by the others", "[team][threads]") {
+  auto team = engine::ThreadTeam::create({2, 50, 8, {}});
+  REQUIRE(team.ok());
+  constexpr std::int64_t kUnits = 1600;  // 750 for each, and 100 to take
+  std::atomic<std::int64_t> others{0};
+  team.value()->run([&](std::int32_t worker) {
+    team.value()->for_units(worker, kUnits, [&](std::int64_t begin, std::int64_t end) {
+      if (worker == 1) others += end - begin;
+      // Worker 0 is busy with its own units until worker 1 has done everything else.
+      while (worker == 0 && end <= 750 && others < kUnits - 750) std::this_thread::yield();
+    });
+  });
+  CHECK(others == kUnits - 750);
 }
 
 TEST_CASE("a team can be made and freed without ever running", "[team][threads]") {

@@ -148,7 +148,8 @@ inline double sum_bound(const KernelSet& set, DType dtype, const Sum& sum, std::
   return (depth + 8) * kEps * sum.magnitude + 1e-30;
 }
 
-/// Runs all phases; the units are cut into uneven slices for several workers, as a team would.
+/// Runs all phases; the units are cut into uneven slices for several workers, and the last ones one by one, as a team
+/// would.
 template <typename Args>
 void run_all(const Operation<Args>& operation, Args& args, WorkspaceSize size, std::vector<std::byte>& memory,
              int workers) {
@@ -157,8 +158,10 @@ void run_all(const Operation<Args>& operation, Args& args, WorkspaceSize size, s
   std::byte* aligned = memory.data() + (64 - base % 64) % 64;
   if constexpr (requires { args.workspace; }) args.workspace = {aligned, aligned + size.shared, size.per_worker};
   for (int phase = 0; phase < operation.phases; ++phase) {
-    const std::int64_t units = operation.units(args, phase);
-    for (int w = workers; w-- > 0;) operation.run(args, phase, {units * w / workers, units * (w + 1) / workers, w});
+    const std::int64_t units = operation.units(args, phase), own = workers > 1 ? units - units / 8 : units;
+    for (int w = workers; w-- > 0;) operation.run(args, phase, {own * w / workers, own * (w + 1) / workers, w});
+    for (std::int64_t i = own; i < units; ++i)
+      operation.run(args, phase, {i, i + 1, static_cast<std::int32_t>((units - i) % workers)});
   }
 }
 

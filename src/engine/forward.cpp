@@ -52,9 +52,9 @@ class Pass {
     for (std::int32_t phase = 0; phase <= last; ++phase) {
       const std::int64_t units = operation.units(args, phase);
       if (units == 0 && phase != last) continue;  // nothing to wait for
-      const auto cut = [&](std::int32_t i) { return units * i / team_.size(); };
-      const kernels::Slice slice{cut(worker), cut(worker + 1), worker};
-      if (slice.begin < slice.end) operation.run(args, phase, slice);
+      team_.for_units(worker, units, [&](std::int64_t begin, std::int64_t end) {
+        operation.run(args, phase, {begin, end, worker});
+      });
       if (phase == last) {
         team_.barrier(worker, then);
       } else {

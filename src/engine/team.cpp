@@ -61,6 +61,7 @@ void ThreadTeam::wait_at_barrier(Job completion, std::int32_t worker) {
   const std::uint32_t phase = phase_.load();
   if (arrived_.fetch_add(1) + 1 == static_cast<std::uint32_t>(size_)) {
     completion.call(completion.context, worker);
+    taken_.store(0);
     arrived_.store(0);
     phase_.store(phase + 1);
     if (barrier_sleepers_.load() != 0) platform::futex_wake_all(phase_);

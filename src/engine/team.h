@@ -54,6 +54,21 @@ class ThreadTeam {
     barrier(worker, [](std::int32_t) {});
   }
 
+  /// Calls body(begin, end) for parts of [0, units) that all workers of the current run together cover; each calls this
+  /// once between two barriers, with the same number. Most units are cut evenly. The last go in pieces to whoever is
+  /// done first: cores that others share, or that wait for memory in turn, are never equally fast, and all would wait
+  /// for the slowest.
+  template <typename Body>
+  void for_units(std::int32_t worker, std::int64_t units, Body&& body) {
+    const std::int64_t shared = size_ > 1 ? units / kSharedUnits : 0, own = units - shared;
+    const std::int64_t begin = own * worker / size_, end = own * (worker + 1) / size_;
+    if (begin < end) body(begin, end);
+    if (shared == 0) return;
+    const std::int64_t piece = 1 + (shared - 1) / (kPiecesPerWorker * size_);
+    for (std::int64_t at; (at = taken_.fetch_add(piece, std::memory_order_relaxed)) < shared;)
+      body(own + at, own + (piece < shared - at ? at + piece : shared));
+  }
+
   /// In a fork()ed child the workers do not exist: the destructor must not wait for them.
   void abandon_threads();
 
@@ -62,6 +77,8 @@ class ThreadTeam {
     void (*call)(void* context, std::int32_t worker) = nullptr;
     void* context = nullptr;
   };
+  static constexpr std::int64_t kSharedUnits = 16;  // one in so many units is nobody's own
+  static constexpr std::int64_t kPiecesPerWorker = 8;
   ThreadTeam() = default;
   void run_job(Job job);
   void wait_at_barrier(Job completion, std::int32_t worker);
@@ -81,6 +98,7 @@ class ThreadTeam {
   alignas(64) std::atomic<std::uint32_t> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> phase_{0};
   alignas(64) std::atomic<std::uint32_t> barrier_sleepers_{0};
+  alignas(64) std::atomic<std::int64_t> taken_{0};  ///< shared units since the last barrier
   std::atomic<bool> stop_{false};
 };
 
