@@ -1,14 +1,19 @@
-// paired: kernel sets, or other forms of a model, against each other in one process and in turns of a few tokens. A
-// machine that others share wanders by a factor of two within minutes; two turns in a row see the same machine, so what
-// is compared is each turn with the first contestant's of the same round, and what is reported is the median of those
-// ratios with its 95 % confidence interval (order statistics; no assumption about how times are distributed).
+// paired: kernel sets, or other forms of a model, against each other in one process and in turns of a few tokens.
 //
-//   paired [--rounds N] [--turn TOKENS] [--prefill TOKENS] MODEL=TARGET MODEL=TARGET ...
+// A machine that others share wanders by a factor of two within minutes; two turns in a row see the same machine, so
+// each turn is compared with the first contestant's of the same round. Memory of a virtual machine is not equally fast
+// everywhere either (weights that lie elsewhere decoded 1.28x as fast, for as long as they lay there), so everything is
+// loaded several times, in another order each time and not out of the page cache. What is reported is the median of the
+// ratios of each load, their range, and the median of those.
+//
+//   paired [--loads N] [--rounds N] [--turn TOKENS] [--prefill TOKENS] MODEL=TARGET MODEL=TARGET ...
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -24,24 +29,43 @@ constexpr std::size_t kSameTokens = 256;  // decoded before a session is cut bac
 
 struct PairedArgs {
   std::vector<std::string> contestants;
-  std::uint32_t rounds = 100, turn = 1, prefill = 0, threads = 0;
+  std::uint32_t loads = 5, rounds = 50, turn = 1, prefill = 0, threads = 0;
   std::vector<std::uint32_t> cpus;
 };
+
+struct Name {
+  std::string whole, path, target;
+
+  explicit Name(const std::string& name) : whole(name) {
+    const std::size_t cut = name.rfind('=');
+    if (cut == std::string::npos) throw UsageError(format("%s is not of the form MODEL=TARGET", name.c_str()));
+    path = name.substr(0, cut), target = name.substr(cut + 1);
+  }
+};
+
+/// Makes the system forget what it holds of a model's files, so that they come to lie elsewhere.
+void drop_from_cache(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path)) drop_from_cache(entry.path());
+    return;
+  }
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;  // loading will say why
+  (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  close(file);
+}
 
 /// A model with threads, a cache and a session of its own. Threads of the others sleep while one has its turn.
 class Contestant {
  public:
-  Contestant(const std::string& name, const PairedArgs& args) : name_(name), args_(args) {
-    const std::size_t cut = name.rfind('=');
-    if (cut == std::string::npos) throw UsageError(format("%s is not of the form MODEL=TARGET", name.c_str()));
-    const std::string path = name.substr(0, cut), target = name.substr(cut + 1);
+  Contestant(const Name& name, const PairedArgs& args) : args_(args) {
     auto runtime_options = qi::options<qinfer_runtime_options>();
-    runtime_options.cpu_target = target.c_str();
+    runtime_options.cpu_target = name.target.c_str();
     runtime_options.n_threads = static_cast<std::uint32_t>(args.cpus.size());
     runtime_options.cpu_ids = args.cpus.data();
     runtime_options.n_cpu_ids = runtime_options.n_threads;
     runtime_ = std::make_unique<qi::Runtime>(runtime_options);
-    model_ = std::make_unique<qi::Model>(qi::Model::load(*runtime_, path));
+    model_ = std::make_unique<qi::Model>(qi::Model::load(*runtime_, name.path));
     auto session_options = qi::options<qinfer_session_options>();
     session_options.max_tokens = kPrompt + static_cast<std::uint32_t>(kSameTokens) + args.turn + args.prefill;
     auto cache_options = qi::options<qinfer_kv_cache_options>();
@@ -64,9 +88,6 @@ class Contestant {
     }
     return seconds_since(start) / args_.turn;
   }
-
-  const std::string& name() const { return name_; }
-  std::vector<double> seconds;  ///< per token, a value for each round
 
  private:
   static constexpr std::uint32_t kBlock = 32;
@@ -95,7 +116,6 @@ class Contestant {
     return seconds_since(start);
   }
 
-  std::string name_;
   const PairedArgs& args_;
   std::unique_ptr<qi::Runtime> runtime_;
   std::unique_ptr<qi::Model> model_;
@@ -109,50 +129,66 @@ double quantile(std::vector<double>& values, double q) {
   return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
-/// How far from the middle the order statistics lie that enclose the median with 95 % probability: 1.96 standard
-/// deviations of a binomial distribution with p = 1/2, as a quantile.
-double median_interval(std::size_t n) { return std::min(0.5, 1.96 * 0.5 / std::sqrt(static_cast<double>(n))); }
+/// What one load gave for each contestant: seconds per token of each round.
+using Times = std::vector<std::vector<double>>;
 
-void print_results(std::vector<Contestant>& all) {
-  std::size_t width = 0;
-  for (const Contestant& each : all) width = std::max(width, each.name().size());
-  for (Contestant& each : all) {
-    std::vector<double> ratios;
-    std::size_t wins = 0;
-    for (std::size_t i = 0; i < each.seconds.size(); ++i) {
-      ratios.push_back(all[0].seconds[i] / each.seconds[i]);
-      wins += static_cast<std::size_t>(ratios.back() >= 1);
+Times run_load(const std::vector<Name>& names, const PairedArgs& args, std::mt19937& random) {
+  std::vector<std::size_t> order(names.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (const Name& name : names) drop_from_cache(name.path);
+  std::vector<std::unique_ptr<Contestant>> all(names.size());
+  std::shuffle(order.begin(), order.end(), random);
+  for (const std::size_t i : order) all[i] = std::make_unique<Contestant>(names[i], args);
+  Times times(names.size());
+  for (std::uint32_t round = 0; round <= args.rounds; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      const double seconds = all[i]->turn();
+      if (round > 0) times[i].push_back(seconds);  // the first round brings the weights into memory
     }
+  }
+  return times;
+}
+
+/// Of contestant i, in each load: the median of its ratios to the first.
+std::vector<double> ratios_of(const std::vector<Times>& loads, std::size_t i) {
+  std::vector<double> medians;
+  for (const Times& times : loads) {
+    std::vector<double> ratios;
+    for (std::size_t round = 0; round < times[i].size(); ++round) ratios.push_back(times[0][round] / times[i][round]);
+    medians.push_back(quantile(ratios, 0.5));
+  }
+  return medians;
+}
+
+void print_results(const std::vector<Name>& names, const std::vector<Times>& loads) {
+  std::size_t width = 0;
+  for (const Name& name : names) width = std::max(width, name.whole.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
     std::vector<double> rates;
-    for (const double seconds : each.seconds) rates.push_back(1 / seconds);
-    std::string line = format("%-*s  %7.1f tokens/s (quartiles %.1f..%.1f)", static_cast<int>(width),
-                              each.name().c_str(), quantile(rates, 0.5), quantile(rates, 0.25), quantile(rates, 0.75));
-    const double half = median_interval(ratios.size());
-    if (&each != all.data())
-      line += format("  %.3fx the first (95 %%: %.3f..%.3f; quartiles %.2f..%.2f), faster in %zu of %zu",
-                     quantile(ratios, 0.5), quantile(ratios, 0.5 - half), quantile(ratios, 0.5 + half),
-                     quantile(ratios, 0.25), quantile(ratios, 0.75), wins, ratios.size());
+    for (const Times& times : loads)
+      for (const double seconds : times[i]) rates.push_back(1 / seconds);
+    std::string line =
+        format("%-*s  %7.1f tokens/s (quartiles %.1f..%.1f)", static_cast<int>(width), names[i].whole.c_str(),
+               quantile(rates, 0.5), quantile(rates, 0.25), quantile(rates, 0.75));
+    if (i > 0) {
+      std::vector<double> ratios = ratios_of(loads, i);
+      line += format("  %.3fx the first; loads:", quantile(ratios, 0.5));
+      for (const double ratio : ratios) line += format(" %.2f", ratio);
+    }
     print(line + "\n");
   }
 }
 
 void run(const PairedArgs& args) {
-  std::vector<Contestant> all;
-  all.reserve(args.contestants.size());
-  for (const std::string& name : args.contestants) all.emplace_back(name, args);
-  std::vector<std::size_t> order(all.size());
-  std::iota(order.begin(), order.end(), 0);
+  const std::vector<Name> names(args.contestants.begin(), args.contestants.end());
   std::mt19937 random(1);
-  for (std::uint32_t round = 0; round <= args.rounds; ++round) {
-    std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t i : order) {
-      const double seconds = all[i].turn();
-      if (round > 0) all[i].seconds.push_back(seconds);  // the first round brings the weights into memory
-    }
-  }
-  print(args.prefill > 0 ? format("prefill of %u tokens, %u rounds\n", args.prefill, args.rounds)
-                         : format("decode, turns of %u tokens, %u rounds\n", args.turn, args.rounds));
-  print_results(all);
+  std::vector<Times> loads;
+  for (std::uint32_t i = 0; i < args.loads; ++i) loads.push_back(run_load(names, args, random));
+  print(args.prefill > 0 ? format("prefill of %u tokens", args.prefill)
+                         : format("decode, turns of %u tokens", args.turn));
+  print(format(", %u loads of %u rounds\n", args.loads, args.rounds));
+  print_results(names, loads);
 }
 
 }  // namespace
@@ -164,7 +200,12 @@ int main(int argc, char** argv) {
   app.add_option("contestants", args.contestants, "MODEL=TARGET; the first is what the others are compared with")
       ->required()
       ->expected(2, 16);
-  app.add_option("--rounds", args.rounds, "Turns of each")->check(CLI::Range(5, 100000))->capture_default_str();
+  app.add_option("--loads", args.loads, "How often models are loaded")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--rounds", args.rounds, "Turns of each after a load")
+      ->check(CLI::Range(5, 100000))
+      ->capture_default_str();
   app.add_option("--turn", args.turn, "Tokens decoded in a turn")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_option("--prefill", args.prefill, "Measure prompts of so many tokens instead")->check(CLI::Range(1, 16384));
   app.add_option("-t,--threads", args.threads, "Compute threads (default: physical cores)");
