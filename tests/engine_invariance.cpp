@@ -4,6 +4,7 @@
 #include <qinfer/qinfer.hpp>
 
 #include <cfenv>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -201,6 +202,49 @@ TEST_CASE("other sessions in the batch do not change a bit", "[invariance]") {
     }
     qi::eval(pointers);
     for (std::size_t i = 0; i < lengths.size(); ++i) CHECK(same_bits(sessions[i].copy_logits(), alone[2 * i + 1]));
+  }
+}
+
+TEST_CASE("NaN in one session's rows stays there", "[invariance]") {
+  // A damaged row of the embedding table: whoever has token 7 gets NaN, and nobody else, in rows or in panels.
+  const qinfer::test::TinySpec spec = long_spec();
+  const qinfer::test::ModelDir directory(spec);
+  std::vector<qinfer::test::TinyTensor> tensors = qinfer::test::tiny_tensors(spec);
+  std::string& table = qinfer::test::find_tensor(tensors, "model.embed_tokens.weight").data;
+  const std::size_t row = std::size_t{spec.hidden} * 2;
+  table.replace(7 * row, row, qinfer::test::encode_values(std::vector<float>(spec.hidden, NAN), spec.dtype));
+  directory.write_tensors(tensors);
+  for (const std::string& target : qinfer::test::invariant_targets()) {
+    Setup setup;
+    setup.target = target;
+    const qi::Model model = load(directory.path(), setup);
+    for (const std::size_t n : {2, 8, 9, 12, 16, 17, 40}) {
+      INFO(target << ", a batch of " << n);
+      const auto logits_with = [&](std::int32_t token) {
+        qi::KvCache cache = make_cache(model, setup, n);
+        std::vector<qi::Session> sessions;
+        std::vector<qi::Session*> pointers;
+        for (std::size_t i = 0; i < n; ++i) {
+          sessions.emplace_back(cache);
+          sessions.back().append(i == n / 2 ? token : static_cast<std::int32_t>(i + 20));
+        }
+        for (auto& session : sessions) pointers.push_back(&session);
+        qi::eval(pointers);
+        std::vector<std::vector<float>> logits;
+        for (auto& session : sessions) logits.push_back(session.copy_logits());
+        return logits;
+      };
+      const auto damaged = logits_with(7), healthy = logits_with(8);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (i != n / 2) {
+          CHECK(same_bits(damaged[i], healthy[i]));
+          continue;
+        }
+        std::size_t nans = 0;
+        for (const float value : damaged[i]) nans += static_cast<std::size_t>(std::isnan(value));
+        CHECK(nans == damaged[i].size());
+      }
+    }
   }
 }
 
