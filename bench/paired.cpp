@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -123,10 +124,13 @@ class Contestant {
   std::unique_ptr<qi::Session> session_;
 };
 
-/// The q-quantile of values, sorted by this.
+/// The q-quantile of values, sorted by this; between two of them, their weighted mean.
 double quantile(std::vector<double>& values, double q) {
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], at - static_cast<double>(below));
 }
 
 /// What one load gave for each contestant: seconds per token of each round.
