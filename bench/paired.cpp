@@ -1,12 +1,14 @@
 // paired: kernel sets, or other forms of a model, against each other in one process and in turns of a few tokens.
 //
 // A machine that others share wanders by a factor of two within minutes; two turns in a row see the same machine, so
-// each turn is compared with the first contestant's of the same round. Memory of a virtual machine is not equally fast
-// everywhere either (weights that lie elsewhere decoded 1.28x as fast, for as long as they lay there), so everything is
-// loaded several times, in another order each time and not out of the page cache. What is reported is the median of the
-// ratios of each load, their range, and the median of those.
+// each turn is compared with the first contestant's of the same round. A turn begins with a token that is not timed, so
+// that caches hold what the contestant itself left there, not what another one with the same file did. Memory of a
+// virtual machine is not equally fast everywhere either (weights that lie elsewhere decoded 1.28x as fast, for as long
+// as they lay there), so everything is loaded several times, in random order, and files that nobody else has mapped are
+// dropped from the page cache before. What is reported is the median of the ratios of each load, from the smallest to
+// the largest, and the median of those.
 //
-//   paired [--loads N] [--rounds N] [--turn TOKENS] [--prefill TOKENS] MODEL=TARGET MODEL=TARGET ...
+//   paired [--loads N] [--rounds N] [--turn TOKENS | --prefill TOKENS] [-t THREADS] MODEL=TARGET MODEL=TARGET ...
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -25,8 +27,8 @@
 namespace cli {
 namespace {
 
-constexpr std::uint32_t kPrompt = 8;      // tokens before those that are decoded
-constexpr std::size_t kSameTokens = 256;  // decoded before a session is cut back, so that all depths come up
+constexpr std::uint32_t kPrompt = 8;   // tokens before those that are decoded
+constexpr std::uint32_t kDepth = 256;  // a session that would be longer is cut back to its prompt
 
 struct PairedArgs {
   std::vector<std::string> contestants;
@@ -68,7 +70,7 @@ class Contestant {
     runtime_ = std::make_unique<qi::Runtime>(runtime_options);
     model_ = std::make_unique<qi::Model>(qi::Model::load(*runtime_, name.path));
     auto session_options = qi::options<qinfer_session_options>();
-    session_options.max_tokens = kPrompt + static_cast<std::uint32_t>(kSameTokens) + args.turn + args.prefill;
+    session_options.max_tokens = args.prefill > 0 ? std::max(args.prefill, kPrompt + 1) : kDepth;
     auto cache_options = qi::options<qinfer_kv_cache_options>();
     cache_options.flags = QINFER_CACHE_COMMIT;
     cache_options.budget_blocks = session_options.max_tokens / kBlock + 2;
@@ -80,13 +82,11 @@ class Contestant {
 
   /// Seconds per token of one turn.
   double turn() {
+    if (args_.prefill > 0 || session_->length() + 1 + args_.turn > kDepth) begin();
+    decode();
     if (args_.prefill > 0) return prefill() / args_.prefill;
-    if (session_->length() >= kPrompt + kSameTokens) begin();
     const auto start = std::chrono::steady_clock::now();
-    for (std::uint32_t i = 0; i < args_.turn; ++i) {
-      session_->sample();
-      session_->eval();
-    }
+    for (std::uint32_t i = 0; i < args_.turn; ++i) decode();
     return seconds_since(start) / args_.turn;
   }
 
@@ -106,6 +106,11 @@ class Contestant {
   void begin() {
     session_->truncate(0);
     session_->append(tokens(kPrompt));
+    session_->eval();
+  }
+
+  void decode() {
+    session_->sample();
     session_->eval();
   }
 
@@ -172,9 +177,9 @@ void print_results(const std::vector<Name>& names, const std::vector<Times>& loa
     std::vector<double> rates;
     for (const Times& times : loads)
       for (const double seconds : times[i]) rates.push_back(1 / seconds);
-    std::string line =
-        format("%-*s  %7.1f tokens/s (quartiles %.1f..%.1f)", static_cast<int>(width), names[i].whole.c_str(),
-               quantile(rates, 0.5), quantile(rates, 0.25), quantile(rates, 0.75));
+    std::string line = names[i].whole + std::string(width - names[i].whole.size(), ' ');
+    line += format("  %7.1f tokens/s (quartiles %.1f..%.1f)", quantile(rates, 0.5), quantile(rates, 0.25),
+                   quantile(rates, 0.75));
     if (i > 0) {
       std::vector<double> ratios = ratios_of(loads, i);
       line += format("  %.3fx the first; loads:", quantile(ratios, 0.5));
@@ -191,8 +196,9 @@ void run(const PairedArgs& args) {
   for (std::uint32_t i = 0; i < args.loads; ++i) loads.push_back(run_load(names, args, random));
   print(args.prefill > 0 ? format("prefill of %u tokens", args.prefill)
                          : format("decode, turns of %u tokens", args.turn));
-  print(format(", %u loads of %u rounds\n", args.loads, args.rounds));
+  print(format(", %u loads of %u rounds, %zu threads\n", args.loads, args.rounds, args.cpus.size()));
   print_results(names, loads);
+  flush_output();
 }
 
 }  // namespace
@@ -210,15 +216,19 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", args.rounds, "Turns of each after a load")
       ->check(CLI::Range(5, 100000))
       ->capture_default_str();
-  app.add_option("--turn", args.turn, "Tokens decoded in a turn")->check(CLI::Range(1, 256))->capture_default_str();
-  app.add_option("--prefill", args.prefill, "Measure prompts of so many tokens instead")->check(CLI::Range(1, 16384));
+  auto* turn =
+      app.add_option("--turn", args.turn, "Tokens decoded in a turn")->check(CLI::Range(1, 200))->capture_default_str();
+  app.add_option("--prefill", args.prefill, "Measure prompts of so many tokens instead")
+      ->check(CLI::Range(1, 16384))
+      ->excludes(turn);
   app.add_option("-t,--threads", args.threads, "Compute threads (default: physical cores)");
   CLI11_PARSE(app, argc, argv);
   try {
-    args.cpus = cli::usable_cpus();
-    const std::size_t wanted = args.threads != 0 ? args.threads : qi::cpu_info().n_physical_cores;
-    args.cpus.resize(std::clamp<std::size_t>(wanted, 1, args.cpus.size()));
+    args.cpus = cli::choose_cpus(args.threads);
     cli::run(args);
+  } catch (const cli::UsageError& error) {
+    cli::report(error.what());
+    return 2;
   } catch (const std::exception& error) {
     cli::report(error.what());
     return 1;

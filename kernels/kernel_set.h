@@ -75,7 +75,8 @@ struct Rows {
   float* row(std::int64_t m) const { return data + m * ld; }
 };
 
-/// Units [begin, end) of one phase, computed by `worker` (which selects its part of the per-worker workspace).
+/// Units [begin, end) of one phase, computed by `worker` (which selects its part of the per-worker workspace). A worker
+/// may be called any number of times in a phase, with slices anywhere: nothing is carried from one to the next.
 struct Slice {
   std::int64_t begin = 0, end = 0;
   std::int32_t worker = 0;

@@ -165,6 +165,38 @@ TEST_CASE("three threads over a prompt and split decoding equal one thread", "[i
   }
 }
 
+TEST_CASE("who computes the last units of wide layers does not change a bit", "[invariance][threads]") {
+  // Sixteen units or more in every operation, so that some of them are anybody's (engine/team.h).
+  qinfer::test::TinySpec spec = long_spec();
+  spec.hidden = 544;
+  spec.ffn = 1056;
+  spec.heads = 36;
+  spec.kv_heads = 18;
+  spec.vocab = 1056;
+  const qinfer::test::ModelDir directory(spec);
+  for (const std::string& target : qinfer::test::invariant_targets()) {
+    INFO(target);
+    std::vector<std::vector<float>> results;
+    for (const std::uint32_t threads : {1u, 2u, 3u}) {
+      Setup setup;
+      setup.n_threads = threads;
+      setup.target = target;
+      const qi::Model model = load(directory.path(), setup);
+      qi::KvCache cache = make_cache(model, setup);
+      qi::Session session(cache);
+      std::vector<float>& logits = results.emplace_back();
+      for (const std::size_t n : {40, 12, 3, 1, 1}) {
+        session.append(random_tokens(n, static_cast<unsigned>(n)));
+        session.eval();
+        const std::vector<float> last = session.copy_logits();
+        logits.insert(logits.end(), last.begin(), last.end());
+      }
+    }
+    CHECK(same_bits(results[0], results[1]));
+    CHECK(same_bits(results[0], results[2]));
+  }
+}
+
 TEST_CASE("other sessions in the batch do not change a bit", "[invariance]") {
   const qinfer::test::ModelDir directory(long_spec());
   for (const std::string& target : qinfer::test::invariant_targets()) {

@@ -158,7 +158,7 @@ void run_all(const Operation<Args>& operation, Args& args, WorkspaceSize size, s
   std::byte* aligned = memory.data() + (64 - base % 64) % 64;
   if constexpr (requires { args.workspace; }) args.workspace = {aligned, aligned + size.shared, size.per_worker};
   for (int phase = 0; phase < operation.phases; ++phase) {
-    const std::int64_t units = operation.units(args, phase), own = workers > 1 ? units - units / 8 : units;
+    const std::int64_t units = operation.units(args, phase), own = workers > 1 ? units - (units + 3) / 4 : units;
     for (int w = workers; w-- > 0;) operation.run(args, phase, {own * w / workers, own * (w + 1) / workers, w});
     for (std::int64_t i = own; i < units; ++i)
       operation.run(args, phase, {i, i + 1, static_cast<std::int32_t>((units - i) % workers)});

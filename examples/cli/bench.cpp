@@ -44,18 +44,6 @@ std::vector<qinfer_token> random_tokens(std::size_t n, std::uint32_t n_vocab) {
   return tokens;
 }
 
-/// The CPUs to pin to: as many as threads were asked for, or one per core the library would use.
-std::vector<std::uint32_t> choose_cpus(std::uint32_t threads) {
-  std::vector<std::uint32_t> cpus = usable_cpus();
-  const std::size_t wanted = threads != 0 ? threads : qi::cpu_info().n_physical_cores;
-  if (threads > cpus.size()) {
-    throw UsageError(
-        format("--threads %u: this process may use %zu CPUs, and each thread needs its own", threads, cpus.size()));
-  }
-  cpus.resize(std::max<std::size_t>(1, std::min(wanted, cpus.size())));
-  return cpus;
-}
-
 /// Default amounts are cut to what the model's context holds; given ones are not, so that the library can refuse them.
 void fit_to_context(BenchArgs& args, std::uint32_t context) {
   if (!args.prefill_given && args.prefill > context) {

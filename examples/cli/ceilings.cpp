@@ -290,6 +290,17 @@ std::vector<std::uint32_t> usable_cpus() {
   return first;
 }
 
+std::vector<std::uint32_t> choose_cpus(std::uint32_t threads) {
+  std::vector<std::uint32_t> cpus = usable_cpus();
+  const std::size_t wanted = threads != 0 ? threads : qi::cpu_info().n_physical_cores;
+  if (threads > cpus.size()) {
+    throw UsageError(
+        format("--threads %u: this process may use %zu CPUs, and each thread needs its own", threads, cpus.size()));
+  }
+  cpus.resize(std::max<std::size_t>(1, std::min(wanted, cpus.size())));
+  return cpus;
+}
+
 Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
   constexpr std::uint64_t kUsualBytes = std::uint64_t{2} << 30;
   const std::uint64_t available = available_memory();

@@ -27,6 +27,10 @@ struct FmaPeak {
 /// list, a few threads never share a core while another is free.
 std::vector<std::uint32_t> usable_cpus();
 
+/// The CPUs to pin to: as many as threads were asked for, or (0) one per core the library would use. Throws UsageError
+/// if there are too few.
+std::vector<std::uint32_t> choose_cpus(std::uint32_t threads);
+
 /// Both run one thread per entry of cpus, pinned to it. They throw Failure where that or the memory is refused.
 Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus);
 /// `tiles`: the process may use AMX, and wants to know how fast.

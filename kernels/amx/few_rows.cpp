@@ -1,8 +1,8 @@
 // See few_rows.h.
 //
 // A bf16 value is the upper half of an f32: a line of 32 weights becomes two registers by a shift and a mask, one of
-// the even columns and one of the odd. Activations are split once per operation in the same way, so that a line costs
-// two instructions and two multiply-adds per token. Rows pass side by side, each out of a run of memory of its own, far
+// the even columns and one of the odd. Activations are split once per slice in the same way, so that a line costs two
+// instructions and two multiply-adds per token. Rows pass side by side, each out of a run of memory of its own, far
 // from the others: one run alone reaches two thirds of the bandwidth, eight all of it.
 #include "amx/few_rows.h"
 

@@ -64,7 +64,8 @@ struct Panels {
   int panels(std::int64_t p) const { return p + 1 < count() ? 2 : 1; }
 };
 
-/// Fetches the rows that a worker will read first, while it still packs; all later ones are fetched by those before.
+/// Fetches the rows that a worker will read first, while it still packs; all later ones of its slice are fetched by
+/// those before.
 inline void prefetch_first(const RowPair& pair, std::int64_t n) {
   if (panel_count(n) > 2) return;
   for (const RowTile& rows : pair.tiles)

@@ -1,8 +1,9 @@
 // Linear layers, q/k/v, the gated network and the LM head over tile-major weights, for either way of adding up.
 //
 // With more than kLocalRows rows a first phase packs the activations into panels that all threads read; with fewer,
-// every worker packs them for itself, which is cheaper than a barrier. A unit of the main phase is a tile of 32 outputs
-// (for q/k/v the fewest heads that end on a tile boundary), so that decoding reads long runs of consecutive memory.
+// every worker packs them for itself, for every slice, which is cheaper than a barrier. A unit of the main phase is a
+// tile of 32 outputs (for q/k/v the fewest heads that end on a tile boundary), so that decoding reads long runs of
+// consecutive memory.
 #pragma once
 
 #include "avx512/avx512.h"

@@ -39,8 +39,8 @@ void ThreadTeam::abandon_threads() {
   for (platform::Thread& thread : threads_) thread.abandon();
 }
 
-/// Sequential consistency throughout: a sleeper counts itself and then looks at the word, the waker changes the word
-/// and then looks at the count, so one of them sees the other.
+/// Sequential consistency throughout (but for taken_, which the barriers order): a sleeper counts itself and then looks
+/// at the word, the waker changes the word and then looks at the count, so one of them sees the other.
 void ThreadTeam::wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t old, std::uint64_t spin_ns,
                                  std::atomic<std::uint32_t>& sleepers) {
   if (spin_ns > 0) {
@@ -61,7 +61,7 @@ void ThreadTeam::wait_at_barrier(Job completion, std::int32_t worker) {
   const std::uint32_t phase = phase_.load();
   if (arrived_.fetch_add(1) + 1 == static_cast<std::uint32_t>(size_)) {
     completion.call(completion.context, worker);
-    taken_.store(0);
+    taken_.store(0);  // before phase_, which lets the others take from it again
     arrived_.store(0);
     phase_.store(phase + 1);
     if (barrier_sleepers_.load() != 0) platform::futex_wake_all(phase_);

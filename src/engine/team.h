@@ -55,9 +55,9 @@ class ThreadTeam {
   }
 
   /// Calls body(begin, end) for parts of [0, units) that all workers of the current run together cover; each calls this
-  /// once between two barriers, with the same number. Most units are cut evenly. The last go in pieces to whoever is
-  /// done first: cores that others share, or that wait for memory in turn, are never equally fast, and all would wait
-  /// for the slowest.
+  /// once between two barriers, with the same number. Most units are cut evenly; the last go in pieces to whoever is
+  /// done first, so a body may run any number of times: cores that others share, or that wait for memory in turn, are
+  /// never equally fast, and all would wait for the slowest.
   template <typename Body>
   void for_units(std::int32_t worker, std::int64_t units, Body&& body) {
     const std::int64_t shared = size_ > 1 ? units / kSharedUnits : 0, own = units - shared;
@@ -92,14 +92,14 @@ class ThreadTeam {
   int caller_cpu_ = -1;
   Job job_;
   std::vector<platform::Thread> threads_;
-  // Each on a cache line of its own: they are written at every barrier.
+  // Each on a cache line of its own: they are written at every barrier, or for every piece.
   alignas(64) std::atomic<std::uint32_t> generation_{0};
   alignas(64) std::atomic<std::uint32_t> idle_sleepers_{0};
   alignas(64) std::atomic<std::uint32_t> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> phase_{0};
   alignas(64) std::atomic<std::uint32_t> barrier_sleepers_{0};
   alignas(64) std::atomic<std::int64_t> taken_{0};  ///< shared units since the last barrier
-  std::atomic<bool> stop_{false};
+  alignas(64) std::atomic<bool> stop_{false};
 };
 
 }  // namespace qinfer::engine
