@@ -351,16 +351,24 @@ TEST_CASE("Runtime, load, cache and session options out of range", "[bad]") {
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "n_cpu_ids is 3", qinfer_runtime_create(&runtime, &created, &err));
 }
 
-TEST_CASE("CPU numbers that do not exist are no reason to fail", "[bad]") {
-  const std::uint32_t cpus[2] = {100'000, UINT32_MAX};
+TEST_CASE("CPU numbers that do not exist, or are too few, are refused by index", "[bad]") {
   auto options = sized<qinfer_runtime_options>();
   options.n_threads = options.n_cpu_ids = 2;
-  options.cpu_ids = cpus;
   qinfer_runtime* runtime = nullptr;
+  for (const std::uint32_t missing : {1000u, 1u << 16, 100'000u, UINT32_MAX}) {
+    const std::uint32_t cpus[2] = {0, missing};
+    options.cpu_ids = cpus;
+    REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 1, "cpu_ids[1] is " + std::to_string(missing),
+                     qinfer_runtime_create(&options, &runtime, &err));
+  }
+  const std::uint32_t one[1] = {0};
+  options.cpu_ids = one;
+  options.n_cpu_ids = 1;
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "n_cpu_ids is 1, but there are 2 threads",
+                qinfer_runtime_create(&options, &runtime, &err));
+  options.n_threads = 1;
   REQUIRE_OK(qinfer_runtime_create(&options, &runtime, &err));
-  const Runtime owner(runtime);
-  const ModelDir dir{TinySpec()};
-  const Model model = load_model(owner, dir.path());
+  qinfer_runtime_free(runtime);
 }
 
 TEST_CASE("Evaluation, sampler, bias and stop texts out of range", "[bad]") {

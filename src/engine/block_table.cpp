@@ -114,11 +114,12 @@ Code BlockTable::own_partial(std::size_t position) {
   if (!take({&spare, 1})) return Code::kv_full;
   const std::size_t at = position / layout().block_tokens;
   const std::byte* from = view().k_tile(layout(), 0, 0, static_cast<std::uint32_t>(at) * layout().tiles_per_block());
-  const bool done =
-      pool_->fill(spare, from) && (range_.data() == nullptr || pool_->map(range_, at, {&spare, 1}, false));
-  if (done) std::swap(entries_[at], spare);
+  Code code = pool_->fill(spare, from);
+  if (code == Code::ok && range_.data() != nullptr && !pool_->map(range_, at, {&spare, 1}, false))
+    code = Code::no_memory;
+  if (code == Code::ok) std::swap(entries_[at], spare);
   pool_->give_back({&spare, 1});
-  return done ? Code::ok : Code::no_memory;
+  return code;
 }
 
 Code BlockTable::extend(std::size_t position, std::size_t n) {
@@ -128,7 +129,8 @@ Code BlockTable::extend(std::size_t position, std::size_t n) {
   const std::span<std::uint32_t> more = entries(before, needed);
   if (!take(more)) return Code::kv_full;
   end_ = needed;
-  Code code = pool_->back(more) && map(before, needed - before, false) ? Code::ok : Code::no_memory;
+  Code code = pool_->back(more);
+  if (code == Code::ok && !map(before, needed - before, false)) code = Code::no_memory;
   if (code == Code::ok) code = own_partial(position);
   if (code != Code::ok) keep(before);
   return code;

@@ -3,6 +3,7 @@
 #include "engine/eval.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "engine/forward.h"
 #include "platform/thread.h"
@@ -179,7 +180,11 @@ class Evaluation {
   /// Blocks for the next of a session's tokens, as many as a batch may have.
   Status extend(Session& s) const {
     const std::size_t n = std::min<std::size_t>(s.eval_state.count - s.eval_state.done, model_.scratch_layout().batch);
-    if (s.extend(n) == Code::ok) return Status();
+    const Code code = s.extend(n);
+    if (code == Code::ok) return Status();
+    if (code == Code::io)
+      return error_at(Code::io, EFBIG, "RLIMIT_FSIZE does not allow the memory that {} tokens of session {} need",
+                      n, s.eval_state.index);
     return error(Code::no_memory, "the system has no memory or no mapping for {} tokens of session {}", n,
                  s.eval_state.index);
   }

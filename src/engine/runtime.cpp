@@ -68,9 +68,14 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const RuntimeOptions& options) 
   QINFER_ASSIGN(runtime->kernels_, choose_kernels(options));
   TeamOptions team;
   QINFER_ASSIGN(team.n_threads, thread_count(options));
-  if (options.cpu_ids.size() > team.n_threads)
+  if (!options.cpu_ids.empty() && options.cpu_ids.size() != team.n_threads)
     return error(Code::invalid_argument, "n_cpu_ids is {}, but there are {} threads", options.cpu_ids.size(),
                  team.n_threads);
+  for (std::size_t i = 0; i < options.cpu_ids.size(); ++i)
+    if (options.cpu_ids[i] > INT32_MAX || !platform::may_use_cpu(static_cast<int>(options.cpu_ids[i])))
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "cpu_ids[{}] is {}, a CPU that does not exist or that this process may not use", i,
+                      options.cpu_ids[i]);
   team.spin_us = options.spin_us;
   team.usable_cpus = platform::detect_cpu().logical_cores;
   team.cpu_ids = options.cpu_ids;

@@ -238,18 +238,19 @@ bool BlockPool::make_writable(std::uint32_t block) {
   return true;
 }
 
-bool BlockPool::fill(std::uint32_t block, const std::byte* from) {
+Code BlockPool::fill(std::uint32_t block, const std::byte* from) {
   const std::uint64_t bytes = layout_.block_bytes();
   if (is_contiguous()) return memory_.write(block * bytes, from, bytes);
   std::memcpy(arena_.data() + block * bytes, from, bytes);
-  return true;
+  return Code::ok;
 }
 
-bool BlockPool::back(std::span<const std::uint32_t> blocks) const {
-  if (!is_contiguous() || committed_) return true;
-  for (const std::uint32_t block : blocks)
-    if (!memory_.allocate(block * layout_.block_bytes(), layout_.block_bytes())) return false;
-  return true;
+Code BlockPool::back(std::span<const std::uint32_t> blocks) const {
+  Code code = Code::ok;
+  if (is_contiguous() && !committed_)
+    for (const std::uint32_t block : blocks)
+      if (code == Code::ok) code = memory_.allocate(block * layout_.block_bytes(), layout_.block_bytes());
+  return code;
 }
 
 std::size_t BlockPool::count_shared(std::span<const std::uint32_t> blocks) const {

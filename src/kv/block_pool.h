@@ -89,9 +89,9 @@ class BlockPool {
   /// Contiguous: lets blocks appear at places first, first + 1, ... of a range, with one mapping each or, `merged`, one
   /// for each run of neighbours. False if the system refuses one.
   bool map(platform::AddressRange& range, std::size_t first, std::span<const std::uint32_t> blocks, bool merged) const;
-  /// Contiguous: makes sure that there is memory behind blocks, which else would be found missing when they are
-  /// written.
-  bool back(std::span<const std::uint32_t> blocks) const;
+  /// Contiguous: gives memory to blocks now, so that writing to them cannot end in SIGBUS. Code::no_memory or, where
+  /// RLIMIT_FSIZE does not allow it, Code::io.
+  Code back(std::span<const std::uint32_t> blocks) const;
   bool keeps_prefixes() const { return index_.enabled(); }
 
   /// Sets n blocks aside. False, and nothing done, if there are not so many.
@@ -110,8 +110,8 @@ class BlockPool {
 
   /// True if the caller, a holder, may write to the block: no one else holds it. Then no one will find it either.
   bool make_writable(std::uint32_t block);
-  /// Fills a block with a copy of what lies at `from`. False if there is no memory for it (contiguous).
-  bool fill(std::uint32_t block, const std::byte* from);
+  /// Fills a block with a copy of what is at `from`. Fails as back() does.
+  Code fill(std::uint32_t block, const std::byte* from);
   std::uint32_t holders(std::uint32_t block) const;
   /// How many of these blocks have other holders too.
   std::size_t count_shared(std::span<const std::uint32_t> blocks) const;

@@ -11,22 +11,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <utility>
+
+#include "platform/error_text.h"
+#include "platform/size_limit.h"
 
 namespace qinfer::platform {
-namespace {
-
-std::string errno_text(int code) {
-  char buffer[128];
-  return strerror_r(code, buffer, sizeof buffer);  // the GNU form: returns the text, thread-safe
-}
-
-Status io_error(int code, std::string_view what) {
-  return error_at(code == ENOENT ? Code::not_found : Code::io, code, "{}: {}", what, errno_text(code));
-}
-
-}  // namespace
-
 FileHandle::~FileHandle() {
   if (fd_ >= 0) close(fd_);
 }
@@ -66,10 +56,12 @@ namespace {
 
 Status write_at(const FileHandle& handle, const std::string& path, std::uint64_t offset,
                 std::span<const std::byte> bytes) {
+  ScopedSizeLimit limit;
   while (!bytes.empty()) {
     const ssize_t done = pwrite(handle.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (done < 0) {
       if (errno == EINTR) continue;
+      if (errno == EFBIG) limit.exceeded();
       return io_error(errno, path);
     }
     offset += static_cast<std::uint64_t>(done);
@@ -82,6 +74,9 @@ Status write_at(const FileHandle& handle, const std::string& path, std::uint64_t
 
 namespace {
 
+/// How often a file may be replaced while it is being opened.
+constexpr int kMaxReplaced = 100;
+
 /// Takes the lock of an open file; QINFER_E_STATE if somebody else has it. False if meanwhile the path leads to another
 /// file, which then has a lock of its own.
 Result<bool> lock_file(const FileHandle& handle, const std::string& opened, const std::string& path) {
@@ -91,7 +86,37 @@ Result<bool> lock_file(const FileHandle& handle, const std::string& opened, cons
   }
   struct stat mine = {}, there = {};
   if (fstat(handle.get(), &mine) != 0) return io_error(errno, path);
-  return stat(opened.c_str(), &there) == 0 && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+  if (stat(opened.c_str(), &there) != 0) {
+    if (errno == ENOENT) return false;
+    return io_error(errno, path);
+  }
+  return mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+}
+
+Status replaced_again(const std::string& path) {
+  return error(Code::state, "{} was replaced {} times while it was opened", path, kMaxReplaced);
+}
+
+/// Where a path leads when symbolic links are followed, also where the last one leads to nothing yet.
+Result<std::string> follow_links(std::string path) {
+  constexpr int kMaxLinks = 40;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    char target[4096];
+    const ssize_t n = readlink(path.c_str(), target, sizeof target);
+    if (n < 0) {
+      if (errno == EINVAL || errno == ENOENT) return path;  // no link, or nothing there
+      return io_error(errno, path);
+    }
+    if (static_cast<std::size_t>(n) == sizeof target) return io_error(ENAMETOOLONG, path);
+    const std::string_view to(target, static_cast<std::size_t>(n));
+    const std::size_t slash = path.rfind('/');
+    if (to.starts_with('/') || slash == path.npos) {
+      path = to;
+    } else {
+      path.replace(slash + 1, path.npos, to);
+    }
+  }
+  return io_error(ELOOP, path);
 }
 
 /// So that a rename lasts: the entry is in the directory.
@@ -106,21 +131,58 @@ Status sync_directory_of(const std::string& path) {
 
 }  // namespace
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
-  const std::string temporary = path + ".qinfer-new";
-  for (;;) {
-    // One that a killed process left behind is used again; its lock went with the process.
-    struct stat old = {};
-    const bool replaces = stat(path.c_str(), &old) == 0;
-    // With the permissions that the process's mask leaves or, in place of a file, with that file's.
-    FileHandle handle(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, replaces ? 0600 : 0666));
+/// What is at a path before it is written to.
+Result<AtomicFile::Place> AtomicFile::judge(const std::string& path, const MayReplace& may_replace) {
+  Place place;
+  QINFER_ASSIGN(place.path, follow_links(path));
+  struct stat info = {};
+  if (stat(place.path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return place;
+    return io_error(errno, path);
+  }
+  // Opened only now, for the mere opening of a device or a pipe can do something.
+  if (!S_ISREG(info.st_mode))
+    return error_at(Code::format, -1, "{}: not a regular file, and so not overwritten", path);
+  place.exists = true;
+  place.device = info.st_dev;
+  place.number = info.st_ino;
+  place.permissions = info.st_mode & 07777;
+  if (!may_replace || info.st_size == 0) return place;
+  QINFER_ASSIGN(const OpenFile file, open_path(place.path));
+  QINFER_TRY(may_replace(file));
+  return place;
+}
+
+Status AtomicFile::check_replaceable(const std::string& path, const MayReplace& may_replace) {
+  return judge(path, may_replace).take_status();
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path, const MayReplace& may_replace) {
+  QINFER_ASSIGN(Place place, judge(path, may_replace));
+  std::string temporary = place.path + ".qinfer-new";
+  // Made before there is a file that it has to remove: from then on nothing is allocated.
+  AtomicFile file(FileHandle(), path, std::move(place), std::string());
+  for (int i = 0; i < kMaxReplaced; ++i) {
+    // One that a killed process left behind is used again; its lock went with the process. With the permissions that
+    // the process's mask leaves or, in place of a file, with that file's.
+    FileHandle handle(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                             file.place_.exists ? 0600 : 0666));
     if (handle.get() < 0) return io_error(errno, path);
+    struct stat info = {};
+    if (fstat(handle.get(), &info) != 0) return io_error(errno, path);
+    // By another name it would be somebody else's file.
+    if (!S_ISREG(info.st_mode) || info.st_nlink > 1)
+      return error_at(Code::format, -1, "{}: not a file of qinfer's own, and so not overwritten", temporary);
     QINFER_ASSIGN(const bool locked, lock_file(handle, temporary, path));
     if (!locked) continue;
-    if (ftruncate(handle.get(), 0) != 0 || (replaces && fchmod(handle.get(), old.st_mode & 07777) != 0))
+    file.handle_ = std::move(handle);
+    file.temporary_ = std::move(temporary);
+    if (ftruncate(file.handle_.get(), 0) != 0 ||
+        (file.place_.exists && fchmod(file.handle_.get(), file.place_.permissions) != 0))
       return io_error(errno, path);
-    return AtomicFile(std::move(handle), path, temporary);
+    return file;
   }
+  return replaced_again(path);
 }
 
 AtomicFile::~AtomicFile() {
@@ -128,14 +190,8 @@ AtomicFile::~AtomicFile() {
 }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::write(handle_.get(), bytes.data(), bytes.size());
-    if (done < 0) {
-      if (errno == EINTR) continue;
-      return io_error(errno, path_);
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(done));
-  }
+  QINFER_TRY(write_at(written_, bytes));
+  written_ += bytes.size();
   return Status();
 }
 
@@ -144,18 +200,30 @@ Status AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> byt
 }
 
 Status AtomicFile::commit() {
-  if (fsync(handle_.get()) != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(errno, path_);
+  if (fsync(handle_.get()) != 0) return io_error(errno, path_);
+  // Only what was judged is replaced.
+  struct stat now = {};
+  const bool exists = stat(place_.path.c_str(), &now) == 0;
+  if (!exists && errno != ENOENT) return io_error(errno, path_);
+  if (exists != place_.exists || (exists && (now.st_dev != place_.device || now.st_ino != place_.number)))
+    return error(Code::state, "{} was changed by somebody else while it was written", path_);
+  if (rename(temporary_.c_str(), place_.path.c_str()) != 0) return io_error(errno, path_);
   temporary_.clear();
-  return sync_directory_of(path_);
+  return sync_directory_of(place_.path);
 }
 
 Result<UpdatedFile> UpdatedFile::open(const std::string& path) {
-  for (;;) {
+  for (int i = 0; i < kMaxReplaced; ++i) {
+    struct stat info = {};
+    if (stat(path.c_str(), &info) != 0) return io_error(errno, path);
+    if (!S_ISREG(info.st_mode))
+      return error_at(Code::format, -1, "{}: not a regular file, and so not overwritten", path);
     FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
     if (handle.get() < 0) return io_error(errno, path);
     QINFER_ASSIGN(const bool locked, lock_file(handle, path, path));
     if (locked) return UpdatedFile(std::move(handle), path);
   }
+  return replaced_again(path);
 }
 
 UpdatedFile::~UpdatedFile() {
@@ -186,7 +254,9 @@ Status UpdatedFile::sync() {
 Result<OpenFile> Directory::open_file(std::string_view name) const {
   if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos)
     return error_at(Code::format, -1, "\"{}\" is not a plain file name", name);
-  return open_at(handle_.get(), std::string(name));
+  auto file = open_at(handle_.get(), std::string(name));
+  if (!file.ok()) return file.take_status().with_prefix(path_);
+  return file;
 }
 
 Result<std::string> Directory::read_text(std::string_view name, std::uint64_t max_bytes) const {
@@ -223,10 +293,16 @@ bool is_same_file(const OpenFile& file, const std::string& path) {
 }
 
 Result<std::shared_ptr<MappedFile>> MappedFile::map(const OpenFile& file) {
-  if (file.size == 0) return std::shared_ptr<MappedFile>(new MappedFile(nullptr, 0));
+  // Made first, so that no mapping is lost where there is no memory for it.
+  std::shared_ptr<MappedFile> mapped(new MappedFile(nullptr, 0));
+  if (file.size == 0) return mapped;
   void* data = mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.handle.get(), 0);
+  if (data == MAP_FAILED && errno == ENOMEM)
+    return error_at(Code::no_memory, static_cast<std::int64_t>(file.size), "{}: no address space to map {} bytes",
+                    file.name, file.size);
   if (data == MAP_FAILED) return io_error(errno, file.name);
-  std::shared_ptr<MappedFile> mapped(new MappedFile(static_cast<const std::byte*>(data), file.size));
+  mapped->data_ = static_cast<const std::byte*>(data);
+  mapped->size_ = file.size;
   // A file that shrank between fstat and mmap would fault on its missing pages.
   struct stat info = {};
   if (fstat(file.handle.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != file.size)

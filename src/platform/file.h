@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,28 +41,50 @@ struct OpenFile {
 Result<OpenFile> open_path(const std::string& path);
 
 /// A file that appears under its path whole or not at all: written beside it as PATH.qinfer-new, synced and renamed by
-/// commit(), removed again without it. It keeps the permissions of a file that it replaces. QINFER_E_STATE while
-/// somebody else is writing it.
+/// commit(), removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps the
+/// permissions of a file that it replaces. QINFER_E_STATE while somebody else is writing it, QINFER_E_FORMAT where
+/// something else than a regular file is.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::string& path);
+  /// Refuses to let a file be replaced; not asked about empty ones.
+  using MayReplace = std::function<Status(const OpenFile& file)>;
+  static Result<AtomicFile> create(const std::string& path, const MayReplace& may_replace = {});
+  /// What create() would say of what is at the path now.
+  static Status check_replaceable(const std::string& path, const MayReplace& may_replace);
   AtomicFile(AtomicFile&& other) noexcept
       : handle_(std::move(other.handle_)),
         path_(std::move(other.path_)),
-        temporary_(std::exchange(other.temporary_, {})) {}
+        place_(std::move(other.place_)),
+        temporary_(std::exchange(other.temporary_, {})),
+        written_(other.written_) {}
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
+  /// After what was written this way before.
   Status write(std::span<const std::byte> bytes);
   /// Anywhere; what lies between reads as zero.
   Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   Status commit();
 
  private:
-  AtomicFile(FileHandle handle, std::string path, std::string temporary)
-      : handle_(std::move(handle)), path_(std::move(path)), temporary_(std::move(temporary)) {}
+  /// Where a path leads, and what was there when it was judged.
+  struct Place {
+    std::string path;
+    bool exists = false;
+    std::uint64_t device = 0, number = 0;
+    std::uint32_t permissions = 0;
+  };
+  static Result<Place> judge(const std::string& path, const MayReplace& may_replace);
+  AtomicFile(FileHandle handle, std::string path, Place place, std::string temporary)
+      : handle_(std::move(handle)),
+        path_(std::move(path)),
+        place_(std::move(place)),
+        temporary_(std::move(temporary)) {}
   FileHandle handle_;
-  std::string path_, temporary_;
+  std::string path_;  ///< as the caller wrote it
+  Place place_;
+  std::string temporary_;
+  std::uint64_t written_ = 0;
 };
 
 /// An existing file that is changed in place, by one process at a time.

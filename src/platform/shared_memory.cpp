@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,31 +12,26 @@
 #include <string>
 #include <utility>
 
+#include "platform/error_text.h"
 #include "platform/file.h"
+#include "platform/size_limit.h"
 #include "platform/thread.h"
 
 namespace qinfer::platform {
 
 Result<SharedMemory> SharedMemory::create(std::uint64_t bytes, bool commit) {
 #if defined(MFD_CLOEXEC)
-  // Growing a file beyond the limit would raise a signal, even this one.
-  struct rlimit limit = {};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
-    return error(Code::unsupported,
-                 "memory of {} bytes that can be mapped twice is larger than RLIMIT_FSIZE allows, {}", bytes,
-                 static_cast<std::uint64_t>(limit.rlim_cur));
   SharedMemory memory;
   memory.descriptor_ = memfd_create("qinfer", MFD_CLOEXEC);
   if (memory.descriptor_ < 0)
     return error_at(errno == ENOSYS || errno == EPERM ? Code::unsupported : Code::no_memory, errno,
-                    "no memory that can be mapped twice (memfd_create failed with errno {})", errno);
+                    "no memory that can be mapped twice (memfd_create): {}", errno_text(errno));
   memory.size_ = bytes;
   constexpr std::uint64_t kChunk = 64 << 20;  // so that a signal does not undo all of it
-  bool done = ftruncate(memory.descriptor_, static_cast<off_t>(bytes)) == 0;
-  for (std::uint64_t at = 0; done && commit && at < bytes; at += kChunk)
-    done = memory.allocate(at, std::min(kChunk, bytes - at));
-  if (!done)
-    return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory for the KV cache ({} bytes)", bytes);
+  QINFER_TRY(memory.resize());
+  for (std::uint64_t at = 0; commit && at < bytes; at += kChunk)
+    if (const Code code = memory.allocate(at, std::min(kChunk, bytes - at)); code != Code::ok)
+      return error_at(code, static_cast<std::int64_t>(bytes), "no memory for the KV cache ({} bytes)", bytes);
   return memory;
 #else
   (void)bytes, (void)commit;
@@ -54,22 +48,40 @@ void SharedMemory::swap(SharedMemory& other) noexcept {
   std::swap(size_, other.size_);
 }
 
-bool SharedMemory::write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const {
+Status SharedMemory::resize() const {
+  ScopedSizeLimit limit;
+  if (ftruncate(descriptor_, static_cast<off_t>(size_)) == 0) return Status();
+  if (errno != EFBIG)
+    return error_at(Code::no_memory, static_cast<std::int64_t>(size_), "no memory for the KV cache ({} bytes): {}",
+                    size_, errno_text(errno));
+  limit.exceeded();
+  return error_at(Code::io, EFBIG, "memory of {} bytes that can be mapped twice is more than RLIMIT_FSIZE allows: {}",
+                  size_, errno_text(EFBIG));
+}
+
+Code SharedMemory::write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const {
+  ScopedSizeLimit limit;
   while (bytes > 0) {
     const ssize_t n = pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
+    if (n < 0 && errno == EFBIG) {
+      limit.exceeded();
+      return Code::io;
+    }
+    if (n <= 0) return Code::no_memory;
     offset += static_cast<std::uint64_t>(n);
     from += n;
     bytes -= static_cast<std::uint64_t>(n);
   }
-  return true;
+  return Code::ok;
 }
 
-bool SharedMemory::allocate(std::uint64_t offset, std::uint64_t bytes) const {
+Code SharedMemory::allocate(std::uint64_t offset, std::uint64_t bytes) const {
+  ScopedSizeLimit limit;
   int failed = EINTR;
   while (failed == EINTR) failed = posix_fallocate(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  return failed == 0;
+  if (failed == EFBIG) limit.exceeded();
+  return failed == 0 ? Code::ok : failed == EFBIG ? Code::io : Code::no_memory;
 }
 
 void SharedMemory::discard(std::uint64_t offset, std::uint64_t bytes) const {
@@ -124,6 +136,10 @@ void AddressRange::unmap(std::uint64_t at, std::uint64_t bytes) {
   if (process_ != process_id()) return;
   void* data = mmap(data_ + at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (data != MAP_FAILED) madvise(data, bytes, MADV_DONTFORK);
+}
+
+bool AddressRange::commit(std::uint64_t at, std::uint64_t bytes) {
+  return mprotect(data_ + at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
 std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }

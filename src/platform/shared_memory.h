@@ -20,21 +20,23 @@ class SharedMemory {
   }
   ~SharedMemory();
 
-  /// QINFER_E_UNSUPPORTED where the system has none. `commit`: all pages are there from the start.
+  /// QINFER_E_UNSUPPORTED where the system has none, QINFER_E_IO (EFBIG) where RLIMIT_FSIZE does not allow as much.
+  /// `commit`: all pages are there from the start.
   static Result<SharedMemory> create(std::uint64_t bytes, bool commit);
 
   std::uint64_t size() const { return size_; }
   int descriptor() const { return descriptor_; }
-  /// False if there is no memory for it.
-  bool write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const;
-  /// Puts memory behind a range; what is there already stays. False if there is none.
-  bool allocate(std::uint64_t offset, std::uint64_t bytes) const;
+  /// Code::no_memory if there is no memory for it, Code::io if RLIMIT_FSIZE does not allow it.
+  Code write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const;
+  /// Gives memory to a range now; what is there already stays. Fails as write() does.
+  Code allocate(std::uint64_t offset, std::uint64_t bytes) const;
   void discard(std::uint64_t offset, std::uint64_t bytes) const;
   /// Bytes of memory behind it, each counted once however often it is mapped.
   std::uint64_t committed_bytes() const;
 
  private:
   void swap(SharedMemory& other) noexcept;
+  Status resize() const;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
 };
@@ -59,6 +61,8 @@ class AddressRange {
   /// `populate`: without page faults later.
   bool map(std::uint64_t at, const SharedMemory& memory, std::uint64_t offset, std::uint64_t bytes, bool populate);
   void unmap(std::uint64_t at, std::uint64_t bytes);
+  /// Puts private memory, zeros, in place of what was there. False if the system has none.
+  bool commit(std::uint64_t at, std::uint64_t bytes);
 
  private:
   void swap(AddressRange& other) noexcept;

@@ -9,9 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cfenv>
 #include <climits>
 #include <cstring>
+
+#include "platform/error_text.h"
 
 namespace qinfer::platform {
 namespace {
@@ -27,7 +30,7 @@ void pin_calling_thread(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(cpu), &set);
-  // A CPU that this process may not use leaves the affinity as it is: pinning is a wish, not a condition.
+  // Refused only if the CPU was taken from the process since the runtime was created.
   sched_setaffinity(0, sizeof set, &set);
 }
 
@@ -62,6 +65,22 @@ Thread& Thread::operator=(Thread&& other) noexcept {
 }
 Thread::~Thread() { join(); }
 
+namespace {
+
+/// With a stack of its own size, whatever RLIMIT_STACK says; where a host's thread-local data does not fit into that, of
+/// the usual one.
+int create_thread(pthread_t& id, void* argument) {
+  pthread_attr_t attributes;
+  if (const int code = pthread_attr_init(&attributes); code != 0) return code;
+  pthread_attr_setstacksize(&attributes, Thread::kStackBytes);
+  int code = pthread_create(&id, &attributes, thread_entry, argument);
+  pthread_attr_destroy(&attributes);
+  if (code == EINVAL) code = pthread_create(&id, nullptr, thread_entry, argument);
+  return code;
+}
+
+}  // namespace
+
 Result<Thread> Thread::start(std::function<void()> body, int pin_to_cpu) {
   Thread thread;
   thread.impl_ = std::make_unique<Impl>();
@@ -75,11 +94,11 @@ Result<Thread> Thread::start(std::function<void()> body, int pin_to_cpu) {
   // What a thread does itself cannot wait: blocked, it would end the process past the handler that the host may have.
   for (const int synchronous : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, synchronous);
   pthread_sigmask(SIG_SETMASK, &all, &previous);
-  const int code = pthread_create(&thread.impl_->id, nullptr, thread_entry, entry.get());
+  const int code = create_thread(thread.impl_->id, entry.get());
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   if (code != 0) {
     thread.impl_.reset();
-    return error(Code::no_memory, "the system refused another thread (errno {})", code);
+    return error(Code::no_memory, "the system refused another thread: {}", errno_text(code));
   }
   static_cast<void>(entry.release());  // thread_entry owns it now
   pthread_setname_np(thread.impl_->id, "qinfer");
@@ -95,6 +114,17 @@ void Thread::abandon() { impl_.reset(); }
 
 ScopedNoCancel::ScopedNoCancel() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved_); }
 ScopedNoCancel::~ScopedNoCancel() { pthread_setcancelstate(saved_, nullptr); }
+
+bool may_use_cpu(int cpu) {
+  cpu_set_t before, one;
+  if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof before, &before) != 0) return false;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(cpu), &one);
+  // Asking is trying: what is allowed is more than what this thread is restricted to just now.
+  const bool allowed = sched_setaffinity(0, sizeof one, &one) == 0;
+  if (allowed) sched_setaffinity(0, sizeof before, &before);
+  return allowed;
+}
 
 ScopedPin::ScopedPin(int cpu) {
   static_assert(sizeof(cpu_set_t) == sizeof saved_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,8 @@ class Thread {
   Thread& operator=(Thread&& other) noexcept;
   ~Thread();
 
+  static constexpr std::size_t kStackBytes = 512 * 1024;
+
   /// `pin_to_cpu` < 0: not pinned. QINFER_E_NO_MEMORY if the system has no room for a thread.
   static Result<Thread> start(std::function<void()> body, int pin_to_cpu);
   void join();
@@ -60,6 +63,9 @@ class ScopedNoCancel {
  private:
   int saved_ = 0;
 };
+
+/// Whether a thread of this process may run on a CPU: it exists, and neither the system nor a cgroup rules it out.
+bool may_use_cpu(int cpu);
 
 /// Restricts the calling thread to one CPU while it lives, and puts the former affinity back.
 class ScopedPin {
