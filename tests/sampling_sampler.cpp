@@ -410,8 +410,8 @@ TEST_CASE("sampler: nothing left to draw is an error") {
     check_numeric(logits, {}, {.temperature = temperature}, all, "no token to draw");
     check_numeric(logits, history, {.temperature = temperature, .repeat_penalty = 1.5f, .frequency_penalty = -1}, all,
                   "no token to draw");
-    // Rewards that overflow.
-    check_numeric(logits, history, {.temperature = temperature, .frequency_penalty = -largest_f32}, {}, "is inf");
+    // Rewards beyond the range of f32 stay at its end, where all three meet.
+    CHECK(draw(logits, history, {.temperature = temperature, .frequency_penalty = -largest_f32}) >= 0);
   }
 }
 
@@ -440,7 +440,32 @@ TEST_CASE("sampler: extreme penalties do not turn a token into NaN") {
   logits[39] = 1;
   const SamplerOptions both{.repeat_penalty = 1e-39f, .frequency_penalty = 3.3e38f};
   CHECK(draw(logits, std::vector<std::int32_t>{39, 39, 39}, both) == 39);
-  // 1 / 9e-40 - 2 * 3.3e38 = 4.5e38 is out of range.
-  check_numeric(logits, std::vector<std::int32_t>{39, 39}, {.repeat_penalty = 9e-40f, .frequency_penalty = 3.3e38f}, {},
-                "is inf");
+  // 1 / 9e-40 - 2 * 3.3e38 = 4.5e38 is out of range: the largest number there is, and so the largest logit.
+  CHECK(draw(logits, std::vector<std::int32_t>{39, 39}, {.repeat_penalty = 9e-40f, .frequency_penalty = 3.3e38f}) == 39);
+}
+
+TEST_CASE("sampler: a ban is final and sums of biases stay finite") {
+  const std::vector<float> logits{0, 1, 0, 0};
+  const SamplerOptions warm{.temperature = 1};
+  // In f32 the two add up to infinity, and that with -infinity to NaN.
+  const std::vector<std::vector<Bias>> bans = {
+      {{2, 3e38f}, {2, 3e38f}, {2, -inf}}, {{2, -inf}, {2, 3e38f}, {2, 3e38f}}, {{2, 3e38f}, {2, -inf}, {2, 3e38f}}};
+  for (const std::vector<Bias>& ban : bans) {
+    std::vector<int> drawn(logits.size());
+    for (std::uint64_t seed = 0; seed < 400; ++seed) {
+      SamplerOptions options = warm;
+      options.seed = seed;
+      const std::int32_t token = draw(logits, {}, options, ban);
+      REQUIRE(token >= 0);
+      ++drawn[static_cast<std::size_t>(token)];
+    }
+    CHECK(drawn[2] == 0);
+    CHECK(drawn[0] > 0);
+    CHECK(drawn[1] > drawn[3]);
+    CHECK(draw(logits, {}, {}, ban) == 1);
+  }
+  const std::vector<Bias> most{{2, 3e38f}, {2, 3e38f}}, least{{1, -3e38f}, {1, -3e38f}, {1, 3e38f}};
+  CHECK(draw(logits, {}, {}, most) == 2);
+  CHECK(draw(logits, {}, warm, most) == 2);
+  CHECK(draw(logits, {}, {}, least) == 0);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/math.h"
 
@@ -22,6 +23,21 @@ bool has_penalties(const SamplerOptions& options) {
          options.presence_penalty != 0;
 }
 
+/// The nearest float that is finite, of a number that is not NaN.
+float saturated(double value) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return static_cast<float>(std::clamp(value, -kMost, kMost));
+}
+
+/// A ban stays a ban, whatever is added to it; other sums stay finite.
+void apply_bias(std::span<const Bias> bias, std::span<float> logits) {
+  for (const Bias& b : bias) {
+    float& logit = logits[static_cast<std::size_t>(b.token)];
+    if (b.value == -INFINITY) logit = -INFINITY;
+    if (logit != -INFINITY) logit = saturated(static_cast<double>(logit) + b.value);
+  }
+}
+
 void apply_penalties(const SamplerOptions& options, std::span<const std::int32_t> history,
                      const SamplerWorkspace& workspace) {
   if (!has_penalties(options)) return;
@@ -35,9 +51,9 @@ void apply_penalties(const SamplerOptions& options, std::span<const std::int32_t
     std::uint32_t& count = workspace.counts[static_cast<std::size_t>(token)];
     if (count == 0) continue;  // seen before in this loop
     float& logit = workspace.logits[static_cast<std::size_t>(token)];
-    // In double, where nothing overflows: infinity - infinity would make a banned token NaN.
+    // In double, where nothing overflows.
     const double repeated = logit > 0 ? logit / repeat : logit * repeat;
-    logit = static_cast<float>(repeated - (count * frequency + options.presence_penalty));
+    if (logit != -INFINITY) logit = saturated(repeated - (count * frequency + options.presence_penalty));
     count = 0;
   }
 }
@@ -177,7 +193,7 @@ Result<std::int32_t> sample(std::span<const float> logits, std::span<const std::
   if (options.temperature == 0 && bias.empty() && !has_penalties(options))
     return static_cast<std::int32_t>(largest_finite(logits));
   std::copy(logits.begin(), logits.end(), workspace.logits.begin());
-  for (const Bias& b : bias) workspace.logits[static_cast<std::size_t>(b.token)] += b.value;
+  apply_bias(bias, workspace.logits);
   apply_penalties(options, history, workspace);
   const std::size_t best = largest(workspace.logits);
   if (!std::isfinite(workspace.logits[best]))

@@ -1,7 +1,7 @@
 // Drawing the next token from logits. Order and formulas are those of Hugging Face transformers
 // (GenerationMixin._get_logits_processor and logits_process.py, version 5), with OpenAI's additive penalties between:
 //
-//   1. bias                 l[t] += bias[t]
+//   1. bias                 l[t] += bias[t]; -infinity bans a token for good, other sums stay within the range of f32
 //   2. repetition penalty   l[t] = l[t] > 0 ? l[t] / r : l[t] * r    for every token t in the window
 //   3. frequency, presence  l[t] -= count(t) * f + p                 likewise
 //   4. temperature 0        the largest l; of equal ones the lowest id. Otherwise l[t] /= T
