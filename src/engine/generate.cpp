@@ -83,6 +83,9 @@ Status check(const Session& session, const GenerateOptions& options) {
   return Status();
 }
 
+/// One message, wherever the generation was when it was cancelled.
+Status cancelled() { return Status::fixed(Code::cancelled, "the generation was cancelled: the tokens made so far stay"); }
+
 /// Evaluates what is pending and counts its time.
 Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t& ns) {
   if (session.pending() == 0) return Status();
@@ -94,7 +97,7 @@ Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t&
   eval_options.cancelled = options.cancelled;
   Status status = eval(one, eval_options);
   ns += platform::now_ns() - begin;
-  return status;
+  return status.code() == Code::cancelled ? cancelled() : std::move(status);
 }
 
 /// The loop; `token` is the last one sampled.
@@ -112,7 +115,7 @@ Status run(Session& session, const GenerateOptions& options, TextOutput& text, G
     if (out.new_tokens != 0) QINFER_TRY(evaluate(session, options, out.decode_ns));
     // Evaluations look at the flag too, but there may be nothing to evaluate.
     if (options.cancelled != nullptr && options.cancelled->load())
-      return Status::fixed(Code::cancelled, "the generation was cancelled: the tokens made so far stay");
+      return cancelled();
     QINFER_ASSIGN(token, session.sample());
     ++out.new_tokens;
     out.finish = session.model().is_end_token(token) ? Finish::end : text.push(token);
