@@ -32,6 +32,23 @@ std::size_t character_bytes(std::string_view text) {
   return n;
 }
 
+/// Appends as many characters of `text` as leave the line no longer than `most`; its new length. Messages quote paths
+/// and files, which may hold any bytes; what the host gets is one line of UTF-8.
+std::size_t append_line(std::string_view text, std::size_t most, char* line, std::size_t size) {
+  while (!text.empty()) {
+    const std::size_t n = character_bytes(text), taken = std::max<std::size_t>(n, 1);
+    if (size + taken > most) break;
+    if (n == 0) {
+      line[size++] = '?';
+    } else {
+      std::memcpy(line + size, text.data(), n);
+      size += n;
+    }
+    text.remove_prefix(taken);
+  }
+  return size;
+}
+
 }  // namespace
 
 void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_view message) {
@@ -39,19 +56,17 @@ void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_v
   *err = qinfer_error();
   err->code = static_cast<qinfer_status>(code);
   err->detail = detail;
-  // Messages quote paths and files, which may hold any bytes; what the host gets is one line of UTF-8.
-  std::size_t size = 0;
-  while (!message.empty()) {
-    const std::size_t n = character_bytes(message);
-    if (size + std::max<std::size_t>(n, 1) >= sizeof err->message) break;
-    if (n == 0) {
-      err->message[size++] = '?';
-    } else {
-      std::memcpy(err->message + size, message.data(), n);
-      size += n;
-    }
-    message.remove_prefix(std::max<std::size_t>(n, 1));
+  // What is too long loses its middle: it begins with the file at fault, often a long path, and ends with the reason.
+  constexpr std::size_t kRoom = sizeof err->message - 1, kBeginning = 80;
+  if (message.size() <= kRoom) {
+    append_line(message, kRoom, err->message, 0);
+    return;
   }
+  std::size_t size = append_line(message, kBeginning, err->message, 0);
+  size = append_line("...", kRoom, err->message, size);
+  std::size_t end = message.size() - (kRoom - size);
+  while (end < message.size() && text::utf8_is_continuation(static_cast<std::uint8_t>(message[end]))) ++end;
+  append_line(message.substr(end), kRoom, err->message, size);
 }
 
 qinfer_status finish(qinfer_error* err, const Status& status) {

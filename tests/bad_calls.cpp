@@ -347,7 +347,7 @@ TEST_CASE("In a fork()ed child every call is QINFER_E_STATE, and freeing does no
   eval(session);
 }
 
-TEST_CASE("A message that is too long is cut at the beginning of a character", "[bad]") {
+TEST_CASE("A message that is too long keeps its beginning and its end, whole characters", "[bad]") {
   for (int shift = 0; shift < 6; ++shift) {
     std::string path = "/" + std::string(static_cast<std::size_t>(shift), 'x');
     for (int i = 0; i < 60; ++i) path += "\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82";
@@ -356,8 +356,9 @@ TEST_CASE("A message that is too long is cut at the beginning of a character", "
     REQUIRE(qinfer_model_load(nullptr, path.c_str(), nullptr, &model, &err) == QINFER_E_IO);  // ENAMETOOLONG
     const std::string message = err.message;
     REQUIRE(message.size() <= 239);
-    REQUIRE(message.size() >= 236);
-    REQUIRE(path.starts_with(message));
+    REQUIRE(message.size() >= 230);
+    REQUIRE(path.starts_with(message.substr(0, message.find("..."))));
+    REQUIRE(message.ends_with("File name too long"));
     REQUIRE(qinfer::text::find_invalid_utf8(message) == message.size());
   }
 }

@@ -32,6 +32,9 @@ inline bool utf8_continues(std::uint8_t lead, unsigned size, std::uint8_t byte) 
   return byte >= low && byte <= high;
 }
 
+/// Whether a byte is not the first of its character.
+inline bool utf8_is_continuation(std::uint8_t byte) { return (byte & 0xC0) == 0x80; }
+
 /// The offset of the first byte that does not belong to a well-formed character; text.size() if there is none.
 std::size_t find_invalid_utf8(std::string_view text);
 
