@@ -213,7 +213,7 @@ void add_plan(CLI::App& app, Command& chosen) {
   number("--context", args->context, 1u << 30, "Tokens per session (default: the model's context)");
   number("--sessions", args->sessions, 1u << 20, "Sessions at once (default 1)");
   number("--block-tokens", args->block_tokens, 256, "Tokens per KV block, a power of two from 32 (default 32)");
-  number("--batch", args->batch, 1u << 20, "Tokens evaluated in one pass (default 512)");
+  number("--batch", args->batch, 1u << 16, "Tokens evaluated in one pass (default 512)");
   number("--fit", args->fit, UINT64_MAX / 2, "Say what fits into so many bytes: how long a context, how many sessions");
   add_kv_arg(*command, args->kv);
   add_runtime_args(*command, args->runtime);
