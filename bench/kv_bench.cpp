@@ -174,7 +174,7 @@ void bench_prefix(const std::shared_ptr<const engine::Model>& model) {
 
 void run(const char* path) {
   const std::shared_ptr<engine::Runtime> runtime = must(engine::Runtime::create({}));
-  const std::shared_ptr<const engine::Model> model = must(engine::Model::load(runtime, path, {}, {}, nullptr));
+  const std::shared_ptr<const engine::Model> model = must(engine::Model::load(runtime, path, {}, {}));
   fmt::print("Forking a session, microseconds, medians\n\n");
   fmt::print("| storage | tokens | fork | first write (copies one block) | free |\n|---|---|---|---|---|\n");
   for (const kv::Storage storage : {kv::Storage::paged, kv::Storage::contiguous})

@@ -16,7 +16,6 @@ struct LoadArguments {
   engine::LoadOptions options;
   qinfer_progress_fn progress = nullptr;
   void* progress_user = nullptr;
-  const qinfer_cancel* cancel = nullptr;
 };
 
 Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
@@ -38,7 +37,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   if (options.packed_path != nullptr) out.options.packed_path = options.packed_path;
   out.progress = options.progress;
   out.progress_user = options.progress_user;
-  out.cancel = options.cancel;
+  out.options.cancel = capi::flag_of(options.cancel);
   return out;
 }
 
@@ -65,7 +64,7 @@ qinfer_memory to_c(const engine::MemoryTotals& totals) {
 /// A lone config.json can be planned for too; anything else that is a file should be a packed model.
 Result<engine::ModelFiles> files_to_plan(const std::string& path, const engine::LoadOptions& load) {
   if (load.packed_path.empty() && path.ends_with(".json") && platform::is_regular_file(path))
-    return engine::read_lone_config(path);
+    return engine::read_lone_config(path, load.cancel);
   return engine::read_model_files(path, load);
 }
 
@@ -142,9 +141,7 @@ qinfer_status qinfer_model_load(qinfer_runtime* runtime, const char* path, const
     QINFER_ASSIGN(auto shared, runtime_or_private(runtime));
     const model::LoadProgress progress = progress_of(arguments);
     auto handle = std::make_unique<qinfer_model>();
-    QINFER_ASSIGN(handle->impl, engine::Model::load(std::move(shared), path, arguments.options, progress,
-                                                    capi::flag_of(arguments.cancel)));
-    for (const auto& entry : handle->impl->metadata()) handle->meta_keys.push_back(&entry.first);
+    QINFER_ASSIGN(handle->impl, engine::Model::load(std::move(shared), path, arguments.options, progress));
     *out = handle.release();
     return Status();
   });
@@ -157,8 +154,7 @@ qinfer_status qinfer_model_pack(qinfer_runtime* runtime, const char* path, const
     QINFER_REQUIRE(out_path);
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
     QINFER_ASSIGN(auto shared, runtime_or_private(runtime));
-    return engine::pack_model(std::move(shared), path, arguments.options, out_path, progress_of(arguments),
-                              capi::flag_of(arguments.cancel));
+    return engine::pack_model(std::move(shared), path, arguments.options, out_path, progress_of(arguments));
   });
 }
 
@@ -199,17 +195,19 @@ qinfer_status qinfer_model_get_memory(const qinfer_model* model, qinfer_memory* 
   });
 }
 
-size_t qinfer_model_meta_count(const qinfer_model* model) { return model == nullptr ? 0 : model->meta_keys.size(); }
+size_t qinfer_model_meta_count(const qinfer_model* model) {
+  return model == nullptr ? 0 : model->impl->metadata().size();
+}
 
 const char* qinfer_model_meta_key(const qinfer_model* model, size_t index) {
-  return model == nullptr || index >= model->meta_keys.size() ? nullptr : model->meta_keys[index]->c_str();
+  return model == nullptr || index >= model->impl->metadata().size() ? nullptr
+                                                                     : model->impl->metadata().key(index).data();
 }
 
 const char* qinfer_model_meta_value(const qinfer_model* model, const char* key) {
   if (model == nullptr || key == nullptr) return nullptr;
-  const auto& metadata = model->impl->metadata();
-  const auto it = metadata.find(key);
-  return it == metadata.end() ? nullptr : it->second.c_str();
+  const auto value = model->impl->metadata().find(key);
+  return value ? value->data() : nullptr;
 }
 
 }  // extern "C"

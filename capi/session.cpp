@@ -15,6 +15,40 @@ Result<engine::Session*> usable(const qinfer_session* session) {
   return session->impl.get();
 }
 
+/// The same for a call that changes the session, whose exclusive use it needs.
+Result<engine::Session*> usable(const qinfer_session* session, const capi::Exclusive& exclusive) {
+  QINFER_ASSIGN(engine::Session * impl, usable(session));
+  if (!exclusive.granted()) return capi::Exclusive::refused();
+  return impl;
+}
+
+/// Exclusive use of all sessions of a batch; without memory of its own, since evaluating takes none.
+class ExclusiveBatch {
+ public:
+  ExclusiveBatch(qinfer_session* const* sessions, std::size_t n) : sessions_(sessions) {
+    while (n_ < n && !sessions_[n_]->busy.exchange(true)) ++n_;
+  }
+  ExclusiveBatch(const ExclusiveBatch&) = delete;
+  ExclusiveBatch& operator=(const ExclusiveBatch&) = delete;
+  ~ExclusiveBatch() {
+    for (std::size_t i = 0; i < n_; ++i) sessions_[i]->busy.store(false);
+  }
+
+  /// After all `n` were asked for.
+  Status check(std::size_t n) const {
+    if (n_ == n) return Status();
+    for (std::size_t i = 0; i < n_; ++i)
+      if (sessions_[i] == sessions_[n_])
+        return error_at(Code::invalid_argument, static_cast<std::int64_t>(n_), "session {} appears twice", n_);
+    return error_at(Code::state, static_cast<std::int64_t>(n_), "sessions[{}]: {}", n_,
+                    capi::Exclusive::refused().message());
+  }
+
+ private:
+  qinfer_session* const* sessions_;
+  std::size_t n_ = 0;
+};
+
 constexpr std::uint32_t kMaxStops = 256;
 
 /// The stop texts as views into the caller's memory; an array on the stack, since generating allocates nothing.
@@ -122,14 +156,35 @@ qinfer_status qinfer_session_save(const qinfer_session* session, const char* pat
 }
 
 qinfer_status qinfer_session_load(qinfer_kv_cache* cache, const char* path, qinfer_session** out, qinfer_error* err) {
+  return qinfer_session_load_with(cache, path, nullptr, out, nullptr, err);
+}
+
+qinfer_status qinfer_session_load_with(qinfer_kv_cache* cache, const char* path,
+                                       const qinfer_session_load_options* options, qinfer_session** out,
+                                       qinfer_session_load_result* result, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(out);
     *out = nullptr;
+    qinfer_session_load_result values = {};
+    if (result != nullptr) QINFER_TRY(capi::copy_out(values, result, "qinfer_session_load_result"));
     QINFER_REQUIRE(cache);
     QINFER_REQUIRE(path);
     QINFER_TRY(cache->impl->model().runtime().check_process());
+    qinfer_session_load_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_session_load_options"));
+    QINFER_TRY(capi::unknown_flags(o.flags, QINFER_SNAPSHOT_ANY_BITS | QINFER_SNAPSHOT_NO_RECOVERY,
+                                   "qinfer_session_load_options.flags"));
     auto handle = std::make_unique<qinfer_session>();
-    QINFER_ASSIGN(handle->impl, engine::Session::load(cache->impl, path));
+    engine::Session::LoadSessionResult loaded;
+    QINFER_ASSIGN(handle->impl, engine::Session::load(cache->impl, path,
+                                                      {(o.flags & QINFER_SNAPSHOT_ANY_BITS) != 0,
+                                                       (o.flags & QINFER_SNAPSHOT_NO_RECOVERY) != 0},
+                                                      loaded));
+    values.flags = (loaded.recovered ? std::uint32_t{QINFER_SNAPSHOT_RECOVERED} : 0u) |
+                   (loaded.other_bits ? std::uint32_t{QINFER_SNAPSHOT_OTHER_BITS} : 0u);
+    values.tokens = loaded.n_tokens;
+    values.evaluated_tokens = loaded.n_evaluated;
+    if (result != nullptr) QINFER_TRY(capi::copy_out(values, result, "qinfer_session_load_result"));
     *out = handle.release();
     return Status();
   });
@@ -151,14 +206,16 @@ qinfer_status qinfer_session_fork(const qinfer_session* session, qinfer_session*
 
 qinfer_status qinfer_session_truncate(qinfer_session* session, size_t n_tokens, qinfer_error* err) {
   return guard(err, [&]() -> Status {
-    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     return impl->truncate(n_tokens);
   });
 }
 
 qinfer_status qinfer_session_append(qinfer_session* session, const qinfer_token* tokens, size_t n, qinfer_error* err) {
   return guard(err, [&]() -> Status {
-    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
     return impl->append({tokens, n});
   });
@@ -180,7 +237,8 @@ size_t qinfer_session_pending(const qinfer_session* session) {
 qinfer_status qinfer_session_set_sampler(qinfer_session* session, const qinfer_sampler_options* options,
                                          qinfer_error* err) {
   return guard(err, [&]() -> Status {
-    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     qinfer_sampler_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_sampler_options"));
     return impl->set_sampler({o.temperature, o.top_k, o.top_p, o.min_p, o.repeat_penalty, o.frequency_penalty,
@@ -191,7 +249,8 @@ qinfer_status qinfer_session_set_sampler(qinfer_session* session, const qinfer_s
 qinfer_status qinfer_session_set_bias(qinfer_session* session, const qinfer_token* tokens, const float* values,
                                       size_t n, qinfer_error* err) {
   return guard(err, [&]() -> Status {
-    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
     if (values == nullptr && n != 0) return capi::null_argument("values");
     return impl->set_bias({tokens, n}, {values, n});
@@ -209,6 +268,8 @@ qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, co
       auto session = usable(sessions[i]);
       if (!session.ok()) return session.take_status().with_prefix(fmt::format("sessions[{}]", i));
     }
+    const ExclusiveBatch exclusive(sessions, n_sessions);
+    QINFER_TRY(exclusive.check(n_sessions));
     return engine::eval(engine::SessionList(sessions, n_sessions, session_at),
                         {o.max_tokens, o.keep_logits, capi::flag_of(o.cancel)});
   });
@@ -218,7 +279,8 @@ qinfer_status qinfer_session_sample(qinfer_session* session, qinfer_token* out, 
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(out);
     *out = -1;
-    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     QINFER_ASSIGN(*out, impl->sample());
     return Status();
   });
@@ -267,7 +329,8 @@ qinfer_status qinfer_generate(qinfer_session* session, const qinfer_generate_opt
     QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_generate_options.flags"));
     qinfer_generate_result values = {};
     if (out != nullptr) QINFER_TRY(capi::copy_out(values, out, "qinfer_generate_result"));
-    QINFER_ASSIGN(engine::Session * impl, usable(session));
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     StopTexts stops;
     QINFER_TRY(read_stop_texts(o, stops));
     TokenCallback callback{o.on_token, o.user};

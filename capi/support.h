@@ -29,7 +29,6 @@ struct qinfer_runtime {
 
 struct qinfer_model {
   std::shared_ptr<const qinfer::engine::Model> impl;
-  std::vector<const std::string*> meta_keys;  ///< sorted, into the model's metadata
 };
 
 struct qinfer_detok {
@@ -44,6 +43,8 @@ struct qinfer_kv_cache {
 
 struct qinfer_session {
   std::unique_ptr<qinfer::engine::Session> impl;
+  /// Set during a call that changes the session.
+  std::atomic<bool> busy{false};
 };
 
 struct qinfer_cancel {
@@ -136,6 +137,27 @@ inline Status unknown_flags(std::uint32_t flags, std::uint32_t known, std::strin
   if ((flags & ~known) == 0) return Status();
   return error(Code::unsupported, "{} has unknown bits: {:#x}", name, flags & ~known);
 }
+
+/// Exclusive use of a session while a call changes it: a second call at the same time, from another thread or from a
+/// callback of the first, is refused instead of ruining both.
+class Exclusive {
+ public:
+  explicit Exclusive(qinfer_session* session)
+      : session_(session != nullptr && !session->busy.exchange(true) ? session : nullptr) {}
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+  ~Exclusive() {
+    if (session_ != nullptr) session_->busy.store(false);
+  }
+  bool granted() const { return session_ != nullptr; }
+  static Status refused() {
+    return Status::fixed(Code::state, "the session is in use by a call that has not returned: by another thread, or this "
+                                      "call was made inside a callback");
+  }
+
+ private:
+  qinfer_session* session_;
+};
 
 inline const std::atomic<bool>* flag_of(const qinfer_cancel* cancel) {
   return cancel == nullptr ? nullptr : &cancel->requested;

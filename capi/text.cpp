@@ -26,17 +26,31 @@ extern "C" {
 
 qinfer_status qinfer_tokenize(const qinfer_model* model, const char* text, size_t len, uint32_t flags,
                               qinfer_token* tokens, size_t capacity, size_t* out_n, qinfer_error* err) {
+  qinfer_tokenize_options options = {};
+  options.struct_size = sizeof options;
+  options.flags = flags;
+  return qinfer_tokenize_with(model, text, len, &options, tokens, capacity, out_n, err);
+}
+
+qinfer_status qinfer_tokenize_with(const qinfer_model* model, const char* text, size_t len,
+                                   const qinfer_tokenize_options* options, qinfer_token* tokens, size_t capacity,
+                                   size_t* out_n, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(model);
     QINFER_REQUIRE(out_n);
     *out_n = 0;
     QINFER_TRY(model->impl->runtime().check_process());
-    QINFER_TRY(capi::unknown_flags(flags, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL, "flags"));
+    qinfer_tokenize_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_tokenize_options"));
+    QINFER_TRY(capi::unknown_flags(o.flags, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL, "flags"));
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(text, len, "text"));
     if (model->impl->tokenizer() == nullptr) return no_tokenizer();
     std::vector<text::TokenId> ids;
-    const text::EncodeOptions options{(flags & QINFER_TEXT_ADD_SPECIAL) != 0, (flags & QINFER_TEXT_PARSE_SPECIAL) != 0};
-    QINFER_TRY(model->impl->tokenizer()->encode(view, options, ids));
+    QINFER_TRY(model->impl->tokenizer()->encode(
+        view,
+        {(o.flags & QINFER_TEXT_ADD_SPECIAL) != 0, (o.flags & QINFER_TEXT_PARSE_SPECIAL) != 0, o.max_work,
+         capi::flag_of(o.cancel)},
+        ids));
     return capi::copy_array<qinfer_token>(ids, tokens, capacity, out_n);
   });
 }

@@ -4,7 +4,7 @@
 set(QINFER_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
 add_library(qinfer SHARED)
-target_link_libraries(qinfer PRIVATE qinfer_objects qinfer_kernels qinfer_flags PkgConfig::PCRE2 PkgConfig::UTF8PROC Threads::Threads)
+target_link_libraries(qinfer PRIVATE qinfer_objects qinfer_kernels qinfer_flags PkgConfig::UTF8PROC Threads::Threads)
 target_include_directories(qinfer INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(qinfer PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${QINFER_SOVERSION}
                       LINK_DEPENDS ${PROJECT_SOURCE_DIR}/capi/qinfer.map LINKER_LANGUAGE CXX)
@@ -26,6 +26,6 @@ add_library(qinfer_static STATIC ${QINFER_ONE_OBJECT})
 set_source_files_properties(${QINFER_ONE_OBJECT} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 target_include_directories(qinfer_static INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Plain names: a host needs no package files of these to link.
-target_link_libraries(qinfer_static INTERFACE pcre2-8 utf8proc stdc++ m pthread)
+target_link_libraries(qinfer_static INTERFACE utf8proc stdc++ m pthread)
 set_target_properties(qinfer_static PROPERTIES OUTPUT_NAME qinfer LINKER_LANGUAGE CXX)
 add_library(qinfer::qinfer_static ALIAS qinfer_static)

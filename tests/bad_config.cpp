@@ -6,7 +6,7 @@
 #include "c_api.h"
 
 using namespace qinfer::test;
-using qinfer::formats::Json;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -249,7 +249,7 @@ TEST_CASE("Sizes that fit their fields but no machine: planned without overflow,
   runtime.n_threads = 1024;
   auto cache = sized<qinfer_kv_cache_options>();
   auto session = sized<qinfer_session_options>();
-  session.max_logits = 1 << 24;
+  session.max_tokens = session.max_logits = 1 << 20;
   auto memory = sized<qinfer_memory>();
   const std::string lone = dir.file("config.json");
   REQUIRE_OK(qinfer_model_plan(lone.c_str(), &runtime, &load, &cache, &session, &memory, &err));
@@ -258,8 +258,13 @@ TEST_CASE("Sizes that fit their fields but no machine: planned without overflow,
   REQUIRE(memory.total > memory.weights_mapped + memory.weights_private);
   REQUIRE(memory.total == memory.weights_mapped + memory.weights_private + memory.tables + memory.scratch +
                               memory.kv_cache_bytes + memory.kv_lists);
-  REQUIRE(memory.per_session > (std::uint64_t{1} << 24) * (1 << 24) * 4);
+  REQUIRE(memory.per_session > (std::uint64_t{1} << 20) * (1 << 24) * 4);
   REQUIRE(memory.load_peak < UINT64_MAX / 2);
+  // Of the RoPE table the rows that the session reaches count; for a session of the whole context they are too many.
+  REQUIRE(memory.tables == std::uint64_t{1 << 20} * 1024 * 4);
+  session.max_tokens = 0;
+  REQUIRE_FAILS_AT(QINFER_E_NO_MEMORY, std::int64_t{1} << 36, "a max_tokens of up to 1048576 fits",
+                   qinfer_model_plan(lone.c_str(), &runtime, &load, &cache, &session, &memory, &err));
   config["num_attention_heads"] = 1 << 20;
   config["num_key_value_heads"] = 1 << 20;
   refuse_text(dir, config.dump(), QINFER_E_FORMAT, "\"num_attention_heads\" (1048576)");
@@ -270,10 +275,25 @@ TEST_CASE("Sizes that fit their fields but no machine: planned without overflow,
   config["max_position_embeddings"] = 1 << 24;
   tiny.write("config.json", config.dump());
   load = sized<qinfer_load_options>();
-  load.memory_budget_bytes = 1 << 28;
-  qinfer_model* model = nullptr;
-  REQUIRE_FAILS(QINFER_E_NO_MEMORY, "memory_budget_bytes is 268435456",
-                qinfer_model_load(nullptr, tiny.path().c_str(), &load, &model, &err));
+  load.memory_budget_bytes = 1 << 20;
+  qinfer_model* refused = nullptr;
+  REQUIRE_FAILS(QINFER_E_NO_MEMORY, "memory_budget_bytes is 1048576",
+                qinfer_model_load(nullptr, tiny.path().c_str(), &load, &refused, &err));
+  // Without a budget a model loads that names 16 million positions, and has sessions as long as memory allows.
+  const Model model = load_model(make_runtime(), tiny.path());
+  const Cache blocks = make_cache(model);
+  auto used = sized<qinfer_memory>();
+  REQUIRE_OK(qinfer_model_get_memory(model.get(), &used, &err));
+  const std::uint64_t before = used.tables;
+  session = sized<qinfer_session_options>();
+  session.max_tokens = 1000;
+  const Session first = make_session(blocks, &session);
+  REQUIRE_OK(qinfer_model_get_memory(model.get(), &used, &err));
+  CHECK(used.tables == before + 1000 * spec.head_dim * 4);
+  session.max_tokens = 10;  // within what is there
+  const Session second = make_session(blocks, &session);
+  REQUIRE_OK(qinfer_model_get_memory(model.get(), &used, &err));
+  CHECK(used.tables == before + 1000 * spec.head_dim * 4);
 }
 
 TEST_CASE("Paths that are not a model directory", "[bad]") {

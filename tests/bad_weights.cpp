@@ -12,7 +12,7 @@
 
 using namespace qinfer::test;
 using qinfer::DType;
-using qinfer::formats::Json;
+using Json = nlohmann::json;
 
 namespace {
 

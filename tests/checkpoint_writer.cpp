@@ -10,7 +10,7 @@
 namespace qinfer::test {
 namespace {
 
-using formats::Json;
+using Json = nlohmann::json;
 
 std::uint64_t splitmix64(std::uint64_t& state) {
   std::uint64_t x = state += 0x9e3779b97f4a7c15u;

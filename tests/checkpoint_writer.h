@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "formats/json.h"
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
 
 namespace qinfer::test {
 
@@ -38,7 +40,7 @@ struct TinyTensor {
 std::string encode_values(const std::vector<float>& values, DType dtype);
 
 /// config.json of transformers version 5.
-formats::Json tiny_config(const TinySpec& spec);
+nlohmann::json tiny_config(const TinySpec& spec);
 
 /// All tensors that the architecture has. Each value is a multiple of 1/256 that F32, F16 and BF16 hold exactly, and
 /// depends on the seed and the tensor's name alone: models that differ in dtype or shards only give the same logits.

@@ -58,7 +58,7 @@ TinyModel tiny_model(Windows windows) {
   REQUIRE(runtime.ok());
   engine::LoadOptions load;
   load.max_batch_tokens = kBatch;
-  auto model = engine::Model::load(runtime.value(), tiny.directory->path(), load, {}, nullptr);
+  auto model = engine::Model::load(runtime.value(), tiny.directory->path(), load, {});
   REQUIRE(model.ok());
   tiny.model = model.value();
   REQUIRE(tiny.model->spec().kv_groups.size() == (windows == Windows::some ? 2 : 1));
@@ -155,7 +155,8 @@ class RandomSessions {
 
   void save_and_load(Twin& twin) {
     if (Status saved = twin.session->save(snapshot_); !saved.ok()) throw Failure{std::string(saved.message())};
-    auto session = engine::Session::load(cache_, snapshot_);
+    engine::Session::LoadSessionResult result;
+    auto session = engine::Session::load(cache_, snapshot_, {}, result);
     const Status status = session.take_status();
     if (!status.ok()) {
       if (status.code() != Code::kv_full) throw Failure{std::string(status.message())};

@@ -309,7 +309,7 @@ TEST_CASE("layers that read the keys and values of others take no bytes", "[kv]"
   const std::string folder = QINFER_TEST_FIXTURES "/models/llama-shared-f32";
   qinfer::test::ModelDir directory;
   std::ifstream file(folder + "/config.json");
-  auto config = qinfer::formats::Json::parse(file);
+  auto config = nlohmann::json::parse(file);
   directory.write("config.json", config.dump());
   const qinfer_memory shared = qi::plan(directory.file("config.json"));
   config.erase("num_kv_shared_layers");

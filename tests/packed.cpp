@@ -307,7 +307,7 @@ using qinfer::model::PackedWriter;
 
 /// Writes a packed file again with one tensor changed: what somebody could do who knows how checksums are made.
 void rewrite(const Packed& packed, const std::string& out, const std::function<void(PackedWriter::Item&)>& change) {
-  auto opened = PackedFile::open(packed.path);
+  auto opened = PackedFile::open(packed.path, {});
   REQUIRE(opened.ok());
   const PackedFile& file = opened.value();
   std::vector<std::vector<std::byte>> data;

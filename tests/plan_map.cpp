@@ -13,7 +13,7 @@
 
 namespace {
 
-using qinfer::formats::Json;
+using Json = nlohmann::json;
 
 constexpr const char* kSteps[] = {"embed", "qkv", "attention", "output", "ffn", "head"};
 

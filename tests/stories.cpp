@@ -12,20 +12,16 @@
 #include "amx_runtime.h"
 #endif
 #include "catch.h"
-#include "formats/json.h"
+#include <nlohmann/json.hpp>
 #include "targets.h"
 
 namespace {
 
-using qinfer::formats::Json;
+using Json = nlohmann::json;
 
 Json read_json(const std::string& path) {
   std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  auto json = qinfer::formats::parse_json(text.str(), path);
-  REQUIRE(json.ok());
-  return json.value();
+  return Json::parse(file);
 }
 
 std::string test_data() {

@@ -21,10 +21,9 @@ std::size_t for_each_line(const fs::path& path, Check check) {
   std::ifstream file(path);
   std::size_t lines = 0;
   for (std::string line; std::getline(file, line); ++lines) {
-    auto parsed = formats::parse_json(line, path.filename().string());
-    REQUIRE(parsed.ok());
+    const Json parsed = Json::parse(line);
     INFO(path.filename().string() << " line " << lines + 1 << ": " << line.substr(0, 300));
-    check(parsed.value());
+    check(parsed);
   }
   return lines;
 }

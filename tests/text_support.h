@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "catch.h"
-#include "formats/json.h"
+#include <nlohmann/json.hpp>
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 namespace qinfer::test {
 
-using formats::Json;
+using Json = nlohmann::json;
 using text::Detokenizer;
 using text::TokenId;
 using text::Tokenizer;

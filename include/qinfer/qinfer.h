@@ -6,7 +6,10 @@
  *
  * Process    The library never throws, aborts, exits, prints, reads the environment, installs signal handlers
  *            or keeps mutable process-wide state. It runs no code at load or at exit, so a process may end with live handles.
- *            Handles do not work in a fork()ed child: calls there fail with QINFER_E_STATE.
+ *            Handles do not work in a fork()ed child: calls there fail with QINFER_E_STATE. Free all handles before
+ *            dlclose(): a runtime's threads run in the library's code. Writing beyond RLIMIT_FSIZE is QINFER_E_IO
+ *            (EFBIG), without a SIGXFSZ.
+ * Stack      No call needs more than 64 KiB of the calling thread's stack.
  * Stability  Within one major version nothing here is removed, renumbered or reordered. Functions, constants
  *            and trailing struct members are added, so treat an unknown negative status as an error.
  * Errors     What can fail returns qinfer_status and takes a qinfer_error (or NULL) last. On failure an output
@@ -27,6 +30,10 @@
  *            access during the call; [any thread] lifts that. Handles may move between threads. Callbacks run
  *            on the calling thread, inside the call, may use only const and [any thread] functions, and must
  *            return normally: no exception, longjmp or panic. Creating, loading and freeing are [any thread].
+ *            A call that would change a session while another one does (from another thread, or from a callback)
+ *            is QINFER_E_STATE; freeing a handle that is in use cannot be noticed.
+ * Bits       Kernel set (cpu_target), QINFER_RUNTIME_EXACT, weight_format, QINFER_LOAD_EMBED_ROWS and kv_type change
+ *            the bits of logits; no other option does, but for what "amx_mixed" says of batches below.
  * Constants  fit int32_t and uint32_t: flags are held in uint32_t, kinds in int32_t.
  * Text       UTF-8. (text, len) is a byte range; len SIZE_MAX means NUL-terminated.
  */
@@ -83,17 +90,18 @@ enum {
     QINFER_E_FORMAT           = -8,  /* damaged or malformed input; detail: byte offset or -1 */
     QINFER_E_BUFFER_TOO_SMALL = -9,  /* detail: elements needed */
     QINFER_E_KV_FULL          = -10, /* KV cache exhausted; detail: index of the first session without room */
-    QINFER_E_CONTEXT_FULL     = -11, /* session at its token limit */
+    QINFER_E_CONTEXT_FULL     = -11, /* session at its token limit (max_tokens) */
     QINFER_E_CANCELLED        = -12, /* by a qinfer_cancel or a callback */
     QINFER_E_NUMERIC          = -13  /* non-finite logits */
 };
 
-/** Filled when a call fails, untouched otherwise; needs no initialisation. Layout frozen. */
+/** Filled when a call fails, untouched otherwise; needs no initialisation. Layout frozen. Messages do not depend on the
+ *  locale. */
 typedef struct qinfer_error {
     qinfer_status code;
     int32_t       reserved;
     int64_t       detail;       /* as the status constant says, else 0 */
-    char          message[240]; /* English, NUL-terminated; cut at a character boundary if too long */
+    char          message[240]; /* English, NUL-terminated; one that is too long has "..." for its middle */
 } qinfer_error;
 
 enum { QINFER_LOG_ERROR = 1, QINFER_LOG_WARN = 2, QINFER_LOG_INFO = 3, QINFER_LOG_DEBUG = 4 };
@@ -151,7 +159,8 @@ typedef struct qinfer_runtime_options {
     int32_t                 log_level;  /* most verbose level delivered; 0 = QINFER_LOG_WARN */
     qinfer_log_fn           log;        /* NULL = silent */
     void                   *log_user;   /* borrowed, as above */
-    const uint32_t         *cpu_ids;    /* pin thread i to cpu_ids[i]; NULL = no pinning */
+    const uint32_t         *cpu_ids;    /* pin thread i to cpu_ids[i]; NULL = no pinning. As many as threads, each a CPU
+                                           that this process may use, else QINFER_E_INVALID_ARGUMENT */
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
     const char             *cpu_target; /* kernel set: "avx512_fp16", "avx512", "amx" and "amx_mixed" (by name only), "reference"; NULL = best for this CPU */
@@ -174,7 +183,8 @@ enum {
     QINFER_LOAD_NO_MMAP    = 2, /* read into private memory: for files that others may truncate while they are mapped */
     QINFER_LOAD_LOCK       = 4, /* keep resident (mlock) */
     QINFER_LOAD_VERIFY     = 8, /* check that norm weights and biases are finite */
-    QINFER_LOAD_EMBED_ROWS = 16 /* tied embeddings: a table of rows beside the LM head, whose own layout else serves both */
+    QINFER_LOAD_EMBED_ROWS = 16 /* tied embeddings: a table of rows, in the type of the file, beside the LM head, whose own
+                                   layout otherwise serves both. Changes bits where the two types differ */
 };
 typedef struct qinfer_load_options {
     uint32_t             struct_size;
@@ -187,7 +197,7 @@ typedef struct qinfer_load_options {
     const char          *weight_format;       /* "f16", "bf16", "f32"; NULL = what the kernel set wants */
     qinfer_progress_fn   progress;
     void                *progress_user;
-    const qinfer_cancel *cancel;
+    const qinfer_cancel *cancel;              /* looked at while headers, tokenizers and weights are read */
     const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this directory as it is now */
 } qinfer_load_options;
 
@@ -215,7 +225,8 @@ enum {
 };
 typedef struct qinfer_session_options {
     uint32_t struct_size, flags;   /* QINFER_SESSION_* */
-    uint32_t max_tokens;           /* 0 = context_tokens of the model; room for all of them is taken at creation */
+    uint32_t max_tokens;           /* 0 = context_tokens of the model; room for all of them is taken at creation, and the
+                                      model's RoPE table is computed as far (QINFER_E_NO_MEMORY above 4 GiB of it) */
     uint32_t max_logits;           /* rows kept for qinfer_session_logits; 0 = 1; none in an encoder */
 } qinfer_session_options;
 
@@ -224,7 +235,9 @@ typedef struct qinfer_memory {
     uint32_t struct_size, reserved;
     uint64_t weights_mapped;  /* clean file pages the OS can drop */
     uint64_t weights_private; /* converted or copied weights */
-    uint64_t tables;          /* tokenizer and rope; the tokenizer's part is 0 for a bare config.json */
+    uint64_t tables;          /* tokenizer, and rope for the max_tokens of the longest session so far (all positions where
+                                 memory comes from a qinfer_allocator; 0 before the first session, and where a packed file
+                                 has it); the tokenizer's part is 0 for a bare config.json */
     uint64_t scratch;         /* activations for max_batch_tokens */
     uint64_t kv_per_block, kv_cache_bytes; /* kv_cache_bytes: 0 without cache options */
     uint64_t per_session;     /* outside the cache: logits rows, token list, block tables, sampler */
@@ -255,7 +268,8 @@ QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const
 QINFER_API void qinfer_model_free(qinfer_model *model);
 /** Writes the model directory `path` to one file that holds the weights as the runtime's kernel set wants them, the
  *  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded model.
- *  out_path appears whole or not at all. A file that is cut, altered in its header, or packed for other kernels is
+ *  out_path appears whole or not at all; of files that are there only an empty one or one that this function wrote is
+ *  replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is
  *  refused when loaded; QINFER_LOAD_VERIFY also checks the weights. */
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
@@ -288,6 +302,18 @@ enum { QINFER_TOKEN_CONTROL = 1, QINFER_TOKEN_END = 2 /* ends generation */, QIN
 /** Text that is not UTF-8 is QINFER_E_INVALID_ARGUMENT; detail: offset of the first bad byte. */
 QINFER_STATUS qinfer_tokenize(const qinfer_model *model, const char *text, size_t len, uint32_t flags,
                               qinfer_token *tokens, size_t capacity, size_t *out_n, qinfer_error *err);
+typedef struct qinfer_tokenize_options {
+    uint32_t             struct_size;
+    uint32_t             flags;    /* QINFER_TEXT_* */
+    uint64_t             max_work; /* steps that the call may take; 0 = 1,000,000 + 512 for each byte of the text */
+    const qinfer_cancel *cancel;
+} qinfer_tokenize_options;
+/** The same with options, which may be NULL. Steps are what a tokenizer's patterns and tables make of a text, whatever
+ *  they are: beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of what was not read any more), so
+ *  that no tokenizer file can make it hang. Those in use take 5 to 40 steps for a byte. */
+QINFER_STATUS qinfer_tokenize_with(const qinfer_model *model, const char *text, size_t len,
+                                   const qinfer_tokenize_options *options, qinfer_token *tokens, size_t capacity,
+                                   size_t *out_n, qinfer_error *err);
 /** Raw bytes of one token, perhaps part of a character. Live as long as the model. */
 QINFER_API const char *qinfer_token_text(const qinfer_model *model, qinfer_token token, size_t *out_n);
 QINFER_API uint32_t    qinfer_token_flags(const qinfer_model *model, qinfer_token token); /* QINFER_TOKEN_* */
@@ -344,8 +370,29 @@ QINFER_STATUS qinfer_session_truncate(qinfer_session *session, size_t n_tokens, 
 QINFER_STATUS qinfer_session_save(const qinfer_session *session, const char *path, qinfer_error *err);
 /** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was saved.
  *  The last token is pending: evaluating it gives its logits. A kernel set other than the one that saved goes on from the
- *  stored keys and values, but not with the same bits. QINFER_E_FORMAT if the file is damaged. */
+ *  stored keys and values, but not with the same bits; the same one with other options that change bits is
+ *  QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if the file is damaged. Where only what was saved last is damaged, as after a
+ *  crash while it was written, the state before it is loaded: qinfer_session_load_with tells. */
 QINFER_STATUS qinfer_session_load(qinfer_kv_cache *cache, const char *path, qinfer_session **out, qinfer_error *err);
+enum {
+    QINFER_SNAPSHOT_ANY_BITS    = 1, /* go on from keys and values that other options computed, too */
+    QINFER_SNAPSHOT_NO_RECOVERY = 2  /* QINFER_E_FORMAT instead of the state before the last one */
+};
+typedef struct qinfer_session_load_options {
+    uint32_t struct_size, flags; /* QINFER_SNAPSHOT_ANY_BITS, _NO_RECOVERY */
+} qinfer_session_load_options;
+enum {
+    QINFER_SNAPSHOT_RECOVERED  = 1, /* what was saved last was damaged: this is the state before it */
+    QINFER_SNAPSHOT_OTHER_BITS = 2  /* another kernel set or other options computed the stored keys and values */
+};
+typedef struct qinfer_session_load_result {
+    uint32_t struct_size, flags;       /* QINFER_SNAPSHOT_RECOVERED, _OTHER_BITS */
+    uint64_t tokens, evaluated_tokens; /* as they were saved */
+} qinfer_session_load_result;
+/** The same with options, which may be NULL, and with what was found, which may be NULL too. */
+QINFER_STATUS qinfer_session_load_with(qinfer_kv_cache *cache, const char *path,
+                                       const qinfer_session_load_options *options, qinfer_session **out,
+                                       qinfer_session_load_result *result, qinfer_error *err);
 QINFER_API void qinfer_session_free(qinfer_session *session);
 
 /** Adds pending tokens, computes nothing. */
@@ -369,15 +416,19 @@ typedef struct qinfer_eval_options {
 
 /** Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens
  *  sessions with few pending tokens come first, so decoding continues while long prompts advance in chunks.
- *  Blocks for the whole call are taken first: QINFER_E_KV_FULL changes nothing. After any other error, cancellation
+ *  Sessions without pending tokens are passed over and keep their logits; if none has any it is QINFER_E_STATE.
+ *  Blocks for the whole call are taken first: QINFER_E_KV_FULL changes nothing; free, truncate or save and free other
+ *  sessions of the cache, or leave some out of the batch, and call again. After any other error, cancellation
  *  included, no token is lost: those already evaluated stay so, the rest stays pending; call again to go on. */
 QINFER_STATUS qinfer_eval(qinfer_session *const *sessions, size_t n_sessions, const qinfer_eval_options *options,
                           qinfer_error *err);
-/** Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it; repeated tokens add up). Replaces the
+/** Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it for good; otherwise repeated tokens add up,
+ *  within the range of f32). Replaces the
  *  previous list; n 0 clears it; at most n_vocab entries. */
 QINFER_STATUS qinfer_session_set_bias(qinfer_session *session, const qinfer_token *tokens, const float *values, size_t n,
                                       qinfer_error *err);
-/** Draws one token from the last logits and appends it as pending. */
+/** Draws one token from the last logits and appends it as pending. A session that holds max_tokens is
+ *  QINFER_E_CONTEXT_FULL: truncate it, or go on in another one. */
 QINFER_STATUS qinfer_session_sample(qinfer_session *session, qinfer_token *out, qinfer_error *err);
 /** n_vocab floats for the last evaluated token, or the one `back` earlier; NULL if not kept. Valid until the
  *  session is next evaluated, truncated or freed. Own samplers read this and append. */

@@ -254,6 +254,13 @@ class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
     return detail::collected<std::vector<Token>>(
         text.size() / 2 + 8, [&](auto... out) { return qinfer_tokenize(native(), data, text.size(), flags, out...); });
   }
+  /// The same with a bound on the work, or a way to cancel it.
+  std::vector<Token> tokenize(std::string_view text, const qinfer_tokenize_options& options) const {
+    const char* data = text.data() != nullptr ? text.data() : "";
+    return detail::collected<std::vector<Token>>(text.size() / 2 + 8, [&](auto... out) {
+      return qinfer_tokenize_with(native(), data, text.size(), &options, out...);
+    });
+  }
   std::string_view token_text(Token token) const {  ///< raw bytes, perhaps part of a character
     std::size_t n = 0;
     const char* text = qinfer_token_text(native(), token, &n);
@@ -315,6 +322,15 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     Session session;
     session.create(
         [&](auto** out, auto* error) { return qinfer_session_load(cache.native(), path.c_str(), out, error); });
+    return session;
+  }
+  /// The same with options, and what was found.
+  static Session load(KvCache& cache, const std::string& path, const qinfer_session_load_options& options,
+                      qinfer_session_load_result& result) {
+    Session session;
+    session.create([&](auto** out, auto* error) {
+      return qinfer_session_load_with(cache.native(), path.c_str(), &options, out, &result, error);
+    });
     return session;
   }
   void save(const std::string& path) const {

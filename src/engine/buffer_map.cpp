@@ -1,6 +1,10 @@
 // See buffer_map.h.
 #include "engine/buffer_map.h"
 
+#include <fmt/ranges.h>
+
+#include <iterator>
+
 #include "formats/json.h"
 
 namespace qinfer::engine {
@@ -11,36 +15,49 @@ std::string_view step_name(Step step) {
   return kNames[static_cast<std::size_t>(step)];
 }
 
-formats::Json as_json(const MappedBuffer& buffer, bool is_scratch) {
-  formats::Json json = {{"name", buffer.name},   {"offset", buffer.offset}, {"end", buffer.offset + buffer.bytes},
-                        {"bytes", buffer.bytes}, {"shape", buffer.shape},   {"dtype", buffer.dtype}};
-  if (is_scratch) json["lifetime"] = {step_name(buffer.lifetime.first), step_name(buffer.lifetime.last)};
-  return json;
+void append_text(std::string_view key, std::string_view value, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "\"{}\":", key);
+  formats::append_json_string(value, out);
+}
+
+void append_buffer(const MappedBuffer& buffer, bool is_scratch, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "{{\"bytes\":{},", buffer.bytes);
+  append_text("dtype", buffer.dtype, out);
+  fmt::format_to(std::back_inserter(out), ",\"end\":{},", buffer.offset + buffer.bytes);
+  if (is_scratch)
+    fmt::format_to(std::back_inserter(out), "\"lifetime\":[\"{}\",\"{}\"],", step_name(buffer.lifetime.first),
+                   step_name(buffer.lifetime.last));
+  append_text("name", buffer.name, out);
+  fmt::format_to(std::back_inserter(out), ",\"offset\":{},\"shape\":[{}]}}", buffer.offset,
+                 fmt::join(buffer.shape, ","));
 }
 
 }  // namespace
 
 std::string BufferMap::to_json(const model::ModelSpec& spec) const {
-  formats::Json list = formats::Json::array();
+  std::string out = "{\"model\":{";
+  append_text("architecture", spec.architecture, out);
+  fmt::format_to(std::back_inserter(out),
+                 ",\"context_tokens\":{},\"head_dim\":{},\"n_embd\":{},\"n_ffn\":{},\"n_heads\":{},\"n_kv_heads\":{},"
+                 "\"n_layers\":{},\"n_vocab\":{}}},\"regions\":",
+                 spec.context_tokens, spec.head_dim, spec.n_embd, spec.n_ffn, spec.n_heads, spec.n_kv_heads,
+                 spec.n_layers(), spec.n_vocab);
+  char separator = '[';
   for (const MappedRegion& region : regions) {
-    formats::Json buffers = formats::Json::array();
-    for (const MappedBuffer& buffer : region.buffers) buffers.push_back(as_json(buffer, region.name == "scratch"));
-    list.push_back({{"name", region.name},
-                    {"belongs_to", region.belongs_to},
-                    {"bytes", region.bytes},
-                    {"buffers", std::move(buffers)}});
+    out += separator;
+    separator = ',';
+    out += '{';
+    append_text("belongs_to", region.belongs_to, out);
+    out += ",\"buffers\":[";
+    for (std::size_t i = 0; i < region.buffers.size(); ++i) {
+      if (i != 0) out += ',';
+      append_buffer(region.buffers[i], region.name == "scratch", out);
+    }
+    fmt::format_to(std::back_inserter(out), "],\"bytes\":{},", region.bytes);
+    append_text("name", region.name, out);
+    out += '}';
   }
-  const formats::Json model = {{"architecture", spec.architecture},
-                               {"n_layers", spec.n_layers()},
-                               {"n_embd", spec.n_embd},
-                               {"n_heads", spec.n_heads},
-                               {"n_kv_heads", spec.n_kv_heads},
-                               {"head_dim", spec.head_dim},
-                               {"n_ffn", spec.n_ffn},
-                               {"n_vocab", spec.n_vocab},
-                               {"context_tokens", spec.context_tokens}};
-  return formats::Json({{"model", model}, {"regions", std::move(list)}})
-      .dump(-1, ' ', false, formats::Json::error_handler_t::replace);
+  return out + "]}";
 }
 
 }  // namespace qinfer::engine

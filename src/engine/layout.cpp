@@ -138,10 +138,6 @@ std::uint64_t blocks_of_session(const KvLayout& layout, std::uint32_t window, st
   return std::min(all, ceil_div(std::uint64_t{window} - 1 + chunk, layout.block_tokens) + 1);
 }
 
-std::uint64_t rope_table_bytes(const model::ModelSpec& spec) {
-  return std::uint64_t{spec.n_ropes()} * spec.context_tokens * spec.head_dim * sizeof(float);
-}
-
 SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape,
                              MappedRegion* region) {
   SessionLayout layout;

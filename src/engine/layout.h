@@ -56,9 +56,6 @@ std::vector<KvLayout> kv_layouts(const model::ModelSpec& spec, const kernels::Ke
 std::uint64_t blocks_of_session(const KvLayout& layout, std::uint32_t window, std::uint64_t tokens,
                                 std::uint64_t chunk);
 
-/// Bytes of the RoPE tables, f32 [ropes][context_tokens][head_dim / 2][2].
-std::uint64_t rope_table_bytes(const model::ModelSpec& spec);
-
 /// The longest stop text of a generation, so that the text held back fits into the session's memory.
 inline constexpr std::uint32_t kMaxStopBytes = 4096;
 

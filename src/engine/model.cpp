@@ -3,22 +3,46 @@
 
 #include <algorithm>
 
-#include "model/rope.h"
 #include "platform/thread.h"
 
 namespace qinfer::engine {
 namespace {
 
+/// What describes a model is small; names that repeat in every path below them could make a gigabyte of a megabyte.
+constexpr std::size_t kMaxMetadata = 64 << 20;
+
 /// config.json flattened: "config.rope_scaling.factor" -> "8.0"; lists and strings as JSON and text.
-void flatten(const formats::Json& value, const std::string& prefix,
-             std::map<std::string, std::string, std::less<>>& out) {
-  if (value.is_object()) {
-    for (const auto& [key, member] : value.items()) flatten(member, fmt::format("{}.{}", prefix, key), out);
-  } else if (value.is_string()) {
-    out[prefix] = value.get<std::string>();
-  } else {
-    out[prefix] = value.dump(-1, ' ', false, formats::Json::error_handler_t::replace);
+Status flatten(const formats::Json& value, std::string& prefix, std::size_t& left, formats::TextTable& out) {
+  if (!value.is_object()) {
+    const std::string text = value.is_string() ? std::string(value.text()) : formats::json_text(value);
+    if (prefix.size() + text.size() > left)
+      return error_at(Code::format, -1, "config.json: its fields and their paths take more than {} bytes", kMaxMetadata);
+    left -= prefix.size() + text.size();
+    out.add(prefix, text);
+    return Status();
   }
+  const std::size_t size = prefix.size();
+  for (const formats::Json& member : value) {
+    prefix.append(".").append(member.key());
+    QINFER_TRY(flatten(member, prefix, left, out));
+    prefix.resize(size);
+  }
+  return Status();
+}
+
+Result<formats::TextTable> describe(const ModelFiles& files, bool with_tensors) {
+  formats::TextTable out;
+  std::string prefix = "config";
+  std::size_t left = kMaxMetadata;
+  QINFER_TRY(flatten(files.config.root(), prefix, left, out));
+  if (with_tensors) {
+    const formats::TextTable& metadata = files.tensors()->metadata();
+    for (std::size_t i = 0; i < metadata.size(); ++i)
+      if (!metadata.key(i).starts_with("qinfer.tensor."))
+        out.add("safetensors." + std::string(metadata.key(i)), metadata.value(i));
+  }
+  static_cast<void>(out.finish());
+  return out;
 }
 
 std::string describe_formats(const model::WeightsPlan& plan) {
@@ -46,32 +70,26 @@ bool Model::is_end_token(std::int32_t token) const {
   return std::find(spec_.end_tokens.begin(), spec_.end_tokens.end(), token) != spec_.end_tokens.end();
 }
 
-Status Model::fill_rope_table() {
-  QINFER_ASSIGN(rope_, platform::Buffer::allocate(runtime_->allocator(), rope_table_bytes(spec_), "the RoPE table"));
-  const std::uint64_t floats = std::uint64_t{spec_.context_tokens} * spec_.head_dim;
-  std::vector<std::vector<float>> frequencies;
-  frequencies.reserve(spec_.ropes.size());
-  for (const model::RopeSpec& rope : spec_.ropes) frequencies.push_back(model::rope_frequencies(rope, spec_.head_dim));
-  ThreadTeam& team = runtime_->team();
-  const std::lock_guard lock(runtime_->eval_mutex());
-  team.run([&](std::int32_t worker) {
-    const auto part = [&](std::int32_t i) {
-      return static_cast<std::uint32_t>(std::uint64_t{spec_.context_tokens} * static_cast<std::uint64_t>(i) /
-                                        static_cast<std::uint64_t>(team.size()));
-    };
-    for (std::uint32_t i = 0; i < spec_.n_ropes(); ++i)
-      model::fill_rope_table(spec_.ropes[i], frequencies[i], part(worker), part(worker + 1),
-                             rope_.as<float>() + i * floats);
+Status Model::prepare_rope(std::uint32_t tokens) const {
+  if (packed_rope_ != nullptr) return Status();
+  return rope_.fill(spec_, tokens, *runtime_, [this](std::uint64_t bytes) {
+    return charge(bytes, "the RoPE table", [](std::uint64_t) { return std::string("fewer max_tokens take less"); });
   });
-  rope_table_ = rope_.as<float>();
-  return Status();
+}
+
+MemoryTotals Model::memory() const {
+  MemoryTotals totals = memory_;
+  if (RopeTable::takes_all_at_once(runtime_->allocator())) return totals;
+  totals.tables += rope_.bytes();
+  totals.total += rope_.bytes();
+  return totals;
 }
 
 Status Model::map_rope_table(ModelFiles& files, const formats::Tensor& tensor, bool verify) {
   QINFER_ASSIGN(rope_file_, files.packed->checkpoint.map_shard(tensor.shard));
   const std::span<const std::byte> data = rope_file_->bytes().subspan(tensor.begin, tensor.bytes());
   if (verify) QINFER_TRY(files.packed->verify(model::kRopeTensor, data));
-  rope_table_ = reinterpret_cast<const float*>(data.data());
+  packed_rope_ = reinterpret_cast<const float*>(data.data());
   return Status();
 }
 
@@ -103,10 +121,10 @@ Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, co
 
 namespace {
 
-Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& path) {
+Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& path, CancelFlag cancel) {
   if (files.packed) return files.packed->source;
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
-  return model::source_fingerprint(directory, *files.tensors());
+  return model::source_fingerprint(directory, *files.tensors(), cancel);
 }
 
 }  // namespace
@@ -126,16 +144,18 @@ Result<Charge> Model::charge(std::uint64_t bytes, std::string_view what,
 }
 
 std::string Model::origin() const {
-  return std::string(runtime_->kernels().name) + "/" + weight_format_ + (runtime_->exact() ? "/exact" : "");
+  std::string_view rows;  // of tied embeddings, if they are not what the LM head has
+  for (const model::WeightItem& item : weights_plan_.items)
+    if (spec_.tied_embeddings && item.role == kernels::WeightRole::embedding && spec_.causal)
+      rows = weights_.embedding.format.dtype != weights_.lm_head.format.dtype ? "+rows" : "";
+  return fmt::format("{}/{}{}{}", runtime_->kernels().name, weight_format_, rows, runtime_->exact() ? "/exact" : "");
 }
 
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,
-                                                 const LoadOptions& options, const model::LoadProgress& progress,
-                                                 const std::atomic<bool>* cancelled) {
+                                                 const LoadOptions& options, const model::LoadProgress& progress) {
   // Numbers in files, the RoPE table and conversions must not depend on the host's rounding mode.
   const platform::ScopedFloatEnvironment environment;
-  const auto is_cancelled = [cancelled] { return cancelled != nullptr && cancelled->load(); };
-  if (is_cancelled()) return error(Code::cancelled, "loading was cancelled before it began");
+  QINFER_TRY(options.cancel.check("loading"));
   std::shared_ptr<Model> model(new Model);
   model->runtime_ = std::move(runtime);
   Runtime& shared = *model->runtime_;
@@ -144,30 +164,29 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   QINFER_ASSIGN(ModelFiles files, read_model_files(path, options));
   model->spec_ = files.spec;
   model->file_bytes_ = files.file_bytes;
-  flatten(files.config, "config", model->metadata_);
+  QINFER_ASSIGN(model->metadata_, describe(files, !options.no_weights));
 
   model::WeightsPlan plan;
   if (!options.no_weights) {
     QINFER_ASSIGN(plan, plan_model_weights(files, shared.kernels(), weights_options));
-    for (const auto& [key, value] : files.tensors()->metadata())
-      if (!key.starts_with("qinfer.tensor.")) model->metadata_["safetensors." + key] = value;
     model->scratch_layout_ =
         engine::scratch_layout(files.spec, shared.kernels(), batch, static_cast<std::uint32_t>(shared.team().size()));
   }
-  model->memory_ = model_totals(files, plan, model->scratch_layout_, options);
+  QINFER_ASSIGN(model->memory_, model_totals(files, plan, model->scratch_layout_, options, shared.allocator(), 0));
   QINFER_TRY(check_budget(model->memory_, options.memory_budget_bytes));
   if (options.memory_budget_bytes != 0) model->budget_ = options.memory_budget_bytes;
   model->charged_ = model->memory_.total;
-  if (is_cancelled()) return error(Code::cancelled, "loading was cancelled");
+  QINFER_TRY(options.cancel.check("loading"));
   if (files.tokenizer != nullptr) QINFER_TRY(files.tokenizer->move_to(shared.allocator()));
   if (!options.no_weights) {
     const formats::Tensor* rope = packed_rope(files, options);
-    QINFER_TRY(rope != nullptr ? model->map_rope_table(files, *rope, options.verify) : model->fill_rope_table());
+    QINFER_TRY(rope != nullptr ? model->map_rope_table(files, *rope, options.verify)
+                               : model->rope_.reserve(model->spec_, shared.allocator()));
     const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
-      return (!progress || progress(done, total)) && !is_cancelled();  // the callback itself may have cancelled
+      return (!progress || progress(done, total)) && !options.cancel.requested();  // the callback itself may have cancelled
     };
     QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
-    QINFER_ASSIGN(model->fingerprint_, fingerprint_of(files, path));
+    QINFER_ASSIGN(model->fingerprint_, fingerprint_of(files, path, options.cancel));
   }
   model->weights_plan_ = std::move(plan);
   model->tokenizer_ = std::move(files.tokenizer);

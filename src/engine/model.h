@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "engine/plan.h"
+#include "engine/rope_table.h"
 #include "engine/runtime.h"
 #include "engine/scratch_poison.h"
 #include "model/spec.h"
@@ -31,6 +31,8 @@ class Charge {
   ~Charge() {
     if (charged_ != nullptr) *charged_ -= bytes_;
   }
+  /// Stays taken until the model is gone.
+  void keep() { charged_ = nullptr; }
 
  private:
   std::atomic<std::uint64_t>* charged_ = nullptr;
@@ -39,24 +41,27 @@ class Charge {
 
 class Model {
  public:
-  /// Plans, checks the budget, then loads. `progress` false, or `cancelled` set, stops with QINFER_E_CANCELLED.
+  /// Plans, checks the budget, then loads. `progress` false, or options.cancel, stops with QINFER_E_CANCELLED.
   static Result<std::shared_ptr<const Model>> load(std::shared_ptr<Runtime> runtime, const std::string& path,
-                                                   const LoadOptions& options, const model::LoadProgress& progress,
-                                                   const std::atomic<bool>* cancelled);
+                                                   const LoadOptions& options, const model::LoadProgress& progress);
 
   Runtime& runtime() const { return *runtime_; }
   const model::ModelSpec& spec() const { return spec_; }
   const model::Weights& weights() const { return weights_; }
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
-  /// The RoPE table of one of the spec's ropes.
+  /// The RoPE table of one of the spec's ropes, as far as prepare_rope() has been called for.
   const float* rope(std::uint32_t i) const {
-    return rope_table_ + std::uint64_t{i} * spec_.context_tokens * spec_.head_dim;
+    return packed_rope_ != nullptr ? packed_rope_ + std::uint64_t{i} * spec_.context_tokens * spec_.head_dim
+                                   : rope_.data(i);
   }
+  /// Computes the rows that a session of so many tokens needs, if they are not there yet.
+  Status prepare_rope(std::uint32_t tokens) const;
   const ScratchLayout& scratch_layout() const { return scratch_layout_; }
   std::byte* scratch() const { return scratch_.data(); }
   const ScratchPoison& scratch_poison() const { return scratch_poison_; }
   bool has_weights() const { return !weights_.layers.empty(); }
-  const MemoryTotals& memory() const { return memory_; }
+  /// What is taken now; the RoPE table grows with the longest session.
+  MemoryTotals memory() const;
   std::uint64_t n_params() const { return n_params_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// "f32", "f16", "bf16" or "mixed"; empty without weights.
@@ -71,7 +76,8 @@ class Model {
   std::string origin() const;
   /// What was loaded, tensor by tensor.
   const model::WeightsPlan& weights_plan() const { return weights_plan_; }
-  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
+  /// config.json flattened ("config.rope_scaling.factor" -> "8.0"), and the metadata of safetensors files.
+  const formats::TextTable& metadata() const { return metadata_; }
   bool is_end_token(std::int32_t token) const;
   std::uint32_t max_token_bytes() const { return tokenizer_ ? tokenizer_->max_token_bytes() : 0; }
 
@@ -79,7 +85,6 @@ class Model {
   Model() = default;
   Status load_weights(ModelFiles& files, const model::WeightsPlan& plan, const model::WeightsOptions& options,
                       const model::LoadProgress& progress);
-  Status fill_rope_table();
   Status map_rope_table(ModelFiles& files, const formats::Tensor& tensor, bool verify);
 
   std::shared_ptr<Runtime> runtime_;
@@ -87,9 +92,10 @@ class Model {
   model::Weights weights_;
   model::WeightsPlan weights_plan_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
-  platform::Buffer rope_, scratch_;
-  const float* rope_table_ = nullptr;                ///< in rope_, or in the packed file
-  std::shared_ptr<platform::MappedFile> rope_file_;  ///< then this one
+  platform::Buffer scratch_;
+  mutable RopeTable rope_;
+  const float* packed_rope_ = nullptr;               ///< the whole table in a packed file, instead
+  std::shared_ptr<platform::MappedFile> rope_file_;  ///< that one
   ScratchLayout scratch_layout_;
   ScratchPoison scratch_poison_;
   MemoryTotals memory_;
@@ -97,7 +103,7 @@ class Model {
   mutable std::atomic<std::uint64_t> charged_{0};  ///< of it, by the model itself, caches and sessions
   std::uint64_t n_params_ = 0, file_bytes_ = 0;
   std::string weight_format_, fingerprint_;
-  std::map<std::string, std::string, std::less<>> metadata_;
+  formats::TextTable metadata_;
 };
 
 }  // namespace qinfer::engine

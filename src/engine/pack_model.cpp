@@ -63,13 +63,19 @@ void add_bytes(model::PackedWriter& writer, std::string name, std::string dtype,
   writer.add(std::move(item));
 }
 
+constexpr std::string_view kTexts[] = {"config.json", "generation_config.json", "tokenizer.json"};
+
 /// The fingerprint of a checkpoint; refuses to let `out` take the place of one of its files.
-Result<std::string> fingerprint(const platform::Directory& directory, const std::string& out) {
-  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory));
+Result<std::string> fingerprint(const platform::Directory& directory, const std::string& out, CancelFlag cancel) {
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory, cancel));
+  const auto own_file = [&out] { return error(Code::invalid_argument, "{} is a file of the checkpoint itself", out); };
   for (std::size_t i = 0; i < checkpoint.n_files(); ++i)
-    if (platform::is_same_file(checkpoint.file(i), out))
-      return error(Code::invalid_argument, "{} is a file of the checkpoint itself", out);
-  return model::source_fingerprint(directory, checkpoint);
+    if (platform::is_same_file(checkpoint.file(i), out)) return own_file();
+  for (const std::string_view name : kTexts) {
+    auto file = directory.open_file(name);
+    if (file.ok() && platform::is_same_file(file.value(), out)) return own_file();
+  }
+  return model::source_fingerprint(directory, checkpoint, cancel);
 }
 
 bool holds_exactly(const model::WeightItem& item) {
@@ -79,7 +85,7 @@ bool holds_exactly(const model::WeightItem& item) {
 }  // namespace
 
 Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, const LoadOptions& options,
-                  const std::string& out, const model::LoadProgress& progress, const std::atomic<bool>* cancelled) {
+                  const std::string& out, const model::LoadProgress& progress) {
   const platform::ScopedFloatEnvironment environment;
   if (options.no_weights || options.embedding_rows || !options.packed_path.empty())
     return error(Code::invalid_argument,
@@ -87,8 +93,10 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
   if (platform::is_regular_file(path)) return error(Code::invalid_argument, "{} is not a model directory", path);
   const std::string_view kernel_set = runtime->kernels().name;
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
-  QINFER_ASSIGN(const std::string source, fingerprint(directory, out));
-  QINFER_ASSIGN(const auto model, Model::load(std::move(runtime), path, options, progress, cancelled));
+  QINFER_ASSIGN(const std::string source, fingerprint(directory, out, options.cancel));
+  QINFER_TRY(platform::AtomicFile::check_replaceable(out, model::is_packed_file));
+  QINFER_ASSIGN(const auto model, Model::load(std::move(runtime), path, options, progress));
+  QINFER_TRY(model->prepare_rope(model->spec().context_tokens));
 
   std::vector<model::WeightItem> items = model->weights_plan().items;
   std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return rank(a) < rank(b); });
@@ -107,7 +115,7 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
   }
   std::vector<std::string> texts;
   texts.reserve(3);
-  for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
+  for (const std::string_view name : kTexts) {
     auto text = directory.read_text(name, kMaxTextBytes);
     Status status = text.take_status();
     if (status.code() == Code::not_found) continue;
@@ -116,10 +124,10 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
     add_bytes(writer, std::string(model::kTextPrefix) + std::string(name), "U8", {texts.back().size()},
               std::as_bytes(std::span(texts.back())));
   }
-  QINFER_ASSIGN(const std::string source_now, fingerprint(directory, out));
+  QINFER_ASSIGN(const std::string source_now, fingerprint(directory, out, options.cancel));
   if (source_now != source) return error(Code::format, "{} changed while it was packed", path);
   const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
-    return (!progress || progress(done, total)) && (cancelled == nullptr || !cancelled->load());
+    return (!progress || progress(done, total)) && !options.cancel.requested();
   };
   return writer.write(out, kernel_set, source, exact, stop_or_report);
 }

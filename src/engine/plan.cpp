@@ -1,6 +1,8 @@
 // See plan.h.
 #include "engine/plan.h"
 
+#include "engine/rope_table.h"
+
 #include <algorithm>
 #include <bit>
 
@@ -15,7 +17,7 @@ DType stated_dtype(const formats::Json& config) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const formats::Json* value = formats::find_field(config, key);
     if (value == nullptr || !value->is_string()) continue;
-    const std::string text = value->get<std::string>();
+    const std::string_view text = value->text();
     if (text == "float32") return DType::f32;
     if (text == "float16") return DType::f16;
   }
@@ -45,57 +47,58 @@ class Texts {
   const model::PackedFile* packed_ = nullptr;
 };
 
-Status read_generation_config(const Texts& texts, model::ModelSpec& spec) {
+Status read_generation_config(const Texts& texts, model::ModelSpec& spec, CancelFlag cancel) {
   constexpr std::string_view kName = "generation_config.json";
   QINFER_ASSIGN(const auto text, texts.find(kName, kMaxConfigBytes));
   if (!text) return Status();
-  QINFER_ASSIGN(const formats::Json config, formats::parse_json(*text, kName));
-  return model::apply_generation_config(config, kName, spec);
+  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_json(*text, kName, cancel));
+  return model::apply_generation_config(config.root(), kName, spec);
 }
 
-Status read_tokenizer(const Texts& texts, ModelFiles& files) {
+Status read_tokenizer(const Texts& texts, ModelFiles& files, CancelFlag cancel) {
   constexpr std::string_view kName = "tokenizer.json";
   QINFER_ASSIGN(const auto text, texts.find(kName, kMaxTokenizerBytes));
   if (!text) return Status();
   QINFER_ASSIGN(files.tokenizer,
-                text::Tokenizer::from_json(*text, kName, {files.spec.n_vocab, files.spec.ropes.size() > 1}));
+                text::Tokenizer::from_json(*text, kName, {files.spec.n_vocab, files.spec.ropes.size() > 1}, cancel));
   if (files.spec.bos_token >= 0) files.tokenizer->mark_control(files.spec.bos_token);
   for (const std::int32_t token : files.spec.end_tokens) files.tokenizer->mark_control(token);
   return Status();
 }
 
-Result<model::Tied> read_config(const std::string& text, std::string_view name, ModelFiles& files) {
-  QINFER_ASSIGN(files.config, formats::parse_json(text, name));
-  QINFER_ASSIGN(model::ParsedConfig parsed, model::parse_hf_config(files.config, name));
+Result<model::Tied> read_config(const std::string& text, std::string_view name, ModelFiles& files, CancelFlag cancel) {
+  QINFER_ASSIGN(files.config, formats::parse_json(text, name, cancel));
+  QINFER_ASSIGN(model::ParsedConfig parsed, model::parse_hf_config(files.config.root(), name));
   files.spec = std::move(parsed.spec);
   files.spec.tied_embeddings = parsed.tied == model::Tied::yes;
-  files.assumed_dtype = stated_dtype(files.config);
+  files.assumed_dtype = stated_dtype(files.config.root());
   return parsed.tied;
 }
 
 /// config.json, generation_config.json and tokenizer.json.
-Result<model::Tied> read_texts(const Texts& texts, ModelFiles& files) {
+Result<model::Tied> read_texts(const Texts& texts, ModelFiles& files, CancelFlag cancel) {
   QINFER_ASSIGN(const std::string text, texts.read("config.json", kMaxConfigBytes));
-  QINFER_ASSIGN(const model::Tied tied, read_config(text, "config.json", files));
-  QINFER_TRY(read_generation_config(texts, files.spec));
-  QINFER_TRY(read_tokenizer(texts, files));
+  QINFER_ASSIGN(const model::Tied tied, read_config(text, "config.json", files, cancel));
+  QINFER_TRY(read_generation_config(texts, files.spec, cancel));
+  QINFER_TRY(read_tokenizer(texts, files, cancel));
   return tied;
 }
 
 /// Whether nothing in the directory has changed since the packed file was made from it.
-Status check_source(const std::string& path, const model::PackedFile& packed, const std::string& packed_path) {
+Status check_source(const std::string& path, const model::PackedFile& packed, const std::string& packed_path,
+                    CancelFlag cancel) {
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
-  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory));
-  QINFER_ASSIGN(const std::string source, model::source_fingerprint(directory, checkpoint));
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory, cancel));
+  QINFER_ASSIGN(const std::string source, model::source_fingerprint(directory, checkpoint, cancel));
   if (source == packed.source) return Status();
   return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
                packed_path, path, packed.source, source);
 }
 
-Result<ModelFiles> read_packed_files(const std::string& path) {
+Result<ModelFiles> read_packed_files(const std::string& path, CancelFlag cancel) {
   ModelFiles files;
-  QINFER_ASSIGN(files.packed, model::PackedFile::open(path));
-  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(*files.packed), files));
+  QINFER_ASSIGN(files.packed, model::PackedFile::open(path, cancel));
+  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(*files.packed), files, cancel));
   if (tied == model::Tied::unstated)
     files.spec.tied_embeddings = files.packed->checkpoint.find("lm_head.weight") == nullptr;
   files.file_bytes = files.packed->checkpoint.file_bytes();
@@ -106,33 +109,33 @@ Result<ModelFiles> read_packed_files(const std::string& path) {
 
 Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& load) {
   if (!load.packed_path.empty()) {
-    QINFER_ASSIGN(ModelFiles files, read_packed_files(load.packed_path));
-    QINFER_TRY(check_source(path, *files.packed, load.packed_path));
+    QINFER_ASSIGN(ModelFiles files, read_packed_files(load.packed_path, load.cancel));
+    QINFER_TRY(check_source(path, *files.packed, load.packed_path, load.cancel));
     return files;
   }
   if (platform::is_regular_file(path)) {
-    if (!path.ends_with(".gguf")) return read_packed_files(path);
+    if (!path.ends_with(".gguf")) return read_packed_files(path, load.cancel);
     return error(Code::unsupported, "{}: not a model directory or packed model; GGUF files are not read", path);
   }
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
   ModelFiles files;
-  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(directory), files));
+  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(directory), files, load.cancel));
   if (!load.no_weights) {
-    QINFER_ASSIGN(files.checkpoint, formats::Checkpoint::open(directory));
+    QINFER_ASSIGN(files.checkpoint, formats::Checkpoint::open(directory, load.cancel));
     files.file_bytes = files.checkpoint->file_bytes();
     if (tied == model::Tied::unstated) files.spec.tied_embeddings = files.checkpoint->find("lm_head.weight") == nullptr;
   }
   return files;
 }
 
-Result<ModelFiles> read_lone_config(const std::string& path) {
+Result<ModelFiles> read_lone_config(const std::string& path, CancelFlag cancel) {
   const auto slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   const std::string name = slash == path.npos ? path : path.substr(slash + 1);
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(folder));
   ModelFiles files;
   QINFER_ASSIGN(const std::string text, directory.read_text(name, kMaxConfigBytes));
-  QINFER_TRY(read_config(text, name, files).take_status());
+  QINFER_TRY(read_config(text, name, files, cancel).take_status());
   return files;
 }
 
@@ -284,24 +287,34 @@ Result<model::WeightsPlan> plan_model_weights(const ModelFiles& files, const ker
 const formats::Tensor* packed_rope(const ModelFiles& files, const LoadOptions& load) {
   if (!files.packed || load.no_mmap) return nullptr;
   const formats::Tensor* tensor = files.packed->checkpoint.find(model::kRopeTensor);
-  const bool fits = tensor != nullptr && tensor->dtype == "F32" && tensor->bytes() == rope_table_bytes(files.spec) &&
+  const std::uint64_t bytes =
+      std::uint64_t{files.spec.n_ropes()} * files.spec.context_tokens * files.spec.head_dim * sizeof(float);
+  const bool fits = tensor != nullptr && tensor->dtype == "F32" && tensor->bytes() == bytes &&
                     tensor->begin % sizeof(float) == 0;
   return fits ? tensor : nullptr;
 }
 
-MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch,
-                          const LoadOptions& load) {
+std::uint32_t rope_tokens(const ModelFiles& files, const LoadOptions& load, const platform::Allocator& allocator,
+                          std::uint32_t session_tokens) {
+  if (load.no_weights || packed_rope(files, load) != nullptr) return 0;
+  return RopeTable::takes_all_at_once(allocator) ? files.spec.context_tokens : session_tokens;
+}
+
+Result<MemoryTotals> model_totals(const ModelFiles& files, const model::WeightsPlan& weights,
+                                  const ScratchLayout& scratch, const LoadOptions& load,
+                                  const platform::Allocator& allocator, std::uint32_t session_tokens) {
   MemoryTotals totals;
-  totals.weights_mapped = weights.mapped_bytes;
+  QINFER_ASSIGN(const std::uint64_t rope_bytes,
+                RopeTable::bytes_of(files.spec, rope_tokens(files, load, allocator, session_tokens)));
+  const formats::Tensor* packed = load.no_weights ? nullptr : packed_rope(files, load);
+  totals.weights_mapped = weights.mapped_bytes + (packed != nullptr ? packed->bytes() : 0);
   totals.weights_private = weights.private_bytes;
-  totals.tables = files.tokenizer ? files.tokenizer->memory_bytes() : 0;
-  // No scratch means no weights: then there is nothing to rotate either.
-  if (scratch.bytes != 0)
-    (packed_rope(files, load) != nullptr ? totals.weights_mapped : totals.tables) += rope_table_bytes(files.spec);
+  totals.tables = (files.tokenizer ? files.tokenizer->memory_bytes() : 0) + rope_bytes;
   totals.scratch = scratch.bytes;
   totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
-  // The staging buffer is gone before the scratch arena is made.
-  totals.load_peak = totals.total - totals.scratch + std::max(totals.scratch, weights.staging_bytes);
+  // The staging buffer is gone before the scratch arena is made; sessions, and their rows of the RoPE table, come later.
+  const std::uint64_t loaded = totals.total - (RopeTable::takes_all_at_once(allocator) ? 0 : rope_bytes);
+  totals.load_peak = loaded - totals.scratch + std::max(totals.scratch, weights.staging_bytes);
   return totals;
 }
 
@@ -347,18 +360,19 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
     QINFER_ASSIGN(weights, plan_model_weights(files, *kernels, options));
     scratch = scratch_layout(files.spec, *kernels, batch, threads, &scratch_region);
   }
-  MemoryTotals totals = model_totals(files, weights, scratch, load);
+  QINFER_ASSIGN(const SessionOptions resolved, resolve_session(files.spec, session ? *session : SessionOptions()));
+  QINFER_ASSIGN(MemoryTotals totals,
+                model_totals(files, weights, scratch, load, runtime.allocator, resolved.max_tokens));
   const KvCacheOptions cache_options = cache != nullptr ? *cache : KvCacheOptions();
   QINFER_ASSIGN(const std::vector<KvLayout> layouts, resolve_kv(files.spec, *kernels, runtime.exact, cache_options));
-  QINFER_ASSIGN(const SessionOptions resolved, resolve_session(files.spec, session ? *session : SessionOptions()));
   if (map != nullptr) {
-    const bool rope_mapped = packed_rope(files, load) != nullptr;
-    const std::uint64_t rope_bytes = scratch.bytes != 0 ? rope_table_bytes(files.spec) : 0;
     map->regions = {map_weights(weights, true), map_weights(weights, false),
-                    map_tables(files, rope_mapped ? 0 : rope_bytes), scratch_region};
-    if (rope_mapped) {
-      map->regions[0].buffers.push_back({"rope", map->regions[0].bytes, rope_bytes, {rope_bytes / 4}, "f32", {}});
-      map->regions[0].bytes += rope_bytes;
+                    map_tables(files, rope_tokens(files, load, runtime.allocator, resolved.max_tokens)),
+                    scratch_region};
+    if (const formats::Tensor* rope = load.no_weights ? nullptr : packed_rope(files, load)) {
+      map->regions[0].buffers.push_back(
+          {"rope", map->regions[0].bytes, rope->bytes(), {rope->bytes() / 4}, "f32", {}});
+      map->regions[0].bytes += rope->bytes();
     }
   }
   QINFER_TRY(add_cache(totals, files.spec, layouts, batch, cache, runtime.allocator, resolved.max_tokens, map));

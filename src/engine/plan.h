@@ -26,6 +26,7 @@ struct LoadOptions {
   std::uint64_t memory_budget_bytes = 0;
   std::string weight_format;
   std::string packed_path;  ///< a packed file made from the model directory, to be used in its place
+  CancelFlag cancel;
 };
 
 struct KvCacheOptions {
@@ -65,7 +66,7 @@ struct ModelFiles {
   std::optional<formats::Checkpoint> checkpoint;
   std::optional<model::PackedFile> packed;     ///< then the tensors are here
   std::unique_ptr<text::Tokenizer> tokenizer;  ///< null if there is no tokenizer.json
-  formats::Json config;
+  formats::JsonDocument config;
   std::uint64_t file_bytes = 0;
 
   formats::Checkpoint* tensors() { return packed ? &packed->checkpoint : checkpoint ? &*checkpoint : nullptr; }
@@ -75,7 +76,7 @@ struct ModelFiles {
 /// `path`: a model directory, or a packed model. Without weights the tensor files need not be there.
 Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& load);
 /// The same for the path of a config.json.
-Result<ModelFiles> read_lone_config(const std::string& path);
+Result<ModelFiles> read_lone_config(const std::string& path, CancelFlag cancel);
 
 /// Options with their defaults filled in, and checked.
 Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exact);
@@ -95,10 +96,15 @@ Result<model::WeightsPlan> plan_model_weights(const ModelFiles& files, const ker
                                               const model::WeightsOptions& options);
 /// The RoPE table that a packed model brings, or null: then it is computed.
 const formats::Tensor* packed_rope(const ModelFiles& files, const LoadOptions& load);
+/// How many positions of the RoPE table are in memory of the process when the longest session has so many tokens.
+std::uint32_t rope_tokens(const ModelFiles& files, const LoadOptions& load, const platform::Allocator& allocator,
+                          std::uint32_t session_tokens);
 
-/// Weights, tables and scratch of a model; no cache and no sessions.
-MemoryTotals model_totals(const ModelFiles& files, const model::WeightsPlan& weights, const ScratchLayout& scratch,
-                          const LoadOptions& load);
+/// Weights, tables and scratch of a model whose longest session has so many tokens; no cache and no sessions.
+/// QINFER_E_NO_MEMORY if the RoPE table for them is too large.
+Result<MemoryTotals> model_totals(const ModelFiles& files, const model::WeightsPlan& weights,
+                                  const ScratchLayout& scratch, const LoadOptions& load,
+                                  const platform::Allocator& allocator, std::uint32_t session_tokens);
 
 /// What the pool of a group of layers is made with.
 kv::PoolOptions pool_options(const CacheSize& size, const KvCacheOptions& options, std::size_t group);
@@ -110,7 +116,7 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
 
 /// Adds what the model and the cache are made of to a map; scratch and sessions write themselves down.
 MappedRegion map_weights(const model::WeightsPlan& weights, bool mapped);
-MappedRegion map_tables(const ModelFiles& files, std::uint64_t rope_bytes);
+MappedRegion map_tables(const ModelFiles& files, std::uint64_t rope_tokens);
 MappedRegion map_cache(const CacheSize& size, std::span<const KvLayout> layouts);
 MappedRegion map_lists(const CacheSize& size, std::span<const KvLayout> layouts, const KvCacheOptions& options);
 

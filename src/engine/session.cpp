@@ -22,6 +22,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
   const Model& model = cache->model();
   const platform::Allocator& allocator = model.runtime().allocator();
   session->layout_ = layout;
+  QINFER_TRY(model.prepare_rope(layout.max_tokens));
   QINFER_ASSIGN(session->charge_, model.charge(layout.total_bytes(), "a session", [](std::uint64_t) {
     return std::string("fewer max_tokens or max_logits take less");
   }));

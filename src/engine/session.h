@@ -66,8 +66,18 @@ class Session {
 
   /// Writes tokens, keys, values and sampler to a file, or what is new to one that holds the beginning already.
   Status save(const std::string& path) const;
+  struct LoadSessionOptions {
+    bool any_bits = false;     ///< keys and values that the same kernel set computed with other options are taken too
+    bool no_recovery = false;  ///< the state before the last one is refused
+  };
+  struct LoadSessionResult {
+    std::size_t n_tokens = 0, n_evaluated = 0;  ///< as they were saved
+    bool recovered = false;   ///< what was saved last was damaged: this is the state before
+    bool other_bits = false;  ///< keys and values were computed by another kernel set or with other options
+  };
   /// A session as it was saved, with its limits; the last token is pending, for the file holds no logits.
-  static Result<std::unique_ptr<Session>> load(std::shared_ptr<KvCache> cache, const std::string& path);
+  static Result<std::unique_ptr<Session>> load(std::shared_ptr<KvCache> cache, const std::string& path,
+                                               const LoadSessionOptions& options, LoadSessionResult& result);
 
   const Model& model() const { return cache_->model(); }
   KvCache& cache() { return *cache_; }

@@ -3,6 +3,7 @@
 // Where the file's blocks look like the cache's they are read straight into place; else (another padding of heads, size
 // of blocks or order in tiles) they are copied tile by tile.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "engine/session.h"
@@ -81,6 +82,16 @@ Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<c
                       layout.n_kv_heads, layout.head_dim, window);
   }
   return Status();
+}
+
+/// What the same kernel set computed with other options has other bits, and would go on with neither's. (Another kernel
+/// set is a choice that the host cannot but know of.)
+Status check_origin(std::string_view saved, std::string_view own, const std::string& path) {
+  if (saved == own || saved.substr(0, saved.find('/')) != own.substr(0, own.find('/'))) return Status();
+  return error(Code::unsupported,
+               "{}: saved with {} (kernel set, type of the weights, QINFER_LOAD_EMBED_ROWS, QINFER_RUNTIME_EXACT), the "
+               "model has {}: the bits would be those of neither",
+               path, saved, own);
 }
 
 Status check_tokens(const kv::Snapshot& snapshot, const Model& model, const std::string& path) {
@@ -163,7 +174,7 @@ Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& pat
                       first);
   }
   if (const Code code = extend(n); code != Code::ok)
-    return error_at(code, 0, "{}: the KV cache has no room for the {} tokens of the session", path, n);
+    return error_at(code, code == Code::io ? EFBIG : 0, "{}: the KV cache has no room for the {} tokens of the session", path, n);
   for (std::size_t g = 0; g < layout_.n_groups && n != 0; ++g) QINFER_TRY(read_blocks(snapshot, g));
   return Status();
 }
@@ -186,7 +197,8 @@ Status Session::restore_sampler(std::span<const std::byte> saved, const std::str
   return set_bias(ids, values);
 }
 
-Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, const std::string& path) {
+Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, const std::string& path,
+                                               const LoadSessionOptions& options, LoadSessionResult& result) {
   const Model& model = cache->model();
   if (cache->n_groups() == 0)
     return error(Code::unsupported, "{} is an encoder: its sessions are not saved", model.spec().architecture);
@@ -198,6 +210,10 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
                     path, max_tokens, max_logits, context);
   };
   QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path, fits));
+  if (snapshot.recovered() && options.no_recovery)
+    return error_at(Code::format, -1, "{}: what was saved last is damaged; the state before it has {} tokens", path,
+                    snapshot.tokens().size());
+  if (!options.any_bits) QINFER_TRY(check_origin(snapshot.model().origin, model.origin(), path));
   QINFER_TRY(check_tokens(snapshot, model, path));
   auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false});
   Status status = created.take_status();
@@ -206,6 +222,8 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
     return error_at(Code::format, -1, "{}: {}", path, status.message());
   QINFER_TRY(std::move(status));
   std::unique_ptr<Session> session = std::move(created.value());
+  result = {snapshot.tokens().size(), snapshot.n_evaluated(), snapshot.recovered(),
+            snapshot.model().origin != model.origin()};
   // Others must not be given what a file says: it may come from other kernels, or from somebody who invented it.
   session->foreign_ = true;
   session->origin_ = snapshot.model().origin;

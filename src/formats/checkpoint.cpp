@@ -3,7 +3,9 @@
 
 #include <fmt/ranges.h>
 
-#include <set>
+#include <algorithm>
+#include <map>
+#include <utility>
 
 #include "formats/json.h"
 
@@ -15,14 +17,103 @@ constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
 constexpr std::size_t kMaxShards = 4096;
 
-Result<SafetensorsHeader> read_header(const platform::OpenFile& file) {
+Result<SafetensorsHeader> read_header(const platform::OpenFile& file, CancelFlag cancel) {
   std::string prefix(std::min<std::uint64_t>(8, file.size), '\0');
   QINFER_TRY(platform::read_at(file, 0, std::as_writable_bytes(std::span(prefix))));
   QINFER_ASSIGN(const std::uint64_t length, safetensors_header_bytes(prefix, file.size, file.name));
   prefix.resize(8 + length);
   QINFER_TRY(platform::read_at(file, 8, std::as_writable_bytes(std::span(prefix).subspan(8))));
-  return parse_safetensors_header(prefix, file.size, file.name);
+  return parse_safetensors_header(prefix, file.size, file.name, cancel);
 }
+
+/// "weight_map" of an index file as a flat list of tensor names and their files; everything else in it is passed over.
+class IndexEvents final : public JsonEvents {
+ public:
+  bool on_key(std::string& key) override {
+    if (depth_ == 1) {
+      in_map_ = key == "weight_map";
+      if (in_map_ && std::exchange(has_map, true)) return fail("the key \"weight_map\" appears twice in one object");
+    } else if (in_map_) {
+      tensor_.swap(key);
+    }
+    return true;
+  }
+
+  bool on_string(std::string& value) override {
+    if (!in_map_) return true;
+    if (depth_ != 2) return not_an_object();
+    const auto [at, is_new] = shard_numbers_.emplace(value, static_cast<std::uint32_t>(shards.size()));
+    if (is_new && shards.size() == kMaxShards)
+      return fail(fmt::format("more than {} shards, at most that many are accepted", kMaxShards));
+    if (is_new) shards.push_back(value);
+    entries.push_back({static_cast<std::uint32_t>(names_.size()), static_cast<std::uint32_t>(tensor_.size()), at->second});
+    names_.insert(names_.end(), tensor_.begin(), tensor_.end());
+    return true;
+  }
+
+  bool on_integer(std::int64_t) override { return on_wrong_value(); }
+  bool on_other(const JsonScalar&) override { return on_wrong_value(); }
+  bool on_begin(bool is_object) override {
+    if (in_map_ && depth_ == 1 && !is_object) return not_an_object();
+    if (in_map_ && depth_ == 2) return on_wrong_value();
+    ++depth_;
+    return true;
+  }
+  bool on_end(bool) override {
+    if (--depth_ == 1) in_map_ = false;
+    return true;
+  }
+
+  struct Entry {
+    std::uint32_t name_begin, name_size, shard;
+  };
+  std::string_view name(const Entry& entry) const { return {names_.data() + entry.name_begin, entry.name_size}; }
+
+  /// Sorts files and entries by name, so that the order in the index file does not matter; an entry that is there twice
+  /// is a failure.
+  void sort() {
+    std::vector<std::uint32_t> rank(shards.size());
+    std::uint32_t next = 0;
+    for (const auto& [name, number] : shard_numbers_) {
+      shards[next] = name;
+      rank[number] = next++;
+    }
+    for (Entry& entry : entries) entry.shard = rank[entry.shard];
+    const auto less = [this](const Entry& a, const Entry& b) { return name(a) < name(b); };
+    std::sort(entries.begin(), entries.end(), less);
+    for (std::size_t i = 1; i < entries.size(); ++i)
+      if (name(entries[i - 1]) == name(entries[i]))
+        fail(fmt::format("the key \"{}\" appears twice in one object", name(entries[i])));
+  }
+  bool contains(std::string_view tensor) const {
+    const auto at = std::lower_bound(entries.begin(), entries.end(), tensor,
+                                     [this](const Entry& entry, std::string_view n) { return name(entry) < n; });
+    return at != entries.end() && name(*at) == tensor;
+  }
+
+  std::vector<Entry> entries;
+  std::vector<std::string> shards;
+  bool has_map = false;
+  std::string failure;
+
+ private:
+  bool fail(std::string message) {
+    failure = std::move(message);
+    return false;
+  }
+  bool not_an_object() { return fail("\"weight_map\" must be an object that names a file for each tensor"); }
+  bool on_wrong_value() {
+    if (!in_map_) return true;
+    if (depth_ != 2) return not_an_object();
+    return fail(fmt::format("the file of tensor \"{}\" must be a string", tensor_));
+  }
+
+  int depth_ = 0;
+  bool in_map_ = false;
+  std::string tensor_;
+  std::vector<char> names_;
+  std::map<std::string, std::uint32_t> shard_numbers_;
+};
 
 }  // namespace
 
@@ -35,60 +126,77 @@ std::optional<DType> parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-Status Checkpoint::add_shard(platform::OpenFile file) {
-  QINFER_ASSIGN(SafetensorsHeader header, read_header(file));
-  const std::string name = file.name;
+Status Checkpoint::add_shard(platform::OpenFile file, CancelFlag cancel) {
+  QINFER_ASSIGN(SafetensorsHeader header, read_header(file, cancel));
   const std::size_t shard = files_.size();
   files_.push_back(std::move(file));
   mappings_.emplace_back();
-  for (TensorEntry& entry : header.tensors) {
-    if (!by_name_.emplace(entry.name, tensors_.size()).second)
-      return error_at(Code::format, -1, "{}: tensor \"{}\" is in another shard too", name, entry.name);
-    tensors_.push_back(
-        {std::move(entry.name), std::move(entry.dtype), std::move(entry.shape), entry.begin, entry.end, shard});
+  for (Tensor& tensor : header.tensors) tensor.shard = shard;
+  if (tensors_.empty()) {
+    tensors_ = std::move(header.tensors);
+    metadata_ = std::move(header.metadata);
+    return Status();
   }
-  metadata_.merge(header.metadata);
+  tensors_.insert(tensors_.end(), std::make_move_iterator(header.tensors.begin()),
+                  std::make_move_iterator(header.tensors.end()));
+  // finish() keeps the last of equal keys: those of the files before are added again after these.
+  TextTable merged = std::move(header.metadata);
+  for (std::size_t i = 0; i < metadata_.size(); ++i) merged.add(metadata_.key(i), metadata_.value(i));
+  static_cast<void>(merged.finish());
+  metadata_ = std::move(merged);
   return Status();
 }
 
-Status Checkpoint::add_shards(const platform::Directory& directory, std::string_view index_text) {
-  QINFER_ASSIGN(const Json index, parse_json(index_text, kIndexFile));
-  const Json* map = find_field(index, "weight_map");
-  if (map == nullptr || !map->is_object() || map->empty())
-    return error_at(Code::format, -1, "{}: \"weight_map\" must be an object that names a file for each tensor",
-                    kIndexFile);
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string())
-      return error_at(Code::format, -1, "{}: the file of tensor \"{}\" must be a string", kIndexFile, tensor);
-    names.insert(file.get<std::string>());
+Status Checkpoint::index_names() {
+  if (tensors_.size() > UINT32_MAX) return error_at(Code::format, -1, "the checkpoint has {} tensors", tensors_.size());
+  by_name_.resize(tensors_.size());
+  for (std::uint32_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
+  std::sort(by_name_.begin(), by_name_.end(),
+            [this](std::uint32_t a, std::uint32_t b) { return tensors_[a].name < tensors_[b].name; });
+  for (std::size_t i = 1; i < by_name_.size(); ++i) {
+    const Tensor &a = tensors_[by_name_[i - 1]], &b = tensors_[by_name_[i]];
+    if (a.name == b.name)
+      return error_at(Code::format, -1, "{}: tensor \"{}\" is in another shard too",
+                      files_[std::max(a.shard, b.shard)].name, a.name);
   }
-  if (names.size() > kMaxShards)
-    return error_at(Code::format, -1, "{}: {} shards, at most {} are accepted", kIndexFile, names.size(), kMaxShards);
-  for (const std::string& name : names) {
+  return Status();
+}
+
+Status Checkpoint::add_shards(const platform::Directory& directory, std::string_view index_text, CancelFlag cancel) {
+  IndexEvents index;
+  QINFER_TRY(parse_json_events(index_text, kIndexFile, index, cancel));
+  if (index.failure.empty()) index.sort();
+  if (index.failure.empty() && (!index.has_map || index.entries.empty()))
+    index.failure = "\"weight_map\" must be an object that names a file for each tensor";
+  if (!index.failure.empty()) return error_at(Code::format, -1, "{}: {}", kIndexFile, index.failure);
+  for (const std::string& name : index.shards) {
     auto file = directory.open_file(name);
-    Status status = file.ok() ? add_shard(std::move(file.value())) : file.take_status();
+    Status status = file.ok() ? add_shard(std::move(file.value()), cancel) : file.take_status();
     if (!status.ok()) return std::move(status).with_prefix(kIndexFile);
   }
-  for (const auto& [tensor, file] : map->items()) {
-    const Tensor* found = find(tensor);
-    if (found == nullptr || files_[found->shard].name != file.get<std::string>())
-      return error_at(Code::format, -1, "{}: tensor \"{}\" is not in {}", kIndexFile, tensor, file.get<std::string>());
+  QINFER_TRY(index_names().with_prefix(kIndexFile));
+  for (const IndexEvents::Entry& entry : index.entries) {
+    const Tensor* found = find(index.name(entry));
+    if (found == nullptr || found->shard != entry.shard)
+      return error_at(Code::format, -1, "{}: tensor \"{}\" is not in {}", kIndexFile, index.name(entry),
+                      index.shards[entry.shard]);
   }
-  if (map->size() != tensors_.size()) {
-    for (const Tensor& tensor : tensors_)
-      if (!map->contains(tensor.name))
-        return error_at(Code::format, -1, "{}: tensor \"{}\" of {} is missing from \"weight_map\"", kIndexFile,
-                        tensor.name, files_[tensor.shard].name);
-  }
+  if (index.entries.size() == tensors_.size()) return Status();
+  for (const Tensor& tensor : tensors_)
+    if (!index.contains(tensor.name))
+      return error_at(Code::format, -1, "{}: tensor \"{}\" of {} is missing from \"weight_map\"", kIndexFile,
+                      tensor.name, files_[tensor.shard].name);
   return Status();
 }
 
-Result<Checkpoint> Checkpoint::open(const platform::Directory& directory) {
+Result<Checkpoint> Checkpoint::open(const platform::Directory& directory, CancelFlag cancel) {
   Checkpoint checkpoint;
   auto file = directory.open_file(kSingleFile);
-  Status single = file.ok() ? checkpoint.add_shard(std::move(file.value())) : file.take_status();
-  if (single.ok()) return checkpoint;
+  Status single = file.ok() ? checkpoint.add_shard(std::move(file.value()), cancel) : file.take_status();
+  if (single.ok()) {
+    QINFER_TRY(checkpoint.index_names());
+    return checkpoint;
+  }
   if (single.code() != Code::not_found) return single;
   auto index = directory.read_text(kIndexFile, kMaxIndexBytes);
   if (!index.ok()) {
@@ -96,20 +204,22 @@ Result<Checkpoint> Checkpoint::open(const platform::Directory& directory) {
     if (status.code() != Code::not_found) return status;
     return error(Code::not_found, "{}: neither {} nor {} is there", directory.path(), kSingleFile, kIndexFile);
   }
-  QINFER_TRY(checkpoint.add_shards(directory, index.value()));
+  QINFER_TRY(checkpoint.add_shards(directory, index.value(), cancel));
   return checkpoint;
 }
 
-Result<Checkpoint> Checkpoint::open_file(const std::string& path) {
+Result<Checkpoint> Checkpoint::open_file(const std::string& path, CancelFlag cancel) {
   Checkpoint checkpoint;
   QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path));
-  QINFER_TRY(checkpoint.add_shard(std::move(file)));
+  QINFER_TRY(checkpoint.add_shard(std::move(file), cancel));
+  QINFER_TRY(checkpoint.index_names());
   return checkpoint;
 }
 
 const Tensor* Checkpoint::find(std::string_view name) const {
-  const auto it = by_name_.find(name);
-  return it == by_name_.end() ? nullptr : &tensors_[it->second];
+  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                   [this](std::uint32_t i, std::string_view n) { return tensors_[i].name < n; });
+  return at == by_name_.end() || tensors_[*at].name != name ? nullptr : &tensors_[*at];
 }
 
 std::uint64_t Checkpoint::file_bytes() const {

@@ -2,7 +2,6 @@
 // Headers are read at opening; data is read or mapped tensor by tensor afterwards.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,17 +14,6 @@
 
 namespace qinfer::formats {
 
-/// One tensor of one file.
-struct Tensor {
-  std::string name;
-  std::string dtype;
-  std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  ///< bytes in its file
-  std::size_t shard = 0;
-
-  std::uint64_t bytes() const { return end - begin; }
-};
-
 /// "[2048, 1024]"
 std::string shape_text(const std::vector<std::uint64_t>& shape);
 
@@ -35,14 +23,15 @@ std::optional<DType> parse_dtype(std::string_view name);
 class Checkpoint {
  public:
   /// Reads all headers. Messages name the file at fault.
-  static Result<Checkpoint> open(const platform::Directory& directory);
+  static Result<Checkpoint> open(const platform::Directory& directory, CancelFlag cancel);
 
   /// One safetensors file by its path, whatever it is called.
-  static Result<Checkpoint> open_file(const std::string& path);
+  static Result<Checkpoint> open_file(const std::string& path, CancelFlag cancel);
 
   const Tensor* find(std::string_view name) const;
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// Of the first file; of shards, that of the others too, where its keys are new.
+  const TextTable& metadata() const { return metadata_; }
   const std::string& shard_name(std::size_t shard) const { return files_[shard].name; }
   std::uint64_t file_bytes() const;
   std::size_t n_files() const { return files_.size(); }
@@ -54,14 +43,16 @@ class Checkpoint {
   Status read(const Tensor& tensor, std::uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  Status add_shard(platform::OpenFile file);
-  Status add_shards(const platform::Directory& directory, std::string_view index_text);
+  Status add_shard(platform::OpenFile file, CancelFlag cancel);
+  Status add_shards(const platform::Directory& directory, std::string_view index_text, CancelFlag cancel);
+  /// Sorts the tensors' names, so that find() knows them; Code::format if two shards have the same one.
+  Status index_names();
 
   std::vector<platform::OpenFile> files_;
   std::vector<std::shared_ptr<platform::MappedFile>> mappings_;
   std::vector<Tensor> tensors_;
-  std::map<std::string, std::size_t, std::less<>> by_name_;
-  std::map<std::string, std::string> metadata_;
+  std::vector<std::uint32_t> by_name_;  ///< indices into tensors_, in the order of their names
+  TextTable metadata_;
 };
 
 }  // namespace qinfer::formats

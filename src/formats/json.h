@@ -1,31 +1,124 @@
 // Strict reading of JSON files (config.json, tokenizer.json, safetensors headers and indices).
 //
-// nlohmann-json does the parsing through its SAX interface; this layer refuses what a careful reader must refuse
-// (duplicate keys, nesting beyond 64, trailing bytes) with a Status instead of an exception, and offers typed access
-// that names the missing or wrong field.
+// nlohmann-json's SAX parser does the lexing; its own tree is not used, because destroying that tree allocates memory,
+// which ends the process where there is none. Large tables are read from the events of a parse (JsonEvents); what is
+// small becomes a JsonDocument, a flat array of values whose destruction only frees. Both refuse what a careful reader
+// must refuse (duplicate keys, nesting beyond 64, trailing bytes) with a Status.
 #pragma once
 
-// A library must not abort: the parser's own consistency checks are compiled out in every build.
-#define JSON_ASSERT(condition) static_cast<void>(0)
-#include <nlohmann/json.hpp>
-
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/status.h"
 
 namespace qinfer::formats {
 
-using Json = nlohmann::json;
-
 inline constexpr int kMaxJsonDepth = 64;
+/// Values of one JsonDocument, each of which takes 56 bytes beside its text.
+inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 20;
+
+enum class JsonType : std::uint8_t { null, boolean, integer, number, string, array, object };
+
+/// null, a boolean, a floating-point number or an integer beyond int64.
+struct JsonScalar {
+  JsonType type = JsonType::null;
+  bool boolean = false;
+  double number = 0;        ///< an integer's too, rounded
+  std::uint64_t large = 0;  ///< the integer, or 0
+};
+std::string json_text(const JsonScalar& value);
+
+/// One value of a JsonDocument. The values lie in one array in the order of the text: the members of an object or
+/// elements of an array follow it, each with all that is inside it.
+class Json {
+ public:
+  JsonType type() const { return type_; }
+  bool is_null() const { return type_ == JsonType::null; }
+  bool is_boolean() const { return type_ == JsonType::boolean; }
+  /// An integer of 64 bits, written without fraction or exponent.
+  bool is_integer() const { return type_ == JsonType::integer; }
+  bool is_number() const { return type_ == JsonType::integer || type_ == JsonType::number; }
+  bool is_string() const { return type_ == JsonType::string; }
+  bool is_array() const { return type_ == JsonType::array; }
+  bool is_object() const { return type_ == JsonType::object; }
+
+  /// The name of a member of an object.
+  std::string_view key() const { return key_; }
+  /// The text of a string; empty for other types.
+  std::string_view text() const { return text_; }
+  bool boolean() const { return type_ == JsonType::boolean && integer_ != 0; }
+  std::int64_t integer() const { return type_ == JsonType::integer ? integer_ : 0; }
+  double number() const { return type_ == JsonType::integer ? static_cast<double>(integer_) : number_; }
+
+  /// How many members or elements it has.
+  std::size_t size() const { return count_; }
+  /// The member `key` of an object, null included; nullptr if there is none.
+  const Json* find(std::string_view key) const;
+
+  class Iterator {
+   public:
+    explicit Iterator(const Json* at) : at_(at) {}
+    const Json& operator*() const { return *at_; }
+    const Json* operator->() const { return at_; }
+    Iterator& operator++() {
+      at_ += at_->span_;
+      return *this;
+    }
+    bool operator==(const Iterator& other) const = default;
+
+   private:
+    const Json* at_;
+  };
+  Iterator begin() const { return Iterator(this + 1); }
+  Iterator end() const { return Iterator(this + span_); }
+
+ private:
+  friend class JsonTreeBuilder;
+  std::string_view key_, text_;
+  union {
+    std::int64_t integer_ = 0;
+    double number_;
+  };
+  std::uint32_t span_ = 1;   // values from this one to the end of what is inside it
+  std::uint32_t count_ = 0;  // members or elements
+  JsonType type_ = JsonType::null;
+};
+
+/// The value as JSON, without spaces.
+std::string json_text(const Json& value);
+/// Appends `text` (valid UTF-8) as a JSON string, quotation marks included.
+void append_json_string(std::string_view text, std::string& out);
+/// "a string", for messages.
+std::string_view type_name(JsonType type);
+/// Whether two small values (at most 64 members in any object) are equal; larger ones are taken to differ.
+bool same_value(const Json& a, const Json& b);
+
+/// A parsed text: the values and their strings. References to values stay valid when it is moved.
+class JsonDocument {
+ public:
+  /// null if nothing was parsed.
+  const Json& root() const { return values_.empty() ? null_ : values_.front(); }
+
+ private:
+  friend class JsonTreeBuilder;
+  /// Copies a text to where it stays.
+  std::string_view keep(std::string_view text);
+
+  Json null_;
+  std::vector<Json> values_;
+  std::vector<std::unique_ptr<char[]>> chunks_;
+  std::size_t chunk_size_ = 0, chunk_used_ = 0;
+};
 
 /// Parses `text` as one JSON value. `name` (a file name) begins every message; detail is the byte offset.
-Result<Json> parse_json(std::string_view text, std::string_view name);
+Result<JsonDocument> parse_json(std::string_view text, std::string_view name, CancelFlag cancel = {});
 
 /// Receives the events of a parse whose result must not become a tree, such as a tokenizer's tables. Each handler
 /// returns false to stop with an error that it has stored itself.
@@ -35,37 +128,37 @@ class JsonEvents {
   virtual bool on_key(std::string& key) = 0;
   virtual bool on_string(std::string& value) = 0;
   virtual bool on_integer(std::int64_t value) = 0;
-  /// null, booleans, floating-point numbers and integers beyond int64.
-  virtual bool on_other(Json value) = 0;
+  virtual bool on_other(const JsonScalar& value) = 0;
   virtual bool on_begin(bool is_object) = 0;
   virtual bool on_end(bool is_object) = 0;
 };
 
 /// Feeds the events of `text` to `events`. Duplicate keys are the handler's to refuse. A handler that stopped the parse
-/// has its own error: then the returned Status is ok() and the caller asks the handler.
-Status parse_json_events(std::string_view text, std::string_view name, JsonEvents& events);
+/// has its own error: then the returned Status is ok() and the caller asks the handler. QINFER_E_CANCELLED within a
+/// mebibyte of text of a request.
+Status parse_json_events(std::string_view text, std::string_view name, JsonEvents& events, CancelFlag cancel);
 
-/// Builds a tree out of events: the handler behind parse_json, usable for the parts of a file that are small.
+/// Builds a document out of events: the handler of parse_json, usable for the parts of a file that are small.
 class JsonTreeBuilder final : public JsonEvents {
  public:
   bool on_key(std::string& key) override;
   bool on_string(std::string& value) override;
   bool on_integer(std::int64_t value) override;
-  bool on_other(Json value) override;
+  bool on_other(const JsonScalar& value) override;
   bool on_begin(bool is_object) override;
   bool on_end(bool is_object) override;
 
-  bool complete() const { return stack_.empty() && has_root_; }
   const std::string& failure() const { return failure_; }
-  Json take() { return std::move(root_); }
+  JsonDocument take() { return std::move(document_); }
 
  private:
-  bool add(Json value);
-  Json root_;
-  std::vector<Json*> stack_;
-  std::string key_;
+  Json* add(JsonType type);
+  bool check_keys(std::size_t object);
+  JsonDocument document_;
+  std::vector<std::size_t> open_;         // objects and arrays that have not ended, outermost first
+  std::vector<std::string_view> sorted_;  // working space of check_keys()
+  std::string_view key_;
   std::string failure_;
-  bool has_root_ = false;
 };
 
 /// The field `key` of an object, or null if it is absent or JSON null.

@@ -1,10 +1,10 @@
-// See safetensors.h. The header is read from parser events, not from a tree: a hostile header of 100 MB costs no more
-// than the list of tensors it describes.
+// See safetensors.h. The header is read from parser events into flat tables, not into a tree, and names are compared by
+// sorting them: a hostile header of 100 MB takes memory in proportion to its size and n log n time.
 #include "formats/safetensors.h"
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
+#include <tuple>
 
 #include "base/checked.h"
 #include "formats/json.h"
@@ -12,16 +12,22 @@
 namespace qinfer::formats {
 namespace {
 
-/// Bits of one element, nullopt for a dtype that the format does not know.
-std::optional<std::uint32_t> dtype_bits(std::string_view dtype) {
-  constexpr std::pair<std::string_view, std::uint32_t> kTable[] = {
-      {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
-      {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
-      {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
-      {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
-  for (const auto& [name, bits] : kTable)
-    if (name == dtype) return bits;
-  return std::nullopt;
+struct DtypeInfo {
+  std::string_view name;
+  std::uint32_t bits;  ///< of one element
+};
+
+constexpr DtypeInfo kDtypes[] = {
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
+
+/// nullptr for a dtype that the format does not know.
+const DtypeInfo* find_dtype(std::string_view name) {
+  for (const DtypeInfo& dtype : kDtypes)
+    if (dtype.name == name) return &dtype;
+  return nullptr;
 }
 
 /// depth 1: names of tensors; depth 2: fields of one tensor or the metadata; depth 3: numbers of a shape or range.
@@ -43,32 +49,37 @@ class HeaderEvents final : public JsonEvents {
 
   bool on_key(std::string& key) override {
     if (depth_ == 1) {
-      if (!names_.insert(key).second) return fail(fmt::format("the name \"{}\" appears twice", key));
       in_metadata_ = key == "__metadata__";
-      current_ = TensorEntry();
+      if (in_metadata_ && has_metadata_) return fail("the name \"__metadata__\" appears twice");
+      has_metadata_ = has_metadata_ || in_metadata_;
+      current_ = Tensor();
       current_.name = std::move(key);
-      seen_.clear();
+      seen_ = 0;
       offsets_.clear();
       return true;
     }
     field_ = std::move(key);
-    if (in_metadata_)
-      return header.metadata.count(field_) == 0 || fail(fmt::format("metadata key \"{}\" appears twice", field_));
-    if (!seen_.insert(field_).second) return fail(fmt::format("\"{}\" of {} appears twice", field_, describe()));
-    if (field_ == "dtype" || field_ == "shape" || field_ == "data_offsets") return true;
+    if (in_metadata_) return true;
+    constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
+    for (unsigned i = 0; i < 3; ++i) {
+      if (field_ != kFields[i]) continue;
+      if ((seen_ & 1u << i) != 0) return fail(fmt::format("\"{}\" of {} appears twice", field_, describe()));
+      seen_ |= 1u << i;
+      return true;
+    }
     return fail(fmt::format("{} has the unknown field \"{}\"", describe(), field_));
   }
 
   bool on_string(std::string& value) override {
     if (depth_ == 2 && in_metadata_) {
-      header.metadata.emplace(field_, std::move(value));
+      header.metadata.add(field_, value);
       return true;
     }
-    if (depth_ == 2 && field_ == "dtype") {
-      current_.dtype = std::move(value);
-      return true;
-    }
-    return fail(fmt::format("unexpected text in {}", describe()));
+    if (depth_ != 2 || field_ != "dtype") return fail(fmt::format("unexpected text in {}", describe()));
+    const DtypeInfo* dtype = find_dtype(value);
+    if (dtype == nullptr) return fail(fmt::format("{} has the unknown dtype \"{}\"", describe(), value));
+    current_.dtype = dtype->name;
+    return true;
   }
 
   bool on_integer(std::int64_t value) override {
@@ -78,7 +89,7 @@ class HeaderEvents final : public JsonEvents {
     return true;
   }
 
-  bool on_other(Json) override { return fail(fmt::format("unexpected value in {}", describe())); }
+  bool on_other(const JsonScalar&) override { return fail(fmt::format("unexpected value in {}", describe())); }
 
   SafetensorsHeader header;
   std::string failure;
@@ -94,29 +105,37 @@ class HeaderEvents final : public JsonEvents {
   }
 
   bool finish_tensor() {
-    if (seen_.count("dtype") == 0 || seen_.count("shape") == 0 || offsets_.size() != 2)
+    if (current_.dtype.empty() || (seen_ & kShape) == 0 || offsets_.size() != 2)
       return fail(fmt::format("{} needs \"dtype\", \"shape\" and two \"data_offsets\"", describe()));
     current_.begin = offsets_[0];
     current_.end = offsets_[1];
     header.tensors.push_back(std::move(current_));
-    current_ = TensorEntry();
+    current_ = Tensor();
     return true;
   }
 
+  static constexpr unsigned kShape = 2;  // its bit in seen_
   int depth_ = 0;
-  bool in_metadata_ = false;
+  bool in_metadata_ = false, has_metadata_ = false;
   std::string field_;
-  TensorEntry current_;
+  Tensor current_;
+  unsigned seen_ = 0;  // a bit for each field of the tensor that has been read
   std::vector<std::uint64_t> offsets_;
-  std::unordered_set<std::string> seen_, names_;
 };
 
-Status check_size(const TensorEntry& tensor, std::string_view file) {
-  const auto bits = dtype_bits(tensor.dtype);
-  if (!bits)
-    return error_at(Code::format, -1, "{}: tensor \"{}\" has the unknown dtype \"{}\"", file, tensor.name,
-                    tensor.dtype);
-  std::optional<std::uint64_t> total = *bits;
+/// A name that two tensors have, if there is one.
+const std::string* find_duplicate(const std::vector<Tensor>& tensors) {
+  std::vector<std::uint32_t> order(tensors.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return tensors[a].name < tensors[b].name; });
+  for (std::size_t i = 1; i < order.size(); ++i)
+    if (tensors[order[i - 1]].name == tensors[order[i]].name) return &tensors[order[i]].name;
+  return nullptr;
+}
+
+Status check_size(const Tensor& tensor, std::string_view file) {
+  std::optional<std::uint64_t> total = find_dtype(tensor.dtype)->bits;
   for (const std::uint64_t extent : tensor.shape) {
     if (total) total = checked_mul(*total, extent);
   }
@@ -134,6 +153,10 @@ Status check_size(const TensorEntry& tensor, std::string_view file) {
 
 Result<std::uint64_t> safetensors_header_bytes(std::string_view first8, std::uint64_t file_bytes,
                                                std::string_view name) {
+  constexpr std::string_view kPointer = "version ";  // of a file that git-lfs has not fetched yet
+  if (first8.starts_with(kPointer))
+    return error_at(Code::format, 0, "{}: a pointer to a git-LFS object, not the file itself: fetch it with git lfs pull",
+                    name);
   if (first8.size() < 8 || file_bytes < 8)
     return error_at(Code::format, 0, "{}: {} bytes are too few for a safetensors header", name, file_bytes);
   std::uint64_t length = 0;
@@ -148,7 +171,7 @@ Result<std::uint64_t> safetensors_header_bytes(std::string_view first8, std::uin
 }
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view prefix, std::uint64_t file_bytes,
-                                                   std::string_view name) {
+                                                   std::string_view name, CancelFlag cancel) {
   QINFER_ASSIGN(const std::uint64_t length, safetensors_header_bytes(prefix.substr(0, 8), file_bytes, name));
   if (prefix.size() - 8 < length) return error(Code::internal, "{}: the header was not read whole", name);
   const std::string_view json = prefix.substr(8, length);
@@ -156,16 +179,22 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view prefix, std:
   if (const auto first = json.find_first_not_of(" \t\r\n"); first == json.npos || json[first] != '{')
     return error_at(Code::format, 8, "{}: the header is not a JSON object", name);
   HeaderEvents events;
-  QINFER_TRY(parse_json_events(json, name, events));
+  QINFER_TRY(parse_json_events(json, name, events, cancel));
   if (!events.failure.empty()) return error_at(Code::format, -1, "{}: {}", name, events.failure);
+  if (const auto twice = events.header.metadata.finish())
+    return error_at(Code::format, -1, "{}: metadata key \"{}\" appears twice", name, *twice);
 
   auto& tensors = events.header.tensors;
-  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  if (tensors.size() > UINT32_MAX) return error_at(Code::format, -1, "{}: {} tensors", name, tensors.size());
+  if (const std::string* twice = find_duplicate(tensors))
+    return error_at(Code::format, -1, "{}: the name \"{}\" appears twice", name, *twice);
+  QINFER_TRY(cancel.check("reading a header"));
+  std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   std::uint64_t expected = 0;
   const std::uint64_t data_bytes = file_bytes - 8 - length;
-  for (TensorEntry& tensor : tensors) {
+  for (Tensor& tensor : tensors) {
     QINFER_TRY(check_size(tensor, name));
     if (tensor.begin != expected)
       return error_at(

@@ -204,7 +204,10 @@ class SnapshotFile {
       const auto sequence = [&](int i) { return states[i] ? states[i]->sequence : 0; };
       const int later = sequence(1) > sequence(0) ? 1 : 0;
       if (!states[later]) return damaged(snapshot, kStates, "neither of the two saved states is whole");
-      if (read_tail(snapshot, header, *states[later], later)) return snapshot;
+      if (read_tail(snapshot, header, *states[later], later)) {
+        snapshot.recovered_ = !states[1 - later] && !is_blank(snapshot, 1 - later);
+        return snapshot;
+      }
       // A state is written after its tail, so a later state without one is damage, unless somebody saved meanwhile.
       const std::optional<State> again = read_state(snapshot, header, later);
       if (attempt == 100 || (again && again->sequence == states[later]->sequence))
@@ -296,6 +299,14 @@ class SnapshotFile {
     snapshot.blocks_offset_ = header.blocks_offset;
     snapshot.tail_capacity_ = header.tail_capacity;
     return Status();
+  }
+
+  /// Whether a state was never written.
+  static bool is_blank(const Snapshot& snapshot, int which) {
+    std::byte bytes[sizeof(State)];
+    const std::uint64_t at = kStates + static_cast<std::uint64_t>(which) * kPage;
+    return platform::read_at(snapshot.file_, at, bytes).ok() &&
+           std::all_of(std::begin(bytes), std::end(bytes), [](std::byte byte) { return byte == std::byte{}; });
   }
 
   static std::optional<State> read_state(const Snapshot& snapshot, const Header& header, int which) {

@@ -68,6 +68,8 @@ class Snapshot {
   std::size_t n_evaluated() const { return n_evaluated_; }
   std::uint32_t max_tokens() const { return max_tokens_; }
   std::uint32_t max_logits() const { return max_logits_; }
+  /// Whether the other state was written once and is not whole: what was saved last may be lost.
+  bool recovered() const { return recovered_; }
   std::span<const std::byte> extra() const { return extra_; }
   /// The first position of a group that is there.
   std::uint64_t first(std::size_t group) const { return first_[group]; }
@@ -88,6 +90,7 @@ class Snapshot {
   std::uint32_t max_tokens_ = 0, max_logits_ = 0;
   std::uint64_t blocks_offset_ = 0, sequence_ = 0;
   int state_ = 0;  ///< which of the two counts
+  bool recovered_ = false;
   std::uint64_t tail_capacity_ = 0;
 };
 

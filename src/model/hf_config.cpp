@@ -70,9 +70,9 @@ constexpr ForeignField kForeignFields[] = {
 Result<const Architecture*> find_architecture(const FieldReader& fields) {
   const Json* list = find_field(fields.object(), "architectures");
   if (list == nullptr) return error_at(Code::format, -1, "{}: the field \"architectures\" is missing", fields.where());
-  if (!list->is_array() || list->size() != 1 || !(*list)[0].is_string())
+  if (!list->is_array() || list->size() != 1 || !list->begin()->is_string())
     return error_at(Code::format, -1, "{}: \"architectures\" must be a list of one name", fields.where());
-  const std::string name = (*list)[0].get<std::string>();
+  const std::string_view name = list->begin()->text();
   for (const Architecture& architecture : kArchitectures)
     if (architecture.name == name) return &architecture;
   return error(Code::unsupported,
@@ -123,7 +123,7 @@ Status refuse_foreign_fields(const FieldReader& fields, const Architecture& arch
 
 /// A soft cap; `fallback` where the field is absent, off where it is null.
 Result<float> read_soft_cap(const FieldReader& fields, std::string_view key, double fallback) {
-  if (!fields.object().contains(std::string(key))) return static_cast<float>(fallback);
+  if (fields.object().find(key) == nullptr) return static_cast<float>(fallback);
   QINFER_ASSIGN(const auto value, fields.number(key));
   if (!value) return 0.0f;
   if (!(*value >= 1e-3 && *value <= 1e6))
@@ -150,8 +150,8 @@ Status read_gemma(const FieldReader& fields, const Architecture& architecture, M
   if (!two && spec.attention_softcap != 0)
     return error(Code::unsupported, "{}: \"attn_logit_softcapping\" is {}, {} has none", fields.where(),
                  spec.attention_softcap, architecture.name);
-  if (!fields.object().contains("bos_token_id") && spec.n_vocab > 2) spec.bos_token = 2;
-  if (!fields.object().contains("eos_token_id") && spec.n_vocab > 1) spec.end_tokens = {1};
+  if (fields.object().find("bos_token_id") == nullptr && spec.n_vocab > 2) spec.bos_token = 2;
+  if (fields.object().find("eos_token_id") == nullptr && spec.n_vocab > 1) spec.end_tokens = {1};
   if (!fields.has("num_key_value_heads"))
     return error_at(Code::format, -1, "{}: the field \"num_key_value_heads\" is missing", fields.where());
   return Status();
@@ -224,8 +224,10 @@ Status read_biases(const FieldReader& fields, const Architecture& architecture, 
 Status read_layer_types(const FieldReader& fields, const Json& types, std::uint32_t window, ModelSpec& spec) {
   if (!types.is_array() || types.size() != spec.layers.size())
     return error_at(Code::format, -1, "{}: \"layer_types\" must list {} layers", fields.where(), spec.layers.size());
-  for (std::size_t i = 0; i < types.size(); ++i) {
-    const std::string type = types[i].is_string() ? types[i].get<std::string>() : std::string(types[i].type_name());
+  auto layer = spec.layers.begin();
+  for (const Json& item : types) {
+    LayerSpec& of_type = *layer++;
+    const std::string_view type = item.is_string() ? item.text() : formats::type_name(item.type());
     if (type == "full_attention") continue;
     if (type != "sliding_attention")
       return error(Code::unsupported,
@@ -234,7 +236,7 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
     if (window == 0)
       return error_at(Code::format, -1, "{}: \"layer_types\" has sliding_attention but \"sliding_window\" is not set",
                       fields.where());
-    spec.layers[i].window = window;
+    of_type.window = window;
   }
   return Status();
 }
@@ -243,7 +245,7 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
 /// side, so its `window` counts the token itself and what lies on one side.
 Status read_gemma_windows(const FieldReader& fields, const Architecture& architecture, std::uint32_t window,
                           ModelSpec& spec) {
-  if (!fields.object().contains("sliding_window")) window = 4096;
+  if (fields.object().find("sliding_window") == nullptr) window = 4096;
   if (!architecture.causal && window != 0) window = window / 2 + 1;
   if (const Json* types = find_field(fields.object(), "layer_types"))
     return read_layer_types(fields, *types, window, spec);
@@ -276,7 +278,7 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
   // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
   // what transformers assumes where an (old) Mistral file has no field at all.
   if (architecture.window == Architecture::qwen && !use.value_or(false)) window = 0;
-  const bool absent = !fields.object().contains("sliding_window");
+  const bool absent = fields.object().find("sliding_window") == nullptr;
   if (absent && (architecture.window == Architecture::all_layers || use.value_or(false))) window = 4096;
   if (const Json* types = find_field(fields.object(), "layer_types"))
     return read_layer_types(fields, *types, window, spec);
@@ -309,13 +311,15 @@ Status read_shared_kv(const FieldReader& fields, ModelSpec& spec) {
 /// "none".
 Status read_token_list(const FieldReader& fields, std::string_view key, const Json& value, std::uint32_t n_vocab,
                        std::vector<std::int32_t>& ids) {
-  const Json list = value.is_array() ? value : Json::array({value});
-  for (const Json& item : list) {
-    if (!item.is_number_integer() || item.get<double>() < -1 || item.get<double>() >= n_vocab)
+  const auto add = [&](const Json& item) {
+    if (!item.is_integer() || item.integer() < -1 || item.integer() >= n_vocab)
       return error_at(Code::format, -1, "{}: \"{}\" holds {}, expected token ids below {}", fields.where(), key,
-                      item.dump(-1, ' ', false, Json::error_handler_t::replace), n_vocab);
-    if (item.get<std::int64_t>() >= 0) ids.push_back(item.get<std::int32_t>());
-  }
+                      formats::json_text(item), n_vocab);
+    if (item.integer() >= 0) ids.push_back(static_cast<std::int32_t>(item.integer()));
+    return Status();
+  };
+  if (!value.is_array()) return add(value);
+  for (const Json& item : value) QINFER_TRY(add(item));
   return Status();
 }
 

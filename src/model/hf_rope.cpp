@@ -50,10 +50,10 @@ Status refuse_unknown_rope_fields(const FieldReader& rope) {
                                          "truncate",
                                          "mscale",
                                          "mscale_all_dim"};
-  for (const auto& [key, value] : rope.object().items()) {
-    const bool off = value.is_null() || (key == "partial_rotary_factor" && value == 1);
-    if (!off && std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
-      return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), key);
+  for (const Json& value : rope.object()) {
+    const bool off = value.is_null() || (value.key() == "partial_rotary_factor" && value.is_number() && value.number() == 1);
+    if (!off && std::find(std::begin(kKnown), std::end(kKnown), value.key()) == std::end(kKnown))
+      return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), value.key());
   }
   return Status();
 }
@@ -110,7 +110,7 @@ Result<RopeObjects> find_rope_objects(const FieldReader& fields) {
 }
 
 bool is_by_layer_type(const Json& parameters) {
-  return parameters.contains("full_attention") || parameters.contains("sliding_attention");
+  return parameters.find("full_attention") != nullptr || parameters.find("sliding_attention") != nullptr;
 }
 
 /// One embedding out of its object; the base may be outside, and must not be another there.
@@ -132,7 +132,7 @@ Status read_rope(const FieldReader& fields, ModelSpec& spec) {
   if (objects.parameters != nullptr && is_by_layer_type(*objects.parameters))
     return error(Code::unsupported, "{}: \"rope_parameters\" for each kind of attention are not supported for {}",
                  fields.where(), spec.architecture);
-  if (objects.scaling != nullptr && objects.parameters != nullptr && *objects.scaling != *objects.parameters)
+  if (objects.scaling != nullptr && objects.parameters != nullptr && !formats::same_value(*objects.scaling, *objects.parameters))
     return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" contradict each other",
                     fields.where());
   RopeSpec& out = spec.ropes.emplace_back();

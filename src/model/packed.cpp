@@ -106,15 +106,14 @@ Status check_header(const platform::OpenFile& file, std::string_view checksum) {
 }
 
 std::string metadata_value(const formats::Checkpoint& checkpoint, std::string_view key) {
-  const auto it = checkpoint.metadata().find(std::string(key));
-  return it == checkpoint.metadata().end() ? std::string() : it->second;
+  return std::string(checkpoint.metadata().value_or_empty(key));
 }
 
 }  // namespace
 
-Result<PackedFile> PackedFile::open(const std::string& path) {
+Result<PackedFile> PackedFile::open(const std::string& path, CancelFlag cancel) {
   PackedFile packed;
-  QINFER_ASSIGN(packed.checkpoint, formats::Checkpoint::open_file(path));
+  QINFER_ASSIGN(packed.checkpoint, formats::Checkpoint::open_file(path, cancel));
   const platform::OpenFile& file = packed.checkpoint.file(0);
   const std::string version = metadata_value(packed.checkpoint, "qinfer.packed");
   if (version.empty())
@@ -124,7 +123,9 @@ Result<PackedFile> PackedFile::open(const std::string& path) {
     return error(Code::unsupported, "{}: packed in version {}, this library reads {}: pack the checkpoint again",
                  file.name, version, kPackedVersion);
   QINFER_TRY(check_header(file, metadata_value(packed.checkpoint, kChecksumKey)));
-  for (const auto& [key, value] : packed.checkpoint.metadata()) {
+  const formats::TextTable& metadata = packed.checkpoint.metadata();
+  for (std::size_t i = 0; i < metadata.size(); ++i) {
+    const std::string_view key = metadata.key(i), value = metadata.value(i);
     if (!key.starts_with(kTensorKey)) continue;
     PackedTensor tensor;
     if (!parse_description(value, tensor))
@@ -188,7 +189,7 @@ std::string PackedWriter::header(std::string_view kernel_set, std::string_view s
 
 Status PackedWriter::write(const std::string& path, std::string_view kernel_set, std::string_view source, bool exact,
                            const Progress& progress) {
-  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path));
+  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path, is_packed_file));
   std::uint64_t total = 0, done = 0;
   for (const Item& item : items_) total += item.data.size();
   for (Item& item : items_) {
@@ -211,7 +212,16 @@ Status PackedWriter::write(const std::string& path, std::string_view kernel_set,
   return file.commit();
 }
 
-Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint) {
+Status is_packed_file(const platform::OpenFile& file) {
+  constexpr std::string_view kBeginning = R"({"__metadata__":{"qinfer.packed":")";
+  std::string text(kBeginning.size(), '\0');
+  if (file.size >= 8 + text.size()) QINFER_TRY(platform::read_at(file, 8, std::as_writable_bytes(std::span(text))));
+  if (text == kBeginning) return Status();
+  return error_at(Code::format, 0, "{}: not a packed model, and so not overwritten", file.name);
+}
+
+Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint,
+                                       CancelFlag cancel) {
   constexpr std::uint64_t kMaxTextBytes = 256 << 20;
   std::string summary;
   for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
@@ -223,6 +233,7 @@ Result<std::string> source_fingerprint(const platform::Directory& directory, con
   constexpr std::uint64_t kSmall = 1 << 20, kDistance = 4 << 20;
   std::vector<std::byte> sample(kSmall);
   for (const formats::Tensor& tensor : checkpoint.tensors()) {
+    QINFER_TRY(cancel.check("reading a checkpoint"));
     summary += fmt::format("{} {} {} {} {}\n", checkpoint.shard_name(tensor.shard), tensor.name, tensor.dtype,
                            tensor.begin, tensor.end);
     const bool small = tensor.bytes() <= kSmall;

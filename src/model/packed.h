@@ -46,7 +46,7 @@ struct PackedFile {
   bool exact = false;
 
   /// Reads the header and checks it against its checksum. Messages name the file and what is wrong with it.
-  static Result<PackedFile> open(const std::string& path);
+  static Result<PackedFile> open(const std::string& path, CancelFlag cancel);
 
   const PackedTensor* find(std::string_view name) const;
   /// A text of the model directory, verified; QINFER_E_NOT_FOUND if the directory had none.
@@ -70,7 +70,8 @@ class PackedWriter {
   /// Called with bytes written and in total; false cancels.
   using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-  /// Writes to a temporary name beside `path`, then renames: `path` is either the old file or the whole new one.
+  /// Writes to a temporary name beside `path`, then renames: `path` is either the old file or the whole new one. Another
+  /// file than a packed model is not replaced: see is_packed_file().
   Status write(const std::string& path, std::string_view kernel_set, std::string_view source, bool exact,
                const Progress& progress);
 
@@ -82,6 +83,10 @@ class PackedWriter {
 /// A fingerprint of a checkpoint without reading it whole: its texts, names, types and places of all tensors, those of
 /// up to 1 MiB whole and of larger ones 4 KiB at both ends and every 4 MiB. Training or converting again changes it, an
 /// edit of a single value inside a large matrix may not.
-Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint);
+Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint,
+                                       CancelFlag cancel);
+
+/// OK for a file that PackedWriter wrote, whole or not, as far as its first bytes tell; else QINFER_E_FORMAT.
+Status is_packed_file(const platform::OpenFile& file);
 
 }  // namespace qinfer::model

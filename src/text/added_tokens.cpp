@@ -4,15 +4,19 @@
 #include <algorithm>
 
 #include "text/fields.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace qinfer::text {
 namespace {
 
-/// Bounds the walk from one position, so that no file can make matching quadratic.
+/// Bounds the walk from one position.
 constexpr std::size_t kMaxContentBytes = 4096;
-/// Unicode's Word property, by which single_word goes.
-constexpr std::string_view kWordPattern = "[\\w\\x{200c}\\x{200d}]";
+
+bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
+  return (begin == 0 || !is_word_character(char_before(text, begin).code)) &&
+         (end == text.size() || !is_word_character(char_at(text, end).code));
+}
 
 }  // namespace
 
@@ -32,18 +36,10 @@ Status AddedTokens::finish() {
     return malformed("the added tokens {} and {} have the same content {}", pending_[i - 1].second.id,
                      pending_[i].second.id, in_quotes(pending_[i].first));
   }
-  bool any_single_word = false;
   tokens_.reserve(pending_.size());
-  for (const auto& [content, token] : pending_) {
-    tokens_.push_back(token);
-    any_single_word = any_single_word || token.single_word;
-  }
+  for (const auto& [content, token] : pending_) tokens_.push_back(token);
   build_trie();
   pending_ = {};
-  if (any_single_word) {
-    QINFER_ASSIGN(Regex word, Regex::compile(kWordPattern, "added_tokens"));
-    word_.emplace(std::move(word));
-  }
   return Status();
 }
 
@@ -77,10 +73,12 @@ void AddedTokens::build_trie() {
   trim(edges_);
 }
 
-AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t begin) const {
+AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t begin, std::size_t& walked) const {
   Match best{kNone, begin};
   std::uint32_t node = first_node_[static_cast<std::uint8_t>(text[begin])];
+  walked = begin + 1;
   for (std::size_t i = begin + 1; node != 0; ++i) {
+    walked = i;
     if (nodes_[node].token != kNone) best = {nodes_[node].token, i};
     if (i == text.size()) break;
     const auto byte = static_cast<std::uint8_t>(text[i]);
@@ -92,31 +90,15 @@ AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t
   return best;
 }
 
-Status AddedTokens::is_word(std::string_view character, RegexScratch& scratch, bool& yes) const {
-  std::vector<Span> spans;
-  QINFER_TRY(word_->find_all(character, scratch, spans));
-  yes = spans.front().is_match;
-  return Status();
-}
-
-Status AddedTokens::is_single_word(std::string_view text, std::size_t begin, std::size_t end, RegexScratch& scratch,
-                                   bool& yes) const {
-  bool before = false, after = false;
-  if (begin > 0) {
-    const unsigned size = char_before(text, begin).size;
-    QINFER_TRY(is_word(text.substr(begin - size, size), scratch, before));
-  }
-  if (end < text.size()) QINFER_TRY(is_word(text.substr(end, char_at(text, end).size), scratch, after));
-  yes = !before && !after;
-  return Status();
-}
-
-Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, RegexScratch& scratch,
+Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, Work& work,
                           std::vector<Segment>& segments) const {
   segments.clear();
-  std::size_t covered = 0;  // where the last token ended, its white space included
+  std::size_t covered = 0;    // where the last token ended, its white space included
+  std::size_t space_begin = 0, space_end = 0;  // the white space that was found last: from inside it is not read again
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
-    const Match match = longest_match(text, at);
+    std::size_t walked = at;
+    const Match match = longest_match(text, at, walked);
+    if (!work.spend(walked - at)) return work.stopped(at);
     if (match.token == kNone) {
       ++at;
       continue;
@@ -125,16 +107,16 @@ Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabu
     at = match.end;
     const AddedToken& token = tokens_[static_cast<std::size_t>(match.token)];
     if (skip_control && (vocabulary.flags(token.id) & kTokenControl) != 0) continue;
-    if (token.single_word) {
-      bool alone = false;
-      QINFER_TRY(is_single_word(text, begin, end, scratch, alone));
-      if (!alone) continue;
-    }
+    if (token.single_word && !is_single_word(text, begin, end)) continue;
     if (token.lstrip) {
       while (begin > covered && is_white_space(char_before(text, begin).code)) begin -= char_before(text, begin).size;
     }
     if (token.rstrip) {
+      const std::size_t after = end;
+      if (end >= space_begin && end < space_end) end = space_end;
       while (end < text.size() && is_white_space(char_at(text, end).code)) end += char_at(text, end).size;
+      space_begin = after;
+      space_end = end;
     }
     if (covered < begin) segments.push_back({kNone, covered, begin});
     segments.push_back({token.id, begin, end});

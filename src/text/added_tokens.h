@@ -6,14 +6,13 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
-#include "text/regex.h"
+#include "text/work.h"
 #include "text/table_memory.h"
 #include "text/vocabulary.h"
 
@@ -40,7 +39,7 @@ class AddedTokens {
 
   bool empty() const { return tokens_.empty(); }
   /// Sets `segments` to the parts of `text`. With skip_control what matches a control token stays text.
-  Status split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, RegexScratch& scratch,
+  Status split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, Work& work,
                std::vector<Segment>& segments) const;
   std::uint64_t memory_bytes() const;
   void move_to(std::pmr::memory_resource* memory);
@@ -60,17 +59,14 @@ class AddedTokens {
     std::size_t end;
   };
   void build_trie();
-  Match longest_match(std::string_view text, std::size_t begin) const;
-  Status is_word(std::string_view character, RegexScratch& scratch, bool& yes) const;
-  Status is_single_word(std::string_view text, std::size_t begin, std::size_t end, RegexScratch& scratch,
-                        bool& yes) const;
+  /// `walked`: how far it looked.
+  Match longest_match(std::string_view text, std::size_t begin, std::size_t& walked) const;
 
   std::vector<std::pair<std::string, AddedToken>> pending_;  // until finish()
   std::pmr::vector<AddedToken> tokens_{heap_memory()};
   std::pmr::vector<Node> nodes_{heap_memory()};  // node 0 is the root
   std::pmr::vector<Edge> edges_{heap_memory()};  // of each node side by side, sorted by byte
   std::array<std::uint32_t, 256> first_node_{};  // the root's children by byte; 0 = none
-  std::optional<Regex> word_;                    // only if a token is single_word
 };
 
 }  // namespace qinfer::text

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kShortWord = 48;  // characters; where the heap begins to win
 constexpr std::uint32_t kEnd = UINT32_MAX;
-constexpr std::size_t kMaxProbes = 2048;  // as in vocabulary.cpp
+/// As in vocabulary.cpp; this table is up to two thirds full, so that runs are up to some 250 long.
+constexpr std::size_t kMaxProbes = 1024;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
@@ -41,6 +42,12 @@ Status MergeTable::add(TokenId left, TokenId right, std::uint32_t rank, TokenId 
   for (std::size_t probes = 0; slots_[i].pair != UINT64_MAX && slots_[i].pair != key; i = (i + 1) & mask)
     if (++probes > kMaxProbes) return malformed("model.merges: too many pairs share a hash value");
   slots_[i] = {key, {rank, merged}};
+  return Status();
+}
+
+Status MergeTable::check() const {
+  const auto is_used = [](const Slot& slot) { return slot.pair != UINT64_MAX; };
+  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("model.merges: too many pairs share a hash value");
   return Status();
 }
 

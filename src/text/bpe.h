@@ -25,6 +25,9 @@ class MergeTable {
   void reserve(std::size_t count);
   /// Rank by order of addition. A pair that is added twice has its last rank. reserve() must have made room.
   Status add(TokenId left, TokenId right, std::uint32_t rank, TokenId merged);
+  /// To be called once after the last add(): Code::format if the table has a run of used slots that honest files do not
+  /// come near.
+  Status check() const;
   /// rank == kNoRank if the pair does not merge.
   Merge find(TokenId left, TokenId right) const;
   std::uint64_t memory_bytes() const { return bytes_taken(slots_); }

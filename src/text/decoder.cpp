@@ -61,6 +61,7 @@ Status Decoder::set_bytes(DecoderRules::Bytes bytes, std::string_view where) {
 }
 
 Status Decoder::add(const Json& value, std::string_view where) {
+  QINFER_TRY(check_steps(steps_.size() + 1, where));
   QINFER_ASSIGN(const std::string kind, component_kind(value, where));
   if (kind == "Sequence") {
     QINFER_TRY(check_fields(value, where, {"type", "decoders"}));
@@ -132,18 +133,18 @@ Status Decoder::add_metaspace(const Json& value, std::string_view where) {
   return Status();
 }
 
-Status Decoder::decode_token(std::string_view content, RegexScratch& regex_scratch, Token& out) const {
+Status Decoder::decode_token(std::string_view content, Work& work, NormalizerScratch& scratch, Token& out) const {
   out.bytes.assign(content);
   out.is_byte = false;
   for (const Step& step : steps_) {
+    if (!work.spend(1 + out.bytes.size())) return work.stopped(0);
     if (step.replacement.empty()) {
       strip(step.character, step.start, step.stop, out.bytes);
       continue;
     }
-    std::string replaced;
-    std::vector<Span> spans;
-    QINFER_TRY(append_replaced(out.bytes, step.replacement.front(), kMaxTokenBytes, regex_scratch, spans, replaced));
-    out.bytes = std::move(replaced);
+    scratch.other.clear();
+    QINFER_TRY(append_replaced(out.bytes, step.replacement.front(), kMaxTokenBytes, work, scratch, scratch.other));
+    out.bytes.swap(scratch.other);
   }
   if (rules_.bytes == DecoderRules::Bytes::byte_level) {
     std::string decoded;

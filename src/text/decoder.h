@@ -40,7 +40,7 @@ class Decoder {
     bool is_byte = false;  // one byte by fallback, or not UTF-8 by itself
   };
   /// What the token contributes to a text, where it is not the first.
-  Status decode_token(std::string_view content, RegexScratch& regex_scratch, Token& out) const;
+  Status decode_token(std::string_view content, Work& work, NormalizerScratch& scratch, Token& out) const;
 
  private:
   struct Step {  // replaces if there is a replacement, else strips

@@ -32,7 +32,7 @@ Result<std::string> component_kind(const Json& value, std::string_view where) {
 }
 
 Status check_fields(const Json& object, std::string_view where, std::initializer_list<std::string_view> known) {
-  for (const auto& item : object.items()) {
+  for (const Json& item : object) {
     if (std::find(known.begin(), known.end(), item.key()) == known.end())
       return error(Code::unsupported, "{}: the field {} is not supported", where, in_quotes(item.key()));
   }

@@ -13,23 +13,25 @@ namespace {
 /// Arrays are as long as the largest id: without a bound one line of a file could ask for gigabytes.
 constexpr std::uint32_t kMaxIds = 1U << 22;
 constexpr std::size_t kMaxDecodedBytes = std::size_t{512} << 20;
+constexpr std::size_t kLookForCancel = 4096;  // every so many tokens or merges
 
-/// A text of the file that cannot be processed is the file's fault, not the caller's.
+/// A text of the file that cannot be processed is the file's fault.
 Status of_file(Status status, std::string_view where) {
-  if (status.code() == Code::invalid_argument) return malformed("{}: {}", where, status.message());
+  if (status.code() == Code::unsupported) return malformed("{}: {}", where, status.message());
   return std::move(status).with_prefix(where);
 }
 
 class Loader {
  public:
-  Loader(TokenizerFile file, std::uint32_t id_limit, bool drop_special)
+  Loader(TokenizerFile file, std::size_t file_size, std::uint32_t id_limit, bool drop_special, CancelFlag cancel)
       : file_(std::move(file)),
         id_limit_(id_limit),
         drop_special_(drop_special),
+        cancel_(cancel),
+        work_(Work::default_limit(file_size), cancel),
         tables_(std::make_unique<TokenizerTables>()) {}
 
   Status run() {
-    QINFER_TRY(regex_scratch_.prepare(0));
     QINFER_TRY(check_top_level());
     QINFER_TRY(load_model());
     QINFER_ASSIGN(tables_->normalizer, Normalizer::parse(field("normalizer"), "normalizer"));
@@ -42,13 +44,14 @@ class Loader {
   std::unique_ptr<TokenizerTables> take() { return std::move(tables_); }
 
  private:
-  const Json* field(std::string_view key) const { return formats::find_field(file_.fields, key); }
+  const Json& root() const { return file_.fields.root(); }
+  const Json* field(std::string_view key) const { return formats::find_field(root(), key); }
 
   Status check_top_level() const {
-    QINFER_TRY(check_fields(file_.fields, "the file",
+    QINFER_TRY(check_fields(root(), "the file",
                             {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                              "post_processor", "decoder", "model"}));
-    QINFER_ASSIGN(const auto version, FieldReader(file_.fields, "the file").string("version"));
+    QINFER_ASSIGN(const auto version, FieldReader(root(), "the file").string("version"));
     if (version && *version != "1.0")
       return error(Code::unsupported, "the version {} is not supported, expected \"1.0\"", in_quotes(*version));
     return Status();
@@ -102,6 +105,7 @@ class Loader {
     const RawMerges& raw = file_.merges;
     table.reserve(raw.size());
     for (std::size_t i = 0; i < raw.size(); ++i) {
+      if (i % kLookForCancel == 0) QINFER_TRY(cancel_.check("loading a tokenizer"));
       TokenId ids[3];
       const std::string_view contents[3] = {raw.left(i), raw.right(i), raw.both(i)};
       for (int k = 0; k < 3; ++k) {
@@ -114,15 +118,15 @@ class Loader {
       QINFER_TRY(table.add(ids[0], ids[1], static_cast<std::uint32_t>(i), ids[2]));
     }
     file_.merges = {};
-    return Status();
+    return table.check();
   }
 
   Status load_added_tokens() {
     decoded_as_.clear();
     if (field("added_tokens") != nullptr) {
-      QINFER_ASSIGN(const Json* list, required_array(file_.fields, "added_tokens", "the file"));
-      for (std::size_t i = 0; i < list->size(); ++i)
-        QINFER_TRY(load_added_token((*list)[i], fmt::format("added_tokens[{}]", i)));
+      QINFER_ASSIGN(const Json* list, required_array(root(), "added_tokens", "the file"));
+      std::size_t i = 0;
+      for (const Json& item : *list) QINFER_TRY(load_added_token(item, fmt::format("added_tokens[{}]", i++)));
     }
     QINFER_TRY(tables_->added_raw.finish());
     return tables_->added_normalized.finish();
@@ -156,8 +160,7 @@ class Loader {
     const AddedToken token{static_cast<TokenId>(id), lstrip, rstrip, single_word};
     if (!normalized) return tables_->added_raw.add(content, token).with_prefix(where);
     std::string form;
-    NormalizerScratch scratch;
-    QINFER_TRY(of_file(tables_->normalizer.apply(content, kMaxTokenBytes, regex_scratch_, scratch, form), where));
+    QINFER_TRY(of_file(tables_->normalizer.apply(content, kMaxTokenBytes, work_, scratch_, form), where));
     if (form.empty()) return malformed("{}: nothing is left of {} when it is normalised", where, in_quotes(content));
     QINFER_TRY(tables_->added_normalized.add(form, token).with_prefix(where));
     if (form != content) decoded_as_.emplace_back(token.id, std::move(form));
@@ -175,6 +178,7 @@ class Loader {
     Decoder::Token token;
     std::size_t total = 0;
     for (std::uint32_t i = 0; i < vocabulary.size(); ++i) {
+      if (i % kLookForCancel == 0) QINFER_TRY(cancel_.check("loading a tokenizer"));
       const auto id = static_cast<TokenId>(i);
       std::string_view content = vocabulary.content(id);
       // An added token that is matched in normalised form is decoded from that form.
@@ -183,36 +187,37 @@ class Loader {
         vocabulary.append_bytes(content);  // never part of a text: what it is called
         continue;
       }
-      QINFER_TRY(regex_scratch_.prepare(content.size()));
       if (content.size() > kMaxTokenBytes)
         return malformed("the token {} (id {}) has {} bytes, at most {} are supported", in_quotes(content), id,
                          content.size(), kMaxTokenBytes);
-      QINFER_TRY(of_file(decoder.decode_token(content, regex_scratch_, token), fmt::format("decoder: token {}", id)));
+      if (Status status = decoder.decode_token(content, work_, scratch_, token); !status.ok())
+        return of_file(std::move(status), fmt::format("decoder: token {}", id));
       total += token.bytes.size();
       if (total > kMaxDecodedBytes)
         return malformed("decoder: the tokens decode to more than {} bytes", kMaxDecodedBytes);
       vocabulary.append_bytes(token.bytes);
       if (token.is_byte) vocabulary.set_flags(id, kTokenIsByte);
     }
-    vocabulary.finish();
-    return Status();
+    return vocabulary.finish();
   }
 
   TokenizerFile file_;
   std::int64_t id_limit_;
   bool drop_special_;  // those beyond the limit
+  CancelFlag cancel_;
+  Work work_;
   std::unique_ptr<TokenizerTables> tables_;
-  RegexScratch regex_scratch_;
+  NormalizerScratch scratch_;
   std::vector<std::pair<TokenId, std::string>> decoded_as_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<TokenizerTables>> load_tokenizer(std::string_view text, std::string_view name,
-                                                        const TokenizerLimits& limits) {
+                                                        const TokenizerLimits& limits, CancelFlag cancel) {
   const std::uint32_t id_limit = limits.vocab_size == 0 ? kMaxIds : std::min(limits.vocab_size, kMaxIds);
-  QINFER_ASSIGN(TokenizerFile file, read_tokenizer_file(text, name, id_limit));
-  Loader loader(std::move(file), id_limit, limits.drop_special_beyond);
+  QINFER_ASSIGN(TokenizerFile file, read_tokenizer_file(text, name, id_limit, cancel));
+  Loader loader(std::move(file), text.size(), id_limit, limits.drop_special_beyond, cancel);
   if (Status status = loader.run(); !status.ok()) return std::move(status).with_prefix(name);
   return loader.take();
 }

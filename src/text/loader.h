@@ -11,6 +11,6 @@
 namespace qinfer::text {
 
 Result<std::unique_ptr<TokenizerTables>> load_tokenizer(std::string_view text, std::string_view name,
-                                                        const TokenizerLimits& limits);
+                                                        const TokenizerLimits& limits, CancelFlag cancel);
 
 }  // namespace qinfer::text

@@ -7,16 +7,21 @@ namespace qinfer::text {
 
 Status check_expanded(std::size_t bytes, std::size_t max_bytes) {
   if (bytes <= max_bytes) return Status();
-  return error(Code::invalid_argument, "the text grows beyond {} bytes when it is normalised", max_bytes);
+  return error(Code::unsupported, "the text grows beyond {} bytes when it is normalised", max_bytes);
+}
+
+Status check_steps(std::size_t n, std::string_view where) {
+  if (n <= kMaxSteps) return Status();
+  return error(Code::unsupported, "{}: more than {} steps", where, kMaxSteps);
 }
 
 Result<Regex> required_pattern(const Json& object, std::string_view where) {
   const Json* pattern = formats::find_field(object, "pattern");
   if (pattern == nullptr) return malformed("{}: the field \"pattern\" is missing", where);
-  if (pattern->is_object() && pattern->size() == 1 && pattern->begin().value().is_string()) {
-    const std::string text = pattern->begin().value().get<std::string>();
-    if (pattern->begin().key() == "String") return Regex::literal(text, where);
-    if (pattern->begin().key() == "Regex") return Regex::compile(text, where);
+  if (pattern->is_object() && pattern->size() == 1 && pattern->begin()->is_string()) {
+    const Json& kind = *pattern->begin();
+    if (kind.key() == "String") return Regex::literal(kind.text(), where);
+    if (kind.key() == "Regex") return Regex::compile(kind.text(), where);
   }
   return malformed("{}: \"pattern\" is neither {{\"String\": ...}} nor {{\"Regex\": ...}}", where);
 }
@@ -28,11 +33,11 @@ Result<Replacement> parse_replacement(const Json& value, std::string_view where)
   return Replacement{std::move(pattern), std::move(content)};
 }
 
-Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes,
-                       RegexScratch& scratch, std::vector<Span>& spans, std::string& out) {
+Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes, Work& work,
+                       NormalizerScratch& scratch, std::string& out) {
   if (text.empty()) return Status();
-  QINFER_TRY(replacement.pattern.find_all(text, scratch, spans));
-  for (const Span& span : spans) {
+  QINFER_TRY(replacement.pattern.find_all(text, work, scratch.regex, scratch.spans));
+  for (const Span& span : scratch.spans) {
     if (span.is_match) {
       QINFER_TRY(check_expanded(out.size() + replacement.content.size(), max_bytes));
       out.append(replacement.content);
@@ -50,6 +55,7 @@ Result<Normalizer> Normalizer::parse(const Json* value, std::string_view where) 
 }
 
 Status Normalizer::add(const Json& value, std::string_view where) {
+  QINFER_TRY(check_steps(steps_.size() + 1, where));
   QINFER_ASSIGN(const std::string kind, component_kind(value, where));
   if (kind == "Sequence") {
     QINFER_TRY(check_fields(value, where, {"type", "normalizers"}));
@@ -76,16 +82,18 @@ Status Normalizer::add(const Json& value, std::string_view where) {
   return unsupported_kind(where, kind, "NFC, Prepend, Replace and Sequence");
 }
 
-Status Normalizer::apply(std::string_view text, std::size_t max_bytes, RegexScratch& regex_scratch,
-                         NormalizerScratch& scratch, std::string& out) const {
+Status Normalizer::apply(std::string_view text, std::size_t max_bytes, Work& work, NormalizerScratch& scratch,
+                         std::string& out) const {
   out.assign(text);
   for (const Step& step : steps_) {
     if (out.empty()) return Status();
+    if (!work.spend(out.size())) return work.stopped(0);
     switch (step.kind) {
       case Step::Kind::nfc:
         if (is_trivially_nfc(out)) break;
         scratch.other.clear();
         QINFER_TRY(append_nfc(out, scratch.code_points, scratch.other));
+        QINFER_TRY(check_expanded(scratch.other.size(), max_bytes));
         out.swap(scratch.other);
         break;
       case Step::Kind::prepend:
@@ -94,7 +102,7 @@ Status Normalizer::apply(std::string_view text, std::size_t max_bytes, RegexScra
         break;
       case Step::Kind::replace:
         scratch.other.clear();
-        QINFER_TRY(append_replaced(out, *step.replacement, max_bytes, regex_scratch, scratch.spans, scratch.other));
+        QINFER_TRY(append_replaced(out, *step.replacement, max_bytes, work, scratch, scratch.other));
         out.swap(scratch.other);
         break;
     }

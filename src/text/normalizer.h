@@ -14,11 +14,15 @@
 
 namespace qinfer::text {
 
-/// No stage may blow a text up beyond this, whatever the file asks for.
-inline constexpr std::size_t kMaxExpandedBytes = std::size_t{3} << 30;
-/// The same for the text of one token.
+/// No stage may make a text of n bytes longer than this, whatever the file asks for. (NFC makes it three times as long
+/// at most, a replacement of spaces by U+2581 too.)
+constexpr std::size_t max_expanded(std::size_t n) { return 32 * n + 4096; }
+/// The largest text of one token.
 inline constexpr std::size_t kMaxTokenBytes = 65536;
-Status check_expanded(std::size_t bytes, std::size_t max_bytes = kMaxExpandedBytes);
+/// How many steps a normaliser, pre-tokenizer or decoder may have.
+inline constexpr std::size_t kMaxSteps = 64;
+Status check_steps(std::size_t n, std::string_view where);
+Status check_expanded(std::size_t bytes, std::size_t max_bytes);
 
 /// {"String": "..."} or {"Regex": "..."}, the field "pattern" of `object`.
 Result<Regex> required_pattern(const Json& object, std::string_view where);
@@ -29,14 +33,15 @@ struct Replacement {
   std::string content;
 };
 Result<Replacement> parse_replacement(const Json& value, std::string_view where);
-Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes,
-                       RegexScratch& scratch, std::vector<Span>& spans, std::string& out);
-
 struct NormalizerScratch {
   std::string other;
   std::vector<std::int32_t> code_points;
   std::vector<Span> spans;
+  RegexScratch regex;
 };
+Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes, Work& work,
+                       NormalizerScratch& scratch, std::string& out);
+
 
 class Normalizer {
  public:
@@ -44,9 +49,9 @@ class Normalizer {
 
   /// Whether apply() copies.
   bool is_identity() const { return steps_.empty(); }
-  /// Sets `out` to the normalised form of `text` (valid UTF-8, as is the result). Code::invalid_argument if it grows
+  /// Sets `out` to the normalised form of `text` (valid UTF-8, as is the result). Code::unsupported if it grows
   /// beyond max_bytes.
-  Status apply(std::string_view text, std::size_t max_bytes, RegexScratch& regex_scratch, NormalizerScratch& scratch,
+  Status apply(std::string_view text, std::size_t max_bytes, Work& work, NormalizerScratch& scratch,
                std::string& out) const;
 
  private:

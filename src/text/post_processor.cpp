@@ -4,6 +4,9 @@
 namespace qinfer::text {
 namespace {
 
+/// Of a template, each of which is looked for among its special tokens.
+constexpr std::size_t kMaxPieces = 256;
+
 class PostProcessorReader {
  public:
   PostProcessorReader(std::string_view where, const Vocabulary& vocabulary, std::vector<TokenId>& prefix,
@@ -30,6 +33,9 @@ class PostProcessorReader {
     if (has_template_) return error(Code::unsupported, "{}: two templates are not supported", where_);
     has_template_ = true;
     QINFER_ASSIGN(const Json* single, required_array(value, "single", where_));
+    if (single->size() > kMaxPieces)
+      return error(Code::unsupported, "{}: \"single\" has {} pieces, at most {} are supported", where_, single->size(),
+                   kMaxPieces);
     bool after_text = false;
     for (const Json& piece : *single) {
       if (const Json* sequence = formats::find_field(piece, "Sequence")) {
@@ -57,9 +63,9 @@ class PostProcessorReader {
     if (special == nullptr) return malformed("{}: {} is not among its \"special_tokens\"", where_, in_quotes(name));
     QINFER_ASSIGN(const Json* ids, required_array(*special, "ids", where_));
     for (const Json& id : *ids) {
-      const std::int64_t number = id.is_number_integer() ? id.get<std::int64_t>() : -1;
+      const std::int64_t number = id.is_integer() ? id.integer() : -1;
       if (number < 0 || number >= vocabulary_.size() || vocabulary_.flags(static_cast<TokenId>(number)) == 0)
-        return malformed("{}: the token {} has the id {}, which no token has", where_, in_quotes(name), id.dump());
+        return malformed("{}: the token {} has the id {}, which no token has", where_, in_quotes(name), formats::json_text(id));
       out.push_back(static_cast<TokenId>(number));
     }
     return Status();

@@ -1,12 +1,11 @@
 // See pre_tokenizer.h. Parsing comes first, then the stages.
 #include "text/pre_tokenizer.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 
 #include "text/byte_level.h"
 #include "text/normalizer.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace qinfer::text {
@@ -15,12 +14,6 @@ namespace {
 /// How GPT-2 splits text; ByteLevel implies it with use_regex.
 constexpr std::string_view kGpt2Pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-bool is_number(char32_t c) {
-  if (c < 0x80) return c >= '0' && c <= '9';
-  const utf8proc_category_t category = utf8proc_category(static_cast<std::int32_t>(c));
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
-}
 
 Result<SplitBehavior> parse_behavior(const Json& value, std::string_view where) {
   QINFER_ASSIGN(const std::string name, required_string(value, "behavior", where));
@@ -41,6 +34,7 @@ Result<PreTokenizer> PreTokenizer::parse(const Json* value, std::string_view whe
 }
 
 Status PreTokenizer::add(const Json& value, std::string_view where) {
+  QINFER_TRY(check_steps(steps_.size() + 1, where));
   QINFER_ASSIGN(const std::string kind, component_kind(value, where));
   if (kind == "ByteLevel") return add_byte_level(value, where);
   if (kind == "Split") return add_split(value, where);
@@ -185,12 +179,12 @@ void find_numbers(std::string_view text, std::vector<Span>& spans) {
 
 /// Rewrites every piece by `append(piece, text of the piece, out)`.
 template <typename Append>
-Status rewrite(PreTokenizerScratch& s, Append append) {
+Status rewrite(PreTokenizerScratch& s, std::size_t max_bytes, Append append) {
   s.other_text.clear();
   for (Piece& piece : s.pieces) {
     const std::size_t begin = s.other_text.size();
     append(piece, std::string_view(s.text).substr(piece.begin, piece.end - piece.begin), s.other_text);
-    QINFER_TRY(check_expanded(s.other_text.size()));
+    QINFER_TRY(check_expanded(s.other_text.size(), max_bytes));
     piece.begin = begin;
     piece.end = s.other_text.size();
   }
@@ -211,17 +205,18 @@ void append_metaspace(std::string_view text, std::string_view replacement, bool 
 
 }  // namespace
 
-Status PreTokenizer::apply_step(const Step& step, RegexScratch& regex_scratch, PreTokenizerScratch& s) {
+Status PreTokenizer::apply_step(const Step& step, std::size_t max_bytes, Work& work, PreTokenizerScratch& s) {
+  if (!work.spend(s.text.size() + s.pieces.size())) return work.stopped(0);
   switch (step.kind) {
     case Step::Kind::prefix_space:
-      return rewrite(s, [](const Piece&, std::string_view text, std::string& out) {
+      return rewrite(s, max_bytes, [](const Piece&, std::string_view text, std::string& out) {
         if (!text.starts_with(' ')) out.push_back(' ');
         out.append(text);
       });
     case Step::Kind::byte_level:
-      return rewrite(s, [](const Piece&, std::string_view text, std::string& out) { append_byte_level(text, out); });
+      return rewrite(s, max_bytes, [](const Piece&, std::string_view text, std::string& out) { append_byte_level(text, out); });
     case Step::Kind::metaspace:
-      return rewrite(s, [&](const Piece& piece, std::string_view text, std::string& out) {
+      return rewrite(s, max_bytes, [&](const Piece& piece, std::string_view text, std::string& out) {
         const bool prepend =
             step.prepend == Step::Prepend::always || (step.prepend == Step::Prepend::first && piece.at_start);
         append_metaspace(text, step.replacement, prepend, out);
@@ -229,11 +224,15 @@ Status PreTokenizer::apply_step(const Step& step, RegexScratch& regex_scratch, P
     case Step::Kind::split:
     case Step::Kind::digits: break;
   }
+  return split(step, work, s);
+}
+
+Status PreTokenizer::split(const Step& step, Work& work, PreTokenizerScratch& s) {
   s.other_pieces.clear();
   for (const Piece& piece : s.pieces) {
     const auto text = std::string_view(s.text).substr(piece.begin, piece.end - piece.begin);
     if (step.pattern) {
-      QINFER_TRY(step.pattern->find_all(text, regex_scratch, s.spans));
+      QINFER_TRY(step.pattern->find_all(text, work, s.regex, s.spans));
     } else {
       find_numbers(text, s.spans);
     }
@@ -243,11 +242,11 @@ Status PreTokenizer::apply_step(const Step& step, RegexScratch& regex_scratch, P
   return Status();
 }
 
-Status PreTokenizer::apply(bool at_start, RegexScratch& regex_scratch, PreTokenizerScratch& scratch) const {
+Status PreTokenizer::apply(bool at_start, std::size_t max_bytes, Work& work, PreTokenizerScratch& scratch) const {
   scratch.pieces.clear();
   if (scratch.text.empty()) return Status();
   scratch.pieces.push_back({0, scratch.text.size(), at_start});
-  for (const Step& step : steps_) QINFER_TRY(apply_step(step, regex_scratch, scratch));
+  for (const Step& step : steps_) QINFER_TRY(apply_step(step, max_bytes, work, scratch));
   return Status();
 }
 

@@ -27,6 +27,7 @@ struct PreTokenizerScratch {
   std::string other_text;
   std::vector<Piece> other_pieces;
   std::vector<Span> spans;
+  RegexScratch regex;
 };
 
 /// What becomes of the matches of a pattern at which text is split.
@@ -36,8 +37,9 @@ class PreTokenizer {
  public:
   static Result<PreTokenizer> parse(const Json* value, std::string_view where);
 
-  /// Splits scratch.text into scratch.pieces, in the spelling of the vocabulary.
-  Status apply(bool at_start, RegexScratch& regex_scratch, PreTokenizerScratch& scratch) const;
+  /// Splits scratch.text into scratch.pieces, in the spelling of the vocabulary. Code::unsupported if the text grows
+  /// beyond max_bytes.
+  Status apply(bool at_start, std::size_t max_bytes, Work& work, PreTokenizerScratch& scratch) const;
 
  private:
   struct Step {
@@ -53,7 +55,8 @@ class PreTokenizer {
   Status add_split(const Json& value, std::string_view where);
   Status add_metaspace(const Json& value, std::string_view where);
 
-  static Status apply_step(const Step& step, RegexScratch& regex_scratch, PreTokenizerScratch& s);
+  static Status apply_step(const Step& step, std::size_t max_bytes, Work& work, PreTokenizerScratch& s);
+  static Status split(const Step& step, Work& work, PreTokenizerScratch& s);
   std::vector<Step> steps_;
 };
 

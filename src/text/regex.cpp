@@ -1,127 +1,333 @@
-// See regex.h.
+// See regex.h. The matcher goes through the program; where there are several ways it notes the others as choices on a
+// stack of its own, and goes back to the last of them when it cannot go on. Sets of characters that are repeated, which
+// is most of what tokenizers' patterns do, are one instruction each, and so are choices by the next byte.
 #include "text/regex.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include <algorithm>
+#include <cstring>
 
 #include "text/fields.h"
-#include "text/regex_dialect.h"
 #include "text/utf8.h"
 
 namespace qinfer::text {
 namespace {
 
-constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
 constexpr std::size_t kMaxPatternBytes = 16384;
-constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
-/// Steps that any match may take unaccounted. Those that need more, such as a run of a million spaces, draw on the
-/// budget of the call, so that a text has a bound on all its matches together.
-constexpr std::uint32_t kFreeSteps = 2000;
-constexpr std::uint64_t kBudgetBase = 20'000'000;
-constexpr std::uint64_t kBudgetPerByte = 64;
 
-Status out_of_memory() { return error(Code::no_memory, "PCRE2 could not allocate memory"); }
+using Op = RegexInstruction::Op;
+using Greed = RegexNode::Greed;
+using Assertion = RegexNode::Assertion;
+using Choice = RegexScratch::Choice;
+
+/// Matching of one program against one text, at one place after the other.
+class Matcher {
+ public:
+  Matcher(const RegexProgram& program, std::string_view text, Work& work, RegexScratch& scratch)
+      : program_(program),
+        text_(text),
+        work_(work),
+        choices_(scratch.choices),
+        registers_(scratch.registers),
+        most_choices_(64 + 4 * text.size()) {
+    registers_.assign(program.registers, 0);
+  }
+  ~Matcher() { work_.give_back(left_ > 0 ? static_cast<std::uint64_t>(left_) : 0); }
+  Matcher(const Matcher&) = delete;
+  Matcher& operator=(const Matcher&) = delete;
+
+  enum class Outcome : std::uint8_t { match, none, stopped };
+
+  /// The first match at or after `from`.
+  Outcome search(std::size_t from, Span& found) {
+    for (std::size_t begin = from;; begin += char_size(begin)) {
+      while (begin < text_.size() && program_.first[byte_at(begin)] == 0) {
+        if (!pay(1)) return Outcome::stopped;
+        begin += char_size(begin);
+      }
+      if (begin == text_.size() && program_.first[kRegexTextEnd] == 0) return Outcome::none;
+      const Outcome outcome = match_at(begin);
+      if (outcome == Outcome::match) found = {begin, place_, true};
+      if (outcome != Outcome::none || begin >= text_.size()) return outcome;
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kNone = UINT64_MAX;
+  std::uint8_t byte_at(std::size_t i) const { return static_cast<std::uint8_t>(text_[i]); }
+  std::size_t char_size(std::size_t i) const { return i < text_.size() ? utf8_length(byte_at(i)) : 1; }
+
+  bool pay(std::size_t steps) {
+    left_ -= static_cast<std::int64_t>(steps);
+    while (left_ < 0) {
+      const std::uint64_t more = work_.take();
+      if (more == 0) return false;
+      left_ += static_cast<std::int64_t>(more);
+    }
+    return true;
+  }
+
+  bool push(Choice::Kind kind, std::uint32_t at, std::size_t place, std::uint64_t number) {
+    if (choices_.size() >= most_choices_) return false;
+    choices_.push_back({kind, at, place, number});
+    return true;
+  }
+
+  /// Whether the character at the place is in the set; if so the place moves past it.
+  bool step(const CharClass& set) {
+    if (place_ == text_.size()) return false;
+    const std::uint8_t byte = byte_at(place_);
+    if (byte < 128) {
+      if (!set.has_ascii(byte)) return false;
+      ++place_;
+      return true;
+    }
+    const Char c = char_at(text_, place_);
+    if (!set.has_other(c.code)) return false;
+    place_ += c.size;
+    return true;
+  }
+
+  Outcome match_at(std::size_t begin) {
+    choices_.clear();
+    enclosed_ = kNone;
+    place_ = begin;
+    at_ = 0;
+    for (;;) {
+      if (!pay(1)) return Outcome::stopped;
+      const RegexInstruction& i = program_.code[at_];
+      if (i.op == Op::accept) return Outcome::match;
+      Result result = run(i);
+      while (result == Result::failed) {
+        if (choices_.empty()) return Outcome::none;
+        if (!pay(1)) return Outcome::stopped;
+        result = go_back();
+      }
+      if (result == Result::stopped) return Outcome::stopped;
+    }
+  }
+
+  enum class Result : std::uint8_t { going_on, failed, stopped };
+  static Result going_on_if(bool good) { return good ? Result::going_on : Result::failed; }
+
+  /// Executes one instruction; at_ is then the next one.
+  Result run(const RegexInstruction& i) {
+    ++at_;
+    switch (i.op) {
+      case Op::character: return going_on_if(skip_character(i));
+      case Op::set: return going_on_if(step(program_.sets[i.a]));
+      case Op::run: return run_set(i);
+      case Op::jump: at_ = i.a; return Result::going_on;
+      case Op::split:
+        at_ = i.a;
+        return push(Choice::Kind::resume, i.b, place_, 0) ? Result::going_on : Result::stopped;
+      case Op::branches:
+        return take_branch(i.a, program_.dispatch[i.a].branches[place_ < text_.size() ? byte_at(place_) : kRegexTextEnd]);
+      case Op::mark:
+        if (!push(Choice::Kind::registers, i.a, 0, registers_[i.a])) return Result::stopped;
+        registers_[i.a] = place_;
+        return Result::going_on;
+      case Op::advanced:
+        if (registers_[i.a] == place_) at_ = i.b;
+        return Result::going_on;
+      case Op::look:
+      case Op::atomic:
+        if (!push(Choice::Kind::enclosed, at_ - 1, place_, enclosed_)) return Result::stopped;
+        enclosed_ = choices_.size() - 1;
+        return Result::going_on;
+      case Op::looked: return leave_enclosed();
+      case Op::step_back: return step_back(i.a);
+      case Op::assertion: return going_on_if(holds(i));
+      case Op::accept: break;
+    }
+    return Result::failed;
+  }
+
+  bool skip_character(const RegexInstruction& i) {
+    if (text_.size() - place_ < i.count) return false;
+    for (unsigned k = 0; k < i.count; ++k)
+      if (byte_at(place_ + k) != (i.a >> (8 * k) & 0xFF)) return false;
+    place_ += i.count;
+    return true;
+  }
+
+  Result run_set(const RegexInstruction& i) {
+    const CharClass& set = program_.sets[i.a];
+    const std::size_t begin = place_;
+    std::uint32_t n = 0;
+    while (n < i.min && step(set)) ++n;
+    if (n == i.min && i.greed == Greed::lazy) {
+      if (n < i.max && !push(Choice::Kind::longer_run, at_ - 1, place_, n)) return Result::stopped;
+      return pay(n) ? Result::going_on : Result::stopped;
+    }
+    const std::size_t least = place_;
+    if (n == i.min)
+      while (n < i.max && step(set)) ++n;
+    if (!pay(place_ - begin)) return Result::stopped;
+    if (n < i.min) return Result::failed;
+    if (i.greed == Greed::greedy && place_ != least && !push(Choice::Kind::shorter_run, at_, place_, least))
+      return Result::stopped;
+    return Result::going_on;
+  }
+
+  Result take_branch(std::uint32_t table, std::uint64_t left) {
+    if (left == 0) return Result::failed;
+    const auto first = static_cast<unsigned>(__builtin_ctzll(left));
+    left &= left - 1;
+    if (left != 0 && !push(Choice::Kind::branches, table, place_, left)) return Result::stopped;
+    at_ = program_.dispatch[table].targets[first];
+    return Result::going_on;
+  }
+
+  /// What is enclosed has matched: its choices are dropped, and of a look the place is that before it.
+  Result leave_enclosed() {
+    const Choice enclosing = choices_[enclosed_];
+    choices_.resize(enclosed_);
+    enclosed_ = enclosing.number;
+    const RegexInstruction& i = program_.code[enclosing.at];
+    if (i.op == Op::look) place_ = enclosing.place;
+    at_ = i.a;
+    return going_on_if(!i.is_negative);
+  }
+
+  Result step_back(std::uint32_t n) {
+    if (!pay(n)) return Result::stopped;
+    for (; n > 0 && place_ > 0; --n) place_ -= char_before(text_, place_).size;
+    return going_on_if(n == 0);
+  }
+
+  /// Goes back to the last choice.
+  Result go_back() {
+    Choice& choice = choices_.back();
+    switch (choice.kind) {
+      case Choice::Kind::resume:
+        at_ = choice.at;
+        place_ = choice.place;
+        choices_.pop_back();
+        return Result::going_on;
+      case Choice::Kind::shorter_run:
+        choice.place -= char_before(text_, choice.place).size;
+        at_ = choice.at;
+        place_ = choice.place;
+        if (place_ == choice.number) choices_.pop_back();
+        return Result::going_on;
+      case Choice::Kind::longer_run: return go_longer(choice);
+      case Choice::Kind::branches: {
+        const Choice last = choice;
+        choices_.pop_back();
+        place_ = last.place;
+        return take_branch(last.at, last.number);
+      }
+      case Choice::Kind::enclosed: {
+        const Choice last = choice;
+        choices_.pop_back();
+        enclosed_ = last.number;
+        const RegexInstruction& i = program_.code[last.at];
+        place_ = last.place;
+        at_ = i.a;
+        return going_on_if(i.is_negative);  // what was not to match did not
+      }
+      case Choice::Kind::registers:
+        registers_[choice.at] = choice.number;
+        choices_.pop_back();
+        return Result::failed;
+    }
+    return Result::failed;
+  }
+
+  Result go_longer(Choice& choice) {
+    const RegexInstruction& i = program_.code[choice.at];
+    place_ = choice.place;
+    if (!step(program_.sets[i.a])) {
+      choices_.pop_back();
+      return Result::failed;
+    }
+    at_ = choice.at + 1;
+    choice.place = place_;
+    if (++choice.number == i.max) choices_.pop_back();
+    return Result::going_on;
+  }
+
+  bool is_line_break(std::size_t i) const { return text_[i] == '\n'; }
+
+  bool holds(const RegexInstruction& i) const {
+    const bool at_start = place_ == 0, at_end = place_ == text_.size();
+    switch (i.assertion) {
+      case Assertion::line_start: return at_start || (!at_end && is_line_break(place_ - 1));
+      case Assertion::line_end: return at_end || is_line_break(place_);
+      case Assertion::text_start: return at_start;
+      case Assertion::text_end: return at_end;
+      case Assertion::text_end_or_newline: return at_end || (place_ + 1 == text_.size() && is_line_break(place_));
+      case Assertion::boundary:
+      case Assertion::no_boundary: break;
+    }
+    const CharClass& word = program_.sets[i.a];
+    const bool before = !at_start && word.has(char_before(text_, place_).code);
+    const bool after = !at_end && word.has(char_at(text_, place_).code);
+    return (before != after) == (i.assertion == Assertion::boundary);
+  }
+
+  const RegexProgram& program_;
+  std::string_view text_;
+  Work& work_;
+  std::vector<Choice>& choices_;
+  std::vector<std::size_t>& registers_;
+  std::size_t most_choices_;
+  std::int64_t left_ = 0;          // steps that are paid for
+  std::size_t place_ = 0;          // in the text
+  std::uint32_t at_ = 0;           // in the program
+  std::uint64_t enclosed_ = kNone; // the choice of the innermost look or atomic group
+};
 
 }  // namespace
 
-void Pcre2Free::operator()(pcre2_real_code_8* p) const { pcre2_code_free(p); }
-void Pcre2Free::operator()(pcre2_real_match_data_8* p) const { pcre2_match_data_free(p); }
-void Pcre2Free::operator()(pcre2_real_match_context_8* p) const { pcre2_match_context_free(p); }
-
-Status RegexScratch::prepare(std::size_t text_size) {
-  budget_ = kBudgetBase + kBudgetPerByte * text_size;
-  if (match_data_ && context_) return Status();
-  match_data_.reset(pcre2_match_data_create(1, nullptr));
-  context_.reset(pcre2_match_context_create(nullptr));
-  if (!match_data_ || !context_) return out_of_memory();
-  pcre2_set_heap_limit(context_.get(), kHeapLimitKib);
-  return Status();
-}
-
 Result<Regex> Regex::compile(std::string_view pattern, std::string_view where) {
-  auto rewritten = to_pcre2_dialect(pattern);
-  if (!rewritten.ok()) {
-    return std::move(rewritten.take_status())
-        .with_prefix(fmt::format("{}: the regular expression {}", where, in_quotes(pattern)));
-  }
-  return build(rewritten.value(), kOptions | PCRE2_MULTILINE, pattern, where);  // ^ and $ match at lines in Oniguruma
-}
-
-Result<Regex> Regex::literal(std::string_view text, std::string_view where) {
-  // PCRE2_LITERAL refuses the options that only matter to real patterns.
-  return build(text, PCRE2_UTF | PCRE2_LITERAL, text, where);
-}
-
-Result<Regex> Regex::build(std::string_view pattern, std::uint32_t options, std::string_view original,
-                           std::string_view where) {
-  struct ContextFree {
-    void operator()(pcre2_compile_context* p) const { pcre2_compile_context_free(p); }
+  const auto named = [&](Status status) {
+    return std::move(status).with_prefix(fmt::format("{}: the regular expression {}", where, in_quotes(pattern)));
   };
-  const std::unique_ptr<pcre2_compile_context, ContextFree> context(pcre2_compile_context_create(nullptr));
-  if (!context) return out_of_memory();
-  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
-  pcre2_set_max_pattern_length(context.get(), kMaxPatternBytes);
-  int code = 0;
-  PCRE2_SIZE offset = 0;
+  if (pattern.size() > kMaxPatternBytes)
+    return named(error(Code::unsupported, "{} bytes, at most {} are supported", pattern.size(), kMaxPatternBytes));
+  auto tree = parse_regex(pattern);
+  if (!tree.ok()) return named(tree.take_status());
+  auto program = compile_regex(std::move(tree.value()));
+  if (!program.ok()) return named(program.take_status());
   Regex regex;
-  regex.code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &code, &offset,
-                                  context.get()));
-  if (!regex.code_) {
-    PCRE2_UCHAR message[160] = {};
-    pcre2_get_error_message(code, message, sizeof message);
-    return error(Code::unsupported, "{}: the regular expression {} cannot be used: {}", where, in_quotes(original),
-                 reinterpret_cast<const char*>(message));
-  }
-  // Without a JIT (another CPU, or a system that forbids writable code) pcre2_match interprets instead.
-  static_cast<void>(pcre2_jit_compile(regex.code_.get(), PCRE2_JIT_COMPLETE));
+  regex.program_ = std::move(program.value());
   return regex;
 }
 
-/// The first match at or after `from`; found.begin is npos if there is none.
-Status Regex::match(std::string_view text, std::size_t from, RegexScratch& scratch, Span& found) const {
-  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  std::uint32_t options = PCRE2_NO_UTF_CHECK;
-  std::uint64_t limit = kFreeSteps;
-  for (;;) {
-    pcre2_set_match_limit(scratch.context_.get(),
-                          static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, UINT32_MAX)));
-    const int rc = pcre2_match(code_.get(), subject, text.size(), from, options, scratch.match_data_.get(),
-                               scratch.context_.get());
-    if (rc >= 0) {
-      const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(scratch.match_data_.get());
-      found = {bounds[0], bounds[1], true};
-      return Status();
-    }
-    if (rc == PCRE2_ERROR_NOMATCH) {
-      found.begin = std::string_view::npos;
-      return Status();
-    }
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT && (options & PCRE2_NO_JIT) == 0) {
-      options |= PCRE2_NO_JIT;  // the interpreter keeps its stack on the heap
-    } else if (rc == PCRE2_ERROR_MATCHLIMIT && scratch.budget_ > limit) {
-      scratch.budget_ -= limit;
-      limit = std::min(limit * 16, scratch.budget_);
-    } else if (rc == PCRE2_ERROR_NOMEMORY) {
-      return out_of_memory();
-    } else if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT) {
-      return error_at(Code::unsupported, static_cast<std::int64_t>(from),
-                      "a regular expression of the tokenizer backtracks too much on this text");
-    } else {
-      return error(Code::internal, "PCRE2 failed with code {}", rc);
-    }
-  }
+Result<Regex> Regex::literal(std::string_view text, std::string_view where) {
+  if (text.empty()) return compile(text, where);  // matches everywhere
+  Regex regex;
+  regex.literal_ = text;
+  return regex;
 }
 
-Status Regex::find_all(std::string_view text, RegexScratch& scratch, std::vector<Span>& spans) const {
+Status Regex::find_literal(std::string_view text, Work& work, std::vector<Span>& spans) const {
+  if (!work.spend(text.size())) return work.stopped(0);
+  std::size_t covered = 0;
+  while (covered < text.size()) {
+    // Linear in the text for any literal, unlike std::string_view::find.
+    const void* at = memmem(text.data() + covered, text.size() - covered, literal_.data(), literal_.size());
+    if (at == nullptr) break;
+    const auto begin = static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
+    if (covered != begin) spans.push_back({covered, begin, false});
+    covered = begin + literal_.size();
+    spans.push_back({begin, covered, true});
+  }
+  if (covered != text.size()) spans.push_back({covered, text.size(), false});
+  return Status();
+}
+
+Status Regex::find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Span>& spans) const {
   spans.clear();
+  if (!literal_.empty()) return find_literal(text, work, spans);
+  Matcher matcher(program_, text, work, scratch);
   std::size_t covered = 0, from = 0;
   bool any = false;  // whether `covered` is the end of a match
   while (from <= text.size()) {
     Span found{};
-    QINFER_TRY(match(text, from, scratch, found));
-    if (found.begin == std::string_view::npos) break;
+    const Matcher::Outcome outcome = matcher.search(from, found);
+    if (outcome == Matcher::Outcome::stopped) return work.stopped(from);
+    if (outcome == Matcher::Outcome::none) break;
     if (found.begin == found.end && any && found.end == covered) {
       from = found.end + (found.end < text.size() ? char_at(text, found.end).size : 1);
       continue;

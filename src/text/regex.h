@@ -1,24 +1,20 @@
-// Regular expressions over valid UTF-8, run by PCRE2 (with its JIT where there is one).
+// Regular expressions over valid UTF-8, as tokenizer.json writes them (regex_syntax.h has the dialect).
 //
-// A Regex is immutable and shared by threads; what a search writes to is in a RegexScratch, one per caller. Work is
-// bounded: a pattern that backtracks beyond a budget proportional to the text ends in an error.
-//
-// Classes such as \p{L} are those of PCRE2's Unicode version (10.42: Unicode 14); Hugging Face's tokenizers has Unicode
-// 16, so characters added between the two can be split differently.
+// A matcher of our own, by backtracking over a compiled program, for what no library at hand offers together: every
+// step of it is paid for from the call's Work, so that the steps for a text are bounded for any pattern; characters are
+// those of Unicode 16, as in Hugging Face's library; and its stack is on the heap. A Regex is immutable and shared by
+// threads; what a search writes to is in a RegexScratch, one per caller.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
-
-// PCRE2's own header stays out of this one: it needs a macro set before it.
-struct pcre2_real_code_8;
-struct pcre2_real_match_data_8;
-struct pcre2_real_match_context_8;
+#include "text/regex_program.h"
+#include "text/work.h"
 
 namespace qinfer::text {
 
@@ -28,40 +24,36 @@ struct Span {
   bool is_match;
 };
 
-struct Pcre2Free {
-  void operator()(pcre2_real_code_8* p) const;
-  void operator()(pcre2_real_match_data_8* p) const;
-  void operator()(pcre2_real_match_context_8* p) const;
-};
-
-class RegexScratch {
- public:
-  /// `text_size`: what the whole call searches; sets the budget for backtracking.
-  Status prepare(std::size_t text_size);
-
- private:
-  friend class Regex;
-  std::unique_ptr<pcre2_real_match_data_8, Pcre2Free> match_data_;
-  std::unique_ptr<pcre2_real_match_context_8, Pcre2Free> context_;
-  std::uint64_t budget_ = 0;
+/// Working space of a search.
+struct RegexScratch {
+  /// What to do if the way that is being tried fails; the last one is tried first.
+  struct Choice {
+    enum class Kind : std::uint8_t { resume, shorter_run, longer_run, branches, enclosed, registers };
+    Kind kind;
+    std::uint32_t at;      ///< the instruction to go on with, or a register
+    std::size_t place;     ///< in the text
+    std::uint64_t number;  ///< run: how far it may go; branches: those left; enclosed: that around it; register: value
+  };
+  std::vector<Choice> choices;
+  std::vector<std::size_t> registers;
 };
 
 class Regex {
  public:
-  /// `pattern` in the dialect of Oniguruma. Code::unsupported, with the pattern in the message, if it cannot be used.
+  /// Code::unsupported, with the pattern in the message, if it cannot be used.
   static Result<Regex> compile(std::string_view pattern, std::string_view where);
   /// Matches `text` itself.
   static Result<Regex> literal(std::string_view text, std::string_view where);
 
   /// Replaces `spans` by the matches of all of `text` and what lies between them, in order and without gaps. Matches
-  /// may be empty; an empty one is not reported where the previous match ended.
-  Status find_all(std::string_view text, RegexScratch& scratch, std::vector<Span>& spans) const;
+  /// may be empty; an empty one is not reported where the previous match ended. Work::stopped() when there are no more
+  /// steps, or the way that is tried has more choices than 64 and four for each byte.
+  Status find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Span>& spans) const;
 
  private:
-  static Result<Regex> build(std::string_view pattern, std::uint32_t options, std::string_view original,
-                             std::string_view where);
-  Status match(std::string_view text, std::size_t from, RegexScratch& scratch, Span& found) const;
-  std::unique_ptr<pcre2_real_code_8, Pcre2Free> code_;
+  Status find_literal(std::string_view text, Work& work, std::vector<Span>& spans) const;
+  std::string literal_;  // if this is one
+  RegexProgram program_;
 };
 
 }  // namespace qinfer::text

@@ -49,6 +49,22 @@ void move_to(std::pmr::memory_resource* memory, Container& container) {
   std::construct_at(&container, std::move(moved));
 }
 
+/// The longest run of used slots in an open-addressing hash table, from the end on to the beginning: what a search that
+/// finds nothing may walk through.
+template <typename Slots, typename IsUsed>
+std::size_t longest_run(const Slots& slots, IsUsed is_used) {
+  std::size_t run = 0, longest = 0;
+  for (std::size_t round = 0; round < 2; ++round) {  // twice, for the run that goes on from the end
+    for (const auto& slot : slots) {
+      run = is_used(slot) ? run + 1 : 0;
+      if (run > longest) longest = run;
+      if (longest > slots.size()) return slots.size();
+    }
+    if (run == 0) break;
+  }
+  return longest;
+}
+
 /// What a container takes from its memory.
 template <typename T>
 std::uint64_t bytes_taken(const std::pmr::vector<T>& vector) {

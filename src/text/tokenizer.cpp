@@ -2,10 +2,13 @@
 // words, merge each word.
 #include "text/tokenizer.h"
 
+#include <algorithm>
+
 #include "text/fields.h"
 #include "text/loader.h"
 #include "text/tables.h"
 #include "text/utf8.h"
+#include "text/work.h"
 
 namespace qinfer::text {
 namespace {
@@ -16,32 +19,44 @@ constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 /// One call of encode(): its working space and its output.
 class Encoding {
  public:
-  Encoding(const TokenizerTables& tables, bool parse_special, std::vector<TokenId>& out)
-      : tables_(tables), skip_control_(!parse_special), out_(out) {}
+  Encoding(const TokenizerTables& tables, const EncodeOptions& options, std::size_t text_size,
+           std::vector<TokenId>& out)
+      : tables_(tables),
+        skip_control_(!options.parse_special),
+        out_(out),
+        work_(options.max_work != 0 ? options.max_work : Work::default_limit(text_size), options.cancel),
+        max_bytes_(max_expanded(text_size)) {}
 
   Status run(std::string_view text) {
-    QINFER_TRY(regex_scratch_.prepare(text.size()));
     std::vector<Segment> segments;
-    QINFER_TRY(tables_.added_raw.split(text, skip_control_, tables_.vocabulary, regex_scratch_, segments));
+    QINFER_TRY(tables_.added_raw.split(text, skip_control_, tables_.vocabulary, work_, segments));
     for (const Segment& segment : segments) {
       if (segment.id >= 0) {
         out_.push_back(segment.id);
-      } else {
-        QINFER_TRY(add_text(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0));
+        continue;
       }
+      // What is wrong with a part is said of the whole text, as exactly as the part's own changes let it be.
+      Status status = add_text(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0);
+      if (status.code() == Code::unsupported && work_.is_spent())
+        return work_.stopped(segment.begin + (tables_.normalizer.is_identity() ? part_begin_ : 0));
+      QINFER_TRY(std::move(status));
     }
     return Status();
   }
 
  private:
   Status add_text(std::string_view text, bool at_start) {
+    part_begin_ = 0;
     if (!tables_.normalizer.is_identity()) {
-      QINFER_TRY(tables_.normalizer.apply(text, kMaxExpandedBytes, regex_scratch_, normalizer_scratch_, normalized_));
+      QINFER_TRY(tables_.normalizer.apply(text, max_bytes_, work_, normalizer_scratch_, normalized_));
       text = normalized_;
+      // Of all parts together.
+      max_bytes_ -= std::min(max_bytes_, normalized_.size());
     }
     if (tables_.added_normalized.empty()) return add_normalized(text, at_start);
-    QINFER_TRY(tables_.added_normalized.split(text, skip_control_, tables_.vocabulary, regex_scratch_, segments_));
+    QINFER_TRY(tables_.added_normalized.split(text, skip_control_, tables_.vocabulary, work_, segments_));
     for (const Segment& segment : segments_) {
+      part_begin_ = segment.begin;
       if (segment.id >= 0) {
         out_.push_back(segment.id);
       } else {
@@ -54,9 +69,10 @@ class Encoding {
 
   Status add_normalized(std::string_view text, bool at_start) {
     words_.text.assign(text);
-    QINFER_TRY(tables_.pre_tokenizer.apply(at_start, regex_scratch_, words_));
+    QINFER_TRY(tables_.pre_tokenizer.apply(at_start, max_expanded(text.size()), work_, words_));
     for (const Piece& piece : words_.pieces) {
       const auto word = std::string_view(words_.text).substr(piece.begin, piece.end - piece.begin);
+      if (!work_.spend(word.size())) return work_.stopped(0);
       tables_.bpe.encode(word, bpe_scratch_, out_);
     }
     return Status();
@@ -65,7 +81,9 @@ class Encoding {
   const TokenizerTables& tables_;
   const bool skip_control_;
   std::vector<TokenId>& out_;
-  RegexScratch regex_scratch_;
+  Work work_;
+  std::size_t max_bytes_;       // that normalised text may still take
+  std::size_t part_begin_ = 0;  // of what is being read, in the text between added tokens
   NormalizerScratch normalizer_scratch_;
   PreTokenizerScratch words_;
   BpeScratch bpe_scratch_;
@@ -79,8 +97,8 @@ Tokenizer::Tokenizer(std::unique_ptr<TokenizerTables> tables) : tables_(std::mov
 Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view text, std::string_view name,
-                                                        const TokenizerLimits& limits) {
-  QINFER_ASSIGN(auto tables, load_tokenizer(text, name, limits));
+                                                        const TokenizerLimits& limits, CancelFlag cancel) {
+  QINFER_ASSIGN(auto tables, load_tokenizer(text, name, limits, cancel));
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(tables)));
 }
 
@@ -94,7 +112,7 @@ Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, st
   }
   const std::size_t before = out.size();
   if (options.add_special) out.insert(out.end(), tables_->prefix.begin(), tables_->prefix.end());
-  if (Status status = Encoding(*tables_, options.parse_special, out).run(text); !status.ok()) {
+  if (Status status = Encoding(*tables_, options, text.size(), out).run(text); !status.ok()) {
     out.resize(before);
     return status;
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/status.h"
 #include "platform/memory.h"
 
@@ -29,6 +30,8 @@ struct TokenizerLimits {
 struct EncodeOptions {
   bool add_special = false;    ///< add what the post-processor puts around a text, such as the begin token
   bool parse_special = false;  ///< "<|im_end|>" in the text becomes one token; otherwise it is ordinary text
+  std::uint64_t max_work = 0;  ///< steps that the call may take; 0 = Work::default_limit() of the text
+  CancelFlag cancel = {};
 };
 
 struct TokenizerTables;  // tables.h
@@ -40,13 +43,14 @@ class Tokenizer {
   /// `name` (a file name) begins every message. Malformed files are Code::format, kinds of normaliser, model and so on
   /// that are not implemented Code::unsupported.
   static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view name,
-                                                      const TokenizerLimits& limits);
+                                                      const TokenizerLimits& limits, CancelFlag cancel = {});
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   /// Appends the ids of `text` to `out`. Text that is not UTF-8 is Code::invalid_argument with the offset of the first
-  /// bad byte as detail. After an error `out` is as it was before.
+  /// bad byte as detail; a text that takes more steps than it may is Code::unsupported with the offset of what could not
+  /// be read any more. After an error `out` is as it was before.
   Status encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
 
   /// The bytes a token stands for in a decoded text, perhaps only part of a character: byte-level tokens are mapped
@@ -66,7 +70,7 @@ class Tokenizer {
   std::uint32_t size() const;
   /// The largest token_bytes(id).size().
   std::uint32_t max_token_bytes() const;
-  /// Bytes of all tables, the same for the same file. Compiled regular expressions (kilobytes) are not counted.
+  /// Bytes of all tables, the same for the same file. Regular expressions (kilobytes, on the C++ heap) are not counted.
   std::uint64_t memory_bytes() const;
   /// Moves the tables, just that many bytes, from the C++ heap to a host's allocator. Only while loading; after
   /// QINFER_E_NO_MEMORY the tokenizer can only be freed.

@@ -15,7 +15,7 @@ class FileReader final : public formats::JsonEvents {
     if (failure_.ok() && !tree_.failure().empty()) return malformed("{}", tree_.failure());
     return std::move(failure_);
   }
-  Json take_tree() { return tree_.take(); }
+  formats::JsonDocument take_tree() { return tree_.take(); }
 
   bool on_key(std::string& key) override {
     if (part_ == Part::vocab) {
@@ -52,12 +52,12 @@ class FileReader final : public formats::JsonEvents {
     return fail(file_.vocabulary.add(token_, value, kTokenInModel).with_prefix("model.vocab"));
   }
 
-  bool on_other(Json value) override {
-    if (part_ == Part::rest) return tree_.on_other(std::move(value));
+  bool on_other(const formats::JsonScalar& value) override {
+    if (part_ == Part::rest) return tree_.on_other(value);
     if (part_ == Part::vocab && opened_)
       return fail(malformed("model.vocab: the token {} has the id {}, expected a whole number from 0 on",
-                            in_quotes(token_), value.dump()));
-    return unexpected(value.dump());
+                            in_quotes(token_), formats::json_text(value)));
+    return unexpected(formats::json_text(value));
   }
 
   bool on_begin(bool is_object) override {
@@ -162,16 +162,17 @@ class FileReader final : public formats::JsonEvents {
 
 }  // namespace
 
-Result<TokenizerFile> read_tokenizer_file(std::string_view text, std::string_view name, std::uint32_t id_limit) {
+Result<TokenizerFile> read_tokenizer_file(std::string_view text, std::string_view name, std::uint32_t id_limit,
+                                          CancelFlag cancel) {
   if (text.size() > kMaxFileBytes)
     return malformed("{} has {} bytes, at most {} are read", name, text.size(), kMaxFileBytes);
   TokenizerFile file;
   file.vocabulary = Vocabulary(id_limit);
   FileReader reader(file);
-  QINFER_TRY(formats::parse_json_events(text, name, reader));
+  QINFER_TRY(formats::parse_json_events(text, name, reader, cancel));
   if (Status failure = reader.take_failure(); !failure.ok()) return std::move(failure).with_prefix(name);
   file.fields = reader.take_tree();
-  if (!file.fields.is_object()) return malformed("{} is not a JSON object", name);
+  if (!file.fields.root().is_object()) return malformed("{} is not a JSON object", name);
   return file;
 }
 

@@ -28,13 +28,14 @@ struct RawMerges {
 };
 
 struct TokenizerFile {
-  Json fields;  // everything else
+  formats::JsonDocument fields;  // everything else
   Vocabulary vocabulary;
   RawMerges merges;
   bool has_vocab = false, has_merges = false;
 };
 
 /// Ids from `id_limit` on are refused.
-Result<TokenizerFile> read_tokenizer_file(std::string_view text, std::string_view name, std::uint32_t id_limit);
+Result<TokenizerFile> read_tokenizer_file(std::string_view text, std::string_view name, std::uint32_t id_limit,
+                                          CancelFlag cancel);
 
 }  // namespace qinfer::text

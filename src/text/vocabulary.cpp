@@ -9,8 +9,9 @@
 namespace qinfer::text {
 namespace {
 
-/// A file made to collide could turn loading quadratic; no honest file comes near this at half full.
-constexpr std::size_t kMaxProbes = 2048;
+/// A file made to collide could make every search a walk through the whole table. A table of 4 million random entries,
+/// half full, has runs of up to some 80 used slots; what needs more is refused.
+constexpr std::size_t kMaxProbes = 256;
 constexpr std::size_t kFirstSlots = 1024;
 
 std::uint64_t hash_of(std::string_view s) {
@@ -132,13 +133,16 @@ void Vocabulary::append_bytes(std::string_view bytes) {
   max_bytes_ = std::max(max_bytes_, static_cast<std::uint32_t>(bytes.size()));
 }
 
-void Vocabulary::finish() {
+Status Vocabulary::finish() {
+  const auto is_used = [](std::uint64_t slot) { return slot != 0; };
+  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("model.vocab: too many tokens share a hash value");
   trim(content_blob_);
   trim(bytes_blob_);
   trim(content_begin_);
   trim(content_size_);
   trim(bytes_end_);
   trim(flags_);
+  return Status();
 }
 
 std::uint64_t Vocabulary::memory_bytes() const {

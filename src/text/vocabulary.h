@@ -35,7 +35,8 @@ class Vocabulary {
   void set_flags(TokenId id, std::uint8_t flags) { flags_[static_cast<std::size_t>(id)] |= flags; }
   /// Appends the decoded form of the next id; to be called for every id from 0 on, then finish() once.
   void append_bytes(std::string_view bytes);
-  void finish();
+  /// Code::format if the hash table has a run of used slots that honest files do not come near.
+  Status finish();
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(flags_.size()); }
   bool contains(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < flags_.size(); }

@@ -1,0 +1,68 @@
+// The table of rotary position embedding: cosine and sine for each position and pair of dimensions, f32
+// [ropes][positions][head_dim / 2][2]. A model may name millions of positions of which its sessions use few, so address
+// space is reserved for the table, and rows are computed when a session is created that needs them. The table never
+// moves, and rows that are there never change, so that evaluations go on meanwhile.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "base/status.h"
+#include "engine/runtime.h"
+#include "model/spec.h"
+#include "platform/memory.h"
+#include "platform/shared_memory.h"
+
+namespace qinfer::engine {
+
+class RopeTable {
+ public:
+  /// More than any model in use needs: what goes beyond it is a damaged or hostile file.
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;
+
+  /// Bytes of the rows of `tokens` positions. QINFER_E_NO_MEMORY above kMaxBytes, with the max_tokens that would do.
+  static Result<std::uint64_t> bytes_of(const model::ModelSpec& spec, std::uint64_t tokens);
+  /// Whether all rows are taken at once: a host's allocator has no address space to reserve.
+  static bool takes_all_at_once(const platform::Allocator& allocator) { return !allocator.is_mapping(); }
+
+  /// Address space for all rows or, from a host's allocator, their memory.
+  Status reserve(const model::ModelSpec& spec, const platform::Allocator& allocator);
+  /// Memory for the first `tokens` rows of each rope, and what belongs there. Threads may call it at once; `charge`
+  /// takes the bytes that are new out of the model's budget, and may refuse.
+  template <typename Charge>
+  Status fill(const model::ModelSpec& spec, std::uint32_t tokens, Runtime& runtime, Charge charge) {
+    const std::lock_guard lock(mutex_);
+    if (tokens <= rows_) return Status();
+    QINFER_ASSIGN(const std::uint64_t bytes, bytes_of(spec, tokens));
+    if (memory_.size() == 0) {
+      QINFER_ASSIGN(auto taken, charge(bytes - bytes_));
+      QINFER_TRY(compute(spec, tokens, runtime));
+      taken.keep();
+      bytes_ = bytes;
+    } else {
+      QINFER_TRY(compute(spec, tokens, runtime));
+    }
+    rows_ = tokens;
+    return Status();
+  }
+
+  /// The table of one rope.
+  const float* data(std::uint32_t rope) const { return first_ + std::uint64_t{rope} * reserved_ * head_dim_; }
+  /// That are taken.
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  Status compute(const model::ModelSpec& spec, std::uint32_t tokens, Runtime& runtime);
+
+  std::mutex mutex_;
+  platform::AddressRange range_;
+  platform::Buffer memory_;  ///< from a host's allocator, instead of range_
+  float* first_ = nullptr;
+  std::uint64_t reserved_ = 0;  ///< rows of each rope that there is room for
+  std::uint32_t head_dim_ = 0;
+  std::uint32_t rows_ = 0;  ///< of each rope that are computed
+  std::atomic<std::uint64_t> bytes_{0};
+};
+
+}  // namespace qinfer::engine
