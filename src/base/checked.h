@@ -2,6 +2,11 @@
 // size is how model loaders end up reading and writing beyond their buffers.
 #pragma once
 
+// Before the first include, so that this is also what a compiler without the headers of its 32-bit target says.
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ != 8
+#error "qinfer needs a 64-bit target"
+#endif
+
 #include <cstdint>
 #include <optional>
 
