@@ -19,3 +19,24 @@ if "$cxx" -m32 -E -x c++ /dev/null >/dev/null 2>&1; then
   grep -q 'error:.*qinfer needs a 64-bit target' "$work/log" || fail "checked.h says: $(cat "$work/log")"
   echo "32-bit targets: refused in a sentence"
 fi
+
+# A parent with nothing but a program that links qinfer.
+mkdir "$work/parent"
+cat >"$work/parent/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(parent LANGUAGES C CXX)
+add_subdirectory($source qinfer)
+END
+parent() {
+  cmake -G Ninja -S "$work/parent" -B "$work/build" -DCMAKE_CXX_COMPILER="$cxx" "$@" >"$work/log" 2>&1
+}
+
+# Flags for optimisation at link time: of each half of the library one file is compiled, and is no bytecode.
+parent -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON -DCMAKE_POLICY_DEFAULT_CMP0069=NEW -DCMAKE_CXX_FLAGS=-flto \
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON || fail "$(cat "$work/log")"
+for object in qinfer_objects.dir/src/model/spec.cpp qinfer_kernels.dir/kernels/reference/elementwise.cpp; do
+  cmake --build "$work/build" --target "qinfer/CMakeFiles/$object.o" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+  file=$work/build/qinfer/CMakeFiles/$object.o
+  { readelf -h "$file" && ! readelf -SW "$file" | grep -q gnu.lto; } >"$work/log" 2>&1 || fail "$object is bytecode"
+done
+echo "optimisation at link time: machine code all the same"
