@@ -1,8 +1,12 @@
-# Installation: the header, both libraries, the CMake package and the pkg-config file.
+# Installation: the header, the libraries that are built, the CMake package and the pkg-config file.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS qinfer EXPORT qinferTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS qinfer_static EXPORT qinferTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(QINFER_BUILD_SHARED)
+  install(TARGETS qinfer EXPORT qinferTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(QINFER_BUILD_STATIC)
+  install(TARGETS qinfer_static EXPORT qinferTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/qinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT qinferTargets NAMESPACE qinfer:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qinfer)
 

@@ -26,7 +26,10 @@ cat >"$work/parent/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(parent LANGUAGES C CXX)
 add_subdirectory($source qinfer)
+add_executable(app app.c)
+target_link_libraries(app PRIVATE qinfer::qinfer)
 END
+touch "$work/parent/app.c"
 parent() {
   cmake -G Ninja -S "$work/parent" -B "$work/build" -DCMAKE_CXX_COMPILER="$cxx" "$@" >"$work/log" 2>&1
 }
@@ -40,3 +43,43 @@ for object in qinfer_objects.dir/src/model/spec.cpp qinfer_kernels.dir/kernels/r
   { readelf -h "$file" && ! readelf -SW "$file" | grep -q gnu.lto; } >"$work/log" 2>&1 || fail "$object is bytecode"
 done
 echo "optimisation at link time: machine code all the same"
+
+# A linker like lld, which the compiler brought along: another one makes the static library. If there is no other, the
+# shared library is still there, and it is said what is missing.
+cat >"$work/ld.lld" <<'END'
+#!/bin/sh
+echo "ld.lld: error: unknown argument '--force-group-allocation'" >&2
+exit 1
+END
+chmod +x "$work/ld.lld"
+# builds FILE: whether it is among what the parent builds
+builds() { ninja -C "$work/build" -t targets all 2>/dev/null | grep -qE "(^|/)$1: "; }
+rm -r "$work/build"
+parent -DCMAKE_LINKER="$work/ld.lld" || fail "$(cat "$work/log")"
+ninja -C "$work/build" -t commands qinfer/libqinfer.a >"$work/log"
+grep -q 'force-group-allocation' "$work/log" || fail "no command combines the objects: $(tail -n 3 "$work/log")"
+grep -q "$work/ld.lld.*force-group-allocation" "$work/log" && fail "lld is to combine the objects"
+parent -DQINFER_COMBINING_LINKER="$work/ld.lld" || fail "$(cat "$work/log")"
+tr -s ' \n' ' ' <"$work/log" | grep -q 'only the shared library is built, because.*install binutils' || fail "not said what is missing: $(cat "$work/log")"
+{ builds libqinfer.so && ! builds libqinfer.a; } || fail "not the shared library alone"
+parent -DQINFER_BUILD_SHARED=OFF && fail "configures without a linker for the only library"
+grep -q 'force-group-allocation' "$work/log" || fail "not said what is missing: $(cat "$work/log")"
+parent -DQINFER_BUILD_STATIC=OFF && fail "configures without a library"
+echo "a linker that cannot combine objects: another one, or the shared library alone"
+
+# BUILD_SHARED_LIBS chooses, without it there are both; qinfer::qinfer, which the app links, is always there. Installed
+# too: the package of the static library alone has both names. (For that an empty library will do.)
+rm -r "$work/build"
+parent || fail "$(cat "$work/log")"
+{ builds libqinfer.so && builds libqinfer.a; } || fail "not both libraries"
+rm -r "$work/build"
+parent -DBUILD_SHARED_LIBS=ON || fail "$(cat "$work/log")"
+{ builds libqinfer.so && ! builds libqinfer.a; } || fail "BUILD_SHARED_LIBS=ON does not build the shared library alone"
+rm -r "$work/build"
+parent -DBUILD_SHARED_LIBS=OFF -DQINFER_INSTALL=ON || fail "$(cat "$work/log")"
+{ builds libqinfer.a && ! builds libqinfer.so; } || fail "BUILD_SHARED_LIBS=OFF does not build the static library alone"
+touch "$work/build/qinfer/libqinfer.a"
+cmake --install "$work/build" --prefix "$work/prefix" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+cmake -G Ninja -S "$source/examples/find_package" -B "$work/host" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+ninja -C "$work/host" -t commands host | grep -q "$work/prefix/.*libqinfer.a" || fail "qinfer::qinfer of a static package is not libqinfer.a"
+echo "BUILD_SHARED_LIBS: honoured"
