@@ -25,12 +25,6 @@ endif()
 if(QINFER_BUILD_FUZZERS)
   target_compile_options(qinfer_flags INTERFACE -fsanitize=fuzzer-no-link)  # coverage feedback from the library too
 endif()
-# The optimisation of the numeric loops relies on vectorisation, which -O2 of g++ 12 only does in part.
-set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
-set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -g1 -DNDEBUG")
-if(QINFER_SANITIZED)
-  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")  # a third of the build time, and clearer reports
-endif()
 
 # The kernel sets that this compiler and processor family allow.
 set(QINFER_KERNEL_SETS "reference")
@@ -59,5 +53,9 @@ if(GIT_FOUND)
     set(QINFER_COMMIT "${QINFER_GIT_OUT}")
   endif()
 endif()
+set(QINFER_BUILD_TYPE "${CMAKE_BUILD_TYPE}")
+if(NOT QINFER_BUILD_TYPE)
+  set(QINFER_BUILD_TYPE "no build type")
+endif()
 set(QINFER_BUILD_INFO
-    "qinfer ${PROJECT_VERSION}, ${QINFER_COMMIT}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}, kernel sets: ${QINFER_KERNEL_SETS}")
+    "qinfer ${PROJECT_VERSION}, ${QINFER_COMMIT}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${QINFER_BUILD_TYPE}, kernel sets: ${QINFER_KERNEL_SETS}")

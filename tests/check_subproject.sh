@@ -83,3 +83,18 @@ cmake --install "$work/build" --prefix "$work/prefix" >"$work/log" 2>&1 || fail 
 cmake -G Ninja -S "$source/examples/find_package" -B "$work/host" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 ninja -C "$work/host" -t commands host | grep -q "$work/prefix/.*libqinfer.a" || fail "qinfer::qinfer of a static package is not libqinfer.a"
 echo "BUILD_SHARED_LIBS: honoured"
+
+# Flags: the parent's build type stays as it is, empty too; a user's flags for a configuration are not replaced; warnings
+# are errors for those who work on qinfer, hence in their presets, and for nobody else.
+rm -r "$work/build"
+parent || fail "$(cat "$work/log")"
+grep -qx 'CMAKE_BUILD_TYPE:STRING=' "$work/build/CMakeCache.txt" || fail "the parent's build type became $(grep CMAKE_BUILD_TYPE "$work/build/CMakeCache.txt")"
+cmake -G Ninja -S "$source" -B "$work/package" -DCMAKE_CXX_COMPILER="$cxx" -DQINFER_BUILD_TESTS=OFF -DQINFER_BUILD_EXAMPLES=OFF \
+  -DCMAKE_CXX_FLAGS_RELEASE="-O2 -g" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+grep '"command".*src/model/spec.cpp' "$work/package/compile_commands.json" >"$work/command"
+grep -q -e ' -O2 -g ' "$work/command" || fail "not compiled with the user's flags: $(cat "$work/command")"
+grep -q -e ' -O3' -e ' -DNDEBUG' -e ' -Werror' "$work/command" && fail "compiled with flags that the user did not give: $(cat "$work/command")"
+for preset in release bench dev asan tsan lint fuzz; do
+  (cd "$source" && cmake --preset $preset -N) | grep -q 'QINFER_WERROR="ON"' || fail "warnings are no errors in the preset $preset"
+done
+echo "flags: the user's"
