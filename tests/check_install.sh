@@ -16,6 +16,12 @@ for static in OFF ON; do
   "$program" | grep -q '[0-9]\.[0-9]' || { echo "FAILED: find_package, static $static"; exit 1; }
 done
 
+# A host of the shared library needs no other package, and gets no other's flags.
+flags=$(PKG_CONFIG_LIBDIR="$libdir/pkgconfig" pkg-config --cflags --libs qinfer) || { echo "FAILED: qinfer.pc needs other packages"; exit 1; }
+for flag in $flags; do
+  [[ $flag =~ ^(-I.*|-L.*|-lqinfer)$ ]] || { echo "FAILED: pkg-config gives every host $flag"; exit 1; }
+done
+
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 flags=(-std=c99 -Wall -Wextra -pedantic -Werror)
 cc "${flags[@]}" "$source/examples/minimal.c" $(pkg-config --cflags --libs qinfer) -Wl,-rpath,"$libdir" -o "$work/shared"

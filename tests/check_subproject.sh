@@ -82,6 +82,8 @@ touch "$work/build/qinfer/libqinfer.a"
 cmake --install "$work/build" --prefix "$work/prefix" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 cmake -G Ninja -S "$source/examples/find_package" -B "$work/host" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 ninja -C "$work/host" -t commands host | grep -q "$work/prefix/.*libqinfer.a" || fail "qinfer::qinfer of a static package is not libqinfer.a"
+pc=$(dirname "$(find "$work/prefix" -name qinfer.pc)")
+PKG_CONFIG_LIBDIR=$pc pkg-config --libs qinfer | grep -q -e '-lqinfer.*-lstdc++' || fail "pkg-config without --static lacks what a static package needs"
 echo "BUILD_SHARED_LIBS: honoured"
 
 # Flags: the parent's build type stays as it is, empty too; a user's flags for a configuration are not replaced; warnings
