@@ -1,4 +1,5 @@
-# Installation: the header, the libraries that are built, the CMake package and the pkg-config file.
+# Installation: the header, the libraries that are built, the CMake package and the pkg-config file, the command line
+# tool if it is built, and what one should read.
 include(CMakePackageConfigHelpers)
 
 if(QINFER_BUILD_SHARED)
@@ -23,3 +24,11 @@ configure_file(cmake/qinfer.pc.in ${PROJECT_BINARY_DIR}/qinfer.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/qinferConfig.cmake ${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qinfer)
 install(FILES ${PROJECT_BINARY_DIR}/qinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(TARGET qinfer_cli)
+  # Relative, so that it finds its library in a moved tree too; CMAKE_SKIP_INSTALL_RPATH is for those who want none.
+  file(RELATIVE_PATH QINFER_BIN_TO_LIB ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(qinfer_cli PROPERTIES INSTALL_RPATH $ORIGIN/${QINFER_BIN_TO_LIB})
+  install(TARGETS qinfer_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/qinfer)

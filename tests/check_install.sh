@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The installed package as a host uses it: through find_package and through pkg-config, shared and static, from C.
+# The installed package as a host uses it: through find_package and through pkg-config, shared and static, from C. Then
+# the installed command, and how ./dev install gets there.
 # usage: check_install.sh BUILD_DIR SOURCE_DIR
 set -eu
 build=$1 source=$2
@@ -34,3 +35,38 @@ for program in shared static; do
 done
 [ "$(find "$work/prefix/include" -type f | wc -l)" = 2 ] || { echo "FAILED: more than the two headers are installed"; exit 1; }
 echo "find_package and pkg-config, shared and static: ok"
+
+if grep -q '^QINFER_BUILD_EXAMPLES:BOOL=ON' "$build/CMakeCache.txt"; then
+  mv "$work/prefix" "$work/moved"
+  "$work/moved/bin/qinfer" tokenize "$source/examples/models/tiny-stories" "Once upon a time" >"$work/log" 2>&1 ||
+    { echo "FAILED: the installed command: $(cat "$work/log")"; exit 1; }
+  mv "$work/moved" "$work/prefix"
+  echo "the command, in a moved tree: ok"
+fi
+for file in LICENSE README.md; do
+  cmp "$source/$file" "$work/prefix/share/doc/qinfer/$file" || { echo "FAILED: $file is not installed"; exit 1; }
+done
+
+# ./dev install: its commands, noted by stand-ins for the tools it calls, on a machine that lacks Catch2 alone; then the
+# preset, where Catch2 is not to be found.
+mkdir "$work/tools"
+cat >"$work/tools/note" <<END
+#!/bin/sh
+echo "\$(basename "\$0") \$*" >>"$work/calls"
+END
+cat >"$work/tools/dpkg-query" <<'END'
+#!/bin/sh
+case "$*" in *catch2) exit 1 ;; *) echo "install ok installed" ;; esac
+END
+chmod +x "$work/tools/note" "$work/tools/dpkg-query"
+for tool in cmake apt-get sudo; do ln -s note "$work/tools/$tool"; done
+PATH="$work/tools:$PATH" "$source/dev" install "$work/elsewhere" 2>/dev/null
+diff "$work/calls" - <<END || { echo "FAILED: ./dev install runs other commands"; exit 1; }
+cmake --preset install
+cmake --build --preset install
+cmake --install build/install --prefix $work/elsewhere
+END
+(cd "$source" && cmake --preset install -B "$work/install" -DCMAKE_DISABLE_FIND_PACKAGE_Catch2=ON) >"$work/log" 2>&1 ||
+  { cat "$work/log"; exit 1; }
+ninja -C "$work/install" -t targets all | grep -q 'qinfer_tests' && { echo "FAILED: ./dev install builds the tests"; exit 1; }
+echo "./dev install: no tests, no Catch2"
