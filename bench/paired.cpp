@@ -15,17 +15,19 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <numeric>
 #include <random>
 
 #include "ceilings.h"
+#include "statistics.h"
 #include "support.h"
 
 namespace cli {
 namespace {
+
+using qinfer::bench::quantile;
 
 constexpr std::uint32_t kPrompt = 8;   // tokens before those that are decoded
 constexpr std::uint32_t kDepth = 256;  // a session that would be longer is cut back to its prompt
@@ -128,15 +130,6 @@ class Contestant {
   std::unique_ptr<qi::KvCache> cache_;
   std::unique_ptr<qi::Session> session_;
 };
-
-/// The q-quantile of values, sorted by this; between two of them, their weighted mean.
-double quantile(std::vector<double>& values, double q) {
-  std::sort(values.begin(), values.end());
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return std::lerp(values[below], values[above], at - static_cast<double>(below));
-}
 
 /// What one load gave for each contestant: seconds per token of each round.
 using Times = std::vector<std::vector<double>>;
