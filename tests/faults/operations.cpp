@@ -190,7 +190,7 @@ class Load : public Subject {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_model_load(runtime_, path_.c_str(), &options_, &model_, err); });
   }
-  std::string leftovers(qinfer_status status) override {
+  std::string leftovers(qinfer_status status, bool) override {
     return (model_ != nullptr) == (status == QINFER_OK) ? "" : "the output handle does not fit the status";
   }
   std::string result() override {
@@ -261,7 +261,7 @@ class Pack : public Subject {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_model_pack(runtime_, model_.c_str(), nullptr, file_.path().c_str(), err); });
   }
-  std::string leftovers(qinfer_status status) override { return file_.leftovers(status, true); }
+  std::string leftovers(qinfer_status status, bool removable) override { return file_.leftovers(status, removable); }
   std::string result() override {
     if (file_.wanted.empty()) file_.wanted = read_file(file_.path());
     return file_.wanted;
@@ -292,8 +292,8 @@ class Save : public World {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_session_save(session_, file_.path().c_str(), err); });
   }
-  std::string leftovers(qinfer_status status) override {
-    if (std::string wrong = file_.leftovers(status, true); !wrong.empty() || !file_.in_place) return wrong;
+  std::string leftovers(qinfer_status status, bool removable) override {
+    if (std::string wrong = file_.leftovers(status, removable); !wrong.empty() || !file_.in_place) return wrong;
     const std::size_t length = load();
     if (length == 50 || (status != QINFER_OK && length == 40)) return {};
     return "the file holds " + std::to_string(length) + " tokens";
@@ -329,7 +329,7 @@ class SessionLoad : public World {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_session_load(cache_, path_.c_str(), &made_, err); });
   }
-  std::string leftovers(qinfer_status status) override { return handle_fits(status); }
+  std::string leftovers(qinfer_status status, bool) override { return handle_fits(status); }
   std::string result() override { return state_of(made_); }
 
  private:
@@ -345,7 +345,7 @@ class CacheCreate : public World {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_kv_cache_create(model_, &options_, &created_, err); });
   }
-  std::string leftovers(qinfer_status status) override {
+  std::string leftovers(qinfer_status status, bool) override {
     return (created_ != nullptr) == (status == QINFER_OK) ? "" : "the output handle does not fit the status";
   }
   std::string result() override {
@@ -372,7 +372,7 @@ class SessionCreate : public World {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_session_create(cache_, nullptr, &made_, err); });
   }
-  std::string leftovers(qinfer_status status) override { return handle_fits(status); }
+  std::string leftovers(qinfer_status status, bool) override { return handle_fits(status); }
   std::string result() override {
     append(made_, some_tokens(40));
     return state_of(made_);
@@ -385,7 +385,7 @@ class Fork : public World {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_session_fork(session_, &made_, err); });
   }
-  std::string leftovers(qinfer_status status) override { return handle_fits(status); }
+  std::string leftovers(qinfer_status status, bool) override { return handle_fits(status); }
   std::string result() override {
     append(made_, some_tokens(5));
     return state_of(made_) + state_of(session_);
@@ -403,7 +403,7 @@ class Eval : public World {
   qinfer_status call(qinfer_error* err) override {
     return faulty([&] { return qinfer_eval(&made_, 1, nullptr, err); });
   }
-  std::string leftovers(qinfer_status status) override {
+  std::string leftovers(qinfer_status status, bool) override {
     if (qinfer_session_length(made_) != 100) return "tokens were lost";
     if (status == QINFER_OK) return qinfer_session_pending(made_) == 0 ? "" : "tokens are pending";
     // What was not evaluated can be now.
@@ -453,7 +453,7 @@ class RuntimeCreate : public Subject {
     options.cpu_ids = kCpus;
     return faulty([&] { return qinfer_runtime_create(&options, &runtime_, err); });
   }
-  std::string leftovers(qinfer_status status) override {
+  std::string leftovers(qinfer_status status, bool) override {
     return (runtime_ != nullptr) == (status == QINFER_OK) ? "" : "the output handle does not fit the status";
   }
   std::string result() override {
@@ -495,8 +495,8 @@ std::vector<Operation> all_operations(const Files& files) {
       make<Save>("session_save, in place of another", 1, files, Target::other),
       make<SessionLoad>("session_load, paged", 1, files, kPaged),
       make<SessionLoad>("session_load, contiguous", 1, files, kContiguous),
-      make<RuntimeCreate>("runtime_create", 1),
-      make<Plan>("model_plan of a tiny model", 2, tiny, false),
+      make<RuntimeCreate>("runtime_create", 16),
+      make<Plan>("model_plan of a tiny model", 4, tiny, false),
       make<Plan>("model_plan_map of a tiny model", 4, tiny, true),
       make<Load>("model_load of a tiny model", 4, tiny, std::uint32_t{QINFER_LOAD_LOCK}),
       make<Load>("model_load without weights", 4, tiny, std::uint32_t{QINFER_LOAD_NO_WEIGHTS}),
@@ -504,7 +504,7 @@ std::vector<Operation> all_operations(const Files& files) {
       make<Load>("model_load with a packed file", 4, tiny, std::uint32_t{0}, files.folder + "/packed"),
       make<Pack>("model_pack, new file", 8, files, tiny, false),
       make<Pack>("model_pack, in place of another", 8, files, tiny, true),
-      make<Plan>("model_plan of the shipped model", 4, shipped, false),
+      make<Plan>("model_plan of the shipped model", 8, shipped, false),
       make<Load>("model_load of the shipped model", 40, shipped, std::uint32_t{QINFER_LOAD_VERIFY}),
       make<Pack>("model_pack of the shipped model", 80, files, shipped, false),
   };

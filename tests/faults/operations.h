@@ -33,7 +33,8 @@ class Subject {
   /// What came of a call that succeeded.
   virtual std::string result() = 0;
   /// What is wrong with what a call left behind (an output handle, files), or nothing; called in either case.
-  virtual std::string leftovers(qinfer_status) { return {}; }
+  /// `removable`: temporary files could be removed.
+  virtual std::string leftovers(qinfer_status, bool removable) { return static_cast<void>(removable), ""; }
   /// Frees what the call made.
   virtual void after() {}
 };

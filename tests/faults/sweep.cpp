@@ -94,7 +94,9 @@ class Child {
     if (index == nullptr && status != QINFER_OK)
       wrong = std::string(qinfer_status_name(status)) + " (" + err.message + "); ";
     if (index != nullptr) wrong = injector_.judge(status, err);
-    if (const std::string left = subject_->leftovers(status); !left.empty()) wrong += left + "; ";
+    if (const std::string left = subject_->leftovers(status, index == nullptr || !injector_.keeps_temporaries());
+        !left.empty())
+      wrong += left + "; ";
     if (status == QINFER_OK) result = subject_->result();
     subject_->after();
     return wrong;
