@@ -1,0 +1,21 @@
+// Calls of the C ABI in random order, with fixed seeds, against lists of tokens and fresh sessions. fuzz_api makes the
+// same calls as libFuzzer leads it.
+#include "catch.h"
+#include "fuzz/api_sequence.h"
+#include "fuzz/choices.h"
+
+TEST_CASE("random calls of the API leave sessions as fresh ones would be", "[kv][fuzz]") {
+  qinfer::fuzz::ApiSequences sequences;
+  const char* soak = std::getenv("QINFER_SOAK_STEPS");
+  const std::size_t steps = soak != nullptr ? std::strtoull(soak, nullptr, 10) : 400;
+  for (std::size_t seed = 1; seed <= steps; ++seed) sequences.run(qinfer::fuzz::random_bytes(seed, 400));
+  const qinfer::fuzz::ApiCounts& counts = sequences.counts();
+  CHECK(counts.evals > steps);
+  CHECK(counts.compared > steps);
+  CHECK(counts.forks > steps / 10);
+  CHECK(counts.loads > steps / 10);
+  CHECK(counts.full > steps / 20);
+  CHECK(counts.cancelled > steps / 20);
+  CHECK(counts.refused > steps / 20);
+  CHECK(counts.generated > steps / 10);
+}
