@@ -8,7 +8,7 @@ using namespace qinfer::fuzz;
 TEST_CASE("files changed at random are accepted or refused", "[model][fuzz]") {
   MutatedFiles files;
   const char* soak = std::getenv("QINFER_SOAK_STEPS");  // for each kind
-  const std::size_t steps = soak != nullptr ? std::strtoull(soak, nullptr, 10) : 300;
+  const std::size_t steps = soak != nullptr ? std::strtoull(soak, nullptr, 10) : 150;
   for (const File file : kAllFiles) {
     INFO(name_of(file));
     CHECK(files.repairs_to_itself(file));

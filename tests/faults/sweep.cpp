@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -189,7 +190,8 @@ int sweep(Injector& injector, const Files& files, long stride) {
   if (shared == MAP_FAILED) throw std::runtime_error("no shared memory");
   std::size_t failures = 0;
   for (const Operation& operation : all_operations(files)) {
-    sweep_one(injector, operation, *shared, stride == 1 ? 1 : stride * operation.weight);
+    sweep_one(injector, operation, *shared,
+              stride == 1 ? std::max(operation.weight / 8, 1L) : stride * operation.weight);
     failures += shared->failures;
   }
   std::printf("%zu failed\n", failures);

@@ -449,7 +449,7 @@ struct ApiSequences::State {
   static constexpr std::size_t kModels = 4;
   HostMemory memory;
   qinfer_runtime *runtime = nullptr, *on_host_memory = nullptr;
-  LoadedModel models[kModels];
+  LoadedModel models[kModels], encoder;
   test::ModelDir folder;
   ApiCounts counts;
 };
@@ -478,6 +478,12 @@ ApiSequences::ApiSequences() : state_(std::make_unique<State>()) {
     expect("model_load", qinfer_model_load(s.runtime, path, &load, &model.model, &err), err);
     expect("model_load", qinfer_model_load(s.on_host_memory, path, &load, &model.on_host_memory, &err), err);
   }
+  qinfer_model*& encoder = s.encoder.model;
+  expect("model_load",
+         qinfer_model_load(s.runtime, QINFER_TEST_FIXTURES "/models/gemma3-encoder-f32", &load, &encoder, &err), err);
+  auto info = sized<qinfer_model_info>();
+  expect("model_get_info", qinfer_model_get_info(encoder, &info, &err), err);
+  s.encoder.n_vocab = info.n_vocab;
 }
 
 ApiSequences::~ApiSequences() {
@@ -485,6 +491,7 @@ ApiSequences::~ApiSequences() {
     qinfer_model_free(model.model);
     qinfer_model_free(model.on_host_memory);
   }
+  qinfer_model_free(state_->encoder.model);
   qinfer_runtime_free(state_->runtime);
   qinfer_runtime_free(state_->on_host_memory);
 }
@@ -493,7 +500,9 @@ void ApiSequences::run(std::string_view input) {
   State& s = *state_;
   Choices choices(input);
   for (const char* name : {"a.kv", "b.kv"}) s.folder.remove(name);
-  Sequence(s.models[choices.below(State::kModels)], s.memory, s.folder.path(), choices, s.counts).run();
+  const std::size_t model = choices.below(2 * State::kModels + 1);
+  if (model == 2 * State::kModels) return run_encoder(s.encoder, choices, s.counts);
+  Sequence(s.models[model / 2], s.memory, s.folder.path(), choices, s.counts).run();
 }
 
 const ApiCounts& ApiSequences::counts() const { return state_->counts; }

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <memory>
 
+#include "api_sequence.h"
 #include "checkpoint_writer.h"
+#include "choices.h"
 
 namespace qinfer::fuzz {
 
@@ -66,6 +68,9 @@ struct LoadedModel {
   std::uint32_t n_vocab = 0;
   bool has_windows = false;
 };
+
+/// One sequence of calls on an encoder.
+void run_encoder(const LoadedModel& loaded, Choices& choices, ApiCounts& counts);
 
 /// Of one of the models: without windows, with them in some layers, in all, and without again.
 inline test::TinySpec spec_of(std::size_t index) {
