@@ -40,7 +40,7 @@ if(QINFER_BUILD_STATIC)
   add_custom_command(OUTPUT ${QINFER_ONE_OBJECT}
     COMMAND ${QINFER_COMBINING_LINKER} -r --force-group-allocation -o ${QINFER_ONE_OBJECT} ${QINFER_OBJECT_FILES}
     COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=qinfer_* ${QINFER_ONE_OBJECT}
-    DEPENDS qinfer_objects qinfer_kernels COMMAND_EXPAND_LISTS VERBATIM
+    DEPENDS ${QINFER_OBJECT_FILES} COMMAND_EXPAND_LISTS VERBATIM
     COMMENT "Linking the objects of the static library into one")
   add_library(qinfer_static STATIC ${QINFER_ONE_OBJECT})
   set_source_files_properties(${QINFER_ONE_OBJECT} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
