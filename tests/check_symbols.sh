@@ -13,7 +13,7 @@ diff <(echo "$exported") <(sort "$expected") || say "the exports of $so differ f
 static_exported=$(nm -g --defined-only "$archive" | awk 'NF == 3 {print $3}' | sort -u)
 diff <(echo "$static_exported") <(sort "$expected") || say "the global symbols of $archive differ from $expected"
 
-banned='abort|exit|_exit|_Exit|quick_exit|__assert_fail|printf|fprintf|vprintf|vfprintf|__printf_chk|__fprintf_chk|puts|fputs|putchar|fwrite|stdout|stderr|getenv|secure_getenv|setenv|signal|sigaction|raise|setlocale|localeconv|uselocale|strerror|strerror_r|__xpg_strerror_r|system|_ZSt4cout|_ZSt4cerr|_ZSt4clog|_ZSt9terminatev|atexit|__cxa_atexit'
+banned='abort|exit|_exit|_Exit|quick_exit|__assert_fail|printf|fprintf|vprintf|vfprintf|__printf_chk|__fprintf_chk|puts|fputs|putchar|fwrite|stdout|stderr|getenv|secure_getenv|setenv|signal|sigaction|raise|setlocale|uselocale|strerror|strerror_r|__xpg_strerror_r|system|_ZSt4cout|_ZSt4cerr|_ZSt4clog|_ZSt9terminatev|atexit|__cxa_atexit'
 used=$(nm -u "$archive" | awk '/ U / {print $2}' | sed 's/@.*//' | sort -u | grep -xE "$banned") && say "our objects refer to: $used"
 
 # crtbegin's frame_dummy is the one entry that every shared object has; a constructor of ours would be a second one.

@@ -136,12 +136,13 @@ class Compiler {
       out_.code[atomic].a = here();
       return Status();
     }
+    const bool is_lazy = n.greed == Greed::lazy;
+    if (n.max == Node::kUnlimited && n.min > 0) return emit_loop(n.child, n.min, is_lazy);
     for (std::uint32_t i = 0; i < n.min; ++i) {
       const std::uint32_t before = here();
       QINFER_TRY(emit(n.child));
       if (here() == before) break;  // nothing, however often
     }
-    const bool is_lazy = n.greed == Greed::lazy;
     if (n.max == Node::kUnlimited) return emit_star(n.child, is_lazy);
     std::vector<std::uint32_t> splits;
     for (std::uint32_t i = n.min; i < n.max; ++i) {
@@ -155,6 +156,28 @@ class Compiler {
   void set_split(std::uint32_t at, std::uint32_t into, std::uint32_t past, bool is_lazy) {
     out_.code[at].a = is_lazy ? past : into;
     out_.code[at].b = is_lazy ? into : past;
+  }
+
+  /// So many times and more: the last of them is the body of the loop, so that loops inside loops are not written out
+  /// again and again.
+  Status emit_loop(std::uint32_t child, std::uint32_t min, bool is_lazy) {
+    for (std::uint32_t i = 0; i + 1 < min; ++i) {
+      const std::uint32_t before = here();
+      QINFER_TRY(emit(child));
+      if (here() == before) break;
+    }
+    const bool may_be_empty = begins(child)[kRegexTextEnd] != 0;
+    const std::uint32_t place = out_.registers, body = here();
+    if (may_be_empty) {
+      ++out_.registers;
+      add(Op::mark, place);
+    }
+    QINFER_TRY(emit(child));
+    const std::uint32_t advanced = may_be_empty ? add(Op::advanced, place) : 0;
+    const std::uint32_t split = add(Op::split);
+    set_split(split, body, here(), is_lazy);
+    if (may_be_empty) out_.code[advanced].b = here();
+    return Status();
   }
 
   /// A round that matches nothing ends the loop, which would not end otherwise.

@@ -254,7 +254,11 @@ class Pack : public Subject {
  public:
   Pack(const Files& files, std::string model, bool over)
       : runtime_(make_runtime()), model_(std::move(model)), file_(files.folder, "pack") {
-    if (over) file_.old = "something else";
+    if (!over) return;
+    // Half of a packed file: of what is there, pack replaces only its own kind.
+    MUST(qinfer_model_pack(runtime_, model_.c_str(), nullptr, file_.path().c_str(), &err));
+    file_.old = read_file(file_.path());
+    file_.old.resize(file_.old.size() / 2);
   }
   ~Pack() override { qinfer_runtime_free(runtime_); }
   void before() override { file_.before(); }
