@@ -310,7 +310,7 @@ typedef struct qinfer_tokenize_options {
 } qinfer_tokenize_options;
 /** The same with options, which may be NULL. Steps are what a tokenizer's patterns and tables make of a text, whatever
  *  they are: beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of what was not read any more), so
- *  that no tokenizer file can make it hang. Those in use take 5 to 40 steps for a byte. */
+ *  that no tokenizer file can make it hang. Those in use take 4 to 16 steps for a byte. */
 QINFER_STATUS qinfer_tokenize_with(const qinfer_model *model, const char *text, size_t len,
                                    const qinfer_tokenize_options *options, qinfer_token *tokens, size_t capacity,
                                    size_t *out_n, qinfer_error *err);

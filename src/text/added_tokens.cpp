@@ -96,6 +96,10 @@ Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabu
   std::size_t covered = 0;    // where the last token ended, its white space included
   std::size_t space_begin = 0, space_end = 0;  // the white space that was found last: from inside it is not read again
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
+    if (first_node_[static_cast<std::uint8_t>(text[at])] == 0) {  // as nearly everywhere
+      ++at;
+      continue;
+    }
     std::size_t walked = at;
     const Match match = longest_match(text, at, walked);
     if (!work.spend(walked - at)) return work.stopped(at);

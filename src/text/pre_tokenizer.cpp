@@ -232,7 +232,8 @@ Status PreTokenizer::split(const Step& step, Work& work, PreTokenizerScratch& s)
   for (const Piece& piece : s.pieces) {
     const auto text = std::string_view(s.text).substr(piece.begin, piece.end - piece.begin);
     if (step.pattern) {
-      QINFER_TRY(step.pattern->find_all(text, work, s.regex, s.spans));
+      if (Status status = step.pattern->find_all(text, work, s.regex, s.spans); !status.ok())
+        return work.stopped(piece.begin + static_cast<std::size_t>(status.detail()));
     } else {
       find_numbers(text, s.spans);
     }

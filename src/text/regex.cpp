@@ -29,6 +29,7 @@ class Matcher {
         registers_(scratch.registers),
         most_choices_(64 + 4 * text.size()) {
     registers_.assign(program.registers, 0);
+    choices_.reserve(16);  // most patterns need a few
   }
   ~Matcher() { work_.give_back(left_ > 0 ? static_cast<std::uint64_t>(left_) : 0); }
   Matcher(const Matcher&) = delete;
@@ -149,20 +150,39 @@ class Matcher {
     return true;
   }
 
+  /// Up to `most` characters of a set, from `place` on; how many there were.
+  std::uint32_t skip_set(const CharClass& set, std::uint32_t most, std::size_t& place) const {
+    const char* const text = text_.data();
+    const std::size_t size = text_.size();
+    std::size_t at = place;
+    std::uint32_t n = 0;
+    for (; n < most && at < size; ++n) {
+      const auto byte = static_cast<std::uint8_t>(text[at]);
+      if (byte < 128) {
+        if (!set.has_ascii(byte)) break;
+        ++at;
+        continue;
+      }
+      const Char c = char_at(text_, at);
+      if (!set.has_other(c.code)) break;
+      at += c.size;
+    }
+    place = at;
+    return n;
+  }
+
   Result run_set(const RegexInstruction& i) {
     const CharClass& set = program_.sets[i.a];
     const std::size_t begin = place_;
-    std::uint32_t n = 0;
-    while (n < i.min && step(set)) ++n;
-    if (n == i.min && i.greed == Greed::lazy) {
+    std::uint32_t n = i.min == 0 ? 0 : skip_set(set, i.min, place_);
+    if (n < i.min) return pay(n) ? Result::failed : Result::stopped;
+    if (i.greed == Greed::lazy) {
       if (n < i.max && !push(Choice::Kind::longer_run, at_ - 1, place_, n)) return Result::stopped;
       return pay(n) ? Result::going_on : Result::stopped;
     }
     const std::size_t least = place_;
-    if (n == i.min)
-      while (n < i.max && step(set)) ++n;
+    skip_set(set, i.max - n, place_);
     if (!pay(place_ - begin)) return Result::stopped;
-    if (n < i.min) return Result::failed;
     if (i.greed == Greed::greedy && place_ != least && !push(Choice::Kind::shorter_run, at_, place_, least))
       return Result::stopped;
     return Result::going_on;

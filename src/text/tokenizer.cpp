@@ -35,16 +35,20 @@ class Encoding {
         out_.push_back(segment.id);
         continue;
       }
-      // What is wrong with a part is said of the whole text, as exactly as the part's own changes let it be.
+      // How far it came is said of the whole text, as exactly as what became of the part lets it be.
       Status status = add_text(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0);
       if (status.code() == Code::unsupported && work_.is_spent())
-        return work_.stopped(segment.begin + (tables_.normalizer.is_identity() ? part_begin_ : 0));
+        return work_.stopped(segment.begin + position_in(segment, static_cast<std::size_t>(status.detail())));
       QINFER_TRY(std::move(status));
     }
     return Status();
   }
 
  private:
+  std::size_t position_in(const Segment& segment, std::size_t at) const {
+    return tables_.normalizer.is_identity() ? std::min(part_begin_ + at, segment.end - segment.begin) : 0;
+  }
+
   Status add_text(std::string_view text, bool at_start) {
     part_begin_ = 0;
     if (!tables_.normalizer.is_identity()) {
@@ -72,7 +76,7 @@ class Encoding {
     QINFER_TRY(tables_.pre_tokenizer.apply(at_start, max_expanded(text.size()), work_, words_));
     for (const Piece& piece : words_.pieces) {
       const auto word = std::string_view(words_.text).substr(piece.begin, piece.end - piece.begin);
-      if (!work_.spend(word.size())) return work_.stopped(0);
+      if (!work_.spend(word.size())) return work_.stopped(piece.begin);
       tables_.bpe.encode(word, bpe_scratch_, out_);
     }
     return Status();

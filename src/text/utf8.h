@@ -44,9 +44,20 @@ struct Char {
 };
 
 /// The character at `offset`, which must be the start of one in valid UTF-8.
-Char char_at(std::string_view text, std::size_t offset);
+inline Char char_at(std::string_view text, std::size_t offset) {
+  const auto* p = reinterpret_cast<const std::uint8_t*>(text.data()) + offset;
+  const auto tail = [p](unsigned k) { return static_cast<char32_t>(p[k] & 0x3F); };
+  if (p[0] < 0x80) return {p[0], 1};
+  if (p[0] < 0xE0) return {static_cast<char32_t>(p[0] & 0x1F) << 6 | tail(1), 2};
+  if (p[0] < 0xF0) return {static_cast<char32_t>(p[0] & 0x0F) << 12 | tail(1) << 6 | tail(2), 3};
+  return {static_cast<char32_t>(p[0] & 0x07) << 18 | tail(1) << 12 | tail(2) << 6 | tail(3), 4};
+}
 /// The character that ends at `offset` (> 0) of valid UTF-8.
-Char char_before(std::string_view text, std::size_t offset);
+inline Char char_before(std::string_view text, std::size_t offset) {
+  do --offset;
+  while (offset > 0 && (static_cast<std::uint8_t>(text[offset]) & 0xC0) == 0x80);
+  return char_at(text, offset);
+}
 
 void append_char(std::string& out, char32_t code);
 

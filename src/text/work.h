@@ -14,7 +14,7 @@ namespace qinfer::text {
 
 class Work {
  public:
-  /// A text of n bytes may take that many steps if the caller does not say otherwise. Real tokenizers take 5 to 40 a
+  /// A text of n bytes may take that many steps if the caller does not say otherwise. Real tokenizers take 4 to 16 a
   /// byte.
   static std::uint64_t default_limit(std::size_t n) { return kBase + kPerByte * std::uint64_t{n}; }
   static constexpr std::uint64_t kBase = 1'000'000, kPerByte = 512;
