@@ -151,8 +151,9 @@ class Exclusive {
   }
   bool granted() const { return session_ != nullptr; }
   static Status refused() {
-    return Status::fixed(Code::state, "the session is in use by a call that has not returned: by another thread, or this "
-                                      "call was made inside a callback");
+    return Status::fixed(Code::state,
+                         "the session is in use by a call that has not returned: by another thread, or this "
+                         "call was made inside a callback");
   }
 
  private:

@@ -141,7 +141,10 @@ TEST_CASE("Duplicate names in a header are refused, where serde would keep the l
                  R"({"t":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
   REQUIRE_HEADER("\"a\" appears twice", R"({"__metadata__":{"a":"1","a":"2"}})");
   REQUIRE_HEADER("twice", R"({"__metadata__":{},"__metadata__":{}})");
-  REQUIRE_HEADER("twice", R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0074":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2);
+  REQUIRE_HEADER(
+      "twice",
+      R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0074":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+      2);
 }
 
 TEST_CASE("InvalidOffset: ranges that overlap, leave holes, run backwards or do not begin at 0", "[bad]") {

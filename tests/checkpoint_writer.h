@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
 #include <fmt/format.h>
+#include "base/dtype.h"
 
 #include <nlohmann/json.hpp>
 

@@ -17,8 +17,8 @@ using namespace qinfer::test;
 
 namespace {
 
-/// libstdc++'s hash of byte strings (MurmurHash64A with a fixed seed), and how to choose 16 bytes with a given hash: any
-/// first half has one second half.
+/// libstdc++'s hash of byte strings (MurmurHash64A with a fixed seed), and how to choose 16 bytes with a given hash:
+/// any first half has one second half.
 constexpr std::uint64_t kMultiplier = 0xc6a4a7935bd1e995u, kSeed = 0xc70f6907u;
 
 std::uint64_t inverse(std::uint64_t odd) {
@@ -180,7 +180,8 @@ TEST_CASE("headers and indices take at most eight times their size while they ar
   CHECK(plan_within(dir.path(), 8 * metadata.size() + kBeside) == QINFER_E_NOT_FOUND);
   dir.remove("model.safetensors");
   std::string index = R"({"weight_map":{)";
-  for (int i = 0; i < 150'000; ++i) index += fmt::format("{}\"model.layers.{}.weight\":\"no-such-file\"", i == 0 ? "" : ",", i);
+  for (int i = 0; i < 150'000; ++i)
+    index += fmt::format("{}\"model.layers.{}.weight\":\"no-such-file\"", i == 0 ? "" : ",", i);
   dir.write("model.safetensors.index.json", index + "}}");
   CHECK(plan_within(dir.path(), 8 * index.size() + kBeside) == QINFER_E_NOT_FOUND);
 }

@@ -35,9 +35,10 @@ TEST_CASE("patterns that take quadratic time are stopped, with the offset", "[te
     std::string pattern, text;
   };
   // The first three are those of the report; a search without a match, a look behind a run, and nested repetitions.
-  const Hostile cases[] = {{"a+x|a", "a"},         {"a(?=[^x]*x)|b", "a"}, {"a(?=(?:b|a)*x)|b", "ab"}, {"a+b", "a"},
-                           {"(?=a*$)a|a", "a"},    {"(?:a|aa)+$", "a"},    {"(?:a*)*x|a", "a"},        {"(a+a+)+[b\\d]", "a"},
-                           {"(?!.*x.*y)a", "a"},   {"(?>a*)x|a", "a"},     {"(?:a?){30}a{30}x|a", "a"}};
+  const Hostile cases[] = {{"a+x|a", "a"},      {"a(?=[^x]*x)|b", "a"},     {"a(?=(?:b|a)*x)|b", "ab"},
+                           {"a+b", "a"},        {"(?=a*$)a|a", "a"},        {"(?:a|aa)+$", "a"},
+                           {"(?:a*)*x|a", "a"}, {"(a+a+)+[b\\d]", "a"},     {"(?!.*x.*y)a", "a"},
+                           {"(?>a*)x|a", "a"},  {"(?:a?){30}a{30}x|a", "a"}};
   for (const auto& [pattern, part] : cases) {
     INFO(pattern);
     const auto tokenizer = split_by(pattern);
@@ -147,8 +148,9 @@ TEST_CASE("a normaliser's output is bounded in proportion to the text", "[text][
 TEST_CASE("patterns that would be endless programs are refused", "[text][bad]") {
   const std::string nested = repeated("(?:", 3 * 200) + "a" + repeated(")", 200);
   for (const std::string& pattern :
-       {std::string("(?:(?:(?:a{1000}){1000}){1000}){1000}"), std::string("(?:(?:(?:){100000}){100000}){100000}a{99999}b?"),
-        nested, std::string(17000, 'a'), std::string("(?<=a+)b"), std::string("(?:(?:a?){200}){200}")}) {
+       {std::string("(?:(?:(?:a{1000}){1000}){1000}){1000}"),
+        std::string("(?:(?:(?:){100000}){100000}){100000}a{99999}b?"), nested, std::string(17000, 'a'),
+        std::string("(?<=a+)b"), std::string("(?:(?:a?){200}){200}")}) {
     INFO(pattern.substr(0, 60));
     auto regex = text::Regex::compile(pattern, "here");
     if (pattern.starts_with("(?:(?:(?:){")) continue;  // either way, but at once

@@ -441,7 +441,8 @@ TEST_CASE("sampler: extreme penalties do not turn a token into NaN") {
   const SamplerOptions both{.repeat_penalty = 1e-39f, .frequency_penalty = 3.3e38f};
   CHECK(draw(logits, std::vector<std::int32_t>{39, 39, 39}, both) == 39);
   // 1 / 9e-40 - 2 * 3.3e38 = 4.5e38 is out of range: the largest number there is, and so the largest logit.
-  CHECK(draw(logits, std::vector<std::int32_t>{39, 39}, {.repeat_penalty = 9e-40f, .frequency_penalty = 3.3e38f}) == 39);
+  CHECK(draw(logits, std::vector<std::int32_t>{39, 39}, {.repeat_penalty = 9e-40f, .frequency_penalty = 3.3e38f}) ==
+        39);
 }
 
 TEST_CASE("sampler: a ban is final and sums of biases stay finite") {

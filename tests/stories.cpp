@@ -11,8 +11,8 @@
 #ifdef QINFER_HAVE_AMX
 #include "amx_runtime.h"
 #endif
-#include "catch.h"
 #include <nlohmann/json.hpp>
+#include "catch.h"
 #include "targets.h"
 
 namespace {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "catch.h"
 #include <nlohmann/json.hpp>
+#include "catch.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 

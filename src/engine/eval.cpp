@@ -183,8 +183,8 @@ class Evaluation {
     const Code code = s.extend(n);
     if (code == Code::ok) return Status();
     if (code == Code::io)
-      return error_at(Code::io, EFBIG, "RLIMIT_FSIZE does not allow the memory that {} tokens of session {} need",
-                      n, s.eval_state.index);
+      return error_at(Code::io, EFBIG, "RLIMIT_FSIZE does not allow the memory that {} tokens of session {} need", n,
+                      s.eval_state.index);
     return error(Code::no_memory, "the system has no memory or no mapping for {} tokens of session {}", n,
                  s.eval_state.index);
   }

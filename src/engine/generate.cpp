@@ -84,7 +84,9 @@ Status check(const Session& session, const GenerateOptions& options) {
 }
 
 /// One message, wherever the generation was when it was cancelled.
-Status cancelled() { return Status::fixed(Code::cancelled, "the generation was cancelled: the tokens made so far stay"); }
+Status cancelled() {
+  return Status::fixed(Code::cancelled, "the generation was cancelled: the tokens made so far stay");
+}
 
 /// Evaluates what is pending and counts its time.
 Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t& ns) {
@@ -114,8 +116,7 @@ Status run(Session& session, const GenerateOptions& options, TextOutput& text, G
     }
     if (out.new_tokens != 0) QINFER_TRY(evaluate(session, options, out.decode_ns));
     // Evaluations look at the flag too, but there may be nothing to evaluate.
-    if (options.cancelled != nullptr && options.cancelled->load())
-      return cancelled();
+    if (options.cancelled != nullptr && options.cancelled->load()) return cancelled();
     QINFER_ASSIGN(token, session.sample());
     ++out.new_tokens;
     out.finish = session.model().is_end_token(token) ? Finish::end : text.push(token);

@@ -16,7 +16,8 @@ Status flatten(const formats::Json& value, std::string& prefix, std::size_t& lef
   if (!value.is_object()) {
     const std::string text = value.is_string() ? std::string(value.text()) : formats::json_text(value);
     if (prefix.size() + text.size() > left)
-      return error_at(Code::format, -1, "config.json: its fields and their paths take more than {} bytes", kMaxMetadata);
+      return error_at(Code::format, -1, "config.json: its fields and their paths take more than {} bytes",
+                      kMaxMetadata);
     left -= prefix.size() + text.size();
     out.add(prefix, text);
     return Status();
@@ -183,7 +184,8 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
     QINFER_TRY(rope != nullptr ? model->map_rope_table(files, *rope, options.verify)
                                : model->rope_.reserve(model->spec_, shared.allocator()));
     const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
-      return (!progress || progress(done, total)) && !options.cancel.requested();  // the callback itself may have cancelled
+      return (!progress || progress(done, total)) &&
+             !options.cancel.requested();  // the callback itself may have cancelled
     };
     QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
     QINFER_ASSIGN(model->fingerprint_, fingerprint_of(files, path, options.cancel));

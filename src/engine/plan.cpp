@@ -289,8 +289,8 @@ const formats::Tensor* packed_rope(const ModelFiles& files, const LoadOptions& l
   const formats::Tensor* tensor = files.packed->checkpoint.find(model::kRopeTensor);
   const std::uint64_t bytes =
       std::uint64_t{files.spec.n_ropes()} * files.spec.context_tokens * files.spec.head_dim * sizeof(float);
-  const bool fits = tensor != nullptr && tensor->dtype == "F32" && tensor->bytes() == bytes &&
-                    tensor->begin % sizeof(float) == 0;
+  const bool fits =
+      tensor != nullptr && tensor->dtype == "F32" && tensor->bytes() == bytes && tensor->begin % sizeof(float) == 0;
   return fits ? tensor : nullptr;
 }
 
@@ -312,7 +312,8 @@ Result<MemoryTotals> model_totals(const ModelFiles& files, const model::WeightsP
   totals.tables = (files.tokenizer ? files.tokenizer->memory_bytes() : 0) + rope_bytes;
   totals.scratch = scratch.bytes;
   totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
-  // The staging buffer is gone before the scratch arena is made; sessions, and their rows of the RoPE table, come later.
+  // The staging buffer is gone before the scratch arena is made; sessions, and their rows of the RoPE table, come
+  // later.
   const std::uint64_t loaded = totals.total - (RopeTable::takes_all_at_once(allocator) ? 0 : rope_bytes);
   totals.load_peak = loaded - totals.scratch + std::max(totals.scratch, weights.staging_bytes);
   return totals;
@@ -370,8 +371,7 @@ Result<MemoryTotals> plan_memory(const ModelFiles& files, const RuntimeOptions& 
                     map_tables(files, rope_tokens(files, load, runtime.allocator, resolved.max_tokens)),
                     scratch_region};
     if (const formats::Tensor* rope = load.no_weights ? nullptr : packed_rope(files, load)) {
-      map->regions[0].buffers.push_back(
-          {"rope", map->regions[0].bytes, rope->bytes(), {rope->bytes() / 4}, "f32", {}});
+      map->regions[0].buffers.push_back({"rope", map->regions[0].bytes, rope->bytes(), {rope->bytes() / 4}, "f32", {}});
       map->regions[0].bytes += rope->bytes();
     }
   }

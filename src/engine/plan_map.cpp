@@ -33,12 +33,8 @@ MappedRegion map_tables(const ModelFiles& files, std::uint64_t rope_tokens) {
   const std::uint64_t rope_bytes = rope_tokens * files.spec.n_ropes() * files.spec.head_dim * sizeof(float);
   MappedRegion region{"tables", "model", 0, {}};
   if (rope_bytes != 0)
-    region.buffers.push_back({"rope",
-                              0,
-                              rope_bytes,
-                              {files.spec.n_ropes(), rope_tokens, files.spec.head_dim / 2, 2},
-                              "f32",
-                              {}});
+    region.buffers.push_back(
+        {"rope", 0, rope_bytes, {files.spec.n_ropes(), rope_tokens, files.spec.head_dim / 2, 2}, "f32", {}});
   region.bytes = rope_bytes;
   if (files.tokenizer == nullptr) return region;
   const std::uint64_t bytes = files.tokenizer->memory_bytes();

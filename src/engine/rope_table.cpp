@@ -51,8 +51,8 @@ Status RopeTable::compute(const model::ModelSpec& spec, std::uint32_t tokens, Ru
     const std::uint64_t begin = (i * reserved_ + rows_) * row / page * page;
     const std::uint64_t end = std::min(round_up((i * reserved_ + tokens) * row, page), round_up(range_.size(), page));
     if (!range_.commit(begin, end - begin))
-      return error_at(Code::no_memory, static_cast<std::int64_t>(end - begin), "no memory for the RoPE table ({} bytes)",
-                      end - begin);
+      return error_at(Code::no_memory, static_cast<std::int64_t>(end - begin),
+                      "no memory for the RoPE table ({} bytes)", end - begin);
   }
   const auto fill = [&](std::uint32_t first, std::uint32_t last) {
     for (std::uint32_t i = 0; i < spec.n_ropes(); ++i)

@@ -72,7 +72,7 @@ class Session {
   };
   struct LoadSessionResult {
     std::size_t n_tokens = 0, n_evaluated = 0;  ///< as they were saved
-    bool recovered = false;   ///< what was saved last was damaged: this is the state before
+    bool recovered = false;                     ///< what was saved last was damaged: this is the state before
     bool other_bits = false;  ///< keys and values were computed by another kernel set or with other options
   };
   /// A session as it was saved, with its limits; the last token is pending, for the file holds no logits.

@@ -174,7 +174,8 @@ Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& pat
                       first);
   }
   if (const Code code = extend(n); code != Code::ok)
-    return error_at(code, code == Code::io ? EFBIG : 0, "{}: the KV cache has no room for the {} tokens of the session", path, n);
+    return error_at(code, code == Code::io ? EFBIG : 0, "{}: the KV cache has no room for the {} tokens of the session",
+                    path, n);
   for (std::size_t g = 0; g < layout_.n_groups && n != 0; ++g) QINFER_TRY(read_blocks(snapshot, g));
   return Status();
 }

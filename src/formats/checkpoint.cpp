@@ -46,7 +46,8 @@ class IndexEvents final : public JsonEvents {
     if (is_new && shards.size() == kMaxShards)
       return fail(fmt::format("more than {} shards, at most that many are accepted", kMaxShards));
     if (is_new) shards.push_back(value);
-    entries.push_back({static_cast<std::uint32_t>(names_.size()), static_cast<std::uint32_t>(tensor_.size()), at->second});
+    entries.push_back(
+        {static_cast<std::uint32_t>(names_.size()), static_cast<std::uint32_t>(tensor_.size()), at->second});
     names_.insert(names_.end(), tensor_.begin(), tensor_.end());
     return true;
   }

@@ -46,7 +46,8 @@ class SourceIterator {
   using pointer = const char*;
   using reference = const char&;
 
-  explicit SourceIterator(Source* source, bool at_end = false) : source_(source), at_(at_end ? nullptr : source->begin()) {}
+  explicit SourceIterator(Source* source, bool at_end = false)
+      : source_(source), at_(at_end ? nullptr : source->begin()) {}
   reference operator*() const { return *at_; }
   SourceIterator& operator++() {
     ++at_;
@@ -58,9 +59,7 @@ class SourceIterator {
     return before;
   }
   /// One of the two is the end.
-  bool operator==(const SourceIterator& other) const {
-    return source_->ends_at(at_ != nullptr ? at_ : other.at_);
-  }
+  bool operator==(const SourceIterator& other) const { return source_->ends_at(at_ != nullptr ? at_ : other.at_); }
   bool operator!=(const SourceIterator& other) const { return !(*this == other); }
 
  private:
@@ -88,7 +87,8 @@ class SaxAdapter final : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return events_.on_other({JsonType::boolean, value, 0, 0}); }
   bool number_integer(number_integer_t value) override { return events_.on_integer(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<number_unsigned_t>(INT64_MAX)) return events_.on_other({JsonType::number, false, static_cast<double>(value), value});
+    if (value > static_cast<number_unsigned_t>(INT64_MAX))
+      return events_.on_other({JsonType::number, false, static_cast<double>(value), value});
     return events_.on_integer(static_cast<std::int64_t>(value));
   }
   bool number_float(number_float_t value, const string_t& text) override { return number(parse_number(text, value)); }
@@ -245,8 +245,8 @@ std::string_view JsonDocument::keep(std::string_view text) {
 
 Status parse_json_events(std::string_view text, std::string_view name, JsonEvents& events, CancelFlag cancel) {
   if (text.starts_with("version https://git-lfs"))
-    return error_at(Code::format, 0, "{}: a pointer to a git-LFS object, not the file itself: fetch it with git lfs pull",
-                    name);
+    return error_at(Code::format, 0,
+                    "{}: a pointer to a git-LFS object, not the file itself: fetch it with git lfs pull", name);
   // nlohmann's lexer takes a NUL for the end of its input, and would ignore whatever follows.
   if (const auto at = text.find('\0'); at != text.npos)
     return error_at(Code::format, static_cast<std::int64_t>(at), "{}: a NUL byte at {}", name, at);

@@ -17,11 +17,11 @@ struct DtypeInfo {
   std::uint32_t bits;  ///< of one element
 };
 
-constexpr DtypeInfo kDtypes[] = {
-    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
-    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
-    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
-    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
+constexpr DtypeInfo kDtypes[] = {{"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+                                 {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+                                 {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+                                 {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+                                 {"I64", 64},        {"U64", 64}};
 
 /// nullptr for a dtype that the format does not know.
 const DtypeInfo* find_dtype(std::string_view name) {
@@ -155,8 +155,8 @@ Result<std::uint64_t> safetensors_header_bytes(std::string_view first8, std::uin
                                                std::string_view name) {
   constexpr std::string_view kPointer = "version ";  // of a file that git-lfs has not fetched yet
   if (first8.starts_with(kPointer))
-    return error_at(Code::format, 0, "{}: a pointer to a git-LFS object, not the file itself: fetch it with git lfs pull",
-                    name);
+    return error_at(Code::format, 0,
+                    "{}: a pointer to a git-LFS object, not the file itself: fetch it with git lfs pull", name);
   if (first8.size() < 8 || file_bytes < 8)
     return error_at(Code::format, 0, "{}: {} bytes are too few for a safetensors header", name, file_bytes);
   std::uint64_t length = 0;

@@ -6,8 +6,7 @@
 namespace qinfer::formats {
 
 void TextTable::add(std::string_view key, std::string_view value) {
-  entries_.push_back(
-      {texts_.size(), static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(value.size())});
+  entries_.push_back({texts_.size(), static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(value.size())});
   for (const std::string_view text : {key, value}) {
     texts_.insert(texts_.end(), text.begin(), text.end());
     texts_.push_back('\0');

@@ -51,7 +51,8 @@ Status refuse_unknown_rope_fields(const FieldReader& rope) {
                                          "mscale",
                                          "mscale_all_dim"};
   for (const Json& value : rope.object()) {
-    const bool off = value.is_null() || (value.key() == "partial_rotary_factor" && value.is_number() && value.number() == 1);
+    const bool off =
+        value.is_null() || (value.key() == "partial_rotary_factor" && value.is_number() && value.number() == 1);
     if (!off && std::find(std::begin(kKnown), std::end(kKnown), value.key()) == std::end(kKnown))
       return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), value.key());
   }
@@ -132,7 +133,8 @@ Status read_rope(const FieldReader& fields, ModelSpec& spec) {
   if (objects.parameters != nullptr && is_by_layer_type(*objects.parameters))
     return error(Code::unsupported, "{}: \"rope_parameters\" for each kind of attention are not supported for {}",
                  fields.where(), spec.architecture);
-  if (objects.scaling != nullptr && objects.parameters != nullptr && !formats::same_value(*objects.scaling, *objects.parameters))
+  if (objects.scaling != nullptr && objects.parameters != nullptr &&
+      !formats::same_value(*objects.scaling, *objects.parameters))
     return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" contradict each other",
                     fields.where());
   RopeSpec& out = spec.ropes.emplace_back();

@@ -70,8 +70,8 @@ class PackedWriter {
   /// Called with bytes written and in total; false cancels.
   using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-  /// Writes to a temporary name beside `path`, then renames: `path` is either the old file or the whole new one. Another
-  /// file than a packed model is not replaced: see is_packed_file().
+  /// Writes to a temporary name beside `path`, then renames: `path` is either the old file or the whole new one.
+  /// Another file than a packed model is not replaced: see is_packed_file().
   Status write(const std::string& path, std::string_view kernel_set, std::string_view source, bool exact,
                const Progress& progress);
 

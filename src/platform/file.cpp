@@ -141,8 +141,7 @@ Result<AtomicFile::Place> AtomicFile::judge(const std::string& path, const MayRe
     return io_error(errno, path);
   }
   // Opened only now, for the mere opening of a device or a pipe can do something.
-  if (!S_ISREG(info.st_mode))
-    return error_at(Code::format, -1, "{}: not a regular file, and so not overwritten", path);
+  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file, and so not overwritten", path);
   place.exists = true;
   place.device = info.st_dev;
   place.number = info.st_ino;

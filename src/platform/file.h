@@ -41,8 +41,8 @@ struct OpenFile {
 Result<OpenFile> open_path(const std::string& path);
 
 /// A file that appears under its path whole or not at all: written beside it as PATH.qinfer-new, synced and renamed by
-/// commit(), removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps the
-/// permissions of a file that it replaces. QINFER_E_STATE while somebody else is writing it, QINFER_E_FORMAT where
+/// commit(), removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps
+/// the permissions of a file that it replaces. QINFER_E_STATE while somebody else is writing it, QINFER_E_FORMAT where
 /// something else than a regular file is.
 class AtomicFile {
  public:

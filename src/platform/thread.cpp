@@ -67,8 +67,8 @@ Thread::~Thread() { join(); }
 
 namespace {
 
-/// With a stack of its own size, whatever RLIMIT_STACK says; where a host's thread-local data does not fit into that, of
-/// the usual one.
+/// With a stack of its own size, whatever RLIMIT_STACK says; where a host's thread-local data does not fit into that,
+/// of the usual one.
 int create_thread(pthread_t& id, void* argument) {
   pthread_attr_t attributes;
   if (const int code = pthread_attr_init(&attributes); code != 0) return code;

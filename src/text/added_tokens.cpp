@@ -93,7 +93,7 @@ AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t
 Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, Work& work,
                           std::vector<Segment>& segments) const {
   segments.clear();
-  std::size_t covered = 0;    // where the last token ended, its white space included
+  std::size_t covered = 0;                     // where the last token ended, its white space included
   std::size_t space_begin = 0, space_end = 0;  // the white space that was found last: from inside it is not read again
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
     if (first_node_[static_cast<std::uint8_t>(text[at])] == 0) {  // as nearly everywhere

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "text/work.h"
 #include "text/table_memory.h"
 #include "text/vocabulary.h"
+#include "text/work.h"
 
 namespace qinfer::text {
 

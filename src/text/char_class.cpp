@@ -63,8 +63,7 @@ bool CharClass::in_ranges(char32_t code) const {
 }
 
 void CharClass::sort_ranges() {
-  std::sort(ranges_.begin(), ranges_.end(),
-            [](const CharRange& a, const CharRange& b) { return a.first < b.first; });
+  std::sort(ranges_.begin(), ranges_.end(), [](const CharRange& a, const CharRange& b) { return a.first < b.first; });
   std::size_t kept = 0;
   for (const CharRange& range : ranges_) {
     if (kept != 0 && range.first <= ranges_[kept - 1].last + 1) {

@@ -1,5 +1,6 @@
 // CharClass: a set of characters as regular expressions describe them, built part by part, then asked character by
-// character: a table for ASCII; for the rest a set of kinds (general categories) and a list of ranges, or all but these.
+// character: a table for ASCII; for the rest a set of kinds (general categories) and a list of ranges, or all but
+// these.
 #pragma once
 
 #include <array>

@@ -42,7 +42,6 @@ struct NormalizerScratch {
 Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes, Work& work,
                        NormalizerScratch& scratch, std::string& out);
 
-
 class Normalizer {
  public:
   static Result<Normalizer> parse(const Json* value, std::string_view where);

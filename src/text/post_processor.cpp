@@ -65,7 +65,8 @@ class PostProcessorReader {
     for (const Json& id : *ids) {
       const std::int64_t number = id.is_integer() ? id.integer() : -1;
       if (number < 0 || number >= vocabulary_.size() || vocabulary_.flags(static_cast<TokenId>(number)) == 0)
-        return malformed("{}: the token {} has the id {}, which no token has", where_, in_quotes(name), formats::json_text(id));
+        return malformed("{}: the token {} has the id {}, which no token has", where_, in_quotes(name),
+                         formats::json_text(id));
       out.push_back(static_cast<TokenId>(number));
     }
     return Status();

@@ -214,7 +214,8 @@ Status PreTokenizer::apply_step(const Step& step, std::size_t max_bytes, Work& w
         out.append(text);
       });
     case Step::Kind::byte_level:
-      return rewrite(s, max_bytes, [](const Piece&, std::string_view text, std::string& out) { append_byte_level(text, out); });
+      return rewrite(s, max_bytes,
+                     [](const Piece&, std::string_view text, std::string& out) { append_byte_level(text, out); });
     case Step::Kind::metaspace:
       return rewrite(s, max_bytes, [&](const Piece& piece, std::string_view text, std::string& out) {
         const bool prepend =

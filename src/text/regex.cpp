@@ -117,11 +117,10 @@ class Matcher {
       case Op::set: return going_on_if(step(program_.sets[i.a]));
       case Op::run: return run_set(i);
       case Op::jump: at_ = i.a; return Result::going_on;
-      case Op::split:
-        at_ = i.a;
-        return push(Choice::Kind::resume, i.b, place_, 0) ? Result::going_on : Result::stopped;
+      case Op::split: at_ = i.a; return push(Choice::Kind::resume, i.b, place_, 0) ? Result::going_on : Result::stopped;
       case Op::branches:
-        return take_branch(i.a, program_.dispatch[i.a].branches[place_ < text_.size() ? byte_at(place_) : kRegexTextEnd]);
+        return take_branch(i.a,
+                           program_.dispatch[i.a].branches[place_ < text_.size() ? byte_at(place_) : kRegexTextEnd]);
       case Op::mark:
         if (!push(Choice::Kind::registers, i.a, 0, registers_[i.a])) return Result::stopped;
         registers_[i.a] = place_;
@@ -291,10 +290,10 @@ class Matcher {
   std::vector<Choice>& choices_;
   std::vector<std::size_t>& registers_;
   std::size_t most_choices_;
-  std::int64_t left_ = 0;          // steps that are paid for
-  std::size_t place_ = 0;          // in the text
-  std::uint32_t at_ = 0;           // in the program
-  std::uint64_t enclosed_ = kNone; // the choice of the innermost look or atomic group
+  std::int64_t left_ = 0;           // steps that are paid for
+  std::size_t place_ = 0;           // in the text
+  std::uint32_t at_ = 0;            // in the program
+  std::uint64_t enclosed_ = kNone;  // the choice of the innermost look or atomic group
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ struct RegexProgram {
   std::vector<CharClass> sets;
   std::vector<RegexDispatch> dispatch;
   std::uint32_t registers = 0;
-  std::uint32_t word_set = 0;           ///< of \b, if it is asked for
+  std::uint32_t word_set = 0;             ///< of \b, if it is asked for
   std::array<std::uint8_t, 257> first{};  ///< whether a match can begin with this byte, or at the end of the text
 };
 

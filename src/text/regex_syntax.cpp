@@ -15,11 +15,13 @@ constexpr int kMaxDepth = 32;
 constexpr std::size_t kMaxSets = 256;
 
 /// Unicode's White_Space.
-constexpr CharRange kSpaces[] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
-                                 {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+constexpr CharRange kSpaces[] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},
+                                 {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
+                                 {0x205F, 0x205F}, {0x3000, 0x3000}};
 /// Where the characters are that fold to several others, such as U+00DF to "ss".
-constexpr CharRange kLongFolds[] = {{0xDF, 0xDF},   {0x130, 0x130}, {0x149, 0x149},   {0x1F0, 0x1F0},   {0x390, 0x390},
-                                    {0x3B0, 0x3B0}, {0x587, 0x587}, {0x1E96, 0x1E9E}, {0x1F50, 0x1FFF}, {0xFB00, 0xFB17}};
+constexpr CharRange kLongFolds[] = {{0xDF, 0xDF},     {0x130, 0x130},  {0x149, 0x149}, {0x1F0, 0x1F0},
+                                    {0x390, 0x390},   {0x3B0, 0x3B0},  {0x587, 0x587}, {0x1E96, 0x1E9E},
+                                    {0x1F50, 0x1FFF}, {0xFB00, 0xFB17}};
 /// What Oniguruma adds to \w outside of brackets: the numbers of Latin-1 that are not digits.
 constexpr CharRange kLatinNumbers[] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
 
@@ -73,7 +75,8 @@ class Parser {
   Result<std::uint32_t> add_set(CharClass set) {
     auto at = std::find(tree_.sets.begin(), tree_.sets.end(), set);
     if (at == tree_.sets.end()) {
-      if (tree_.sets.size() == kMaxSets) return refuse(fmt::format("more than {} sets of characters, the last", kMaxSets));
+      if (tree_.sets.size() == kMaxSets)
+        return refuse(fmt::format("more than {} sets of characters, the last", kMaxSets));
       at = tree_.sets.insert(tree_.sets.end(), std::move(set));
     }
     RegexNode node;
@@ -156,7 +159,8 @@ class Parser {
       return false;
     const auto number = [](std::string_view digits) {
       std::uint32_t value = 0;
-      for (const char digit : digits) value = std::min<std::uint32_t>(value * 10 + static_cast<std::uint32_t>(digit - '0'), 100000);
+      for (const char digit : digits)
+        value = std::min<std::uint32_t>(value * 10 + static_cast<std::uint32_t>(digit - '0'), 100000);
       return value;
     };
     has_comma_ = comma != body.npos;
@@ -235,7 +239,7 @@ class Parser {
       Kind kind;
       bool is_behind, is_negative;
     };
-    constexpr Opening kOpenings[] = {{"(?:", Kind::sequence, false, false}, {"(?i:", Kind::sequence, false, false},
+    constexpr Opening kOpenings[] = {{"(?:", Kind::sequence, false, false},   {"(?i:", Kind::sequence, false, false},
                                      {"(?-i:", Kind::sequence, false, false}, {"(?=", Kind::look, false, false},
                                      {"(?!", Kind::look, false, true},        {"(?<=", Kind::look, true, false},
                                      {"(?<!", Kind::look, true, true},        {"(?>", Kind::atomic, false, false}};
@@ -354,8 +358,10 @@ class Parser {
       char name;
       Assertion assertion;
     };
-    constexpr Named kAssertions[] = {{'b', Assertion::boundary},   {'B', Assertion::no_boundary},
-                                     {'A', Assertion::text_start}, {'z', Assertion::text_end},
+    constexpr Named kAssertions[] = {{'b', Assertion::boundary},
+                                     {'B', Assertion::no_boundary},
+                                     {'A', Assertion::text_start},
+                                     {'z', Assertion::text_end},
                                      {'Z', Assertion::text_end_or_newline}};
     for (const auto& [name, assertion] : kAssertions) {
       if (peek(1) != name) continue;

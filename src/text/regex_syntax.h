@@ -2,8 +2,8 @@
 // pattern becomes a tree of nodes. What Oniguruma has beyond the constructs below, or where its meaning is not known
 // here, is refused by name, so that a pattern that loads means the same as there.
 //
-//   literals  escapes \n \t \r \f \a \e \v \xHH (below 80) \x{H...} \uHHHH and of punctuation   .   [...] [^...] without
-//   nesting   \s \S \w \W \d \D   \p{L} \p{Lu} \p{Han} \P{...} \p{^...}   ^ $ \A \z \Z \b \B   (...) as (?:...)
+//   literals  escapes \n \t \r \f \a \e \v \xHH (below 80) \x{H...} \uHHHH and of punctuation   .   [...] [^...]
+//   without nesting   \s \S \w \W \d \D   \p{L} \p{Lu} \p{Han} \P{...} \p{^...}   ^ $ \A \z \Z \b \B   (...) as (?:...)
 //   (?:...) (?i:...) (?-i:...) (?i) (?-i) (?=...) (?!...) (?<=...) (?<!...) (?>...)   | * + ? {n} {n,} {n,m} {,m},
 //   with ? lazy, * + ? with + possessive
 #pragma once
@@ -22,7 +22,15 @@ namespace qinfer::text {
 struct RegexNode {
   enum class Kind : std::uint8_t { empty, character, set, sequence, choice, repeat, look, atomic, assertion };
   enum class Greed : std::uint8_t { greedy, lazy, possessive };
-  enum class Assertion : std::uint8_t { line_start, line_end, text_start, text_end, text_end_or_newline, boundary, no_boundary };
+  enum class Assertion : std::uint8_t {
+    line_start,
+    line_end,
+    text_start,
+    text_end,
+    text_end_or_newline,
+    boundary,
+    no_boundary
+  };
   static constexpr std::uint32_t kNone = UINT32_MAX, kUnlimited = UINT32_MAX;
 
   Kind kind = Kind::empty;

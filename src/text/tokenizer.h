@@ -49,8 +49,8 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   /// Appends the ids of `text` to `out`. Text that is not UTF-8 is Code::invalid_argument with the offset of the first
-  /// bad byte as detail; a text that takes more steps than it may is Code::unsupported with the offset of what could not
-  /// be read any more. After an error `out` is as it was before.
+  /// bad byte as detail; a text that takes more steps than it may is Code::unsupported with the offset of what could
+  /// not be read any more. After an error `out` is as it was before.
   Status encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
 
   /// The bytes a token stands for in a decoded text, perhaps only part of a character: byte-level tokens are mapped

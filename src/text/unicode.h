@@ -13,9 +13,11 @@ namespace qinfer::text {
 inline constexpr char32_t kLastCharacter = 0x10FFFF;
 
 /// General_Category. The first letter of each name is its group: L, M, N, P, S, Z, C.
+// clang-format off
 enum class Category : std::uint8_t {
   Cn, Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Cs, Co
 };
+// clang-format on
 inline constexpr unsigned kAlphabeticKind = 32;
 
 /// Characters from first to last, both included.
@@ -23,7 +25,7 @@ struct CharRange {
   char32_t first, last;
 };
 struct Script {
-  const char* name;  ///< "Old_Italic"
+  const char* name;            ///< "Old_Italic"
   std::uint32_t first, count;  ///< in kScriptRanges
 };
 struct CaseFold {
@@ -53,8 +55,7 @@ inline constexpr KindSet kAlphabeticKinds = 0xFFFFFFFF00000000u;
 inline constexpr KindSet kMarkKinds = kinds_of(Category::Mn) | kinds_of(Category::Mc) | kinds_of(Category::Me);
 inline constexpr KindSet kNumberKinds = kinds_of(Category::Nd) | kinds_of(Category::Nl) | kinds_of(Category::No);
 /// Alphabetic, marks, decimal digits, connectors: what \w means, but for single characters.
-inline constexpr KindSet kWordKinds =
-    kAlphabeticKinds | kMarkKinds | kinds_of(Category::Nd) | kinds_of(Category::Pc);
+inline constexpr KindSet kWordKinds = kAlphabeticKinds | kMarkKinds | kinds_of(Category::Nd) | kinds_of(Category::Pc);
 
 /// The kinds of a category or group of categories by its short name: "L", "Lu". nullopt if there is none.
 std::optional<KindSet> find_category(std::string_view name);

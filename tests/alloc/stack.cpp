@@ -72,8 +72,8 @@ std::string repeated(const std::string& text, std::size_t n) {
   return out;
 }
 
-/// The model's folder with another tokenizer, whose pattern has as many groups inside each other as are accepted and, in
-/// a second one, many more.
+/// The model's folder with another tokenizer, whose pattern has as many groups inside each other as are accepted and,
+/// in a second one, many more.
 void deep_patterns(const std::string& model, const std::string& folder) {
   for (const char* name : {"config.json", "model.safetensors"}) {
     std::ofstream(folder + "/" + name, std::ios::binary) << read_file(model + "/" + name);
@@ -118,9 +118,8 @@ void all_calls(const std::string& path, const std::string& folder) {
   const std::string text = repeated("Once upon a time there was a little girl named Lily. ", 20);
   const std::string packed = folder + "/packed", saved = folder + "/saved";
   measure("runtime_create", [&] { must(qinfer_runtime_create(&runtime_options, &runtime, &error), error); });
-  measure("plan", [&] {
-    must(qinfer_model_plan(path.c_str(), nullptr, nullptr, nullptr, nullptr, &memory, &error), error);
-  });
+  measure("plan",
+          [&] { must(qinfer_model_plan(path.c_str(), nullptr, nullptr, nullptr, nullptr, &memory, &error), error); });
   measure("plan_map", [&] {
     must(qinfer_model_plan_map(path.c_str(), nullptr, nullptr, nullptr, nullptr, json.data(), json.size(), &n, &error),
          error);
