@@ -159,6 +159,66 @@ TEST_CASE("patterns that would be endless programs are refused", "[text][bad]") 
   }
 }
 
+TEST_CASE("what a small file makes of itself when it is loaded is bounded", "[text][bad]") {
+  const auto refuse = [](const Json& file, const std::string& part) {
+    auto loaded = Tokenizer::from_json(file.dump(), "tokenizer.json", {0, false});
+    INFO("expected an error about " << part);
+    REQUIRE_FALSE(loaded.ok());
+    const Status status = loaded.take_status();
+    INFO(status.message());
+    CHECK(status.message().find(part) != std::string_view::npos);
+  };
+  Json file = small_tokenizer();
+  file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", std::string(4000, 'y')}};
+  for (int i = 0; i < 400; ++i)  // 1.6 MB of forms out of 60 KB
+    file["added_tokens"].push_back({{"id", 265 + i},
+                                    {"content", std::to_string(i) + "x"},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", true},
+                                    {"special", false}});
+  refuse(file, "when they are normalised");
+  file = small_tokenizer();
+  file["decoder"] = {{"type", "Replace"}, {"pattern", {{"String", "0"}}}, {"content", std::string(10'000, 'z')}};
+  refuse(file, "decode to more than");
+  file = small_tokenizer();
+  const Json piece = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+             text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  Json single = Json::array(), ids = Json::array();
+  for (int i = 0; i < 100; ++i) single.push_back(piece);
+  for (int i = 0; i < 100; ++i) ids.push_back(1);
+  single.push_back(text);
+  file["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", single},
+                            {"pair", Json::array()},
+                            {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", ids}, {"tokens", Json::array()}}}}}};
+  refuse(file, "tokens around a text");
+}
+
+TEST_CASE("patterns that were slow to compile or to begin are not", "[text][bad]") {
+  text::RegexScratch scratch;
+  std::vector<text::Span> spans;
+  // 22 s for four of the first, and 18 s for a megabyte of text with sixty of the second, before each was mended.
+  for (const std::string& pattern :
+       {std::string("(?i)") + repeated("[\\p{Lu}]", 14'000), std::string("(?:b(?:)*){3900}|.")}) {
+    INFO(pattern.substr(0, 20));
+    auto regex = text::Regex::compile(pattern, "here");
+    REQUIRE(regex.ok());
+    for (int i = 0; i < 20'000; ++i) {
+      text::Work work(10'000, {});
+      REQUIRE(regex.value().find_all("a", work, scratch, spans).ok());
+    }
+  }
+  // As many ways to match as there are characters, and more: told apart from too many steps.
+  auto regex = text::Regex::compile("(?:(?:(?:(?:(?:(?:(?:a|ab)?)?)?)?)?)?)*", "here");
+  REQUIRE(regex.ok());
+  text::Work work(1'000'000, {});
+  const Status status = regex.value().find_all(repeated("a", 3000), work, scratch, spans);
+  CHECK(status.code() == Code::unsupported);
+  CHECK(status.message().find("too many ways") != std::string_view::npos);
+}
+
 TEST_CASE("sets of characters are those of Hugging Face's library", "[text]") {
   // tests/fixtures/make_tokenizer_fixtures.py writes the ranges that `tokenizers` splits by each pattern.
   const Json expected = Json::parse(read_text_file(QINFER_TEST_FIXTURES "/unicode_sets.json"));

@@ -371,18 +371,18 @@ QINFER_STATUS qinfer_session_save(const qinfer_session *session, const char *pat
 /** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was saved.
  *  The last token is pending: evaluating it gives its logits. A kernel set other than the one that saved goes on from the
  *  stored keys and values, but not with the same bits; the same one with other options that change bits is
- *  QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if the file is damaged. Where only what was saved last is damaged, as after a
- *  crash while it was written, the state before it is loaded: qinfer_session_load_with tells. */
+ *  QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if the file is damaged. Where one of the two states that a file holds has a
+ *  damaged record, as after a crash while it was written, the other is loaded: qinfer_session_load_with tells. */
 QINFER_STATUS qinfer_session_load(qinfer_kv_cache *cache, const char *path, qinfer_session **out, qinfer_error *err);
 enum {
     QINFER_SNAPSHOT_ANY_BITS    = 1, /* go on from keys and values that other options computed, too */
-    QINFER_SNAPSHOT_NO_RECOVERY = 2  /* QINFER_E_FORMAT instead of the state before the last one */
+    QINFER_SNAPSHOT_NO_RECOVERY = 2  /* QINFER_E_FORMAT instead of a state that may not be the last one */
 };
 typedef struct qinfer_session_load_options {
     uint32_t struct_size, flags; /* QINFER_SNAPSHOT_ANY_BITS, _NO_RECOVERY */
 } qinfer_session_load_options;
 enum {
-    QINFER_SNAPSHOT_RECOVERED  = 1, /* what was saved last was damaged: this is the state before it */
+    QINFER_SNAPSHOT_RECOVERED  = 1, /* the other state of the file is damaged: this may be the one before the last */
     QINFER_SNAPSHOT_OTHER_BITS = 2  /* another kernel set or other options computed the stored keys and values */
 };
 typedef struct qinfer_session_load_result {

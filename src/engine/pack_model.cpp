@@ -71,7 +71,10 @@ Result<std::string> fingerprint(const platform::Directory& directory, const std:
   const auto own_file = [&out] { return error(Code::invalid_argument, "{} is a file of the checkpoint itself", out); };
   for (std::size_t i = 0; i < checkpoint.n_files(); ++i)
     if (platform::is_same_file(checkpoint.file(i), out)) return own_file();
-  for (const std::string_view name : kTexts) {
+  // Also where they are not there yet: they would be read as what they are called.
+  for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json", "model.safetensors",
+                                      "model.safetensors.index.json"}) {
+    if (platform::is_file_in(directory, name, out)) return own_file();
     auto file = directory.open_file(name);
     if (file.ok() && platform::is_same_file(file.value(), out)) return own_file();
   }

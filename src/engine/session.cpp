@@ -47,6 +47,7 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   copy->n_named_ = n_named_;
   copy->foreign_ = foreign_;
   copy->origin_ = origin_;
+  copy->same_origin_ = same_origin_;
   copy->sampler_ = sampler_;
   copy->n_bias_ = n_bias_;
   std::copy_n(name_data(), n_named_, copy->name_data());

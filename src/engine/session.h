@@ -190,7 +190,9 @@ class Session {
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_logits_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
   bool foreign_ = false;     ///< keys and values came out of a snapshot: they are not published
-  std::string origin_;       ///< then who computed them
+  std::string origin_;       ///< then who computed them; kMixedOrigin once this model has computed more with other bits
+  bool same_origin_ = true;  ///< that is this model itself
+  static constexpr const char* kMixedOrigin = "mixed";  // short: assigning it allocates nothing
   sampling::SamplerOptions sampler_;
   std::size_t n_bias_ = 0;
   std::optional<text::Detokenizer> detokenizer_;

@@ -226,6 +226,7 @@ void Session::drop_adopted() {
 
 void Session::advance(std::size_t n) {
   n_evaluated_ += n;
+  if (foreign_ && !same_origin_) origin_ = kMixedOrigin;
   if (cache_->keeps_prefixes() && !foreign_) publish_full_blocks();
 }
 

@@ -227,10 +227,11 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
             snapshot.model().origin != model.origin()};
   // Others must not be given what a file says: it may come from other kernels, or from somebody who invented it.
   session->foreign_ = true;
-  session->origin_ = snapshot.model().origin;
   QINFER_TRY(session->append(snapshot.tokens()));
   QINFER_TRY(session->read_tables(snapshot, path));
   session->advance(snapshot.n_evaluated());
+  session->origin_ = snapshot.model().origin;
+  session->same_origin_ = snapshot.model().origin == model.origin();
   // The logits are not in the file: evaluating the last token again gives them.
   if (session->pending() == 0 && session->n_tokens_ != 0) {
     --session->n_evaluated_;

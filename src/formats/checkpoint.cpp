@@ -133,22 +133,26 @@ Status Checkpoint::add_shard(platform::OpenFile file, CancelFlag cancel) {
   files_.push_back(std::move(file));
   mappings_.emplace_back();
   for (Tensor& tensor : header.tensors) tensor.shard = shard;
-  if (tensors_.empty()) {
-    tensors_ = std::move(header.tensors);
-    metadata_ = std::move(header.metadata);
-    return Status();
-  }
+  shard_metadata_.push_back(std::move(header.metadata));
   tensors_.insert(tensors_.end(), std::make_move_iterator(header.tensors.begin()),
                   std::make_move_iterator(header.tensors.end()));
-  // finish() keeps the last of equal keys: those of the files before are added again after these.
-  TextTable merged = std::move(header.metadata);
-  for (std::size_t i = 0; i < metadata_.size(); ++i) merged.add(metadata_.key(i), metadata_.value(i));
-  static_cast<void>(merged.finish());
-  metadata_ = std::move(merged);
   return Status();
 }
 
+void Checkpoint::merge_metadata() {
+  if (shard_metadata_.size() == 1) {
+    metadata_ = std::move(shard_metadata_[0]);
+  } else {
+    // Of equal keys the one that is added last stays: that of the first file.
+    for (auto table = shard_metadata_.rbegin(); table != shard_metadata_.rend(); ++table)
+      for (std::size_t i = 0; i < table->size(); ++i) metadata_.add(table->key(i), table->value(i));
+    static_cast<void>(metadata_.finish());
+  }
+  shard_metadata_.clear();
+}
+
 Status Checkpoint::index_names() {
+  merge_metadata();
   if (tensors_.size() > UINT32_MAX) return error_at(Code::format, -1, "the checkpoint has {} tensors", tensors_.size());
   by_name_.resize(tensors_.size());
   for (std::uint32_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;

@@ -45,7 +45,9 @@ class Checkpoint {
  private:
   Status add_shard(platform::OpenFile file, CancelFlag cancel);
   Status add_shards(const platform::Directory& directory, std::string_view index_text, CancelFlag cancel);
-  /// Sorts the tensors' names, so that find() knows them; Code::format if two shards have the same one.
+  void merge_metadata();
+  /// After the last file: sorts the tensors' names, so that find() knows them; Code::format if two shards have the
+  /// same.
   Status index_names();
 
   std::vector<platform::OpenFile> files_;
@@ -53,6 +55,7 @@ class Checkpoint {
   std::vector<Tensor> tensors_;
   std::vector<std::uint32_t> by_name_;  ///< indices into tensors_, in the order of their names
   TextTable metadata_;
+  std::vector<TextTable> shard_metadata_;  ///< while files are added
 };
 
 }  // namespace qinfer::formats

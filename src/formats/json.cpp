@@ -141,7 +141,13 @@ void append_value(const Json& value, std::string& out) {
     case JsonType::null: out += "null"; return;
     case JsonType::boolean: out += value.boolean() ? "true" : "false"; return;
     case JsonType::integer: fmt::format_to(std::back_inserter(out), "{}", value.integer()); return;
-    case JsonType::number: append_number(value.number(), out); return;
+    case JsonType::number:
+      if (value.spelling().empty()) {
+        append_number(value.number(), out);
+      } else {
+        out += value.spelling();
+      }
+      return;
     case JsonType::string: append_json_string(value.text(), out); return;
     case JsonType::array:
     case JsonType::object: break;
@@ -177,11 +183,12 @@ std::string_view type_name(JsonType type) {
 }
 
 void append_json_string(std::string_view text, std::string& out) {
+  constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
   out += '"';
   for (const char c : text) {
-    if (c == '"' || c == '\\') {
+    if (const std::size_t at = kSpecial.find(c); at != kSpecial.npos) {
       out += '\\';
-      out += c;
+      out += kLetters[at];
     } else if (static_cast<unsigned char>(c) < 0x20) {
       fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
     } else {
@@ -209,7 +216,7 @@ std::string json_text(const Json& value) {
 bool same_value(const Json& a, const Json& b) {
   constexpr std::size_t kMost = 64;
   if (a.is_number() && b.is_number()) return a.number() == b.number();
-  if (a.type() != b.type() || a.size() != b.size() || a.size() > kMost) return false;
+  if (a.type() != b.type() || a.size() != b.size() || (a.is_object() && a.size() > kMost)) return false;
   if (a.is_boolean()) return a.boolean() == b.boolean();
   if (a.is_string()) return a.text() == b.text();
   Json::Iterator other = b.begin();
@@ -295,6 +302,7 @@ bool JsonTreeBuilder::on_other(const JsonScalar& value) {
   if (added == nullptr) return false;
   if (value.type == JsonType::boolean) added->integer_ = value.boolean ? 1 : 0;
   if (value.type == JsonType::number) added->number_ = value.number;
+  if (value.large != 0) added->text_ = document_.keep(fmt::format("{}", value.large));
   return true;
 }
 

@@ -52,7 +52,9 @@ class Json {
   /// The name of a member of an object.
   std::string_view key() const { return key_; }
   /// The text of a string; empty for other types.
-  std::string_view text() const { return text_; }
+  std::string_view text() const { return is_string() ? text_ : std::string_view(); }
+  /// How an integer beyond int64 was written; empty for all others.
+  std::string_view spelling() const { return type_ == JsonType::number ? text_ : std::string_view(); }
   bool boolean() const { return type_ == JsonType::boolean && integer_ != 0; }
   std::int64_t integer() const { return type_ == JsonType::integer ? integer_ : 0; }
   double number() const { return type_ == JsonType::integer ? static_cast<double>(integer_) : number_; }

@@ -205,7 +205,9 @@ class SnapshotFile {
       const int later = sequence(1) > sequence(0) ? 1 : 0;
       if (!states[later]) return damaged(snapshot, kStates, "neither of the two saved states is whole");
       if (read_tail(snapshot, header, *states[later], later)) {
-        snapshot.recovered_ = !states[1 - later] && !is_blank(snapshot, 1 - later);
+        // The second state is written by the second save: only beside the first one may it be missing.
+        const bool never_written = later == 0 && states[0]->sequence == 1 && is_blank(snapshot, 1);
+        snapshot.recovered_ = !states[1 - later] && !never_written;
         return snapshot;
       }
       // A state is written after its tail, so a later state without one is damage, unless somebody saved meanwhile.

@@ -186,6 +186,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, const MayReplace&
 
 AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
+  // A child that was forked meanwhile has the descriptor too, and would keep the lock.
+  if (handle_.get() >= 0) flock(handle_.get(), LOCK_UN);
 }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
@@ -289,6 +291,17 @@ bool is_same_file(const OpenFile& file, const std::string& path) {
   struct stat a = {}, b = {};
   return fstat(file.handle.get(), &a) == 0 && stat(path.c_str(), &b) == 0 && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino;
+}
+
+bool is_file_in(const Directory& directory, std::string_view name, const std::string& path) {
+  auto target = follow_links(path);
+  if (!target.ok()) return false;
+  const std::string& full = target.value();
+  const std::size_t slash = full.rfind('/');
+  const std::string folder = slash == full.npos ? "." : full.substr(0, slash + 1);
+  struct stat a = {}, b = {};
+  return full.substr(slash == full.npos ? 0 : slash + 1) == name && fstat(directory.handle_.get(), &a) == 0 &&
+         stat(folder.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 Result<std::shared_ptr<MappedFile>> MappedFile::map(const OpenFile& file) {

@@ -122,6 +122,7 @@ class Directory {
   Result<std::string> read_text(std::string_view name, std::uint64_t max_bytes) const;
 
  private:
+  friend bool is_file_in(const Directory& directory, std::string_view name, const std::string& path);
   FileHandle handle_;
   std::string path_;
 };
@@ -132,6 +133,8 @@ std::string read_system_file(const std::string& path);
 bool is_regular_file(const std::string& path);
 /// Whether the path leads to this very file.
 bool is_same_file(const OpenFile& file, const std::string& path);
+/// Whether the path, links followed, names a file of this name in this directory, be it there or not.
+bool is_file_in(const Directory& directory, std::string_view name, const std::string& path);
 
 /// A whole file mapped read-only and shared, so that its pages are clean and the system may drop them.
 class MappedFile {

@@ -137,7 +137,7 @@ void Bpe::push_pair(std::uint32_t position, BpeScratch& scratch) const {
   scratch.heap.push_back(static_cast<std::uint64_t>(merge.rank) << 32 | position);
 }
 
-void Bpe::merge_long(BpeScratch& scratch) const {
+bool Bpe::merge_long(Work& work, BpeScratch& scratch) const {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;
   const auto count = static_cast<std::uint32_t>(scratch.ids.size());
@@ -153,6 +153,7 @@ void Bpe::merge_long(BpeScratch& scratch) const {
     if (heap.size() != before) std::push_heap(heap.begin(), heap.end(), std::greater<>());
   };
   while (!heap.empty()) {
+    if (!work.spend(1)) return false;
     const std::uint64_t top = heap.front();
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());
     heap.pop_back();
@@ -172,22 +173,25 @@ void Bpe::merge_long(BpeScratch& scratch) const {
   }
   scratch.ids.clear();
   for (std::uint32_t i = 0; i != kEnd; i = symbols[i].next) scratch.ids.push_back(symbols[i].id);
+  return true;
 }
 
-void Bpe::encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const {
+bool Bpe::encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
+  if (word.size() >= kEnd || !work.spend(word.size())) return false;
   if (options_.ignore_merges) {
     if (const auto id = vocabulary_->find_in_model(word)) {
       out.push_back(*id);
-      return;
+      return true;
     }
   }
   split_into_characters(word, scratch.ids);
   if (scratch.ids.size() > kShortWord) {
-    merge_long(scratch);
+    if (!merge_long(work, scratch)) return false;
   } else {
     merge_short(scratch);
   }
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
+  return true;
 }
 
 }  // namespace qinfer::text

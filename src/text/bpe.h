@@ -10,6 +10,7 @@
 #include "text/byte_level.h"
 #include "text/table_memory.h"
 #include "text/vocabulary.h"
+#include "text/work.h"
 
 namespace qinfer::text {
 
@@ -64,8 +65,8 @@ class Bpe {
  public:
   /// Sets up the tables; `vocabulary` must stay at its address.
   void init(const BpeOptions& options, MergeTable merges, const Vocabulary& vocabulary);
-  /// Appends the ids of `word`, which is spelled as in the vocabulary.
-  void encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  /// Appends the ids of `word`, which is spelled as in the vocabulary. False if there are no more steps for it.
+  bool encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
   std::uint64_t memory_bytes() const { return merges_.memory_bytes(); }
   void move_to(std::pmr::memory_resource* memory) { merges_.move_to(memory); }
 
@@ -73,7 +74,7 @@ class Bpe {
   void split_into_characters(std::string_view word, std::vector<TokenId>& ids) const;
   bool append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const;
   void merge_short(BpeScratch& scratch) const;
-  void merge_long(BpeScratch& scratch) const;
+  bool merge_long(Work& work, BpeScratch& scratch) const;
   void push_pair(std::uint32_t position, BpeScratch& scratch) const;
 
   BpeOptions options_;

@@ -9,7 +9,6 @@ void CharClass::add(char32_t first, char32_t last) {
   for (char32_t code = first; code <= last && code < 128; ++code) ascii_[code] = 1;
   if (last < 128) return;
   ranges_.push_back({std::max<char32_t>(first, 128), last});
-  sort_ranges();
 }
 
 void CharClass::add(std::span<const CharRange> ranges) {
@@ -17,7 +16,6 @@ void CharClass::add(std::span<const CharRange> ranges) {
     for (char32_t code = range.first; code <= range.last && code < 128; ++code) ascii_[code] = 1;
     if (range.last >= 128) ranges_.push_back({std::max<char32_t>(range.first, 128), range.last});
   }
-  sort_ranges();
 }
 
 void CharClass::add(KindSet kinds) {
@@ -43,12 +41,15 @@ void CharClass::ignore_case() {
   for (std::size_t i = 0; i < kCaseFoldCount; ++i)
     if (has(kCaseFolds[i].from) || has(kCaseFolds[i].to)) folded.push_back(kCaseFolds[i].to);
   std::sort(folded.begin(), folded.end());
+  std::vector<CharRange> more;
   for (std::size_t i = 0; i < kCaseFoldCount; ++i) {
     const auto [from, to] = kCaseFolds[i];
     if (!std::binary_search(folded.begin(), folded.end(), to)) continue;
     for (const char32_t code : {from, to})
-      if (!has(code)) add(code, code);
+      if (!has(code)) more.push_back({code, code});
   }
+  add(more);
+  finish();
 }
 
 void CharClass::negate() {
@@ -62,7 +63,7 @@ bool CharClass::in_ranges(char32_t code) const {
   return at != ranges_.begin() && code <= at[-1].last;
 }
 
-void CharClass::sort_ranges() {
+void CharClass::finish() {
   std::sort(ranges_.begin(), ranges_.end(), [](const CharRange& a, const CharRange& b) { return a.first < b.first; });
   std::size_t kept = 0;
   for (const CharRange& range : ranges_) {

@@ -15,11 +15,13 @@ namespace qinfer::text {
 
 class CharClass {
  public:
+  // Parts, in any order; finish() after the last.
   void add(char32_t first, char32_t last);
   void add(std::span<const CharRange> ranges);
   void add(KindSet kinds);
   /// All characters but those of the ranges, which are sorted and do not touch.
   void add_all_but(std::span<const CharRange> ranges);
+  void finish();
   /// Adds every character that differs from one of the set in case only, by simple folding.
   void ignore_case();
   /// All other characters. Nothing is added afterwards.
@@ -43,8 +45,6 @@ class CharClass {
 
  private:
   bool in_ranges(char32_t code) const;
-  void sort_ranges();
-
   std::array<std::uint8_t, 128> ascii_{};
   KindSet kinds_ = 0;              // of characters beyond ASCII
   std::vector<CharRange> ranges_;  // beyond ASCII, sorted, apart from each other

@@ -66,7 +66,9 @@ Status Decoder::add(const Json& value, std::string_view where) {
   if (kind == "Sequence") {
     QINFER_TRY(check_fields(value, where, {"type", "decoders"}));
     QINFER_ASSIGN(const Json* list, required_array(value, "decoders", where));
+    QINFER_TRY(check_sequences(++depth_, where));
     for (const Json& item : *list) QINFER_TRY(add(item, where));
+    --depth_;
     return Status();
   }
   if (kind == "ByteLevel") {

@@ -57,6 +57,7 @@ class Decoder {
   DecoderRules rules_;
   std::vector<Step> steps_;
   bool fused_ = false;  // the rest of the chain sees one string
+  int depth_ = 0;       // of sequences, while they are read
 };
 
 }  // namespace qinfer::text

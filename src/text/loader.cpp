@@ -12,7 +12,10 @@ namespace {
 
 /// Arrays are as long as the largest id: without a bound one line of a file could ask for gigabytes.
 constexpr std::uint32_t kMaxIds = 1U << 22;
-constexpr std::size_t kMaxDecodedBytes = std::size_t{512} << 20;
+/// What texts of a file may become, each kind altogether: no more than so many times the file's size.
+constexpr std::size_t most_bytes_of(std::size_t file_size) {
+  return std::min(std::size_t{512} << 20, 16 * file_size + (std::size_t{1} << 16));
+}
 constexpr std::size_t kLookForCancel = 4096;  // every so many tokens or merges
 
 /// A text of the file that cannot be processed is the file's fault.
@@ -28,6 +31,7 @@ class Loader {
         id_limit_(id_limit),
         drop_special_(drop_special),
         cancel_(cancel),
+        most_bytes_(most_bytes_of(file_size)),
         work_(Work::default_limit(file_size), cancel),
         tables_(std::make_unique<TokenizerTables>()) {}
 
@@ -161,6 +165,9 @@ class Loader {
     if (!normalized) return tables_->added_raw.add(content, token).with_prefix(where);
     std::string form;
     QINFER_TRY(of_file(tables_->normalizer.apply(content, kMaxTokenBytes, work_, scratch_, form), where));
+    forms_ += form.size();
+    if (forms_ > most_bytes_)
+      return malformed("{}: the added tokens have more than {} bytes when they are normalised", where, most_bytes_);
     if (form.empty()) return malformed("{}: nothing is left of {} when it is normalised", where, in_quotes(content));
     QINFER_TRY(tables_->added_normalized.add(form, token).with_prefix(where));
     if (form != content) decoded_as_.emplace_back(token.id, std::move(form));
@@ -193,8 +200,7 @@ class Loader {
       if (Status status = decoder.decode_token(content, work_, scratch_, token); !status.ok())
         return of_file(std::move(status), fmt::format("decoder: token {}", id));
       total += token.bytes.size();
-      if (total > kMaxDecodedBytes)
-        return malformed("decoder: the tokens decode to more than {} bytes", kMaxDecodedBytes);
+      if (total > most_bytes_) return malformed("decoder: the tokens decode to more than {} bytes", most_bytes_);
       vocabulary.append_bytes(token.bytes);
       if (token.is_byte) vocabulary.set_flags(id, kTokenIsByte);
     }
@@ -205,6 +211,7 @@ class Loader {
   std::int64_t id_limit_;
   bool drop_special_;  // those beyond the limit
   CancelFlag cancel_;
+  std::size_t most_bytes_, forms_ = 0;
   Work work_;
   std::unique_ptr<TokenizerTables> tables_;
   NormalizerScratch scratch_;

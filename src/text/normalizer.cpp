@@ -15,6 +15,11 @@ Status check_steps(std::size_t n, std::string_view where) {
   return error(Code::unsupported, "{}: more than {} steps", where, kMaxSteps);
 }
 
+Status check_sequences(int depth, std::string_view where) {
+  if (depth <= kMaxSequences) return Status();
+  return error(Code::unsupported, "{}: more than {} sequences inside each other", where, kMaxSequences);
+}
+
 Result<Regex> required_pattern(const Json& object, std::string_view where) {
   const Json* pattern = formats::find_field(object, "pattern");
   if (pattern == nullptr) return malformed("{}: the field \"pattern\" is missing", where);
@@ -40,6 +45,7 @@ Status append_replaced(std::string_view text, const Replacement& replacement, st
   for (const Span& span : scratch.spans) {
     if (span.is_match) {
       QINFER_TRY(check_expanded(out.size() + replacement.content.size(), max_bytes));
+      if (!work.spend(replacement.content.size())) return work.stopped(span.begin);
       out.append(replacement.content);
     } else {
       out.append(text.substr(span.begin, span.end - span.begin));
@@ -60,7 +66,9 @@ Status Normalizer::add(const Json& value, std::string_view where) {
   if (kind == "Sequence") {
     QINFER_TRY(check_fields(value, where, {"type", "normalizers"}));
     QINFER_ASSIGN(const Json* list, required_array(value, "normalizers", where));
+    QINFER_TRY(check_sequences(++depth_, where));
     for (const Json& item : *list) QINFER_TRY(add(item, where));
+    --depth_;
     return Status();
   }
   if (kind == "NFC") {

@@ -21,6 +21,9 @@ constexpr std::size_t max_expanded(std::size_t n) { return 32 * n + 4096; }
 inline constexpr std::size_t kMaxTokenBytes = 65536;
 /// How many steps a normaliser, pre-tokenizer or decoder may have.
 inline constexpr std::size_t kMaxSteps = 64;
+/// How many sequences may be inside each other; reading them is recursive.
+inline constexpr int kMaxSequences = 4;
+Status check_sequences(int depth, std::string_view where);
 Status check_steps(std::size_t n, std::string_view where);
 Status check_expanded(std::size_t bytes, std::size_t max_bytes);
 
@@ -61,6 +64,7 @@ class Normalizer {
   };
   Status add(const Json& value, std::string_view where);
   std::vector<Step> steps_;
+  int depth_ = 0;  // of sequences, while they are read
 };
 
 }  // namespace qinfer::text

@@ -1,11 +1,14 @@
 // See post_processor.h.
 #include "text/post_processor.h"
 
+#include "text/normalizer.h"
+
 namespace qinfer::text {
 namespace {
 
 /// Of a template, each of which is looked for among its special tokens.
 constexpr std::size_t kMaxPieces = 256;
+constexpr std::size_t kMaxIds = 4096;
 
 class PostProcessorReader {
  public:
@@ -21,7 +24,9 @@ class PostProcessorReader {
     if (kind == "Sequence") {
       QINFER_TRY(check_fields(value, where_, {"type", "processors"}));
       QINFER_ASSIGN(const Json* list, required_array(value, "processors", where_));
+      QINFER_TRY(check_sequences(++depth_, where_));
       for (const Json& item : *list) QINFER_TRY(add(item));
+      --depth_;
       return Status();
     }
     return unsupported_kind(where_, kind, "ByteLevel, Sequence and TemplateProcessing");
@@ -68,6 +73,8 @@ class PostProcessorReader {
         return malformed("{}: the token {} has the id {}, which no token has", where_, in_quotes(name),
                          formats::json_text(id));
       out.push_back(static_cast<TokenId>(number));
+      if (prefix_.size() + suffix_.size() > kMaxIds)
+        return error(Code::unsupported, "{}: more than {} tokens around a text", where_, kMaxIds);
     }
     return Status();
   }
@@ -77,6 +84,7 @@ class PostProcessorReader {
   std::vector<TokenId>& prefix_;
   std::vector<TokenId>& suffix_;
   bool has_template_ = false;
+  int depth_ = 0;
 };
 
 }  // namespace

@@ -49,7 +49,9 @@ Status PreTokenizer::add(const Json& value, std::string_view where) {
   if (kind == "Sequence") {
     QINFER_TRY(check_fields(value, where, {"type", "pretokenizers"}));
     QINFER_ASSIGN(const Json* list, required_array(value, "pretokenizers", where));
+    QINFER_TRY(check_sequences(++depth_, where));
     for (const Json& item : *list) QINFER_TRY(add(item, where));
+    --depth_;
     return Status();
   }
   return unsupported_kind(where, kind, "ByteLevel, Digits, Metaspace, Sequence and Split");

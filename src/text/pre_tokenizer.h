@@ -58,6 +58,7 @@ class PreTokenizer {
   static Status apply_step(const Step& step, std::size_t max_bytes, Work& work, PreTokenizerScratch& s);
   static Status split(const Step& step, Work& work, PreTokenizerScratch& s);
   std::vector<Step> steps_;
+  int depth_ = 0;  // of sequences, while they are read
 };
 
 }  // namespace qinfer::text

@@ -3,6 +3,7 @@
 // is most of what tokenizers' patterns do, are one instruction each, and so are choices by the next byte.
 #include "text/regex.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "text/fields.h"
@@ -28,8 +29,8 @@ class Matcher {
         choices_(scratch.choices),
         registers_(scratch.registers),
         most_choices_(64 + 4 * text.size()) {
-    registers_.assign(program.registers, 0);
-    choices_.reserve(16);  // most patterns need a few
+    if (registers_.size() < program.registers) registers_.resize(program.registers);  // each is set before it is read
+    choices_.reserve(16);                                                             // most patterns need a few
   }
   ~Matcher() { work_.give_back(left_ > 0 ? static_cast<std::uint64_t>(left_) : 0); }
   Matcher(const Matcher&) = delete;
@@ -67,7 +68,10 @@ class Matcher {
   }
 
   bool push(Choice::Kind kind, std::uint32_t at, std::size_t place, std::uint64_t number) {
-    if (choices_.size() >= most_choices_) return false;
+    if (choices_.size() >= most_choices_) {
+      work_.refuse_ways();
+      return false;
+    }
     choices_.push_back({kind, at, place, number});
     return true;
   }
@@ -208,7 +212,7 @@ class Matcher {
   }
 
   Result step_back(std::uint32_t n) {
-    if (!pay(n)) return Result::stopped;
+    if (!pay(std::min<std::size_t>(n, place_))) return Result::stopped;
     for (; n > 0 && place_ > 0; --n) place_ -= char_before(text_, place_).size;
     return going_on_if(n == 0);
   }

@@ -47,7 +47,7 @@ class Regex {
 
   /// Replaces `spans` by the matches of all of `text` and what lies between them, in order and without gaps. Matches
   /// may be empty; an empty one is not reported where the previous match ended. Work::stopped() when there are no more
-  /// steps, or the way that is tried has more choices than 64 and four for each byte.
+  /// steps, or when more other ways would have to be remembered than 64 and four for each byte.
   Status find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Span>& spans) const;
 
  private:

@@ -2,6 +2,7 @@
 #include "text/regex_program.h"
 
 #include <algorithm>
+#include <bitset>
 #include <optional>
 #include <string>
 
@@ -26,17 +27,25 @@ std::string utf8_of(char32_t code) {
 }
 
 /// With what bytes something can begin, the last element standing for "nothing at all", if it can be empty.
-using FirstBytes = std::array<std::uint8_t, 257>;
+using FirstBytes = std::bitset<257>;
 
 class Compiler {
  public:
   explicit Compiler(RegexTree tree) : tree_(std::move(tree)) { out_.sets = std::move(tree_.sets); }
 
   Result<RegexProgram> run() {
+    // Children come before their parents, so that no recursion is needed.
+    begins_.reserve(tree_.nodes.size());
+    lengths_.reserve(tree_.nodes.size());
+    for (const Node& n : tree_.nodes) {
+      begins_.push_back(find_first_bytes(n));
+      lengths_.push_back(find_length(n));
+    }
     QINFER_TRY(emit(tree_.root));
     add(Op::accept);
     for (std::size_t i = 0; i < out_.code.size(); ++i) make_possessive(i);
-    out_.first = begins_branch(tree_.root);
+    const FirstBytes first = begins_branch(tree_.root);
+    for (std::size_t byte = 0; byte < first.size(); ++byte) out_.first[byte] = first[byte] ? 1 : 0;
     return std::move(out_);
   }
 
@@ -101,7 +110,7 @@ class Compiler {
       for (std::size_t i = 0; i < branches.size(); ++i) {
         const FirstBytes first = begins_branch(branches[i]);
         for (std::size_t byte = 0; byte < first.size(); ++byte)
-          if (first[byte] != 0) out_.dispatch[table].branches[byte] |= std::uint64_t{1} << i;
+          if (first[byte]) out_.dispatch[table].branches[byte] |= std::uint64_t{1} << i;
         out_.dispatch[table].targets.push_back(here());
         QINFER_TRY(emit(branches[i]));
         if (i + 1 < branches.size()) jumps.push_back(add(Op::jump));
@@ -166,7 +175,7 @@ class Compiler {
       QINFER_TRY(emit(child));
       if (here() == before) break;
     }
-    const bool may_be_empty = begins(child)[kRegexTextEnd] != 0;
+    const bool may_be_empty = begins_[child][kRegexTextEnd];
     const std::uint32_t place = out_.registers, body = here();
     if (may_be_empty) {
       ++out_.registers;
@@ -182,7 +191,7 @@ class Compiler {
 
   /// A round that matches nothing ends the loop, which would not end otherwise.
   Status emit_star(std::uint32_t child, bool is_lazy) {
-    const bool may_be_empty = begins(child)[kRegexTextEnd] != 0;
+    const bool may_be_empty = begins_[child][kRegexTextEnd];
     const std::uint32_t split = add(Op::split);
     std::uint32_t advanced = 0;
     const std::uint32_t place = out_.registers;
@@ -236,69 +245,62 @@ class Compiler {
     return Status();
   }
 
+  std::optional<std::uint32_t> fixed_length(std::uint32_t index) const { return lengths_[index]; }
+
   /// In characters, if all that it can match have the same.
-  std::optional<std::uint32_t> fixed_length(std::uint32_t index) const {
-    const Node& n = node(index);
-    std::uint32_t total = 0;
+  std::optional<std::uint32_t> find_length(const Node& n) const {
+    std::uint64_t total = 0;
     switch (n.kind) {
       case Kind::empty:
       case Kind::look:
       case Kind::assertion: return 0;
       case Kind::character:
       case Kind::set: return 1;
-      case Kind::atomic: return fixed_length(n.child);
+      case Kind::atomic: return lengths_[n.child];
       case Kind::sequence:
         for (std::uint32_t i = n.child; i != Node::kNone; i = node(i).next) {
-          const auto length = fixed_length(i);
-          if (!length) return std::nullopt;
-          total += *length;
-        }
-        return total;
-      case Kind::choice: {
-        const auto first = fixed_length(n.child);
-        for (std::uint32_t i = node(n.child).next; first && i != Node::kNone; i = node(i).next)
-          if (fixed_length(i) != first) return std::nullopt;
-        return first;
-      }
-      case Kind::repeat: {
-        const auto length = fixed_length(n.child);
-        if (!length || n.min != n.max) return std::nullopt;
-        return n.min * *length;
-      }
-    }
-    return std::nullopt;
-  }
-
-  FirstBytes begins(std::uint32_t index) const {
-    const Node& n = node(index);
-    FirstBytes first{};
-    switch (n.kind) {
-      case Kind::empty:
-      case Kind::look:
-      case Kind::assertion: first.fill(1); break;  // whatever follows, or nothing
-      case Kind::character: first[static_cast<std::uint8_t>(utf8_of(n.value)[0])] = 1; break;
-      case Kind::set:
-        for (unsigned byte = 0; byte < 128; ++byte) first[byte] = out_.sets[n.value].has_ascii(byte) ? 1 : 0;
-        if (out_.sets[n.value].may_have_others()) std::fill(first.begin() + 0xC2, first.begin() + 0xF5, 1);
-        break;
-      case Kind::atomic: return begins(n.child);
-      case Kind::sequence:
-        first[kRegexTextEnd] = 1;
-        for (std::uint32_t i = n.child; i != Node::kNone && first[kRegexTextEnd] != 0; i = node(i).next) {
-          const FirstBytes next = begins(i);
-          for (std::size_t byte = 0; byte < kRegexTextEnd; ++byte) first[byte] |= next[byte];
-          first[kRegexTextEnd] = next[kRegexTextEnd];
+          if (!lengths_[i]) return std::nullopt;
+          total += *lengths_[i];
         }
         break;
       case Kind::choice:
-        for (std::uint32_t i = n.child; i != Node::kNone; i = node(i).next) {
-          const FirstBytes next = begins(i);
-          for (std::size_t byte = 0; byte < first.size(); ++byte) first[byte] |= next[byte];
+        for (std::uint32_t i = n.child; i != Node::kNone; i = node(i).next)
+          if (!lengths_[i] || *lengths_[i] != *lengths_[n.child]) return std::nullopt;
+        return lengths_[n.child];
+      case Kind::repeat:
+        if (!lengths_[n.child] || n.min != n.max) return std::nullopt;
+        total = std::uint64_t{n.min} * *lengths_[n.child];
+        break;
+    }
+    constexpr std::uint64_t kMost = 100'000;
+    return total <= kMost ? std::optional<std::uint32_t>(static_cast<std::uint32_t>(total)) : std::nullopt;
+  }
+
+  FirstBytes find_first_bytes(const Node& n) const {
+    FirstBytes first;
+    switch (n.kind) {
+      case Kind::empty:
+      case Kind::look:
+      case Kind::assertion: first.set(); break;  // whatever follows, or nothing
+      case Kind::character: first.set(static_cast<std::uint8_t>(utf8_of(n.value)[0])); break;
+      case Kind::set:
+        for (unsigned byte = 0; byte < 128; ++byte) first.set(byte, out_.sets[n.value].has_ascii(byte));
+        for (unsigned byte = 0xC2; byte < 0xF5; ++byte) first.set(byte, out_.sets[n.value].may_have_others());
+        break;
+      case Kind::atomic: return begins_[n.child];
+      case Kind::sequence:
+        first.set(kRegexTextEnd);
+        for (std::uint32_t i = n.child; i != Node::kNone && first[kRegexTextEnd]; i = node(i).next) {
+          first |= begins_[i];
+          first.set(kRegexTextEnd, begins_[i][kRegexTextEnd]);
         }
         break;
+      case Kind::choice:
+        for (std::uint32_t i = n.child; i != Node::kNone; i = node(i).next) first |= begins_[i];
+        break;
       case Kind::repeat:
-        if (n.max != 0) first = begins(n.child);
-        if (n.min == 0) first[kRegexTextEnd] = 1;
+        if (n.max != 0) first = begins_[n.child];
+        if (n.min == 0) first.set(kRegexTextEnd);
         break;
     }
     return first;
@@ -306,8 +308,8 @@ class Compiler {
 
   /// The same for a whole branch: what can be empty can be followed by anything.
   FirstBytes begins_branch(std::uint32_t index) const {
-    FirstBytes first = begins(index);
-    if (first[kRegexTextEnd] != 0) first.fill(1);
+    FirstBytes first = begins_[index];
+    if (first[kRegexTextEnd]) first.set();
     return first;
   }
 
@@ -336,6 +338,8 @@ class Compiler {
   }
 
   RegexTree tree_;
+  std::vector<FirstBytes> begins_;                     // of each node
+  std::vector<std::optional<std::uint32_t>> lengths_;  // of each node
   RegexProgram out_;
 };
 

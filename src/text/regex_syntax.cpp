@@ -10,8 +10,8 @@
 namespace qinfer::text {
 namespace {
 
-/// Groups inside groups; the parser's stack grows with them.
-constexpr int kMaxDepth = 32;
+/// Groups inside groups, and repetitions of one atom: the stack of the parser and the compiler grows with them.
+constexpr int kMaxDepth = 12, kMaxRepeats = 3;
 constexpr std::size_t kMaxSets = 256;
 
 /// Unicode's White_Space.
@@ -55,6 +55,8 @@ class Parser {
     return error(Code::unsupported, "{} at byte {} is not supported", construct, at_);
   }
 
+  Status too_deep() const { return refuse(fmt::format("nesting of more than {} groups", kMaxDepth)); }
+
   std::uint32_t add(RegexNode node) {
     tree_.nodes.push_back(node);
     return static_cast<std::uint32_t>(tree_.nodes.size() - 1);
@@ -73,6 +75,7 @@ class Parser {
   }
 
   Result<std::uint32_t> add_set(CharClass set) {
+    set.finish();
     auto at = std::find(tree_.sets.begin(), tree_.sets.end(), set);
     if (at == tree_.sets.end()) {
       if (tree_.sets.size() == kMaxSets)
@@ -108,12 +111,15 @@ class Parser {
     while (!at_end() && peek() != '|' && peek() != ')') {
       // The option holds for the rest of the group, "|" and what follows it included: a(?i)b|c is a(?i:b|c).
       if (const bool on = skip("(?i)"); on || skip("(?-i)")) {
+        if (++depth_ > kMaxDepth) return too_deep();
         QINFER_ASSIGN(const std::uint32_t rest, choice(on));
+        --depth_;
         items.push_back(rest);
         break;
       }
       QINFER_ASSIGN(std::uint32_t item, atom(caseless));
-      while (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') {
+      for (int repeats = 0; peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{'; ++repeats) {
+        if (repeats == kMaxRepeats) return refuse(fmt::format("more than {} repetitions of one another", kMaxRepeats));
         QINFER_ASSIGN(const std::optional<std::uint32_t> repeated, repeat(item));
         if (!repeated) break;
         item = *repeated;
@@ -243,7 +249,7 @@ class Parser {
                                      {"(?-i:", Kind::sequence, false, false}, {"(?=", Kind::look, false, false},
                                      {"(?!", Kind::look, false, true},        {"(?<=", Kind::look, true, false},
                                      {"(?<!", Kind::look, true, true},        {"(?>", Kind::atomic, false, false}};
-    if (++depth_ > kMaxDepth) return refuse(fmt::format("nesting of more than {} groups", kMaxDepth));
+    if (++depth_ > kMaxDepth) return too_deep();
     Opening found = {"(", Kind::sequence, false, false};
     if (peek(1) == '?') {
       const auto* at = std::find_if(std::begin(kOpenings), std::end(kOpenings), [this](const Opening& opening) {
@@ -382,9 +388,23 @@ class Parser {
       QINFER_TRY(add_item(set, caseless));
     }
     ++at_;
-    if (caseless) set.ignore_case();
+    set.finish();
+    if (caseless) ignore_case(set);
     if (negated) set.negate();
     return add_set(std::move(set));
+  }
+
+  /// Sets that are written again are not looked up again among all characters that have a case.
+  void ignore_case(CharClass& set) {
+    const auto known =
+        std::find_if(folded_.begin(), folded_.end(), [&](const auto& pair) { return pair.first == set; });
+    if (known != folded_.end()) {
+      set = known->second;
+      return;
+    }
+    CharClass before = set;
+    set.ignore_case();
+    if (folded_.size() < kMaxSets) folded_.emplace_back(std::move(before), set);
   }
 
   /// One character, range or set inside brackets.
@@ -424,8 +444,9 @@ class Parser {
   std::string_view in_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  bool has_comma_ = false;     // in the interval that was read last
-  char32_t last_literal_ = 0;  // the caseless ASCII letter before, in lower case
+  bool has_comma_ = false;                               // in the interval that was read last
+  char32_t last_literal_ = 0;                            // the caseless ASCII letter before, in lower case
+  std::vector<std::pair<CharClass, CharClass>> folded_;  // sets before and after ignore_case()
   RegexTree tree_;
 };
 
@@ -435,6 +456,7 @@ CharClass regex_word_set() {
   CharClass set;
   set.add(kWordKinds);
   set.add(kLatinNumbers);
+  set.finish();
   return set;
 }
 

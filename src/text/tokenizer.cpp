@@ -25,7 +25,8 @@ class Encoding {
         skip_control_(!options.parse_special),
         out_(out),
         work_(options.max_work != 0 ? options.max_work : Work::default_limit(text_size), options.cancel),
-        max_bytes_(max_expanded(text_size)) {}
+        max_bytes_(max_expanded(text_size)),
+        max_words_(max_expanded(text_size)) {}
 
   Status run(std::string_view text) {
     std::vector<Segment> segments;
@@ -73,11 +74,11 @@ class Encoding {
 
   Status add_normalized(std::string_view text, bool at_start) {
     words_.text.assign(text);
-    QINFER_TRY(tables_.pre_tokenizer.apply(at_start, max_expanded(text.size()), work_, words_));
+    QINFER_TRY(tables_.pre_tokenizer.apply(at_start, max_words_, work_, words_));
+    max_words_ -= std::min(max_words_, words_.text.size());
     for (const Piece& piece : words_.pieces) {
       const auto word = std::string_view(words_.text).substr(piece.begin, piece.end - piece.begin);
-      if (!work_.spend(word.size())) return work_.stopped(piece.begin);
-      tables_.bpe.encode(word, bpe_scratch_, out_);
+      if (!tables_.bpe.encode(word, work_, bpe_scratch_, out_)) return work_.stopped(piece.begin);
     }
     return Status();
   }
@@ -87,6 +88,7 @@ class Encoding {
   std::vector<TokenId>& out_;
   Work work_;
   std::size_t max_bytes_;       // that normalised text may still take
+  std::size_t max_words_;       // the same for what it is split into
   std::size_t part_begin_ = 0;  // of what is being read, in the text between added tokens
   NormalizerScratch normalizer_scratch_;
   PreTokenizerScratch words_;

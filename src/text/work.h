@@ -28,7 +28,14 @@ class Work {
     left_ -= slice;
     return slice;
   }
-  void give_back(std::uint64_t steps) { left_ += steps; }
+  void give_back(std::uint64_t steps) {
+    if (!too_many_ways_) left_ += steps;
+  }
+  /// Ends the call: a pattern would have to remember more ways to match than it may.
+  void refuse_ways() {
+    too_many_ways_ = true;
+    left_ = 0;
+  }
 
   /// Pays for steps that are done, or will be. False when there are not so many left.
   bool spend(std::uint64_t steps) {
@@ -51,6 +58,9 @@ class Work {
   /// Why there was no more: cancelled, or too much for this text. `offset`: how far the call had come.
   Status stopped(std::size_t offset) const {
     if (cancel_.requested()) return error(Code::cancelled, "tokenizing was cancelled");
+    if (too_many_ways_)
+      return error_at(Code::unsupported, static_cast<std::int64_t>(offset),
+                      "a pattern of the tokenizer has too many ways to match this text, at byte {} of it", offset);
     return error_at(Code::unsupported, static_cast<std::int64_t>(offset),
                     "the tokenizer takes more than {} steps for this text, at byte {} of it", limit_, offset);
   }
@@ -58,6 +68,7 @@ class Work {
  private:
   static constexpr std::uint64_t kSlice = 65536;
   std::uint64_t left_, limit_, spent_since_look_ = 0;
+  bool too_many_ways_ = false;
   CancelFlag cancel_;
 };
 
