@@ -42,8 +42,10 @@ constexpr struct {
 
 std::string errno_text(int code) {
   // Not strerror: it speaks the language of the host's locale.
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 32)
+#if defined(__GLIBC__)
+#if __GLIBC_PREREQ(2, 32)
   if (const char* text = strerrordesc_np(code)) return text;
+#endif
 #endif
   for (const auto& known : kTexts)
     if (known.code == code) return known.text;

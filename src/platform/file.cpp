@@ -77,11 +77,11 @@ namespace {
 /// How often a file may be replaced while it is being opened.
 constexpr int kMaxReplaced = 100;
 
-/// Takes the lock of an open file; QINFER_E_STATE if somebody else has it. False if meanwhile the path leads to another
+/// Takes the lock of an open file; QINFER_E_STATE if it is taken. False if meanwhile the path leads to another
 /// file, which then has a lock of its own.
 Result<bool> lock_file(const FileHandle& handle, const std::string& opened, const std::string& path) {
   if (flock(handle.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return error(Code::state, "{} is being written to by somebody else", path);
+    if (errno == EWOULDBLOCK) return error(Code::state, "{} is being written to by another process or thread", path);
     return io_error(errno, path);
   }
   struct stat mine = {}, there = {};
@@ -162,14 +162,14 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, const MayReplace&
   // Made before there is a file that it has to remove: from then on nothing is allocated.
   AtomicFile file(FileHandle(), path, std::move(place), std::string());
   for (int i = 0; i < kMaxReplaced; ++i) {
-    // One that a killed process left behind is used again; its lock went with the process. With the permissions that
+    // One that a killed process has left is used again; its lock went with the process. With the permissions that
     // the process's mask leaves or, in place of a file, with that file's.
     FileHandle handle(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                              file.place_.exists ? 0600 : 0666));
     if (handle.get() < 0) return io_error(errno, path);
     struct stat info = {};
     if (fstat(handle.get(), &info) != 0) return io_error(errno, path);
-    // By another name it would be somebody else's file.
+    // With another name beside this one it belongs to something else.
     if (!S_ISREG(info.st_mode) || info.st_nlink > 1)
       return error_at(Code::format, -1, "{}: not a file of qinfer's own, and so not overwritten", temporary);
     QINFER_ASSIGN(const bool locked, lock_file(handle, temporary, path));
@@ -207,7 +207,7 @@ Status AtomicFile::commit() {
   const bool exists = stat(place_.path.c_str(), &now) == 0;
   if (!exists && errno != ENOENT) return io_error(errno, path_);
   if (exists != place_.exists || (exists && (now.st_dev != place_.device || now.st_ino != place_.number)))
-    return error(Code::state, "{} was changed by somebody else while it was written", path_);
+    return error(Code::state, "{} was changed by another process while it was written", path_);
   if (rename(temporary_.c_str(), place_.path.c_str()) != 0) return io_error(errno, path_);
   temporary_.clear();
   return sync_directory_of(place_.path);

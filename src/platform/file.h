@@ -42,7 +42,7 @@ Result<OpenFile> open_path(const std::string& path);
 
 /// A file that appears under its path whole or not at all: written beside it as PATH.qinfer-new, synced and renamed by
 /// commit(), removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps
-/// the permissions of a file that it replaces. QINFER_E_STATE while somebody else is writing it, QINFER_E_FORMAT where
+/// the permissions of a file that it replaces. QINFER_E_STATE while another writer has it, QINFER_E_FORMAT where
 /// something else than a regular file is.
 class AtomicFile {
  public:
@@ -90,7 +90,7 @@ class AtomicFile {
 /// An existing file that is changed in place, by one process at a time.
 class UpdatedFile {
  public:
-  /// QINFER_E_STATE while somebody else is updating it.
+  /// QINFER_E_STATE while another writer has it.
   static Result<UpdatedFile> open(const std::string& path);
   UpdatedFile(UpdatedFile&&) = default;
   UpdatedFile& operator=(UpdatedFile&&) = delete;

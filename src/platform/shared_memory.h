@@ -42,7 +42,7 @@ class SharedMemory {
 };
 
 /// Address space with nothing behind it until something is mapped. A fork()ed child does not inherit it; there the
-/// object does nothing, for the addresses may belong to somebody else.
+/// object does nothing, for the addresses may belong to another object.
 class AddressRange {
  public:
   AddressRange() = default;
