@@ -39,7 +39,8 @@ Seen look(const char* path) {
   if (qinfer_session_set_sampler(handle, &sampler, &error) != QINFER_OK) seen.texts.emplace_back(error.message);
   for (const char* missing : {"/no/such/folder", "/etc/passwd/x", "/proc/1/mem"}) {
     qinfer_model* none = nullptr;
-    if (qinfer_model_load(nullptr, missing, nullptr, &none, &error) != QINFER_OK) seen.texts.emplace_back(error.message);
+    if (qinfer_model_load(nullptr, missing, nullptr, &none, &error) != QINFER_OK)
+      seen.texts.emplace_back(error.message);
   }
   return seen;
 }
