@@ -32,7 +32,7 @@ class Subject {
   virtual qinfer_status call(qinfer_error* err) = 0;
   /// What came of a call that succeeded.
   virtual std::string result() = 0;
-  /// What is wrong with what a call left behind (an output handle, files), or nothing; called in either case.
+  /// What is wrong with what a call has left (an output handle, files), or nothing; called in either case.
   /// `removable`: temporary files could be removed.
   virtual std::string leftovers(qinfer_status, bool removable) { return static_cast<void>(removable), ""; }
   /// Frees what the call made.

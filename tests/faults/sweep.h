@@ -1,7 +1,7 @@
 // Runs every operation once for each way in which something can fail. Each operation has a child process of its own,
 // which is forked before any thread exists: where it ends or hangs, the parent names the call and the case that did it
 // and goes on with the next case in a new child. A call must return a status and a message, leave no memory, mapping,
-// file descriptor or file behind, and succeed with the same result as before once nothing fails any more.
+// file descriptor or file that was not there, and succeed with the same result as before once nothing fails any more.
 #pragma once
 
 #include <cstddef>
