@@ -70,7 +70,7 @@ Cost cost_of_phase(const Operation<Args>& operation, const Args& args, std::int3
 }
 
 Matrix zero_matrix(const Zeros& weights, std::int64_t rows, std::int64_t cols) {
-  return {weights.data(), {DType::bf16, WeightLayout::row_major}, rows, cols};
+  return {weights.data(), {Encoding::bf16, WeightLayout::row_major}, rows, cols};
 }
 
 std::uint64_t activation_bytes(Layout layout, std::int64_t n, std::int64_t width) {

@@ -40,9 +40,9 @@ std::vector<const kernels::KernelSet*> usable_sets() {
   return sets;
 }
 
-double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, DType weights) {
+double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, Encoding weights) {
   if (std::string_view(set.name).starts_with("amx")) return ceilings.tile_flops;
-  const bool f16_sums = std::string_view(set.name) == "avx512_fp16" && weights == DType::f16;
+  const bool f16_sums = std::string_view(set.name) == "avx512_fp16" && weights == Encoding::f16;
   return f16_sums ? ceilings.f16_flops : ceilings.f32_flops;
 }
 
@@ -76,26 +76,26 @@ SourceMatrix::SourceMatrix(std::int64_t rows, std::int64_t cols)
 }
 
 kernels::Matrix SourceMatrix::view() const {
-  return {memory_.data(), {DType::bf16, kernels::WeightLayout::row_major}, rows_, cols_};
+  return {memory_.data(), {Encoding::bf16, kernels::WeightLayout::row_major}, rows_, cols_, {}};
 }
 
 float pack_on_team(Team& team, const kernels::KernelSet& set, const kernels::Matrix& source,
                    const kernels::WeightFormat& format, std::byte* destination) {
-  constexpr std::int64_t kTile = 32;
+  constexpr std::int64_t kTile = kernels::kPackRows;
   const std::int64_t tiles = (source.rows + kTile - 1) / kTile;
   std::vector<float> largest(static_cast<std::size_t>(team.size()));
   team.run([&](std::int32_t worker) {
     const std::int64_t first = tiles * worker / team.size(), last = tiles * (worker + 1) / team.size();
     if (first < last)
       largest[static_cast<std::size_t>(worker)] =
-          set.pack(source, format, destination, first * kTile, std::min(last * kTile, source.rows));
+          set.pack(source, format, {}, destination, first * kTile, std::min(last * kTile, source.rows));
   });
   return *std::max_element(largest.begin(), largest.end());
 }
 
 Weights::Weights(Team& team, const kernels::KernelSet& set, const kernels::WeightFormat& format, std::int64_t rows,
                  std::int64_t cols, std::int64_t copies)
-    : bytes_(set.weight_bytes(format, rows, cols)) {
+    : bytes_(kernels::weight_bytes(format, rows, cols)) {
   const std::uint64_t stride = round_up(bytes_, 64);
   memory_ = Memory(stride * static_cast<std::uint64_t>(copies));
   const SourceMatrix source(rows, cols);
@@ -103,13 +103,13 @@ Weights::Weights(Team& team, const kernels::KernelSet& set, const kernels::Weigh
   for (std::int64_t i = 0; i < copies; ++i) {
     std::byte* at = memory_.data() + stride * static_cast<std::uint64_t>(i);
     if (i > 0) std::memcpy(at, memory_.data(), bytes_);
-    views_.push_back({at, format, rows, cols, 1, largest});
+    views_.push_back({at, format, rows, cols, {1, largest}});
   }
 }
 
-kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const DType* wanted) {
+kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const Encoding* wanted) {
   kernels::WeightFormat format;
-  if (!set.weight_format(role, DType::bf16, wanted, false, format))
+  if (!set.weight_format(role, Encoding::bf16, wanted, false, format))
     throw std::runtime_error(std::string(set.name) + " has no such weights");
   return format;
 }

@@ -49,7 +49,7 @@ std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t thr
 std::vector<const kernels::KernelSet*> usable_sets();
 
 /// Of the multiply-adds that a set uses for weights of this type. A set that computes otherwise adds its case here.
-double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, DType weights);
+double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, Encoding weights);
 
 // ---- Threads ----
 
@@ -172,7 +172,7 @@ class Weights {
 };
 
 /// The format a set wants for a matrix stored as bf16; `wanted`: a type to ask for, or null. Throws if it has none.
-kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const DType* wanted);
+kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const Encoding* wanted);
 
 /// The workspace of one operation.
 class OperationMemory {

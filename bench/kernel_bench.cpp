@@ -20,7 +20,7 @@ namespace {
 struct Options {
   std::uint32_t threads = 2;
   std::string cpus;
-  std::optional<DType> weights;
+  std::optional<Encoding> weights;
   bool list_only = false;
 };
 
@@ -30,10 +30,9 @@ const char* option_value(std::string_view arg, std::string_view name) {
                                                                                  : nullptr;
 }
 
-DType parse_dtype(std::string_view name) {
-  for (const DType type : {DType::f32, DType::f16, DType::bf16})
-    if (name == dtype_name(type)) return type;
-  throw std::runtime_error("--weights takes f32, f16 or bf16");
+Encoding parse_encoding(std::string_view name) {
+  if (const auto encoding = find_encoding(name)) return *encoding;
+  throw std::runtime_error("--weights takes " + std::string(encoding_names()));
 }
 
 /// Takes our own options out of argv.
@@ -46,7 +45,7 @@ Options parse_options(int& argc, char** argv) {
     } else if (const char* cpus = option_value(argv[i], "--cpus")) {
       options.cpus = cpus;
     } else if (const char* weights = option_value(argv[i], "--weights")) {
-      options.weights = parse_dtype(weights);
+      options.weights = parse_encoding(weights);
     } else {
       if (std::string_view(argv[i]).starts_with("--benchmark_list_tests")) options.list_only = true;
       argv[kept++] = argv[i];

@@ -17,12 +17,12 @@ namespace qinfer::bench {
 /// Lives as long as the process: registered benches refer to it.
 class Context {
  public:
-  Context(const std::vector<std::uint32_t>& cpus, std::optional<DType> weights) : team(cpus), weight_type(weights) {}
+  Context(const std::vector<std::uint32_t>& cpus, std::optional<Encoding> weights) : team(cpus), weight_type(weights) {}
 
   Team team;
   Ceilings ceilings;
-  std::optional<DType> weight_type;  ///< asked for on the command line
-  std::int64_t calls = 0;            ///< so far, of whatever is measured: chooses the copy of the weights
+  std::optional<Encoding> weight_type;  ///< asked for on the command line
+  std::int64_t calls = 0;               ///< so far, of whatever is measured: chooses the copy of the weights
 
   kernels::WeightFormat format(const kernels::KernelSet& set, kernels::WeightRole role) const {
     return format_for(set, role, weight_type ? &*weight_type : nullptr);

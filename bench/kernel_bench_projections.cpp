@@ -25,7 +25,7 @@ void bench_linear(benchmark::State& state, Context& context, const KernelSet& se
                   std::int64_t n) {
   const kernels::WeightFormat format = context.format(set, WeightRole::o);
   const auto weights = context.shared<Weights>(fmt::format("{}/linear/{}/{}", set.name, cols, rows), [&] {
-    return new Weights(context.team, set, format, rows, cols, cold_copies(set.weight_bytes(format, rows, cols)));
+    return new Weights(context.team, set, format, rows, cols, cold_copies(kernels::weight_bytes(format, rows, cols)));
   });
   kernels::Shape sizes;
   sizes.batch = static_cast<std::uint32_t>(n);
@@ -33,7 +33,7 @@ void bench_linear(benchmark::State& state, Context& context, const KernelSet& se
   const OperationMemory memory(set.linear_workspace(sizes), context.team.size());
   const RandomRows x = random_operand(set, n, cols), out = random_residual(set, n, rows);
   const Work work{static_cast<double>(weights->bytes()), product_flops(n, cols, rows),
-                  projection_peak(context.ceilings, set, format.dtype)};
+                  projection_peak(context.ceilings, set, format.encoding)};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t call) {
     kernels::LinearArgs args;
     args.n = n;
@@ -78,7 +78,7 @@ std::shared_ptr<QkvWeights> qkv_weights(Context& context, const KernelSet& set) 
       return Weights(context.team, set, context.format(set, role), heads * kHeadDim, kHidden, copies);
     };
     const std::uint64_t bytes =
-        set.weight_bytes(context.format(set, WeightRole::q), (kHeads + 2 * kKvHeads) * kHeadDim, kHidden);
+        kernels::weight_bytes(context.format(set, WeightRole::q), (kHeads + 2 * kKvHeads) * kHeadDim, kHidden);
     const std::int64_t copies = cold_copies(bytes);
     return new QkvWeights{make(WeightRole::q, kHeads, copies), make(WeightRole::k, kKvHeads, copies),
                           make(WeightRole::v, kKvHeads, copies)};
@@ -108,7 +108,7 @@ void bench_qkv(benchmark::State& state, Context& context, const KernelSet& set, 
   args.workspace = memory.view();
   const Work work{static_cast<double>(weights->q.bytes() + weights->k.bytes() + weights->v.bytes()),
                   product_flops(n, kHidden, (kHeads + 2 * kKvHeads) * kHeadDim),
-                  projection_peak(context.ceilings, set, weights->q.copy(0).format.dtype)};
+                  projection_peak(context.ceilings, set, weights->q.copy(0).format.encoding)};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t call) {
     kernels::QkvArgs own = args;
     own.wq = weights->q.copy(call), own.wk = weights->k.copy(call), own.wv = weights->v.copy(call);
@@ -130,7 +130,7 @@ struct FfnWeights {
 
 std::shared_ptr<FfnWeights> ffn_weights(Context& context, const KernelSet& set, std::int64_t hidden, std::int64_t ffn) {
   return context.shared<FfnWeights>(fmt::format("{}/ffn/{}/{}", set.name, hidden, ffn), [&] {
-    const std::uint64_t bytes = 3 * set.weight_bytes(context.format(set, WeightRole::gate), ffn, hidden);
+    const std::uint64_t bytes = 3 * kernels::weight_bytes(context.format(set, WeightRole::gate), ffn, hidden);
     const std::int64_t copies = cold_copies(bytes);
     const auto make = [&](WeightRole role, std::int64_t rows, std::int64_t cols) {
       return Weights(context.team, set, context.format(set, role), rows, cols, copies);
@@ -150,7 +150,7 @@ void bench_ffn(benchmark::State& state, Context& context, const KernelSet& set, 
   const OperationMemory memory(set.ffn_workspace(sizes), context.team.size());
   const Work work{static_cast<double>(weights->gate.bytes() + weights->up.bytes() + weights->down.bytes()),
                   3 * product_flops(n, hidden, ffn),
-                  projection_peak(context.ceilings, set, weights->gate.copy(0).format.dtype)};
+                  projection_peak(context.ceilings, set, weights->gate.copy(0).format.encoding)};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t call) {
     kernels::FfnArgs args;
     args.n = n;
@@ -178,7 +178,7 @@ void bench_lm_head(benchmark::State& state, Context& context, const KernelSet& s
   const kernels::WeightFormat format = context.format(set, WeightRole::lm_head);
   const auto weights = context.shared<Weights>(fmt::format("{}/lm_head", set.name), [&] {
     return new Weights(context.team, set, format, kVocab, kHidden,
-                       cold_copies(set.weight_bytes(format, kVocab, kHidden)));
+                       cold_copies(kernels::weight_bytes(format, kVocab, kHidden)));
   });
   const RandomRows x = random_operand(set, n, kHidden), out(n, kVocab);
   std::vector<float*> rows;
@@ -188,7 +188,7 @@ void bench_lm_head(benchmark::State& state, Context& context, const KernelSet& s
   sizes.hidden = kHidden, sizes.vocab = kVocab;
   const OperationMemory memory(set.lm_head_workspace(sizes), context.team.size());
   const Work work{static_cast<double>(weights->bytes()), product_flops(n, kHidden, kVocab),
-                  projection_peak(context.ceilings, set, format.dtype)};
+                  projection_peak(context.ceilings, set, format.encoding)};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t call) {
     const kernels::LmHeadArgs args{n, x.view(), weights->copy(call), rows.data(), memory.view()};
     context.team.run_operation(set.lm_head, args, worker);
@@ -205,7 +205,7 @@ void add_lm_head(Context& context, const KernelSet& set) {
 void bench_pack(benchmark::State& state, Context& context, const KernelSet& set) {
   const kernels::WeightFormat format = context.format(set, WeightRole::lm_head);
   const auto source = context.shared<SourceMatrix>("pack", [] { return new SourceMatrix(kVocab, kHidden); });
-  const Memory destination(set.weight_bytes(format, kVocab, kHidden));
+  const Memory destination(kernels::weight_bytes(format, kVocab, kHidden));
   double seconds = 0;
   for (auto _ : state) {
     const auto begin = std::chrono::steady_clock::now();

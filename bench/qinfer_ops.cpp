@@ -20,7 +20,7 @@ using kernels::WeightRole;
 
 struct Contender {
   const KernelSet* set;
-  DType weights;
+  Encoding weights;
   std::string name;
 };
 
@@ -30,8 +30,8 @@ class Operations {
     const Ceilings kinds{0, 1, 2, 3};  // only to tell f32 sums from f16 sums
     for (const KernelSet* set : usable_sets()) {
       if (std::string_view(set->name) == "reference" && !contenders_.empty()) continue;
-      const DType own = format_for(*set, WeightRole::gate, nullptr).dtype;
-      const DType weights = projection_peak(kinds, *set, own) == kinds.f16_flops ? own : DType::bf16;
+      const Encoding own = format_for(*set, WeightRole::gate, nullptr).encoding;
+      const Encoding weights = projection_peak(kinds, *set, own) == kinds.f16_flops ? own : Encoding::bf16;
       contenders_.push_back({set, weights, std::string("qinfer-").append(set->name)});
     }
   }

@@ -12,11 +12,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "base/activation.h"
 #include "base/dtype.h"
+#include "base/encoding.h"
 #include "base/kv_layout.h"
 
 namespace qinfer::kernels {
@@ -28,19 +30,40 @@ enum class WeightLayout : std::uint8_t {
   tile32      ///< at data[(n / 32) * 32 * cols + k * 32 + n % 32]; zero rows fill the last tile
 };
 
+/// What weights are stored as, and in which order.
 struct WeightFormat {
-  DType dtype = DType::f32;
+  Encoding encoding = Encoding::f32;
   WeightLayout layout = WeightLayout::row_major;
   bool operator==(const WeightFormat&) const = default;
+};
+
+/// What a set notes about a matrix when it packs it, and its operations read. Everybody else carries it along with the
+/// matrix, into packed files too, without looking at it.
+struct PackInfo {
+  float scale = 1;    ///< a power of two: the stored values are the weights divided by it
+  float largest = 0;  ///< largest finite magnitude among the stored values; 0 where the set did not pack them
 };
 
 struct Matrix {
   const std::byte* data = nullptr;
   WeightFormat format;
   std::int64_t rows = 0, cols = 0;
-  float scale = 1;    ///< a power of two: the stored values are the weights divided by it
-  float largest = 0;  ///< largest finite magnitude among the stored values, where the set packed them
+  PackInfo pack = {};
 };
+
+/// The lengths of a matrix's dimensions as it is stored, outermost first.
+struct StoredShape {
+  std::uint64_t lengths[3] = {};
+  std::uint32_t n = 0;
+};
+
+// What follows from a weight format alone, for every set: where layouts have their names, sizes and shapes.
+std::string_view weight_layout_name(WeightLayout layout);
+std::optional<WeightLayout> find_weight_layout(std::string_view name);
+std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
+StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
+/// What the address of a matrix's first byte must be a multiple of.
+std::uint64_t weight_alignment(const WeightFormat& format);
 
 /// How rows of activations lie between operations.
 enum class Layout : std::uint8_t {
@@ -216,22 +239,28 @@ struct Shape {
   std::uint32_t n_threads = 0;
 };
 
+enum class PackEnd : std::uint8_t { done, again, out_of_range };
+/// Rows of a part of a matrix that is packed are a multiple of this, but for the last part.
+inline constexpr std::int64_t kPackRows = 32;
+
 struct KernelSet {
   const char* name = nullptr;
-  /// How a matrix of this role, stored as `file_dtype`, shall lie in memory; `wanted`: the host asks for this dtype;
-  /// `exact`: it must hold the file's values exactly. Row-major and the file's dtype means: use the mapped file. False
-  /// if the set has no such format.
-  bool (*weight_format)(WeightRole role, DType file_dtype, const DType* wanted, bool exact,
+  /// How the set wants a matrix of this role in memory that the file has as `stored`; `wanted`: the host asks for this
+  /// encoding; `exact`: it must hold the file's values exactly. Row-major and the file's encoding means: use the mapped
+  /// file. False if the set has no such format.
+  bool (*weight_format)(WeightRole role, Encoding stored, const Encoding* wanted, bool exact,
                         WeightFormat& out) = nullptr;
-  std::uint64_t (*weight_bytes)(const WeightFormat& format, std::int64_t rows, std::int64_t cols) = nullptr;
-  /// The scale (a power of two) with which `format` holds weights up to `largest`, 0 if it cannot.
-  float (*pack_scale)(const WeightFormat& format, float largest) = nullptr;
-  /// Converts rows [first, last) of a row-major source into a destination that holds the whole matrix, dividing by
-  /// source.scale; returns the largest finite magnitude of these rows, undivided. `first` is a multiple of 32; the call
-  /// with last == rows also fills what the layout pads. Every set packs into row-major f32 too, which is how norm
-  /// weights and biases are kept. Values that keep their type keep every bit.
-  float (*pack)(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
-                std::int64_t last) = nullptr;
+  /// Packing a matrix: pack() converts its rows, in any number of parts and on any number of threads, then pack_end()
+  /// looks at what was found and says whether that was all. A part is rows [first, last) of a row-major source,
+  /// `first` a multiple of kPackRows, written to a destination that holds the whole matrix in `format`; the part that
+  /// ends with the last row also fills what the layout pads. Returns the largest finite magnitude of these rows in the
+  /// source. Every set packs into row-major f32 too, which is how norm weights and biases are kept. Values that keep
+  /// their encoding keep every bit.
+  float (*pack)(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
+                std::int64_t first, std::int64_t last) = nullptr;
+  /// `largest`: of all parts. Completes `info`, with which packing began as PackInfo(), or changes it so that all parts
+  /// have to be packed again; or the format cannot hold such values.
+  PackEnd (*pack_end)(const WeightFormat& format, float largest, PackInfo& info) = nullptr;
   std::uint32_t (*kv_head_dim_padded)(std::uint32_t head_dim, DType type) = nullptr;
   KvOrder kv_order = KvOrder::key_lanes;
   DType (*default_kv_type)(bool exact) = nullptr;

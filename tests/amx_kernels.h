@@ -83,7 +83,7 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
   const Guarded shared(round_up(size.shared, 64)), own(round_up(size.per_worker, 64));
   LinearArgs args{n,
                   in.view(),
-                  {weights.data(), {DType::bf16, WeightLayout::row_major}, outputs, cols},
+                  {weights.data(), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
                   nullptr,
                   false,
                   out.view(),

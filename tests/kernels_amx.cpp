@@ -245,7 +245,7 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
     std::vector<float> out(static_cast<std::size_t>(outputs));
     LinearArgs args{1,
                     {x.data(), cols},
-                    {reinterpret_cast<std::byte*>(weights), {DType::bf16, WeightLayout::row_major}, outputs, cols},
+                    {reinterpret_cast<std::byte*>(weights), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
                     nullptr,
                     false,
                     {out.data(), outputs},
@@ -456,7 +456,7 @@ TEST_CASE("an expert of Mixtral-8x22B's shape runs in its mapped weights and les
       if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
     return 0LL;
   };
-  const WeightFormat format{DType::bf16, WeightLayout::row_major};
+  const WeightFormat format{Encoding::bf16, WeightLayout::row_major};
   for (const std::int64_t n : {1, 16}) {
     const long long before = anonymous();
     std::vector<float> x(static_cast<std::size_t>(n * kHidden));

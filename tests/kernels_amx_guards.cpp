@@ -16,7 +16,7 @@ struct GuardedMatrix {
 
   GuardedMatrix(std::int64_t rows, std::int64_t cols, bool at_end)
       : memory(static_cast<std::size_t>(rows * cols) * 2, at_end),
-        view{memory.data(), {DType::bf16, WeightLayout::row_major}, rows, cols} {
+        view{memory.data(), {Encoding::bf16, WeightLayout::row_major}, rows, cols} {
     const std::uint16_t one = bf16_of(1.0f);
     for (std::int64_t i = 0; i < rows * cols; ++i) std::memcpy(memory.data() + 2 * i, &one, 2);
   }

@@ -64,9 +64,9 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
                             const std::vector<float>& bias, float largest) {
   const std::int64_t cols = w.view.cols, outputs = w.view.rows;
   std::vector<double> all;
-  if (sums_in_f16(set, w.view.format.dtype)) {
+  if (sums_in_f16(set, element_type(w.view.format.encoding))) {
     Activations in = operand(set, x.data(), n, cols), out = residual(set, n, outputs);
-    w.view.largest = largest;
+    w.view.pack.largest = largest;
     LinearArgs args{n, in.view(), w.view, bias.data(), false, out.view(), {}};
     std::vector<std::byte> memory;
     const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
@@ -154,8 +154,8 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
           set.qkv_workspace({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(hidden), c.n_heads, c.n_kv_heads,
                              c.head_dim, 1, 1, 100}),
           memory, 3);
-  const float most =
-      queries_only ? d.wq.view.largest : std::max({d.wq.view.largest, d.wk.view.largest, d.wv.view.largest});
+  const float most = queries_only ? d.wq.view.pack.largest
+                                  : std::max({d.wq.view.pack.largest, d.wk.view.pack.largest, d.wv.view.pack.largest});
   if (queries_only)  // the cache is as it was
     CHECK(std::all_of(cache.arena.begin(), cache.arena.end(), [](std::byte b) { return b == std::byte{0xff}; }));
   const std::vector<double> all_q = project(set, d.x, n, d.wq, d.bq, most),

@@ -105,7 +105,7 @@ TEST_CASE("f16 sums equal their scalar model bit for bit", "[kernels]") {
       for (std::int64_t m = 0; m < n; ++m)
         for (std::int64_t j = 0; j < 70; ++j) {
           const float got = out[static_cast<std::size_t>(m * 70 + j)];
-          const float want = f16_model(x.data() + m * cols, w.values.data() + j * cols, cols, w.view.largest);
+          const float want = f16_model(x.data() + m * cols, w.values.data() + j * cols, cols, w.view.pack.largest);
           INFO("cols " << cols << " n " << n << " row " << m << " output " << j);
           REQUIRE(got == want);
           const double exact = dot(x.data() + m * cols, w.values.data() + j * cols, cols).value;
@@ -125,7 +125,7 @@ TEST_CASE("f16 sums cannot overflow, and scale with their input", "[kernels]") {
   const std::int64_t cols = 192;
   for (const float weight : {65504.0f, 1024.0f, 1023.5f, 992.0f, 1.0f, 0x1p-14f, 0x1p-24f}) {
     const TestMatrix w = pack_matrix(*set, std::vector<float>(33 * cols, weight), DType::f16, 33, cols);
-    REQUIRE(w.view.largest == weight);
+    REQUIRE(w.view.pack.largest == weight);
     for (const float value : {1.0f, 1.999f, 0x1p-126f, 0x1p-149f, 3e33f, 1e30f, -7.0f}) {
       const std::vector<float> out = run_linear(*set, w, std::vector<float>(cols, value), 1, cols, 1);
       const double want = static_cast<double>(value) * weight * cols;

@@ -70,8 +70,9 @@ class Random {
 inline std::vector<DType> weight_dtypes(const KernelSet& set) {
   std::vector<DType> types;
   WeightFormat format;
-  for (const DType type : {DType::f32, DType::f16, DType::bf16})
-    if (set.weight_format(WeightRole::q, DType::f32, &type, false, format)) types.push_back(type);
+  for (const EncodingTraits& row : encodings())
+    if (row.plain_type && set.weight_format(WeightRole::q, Encoding::f32, &row.encoding, false, format))
+      types.push_back(*row.plain_type);
   return types;
 }
 
@@ -95,21 +96,22 @@ inline TestMatrix pack_matrix(const KernelSet& set, std::vector<float> values, D
                               std::int64_t cols, WeightRole role = WeightRole::q) {
   TestMatrix m;
   m.values = std::move(values);
-  const WeightFormat file{DType::f32, WeightLayout::row_major};
+  const WeightFormat file{Encoding::f32, WeightLayout::row_major};
   const Matrix source{reinterpret_cast<const std::byte*>(m.values.data()), file, rows, cols};
   WeightFormat format;
+  const Encoding encoding = encoding_of(dtype);
   if (role == WeightRole::embedding) {
-    format = {dtype, WeightLayout::row_major};
+    format = {encoding, WeightLayout::row_major};
   } else {
-    REQUIRE(set.weight_format(role, DType::f32, &dtype, false, format));
+    REQUIRE(set.weight_format(role, Encoding::f32, &encoding, false, format));
   }
-  REQUIRE(format.dtype == dtype);
-  m.bytes.resize(set.weight_bytes(format, rows, cols) + 2, std::byte{0xff});
+  REQUIRE(format.encoding == encoding);
+  m.bytes.resize(weight_bytes(format, rows, cols) + 2, std::byte{0xff});
   std::byte* at = m.bytes.data() + (dtype == DType::f32 ? 0 : 2);  // 16-bit weights at 2-byte alignment
   float largest = 0;
   for (std::int64_t first = 0; first < rows; first += 32)
-    largest = std::max(largest, set.pack(source, format, at, first, std::min(first + 32, rows)));
-  m.view = {at, format, rows, cols, 1, largest};
+    largest = std::max(largest, set.pack(source, format, {}, at, first, std::min(first + 32, rows)));
+  m.view = {at, format, rows, cols, {1, largest}};
   for (float& v : m.values) {
     if (dtype == DType::f16) v = f16_to_f32(f32_to_f16(v));
     if (dtype == DType::bf16) v = bf16_to_f32(f32_to_bf16(v));

@@ -266,13 +266,14 @@ TEST_CASE("packing and unpacking returns every value of the type bit for bit", "
       const std::int64_t rows = 65, cols = 1009;
       std::vector<std::uint16_t> source(static_cast<std::size_t>(rows * cols));
       for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint16_t>(i);
-      const WeightFormat file{dtype, WeightLayout::row_major};
+      const Encoding encoding = encoding_of(dtype);
+      const WeightFormat file{encoding, WeightLayout::row_major};
       WeightFormat format;
-      const bool has = set->weight_format(WeightRole::q, dtype, &dtype, true, format);
+      const bool has = set->weight_format(WeightRole::q, encoding, &encoding, true, format);
       REQUIRE((has || rounds_to_bf16(*set)));
       if (!has) continue;
-      std::vector<std::uint16_t> packed(set->weight_bytes(format, rows, cols) / 2, 0xffff);
-      const float largest = set->pack({reinterpret_cast<const std::byte*>(source.data()), file, rows, cols}, format,
+      std::vector<std::uint16_t> packed(weight_bytes(format, rows, cols) / 2, 0xffff);
+      const float largest = set->pack({reinterpret_cast<const std::byte*>(source.data()), file, rows, cols}, format, {},
                                       reinterpret_cast<std::byte*>(packed.data()), 0, rows);
       CHECK(largest == (dtype == DType::f16 ? 65504.0f : bf16_to_f32(0x7f7f)));
       const bool tiles = format.layout == WeightLayout::tile32;
@@ -289,14 +290,23 @@ TEST_CASE("packing and unpacking returns every value of the type bit for bit", "
 TEST_CASE("weights beyond f16 are packed with a scale, or refused", "[kernels]") {
   for (const KernelSet* set : usable_sets()) {
     INFO(set->name);
-    CHECK(set->pack_scale({DType::f16, WeightLayout::tile32}, 65504.0f) == 1);
-    CHECK(set->pack_scale({DType::bf16, WeightLayout::tile32}, 3e38f) == 1);
-    const float scale = set->pack_scale({DType::f16, WeightLayout::tile32}, 1e9f);
+    const WeightFormat f16{Encoding::f16, WeightLayout::tile32}, bf16{Encoding::bf16, WeightLayout::tile32};
+    for (const auto& [format, largest] : {std::pair(f16, 65504.0f), std::pair(bf16, 3e38f)}) {
+      PackInfo info;
+      CHECK(set->pack_end(format, largest, info) == PackEnd::done);
+      CHECK(info.scale == 1);
+      CHECK(info.largest == largest);
+    }
+    PackInfo info;
+    const PackEnd end = set->pack_end(f16, 1e9f, info);
     if (std::string_view(set->name) == "reference") {
-      CHECK(scale == 0);
+      CHECK(end == PackEnd::out_of_range);
       continue;
     }
-    CHECK(scale == 16384);  // 1e9 / 16384 = 61035
+    CHECK(end == PackEnd::again);
+    CHECK(info.scale == 16384);
+    CHECK(info.largest == 1e9f / 16384);  // 61035
+    CHECK(set->pack_end(f16, 1e9f, info) == PackEnd::done);
   }
 }
 

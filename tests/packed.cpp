@@ -371,7 +371,7 @@ TEST_CASE("a packed file that lies about its tensors is refused", "[packed]") {
   });
   for (const float scale : {0.0f, 3.0f, INFINITY, NAN, -1.0f})
     refused("expected layout, sizes", 0, [&](PackedWriter::Item& item) {
-      if (item.name == "model.layers.0.mlp.up_proj.weight") item.info.scale = scale;
+      if (item.name == "model.layers.0.mlp.up_proj.weight") item.info.pack.scale = scale;
     });
 }
 

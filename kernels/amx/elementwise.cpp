@@ -111,7 +111,7 @@ std::int64_t embed_units(const EmbedArgs& args, std::int32_t) {
 
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice) {
   if (args.n <= kInRows) return avx512::embed(args, phase, slice);
-  avx512::with_dtype(args.table.format.dtype, [&]<DType type>() {
+  avx512::with_dtype(element_type(args.table.format.encoding), [&]<DType type>() {
     for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_panel<type>(args, panel);
   });
 }

@@ -8,13 +8,13 @@ namespace {
 
 /// Everything that is multiplied is bf16 in rows: a bf16 checkpoint is used as it lies in its file, others are rounded
 /// once. A table of its own is looked up where it lies in the file.
-bool weight_format(WeightRole role, DType file_dtype, const DType* wanted, bool exact, WeightFormat& out) {
-  out = {role == WeightRole::embedding ? file_dtype
+bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
+  out = {role == WeightRole::embedding ? stored
          : wanted != nullptr           ? *wanted
-                                       : DType::bf16,
+                                       : Encoding::bf16,
          WeightLayout::row_major};
   if (role == WeightRole::embedding) return true;
-  return out.dtype == DType::bf16 && (!exact || file_dtype == DType::bf16);
+  return out.encoding == Encoding::bf16 && (!exact || stored == Encoding::bf16);
 }
 
 /// Whole steps of 32 in both orders.
@@ -41,9 +41,8 @@ constexpr KernelSet make_set(const char* name) {
   return {
       .name = name,
       .weight_format = weight_format,
-      .weight_bytes = avx512::weight_bytes,
-      .pack_scale = avx512::pack_scale,
       .pack = avx512::pack,
+      .pack_end = avx512::pack_end,
       .kv_head_dim_padded = kv_head_dim_padded,
       .kv_order = KvOrder::key_rows,
       .default_kv_type = default_kv_type,

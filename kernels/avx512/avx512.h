@@ -11,10 +11,9 @@ const KernelSet& kernel_set();
 const KernelSet& fp16_kernel_set();
 
 // ---- pack.cpp ----
-std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
-float pack_scale(const WeightFormat& format, float largest);
-float pack(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
-           std::int64_t last);
+float pack(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
+           std::int64_t first, std::int64_t last);
+PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info);
 
 // ---- elementwise.cpp ----
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t phase);

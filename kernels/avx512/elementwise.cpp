@@ -50,7 +50,7 @@ std::int64_t embed_units(const EmbedArgs& args, std::int32_t) { return args.n; }
 
 void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
   const Matrix& table = args.table;
-  with_dtype(table.format.dtype, [&]<DType type>() {
+  with_dtype(element_type(table.format.encoding), [&]<DType type>() {
     constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
     for (std::int64_t m = slice.begin; m < slice.end; ++m) {
       const std::int64_t row = args.tokens[m];
@@ -59,7 +59,7 @@ void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
         if (args.scale != 1.0f) scale_row(args.out.row(m), table.cols, args.scale);
       } else {
         const std::int64_t lane = row / kTileRows * table.cols * kTileRows + row % kTileRows;
-        gather_row<type>(table.data + lane * kBytes, table.cols, table.scale, args.out.row(m));
+        gather_row<type>(table.data + lane * kBytes, table.cols, table.pack.scale, args.out.row(m));
         if (args.scale != 1.0f) scale_row(args.out.row(m), table.cols, args.scale);
       }
     }

@@ -7,14 +7,14 @@ namespace {
 
 /// A table of its own is looked up where it lies in the file. Everything that is multiplied becomes tiles: f16, or for
 /// exactness the file's own type.
-bool weight_format(WeightRole role, DType file_dtype, const DType* wanted, bool exact, WeightFormat& out) {
+bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   if (role == WeightRole::embedding) {
-    out = {file_dtype, WeightLayout::row_major};
+    out = {stored, WeightLayout::row_major};
     return true;
   }
   out.layout = WeightLayout::tile32;
-  out.dtype = wanted != nullptr ? *wanted : exact ? file_dtype : DType::f16;
-  return !exact || out.dtype == file_dtype || out.dtype == DType::f32;
+  out.encoding = wanted != nullptr ? *wanted : exact ? stored : Encoding::f16;
+  return !exact || holds_exactly(stored, out.encoding);
 }
 
 /// Lines of V in whole registers.
@@ -23,7 +23,8 @@ std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return (head_d
 DType default_kv_type(bool exact) { return exact ? DType::f32 : DType::f16; }
 
 const Projections& sums_for(const Matrix& w, bool fp16) {
-  return fp16 && w.format.dtype == DType::f16 ? fp16_projections() : f32_projections(w.format.dtype);
+  const DType type = element_type(w.format.encoding);
+  return fp16 && type == DType::f16 ? fp16_projections() : f32_projections(type);
 }
 
 /// The projections choose their inner loop by the type of the weights.
@@ -32,9 +33,8 @@ constexpr KernelSet make_set(const char* name) {
   return {
       .name = name,
       .weight_format = weight_format,
-      .weight_bytes = weight_bytes,
-      .pack_scale = pack_scale,
       .pack = pack,
+      .pack_end = pack_end,
       .kv_head_dim_padded = kv_head_dim_padded,
       .default_kv_type = default_kv_type,
       .linear_workspace = linear_workspace,

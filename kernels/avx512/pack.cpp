@@ -60,12 +60,12 @@ struct Largest {
 
 /// Rows [first, last) of the source into their tiles.
 template <DType from, DType to>
-float pack_tiles(const Matrix& source, std::byte* destination, std::int64_t first, std::int64_t last) {
+float pack_tiles(const Matrix& source, float scale, std::byte* destination, std::int64_t first, std::int64_t last) {
   constexpr auto kFromBytes = static_cast<std::int64_t>(dtype_bytes(from));
   constexpr auto kToBytes = static_cast<std::int64_t>(dtype_bytes(to));
   constexpr std::int64_t kStep = from == DType::f32 ? 16 : 32;
   const std::int64_t cols = source.cols;
-  const __m512 inverse = _mm512_set1_ps(1 / source.scale);
+  const __m512 inverse = _mm512_set1_ps(1 / scale);
   Largest largest;
   for (std::int64_t row = first; row < last; row += 16) {
     std::byte* lanes = destination + (row / kTileRows * cols * kTileRows + row % kTileRows) * kToBytes;
@@ -115,28 +115,27 @@ float pack_values(const std::byte* source, std::byte* destination, std::int64_t 
 
 }  // namespace
 
-std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t stored =
-      format.layout == WeightLayout::tile32 ? (rows + kTileRows - 1) / kTileRows * kTileRows : rows;
-  return static_cast<std::uint64_t>(stored) * static_cast<std::uint64_t>(cols) * dtype_bytes(format.dtype);
-}
-
-float pack_scale(const WeightFormat& format, float largest) {
-  if (format.dtype != DType::f16) return 1;
+/// f16 ends at 65504: a matrix with larger values is packed again, divided by the smallest power of two that will do.
+/// Nearly always the values fit as they are.
+PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info) {
   float scale = 1;
-  while (largest / scale > 65504.0f) scale *= 2;  // division by a power of two is exact here
-  return scale;
+  if (format.encoding == Encoding::f16)
+    while (largest / scale > 65504.0f) scale *= 2;  // division by a power of two is exact here
+  const bool again = scale != info.scale;
+  info = {scale, largest / scale};
+  return again ? PackEnd::again : PackEnd::done;
 }
 
-float pack(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
-           std::int64_t last) {
+float pack(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
+           std::int64_t first, std::int64_t last) {
   const bool tiles = format.layout == WeightLayout::tile32;
   const std::int64_t begin = first * source.cols, count = (last - first) * source.cols;
   float largest = 0;
-  with_dtype(source.format.dtype, [&]<DType from>() {
-    with_dtype(format.dtype, [&]<DType to>() {
+  with_dtype(element_type(source.format.encoding), [&]<DType from>() {
+    with_dtype(element_type(format.encoding), [&]<DType to>() {
       if (tiles) {
-        largest = pack_tiles<from, to>(source, destination, first, (last + kTileRows - 1) / kTileRows * kTileRows);
+        largest = pack_tiles<from, to>(source, info.scale, destination, first,
+                                       (last + kTileRows - 1) / kTileRows * kTileRows);
       } else {
         largest = pack_values<from, to>(source.data + begin * static_cast<std::int64_t>(dtype_bytes(from)),
                                         destination + begin * static_cast<std::int64_t>(dtype_bytes(to)), count);

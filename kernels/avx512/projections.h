@@ -37,10 +37,10 @@ inline float log2_of(float power) {
   return _mm_cvtss_f32(_mm_getexp_ss(v, v));
 }
 
-inline float largest_of(const Matrix& a) { return a.largest; }
+inline float largest_of(const Matrix& a) { return a.pack.largest; }
 template <typename... Rest>
 inline float largest_of(const Matrix& a, const Rest&... rest) {
-  return larger(a.largest, largest_of(rest...));
+  return larger(a.pack.largest, largest_of(rest...));
 }
 
 /// The stored values are the weights divided by the scale, and so is the largest of them.
@@ -119,7 +119,7 @@ inline __m512 scaled(const float* at, float exponent) {
 template <typename RowAt>
 inline void store_block(const Block& block, const Panels& panels, const Matrix& w, std::int64_t tile_offset,
                         const float* bias, bool accumulate, RowAt row) {
-  const float weight_exponent = log2_of(w.scale);
+  const float weight_exponent = log2_of(w.pack.scale);
   const std::int64_t first = (tile_offset + block.first_tile) * kTileRows;
   const std::int64_t count = smaller(block.tiles * kTileRows, w.rows - first);
   for (std::int64_t m = 0; m < block.tokens; ++m) {
@@ -216,7 +216,7 @@ inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 template <Activation activation>
 [[gnu::noinline]] void store_activations(const FfnArgs& args, const Block& block, const Panels& panels,
                                          std::int64_t first_tile, const Rows& act) {
-  const float gate_exponent = log2_of(args.gate.scale), up_exponent = log2_of(args.up.scale);
+  const float gate_exponent = log2_of(args.gate.pack.scale), up_exponent = log2_of(args.up.pack.scale);
   for (std::int64_t pair = 0; pair < block.tiles / 2; ++pair) {
     const std::int64_t first = (first_tile + block.first_tile / 2 + pair) * kTileRows;
     const std::int64_t count = smaller(kTileRows, args.gate.rows - first);
@@ -313,7 +313,7 @@ inline HeadRange heads_in_slice(const QkvArgs& args, HeadBlock::Kind kind, Slice
 /// Scales the sums of `count` rows of w, from `first` on, in place and adds the bias.
 inline void finish_sums(const Block& block, const Panels& panels, const HeadRange& range, std::int64_t first,
                         std::int64_t count) {
-  const float weight_exponent = log2_of(range.w->scale);
+  const float weight_exponent = log2_of(range.w->pack.scale);
   for (std::int64_t m = 0; m < block.tokens; ++m) {
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
     for (std::int64_t j = 0; j < count; j += 16) {

@@ -80,10 +80,11 @@ void narrow(const float* source, std::int64_t n, DType dtype, std::byte* out) {
 std::size_t weight_row_bytes(std::int64_t cols) { return round_up(static_cast<std::uint64_t>(cols) * 4, 64); }
 
 const float* widen_row(const Matrix& w, std::int64_t row, float* scratch) {
-  const std::byte* source = w.data + row * w.cols * static_cast<std::int64_t>(dtype_bytes(w.format.dtype));
-  if (w.format.dtype == DType::f32 && reinterpret_cast<std::uintptr_t>(source) % alignof(float) == 0)
+  const std::byte* source =
+      w.data + row * static_cast<std::int64_t>(encoded_bytes(w.format.encoding, static_cast<std::uint64_t>(w.cols)));
+  if (w.format.encoding == Encoding::f32 && reinterpret_cast<std::uintptr_t>(source) % alignof(float) == 0)
     return reinterpret_cast<const float*>(source);
-  widen(source, w.format.dtype, w.cols, scratch);
+  encoding_traits(w.format.encoding).to_f32(source, w.cols, scratch);
   return scratch;
 }
 

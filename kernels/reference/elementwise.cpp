@@ -9,10 +9,11 @@ std::int64_t embed_units(const EmbedArgs& args, std::int32_t) { return args.n; }
 
 void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
   const std::int64_t width = args.table.cols;
-  const std::int64_t row_bytes = width * static_cast<std::int64_t>(dtype_bytes(args.table.format.dtype));
+  const auto row_bytes =
+      static_cast<std::int64_t>(encoded_bytes(args.table.format.encoding, static_cast<std::uint64_t>(width)));
   for (std::int64_t m = slice.begin; m < slice.end; ++m) {
     float* out = args.out.row(m);
-    widen(args.table.data + args.tokens[m] * row_bytes, args.table.format.dtype, width, out);
+    encoding_traits(args.table.format.encoding).to_f32(args.table.data + args.tokens[m] * row_bytes, width, out);
     if (args.scale == 1.0f) continue;
     for (std::int64_t i = 0; i < width; ++i) out[i] *= args.scale;
   }

@@ -7,43 +7,38 @@
 namespace qinfer::kernels::reference {
 namespace {
 
-/// Whether every value of `from` exists in `to`.
-bool holds_exactly(DType from, DType to) { return from == to || to == DType::f32; }
-
-bool weight_format(WeightRole, DType file_dtype, const DType* wanted, bool exact, WeightFormat& out) {
-  out = {wanted != nullptr ? *wanted : file_dtype, WeightLayout::row_major};
-  return !exact || holds_exactly(file_dtype, out.dtype);
+bool weight_format(WeightRole, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
+  out = {wanted != nullptr ? *wanted : stored, WeightLayout::row_major};
+  return !exact || holds_exactly(stored, out.encoding);
 }
 
 /// Only f16 can be too small: it ends at 65504. This set has no scaled matrices, so it refuses instead.
-float pack_scale(const WeightFormat& format, float largest) {
-  return format.dtype == DType::f16 && largest > 65504.0f ? 0.0f : 1.0f;
+PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info) {
+  info = {1, largest};
+  return format.encoding == Encoding::f16 && largest > 65504.0f ? PackEnd::out_of_range : PackEnd::done;
 }
 
 DType default_kv_type(bool exact) { return exact ? DType::f32 : DType::f16; }
 
-std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
-  return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(cols) * dtype_bytes(format.dtype);
-}
-
-float pack(const Matrix& source, const WeightFormat& format, std::byte* destination, std::int64_t first,
-           std::int64_t last) {
-  const auto in_bytes = static_cast<std::int64_t>(dtype_bytes(source.format.dtype));
-  const auto out_bytes = static_cast<std::int64_t>(dtype_bytes(format.dtype));
+float pack(const Matrix& source, const WeightFormat& format, const PackInfo&, std::byte* destination,
+           std::int64_t first, std::int64_t last) {
+  const DType to = element_type(format.encoding);
+  const auto in_bytes = static_cast<std::int64_t>(encoded_bytes(source.format.encoding, 1));
+  const auto out_bytes = static_cast<std::int64_t>(dtype_bytes(to));
   float largest = 0, chunk[512];
   for (std::int64_t i = first * source.cols; i < last * source.cols; i += 512) {
     const std::int64_t rest = last * source.cols - i;
     const std::int64_t count = rest < 512 ? rest : 512;
-    widen(source.data + i * in_bytes, source.format.dtype, count, chunk);
+    encoding_traits(source.format.encoding).to_f32(source.data + i * in_bytes, count, chunk);
     for (std::int64_t j = 0; j < count; ++j) {
       const float magnitude = std::fabs(chunk[j]);
       if (std::isfinite(magnitude) && magnitude > largest) largest = magnitude;
     }
     // Equal types keep every bit, also of a NaN.
-    if (source.format.dtype == format.dtype) {
+    if (source.format.encoding == format.encoding) {
       std::memcpy(destination + i * out_bytes, source.data + i * in_bytes, static_cast<std::size_t>(count * out_bytes));
     } else {
-      narrow(chunk, count, format.dtype, destination + i * out_bytes);
+      narrow(chunk, count, to, destination + i * out_bytes);
     }
   }
   return largest;
@@ -54,9 +49,8 @@ std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return head_di
 constexpr KernelSet kSet = {
     .name = "reference",
     .weight_format = weight_format,
-    .weight_bytes = weight_bytes,
-    .pack_scale = pack_scale,
     .pack = pack,
+    .pack_end = pack_end,
     .kv_head_dim_padded = kv_head_dim_padded,
     .default_kv_type = default_kv_type,
     .linear_workspace = linear_workspace,

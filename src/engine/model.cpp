@@ -50,7 +50,7 @@ std::string describe_formats(const model::WeightsPlan& plan) {
   std::string text;
   for (const model::WeightItem& item : plan.items) {
     if (item.is_vector || item.role == kernels::WeightRole::embedding) continue;  // looked up, not multiplied
-    const std::string_view name = dtype_name(item.format.dtype);
+    const std::string_view name = encoding_name(item.format.encoding);
     if (text.empty()) text = name;
     if (text != name) return "mixed";
   }
@@ -148,7 +148,7 @@ std::string Model::origin() const {
   std::string_view rows;  // of tied embeddings, if they are not what the LM head has
   for (const model::WeightItem& item : weights_plan_.items)
     if (spec_.tied_embeddings && item.role == kernels::WeightRole::embedding && spec_.causal)
-      rows = weights_.embedding.format.dtype != weights_.lm_head.format.dtype ? "+rows" : "";
+      rows = weights_.embedding.format.encoding != weights_.lm_head.format.encoding ? "+rows" : "";
   return fmt::format("{}/{}{}{}", runtime_->kernels().name, weight_format_, rows, runtime_->exact() ? "/exact" : "");
 }
 

@@ -14,7 +14,7 @@ constexpr std::uint64_t kMaxTextBytes = 256 << 20;
 int rank(const model::WeightItem& item) {
   if (item.is_vector) return 1;
   if (item.format.layout == kernels::WeightLayout::tile32) return 0;
-  return item.format.dtype == DType::f32 ? 2 : 3;
+  return item.format.encoding == Encoding::f32 ? 2 : 3;
 }
 
 const kernels::Matrix& matrix_of(const model::Weights& weights, const model::WeightItem& item) {
@@ -22,17 +22,13 @@ const kernels::Matrix& matrix_of(const model::Weights& weights, const model::Wei
   return item.role == kernels::WeightRole::embedding ? weights.embedding : weights.lm_head;
 }
 
-std::string_view safetensors_name(DType dtype) {
-  return dtype == DType::f32 ? "F32" : dtype == DType::f16 ? "F16" : "BF16";
-}
-
 model::PackedWriter::Item packed_item(const model::Weights& weights, const model::WeightItem& item) {
-  const auto rows = static_cast<std::uint64_t>(item.rows), cols = static_cast<std::uint64_t>(item.cols);
+  const auto cols = static_cast<std::uint64_t>(item.cols);
   model::PackedWriter::Item out;
   out.name = item.name;
   out.info.rows = item.rows;
   out.info.cols = item.cols;
-  out.info.source_dtype = item.file_dtype;
+  out.info.source = item.stored;
   if (item.is_vector) {
     const float* data = item.is_global ? weights.final_norm : weights.layers[item.layer].*item.vector;
     out.dtype = "F32";
@@ -41,13 +37,12 @@ model::PackedWriter::Item packed_item(const model::Weights& weights, const model
     return out;
   }
   const kernels::Matrix& matrix = matrix_of(weights, item);
-  out.dtype = safetensors_name(item.format.dtype);
-  out.shape = {rows, cols};
-  if (item.format.layout == kernels::WeightLayout::tile32) out.shape = {(rows + 31) / 32, cols, 32};
+  out.dtype = formats::stored_encoding_name(item.format.encoding);
+  const kernels::StoredShape shape = kernels::weight_shape(item.format, item.rows, item.cols);
+  out.shape.assign(shape.lengths, shape.lengths + shape.n);
   out.data = {matrix.data, item.bytes};
   out.info.layout = item.format.layout;
-  out.info.scale = matrix.scale;
-  out.info.largest = matrix.largest;
+  out.info.pack = matrix.pack;
   return out;
 }
 
@@ -82,7 +77,7 @@ Result<std::string> fingerprint(const platform::Directory& directory, const std:
 }
 
 bool holds_exactly(const model::WeightItem& item) {
-  return item.is_vector || item.format.dtype == item.file_dtype || item.format.dtype == DType::f32;
+  return item.is_vector || qinfer::holds_exactly(item.stored, item.format.encoding);
 }
 
 }  // namespace

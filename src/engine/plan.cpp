@@ -13,15 +13,15 @@ constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
 constexpr std::uint64_t kMaxTokenizerBytes = 256 << 20;
 
 /// "torch_dtype" (version 4) or "dtype" (version 5); bf16 where neither tells.
-DType stated_dtype(const formats::Json& config) {
+Encoding stated_encoding(const formats::Json& config) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const formats::Json* value = formats::find_field(config, key);
     if (value == nullptr || !value->is_string()) continue;
     const std::string_view text = value->text();
-    if (text == "float32") return DType::f32;
-    if (text == "float16") return DType::f16;
+    if (text == "float32") return Encoding::f32;
+    if (text == "float16") return Encoding::f16;
   }
-  return DType::bf16;
+  return Encoding::bf16;
 }
 
 /// The texts of a model: files of a directory, or parts of a packed model.
@@ -71,7 +71,7 @@ Result<model::Tied> read_config(const std::string& text, std::string_view name, 
   QINFER_ASSIGN(model::ParsedConfig parsed, model::parse_hf_config(files.config.root(), name));
   files.spec = std::move(parsed.spec);
   files.spec.tied_embeddings = parsed.tied == model::Tied::yes;
-  files.assumed_dtype = stated_dtype(files.config.root());
+  files.assumed_encoding = stated_encoding(files.config.root());
   return parsed.tied;
 }
 
@@ -146,11 +146,10 @@ Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exac
   options.verify = load.verify;
   options.lock = load.lock;
   options.split_tied = load.embedding_rows;
-  if (load.weight_format == "f32") options.weight_format = DType::f32;
-  if (load.weight_format == "f16") options.weight_format = DType::f16;
-  if (load.weight_format == "bf16") options.weight_format = DType::bf16;
+  options.weight_format = find_encoding(load.weight_format);
   if (!load.weight_format.empty() && !options.weight_format)
-    return error(Code::unsupported, "weight_format \"{}\" is not known, expected f32, f16 or bf16", load.weight_format);
+    return error(Code::unsupported, "weight_format \"{}\" is not known, expected {}", load.weight_format,
+                 encoding_names());
   return options;
 }
 
@@ -281,7 +280,7 @@ Result<SessionOptions> resolve_session(const model::ModelSpec& spec, const Sessi
 Result<model::WeightsPlan> plan_model_weights(const ModelFiles& files, const kernels::KernelSet& kernels,
                                               const model::WeightsOptions& options) {
   if (files.packed) return model::plan_packed_weights(files.spec, *files.packed, kernels, options);
-  return model::plan_weights(files.spec, files.tensors(), files.assumed_dtype, kernels, options);
+  return model::plan_weights(files.spec, files.tensors(), files.assumed_encoding, kernels, options);
 }
 
 const formats::Tensor* packed_rope(const ModelFiles& files, const LoadOptions& load) {

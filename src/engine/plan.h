@@ -62,7 +62,7 @@ struct MemoryTotals {
 /// What a model directory holds, read but not loaded: config, tokenizer, tensor headers.
 struct ModelFiles {
   model::ModelSpec spec;
-  DType assumed_dtype = DType::bf16;  ///< of a lone config.json
+  Encoding assumed_encoding = Encoding::bf16;  ///< of a lone config.json
   std::optional<formats::Checkpoint> checkpoint;
   std::optional<model::PackedFile> packed;     ///< then the tensors are here
   std::unique_ptr<text::Tokenizer> tokenizer;  ///< null if there is no tokenizer.json

@@ -6,10 +6,9 @@ namespace qinfer::engine {
 namespace {
 
 std::vector<std::uint64_t> shape_of(const model::WeightItem& item) {
-  const auto rows = static_cast<std::uint64_t>(item.rows), cols = static_cast<std::uint64_t>(item.cols);
-  if (item.is_vector) return {cols};
-  if (item.format.layout == kernels::WeightLayout::tile32) return {(rows + 31) / 32, cols, 32};
-  return {rows, cols};
+  if (item.is_vector) return {static_cast<std::uint64_t>(item.cols)};
+  const kernels::StoredShape shape = kernels::weight_shape(item.format, item.rows, item.cols);
+  return {shape.lengths, shape.lengths + shape.n};
 }
 
 }  // namespace
@@ -18,7 +17,7 @@ MappedRegion map_weights(const model::WeightsPlan& weights, bool mapped) {
   MappedRegion region{mapped ? "weights_mapped" : "weights_private", "model", 0, {}};
   for (const model::WeightItem& item : weights.items) {
     if (item.mapped != mapped) continue;
-    const std::string dtype(item.is_vector ? "f32" : dtype_name(item.format.dtype));
+    const std::string dtype(item.is_vector ? "f32" : encoding_name(item.format.encoding));
     // A tensor that two roles share is in the file once. Mapped ones are listed one behind the other.
     const bool again = mapped && !region.buffers.empty() && region.buffers.front().name == item.name;
     if (again) continue;

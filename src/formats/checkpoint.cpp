@@ -120,11 +120,27 @@ class IndexEvents final : public JsonEvents {
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-std::optional<DType> parse_dtype(std::string_view name) {
-  if (name == "F32") return DType::f32;
-  if (name == "F16") return DType::f16;
-  if (name == "BF16") return DType::bf16;
+namespace {
+
+struct StoredEncoding {
+  Encoding encoding;
+  std::string_view name;
+};
+constexpr StoredEncoding kStoredEncodings[] = {
+    {Encoding::f32, "F32"}, {Encoding::f16, "F16"}, {Encoding::bf16, "BF16"}};
+
+}  // namespace
+
+std::optional<Encoding> find_stored_encoding(std::string_view dtype) {
+  for (const StoredEncoding& row : kStoredEncodings)
+    if (row.name == dtype) return row.encoding;
   return std::nullopt;
+}
+
+std::string_view stored_encoding_name(Encoding encoding) {
+  for (const StoredEncoding& row : kStoredEncodings)
+    if (row.encoding == encoding) return row.name;
+  return {};
 }
 
 Status Checkpoint::add_shard(platform::OpenFile file, CancelFlag cancel) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/encoding.h"
 #include "formats/safetensors.h"
 #include "platform/file.h"
 
@@ -17,8 +17,9 @@ namespace qinfer::formats {
 /// "[2048, 1024]"
 std::string shape_text(const std::vector<std::uint64_t>& shape);
 
-/// F32, F16 and BF16 only.
-std::optional<DType> parse_dtype(std::string_view name);
+/// The encoding of weights that a safetensors file calls `dtype` ("BF16"), and the other way round.
+std::optional<Encoding> find_stored_encoding(std::string_view dtype);
+std::string_view stored_encoding_name(Encoding encoding);
 
 class Checkpoint {
  public:

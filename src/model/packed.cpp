@@ -21,10 +21,6 @@ constexpr std::uint64_t kStep = 16 << 20;
 std::uint64_t hash(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
 std::uint64_t hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
-std::string_view layout_name(kernels::WeightLayout layout) {
-  return layout == kernels::WeightLayout::tile32 ? "tile32" : "row_major";
-}
-
 /// Takes the next word of a line.
 std::string_view next_word(std::string_view& line) {
   const std::size_t end = std::min(line.find(' '), line.size());
@@ -56,28 +52,21 @@ std::string hex_float(float value) {
 }
 
 std::string describe(const PackedTensor& info) {
-  return fmt::format("{} {} {} {} {} {} {:016x}", layout_name(info.layout), info.rows, info.cols, hex_float(info.scale),
-                     hex_float(info.largest), dtype_name(info.source_dtype), info.checksum);
+  return fmt::format("{} {} {} {} {} {} {:016x}", kernels::weight_layout_name(info.layout), info.rows, info.cols,
+                     hex_float(info.pack.scale), hex_float(info.pack.largest), encoding_name(info.source),
+                     info.checksum);
 }
 
 bool parse_description(std::string_view line, PackedTensor& out) {
-  const std::string_view layout = next_word(line);
-  if (layout == "tile32") {
-    out.layout = kernels::WeightLayout::tile32;
-  } else if (layout != "row_major") {
-    return false;
-  }
+  const auto layout = kernels::find_weight_layout(next_word(line));
+  if (!layout) return false;
+  out.layout = *layout;
   bool good = parse_number(next_word(line), out.rows) && parse_number(next_word(line), out.cols);
-  good =
-      good && parse_hex_float(next_word(line), true, out.scale) && parse_hex_float(next_word(line), false, out.largest);
-  const std::string_view dtype = next_word(line);
-  bool known = false;
-  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
-    if (dtype_name(type) != dtype) continue;
-    out.source_dtype = type;
-    known = true;
-  }
-  return good && known && parse_number(next_word(line), out.checksum, 16) && line.empty();
+  good = good && parse_hex_float(next_word(line), true, out.pack.scale) &&
+         parse_hex_float(next_word(line), false, out.pack.largest);
+  const auto source = find_encoding(next_word(line));
+  if (source) out.source = *source;
+  return good && source && parse_number(next_word(line), out.checksum, 16) && line.empty();
 }
 
 std::string escape(std::string_view text) {

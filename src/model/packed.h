@@ -34,8 +34,8 @@ inline constexpr std::string_view kRopeTensor = "qinfer.rope";
 struct PackedTensor {
   kernels::WeightLayout layout = kernels::WeightLayout::row_major;
   std::int64_t rows = 0, cols = 0;
-  float scale = 1, largest = 0;
-  DType source_dtype = DType::f32;
+  kernels::PackInfo pack;
+  Encoding source = Encoding::f32;  ///< how the checkpoint had it
   std::uint64_t checksum = 0;
 };
 

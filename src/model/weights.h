@@ -38,8 +38,8 @@ struct Weights {
 };
 
 struct WeightsOptions {
-  std::optional<DType> weight_format;  ///< of matrices; absent: what the kernel set wants
-  bool exact = false;                  ///< refuse a format that cannot hold the file's values
+  std::optional<Encoding> weight_format;  ///< of matrices; absent: what the kernel set wants
+  bool exact = false;                     ///< refuse a format that cannot hold the file's values
   bool use_mmap = true;
   bool verify = false;      ///< norm weights and biases must be finite
   bool lock = false;        ///< keep resident
@@ -57,10 +57,10 @@ struct WeightItem {
   const float* LayerWeights::*vector = nullptr;
   bool add_one = false;             ///< the file has a norm's weights less one
   std::int64_t rows = 0, cols = 0;  ///< a vector has cols only
-  DType file_dtype = DType::f32;
+  Encoding stored = Encoding::f32;  ///< in the file
   kernels::WeightFormat format;
-  bool packed = false;           ///< already in its format
-  float scale = 1, largest = 0;  ///< of a packed matrix
+  bool packed = false;     ///< already in its format
+  kernels::PackInfo pack;  ///< of a packed matrix
   bool mapped = false;
   std::uint64_t bytes = 0;   ///< resident
   std::uint64_t offset = 0;  ///< in Weights::memory, unless mapped
@@ -73,9 +73,9 @@ struct WeightsPlan {
   std::uint64_t staging_bytes = 0;  ///< the largest tensor that passes through a temporary buffer
 };
 
-/// `checkpoint` null: for a lone config.json, every tensor being of `assumed` dtype. Errors name the tensor that is
-/// missing or has another shape or dtype than the spec asks for. spec.tied_embeddings must be decided.
-Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, DType assumed,
+/// `checkpoint` null: for a lone config.json, every tensor being of `assumed` encoding. Errors name the tensor that is
+/// missing or has another shape or encoding than the spec asks for. spec.tied_embeddings must be decided.
+Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, Encoding assumed,
                                  const kernels::KernelSet& kernels, const WeightsOptions& options);
 /// The same for a packed model, whose tensors have their formats already.
 Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile& packed,

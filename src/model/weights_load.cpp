@@ -70,15 +70,15 @@ class Loader {
   /// Converts a matrix in steps of whole tiles, all threads at each, and looks for a cancellation between them. Pages
   /// of the file that were read leave the process again. `largest`: the largest finite magnitude of the source.
   Status pack_rows(const kernels::Matrix& view, const WeightItem& item, const formats::Tensor& tensor,
-                   std::byte* destination, float& largest) {
-    constexpr std::int64_t kTile = 32;
-    const auto row_bytes = static_cast<std::uint64_t>(view.cols) * dtype_bytes(view.format.dtype);
+                   const kernels::PackInfo& info, std::byte* destination, float& largest) {
+    constexpr std::int64_t kTile = kernels::kPackRows;
+    const std::uint64_t row_bytes = encoded_bytes(view.format.encoding, static_cast<std::uint64_t>(view.cols));
     const auto step = static_cast<std::int64_t>(round_up(std::max<std::uint64_t>(kProgressStep / row_bytes, 1), kTile));
     std::atomic<float> most{0};
     for (std::int64_t row = 0; row < view.rows; row += step) {
       const std::int64_t end = std::min(row + step, view.rows);
       parallel_for_((end - row + kTile - 1) / kTile, [&](std::int64_t first_tile, std::int64_t last_tile) {
-        const float found = kernels_.pack(view, item.format, destination, row + first_tile * kTile,
+        const float found = kernels_.pack(view, item.format, info, destination, row + first_tile * kTile,
                                           std::min(row + last_tile * kTile, end));
         for (float seen = most; found > seen && !most.compare_exchange_weak(seen, found);) {
         }
@@ -115,7 +115,7 @@ class Loader {
       if (options_.verify) QINFER_TRY(check_finite(item, tensor, values));
       (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) = values;
     } else {
-      place(item, data, item.scale, item.largest);
+      place(item, data, item.pack);
     }
     return item.mapped ? report(tensor.bytes()) : Status();
   }
@@ -144,9 +144,9 @@ class Loader {
 
   Status load_vector(const WeightItem& item, const formats::Tensor& tensor, float* destination) {
     QINFER_ASSIGN(const std::byte* bytes, source(tensor));
-    const kernels::Matrix view{bytes, {item.file_dtype, kernels::WeightLayout::row_major}, 1, item.cols};
-    kernels_.pack(view, {DType::f32, kernels::WeightLayout::row_major}, reinterpret_cast<std::byte*>(destination), 0,
-                  1);
+    const kernels::Matrix view{bytes, {item.stored, kernels::WeightLayout::row_major}, 1, item.cols, {}};
+    kernels_.pack(view, {Encoding::f32, kernels::WeightLayout::row_major}, {},
+                  reinterpret_cast<std::byte*>(destination), 0, 1);
     if (item.add_one)
       for (std::int64_t i = 0; i < item.cols; ++i) destination[i] += 1.0f;
     if (options_.verify) QINFER_TRY(check_finite(item, tensor, destination));
@@ -160,41 +160,42 @@ class Loader {
     if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes()));
     if (weights_.mappings.empty() || weights_.mappings.back() != mapping)
       weights_.mappings.push_back(std::move(mapping));
-    place(item, data, 1, 0);
+    place(item, data, {});
     return Status();
   }
 
   Status load_matrix(const WeightItem& item, const formats::Tensor& tensor, std::byte* destination) {
-    const kernels::WeightFormat as_in_file{item.file_dtype, kernels::WeightLayout::row_major};
+    const kernels::WeightFormat as_in_file{item.stored, kernels::WeightLayout::row_major};
     if (item.format == as_in_file) {
       QINFER_TRY(read(tensor, destination));
     } else {
       QINFER_ASSIGN(const std::byte* bytes, source(tensor));
-      return pack_matrix({bytes, as_in_file, item.rows, item.cols}, item, tensor, destination);
+      return pack_matrix({bytes, as_in_file, item.rows, item.cols, {}}, item, tensor, destination);
     }
-    place(item, destination, 1, 0);
+    place(item, destination, {});
     return Status();
   }
 
-  /// Nearly always the values fit as they are; where they do not, the matrix is packed again with a scale.
-  Status pack_matrix(kernels::Matrix view, const WeightItem& item, const formats::Tensor& tensor,
+  /// Packs a matrix as often as the kernel set asks for.
+  Status pack_matrix(const kernels::Matrix& view, const WeightItem& item, const formats::Tensor& tensor,
                      std::byte* destination) {
-    float largest = 0;
-    QINFER_TRY(pack_rows(view, item, tensor, destination, largest));
-    view.scale = kernels_.pack_scale(item.format, largest);
-    if (view.scale == 0)
-      return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
-                   item.name, largest, dtype_name(item.format.dtype));
-    if (view.scale != 1) {
+    kernels::PackInfo info;
+    for (;;) {
+      float largest = 0;
+      QINFER_TRY(pack_rows(view, item, tensor, info, destination, largest));
+      const kernels::PackEnd end = kernels_.pack_end(item.format, largest, info);
+      if (end == kernels::PackEnd::done) break;
+      if (end == kernels::PackEnd::out_of_range)
+        return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
+                     item.name, largest, encoding_name(item.format.encoding));
       if (options_.use_mmap) total_ += tensor.bytes();
-      QINFER_TRY(pack_rows(view, item, tensor, destination, largest));
     }
-    place(item, destination, view.scale, largest / view.scale);
+    place(item, destination, info);
     return Status();
   }
 
-  void place(const WeightItem& item, const std::byte* data, float scale, float largest) {
-    const kernels::Matrix matrix{data, item.format, item.rows, item.cols, scale, largest};
+  void place(const WeightItem& item, const std::byte* data, const kernels::PackInfo& info) {
+    const kernels::Matrix matrix{data, item.format, item.rows, item.cols, info};
     if (!item.is_global) {
       weights_.layers[item.layer].*item.matrix = matrix;
     } else if (item.role == kernels::WeightRole::embedding) {

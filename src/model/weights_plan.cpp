@@ -130,11 +130,11 @@ Status check_tensor(const formats::Checkpoint& checkpoint, WeightItem& item) {
   const formats::Tensor* tensor = checkpoint.find(item.name);
   if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", item.name);
   const std::string& file = checkpoint.shard_name(tensor->shard);
-  const auto dtype = formats::parse_dtype(tensor->dtype);
-  if (!dtype)
+  const auto stored = formats::find_stored_encoding(tensor->dtype);
+  if (!stored)
     return error(Code::unsupported, "{}: tensor \"{}\" is {}, supported are F32, F16 and BF16", file, item.name,
                  tensor->dtype);
-  item.file_dtype = *dtype;
+  item.stored = *stored;
   std::vector<std::uint64_t> expected;
   if (!item.is_vector) expected.push_back(static_cast<std::uint64_t>(item.rows));
   expected.push_back(static_cast<std::uint64_t>(item.cols));
@@ -147,10 +147,11 @@ Status check_tensor(const formats::Checkpoint& checkpoint, WeightItem& item) {
 
 Status choose_format(const kernels::KernelSet& kernels, const WeightsOptions& options, WeightItem& item) {
   if (item.is_vector) return Status();
-  const DType* wanted = options.weight_format ? &*options.weight_format : nullptr;
-  if (!kernels.weight_format(item.role, item.file_dtype, wanted, options.exact, item.format)) {
+  const Encoding* wanted = options.weight_format ? &*options.weight_format : nullptr;
+  if (!kernels.weight_format(item.role, item.stored, wanted, options.exact, item.format)) {
     return error(Code::invalid_argument, "kernel set {} cannot hold tensor \"{}\" ({}) as {}{}", kernels.name,
-                 item.name, dtype_name(item.file_dtype), wanted != nullptr ? dtype_name(*wanted) : "any format it has",
+                 item.name, encoding_name(item.stored),
+                 wanted != nullptr ? encoding_name(*wanted) : "any format it has",
                  options.exact ? " exactly, as QINFER_RUNTIME_EXACT asks" : "");
   }
   return Status();
@@ -175,23 +176,22 @@ void unify_types(std::vector<WeightItem>& items) {
   for (std::size_t first = 0, end = 0; first < items.size(); first = end) {
     while (end < items.size() && items[end].layer == items[first].layer) ++end;
     for (const int group : {1, 2}) {
-      std::optional<DType> type;
+      std::optional<Encoding> type;
       for (std::size_t i = first; i < end; ++i) {
         if (fused_group(items[i]) != group) continue;
-        type = !type || *type == items[i].format.dtype ? items[i].format.dtype : DType::f32;
+        type = !type || *type == items[i].format.encoding ? items[i].format.encoding : Encoding::f32;
       }
       for (std::size_t i = first; i < end; ++i)
-        if (fused_group(items[i]) == group) items[i].format.dtype = *type;
+        if (fused_group(items[i]) == group) items[i].format.encoding = *type;
     }
   }
 }
 
 /// The shape a tensor has in a packed file.
-std::vector<std::uint64_t> packed_shape(const WeightItem& item, kernels::WeightLayout layout) {
-  const auto rows = static_cast<std::uint64_t>(item.rows), cols = static_cast<std::uint64_t>(item.cols);
-  if (item.is_vector) return {cols};
-  if (layout == kernels::WeightLayout::tile32) return {(rows + 31) / 32, cols, 32};
-  return {rows, cols};
+std::vector<std::uint64_t> packed_shape(const WeightItem& item, const kernels::WeightFormat& format) {
+  if (item.is_vector) return {static_cast<std::uint64_t>(item.cols)};
+  const kernels::StoredShape shape = kernels::weight_shape(format, item.rows, item.cols);
+  return {shape.lengths, shape.lengths + shape.n};
 }
 
 Status check_packed(const PackedFile& packed, WeightItem& item) {
@@ -200,28 +200,28 @@ Status check_packed(const PackedFile& packed, WeightItem& item) {
   if (tensor == nullptr || info == nullptr)
     return error(Code::not_found, "the packed model has no tensor \"{}\"", item.name);
   const std::string& file = packed.checkpoint.shard_name(tensor->shard);
-  const auto dtype = formats::parse_dtype(tensor->dtype);
-  if (!dtype || (item.is_vector && *dtype != DType::f32))
+  const auto encoding = formats::find_stored_encoding(tensor->dtype);
+  if (!encoding || (item.is_vector && *encoding != Encoding::f32))
     return error_at(Code::format, static_cast<std::int64_t>(tensor->begin), "{}: tensor \"{}\" is {}", file, item.name,
                     tensor->dtype);
-  const auto expected = packed_shape(item, info->layout);
+  const kernels::WeightFormat format{*encoding, info->layout};
+  const auto expected = packed_shape(item, format);
   if (tensor->shape != expected || info->rows != item.rows || info->cols != item.cols)
     return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
                     "{}: tensor \"{}\" has the shape {}, its config.json asks for {}", file, item.name,
                     formats::shape_text(tensor->shape), formats::shape_text(expected));
-  const std::uint64_t alignment = info->layout == kernels::WeightLayout::tile32 ? 64 : dtype_bytes(*dtype);
+  const std::uint64_t alignment = kernels::weight_alignment(format);
   if (tensor->begin % alignment != 0)
     return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
                     "{}: tensor \"{}\" begins at byte {}, expected a multiple of {}", file, item.name, tensor->begin,
                     alignment);
-  if (info->layout == kernels::WeightLayout::row_major && info->scale != 1)
+  if (info->layout == kernels::WeightLayout::row_major && info->pack.scale != 1)
     return error_at(Code::format, static_cast<std::int64_t>(tensor->begin),
-                    "{}: tensor \"{}\" has the scale {}, rows have 1", file, item.name, info->scale);
-  item.file_dtype = info->source_dtype;
-  item.format = {*dtype, info->layout};
+                    "{}: tensor \"{}\" has the scale {}, rows have 1", file, item.name, info->pack.scale);
+  item.stored = info->source;
+  item.format = format;
   item.packed = true;
-  item.scale = info->scale;
-  item.largest = info->largest;
+  item.pack = info->pack;
   return Status();
 }
 
@@ -229,24 +229,24 @@ Status check_packed(const PackedFile& packed, WeightItem& item) {
 Status accept_packed(const PackedFile& packed, const kernels::KernelSet& kernels, const WeightsOptions& options,
                      const WeightItem& item) {
   if (item.is_vector) return Status();
-  const DType wanted = options.weight_format.value_or(item.format.dtype);
+  const Encoding wanted = options.weight_format.value_or(item.format.encoding);
   kernels::WeightFormat format;
-  const bool possible = kernels.weight_format(item.role, item.file_dtype, &wanted, options.exact, format);
+  const bool possible = kernels.weight_format(item.role, item.stored, &wanted, options.exact, format);
   if (possible && format == item.format) return Status();
   return error(Code::unsupported,
                "tensor \"{}\" was packed as {} for kernel set {}; {}{} does not take it so: pack the checkpoint again",
-               item.name, dtype_name(item.format.dtype), packed.kernel_set, kernels.name,
+               item.name, encoding_name(item.format.encoding), packed.kernel_set, kernels.name,
                options.exact ? " with QINFER_RUNTIME_EXACT" : "");
 }
 
 /// Where each tensor lies, and the sums.
-void lay_out(WeightsPlan& plan, const kernels::KernelSet& kernels, const WeightsOptions& options) {
+void lay_out(WeightsPlan& plan, const WeightsOptions& options) {
   for (WeightItem& item : plan.items) {
     const std::uint64_t elements = static_cast<std::uint64_t>(item.rows) * static_cast<std::uint64_t>(item.cols);
     const bool as_in_file =
-        !item.is_vector && item.format == kernels::WeightFormat{item.file_dtype, kernels::WeightLayout::row_major};
+        !item.is_vector && item.format == kernels::WeightFormat{item.stored, kernels::WeightLayout::row_major};
     item.mapped = options.use_mmap && (as_in_file || item.packed);
-    item.bytes = item.is_vector ? elements * sizeof(float) : kernels.weight_bytes(item.format, item.rows, item.cols);
+    item.bytes = item.is_vector ? elements * sizeof(float) : kernels::weight_bytes(item.format, item.rows, item.cols);
     // Tied embeddings that are split are one tensor of the file, listed twice.
     const bool again = item.role == WeightRole::lm_head && !item.is_vector && item.name == plan.items[0].name;
     if (!again) plan.n_params += elements;
@@ -258,7 +258,7 @@ void lay_out(WeightsPlan& plan, const kernels::KernelSet& kernels, const Weights
     plan.private_bytes = item.offset + item.bytes;
     // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer.
     if (!as_in_file && !item.packed && !options.use_mmap)
-      plan.staging_bytes = std::max(plan.staging_bytes, elements * dtype_bytes(item.file_dtype));
+      plan.staging_bytes = std::max(plan.staging_bytes, encoded_bytes(item.stored, elements));
   }
 }
 
@@ -281,22 +281,22 @@ Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile&
   for (std::size_t i = 0; i < unified.size(); ++i)
     if (unified[i].format != plan.items[i].format)
       return error_at(Code::format, -1, "tensor \"{}\" is {}, unlike those that are multiplied together with it",
-                      plan.items[i].name, dtype_name(plan.items[i].format.dtype));
-  lay_out(plan, kernels, options);
+                      plan.items[i].name, encoding_name(plan.items[i].format.encoding));
+  lay_out(plan, options);
   return plan;
 }
 
-Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, DType assumed,
+Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, Encoding assumed,
                                  const kernels::KernelSet& kernels, const WeightsOptions& options) {
   WeightsPlan plan;
   plan.items = list_tensors(spec, name_prefix(spec, checkpoint), options.split_tied);
   for (WeightItem& item : plan.items) {
-    item.file_dtype = assumed;
+    item.stored = assumed;
     if (checkpoint != nullptr) QINFER_TRY(check_tensor(*checkpoint, item));
     QINFER_TRY(choose_format(kernels, options, item));
   }
   unify_types(plan.items);
-  lay_out(plan, kernels, options);
+  lay_out(plan, options);
   return plan;
 }
 

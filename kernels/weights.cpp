@@ -1,0 +1,43 @@
+// What a weight format says by itself, whichever kernel set it belongs to: names, sizes and shapes of layouts.
+#include "base/checked.h"
+#include "kernel_set.h"
+
+namespace qinfer::kernels {
+namespace {
+
+constexpr std::uint64_t kTile32Rows = 32;
+
+struct LayoutRow {
+  WeightLayout layout;
+  std::string_view name;
+};
+constexpr LayoutRow kLayouts[] = {{WeightLayout::row_major, "row_major"}, {WeightLayout::tile32, "tile32"}};
+
+}  // namespace
+
+std::string_view weight_layout_name(WeightLayout layout) { return kLayouts[static_cast<std::size_t>(layout)].name; }
+
+std::optional<WeightLayout> find_weight_layout(std::string_view name) {
+  for (const LayoutRow& row : kLayouts)
+    if (row.name == name) return row.layout;
+  return std::nullopt;
+}
+
+StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
+  const auto n = static_cast<std::uint64_t>(rows), k = static_cast<std::uint64_t>(cols);
+  if (format.layout == WeightLayout::tile32) return {{ceil_div(n, kTile32Rows), k, kTile32Rows}, 3};
+  return {{n, k}, 2};
+}
+
+std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
+  const StoredShape shape = weight_shape(format, rows, cols);
+  std::uint64_t values = 1;
+  for (std::uint32_t i = 0; i < shape.n; ++i) values *= shape.lengths[i];
+  return encoded_bytes(format.encoding, values);
+}
+
+std::uint64_t weight_alignment(const WeightFormat& format) {
+  return format.layout == WeightLayout::tile32 ? 64 : encoding_traits(format.encoding).block_bytes;
+}
+
+}  // namespace qinfer::kernels
