@@ -122,7 +122,7 @@ Cost ffn_cost(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::in
                      {out.floats(), hidden},
                      {space.data(), space.data() + size.shared, size.per_worker}};
   Cost cost;
-  for (std::int32_t phase = 0; phase < set.ffn.phases; ++phase) cost.add(cost_of_phase(set.ffn, args, phase), 1);
+  for (std::int32_t phase = 0; phase < set.ffn.phases(args); ++phase) cost.add(cost_of_phase(set.ffn, args, phase), 1);
   cost.weight_bytes = 3 * bytes_of(width, hidden);
   cost.flops = cost.weight_bytes * static_cast<double>(n);
   return cost;

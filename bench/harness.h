@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/phases.h"
 #include "engine/team.h"
 #include "kernel_set.h"
 #include "platform/memory.h"
@@ -61,19 +62,10 @@ class Team {
   std::int32_t size() const { return team_->size(); }
   void barrier(std::int32_t worker) { team_->barrier(worker); }
 
-  /// All phases of an operation, as Pass::run_phases in engine/forward.cpp has it; called by every worker.
+  /// All phases of an operation, as in the engine; called by every worker.
   template <typename Args>
   void run_operation(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker) {
-    std::int32_t last = operation.phases - 1;
-    while (last > 0 && operation.units(args, last) == 0) --last;
-    for (std::int32_t phase = 0; phase <= last; ++phase) {
-      const std::int64_t units = operation.units(args, phase);
-      if (units == 0 && phase != last) continue;
-      team_->for_units(worker, units, [&](std::int64_t begin, std::int64_t end) {
-        operation.run(args, phase, {begin, end, worker});
-      });
-      barrier(worker);
-    }
+    engine::run_phases(*team_, operation, args, worker, [](std::int32_t) {});
   }
 
   /// body(worker, i) on all threads for i = first .. first + count - 1, in one run of the team: the seconds from when

@@ -129,12 +129,14 @@ struct SegmentedAttention {
     return (sequence.n_rows + rows - 1) / rows;
   }
 
+  /// A split attention folds its partial results in a second phase.
+  static std::int32_t phases(const AttentionArgs& args) { return args.split ? 2 : 1; }
+
   static std::int64_t units(const AttentionArgs& args, std::int32_t phase) {
     if (args.split) {
       if (phase == 1) return total_rows(args) * args.n_heads;
       return static_cast<std::int64_t>(split_partials(args) / group(args));
     }
-    if (phase == 1) return 0;
     std::int64_t blocks = 0;
     for (const Sequence& sequence : args.sequences) blocks += blocks_of(args, sequence);
     return blocks * args.kv.n_kv_heads;

@@ -224,8 +224,7 @@ struct LmHeadArgs {
 
 template <typename Args>
 struct Operation {
-  std::int32_t phases = 1;
-  /// 0: this phase has nothing to do for these arguments, and costs no barrier.
+  std::int32_t (*phases)(const Args& args) = nullptr;  ///< at least 1, trailing phases that cannot have units left out
   std::int64_t (*units)(const Args& args, std::int32_t phase) = nullptr;
   void (*run)(const Args& args, std::int32_t phase, Slice slice) = nullptr;
 };
@@ -235,6 +234,11 @@ struct Shape {
   std::uint32_t batch = 0;  ///< rows at most
   std::uint32_t hidden = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
   std::uint32_t context = 0;          ///< positions at most
+/// Phases run in order, with a barrier between two of them. `phases` and the units of phase 0 follow from the arguments
+/// alone. The units of any later phase may depend on what the phases before it wrote (for instance on routing), and are
+/// therefore asked only after the barrier that follows the phase before. A phase never changes what its own number of
+/// units depends on, so all workers get the same answer. A phase without units has nothing to do and, unless it is the
+/// last, needs no barrier: the next one may be asked and run at once.
   std::uint32_t head_dim_padded = 0;  ///< the largest of all KV types: scratch is planned before a cache exists
   std::uint32_t n_threads = 0;
 };

@@ -26,7 +26,7 @@ check src/sampling "sampling base"
 check src/kv "kv platform base"
 check src/engine "engine kv sampling text model formats platform base"
 check capi "engine text kernels model platform kv base"
-check kernels "base reference avx512 amx"
+check kernels "base common reference avx512 amx"
 
 grep -rnE 'extern "C"' src kernels && say 'extern "C" outside capi/'
 grep -rnE '#include <(sys/|linux/|unistd|fcntl|pthread|sched|signal|dirent|cpuid)' src capi kernels | grep -v '^src/platform/' && say "operating system headers outside src/platform/"

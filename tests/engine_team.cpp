@@ -1,4 +1,5 @@
 // The thread team, the block pool and the runtime under concurrency: what the thread sanitizer runs.
+#include "engine/phases.h"
 #include "engine/team.h"
 
 #include <qinfer/qinfer.hpp>
@@ -80,6 +81,56 @@ TEST_CASE("what a slow worker leaves is taken by another", "[team][threads]") {
     });
   });
   CHECK(other == kUnits - 750);
+}
+
+namespace {
+
+/// An operation whose phase 1 has as many units as phase 0 decided, and whose phase 2 may have none.
+struct RoutedArgs {
+  std::int64_t first, decided, trailing;
+  std::atomic<std::int64_t>*routed, *ran;
+};
+
+std::int32_t routed_phases(const RoutedArgs&) { return 3; }
+
+std::int64_t routed_units(const RoutedArgs& args, std::int32_t phase) {
+  return phase == 0 ? args.first : phase == 1 ? args.routed->load() : args.trailing;
+}
+
+void run_routed(const RoutedArgs& args, std::int32_t phase, kernels::Slice slice) {
+  if (phase == 0) {
+    if (slice.begin == 0) *args.routed = args.decided;
+    return;
+  }
+  args.ran[phase] += slice.end - slice.begin;
+}
+
+}  // namespace
+
+TEST_CASE("the units of a phase may follow from what the phase before it wrote", "[team][threads]") {
+  const kernels::Operation<RoutedArgs> operation{routed_phases, routed_units, run_routed};
+  for (const std::uint32_t n : {1u, 2u, 3u, 8u}) {
+    auto team = engine::ThreadTeam::create({n, 50, 8, {}});
+    REQUIRE(team.ok());
+    for (const std::int64_t first : {0, 1, 40})
+      for (const std::int64_t decided : {0, 1, 7, 500})
+        for (const std::int64_t trailing : {0, 3}) {
+          std::atomic<std::int64_t> routed{-1}, ran[3] = {};
+          if (first == 0) routed = decided;
+          std::atomic<int> wrong{0};
+          const RoutedArgs args{first, decided, trailing, &routed, ran};
+          int completions = 0;
+          team.value()->run([&](std::int32_t worker) {
+            engine::run_phases(*team.value(), operation, args, worker, [&](std::int32_t) {
+              ++completions;
+              if (ran[1] != decided || ran[2] != trailing) ++wrong;
+            });
+            if (completions != 1) ++wrong;
+          });
+          INFO(n << " threads, " << first << ", " << decided << " and " << trailing << " units");
+          CHECK(wrong == 0);
+        }
+  }
 }
 
 TEST_CASE("a team can be made and freed without ever running", "[team][threads]") {

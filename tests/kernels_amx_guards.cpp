@@ -48,7 +48,7 @@ struct GuardedWorkspace {
 
 template <typename Args>
 void run(const Operation<Args>& operation, const Args& args) {
-  for (int phase = 0; phase < operation.phases; ++phase)
+  for (int phase = 0; phase < operation.phases(args); ++phase)
     operation.run(args, phase, {0, operation.units(args, phase), 0});
 }
 

@@ -159,7 +159,7 @@ void run_all(const Operation<Args>& operation, Args& args, WorkspaceSize size, s
   auto base = reinterpret_cast<std::uintptr_t>(memory.data());
   std::byte* aligned = memory.data() + (64 - base % 64) % 64;
   if constexpr (requires { args.workspace; }) args.workspace = {aligned, aligned + size.shared, size.per_worker};
-  for (int phase = 0; phase < operation.phases; ++phase) {
+  for (int phase = 0; phase < operation.phases(args); ++phase) {
     const std::int64_t units = operation.units(args, phase), own = workers > 1 ? units - (units + 3) / 4 : units;
     for (int w = workers; w-- > 0;) operation.run(args, phase, {own * w / workers, own * (w + 1) / workers, w});
     for (std::int64_t i = own; i < units; ++i)

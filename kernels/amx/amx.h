@@ -37,6 +37,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize ffn_workspace(const Shape& shape);
 
 // ---- attention.cpp ----
+std::int32_t attention_phases(const AttentionArgs& args);
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
 void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize attention_workspace(const Shape& shape);

@@ -2,6 +2,7 @@
 #include "amx/few_rows.h"
 #include "amx/projections.h"
 #include "avx512/avx512.h"
+#include "common/phases.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -56,13 +57,13 @@ constexpr KernelSet make_set(const char* name) {
       .attention_split_bytes = attention_split_bytes,
       .ffn_workspace = ffn_workspace,
       .lm_head_workspace = lm_head_workspace,
-      .embed = {1, embed_units, embed},
-      .rms_norm = {1, rms_norm_units, rms_norm},
-      .linear = {1, linear_units, mixed ? mixed_linear : linear},
-      .qkv = {2, qkv_units, mixed ? mixed_qkv : qkv},
-      .attention = {2, attention_units, attention},
-      .ffn = {2, ffn_units, mixed ? mixed_ffn : ffn},
-      .lm_head = {1, lm_head_units, mixed ? mixed_lm_head : lm_head},
+      .embed = {fixed_phases<1>, embed_units, embed},
+      .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
+      .linear = {fixed_phases<1>, linear_units, mixed ? mixed_linear : linear},
+      .qkv = {fixed_phases<2>, qkv_units, mixed ? mixed_qkv : qkv},
+      .attention = {attention_phases, attention_units, attention},
+      .ffn = {fixed_phases<2>, ffn_units, mixed ? mixed_ffn : ffn},
+      .lm_head = {fixed_phases<1>, lm_head_units, mixed ? mixed_lm_head : lm_head},
   };
 }
 

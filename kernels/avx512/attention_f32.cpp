@@ -8,6 +8,8 @@ using Attention = SegmentedAttention<Policy<false>>;
 
 }  // namespace
 
+std::int32_t attention_phases(const AttentionArgs& args) { return Attention::phases(args); }
+
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase) { return Attention::units(args, phase); }
 
 void attention(const AttentionArgs& args, std::int32_t phase, Slice slice) { Attention::run(args, phase, slice); }

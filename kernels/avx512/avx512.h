@@ -39,6 +39,7 @@ struct HeadBlock {
 void finish_heads(const QkvArgs& args, const HeadBlock& block);
 
 // ---- attention_f32.cpp, attention_fp16.cpp: they differ in run alone ----
+std::int32_t attention_phases(const AttentionArgs& args);
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
 void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 void fp16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);

@@ -1,6 +1,7 @@
 // Binds the AVX-512 operations into the kernel sets `avx512` and `avx512_fp16`, which differ in how projections of f16
 // weights are summed.
 #include "avx512/avx512.h"
+#include "common/phases.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -43,17 +44,21 @@ constexpr KernelSet make_set(const char* name) {
       .attention_split_bytes = attention_split_bytes,
       .ffn_workspace = ffn_workspace,
       .lm_head_workspace = lm_head_workspace,
-      .embed = {1, embed_units, embed},
-      .rms_norm = {1, rms_norm_units, rms_norm},
-      .linear = {2, [](const LinearArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).linear.units(a, phase); },
+      .embed = {fixed_phases<1>, embed_units, embed},
+      .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
+      .linear = {fixed_phases<2>,
+                 [](const LinearArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).linear.units(a, phase); },
                  [](const LinearArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).linear.run(a, phase, s); }},
-      .qkv = {2, [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); },
+      .qkv = {fixed_phases<2>,
+              [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); },
               [](const QkvArgs& a, std::int32_t phase, Slice s) { sums_for(a.wq, fp16).qkv.run(a, phase, s); }},
-      .attention = {2, attention_units, fp16 ? fp16_attention : attention},
-      .ffn = {4, [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },
+      .attention = {attention_phases, attention_units, fp16 ? fp16_attention : attention},
+      .ffn = {fixed_phases<4>,
+              [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },
               [](const FfnArgs& a, std::int32_t phase, Slice s) { sums_for(a.gate, fp16).ffn.run(a, phase, s); }},
       .lm_head = {
-          2, [](const LmHeadArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).lm_head.units(a, phase); },
+          fixed_phases<2>,
+          [](const LmHeadArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).lm_head.units(a, phase); },
           [](const LmHeadArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).lm_head.run(a, phase, s); }},
   };
 }

@@ -8,6 +8,7 @@
 
 #include "avx512/avx512.h"
 #include "avx512/panels.h"
+#include "common/phases.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -356,10 +357,10 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
 
 template <typename Mode>
 constexpr Projections projections() {
-  return {{2, linear_units, linear<Mode>},
-          {2, qkv_units, qkv<Mode>},
-          {4, ffn_units, ffn<Mode>},
-          {2, lm_head_units, lm_head<Mode>}};
+  return {{fixed_phases<2>, linear_units, linear<Mode>},
+          {fixed_phases<2>, qkv_units, qkv<Mode>},
+          {fixed_phases<4>, ffn_units, ffn<Mode>},
+          {fixed_phases<2>, lm_head_units, lm_head<Mode>}};
 }
 
 }  // namespace

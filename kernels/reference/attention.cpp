@@ -108,6 +108,8 @@ struct Policy {
 
 }  // namespace
 
+std::int32_t attention_phases(const AttentionArgs& args) { return SegmentedAttention<Policy>::phases(args); }
+
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase) {
   return SegmentedAttention<Policy>::units(args, phase);
 }

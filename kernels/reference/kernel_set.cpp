@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/phases.h"
 #include "reference.h"
 
 namespace qinfer::kernels::reference {
@@ -59,13 +60,13 @@ constexpr KernelSet kSet = {
     .attention_split_bytes = attention_split_bytes,
     .ffn_workspace = ffn_workspace,
     .lm_head_workspace = lm_head_workspace,
-    .embed = {1, embed_units, embed},
-    .rms_norm = {1, rms_norm_units, rms_norm},
-    .linear = {1, linear_units, linear},
-    .qkv = {1, qkv_units, qkv},
-    .attention = {2, attention_units, attention},
-    .ffn = {2, ffn_units, ffn},
-    .lm_head = {1, lm_head_units, lm_head},
+    .embed = {fixed_phases<1>, embed_units, embed},
+    .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
+    .linear = {fixed_phases<1>, linear_units, linear},
+    .qkv = {fixed_phases<1>, qkv_units, qkv},
+    .attention = {attention_phases, attention_units, attention},
+    .ffn = {fixed_phases<2>, ffn_units, ffn},
+    .lm_head = {fixed_phases<1>, lm_head_units, lm_head},
 };
 
 }  // namespace

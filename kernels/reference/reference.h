@@ -55,6 +55,7 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize qkv_workspace(const Shape& shape);
 
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
+std::int32_t attention_phases(const AttentionArgs& args);
 void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize attention_workspace(const Shape& shape);
 std::uint64_t attention_split_bytes(const AttentionArgs& args);

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/phases.h"
+
 namespace qinfer::engine {
 namespace {
 
@@ -44,23 +46,9 @@ class Pass {
     return {model_.scratch() + shared_offset, model_.scratch() + layout_.per_worker, layout_.per_worker_bytes};
   }
 
-  /// Runs all phases; the last thread to finish the last one calls `then`.
   template <typename Args, typename Then>
   void run_phases(const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker, Then&& then) {
-    std::int32_t last = operation.phases - 1;
-    while (last > 0 && operation.units(args, last) == 0) --last;
-    for (std::int32_t phase = 0; phase <= last; ++phase) {
-      const std::int64_t units = operation.units(args, phase);
-      if (units == 0 && phase != last) continue;  // nothing to wait for
-      team_.for_units(worker, units, [&](std::int64_t begin, std::int64_t end) {
-        operation.run(args, phase, {begin, end, worker});
-      });
-      if (phase == last) {
-        team_.barrier(worker, then);
-      } else {
-        team_.barrier(worker);
-      }
-    }
+    engine::run_phases(team_, operation, args, worker, then);
   }
 
   /// An operation that is a step of the pass: behind it the buffers are gone that live no longer.
