@@ -46,7 +46,6 @@ class Zeros {
     buffer_ = std::move(buffer.value());
   }
   std::byte* data() const { return buffer_.data(); }
-  float* floats() const { return buffer_.as<float>(); }
 
  private:
   platform::Buffer buffer_;
@@ -73,7 +72,7 @@ Matrix zero_matrix(const Zeros& weights, std::int64_t rows, std::int64_t cols) {
   return {weights.data(), {Encoding::bf16, WeightLayout::row_major}, rows, cols};
 }
 
-std::uint64_t activation_bytes(Layout layout, std::int64_t n, std::int64_t width) {
+std::uint64_t activation_bytes(ActivationLayout layout, std::int64_t n, std::int64_t width) {
   return layout_bytes(layout, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(width));
 }
 
@@ -86,11 +85,11 @@ Cost linear_cost(const KernelSet& set, std::int64_t n, std::int64_t cols, std::i
       x(activation_bytes(set.layouts.operand_of(n), n, cols)),
       out(activation_bytes(set.layouts.residual_of(n), n, rows)), space(size.shared + size.per_worker);
   const LinearArgs args{n,
-                        {x.floats(), cols},
+                        {x.data(), set.layouts.operand_of(n), cols},
                         zero_matrix(weights, rows, cols),
                         nullptr,
                         false,
-                        {out.floats(), rows},
+                        {out.data(), set.layouts.residual_of(n), rows},
                         {space.data(), space.data() + size.shared, size.per_worker}};
   Cost cost = cost_of_phase(set.linear, args, 0);
   cost.weight_bytes = bytes_of(rows, cols);
@@ -112,14 +111,14 @@ Cost ffn_cost(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::in
       x(activation_bytes(set.layouts.operand_of(n), n, hidden)),
       out(activation_bytes(set.layouts.residual_of(n), n, hidden)), space(size.shared + size.per_worker);
   const FfnArgs args{n,
-                     {x.floats(), hidden},
+                     {x.data(), set.layouts.operand_of(n), hidden},
                      zero_matrix(weights, width, hidden),
                      zero_matrix(weights, width, hidden),
                      zero_matrix(weights, hidden, width),
                      nullptr,
                      nullptr,
                      nullptr,
-                     {out.floats(), hidden},
+                     {out.data(), set.layouts.residual_of(n), hidden},
                      {space.data(), space.data() + size.shared, size.per_worker}};
   Cost cost;
   for (std::int32_t phase = 0; phase < set.ffn.phases(args); ++phase) cost.add(cost_of_phase(set.ffn, args, phase), 1);

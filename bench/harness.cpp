@@ -58,11 +58,12 @@ Memory::Memory(std::uint64_t bytes)
   buffer_.commit();
 }
 
-RandomRows::RandomRows(std::int64_t n, std::int64_t width, kernels::Layout layout)
+RandomRows::RandomRows(std::int64_t n, std::int64_t width, kernels::ActivationLayout layout)
     : memory_(kernels::layout_bytes(layout, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(width))),
+      layout_(layout),
       width_(width) {
   Random random(1);
-  const bool narrow = layout == kernels::Layout::bf16_panels;
+  const bool narrow = layout == kernels::ActivationLayout::bf16_panels;
   for (std::uint64_t i = 0; i < memory_.size() / (narrow ? 2 : 4); ++i) {
     const float value = random.normal();
     narrow ? void(memory_.as<std::uint16_t>()[i] = f32_to_bf16(value)) : void(memory_.as<float>()[i] = value);

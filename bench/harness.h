@@ -113,11 +113,13 @@ class Memory {
 /// Rows of normally distributed values (deviation 1) in some layout.
 class RandomRows {
  public:
-  RandomRows(std::int64_t n, std::int64_t width, kernels::Layout layout = kernels::Layout::rows);
-  kernels::Rows view() const { return {memory_.as<float>(), width_}; }
+  RandomRows(std::int64_t n, std::int64_t width,
+             kernels::ActivationLayout layout = kernels::ActivationLayout::row_major);
+  kernels::Activations view() const { return {memory_.data(), layout_, width_}; }
 
  private:
   Memory memory_;
+  kernels::ActivationLayout layout_;
   std::int64_t width_;
 };
 
@@ -130,7 +132,7 @@ inline RandomRows random_residual(const kernels::KernelSet& set, std::int64_t n,
 }
 inline RandomRows random_queries(const kernels::KernelSet& set, std::int64_t n, std::uint64_t n_heads,
                                  std::uint64_t head_dim) {
-  const kernels::Layout layout = set.layouts.query_of(n);
+  const kernels::ActivationLayout layout = set.layouts.query_of(n);
   return RandomRows(n, static_cast<std::int64_t>(kernels::query_width(layout, n_heads, head_dim)), layout);
 }
 

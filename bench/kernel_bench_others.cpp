@@ -118,8 +118,8 @@ void add_attention(Context& context, const KernelSet& set) {
 void bench_rms_norm(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t n) {
   const RandomRows x = random_residual(set, n, kHidden), weight(1, kHidden), out = random_operand(set, n, kHidden);
   kernels::NormArgs args;
-  args.n = args.batch = n, args.width = kHidden;
-  args.x = x.view(), args.weight = weight.view().data;
+  args.n = n, args.width = kHidden;
+  args.x = x.view(), args.weight = weight.view().f32();
   args.eps = 1e-6f;
   args.out = out.view();
   const double bytes = 2.0 * static_cast<double>(n) * kHidden * sizeof(float);

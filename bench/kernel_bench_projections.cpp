@@ -100,7 +100,7 @@ void bench_qkv(benchmark::State& state, Context& context, const KernelSet& set, 
   args.x = x.view();
   args.q_norm = norms.view().row(0), args.k_norm = norms.view().row(1);
   args.norm_eps = 1e-6f;
-  args.rope = rope.view().data;
+  args.rope = rope.view().f32();
   args.n_heads = kHeads;
   args.kv = cache.layout();
   args.sequences = sequences;

@@ -6,8 +6,8 @@
 // on the slice, the number of rows or the batch (KernelSetInfo::invariant names the exception). Sizes of workspaces are
 // pure functions of shapes, so that a memory plan can add them up before anything is loaded.
 //
-// Views carry no ownership. Rows of activations lie as the set's ActivationLayouts say; weights are [rows =
-// outputs][cols = inputs] in the layout that weight_format() asked for, at any alignment.
+// Views carry no ownership. Views of activations carry their layout, one that the set's ActivationLayouts name; weights
+// are [rows = outputs][cols = inputs] in the layout that weight_format() asked for, at any alignment.
 #pragma once
 
 #include <cstddef>
@@ -65,37 +65,51 @@ StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int
 /// What the address of a matrix's first byte must be a multiple of.
 std::uint64_t weight_alignment(const WeightFormat& format);
 
-/// How rows of activations lie between operations.
-enum class Layout : std::uint8_t {
-  rows,        ///< f32 [row][ld]
-  panels,      ///< 16 rows side by side: f32 [row / 16][feature][16]
-  bf16_panels  ///< bf16 [row / 16][feature / 2][16][2], features filled up with zeros to a multiple of 32
+/// How the activations of a batch are stored between operations.
+enum class ActivationLayout : std::uint8_t {
+  row_major,   ///< f32 [row][ld]
+  f32_panels,  ///< 16 rows side by side: f32 [row / 16][feature][16]
+  bf16_panels  ///< bf16 [row / 16][feature / 2][16][2]; zeros fill the features up to a multiple of 32
 };
 inline constexpr std::uint64_t kPanelRows = 16, kPanelFeatures = 32;
 
 /// Bytes of n rows of `width` features.
-std::uint64_t layout_bytes(Layout layout, std::uint64_t n, std::uint64_t width);
+std::uint64_t layout_bytes(ActivationLayout layout, std::uint64_t n, std::uint64_t width);
 
-/// How a set wants the activations of a batch. Residual: what embedding, linear layers and feed-forward networks write,
-/// and norms read or add to. Operands: what norms and attention write, and what is multiplied with weights. Queries: of
-/// their heads, each begins at a multiple of kPanelFeatures in panels.
+/// The layouts in which a set takes and gives the activations of a batch of n rows. Residual: what embedding, linear
+/// layers and feed-forward networks write, and norms read or add to. Operands: what norms and attention write, and what
+/// is multiplied with weights. Queries: in panels each head begins at a multiple of kPanelFeatures.
+///
+/// The caller asks once for each buffer and batch and puts the answer into the view; operations look at the view.
 struct ActivationLayouts {
-  Layout residual = Layout::rows, operand = Layout::rows, query = Layout::rows;
-  std::int64_t few = 0;  ///< up to so many rows lie in rows, whatever is said above
+  ActivationLayout residual = ActivationLayout::row_major, operand = ActivationLayout::row_major,
+                   query = ActivationLayout::row_major;
+  std::int64_t max_row_major = 0;  ///< batches of at most this many rows are row-major, overriding the layouts above
 
-  Layout residual_of(std::int64_t n) const { return n <= few ? Layout::rows : residual; }
-  Layout operand_of(std::int64_t n) const { return n <= few ? Layout::rows : operand; }
-  Layout query_of(std::int64_t n) const { return n <= few ? Layout::rows : query; }
+  ActivationLayout residual_of(std::int64_t n) const { return of(residual, n); }
+  ActivationLayout operand_of(std::int64_t n) const { return of(operand, n); }
+  ActivationLayout query_of(std::int64_t n) const { return of(query, n); }
+
+ private:
+  ActivationLayout of(ActivationLayout many, std::int64_t n) const {
+    return n <= max_row_major ? ActivationLayout::row_major : many;
+  }
 };
-/// Features of a row of queries, with what fills its heads up.
-std::uint64_t query_width(Layout layout, std::uint64_t n_heads, std::uint64_t head_dim);
+/// Width of one query row, padding of each head included.
+std::uint64_t query_width(ActivationLayout layout, std::uint64_t n_heads, std::uint64_t head_dim);
 
-/// Rows in one of these layouts. `ld`: elements from one row to the next; in panels, features of a row (of queries:
-/// of all heads without what fills them up).
-struct Rows {
-  float* data = nullptr;
-  std::int64_t ld = 0;
-  float* row(std::int64_t m) const { return data + m * ld; }
+/// A view of activations. It carries its layout: no operation derives one from the number of rows.
+struct Activations {
+  void* data = nullptr;
+  ActivationLayout layout = ActivationLayout::row_major;
+  std::int64_t ld = 0;  ///< row-major: elements from one row to the next; panels: features of a row, without padding
+
+  bool is_row_major() const { return layout == ActivationLayout::row_major; }
+  float* f32() const { return static_cast<float*>(data); }  ///< not of bf16_panels
+  /// Where row m of a row-major view begins.
+  float* row(std::int64_t m) const { return f32() + m * ld; }
+  /// bf16_panels: pairs of features, the first one in the low half.
+  std::uint32_t* pairs() const { return static_cast<std::uint32_t*>(data); }
 };
 
 /// Units [begin, end) of one phase, computed by `worker` (which selects its part of the per-worker workspace). A worker
@@ -129,32 +143,31 @@ struct EmbedArgs {
   std::int64_t n = 0;
   const std::int32_t* tokens = nullptr;
   Matrix table;
-  Rows out;
+  Activations out;
   float scale = 1;
 };
 
-/// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4). x is residual, and so
-/// is out where the norm accumulates; else out is an operand of n rows.
+/// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4). x has the layout of a
+/// residual, and so has out where the norm accumulates; otherwise out is an operand, or row-major whatever the number
+/// of rows.
 struct NormArgs {
   std::int64_t n = 0, width = 0;
-  std::int64_t batch = 0;                ///< rows of x, on which its layout depends
   const std::int32_t* gather = nullptr;  ///< take row gather[m] of x for output row m; null: row m
-  Rows x;
+  Activations x;
   const float* weight = nullptr;
   float eps = 0;
-  Rows out;
+  Activations out;
   bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
-  bool rows = false;        ///< out is rows, whatever the set's layouts; not with accumulate
 };
 
 /// out[m][j] (+)= sum over k of x[m][k] * w[j][k], + bias[j].
 struct LinearArgs {
   std::int64_t n = 0;
-  Rows x;
+  Activations x;
   Matrix w;
   const float* bias = nullptr;  ///< null: none
   bool accumulate = false;      ///< add to out (the residual stream) instead of overwriting it
-  Rows out;
+  Activations out;
   Workspace workspace;
 };
 
@@ -163,7 +176,7 @@ struct LinearArgs {
 /// Without wk and wv only the queries: the layer reads keys and values that another has written.
 struct QkvArgs {
   std::int64_t n = 0;
-  Rows x;
+  Activations x;
   Matrix wq, wk, wv;
   const float *bq = nullptr, *bk = nullptr, *bv = nullptr;
   const float *q_norm = nullptr, *k_norm = nullptr;
@@ -173,7 +186,7 @@ struct QkvArgs {
   KvLayout kv;
   std::uint32_t layer = 0;
   std::span<const Sequence> sequences;
-  Rows q;  ///< [n][n_heads * head_dim]
+  Activations q;  ///< [n][n_heads * head_dim]
   Workspace workspace;
   bool writes_kv() const { return wk.data != nullptr; }
 };
@@ -184,7 +197,7 @@ struct QkvArgs {
 /// h / (n_heads / n_kv_heads).
 struct AttentionArgs {
   std::int64_t n = 0;  ///< rows of the batch
-  Rows q, out;
+  Activations q, out;
   std::uint32_t n_heads = 0;
   float scale = 1;
   float softcap = 0;  ///< 0: none
@@ -202,10 +215,10 @@ struct AttentionArgs {
 /// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) (SwiGLU and GeGLU, Shazeer 2020, section 2). out may be x.
 struct FfnArgs {
   std::int64_t n = 0;
-  Rows x;
+  Activations x;
   Matrix gate, up, down;
   const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
-  Rows out;
+  Activations out;
   Workspace workspace;
   Activation activation = Activation::silu;
   bool accumulate = true;  ///< add to out (the residual stream) instead of overwriting it
@@ -215,13 +228,18 @@ struct FfnArgs {
 /// that divided by softcap.
 struct LmHeadArgs {
   std::int64_t n = 0;
-  Rows x;
+  Activations x;
   Matrix w;
   float* const* out = nullptr;
   Workspace workspace;
   float softcap = 0;  ///< 0: none
 };
 
+/// Phases run in order, with a barrier between two of them. `phases` and the units of phase 0 follow from the arguments
+/// alone. The units of any later phase may depend on what the phases before it wrote (for instance on routing), and are
+/// therefore asked only after the barrier that follows the phase before. A phase never changes what its own number of
+/// units depends on, so all workers get the same answer. A phase without units has nothing to do and, unless it is the
+/// last, needs no barrier: the next one may be asked and run at once.
 template <typename Args>
 struct Operation {
   std::int32_t (*phases)(const Args& args) = nullptr;  ///< at least 1, trailing phases that cannot have units left out
@@ -234,11 +252,6 @@ struct Shape {
   std::uint32_t batch = 0;  ///< rows at most
   std::uint32_t hidden = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
   std::uint32_t context = 0;          ///< positions at most
-/// Phases run in order, with a barrier between two of them. `phases` and the units of phase 0 follow from the arguments
-/// alone. The units of any later phase may depend on what the phases before it wrote (for instance on routing), and are
-/// therefore asked only after the barrier that follows the phase before. A phase never changes what its own number of
-/// units depends on, so all workers get the same answer. A phase without units has nothing to do and, unless it is the
-/// last, needs no barrier: the next one may be asked and run at once.
   std::uint32_t head_dim_padded = 0;  ///< the largest of all KV types: scratch is planned before a cache exists
   std::uint32_t n_threads = 0;
 };

@@ -65,17 +65,17 @@ bool has_all(std::string_view features, std::string_view needed) {
 
 }  // namespace
 
-std::uint64_t layout_bytes(Layout layout, std::uint64_t n, std::uint64_t width) {
+std::uint64_t layout_bytes(ActivationLayout layout, std::uint64_t n, std::uint64_t width) {
   switch (layout) {
-    case Layout::rows: return n * width * sizeof(float);
-    case Layout::panels: return round_up(n, kPanelRows) * width * sizeof(float);
-    case Layout::bf16_panels: return round_up(n, kPanelRows) * round_up(width, kPanelFeatures) * 2;
+    case ActivationLayout::row_major: return n * width * sizeof(float);
+    case ActivationLayout::f32_panels: return round_up(n, kPanelRows) * width * sizeof(float);
+    case ActivationLayout::bf16_panels: return round_up(n, kPanelRows) * round_up(width, kPanelFeatures) * 2;
   }
   return 0;
 }
 
-std::uint64_t query_width(Layout layout, std::uint64_t n_heads, std::uint64_t head_dim) {
-  return n_heads * (layout == Layout::rows ? head_dim : round_up(head_dim, kPanelFeatures));
+std::uint64_t query_width(ActivationLayout layout, std::uint64_t n_heads, std::uint64_t head_dim) {
+  return n_heads * (layout == ActivationLayout::row_major ? head_dim : round_up(head_dim, kPanelFeatures));
 }
 
 std::span<const KernelInfo> kernel_table() { return kTable; }

@@ -1,5 +1,5 @@
-// Activations for the kernel tests: f32 rows brought into the layout that a set wants and back, element by element as
-// kernel_set.h defines it.
+// ActivationBuffer for the kernel tests: f32 rows brought into the layout that a set wants and back, element by element
+// as kernel_set.h defines it.
 #pragma once
 
 #include <cmath>
@@ -20,41 +20,42 @@ inline std::uint16_t operand_bits(float value) {
 }
 
 /// n rows, everything not a number at first.
-class Activations {
+class ActivationBuffer {
  public:
-  Activations(Layout layout, std::int64_t n, std::int64_t width) : layout_(layout), n_(n), width_(width) {
+  ActivationBuffer(ActivationLayout layout, std::int64_t n, std::int64_t width)
+      : layout_(layout), n_(n), width_(width) {
     memory_.assign(bytes() + 64, std::byte{0xff});
     data_ = memory_.data() + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64;
   }
   /// In memory of the caller's, of bytes(layout, n, width).
-  Activations(Layout layout, std::int64_t n, std::int64_t width, std::byte* data)
+  ActivationBuffer(ActivationLayout layout, std::int64_t n, std::int64_t width, std::byte* data)
       : layout_(layout), n_(n), width_(width), data_(data) {}
   /// Row m is at rows + m * ld; features that fill up a row of operands are zero.
-  Activations(Layout layout, const float* rows, std::int64_t n, std::int64_t width, std::int64_t ld)
-      : Activations(layout, n, width) {
+  ActivationBuffer(ActivationLayout layout, const float* rows, std::int64_t n, std::int64_t width, std::int64_t ld)
+      : ActivationBuffer(layout, n, width) {
     for (std::int64_t m = 0; m < n; ++m)
       for (std::int64_t k = 0; k < width; ++k) set(m, k, rows[m * ld + k]);
     fill_up();
   }
-  Activations(Activations&&) = default;
-  Activations(const Activations&) = delete;
-  Activations& operator=(const Activations&) = delete;
+  ActivationBuffer(ActivationBuffer&&) = default;
+  ActivationBuffer(const ActivationBuffer&) = delete;
+  ActivationBuffer& operator=(const ActivationBuffer&) = delete;
 
-  static std::size_t bytes(Layout layout, std::int64_t n, std::int64_t width) {
+  static std::size_t bytes(ActivationLayout layout, std::int64_t n, std::int64_t width) {
     return layout_bytes(layout, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(width));
   }
 
-  Rows view() { return {reinterpret_cast<float*>(data_), width_}; }
+  Activations view() { return {data_, layout_, width_}; }
 
   void set(std::int64_t m, std::int64_t k, float value) {
     const std::uint16_t bits = operand_bits(value);
-    layout_ == Layout::bf16_panels ? std::memcpy(at(m, k), &bits, 2) : std::memcpy(at(m, k), &value, 4);
+    layout_ == ActivationLayout::bf16_panels ? std::memcpy(at(m, k), &bits, 2) : std::memcpy(at(m, k), &value, 4);
   }
   float get(std::int64_t m, std::int64_t k) const {
     float value = 0;
     std::uint16_t bits = 0;
-    layout_ == Layout::bf16_panels ? std::memcpy(&bits, at(m, k), 2) : std::memcpy(&value, at(m, k), 4);
-    return layout_ == Layout::bf16_panels ? bf16_to_f32(bits) : value;
+    layout_ == ActivationLayout::bf16_panels ? std::memcpy(&bits, at(m, k), 2) : std::memcpy(&value, at(m, k), 4);
+    return layout_ == ActivationLayout::bf16_panels ? bf16_to_f32(bits) : value;
   }
   std::vector<float> rows() const {
     std::vector<float> out;
@@ -77,44 +78,45 @@ class Activations {
 
  private:
   std::size_t bytes() const { return bytes(layout_, n_, width_); }
-  std::int64_t padded() const { return layout_ == Layout::bf16_panels ? round_up_to(width_, 32) : width_; }
+  std::int64_t padded() const { return layout_ == ActivationLayout::bf16_panels ? round_up_to(width_, 32) : width_; }
   static std::int64_t round_up_to(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
   std::byte* at(std::int64_t m, std::int64_t k) const {
     const std::int64_t panel = m / 16 * padded() * 16;
     switch (layout_) {
-      case Layout::rows: return data_ + (m * width_ + k) * 4;
-      case Layout::panels: return data_ + (panel + k * 16 + m % 16) * 4;
-      case Layout::bf16_panels: return data_ + (panel + k / 2 * 32 + m % 16 * 2 + k % 2) * 2;
+      case ActivationLayout::row_major: return data_ + (m * width_ + k) * 4;
+      case ActivationLayout::f32_panels: return data_ + (panel + k * 16 + m % 16) * 4;
+      case ActivationLayout::bf16_panels: return data_ + (panel + k / 2 * 32 + m % 16 * 2 + k % 2) * 2;
     }
     return nullptr;
   }
 
-  Layout layout_;
+  ActivationLayout layout_;
   std::int64_t n_, width_;
   std::vector<std::byte> memory_;
   std::byte* data_ = nullptr;
 };
 
-inline Activations operand(const KernelSet& set, const float* rows, std::int64_t n, std::int64_t width,
-                           std::int64_t ld = 0) {
-  return Activations(set.layouts.operand_of(n), rows, n, width, ld == 0 ? width : ld);
+inline ActivationBuffer operand(const KernelSet& set, const float* rows, std::int64_t n, std::int64_t width,
+                                std::int64_t ld = 0) {
+  return ActivationBuffer(set.layouts.operand_of(n), rows, n, width, ld == 0 ? width : ld);
 }
 /// All values the same at first.
-inline Activations residual(const KernelSet& set, std::int64_t n, std::int64_t width, float value = NAN) {
-  Activations out(set.layouts.residual_of(n), n, width);
+inline ActivationBuffer residual(const KernelSet& set, std::int64_t n, std::int64_t width, float value = NAN) {
+  ActivationBuffer out(set.layouts.residual_of(n), n, width);
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t k = 0; k < width; ++k) out.set(m, k, value);
   return out;
 }
-inline Activations residual(const KernelSet& set, const std::vector<float>& rows, std::int64_t n, std::int64_t width) {
-  return Activations(set.layouts.residual_of(n), rows.data(), n, width, width);
+inline ActivationBuffer residual(const KernelSet& set, const std::vector<float>& rows, std::int64_t n,
+                                 std::int64_t width) {
+  return ActivationBuffer(set.layouts.residual_of(n), rows.data(), n, width, width);
 }
 
 /// Queries of n rows, [n_heads][head_dim] each: where an element of a head lies.
 struct Queries {
-  Layout layout;
+  ActivationLayout layout;
   std::int64_t head_dim, stride;
-  Activations values;
+  ActivationBuffer values;
 
   Queries(const KernelSet& set, std::int64_t n, std::uint64_t n_heads, std::uint64_t head_dim_)
       : layout(set.layouts.query_of(n)),

@@ -61,11 +61,11 @@ struct LinearRun {
 inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64_t cols, std::int64_t outputs,
                                 bool at_end) {
   Random random(static_cast<unsigned>(n + 3 * cols + 7 * outputs));
-  const Layout operands = set.layouts.operand_of(n), results = set.layouts.residual_of(n);
+  const ActivationLayout operands = set.layouts.operand_of(n), results = set.layouts.residual_of(n);
   const Guarded weights(static_cast<std::size_t>(cols * outputs) * 2, at_end),
-      x_memory(Activations::bytes(operands, n, cols), at_end),
-      out_memory(Activations::bytes(results, n, outputs), at_end);
-  Activations in(operands, n, cols, x_memory.data()), out(results, n, outputs, out_memory.data());
+      x_memory(ActivationBuffer::bytes(operands, n, cols), at_end),
+      out_memory(ActivationBuffer::bytes(results, n, outputs), at_end);
+  ActivationBuffer in(operands, n, cols, x_memory.data()), out(results, n, outputs, out_memory.data());
   std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
   std::vector<float> w(static_cast<std::size_t>(cols * outputs));
   for (std::size_t i = 0; i < w.size(); ++i) {

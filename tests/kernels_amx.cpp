@@ -244,11 +244,11 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
     for (std::int64_t i = 0; i < cols * outputs; ++i) weights[i] = bf16_of(static_cast<float>(i % 37) * 0.25f - 3);
     std::vector<float> out(static_cast<std::size_t>(outputs));
     LinearArgs args{1,
-                    {x.data(), cols},
+                    {x.data(), ActivationLayout::row_major, cols},
                     {reinterpret_cast<std::byte*>(weights), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
                     nullptr,
                     false,
-                    {out.data(), outputs},
+                    {out.data(), ActivationLayout::row_major, outputs},
                     {}};
     const std::uint64_t splits = amx::counts().splits;
     std::vector<std::byte> space;
@@ -292,7 +292,7 @@ TEST_CASE(
   const TestMatrix w = make_matrix(*mixed, random, DType::bf16, kOutputs, kCols);
   const std::vector<float> x = random.values(40 * kCols);
   const auto linear = [&](const KernelSet& set, std::int64_t first, std::int64_t n, int workers) {
-    Activations in = operand(set, x.data() + first * kCols, n, kCols), out = residual(set, n, kOutputs);
+    ActivationBuffer in = operand(set, x.data() + first * kCols, n, kCols), out = residual(set, n, kOutputs);
     LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
     std::vector<std::byte> space;
     const Shape shape{static_cast<std::uint32_t>(n), kCols, 1, 1, 2, 1, 1, 1};
@@ -337,7 +337,7 @@ TEST_CASE("AMX attention: what later positions hold does not reach earlier ones"
     const std::vector<float> q = random.values(length * width);
     const auto run = [&](std::vector<std::byte>& arena) {
       Queries queries(*set, q, length, 1, width);
-      Activations out(set->layouts.operand_of(length), length, width);
+      ActivationBuffer out(set->layouts.operand_of(length), length, width);
       const Sequence sequence{{arena.data(), nullptr}, 0, static_cast<std::int32_t>(length), 0};
       AttentionArgs args;
       args.n = length;
@@ -387,7 +387,8 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
   // A few rows at a time, which the linear layer rounds itself.
   for (std::size_t i = 0; i < x.size(); ++i) {
     float out = NAN;
-    LinearArgs args{1, {&x[i], 1}, one.view, nullptr, false, {&out, 1}, {}};
+    LinearArgs args{1,     {&x[i], ActivationLayout::row_major, 1}, one.view, nullptr,
+                    false, {&out, ActivationLayout::row_major, 1},  {}};
     std::vector<std::byte> space;
     run_all(set->linear, args, set->linear_workspace({1, 1, 1, 1, 2, 1, 1, 1}), space, 1);
     INFO(x[i]);
@@ -396,10 +397,11 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
   // Many, which the norm before it rounds: bit for bit what it writes as rows.
   const std::int64_t width = 45, n = static_cast<std::int64_t>(x.size()) / width;
   const std::vector<float> weight = random.values(static_cast<std::size_t>(width));
-  Activations in = residual(*set, x, n, width), rows(Layout::rows, n, width), operands(Layout::bf16_panels, n, width);
-  NormArgs args{n, width, n, nullptr, in.view(), weight.data(), 1e-6f, operands.view()};
+  ActivationBuffer in = residual(*set, x, n, width), rows(ActivationLayout::row_major, n, width),
+                   operands(ActivationLayout::bf16_panels, n, width);
+  NormArgs args{n, width, nullptr, in.view(), weight.data(), 1e-6f, operands.view()};
   set->rms_norm.run(args, 0, {0, set->rms_norm.units(args, 0), 0});
-  args.out = rows.view(), args.rows = true;
+  args.out = rows.view();
   set->rms_norm.run(args, 0, {0, set->rms_norm.units(args, 0), 0});
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t k = 0; k < width; ++k) REQUIRE(operands.get(m, k) == bf16_to_f32(operand_bits(rows.get(m, k))));
@@ -412,7 +414,7 @@ TEST_CASE("AMX: an infinite input stays what it is beside features that are not 
     const TestMatrix one = pack_matrix(*set, {1.0f}, DType::bf16, 1, 1);
     const std::vector<float> x(40, INFINITY);
     for (const std::int64_t n : {1, 5, 40}) {
-      Activations in = operand(*set, x.data(), n, 1), out = residual(*set, n, 1);
+      ActivationBuffer in = operand(*set, x.data(), n, 1), out = residual(*set, n, 1);
       FfnArgs args{n,       in.view(), one.view,   one.view, one.view,         nullptr,
                    nullptr, nullptr,   out.view(), {},       Activation::silu, false};
       std::vector<std::byte> space;
@@ -461,7 +463,7 @@ TEST_CASE("an expert of Mixtral-8x22B's shape runs in its mapped weights and les
     const long long before = anonymous();
     std::vector<float> x(static_cast<std::size_t>(n * kHidden));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i % 17) - 8) * 0.25f;
-    Activations in = operand(*set, x.data(), n, kHidden), result = residual(*set, n, kHidden, 0.0f);
+    ActivationBuffer in = operand(*set, x.data(), n, kHidden), result = residual(*set, n, kHidden, 0.0f);
     FfnArgs args{n,
                  in.view(),
                  {weights, format, kWidth, kHidden},

@@ -22,13 +22,13 @@ struct GuardedMatrix {
   }
 };
 
-/// Activations between guard pages; all values the same.
+/// ActivationBuffer between guard pages; all values the same.
 struct GuardedRows {
   Guarded memory;
-  Activations rows;
+  ActivationBuffer rows;
 
-  GuardedRows(Layout layout, std::int64_t n, std::int64_t width, bool at_end, float value)
-      : memory(Activations::bytes(layout, n, width), at_end), rows(layout, n, width, memory.data()) {
+  GuardedRows(ActivationLayout layout, std::int64_t n, std::int64_t width, bool at_end, float value)
+      : memory(ActivationBuffer::bytes(layout, n, width), at_end), rows(layout, n, width, memory.data()) {
     for (std::int64_t m = 0; m < n; ++m)
       for (std::int64_t k = 0; k < width; ++k) rows.set(m, k, value);
     rows.fill_up();
@@ -71,7 +71,8 @@ void guarded_ffn(const KernelSet& set, std::int64_t n, std::int64_t hidden, std:
 
 void guarded_lm_head(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::int64_t vocab, bool at_end) {
   const GuardedMatrix w(vocab, hidden, at_end);
-  GuardedRows x(set.layouts.operand_of(n), n, hidden, at_end, 0.5f), out(Layout::rows, n, vocab, at_end, 0);
+  GuardedRows x(set.layouts.operand_of(n), n, hidden, at_end, 0.5f),
+      out(ActivationLayout::row_major, n, vocab, at_end, 0);
   std::vector<float*> rows;
   for (std::int64_t m = 0; m < n; ++m) rows.push_back(out.rows.view().row(m));
   const GuardedWorkspace space(set.lm_head_workspace({u32(n), u32(hidden), 1, 1, 2, 1, u32(vocab), 1}));

@@ -65,7 +65,7 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
   const std::int64_t cols = w.view.cols, outputs = w.view.rows;
   std::vector<double> all;
   if (sums_in_f16(set, element_type(w.view.format.encoding))) {
-    Activations in = operand(set, x.data(), n, cols), out = residual(set, n, outputs);
+    ActivationBuffer in = operand(set, x.data(), n, cols), out = residual(set, n, outputs);
     w.view.pack.largest = largest;
     LinearArgs args{n, in.view(), w.view, bias.data(), false, out.view(), {}};
     std::vector<std::byte> memory;
@@ -109,7 +109,7 @@ void check_close(double got, double want, std::int64_t cols, double scale, const
 
 /// Queries that lie in panels are rounded to bf16.
 void check_query(const KernelSet& set, double got, double want, std::int64_t cols, double scale, std::int64_t n) {
-  if (set.layouts.query_of(n) == Layout::rows) return check_close(got, want, cols, scale, "query");
+  if (set.layouts.query_of(n) == ActivationLayout::row_major) return check_close(got, want, cols, scale, "query");
   INFO("query: got " << got << ", want " << want);
   REQUIRE(std::fabs(got - want) <= static_cast<double>(cols + 20) * kEps * scale + kBf16 * std::fabs(want));
 }
@@ -133,7 +133,7 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
       {cache.view(0), 0, many, 1}, {cache.view(1), many, few, 0}, {cache.view(2), many + few, 1, c.lengths[2] - 1}};
   const std::int32_t n = many + few + 1;
   const QkvData d = make_qkv(set, random, dtype, c, hidden, static_cast<std::uint32_t>(n), 100);
-  Activations x = operand(set, d.x.data(), n, hidden);
+  ActivationBuffer x = operand(set, d.x.data(), n, hidden);
   Queries q(set, n, c.n_heads, c.head_dim);
   QkvArgs args;
   args.n = n;
@@ -283,7 +283,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   const std::uint32_t width = c.n_heads * c.head_dim;
   const std::vector<float> q = as_activations(set, random.values(static_cast<std::size_t>(rows) * width));
   Queries queries(set, q, rows, c.n_heads, c.head_dim);
-  Activations out(set.layouts.operand_of(rows), rows, width);
+  ActivationBuffer out(set.layouts.operand_of(rows), rows, width);
   AttentionArgs args;
   args.n = rows;
   args.q = queries.values.view();
@@ -322,7 +322,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
           // f16: a weight is rounded (2^-11, or 2^-19 where 2^-6 of it is subnormal), so is each of 32 steps of a sum.
           if (rounds_to_bf16(set)) bound += kBf16 * want[i].magnitude;  // of a weight
           // Of the result, where it is an operand in panels.
-          if (set.layouts.operand_of(rows) != Layout::rows) bound += kBf16 * std::fabs(want[i].value);
+          if (set.layouts.operand_of(rows) != ActivationLayout::row_major) bound += kBf16 * std::fabs(want[i].value);
           if (sums_in_f16(set, type)) bound += 34 * 0x1p-11 * want[i].magnitude + 0x1p-19 * 8 * (seen + 1);
           REQUIRE(wrong <= bound);
           error += wrong * wrong;
@@ -371,7 +371,7 @@ void qinfer::test::test_split_attention(const KernelSet& set) {
     fill_cache(set, cache, random, 0, 2100, keys, values);
     const std::vector<float> q = random.values(6 * 16);
     Queries queries(set, q, 1, 6, 16);
-    Activations whole(set.layouts.operand_of(1), 1, 96), split(set.layouts.operand_of(1), 1, 96);
+    ActivationBuffer whole(set.layouts.operand_of(1), 1, 96), split(set.layouts.operand_of(1), 1, 96);
     const Sequence sequence{cache.view(0), 0, 1, 2099};
     AttentionArgs args;
     args.n = 1;

@@ -9,8 +9,8 @@ std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const s
                               std::int64_t ld, int workers, const float* bias = nullptr,
                               const std::vector<float>* before = nullptr) {
   const std::int64_t outputs = w.view.rows;
-  Activations in = operand(set, x.data(), n, w.view.cols, ld);
-  Activations out = before != nullptr ? residual(set, *before, n, outputs) : residual(set, n, outputs);
+  ActivationBuffer in = operand(set, x.data(), n, w.view.cols, ld);
+  ActivationBuffer out = before != nullptr ? residual(set, *before, n, outputs) : residual(set, n, outputs);
   LinearArgs args{n, in.view(), w.view, bias, before != nullptr, out.view(), {}};
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(w.view.cols), 1, 1, 2, 1, 1, 1};
   std::vector<std::byte> memory;

@@ -76,8 +76,8 @@ inline std::vector<DType> weight_dtypes(const KernelSet& set) {
   return types;
 }
 
-/// Activations of n rows such that rounding them, where the set does, changes nothing: bounds then are those of sums
-/// alone.
+/// ActivationBuffer of n rows such that rounding them, where the set does, changes nothing: bounds then are those of
+/// sums alone.
 inline std::vector<float> as_activations(const KernelSet& set, std::vector<float> values, std::int64_t n = 1 << 20) {
   if (rounds_to_bf16(set, n))
     for (float& v : values) v = bf16_to_f32(f32_to_bf16(v));

@@ -16,7 +16,7 @@ void test_lm_head(const KernelSet& set, DType dtype) {
                                          std::vector<float>(static_cast<std::size_t>(outputs)));
     std::vector<float*> out;
     for (auto& row : rows) out.push_back(row.data());
-    Activations in = operand(set, x.data(), n, cols);
+    ActivationBuffer in = operand(set, x.data(), n, cols);
     LmHeadArgs args{n, in.view(), w.view, out.data(), {}};
     std::vector<std::byte> memory;
     for (const float softcap : {0.0f, 7.0f}) {
@@ -106,7 +106,7 @@ void test_ffn(const KernelSet& set, DType dtype) {
               random.values(floats(c.ffn)),
               random.values(floats(c.hidden)),
               as_activations(set, random.values(floats(c.n * c.hidden)), c.n)};
-    Activations x = operand(set, d.x.data(), c.n, c.hidden), out = residual(set, c.n, c.hidden, 1.0f);
+    ActivationBuffer x = operand(set, d.x.data(), c.n, c.hidden), out = residual(set, c.n, c.hidden, 1.0f);
     FfnArgs args{c.n,
                  x.view(),
                  d.gate.view,
@@ -150,7 +150,7 @@ void test_embed(const KernelSet& set, DType dtype) {
       for (const std::int64_t n : {5, 8, 9, 16, 37}) {
         std::vector<std::int32_t> tokens = {10, 0, 3, 3, 7};
         while (static_cast<std::int64_t>(tokens.size()) < n) tokens.push_back(random.integer(11));
-        Activations out = residual(set, n, width);
+        ActivationBuffer out = residual(set, n, width);
         const float scale = width == 144 ? 1 : 0.3f;
         EmbedArgs args{n, tokens.data(), table.view, out.view(), scale};
         std::vector<std::byte> memory;
@@ -178,15 +178,14 @@ void norm_case(const KernelSet& set, const NormCase& c) {
   for (std::int64_t m = 0; m < c.n; ++m) gather.push_back(static_cast<std::int32_t>((7 * m + 2) % c.batch));
   const bool gathers = c.to == NormCase::gathered;
   const float before = 0.7f;
-  const Layout layout = c.to == NormCase::rows    ? Layout::rows
-                        : c.to == NormCase::added ? set.layouts.residual_of(c.n)
-                                                  : set.layouts.operand_of(c.n);
-  Activations in = residual(set, x, c.batch, c.width), out(layout, c.n, c.width);
+  const ActivationLayout layout = c.to == NormCase::rows    ? ActivationLayout::row_major
+                                  : c.to == NormCase::added ? set.layouts.residual_of(c.n)
+                                                            : set.layouts.operand_of(c.n);
+  ActivationBuffer in = residual(set, x, c.batch, c.width), out(layout, c.n, c.width);
   for (std::int64_t m = 0; m < c.n; ++m)
     for (std::int64_t i = 0; i < c.width; ++i) out.set(m, i, before);
-  NormArgs args{c.n, c.width, c.batch, gathers ? gather.data() : nullptr, in.view(), weight.data(), 1e-6f, out.view()};
+  NormArgs args{c.n, c.width, gathers ? gather.data() : nullptr, in.view(), weight.data(), 1e-6f, out.view()};
   args.accumulate = c.to == NormCase::added;
-  args.rows = c.to == NormCase::rows;
   std::vector<std::byte> memory;
   run_all(set.rms_norm, args, {}, memory, 2);
   INFO(set.name << " batch " << c.batch << " rows " << c.n << " width " << c.width << " to " << c.to);
@@ -200,7 +199,7 @@ void norm_case(const KernelSet& set, const NormCase& c) {
       const double start = args.accumulate ? before : 0, want = start + row[i] * scale * weight[floats(i)];
       // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
       double bound = (static_cast<double>(c.width) / 32 + 10) * kEps * (std::fabs(want) + 2 * start) + 1e-30;
-      if (layout == Layout::bf16_panels) bound += kBf16 * std::fabs(want);
+      if (layout == ActivationLayout::bf16_panels) bound += kBf16 * std::fabs(want);
       REQUIRE(std::fabs(out.get(m, i) - want) <= bound);
     }
   }
@@ -341,7 +340,7 @@ TEST_CASE("soft caps are within 4e-7 of the cap over the whole range, through th
       std::vector<float*> rows;
       for (float& value : out) rows.push_back(&value);
       const auto n = static_cast<std::int64_t>(x.size());
-      Activations in = operand(*set, x.data(), n, 1);
+      ActivationBuffer in = operand(*set, x.data(), n, 1);
       LmHeadArgs args{n, in.view(), one.view, rows.data(), {}, cap};
       std::vector<std::byte> memory;
       run_all(set->lm_head, args, set->lm_head_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory,
@@ -370,7 +369,7 @@ TEST_CASE("gelu is within its bound over the whole range, through the feed-forwa
     x = as_activations(*set, x);
     const double rounding = rounds_to_bf16(*set) ? kBf16 : 0;  // of the result, before the down projection
     const auto n = static_cast<std::int64_t>(x.size());
-    Activations in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
+    ActivationBuffer in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
     FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
     args.activation = Activation::gelu_tanh;
     std::vector<std::byte> memory;
@@ -401,7 +400,7 @@ TEST_CASE("silu is within its bound over the whole range, through the feed-forwa
     x = as_activations(*set, x);
     const double rounding = rounds_to_bf16(*set) ? kBf16 : 0;  // of the result, before the down projection
     const auto n = static_cast<std::int64_t>(x.size());
-    Activations in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
+    ActivationBuffer in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
     FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
     std::vector<std::byte> memory;
     run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory, 2);

@@ -65,8 +65,7 @@ struct Queries {
 
 /// Where the queries of a head lie in the panel of a batch row.
 const std::uint32_t* query_panel(const AttentionArgs& args, std::int64_t row, std::uint32_t head) {
-  const auto* data = reinterpret_cast<const std::uint32_t*>(args.q.data);
-  return data + (row / kPanelTokens * args.n_heads + head) * panel_dwords(args.kv.head_dim);
+  return args.q.pairs() + (row / kPanelTokens * args.n_heads + head) * panel_dwords(args.kv.head_dim);
 }
 
 /// Sixteen rows of one head from batch row `row` on, of which `count` are wanted: as they lie if they are one panel,
@@ -91,7 +90,7 @@ const std::uint32_t* lanes_as_panel(const AttentionArgs& args, const AttentionUn
   const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
   const std::int64_t dwords = panel_dwords(args.kv.head_dim);
   std::uint32_t* own = queries.own_panel[p];
-  if (args.n <= kInRows) {
+  if (args.q.is_row_major()) {
     const auto row_of = [&](std::int64_t m) {
       const std::int64_t lane = 16 * p + m, head = unit.kv_head * group + queries.heads[lane];
       return args.q.row(unit.sequence->first_row + unit.first_row + queries.rows[lane]) + head * args.kv.head_dim;
@@ -394,7 +393,7 @@ void reduce_queries(const AttentionArgs& args, const AttentionUnit& unit, Querie
 void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t panel, std::int64_t lane,
                  std::int64_t count, std::int64_t end, float* states, std::uint64_t stride) {
   const std::int64_t width = args.kv.head_dim, all = args.n_heads * width, first = head * width;
-  auto* out = reinterpret_cast<std::uint32_t*>(args.out.data) + panel * panel_dwords(all);
+  auto* out = args.out.pairs() + panel * panel_dwords(all);
   const auto lanes = static_cast<__mmask16>(first_lanes(end - lane) << lane);
   for (std::int64_t k = 0; k < width; k += kStep) {
     __m512i block[16];
@@ -458,7 +457,7 @@ struct Policy {
 
   static void write(const AttentionArgs& args, std::uint32_t head, std::int64_t row, std::int64_t n, float* states,
                     std::uint64_t stride) {
-    if (args.n <= kInRows)
+    if (args.out.is_row_major())
       return write_rows(args, head, row, n, states, stride,
                         [&](Partial& state, float* out) { avx512::write_partial(state, args.kv.head_dim, out); });
     for (std::int64_t r = 0; r < n;) {
@@ -472,8 +471,8 @@ struct Policy {
 };
 
 }  // namespace
-std::int32_t attention_phases(const AttentionArgs& args) { return SegmentedAttention<Policy>::phases(args); }
 
+std::int32_t attention_phases(const AttentionArgs& args) { return SegmentedAttention<Policy>::phases(args); }
 
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase) {
   return SegmentedAttention<Policy>::units(args, phase);

@@ -66,7 +66,7 @@ LanesOf lanes_of(const NormArgs& args, std::int64_t first) {
 /// As operands: pairs of features, and zeros up to whole steps.
 template <typename Value>
 void write_operands(const NormArgs& args, std::int64_t panel, Value value) {
-  auto* out = reinterpret_cast<std::uint32_t*>(args.out.data) + panel * panel_dwords(args.width);
+  auto* out = args.out.pairs() + panel * panel_dwords(args.width);
   std::int64_t k = 0;
   for (; k + 2 <= args.width; k += 2, out += kPanelTokens) _mm512_store_si512(out, interleave(value(k), value(k + 1)));
   for (; k < padded_k(args.width); k += 2, out += kPanelTokens)
@@ -94,38 +94,37 @@ void add_lines(const NormArgs& args, std::int64_t panel, Value value) {
 }
 
 template <typename Lines>
-void norm_panel(const NormArgs& args, std::int64_t panel, bool rows, Lines lines) {
+void norm_panel(const NormArgs& args, std::int64_t panel, Lines lines) {
   const __m512 scale = inverse_rms(args.width, args.eps, lines);
   const auto value = [&](std::int64_t k) {
     return _mm512_mul_ps(_mm512_mul_ps(lines(k), scale), _mm512_set1_ps(args.weight[k]));
   };
   if (args.accumulate) return add_lines(args, panel, value);
-  rows ? write_rows(args, panel, value) : write_operands(args, panel, value);
+  args.out.is_row_major() ? write_rows(args, panel, value) : write_operands(args, panel, value);
 }
 
 }  // namespace
 
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t) {
-  return args.n <= kInRows ? args.n : panel_count(args.n);
+  return args.out.is_row_major() ? args.n : panel_count(args.n);
 }
 
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice) {
-  if (args.n <= kInRows) return avx512::embed(args, phase, slice);
+  if (args.out.is_row_major()) return avx512::embed(args, phase, slice);
   avx512::with_dtype(element_type(args.table.format.encoding), [&]<DType type>() {
     for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_panel<type>(args, panel);
   });
 }
 
 std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) {
-  return args.batch <= kInRows ? args.n : panel_count(args.n);
+  return args.x.is_row_major() ? args.n : panel_count(args.n);
 }
 
 void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice) {
-  if (args.batch <= kInRows) return avx512::rms_norm(args, phase, slice);
-  const bool rows = args.rows || args.n <= kInRows;
+  if (args.x.is_row_major()) return avx512::rms_norm(args, phase, slice);
   for (std::int64_t panel = slice.begin; panel < slice.end; ++panel)
-    args.gather != nullptr ? norm_panel(args, panel, rows, lanes_of(args, panel * kPanelTokens))
-                           : norm_panel(args, panel, rows, PanelOf{f32_line(args.x, panel, 0)});
+    args.gather != nullptr ? norm_panel(args, panel, lanes_of(args, panel * kPanelTokens))
+                           : norm_panel(args, panel, PanelOf{f32_line(args.x, panel, 0)});
 }
 
 }  // namespace qinfer::kernels::amx

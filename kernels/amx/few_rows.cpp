@@ -33,7 +33,7 @@ void split(__m512 low, __m512 high, float* out) {
 }
 
 /// A worker's split copy of n rows, in the room of its panel.
-SplitRows split_rows(const Rows& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
+SplitRows split_rows(const Activations& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
   auto* out = reinterpret_cast<float*>(own.panel());
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t k = 0; k < cols; k += kStep, out += kStep) {

@@ -92,7 +92,7 @@ inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, Row
 /// Stores a block's outputs, of which the first is row `feature` of a matrix with `outputs` rows, as lines of panels;
 /// adds bias and the old values where asked for.
 inline void store_lines(const SumBlock& block, std::int64_t feature, std::int64_t outputs, const float* bias,
-                        bool accumulate, const Rows& out) {
+                        bool accumulate, const Activations& out) {
   for (int i = 0; i < block.row_tiles; ++i) {
     const std::int64_t first = feature + i * kTileRows, count = smaller(outputs - first, kTileRows);
     for (int j = 0; j < block.panels; ++j) {

@@ -67,9 +67,9 @@ void store_query_rows(const QkvArgs& args, std::int64_t head, const float* value
 }
 
 void store_query(const QkvArgs& args, std::int64_t head, std::int64_t panel, const float* values) {
-  if (args.n <= kInRows) return store_query_rows(args, head, values);
+  if (args.q.is_row_major()) return store_query_rows(args, head, values);
   const std::int64_t dwords = panel_dwords(args.kv.head_dim);
-  auto* out = reinterpret_cast<std::uint32_t*>(args.q.data) + (panel * args.n_heads + head) * dwords;
+  auto* out = args.q.pairs() + (panel * args.n_heads + head) * dwords;
   for (std::int64_t at = 0; at < dwords; at += kPanelTokens, values += 2 * kPanelTokens)
     _mm512_store_si512(out + at, interleave(_mm512_load_ps(values), _mm512_load_ps(values + kPanelTokens)));
 }

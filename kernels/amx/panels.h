@@ -1,8 +1,8 @@
 // Activations as this backend has them between its operations, 16 tokens side by side (kernel_set.h, Layout): panels of
 // f32, which is what the sums of a tile multiplication are, features as lines; and panels of bf16, its second operand,
 // [k / 2][16] dwords of two values that follow each other in k (rounded to nearest even, subnormals to zero), zeros
-// behind the last k. Lanes behind the last token hold anything: no lane reaches another. Batches of few rows lie in
-// rows, which every worker packs for itself.
+// behind the last k. Lanes behind the last token hold anything: no lane reaches another. Batches of few rows are
+// row-major, and every worker packs them for itself.
 #pragma once
 
 #include "amx/tiles.h"
@@ -17,9 +17,9 @@ using avx512::larger;
 using avx512::smaller;
 
 inline constexpr std::int64_t kPanelTokens = 16;
-/// Batches of up to so many rows lie in rows: panels of f32 would be twice as long or more, and threads read what other
-/// threads have written.
-inline constexpr std::int64_t kInRows = 8;
+/// Batches of at most this many rows are row-major: padding them to 16 would at least double the bytes that go from
+/// core to core, since threads read what other threads have written.
+inline constexpr std::int64_t kMaxRowMajor = 8;
 
 inline std::int64_t panel_count(std::int64_t n) { return (n + kPanelTokens - 1) / kPanelTokens; }
 inline std::int64_t padded_k(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }
@@ -67,8 +67,8 @@ inline void pack_panel(std::int64_t tokens, std::int64_t cols, RowAt row, std::u
 }
 
 /// The line of one feature in the panel of f32 that holds rows 16 * panel and up.
-inline float* f32_line(const Rows& rows, std::int64_t panel, std::int64_t feature) {
-  return rows.data + (panel * rows.ld + feature) * kPanelTokens;
+inline float* f32_line(const Activations& panels, std::int64_t panel, std::int64_t feature) {
+  return panels.f32() + (panel * panels.ld + feature) * kPanelTokens;
 }
 
 /// Sixteen lines of 16 tokens, or 16 rows of 16 features, become the other.

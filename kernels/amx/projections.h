@@ -39,8 +39,8 @@ inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, 
 }
 
 /// Operands as panels: as they lie, or few rows packed by the worker.
-inline Panels panels_of(const Rows& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
-  if (n > kInRows) return {reinterpret_cast<const std::uint32_t*>(x.data), n, cols};
+inline Panels panels_of(const Activations& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
+  if (!x.is_row_major()) return {x.pairs(), n, cols};
   pack_panel(
       n, cols, [&](std::int64_t m) { return x.row(m); }, own.panel());
   return {own.panel(), n, cols};
@@ -57,9 +57,9 @@ inline void project(const Panels& x, const Matrix& w, Slice slice, const OwnSpac
 
 /// The outputs of a slice of units, into the residual stream.
 inline void project_residual(const Panels& x, const Matrix& w, const float* bias, bool accumulate, Slice slice,
-                             const OwnSpace& own, const Rows& out) {
+                             const OwnSpace& own, const Activations& out) {
   project(x, w, slice, own, [&](const SumBlock& block, std::int64_t feature) {
-    if (x.n > kInRows) return store_lines(block, feature, w.rows, bias, accumulate, out);
+    if (!out.is_row_major()) return store_lines(block, feature, w.rows, bias, accumulate, out);
     store_rows(block, x.n, feature, w.rows, bias, accumulate, [&](std::int64_t m) { return out.row(m); });
   });
 }

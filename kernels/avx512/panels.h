@@ -32,13 +32,13 @@ struct Panels {
 };
 
 /// Values as they are.
-struct F32Activations {
+struct F32Values {
   static float exponent(const float*, std::int64_t, float) { return 0; }
   static __m512i dwords(__m512 x, __m512) { return _mm512_castps_si512(x); }
 };
 
 /// f16 pairs.
-struct F16Activations {
+struct F16Values {
   /// The exponent for a row: 0 if it has no finite value but zero.
   static float exponent(const float* x, std::int64_t cols, float limit_exponent) {
     const __m512i infinity = _mm512_set1_epi32(0x7f800000), sign_off = _mm512_set1_epi32(0x7fffffff);
@@ -69,14 +69,15 @@ inline float limit_exponent(float largest_weight) {
 }
 
 /// Packs the panel of rows [first, first + tokens).
-template <typename Activations>
-inline void pack_panel(const Rows& x, std::int64_t first, std::int64_t tokens, float limit, const Panels& panels) {
+template <typename Values>
+inline void pack_panel(const Activations& x, std::int64_t first, std::int64_t tokens, float limit,
+                       const Panels& panels) {
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
-  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Activations::exponent(x.row(first + m), panels.cols, limit);
+  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(x.row(first + m), panels.cols, limit);
   const auto load = [&](std::int64_t m, std::int64_t k) {
     const __m512 values = _mm512_maskz_loadu_ps(first_lanes(panels.cols - k), x.row(first + m) + k);
-    return Activations::dwords(values, _mm512_set1_ps(exponents[m]));
+    return Values::dwords(values, _mm512_set1_ps(exponents[m]));
   };
   if (tokens == 1) {
     for (std::int64_t k = 0; k < panels.cols; k += 16)
@@ -94,12 +95,12 @@ inline void pack_panel(const Rows& x, std::int64_t first, std::int64_t tokens, f
 }
 
 /// Packs panels [begin, end) of n rows.
-template <typename Activations>
-inline void pack_panels(const Rows& x, std::int64_t n, float limit, const Panels& panels, std::int64_t begin,
+template <typename Values>
+inline void pack_panels(const Activations& x, std::int64_t n, float limit, const Panels& panels, std::int64_t begin,
                         std::int64_t end) {
   for (std::int64_t p = begin; p < end; ++p) {
     const std::int64_t first = p * kPanelTokens;
-    pack_panel<Activations>(x, first, n - first < kPanelTokens ? n - first : kPanelTokens, limit, panels);
+    pack_panel<Values>(x, first, n - first < kPanelTokens ? n - first : kPanelTokens, limit, panels);
   }
 }
 

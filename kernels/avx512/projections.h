@@ -15,13 +15,13 @@ namespace {
 
 template <DType type>
 struct F32Mode {
-  using Activations = F32Activations;
+  using Values = F32Values;
   using Sums = F32Sums<type>;
 };
 
 #ifdef __AVX512FP16__
 struct F16Mode {
-  using Activations = F16Activations;
+  using Values = F16Values;
   using Sums = F16Sums;
 };
 #endif
@@ -143,11 +143,11 @@ inline const std::byte* tile_at(const Matrix& w, std::int64_t tile) {
 
 /// The panels of an operation: shared ones, which a phase before has filled, or the worker's own, filled here.
 template <typename Mode>
-inline Panels panels_for(const Rows& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared,
+inline Panels panels_for(const Activations& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared,
                          std::byte* own) {
   if (!packs_locally(n)) return Panels(shared, n, cols);
   const Panels panels(own, n, cols);
-  pack_panels<typename Mode::Activations>(x, n, limit, panels, 0, panel_count(n));
+  pack_panels<typename Mode::Values>(x, n, limit, panels, 0, panel_count(n));
   return panels;
 }
 
@@ -165,8 +165,9 @@ inline void project_rows(const Panels& panels, std::int64_t n, const Matrix& w, 
 }
 
 template <typename Mode>
-inline void pack_shared(const Rows& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared, Slice slice) {
-  pack_panels<typename Mode::Activations>(x, n, limit, Panels(shared, n, cols), slice.begin, slice.end);
+inline void pack_shared(const Activations& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared,
+                        Slice slice) {
+  pack_panels<typename Mode::Values>(x, n, limit, Panels(shared, n, cols), slice.begin, slice.end);
 }
 
 // ---- linear ----
@@ -216,7 +217,7 @@ inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 /// activation(gate) * up for a block whose even tiles are gate and whose odd ones up.
 template <Activation activation>
 [[gnu::noinline]] void store_activations(const FfnArgs& args, const Block& block, const Panels& panels,
-                                         std::int64_t first_tile, const Rows& act) {
+                                         std::int64_t first_tile, const Activations& act) {
   const float gate_exponent = log2_of(args.gate.pack.scale), up_exponent = log2_of(args.up.pack.scale);
   for (std::int64_t pair = 0; pair < block.tiles / 2; ++pair) {
     const std::int64_t first = (first_tile + block.first_tile / 2 + pair) * kTileRows;
@@ -239,7 +240,7 @@ template <Activation activation>
 }
 
 template <typename Mode>
-void gate_and_up(const FfnArgs& args, const Panels& panels, const Rows& act, Slice slice) {
+void gate_and_up(const FfnArgs& args, const Panels& panels, const Activations& act, Slice slice) {
   alignas(64) float sums[kPanelTokens * kSumsLd];
   const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
                                                          : &store_activations<Activation::gelu_tanh>;
@@ -253,7 +254,7 @@ template <typename Mode>
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const std::int64_t hidden = args.gate.cols, width = args.gate.rows;
   const float first_limit = activation_limit<Mode>(args.gate, args.up), limit = activation_limit<Mode>(args.down);
-  const Rows act{reinterpret_cast<float*>(args.workspace.shared), width};
+  const Activations act{args.workspace.shared, ActivationLayout::row_major, width};
   std::byte* shared = args.workspace.shared + ffn_panels_offset(args.n, width);
   std::byte* own = args.workspace.of(slice.worker);
   switch (phase) {

@@ -32,7 +32,8 @@ inline Float4 load4(const float* at) {
 }
 
 template <int kCount>
-void dot_step(const Rows& x, std::int64_t first, const float* w, std::int64_t cols, float* out, std::int64_t stride) {
+void dot_step(const Activations& x, std::int64_t first, const float* w, std::int64_t cols, float* out,
+              std::int64_t stride) {
   Float4 sums[kCount][kQuads] = {};
   const float* rows[kCount];
   for (int m = 0; m < kCount; ++m) rows[m] = x.row(first + m);
@@ -88,7 +89,8 @@ const float* widen_row(const Matrix& w, std::int64_t row, float* scratch) {
   return scratch;
 }
 
-void dot_rows(const Rows& x, std::int64_t n, const float* w, std::int64_t cols, float* out, std::int64_t out_stride) {
+void dot_rows(const Activations& x, std::int64_t n, const float* w, std::int64_t cols, float* out,
+              std::int64_t out_stride) {
   std::int64_t m = 0;
   for (; m + kRowsPerStep <= n; m += kRowsPerStep) dot_step<kRowsPerStep>(x, m, w, cols, out, out_stride);
   for (; m < n; ++m) dot_step<1>(x, m, w, cols, out, out_stride);

@@ -34,7 +34,7 @@ std::uint64_t scratch_bytes(std::int64_t cols, std::uint64_t n, std::uint64_t re
   return weight_row_bytes(cols) + round_up(results * n * sizeof(float), 64);
 }
 
-void project(const Rows& x, std::int64_t n, const Matrix& w, std::int64_t j, float* weights, float* sums) {
+void project(const Activations& x, std::int64_t n, const Matrix& w, std::int64_t j, float* weights, float* sums) {
   dot_rows(x, n, widen_row(w, j, weights), w.cols, sums, 1);
 }
 
@@ -76,7 +76,7 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 }
 
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  const Rows act{reinterpret_cast<float*>(args.workspace.shared), args.gate.rows};
+  const Activations act{args.workspace.shared, ActivationLayout::row_major, args.gate.rows};
   if (phase == 1) {
     linear_outputs({args.n, act, args.down, args.down_bias, args.accumulate, args.out, args.workspace}, slice);
     return;

@@ -74,7 +74,7 @@ void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std
   const Matrix& w = head.kind == Head::query ? args.wq : head.kind == Head::key ? args.wk : args.wv;
   const float* bias = head.kind == Head::query ? args.bq : head.kind == Head::key ? args.bk : args.bv;
   const std::int64_t width = args.kv.head_dim;
-  const Rows block{args.x.row(first), args.x.ld};
+  const Activations block{args.x.row(first), args.x.layout, args.x.ld};
   for (std::int64_t i = 0; i < width; ++i) {
     const std::int64_t j = head.index * width + i;
     dot_rows(block, count, widen_row(w, j, weights), w.cols, values + i, width);

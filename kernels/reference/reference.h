@@ -19,7 +19,8 @@ const float* widen_row(const Matrix& w, std::int64_t row, float* scratch);
 
 /// out[m] = sum over k of x.row(m)[k] * w[k] for m in [0, n). The order of additions is fixed: lane j of 16 sums the
 /// products with k = j mod 16 in ascending k, then the lanes are added pairwise (j with j+8, +4, +2, +1).
-void dot_rows(const Rows& x, std::int64_t n, const float* w, std::int64_t cols, float* out, std::int64_t out_stride);
+void dot_rows(const Activations& x, std::int64_t n, const float* w, std::int64_t cols, float* out,
+              std::int64_t out_stride);
 
 /// Fixed cut of outputs into units of 32.
 inline constexpr std::int64_t kUnitOutputs = 32;
@@ -54,8 +55,8 @@ std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase);
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize qkv_workspace(const Shape& shape);
 
-std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
 std::int32_t attention_phases(const AttentionArgs& args);
+std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
 void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize attention_workspace(const Shape& shape);
 std::uint64_t attention_split_bytes(const AttentionArgs& args);

@@ -29,7 +29,10 @@ class Pass {
         layouts_(layouts),
         batch_(batch),
         cancelled_(cancelled),
-        layout_(model.scratch_layout()) {}
+        layout_(model.scratch_layout()),
+        residual_(kernels_.layouts.residual_of(batch.n_rows)),
+        operand_(kernels_.layouts.operand_of(batch.n_rows)),
+        query_(kernels_.layouts.query_of(batch.n_rows)) {}
 
   bool run() {
     team_.run([this](std::int32_t worker) { work(worker); });
@@ -38,9 +41,14 @@ class Pass {
   }
 
  private:
-  kernels::Rows rows(std::uint64_t offset, std::uint32_t width) const {
-    return {reinterpret_cast<float*>(model_.scratch() + offset), width};
+  kernels::Activations view(std::uint64_t offset, kernels::ActivationLayout layout, std::uint32_t width) const {
+    return {model_.scratch() + offset, layout, width};
   }
+  kernels::Activations residual(std::uint64_t offset) const { return view(offset, residual_, spec_.n_embd); }
+  kernels::Activations operand(std::uint64_t offset, std::uint32_t width) const {
+    return view(offset, operand_, width);
+  }
+  kernels::Activations queries() const { return view(layout_.q, query_, spec_.q_dim()); }
 
   kernels::Workspace workspace(std::uint64_t shared_offset) const {
     return {model_.scratch() + shared_offset, model_.scratch() + layout_.per_worker, layout_.per_worker_bytes};
@@ -77,14 +85,8 @@ class Pass {
   }
 
   kernels::NormArgs norm_args(const float* weight, const std::int32_t* gather, std::int64_t n) const {
-    return {n,
-            spec_.n_embd,
-            batch_.n_rows,
-            gather,
-            rows(layout_.h, spec_.n_embd),
-            weight,
-            spec_.norm_eps,
-            rows(layout_.normed, spec_.n_embd)};
+    return {
+        n, spec_.n_embd, gather, residual(layout_.h), weight, spec_.norm_eps, operand(layout_.normed, spec_.n_embd)};
   }
 
   /// Runs an operation and the norm that follows it.
@@ -111,7 +113,7 @@ class Pass {
     const model::LayerWeights& w = model_.weights().layers[layer];
     kernels::QkvArgs args;
     args.n = batch_.n_rows;
-    args.x = rows(layout_.normed, spec_.n_embd);
+    args.x = operand(layout_.normed, spec_.n_embd);
     args.wq = w.q, args.wk = w.k, args.wv = w.v;
     args.bq = w.q_bias, args.bk = w.k_bias, args.bv = w.v_bias;
     args.q_norm = w.q_norm, args.k_norm = w.k_norm;
@@ -122,7 +124,7 @@ class Pass {
     args.kv = kv_of(about);
     args.layer = about.kv_index;
     args.sequences = sequences_of(about);
-    args.q = rows(layout_.q, spec_.q_dim());
+    args.q = queries();
     args.workspace = workspace(layout_.shared);
     return args;
   }
@@ -130,8 +132,8 @@ class Pass {
   kernels::AttentionArgs attention_args(std::uint32_t layer) const {
     kernels::AttentionArgs args;
     args.n = batch_.n_rows;
-    args.q = rows(layout_.q, spec_.q_dim());
-    args.out = rows(layout_.attn_out, spec_.q_dim());
+    args.q = queries();
+    args.out = operand(layout_.attn_out, spec_.q_dim());
     args.n_heads = spec_.n_heads;
     args.scale = spec_.attention_scale != 0 ? spec_.attention_scale
                                             : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
@@ -159,10 +161,10 @@ class Pass {
                    const kernels::NormArgs& next, std::int32_t worker) {
     if (post_norm == nullptr) return run_then_norm(step, operation, args, next, worker);
     args.accumulate = false;
-    args.out = rows(layout_.normed, spec_.n_embd);
+    args.out = residual(layout_.normed);
     kernels::NormArgs add = norm_args(post_norm, nullptr, batch_.n_rows);
     add.x = args.out;
-    add.out = rows(layout_.h, spec_.n_embd);
+    add.out = residual(layout_.h);
     add.accumulate = true;
     const bool serial = is_serial(add);
     run_step(step, operation, args, worker, [&](std::int32_t w) {
@@ -182,24 +184,24 @@ class Pass {
     run_step(Step::qkv, kernels_.qkv, qkv_args(layer), worker);
     run_step(Step::attention, kernels_.attention, attention_args(layer), worker);
     const kernels::LinearArgs out{batch_.n_rows,
-                                  rows(layout_.attn_out, spec_.q_dim()),
+                                  operand(layout_.attn_out, spec_.q_dim()),
                                   w.o,
                                   w.o_bias,
                                   true,
-                                  rows(layout_.h, spec_.n_embd),
+                                  residual(layout_.h),
                                   workspace(layout_.shared)};
     run_and_add(Step::output, kernels_.linear, out, w.attn_post_norm, norm_args(w.ffn_norm, nullptr, batch_.n_rows),
                 worker);
     if (stop_) return;
     const kernels::FfnArgs ffn{batch_.n_rows,
-                               rows(layout_.normed, spec_.n_embd),
+                               operand(layout_.normed, spec_.n_embd),
                                w.gate,
                                w.up,
                                w.down,
                                w.gate_bias,
                                w.up_bias,
                                w.down_bias,
-                               rows(layout_.h, spec_.n_embd),
+                               residual(layout_.h),
                                workspace(layout_.ffn_shared),
                                spec_.activation};
     const bool last = layer + 1 == spec_.n_layers();
@@ -212,12 +214,19 @@ class Pass {
   kernels::NormArgs last_norm() const {
     if (batch_.n_embeddings == 0) return logit_norm();
     kernels::NormArgs args = norm_args(model_.weights().final_norm, nullptr, batch_.n_rows);
-    args.rows = true;
+    args.out.layout = kernels::ActivationLayout::row_major;
     return args;
   }
 
+  /// The rows whose logits are wanted, of which there may be so few that their layout is another than the batch's.
+  kernels::Activations logit_operand() const {
+    return view(layout_.normed, kernels_.layouts.operand_of(batch_.n_logits), spec_.n_embd);
+  }
+
   kernels::NormArgs logit_norm() const {
-    return norm_args(model_.weights().final_norm, batch_arrays(model_).logit_rows, batch_.n_logits);
+    kernels::NormArgs args = norm_args(model_.weights().final_norm, batch_arrays(model_).logit_rows, batch_.n_logits);
+    args.out = logit_operand();
+    return args;
   }
 
   /// Adds the final hidden states of all rows to what their sessions have; each worker has some of the columns, and
@@ -225,7 +234,7 @@ class Pass {
   void gather_embeddings(std::int32_t worker) {
     const std::int64_t width = spec_.n_embd;
     const std::int64_t begin = width * worker / team_.size(), end = width * (worker + 1) / team_.size();
-    const kernels::Rows normed = rows(layout_.normed, spec_.n_embd);
+    const kernels::Activations normed = view(layout_.normed, kernels::ActivationLayout::row_major, spec_.n_embd);
     for (std::size_t s = 0; s < batch_.n_embeddings; ++s) {
       const EmbeddingRows& about = batch_arrays(model_).embeddings[s];
       float *first = about.out, *sum = first + width, *last = sum + width;
@@ -242,8 +251,8 @@ class Pass {
 
   void work(std::int32_t worker) {
     const BatchArrays arrays = batch_arrays(model_);
-    const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().embedding,
-                                   rows(layout_.h, spec_.n_embd), spec_.embedding_scale};
+    const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().embedding, residual(layout_.h),
+                                   spec_.embedding_scale};
     run_then_norm(Step::embed, kernels_.embed, embed,
                   norm_args(model_.weights().layers[0].attn_norm, nullptr, batch_.n_rows), worker);
     for (std::uint32_t i = 0; i < spec_.n_layers() && !stop_; ++i) layer(i, worker);
@@ -253,8 +262,8 @@ class Pass {
       if (batch_.n_logits != 0) run_norm(logit_norm(), worker);
     }
     if (batch_.n_logits == 0) return;
-    const kernels::LmHeadArgs head{batch_.n_logits,  rows(layout_.normed, spec_.n_embd), model_.weights().lm_head,
-                                   arrays.logit_out, workspace(layout_.shared),          spec_.logit_softcap};
+    const kernels::LmHeadArgs head{batch_.n_logits,  logit_operand(),           model_.weights().lm_head,
+                                   arrays.logit_out, workspace(layout_.shared), spec_.logit_softcap};
     run_step(Step::head, kernels_.lm_head, head, worker);
   }
 
@@ -266,6 +275,7 @@ class Pass {
   const Batch& batch_;
   const std::atomic<bool>* cancelled_;
   const ScratchLayout& layout_;
+  const kernels::ActivationLayout residual_, operand_, query_;  ///< of all rows of the batch
   bool stop_ = false;  ///< written by the last thread at a barrier, read by all behind it
 };
 

@@ -37,13 +37,13 @@ struct ActivationBuffer {
   std::vector<std::uint64_t> shape;
   std::string_view dtype;
 
-  ActivationBuffer(kernels::Layout layout, std::uint64_t n, std::uint64_t width)
+  ActivationBuffer(kernels::ActivationLayout layout, std::uint64_t n, std::uint64_t width)
       : bytes(kernels::layout_bytes(layout, n, width)) {
     const std::uint64_t panels = ceil_div(n, kernels::kPanelRows);
     switch (layout) {
-      case kernels::Layout::rows: shape = {n, width}, dtype = "f32"; break;
-      case kernels::Layout::panels: shape = {panels, width, kernels::kPanelRows}, dtype = "f32"; break;
-      case kernels::Layout::bf16_panels:
+      case kernels::ActivationLayout::row_major: shape = {n, width}, dtype = "f32"; break;
+      case kernels::ActivationLayout::f32_panels: shape = {panels, width, kernels::kPanelRows}, dtype = "f32"; break;
+      case kernels::ActivationLayout::bf16_panels:
         shape = {panels, round_up(width, kernels::kPanelFeatures) / 2, kernels::kPanelRows, 2}, dtype = "bf16";
         break;
     }
@@ -68,18 +68,19 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   ScratchLayout layout;
   layout.batch = batch;
   const kernels::ActivationLayouts& layouts = kernels.layouts;
-  // Few rows, and hidden states for the host, lie in rows.
-  const std::uint64_t few = std::min<std::uint64_t>(rows, static_cast<std::uint64_t>(layouts.few));
-  const auto in_layout = [&](kernels::Layout many, std::uint64_t width) {
-    ActivationBuffer buffer(few < rows ? many : kernels::Layout::rows, rows, width);
-    return buffer.cover({kernels::Layout::rows, few, width});
+  // Few rows, and hidden states for the host, are row-major.
+  const std::uint64_t few = std::min<std::uint64_t>(rows, static_cast<std::uint64_t>(layouts.max_row_major));
+  const auto in_layout = [&](kernels::ActivationLayout many, std::uint64_t width) {
+    ActivationBuffer buffer(few < rows ? many : kernels::ActivationLayout::row_major, rows, width);
+    return buffer.cover({kernels::ActivationLayout::row_major, few, width});
   };
-  const kernels::Layout query = few < rows ? layouts.query : kernels::Layout::rows;
+  const kernels::ActivationLayout query = few < rows ? layouts.query : kernels::ActivationLayout::row_major;
   const ActivationBuffer h = in_layout(layouts.residual, spec.n_embd),
                          q = in_layout(layouts.query, kernels::query_width(query, spec.n_heads, spec.head_dim)),
                          attn_out = in_layout(layouts.operand, spec.q_dim());
   ActivationBuffer normed = h;
-  normed.cover({kernels::Layout::rows, rows, spec.n_embd}).cover(in_layout(layouts.operand, spec.n_embd));
+  normed.cover({kernels::ActivationLayout::row_major, rows, spec.n_embd})
+      .cover(in_layout(layouts.operand, spec.n_embd));
   Cursor cursor(region);
   layout.h = cursor.take(h.bytes, h.note("h"));
   layout.normed = cursor.take(normed.bytes, normed.note("normed"));
