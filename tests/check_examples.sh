@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Each program of examples/ is compiled as strict C99 with warnings as errors, run with the model that ships here, and
+# must print what it is known to print: every line of its list below is an extended regular expression for a line of
+# its output, in this order. A program without a list fails.
+# usage: check_examples.sh SHARED_LIBRARY SOURCE_DIR
+set -u
+library=$1 source=$2
+model=$source/examples/models/tiny-stories
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+say() { echo "FAILED: $*"; failed=1; }
+
+# run PROGRAM ARGUMENT... <<lines that must match
+run() {
+  local name=$1 line expected n=0
+  shift
+  checked[$name]=1
+  mapfile -t expected
+  cc -std=c99 -Wall -Wextra -pedantic -Werror -I"$source/include" "$source/examples/$name.c" -pthread \
+    -L"$(dirname "$library")" -lqinfer -Wl,-rpath,"$(dirname "$library")" -o "$work/$name" >"$work/log" 2>&1 ||
+    { say "$name.c does not compile: $(cat "$work/log")"; return; }
+  (cd "$source" && timeout 120 "$work/$name" "$@") </dev/null >"$work/out" 2>"$work/err" ||
+    say "$name: exit status $?: $(cat "$work/err")"
+  while IFS= read -r line || [ -n "$line" ]; do
+    [ "$n" -lt ${#expected[@]} ] && [[ $line =~ ${expected[n]} ]] && n=$((n + 1))
+  done <"$work/out"
+  [ "$n" -eq ${#expected[@]} ] && [ "$n" -gt 0 ] || say "$name: no line \"${expected[n]:-}\" in: $(cat "$work/out")"
+}
+
+declare -A checked
+run story <<'END'
+^, there was a little girl named Lily\.
+END
+run minimal "$model" "Once upon a time" <<'END'
+^, there was a little girl named Lily\.
+END
+run memory "$model" <<'END'
+^([0-9]+) bytes, of which a cache has 393216$
+^QINFER_E_NO_MEMORY: .*memory_budget_bytes is 1048576
+^[0-9]+ bytes from the allocator$
+END
+planned=$(sed -n '1s/ .*//p' "$work/out") taken=$(sed -n '$s/ .*//p' "$work/out")
+[ "$planned" = "$taken" ] || say "memory: planned $planned bytes, took $taken"
+run threads "$model" <<'END'
+^Once upon a time: 16 new tokens$
+^One sunny day: 16 new tokens$
+END
+run errors "$model" <<'END'
+^QINFER_E_NOT_FOUND \(2\): no/such/model
+^QINFER_E_INVALID_ARGUMENT \(1\): token 1073741824
+^QINFER_E_KV_FULL \(0\): .* 0 of 1 blocks free
+^evaluated: 0 pending$
+END
+run fork "$model" <<'END'
+^ [a-z]+
+^\(KV blocks: [1-9][0-9]* bytes shared, [1-9][0-9]* its own\)$
+^ [a-z]+
+^\(KV blocks: [1-9][0-9]* bytes shared, [1-9][0-9]* its own\)$
+^ [a-z]+
+^\(KV blocks: [1-9][0-9]* bytes shared, [1-9][0-9]* its own\)$
+END
+run batch "$model" <<'END'
+^One sunny day, Lily was playing with her
+^Once upon a time, there was a little girl named Lily\. She was a very kind girl
+^Once upon a time, there was a little girl named Lily\. She was a very kind girl
+END
+run snapshot "$model" "$work/session" <<'END'
+^4 tokens loaded, then 16 more: the same$
+END
+run embeddings "$model" "The cat sat by the house." "The cat sat by the tree." "Crash!" <<'END'
+^1\.000 The cat sat by the house\.$
+^0\.[5-9][0-9]* The cat sat by the tree\.$
+^-?0\.[0-4][0-9]* Crash!$
+END
+run own_sampler "$model" <<'END'
+^, there was a little girl named Lily\.
+END
+grep -qi b "$work/out" && say "own_sampler: a letter b in: $(cat "$work/out")"
+run cancel "$model" <<'END'
+^cancelled after 5 tokens$
+^then 20 more$
+END
+run stream "$model" <<'END'
+^, there was a little girl named Lily\. .* with her mom\.$
+^\([1-9][0-9]* bytes, [1-9][0-9]* tokens, ended by: stop text\)$
+END
+
+for program in "$source"/examples/*.c; do
+  name=$(basename "$program" .c)
+  [ -n "${checked[$name]:-}" ] || say "examples/$name.c is not run here"
+  [ "$(wc -l <"$program")" -lt 60 ] || say "examples/$name.c has 60 lines or more"
+done
+[ $failed -eq 0 ] && echo "${#checked[@]} programs of examples/: ok"
+exit $failed
