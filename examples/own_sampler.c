@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   qinfer_detok* detok = NULL; /* makes whole characters of tokens that may be parts of one */
   qinfer_model_info info = {.struct_size = sizeof info};
   qinfer_token tokens[64];
-  char text[1024]; /* max_token_bytes * 3 + 16 always suffices; 25 * 3 + 16 would here */
+  char text[1024]; /* max_token_bytes * 3 + 16 always suffices: so this, for tokens of up to 336 bytes */
   size_t n = 0, n_text = 0;
   qinfer_error error;
   int failed = argc != 2 || qinfer_model_load(NULL, argv[1], NULL, &model, &error) ||
