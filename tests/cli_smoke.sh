@@ -93,43 +93,7 @@ check_failures() {
 
 json_field() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" "$out"; }
 
-# geometry FILE LAYERS HIDDEN HEADS KV_HEADS HEAD_DIM FFN VOCAB
-geometry() {
-  printf '{"architectures": ["Qwen3ForCausalLM"], "num_hidden_layers": %s, "hidden_size": %s, "num_attention_heads": %s,
-    "num_key_value_heads": %s, "head_dim": %s, "intermediate_size": %s, "vocab_size": %s,
-    "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "tie_word_embeddings": true, "dtype": "bfloat16"}' \
-    "$2" "$3" "$4" "$5" "$6" "$7" "$8" >"$work/$1"
-}
-
-# The tables of the two designs that came first, as published.
-check_named_tables() {
-  geometry llama8b.json 32 4096 32 8 128 14336 128256
-  expect "plan --map=named16" 0 plan "$work/llama8b.json" --context 4096 --map=named16
-  for row in 'sum with token_ids  *440,832 B' 'prefill of 4096  *570,425,344 B' 'qkv  *12,288 B' 'ffn_gate  *57,344 B' \
-    'ffn_up  *28,672 B' 'logits  *256,512 B' 'token_ids  *16,384 B' 'h0  *8,192 B'; do
-    check "named16: $row" stdout_has "^$row"
-  done
-  while read -r name layers hidden heads ffn decode prefill long; do
-    geometry "$name.json" "$layers" "$hidden" "$heads" 8 128 "$ffn" 151936
-    [ "$name" = 30b ] && geometry 30b.json 48 2048 32 4 128 6144 151936
-    expect "plan of $name" 0 plan "$work/$name.json" --context 4096 --map=named16
-    sum=$(sed -n 's/^sum, decode *\([0-9,]*\) B.*/\1/p' "$out" | tr -d ,)
-    check "named16 $name: decode $decode KiB" [ $(((sum + 512) / 1024)) -eq "$decode" ]
-    check "named16 $name: prefill 512" stdout_has "^prefill of 512 .* $prefill MiB"
-    check "named16 $name: prefill 4096" stdout_has "^prefill of 4096 .* $long MiB"
-  done <<'END'
-0.6b 28 1024 16 3072 341 19.00 152.00
-1.7b 28 2048 16 6144 373 32.00 256.00
-4b 36 2560 32 9728 413 48.50 388.00
-8b 36 4096 32 12288 445 62.00 496.00
-30b 48 2048 32 6144 379 35.00 280.00
-END
-  expect "plan --map=named32" 0 plan "$work/0.6b.json" --context 1024 --map=named32
-  for row in 'text_input  *16,384 B' 'token_ids  *4,096 B' 'kv_cache  *234,881,024 B' 'rope_cache  *524,288 B' \
-    'q_scratch  *8,388,608 B' 'attn_q_gate_packed  *16,777,216 B' 'mlp_scratch  *41,943,040 B' \
-    'logits  *622,329,856 B' 'sum  *966,807,552 B'; do
-    check "named32: $row" stdout_has "^$row"
-  done
+check_plan_map() {
   expect "plan --map" 0 plan "$model" --map --context 64
   check "plan --map: buffers" stdout_has ' attn_out '
   expect "plan --map --json" 0 plan "$model" --map --json
@@ -137,7 +101,7 @@ END
   expect "plan --fit" 0 plan "$model" --fit 30000000
   check "plan --fit: a context" stdout_has '^longest context  *[0-9]* tokens x 1 sessions'
   expect "plan --fit: too little" 1 plan "$model" --fit 1000
-  expect "plan --map of another kind" 2 plan "$model" --map=named64
+  expect "plan --map and --fit" 2 plan "$model" --map --fit 30000000
 }
 
 check_info_and_plan() {
@@ -153,7 +117,7 @@ check_info_and_plan() {
   expect "plan --json" 0 plan "$model" --context 64 --json
   check "plan --json: an object" is_json_object
   check "plan --json: a cache of one session" [ "$(json_field kv_cache_bytes)" = "$(json_field kv_per_session)" ]
-  check_named_tables
+  check_plan_map
 }
 
 check_tokenize() {

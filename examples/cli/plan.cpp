@@ -1,5 +1,5 @@
 // plan.cpp: `qinfer plan`: what loading and running will take, from headers alone; as a table with a bar, as JSON,
-// buffer by buffer, or turned around: what fits into so many bytes.
+// buffer by buffer, or turned around: what fits into a number of bytes.
 #include "plan.h"
 
 #include <algorithm>
@@ -178,23 +178,16 @@ std::uint32_t context_in(const std::string& map) {
 }
 
 int run_plan(const PlanArgs& args) {
-  if (args.map_given && args.fit != 0) throw UsageError("give either --map or --fit, not both");
+  if (args.map && args.fit != 0) throw UsageError("give either --map or --fit, not both");
   Options options(args);
   if (args.fit != 0) {
     const std::string map = qi::plan_map(args.model, &options.runtime, &options.load, nullptr, &options.session);
     return print_fit(args, context_in(map));
   }
   const Plan plan = make_plan(args, options);
-  if (args.map_given) {
+  if (args.map) {
     const std::string map = qi::plan_map(args.model, &options.runtime, &options.load, &options.cache, &options.session);
-    const std::uint32_t positions = args.context != 0 ? args.context : context_in(map);
-    if (args.map == "named16") {
-      print_named16(map, positions);
-    } else if (args.map == "named32") {
-      print_named32(map, positions);
-    } else {
-      args.json ? print(map + "\n") : print_map(map);
-    }
+    args.json ? print(map + "\n") : print_map(map);
     return 0;
   }
   args.json ? print_plan_json(args, plan) : print_plan(args, plan);
@@ -214,22 +207,14 @@ void add_plan(CLI::App& app, Command& chosen) {
   number("--sessions", args->sessions, 1u << 20, "Sessions at once (default 1)");
   number("--block-tokens", args->block_tokens, 256, "Tokens per KV block, a power of two from 32 (default 32)");
   number("--batch", args->batch, 1u << 16, "Tokens evaluated in one pass (default 512)");
-  number("--fit", args->fit, UINT64_MAX / 2, "Say what fits into so many bytes: how long a context, how many sessions");
+  number("--fit", args->fit, UINT64_MAX / 2, "Say what fits into N bytes: how long a context, how many sessions");
   add_kv_arg(*command, args->kv);
   add_runtime_args(*command, args->runtime);
   command->add_flag("--prefix", args->prefix, "With a cache that keeps prefixes");
   command->add_flag("--normal-pages", args->normal_pages, "Without 2 MiB pages");
   command->add_flag("--json", args->json, "Print one JSON object");
-  CLI::Option* map =
-      command
-          ->add_option("--map", args->map, "Print every buffer; named16 or named32: as two early designs would have it")
-          ->expected(0, 1)
-          ->check(CLI::IsMember({"", "named16", "named32"}))
-          ->type_name("[KIND]");
-  command->callback([args, map, &chosen] {
-    args->map_given = map->count() > 0;
-    chosen = [args] { return run_plan(*args); };
-  });
+  command->add_flag("--map", args->map, "Print every buffer; with --json as one JSON object");
+  command->callback([args, &chosen] { chosen = [args] { return run_plan(*args); }; });
 }
 
 }  // namespace cli
