@@ -1,32 +1,39 @@
 #!/usr/bin/env bash
-# Arrows point down only: capi -> engine -> {kv, sampling, text, model} -> formats -> platform -> base, and everything
-# may use the kernel contract and base. A kernel folder includes nothing of src but base/. Only capi/ says extern "C",
-# only platform/ includes headers of the operating system, only kernels/<isa>/ holds intrinsics.
+# What CONTRIBUTING.md says of the folders:
+#   each folder includes only itself and what its row of the table there names;
+#   only capi/ says extern "C", only platform/ includes headers of the operating system, and only folders of kernels/
+#   hold intrinsics; the library does not print, exit or read the environment.
 # usage: check_layers.sh SOURCE_DIR
 set -u
 cd "$1" || exit 1
-failed=0
+failed=0 includes=0
 say() { echo "FAILED: $*"; failed=1; }
 
-# allowed LAYER FILES... : the folders of src that a layer may include
+# check FOLDER TARGETS: each #include "..." below FOLDER is of one of the targets: a folder, or a header that is named
+# without one. A header beside the file may be included without its folder.
 check() {
-  local folder=$1 allowed=$2
-  while IFS=: read -r file _ line; do
-    target=$(echo "$line" | sed -n 's/.*#include "\([a-z_]*\)\/.*/\1/p')
-    [ -z "$target" ] && continue
-    [[ " $allowed " == *" $target "* ]] || say "$file includes $target/, allowed are: $allowed"
-  done < <(grep -rn '#include "' "$folder" --include='*.h' --include='*.cpp')
+  local folder=$1 allowed=$2 file target
+  while IFS=: read -r file _ target; do
+    includes=$((includes + 1))
+    target=$(sed -E 's/.*#include "([^"]*)".*/\1/' <<<"$target")
+    [[ $target != */* && -e $(dirname "$file")/$target ]] && continue
+    [[ " $allowed " == *" ${target%%/*} "* ]] || say "$file includes $target; $folder may include: $allowed"
+  done < <(grep -rnE '^ *# *include "' "$folder" --include='*.h' --include='*.cpp' --include='*.inc')
 }
-check src/base "base"
-check src/platform "platform base"
-check src/formats "formats platform base"
-check src/model "model formats platform base"
-check src/text "text formats platform base"
-check src/sampling "sampling base"
-check src/kv "kv platform base"
-check src/engine "engine kv sampling text model formats platform base"
-check capi "engine text kernels model platform kv base"
-check kernels "base common reference avx512 amx"
+checked=" "
+while IFS='|' read -r _ folders allowed _; do
+  for folder in ${folders//,/ }; do
+    path=$folder allow="$folder ${allowed//,/ }"
+    [ -d "src/$folder" ] && path=src/$folder
+    [ "$folder" = kernels ] && allow+=" $(cd kernels && printf '%s ' *)" # folders and headers of kernels/ among themselves
+    check "$path" "${allow//kernels\//}"
+    checked+="$path "
+  done
+done < <(sed -n '/^| folder | may include |$/,/^$/p' CONTRIBUTING.md | sed '1,2d;/^$/d')
+for folder in src/*/ capi/ kernels/; do
+  [[ $checked == *" ${folder%/} "* ]] || say "CONTRIBUTING.md does not say what ${folder%/} may include"
+done
+[ $includes -gt 100 ] || say "only $includes includes were found"
 
 grep -rnE 'extern "C"' src kernels && say 'extern "C" outside capi/'
 grep -rnE '#include <(sys/|linux/|unistd|fcntl|pthread|sched|signal|dirent|cpuid)' src capi kernels | grep -v '^src/platform/' && say "operating system headers outside src/platform/"
