@@ -2,7 +2,7 @@
 //
 //   node bench_llama_cpp.mjs --npm DIR --model FILE.gguf -t 2 -p 512 -n 64 --depth 8
 //
-// Prefill is a prompt of -p tokens on an empty context; decode -n tokens, each sampled greedily, behind --depth others.
+// Prefill is a prompt of -p tokens on an empty context; decode -n tokens, each sampled greedily, after --depth others.
 // -p 0 or -n 0 leaves that part out. Each part runs once before it is timed. The file needs a vocabulary (a placeholder
 // will do): without one the library ends the process.
 import {readFileSync} from "node:fs";

@@ -1,7 +1,7 @@
 // calls: builds of the library against each other, through the C ABI alone, on what hosts do: tokenise, load, plan,
 // make, fork, save and load sessions, evaluate prompts, decode.
 //
-// A machine that others share wanders by a factor of two within minutes; so in a turn each item runs once on each
+// The speed of a shared machine changes by a factor of two within minutes; so in a turn each item runs once on each
 // library, one directly after the other and in alternating order, on a model that was loaded for that turn, and what is
 // reported is the median of the ratios within turns. An interval of at least 95 % says how sure that median is: of a
 // build against itself it holds 1 for 19 items of 20.

@@ -13,9 +13,9 @@ constexpr std::uint32_t kTogether = 16;     // tokens of each of them
 constexpr std::uint32_t kSaved = 256;       // tokens of a session that is forked, saved and loaded, at most
 constexpr std::uint32_t kMore = 16;         // tokens that it has more when it is saved again
 constexpr std::uint32_t kBlock = 32;        // tokens
-constexpr double kMeasuredSeconds = 0.02;   // repetitions go on until so much was timed
-constexpr double kPatienceSeconds = 0.3;    // or so much has passed
-constexpr std::size_t kFewRepetitions = 3;  // and there are so many
+constexpr double kMeasuredSeconds = 0.02;   // repetitions go on until this much was timed
+constexpr double kPatienceSeconds = 0.3;    // or this much time has passed
+constexpr std::size_t kFewRepetitions = 3;  // and there are at least this many
 
 }  // namespace
 

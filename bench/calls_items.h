@@ -41,7 +41,7 @@ struct Subject {
   double text_bytes() const;
 };
 
-/// One library with a runtime and a model of its own for a turn: a new one lies elsewhere in memory, which is not
+/// One library with a runtime and a model of its own for a turn: a new one is elsewhere in memory, which is not
 /// equally fast everywhere, so that turns differ by chance and not by where the first load happened to put the weights.
 class Contestant {
  public:
@@ -65,7 +65,7 @@ class Contestant {
   Model load(const std::string& path, std::uint32_t flags) const;
   Cache default_cache(const Model& model) const;
   Session create_session(const Cache& cache, std::uint32_t max_tokens) const;
-  /// A session in the contestant's own cache, with so many evaluated tokens, other ones for another seed.
+  /// A session in the contestant's own cache, with n_tokens evaluated tokens, other ones for another seed.
   Session session(std::uint32_t n_tokens, std::uint32_t seed = 0) const;
   Session fork(const Session& session) const;
   Session load_session(const std::string& path) const;

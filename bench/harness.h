@@ -1,6 +1,6 @@
-// What the benches of the kernels share: a pinned team that runs operations as the engine does, weights in a kernel
-// set's own format in so many copies that they come from memory, keys and values to attend to, and the ceilings of this
-// machine, measured in the same process.
+// What the benches of the kernels share: a pinned team that runs operations as the engine does, enough copies of
+// weights in a kernel set's own format that they come from memory, keys and values to attend to, and the ceilings of
+// this machine, measured in the same process.
 #pragma once
 
 #include <chrono>

@@ -6,8 +6,8 @@
 //
 // Names are SET/OPERATION/SHAPE, so that --benchmark_filter=avx512/linear chooses. %bandwidth: share of the read
 // bandwidth, counting each weight, key and value once per call. %peak: share of the multiply-adds per second in the
-// type that the set computes in (f16 for f16 weights of avx512_fp16, else f32). Weights come from memory, not from a
-// cache: calls walk through copies of half a gigabyte together.
+// type that the set computes in (f16 for f16 weights of avx512_fp16, otherwise f32). Weights come from memory, not from
+// a cache: calls walk through copies of half a gigabyte together.
 #include "kernel_bench.h"
 
 #include <cstdio>
@@ -24,7 +24,7 @@ struct Options {
   bool list_only = false;
 };
 
-/// The part of `arg` behind "NAME=", or null.
+/// The part of `arg` after "NAME=", or null.
 const char* option_value(std::string_view arg, std::string_view name) {
   return arg.substr(0, name.size()) == name && arg.substr(name.size(), 1) == "=" ? arg.data() + name.size() + 1
                                                                                  : nullptr;

@@ -127,7 +127,7 @@ void bench_rms_norm(benchmark::State& state, Context& context, const KernelSet& 
           [&](std::int32_t worker, std::int64_t) { context.team.run_operation(set.rms_norm, args, worker); });
 }
 
-/// Out of an LM head's tiles, where the set keeps tied weights as such; else out of a table.
+/// Out of an LM head's tiles, where the set keeps tied weights as such; otherwise out of a table.
 void bench_embed(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t n) {
   const auto weights = context.shared<Weights>(fmt::format("{}/embed", set.name), [&] {
     return new Weights(context.team, set, context.format(set, kernels::WeightRole::tied), kVocab, kHidden, 1);

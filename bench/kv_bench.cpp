@@ -1,7 +1,7 @@
 // kv_bench: what a KV cache costs, with the geometry of a model directory.
 //   - Forking a session, for short and long contexts and both storages. No token is computed: the session only holds
 //     blocks as if it had been, so that 32768 tokens cost no memory.
-//   - Decoding a token behind 1k, 4k and 16k others: paged and contiguous storage beside one dense array that was made
+//   - Decoding a token after 1k, 4k and 16k others: paged and contiguous storage beside one dense array that was made
 //     for the whole context, on pages of 2 MiB and of 4 KiB; all in turn, so that a slower second hits all alike.
 //   - A prompt of which the cache knows the beginning, beside the same without it.
 //
@@ -76,7 +76,7 @@ void bench_fork(const std::shared_ptr<const engine::Model>& model, kv::Storage s
              n_tokens, median(forking), median(writing), median(freeing));
 }
 
-/// Numbers in all tiles, so that there is memory behind them.
+/// Writes numbers to all tiles, so that the system has given memory for them.
 void fill(const KvLayout& layout, const KvView& view, std::size_t n_tokens) {
   for (std::uint32_t layer = 0; layer < layout.n_layers; ++layer)
     for (std::uint32_t head = 0; head < layout.n_kv_heads; ++head)
@@ -168,7 +168,7 @@ void bench_prefix(const std::shared_ptr<const engine::Model>& model) {
   }
   fmt::print(
       "\nA prompt of {} + {} tokens, milliseconds, medians: {:.0f} with the {} known, {:.0f} for the {} alone "
-      "behind a session that holds the others, {:.0f} for these\n",
+      "after a session that holds the others, {:.0f} for these\n",
       kKnown, kTail, median(known), kKnown, median(tail), kTail, first);
 }
 

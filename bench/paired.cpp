@@ -1,12 +1,12 @@
 // paired: kernel sets, or other forms of a model, against each other in one process and in turns of a few tokens.
 //
-// A machine that others share wanders by a factor of two within minutes; two turns in a row see the same machine, so
+// The speed of a shared machine changes by a factor of two within minutes; two turns in a row see the same machine, so
 // each turn is compared with the first contestant's of the same round. A turn begins with a token that is not timed, so
 // that caches hold what the contestant itself left there, not what another one with the same file did. Memory of a
-// virtual machine is not equally fast everywhere either (weights that lie elsewhere decoded 1.28x as fast, for as long
-// as they lay there), so everything is loaded several times, in random order, and files that nobody else has mapped are
-// dropped from the page cache before. What is reported is the median of the ratios of each load, from the smallest to
-// the largest, and the median of those.
+// virtual machine is not equally fast everywhere either (weights at another place decoded 1.28x as fast, for as long as
+// they stayed there), so everything is loaded several times, in random order, and files that no other process has
+// mapped are dropped from the page cache before. What is reported is the median of the ratios of each load, from the
+// smallest to the largest, and the median of those.
 //
 //   paired [--loads N] [--rounds N] [--turn TOKENS | --prefill TOKENS] [-t THREADS] MODEL=TARGET MODEL=TARGET ...
 #include <fcntl.h>
@@ -211,7 +211,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   auto* turn =
       app.add_option("--turn", args.turn, "Tokens decoded in a turn")->check(CLI::Range(1, 200))->capture_default_str();
-  app.add_option("--prefill", args.prefill, "Measure prompts of so many tokens instead")
+  app.add_option("--prefill", args.prefill, "Measure prompts of this many tokens instead")
       ->check(CLI::Range(1, 16384))
       ->excludes(turn);
   app.add_option("-t,--threads", args.threads, "Compute threads (default: physical cores)");

@@ -2,9 +2,10 @@
 // line of JSON for each (items.h). `qinfer_ops --ceilings` prints only what the machine can do at best.
 //
 // Who is measured: each kernel set that this CPU can run (the portable one only where there is no other), with the
-// weights it would choose if its sums are f16, and else with bf16 weights, which is what oneDNN has here: qinfer-avx512
-// multiplies bf16 weights with f32 activations and sums in f32. As in oneDNN's case, activations are brought into the
-// kernel's layout within the measured time, except that qinfer-amx finds them in panels as its norms leave them.
+// weights it would choose if its sums are f16, otherwise with bf16 weights, which is what oneDNN has here:
+// qinfer-avx512 multiplies bf16 weights with f32 activations and sums in f32. As in oneDNN's case, activations are
+// brought into the kernel's layout within the measured time, except that qinfer-amx finds them in panels as its norms
+// leave them.
 #include <exception>
 #include <string>
 #include <vector>

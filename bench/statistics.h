@@ -27,10 +27,10 @@ struct Interval {
   double coverage = 0;  ///< how often such an interval holds the true median; at least 0.95
 };
 
-/// Where the median of the distribution that values are drawn from lies, whatever that distribution is: from the k-th
-/// smallest to the k-th largest value (order statistics). Each value is below the true median with probability 1/2, so
-/// how many are follows the binomial distribution of n and 1/2, and k is the largest that leaves 2.5 % on each side.
-/// Sorts values. Takes kFewestForInterval to kMostForInterval of them, independent of each other.
+/// An interval for the median of the distribution that values are drawn from, whatever that distribution is: from the
+/// k-th smallest to the k-th largest value (order statistics). Each value is below the true median with probability
+/// 1/2, so how many are follows the binomial distribution of n and 1/2, and k is the largest that leaves 2.5 % on each
+/// side. Sorts values. Takes kFewestForInterval to kMostForInterval of them, independent of each other.
 inline Interval median_interval(std::vector<double>& values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();

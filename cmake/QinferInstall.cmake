@@ -17,7 +17,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake
 # Relative to the file itself, so that `cmake --install --prefix` and moved trees work.
 file(RELATIVE_PATH QINFER_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 set(QINFER_PC_LIBS "")
-if(NOT QINFER_BUILD_SHARED)  # then nobody has to ask for --static
+if(NOT QINFER_BUILD_SHARED)  # then a host need not ask for --static
   set(QINFER_PC_LIBS " \${static_needs}")
 endif()
 configure_file(cmake/qinfer.pc.in ${PROJECT_BINARY_DIR}/qinfer.pc @ONLY)

@@ -1,5 +1,5 @@
 # The shared and the static library, both made of the same objects and both showing only the C ABI. qinfer::qinfer is
-# the shared one where it is built, and else the static one.
+# the shared one where it is built, otherwise the static one.
 
 if(QINFER_BUILD_STATIC)
   include(cmake/QinferCombiningLinker.cmake)

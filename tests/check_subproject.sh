@@ -87,7 +87,7 @@ PKG_CONFIG_LIBDIR=$pc pkg-config --libs qinfer | grep -q -e '-lqinfer.*-lstdc++'
 echo "BUILD_SHARED_LIBS: honoured"
 
 # Flags: the parent's build type stays as it is, empty too; a user's flags for a configuration are not replaced; warnings
-# are errors for those who work on qinfer, hence in their presets, and for nobody else.
+# are errors in the presets for work on qinfer only.
 rm -r "$work/build"
 parent || fail "$(cat "$work/log")"
 grep -qx 'CMAKE_BUILD_TYPE:STRING=' "$work/build/CMakeCache.txt" || fail "the parent's build type became $(grep CMAKE_BUILD_TYPE "$work/build/CMakeCache.txt")"

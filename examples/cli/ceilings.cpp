@@ -316,7 +316,7 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
     const Buffer buffer(static_cast<std::size_t>(best.buffer_bytes), huge_pages);
     if (!buffer.granted()) continue;
     const std::size_t slice = buffer.size() / team.size();
-    // By each worker its own part, so that on NUMA machines it lies near its reader.
+    // Each worker touches its own part, so that on NUMA machines it is near its reader.
     team.run([&](std::size_t worker) { touch_pages(buffer.data() + worker * slice, slice); });
     for (const unsigned ahead : {0u, 32u, 64u}) {
       const double speed = read_speed(team, buffer, loops, ahead);

@@ -52,7 +52,7 @@ void add_embed(CLI::App& app, Command& chosen) {
   command->add_option("TEXT", args->texts, "One or more texts")->required()->type_name("");
   command
       ->add_option("--pooling", args->pooling,
-                   "Which hidden states: last, mean, first (default: mean for encoders, else last)")
+                   "Which hidden states: last, mean, first (default: mean for encoders, otherwise last)")
       ->check(CLI::IsMember({"last", "mean", "first"}))
       ->type_name("WHICH");
   add_runtime_args(*command, args->runtime);

@@ -24,7 +24,7 @@ struct UsageError : std::runtime_error {
 /// printf into a string; std::format is not in the standard library of the oldest compiler supported.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
-/// Writes "qinfer: TEXT" to stderr as one line, whatever the text holds.
+/// Writes "qinfer: TEXT" to stderr as one line, whatever characters the text contains.
 void report(std::string_view text);
 
 /// Results go to stdout. Throws Failure when they cannot be written, e.g. because the disk is full.
@@ -52,7 +52,7 @@ class ProgressBar {
 qi::Model load_model(qi::Runtime& runtime, const std::string& path,
                      const qinfer_load_options& options = qi::options<qinfer_load_options>());
 
-/// What the model calls itself, or else its path.
+/// The model's own name, or its path if it has none.
 std::string model_name(const qinfer_model_info& info, const std::string& path);
 
 std::string human_bytes(std::uint64_t bytes);    ///< "1.11 GiB"
