@@ -112,7 +112,7 @@ inline ActivationBuffer residual(const KernelSet& set, const std::vector<float>&
   return ActivationBuffer(set.layouts.residual_of(n), rows.data(), n, width, width);
 }
 
-/// Queries of n rows, [n_heads][head_dim] each: where an element of a head lies.
+/// Queries of n rows, [n_heads][head_dim] each: where an element of a head is.
 struct Queries {
   ActivationLayout layout;
   std::int64_t head_dim, stride;

@@ -171,7 +171,7 @@ const char* move(Tiles& tiles, Counts& counts, const Decoded& d) {
   if (d.vvvv != 0) return "VEX.vvvv is used";
   if (const char* reason = check_tile(tiles, d.reg)) return reason;
   const std::size_t bytes = tiles.config.bytes_per_row[d.reg], rows = tiles.config.rows[d.reg];
-  if (tiles.config.start_row >= rows) return "start_row is behind the last row";
+  if (tiles.config.start_row >= rows) return "start_row is after the last row";
   if (d.prefix != 1 && d.prefix != 2 && d.prefix != 3) return "no such instruction";
   const bool store = d.prefix == 2;
   if (!store) std::memset(tiles.data[d.reg], 0, sizeof tiles.data[d.reg]);

@@ -1,5 +1,5 @@
 // What the tests of the AMX backend's kernels share: its sets, emulated or not, memory between pages that cannot be
-// read, and a linear layer all of whose operands lie in such memory.
+// read, and a linear layer all of whose operands are in such memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -57,7 +57,7 @@ struct LinearRun {
   amx::Counts counts;
 };
 
-/// A linear layer all of whose operands lie between pages that cannot be read.
+/// A linear layer all of whose operands are between pages that cannot be read.
 inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64_t cols, std::int64_t outputs,
                                 bool at_end) {
   Random random(static_cast<unsigned>(n + 3 * cols + 7 * outputs));

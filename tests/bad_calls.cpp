@@ -342,7 +342,7 @@ TEST_CASE("In a fork()ed child every call is QINFER_E_STATE, and freeing does no
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFEXITED(status));
-  REQUIRE(WEXITSTATUS(status) == 0);  // else the number of the check that failed
+  REQUIRE(WEXITSTATUS(status) == 0);  // otherwise the number of the check that failed
   append(session, {1});               // the parent is as before
   eval(session);
 }

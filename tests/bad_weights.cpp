@@ -102,7 +102,7 @@ TEST_CASE("An index and its shards must name the same tensors", "[bad]") {
     change_index(dir, [](Json& index) { index["weight_map"]["extra"] = "model-00001-of-00003.safetensors"; });
     REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"extra\" is not in model-00001-of-00003.safetensors", dir);
   }
-  SECTION("a tensor that lies in another shard") {
+  SECTION("a tensor that is in another shard") {
     change_index(dir, [](Json& index) {
       index["weight_map"]["model.embed_tokens.weight"] = "model-00002-of-00003.safetensors";
     });

@@ -1,4 +1,4 @@
-// The AMX backend behind the C ABI: when it is chosen and when it is quietly left alone, and that no thread is left
+// The AMX backend through the C ABI: when it is chosen and when it is quietly left alone, and that no thread is left
 // with tiles in use, however a call ends. Its results have their tests in models_hugging_face.cpp and stories.cpp.
 #ifdef QINFER_HAVE_AMX
 #include "amx_runtime.h"

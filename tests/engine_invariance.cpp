@@ -238,7 +238,7 @@ TEST_CASE("other sessions in the batch do not change a bit", "[invariance]") {
 }
 
 TEST_CASE("NaN in one session's rows stays there", "[invariance]") {
-  // A damaged row of the embedding table: whoever has token 7 gets NaN, and nobody else, in rows or in panels.
+  // A damaged row of the embedding table: sequences with token 7 get NaN, and no others, in rows or in panels.
   const qinfer::test::TinySpec spec = long_spec();
   const qinfer::test::ModelDir directory(spec);
   std::vector<qinfer::test::TinyTensor> tensors = qinfer::test::tiny_tensors(spec);

@@ -18,7 +18,7 @@ namespace {
 /// every container uses it; large memory goes through the host allocator that the tests pass.
 std::atomic<bool> counting{false};
 std::atomic<long> allocations{0};
-/// The C++ heap refuses the request after so many more; below zero it refuses none.
+/// The C++ heap grants this many more requests and refuses the next; below zero it refuses none.
 std::atomic<long> refuse_after{-1};
 
 /// A host allocator that remembers what is out.
@@ -57,7 +57,7 @@ struct Ledger {
 }  // namespace
 
 #if !defined(QINFER_SANITIZED)
-// g++ 12 sees malloc behind the operator new that it inlines, and forgets that this operator delete belongs to it.
+// g++ 12 sees malloc inside the operator new that it inlines, and forgets that this operator delete belongs to it.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t size) {
   if (counting) ++allocations;

@@ -46,7 +46,7 @@ TEST_CASE("every unit is run by one worker, whatever the numbers", "[team][threa
     auto team = engine::ThreadTeam::create({n, 50, 8, {}});
     REQUIRE(team.ok());
     for (const std::int64_t units : {0, 1, 7, 15, 16, 17, 32, 33, 1000, 4749}) {
-      std::vector<int> runs(static_cast<std::size_t>(units), 0);  // plain memory: nobody else has a worker's unit
+      std::vector<int> runs(static_cast<std::size_t>(units), 0);  // plain memory: no two workers have the same unit
       std::atomic<int> empty{0};
       constexpr int kPhases = 4;
       team.value()->run([&](std::int32_t worker) {
@@ -75,7 +75,7 @@ TEST_CASE("what a slow worker leaves is taken by another", "[team][threads]") {
   team.value()->run([&](std::int32_t worker) {
     team.value()->for_units(worker, kUnits, [&](std::int64_t begin, std::int64_t end) {
       if (worker == 1) other += end - begin;
-      // Worker 0 is busy with its own units until worker 1 has done everything else.
+      // Worker 0 is busy with its own units until worker 1 has done all the others.
       while (worker == 0 && end <= 750 && other < kUnits - 750 && std::chrono::steady_clock::now() < deadline)
         std::this_thread::yield();
     });

@@ -104,7 +104,7 @@ void check_ways(const ModelDir& dir, const Way& one, const Way& other, const std
   const Session session = writer.session(70);
   REQUIRE_OK(qinfer_session_save(session.get(), path.c_str(), &err));
   const std::vector<float> at_save = last_logits(session, 300);
-  REQUIRE_FALSE(same_bits(last_logits(reader.session(70), 300), at_save));  // else there would be nothing to refuse
+  REQUIRE_FALSE(same_bits(last_logits(reader.session(70), 300), at_save));  // otherwise there is nothing to refuse
 
   const Loaded again(dir, one);
   const Outcome same = load_session(again, path, 0);

@@ -238,7 +238,7 @@ TEST_CASE("a known prefix is not computed again, and the bits are the same", "[k
   CHECK(same_bits(after(exact, head), cold(model, head)));
   CHECK(exact.metrics().cached_tokens == 32);
 
-  // The same tokens behind others are other keys.
+  // The same tokens after other ones have other keys.
   qi::Session shifted(cache);
   const auto other = joined({1}, prompt);
   CHECK(same_bits(after(shifted, other), cold(model, other)));

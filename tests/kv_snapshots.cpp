@@ -174,7 +174,7 @@ TEST_CASE("saving again writes what is new; another way or another file is not m
   CHECK(qinfer_session_save(session.native(), directory.file("none/session.kv").c_str(), &error) == QINFER_E_NOT_FOUND);
 }
 
-TEST_CASE("headers that nobody wrote are refused before their sizes are believed", "[kv][snapshot]") {
+TEST_CASE("invented headers are refused before their sizes are believed", "[kv][snapshot]") {
   const qinfer::test::ModelDir directory(spec());
   const qi::Model model = load(directory.path());
   qi::KvCache cache = make_cache(model, 32, QINFER_CACHE_PREFIX);
@@ -196,7 +196,7 @@ TEST_CASE("headers that nobody wrote are refused before their sizes are believed
     CHECK(std::string(error.message).find(message) != std::string::npos);
   };
   const auto u32 = [](std::uint32_t value) { return std::string(reinterpret_cast<const char*>(&value), 4); };
-  refuse(136, std::string(32, '\0'), "sizes that cannot be");  // computed by nobody
+  refuse(136, std::string(32, '\0'), "sizes that cannot be");  // that no computation gave
   refuse(68, u32(1u << 30), "a session of 1073741824 tokens");
   refuse(68, u32(0), "a session of 0 tokens");
   refuse(72, u32(0), "with 0 rows");
@@ -229,7 +229,7 @@ TEST_CASE("what a snapshot brings is not handed to other sessions", "[kv][snapsh
   CHECK(loaded.metrics().cached_tokens == 96);
 }
 
-#if !defined(QINFER_POISON)  // which fills what nobody uses with NaN, paddings too
+#if !defined(QINFER_POISON)  // which fills what is not in use with NaN, paddings too
 TEST_CASE("a snapshot holds nothing that its session does not", "[kv][snapshot]") {
   const qinfer::test::ModelDir directory(spec());
   const qi::Model model = load(directory.path());
@@ -454,7 +454,7 @@ TEST_CASE("kill -9 while saving leaves a snapshot that loads", "[kv][snapshot]")
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
-    REQUIRE(WIFSIGNALED(status));  // else it stopped by itself: the saver failed
+    REQUIRE(WIFSIGNALED(status));  // otherwise it ended by itself: the saver failed
     if (access(path.c_str(), F_OK) != 0) continue;
     qi::KvCache cache = make_cache(model);
     qinfer_error error{};

@@ -221,7 +221,7 @@ TEST_CASE("snapshots hold what windows see, and go on in any cache", "[kv][snaps
     qi::Session loaded = qi::Session::load(coarse, path);
     loaded.save(path);  // and so says the file that it writes
     qi::Session again = qi::Session::load(coarse, path);
-    // And back into small blocks, of which the first that is needed lies within the file's first one. What another
+    // And back into small blocks, of which the first that is needed is within the file's first one. What another
     // session has in the cache's first block stays as it is.
     qi::KvCache small = make_cache(model, 100);
     qi::Session other(small);

@@ -301,7 +301,7 @@ TEST_CASE("f16 and bf16 KV caches stay within their rounding", "[models]") {
     const double error = deviation(logits, expected, expected.f64);
     INFO("type " << type);
     CHECK(error < bound);
-    CHECK(error > 1e-6);  // else the type was not used
+    CHECK(error > 1e-6);  // otherwise the type was not used
   }
 }
 
@@ -321,7 +321,7 @@ void check_avx512(const std::string& folder, const std::string& target, const Ex
   const double error = deviation(whole, expected, expected.f64);
   INFO(folder << " on " << target << ": " << error);
   CHECK(error < allowed_deviation(target));
-  CHECK(error > 1e-6);  // else another mode ran
+  CHECK(error > 1e-6);  // otherwise another mode ran
 }
 
 /// An AMX set beside float64 with the same roundings. Sums in f32 can turn single roundings over, and what follows from
@@ -340,7 +340,7 @@ bool check_amx(const std::string& folder, const Expected& expected, const qi::Mo
   const double error = deviation(whole, expected, expected.bf16), allowed = 2 * expected.bf16_noise;
   INFO(folder << (mixed ? " on amx_mixed: " : " on amx: ") << error);
   CHECK(error < allowed);
-  CHECK(deviation(whole, expected, expected.f64) > 1e-3);  // else nothing was rounded to bf16
+  CHECK(deviation(whole, expected, expected.f64) > 1e-3);  // otherwise nothing was rounded to bf16
   bool equal = error < 1e-6;
   // Of 70 tokens; but for chunks of one neither a chunk nor the rest is of few rows.
   for (const std::size_t chunk : {1u, 7u, 32u}) {

@@ -305,7 +305,7 @@ namespace {
 using qinfer::model::PackedFile;
 using qinfer::model::PackedWriter;
 
-/// Writes a packed file again with one tensor changed: what somebody could do who knows how checksums are made.
+/// Writes a packed file again with one tensor changed: as an attacker could who knows how checksums are made.
 void rewrite(const Packed& packed, const std::string& out, const std::function<void(PackedWriter::Item&)>& change) {
   auto opened = PackedFile::open(packed.path, {});
   REQUIRE(opened.ok());

@@ -62,7 +62,7 @@ void check_region(const Json& region) {
       CHECK((a.last < b.first || b.last < a.first));
     }
   }
-  // What no buffer has, before each, and behind the last.
+  // What no buffer has: before each, and after the last.
   std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) { return a.begin < b.begin; });
   std::uint64_t covered = 0;
   for (const Buffer& buffer : buffers) {
@@ -72,8 +72,8 @@ void check_region(const Json& region) {
     covered = std::max(covered, buffer.end);
   }
   // Tokens are rounded to a cache line too, KV bytes that are no whole block belong to none.
-  const std::uint64_t behind = bytes - covered;
-  CHECK(behind < 64);
+  const std::uint64_t after = bytes - covered;
+  CHECK(after < 64);
 }
 
 void check_map(const std::string& path, const qinfer_runtime_options& runtime, const qinfer_load_options& load) {

@@ -300,7 +300,7 @@ TEST_CASE("sampler: uniform() is uniform") {
     CHECK(std::abs(squares / n - 1.0 / 12) < six / std::sqrt(180.0));
     CHECK(std::abs(products / n) < six / 12);
     CHECK(low >= 0);
-    CHECK(low < 25e-6);  // else none of a million is: e^-25
+    CHECK(low < 25e-6);  // otherwise none of a million is: e^-25
     CHECK(high < 1);
     CHECK(high > 1 - 25e-6);
   };

@@ -93,7 +93,7 @@ void expect(bool good, const char* what, long got) {
   std::printf("%s %s: %ld\n", good ? "ok    " : "FAILED", what, got);
 }
 
-/// Runs f as something else than generating.
+/// Runs f as something other than generating.
 template <typename F>
 auto as(Doing what, F f) {
   const Doing before = doing;

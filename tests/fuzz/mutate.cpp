@@ -399,7 +399,7 @@ SnapshotShape shape_of_snapshot(std::string_view file) {
     for (std::size_t at = 16; at < 1024 && page + at + 8 <= file.size(); at += 8) {
       const std::uint64_t sum = read_word(file, page + at);
       if (sum == 0 || hash(file.substr(page, at)) != sum) continue;
-      // In it, a size and the checksum of so many bytes at the beginning of another page.
+      // In it, a size and the checksum of as many bytes at the beginning of another page.
       for (std::size_t field = 0; field + 16 <= at; field += 8) {
         const std::uint64_t size = read_word(file, page + field), inner = read_word(file, page + field + 8);
         for (std::size_t begin = 0; size > 8 && inner != 0 && begin + size <= file.size(); begin += kPage)
