@@ -299,7 +299,7 @@ Status eval(const SessionList& sessions, const EvalOptions& options) {
     return Status::fixed(Code::cancelled, "the evaluation was cancelled before it began");
   Runtime& runtime = sessions[0].model().runtime();
   const std::uint64_t begin = platform::now_ns();
-  const std::lock_guard lock(runtime.eval_mutex());
+  const Lock lock(runtime.eval_mutex());
   const std::uint64_t waited = platform::now_ns() - begin;
   Status status = Evaluation(sessions, options).run();
   runtime.metrics().wait_ns += waited;

@@ -98,7 +98,7 @@ Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, co
                            const model::LoadProgress& progress) {
   const model::ParallelFor parallel_for = [this](std::int64_t n, const auto& body) {
     ThreadTeam& team = runtime_->team();
-    const std::lock_guard lock(runtime_->eval_mutex());
+    const Lock lock(runtime_->eval_mutex());
     team.run([&](std::int32_t worker) {
       const std::int64_t begin = n * worker / team.size(), end = n * (worker + 1) / team.size();
       if (begin < end) body(begin, end);

@@ -43,12 +43,13 @@ Status RopeTable::reserve(const model::ModelSpec& spec, const platform::Allocato
 
 Status RopeTable::compute(const model::ModelSpec& spec, std::uint32_t tokens, Runtime& runtime) {
   const platform::ScopedFloatEnvironment environment;
+  const std::uint32_t filled = rows_;  // for the lambdas, into which clang does not follow the lock
   std::vector<std::vector<float>> frequencies;
   frequencies.reserve(spec.ropes.size());
   for (const model::RopeSpec& rope : spec.ropes) frequencies.push_back(model::rope_frequencies(rope, spec.head_dim));
   const std::uint64_t row = std::uint64_t{head_dim_} * sizeof(float), page = platform::page_bytes();
   for (std::uint64_t i = 0; i < spec.n_ropes() && memory_.size() == 0; ++i) {
-    const std::uint64_t begin = (i * reserved_ + rows_) * row / page * page;
+    const std::uint64_t begin = (i * reserved_ + filled) * row / page * page;
     const std::uint64_t end = std::min(round_up((i * reserved_ + tokens) * row, page), round_up(range_.size(), page));
     if (!range_.commit(begin, end - begin))
       return error_at(Code::no_memory, static_cast<std::int64_t>(end - begin),
@@ -59,16 +60,16 @@ Status RopeTable::compute(const model::ModelSpec& spec, std::uint32_t tokens, Ru
       model::fill_rope_table(spec.ropes[i], frequencies[i], first, last, first_ + i * reserved_ * head_dim_);
   };
   // With all threads if they have nothing else to do: an evaluation may take long.
-  const std::unique_lock lock(runtime.eval_mutex(), std::try_to_lock);
-  if (!lock.owns_lock()) {
-    fill(rows_, tokens);
+  if (!runtime.eval_mutex().try_lock()) {
+    fill(filled, tokens);
     return Status();
   }
+  const Lock lock(runtime.eval_mutex(), std::adopt_lock);
   ThreadTeam& team = runtime.team();
   team.run([&](std::int32_t worker) {
     const auto part = [&](std::int32_t i) {
-      return rows_ + static_cast<std::uint32_t>(std::uint64_t{tokens - rows_} * static_cast<std::uint64_t>(i) /
-                                                static_cast<std::uint64_t>(team.size()));
+      return filled + static_cast<std::uint32_t>(std::uint64_t{tokens - filled} * static_cast<std::uint64_t>(i) /
+                                                 static_cast<std::uint64_t>(team.size()));
     };
     fill(part(worker), part(worker + 1));
   });

@@ -6,8 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "engine/runtime.h"
 #include "model/spec.h"
@@ -32,7 +32,7 @@ class RopeTable {
   /// takes the bytes that are new out of the model's budget, and may refuse.
   template <typename Charge>
   Status fill(const model::ModelSpec& spec, std::uint32_t tokens, Runtime& runtime, Charge charge) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (tokens <= rows_) return Status();
     QINFER_ASSIGN(const std::uint64_t bytes, bytes_of(spec, tokens));
     if (memory_.size() == 0) {
@@ -53,15 +53,16 @@ class RopeTable {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  Status compute(const model::ModelSpec& spec, std::uint32_t tokens, Runtime& runtime);
+  Status compute(const model::ModelSpec& spec, std::uint32_t tokens, Runtime& runtime)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   platform::AddressRange range_;
   platform::Buffer memory_;  ///< from a host's allocator, instead of range_
   float* first_ = nullptr;
   std::uint64_t reserved_ = 0;  ///< rows of each rope that there is room for
   std::uint32_t head_dim_ = 0;
-  std::uint32_t rows_ = 0;  ///< of each rope that are computed
+  std::uint32_t rows_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of each rope that are computed
   std::atomic<std::uint64_t> bytes_{0};
 };
 

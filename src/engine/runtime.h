@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "engine/team.h"
 #include "kernel_set.h"
@@ -61,8 +61,9 @@ class Runtime {
   const platform::Allocator& allocator() const { return options_.allocator; }
   bool exact() const { return options_.exact; }
   ThreadTeam& team() { return *team_; }
-  /// Held during an evaluation: they run one after another.
-  std::mutex& eval_mutex() { return eval_mutex_; }
+  /// Held during an evaluation: they run one after another. It guards what an evaluation uses on the team's threads,
+  /// which clang's analysis does not see: the team itself, and the scratch memory of models.
+  Mutex& eval_mutex() ABSL_LOCK_RETURNED(eval_mutex_) { return eval_mutex_; }
   AtomicMetrics& metrics() { return metrics_; }
   const AtomicMetrics& metrics() const { return metrics_; }
 
@@ -79,7 +80,7 @@ class Runtime {
   RuntimeOptions options_;
   const kernels::KernelSet* kernels_ = nullptr;
   std::unique_ptr<ThreadTeam> team_;
-  std::mutex eval_mutex_;
+  Mutex eval_mutex_;
   AtomicMetrics metrics_;
   std::int32_t process_ = 0;
 };

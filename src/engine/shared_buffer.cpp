@@ -22,7 +22,7 @@ SharedBuffer::~SharedBuffer() {
 }
 
 SharedBuffer SharedBuffer::share(SharedBuffer spare) const {
-  const std::lock_guard lock(shared_->mutex);
+  const Lock lock(shared_->mutex);
   shared_->spares.push_back(std::move(spare.shared_));
   ++shared_->holders;
   SharedBuffer copy;
@@ -31,7 +31,7 @@ SharedBuffer SharedBuffer::share(SharedBuffer spare) const {
 }
 
 std::shared_ptr<SharedBuffer::Shared> SharedBuffer::part(Shared& shared, std::uint64_t keep) {
-  const std::lock_guard lock(shared.mutex);
+  const Lock lock(shared.mutex);
   if (shared.holders == 1) return nullptr;
   std::shared_ptr<Shared> spare = std::move(shared.spares.back());
   shared.spares.pop_back();

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "platform/memory.h"
 
@@ -40,11 +40,11 @@ class SharedBuffer {
 
  private:
   struct Shared {
-    platform::Buffer memory;
-    std::mutex mutex;
-    std::uint32_t holders = 1;
+    platform::Buffer memory;  ///< written by a single holder, read by several
     std::int32_t process = 0;
-    std::vector<std::shared_ptr<Shared>> spares;  ///< one for each holder but one
+    Mutex mutex;
+    std::uint32_t holders ABSL_GUARDED_BY(mutex) = 1;
+    std::vector<std::shared_ptr<Shared>> spares ABSL_GUARDED_BY(mutex);  ///< one for each holder but one
   };
 
   /// Takes a spare, with a copy of the first bytes, and leaves the rest to the others; null if there are none.

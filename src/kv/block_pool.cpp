@@ -9,7 +9,7 @@
 namespace qinfer::kv {
 
 std::uint64_t Budget::free_bytes() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return bytes_ - spoken_for_;
 }
 
@@ -56,24 +56,26 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, con
   const auto list = [&] {
     return platform::Buffer::allocate(allocator, n_blocks * sizeof(std::uint32_t), "lists of KV blocks");
   };
-  QINFER_ASSIGN(pool->refs_, list());
-  QINFER_ASSIGN(pool->stack_, list());
+  QINFER_ASSIGN(platform::Buffer refs, list());
+  QINFER_ASSIGN(platform::Buffer stack, list());
+  PrefixIndex index;
   if (options.prefix != PoolOptions::none) {
-    QINFER_ASSIGN(pool->index_, PrefixIndex::create(n_blocks, indexed_tokens(layout, options), allocator));
+    QINFER_ASSIGN(index, PrefixIndex::create(n_blocks, indexed_tokens(layout, options), allocator));
   }
-  if (budget == nullptr) budget = std::make_shared<Budget>(*bytes);
-  {
-    const std::lock_guard lock(budget->mutex_);
-    budget->pools_.push_back(pool.get());
-  }
-  pool->budget_ = std::move(budget);
+  pool->keeps_prefixes_ = index.enabled();
+  pool->budget_ = budget != nullptr ? std::move(budget) : std::make_shared<Budget>(*bytes);
+  const Lock lock(pool->budget_->mutex_);
+  pool->refs_ = std::move(refs);
+  pool->stack_ = std::move(stack);
+  pool->index_ = std::move(index);
+  pool->budget_->pools_.push_back(pool.get());
   return pool;
 }
 
 BlockPool::~BlockPool() {
   if (platform::process_id() != process_) arena_.forget();  // not there in a fork()ed child
   if (platform::process_id() != process_ || budget_ == nullptr) return;
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   const auto end = std::remove(budget_->pools_.begin(), budget_->pools_.end(), this);
   budget_->pools_.erase(end, budget_->pools_.end());
 }
@@ -107,8 +109,10 @@ void BlockPool::evict_one() {
 std::uint32_t BlockPool::next_free() {
   const std::uint64_t bytes = layout_.block_bytes();
   while ((n_free() == 0 || budget_->in_memory_ + bytes > budget_->bytes_) && index_.n_retired() > 0) evict_one();
-  for (BlockPool* pool : budget_->pools_)
+  for (BlockPool* pool : budget_->pools_) {
+    pool->lock_is_held();
     while (budget_->in_memory_ + bytes > budget_->bytes_ && pool->index_.n_retired() > 0) pool->evict_one();
+  }
   budget_->in_memory_ += bytes;
   if (n_stacked_ > 0) return stack_.as<std::uint32_t>()[--n_stacked_];
   return static_cast<std::uint32_t>(n_touched_++);
@@ -129,9 +133,12 @@ Result<platform::AddressRange> BlockPool::reserve_range(std::uint64_t n_blocks) 
   const std::uint64_t most = platform::max_mappings() / 2;
   QINFER_ASSIGN(platform::AddressRange range,
                 platform::AddressRange::reserve(n_blocks * layout_.block_bytes(), "the keys and values of a session"));
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::uint64_t others = 0;  // of all groups: the limit is the process's
-  for (const BlockPool* pool : budget_->pools_) others += pool->n_mappable_;
+  for (const BlockPool* pool : budget_->pools_) {
+    pool->lock_is_held();
+    others += pool->n_mappable_;
+  }
   if (others + n_blocks > most)
     return error(
         Code::unsupported,
@@ -146,7 +153,7 @@ void BlockPool::release_range(platform::AddressRange& range) {
   const std::uint64_t n_blocks = range.size() / layout_.block_bytes();
   range = platform::AddressRange();
   if (platform::process_id() != process_) return;
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   n_mappable_ -= n_blocks;
 }
 
@@ -171,19 +178,19 @@ bool BlockPool::promise_locked(std::size_t n) {
 }
 
 bool BlockPool::promise(std::size_t n) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   return promise_locked(n);
 }
 
 void BlockPool::withdraw(std::size_t n) {
   if (platform::process_id() != process_) return;
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   n_promised_ -= n;
   budget_->spoken_for_ -= n * layout_.block_bytes();
 }
 
 void BlockPool::take_promised(std::span<std::uint32_t> out) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   for (std::uint32_t& block : out) {
     block = next_free();
     refs(block) = 1;
@@ -198,7 +205,7 @@ bool BlockPool::take(std::span<std::uint32_t> out) {
 }
 
 void BlockPool::share(std::span<const std::uint32_t> blocks) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   for (const std::uint32_t block : blocks)
     if (++refs(block) == 2) ++n_shared_;
 }
@@ -206,7 +213,7 @@ void BlockPool::share(std::span<const std::uint32_t> blocks) {
 std::size_t BlockPool::give_back(std::span<const std::uint32_t> blocks, std::size_t promise) {
   // In a fork()ed child the lock may be held by a thread that does not exist there.
   if (platform::process_id() != process_) return 0;
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::size_t promised = 0;
   for (std::size_t i = blocks.size(); i-- > 0;)
     if (release(blocks[i]) && promised < promise) ++promised;
@@ -232,7 +239,7 @@ bool BlockPool::release(std::uint32_t block) {
 }
 
 bool BlockPool::make_writable(std::uint32_t block) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   if (refs(block) != 1) return false;
   if (index_.contains(block)) index_.remove(block);
   return true;
@@ -254,7 +261,7 @@ Code BlockPool::back(std::span<const std::uint32_t> blocks) const {
 }
 
 std::size_t BlockPool::count_shared(std::span<const std::uint32_t> blocks) const {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::size_t count = 0;
   for (const std::uint32_t block : blocks) count += refs(block) > 1 ? 1 : 0;
   return count;
@@ -262,7 +269,7 @@ std::size_t BlockPool::count_shared(std::span<const std::uint32_t> blocks) const
 
 std::size_t BlockPool::find(PrefixName parent, std::span<const std::int32_t> tokens,
                             std::span<PrefixName> names) const {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   if (parent.generation != 0 && !index_.is_current(parent)) return 0;
   const std::size_t size = layout_.block_tokens;
   std::size_t n = 0;
@@ -284,7 +291,7 @@ void BlockPool::hold(std::uint32_t block) {
 }
 
 bool BlockPool::adopt(std::span<const PrefixName> names, std::span<std::uint32_t> blocks) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::size_t revived = 0;
   for (const PrefixName name : names) {
     if (!index_.is_current(name)) return false;
@@ -298,14 +305,14 @@ bool BlockPool::adopt(std::span<const PrefixName> names, std::span<std::uint32_t
 }
 
 std::size_t BlockPool::count_to_last_missing(std::span<const PrefixName> names) const {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::size_t n = names.size();
   while (n != 0 && index_.find(names[n - 1], {}).generation != 0) --n;
   return n;
 }
 
 bool BlockPool::adopt_beside(std::span<const PrefixName> names, std::span<std::uint32_t> blocks) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::size_t revived = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const PrefixName found = index_.find(names[i], {});
@@ -320,7 +327,7 @@ bool BlockPool::adopt_beside(std::span<const PrefixName> names, std::span<std::u
 }
 
 PrefixName BlockPool::publish(PrefixName parent, std::span<const std::int32_t> tokens, std::uint32_t block) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   if (parent.generation != 0 && !index_.is_current(parent)) return PrefixIndex::kStart;
   const PrefixName known = index_.find(parent, tokens);
   if (known.generation != 0 && known.block == block) return known;
@@ -330,7 +337,7 @@ PrefixName BlockPool::publish(PrefixName parent, std::span<const std::int32_t> t
 }
 
 void BlockPool::publish_beside(PrefixName name, std::uint32_t block) {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   const PrefixName known = index_.find(name, {});
   if (known.generation != 0 && known.block == block) return;
   if (index_.contains(block)) index_.remove(block);
@@ -338,19 +345,19 @@ void BlockPool::publish_beside(PrefixName name, std::uint32_t block) {
 }
 
 std::size_t BlockPool::count_current(std::span<const PrefixName> names) const {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::size_t n = 0;
   while (n < names.size() && index_.is_current(names[n])) ++n;
   return n;
 }
 
 std::uint32_t BlockPool::holders(std::uint32_t block) const {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   return refs(block);
 }
 
 PoolStats BlockPool::stats() const {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   PoolStats stats;
   stats.blocks_total = n_blocks_;
   stats.blocks_cached = index_.n_retired();
@@ -372,7 +379,7 @@ std::uint64_t mixed(std::uint64_t block) {
 }  // namespace
 
 const char* BlockPool::find_inconsistency(std::span<const std::uint32_t> holders) const {
-  const std::lock_guard lock(budget_->mutex_);
+  const Lock lock(budget_->mutex_);
   std::uint64_t shared = 0, unheld = 0, cached = 0, free_sum = 0;
   if (n_touched_ > n_blocks_ || n_stacked_ > n_touched_) return "more blocks were taken than there are";
   for (std::uint32_t block = 0; block < n_touched_; ++block) {
@@ -397,6 +404,7 @@ const char* BlockPool::find_inconsistency(std::span<const std::uint32_t> holders
   if (free_sum != 0) return "the free list holds a block twice";
   std::uint64_t spoken_for = 0, in_memory = 0;
   for (const BlockPool* pool : budget_->pools_) {
+    pool->lock_is_held();
     spoken_for += (pool->n_held() + pool->n_promised_) * pool->layout_.block_bytes();
     in_memory += (pool->n_held() + pool->index_.n_retired()) * pool->layout_.block_bytes();
   }

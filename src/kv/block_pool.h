@@ -13,11 +13,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "base/kv_layout.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "kv/prefix_index.h"
 #include "platform/memory.h"
@@ -40,11 +40,11 @@ class Budget {
 
  private:
   friend class BlockPool;
-  mutable std::mutex mutex_;
-  std::uint64_t bytes_;
-  std::uint64_t spoken_for_ = 0;   ///< held or promised
-  std::uint64_t in_memory_ = 0;    ///< held, or kept as prefixes
-  std::vector<BlockPool*> pools_;  ///< that could give up prefixes
+  mutable Mutex mutex_;
+  const std::uint64_t bytes_;
+  std::uint64_t spoken_for_ ABSL_GUARDED_BY(mutex_) = 0;   ///< held or promised
+  std::uint64_t in_memory_ ABSL_GUARDED_BY(mutex_) = 0;    ///< held, or kept as prefixes
+  std::vector<BlockPool*> pools_ ABSL_GUARDED_BY(mutex_);  ///< that could give up prefixes
 };
 
 struct PoolOptions {
@@ -92,7 +92,7 @@ class BlockPool {
   /// Contiguous: gives memory to blocks now, so that writing to them cannot end in SIGBUS. Code::no_memory or, where
   /// RLIMIT_FSIZE does not allow it, Code::io.
   Code back(std::span<const std::uint32_t> blocks) const;
-  bool keeps_prefixes() const { return index_.enabled(); }
+  bool keeps_prefixes() const { return keeps_prefixes_; }
 
   /// Sets n blocks aside. False, and nothing done, if there are not so many.
   bool promise(std::size_t n);
@@ -142,15 +142,23 @@ class BlockPool {
 
  private:
   BlockPool() = default;
-  std::uint32_t& refs(std::uint32_t block) const { return refs_.as<std::uint32_t>()[block]; }
+  /// For the analysis, which does not know that the pools of a budget share its lock, and that it is held.
+  void lock_is_held() const ABSL_ASSERT_EXCLUSIVE_LOCK(budget_->mutex_) {}
+  std::uint32_t& refs(std::uint32_t block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_) {
+    return refs_.as<std::uint32_t>()[block];
+  }
   /// Never taken, or come back and of no further use.
-  std::uint64_t n_free() const { return n_stacked_ + (n_blocks_ - n_touched_); }
-  std::uint64_t n_held() const { return n_blocks_ - n_free() - index_.n_retired(); }
-  bool promise_locked(std::size_t n);
-  std::uint32_t next_free();
-  void evict_one();
-  bool release(std::uint32_t block);
-  void hold(std::uint32_t block);
+  std::uint64_t n_free() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_) {
+    return n_stacked_ + (n_blocks_ - n_touched_);
+  }
+  std::uint64_t n_held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_) {
+    return n_blocks_ - n_free() - index_.n_retired();
+  }
+  bool promise_locked(std::size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_);
+  std::uint32_t next_free() ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_);
+  void evict_one() ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_);
+  bool release(std::uint32_t block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_);
+  void hold(std::uint32_t block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_);
   void empty(std::uint32_t block);
   void fill_all(std::uint32_t block, int value);
 
@@ -158,15 +166,18 @@ class BlockPool {
   std::shared_ptr<Budget> budget_;
   platform::Buffer arena_;         ///< paged
   platform::SharedMemory memory_;  ///< contiguous
-  std::uint64_t n_mappable_ = 0;   ///< blocks that the ranges could hold
-  bool committed_ = false;
+  bool committed_ = false, keeps_prefixes_ = false;
+  std::uint64_t n_blocks_ = 0;
   std::int32_t process_ = 0;
   // A huge pool costs nothing up front: these are zero pages until a block is taken.
-  platform::Buffer refs_;   ///< u32 [n_blocks]: holders
-  platform::Buffer stack_;  ///< u32 [n_blocks]: free blocks that were taken before
-  PrefixIndex index_;
-  std::uint64_t n_blocks_ = 0, n_stacked_ = 0, n_shared_ = 0, n_promised_ = 0;
-  std::uint64_t n_touched_ = 0;  ///< blocks from this one on were never taken
+  platform::Buffer refs_ ABSL_GUARDED_BY(budget_->mutex_);   ///< u32 [n_blocks]: holders
+  platform::Buffer stack_ ABSL_GUARDED_BY(budget_->mutex_);  ///< u32 [n_blocks]: free blocks that were taken before
+  PrefixIndex index_ ABSL_GUARDED_BY(budget_->mutex_);
+  std::uint64_t n_mappable_ ABSL_GUARDED_BY(budget_->mutex_) = 0;  ///< blocks that the ranges could hold
+  std::uint64_t n_stacked_ ABSL_GUARDED_BY(budget_->mutex_) = 0;
+  std::uint64_t n_shared_ ABSL_GUARDED_BY(budget_->mutex_) = 0;
+  std::uint64_t n_promised_ ABSL_GUARDED_BY(budget_->mutex_) = 0;
+  std::uint64_t n_touched_ ABSL_GUARDED_BY(budget_->mutex_) = 0;  ///< blocks from this one on were never taken
 };
 
 }  // namespace qinfer::kv
