@@ -6,18 +6,15 @@
 
 #include "amx_emulator.h"
 #include "kernels_support.h"
+#include "skip.h"
 
 namespace qinfer::test {
 
-/// A set of the backend, if this CPU has what it needs beside tiles: those are emulated.
+/// A set of the backend, NULL unless this CPU has what it needs beside tiles: those are emulated.
 inline const KernelSet* emulated_set(std::string_view name = "amx") {
   const std::string features = platform::detect_cpu().features;
   const KernelSet* set = find_kernel_set(name, features + " amx_tile amx_bf16");
-  if (set == nullptr) {
-    WARN("this CPU has no AVX-512 with BF16: the AMX backend is not tested here");
-    return nullptr;
-  }
-  if (!amx::is_native()) amx::install();
+  if (set != nullptr && !amx::is_native()) amx::install();
   return set;
 }
 

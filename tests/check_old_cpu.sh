@@ -6,6 +6,7 @@
 set -u
 qemu=$1 cli=$2 tests=$3 model=$4
 shift 4
+command -v "$qemu" >/dev/null || { echo "skipped: machine: no qemu-x86_64 (package qemu-user)"; exit 77; }
 failed=0
 say() { echo "FAILED: $*"; failed=1; }
 old() { "$qemu" -cpu Haswell "$@" 2>&1 | grep -v '^qemu-x86_64: warning'; return "${PIPESTATUS[0]}"; }

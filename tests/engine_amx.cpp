@@ -66,7 +66,7 @@ TEST_CASE("tiles are used only where CPU, system and permission are all there", 
 }
 
 TEST_CASE("the system is asked for tiles only by who wants them, and may refuse", "[amx]") {
-  if (!can_emulate_amx()) return;
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
   static int asked;
   platform::TileSystem system = system_with_tiles();
   system.request_permission = [] {
@@ -96,7 +96,7 @@ TEST_CASE("the system is asked for tiles only by who wants them, and may refuse"
 }
 
 TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
-  if (!can_emulate_amx()) return;
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
   EmulatedRuntime runtime(1);  // the calling thread does all the work
   const qi::Model model = qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16");
   CHECK(std::string(runtime.info().target) == "amx");
@@ -129,7 +129,7 @@ TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
 }
 
 TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, past a segment of keys", "[amx]") {
-  if (!can_emulate_amx()) return;
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
   TinySpec spec;
   spec.context_tokens = 1024;
   spec.dtype = DType::bf16;
@@ -157,7 +157,7 @@ TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, pas
 }
 
 TEST_CASE("formats that the AMX backend does not multiply are refused by name", "[amx]") {
-  if (!can_emulate_amx()) return;
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
   EmulatedRuntime runtime;
   auto options = qi::options<qinfer_load_options>();
   for (const char* format : {"f32", "f16"}) {
@@ -170,7 +170,7 @@ TEST_CASE("formats that the AMX backend does not multiply are refused by name", 
 }
 
 TEST_CASE("bf16 checkpoints are multiplied where the file is mapped, others are converted once, as planned", "[amx]") {
-  if (!can_emulate_amx()) return;
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
   EmulatedRuntime runtime;
   const auto memory_of = [&](const std::string& name) {
     return qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/" + name).memory();

@@ -6,6 +6,7 @@
 
 #include "c_api.h"
 #include "kv_support.h"
+#include "skip.h"
 #include "targets.h"
 
 using namespace qinfer::test;
@@ -171,7 +172,7 @@ TEST_CASE("A snapshot is refused where weight_format or QINFER_RUNTIME_EXACT mak
 }
 
 TEST_CASE("A snapshot of another kernel set is taken, and said to be one", "[hostile][snapshot]") {
-  if (usable_targets(true).size() < 2) return;
+  SKIP_UNLESS_CPU_HAS(usable_targets(true).size() > 1, "second exact kernel set");
   const Checkpoint checkpoint;
   const ModelDir place;
   const Loaded writer(checkpoint.dir, {usable_targets(true).front()}), reader(checkpoint.dir, {"reference"});

@@ -1,6 +1,7 @@
 // The linear layer of every kernel set: against float64 over all tails, against a scalar model of f16 sums bit for bit,
 // the same bits for any number of rows and any slices, and what NaN, infinities and huge values do.
 #include "kernels_support.h"
+#include "skip.h"
 
 namespace qinfer::test {
 namespace {
@@ -90,10 +91,7 @@ float f16_model(const float* x, const float* w, std::int64_t cols, float largest
 
 TEST_CASE("f16 sums equal their scalar model bit for bit", "[kernels]") {
   const KernelSet* set = usable_set("avx512_fp16");
-  if (set == nullptr) {
-    WARN("this CPU has no AVX512-FP16");
-    return;
-  }
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX512-FP16");
   for (const std::int64_t cols : {1, 63, 64, 65, 200, 1024}) {
     for (const std::int64_t n : {1, 5, 12, 29}) {
       Random random(static_cast<unsigned>(cols + n));
@@ -121,7 +119,7 @@ TEST_CASE("f16 sums equal their scalar model bit for bit", "[kernels]") {
 
 TEST_CASE("f16 sums cannot overflow, and scale with their input", "[kernels]") {
   const KernelSet* set = usable_set("avx512_fp16");
-  if (set == nullptr) return;
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX512-FP16");
   const std::int64_t cols = 192;
   for (const float weight : {65504.0f, 1024.0f, 1023.5f, 992.0f, 1.0f, 0x1p-14f, 0x1p-24f}) {
     const TestMatrix w = pack_matrix(*set, std::vector<float>(33 * cols, weight), DType::f16, 33, cols);

@@ -357,7 +357,7 @@ TEST_CASE("a snapshot of one kernel set loads on another", "[kv][snapshot]") {
 
 #ifdef QINFER_HAVE_AMX
 TEST_CASE("a snapshot of emulated AMX loads on another kernel set, and theirs on it", "[kv][snapshot][amx]") {
-  if (!qinfer::test::can_emulate_amx()) return;
+  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512 with BF16");
   check_snapshots_between({"amx", "avx512", "reference"}, [](const std::string& path, const std::string& target) {
     if (target != "amx") return load(path, target);
     qinfer::test::EmulatedRuntime runtime(1);
@@ -415,7 +415,7 @@ TEST_CASE("every altered byte and every cut of a snapshot is noticed or harmless
 // Not a test: what the next one kills. Saves after each 20 tokens, for ever.
 TEST_CASE("save until killed", "[.saver]") {
   const char *model_path = std::getenv("QINFER_SAVER_MODEL"), *path = std::getenv("QINFER_SAVER_PATH");
-  if (model_path == nullptr || path == nullptr) return;
+  REQUIRE((model_path != nullptr && path != nullptr));
   const qi::Model model = load(model_path);
   qi::KvCache cache = make_cache(model);
   close(open((std::string(path) + ".ready").c_str(), O_WRONLY | O_CREAT, 0600));

@@ -13,6 +13,7 @@
 #include "base/dtype.h"
 #include "catch.h"
 #include "checkpoint_writer.h"
+#include "skip.h"
 
 namespace {
 
@@ -85,10 +86,8 @@ void write_checkpoint(const qinfer::test::ModelDir& directory) {
 
 TEST_CASE("Qwen3-0.6B shapes load and run", "[full-size]") {
   qinfer::test::ModelDir directory;
-  if (std::filesystem::space(directory.path()).available < (std::uint64_t{3} << 30)) {
-    WARN("skipped: under 3 GiB free in " << directory.path());
-    return;
-  }
+  SKIP_UNLESS(std::filesystem::space(directory.path()).available >= (std::uint64_t{3} << 30), machine,
+              "under 3 GiB free in " + directory.path());
   directory.write("config.json",
                   R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 1024, "intermediate_size": 3072,
     "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,

@@ -383,7 +383,7 @@ TEST_CASE("16-bit weights, activations and sums stay within their rounding", "[m
 
 #ifdef QINFER_HAVE_AMX
 TEST_CASE("the AMX backends on emulated tiles are transformers with their roundings, in chunks of any size", "[amx]") {
-  if (!qinfer::test::can_emulate_amx()) return;
+  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512 with BF16");
   for (const char* target : {"amx", "amx_mixed"}) {
     qinfer::test::EmulatedRuntime runtime(2, target);
     int equal = 0;

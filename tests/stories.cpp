@@ -1,9 +1,7 @@
-// Trained models tell their stories: the one that ships in the repository, and stories260k from the test data.
+// Trained models tell their stories: ours in examples/models, and stories260k, which others trained.
 #include <qinfer/qinfer.hpp>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -13,6 +11,7 @@
 #endif
 #include <nlohmann/json.hpp>
 #include "catch.h"
+#include "skip.h"
 #include "targets.h"
 
 namespace {
@@ -22,11 +21,6 @@ using Json = nlohmann::json;
 Json read_json(const std::string& path) {
   std::ifstream file(path);
   return Json::parse(file);
-}
-
-std::string test_data() {
-  const char* path = std::getenv("QINFER_TEST_DATA");
-  return path != nullptr ? path : QINFER_TEST_DATA_DEFAULT;
 }
 
 qi::Model load_on(const std::string& path, const std::string& target) {
@@ -69,6 +63,7 @@ Story tell(const qi::Model& model, const std::vector<std::int32_t>& prompt, std:
 }
 
 const std::string kTinyStories = QINFER_TEST_MODELS "/tiny-stories";
+const std::string kStories260k = QINFER_TEST_FIXTURES "/stories260k";
 
 }  // namespace
 
@@ -150,22 +145,18 @@ TEST_CASE("perplexity of tiny-stories on held-out stories equals that of transfo
 }
 
 TEST_CASE("perplexity of stories260k hardly changes with f16 weights and f16 sums", "[stories]") {
-  const std::string folder = test_data() + "/stories260k";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: " << folder << " is not there (set QINFER_TEST_DATA)");
-    return;
-  }
-  const auto ids = read_json(folder + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
+  SKIP_UNLESS_CPU_HAS(qinfer::test::usable_targets().size() > 1, "kernel set but the reference");
+  const auto ids = read_json(kStories260k + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
   const auto loss_of = [&](const qi::Model& model) {
     LogLoss loss;
     qi::KvCache cache(model);
     add_loss(model, cache, ids, loss);
     return loss.perplexity();
   };
-  const double exact = loss_of(load_exact(folder, 2));
+  const double exact = loss_of(load_exact(kStories260k, 2));
   for (const std::string& target : qinfer::test::usable_targets()) {
     if (target == "reference") continue;
-    const double perplexity = loss_of(load_on(folder, target));
+    const double perplexity = loss_of(load_on(kStories260k, target));
     INFO(target << ": " << perplexity << ", exact " << exact);
     CHECK(std::fabs(perplexity / exact - 1) < allowed_loss(target));
   }
@@ -173,13 +164,8 @@ TEST_CASE("perplexity of stories260k hardly changes with f16 weights and f16 sum
 
 #ifdef QINFER_HAVE_AMX
 TEST_CASE("perplexity of stories260k on emulated AMX tiles is within half a percent", "[stories][amx]") {
-  const std::string folder = test_data() + "/stories260k";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: " << folder << " is not there (set QINFER_TEST_DATA)");
-    return;
-  }
-  if (!qinfer::test::can_emulate_amx()) return;
-  const auto ids = read_json(folder + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
+  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512 with BF16");
+  const auto ids = read_json(kStories260k + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
   const auto loss_of = [&](const qi::Model& model) {
     LogLoss loss;
     qi::KvCache cache(model);
@@ -187,21 +173,16 @@ TEST_CASE("perplexity of stories260k on emulated AMX tiles is within half a perc
     return loss.perplexity();
   };
   qinfer::test::EmulatedRuntime runtime;
-  const double exact = loss_of(load_exact(folder, 2)), emulated = loss_of(qi::Model::load(runtime, folder));
+  const double exact = loss_of(load_exact(kStories260k, 2)), emulated = loss_of(qi::Model::load(runtime, kStories260k));
   INFO(emulated << ", exact " << exact);
   CHECK(std::fabs(emulated / exact - 1) < 5e-3);
 }
 #endif
 
 TEST_CASE("stories260k tells the published story", "[stories]") {
-  const std::string folder = test_data() + "/stories260k";
-  if (!std::filesystem::exists(folder)) {
-    WARN("skipped: " << folder << " is not there (set QINFER_TEST_DATA)");
-    return;
-  }
-  const Json expected = read_json(folder + "/greedy_expected.json");
+  const Json expected = read_json(kStories260k + "/greedy_expected.json");
   const auto ids = expected["greedy_ids"].get<std::vector<std::int32_t>>();
-  const qi::Model model = load_exact(folder, 2);
+  const qi::Model model = load_exact(kStories260k, 2);
   const Story story = tell(model, {model.info().bos_token}, static_cast<std::uint32_t>(ids.size()) - 1);
   CHECK(story.ids == std::vector<std::int32_t>(ids.begin() + 1, ids.end()));
   CHECK(story.text == expected["text"].get<std::string>());

@@ -2,7 +2,6 @@
 // thing.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -26,15 +25,6 @@ using text::Tokenizer;
 inline std::string read_text_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-/// The folder of test data that is not part of the repository; empty, after a warning, where it is missing.
-inline std::filesystem::path test_data(const char* needed) {
-  const char* set = std::getenv("QINFER_TEST_DATA");
-  const std::filesystem::path folder = set != nullptr ? set : QINFER_TEST_DATA_DEFAULT;
-  if (std::filesystem::exists(folder / needed)) return folder;
-  WARN("skipped: " << (folder / needed).string() << " does not exist; set QINFER_TEST_DATA to the folder of test data");
-  return {};
 }
 
 inline std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size = 0,

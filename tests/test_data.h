@@ -1,0 +1,28 @@
+// Test data that is too large for the repository, such as the vocabularies of real models: what ./dev test-data
+// fetches, and test_data.txt lists.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "skip.h"
+
+namespace qinfer::test {
+
+/// Where `path` is: in the folder QINFER_TEST_DATA if that is set, else in the checkout's build/test-data or beside the
+/// checkout in ../shared/data. Empty where it is in none of them.
+inline std::filesystem::path find_test_data(const char* path) {
+  const std::filesystem::path checkout = QINFER_TEST_CHECKOUT;
+  std::filesystem::path folders[] = {checkout / "build" / "test-data", checkout / ".." / "shared" / "data"};
+  if (const char* set = std::getenv("QINFER_TEST_DATA")) folders[0] = folders[1] = set;
+  for (const std::filesystem::path& folder : folders)
+    if (std::filesystem::exists(folder / path)) return folder / path;
+  return {};
+}
+
+}  // namespace qinfer::test
+
+/// At the start of a test case that needs it.
+#define SKIP_UNLESS_TEST_DATA(path)                                \
+  SKIP_UNLESS(!::qinfer::test::find_test_data(path).empty(), data, \
+              std::string(path) + " is not there: ./dev test-data fetches it")
