@@ -120,7 +120,7 @@ TEST_CASE("a session comes back from its snapshot, into any cache", "[kv][snapsh
   }
 }
 
-TEST_CASE("saving again writes what is new; another way or another file is not mixed in", "[kv][snapshot]") {
+TEST_CASE("saving again writes what is new, and mixes in no other way and no other file", "[kv][snapshot]") {
   const qinfer::test::ModelDir directory(spec());
   const qi::Model model = load(directory.path());
   qi::KvCache cache = make_cache(model);
