@@ -33,17 +33,26 @@ std::vector<const kernels::KernelSet*> usable_sets() {
   const bool permitted = platform::tile_system().request_permission();
   const std::string features = platform::detect_cpu().features;
   std::vector<const kernels::KernelSet*> sets;
-  for (const kernels::KernelSetInfo& info : kernels::kernel_sets()) {
-    const kernels::KernelSet* set = kernels::find_kernel_set(info.name, features);
-    if (set != nullptr && (permitted || info.needs.find("amx") == info.needs.npos)) sets.push_back(set);
+  for (const kernels::KernelSetRow& row : kernels::kernel_sets()) {
+    const kernels::KernelSet* set = kernels::find_kernel_set(row.name, features);
+    if (set != nullptr && (permitted || row.needs.find("amx_tile") == row.needs.npos)) sets.push_back(set);
   }
   return sets;
 }
 
+const kernels::KernelSetRow& row_of(const kernels::KernelSet& set) {
+  for (const kernels::KernelSetRow& row : kernels::kernel_sets())
+    if (row.name == set.name) return row;
+  throw std::runtime_error(std::string(set.name) + " has no row in kernel_sets()");
+}
+
 double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, Encoding weights) {
-  if (std::string_view(set.name).starts_with("amx")) return ceilings.tile_flops;
-  const bool f16_sums = std::string_view(set.name) == "avx512_fp16" && weights == Encoding::f16;
-  return f16_sums ? ceilings.f16_flops : ceilings.f32_flops;
+  switch (row_of(set).numerics.multiplier(weights)) {
+    case kernels::Multiplier::f32_fma: return ceilings.f32_flops;
+    case kernels::Multiplier::f16_fma: return ceilings.f16_flops;
+    case kernels::Multiplier::bf16_tiles: return ceilings.tile_flops;
+  }
+  return 0;
 }
 
 Team::Team(const std::vector<std::uint32_t>& cpus) {

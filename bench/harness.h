@@ -49,7 +49,10 @@ std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t thr
 /// The sets that this CPU can run, best first.
 std::vector<const kernels::KernelSet*> usable_sets();
 
-/// Of the multiply-adds that a set uses for weights of this type. A set that computes otherwise adds its case here.
+/// The row of a set in kernels::kernel_sets().
+const kernels::KernelSetRow& row_of(const kernels::KernelSet& set);
+
+/// Of the multiply-adds that a set uses for weights of this type.
 double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, Encoding weights);
 
 // ---- Threads ----

@@ -30,7 +30,7 @@ class Operations {
   Operations(const ItemOptions& options, const std::vector<std::uint32_t>& cpus) : items_(options), team_(cpus) {
     const Ceilings kinds{0, 1, 2, 3};  // only to tell f32 sums from f16 sums
     for (const KernelSet* set : usable_sets()) {
-      if (std::string_view(set->name) == "reference" && !contenders_.empty()) continue;
+      if (row_of(*set).needs.empty() && !contenders_.empty()) continue;
       const Encoding own = format_for(*set, WeightRole::gate, nullptr).encoding;
       const Encoding weights = projection_peak(kinds, *set, own) == kinds.f16_flops ? own : Encoding::bf16;
       contenders_.push_back({set, weights, std::string("qinfer-").append(set->name)});

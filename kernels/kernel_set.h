@@ -3,7 +3,7 @@
 // An operation is cut into phases; between two phases all threads meet at a barrier. A phase is cut into units of work
 // with fixed boundaries, and a call computes a Slice of them: kernels know nothing of threads, and which thread takes
 // a unit never changes a result. Every output has one order of additions that depends on absolute indices only, never
-// on the slice, the number of rows or the batch (KernelSetInfo::invariant names the exception). Sizes of workspaces are
+// on the slice, the number of rows or the batch (KernelSetRow::invariant names the exception). Sizes of workspaces are
 // pure functions of shapes, so that a memory plan can add them up before anything is loaded.
 //
 // Views carry no ownership. Views of activations carry their layout, one that the set's ActivationLayouts name; weights
@@ -300,27 +300,46 @@ struct KernelSet {
   Operation<LmHeadArgs> lm_head;
 };
 
-/// One row of kernels.inc.
+/// One row of kernels.inc: every operation of every set has one.
 struct KernelInfo {
-  std::string_view operation, kernel_set, isa;
-  std::uint32_t tile_rows, tile_outputs;  ///< rows and outputs that one inner step computes; 0 = does not apply
-  std::string_view weight_dtypes;         ///< separated by spaces; empty = no weights
+  std::string_view operation, kernel_set;
+  std::string_view weight_dtypes;  ///< separated by spaces, of keys and values for attention; empty = no weights
 };
 
 /// Every kernel there is: what tests and microbenches walk.
 std::span<const KernelInfo> kernel_table();
 
-/// The set of that name if it exists and a CPU with these features (names separated by spaces) can run it, else null.
-/// An empty name asks for the best one; `exact`: among those that compute in f32.
-const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
+/// What products are computed with, which says how they are rounded and how fast they can be at best.
+enum class Multiplier : std::uint8_t {
+  f32_fma,    ///< nothing is rounded, sums are f32
+  f16_fma,    ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (attention:
+              ///< over the 32 positions of a tile) and f32 over the runs
+  bf16_tiles  ///< activations, queries, keys, softmax weights and values are rounded to bf16; sums are f32
+};
 
-/// One kernel set that was built. `needs`: CPU features; `exact`: it computes in f32; `by_name`: chosen only where it
-/// is asked for; `invariant`: a row's results do not depend on the rows beside it.
-struct KernelSetInfo {
-  std::string_view name, needs;
-  bool exact, by_name = false, invariant = true;
+/// How a set rounds and adds up: tests derive their tolerances from it, benches the peak that they compare with.
+struct Numerics {
+  /// For projections with such weights, and for attention over such values.
+  Multiplier (*multiplier)(Encoding encoding) = nullptr;
+  std::int64_t lanes = 1;           ///< an f32 sum is this many sums of every lanes-th product, or more; added pairwise
+  std::int64_t unrounded_rows = 0;  ///< bf16_tiles: projections of at most this many rows do not round activations
+};
+
+/// One kernel set that was built: what chooses it, and what it promises.
+struct KernelSetRow {
+  std::string_view name;
+  std::string_view needs;  ///< CPU features, separated by spaces
+  const KernelSet& (*get)();
+  bool exact;             ///< it can hold every file's values, and computes in f32
+  bool by_name = false;   ///< chosen only where the host asks for it
+  bool invariant = true;  ///< a row's results do not depend on the rows beside it
+  Numerics numerics;
 };
 /// All of them, the best one first.
-std::span<const KernelSetInfo> kernel_sets();
+std::span<const KernelSetRow> kernel_sets();
+
+/// The set of that name if it exists and a CPU with these features (names separated by spaces) can run it, otherwise
+/// null. An empty name asks for the best one; `exact`: among those that compute in f32.
+const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
 
 }  // namespace qinfer::kernels

@@ -1,4 +1,5 @@
-// The table of all kernels, and the choice of a kernel set by name and CPU.
+// The tables of all kernels and of all kernel sets, and the choice of a set by name and CPU. A new set has its rows in
+// kernels.inc and one row in kSets.
 #include "base/checked.h"
 #include "kernel_set.h"
 #include "reference/reference.h"
@@ -13,32 +14,54 @@ namespace qinfer::kernels {
 namespace {
 
 constexpr KernelInfo kTable[] = {
-#define QINFER_KERNEL(operation, set, isa, rows, outputs, dtypes) {#operation, #set, isa, rows, outputs, dtypes},
+#define QINFER_KERNEL(operation, set, dtypes) {#operation, #set, dtypes},
 #include "kernels.inc"
 #undef QINFER_KERNEL
 };
 
-constexpr KernelSetInfo kSets[] = {
+Multiplier f32_fma(Encoding) { return Multiplier::f32_fma; }
 #ifdef QINFER_HAVE_AVX512
-    {"avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_fp16", false},
-    {"avx512", "avx512f avx512bw avx512dq avx512vl", true},
+Multiplier f16_fma_for_f16(Encoding encoding) {
+  return encoding == Encoding::f16 ? Multiplier::f16_fma : Multiplier::f32_fma;
+}
 #endif
 #ifdef QINFER_HAVE_AMX
-    {"amx", "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", false, true},
-    {"amx_mixed", "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", false, true, false},
+Multiplier bf16_tiles(Encoding) { return Multiplier::bf16_tiles; }
 #endif
-    {"reference", "", true},
-};
 
-using Getter = const KernelSet& (*)();
-constexpr Getter kGetters[] = {
+constexpr KernelSetRow kSets[] = {
 #ifdef QINFER_HAVE_AVX512
-    avx512::fp16_kernel_set, avx512::kernel_set,
+    {.name = "avx512_fp16",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_fp16",
+     .get = avx512::fp16_kernel_set,
+     .exact = false,
+     .numerics = {.multiplier = f16_fma_for_f16}},
+    {.name = "avx512",
+     .needs = "avx512f avx512bw avx512dq avx512vl",
+     .get = avx512::kernel_set,
+     .exact = true,
+     .numerics = {.multiplier = f32_fma}},
 #endif
 #ifdef QINFER_HAVE_AMX
-    amx::kernel_set,         amx::mixed_kernel_set,
+    {.name = "amx",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
+     .get = amx::kernel_set,
+     .exact = false,
+     .by_name = true,
+     .numerics = {.multiplier = bf16_tiles}},
+    {.name = "amx_mixed",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
+     .get = amx::mixed_kernel_set,
+     .exact = false,
+     .by_name = true,
+     .invariant = false,
+     .numerics = {.multiplier = bf16_tiles, .unrounded_rows = amx::kFewRows}},
 #endif
-    reference::kernel_set,
+    {.name = "reference",
+     .needs = "",
+     .get = reference::kernel_set,
+     .exact = true,
+     .numerics = {.multiplier = f32_fma, .lanes = 16}},
 };
 
 /// Takes the first word off a list of words separated by spaces.
@@ -80,15 +103,15 @@ std::uint64_t query_width(ActivationLayout layout, std::uint64_t n_heads, std::u
 
 std::span<const KernelInfo> kernel_table() { return kTable; }
 
+std::span<const KernelSetRow> kernel_sets() { return kSets; }
+
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact) {
-  for (std::size_t i = 0; i < std::size(kSets); ++i) {
-    if (name.empty() ? kSets[i].by_name : name != kSets[i].name) continue;
-    if (exact && !kSets[i].exact) continue;
-    if (has_all(cpu_features, kSets[i].needs)) return &kGetters[i]();
+  for (const KernelSetRow& row : kSets) {
+    if (name.empty() ? row.by_name : name != row.name) continue;
+    if (exact && !row.exact) continue;
+    if (has_all(cpu_features, row.needs)) return &row.get();
   }
   return nullptr;
 }
-
-std::span<const KernelSetInfo> kernel_sets() { return kSets; }
 
 }  // namespace qinfer::kernels

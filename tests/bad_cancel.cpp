@@ -91,7 +91,7 @@ TEST_CASE("Loading: cancelled before, by the cancel object during, or by the pro
   REQUIRE_OK(load(err));
   qinfer_model_free(model);
   INFO(target << ", mapped " << mapped);
-  if (target == "reference") {
+  if (is_portable(target)) {
     REQUIRE(count.calls == (mapped ? 2 : 3));  // at the end of a tensor, or of each 16 MiB read
   } else {
     REQUIRE(count.calls == (mapped ? 3 : 4));  // the LM head is converted, and reports within

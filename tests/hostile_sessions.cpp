@@ -143,9 +143,9 @@ Way short_head() {
 }
 
 std::string name_of(const Way& way) {
-  const std::string format = way.weight_format != nullptr                          ? way.weight_format
-                             : way.target == "reference" || way.runtime_flags != 0 ? "f32"
-                                                                                   : "f16";
+  const std::string format = way.weight_format != nullptr                        ? way.weight_format
+                             : is_portable(way.target) || way.runtime_flags != 0 ? "f32"
+                                                                                 : "f16";
   return way.target + "/" + format + (way.load_flags != 0 ? "+rows" : "") + (way.runtime_flags != 0 ? "/exact" : "");
 }
 

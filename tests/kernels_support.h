@@ -27,10 +27,10 @@ using namespace qinfer::kernels;
 inline constexpr double kEps = 0x1p-24;
 
 /// Whether products are those of activations rounded to bf16, with the weights and values of attention likewise.
-inline bool rounds_to_bf16(const KernelSet& set) { return std::string_view(set.name).starts_with("amx"); }
+inline bool rounds_to_bf16(const KernelSet& set) { return uses_tiles(set.name); }
 /// The same for n rows.
 inline bool rounds_to_bf16(const KernelSet& set, std::int64_t n) {
-  return rounds_to_bf16(set) && !(std::string_view(set.name) == "amx_mixed" && n <= 4);
+  return rounds_to_bf16(set) && n > row_of(set.name).numerics.unrounded_rows;
 }
 /// Half a unit in the last place of bf16, relative.
 inline constexpr double kBf16 = 0x1p-8;
@@ -43,8 +43,8 @@ inline const KernelSet* usable_set(std::string_view name) {
 /// Every set that this CPU can run.
 inline std::vector<const KernelSet*> usable_sets() {
   std::vector<const KernelSet*> sets;
-  for (const KernelSetInfo& info : kernel_sets())
-    if (const KernelSet* set = usable_set(info.name)) sets.push_back(set);
+  for (const KernelSetRow& row : kernel_sets())
+    if (const KernelSet* set = usable_set(row.name)) sets.push_back(set);
   return sets;
 }
 
@@ -126,7 +126,7 @@ inline TestMatrix make_matrix(const KernelSet& set, Random& random, DType dtype,
 
 /// Whether projections of this type are summed in f16.
 inline bool sums_in_f16(const KernelSet& set, DType dtype) {
-  return std::string_view(set.name) == "avx512_fp16" && dtype == DType::f16;
+  return row_of(set.name).numerics.multiplier(encoding_of(dtype)) == Multiplier::f16_fma;
 }
 
 struct Sum {
@@ -145,8 +145,7 @@ inline Sum dot(const float* x, const float* w, std::int64_t cols) {
 
 inline double sum_bound(const KernelSet& set, DType dtype, const Sum& sum, std::int64_t cols) {
   if (sums_in_f16(set, dtype)) return 66 * 0x1p-11 * sum.magnitude + 1e-30;
-  const double depth =
-      std::string_view(set.name) == "reference" ? static_cast<double>(cols) / 16 : static_cast<double>(cols);
+  const double depth = static_cast<double>(cols) / static_cast<double>(row_of(set.name).numerics.lanes);
   return (depth + 8) * kEps * sum.magnitude + 1e-30;
 }
 

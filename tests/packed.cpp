@@ -243,8 +243,8 @@ TEST_CASE("a packed file is refused by kernels that want other weights", "[packe
   check_refused(runtime_for("reference"), packed.path, QINFER_E_UNSUPPORTED, "packed as f16 for kernel set avx512");
   check_refused(runtime_for("avx512", true), packed.path, QINFER_E_UNSUPPORTED, "with QINFER_RUNTIME_EXACT");
   for (const std::string& target : usable_targets()) {
-    if (target.starts_with("avx512")) logits_on(runtime_for(target), packed.path);  // they share their layout
-    if (target.starts_with("amx"))
+    if (repacks(target)) logits_on(runtime_for(target), packed.path);  // they share their layout
+    if (uses_tiles(target))
       check_refused(runtime_for(target), packed.path, QINFER_E_UNSUPPORTED, (target + " does not take it so").c_str());
   }
 }

@@ -1,7 +1,9 @@
 // The kernel sets that this CPU can run, as values of cpu_target.
 #pragma once
 
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel_set.h"
@@ -21,8 +23,8 @@ inline std::string usable_features() {
 inline std::vector<std::string> usable_targets(bool exact = false) {
   const std::string features = usable_features();
   std::vector<std::string> names;
-  for (const kernels::KernelSetInfo& info : kernels::kernel_sets())
-    if (kernels::find_kernel_set(info.name, features, exact) != nullptr) names.emplace_back(info.name);
+  for (const kernels::KernelSetRow& row : kernels::kernel_sets())
+    if (kernels::find_kernel_set(row.name, features, exact) != nullptr) names.emplace_back(row.name);
   return names;
 }
 
@@ -30,9 +32,38 @@ inline std::vector<std::string> usable_targets(bool exact = false) {
 inline std::vector<std::string> invariant_targets() {
   const std::string features = usable_features();
   std::vector<std::string> names;
-  for (const kernels::KernelSetInfo& info : kernels::kernel_sets())
-    if (info.invariant && kernels::find_kernel_set(info.name, features) != nullptr) names.emplace_back(info.name);
+  for (const kernels::KernelSetRow& row : kernels::kernel_sets())
+    if (row.invariant && kernels::find_kernel_set(row.name, features) != nullptr) names.emplace_back(row.name);
   return names;
+}
+
+// ---- What follows from a target, without knowing it by its name ----
+
+inline const kernels::KernelSetRow& row_of(std::string_view name) {
+  for (const kernels::KernelSetRow& row : kernels::kernel_sets())
+    if (row.name == name) return row;
+  throw std::runtime_error(std::string(name) + " has no row in kernel_sets()");
+}
+
+/// Runs on any CPU, with weights as they are in the file.
+inline bool is_portable(std::string_view name) { return row_of(name).needs.empty(); }
+
+/// Multiplies on tiles, with bf16 weights and activations.
+inline bool uses_tiles(std::string_view name) {
+  return row_of(name).numerics.multiplier(Encoding::bf16) == kernels::Multiplier::bf16_tiles;
+}
+
+/// Adds up products of f16 weights and values in f16.
+inline bool sums_f16_in_f16(std::string_view name) {
+  return row_of(name).numerics.multiplier(Encoding::f16) == kernels::Multiplier::f16_fma;
+}
+
+/// Keeps what is multiplied in another order than the file's.
+inline bool repacks(std::string_view name) {
+  kernels::WeightFormat format;
+  const Encoding bf16 = Encoding::bf16;
+  row_of(name).get().weight_format(kernels::WeightRole::q, bf16, &bf16, false, format);
+  return format.layout != kernels::WeightLayout::row_major;
 }
 
 }  // namespace qinfer::test

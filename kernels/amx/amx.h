@@ -12,6 +12,10 @@ namespace qinfer::kernels::amx {
 const KernelSet& kernel_set();
 const KernelSet& mixed_kernel_set();
 
+/// amx_mixed computes projections of at most this many rows in AVX-512. With more the sums are bound by multiply-adds
+/// of f32, and tiles are faster.
+inline constexpr std::int64_t kFewRows = 4;
+
 // ---- elementwise.cpp ----
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t phase);
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice);

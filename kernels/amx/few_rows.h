@@ -6,12 +6,9 @@
 // rows whose logits are kept. Among few rows they do not: every output is one sum in an order of its own.
 #pragma once
 
-#include "kernel_set.h"
+#include "amx/amx.h"
 
 namespace qinfer::kernels::amx {
-
-/// With more the sums are bound by multiply-adds of f32, and tiles are faster.
-inline constexpr std::int64_t kFewRows = 4;
 
 // Workspaces, units and phases are those of tiles (of q/k/v the phase behind the first, which has no units here).
 

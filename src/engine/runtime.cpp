@@ -48,7 +48,7 @@ Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) 
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
   if (set != nullptr) return set;
   std::string names;
-  for (const kernels::KernelSetInfo& info : kernels::kernel_sets()) {
+  for (const kernels::KernelSetRow& info : kernels::kernel_sets()) {
     if (!names.empty()) names += ' ';
     names += info.name;
     if (info.name != options.cpu_target) continue;
