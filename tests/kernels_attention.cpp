@@ -38,13 +38,19 @@ struct QkvData {
   std::vector<float> bq, bk, bv, q_norm, k_norm;
 };
 
-QkvData make_qkv(const KernelSet& set, Random& random, DType dtype, const AttentionCase& c, std::int64_t hidden,
-                 std::uint32_t rows, std::uint32_t context) {
+/// Types of the three projections.
+struct QkvTypes {
+  DType q, k, v;
+  bool same() const { return q == k && q == v; }
+};
+
+QkvData make_qkv(const KernelSet& set, Random& random, const QkvTypes& types, const AttentionCase& c,
+                 std::int64_t hidden, std::uint32_t rows, std::uint32_t context) {
   QkvData d;
   d.x = as_activations(set, random.values(static_cast<std::size_t>(hidden) * rows), rows);
-  d.wq = make_matrix(set, random, dtype, c.n_heads * c.head_dim, hidden);
-  d.wk = make_matrix(set, random, dtype, c.n_kv_heads * c.head_dim, hidden);
-  d.wv = make_matrix(set, random, dtype, c.n_kv_heads * c.head_dim, hidden);
+  d.wq = make_matrix(set, random, types.q, c.n_heads * c.head_dim, hidden);
+  d.wk = make_matrix(set, random, types.k, c.n_kv_heads * c.head_dim, hidden);
+  d.wv = make_matrix(set, random, types.v, c.n_kv_heads * c.head_dim, hidden);
   d.bq = random.values(c.n_heads * c.head_dim);
   d.bk = random.values(c.n_kv_heads * c.head_dim);
   d.bv = random.values(c.n_kv_heads * c.head_dim);
@@ -59,12 +65,13 @@ QkvData make_qkv(const KernelSet& set, Random& random, DType dtype, const Attent
   return d;
 }
 
-/// All rows of a projection: in float64, or where the set sums in f16 by its own linear layer, whose bits have a test.
+/// All rows of a projection: in float64, or where it is summed in f16 by the set's own linear layer, whose bits have a
+/// test.
 std::vector<double> project(const KernelSet& set, const std::vector<float>& x, std::int64_t n, TestMatrix w,
-                            const std::vector<float>& bias, float largest) {
+                            const std::vector<float>& bias, float largest, bool in_f16) {
   const std::int64_t cols = w.view.cols, outputs = w.view.rows;
   std::vector<double> all;
-  if (sums_in_f16(set, element_type(w.view.format.encoding))) {
+  if (in_f16) {
     ActivationBuffer in = operand(set, x.data(), n, cols), out = residual(set, n, outputs);
     w.view.pack.largest = largest;
     LinearArgs args{n, in.view(), w.view, bias.data(), false, out.view(), {}};
@@ -121,7 +128,8 @@ double largest(const std::vector<double>& v) {
 }
 
 /// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
-void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool norms, bool queries_only = false) {
+void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& c, bool norms,
+              bool queries_only = false) {
   Random random(6);
   const std::int64_t hidden = c.hidden, width = c.head_dim;
   const KvLayout layout{
@@ -132,7 +140,7 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
   const std::vector<Sequence> sequences = {
       {cache.view(0), 0, many, 1}, {cache.view(1), many, few, 0}, {cache.view(2), many + few, 1, c.lengths[2] - 1}};
   const std::int32_t n = many + few + 1;
-  const QkvData d = make_qkv(set, random, dtype, c, hidden, static_cast<std::uint32_t>(n), 100);
+  const QkvData d = make_qkv(set, random, types, c, hidden, static_cast<std::uint32_t>(n), 100);
   ActivationBuffer x = operand(set, d.x.data(), n, hidden);
   Queries q(set, n, c.n_heads, c.head_dim);
   QkvArgs args;
@@ -158,9 +166,10 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
                                   : std::max({d.wq.view.pack.largest, d.wk.view.pack.largest, d.wv.view.pack.largest});
   if (queries_only)  // the cache is as it was
     CHECK(std::all_of(cache.arena.begin(), cache.arena.end(), [](std::byte b) { return b == std::byte{0xff}; }));
-  const std::vector<double> all_q = project(set, d.x, n, d.wq, d.bq, most),
-                            all_k = project(set, d.x, n, d.wk, d.bk, most),
-                            all_v = project(set, d.x, n, d.wv, d.bv, most);
+  const bool in_f16 = sums_in_f16(set, types.q) && (queries_only || types.same());  // matrices that differ: in f32
+  const std::vector<double> all_q = project(set, d.x, n, d.wq, d.bq, most, in_f16),
+                            all_k = project(set, d.x, n, d.wk, d.bk, most, in_f16),
+                            all_v = project(set, d.x, n, d.wv, d.bv, most, in_f16);
   for (const Sequence& s : sequences)
     for (std::int32_t r = 0; r < s.n_rows; ++r) {
       const std::uint32_t position = s.first_position + static_cast<std::uint32_t>(r);
@@ -193,19 +202,27 @@ void qkv_case(const KernelSet& set, DType dtype, const AttentionCase& c, bool no
 }  // namespace
 
 void test_qkv(const KernelSet& set, DType dtype) {
-  qkv_case(set, dtype, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true);
-  qkv_case(set, dtype, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true, true);
-  qkv_case(set, dtype, {4, 4, 8, 32, 0, {70, 3, 40}, false}, false);
-  qkv_case(set, dtype, {4, 2, 16, 64, 0, {35, 1, 65}, false}, true);
-  qkv_case(set, dtype, {3, 3, 48, 32, 0, {34, 12, 1}, false}, true);
-  qkv_case(set, dtype, {2, 1, 64, 32, 0, {20, 2, 33}, false}, true);
-  qkv_case(set, dtype, {5, 1, 80, 32, 0, {3, 1, 32}, false}, true);
-  qkv_case(set, dtype, {2, 2, 128, 128, 0, {2, 1, 64}, false}, true);
-  qkv_case(set, dtype, {2, 1, 256, 32, 0, {14, 3, 8}, false}, true);
-  qkv_case(set, dtype, {3, 1, 48, 32, 0, {2, 1, 20}, false}, true);
+  const QkvTypes same{dtype, dtype, dtype};
+  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true);
+  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true, true);
+  qkv_case(set, same, {4, 4, 8, 32, 0, {70, 3, 40}, false}, false);
+  qkv_case(set, same, {4, 2, 16, 64, 0, {35, 1, 65}, false}, true);
+  qkv_case(set, same, {3, 3, 48, 32, 0, {34, 12, 1}, false}, true);
+  qkv_case(set, same, {2, 1, 64, 32, 0, {20, 2, 33}, false}, true);
+  qkv_case(set, same, {5, 1, 80, 32, 0, {3, 1, 32}, false}, true);
+  qkv_case(set, same, {2, 2, 128, 128, 0, {2, 1, 64}, false}, true);
+  qkv_case(set, same, {2, 1, 256, 32, 0, {14, 3, 8}, false}, true);
+  qkv_case(set, same, {3, 1, 48, 32, 0, {2, 1, 20}, false}, true);
+  // Each projection may have a type of its own.
+  for (const DType k : weight_dtypes(set))
+    for (const DType v : weight_dtypes(set)) {
+      qkv_case(set, {dtype, k, v}, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true);
+      qkv_case(set, {dtype, k, v}, {3, 1, 48, 32, 0, {2, 1, 20}, false}, true);
+      if (k != dtype) qkv_case(set, {dtype, k, v}, {2, 1, 64, 32, 0, {20, 2, 33}, false}, true, true);
+    }
   // More columns than a worker stages at once.
-  qkv_case(set, dtype, {3, 1, 80, 32, 0, {40, 3, 33}, false, 0, true, 2100}, true);
-  qkv_case(set, dtype, {2, 1, 256, 32, 0, {40, 3, 8}, false, 0, true, 1100}, true);
+  qkv_case(set, same, {3, 1, 80, 32, 0, {40, 3, 33}, false, 0, true, 2100}, true);
+  qkv_case(set, same, {2, 1, 256, 32, 0, {40, 3, 8}, false, 0, true, 1100}, true);
 }
 
 namespace {

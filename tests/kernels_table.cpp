@@ -44,6 +44,13 @@ struct FfnCase {
   bool accumulate() const { return n != 12; }
 };
 
+/// Types of the matrices of an operation.
+struct FfnTypes {
+  DType gate, up, down;
+  /// What says how gate and up are summed: in f32 where they differ.
+  DType of_inner() const { return gate == up ? gate : DType::f32; }
+};
+
 struct FfnData {
   TestMatrix gate, up, down;
   std::vector<float> gate_bias, up_bias, down_bias, x;
@@ -71,10 +78,11 @@ void inner_ffn(const KernelSet& set, DType dtype, const FfnCase& c, const FfnDat
   }
 }
 
-void check_ffn(const KernelSet& set, DType dtype, const FfnCase& c, const FfnData& d, const std::vector<float>& out) {
+void check_ffn(const KernelSet& set, const FfnTypes& types, const FfnCase& c, const FfnData& d,
+               const std::vector<float>& out) {
   std::vector<double> act(static_cast<std::size_t>(c.ffn)), act_error(act.size());
   for (std::int64_t m = 0; m < c.n; ++m) {
-    inner_ffn(set, dtype, c, d, m, act, act_error);
+    inner_ffn(set, types.of_inner(), c, d, m, act, act_error);
     for (std::int64_t i = 0; i < c.hidden; ++i) {
       double want = (c.accumulate() ? 1.0 : 0.0) + d.down_bias[static_cast<std::size_t>(i)], magnitude = 0, error = 0;
       for (std::size_t j = 0; j < act.size(); ++j) {
@@ -83,13 +91,49 @@ void check_ffn(const KernelSet& set, DType dtype, const FfnCase& c, const FfnDat
         magnitude += std::fabs(act[j] * w);
         error += act_error[j] * std::fabs(w);
       }
-      const double bound = error + sum_bound(set, dtype, {0, magnitude}, c.ffn) + 4 * kEps * (2 + std::fabs(want));
+      const double bound = error + sum_bound(set, types.down, {0, magnitude}, c.ffn) + 4 * kEps * (2 + std::fabs(want));
       const double got = out[static_cast<std::size_t>(m * c.hidden + i)];
       if (std::fabs(got - want) <= bound) continue;
-      FAIL(set.name << " " << dtype_name(dtype) << " n " << c.n << " hidden " << c.hidden << " ffn " << c.ffn << " row "
+      FAIL(set.name << " gate " << dtype_name(types.gate) << " up " << dtype_name(types.up) << " down "
+                    << dtype_name(types.down) << " n " << c.n << " hidden " << c.hidden << " ffn " << c.ffn << " row "
                     << m << " output " << i << ": got " << got << ", want " << want << " within " << bound);
     }
   }
+}
+
+void ffn_case(const KernelSet& set, Random& random, const FfnTypes& types, const FfnCase& c) {
+  const auto floats = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  FfnData d{make_matrix(set, random, types.gate, c.ffn, c.hidden),
+            make_matrix(set, random, types.up, c.ffn, c.hidden),
+            make_matrix(set, random, types.down, c.hidden, c.ffn),
+            random.values(floats(c.ffn)),
+            random.values(floats(c.ffn)),
+            random.values(floats(c.hidden)),
+            as_activations(set, random.values(floats(c.n * c.hidden)), c.n)};
+  ActivationBuffer x = operand(set, d.x.data(), c.n, c.hidden), out = residual(set, c.n, c.hidden, 1.0f);
+  FfnArgs args{c.n,
+               x.view(),
+               d.gate.view,
+               d.up.view,
+               d.down.view,
+               d.gate_bias.data(),
+               d.up_bias.data(),
+               d.down_bias.data(),
+               out.view(),
+               {},
+               c.activation(),
+               c.accumulate()};
+  std::vector<std::byte> memory;
+  const Shape shape{static_cast<std::uint32_t>(c.n),
+                    static_cast<std::uint32_t>(c.hidden),
+                    1,
+                    1,
+                    2,
+                    static_cast<std::uint32_t>(c.ffn),
+                    1,
+                    1};
+  run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
+  check_ffn(set, types, c, d, out.rows());
 }
 
 }  // namespace
@@ -99,40 +143,13 @@ void test_ffn(const KernelSet& set, DType dtype) {
   const FfnCase cases[] = {{1, 45, 67},  {2, 45, 67},   {3, 45, 67},  {4, 45, 67},   {6, 45, 67},   {12, 45, 67},
                            {13, 45, 67}, {40, 45, 67},  {1, 64, 540}, {2, 33, 540},  {3, 97, 300},  {4, 45, 290},
                            {5, 45, 290}, {40, 45, 540}, {2, 1, 1},    {1, 130, 128}, {16, 130, 128}};
-  for (const FfnCase& c : cases) {
-    const auto floats = [](std::int64_t count) { return static_cast<std::size_t>(count); };
-    FfnData d{make_matrix(set, random, dtype, c.ffn, c.hidden),
-              make_matrix(set, random, dtype, c.ffn, c.hidden),
-              make_matrix(set, random, dtype, c.hidden, c.ffn),
-              random.values(floats(c.ffn)),
-              random.values(floats(c.ffn)),
-              random.values(floats(c.hidden)),
-              as_activations(set, random.values(floats(c.n * c.hidden)), c.n)};
-    ActivationBuffer x = operand(set, d.x.data(), c.n, c.hidden), out = residual(set, c.n, c.hidden, 1.0f);
-    FfnArgs args{c.n,
-                 x.view(),
-                 d.gate.view,
-                 d.up.view,
-                 d.down.view,
-                 d.gate_bias.data(),
-                 d.up_bias.data(),
-                 d.down_bias.data(),
-                 out.view(),
-                 {},
-                 c.activation(),
-                 c.accumulate()};
-    std::vector<std::byte> memory;
-    const Shape shape{static_cast<std::uint32_t>(c.n),
-                      static_cast<std::uint32_t>(c.hidden),
-                      1,
-                      1,
-                      2,
-                      static_cast<std::uint32_t>(c.ffn),
-                      1,
-                      1};
-    run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
-    check_ffn(set, dtype, c, d, out.rows());
-  }
+  for (const FfnCase& c : cases) ffn_case(set, random, {dtype, dtype, dtype}, c);
+  // Each matrix may have a type of its own.
+  for (const DType other : weight_dtypes(set))
+    for (const DType third : weight_dtypes(set)) {
+      if (other == dtype && third == dtype) continue;
+      for (const std::int64_t n : {1, 8, 9, 13, 40}) ffn_case(set, random, {dtype, other, third}, {n, 45, 290});
+    }
 }
 
 }  // namespace qinfer::test

@@ -57,6 +57,12 @@ struct Projections {
 const Projections& f32_projections(DType weights);
 const Projections& fp16_projections();
 
+/// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in
+/// type. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 too, so that one packing of the
+/// activations serves all. An output has the bits that it has among matrices of its own type with f32 sums.
+void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
+void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
+
 WorkspaceSize linear_workspace(const Shape& shape);
 WorkspaceSize qkv_workspace(const Shape& shape);
 WorkspaceSize ffn_workspace(const Shape& shape);

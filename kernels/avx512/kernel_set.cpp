@@ -28,7 +28,20 @@ const Projections& sums_for(const Matrix& w, bool fp16) {
   return fp16 && type == DType::f16 ? fp16_projections() : f32_projections(type);
 }
 
-/// The projections choose their inner loop by the type of the weights.
+template <bool fp16>
+void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  const bool same = !args.writes_kv() || (args.wk.format == args.wq.format && args.wv.format == args.wq.format);
+  same ? sums_for(args.wq, fp16).qkv.run(args, phase, slice) : mixed_qkv(args, phase, slice);
+}
+
+template <bool fp16>
+void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
+  if (phase >= 2) return sums_for(args.down, fp16).ffn.run(args, phase, slice);
+  const bool same = args.gate.format == args.up.format;
+  same ? sums_for(args.gate, fp16).ffn.run(args, phase, slice) : mixed_gate_and_up(args, phase, slice);
+}
+
+/// The projections choose their inner loop by the type of each matrix.
 template <bool fp16>
 constexpr KernelSet make_set(const char* name) {
   return {
@@ -50,12 +63,11 @@ constexpr KernelSet make_set(const char* name) {
                  [](const LinearArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).linear.units(a, phase); },
                  [](const LinearArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).linear.run(a, phase, s); }},
       .qkv = {fixed_phases<2>,
-              [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); },
-              [](const QkvArgs& a, std::int32_t phase, Slice s) { sums_for(a.wq, fp16).qkv.run(a, phase, s); }},
+              [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); }, qkv<fp16>},
       .attention = {attention_phases, attention_units, fp16 ? fp16_attention : attention},
       .ffn = {fixed_phases<4>,
               [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },
-              [](const FfnArgs& a, std::int32_t phase, Slice s) { sums_for(a.gate, fp16).ffn.run(a, phase, s); }},
+              ffn<fp16>},
       .lm_head = {
           fixed_phases<2>,
           [](const LmHeadArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).lm_head.units(a, phase); },

@@ -26,6 +26,70 @@ const Projections& f32_projections(DType weights) {
   return kF32;
 }
 
+void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  // Panels of f32 are the same for weights of every type.
+  if (phase == 0) return kF32.qkv.run(args, phase, slice);
+  const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
+  const std::int64_t q_units = units_of_heads(args.n_heads, per_unit),
+                     kv_units = units_of_heads(args.kv.n_kv_heads, per_unit);
+  const std::int64_t ends[] = {q_units, q_units + kv_units, q_units + 2 * kv_units};
+  std::int64_t begin = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Matrix& w = i == 0 ? args.wq : i == 1 ? args.wk : args.wv;
+    const Slice part{larger(slice.begin, begin), smaller(slice.end, ends[i]), slice.worker};
+    if (part.begin < part.end) f32_projections(element_type(w.format.encoding)).qkv.run(args, phase, part);
+    begin = ends[i];
+  }
+}
+
+namespace {
+
+/// The inner loop for one tile of this type.
+PanelKernel one_tile_kernel(DType type, std::int64_t tokens) {
+  static constexpr KernelTable<F32Sums<DType::f32>> kOfF32;
+  static constexpr KernelTable<F32Sums<DType::f16>> kOfF16;
+  static constexpr KernelTable<F32Sums<DType::bf16>> kOfBf16;
+  switch (type) {
+    case DType::f16: return kOfF16.at[tokens][1];
+    case DType::bf16: return kOfBf16.at[tokens][1];
+    case DType::f32: break;
+  }
+  return kOfF32.at[tokens][1];
+}
+
+/// Tile `tile` of a matrix as a group of its own; the one after it is fetched meanwhile.
+TileGroup one_tile(const Matrix& w, std::int64_t tile) {
+  const std::int64_t bytes = w.cols * kTileRows * static_cast<std::int64_t>(encoded_bytes(w.format.encoding, 1));
+  TileGroup group;
+  group.tiles[0] = w.data + tile * bytes;
+  group.next[0] = w.data + (tile + 1) * bytes;
+  return group;
+}
+
+}  // namespace
+
+void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return kF32.ffn.run(args, phase, slice);
+  const std::int64_t hidden = args.gate.cols, width = args.gate.rows;
+  const Activations act{args.workspace.shared, ActivationLayout::row_major, width};
+  const Panels panels = panels_for<F32Mode<DType::f32>>(args.x, args.n, hidden, 0,
+                                                        args.workspace.shared + ffn_panels_offset(args.n, width),
+                                                        args.workspace.of(slice.worker));
+  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
+                                                         : &store_activations<Activation::gelu_tanh>;
+  alignas(64) float sums[kPanelTokens * 2 * kTileRows];
+  for (std::int64_t tile = slice.begin; tile < slice.end; ++tile)
+    for (std::int64_t p = 0; p < panel_count(args.n); ++p) {
+      const std::int64_t tokens = smaller(args.n - p * kPanelTokens, std::int64_t{kPanelTokens});
+      const Matrix* of_pair[] = {&args.gate, &args.up};
+      for (int i = 0; i < 2; ++i)
+        one_tile_kernel(element_type(of_pair[i]->format.encoding), tokens)(
+            panels.panel(p), hidden, one_tile(*of_pair[i], tile), sums + i * kTileRows, 2 * kTileRows);
+      store(args, {p * kPanelTokens, tokens, 2 * (tile - slice.begin), 2, sums, 2 * kTileRows}, panels, slice.begin,
+            act);
+    }
+}
+
 WorkspaceSize linear_workspace(const Shape& shape) {
   const std::uint64_t heads = std::uint64_t{shape.n_heads} * shape.head_dim;
   return panels_workspace(shape, larger(larger<std::uint64_t>(shape.hidden, shape.ffn), heads));
