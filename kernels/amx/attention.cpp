@@ -11,9 +11,9 @@
 // that some see has weight zero for the others, which is enough for finite values; others are added separately.
 #include "amx/amx.h"
 #include "amx/panels.h"
-#include "attention_segments.h"
 #include "avx512/partials.h"
 #include "avx512/vec.h"
+#include "common/attention_segments.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -196,8 +196,7 @@ void score(const AttentionArgs& args, const AttentionUnit& unit, const Queries& 
   for (std::uint32_t t = queries.first_tile; t <= queries.last_tile; ++t) {
     float* scores = queries.scores_of(t);
     for (std::int64_t i = 0; i < std::int64_t{kTileTokens} * kLanes; i += 16)
-      _mm512_store_ps(scores + i,
-                      _mm512_mul_ps(cap, avx512::tanh_ps(_mm512_mul_ps(_mm512_load_ps(scores + i), factor))));
+      _mm512_store_ps(scores + i, soft_capped<avx512::VectorOps>(_mm512_load_ps(scores + i), factor, cap));
   }
 }
 

@@ -156,14 +156,14 @@ void qkv_few_rows(const QkvArgs& args, Slice slice) {
   for (std::int64_t i = 0; i < space.head_floats; i += kPanelTokens)
     _mm512_store_ps(space.values + i, _mm512_setzero_ps());
   for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
-    const Head head = head_of_unit(args, unit);
+    const Head head = head_at(args, unit);
     const std::int64_t first = head.index * width;
     const auto store = [&](std::int64_t j, const float* sums) {
       for (std::int64_t m = 0; m < x.n; ++m)
-        space.values[(j - first) * kPanelTokens + m] = head.bias != nullptr ? sums[m] + head.bias[j] : sums[m];
+        space.values[(j - first) * kPanelTokens + m] = head.of.bias != nullptr ? sums[m] + head.of.bias[j] : sums[m];
     };
-    with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, *head.w, first, first + width, store); });
-    finish_head(args, head.kind, head.index, 0, space.values, space.rope);
+    with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, *head.of.w, first, first + width, store); });
+    finish_head(args, head.of.kind, head.index, 0, space.values, space.rope);
   }
 }
 
@@ -184,7 +184,7 @@ void store_activations(const FfnArgs& args, const GateAndUp& sums, std::int64_t 
     __m512 g = _mm512_load_ps(sums.gate[m] + i), u = _mm512_load_ps(sums.up[m] + i);
     if (args.gate_bias != nullptr) g = _mm512_add_ps(g, _mm512_maskz_loadu_ps(lanes, args.gate_bias + feature));
     if (args.up_bias != nullptr) u = _mm512_add_ps(u, _mm512_maskz_loadu_ps(lanes, args.up_bias + feature));
-    return _mm512_mul_ps(args.activation == Activation::silu ? avx512::silu_ps(g) : avx512::gelu_tanh_ps(g), u);
+    return gated<avx512::VectorOps>(args.activation, g, u);
   };
   for (std::int64_t m = 0; m < args.n; ++m)
     split(product(m, 0), product(m, 16), inner + m * padded_k(args.gate.rows) + unit * kUnitRows);

@@ -28,7 +28,7 @@ template <Activation activation>
         __m512 g = _mm512_load_ps(gate + 16 * (r + i)), u = _mm512_load_ps(up + 16 * (r + i));
         if (args.gate_bias != nullptr) g = _mm512_add_ps(g, bias_of(args.gate_bias, feature + r + i));
         if (args.up_bias != nullptr) u = _mm512_add_ps(u, bias_of(args.up_bias, feature + r + i));
-        product[i] = _mm512_mul_ps(activation == Activation::silu ? avx512::silu_ps(g) : avx512::gelu_tanh_ps(g), u);
+        product[i] = gated<avx512::VectorOps>(activation, g, u);
       }
       _mm512_store_si512(out + r / 2 * kPanelTokens, interleave(product[0], product[1]));
     }

@@ -1,38 +1,14 @@
 // See heads.h.
 #include "amx/heads.h"
 
-#include <algorithm>
-
 namespace qinfer::kernels::amx {
 namespace {
 
-/// Lanes of a panel that are neighbouring positions of one sequence, in one tile of the cache.
-struct Run {
-  const Sequence* sequence;
-  std::int64_t first, count;  ///< lanes
-  std::uint32_t position;     ///< of the first
-};
-
 /// Calls f(run) for the tokens of a panel.
 template <typename F>
-void for_runs(const QkvArgs& args, std::int64_t panel, F f) {
-  const std::int64_t first = panel * kPanelTokens, end = smaller(first + kPanelTokens, args.n);
-  const Sequence* sequence =
-      std::upper_bound(args.sequences.data(), args.sequences.data() + args.sequences.size(), first,
-                       [](std::int64_t row, const Sequence& s) { return row < s.first_row + s.n_rows; });
-  for (std::int64_t row = first; row < end;) {
-    while (row >= sequence->first_row + sequence->n_rows) ++sequence;
-    const auto position = sequence->first_position + static_cast<std::uint32_t>(row - sequence->first_row);
-    const std::int64_t in_tile = kTileTokens - position % kTileTokens,
-                       in_sequence = sequence->first_row + sequence->n_rows - row;
-    const std::int64_t count = smaller(smaller(in_tile, in_sequence), end - row);
-    f(Run{sequence, row - first, count, position});
-    row += count;
-  }
-}
-
-std::byte* k_tile(const QkvArgs& args, const Run& run, std::int64_t head) {
-  return run.sequence->kv.k_tile(args.kv, args.layer, static_cast<std::uint32_t>(head), run.position / kTileTokens);
+void for_panel_runs(const QkvArgs& args, std::int64_t panel, F f) {
+  const std::int64_t first = panel * kPanelTokens;
+  for_runs(args, first, smaller(first + kPanelTokens, args.n), f);
 }
 
 void normalise(float* values, const float* weight, std::int64_t width, float eps) {
@@ -42,17 +18,18 @@ void normalise(float* values, const float* weight, std::int64_t width, float eps
     _mm512_store_ps(values + i * kPanelTokens, _mm512_mul_ps(_mm512_mul_ps(line(i), scale), _mm512_set1_ps(weight[i])));
 }
 
-/// x' = x cos - y sin, y' = y cos + x sin for the pairs (x, y) = (i, i + d/2).
-void rotate(float* values, std::int64_t width, const float* rope) {
-  const std::int64_t half = width / 2;
-  for (std::int64_t i = 0; i < half; ++i) {
-    float *low = values + i * kPanelTokens, *high = values + (half + i) * kPanelTokens;
-    const __m512 c = _mm512_load_ps(rope + 2 * i * kPanelTokens), s = _mm512_load_ps(rope + (2 * i + 1) * kPanelTokens);
-    const __m512 x = _mm512_load_ps(low), y = _mm512_load_ps(high);
-    _mm512_store_ps(low, _mm512_fmsub_ps(x, c, _mm512_mul_ps(y, s)));
-    _mm512_store_ps(high, _mm512_fmadd_ps(y, c, _mm512_mul_ps(x, s)));
+/// A head of 16 tokens as lines, and the lines of their rope tables.
+struct PanelHead {
+  static constexpr std::int64_t kStep = 1;
+  float* values;       ///< [feature][16]
+  const float* table;  ///< [head_dim / 2][cos, sin][16]
+
+  __m512 load(std::int64_t i, std::int64_t) const { return _mm512_load_ps(values + i * kPanelTokens); }
+  void store(std::int64_t i, std::int64_t, __m512 value) const { _mm512_store_ps(values + i * kPanelTokens, value); }
+  void rope(std::int64_t i, std::int64_t, __m512& cos, __m512& sin) const {
+    cos = _mm512_load_ps(table + 2 * i * kPanelTokens), sin = _mm512_load_ps(table + (2 * i + 1) * kPanelTokens);
   }
-}
+};
 
 /// Queries of a batch that lies in rows.
 void store_query_rows(const QkvArgs& args, std::int64_t head, const float* values) {
@@ -81,7 +58,7 @@ void store_key(const QkvArgs& args, std::int64_t head, std::int64_t panel, const
   const std::int64_t padded = args.kv.head_dim_padded;
   std::byte* out[16];
   std::int64_t tokens = 0;
-  for_runs(args, panel, [&](const Run& run) {
+  for_panel_runs(args, panel, [&](const Run& run) {
     std::byte* row = k_tile(args, run, head) + run.position % kTileTokens * padded * kBytes;
     for (std::int64_t i = 0; i < run.count; ++i, row += padded * kBytes) out[tokens++] = row;
   });
@@ -97,9 +74,9 @@ void store_key(const QkvArgs& args, std::int64_t head, std::int64_t panel, const
 template <DType type>
 void store_value(const QkvArgs& args, std::int64_t head, std::int64_t panel, const float* values) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
-  for_runs(args, panel, [&](const Run& run) {
+  for_panel_runs(args, panel, [&](const Run& run) {
     std::byte* out = k_tile(args, run, head) + args.kv.tile_bytes() + std::int64_t{run.position % kTileTokens} * kBytes;
-    const auto lanes = static_cast<__mmask16>(first_lanes(run.count) << run.first);
+    const auto lanes = static_cast<__mmask16>(first_lanes(run.count) << run.first_row % kPanelTokens);
     for (std::int64_t i = 0; i < args.kv.head_dim; ++i)
       avx512::store16<type>(out + i * kTileTokens * kBytes, first_lanes(run.count),
                             _mm512_maskz_compress_ps(lanes, _mm512_load_ps(values + i * kPanelTokens)));
@@ -114,7 +91,7 @@ void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out) {
   const std::int64_t width = args.kv.head_dim;
   const float* table[16];
   std::int64_t tokens = 0;
-  for_runs(args, panel, [&](const Run& run) {
+  for_panel_runs(args, panel, [&](const Run& run) {
     for (std::int64_t i = 0; i < run.count; ++i) table[tokens++] = args.rope + (run.position + i) * width;
   });
   for (std::int64_t i = 0; i < width; i += 16) {
@@ -131,9 +108,8 @@ void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::in
   const std::int64_t width = args.kv.head_dim;
   if (kind == HeadKind::value)
     return avx512::with_dtype(args.kv.type, [&]<DType type>() { store_value<type>(args, index, panel, values); });
-  const float* norm = kind == HeadKind::query ? args.q_norm : args.k_norm;
-  if (norm != nullptr) normalise(values, norm, width, args.norm_eps);
-  rotate(values, width, rope);
+  if (const float* norm = head_norm(args, kind)) normalise(values, norm, width, args.norm_eps);
+  rotate<avx512::VectorOps>(PanelHead{values, rope}, width);
   if (kind == HeadKind::query) return store_query(args, index, panel, values);
   avx512::with_dtype(args.kv.type, [&]<DType type>() { store_key<type>(args, index, panel, values); });
 }

@@ -3,10 +3,9 @@
 #pragma once
 
 #include "amx/panels.h"
+#include "common/heads.h"
 
 namespace qinfer::kernels::amx {
-
-enum class HeadKind : std::uint8_t { query, key, value };
 
 /// Floats of the rope table of one panel.
 std::int64_t rope_floats(std::int64_t head_dim);

@@ -7,6 +7,7 @@
 
 #include "amx/tiles.h"
 #include "avx512/vec.h"
+#include "common/units.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels::amx {
@@ -21,7 +22,7 @@ inline constexpr std::int64_t kPanelTokens = 16;
 /// core to core, since threads read what other threads have written.
 inline constexpr std::int64_t kMaxRowMajor = 8;
 
-inline std::int64_t panel_count(std::int64_t n) { return (n + kPanelTokens - 1) / kPanelTokens; }
+inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelTokens); }
 inline std::int64_t padded_k(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }
 /// Dwords of one panel.
 inline std::int64_t panel_dwords(std::int64_t cols) { return padded_k(cols) / 2 * kPanelTokens; }

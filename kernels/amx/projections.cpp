@@ -18,9 +18,7 @@ void linear(const LinearArgs& args, std::int32_t, Slice slice) {
 }
 
 WorkspaceSize linear_workspace(const Shape& shape) {
-  const std::int64_t widest =
-      larger(larger(std::int64_t{shape.hidden}, std::int64_t{shape.ffn}), std::int64_t{shape.n_heads} * shape.head_dim);
-  return {0, OwnSpace::bytes(shape.batch, 1, widest)};
+  return {0, OwnSpace::bytes(shape.batch, 1, static_cast<std::int64_t>(widest_linear(shape)))};
 }
 
 // ---- the LM head ----
@@ -74,18 +72,18 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
   const std::int64_t width = args.kv.head_dim, pairs = pairs_of_head(width);
   const bool shared = shared_rope_panels(args.n) > 0;
   const auto rows = [&](std::int64_t i) {
-    const Head head = head_of_unit(args, slice.begin + i / pairs);
+    const Head head = head_at(args, slice.begin + i / pairs);
     const std::int64_t first = head.index * width;
-    return rows_of(*head.w, first + i % pairs * kUnitRows, first + width);
+    return rows_of(*head.of.w, first + i % pairs * kUnitRows, first + width);
   };
   multiply(x, (slice.end - slice.begin) * pairs, pairs, space.own, rows, [&](const SumBlock& block) {
-    const Head head = head_of_unit(args, slice.begin + block.pair / pairs);
-    const float* bias = head.bias != nullptr ? head.bias + head.index * width : nullptr;
+    const Head head = head_at(args, slice.begin + block.pair / pairs);
+    const float* bias = head.of.bias != nullptr ? head.of.bias + head.index * width : nullptr;
     copy_values(block, block.pair % pairs * kUnitRows, bias, width, space);
     if ((block.pair + 1) % pairs != 0) return;
     for (int j = 0; j < block.panels; ++j) {
       const std::int64_t panel = block.first_panel + j;
-      finish_head(args, head.kind, head.index, panel, space.values + j * space.head_floats,
+      finish_head(args, head.of.kind, head.index, panel, space.values + j * space.head_floats,
                   shared ? shared_rope(args, panel) : space.rope + j * space.rope_panel);
     }
   });
@@ -95,7 +93,7 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
 
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
   if (phase == 0) return shared_rope_panels(args.n);
-  return args.n_heads + (args.writes_kv() ? 2 * std::int64_t{args.kv.n_kv_heads} : 0);
+  return head_count(args);
 }
 
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
@@ -107,8 +105,8 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   const TileRegion region;
   const std::int64_t width = args.kv.head_dim;
   const HeadSpace space(args.workspace, slice.worker, width);
-  const Head first = head_of_unit(args, slice.begin);
-  prefetch_first(rows_of(*first.w, first.index * width, (first.index + 1) * width), args.n);
+  const Head first = head_at(args, slice.begin);
+  prefetch_first(rows_of(*first.of.w, first.index * width, (first.index + 1) * width), args.n);
   if (shared_rope_panels(args.n) == 0)
     for (std::int64_t panel = 0; panel < panel_count(args.n); ++panel)
       transpose_rope(args, panel, space.rope + panel * space.rope_panel);

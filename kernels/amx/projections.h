@@ -6,6 +6,7 @@
 #include "amx/few_rows.h"
 #include "amx/gemm_staged.h"
 #include "amx/heads.h"
+#include "common/units.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 /// Outputs of one unit of a linear layer.
 inline constexpr std::int64_t kUnitRows = 2 * kTileRows;
 
-inline std::int64_t units_of(std::int64_t rows) { return (rows + kUnitRows - 1) / kUnitRows; }
+inline std::int64_t units_of(std::int64_t rows) { return kernels::units_of(rows, kUnitRows); }
 
 /// A worker's own workspace: with few tokens one block of sums, then a panel of what lies in rows (or what few_rows.h
 /// splits); with many what it stages. `whole`: row pairs that go together.
@@ -95,20 +96,6 @@ struct HeadSpace {
     return workspace;
   }
 };
-
-struct Head {
-  HeadKind kind;
-  const Matrix* w;
-  const float* bias;
-  std::int64_t index;  ///< among those of its kind
-};
-
-inline Head head_of_unit(const QkvArgs& args, std::int64_t unit) {
-  const std::int64_t queries = args.n_heads, keys = args.kv.n_kv_heads;
-  if (unit < queries) return {HeadKind::query, &args.wq, args.bq, unit};
-  if (unit < queries + keys) return {HeadKind::key, &args.wk, args.bk, unit - queries};
-  return {HeadKind::value, &args.wv, args.bv, unit - queries - keys};
-}
 
 /// The shared workspace of a feed-forward network: panels of activation(gate) * up.
 inline std::uint32_t* inner_panels(const FfnArgs& args) {

@@ -12,7 +12,7 @@
 
 #include <span>
 
-#include "attention_segments.h"
+#include "common/attention_segments.h"
 
 #include "avx512/avx512.h"
 #include "avx512/gemm_kernels.h"
@@ -250,7 +250,7 @@ inline std::uint32_t seen_lanes(const Range& range, std::uint32_t tile) {
     for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile)
       for (int half = 0; half < 2; ++half) {
         float* at = panel.weights_of(m, tile) + 16 * half;
-        _mm512_storeu_ps(at, _mm512_mul_ps(cap, tanh_ps(_mm512_mul_ps(_mm512_loadu_ps(at), factor))));
+        _mm512_storeu_ps(at, soft_capped<VectorOps>(_mm512_loadu_ps(at), factor, cap));
       }
 }
 

@@ -3,6 +3,7 @@
 // outputs are lanes and a matrix is one stream of whole cache lines; everything but the projections is shared.
 #pragma once
 
+#include "common/heads.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels::avx512 {
@@ -30,7 +31,7 @@ void cap_logits(const LmHeadArgs& args, std::int64_t begin, std::int64_t end);
 /// Finishes the heads that one block of a projection holds: norm, rotation, and the write to q or to the cache.
 /// `values`: [tokens][ld] f32, batch rows first_row and up, heads [first_head, first_head + n_heads) of one kind.
 struct HeadBlock {
-  enum Kind : std::uint8_t { query, key, value } kind = query;
+  HeadKind kind = HeadKind::query;
   std::uint32_t first_head = 0, n_heads = 0;
   std::int64_t first_row = 0, tokens = 0;
   float* values = nullptr;

@@ -94,8 +94,8 @@ void cap_logits(const LmHeadArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t m = 0; m < args.n; ++m)
     for (std::int64_t j = begin; j < end; j += 16) {
       const __mmask16 lanes = first_lanes(end - j);
-      const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, args.out[m] + j), inverse);
-      _mm512_mask_storeu_ps(args.out[m] + j, lanes, _mm512_mul_ps(cap, tanh_ps(x)));
+      const __m512 x = _mm512_maskz_loadu_ps(lanes, args.out[m] + j);
+      _mm512_mask_storeu_ps(args.out[m] + j, lanes, soft_capped<VectorOps>(x, inverse, cap));
     }
 }
 

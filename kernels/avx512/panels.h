@@ -7,6 +7,7 @@
 #pragma once
 
 #include "avx512/gemm_kernels.h"
+#include "common/units.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels::avx512 {
@@ -15,7 +16,7 @@ namespace {
 /// Up to this many rows every worker packs all of them for itself: cheaper than a barrier.
 inline constexpr std::int64_t kLocalRows = 8;
 
-inline std::int64_t panel_count(std::int64_t n) { return (n + kPanelTokens - 1) / kPanelTokens; }
+inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelTokens); }
 
 /// Panels of n rows of `cols` values, and (behind them) the exponents.
 struct Panels {

@@ -2,8 +2,8 @@
 // Gimelshein 2018, algorithm 3), with maxima of scores times log2(e), and the last is written out.
 #pragma once
 
-#include "attention_segments.h"
 #include "avx512/vec.h"
+#include "common/attention_segments.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {

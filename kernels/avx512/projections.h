@@ -9,6 +9,7 @@
 #include "avx512/avx512.h"
 #include "avx512/panels.h"
 #include "common/phases.h"
+#include "common/units.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -26,7 +27,7 @@ struct F16Mode {
 };
 #endif
 
-inline std::int64_t tiles_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+inline std::int64_t tiles_of(std::int64_t rows) { return units_of(rows, kTileRows); }
 inline bool packs_locally(std::int64_t n) { return n <= kLocalRows; }
 
 /// Units of the phase that packs shared panels.
@@ -232,8 +233,7 @@ template <Activation activation>
         if (args.gate_bias != nullptr)
           gate = _mm512_add_ps(gate, _mm512_maskz_loadu_ps(lanes, args.gate_bias + first + j));
         if (args.up_bias != nullptr) up = _mm512_add_ps(up, _mm512_maskz_loadu_ps(lanes, args.up_bias + first + j));
-        const __m512 active = activation == Activation::silu ? silu_ps(gate) : gelu_tanh_ps(gate);
-        _mm512_mask_storeu_ps(act.row(block.first_row + m) + first + j, lanes, _mm512_mul_ps(active, up));
+        _mm512_mask_storeu_ps(act.row(block.first_row + m) + first + j, lanes, gated<VectorOps>(activation, gate, up));
       }
     }
   }
@@ -278,35 +278,32 @@ inline std::int64_t heads_per_unit(std::int64_t head_dim) {
   return heads;
 }
 
-inline std::int64_t units_of_heads(std::int64_t heads, std::int64_t per_unit) {
-  return (heads + per_unit - 1) / per_unit;
-}
-
 inline std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
   if (phase == 0) return pack_units(args.n);
   const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
-  const std::int64_t of_keys = args.writes_kv() ? units_of_heads(args.kv.n_kv_heads, per_unit) : 0;
-  return units_of_heads(args.n_heads, per_unit) + 2 * of_keys;
+  const std::int64_t of_keys = args.writes_kv() ? units_of(args.kv.n_kv_heads, per_unit) : 0;
+  return units_of(args.n_heads, per_unit) + 2 * of_keys;
 }
 
 /// The units of one kind (queries, keys or values) in a slice.
 struct HeadRange {
-  HeadBlock::Kind kind;
+  HeadKind kind;
   const Matrix* w;
   const float* bias;
   std::int64_t heads;       ///< of this kind, all together
   std::int64_t begin, end;  ///< units, counted within the kind
 };
 
-inline HeadRange heads_in_slice(const QkvArgs& args, HeadBlock::Kind kind, Slice slice) {
+inline HeadRange heads_in_slice(const QkvArgs& args, HeadKind kind, Slice slice) {
   const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
-  const std::int64_t q_units = units_of_heads(args.n_heads, per_unit);
-  const std::int64_t kv_units = units_of_heads(args.kv.n_kv_heads, per_unit);
+  const std::int64_t q_units = units_of(args.n_heads, per_unit);
+  const std::int64_t kv_units = units_of(args.kv.n_kv_heads, per_unit);
+  // Not by projection_of(): what is compiled for FP16 stays instruction by instruction what was measured.
   HeadRange range{kind, &args.wq, args.bq, args.n_heads, 0, 0};
-  if (kind == HeadBlock::key) range = {kind, &args.wk, args.bk, args.kv.n_kv_heads, 0, 0};
-  if (kind == HeadBlock::value) range = {kind, &args.wv, args.bv, args.kv.n_kv_heads, 0, 0};
-  const std::int64_t first = kind == HeadBlock::query ? 0 : kind == HeadBlock::key ? q_units : q_units + kv_units;
-  const std::int64_t units = kind == HeadBlock::query ? q_units : kv_units;
+  if (kind == HeadKind::key) range = {kind, &args.wk, args.bk, args.kv.n_kv_heads, 0, 0};
+  if (kind == HeadKind::value) range = {kind, &args.wv, args.bv, args.kv.n_kv_heads, 0, 0};
+  const std::int64_t first = kind == HeadKind::query ? 0 : kind == HeadKind::key ? q_units : q_units + kv_units;
+  const std::int64_t units = kind == HeadKind::query ? q_units : kv_units;
   range.begin = larger(slice.begin - first, std::int64_t{0});
   range.end = smaller(slice.end - first, units);
   return range;
@@ -338,7 +335,7 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   float* sums = reinterpret_cast<float*>(own);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.wq.cols, limit, shared,
                                          own + kPanelTokens * unit_rows * static_cast<std::int64_t>(sizeof(float)));
-  for (const HeadBlock::Kind kind : {HeadBlock::query, HeadBlock::key, HeadBlock::value}) {
+  for (const HeadKind kind : {HeadKind::query, HeadKind::key, HeadKind::value}) {
     const HeadRange range = heads_in_slice(args, kind, slice);
     if (range.begin >= range.end) continue;
     const std::int64_t unit_tiles = unit_rows / kTileRows, first_tile = range.begin * unit_tiles;

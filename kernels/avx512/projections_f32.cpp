@@ -30,8 +30,7 @@ void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   // Panels of f32 are the same for weights of every type.
   if (phase == 0) return kF32.qkv.run(args, phase, slice);
   const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
-  const std::int64_t q_units = units_of_heads(args.n_heads, per_unit),
-                     kv_units = units_of_heads(args.kv.n_kv_heads, per_unit);
+  const std::int64_t q_units = units_of(args.n_heads, per_unit), kv_units = units_of(args.kv.n_kv_heads, per_unit);
   const std::int64_t ends[] = {q_units, q_units + kv_units, q_units + 2 * kv_units};
   std::int64_t begin = 0;
   for (int i = 0; i < 3; ++i) {
@@ -90,10 +89,7 @@ void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice) {
     }
 }
 
-WorkspaceSize linear_workspace(const Shape& shape) {
-  const std::uint64_t heads = std::uint64_t{shape.n_heads} * shape.head_dim;
-  return panels_workspace(shape, larger(larger<std::uint64_t>(shape.hidden, shape.ffn), heads));
-}
+WorkspaceSize linear_workspace(const Shape& shape) { return panels_workspace(shape, widest_linear(shape)); }
 
 WorkspaceSize lm_head_workspace(const Shape& shape) { return panels_workspace(shape, shape.hidden); }
 

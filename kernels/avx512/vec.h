@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "common/elementwise.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -152,6 +153,17 @@ inline __m512 tanh_ps(__m512 x) {
   const __m512 quotient = _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2.0f), _mm512_add_ps(e, one)));
   return _mm512_mask_mov_ps(quotient, _mm512_cmp_ps_mask(square, _mm512_set1_ps(0.0625f), _CMP_LT_OQ), series);
 }
+
+/// The vector operations of common/elementwise.h, over 16 values.
+struct VectorOps {
+  using V = __m512;
+  static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
+  static V mul_add(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  static V mul_sub(V a, V b, V c) { return _mm512_fmsub_ps(a, b, c); }
+  static V silu(V x) { return silu_ps(x); }
+  static V gelu_tanh(V x) { return gelu_tanh_ps(x); }
+  static V tanh(V x) { return tanh_ps(x); }
+};
 
 /// Sums the lanes pairwise: j with j + 8, + 4, + 2, + 1.
 inline float sum_lanes(__m512 v) {

@@ -1,6 +1,6 @@
 // Attention over the KV cache, for prefill and decode alike: the portable way to reduce one segment of keys. The rest
 // is in attention_segments.h.
-#include "attention_segments.h"
+#include "common/attention_segments.h"
 
 #include <algorithm>
 

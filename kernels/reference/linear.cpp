@@ -2,13 +2,13 @@
 // weights is widened once and multiplied with every row of activations.
 #include <algorithm>
 
-#include "base/math.h"
+#include "common/units.h"
 #include "reference.h"
 
 namespace qinfer::kernels::reference {
 namespace {
 
-std::int64_t output_units(std::int64_t outputs) { return (outputs + kUnitOutputs - 1) / kUnitOutputs; }
+std::int64_t output_units(std::int64_t outputs) { return units_of(outputs, kUnitOutputs); }
 
 /// Calls body(j) for every output j of the units in the slice.
 template <typename Body>
@@ -58,18 +58,8 @@ std::int64_t linear_units(const LinearArgs& args, std::int32_t) { return output_
 void linear(const LinearArgs& args, std::int32_t, Slice slice) { linear_outputs(args, slice); }
 
 WorkspaceSize linear_workspace(const Shape& shape) {
-  const std::uint64_t widest =
-      std::max<std::uint64_t>({shape.hidden, shape.ffn, std::uint64_t{shape.n_heads} * shape.head_dim});
-  return {0, scratch_bytes(static_cast<std::int64_t>(widest), shape.batch, 1)};
+  return {0, scratch_bytes(static_cast<std::int64_t>(widest_linear(shape)), shape.batch, 1)};
 }
-
-namespace {
-
-float activate(Activation activation, float x) {
-  return activation == Activation::silu ? silu_f32(x) : gelu_tanh_f32(x);
-}
-
-}  // namespace
 
 std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
   return output_units(phase == 0 ? args.gate.rows : args.down.rows);
@@ -88,7 +78,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
     const float gate_bias = args.gate_bias != nullptr ? args.gate_bias[j] : 0.0f;
     const float up_bias = args.up_bias != nullptr ? args.up_bias[j] : 0.0f;
     for (std::int64_t m = 0; m < args.n; ++m)
-      act.row(m)[j] = activate(args.activation, scratch.sums[m] + gate_bias) * (scratch.more_sums[m] + up_bias);
+      act.row(m)[j] = gated<ScalarOps>(args.activation, scratch.sums[m] + gate_bias, scratch.more_sums[m] + up_bias);
   });
 }
 

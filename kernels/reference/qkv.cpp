@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/heads.h"
 #include "reference.h"
 
 namespace qinfer::kernels::reference {
@@ -18,35 +19,22 @@ void store(std::byte* tile, std::int64_t index, float value, DType type) {
   narrow(&value, 1, type, tile + index * static_cast<std::int64_t>(dtype_bytes(type)));
 }
 
-/// x' = x cos - y sin, y' = y cos + x sin for the pairs (x, y) = (i, i + d/2).
-void rotate(float* head, std::int64_t head_dim, const float* rope_row) {
-  const std::int64_t half = head_dim / 2;
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float c = rope_row[2 * i], s = rope_row[2 * i + 1];
-    const float a = head[i], b = head[i + half];
-    head[i] = a * c - b * s;
-    head[i + half] = b * c + a * s;
-  }
-}
+/// A head as a row, and the row of the rope table for its position.
+struct RowHead {
+  static constexpr std::int64_t kStep = 1;
+  float* values;
+  const float* table;  ///< [head_dim / 2][cos, sin]
 
-struct Head {
-  enum Kind { query, key, value } kind;
-  std::uint32_t index;  ///< among the heads of its kind
+  float load(std::int64_t i, std::int64_t) const { return values[i]; }
+  void store(std::int64_t i, std::int64_t, float value) const { values[i] = value; }
+  void rope(std::int64_t i, std::int64_t, float& cos, float& sin) const { cos = table[2 * i], sin = table[2 * i + 1]; }
 };
 
-Head head_of_unit(const QkvArgs& args, std::int64_t unit) {
-  const auto u = static_cast<std::uint32_t>(unit);
-  if (u < args.n_heads) return {Head::query, u};
-  if (u < args.n_heads + args.kv.n_kv_heads) return {Head::key, u - args.n_heads};
-  return {Head::value, u - args.n_heads - args.kv.n_kv_heads};
-}
-
-void write_cache(const QkvArgs& args, const Head& head, const KvView& view, std::uint32_t position,
-                 const float* values) {
-  std::byte* tile = view.k_tile(args.kv, args.layer, head.index, position / kTileTokens);
-  const std::int64_t lane = position % kTileTokens;
+void write_cache(const QkvArgs& args, const Head& head, const Run& run, std::int64_t row, const float* values) {
+  std::byte* tile = k_tile(args, run, head.index);
+  const std::int64_t lane = run.position % kTileTokens + (row - run.first_row);
   const std::int64_t width = args.kv.head_dim;
-  if (head.kind == Head::key) {
+  if (head.of.kind == HeadKind::key) {
     for (std::int64_t i = 0; i < width; ++i) store(tile, i * kTileTokens + lane, values[i], args.kv.type);
   } else {
     std::byte* v_tile = tile + args.kv.tile_bytes();
@@ -56,23 +44,22 @@ void write_cache(const QkvArgs& args, const Head& head, const KvView& view, std:
 }
 
 /// Norm, rotation and store of one finished head of one row.
-void finish_head(const QkvArgs& args, const Head& head, const Sequence& sequence, std::int64_t row, float* values) {
-  const std::int64_t width = args.kv.head_dim;
-  const std::uint32_t position = sequence.first_position + static_cast<std::uint32_t>(row - sequence.first_row);
-  const float* norm = head.kind == Head::query ? args.q_norm : head.kind == Head::key ? args.k_norm : nullptr;
-  if (norm != nullptr) rms_norm_row(values, norm, width, args.norm_eps, values);
-  if (head.kind != Head::value) rotate(values, width, args.rope + std::int64_t{position} * width);
-  if (head.kind == Head::query) {
+void finish_head(const QkvArgs& args, const Head& head, const Run& run, std::int64_t row, float* values) {
+  const std::int64_t width = args.kv.head_dim, position = run.position + (row - run.first_row);
+  const HeadKind kind = head.of.kind;
+  if (const float* norm = head_norm(args, kind)) rms_norm_row(values, norm, width, args.norm_eps, values);
+  if (kind != HeadKind::value) rotate<ScalarOps>(RowHead{values, args.rope + position * width}, width);
+  if (kind == HeadKind::query) {
     std::memcpy(args.q.row(row) + head.index * width, values, static_cast<std::size_t>(width) * sizeof(float));
   } else {
-    write_cache(args, head, sequence.kv, position, values);
+    write_cache(args, head, run, row, values);
   }
 }
 
 void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std::int64_t count, float* weights,
                   float* values) {
-  const Matrix& w = head.kind == Head::query ? args.wq : head.kind == Head::key ? args.wk : args.wv;
-  const float* bias = head.kind == Head::query ? args.bq : head.kind == Head::key ? args.bk : args.bv;
+  const Matrix& w = *head.of.w;
+  const float* bias = head.of.bias;
   const std::int64_t width = args.kv.head_dim;
   const Activations block{args.x.row(first), args.x.layout, args.x.ld};
   for (std::int64_t i = 0; i < width; ++i) {
@@ -85,24 +72,21 @@ void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std
 
 }  // namespace
 
-std::int64_t qkv_units(const QkvArgs& args, std::int32_t) {
-  return args.n_heads + (args.writes_kv() ? 2 * args.kv.n_kv_heads : 0);
-}
+std::int64_t qkv_units(const QkvArgs& args, std::int32_t) { return head_count(args); }
 
 void qkv(const QkvArgs& args, std::int32_t, Slice slice) {
   float* weights = reinterpret_cast<float*>(args.workspace.of(slice.worker));
   float* values = weights + weight_row_bytes(args.wq.cols) / sizeof(float);
   const std::int64_t width = args.kv.head_dim;
   for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
-    const Head head = head_of_unit(args, unit);
-    std::size_t current = 0;  // the sequence that holds the row; rows ascend, so it only moves forward
+    const Head head = head_at(args, unit);
     for (std::int64_t first = 0; first < args.n; first += kRowBlock) {
-      const std::int64_t count = std::min(kRowBlock, args.n - first);
-      project_head(args, head, first, count, weights, values);
-      for (std::int64_t m = 0; m < count; ++m) {
-        while (first + m >= args.sequences[current].first_row + args.sequences[current].n_rows) ++current;
-        finish_head(args, head, args.sequences[current], first + m, values + m * width);
-      }
+      const std::int64_t end = std::min(first + kRowBlock, args.n);
+      project_head(args, head, first, end - first, weights, values);
+      for_runs(args, first, end, [&](const Run& run) {
+        for (std::int64_t row = run.first_row; row < run.first_row + run.count; ++row)
+          finish_head(args, head, run, row, values + (row - first) * width);
+      });
     }
   }
 }

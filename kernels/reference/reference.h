@@ -2,6 +2,8 @@
 // fall-back where none of them runs. Weights are used as they lie in the file, row-major f32, f16 or bf16.
 #pragma once
 
+#include "base/math.h"
+#include "common/elementwise.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels::reference {
@@ -28,6 +30,17 @@ inline constexpr std::int64_t kUnitOutputs = 32;
 /// Elements of `source` in `dtype`, widened to f32 / narrowed from f32, at any alignment.
 void widen(const std::byte* source, DType dtype, std::int64_t n, float* out);
 void narrow(const float* source, std::int64_t n, DType dtype, std::byte* out);
+
+/// The vector operations of common/elementwise.h, over one value; products are rounded before they are added.
+struct ScalarOps {
+  using V = float;
+  static V mul(V a, V b) { return a * b; }
+  static V mul_add(V a, V b, V c) { return a * b + c; }
+  static V mul_sub(V a, V b, V c) { return a * b - c; }
+  static V silu(V x) { return silu_f32(x); }
+  static V gelu_tanh(V x) { return gelu_tanh_f32(x); }
+  static V tanh(V x) { return tanh_f32(x); }
+};
 
 // ---- the operations, one file each ----
 
