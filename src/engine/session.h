@@ -18,6 +18,7 @@
 #include "engine/shared_buffer.h"
 #include "kv/block_pool.h"
 #include "sampling/sampler.h"
+#include "sampling/stored_options.h"
 #include "text/detokenizer.h"
 
 namespace qinfer::kv {
@@ -179,7 +180,7 @@ class Session {
   void forget_names();
   Status read_blocks(const kv::Snapshot& snapshot, std::size_t group);
   Status read_tables(const kv::Snapshot& snapshot, const std::string& path);
-  Status restore_sampler(std::span<const std::byte> saved, const std::string& path);
+  Status restore_sampler(const sampling::StoredOptions& stored);
 
   std::shared_ptr<KvCache> cache_;
   SessionLayout layout_;

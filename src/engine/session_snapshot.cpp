@@ -112,12 +112,9 @@ Status Session::save(const std::string& path) const {
   state.n_evaluated = n_evaluated_;
   state.max_tokens = layout_.max_tokens;
   state.max_logits = layout_.max_logits;
-  std::vector<std::byte> sampler(sizeof sampler_ + n_bias_ * sizeof(sampling::Bias));
-  std::memcpy(sampler.data(), &sampler_, sizeof sampler_);
-  std::copy_n(reinterpret_cast<const std::byte*>(bias_data()), n_bias_ * sizeof(sampling::Bias),
-              sampler.data() + sizeof sampler_);
+  const std::vector<std::byte> sampler = sampling::store_options(sampler_, {bias_data(), n_bias_});
   state.extra = sampler;
-  state.extra_capacity = sizeof sampler_ + std::uint64_t{model().spec().n_vocab} * sizeof(sampling::Bias);
+  state.extra_capacity = sampling::stored_options_bytes(model().spec().n_vocab);
   kv::SnapshotModel about{model().fingerprint(), foreign_ ? origin_ : model().origin(), {}, {}};
   // Behind the last token a block may still hold what it held before, and that is not this session's to give away.
   const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
@@ -180,22 +177,15 @@ Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& pat
   return Status();
 }
 
-Status Session::restore_sampler(std::span<const std::byte> saved, const std::string& path) {
-  sampling::SamplerOptions options;
-  if (saved.size() < sizeof options || (saved.size() - sizeof options) % sizeof(sampling::Bias) != 0)
-    return error_at(Code::format, -1, "{}: {} bytes of sampler options, expected {} and {} for each bias", path,
-                    saved.size(), sizeof options, sizeof(sampling::Bias));
-  std::memcpy(&options, saved.data(), sizeof options);
-  QINFER_TRY(set_sampler(options));
-  std::vector<sampling::Bias> list((saved.size() - sizeof options) / sizeof(sampling::Bias));
-  std::copy(saved.begin() + sizeof options, saved.end(), reinterpret_cast<std::byte*>(list.data()));
-  std::vector<std::int32_t> ids;
+Status Session::restore_sampler(const sampling::StoredOptions& stored) {
+  QINFER_TRY(set_sampler(stored.options));
+  std::vector<std::int32_t> tokens;
   std::vector<float> values;
-  for (const sampling::Bias& bias : list) {
-    ids.push_back(bias.token);
+  for (const sampling::Bias& bias : stored.bias) {
+    tokens.push_back(bias.token);
     values.push_back(bias.value);
   }
-  return set_bias(ids, values);
+  return set_bias(tokens, values);
 }
 
 Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, const std::string& path,
@@ -216,9 +206,11 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
                     snapshot.tokens().size());
   if (!options.any_bits) QINFER_TRY(check_origin(snapshot.model().origin, model.origin(), path));
   QINFER_TRY(check_tokens(snapshot, model, path));
+  auto sampler = sampling::parse_stored_options(snapshot.extra());
+  if (!sampler.ok()) return sampler.take_status().with_prefix(path);
   auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false});
   Status status = created.take_status();
-  if (status.ok()) status = created.value()->restore_sampler(snapshot.extra(), path);
+  if (status.ok()) status = created.value()->restore_sampler(sampler.value());
   if (status.code() == Code::invalid_argument)  // not this call's arguments, but what the file says
     return error_at(Code::format, -1, "{}: {}", path, status.message());
   QINFER_TRY(std::move(status));
