@@ -2,6 +2,7 @@
 #include <qinfer/qinfer.h>
 
 #include "engine/pack_model.h"
+#include "files.h"
 #include "platform/cgroup.h"
 #include "platform/file.h"
 #include "platform/thread.h"
@@ -11,6 +12,17 @@ using namespace qinfer;
 using capi::guard;
 
 namespace {
+
+/// A host's files are read or mapped as it can, and its memory is its own to lock.
+Status set_files(const qinfer_load_options& options, engine::LoadOptions& out) {
+  QINFER_ASSIGN(out.files, capi::host_files(options.files, capi::FileUse::read));
+  if (out.files == nullptr || out.no_mmap) return Status();
+  out.no_mmap = !capi::maps_files(*options.files);
+  if (out.no_mmap || !out.lock) return Status();
+  return error(Code::unsupported,
+               "QINFER_LOAD_LOCK: memory that qinfer_files.map gives is the host's to lock; or ask for "
+               "QINFER_LOAD_NO_MMAP");
+}
 
 struct LoadArguments {
   engine::LoadOptions options;
@@ -38,6 +50,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   out.progress = options.progress;
   out.progress_user = options.progress_user;
   out.options.cancel = capi::flag_of(options.cancel);
+  QINFER_TRY(set_files(options, out.options));
   return out;
 }
 
@@ -63,8 +76,10 @@ qinfer_memory to_c(const engine::MemoryTotals& totals) {
 
 /// A lone config.json can be planned for too; anything else that is a file should be a packed model.
 Result<engine::ModelFiles> files_to_plan(const std::string& path, const engine::LoadOptions& load) {
-  if (load.packed_path.empty() && path.ends_with(".json") && platform::is_regular_file(path))
-    return engine::read_lone_config(path, load.cancel);
+  if (load.packed_path.empty() && path.ends_with(".json")) {
+    QINFER_ASSIGN(const bool one_file, platform::is_one_file(path, load.files.get()));
+    if (one_file) return engine::read_lone_config(path, load);
+  }
   return engine::read_model_files(path, load);
 }
 
@@ -153,6 +168,9 @@ qinfer_status qinfer_model_pack(qinfer_runtime* runtime, const char* path, const
     QINFER_REQUIRE(path);
     QINFER_REQUIRE(out_path);
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
+    if (arguments.options.files != nullptr)
+      return error(Code::unsupported,
+                   "qinfer_load_options.files: packing reads and writes the operating system's files");
     QINFER_ASSIGN(auto shared, runtime_or_private(runtime));
     return engine::pack_model(std::move(shared), path, arguments.options, out_path, progress_of(arguments));
   });

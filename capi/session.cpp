@@ -1,6 +1,7 @@
 // KV caches, sessions, evaluation and generation.
 #include <qinfer/qinfer.h>
 
+#include "files.h"
 #include "support.h"
 
 using namespace qinfer;
@@ -148,10 +149,19 @@ qinfer_status qinfer_session_create(qinfer_kv_cache* cache, const qinfer_session
 }
 
 qinfer_status qinfer_session_save(const qinfer_session* session, const char* path, qinfer_error* err) {
+  return qinfer_session_save_with(session, path, nullptr, err);
+}
+
+qinfer_status qinfer_session_save_with(const qinfer_session* session, const char* path,
+                                       const qinfer_session_save_options* options, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_ASSIGN(const engine::Session* impl, usable(session));
     QINFER_REQUIRE(path);
-    return impl->save(path);
+    qinfer_session_save_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_session_save_options"));
+    QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_session_save_options.flags"));
+    QINFER_ASSIGN(const auto files, capi::host_files(o.files, capi::FileUse::write));
+    return impl->save(path, files.get());
   });
 }
 
@@ -174,11 +184,12 @@ qinfer_status qinfer_session_load_with(qinfer_kv_cache* cache, const char* path,
     QINFER_TRY(capi::copy_in(options, o, "qinfer_session_load_options"));
     QINFER_TRY(capi::unknown_flags(o.flags, QINFER_SNAPSHOT_ANY_BITS | QINFER_SNAPSHOT_NO_RECOVERY,
                                    "qinfer_session_load_options.flags"));
+    QINFER_ASSIGN(auto files, capi::host_files(o.files, capi::FileUse::read));
     auto handle = std::make_unique<qinfer_session>();
     engine::Session::LoadSessionResult loaded;
     QINFER_ASSIGN(handle->impl, engine::Session::load(cache->impl, path,
                                                       {(o.flags & QINFER_SNAPSHOT_ANY_BITS) != 0,
-                                                       (o.flags & QINFER_SNAPSHOT_NO_RECOVERY) != 0},
+                                                       (o.flags & QINFER_SNAPSHOT_NO_RECOVERY) != 0, std::move(files)},
                                                       loaded));
     values.flags = (loaded.recovered ? std::uint32_t{QINFER_SNAPSHOT_RECOVERED} : 0u) |
                    (loaded.other_bits ? std::uint32_t{QINFER_SNAPSHOT_OTHER_BITS} : 0u);

@@ -112,6 +112,52 @@ typedef int32_t (*qinfer_progress_fn)(uint64_t done_bytes, uint64_t total_bytes,
 /** After each token, with the new whole characters (maybe none). Return nonzero to stop. */
 typedef int32_t (*qinfer_token_fn)(const char *text, size_t text_len, qinfer_token token, void *user);
 
+/* ---- Files of a host ---------------------------------------------------------------------------------- */
+enum {
+    QINFER_FILE_READ  = 1, /* an existing file */
+    QINFER_FILE_WRITE = 2  /* reading and writing; where there is no file an empty one is made */
+};
+/** Callbacks that take the place of the operating system's files, so that models and snapshots can come from an archive,
+ *  an encrypted store or memory. The struct is copied.
+ *
+ *  Names    The library hands a `path` argument to open as it is, "" too. If open finds it, it is one file (a packed
+ *           model, a snapshot), otherwise a directory, whose files are asked for as "<path>/config.json" (without the
+ *           slash where path is empty or ends with one). Nothing is listed. Names are borrowed during the call.
+ *  Results  0, or a QINFER_E_* status that the call then returns, with a message that names the file. QINFER_E_NOT_FOUND
+ *           of open says that there is no such file; of another callback it becomes QINFER_E_IO, and so do
+ *           QINFER_E_INTERNAL and values that are no status. After a failure nothing is called for that file but unmap
+ *           and close.
+ *  Threads  Called on the thread that makes the call, one at a time for each call of the library; calls on several threads
+ *           use the same callbacks at once. unmap and close of a mapped model are called on the thread that frees what
+ *           used it last. What a callback may do is said at the top, under Threads; opening other files through the same
+ *           callbacks inside one is among it.
+ *  Lifetime user is borrowed until the call returns; where a model was loaded with map, until it and all that depends on
+ *           it are freed. Each file opened is closed exactly once, after its unmap, and nothing is called after that.
+ *  Locking  Two calls that write to one file at once, or write and read it, are for the host to prevent. */
+typedef struct qinfer_files {
+    uint32_t struct_size, reserved;
+    void *user;
+    qinfer_status (*open)(const char *name, int32_t mode, void **out_file, void *user); /* mode: QINFER_FILE_*; *out_file
+                                                                                           may be anything, NULL too */
+    qinfer_status (*size)(void *file, uint64_t *out_bytes, void *user); /* once, after opening; at most 2^63 - 1 */
+    qinfer_status (*read_at)(void *file, uint64_t offset, void *data, size_t n, void *user); /* all n bytes, or fail;
+                                                                                  never beyond the size and what was written */
+    qinfer_status (*close)(void *file, void *user); /* the file is closed whatever it returns; a failure counts only
+                                                       where the file was written to */
+    /* Models, optional: without map weights are read into private memory, as under QINFER_LOAD_NO_MMAP. */
+    qinfer_status (*map)(void *file, uint64_t n_bytes, const void **out_data, void *user); /* the whole file, read-only,
+                        at a multiple of 64 (else QINFER_E_UNSUPPORTED); any thread of the runtime reads it until unmap. The
+                        library neither locks nor advises its pages: QINFER_LOAD_LOCK is QINFER_E_UNSUPPORTED */
+    void (*unmap)(void *file, const void *data, uint64_t n_bytes, void *user); /* NULL: mapped until close */
+    /* Snapshots that are saved. Where the process or the machine stops in the midst of saving, any of the writes since the
+     * last sync may be there, in part or not at all; those before it must be whole. Then the old state or the new one is
+     * loaded; a file that was new is QINFER_E_NOT_FOUND if it has none. */
+    qinfer_status (*write_at)(void *file, uint64_t offset, const void *data, size_t n, void *user); /* all n bytes; beyond
+                                                       the end the file grows, and what is between may read as anything */
+    qinfer_status (*sync)(void *file, void *user);     /* returns when all that was written will last */
+    qinfer_status (*truncate)(void *file, uint64_t n_bytes, void *user); /* optional: cuts off what is of no use any more */
+} qinfer_files;
+
 /* ---- Library [any thread] ---------------------------------------------------------------------------- */
 QINFER_API uint32_t    qinfer_version(void);        /* QINFER_VERSION of the library that is loaded */
 QINFER_API const char *qinfer_version_string(void); /* "0.1.0"; static */
@@ -199,6 +245,7 @@ typedef struct qinfer_load_options {
     void                *progress_user;
     const qinfer_cancel *cancel;              /* looked at while headers, tokenizers and weights are read */
     const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this directory as it is now */
+    const qinfer_files  *files;               /* where path and packed_path are; NULL = the operating system's files */
 } qinfer_load_options;
 
 enum { QINFER_KV_DEFAULT = 0, QINFER_KV_F32 = 1, QINFER_KV_F16 = 2, QINFER_KV_BF16 = 3 };
@@ -233,7 +280,7 @@ typedef struct qinfer_session_options {
 /** Bytes, as planned or as in use: for equal options the two agree exactly. */
 typedef struct qinfer_memory {
     uint32_t struct_size, reserved;
-    uint64_t weights_mapped;  /* clean file pages the OS can drop */
+    uint64_t weights_mapped;  /* clean file pages the OS can drop, or what qinfer_files.map gave */
     uint64_t weights_private; /* converted or copied weights */
     uint64_t tables;          /* tokenizer, and rope for the max_tokens of the longest session so far (all positions where
                                  memory comes from a qinfer_allocator; 0 before the first session, and where a packed file
@@ -270,7 +317,8 @@ QINFER_API void qinfer_model_free(qinfer_model *model);
  *  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded model.
  *  out_path appears whole or not at all; of files that are there only an empty one or one that this function wrote is
  *  replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is
- *  refused when loaded; QINFER_LOAD_VERIFY also checks the weights. */
+ *  refused when loaded; QINFER_LOAD_VERIFY also checks the weights. Both paths are the operating system's: options with
+ *  files are QINFER_E_UNSUPPORTED. */
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
 
@@ -368,6 +416,14 @@ QINFER_STATUS qinfer_session_truncate(qinfer_session *session, size_t n_tokens, 
  *  session already only what is new is written; a crash at any moment leaves the old state or the new one. Another file
  *  than a snapshot is not overwritten: QINFER_E_FORMAT. QINFER_E_STATE while another process saves to it. */
 QINFER_STATUS qinfer_session_save(const qinfer_session *session, const char *path, qinfer_error *err);
+typedef struct qinfer_session_save_options {
+    uint32_t            struct_size, flags; /* none yet */
+    const qinfer_files *files;              /* where path is; NULL = the operating system's files */
+} qinfer_session_save_options;
+/** The same with options, which may be NULL. In a host's file what takes the place of another snapshot is written beside
+ *  it, before it counts: the file has room for both, and is cut to the size of one only by truncate. */
+QINFER_STATUS qinfer_session_save_with(const qinfer_session *session, const char *path,
+                                       const qinfer_session_save_options *options, qinfer_error *err);
 /** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was saved.
  *  The last token is pending: evaluating it gives its logits. A kernel set other than the one that saved goes on from the
  *  stored keys and values, but not with the same bits; the same one with other options that change bits is
@@ -380,6 +436,7 @@ enum {
 };
 typedef struct qinfer_session_load_options {
     uint32_t struct_size, flags; /* QINFER_SNAPSHOT_ANY_BITS, _NO_RECOVERY */
+    const qinfer_files *files;   /* where path is; NULL = the operating system's files */
 } qinfer_session_load_options;
 enum {
     QINFER_SNAPSHOT_RECOVERED  = 1, /* the other state of the file is damaged: this may be the one before the last */

@@ -22,6 +22,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -156,6 +157,92 @@ inline std::int32_t progress_callback(std::uint64_t done, std::uint64_t total, v
 inline std::string_view version() { return qinfer_version_string(); }
 inline std::string_view build_info() { return qinfer_build_info(); }
 inline qinfer_cpu_info cpu_info() { return detail::filled<qinfer_cpu_info>(qinfer_get_cpu_info); }
+
+/// One open file of a host's own, closed by its destructor. What its functions throw makes the call of the library
+/// fail: an Error with its status, std::bad_alloc with QINFER_E_NO_MEMORY, anything else with QINFER_E_IO.
+class File {
+ public:
+  File() = default;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  virtual ~File() = default;
+  virtual std::uint64_t size() = 0;
+  virtual void read_at(std::uint64_t offset, void* data, std::size_t n) = 0;  ///< all n bytes
+  /// The whole file at a multiple of 64, until it is closed. Only of Files that are made to map.
+  virtual const void* map() { throw std::logic_error("this file cannot be mapped"); }
+  /// For snapshots that are saved, as qinfer_files describes them.
+  virtual void write_at(std::uint64_t, const void*, std::size_t) { throw std::logic_error("this file is only read"); }
+  virtual void sync() { throw std::logic_error("this file is only read"); }
+  virtual void truncate(std::uint64_t) {}
+};
+
+/// Opens the file of a name; null if there is none. For writing (QINFER_FILE_WRITE) one that is not there is made.
+using OpenFile = std::function<std::unique_ptr<File>(const char* name, std::int32_t mode)>;
+
+/// A host's files for the member `files` of options. Must outlive the calls it is given to and, where it maps, the
+/// models loaded through it and all that depends on them.
+class Files {
+ public:
+  explicit Files(OpenFile open, bool maps = false) : open_(std::move(open)) {
+    calls_.user = this;
+    calls_.open = [](const char* name, std::int32_t mode, void** out, void* user) noexcept {
+      return status_of([&]() -> qinfer_status {
+        std::unique_ptr<File> file = static_cast<Files*>(user)->open_(name, mode);
+        if (file == nullptr) return QINFER_E_NOT_FOUND;
+        *out = file.release();
+        return QINFER_OK;
+      });
+    };
+    calls_.size = [](void* file, std::uint64_t* out, void*) noexcept {
+      return done([&] { *out = static_cast<File*>(file)->size(); });
+    };
+    calls_.read_at = [](void* file, std::uint64_t offset, void* data, std::size_t n, void*) noexcept {
+      return done([&] { static_cast<File*>(file)->read_at(offset, data, n); });
+    };
+    calls_.close = [](void* file, void*) noexcept -> qinfer_status {
+      delete static_cast<File*>(file);
+      return QINFER_OK;
+    };
+    if (maps)
+      calls_.map = [](void* file, std::uint64_t, const void** out, void*) noexcept {
+        return done([&] { *out = static_cast<File*>(file)->map(); });
+      };
+    calls_.write_at = [](void* file, std::uint64_t offset, const void* data, std::size_t n, void*) noexcept {
+      return done([&] { static_cast<File*>(file)->write_at(offset, data, n); });
+    };
+    calls_.sync = [](void* file, void*) noexcept { return done([&] { static_cast<File*>(file)->sync(); }); };
+    calls_.truncate = [](void* file, std::uint64_t n, void*) noexcept {
+      return done([&] { static_cast<File*>(file)->truncate(n); });
+    };
+  }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  const qinfer_files* native() const noexcept { return &calls_; }
+
+ private:
+  template <class Body>
+  static qinfer_status status_of(Body&& body) noexcept {
+    try {
+      return body();
+    } catch (const Error& error) {
+      return error.status();
+    } catch (const std::bad_alloc&) {
+      return QINFER_E_NO_MEMORY;
+    } catch (...) {
+      return QINFER_E_IO;
+    }
+  }
+  template <class Body>
+  static qinfer_status done(Body&& body) noexcept {
+    return status_of([&] {
+      body();
+      return qinfer_status{QINFER_OK};
+    });
+  }
+
+  OpenFile open_;
+  qinfer_files calls_ = options<qinfer_files>();
+};
 
 /// Stops the calls it was given to. Every member may be used from any thread, request() also from a signal handler.
 class Cancel : public detail::Handle<qinfer_cancel, qinfer_cancel_free> {
@@ -336,6 +423,11 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   void save(const std::string& path) const {
     qinfer_error error{};
     detail::check(qinfer_session_save(native(), path.c_str(), &error), error);
+  }
+  /// The same with options, such as files of the host's own.
+  void save(const std::string& path, const qinfer_session_save_options& options) const {
+    qinfer_error error{};
+    detail::check(qinfer_session_save_with(native(), path.c_str(), &options, &error), error);
   }
   /// The same tokens, keys, values, logits and sampler; what both sides hold is shared until one writes to it.
   Session fork() const {

@@ -122,10 +122,10 @@ Status Model::load_weights(ModelFiles& files, const model::WeightsPlan& plan, co
 
 namespace {
 
-Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& path, CancelFlag cancel) {
+Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& path, const LoadOptions& load) {
   if (files.packed) return files.packed->source;
-  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
-  return model::source_fingerprint(directory, *files.tensors(), cancel);
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, load.files));
+  return model::source_fingerprint(directory, *files.tensors(), load.cancel);
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
              !options.cancel.requested();  // the callback itself may have cancelled
     };
     QINFER_TRY(model->load_weights(files, plan, weights_options, stop_or_report));
-    QINFER_ASSIGN(model->fingerprint_, fingerprint_of(files, path, options.cancel));
+    QINFER_ASSIGN(model->fingerprint_, fingerprint_of(files, path, options));
   }
   model->weights_plan_ = std::move(plan);
   model->tokenizer_ = std::move(files.tokenizer);

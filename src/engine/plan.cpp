@@ -85,20 +85,19 @@ Result<model::Tied> read_texts(const Texts& texts, ModelFiles& files, CancelFlag
 }
 
 /// Whether nothing in the directory has changed since the packed file was made from it.
-Status check_source(const std::string& path, const model::PackedFile& packed, const std::string& packed_path,
-                    CancelFlag cancel) {
-  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
-  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory, cancel));
-  QINFER_ASSIGN(const std::string source, model::source_fingerprint(directory, checkpoint, cancel));
+Status check_source(const std::string& path, const model::PackedFile& packed, const LoadOptions& load) {
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, load.files));
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory, load.cancel));
+  QINFER_ASSIGN(const std::string source, model::source_fingerprint(directory, checkpoint, load.cancel));
   if (source == packed.source) return Status();
   return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
-               packed_path, path, packed.source, source);
+               load.packed_path, path, packed.source, source);
 }
 
-Result<ModelFiles> read_packed_files(const std::string& path, CancelFlag cancel) {
+Result<ModelFiles> read_packed_files(const std::string& path, const LoadOptions& load) {
   ModelFiles files;
-  QINFER_ASSIGN(files.packed, model::PackedFile::open(path, cancel));
-  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(*files.packed), files, cancel));
+  QINFER_ASSIGN(files.packed, model::PackedFile::open(path, load.cancel, load.files.get()));
+  QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(*files.packed), files, load.cancel));
   if (tied == model::Tied::unstated)
     files.spec.tied_embeddings = files.packed->checkpoint.find("lm_head.weight") == nullptr;
   files.file_bytes = files.packed->checkpoint.file_bytes();
@@ -109,15 +108,16 @@ Result<ModelFiles> read_packed_files(const std::string& path, CancelFlag cancel)
 
 Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& load) {
   if (!load.packed_path.empty()) {
-    QINFER_ASSIGN(ModelFiles files, read_packed_files(load.packed_path, load.cancel));
-    QINFER_TRY(check_source(path, *files.packed, load.packed_path, load.cancel));
+    QINFER_ASSIGN(ModelFiles files, read_packed_files(load.packed_path, load));
+    QINFER_TRY(check_source(path, *files.packed, load));
     return files;
   }
-  if (platform::is_regular_file(path)) {
-    if (!path.ends_with(".gguf")) return read_packed_files(path, load.cancel);
+  QINFER_ASSIGN(const bool one_file, platform::is_one_file(path, load.files.get()));
+  if (one_file) {
+    if (!path.ends_with(".gguf")) return read_packed_files(path, load);
     return error(Code::unsupported, "{}: not a model directory or packed model; GGUF files are not read", path);
   }
-  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path));
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, load.files));
   ModelFiles files;
   QINFER_ASSIGN(const model::Tied tied, read_texts(Texts(directory), files, load.cancel));
   if (!load.no_weights) {
@@ -128,14 +128,15 @@ Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& 
   return files;
 }
 
-Result<ModelFiles> read_lone_config(const std::string& path, CancelFlag cancel) {
+Result<ModelFiles> read_lone_config(const std::string& path, const LoadOptions& load) {
   const auto slash = path.rfind('/');
-  const std::string folder = slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string here = load.files != nullptr ? "" : ".";
+  const std::string folder = slash == path.npos ? here : slash == 0 ? "/" : path.substr(0, slash);
   const std::string name = slash == path.npos ? path : path.substr(slash + 1);
-  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(folder));
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(folder, load.files));
   ModelFiles files;
   QINFER_ASSIGN(const std::string text, directory.read_text(name, kMaxConfigBytes));
-  QINFER_TRY(read_config(text, name, files, cancel).take_status());
+  QINFER_TRY(read_config(text, name, files, load.cancel).take_status());
   return files;
 }
 

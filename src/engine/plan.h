@@ -27,6 +27,7 @@ struct LoadOptions {
   std::string weight_format;
   std::string packed_path;  ///< a packed file made from the model directory, to be used in its place
   CancelFlag cancel;
+  std::shared_ptr<const platform::Files> files;  ///< of the host; null: the operating system's
 };
 
 struct KvCacheOptions {
@@ -76,7 +77,7 @@ struct ModelFiles {
 /// `path`: a model directory, or a packed model. Without weights the tensor files need not be there.
 Result<ModelFiles> read_model_files(const std::string& path, const LoadOptions& load);
 /// The same for the path of a config.json.
-Result<ModelFiles> read_lone_config(const std::string& path, CancelFlag cancel);
+Result<ModelFiles> read_lone_config(const std::string& path, const LoadOptions& load);
 
 /// Options with their defaults filled in, and checked.
 Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exact);

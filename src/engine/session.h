@@ -66,10 +66,12 @@ class Session {
   Result<std::unique_ptr<Session>> fork() const;
 
   /// Writes tokens, keys, values and sampler to a file, or what is new to one that holds the beginning already.
-  Status save(const std::string& path) const;
+  /// `files` null: the operating system's.
+  Status save(const std::string& path, const platform::Files* files = nullptr) const;
   struct LoadSessionOptions {
     bool any_bits = false;     ///< keys and values that the same kernel set computed with other options are taken too
     bool no_recovery = false;  ///< the state before the last one is refused
+    std::shared_ptr<const platform::Files> files;  ///< of the host; null: the operating system's
   };
   struct LoadSessionResult {
     std::size_t n_tokens = 0, n_evaluated = 0;  ///< as they were saved

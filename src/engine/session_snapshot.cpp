@@ -104,7 +104,7 @@ Status check_tokens(const kv::Snapshot& snapshot, const Model& model, const std:
 
 }  // namespace
 
-Status Session::save(const std::string& path) const {
+Status Session::save(const std::string& path, const platform::Files* files) const {
   if (layout_.n_groups == 0)
     return error(Code::unsupported, "{} is an encoder: its sessions have nothing to save", model().spec().architecture);
   kv::SnapshotState state;
@@ -134,7 +134,7 @@ Status Session::save(const std::string& path) const {
     const KvLayout& layout = cache_->layout(g);
     return kv_view(g).k_tile(layout, 0, 0, static_cast<std::uint32_t>(i) * layout.tiles_per_block());
   };
-  return kv::save_snapshot(path, about, state);
+  return kv::save_snapshot(path, about, state, files);
 }
 
 Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
@@ -200,7 +200,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
     return error_at(Code::format, 0, "{}: a session of {} tokens with {} rows of logits, the model's context has {}",
                     path, max_tokens, max_logits, context);
   };
-  QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path, fits));
+  QINFER_ASSIGN(const kv::Snapshot snapshot, kv::Snapshot::open(path, fits, options.files.get()));
   if (snapshot.recovered() && options.no_recovery)
     return error_at(Code::format, -1, "{}: what was saved last is damaged; the state before it has {} tokens", path,
                     snapshot.tokens().size());

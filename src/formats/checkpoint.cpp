@@ -229,9 +229,9 @@ Result<Checkpoint> Checkpoint::open(const platform::Directory& directory, Cancel
   return checkpoint;
 }
 
-Result<Checkpoint> Checkpoint::open_file(const std::string& path, CancelFlag cancel) {
+Result<Checkpoint> Checkpoint::open_file(const std::string& path, CancelFlag cancel, const platform::Files* files) {
   Checkpoint checkpoint;
-  QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path));
+  QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path, files));
   QINFER_TRY(checkpoint.add_shard(std::move(file), cancel));
   QINFER_TRY(checkpoint.index_names());
   return checkpoint;

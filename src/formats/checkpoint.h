@@ -27,7 +27,8 @@ class Checkpoint {
   static Result<Checkpoint> open(const platform::Directory& directory, CancelFlag cancel);
 
   /// One safetensors file by its path, whatever it is called.
-  static Result<Checkpoint> open_file(const std::string& path, CancelFlag cancel);
+  static Result<Checkpoint> open_file(const std::string& path, CancelFlag cancel,
+                                      const platform::Files* files = nullptr);
 
   const Tensor* find(std::string_view name) const;
   const std::vector<Tensor>& tensors() const { return tensors_; }

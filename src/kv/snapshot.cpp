@@ -9,13 +9,12 @@
 #include <optional>
 
 #include "base/checked.h"
+#include "kv/snapshot_root.h"
 
 namespace qinfer::kv {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr char kMagic[8] = {'q', 'i', 'n', 'f', 'K', 'V', '\r', '\n'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint64_t kPage = kSnapshotPage;
 constexpr std::uint64_t kStates = kPage, kTails = 3 * kPage;
 
 struct Header {
@@ -99,8 +98,8 @@ std::string name_of(const char (&from)[n]) {
 
 Header header_for(const SnapshotModel& model, const SnapshotState& state) {
   Header header = {};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.version = kVersion;
+  std::memcpy(header.magic, kSnapshotMagic, sizeof kSnapshotMagic);
+  header.version = kSnapshotVersion;
   const KvLayout& layout = model.layouts[0];
   header.kv_type = static_cast<std::uint32_t>(layout.type);
   header.n_kv_heads = layout.n_kv_heads;
@@ -168,19 +167,23 @@ Status write_parts(const Header& header, const SnapshotModel& model, const Snaps
   return write(kTails + static_cast<std::uint64_t>(which) * header.tail_capacity, bytes);
 }
 
-Status save_new(const std::string& path, const SnapshotModel& model, const SnapshotState& state) {
-  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path));
-  const Header header = header_for(model, state);
-  const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-    return file.write_at(offset, bytes);
-  };
+/// A whole snapshot with its first state; what it does not write is never read.
+Status write_whole(const Header& header, const SnapshotModel& model, const SnapshotState& state, const WriteAt& write) {
   State record = {};
   record.sequence = 1;
   QINFER_TRY(write_parts(header, model, state, Present(), 0, record, write));
   QINFER_TRY(write(kStates, bytes_of(record)));
-  const std::vector<std::byte> nothing(kPage - sizeof(State));
-  QINFER_TRY(write(kTails - nothing.size(), nothing));  // so that the file reaches beyond both states
-  QINFER_TRY(write(0, bytes_of(header)));
+  const std::vector<std::byte> never_written(kPage);
+  QINFER_TRY(write(kTails - kPage, never_written));  // the second state
+  return write(0, bytes_of(header));
+}
+
+Status save_new(const std::string& path, const SnapshotModel& model, const SnapshotState& state) {
+  QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path));
+  const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+    return file.write_at(offset, bytes);
+  };
+  QINFER_TRY(write_whole(header_for(model, state), model, state, write));
   return file.commit();
 }
 
@@ -192,26 +195,32 @@ class SnapshotFile {
   using Fits = SnapshotFits;
 
   /// `fits` looks at the header before anything is read whose size depends on it.
-  static Result<Snapshot> read(platform::OpenFile file, const Fits& fits) {
+  static Result<Snapshot> read(platform::OpenFile file, const SnapshotRoot& root, const Fits& fits) {
     Snapshot snapshot;
     snapshot.file_ = std::move(file);
+    snapshot.base_ = root.base;
     Header header;
     QINFER_TRY(read_header(snapshot, header));
     QINFER_TRY(fits(snapshot.model_, header.max_tokens, header.max_logits));
     for (int attempt = 0;; ++attempt) {
       std::optional<State> states[2];
-      for (int i = 0; i < 2; ++i) states[i] = read_state(snapshot, header, i);
+      for (int i = 0; i < 2; ++i) {
+        QINFER_ASSIGN(states[i], read_state(snapshot, header, i));
+      }
       const auto sequence = [&](int i) { return states[i] ? states[i]->sequence : 0; };
       const int later = sequence(1) > sequence(0) ? 1 : 0;
       if (!states[later]) return damaged(snapshot, kStates, "neither of the two saved states is whole");
-      if (read_tail(snapshot, header, *states[later], later)) {
+      QINFER_ASSIGN(const bool has_tail, read_tail(snapshot, header, *states[later], later));
+      if (has_tail) {
         // The second state is written by the second save: only beside the first one may it be missing.
-        const bool never_written = later == 0 && states[0]->sequence == 1 && is_blank(snapshot, 1);
-        snapshot.recovered_ = !states[1 - later] && !never_written;
+        QINFER_ASSIGN(const bool blank, is_blank(snapshot, 1));
+        const bool never_written = later == 0 && states[0]->sequence == 1 && blank;
+        snapshot.recovered_ = root.damaged || (!states[1 - later] && !never_written);
         return snapshot;
       }
-      // A state is written after its tail, so a later state without one is damage, unless somebody saved meanwhile.
-      const std::optional<State> again = read_state(snapshot, header, later);
+      // A state is written after its tail, so a later state without one is damage, unless another process has saved
+      // meanwhile.
+      QINFER_ASSIGN(const std::optional<State> again, read_state(snapshot, header, later));
       if (attempt == 100 || (again && again->sequence == states[later]->sequence))
         return damaged(snapshot, kTails, "what was saved last is damaged (checksum)");
     }
@@ -221,7 +230,7 @@ class SnapshotFile {
   static bool continues(const Snapshot& snapshot, const SnapshotState& state) {
     const std::span<const KvLayout> layouts = snapshot.model_.layouts;
     const std::uint64_t n_full = snapshot.n_full(), kept = n_full * layouts[0].block_tokens;
-    if (kept > state.n_evaluated || snapshot.file_.size < block_offset(snapshot.blocks_offset_, layouts, 0, n_full) ||
+    if (kept > state.n_evaluated || snapshot.size() < end_of(snapshot) ||
         !std::equal(snapshot.tokens_.begin(), snapshot.tokens_.begin() + static_cast<std::ptrdiff_t>(kept),
                     state.tokens.begin()))
       return false;
@@ -234,16 +243,23 @@ class SnapshotFile {
     return true;
   }
 
-  static Status append(const Snapshot& snapshot, platform::UpdatedFile& file, const Header& header,
-                       const SnapshotModel& model, const SnapshotState& state) {
+  /// Where the blocks of the present state end.
+  static std::uint64_t end_of(const Snapshot& snapshot) {
+    return block_offset(snapshot.blocks_offset_, snapshot.model_.layouts, 0, snapshot.n_full());
+  }
+
+  /// `file`: platform::UpdatedFile or WritableFile.
+  template <typename File>
+  static Status append(const Snapshot& snapshot, File& file, const Header& header, const SnapshotModel& model,
+                       const SnapshotState& state) {
     const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-      return file.write_at(offset, bytes);
+      return file.write_at(snapshot.base_ + offset, bytes);
     };
     // Whoever wrote the present state may have been killed before it was on disk; its tail is there, for that came
     // first.
     State present;
     const std::uint64_t present_at = kStates + static_cast<std::uint64_t>(snapshot.state_) * kPage;
-    QINFER_TRY(platform::read_at(snapshot.file_, present_at, std::as_writable_bytes(std::span(&present, 1))));
+    QINFER_TRY(snapshot.read_at(present_at, std::as_writable_bytes(std::span(&present, 1))));
     QINFER_TRY(write(present_at, bytes_of(present)));
     QINFER_TRY(file.sync());
     Present blocks;
@@ -266,12 +282,12 @@ class SnapshotFile {
   }
 
   static Status read_header(Snapshot& snapshot, Header& header) {
-    QINFER_TRY(platform::read_at(snapshot.file_, 0, std::as_writable_bytes(std::span(&header, 1))));
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+    QINFER_TRY(snapshot.read_at(0, std::as_writable_bytes(std::span(&header, 1))));
+    if (std::memcmp(header.magic, kSnapshotMagic, sizeof kSnapshotMagic) != 0)
       return damaged(snapshot, 0, "not a snapshot of a session");
-    if (header.version != kVersion)
+    if (header.version != kSnapshotVersion)
       return error_at(Code::unsupported, 8, "{}: version {} of the snapshot format, expected {}", snapshot.file_.name,
-                      header.version, kVersion);
+                      header.version, kSnapshotVersion);
     if (header.checksum != checksum_of(header)) return damaged(snapshot, 0, "the header is damaged (checksum)");
     for (std::size_t g = 0; g < std::min<std::size_t>(header.n_groups, kMaxGroups); ++g) {
       snapshot.model_.layouts.push_back({static_cast<DType>(header.kv_type), header.n_layers[g], header.n_kv_heads,
@@ -303,40 +319,50 @@ class SnapshotFile {
     return Status();
   }
 
-  /// Whether a state was never written.
-  static bool is_blank(const Snapshot& snapshot, int which) {
-    std::byte bytes[sizeof(State)];
-    const std::uint64_t at = kStates + static_cast<std::uint64_t>(which) * kPage;
-    return platform::read_at(snapshot.file_, at, bytes).ok() &&
-           std::all_of(std::begin(bytes), std::end(bytes), [](std::byte byte) { return byte == std::byte{}; });
+  /// What a disk cannot read any more is damage, as far as another state is there; what a host fails to read is not.
+  static Result<bool> could_read(const Snapshot& snapshot, Status status) {
+    if (!status.ok() && snapshot.file_.file->host_failed()) return status;
+    return status.ok();
   }
 
-  static std::optional<State> read_state(const Snapshot& snapshot, const Header& header, int which) {
+  /// Whether a state was never written.
+  static Result<bool> is_blank(const Snapshot& snapshot, int which) {
+    std::byte bytes[sizeof(State)];
+    const std::uint64_t at = kStates + static_cast<std::uint64_t>(which) * kPage;
+    QINFER_ASSIGN(const bool there, could_read(snapshot, snapshot.read_at(at, bytes)));
+    return there && std::all_of(std::begin(bytes), std::end(bytes), [](std::byte byte) { return byte == std::byte{}; });
+  }
+
+  /// Nothing if it is not whole.
+  static Result<std::optional<State>> read_state(const Snapshot& snapshot, const Header& header, int which) {
+    constexpr std::optional<State> kNone;
     State state;
     const std::uint64_t at = kStates + static_cast<std::uint64_t>(which) * kPage;
-    if (!platform::read_at(snapshot.file_, at, std::as_writable_bytes(std::span(&state, 1))).ok()) return {};
-    if (state.sequence == 0 || state.checksum != checksum_of(state)) return {};
+    QINFER_ASSIGN(const bool there,
+                  could_read(snapshot, snapshot.read_at(at, std::as_writable_bytes(std::span(&state, 1)))));
+    if (!there || state.sequence == 0 || state.checksum != checksum_of(state)) return kNone;
     const std::span<const KvLayout> layouts = snapshot.model_.layouts;
     const std::uint64_t n_full = state.n_evaluated / header.block_tokens;
     const bool partial = state.n_evaluated % header.block_tokens != 0;
     std::uint64_t n_checksums = 0;
     for (std::size_t g = 0; g < layouts.size(); ++g) {
-      if (state.first[g] > state.n_evaluated) return {};
+      if (state.first[g] > state.n_evaluated) return kNone;
       n_checksums += n_full - state.first[g] / header.block_tokens;
     }
     if (state.n_tokens > header.max_tokens || state.n_evaluated > state.n_tokens ||
         state.extra_bytes > header.extra_capacity || state.partial_bytes != (partial ? set_bytes(layouts) : 0) ||
         state.tail_bytes != tail_bytes(state.n_tokens, n_checksums, state.extra_bytes, state.partial_bytes) ||
-        state.tail_bytes > header.tail_capacity || state.tail_bytes > snapshot.file_.size)
-      return {};
-    return state;
+        state.tail_bytes > header.tail_capacity || state.tail_bytes > snapshot.size())
+      return kNone;
+    return std::optional<State>(state);
   }
 
-  static bool read_tail(Snapshot& snapshot, const Header& header, const State& state, int which) {
+  /// False if it is not whole.
+  static Result<bool> read_tail(Snapshot& snapshot, const Header& header, const State& state, int which) {
     std::vector<std::byte> bytes(state.tail_bytes);
     const std::uint64_t at = kTails + static_cast<std::uint64_t>(which) * header.tail_capacity;
-    if (!platform::read_at(snapshot.file_, at, bytes).ok()) return false;
-    if (hash(bytes.data(), bytes.size()) != state.tail_checksum) return false;
+    QINFER_ASSIGN(const bool there, could_read(snapshot, snapshot.read_at(at, bytes)));
+    if (!there || hash(bytes.data(), bytes.size()) != state.tail_checksum) return false;
     const std::byte* from = bytes.data();
     const auto take = [&](auto& out, std::uint64_t n) {
       out.resize(n);
@@ -360,36 +386,116 @@ class SnapshotFile {
   }
 };
 
-Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state) {
+namespace {
+
+/// Accepts what the header says: the file is to be written, not to be used.
+Status fits_anything(const SnapshotModel&, std::uint32_t, std::uint32_t) { return Status(); }
+
+/// What is in a file that a snapshot is to be saved to.
+struct Found {
+  SnapshotRoot root;
+  bool same_header = false;         ///< as the new one's, and nothing about the root to mend
+  std::optional<Snapshot> present;  ///< if it is whole
+};
+
+/// QINFER_E_FORMAT for a file that is no snapshot, QINFER_E_UNSUPPORTED for one of a newer version: they are not
+/// overwritten. A damaged one may be. `in_place`: also a snapshot of another header is looked at, to know where it
+/// ends.
+Result<Found> look_at(const platform::OpenFile& file, const Header& wanted, bool in_place, const std::string& path) {
+  Found found;
+  Header present = {};
+  const auto read_header = [&](std::uint64_t at) {
+    const std::uint64_t there = std::min<std::uint64_t>(sizeof present, file.size - at);
+    return platform::read_at(file, at, std::as_writable_bytes(std::span(&present, 1)).first(there));
+  };
+  QINFER_TRY(read_header(0));
+  if (std::memcmp(present.magic, kSnapshotMagic, sizeof kSnapshotMagic) != 0)
+    return error_at(Code::format, 0, "{}: not a snapshot of a session, and so not overwritten", path);
+  if (present.version > kRootVersion)
+    return error_at(Code::unsupported, 8, "{}: version {} of the snapshot format is not overwritten, known is {}", path,
+                    present.version, kRootVersion);
+  auto root = read_root(file);
+  Status whole = root.take_status();
+  if (whole.ok()) {
+    found.root = root.value();
+    if (!found.root.exists) return found;
+    if (found.root.base != 0) QINFER_TRY(read_header(found.root.base));
+    found.same_header = std::memcmp(&present, &wanted, sizeof present) == 0 && !found.root.damaged;
+    if (!found.same_header && !in_place) return found;
+    auto snapshot = SnapshotFile::read(file, found.root, fits_anything);
+    whole = snapshot.take_status();
+    if (whole.ok()) found.present = std::move(snapshot.value());
+  } else {
+    found.root.is_root = true;
+    found.root.exists = false;
+  }
+  if (whole.code() == Code::io || file.file->host_failed()) return whole;
+  return found;
+}
+
+/// Saves to a file that cannot be replaced by renaming another. At any moment the root leads to a snapshot that is
+/// complete, and of which nothing has been overwritten.
+Status save_in_place(platform::WritableFile& file, const platform::OpenFile& readable, const SnapshotModel& model,
+                     const SnapshotState& state) {
+  const Header header = header_for(model, state);
+  QINFER_ASSIGN(const bool unwritten, is_unwritten(readable));
+  Found found;
+  found.root.exists = false;
+  if (!unwritten) {
+    QINFER_ASSIGN(found, look_at(readable, header, true, readable.name));
+  }
+  if (found.present && found.same_header && SnapshotFile::continues(*found.present, state))
+    return SnapshotFile::append(*found.present, file, header, model, state);
+  std::uint64_t base = kPage;
+  const std::uint64_t size =
+      block_offset(header.blocks_offset, model.layouts, 0, state.n_evaluated / header.block_tokens);
+  SnapshotRoot root = found.root;
+  if (!root.exists) {
+    QINFER_TRY(write_root(file));
+    root = SnapshotRoot{true, false, 0, 0, false};
+  } else if (kPage + size > root.base) {
+    // No room before the present one: after it, and after all of a file whose snapshot cannot be read.
+    const std::uint64_t end = found.present ? root.base + SnapshotFile::end_of(*found.present) : readable.size;
+    base = round_up(end, kPage);
+  }
+  const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+    return file.write_at(base + offset, bytes);
+  };
+  QINFER_TRY(write_whole(header, model, state, write));
+  QINFER_TRY(file.sync());
+  QINFER_TRY(write_root_record(file, root, base));
+  // What was there before is of no use any more.
+  return base + size < file.size() ? file.truncate(base + size) : Status();
+}
+
+}  // namespace
+
+Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state,
+                     const platform::Files* files) {
+  if (files != nullptr) {
+    QINFER_ASSIGN(const std::shared_ptr<platform::WritableFile> file, files->open_to_write(path));
+    QINFER_TRY(save_in_place(*file, {file, file->size(), path}, model, state));
+    return file->close();
+  }
   auto file = platform::UpdatedFile::open(path);
   Status opened = file.take_status();
   if (opened.code() == Code::not_found) return save_new(path, model, state);
   QINFER_TRY(std::move(opened));
-  QINFER_ASSIGN(platform::OpenFile readable, file.value().reader());
+  QINFER_ASSIGN(const platform::OpenFile readable, file.value().reader());
   if (readable.size == 0) return save_new(path, model, state);
   const Header wanted = header_for(model, state);
-  Header present = {};
-  QINFER_TRY(platform::read_at(
-      readable, 0,
-      std::as_writable_bytes(std::span(&present, 1)).first(std::min<std::size_t>(sizeof present, readable.size))));
-  if (std::memcmp(present.magic, kMagic, sizeof kMagic) != 0)
-    return error_at(Code::format, 0, "{}: not a snapshot of a session, and so not overwritten", path);
-  if (present.version > kVersion)
-    return error_at(Code::unsupported, 8, "{}: version {} of the snapshot format is not overwritten, known is {}", path,
-                    present.version, kVersion);
-  if (std::memcmp(&present, &wanted, sizeof present) != 0) return save_new(path, model, state);
-  auto before = SnapshotFile::read(std::move(readable),
-                                   [](const SnapshotModel&, std::uint32_t, std::uint32_t) { return Status(); });
-  Status whole = before.take_status();
-  if (whole.code() == Code::io) return whole;
-  if (whole.ok() && SnapshotFile::continues(before.value(), state))
-    return SnapshotFile::append(before.value(), file.value(), wanted, model, state);
+  QINFER_ASSIGN(const Found found, look_at(readable, wanted, false, path));
+  if (found.present && found.same_header && SnapshotFile::continues(*found.present, state))
+    return SnapshotFile::append(*found.present, file.value(), wanted, model, state);
   return save_new(path, model, state);  // in place of a damaged one, or of one that went another way
 }
 
-Result<Snapshot> Snapshot::open(const std::string& path, const SnapshotFits& fits) {
-  QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path));
-  return SnapshotFile::read(std::move(file), fits);
+Result<Snapshot> Snapshot::open(const std::string& path, const SnapshotFits& fits, const platform::Files* files) {
+  QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path, files));
+  QINFER_ASSIGN(const SnapshotRoot root, read_root(file));
+  const bool nothing_saved = !root.exists || (files != nullptr && file.size == 0);
+  if (nothing_saved) return error(Code::not_found, "{}: no save to it was ever completed", path);
+  return SnapshotFile::read(std::move(file), root, fits);
 }
 
 Status Snapshot::read_block(std::size_t group, std::size_t i, std::span<std::byte> out) const {
@@ -398,7 +504,7 @@ Status Snapshot::read_block(std::size_t group, std::size_t i, std::span<std::byt
     return Status();
   }
   const std::uint64_t offset = block_offset(blocks_offset_, model_.layouts, group, i);
-  QINFER_TRY(platform::read_at(file_, offset, out));
+  QINFER_TRY(read_at(offset, out));
   if (hash(out.data(), out.size()) == checksums_[group][i - first_[group] / model_.layouts[group].block_tokens])
     return Status();
   return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: block {} is damaged (checksum)", file_.name, i);

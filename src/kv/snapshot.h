@@ -7,11 +7,13 @@
 //                      blocks that are not full
 //   blocks             block images in KvLayout's order: the first of each group, the second of each group, ...
 // Of a group with a window only the blocks count that the next token sees; those before them may be holes.
+// Offsets are from the beginning of the snapshot, which is that of the file or where its root says (snapshot_root.h).
 // Saving again writes new blocks behind the old ones and the tail of the other state, syncs, and then the other state:
 // until that is on disk whole, the old one counts, and nothing that it needs has been touched. That the old blocks are
 // the session's is seen from their checksums in memory; what the disk has made of them only loading sees. A first save,
 // and one of a session that has gone another way since, writes a new file that takes the old one's place when it is
-// complete. Savers lock the file they write; who comes second is refused.
+// complete: by a rename or, in a file of a host, by its root. Savers lock the file they write; who comes second is
+// refused. A host's files are the host's to lock.
 // Every byte that matters is under an XXH3-64 checksum, which finds damage, not malice: what is read is checked again.
 #pragma once
 
@@ -54,14 +56,17 @@ struct SnapshotState {
   std::function<const std::byte*(std::size_t group, std::size_t i)> block;
 };
 
-Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state);
+/// `files` null: the operating system's.
+Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state,
+                     const platform::Files* files = nullptr);
 
 /// An open snapshot whose header, state and tail are whole.
 class Snapshot {
  public:
   /// QINFER_E_FORMAT names what is wrong with a file that is cut, altered or something else. `fits` refuses what does
   /// not belong to the model, before anything of a size that the file alone states is read.
-  static Result<Snapshot> open(const std::string& path, const SnapshotFits& fits);
+  static Result<Snapshot> open(const std::string& path, const SnapshotFits& fits,
+                               const platform::Files* files = nullptr);
 
   const SnapshotModel& model() const { return model_; }
   std::span<const std::int32_t> tokens() const { return tokens_; }
@@ -79,7 +84,13 @@ class Snapshot {
  private:
   friend class SnapshotFile;
   Snapshot() = default;
+  /// At an offset of the snapshot, not of the file.
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const {
+    return platform::read_at(file_, base_ + offset, out);
+  }
+  std::uint64_t size() const { return file_.size - base_; }
   platform::OpenFile file_;
+  std::uint64_t base_ = 0;  ///< where the snapshot begins in its file
   SnapshotModel model_;
   std::vector<std::int32_t> tokens_;
   std::uint64_t n_full() const { return n_evaluated_ / model_.layouts[0].block_tokens; }

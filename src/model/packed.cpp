@@ -100,9 +100,9 @@ std::string metadata_value(const formats::Checkpoint& checkpoint, std::string_vi
 
 }  // namespace
 
-Result<PackedFile> PackedFile::open(const std::string& path, CancelFlag cancel) {
+Result<PackedFile> PackedFile::open(const std::string& path, CancelFlag cancel, const platform::Files* files) {
   PackedFile packed;
-  QINFER_ASSIGN(packed.checkpoint, formats::Checkpoint::open_file(path, cancel));
+  QINFER_ASSIGN(packed.checkpoint, formats::Checkpoint::open_file(path, cancel, files));
   const platform::OpenFile& file = packed.checkpoint.file(0);
   const std::string version = metadata_value(packed.checkpoint, "qinfer.packed");
   if (version.empty())

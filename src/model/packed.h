@@ -46,7 +46,7 @@ struct PackedFile {
   bool exact = false;
 
   /// Reads the header and checks it against its checksum. Messages name the file and what is wrong with it.
-  static Result<PackedFile> open(const std::string& path, CancelFlag cancel);
+  static Result<PackedFile> open(const std::string& path, CancelFlag cancel, const platform::Files* files = nullptr);
 
   const PackedTensor* find(std::string_view name) const;
   /// A text of the model directory, verified; QINFER_E_NOT_FOUND if the directory had none.

@@ -21,9 +21,11 @@ FileHandle::~FileHandle() {
   if (fd_ >= 0) close(fd_);
 }
 
-Result<Directory> Directory::open(const std::string& path) {
+Result<Directory> Directory::open(const std::string& path, std::shared_ptr<const Files> files) {
   Directory directory;
   directory.path_ = path;
+  directory.files_ = std::move(files);
+  if (directory.files_ != nullptr) return directory;
   directory.handle_ = FileHandle(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.handle_.get() < 0) {
     const int code = errno;
@@ -35,22 +37,92 @@ Result<Directory> Directory::open(const std::string& path) {
 
 namespace {
 
+/// A file of the operating system's.
+class SystemFile final : public File {
+ public:
+  explicit SystemFile(FileHandle handle) : handle_(std::move(handle)) {}
+  Status read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const override;
+  Result<std::shared_ptr<MappedFile>> map(const OpenFile& self) const override;
+  int descriptor() const override { return handle_.get(); }
+
+ private:
+  FileHandle handle_;
+};
+
+class SystemMapping final : public MappedFile {
+ public:
+  ~SystemMapping() override {
+    if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  }
+  void set(const void* data, std::size_t size) { bytes_ = {static_cast<const std::byte*>(data), size}; }
+  void drop(std::uint64_t offset, std::uint64_t bytes) const override {
+    constexpr std::uint64_t kPage = 4096;
+    const std::uint64_t first = round_up(offset, kPage), end = (offset + bytes) / kPage * kPage;
+    if (end > first) madvise(const_cast<std::byte*>(bytes_.data()) + first, end - first, MADV_DONTNEED);
+  }
+};
+
+Status SystemFile::read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = pread(handle_.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return io_error(errno, name);
+    }
+    if (got == 0)
+      return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: the file ends at {}", name, offset);
+    offset += static_cast<std::uint64_t>(got);
+    out = out.subspan(static_cast<std::size_t>(got));
+  }
+  return Status();
+}
+
+Result<std::shared_ptr<MappedFile>> SystemFile::map(const OpenFile& self) const {
+  // Made first, so that no mapping is lost where there is no memory for it.
+  auto mapped = std::make_shared<SystemMapping>();
+  if (self.size == 0) return std::shared_ptr<MappedFile>(std::move(mapped));
+  void* data = mmap(nullptr, self.size, PROT_READ, MAP_SHARED, handle_.get(), 0);
+  if (data == MAP_FAILED && errno == ENOMEM)
+    return error_at(Code::no_memory, static_cast<std::int64_t>(self.size), "{}: no address space to map {} bytes",
+                    self.name, self.size);
+  if (data == MAP_FAILED) return io_error(errno, self.name);
+  mapped->set(data, self.size);
+  // A file that shrank between fstat and mmap would fault on its missing pages.
+  struct stat info = {};
+  if (fstat(handle_.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != self.size)
+    return error(Code::io, "{}: the file changed while it was opened", self.name);
+  return std::shared_ptr<MappedFile>(std::move(mapped));
+}
+
+/// The open file of a descriptor, which must be that of a regular file.
+Result<OpenFile> open_file_of(FileHandle handle, std::string name) {
+  struct stat info = {};
+  if (handle.get() < 0 || fstat(handle.get(), &info) != 0) return io_error(errno, name);
+  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file", name);
+  return OpenFile{std::make_shared<SystemFile>(std::move(handle)), static_cast<std::uint64_t>(info.st_size),
+                  std::move(name)};
+}
+
 /// `directory`: what a relative name is relative to.
 Result<OpenFile> open_at(int directory, std::string name) {
-  OpenFile file;
-  file.name = std::move(name);
-  file.handle = FileHandle(openat(directory, file.name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.handle.get() < 0) return io_error(errno, file.name);
-  struct stat info = {};
-  if (fstat(file.handle.get(), &info) != 0) return io_error(errno, file.name);
-  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file", file.name);
-  file.size = static_cast<std::uint64_t>(info.st_size);
-  return file;
+  FileHandle handle(openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return open_file_of(std::move(handle), std::move(name));
 }
 
 }  // namespace
 
-Result<OpenFile> open_path(const std::string& path) { return open_at(AT_FDCWD, path); }
+Result<OpenFile> open_path(const std::string& path, const Files* files) {
+  return files != nullptr ? files->open(path) : open_at(AT_FDCWD, path);
+}
+
+Result<bool> is_one_file(const std::string& path, const Files* files) {
+  if (files == nullptr) return is_regular_file(path);
+  auto file = files->open(path);
+  Status status = file.take_status();
+  if (status.code() == Code::not_found) return false;
+  QINFER_TRY(std::move(status));
+  return true;
+}
 
 namespace {
 
@@ -233,14 +305,7 @@ UpdatedFile::~UpdatedFile() {
 }
 
 Result<OpenFile> UpdatedFile::reader() const {
-  OpenFile file;
-  file.name = path_;
-  file.handle = FileHandle(fcntl(handle_.get(), F_DUPFD_CLOEXEC, 0));
-  struct stat info = {};
-  if (file.handle.get() < 0 || fstat(file.handle.get(), &info) != 0) return io_error(errno, path_);
-  if (!S_ISREG(info.st_mode)) return error_at(Code::format, -1, "{}: not a regular file", path_);
-  file.size = static_cast<std::uint64_t>(info.st_size);
-  return file;
+  return open_file_of(FileHandle(fcntl(handle_.get(), F_DUPFD_CLOEXEC, 0)), path_);
 }
 
 Status UpdatedFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -255,8 +320,14 @@ Status UpdatedFile::sync() {
 Result<OpenFile> Directory::open_file(std::string_view name) const {
   if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos)
     return error_at(Code::format, -1, "\"{}\" is not a plain file name", name);
-  auto file = open_at(handle_.get(), std::string(name));
-  if (!file.ok()) return file.take_status().with_prefix(path_);
+  if (files_ == nullptr) {
+    auto file = open_at(handle_.get(), std::string(name));
+    if (!file.ok()) return file.take_status().with_prefix(path_);
+    return file;
+  }
+  const std::string_view separator = path_.empty() || path_.ends_with('/') ? "" : "/";
+  QINFER_ASSIGN(OpenFile file, files_->open(fmt::format("{}{}{}", path_, separator, name)));
+  file.name = name;  // as in a directory of the operating system's, wherever it is told apart by it
   return file;
 }
 
@@ -289,7 +360,7 @@ bool is_regular_file(const std::string& path) {
 
 bool is_same_file(const OpenFile& file, const std::string& path) {
   struct stat a = {}, b = {};
-  return fstat(file.handle.get(), &a) == 0 && stat(path.c_str(), &b) == 0 && a.st_dev == b.st_dev &&
+  return fstat(file.file->descriptor(), &a) == 0 && stat(path.c_str(), &b) == 0 && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino;
 }
 
@@ -304,47 +375,8 @@ bool is_file_in(const Directory& directory, std::string_view name, const std::st
          stat(folder.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-Result<std::shared_ptr<MappedFile>> MappedFile::map(const OpenFile& file) {
-  // Made first, so that no mapping is lost where there is no memory for it.
-  std::shared_ptr<MappedFile> mapped(new MappedFile(nullptr, 0));
-  if (file.size == 0) return mapped;
-  void* data = mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.handle.get(), 0);
-  if (data == MAP_FAILED && errno == ENOMEM)
-    return error_at(Code::no_memory, static_cast<std::int64_t>(file.size), "{}: no address space to map {} bytes",
-                    file.name, file.size);
-  if (data == MAP_FAILED) return io_error(errno, file.name);
-  mapped->data_ = static_cast<const std::byte*>(data);
-  mapped->size_ = file.size;
-  // A file that shrank between fstat and mmap would fault on its missing pages.
-  struct stat info = {};
-  if (fstat(file.handle.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != file.size)
-    return error(Code::io, "{}: the file changed while it was opened", file.name);
-  return mapped;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
-}
-
-void MappedFile::drop(std::uint64_t offset, std::uint64_t bytes) const {
-  constexpr std::uint64_t kPage = 4096;
-  const std::uint64_t first = round_up(offset, kPage), end = (offset + bytes) / kPage * kPage;
-  if (end > first) madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
-}
-
 Status read_at(const OpenFile& file, std::uint64_t offset, std::span<std::byte> out) {
-  while (!out.empty()) {
-    const ssize_t got = pread(file.handle.get(), out.data(), out.size(), static_cast<off_t>(offset));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      return io_error(errno, file.name);
-    }
-    if (got == 0)
-      return error_at(Code::format, static_cast<std::int64_t>(offset), "{}: the file ends at {}", file.name, offset);
-    offset += static_cast<std::uint64_t>(got);
-    out = out.subspan(static_cast<std::size_t>(got));
-  }
-  return Status();
+  return file.file->read_at(file.name, offset, out);
 }
 
 }  // namespace qinfer::platform

@@ -1,4 +1,6 @@
-// Files of a model directory: opened by plain name beneath the directory, mapped or read whole.
+// Files: those of a model directory, opened by plain name beneath it, and single ones by their path; read, mapped or
+// written. Where a path leads is decided by the operating system or, where a host brings files of its own (an archive,
+// an encrypted store, memory), by its Files; File and MappedFile are what both have in common.
 #pragma once
 
 #include <cstddef>
@@ -30,15 +32,62 @@ class FileHandle {
   int fd_;
 };
 
+class MappedFile;
+struct OpenFile;
+
+/// An open file of the operating system or of a host. Closed by its destructor.
+class File {
+ public:
+  File() = default;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  virtual ~File() = default;
+  /// Reads exactly out.size() bytes at `offset`; QINFER_E_FORMAT if the file ends before. `name` is for messages.
+  virtual Status read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// `self` is this file. QINFER_E_NO_MEMORY without address space.
+  virtual Result<std::shared_ptr<MappedFile>> map(const OpenFile& self) const = 0;
+  /// Whether a host's callback has failed, which says nothing about what is in the file.
+  virtual bool host_failed() const { return false; }
+  /// That of the operating system, or -1.
+  virtual int descriptor() const { return -1; }
+};
+
 /// A regular file of known size.
 struct OpenFile {
-  FileHandle handle;
+  std::shared_ptr<const File> file;
   std::uint64_t size = 0;
   std::string name;
 };
 
-/// Opens a regular file by its path; the name in messages is the path.
-Result<OpenFile> open_path(const std::string& path);
+/// A file of a host that is read and changed in place. Several processes at once are for the host to keep apart.
+class WritableFile : public File {
+ public:
+  virtual std::uint64_t size() const = 0;
+  /// Anywhere; the file grows as needed.
+  virtual Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+  /// Cuts off what is beyond `bytes`, where the host can.
+  virtual Status truncate(std::uint64_t bytes) = 0;
+  /// Returns when all that was written will last, whatever happens to the process or the machine.
+  virtual Status sync() = 0;
+  /// To be told of a failure; otherwise the destructor closes.
+  virtual Status close() = 0;
+};
+
+/// The files of a host, in place of the operating system's. Names are paths as the host of the library gave them, or
+/// "<path>/<file>" in a directory.
+class Files {
+ public:
+  virtual ~Files() = default;
+  /// QINFER_E_NOT_FOUND if there is no such file.
+  virtual Result<OpenFile> open(const std::string& name) const = 0;
+  /// Makes an empty file where there is none.
+  virtual Result<std::shared_ptr<WritableFile>> open_to_write(const std::string& name) const = 0;
+};
+
+/// Opens a regular file by its path; the name in messages is the path. `files` null: the operating system's.
+Result<OpenFile> open_path(const std::string& path, const Files* files = nullptr);
+/// Whether a path is that of one file and not of a directory. Only a host's open() can fail.
+Result<bool> is_one_file(const std::string& path, const Files* files);
 
 /// A file that appears under its path whole or not at all: written beside it as PATH.qinfer-new, synced and renamed by
 /// commit(), removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps
@@ -109,7 +158,8 @@ class UpdatedFile {
 
 class Directory {
  public:
-  static Result<Directory> open(const std::string& path);
+  /// `files` null: the operating system's. A host's are asked for nothing yet, for they are not listed.
+  static Result<Directory> open(const std::string& path, std::shared_ptr<const Files> files = nullptr);
 
   const std::string& path() const { return path_; }
 
@@ -124,6 +174,7 @@ class Directory {
  private:
   friend bool is_file_in(const Directory& directory, std::string_view name, const std::string& path);
   FileHandle handle_;
+  std::shared_ptr<const Files> files_;
   std::string path_;
 };
 
@@ -136,21 +187,22 @@ bool is_same_file(const OpenFile& file, const std::string& path);
 /// Whether the path, links followed, names a file of this name in this directory, be it there or not.
 bool is_file_in(const Directory& directory, std::string_view name, const std::string& path);
 
-/// A whole file mapped read-only and shared, so that its pages are clean and the system may drop them.
+/// A whole file as memory that is only read, until the object is destroyed. The operating system's pages are shared and
+/// clean, so that it may drop them; a host's memory is only read.
 class MappedFile {
  public:
-  static Result<std::shared_ptr<MappedFile>> map(const OpenFile& file);
-  ~MappedFile();
+  static Result<std::shared_ptr<MappedFile>> map(const OpenFile& file) { return file.file->map(file); }
+  virtual ~MappedFile() = default;
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// The pages of a range leave the process (not the system's cache); reading them again brings them back.
-  void drop(std::uint64_t offset, std::uint64_t bytes) const;
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// The pages of a range leave the process (not the system's cache); reading them again brings them back. Nothing is
+  /// done to a host's memory.
+  virtual void drop(std::uint64_t offset, std::uint64_t bytes) const = 0;
 
- private:
-  MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
-  const std::byte* data_;
-  std::size_t size_;
+ protected:
+  MappedFile() = default;
+  std::span<const std::byte> bytes_;
 };
 
 /// Reads exactly out.size() bytes at `offset`; QINFER_E_FORMAT if the file ends before.
