@@ -10,6 +10,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "host_files.h"
+
 namespace qinfer::faults {
 namespace {
 
@@ -211,11 +213,37 @@ class Load : public Subject {
     model_ = nullptr;
   }
 
+ protected:
+  qinfer_load_options options_ = sized<qinfer_load_options>();
+
  private:
   qinfer_runtime* runtime_;
   qinfer_model* model_ = nullptr;
   std::string path_, packed_;
-  qinfer_load_options options_ = sized<qinfer_load_options>();
+};
+
+/// The same through callbacks, which know a directory "model".
+class HostLoad : public Load {
+ public:
+  HostLoad(const std::string& directory, bool maps) : Load("model", 0), host_(maps) {
+    DIR* listing = opendir(directory.c_str());
+    while (const dirent* entry = readdir(listing))
+      if (entry->d_name[0] != '.')
+        host_.add(std::string("model/") + entry->d_name, read_file(directory + "/" + entry->d_name));
+    closedir(listing);
+    options_.files = host_.calls();
+  }
+  std::string leftovers(qinfer_status status, bool removable) override {
+    if (status != QINFER_OK && (host_.n_open() != 0 || host_.n_mapped() != 0)) return "files are left open or mapped";
+    return Load::leftovers(status, removable);
+  }
+  void after() override {
+    Load::after();
+    if (host_.n_open() != 0 || host_.n_mapped() != 0) throw std::runtime_error("files are left open or mapped");
+  }
+
+ private:
+  HostFiles host_;
 };
 
 /// A call that writes a file of its own folder: before it the file is not there, or holds `old` and only the owner may
@@ -320,6 +348,62 @@ class Save : public World {
     return length;
   }
   Writing file_;
+};
+
+/// Saving through callbacks, and loading again.
+class HostSave : public World {
+ public:
+  HostSave(const Files& files, Target target, bool loads) : World(files.tiny), loads_(loads) {
+    host_.add("saved", "", std::size_t{4} << 20, false);
+    session_ = session_of(some_tokens(50));
+    if (target != Target::absent) {
+      qinfer_session* before = session_of(some_tokens(40, target == Target::grows ? 37 : 5));
+      MUST(save(before, &err));
+      qinfer_session_free(before);
+      old_ = host_.bytes(0);
+    }
+  }
+  void before() override { host_.set(0, old_, !old_.empty()); }
+  qinfer_status call(qinfer_error* err) override {
+    return faulty([&] { return loads_ ? load(&made_, err) : save(session_, err); });
+  }
+  std::string leftovers(qinfer_status status, bool) override {
+    if (host_.n_open() != 0) return "a file is left open";
+    if (loads_) return handle_fits(status);
+    const std::size_t length = length_in_file();
+    if (length == 50 || (status != QINFER_OK && length == (old_.empty() ? 0 : 40))) return {};
+    return "the file holds " + std::to_string(length) + " tokens";
+  }
+  std::string result() override {
+    if (loads_) return state_of(made_);
+    qinfer_session* loaded = nullptr;
+    MUST(load(&loaded, &err));
+    std::string text = state_of(loaded);
+    qinfer_session_free(loaded);
+    return text;
+  }
+
+ private:
+  qinfer_status save(const qinfer_session* session, qinfer_error* err) const {
+    auto options = sized<qinfer_session_save_options>();
+    options.files = host_.calls();
+    return qinfer_session_save_with(session, "saved", &options, err);
+  }
+  qinfer_status load(qinfer_session** out, qinfer_error* err) const {
+    auto options = sized<qinfer_session_load_options>();
+    options.files = host_.calls();
+    return qinfer_session_load_with(cache_, "saved", &options, out, nullptr, err);
+  }
+  std::size_t length_in_file() const {
+    qinfer_session* loaded = nullptr;
+    if (load(&loaded, nullptr) != QINFER_OK) return 0;
+    const std::size_t length = qinfer_session_length(loaded);
+    qinfer_session_free(loaded);
+    return length;
+  }
+  bool loads_;
+  HostFiles host_{false};
+  std::string old_;
 };
 
 class SessionLoad : public World {
@@ -497,6 +581,10 @@ std::vector<Operation> all_operations(const Files& files) {
       make<Save>("session_save, new file", 1, files, Target::absent),
       make<Save>("session_save, more of the same", 1, files, Target::grows),
       make<Save>("session_save, in place of another", 1, files, Target::other),
+      make<HostSave>("session_save through callbacks, new file", 1, files, Target::absent, false),
+      make<HostSave>("session_save through callbacks, more of the same", 1, files, Target::grows, false),
+      make<HostSave>("session_save through callbacks, in place of another", 1, files, Target::other, false),
+      make<HostSave>("session_load through callbacks", 1, files, Target::grows, true),
       make<SessionLoad>("session_load, paged", 1, files, kPaged),
       make<SessionLoad>("session_load, contiguous", 1, files, kContiguous),
       make<RuntimeCreate>("runtime_create", 16),
@@ -505,6 +593,8 @@ std::vector<Operation> all_operations(const Files& files) {
       make<Load>("model_load of a tiny model", 4, tiny, std::uint32_t{QINFER_LOAD_LOCK}),
       make<Load>("model_load without weights", 4, tiny, std::uint32_t{QINFER_LOAD_NO_WEIGHTS}),
       make<Load>("model_load without mmap", 4, tiny, std::uint32_t{QINFER_LOAD_NO_MMAP}),
+      make<HostLoad>("model_load through callbacks, read", 4, tiny, false),
+      make<HostLoad>("model_load through callbacks, mapped", 4, tiny, true),
       make<Load>("model_load with a packed file", 4, tiny, std::uint32_t{0}, files.folder + "/packed"),
       make<Pack>("model_pack, new file", 8, files, tiny, false),
       make<Pack>("model_pack, in place of another", 8, files, tiny, true),
