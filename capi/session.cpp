@@ -2,26 +2,14 @@
 #include <qinfer/qinfer.h>
 
 #include "files.h"
+#include "logits_hook.h"
 #include "support.h"
 
 using namespace qinfer;
 using capi::guard;
+using capi::usable;
 
 namespace {
-
-/// The session behind a handle, usable in this process.
-Result<engine::Session*> usable(const qinfer_session* session) {
-  if (session == nullptr) return capi::null_argument("session");
-  QINFER_TRY(session->impl->model().runtime().check_process());
-  return session->impl.get();
-}
-
-/// The same for a call that changes the session, whose exclusive use it needs.
-Result<engine::Session*> usable(const qinfer_session* session, const capi::Exclusive& exclusive) {
-  QINFER_ASSIGN(engine::Session * impl, usable(session));
-  if (!exclusive.granted()) return capi::Exclusive::refused();
-  return impl;
-}
 
 /// Exclusive use of all sessions of a batch; without memory of its own, since evaluating takes none.
 class ExclusiveBatch {
@@ -210,6 +198,7 @@ qinfer_status qinfer_session_fork(const qinfer_session* session, qinfer_session*
     QINFER_ASSIGN(const engine::Session* impl, usable(session));
     auto handle = std::make_unique<qinfer_session>();
     QINFER_ASSIGN(handle->impl, impl->fork());
+    if (auto* hook = static_cast<capi::HostHook*>(handle->impl->logits_hook())) hook->bind(handle.get());
     *out = handle.release();
     return Status();
   });

@@ -83,6 +83,18 @@ Result<std::string_view> text_argument(const char* text, std::size_t len, std::s
   return len == SIZE_MAX ? std::string_view(text) : std::string_view(text, len);
 }
 
+Result<engine::Session*> usable(const qinfer_session* session) {
+  if (session == nullptr) return null_argument("session");
+  QINFER_TRY(session->impl->model().runtime().check_process());
+  return session->impl.get();
+}
+
+Result<engine::Session*> usable(const qinfer_session* session, const Exclusive& exclusive) {
+  QINFER_ASSIGN(engine::Session * impl, usable(session));
+  if (!exclusive.granted()) return Exclusive::refused();
+  return impl;
+}
+
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* caller) {
   qinfer_runtime_options options;
   QINFER_TRY(copy_in(caller, options, "qinfer_runtime_options"));

@@ -160,6 +160,11 @@ class Exclusive {
   qinfer_session* session_;
 };
 
+/// The session of a handle, usable in this process.
+Result<engine::Session*> usable(const qinfer_session* session);
+/// The same for a call that changes the session, whose exclusive use it needs.
+Result<engine::Session*> usable(const qinfer_session* session, const Exclusive& exclusive);
+
 inline const std::atomic<bool>* flag_of(const qinfer_cancel* cancel) {
   return cancel == nullptr ? nullptr : &cancel->requested;
 }

@@ -44,9 +44,9 @@
 #include <stdint.h>
 
 #define QINFER_VERSION_MAJOR 0
-#define QINFER_VERSION_MINOR 1
+#define QINFER_VERSION_MINOR 2
 #define QINFER_VERSION_PATCH 0
-#define QINFER_VERSION       100 /* major * 10000 + minor * 100 + patch */
+#define QINFER_VERSION       200 /* major * 10000 + minor * 100 + patch */
 
 #if defined(QINFER_PLAIN_C) || defined(QINFER_STATIC) /* PLAIN_C: for header parsers without attributes */
 #define QINFER_API
@@ -92,7 +92,7 @@ enum {
     QINFER_E_KV_FULL          = -10, /* KV cache exhausted; detail: index of the first session without room */
     QINFER_E_CONTEXT_FULL     = -11, /* session at its token limit (max_tokens) */
     QINFER_E_CANCELLED        = -12, /* by a qinfer_cancel or a callback */
-    QINFER_E_NUMERIC          = -13  /* non-finite logits */
+    QINFER_E_NUMERIC          = -13  /* non-finite logits, or none left to draw from */
 };
 
 /** Filled when a call fails, untouched otherwise; needs no initialisation. Layout frozen. Messages do not depend on the
@@ -160,7 +160,7 @@ typedef struct qinfer_files {
 
 /* ---- Library [any thread] ---------------------------------------------------------------------------- */
 QINFER_API uint32_t    qinfer_version(void);        /* QINFER_VERSION of the library that is loaded */
-QINFER_API const char *qinfer_version_string(void); /* "0.1.0"; static */
+QINFER_API const char *qinfer_version_string(void); /* "0.2.0"; static */
 QINFER_API const char *qinfer_build_info(void);     /* commit, compiler, flags, kernel sets; static */
 QINFER_API const char *qinfer_status_name(qinfer_status status); /* "QINFER_E_IO"; static */
 
@@ -484,6 +484,33 @@ QINFER_STATUS qinfer_eval(qinfer_session *const *sessions, size_t n_sessions, co
  *  previous list; n 0 clears it; at most n_vocab entries. */
 QINFER_STATUS qinfer_session_set_bias(qinfer_session *session, const qinfer_token *tokens, const float *values, size_t n,
                                       qinfer_error *err);
+/** Code of the host between the logits and the sampler: grammars, watermarks. The same in qinfer_session_sample and
+ *  qinfer_generate. apply and accept return 0 to go on; nonzero ends the call with QINFER_E_CANCELLED, and the token in
+ *  question is not added. Callbacks may run under the default floating-point environment instead of the host's. */
+typedef struct qinfer_logits_hook {
+    uint32_t struct_size, reserved;
+    /** Before bias, penalties and filters, for every token: changes a private copy of the n_vocab logits (those that
+     *  qinfer_session_logits gives stay). A token set to -infinity is not drawn. Any other value that is not finite, or
+     *  all of them -infinity, is QINFER_E_NUMERIC, and no token is added. */
+    int32_t (*apply)(const qinfer_session *session, float *logits, uint32_t n_vocab, void *user);
+    /** Once for each token that sampling appends, when it is the last of the session. Tokens that the host appends are
+     *  not shown: a prompt is no part of a grammar. NULL = not called. */
+    int32_t (*accept)(qinfer_token token, void *user);
+    /** qinfer_session_truncate is about to take back the last n_tokens of the accepted tokens. Nonzero: it ends with
+     *  QINFER_E_CANCELLED, and changes nothing. NULL = not called. A token that accept refused is not counted, nor is one
+     *  that was there when the hook was set. */
+    int32_t (*rewind)(size_t n_tokens, void *user);
+    /** Makes the user of a fork's hook, as its last step; nonzero: QINFER_E_CANCELLED, and no fork. May be called by as
+     *  many threads at once as fork the session. NULL = forks have no hook. */
+    int32_t (*clone)(void *user, void **out_user);
+    /** When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL = not
+     *  called. */
+    void (*release)(void *user);
+    void *user;
+} qinfer_logits_hook;
+/** Replaces the session's hook; hook NULL: it has none from now on. After a failure the session has the hook that it had,
+ *  and user still is the caller's. Snapshots do not hold it. An encoder is QINFER_E_UNSUPPORTED. */
+QINFER_STATUS qinfer_session_set_logits_hook(qinfer_session *session, const qinfer_logits_hook *hook, qinfer_error *err);
 /** Draws one token from the last logits and appends it as pending. A session that holds max_tokens is
  *  QINFER_E_CONTEXT_FULL: truncate it, or go on in another one. */
 QINFER_STATUS qinfer_session_sample(qinfer_session *session, qinfer_token *out, qinfer_error *err);

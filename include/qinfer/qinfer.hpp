@@ -399,6 +399,49 @@ struct Generation {
   const Cancel* cancel = nullptr;
 };
 
+/// Code between the logits of a session and its sampler, as qinfer_logits_hook says. A member that returns false
+/// cancels the call, and so does one that throws: either arrives as an Error with QINFER_E_CANCELLED.
+class LogitsHook {
+ public:
+  virtual ~LogitsHook() = default;
+  virtual bool apply(float* logits, std::uint32_t n_vocab) = 0;  ///< of a private copy; -infinity forbids a token
+  virtual bool accept(Token) { return true; }                    ///< a token that sampling appended
+  virtual bool rewind(std::size_t) { return true; }              ///< this many of the accepted tokens go
+  virtual std::unique_ptr<LogitsHook> clone() const { return nullptr; }  ///< for a fork; null: it has none
+};
+
+namespace detail {
+
+/// The C functions for a LogitsHook. A fork whose hook is null keeps functions that do nothing.
+struct HookCalls {
+  template <class Call>
+  static std::int32_t cancels(void* user, Call&& call) noexcept {
+    try {
+      return user == nullptr || call(*static_cast<LogitsHook*>(user)) ? 0 : 1;
+    } catch (...) {
+      return 1;
+    }
+  }
+  static std::int32_t apply(const qinfer_session*, float* logits, std::uint32_t n_vocab, void* user) {
+    return cancels(user, [&](LogitsHook& hook) { return hook.apply(logits, n_vocab); });
+  }
+  static std::int32_t accept(qinfer_token token, void* user) {
+    return cancels(user, [&](LogitsHook& hook) { return hook.accept(token); });
+  }
+  static std::int32_t rewind(std::size_t n_tokens, void* user) {
+    return cancels(user, [&](LogitsHook& hook) { return hook.rewind(n_tokens); });
+  }
+  static std::int32_t clone(void* user, void** out_user) {
+    return cancels(user, [&](const LogitsHook& hook) {
+      *out_user = hook.clone().release();
+      return true;
+    });
+  }
+  static void release(void* user) { delete static_cast<LogitsHook*>(user); }
+};
+
+}  // namespace detail
+
 /// One token sequence: a prefix that is evaluated, the rest pending, and a sampler.
 class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
  public:
@@ -465,6 +508,20 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     call([&](auto* error) {
       return qinfer_session_set_bias(native(), tokens.data(), values.data(), tokens.size(), error);
     });
+  }
+  /// Replaces the session's hook; null: it has none.
+  void set_logits_hook(std::unique_ptr<LogitsHook> hook) {
+    using Calls = detail::HookCalls;
+    auto native_hook = qi::options<qinfer_logits_hook>();
+    native_hook.apply = Calls::apply;
+    native_hook.accept = Calls::accept;
+    native_hook.rewind = Calls::rewind;
+    native_hook.clone = Calls::clone;
+    native_hook.release = Calls::release;
+    native_hook.user = hook.get();
+    const qinfer_logits_hook* none = nullptr;
+    call([&](auto* error) { return qinfer_session_set_logits_hook(native(), hook ? &native_hook : none, error); });
+    static_cast<void>(hook.release());  // the library has it now
   }
 
   void eval(const qinfer_eval_options& options = qi::options<qinfer_eval_options>()) {

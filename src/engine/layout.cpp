@@ -157,6 +157,8 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   layout.sampler_counts = cursor.take(vocab_bytes, {"sampler_counts", {spec.n_vocab}, "u32"});
   layout.bias = cursor.take(std::uint64_t{spec.n_vocab} * sizeof(sampling::Bias),
                             {"biases", {spec.n_vocab, sizeof(sampling::Bias)}, "bytes"});
+  layout.accepted_words = ceil_div(shape.max_tokens, 64);
+  layout.accepted = cursor.take(layout.accepted_words * 8, {"accepted_tokens", {layout.accepted_words}, "u64"});
   // What one token adds (a replacement character is three bytes) on top of the longest stop text.
   layout.text_bytes = kMaxStopBytes + std::uint64_t{max_token_bytes} * 3 + 16;
   layout.text = cursor.take(layout.text_bytes, {"text", {layout.text_bytes}, "bytes"});

@@ -68,8 +68,9 @@ struct SessionLayout {
   std::uint64_t names = 0;                                                ///< kv::PrefixName [max_blocks]
   std::uint64_t sampler_logits = 0, sampler_ids = 0, sampler_counts = 0;  ///< 4 bytes x n_vocab each
   std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
-  std::uint64_t text = 0, text_bytes = 0;  ///< text held back while it may begin a stop text
-  std::uint64_t embedding = 0;             ///< f32 [3][n_embd], see EmbeddingRows
+  std::uint64_t accepted = 0, accepted_words = 0;  ///< u64: a bit for each token, set if a logits hook accepted it
+  std::uint64_t text = 0, text_bytes = 0;          ///< text held back while it may begin a stop text
+  std::uint64_t embedding = 0;                     ///< f32 [3][n_embd], see EmbeddingRows
   std::uint64_t bytes = 0;
   // Memory of their own, since forks share them:
   std::uint64_t tokens_bytes = 0;  ///< i32 [max_tokens]

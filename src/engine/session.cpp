@@ -2,11 +2,20 @@
 #include "engine/session.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "platform/thread.h"
 
 namespace qinfer::engine {
+namespace {
+
+sampling::LogitsEdit hook_edit(LogitsHook* hook) {
+  if (hook == nullptr) return {};
+  return {[](void* user, std::span<float> logits) { return static_cast<LogitsHook*>(user)->apply(logits); }, hook};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache, const SessionOptions& options) {
   const Model& model = cache->model();
@@ -57,6 +66,9 @@ Result<std::unique_ptr<Session>> Session::fork() const {
     if (!copy->tables_[g].share(tables_[g]))
       return error(Code::no_memory, "the system maps no more memory: {} KV blocks of a fork cannot be shared",
                    tables_[g].held().size());
+  if (hook_ == nullptr) return copy;
+  std::copy(accepted().begin(), accepted().end(), copy->accepted().begin());
+  QINFER_ASSIGN(copy->hook_, hook_->clone());  // last: after it nothing fails
   return copy;
 }
 
@@ -139,9 +151,48 @@ Status Session::set_bias(std::span<const std::int32_t> tokens, std::span<const f
   return Status();
 }
 
+Status Session::check_samples() const {
+  if (model().spec().causal) return Status();
+  return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", model().spec().architecture);
+}
+
+void Session::set_logits_hook(std::unique_ptr<LogitsHook> hook) {
+  std::fill(accepted().begin(), accepted().end(), 0);
+  hook_ = std::move(hook);
+}
+
+void Session::mark_accepted(std::size_t token, bool value) {
+  const std::uint64_t bit = std::uint64_t{1} << token % 64;
+  std::uint64_t& word = accepted()[token / 64];
+  word = value ? word | bit : word & ~bit;
+}
+
+Status Session::rewind_hook(std::size_t n_tokens) {
+  if (hook_ == nullptr) return Status();
+  const std::span<std::uint64_t> words = accepted();
+  const std::uint64_t kept = (std::uint64_t{1} << n_tokens % 64) - 1;  // of the word that holds the first to go
+  std::size_t gone = 0;
+  for (std::size_t i = n_tokens / 64; i < words.size(); ++i)
+    gone += static_cast<std::size_t>(std::popcount(i == n_tokens / 64 ? words[i] & ~kept : words[i]));
+  if (gone == 0) return Status();
+  if (!hook_->rewind(gone))
+    return Status::fixed(Code::cancelled,
+                         "the rewind function of the session's logits hook refused: the session keeps its tokens");
+  for (std::size_t i = n_tokens / 64; i < words.size(); ++i) words[i] = i == n_tokens / 64 ? words[i] & kept : 0;
+  return Status();
+}
+
+Status Session::accept_last() {
+  const std::size_t last = n_tokens_ - 1;
+  mark_accepted(last, true);
+  if (hook_->accept(token_data()[last])) return Status();
+  mark_accepted(last, false);
+  n_tokens_ = last;
+  return Status::fixed(Code::cancelled, "the accept function of the session's logits hook refused: no token was added");
+}
+
 Result<std::int32_t> Session::sample() {
-  if (!model().spec().causal)
-    return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", model().spec().architecture);
+  QINFER_TRY(check_samples());
   if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before sampling", pending());
   if (n_logits_ == 0) return error(Code::state, "there are no logits: append tokens and evaluate them before sampling");
   if (n_tokens_ == layout_.max_tokens)
@@ -153,10 +204,11 @@ Result<std::int32_t> Session::sample() {
       {reinterpret_cast<float*>(memory_.data() + layout_.sampler_logits), n_vocab},
       {reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.sampler_ids), n_vocab},
       {reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.sampler_counts), n_vocab}};
-  QINFER_ASSIGN(const std::int32_t token,
-                sampling::sample(logits(0), tokens(), sampler_, {bias_data(), n_bias_}, workspace));
+  QINFER_ASSIGN(const std::int32_t token, sampling::sample(logits(0), tokens(), sampler_, {bias_data(), n_bias_},
+                                                           workspace, hook_edit(hook_.get())));
   tokens_.make_own(n_tokens_ * sizeof(std::int32_t));
   token_data()[n_tokens_++] = token;
+  if (hook_ != nullptr) QINFER_TRY(accept_last());
   const std::uint64_t elapsed = platform::now_ns() - begin;
   metrics_.sample_ns += elapsed;
   model().runtime().metrics().sample_ns += elapsed;

@@ -14,6 +14,7 @@
 
 #include "engine/block_table.h"
 #include "engine/layout.h"
+#include "engine/logits_hook.h"
 #include "engine/model.h"
 #include "engine/shared_buffer.h"
 #include "kv/block_pool.h"
@@ -99,6 +100,11 @@ class Session {
   Status set_sampler(const sampling::SamplerOptions& options);
   Status set_bias(std::span<const std::int32_t> tokens, std::span<const float> values);
   Result<std::int32_t> sample();
+  /// QINFER_E_UNSUPPORTED for an encoder, which has no logits.
+  Status check_samples() const;
+  /// Replaces the hook; null: none. Tokens that are there already do not count as accepted. Snapshots hold no hook.
+  void set_logits_hook(std::unique_ptr<LogitsHook> hook);
+  LogitsHook* logits_hook() const { return hook_.get(); }
 
   /// The logits of the last evaluated token, or of the one `back` earlier; empty if not kept.
   std::span<const float> logits(std::size_t back) const;
@@ -170,6 +176,14 @@ class Session {
   float* embedding_data() const { return reinterpret_cast<float*>(memory_.data() + layout_.embedding); }
   sampling::Bias* bias_data() const { return reinterpret_cast<sampling::Bias*>(memory_.data() + layout_.bias); }
   kv::PrefixName* name_data() const { return reinterpret_cast<kv::PrefixName*>(memory_.data() + layout_.names); }
+  std::span<std::uint64_t> accepted() const {
+    return {reinterpret_cast<std::uint64_t*>(memory_.data() + layout_.accepted), layout_.accepted_words};
+  }
+  void mark_accepted(std::size_t token, bool value);
+  /// Shows the token that was just added to the hook; takes it off again if the hook refuses it.
+  Status accept_last();
+  /// Of tokens [n_tokens, length()): tells the hook about those that it accepted.
+  Status rewind_hook(std::size_t n_tokens);
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<KvCache> cache, const SessionLayout& layout);
   Status open_tables();
   std::size_t block_tokens() const { return cache_->block_tokens(); }
@@ -198,6 +212,7 @@ class Session {
   static constexpr const char* kMixedOrigin = "mixed";  // short: assigning it allocates nothing
   sampling::SamplerOptions sampler_;
   std::size_t n_bias_ = 0;
+  std::unique_ptr<LogitsHook> hook_;
   std::optional<text::Detokenizer> detokenizer_;
   Metrics metrics_;
 };

@@ -133,6 +133,7 @@ Status Session::truncate(std::size_t n_tokens) {
   if (n_tokens > n_tokens_)
     return error(Code::invalid_argument, "cannot truncate to {} tokens: the session holds {}", n_tokens, n_tokens_);
   const bool cut = n_tokens < n_tokens_;
+  if (cut) QINFER_TRY(rewind_hook(n_tokens));
   n_tokens_ = n_tokens;
   // Nothing pending means that there are logits, or an embedding; after a cancelled evaluation there may be none.
   const bool ready = n_tokens == n_evaluated_ && (n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);

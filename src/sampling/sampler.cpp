@@ -29,6 +29,23 @@ float saturated(double value) {
   return static_cast<float>(std::clamp(value, -kMost, kMost));
 }
 
+/// The host's own code writes here: what it leaves must be finite or -infinity, and not all of it -infinity.
+Status apply_edit(const LogitsEdit& edit, std::span<float> logits) {
+  if (edit.apply == nullptr) return Status();
+  if (!edit.apply(edit.user, logits))
+    return Status::fixed(Code::cancelled,
+                         "the apply function of the session's logits hook cancelled: no token was added");
+  bool any = false;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    any = any || std::isfinite(logits[i]);
+    if (std::isnan(logits[i]) || logits[i] == INFINITY)
+      return error(Code::numeric, "the logits hook wrote {} for token {}, expected a number or -infinity", logits[i],
+                   i);
+  }
+  if (any) return Status();
+  return Status::fixed(Code::numeric, "the logits hook forbids every token: all logits are -infinity");
+}
+
 /// A ban stays a ban, whatever is added to it; other sums stay finite.
 void apply_bias(std::span<const Bias> bias, std::span<float> logits) {
   for (const Bias& b : bias) {
@@ -187,12 +204,13 @@ Status check_options(const SamplerOptions& options) {
 
 Result<std::int32_t> sample(std::span<const float> logits, std::span<const std::int32_t> history,
                             const SamplerOptions& options, std::span<const Bias> bias,
-                            const SamplerWorkspace& workspace) {
+                            const SamplerWorkspace& workspace, const LogitsEdit& edit) {
   if (const std::size_t i = first_not_finite(logits); i < logits.size())
     return error(Code::numeric, "the logit of token {} is {}", i, logits[i]);
-  if (options.temperature == 0 && bias.empty() && !has_penalties(options))
+  if (options.temperature == 0 && bias.empty() && !has_penalties(options) && edit.apply == nullptr)
     return static_cast<std::int32_t>(largest_finite(logits));
   std::copy(logits.begin(), logits.end(), workspace.logits.begin());
+  QINFER_TRY(apply_edit(edit, workspace.logits));
   apply_bias(bias, workspace.logits);
   apply_penalties(options, history, workspace);
   const std::size_t best = largest(workspace.logits);

@@ -1,6 +1,8 @@
 // Drawing the next token from logits. Order and formulas are those of Hugging Face transformers
 // (GenerationMixin._get_logits_processor and logits_process.py, version 5), with OpenAI's additive penalties between:
 //
+//   0. the host's edit      of a copy of l; it may forbid tokens with -infinity, not add other values that are not
+//   finite
 //   1. bias                 l[t] += bias[t]; -infinity bans a token for good, other sums stay within the range of f32
 //   2. repetition penalty   l[t] = l[t] > 0 ? l[t] / r : l[t] * r    for every token t in the window
 //   3. frequency, presence  l[t] -= count(t) * f + p                 likewise
@@ -46,11 +48,18 @@ struct SamplerWorkspace {
   std::span<std::uint32_t> counts;
 };
 
+/// What a host does to the logits before everything else; without `apply`, nothing. False cancels.
+struct LogitsEdit {
+  bool (*apply)(void* user, std::span<float> logits) = nullptr;
+  void* user = nullptr;
+};
+
 /// `history`: all tokens of the session, of which the window is the end; its length is the position that is drawn.
-/// QINFER_E_NUMERIC if a logit is not finite or nothing is left to draw from. Allocates nothing on success.
+/// QINFER_E_NUMERIC if a logit is not finite or nothing is left to draw from, QINFER_E_CANCELLED if the edit says so.
+/// Allocates nothing on success.
 Result<std::int32_t> sample(std::span<const float> logits, std::span<const std::int32_t> history,
                             const SamplerOptions& options, std::span<const Bias> bias,
-                            const SamplerWorkspace& workspace);
+                            const SamplerWorkspace& workspace, const LogitsEdit& edit = {});
 
 /// Uniform in [0, 1) with 53 bits: splitmix64 (Steele, Lea and Flood 2014) over seed and position.
 double uniform(std::uint64_t seed, std::uint64_t position);
