@@ -1,6 +1,8 @@
 // KV caches, sessions, evaluation and generation.
 #include <qinfer/qinfer.h>
 
+#include <algorithm>
+
 #include "files.h"
 #include "logits_hook.h"
 #include "support.h"
@@ -55,6 +57,11 @@ Status read_stop_texts(const qinfer_generate_options& options, StopTexts& out) {
     QINFER_ASSIGN(out.texts[out.count], capi::text_argument(options.stop[out.count], len, "a stop text"));
   }
   return Status();
+}
+
+Status no_logits(const engine::Session& session, std::size_t back) {
+  if (session.has_skipped_logits()) return engine::Session::skipped_logits();
+  return error(Code::state, "no logits are kept for the token {} before the last evaluated one", back);
 }
 
 engine::Session& session_at(const void* handles, std::size_t index) {
@@ -263,7 +270,10 @@ qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, co
     if (sessions == nullptr && n_sessions != 0) return capi::null_argument("sessions");
     qinfer_eval_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_eval_options"));
-    QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_eval_options.flags"));
+    QINFER_TRY(capi::unknown_flags(o.flags, QINFER_EVAL_NO_LOGITS, "qinfer_eval_options.flags"));
+    const bool no_logits = (o.flags & QINFER_EVAL_NO_LOGITS) != 0;
+    if (no_logits && o.keep_logits != 0)
+      return error(Code::invalid_argument, "keep_logits is {} beside QINFER_EVAL_NO_LOGITS, expected 0", o.keep_logits);
     for (std::size_t i = 0; i < n_sessions; ++i) {
       auto session = usable(sessions[i]);
       if (!session.ok()) return session.take_status().with_prefix(fmt::format("sessions[{}]", i));
@@ -271,7 +281,7 @@ qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, co
     const ExclusiveBatch exclusive(sessions, n_sessions);
     QINFER_TRY(exclusive.check(n_sessions));
     return engine::eval(engine::SessionList(sessions, n_sessions, session_at),
-                        {o.max_tokens, o.keep_logits, capi::flag_of(o.cancel)});
+                        {o.max_tokens, no_logits ? 0 : std::max(o.keep_logits, 1u), capi::flag_of(o.cancel)});
   });
 }
 
@@ -299,8 +309,7 @@ qinfer_status qinfer_session_copy_logits(const qinfer_session* session, size_t b
     QINFER_REQUIRE(out_n);
     *out_n = 0;
     const std::span<const float> row = impl->logits(back);
-    if (row.empty())
-      return error(Code::state, "no logits are kept for the token {} before the last evaluated one", back);
+    if (row.empty()) return no_logits(*impl, back);
     return capi::copy_array<float>(row, values, capacity, out_n);
   });
 }
@@ -364,6 +373,23 @@ qinfer_status qinfer_session_get_memory(const qinfer_session* session, qinfer_se
     values.kv_reserved = kv.reserved;
     values.other = impl->other_bytes();
     return capi::copy_out(values, out, "qinfer_session_memory");
+  });
+}
+
+qinfer_status qinfer_session_get_info(const qinfer_session* session, qinfer_session_info* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    QINFER_REQUIRE(out);
+    qinfer_session_info info = {};
+    if (impl->has_embeddings()) info.flags |= QINFER_SESSION_EMBEDDINGS;
+    info.max_tokens = impl->max_tokens();
+    info.max_logits = impl->max_logits();
+    info.n_tokens = impl->length();
+    info.n_evaluated = impl->evaluated();
+    info.n_logits = static_cast<std::uint32_t>(impl->n_logits());
+    info.n_bias = static_cast<std::uint32_t>(impl->n_bias());
+    info.has_logits_hook = impl->logits_hook() != nullptr ? 1 : 0;
+    return capi::copy_out(info, out, "qinfer_session_info");
   });
 }
 

@@ -249,6 +249,9 @@ TEST_CASE("struct_size of output structs: filled up to it, zeros beyond what the
   check_output_sizes<qinfer_metrics>("qinfer_metrics", [&](auto* out, qinfer_error* err) {
     return qinfer_session_get_metrics(s.session.get(), out, err);
   });
+  check_output_sizes<qinfer_session_info>("qinfer_session_info", [&](auto* out, qinfer_error* err) {
+    return qinfer_session_get_info(s.session.get(), out, err);
+  });
   check_output_sizes<qinfer_session_memory>("qinfer_session_memory", [&](auto* out, qinfer_error* err) {
     return qinfer_session_get_memory(s.session.get(), out, err);
   });
@@ -379,8 +382,11 @@ TEST_CASE("Evaluation, sampler, bias and stop texts out of range", "[bad]") {
   eval.keep_logits = 2;
   REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 0, "keep_logits is 2", qinfer_eval(&one, 1, &eval, &err));
   eval.keep_logits = 1;
-  eval.flags = 1;
+  eval.flags = 2;
   REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "qinfer_eval_options.flags", qinfer_eval(&one, 1, &eval, &err));
+  eval.flags = QINFER_EVAL_NO_LOGITS;
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "keep_logits is 1 beside QINFER_EVAL_NO_LOGITS",
+                qinfer_eval(&one, 1, &eval, &err));
   REQUIRE(qinfer_session_pending(one) == 2);
 
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();

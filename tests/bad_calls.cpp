@@ -331,6 +331,9 @@ TEST_CASE("In a fork()ed child every call is QINFER_E_STATE, and freeing does no
     check([&](auto* e) { return qinfer_session_copy_logits(one, 0, values, 300, &n, e); });
     check([&](auto* e) { return qinfer_generate(one, nullptr, nullptr, e); });
     check([&](auto* e) { return qinfer_session_get_memory(one, &used, e); });
+    auto state = sized<qinfer_session_info>();
+    check([&](auto* e) { return qinfer_session_get_info(one, &state, e); });
+    check([&](auto* e) { return qinfer_session_set_logits_hook(one, nullptr, e); });
     check([&](auto* e) { return qinfer_session_get_metrics(one, &metrics, e); });
     detok.reset();
     session.reset();

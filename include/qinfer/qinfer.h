@@ -424,7 +424,8 @@ typedef struct qinfer_session_save_options {
  *  it, before it counts: the file has room for both, and is cut to the size of one only by truncate. */
 QINFER_STATUS qinfer_session_save_with(const qinfer_session *session, const char *path,
                                        const qinfer_session_save_options *options, qinfer_error *err);
-/** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was saved.
+/** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was saved
+ *  (qinfer_session_get_info tells), its flags and its hook are not kept.
  *  The last token is pending: evaluating it gives its logits. A kernel set other than the one that saved goes on from the
  *  stored keys and values, but not with the same bits; the same one with other options that change bits is
  *  QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if the file is damaged. Where one of the two states that a file holds has a
@@ -463,11 +464,16 @@ QINFER_STATUS qinfer_session_set_sampler(qinfer_session *session, const qinfer_s
                                          qinfer_error *err);
 
 /* ---- Evaluation: prefill, decode and continuous batching are one call -------------------------------- */
+enum {
+    QINFER_EVAL_NO_LOGITS = 1 /* keep none, and compute none: for all chunks of a prompt but the last. Needs keep_logits 0.
+                                 Sampling is then QINFER_E_STATE; truncating the session to the length it has and
+                                 evaluating it again gives the logits of its last token. Encoders have none anyway */
+};
 typedef struct qinfer_eval_options {
     uint32_t             struct_size;
     uint32_t             max_tokens;  /* evaluate at most this many in this call; 0 = all pending */
     uint32_t             keep_logits; /* for the last n tokens each session evaluates; 0 = 1; at most its max_logits */
-    uint32_t             flags;       /* none yet */
+    uint32_t             flags;       /* QINFER_EVAL_* */
     const qinfer_cancel *cancel;      /* looked at between layers */
 } qinfer_eval_options;
 
@@ -514,7 +520,8 @@ QINFER_STATUS qinfer_session_set_logits_hook(qinfer_session *session, const qinf
 /** Draws one token from the last logits and appends it as pending. A session that holds max_tokens is
  *  QINFER_E_CONTEXT_FULL: truncate it, or go on in another one. */
 QINFER_STATUS qinfer_session_sample(qinfer_session *session, qinfer_token *out, qinfer_error *err);
-/** n_vocab floats for the last evaluated token, or the one `back` earlier; NULL if not kept. Valid until the
+/** n_vocab floats for the last evaluated token, or the one `back` earlier; NULL if not kept (max_logits, keep_logits,
+ *  QINFER_EVAL_NO_LOGITS). Valid until the
  *  session is next evaluated, truncated or freed. Own samplers read this and append. */
 QINFER_API const float *qinfer_session_logits(const qinfer_session *session, size_t back);
 
@@ -578,6 +585,17 @@ typedef struct qinfer_session_memory {
     uint64_t other;                 /* everything else */
 } qinfer_session_memory;
 QINFER_STATUS qinfer_session_get_memory(const qinfer_session *session, qinfer_session_memory *out, qinfer_error *err);
+typedef struct qinfer_session_info {
+    uint32_t struct_size;
+    uint32_t flags;                  /* QINFER_SESSION_*; EMBEDDINGS in every session of an encoder */
+    uint32_t max_tokens, max_logits; /* as it was created, with the defaults filled in, or saved */
+    uint64_t n_tokens, n_evaluated;  /* the rest is pending */
+    uint32_t n_logits;               /* rows that qinfer_session_logits gives now */
+    uint32_t n_bias;                 /* entries of qinfer_session_set_bias */
+    uint32_t has_logits_hook;        /* 1 or 0 */
+    uint32_t reserved;
+} qinfer_session_info;
+QINFER_STATUS qinfer_session_get_info(const qinfer_session *session, qinfer_session_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_session_get_metrics(const qinfer_session *session, qinfer_metrics *out, qinfer_error *err);
 QINFER_STATUS qinfer_runtime_get_metrics(const qinfer_runtime *runtime, qinfer_metrics *out, qinfer_error *err);
 

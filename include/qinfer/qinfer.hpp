@@ -584,6 +584,10 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     return all;
   }
 
+  qinfer_session_info info() const {
+    return detail::filled<qinfer_session_info>(
+        [&](auto* out, auto* error) { return qinfer_session_get_info(native(), out, error); });
+  }
   qinfer_session_memory memory() const {
     return detail::filled<qinfer_session_memory>(
         [&](auto* out, auto* error) { return qinfer_session_get_memory(native(), out, error); });

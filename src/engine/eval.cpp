@@ -47,7 +47,7 @@ class Evaluation {
                         "session {} belongs to another KV cache than session 0", i);
       if (session.eval_state.active)
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i), "session {} appears twice", i);
-      const std::size_t rows = std::max(options_.keep_logits, 1u);
+      const std::size_t rows = options_.keep_logits;
       if (model_.spec().causal && rows > session.max_logits())
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                         "keep_logits is {}, session {} has room for {} (max_logits)", rows, i, session.max_logits());
@@ -105,7 +105,7 @@ class Evaluation {
       session.eval_state.next = nullptr;
       session.eval_state.count = 0;
       if (session.pending() == 0) continue;
-      if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));
+      if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));  // one is left to evaluate, in any case
       link(session);
     }
     share_out();
@@ -132,7 +132,7 @@ class Evaluation {
       Session& session = **at;
       session.eval_state.count = std::min(session.pending(), left);
       if (!model_.spec().causal && session.eval_state.count < session.pending()) session.eval_state.count = 0;
-      const std::size_t kept = model_.spec().causal ? std::max(options_.keep_logits, 1u) : 0;
+      const std::size_t kept = model_.spec().causal ? options_.keep_logits : 0;
       session.eval_state.kept = std::min(kept, session.eval_state.count);
       left -= session.eval_state.count;
       if (session.eval_state.count == 0) {

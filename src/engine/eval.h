@@ -11,7 +11,7 @@ namespace qinfer::engine {
 
 struct EvalOptions {
   std::uint32_t max_tokens = 0;   ///< in this call; 0 = all pending
-  std::uint32_t keep_logits = 0;  ///< rows for each session; 0 = 1
+  std::uint32_t keep_logits = 1;  ///< rows for each session; 0: the logits are not computed
   const std::atomic<bool>* cancelled = nullptr;
 };
 

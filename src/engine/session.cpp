@@ -128,6 +128,12 @@ std::span<const float> Session::logits(std::size_t back) const {
   return {logits_row(n_logits_ - 1 - back), model().spec().n_vocab};
 }
 
+Status Session::skipped_logits() {
+  return Status::fixed(Code::state,
+                       "the last evaluation had QINFER_EVAL_NO_LOGITS: truncate the session to the length it has and "
+                       "evaluate it again for the logits of its last token");
+}
+
 Status Session::set_sampler(const sampling::SamplerOptions& options) {
   QINFER_TRY(sampling::check_options(options));
   sampler_ = options;
@@ -194,6 +200,7 @@ Status Session::accept_last() {
 Result<std::int32_t> Session::sample() {
   QINFER_TRY(check_samples());
   if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before sampling", pending());
+  if (has_skipped_logits()) return skipped_logits();
   if (n_logits_ == 0) return error(Code::state, "there are no logits: append tokens and evaluate them before sampling");
   if (n_tokens_ == layout_.max_tokens)
     return error(Code::context_full, "the session holds {} tokens, its limit", n_tokens_);

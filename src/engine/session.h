@@ -109,6 +109,17 @@ class Session {
   /// The logits of the last evaluated token, or of the one `back` earlier; empty if not kept.
   std::span<const float> logits(std::size_t back) const;
 
+  /// Every token is evaluated, the last one with QINFER_EVAL_NO_LOGITS; and what a call that needs its logits says
+  /// then.
+  bool has_skipped_logits() const {
+    return model().spec().causal && n_logits_ == 0 && n_tokens_ != 0 && pending() == 0;
+  }
+  static Status skipped_logits();
+
+  /// How many rows logits() has.
+  std::size_t n_logits() const { return n_logits_; }
+  std::size_t n_bias() const { return n_bias_; }
+
   /// Which hidden states an embedding is made of.
   enum class Pooling : std::uint8_t { last, mean, first };
   bool has_embeddings() const { return layout_.embeddings; }

@@ -239,6 +239,7 @@ void Sequence::evaluate() {
   auto options = sized<qinfer_eval_options>();
   if (choices_.one_of(3)) options.max_tokens = 1 + static_cast<std::uint32_t>(choices_.below(60));
   if (choices_.one_of(3)) options.keep_logits = static_cast<std::uint32_t>(choices_.below(6));
+  if (options.keep_logits == 0 && choices_.one_of(5)) options.flags = QINFER_EVAL_NO_LOGITS;
   qinfer_cancel* cancel = nullptr;
   qinfer_error err = {};
   if (choices_.one_of(8) && qinfer_cancel_create(&cancel, &err) == QINFER_OK) qinfer_cancel_request(cancel);
