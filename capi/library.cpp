@@ -24,6 +24,13 @@ void copy_text(std::string_view text, char (&out)[N]) {
   out[size] = '\0';
 }
 
+/// The types that an operation of a kernel set reads: matrices for "linear", keys and values for "attention".
+std::string_view types_of(std::string_view set, std::string_view operation) {
+  for (const kernels::KernelInfo& kernel : kernels::kernel_table())
+    if (kernel.kernel_set == set && kernel.operation == operation) return kernel.weight_dtypes;
+  return "";
+}
+
 }  // namespace
 
 extern "C" {
@@ -65,9 +72,53 @@ qinfer_status qinfer_get_cpu_info(qinfer_cpu_info* out, qinfer_error* err) {
     info.l3_bytes = cpu.l3_bytes;
     copy_text(cpu.model_name, info.model_name);
     copy_text(cpu.features, info.features);
-    copy_text(kernels::find_kernel_set("", cpu.features)->name, info.target);
+    QINFER_ASSIGN(const kernels::KernelSet* chosen, engine::choose_kernels(engine::RuntimeOptions()));
+    copy_text(chosen->name, info.target);
     return capi::copy_out(info, out, "qinfer_cpu_info");
   });
+}
+
+qinfer_status qinfer_cpu_features(char* text, size_t capacity, size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    const std::string features = platform::detect_cpu().features;
+    return capi::copy_array<char>(features, text, capacity, out_n);
+  });
+}
+
+size_t qinfer_kernel_set_count(void) { return kernels::kernel_sets().size(); }
+
+qinfer_status qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    const auto sets = kernels::kernel_sets();
+    if (index >= sets.size())
+      return error(Code::invalid_argument, "index is {}, there are {} kernel sets", index, sets.size());
+    const kernels::KernelSetInfo& set = sets[index];
+    QINFER_ASSIGN(const kernels::KernelSet* chosen, engine::choose_kernels(engine::RuntimeOptions()));
+    qinfer_kernel_set_info info = {};
+    if (kernels::find_kernel_set(set.name, platform::detect_cpu().features) != nullptr)
+      info.flags |= QINFER_KERNELS_USABLE;
+    if (set.name == chosen->name) info.flags |= QINFER_KERNELS_DEFAULT;
+    if (set.exact) info.flags |= QINFER_KERNELS_EXACT;
+    if (set.by_name) info.flags |= QINFER_KERNELS_BY_NAME;
+    if (set.invariant) info.flags |= QINFER_KERNELS_INVARIANT;
+    // All three are literals of the tables, and end with NUL.
+    info.name = set.name.data();
+    info.cpu_features = set.needs.data();
+    info.weight_formats = types_of(set.name, "linear").data();
+    info.kv_types = types_of(set.name, "attention").data();
+    return capi::copy_out(info, out, "qinfer_kernel_set_info");
+  });
+}
+
+const char* qinfer_kv_type_name(int32_t kv_type) {
+  switch (kv_type) {
+    case QINFER_KV_DEFAULT: return "default";
+    case QINFER_KV_F32: return "f32";
+    case QINFER_KV_F16: return "f16";
+    case QINFER_KV_BF16: return "bf16";
+    default: return nullptr;
+  }
 }
 
 qinfer_status qinfer_cancel_create(qinfer_cancel** out, qinfer_error* err) {

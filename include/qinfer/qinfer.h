@@ -170,10 +170,34 @@ typedef struct qinfer_cpu_info {
     uint32_t n_numa_nodes;
     uint64_t l1d_bytes, l2_bytes, l3_bytes; /* per core, per core, per socket; 0 = unknown */
     char     model_name[64];                   /* as the CPU names itself; NUL-terminated */
-    char     features[256];                    /* "avx2 fma avx512f": what CPU and operating system offer */
+    char     features[256];                    /* the beginning of what qinfer_cpu_features gives */
     char     target[32];                       /* kernel set chosen by default */
 } qinfer_cpu_info;
 QINFER_STATUS qinfer_get_cpu_info(qinfer_cpu_info *out, qinfer_error *err);
+
+/** "avx2 fma avx512f": all that CPU and operating system offer, in words separated by spaces. */
+QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qinfer_error *err);
+
+/** The kernel sets of this library, those first that are preferred. USABLE: this CPU and system have all that it needs,
+ *  DEFAULT: qinfer_runtime_create chooses it without options, EXACT: under QINFER_RUNTIME_EXACT too, BY_NAME: only as
+ *  cpu_target, INVARIANT: a token's logits do not depend on how many are evaluated with it. */
+enum {
+    QINFER_KERNELS_USABLE = 1, QINFER_KERNELS_DEFAULT = 2, QINFER_KERNELS_EXACT = 4, QINFER_KERNELS_BY_NAME = 8,
+    QINFER_KERNELS_INVARIANT = 16
+};
+typedef struct qinfer_kernel_set_info {
+    uint32_t    struct_size;
+    uint32_t    flags;          /* QINFER_KERNELS_* */
+    const char *name;           /* for cpu_target; this and the others are static */
+    const char *cpu_features;   /* words of qinfer_cpu_features that it needs, separated by spaces; "" = none */
+    const char *weight_formats; /* "f32 f16 bf16": words for weight_format in which it holds matrices */
+    const char *kv_types;       /* "f32 f16 bf16": names of QINFER_KV_* */
+} qinfer_kernel_set_info;
+QINFER_API size_t qinfer_kernel_set_count(void);
+/** Below qinfer_kernel_set_count(), else QINFER_E_INVALID_ARGUMENT. */
+QINFER_STATUS qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info *out, qinfer_error *err);
+QINFER_API const char *qinfer_kv_type_name(int32_t kv_type); /* "f16"; static. "default" for QINFER_KV_DEFAULT, NULL
+                                                                for what is no QINFER_KV_* */
 
 QINFER_STATUS qinfer_cancel_create(qinfer_cancel **out, qinfer_error *err);
 /** [any thread, async-signal-safe] Sticky until reset, so a request made before the call counts. */
@@ -209,7 +233,7 @@ typedef struct qinfer_runtime_options {
                                            that this process may use, else QINFER_E_INVALID_ARGUMENT */
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
-    const char             *cpu_target; /* kernel set: "avx512_fp16", "avx512", "amx" and "amx_mixed" (by name only), "reference"; NULL = best for this CPU */
+    const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for this CPU */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 
@@ -240,7 +264,7 @@ typedef struct qinfer_load_options {
     uint64_t             memory_budget_bytes; /* for the model, its caches and sessions: loading fails before it reads
                                                  weights, creating before it takes memory, with what is needed, and
                                                  for a cache how many blocks would fit; 0 = none */
-    const char          *weight_format;       /* "f16", "bf16", "f32"; NULL = what the kernel set wants */
+    const char          *weight_format;       /* of qinfer_kernel_set_info.weight_formats; NULL = what the kernel set wants */
     qinfer_progress_fn   progress;
     void                *progress_user;
     const qinfer_cancel *cancel;              /* looked at while headers, tokenizers and weights are read */

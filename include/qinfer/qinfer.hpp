@@ -157,6 +157,15 @@ inline std::int32_t progress_callback(std::uint64_t done, std::uint64_t total, v
 inline std::string_view version() { return qinfer_version_string(); }
 inline std::string_view build_info() { return qinfer_build_info(); }
 inline qinfer_cpu_info cpu_info() { return detail::filled<qinfer_cpu_info>(qinfer_get_cpu_info); }
+/// Words separated by spaces: "avx2 fma avx512f".
+inline std::string cpu_features() { return detail::collected<std::string>(256, qinfer_cpu_features); }
+inline std::vector<qinfer_kernel_set_info> kernel_sets() {
+  std::vector<qinfer_kernel_set_info> sets;
+  for (std::size_t i = 0; i < qinfer_kernel_set_count(); ++i)
+    sets.push_back(detail::filled<qinfer_kernel_set_info>(
+        [&](auto* out, auto* error) { return qinfer_kernel_set_get_info(i, out, error); }));
+  return sets;
+}
 
 /// One open file of a host's own, closed by its destructor. What its functions throw makes the call of the library
 /// fail: an Error with its status, std::bad_alloc with QINFER_E_NO_MEMORY, anything else with QINFER_E_IO.
