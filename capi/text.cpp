@@ -1,6 +1,8 @@
 // Tokenizer and incremental detokeniser.
 #include <qinfer/qinfer.h>
 
+#include <algorithm>
+
 #include "support.h"
 
 using namespace qinfer;
@@ -72,6 +74,59 @@ uint32_t qinfer_token_flags(const qinfer_model* model, qinfer_token token) {
   if (tokenizer->is_control(token)) flags |= QINFER_TOKEN_CONTROL;
   if (tokenizer->is_byte(token)) flags |= QINFER_TOKEN_BYTE;
   return flags;
+}
+
+qinfer_status qinfer_token_find(const qinfer_model* model, const char* text, size_t len, qinfer_token* out,
+                                qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = -1;
+    QINFER_REQUIRE(model);
+    QINFER_TRY(model->impl->runtime().check_process());
+    QINFER_ASSIGN(const std::string_view view, capi::text_argument(text, len, "text"));
+    if (model->impl->tokenizer() == nullptr) return no_tokenizer();
+    const std::optional<text::TokenId> id = model->impl->tokenizer()->find(view);
+    if (!id) return error(Code::not_found, "the tokenizer has no entry \"{}\"", view);
+    *out = *id;
+    return Status();
+  });
+}
+
+qinfer_status qinfer_model_end_tokens(const qinfer_model* model, qinfer_token* tokens, size_t capacity, size_t* out_n,
+                                      qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(model);
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_TRY(model->impl->runtime().check_process());
+    std::vector<qinfer_token> ids = model->impl->spec().end_tokens;
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    return capi::copy_array<qinfer_token>(ids, tokens, capacity, out_n);
+  });
+}
+
+qinfer_status qinfer_model_chat_template(const qinfer_model* model, const char* name, char* text, size_t capacity,
+                                         size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(model);
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_TRY(model->impl->runtime().check_process());
+    const std::string_view wanted = name != nullptr ? name : engine::kDefaultChatTemplate;
+    std::string names;
+    for (const engine::ChatTemplate& known : model->impl->chat_templates()) {
+      if (known.name == wanted) return capi::copy_array<char>(known.text, text, capacity, out_n);
+      names += names.empty() ? known.name : ", " + known.name;
+    }
+    if (names.empty()) return error(Code::not_found, "the model has no chat template");
+    return error(Code::not_found, "the model has no chat template \"{}\", but: {}", wanted, names);
+  });
+}
+
+const char* qinfer_model_chat_template_name(const qinfer_model* model, size_t index) {
+  if (model == nullptr || index >= model->impl->chat_templates().size()) return nullptr;
+  return model->impl->chat_templates()[index].name.c_str();
 }
 
 qinfer_status qinfer_detok_create(const qinfer_model* model, qinfer_detok** out, qinfer_error* err) {

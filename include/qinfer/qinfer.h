@@ -390,6 +390,20 @@ QINFER_STATUS qinfer_tokenize_with(const qinfer_model *model, const char *text, 
 QINFER_API const char *qinfer_token_text(const qinfer_model *model, qinfer_token token, size_t *out_n);
 QINFER_API uint32_t    qinfer_token_flags(const qinfer_model *model, qinfer_token token); /* QINFER_TOKEN_* */
 
+/** The token whose entry in the tokenizer is exactly this text, as the file writes it: "<|im_end|>", or of a byte-level
+ *  vocabulary an entry with its stand-ins for bytes. QINFER_E_NOT_FOUND if there is none, or no tokenizer. */
+QINFER_STATUS qinfer_token_find(const qinfer_model *model, const char *text, size_t len, qinfer_token *out,
+                                qinfer_error *err);
+/** The tokens that end generation, each once (QINFER_TOKEN_END); there may be none. */
+QINFER_STATUS qinfer_model_end_tokens(const qinfer_model *model, qinfer_token *tokens, size_t capacity, size_t *out_n,
+                                      qinfer_error *err);
+/** The chat template that the model brings, as it is written (usually Jinja); qinfer does not apply it. name NULL: the one
+ *  called "default", as a template without a name is. QINFER_E_NOT_FOUND if there is none. */
+QINFER_STATUS qinfer_model_chat_template(const qinfer_model *model, const char *name, char *text, size_t capacity,
+                                         size_t *out_n, qinfer_error *err);
+/** Names of its chat templates, sorted; NULL past the last. Live as long as the model. */
+QINFER_API const char *qinfer_model_chat_template_name(const qinfer_model *model, size_t index);
+
 QINFER_STATUS qinfer_detok_create(const qinfer_model *model, qinfer_detok **out, qinfer_error *err);
 /** Emits whole characters and holds back an unfinished one; invalid bytes become U+FFFD. A capacity of
  *  max_token_bytes * 3 + 16 always suffices. */

@@ -362,6 +362,24 @@ class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
     const char* text = qinfer_token_text(native(), token, &n);
     return text != nullptr ? std::string_view(text, n) : std::string_view();
   }
+  /// The token whose entry in the tokenizer is exactly this text, such as "<|im_end|>".
+  Token find_token(std::string_view text) const {
+    Token token = -1;
+    qinfer_error error{};
+    const char* data = text.data() != nullptr ? text.data() : "";
+    detail::check(qinfer_token_find(native(), data, text.size(), &token, &error), error);
+    return token;
+  }
+  std::vector<Token> end_tokens() const {
+    return detail::collected<std::vector<Token>>(
+        4, [&](auto... out) { return qinfer_model_end_tokens(native(), out...); });
+  }
+  /// As it is written; name empty: the default one.
+  std::string chat_template(const std::string& name = {}) const {
+    return detail::collected<std::string>(1 << 12, [&](auto... out) {
+      return qinfer_model_chat_template(native(), name.empty() ? nullptr : name.c_str(), out...);
+    });
+  }
   std::uint32_t token_flags(Token token) const { return qinfer_token_flags(native(), token); }
 
  private:

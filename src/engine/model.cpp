@@ -130,6 +130,12 @@ Result<std::string> fingerprint_of(const ModelFiles& files, const std::string& p
 
 }  // namespace
 
+void Model::set_chat_templates(std::vector<ChatTemplate> templates) {
+  std::sort(templates.begin(), templates.end(),
+            [](const ChatTemplate& a, const ChatTemplate& b) { return a.name < b.name; });
+  chat_templates_ = std::move(templates);
+}
+
 Result<Charge> Model::charge(std::uint64_t bytes, std::string_view what,
                              const std::function<std::string(std::uint64_t left)>& what_fits) const {
   std::uint64_t before = charged_;

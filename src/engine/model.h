@@ -5,7 +5,10 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/plan.h"
 #include "engine/rope_table.h"
@@ -38,6 +41,13 @@ class Charge {
   std::atomic<std::uint64_t>* charged_ = nullptr;
   std::uint64_t bytes_ = 0;
 };
+
+/// A text that turns a conversation into a prompt, as the model's files have it; it is handed to the host as it is.
+struct ChatTemplate {
+  std::string name, text;
+};
+/// The name of one that has none in its file.
+inline constexpr std::string_view kDefaultChatTemplate = "default";
 
 class Model {
  public:
@@ -79,6 +89,10 @@ class Model {
   /// config.json flattened ("config.rope_scaling.factor" -> "8.0"), and the metadata of safetensors files.
   const formats::TextTable& metadata() const { return metadata_; }
   bool is_end_token(std::int32_t token) const;
+  /// Sorted by name; empty if the model brings none.
+  std::span<const ChatTemplate> chat_templates() const { return chat_templates_; }
+  /// Only while loading, before the object is shared.
+  void set_chat_templates(std::vector<ChatTemplate> templates);
   std::uint32_t max_token_bytes() const { return tokenizer_ ? tokenizer_->max_token_bytes() : 0; }
 
  private:
@@ -104,6 +118,7 @@ class Model {
   std::uint64_t n_params_ = 0, file_bytes_ = 0;
   std::string weight_format_, fingerprint_;
   formats::TextTable metadata_;
+  std::vector<ChatTemplate> chat_templates_;
 };
 
 }  // namespace qinfer::engine
