@@ -59,23 +59,33 @@ Status read_stop_texts(const qinfer_generate_options& options, StopTexts& out) {
   return Status();
 }
 
-Status no_logits(const engine::Session& session, std::size_t back) {
-  if (session.has_skipped_logits()) return engine::Session::skipped_logits();
-  return error(Code::state, "no logits are kept for the token {} before the last evaluated one", back);
-}
-
 engine::Session& session_at(const void* handles, std::size_t index) {
   return *static_cast<qinfer_session* const*>(handles)[index]->impl;
 }
 
-struct TokenCallback {
-  qinfer_token_fn call;
+struct TokenCallbacks {
+  qinfer_token_fn text;
+  qinfer_token_info_fn info;
   void* user;
 };
 
 bool call_token_function(std::string_view text, std::int32_t token, void* user) {
-  const auto* callback = static_cast<const TokenCallback*>(user);
-  return callback->call(text.data(), text.size(), token, callback->user) != 0;
+  const auto* callbacks = static_cast<const TokenCallbacks*>(user);
+  return callbacks->text(text.data(), text.size(), token, callbacks->user) != 0;
+}
+
+bool call_info_function(const engine::TokenInfo& token, void* user) {
+  const auto* callbacks = static_cast<const TokenCallbacks*>(user);
+  qinfer_token_info info = {};
+  info.struct_size = sizeof info;
+  info.token = token.token;
+  info.text = token.text.data() != nullptr ? token.text.data() : "";
+  info.text_len = token.text.size();
+  info.logprob = token.logprob;
+  info.n_top = static_cast<std::uint32_t>(token.top_tokens.size());
+  info.top_tokens = token.top_tokens.data();
+  info.top_logprobs = token.top_logprobs.data();
+  return callbacks->info(&info, callbacks->user) != 0;
 }
 
 Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, bool causal) {
@@ -309,8 +319,28 @@ qinfer_status qinfer_session_copy_logits(const qinfer_session* session, size_t b
     QINFER_REQUIRE(out_n);
     *out_n = 0;
     const std::span<const float> row = impl->logits(back);
-    if (row.empty()) return no_logits(*impl, back);
+    if (row.empty()) return impl->no_logits(back);
     return capi::copy_array<float>(row, values, capacity, out_n);
+  });
+}
+
+qinfer_status qinfer_session_logprobs(const qinfer_session* session, size_t back, const qinfer_token* tokens, size_t n,
+                                      double* logprobs, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
+    if (logprobs == nullptr && n != 0) return capi::null_argument("logprobs");
+    return impl->logprobs(back, {tokens, n}, {logprobs, n});
+  });
+}
+
+qinfer_status qinfer_session_top_logprobs(const qinfer_session* session, size_t back, qinfer_token* tokens,
+                                          double* logprobs, size_t n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_ASSIGN(const engine::Session* impl, usable(session));
+    if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
+    if (logprobs == nullptr && n != 0) return capi::null_argument("logprobs");
+    return impl->top_logprobs(back, {tokens, n}, {logprobs, n});
   });
 }
 
@@ -342,12 +372,14 @@ qinfer_status qinfer_generate(qinfer_session* session, const qinfer_generate_opt
     QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     StopTexts stops;
     QINFER_TRY(read_stop_texts(o, stops));
-    TokenCallback callback{o.on_token, o.user};
+    TokenCallbacks callbacks{o.on_token, o.on_token_info, o.user};
     engine::GenerateOptions parsed;
     parsed.max_tokens = o.max_tokens;
     parsed.stop = {stops.texts, stops.count};
     if (o.on_token != nullptr) parsed.on_token = call_token_function;
-    parsed.user = &callback;
+    if (o.on_token_info != nullptr) parsed.on_token_info = call_info_function;
+    parsed.n_top = o.n_top;
+    parsed.user = &callbacks;
     parsed.cancelled = capi::flag_of(o.cancel);
     engine::GenerateResult result;
     Status status = engine::generate(*impl, parsed, result);

@@ -567,6 +567,17 @@ QINFER_API const float *qinfer_session_logits(const qinfer_session *session, siz
 QINFER_STATUS qinfer_session_copy_logits(const qinfer_session *session, size_t back, float *values, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
 
+/** Log probabilities of tokens under the model, for the row that qinfer_session_logits(session, back) gives: the natural
+ *  logarithm of its softmax, l[t] - m - log(sum of exp(l - m)) with m the largest, in double. Hook, bias, penalties,
+ *  temperature and filters play no part. After qinfer_session_sample, back 0 and the token drawn give its own. Fills
+ *  logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite. */
+QINFER_STATUS qinfer_session_logprobs(const qinfer_session *session, size_t back, const qinfer_token *tokens, size_t n,
+                                      double *logprobs, qinfer_error *err);
+/** The n most likely tokens of that row and their log probabilities, in descending order, equal ones by id. n: at most
+ *  n_vocab, else QINFER_E_INVALID_ARGUMENT. */
+QINFER_STATUS qinfer_session_top_logprobs(const qinfer_session *session, size_t back, qinfer_token *tokens,
+                                          double *logprobs, size_t n, qinfer_error *err);
+
 /* ---- Embeddings --------------------------------------------------------------------------------------- */
 enum {
     QINFER_POOL_DEFAULT = 0, /* the mean in an encoder, the last token's in a decoder */
@@ -581,6 +592,21 @@ QINFER_STATUS qinfer_session_embedding(const qinfer_session *session, int32_t po
                                        size_t *out_n, qinfer_error *err);
 
 /* ---- Generation in one call -------------------------------------------------------------------------- */
+/** Made by the library: members beyond struct_size are not there. */
+typedef struct qinfer_token_info {
+    uint32_t            struct_size;
+    qinfer_token        token;        /* -1: none; text that was held back comes after the last token */
+    const char         *text;         /* new whole characters, maybe none; this and the arrays live during the call */
+    size_t              text_len;
+    double              logprob;      /* as qinfer_session_logprobs gives it; 0 without a token */
+    uint32_t            n_top;        /* of the options; 0 without a token */
+    uint32_t            reserved;
+    const qinfer_token *top_tokens;   /* n_top of each, as qinfer_session_top_logprobs gives them */
+    const double       *top_logprobs;
+} qinfer_token_info;
+/** Once for each token that was sampled, the end token included. Return nonzero to stop. */
+typedef int32_t (*qinfer_token_info_fn)(const qinfer_token_info *info, void *user);
+
 typedef struct qinfer_generate_options {
     uint32_t             struct_size;
     uint32_t             max_tokens; /* new tokens; 0 = until an end token or the context limit */
@@ -591,6 +617,9 @@ typedef struct qinfer_generate_options {
     qinfer_token_fn      on_token;   /* NULL = none; text that may begin a stop text is held back */
     void                *user;
     const qinfer_cancel *cancel;
+    qinfer_token_info_fn on_token_info; /* NULL = none; besides on_token, and after it; with the same user */
+    uint32_t             n_top;      /* most likely tokens that on_token_info is given; at most 64 */
+    uint32_t             reserved;
 } qinfer_generate_options;
 
 enum { QINFER_FINISH_END = 1, QINFER_FINISH_STOP = 2, QINFER_FINISH_LENGTH = 3, QINFER_FINISH_CALLBACK = 4 };

@@ -36,6 +36,7 @@ using Token = qinfer_token;
 
 /// Return false to stop. May throw: the call is stopped first, then the exception goes on to the caller.
 using OnToken = std::function<bool(std::string_view text, Token token)>;
+using OnTokenInfo = std::function<bool(const qinfer_token_info& info)>;
 using OnProgress = std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
 
 /// A call that failed. what() is the library's message, or the name of the status where it gave none.
@@ -145,8 +146,15 @@ class Guarded {
   std::exception_ptr thrown_;
 };
 
+struct TokenCalls {
+  Guarded<OnToken> text;
+  Guarded<OnTokenInfo> info;
+};
 inline std::int32_t token_callback(const char* text, std::size_t len, qinfer_token token, void* user) noexcept {
-  return static_cast<Guarded<OnToken>*>(user)->stops(std::string_view(text, len), token);
+  return static_cast<TokenCalls*>(user)->text.stops(std::string_view(text, len), token);
+}
+inline std::int32_t token_info_callback(const qinfer_token_info* info, void* user) noexcept {
+  return static_cast<TokenCalls*>(user)->info.stops(std::cref(*info));
 }
 inline std::int32_t progress_callback(std::uint64_t done, std::uint64_t total, void* user) noexcept {
   return static_cast<Guarded<OnProgress>*>(user)->stops(done, total);
@@ -423,6 +431,8 @@ struct Generation {
   std::uint32_t max_tokens = 0;   ///< new tokens; 0 = until an end token or the context limit
   std::vector<std::string> stop;  ///< output ends before the first of these that appears
   OnToken on_token;               ///< may be empty
+  OnTokenInfo on_token_info;      ///< may be empty; told of the end token too
+  std::uint32_t n_top = 0;        ///< most likely tokens for on_token_info, at most 64
   const Cancel* cancel = nullptr;
 };
 
@@ -567,6 +577,27 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
         0, [&](auto... out) { return qinfer_session_copy_logits(native(), back, out...); });
   }
 
+  /// Log probabilities under the model of tokens in that row; after sample(), of what was drawn.
+  std::vector<double> logprobs(const std::vector<Token>& tokens, std::size_t back = 0) const {
+    std::vector<double> values(tokens.size());
+    call([&](auto* error) {
+      return qinfer_session_logprobs(native(), back, tokens.data(), tokens.size(), values.data(), error);
+    });
+    return values;
+  }
+  double logprob(Token token, std::size_t back = 0) const { return logprobs({token}, back)[0]; }
+  /// The n most likely tokens of that row with their log probabilities, in descending order.
+  std::vector<std::pair<Token, double>> top_logprobs(std::size_t n, std::size_t back = 0) const {
+    std::vector<Token> tokens(n);
+    std::vector<double> values(n);
+    call([&](auto* error) {
+      return qinfer_session_top_logprobs(native(), back, tokens.data(), values.data(), n, error);
+    });
+    std::vector<std::pair<Token, double>> top;
+    for (std::size_t i = 0; i < n; ++i) top.emplace_back(tokens[i], values[i]);
+    return top;
+  }
+
   /// n_embd floats of length 1; pooling: QINFER_POOL_*.
   std::vector<float> embedding(std::int32_t pooling = QINFER_POOL_DEFAULT) const {
     return detail::collected<std::vector<float>>(
@@ -581,21 +612,25 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
       stop.push_back(text.data());
       stop_lens.push_back(text.size());
     }
-    detail::Guarded<OnToken> guarded(request.on_token);
+    detail::TokenCalls calls{detail::Guarded<OnToken>(request.on_token),
+                             detail::Guarded<OnTokenInfo>(request.on_token_info)};
     qinfer_generate_options native_options = qi::options<qinfer_generate_options>();
     native_options.max_tokens = request.max_tokens;
     native_options.stop = stop.data();
     native_options.stop_lens = stop_lens.data();
     native_options.n_stop = static_cast<std::uint32_t>(stop.size());
     native_options.on_token = request.on_token ? detail::token_callback : nullptr;
-    native_options.user = &guarded;
+    native_options.on_token_info = request.on_token_info ? detail::token_info_callback : nullptr;
+    native_options.n_top = request.n_top;
+    native_options.user = &calls;
     native_options.cancel = request.cancel != nullptr ? request.cancel->native() : nullptr;
 
     qinfer_generate_result result = qi::options<qinfer_generate_result>();
     qinfer_error error{};
     const qinfer_status status = qinfer_generate(native(), &native_options, &result, &error);
     if (counts != nullptr) *counts = result;
-    guarded.rethrow();
+    calls.text.rethrow();
+    calls.info.rethrow();
     detail::check(status, error);
     return result;
   }

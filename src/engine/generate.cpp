@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "platform/thread.h"
+#include "sampling/logprobs.h"
 
 namespace qinfer::engine {
 namespace {
@@ -13,13 +14,15 @@ namespace {
 class TextOutput {
  public:
   TextOutput(Session& session, const GenerateOptions& options)
-      : options_(options), buffer_(session.text_buffer()), detokenizer_(session.detokenizer()) {
+      : session_(session), options_(options), buffer_(session.text_buffer()), detokenizer_(session.detokenizer()) {
     // The text continues the session's, so the first word keeps its leading space.
     if (detokenizer_ != nullptr) detokenizer_->reset(session.length() == 0);
   }
 
   /// Adds the text of a token and passes on what is safe. Returns a reason to stop, or Finish::none.
   Finish push(std::int32_t token) {
+    if (options_.on_token_info != nullptr) look_up(token);
+    if (session_.model().is_end_token(token)) return Finish::end;
     if (detokenizer_ != nullptr) held_ += detokenizer_->push(token, buffer_.subspan(held_));
     const std::size_t stop = first_stop();
     if (stop != std::string_view::npos) {
@@ -33,7 +36,11 @@ class TextOutput {
   /// The generation ends without a stop text: everything held back is text after all.
   void finish(std::int32_t token) {
     if (detokenizer_ != nullptr) held_ += detokenizer_->finish(buffer_.subspan(held_));
-    if (held_ != 0) emit(held_, token);
+    if (held_ != 0) {
+      emit(held_, token);
+    } else if (info_.token >= 0) {
+      tell({});  // the end token
+    }
   }
 
  private:
@@ -55,14 +62,43 @@ class TextOutput {
     return longest;
   }
 
+  /// What on_token_info is told of a token, while the logits that it was drawn from are there.
+  void look_up(std::int32_t token) {
+    info_.token = token;
+    const std::span<const float> row = session_.logits(0);
+    const platform::ScopedFloatEnvironment environment;
+    auto normalizer = sampling::log_normalizer(row);
+    if (!normalizer.ok()) return;  // not after it was drawn from them
+    const std::span<std::int32_t> top(top_tokens_, options_.n_top);
+    sampling::top_tokens(row, top);
+    sampling::subtract(row, top, normalizer.value(), top_logprobs_);
+    sampling::subtract(row, {&token, 1}, normalizer.value(), {&info_.logprob, 1});
+    info_.top_tokens = top;
+    info_.top_logprobs = {top_logprobs_, top.size()};
+  }
+
+  /// Passes on the token that was looked up last, once, or text without a token.
+  bool tell(std::string_view text) {
+    if (options_.on_token_info == nullptr) return false;
+    info_.text = text;
+    const bool stop = options_.on_token_info(info_, options_.user);
+    info_ = {};
+    return stop;
+  }
+
   bool emit(std::size_t n, std::int32_t token) {
-    const bool stop = options_.on_token != nullptr && options_.on_token(held().substr(0, n), token, options_.user);
+    bool stop = options_.on_token != nullptr && options_.on_token(held().substr(0, n), token, options_.user);
+    if (tell(held().substr(0, n))) stop = true;
     std::memmove(buffer_.data(), buffer_.data() + n, held_ - n);
     held_ -= n;
     return stop;
   }
 
+  const Session& session_;
   const GenerateOptions& options_;
+  TokenInfo info_;  ///< of the token that the host was not told of yet
+  std::int32_t top_tokens_[kMaxTop];
+  double top_logprobs_[kMaxTop];
   std::span<char> buffer_;
   std::size_t held_ = 0;
   text::Detokenizer* detokenizer_;
@@ -74,6 +110,9 @@ Status check(const Session& session, const GenerateOptions& options) {
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "stop text {} has {} bytes, expected 1 to {}", i, options.stop[i].size(), kMaxStopBytes);
   }
+  if (options.n_top > std::min(kMaxTop, session.model().spec().n_vocab))
+    return error(Code::invalid_argument, "n_top is {}, at most {} are accepted", options.n_top,
+                 std::min(kMaxTop, session.model().spec().n_vocab));
   if (!options.stop.empty() && session.model().tokenizer() == nullptr)
     return error(Code::not_found, "stop texts need a tokenizer, the model directory has no tokenizer.json");
   if (!session.model().spec().causal)
@@ -119,7 +158,7 @@ Status run(Session& session, const GenerateOptions& options, TextOutput& text, G
     if (options.cancelled != nullptr && options.cancelled->load()) return cancelled();
     QINFER_ASSIGN(token, session.sample());
     ++out.new_tokens;
-    out.finish = session.model().is_end_token(token) ? Finish::end : text.push(token);
+    out.finish = text.push(token);
   }
   return Status();
 }

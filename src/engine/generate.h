@@ -12,11 +12,25 @@ namespace qinfer::engine {
 
 enum class Finish : std::int32_t { none = 0, end = 1, stop = 2, length = 3, callback = 4 };
 
+inline constexpr std::uint32_t kMaxTop = 64;
+
+/// One token of a generation, as the host is told of it; the members of qinfer_token_info.
+struct TokenInfo {
+  std::int32_t token = -1;
+  std::string_view text;
+  double logprob = 0;
+  std::span<const std::int32_t> top_tokens;
+  std::span<const double> top_logprobs;
+};
+
 struct GenerateOptions {
   std::uint32_t max_tokens = 0;  ///< new tokens; 0 = no limit but the context
   std::span<const std::string_view> stop;
   /// New whole characters and the token they came with; true stops.
   bool (*on_token)(std::string_view text, std::int32_t token, void* user) = nullptr;
+  /// Once for each token, and once more for text held back; true stops.
+  bool (*on_token_info)(const TokenInfo& info, void* user) = nullptr;
+  std::uint32_t n_top = 0;  ///< most likely tokens for it; at most kMaxTop
   void* user = nullptr;
   const std::atomic<bool>* cancelled = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "platform/thread.h"
+#include "sampling/logprobs.h"
 
 namespace qinfer::engine {
 namespace {
@@ -126,6 +127,37 @@ float* Session::logits_row(std::size_t row) const { return logits_.as<float>() +
 std::span<const float> Session::logits(std::size_t back) const {
   if (back >= n_logits_) return {};
   return {logits_row(n_logits_ - 1 - back), model().spec().n_vocab};
+}
+
+Status Session::no_logits(std::size_t back) const {
+  if (has_skipped_logits()) return skipped_logits();
+  return error(Code::state, "no logits are kept for the token {} before the last evaluated one", back);
+}
+
+Status Session::logprobs(std::size_t back, std::span<const std::int32_t> tokens, std::span<double> out) const {
+  const std::span<const float> row = logits(back);
+  if (row.empty()) return no_logits(back);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || static_cast<std::size_t>(tokens[i]) >= row.size())
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "token {} at index {} is not in the vocabulary of {}", tokens[i], i, row.size());
+  const platform::ScopedFloatEnvironment environment;
+  QINFER_ASSIGN(const double normalizer, sampling::log_normalizer(row));
+  sampling::subtract(row, tokens, normalizer, out);
+  return Status();
+}
+
+Status Session::top_logprobs(std::size_t back, std::span<std::int32_t> tokens, std::span<double> out) const {
+  const std::span<const float> row = logits(back);
+  if (row.empty()) return no_logits(back);
+  if (tokens.size() > row.size())
+    return error(Code::invalid_argument, "n is {}: more than the {} tokens of the vocabulary", tokens.size(),
+                 row.size());
+  const platform::ScopedFloatEnvironment environment;
+  QINFER_ASSIGN(const double normalizer, sampling::log_normalizer(row));
+  sampling::top_tokens(row, tokens);
+  sampling::subtract(row, tokens, normalizer, out);
+  return Status();
 }
 
 Status Session::skipped_logits() {

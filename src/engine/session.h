@@ -116,6 +116,13 @@ class Session {
   }
   static Status skipped_logits();
 
+  /// The log probabilities of tokens in row logits(back), in double. QINFER_E_STATE if the row is not kept,
+  /// QINFER_E_INVALID_ARGUMENT (detail: its index) for a token that is not in the vocabulary.
+  Status logprobs(std::size_t back, std::span<const std::int32_t> tokens, std::span<double> out) const;
+  /// The most likely tokens of that row, in descending order, and their log probabilities.
+  Status top_logprobs(std::size_t back, std::span<std::int32_t> tokens, std::span<double> out) const;
+  /// Why logits(back) is empty.
+  Status no_logits(std::size_t back) const;
   /// How many rows logits() has.
   std::size_t n_logits() const { return n_logits_; }
   std::size_t n_bias() const { return n_bias_; }
