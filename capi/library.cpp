@@ -5,6 +5,7 @@
 #include "support.h"
 
 using namespace qinfer;
+using capi::copy_text;
 using capi::guard;
 
 #define QINFER_STRING_INNER(x) #x
@@ -15,14 +16,6 @@ namespace {
 constexpr char kVersionText[] =
     QINFER_STRING(QINFER_VERSION_MAJOR) "." QINFER_STRING(QINFER_VERSION_MINOR) "." QINFER_STRING(QINFER_VERSION_PATCH);
 static_assert(QINFER_VERSION == QINFER_VERSION_MAJOR * 10000 + QINFER_VERSION_MINOR * 100 + QINFER_VERSION_PATCH);
-
-/// Copies as much as fits, always NUL-terminated.
-template <std::size_t N>
-void copy_text(std::string_view text, char (&out)[N]) {
-  const std::size_t size = text.size() < N - 1 ? text.size() : N - 1;
-  std::memcpy(out, text.data(), size);
-  out[size] = '\0';
-}
 
 /// The types that an operation of a kernel set reads: matrices for "linear", keys and values for "attention".
 std::string_view types_of(std::string_view set, std::string_view operation) {

@@ -1,6 +1,7 @@
 // Models: plan, load, information, metadata.
 #include <qinfer/qinfer.h>
 
+#include "engine/inspect.h"
 #include "engine/pack_model.h"
 #include "files.h"
 #include "platform/cgroup.h"
@@ -72,6 +73,37 @@ qinfer_memory to_c(const engine::MemoryTotals& totals) {
   memory.system_limit = system.limit;
   memory.system_available = system.available;
   return memory;
+}
+
+std::uint32_t flags_of(const model::ModelSpec& spec, bool has_tokenizer) {
+  return (spec.causal ? 0u : std::uint32_t{QINFER_MODEL_ENCODER}) |
+         (spec.tied_embeddings ? std::uint32_t{QINFER_MODEL_TIED_EMBEDDINGS} : 0u) |
+         (has_tokenizer ? std::uint32_t{QINFER_MODEL_TOKENIZER} : 0u);
+}
+
+qinfer_model_details to_c(const engine::ModelDetails& details) {
+  const model::ModelSpec& spec = details.spec;
+  qinfer_model_details out = {};
+  out.flags = flags_of(spec, details.has_tokenizer) | (details.packed ? std::uint32_t{QINFER_MODEL_PACKED} : 0u);
+  capi::copy_text(spec.architecture, out.architecture);
+  capi::copy_text(spec.name, out.name);
+  capi::copy_text(details.weight_types, out.weight_types);
+  out.n_params = details.n_params;
+  out.n_active_params = details.n_active_params;
+  out.file_bytes = details.file_bytes;
+  out.n_vocab = spec.n_vocab;
+  out.n_layers = spec.n_layers();
+  out.n_window_layers = details.n_window_layers;
+  out.window_tokens = details.window_tokens;
+  out.n_embd = spec.n_embd;
+  out.n_ffn = spec.n_ffn;
+  out.n_heads = spec.n_heads;
+  out.n_kv_heads = spec.n_kv_heads;
+  out.head_dim = spec.head_dim;
+  out.context_tokens = spec.context_tokens;
+  out.max_token_bytes = details.max_token_bytes;
+  out.bos_token = spec.bos_token;
+  return out;
 }
 
 /// A lone config.json can be planned for too; anything else that is a file should be a packed model.
@@ -146,6 +178,19 @@ qinfer_status qinfer_model_plan_map(const char* path, const qinfer_runtime_optio
   });
 }
 
+qinfer_status qinfer_model_inspect(const char* path, const qinfer_load_options* options, qinfer_model_details* out,
+                                   qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(path);
+    QINFER_REQUIRE(out);
+    const platform::ScopedFloatEnvironment environment;
+    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
+    QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, arguments.options));
+    QINFER_ASSIGN(const engine::ModelDetails details, engine::inspect_model(files));
+    return capi::copy_out(to_c(details), out, "qinfer_model_details");
+  });
+}
+
 qinfer_status qinfer_model_load(qinfer_runtime* runtime, const char* path, const qinfer_load_options* options,
                                 qinfer_model** out, qinfer_error* err) {
   return guard(err, [&]() -> Status {
@@ -185,7 +230,7 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     QINFER_TRY(model->impl->runtime().check_process());
     const model::ModelSpec& spec = model->impl->spec();
     qinfer_model_info info = {};
-    if (!spec.causal) info.flags |= QINFER_MODEL_ENCODER;
+    info.flags = flags_of(spec, model->impl->tokenizer() != nullptr);
     info.architecture = spec.architecture.c_str();
     info.name = spec.name.c_str();
     info.weight_format = model->impl->weight_format().c_str();

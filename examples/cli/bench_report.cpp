@@ -66,7 +66,6 @@ Rates rates(const BenchReport& report) {
 }
 
 const char* embedding_note(const Work& work) {
-  if (!work.tied_known) return "embedding counted once (the model does not say whether it is tied to the LM head)";
   return work.tied ? "embedding and LM head counted once (tied)" : "layers and LM head, not the embedding (untied)";
 }
 
@@ -98,9 +97,7 @@ Work count_work(const qi::Model& model, double kv_position_bytes, std::uint32_t 
   const double weight_bytes = static_cast<double>(memory.weights_mapped) + static_cast<double>(memory.weights_private);
 
   Work work;
-  const auto tied = model.meta("config.tie_word_embeddings");
-  work.tied_known = tied.has_value();
-  work.tied = !tied || *tied == "true";
+  work.tied = (info.flags & QINFER_MODEL_TIED_EMBEDDINGS) != 0;
   work.decode_weight_bytes = work.tied ? weight_bytes : weight_bytes * (params - embedding) / params;
   work.layer_params = params - (work.tied ? 1 : 2) * embedding;
 
@@ -183,10 +180,7 @@ void print_json(const BenchReport& report) {
     text += format(", \"depth\": %u, \"sessions\": %u", report.depth, report.sessions);
     text += ", \"decode\": " + json_samples(report.decode) +
             format(", \"counted_weight_bytes\": %.0f, \"counted_kv_bytes\": %.0f, \"tied\": %s",
-                   work.decode_weight_bytes, work.decode_kv_bytes,
-                   !work.tied_known ? "null"
-                   : work.tied      ? "true"
-                                    : "false") +
+                   work.decode_weight_bytes, work.decode_kv_bytes, work.tied ? "true" : "false") +
             format(", \"bytes_per_second\": %.0f, \"share_of_read_bandwidth\": %.4f}", rate.decode_bytes,
                    rate.decode_share);
   }

@@ -22,8 +22,7 @@ struct Work {
   double decode_kv_bytes = 0;      // mean per token
   double layer_params = 0;         // all but embedding and LM head
   double prefill_flops = 0;        // for all tokens of the prompt
-  bool tied_known = false;         // the model says whether embedding and LM head are one tensor
-  bool tied = true;                // taken as true where it does not
+  bool tied = false;               // embedding and LM head are one tensor
 };
 
 /// kv_position_bytes: keys and values of a position in all layers, as if none had a window; prompt: tokens before the

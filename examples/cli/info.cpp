@@ -15,13 +15,11 @@ struct InfoArgs {
   RuntimeArgs runtime;
 };
 
-std::string end_tokens(const qi::Model& model, std::uint32_t n_vocab) {
+std::string end_tokens(const qi::Model& model) {
   std::string text;
-  for (std::uint32_t i = 0; i < n_vocab; ++i) {
-    const auto token = static_cast<qinfer_token>(i);
-    if ((model.token_flags(token) & QINFER_TOKEN_END) == 0) continue;
+  for (const qi::Token token : model.end_tokens()) {
     if (!text.empty()) text += ", ";
-    text += std::to_string(i) + " " + json_string(model.token_text(token));
+    text += std::to_string(token) + " " + json_string(model.token_text(token));
   }
   return text.empty() ? "none" : text;
 }
@@ -40,7 +38,7 @@ void print_model(const qi::Model& model, const qinfer_model_info& info, const st
   print_row("begin token", info.bos_token < 0
                                ? "none"
                                : std::to_string(info.bos_token) + " " + json_string(model.token_text(info.bos_token)));
-  print_row("end tokens", end_tokens(model, info.n_vocab));
+  print_row("end tokens", end_tokens(model));
 }
 
 int run_info(const InfoArgs& args) {
@@ -52,7 +50,7 @@ int run_info(const InfoArgs& args) {
   print_row("cpu", cpu.model_name);
   print_row("cores", format("%u physical, %u logical, %u NUMA nodes", cpu.n_physical_cores, cpu.n_logical_cores,
                             cpu.n_numa_nodes));
-  print_row("cpu features", cpu.features);
+  print_row("cpu features", qi::cpu_features());
   print_row("kernel set", args.runtime.cpu_target.empty() ? cpu.target : args.runtime.cpu_target.c_str());
   const qinfer_memory memory = model.memory();
   print_model_memory(memory);

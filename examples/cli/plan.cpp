@@ -172,18 +172,10 @@ int print_fit(const PlanArgs& args, std::uint32_t most_tokens) {
   return 0;
 }
 
-std::uint32_t context_in(const std::string& map) {
-  const std::string key = "\"context_tokens\":";
-  return static_cast<std::uint32_t>(std::stoul(map.substr(map.find(key) + key.size())));
-}
-
 int run_plan(const PlanArgs& args) {
   if (args.map && args.fit != 0) throw UsageError("give either --map or --fit, not both");
   Options options(args);
-  if (args.fit != 0) {
-    const std::string map = qi::plan_map(args.model, &options.runtime, &options.load, nullptr, &options.session);
-    return print_fit(args, context_in(map));
-  }
+  if (args.fit != 0) return print_fit(args, qi::inspect(args.model, options.load).context_tokens);
   const Plan plan = make_plan(args, options);
   if (args.map) {
     const std::string map = qi::plan_map(args.model, &options.runtime, &options.load, &options.cache, &options.session);

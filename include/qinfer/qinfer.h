@@ -332,6 +332,26 @@ QINFER_STATUS qinfer_model_plan(const char *path, const qinfer_runtime_options *
 QINFER_STATUS qinfer_model_plan_map(const char *path, const qinfer_runtime_options *runtime, const qinfer_load_options *load,
                                     const qinfer_kv_cache_options *cache, const qinfer_session_options *session,
                                     char *json, size_t capacity, size_t *out_n, qinfer_error *err);
+/** What the headers of a model say; texts are NUL-terminated and cut to what fits. */
+typedef struct qinfer_model_details {
+    uint32_t struct_size;
+    uint32_t flags;                         /* QINFER_MODEL_* */
+    char     architecture[64], name[128];   /* name: as the checkpoint calls itself, or "" */
+    char     weight_types[64];              /* of the matrices in the files: "bf16", or all of them, "bf16 f32"; of a lone
+                                               config.json what it names */
+    uint64_t n_params, n_active_params;     /* active: without those that a token is not computed with */
+    uint64_t file_bytes;                    /* of the weights; 0 for a lone config.json */
+    uint32_t n_vocab, n_layers, n_window_layers, window_tokens; /* layers that see only the last tokens, and the most
+                                                                   that one of these sees */
+    uint32_t n_embd, n_ffn, n_heads, n_kv_heads, head_dim;
+    uint32_t context_tokens;                /* trained context length */
+    uint32_t max_token_bytes;               /* 0 without a tokenizer */
+    qinfer_token bos_token;                 /* -1 = none */
+} qinfer_model_details;
+/** Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be NULL, only
+ *  QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path and cancel matter. */
+QINFER_STATUS qinfer_model_inspect(const char *path, const qinfer_load_options *options, qinfer_model_details *out,
+                                   qinfer_error *err);
 /** path: a directory (config.json, *.safetensors, tokenizer.json), or a file that qinfer_model_pack wrote. runtime NULL: a
  *  private runtime with defaults. options may be NULL. */
 QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
@@ -346,7 +366,12 @@ QINFER_API void qinfer_model_free(qinfer_model *model);
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
 
-enum { QINFER_MODEL_ENCODER = 1 /* bidirectional: embeddings, no logits, nothing kept in a KV cache */ };
+enum {
+    QINFER_MODEL_ENCODER         = 1, /* bidirectional: embeddings, no logits, nothing kept in a KV cache */
+    QINFER_MODEL_TIED_EMBEDDINGS = 2, /* the embedding is the LM head, too, and counts once in n_params */
+    QINFER_MODEL_TOKENIZER       = 4, /* has one */
+    QINFER_MODEL_PACKED          = 8  /* qinfer_model_inspect: a file of qinfer_model_pack */
+};
 typedef struct qinfer_model_info {
     uint32_t     struct_size;
     uint32_t     flags;                               /* QINFER_MODEL_* */

@@ -294,6 +294,13 @@ inline qinfer_memory plan(const std::string& path, const qinfer_runtime_options*
   });
 }
 
+/// What the headers of a model say, without its weights.
+inline qinfer_model_details inspect(const std::string& path,
+                                    const qinfer_load_options& options = qi::options<qinfer_load_options>()) {
+  return detail::filled<qinfer_model_details>(
+      [&](auto* out, auto* error) { return qinfer_model_inspect(path.c_str(), &options, out, error); });
+}
+
 /// Every buffer of that plan, as JSON.
 inline std::string plan_map(const std::string& path, const qinfer_runtime_options* runtime = nullptr,
                             const qinfer_load_options* load = nullptr, const qinfer_kv_cache_options* cache = nullptr,

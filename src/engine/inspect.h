@@ -1,0 +1,26 @@
+// What the headers of a model say of it, without its weights.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/plan.h"
+
+namespace qinfer::engine {
+
+struct ModelDetails {
+  model::ModelSpec spec;
+  bool packed = false, has_tokenizer = false;
+  std::string weight_types;  ///< of the matrices in the files, "bf16 f32"; for a lone config.json the one it names
+  std::uint64_t n_params = 0;
+  std::uint64_t n_active_params = 0;  ///< without those that a token is not computed with
+  std::uint64_t file_bytes = 0;
+  std::uint32_t n_window_layers = 0;  ///< layers whose attention sees a window only
+  std::uint32_t window_tokens = 0;    ///< the largest of their windows
+  std::uint32_t max_token_bytes = 0;
+};
+
+/// Fails as loading the files would, as far as headers tell: a tensor may be missing or have another shape.
+Result<ModelDetails> inspect_model(const ModelFiles& files);
+
+}  // namespace qinfer::engine
