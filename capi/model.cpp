@@ -3,6 +3,7 @@
 
 #include "engine/inspect.h"
 #include "engine/pack_model.h"
+#include "engine/plan.h"
 #include "files.h"
 #include "platform/cgroup.h"
 #include "platform/file.h"
@@ -96,7 +97,7 @@ qinfer_model_details to_c(const engine::ModelDetails& details) {
   out.n_window_layers = details.n_window_layers;
   out.window_tokens = details.window_tokens;
   out.n_embd = spec.n_embd;
-  out.n_ffn = spec.n_ffn;
+  out.n_ffn = spec.ffn_width();
   out.n_heads = spec.n_heads;
   out.n_kv_heads = spec.n_kv_heads;
   out.head_dim = spec.head_dim;
@@ -104,15 +105,6 @@ qinfer_model_details to_c(const engine::ModelDetails& details) {
   out.max_token_bytes = details.max_token_bytes;
   out.bos_token = spec.bos_token;
   return out;
-}
-
-/// A lone config.json can be planned for too; anything else that is a file should be a packed model.
-Result<engine::ModelFiles> files_to_plan(const std::string& path, const engine::LoadOptions& load) {
-  if (load.packed_path.empty() && path.ends_with(".json")) {
-    QINFER_ASSIGN(const bool one_file, platform::is_one_file(path, load.files.get()));
-    if (one_file) return engine::read_lone_config(path, load);
-  }
-  return engine::read_model_files(path, load);
 }
 
 model::LoadProgress progress_of(const LoadArguments& arguments) {
@@ -141,11 +133,13 @@ Result<Plan> make_plan(const char* path, const qinfer_runtime_options* runtime, 
   QINFER_ASSIGN(const LoadArguments arguments, load_arguments(load));
   QINFER_ASSIGN(const engine::KvCacheOptions cache_options, capi::kv_cache_options(cache));
   QINFER_ASSIGN(const engine::SessionOptions session_options, capi::session_options(session));
-  QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, arguments.options));
+  const engine::LoadOptions& options = arguments.options;
+  QINFER_ASSIGN(const auto source,
+                source::ModelSource::open(path, options.source()));
   QINFER_ASSIGN(const engine::MemoryTotals totals,
-                engine::plan_memory(files, runtime_options, arguments.options,
-                                    cache != nullptr ? &cache_options : nullptr, &session_options, map));
-  return Plan{files.spec, totals};
+                engine::plan_memory(*source, runtime_options, options, cache != nullptr ? &cache_options : nullptr,
+                                    &session_options, map));
+  return Plan{source->spec(), totals};
 }
 
 }  // namespace
@@ -185,8 +179,8 @@ qinfer_status qinfer_model_inspect(const char* path, const qinfer_load_options* 
     QINFER_REQUIRE(out);
     const platform::ScopedFloatEnvironment environment;
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
-    QINFER_ASSIGN(const engine::ModelFiles files, files_to_plan(path, arguments.options));
-    QINFER_ASSIGN(const engine::ModelDetails details, engine::inspect_model(files));
+    QINFER_ASSIGN(const auto source, source::ModelSource::open(path, arguments.options.source()));
+    QINFER_ASSIGN(const engine::ModelDetails details, engine::inspect_model(*source));
     return capi::copy_out(to_c(details), out, "qinfer_model_details");
   });
 }

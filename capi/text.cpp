@@ -113,9 +113,9 @@ qinfer_status qinfer_model_chat_template(const qinfer_model* model, const char* 
     QINFER_REQUIRE(out_n);
     *out_n = 0;
     QINFER_TRY(model->impl->runtime().check_process());
-    const std::string_view wanted = name != nullptr ? name : engine::kDefaultChatTemplate;
+    const std::string_view wanted = name != nullptr ? name : source::kDefaultChatTemplate;
     std::string names;
-    for (const engine::ChatTemplate& known : model->impl->chat_templates()) {
+    for (const source::ChatTemplate& known : model->impl->chat_templates()) {
       if (known.name == wanted) return capi::copy_array<char>(known.text, text, capacity, out_n);
       names += names.empty() ? known.name : ", " + known.name;
     }

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "c_api.h"
-#include "model/packed.h"
 #include "skip.h"
+#include "source/packed.h"
 #include "targets.h"
 
 using namespace qinfer::test;
@@ -309,8 +309,8 @@ TEST_CASE("tied embeddings may have rows of their own", "[packed]") {
 
 namespace {
 
-using qinfer::model::PackedFile;
-using qinfer::model::PackedWriter;
+using qinfer::source::PackedFile;
+using qinfer::source::PackedWriter;
 
 /// Writes a packed file again with one tensor changed: as an attacker could who knows how checksums are made.
 void rewrite(const Packed& packed, const std::string& out, const std::function<void(PackedWriter::Item&)>& change) {
@@ -331,7 +331,7 @@ void rewrite(const Packed& packed, const std::string& out, const std::function<v
     change(item);
     writer.add(std::move(item));
   }
-  REQUIRE(writer.write(out, file.kernel_set, file.source, file.exact, nullptr).ok());
+  REQUIRE(writer.write(out, file.kernel_set, file.fingerprints, file.exact, nullptr).ok());
 }
 
 }  // namespace

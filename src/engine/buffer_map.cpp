@@ -40,7 +40,7 @@ std::string BufferMap::to_json(const model::ModelSpec& spec) const {
   fmt::format_to(std::back_inserter(out),
                  ",\"context_tokens\":{},\"head_dim\":{},\"n_embd\":{},\"n_ffn\":{},\"n_heads\":{},\"n_kv_heads\":{},"
                  "\"n_layers\":{},\"n_vocab\":{}}},\"regions\":",
-                 spec.context_tokens, spec.head_dim, spec.n_embd, spec.n_ffn, spec.n_heads, spec.n_kv_heads,
+                 spec.context_tokens, spec.head_dim, spec.n_embd, spec.ffn_width(), spec.n_heads, spec.n_kv_heads,
                  spec.n_layers(), spec.n_vocab);
   char separator = '[';
   for (const MappedRegion& region : regions) {

@@ -14,6 +14,8 @@
 namespace qinfer::engine {
 namespace {
 
+using model::Role;
+
 /// Up to this many rows a norm is cheaper than a barrier; one that cannot be cut always is.
 constexpr std::int64_t kSerialNormRows = 8;
 /// Attention is split by segments of keys only for this many rows; more rows make enough units by themselves.
@@ -110,13 +112,14 @@ class Pass {
   }
 
   kernels::QkvArgs qkv_args(std::uint32_t layer) const {
-    const model::LayerWeights& w = model_.weights().layers[layer];
+    const model::Weights& w = model_.weights();
     kernels::QkvArgs args;
     args.n = batch_.n_rows;
     args.x = operand(layout_.normed, spec_.n_embd);
-    args.wq = w.q, args.wk = w.k, args.wv = w.v;
-    args.bq = w.q_bias, args.bk = w.k_bias, args.bv = w.v_bias;
-    args.q_norm = w.q_norm, args.k_norm = w.k_norm;
+    args.wq = w.matrix(Role::q, layer), args.wk = w.matrix(Role::k, layer), args.wv = w.matrix(Role::v, layer);
+    args.bq = w.vector(Role::q_bias, layer), args.bk = w.vector(Role::k_bias, layer);
+    args.bv = w.vector(Role::v_bias, layer);
+    args.q_norm = w.vector(Role::q_norm, layer), args.k_norm = w.vector(Role::k_norm, layer);
     args.norm_eps = spec_.norm_eps;
     const model::LayerSpec& about = spec_.layers[layer];
     args.rope = model_.rope(about.rope);
@@ -180,40 +183,45 @@ class Pass {
 
   /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
   void layer(std::uint32_t layer, std::int32_t worker) {
-    const model::LayerWeights& w = model_.weights().layers[layer];
+    const model::Weights& w = model_.weights();
+    const model::FfnSpec& about = spec_.layers[layer].ffn;
     run_step(Step::qkv, kernels_.qkv, qkv_args(layer), worker);
     run_step(Step::attention, kernels_.attention, attention_args(layer), worker);
     const kernels::LinearArgs out{batch_.n_rows,
                                   operand(layout_.attn_out, spec_.q_dim()),
-                                  w.o,
-                                  w.o_bias,
+                                  w.matrix(Role::o, layer),
+                                  w.vector(Role::o_bias, layer),
                                   true,
                                   residual(layout_.h),
                                   workspace(layout_.shared)};
-    run_and_add(Step::output, kernels_.linear, out, w.attn_post_norm, norm_args(w.ffn_norm, nullptr, batch_.n_rows),
-                worker);
+    run_and_add(Step::output, kernels_.linear, out, w.vector(Role::attn_post_norm, layer),
+                layer_norm(Role::ffn_norm, layer), worker);
     if (stop_) return;
     const kernels::FfnArgs ffn{batch_.n_rows,
                                operand(layout_.normed, spec_.n_embd),
-                               w.gate,
-                               w.up,
-                               w.down,
-                               w.gate_bias,
-                               w.up_bias,
-                               w.down_bias,
+                               w.matrix(Role::gate, layer),
+                               w.matrix(Role::up, layer),
+                               w.matrix(Role::down, layer),
+                               w.vector(Role::gate_bias, layer),
+                               w.vector(Role::up_bias, layer),
+                               w.vector(Role::down_bias, layer),
                                residual(layout_.h),
                                workspace(layout_.ffn_shared),
-                               spec_.activation};
+                               about.activation};
     const bool last = layer + 1 == spec_.n_layers();
-    const kernels::NormArgs next =
-        last ? last_norm() : norm_args(model_.weights().layers[layer + 1].attn_norm, nullptr, batch_.n_rows);
-    run_and_add(Step::ffn, kernels_.ffn, ffn, w.ffn_post_norm, next, worker);
+    const kernels::NormArgs next = last ? last_norm() : layer_norm(Role::attn_norm, layer + 1);
+    run_and_add(Step::ffn, kernels_.ffn, ffn, w.vector(Role::ffn_post_norm, layer), next, worker);
+  }
+
+  /// One of a layer's norms, of all rows.
+  kernels::NormArgs layer_norm(Role role, std::uint32_t layer) const {
+    return norm_args(model_.weights().vector(role, layer), nullptr, batch_.n_rows);
   }
 
   /// After the last layer only the rows go on whose logits are wanted, or all of them to be gathered.
   kernels::NormArgs last_norm() const {
     if (batch_.n_embeddings == 0) return logit_norm();
-    kernels::NormArgs args = norm_args(model_.weights().final_norm, nullptr, batch_.n_rows);
+    kernels::NormArgs args = norm_args(model_.weights().vector(Role::final_norm), nullptr, batch_.n_rows);
     args.out.layout = kernels::ActivationLayout::row_major;
     return args;
   }
@@ -224,7 +232,8 @@ class Pass {
   }
 
   kernels::NormArgs logit_norm() const {
-    kernels::NormArgs args = norm_args(model_.weights().final_norm, batch_arrays(model_).logit_rows, batch_.n_logits);
+    kernels::NormArgs args =
+        norm_args(model_.weights().vector(Role::final_norm), batch_arrays(model_).logit_rows, batch_.n_logits);
     args.out = logit_operand();
     return args;
   }
@@ -251,10 +260,9 @@ class Pass {
 
   void work(std::int32_t worker) {
     const BatchArrays arrays = batch_arrays(model_);
-    const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().embedding, residual(layout_.h),
-                                   spec_.embedding_scale};
-    run_then_norm(Step::embed, kernels_.embed, embed,
-                  norm_args(model_.weights().layers[0].attn_norm, nullptr, batch_.n_rows), worker);
+    const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().matrix(Role::embedding),
+                                   residual(layout_.h), spec_.embedding_scale};
+    run_then_norm(Step::embed, kernels_.embed, embed, layer_norm(Role::attn_norm, 0), worker);
     for (std::uint32_t i = 0; i < spec_.n_layers() && !stop_; ++i) layer(i, worker);
     if (stop_) return;
     if (batch_.n_embeddings != 0) {
@@ -262,7 +270,7 @@ class Pass {
       if (batch_.n_logits != 0) run_norm(logit_norm(), worker);
     }
     if (batch_.n_logits == 0) return;
-    const kernels::LmHeadArgs head{batch_.n_logits,  logit_operand(),           model_.weights().lm_head,
+    const kernels::LmHeadArgs head{batch_.n_logits,  logit_operand(),           model_.weights().matrix(Role::lm_head),
                                    arrays.logit_out, workspace(layout_.shared), spec_.logit_softcap};
     run_step(Step::head, kernels_.lm_head, head, worker);
   }

@@ -13,41 +13,44 @@ std::string joined(const std::set<std::string_view>& words) {
   return text;
 }
 
-/// Parameters and types of the weights, by the list of tensors that the spec asks for. A packed file was checked
-/// against it when it was written, and only the kernels it was packed for take its formats: there the list comes from
-/// the spec.
-Status add_weights(const ModelFiles& files, ModelDetails& out) {
-  const kernels::KernelSet* any = kernels::find_kernel_set("reference", "");  // every build and CPU has it
-  const formats::Checkpoint* checkpoint = files.packed ? nullptr : files.tensors();
-  QINFER_ASSIGN(const model::WeightsPlan plan,
-                model::plan_weights(files.spec, checkpoint, files.assumed_dtype, *any, model::WeightsOptions()));
-  out.n_params = out.n_active_params = plan.n_params;
-  std::set<std::string_view> types;
-  if (files.packed) {
-    for (const auto& [name, tensor] : files.packed->tensors)
-      if (tensor.rows > 1) types.insert(dtype_name(tensor.source_dtype));
-  } else {
-    for (const model::WeightItem& item : plan.items)
-      if (!item.is_vector) types.insert(dtype_name(item.file_dtype));
+/// Parameters and types of the weights. A packed file was checked against the list of tensors when it was written, and
+/// only the kernels that it was packed for take its formats; others are checked as any kernels would.
+Status add_weights(const source::ModelSource& source, ModelDetails& out) {
+  if (!out.packed) {
+    const kernels::KernelSet* any = kernels::find_kernel_set("reference", "");  // every build and CPU has it
+    const auto assumed = source.has_tensors() ? std::nullopt : std::optional(source.assumed_encoding());
+    QINFER_TRY(model::plan_weights(out.spec, source, assumed, {}, *any, model::WeightsOptions()).take_status());
   }
+  std::set<std::string_view> types;
+  for (const model::TensorNeed& need : model::tensors_of(out.spec)) {
+    out.n_params += static_cast<std::uint64_t>(need.rows) * static_cast<std::uint64_t>(need.cols);
+    if (need.is_vector) continue;
+    Encoding encoding = source.assumed_encoding();
+    if (source.has_tensors()) {
+      QINFER_ASSIGN(const model::TensorInfo info, source.find(need.id));
+      encoding = info.packed ? info.packed->original : info.encoding;
+    }
+    types.insert(encoding_name(encoding));
+  }
+  out.n_active_params = out.n_params;
   out.weight_types = joined(types);
   return Status();
 }
 
 }  // namespace
 
-Result<ModelDetails> inspect_model(const ModelFiles& files) {
+Result<ModelDetails> inspect_model(const source::ModelSource& source) {
   ModelDetails out;
-  out.spec = files.spec;
-  out.packed = files.packed.has_value();
-  out.has_tokenizer = files.tokenizer != nullptr;
-  if (out.has_tokenizer) out.max_token_bytes = files.tokenizer->max_token_bytes();
-  out.file_bytes = files.file_bytes;
-  for (const model::LayerSpec& layer : files.spec.layers) {
+  out.spec = source.spec();
+  out.packed = !source.packed_for().empty();
+  out.has_tokenizer = source.tokenizer() != nullptr;
+  if (out.has_tokenizer) out.max_token_bytes = source.tokenizer()->max_token_bytes();
+  out.file_bytes = source.file_bytes();
+  for (const model::LayerSpec& layer : out.spec.layers) {
     out.n_window_layers += layer.window != 0 ? 1 : 0;
     out.window_tokens = std::max(out.window_tokens, layer.window);
   }
-  QINFER_TRY(add_weights(files, out));
+  QINFER_TRY(add_weights(source, out));
   return out;
 }
 

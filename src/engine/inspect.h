@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/plan.h"
+#include "model/spec.h"
+#include "source/model_source.h"
 
 namespace qinfer::engine {
 
@@ -21,6 +22,6 @@ struct ModelDetails {
 };
 
 /// Fails as loading the files would, as far as headers tell: a tensor may be missing or have another shape.
-Result<ModelDetails> inspect_model(const ModelFiles& files);
+Result<ModelDetails> inspect_model(const source::ModelSource& source);
 
 }  // namespace qinfer::engine

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/plan.h"
+#include "engine/blueprint.h"
 #include "engine/rope_table.h"
 #include "engine/runtime.h"
 #include "engine/scratch_poison.h"
@@ -42,13 +42,6 @@ class Charge {
   std::uint64_t bytes_ = 0;
 };
 
-/// A text that turns a conversation into a prompt, as the model's files have it; it is handed to the host as it is.
-struct ChatTemplate {
-  std::string name, text;
-};
-/// The name of one that has none in its file.
-inline constexpr std::string_view kDefaultChatTemplate = "default";
-
 class Model {
  public:
   /// Plans, checks the budget, then loads. `progress` false, or options.cancel, stops with QINFER_E_CANCELLED.
@@ -66,59 +59,61 @@ class Model {
   }
   /// Computes the rows that a session of so many tokens needs, if they are not there yet.
   Status prepare_rope(std::uint32_t tokens) const;
-  const ScratchLayout& scratch_layout() const { return scratch_layout_; }
+  const ScratchLayout& scratch_layout() const { return blueprint_.scratch; }
   std::byte* scratch() const { return scratch_.data(); }
   const ScratchPoison& scratch_poison() const { return scratch_poison_; }
-  bool has_weights() const { return !weights_.layers.empty(); }
+  bool has_weights() const { return !weights_.empty(); }
   /// What is taken now; the RoPE table grows with the longest session.
   MemoryTotals memory() const;
-  std::uint64_t n_params() const { return n_params_; }
+  std::uint64_t n_params() const { return blueprint_.weights.n_params; }
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// "f32", "f16", "bf16" or "mixed"; empty without weights.
   const std::string& weight_format() const { return weight_format_; }
-  /// Of the checkpoint (model::source_fingerprint), also where it was loaded from a packed file; empty without weights.
-  const std::string& fingerprint() const { return fingerprint_; }
+  /// Of the checkpoint, also where it was loaded from a packed file; empty without weights.
+  const source::Fingerprints& fingerprints() const { return fingerprints_; }
   /// Takes bytes for `what` out of memory_budget_bytes. QINFER_E_NO_MEMORY (detail: the budget that would do) ends with
   /// what_fits(bytes left).
   Result<Charge> charge(std::uint64_t bytes, std::string_view what,
                         const std::function<std::string(std::uint64_t left)>& what_fits) const;
   /// Whose bits its keys and values have: kernel set, formats of the weights, precision.
   std::string origin() const;
-  /// What was loaded, tensor by tensor.
-  const model::WeightsPlan& weights_plan() const { return weights_plan_; }
+  /// What it was loaded by, tensor by tensor.
+  const ModelBlueprint& blueprint() const { return blueprint_; }
+  /// What blueprints of caches and sessions are made for.
+  Target target() const;
   /// config.json flattened ("config.rope_scaling.factor" -> "8.0"), and the metadata of safetensors files.
   const formats::TextTable& metadata() const { return metadata_; }
   bool is_end_token(std::int32_t token) const;
   /// Sorted by name; empty if the model brings none.
-  std::span<const ChatTemplate> chat_templates() const { return chat_templates_; }
+  std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_; }
   /// Only while loading, before the object is shared.
-  void set_chat_templates(std::vector<ChatTemplate> templates);
-  std::uint32_t max_token_bytes() const { return tokenizer_ ? tokenizer_->max_token_bytes() : 0; }
+  void set_chat_templates(std::vector<source::ChatTemplate> templates);
+  std::uint32_t max_token_bytes() const { return blueprint_.max_token_bytes; }
 
  private:
   Model() = default;
-  Status load_weights(ModelFiles& files, const model::WeightsPlan& plan, const model::WeightsOptions& options,
-                      const model::LoadProgress& progress);
-  Status map_rope_table(ModelFiles& files, const formats::Tensor& tensor, bool verify);
+  Status load_weights(source::ModelSource& source, const model::LoadProgress& progress);
+  Status map_rope_table(source::ModelSource& source);
+  std::string describe_formats() const;
 
   std::shared_ptr<Runtime> runtime_;
   model::ModelSpec spec_;
   model::Weights weights_;
-  model::WeightsPlan weights_plan_;
+  ModelBlueprint blueprint_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   platform::Buffer scratch_;
   mutable RopeTable rope_;
   const float* packed_rope_ = nullptr;               ///< the whole table in a packed file, instead
   std::shared_ptr<platform::MappedFile> rope_file_;  ///< that one
-  ScratchLayout scratch_layout_;
   ScratchPoison scratch_poison_;
   MemoryTotals memory_;
   std::uint64_t budget_ = UINT64_MAX;
   mutable std::atomic<std::uint64_t> charged_{0};  ///< of it, by the model itself, caches and sessions
-  std::uint64_t n_params_ = 0, file_bytes_ = 0;
-  std::string weight_format_, fingerprint_;
+  std::uint64_t file_bytes_ = 0;
+  std::string weight_format_;
+  source::Fingerprints fingerprints_;
   formats::TextTable metadata_;
-  std::vector<ChatTemplate> chat_templates_;
+  std::vector<source::ChatTemplate> chat_templates_;
 };
 
 }  // namespace qinfer::engine

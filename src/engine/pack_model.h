@@ -5,7 +5,7 @@
 
 namespace qinfer::engine {
 
-/// Loads the model directory `path` for the runtime's kernel set and writes it to `out` (model/packed.h). Needs the
+/// Loads the model directory `path` for the runtime's kernel set and writes it to `out` (source/packed.h). Needs the
 /// memory of a loaded model. A file at `out` is replaced only if it is a packed model that does not belong to the
 /// directory. Progress counts bytes loaded, then bytes written, each from the beginning.
 Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, const LoadOptions& options,

@@ -20,10 +20,8 @@ sampling::LogitsEdit hook_edit(LogitsHook* hook) {
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache, const SessionOptions& options) {
   const Model& model = cache->model();
-  QINFER_ASSIGN(const SessionOptions resolved, resolve_session(model.spec(), options));
-  const SessionLayout layout = session_layout(
-      model.spec(), model.max_token_bytes(),
-      {cache->block_tokens(), cache->keeps_prefixes(), resolved.embeddings, resolved.max_tokens, resolved.max_logits});
+  QINFER_ASSIGN(const SessionLayout layout,
+                plan_session(model.spec(), model.max_token_bytes(), cache->blueprint(), options));
   return create(std::move(cache), layout);
 }
 

@@ -38,8 +38,9 @@ class KvCache {
   kv::BlockPool& pool(std::size_t group = 0) { return *pools_[group]; }
   const kv::BlockPool& pool(std::size_t group = 0) const { return *pools_[group]; }
   const KvLayout& layout(std::size_t group = 0) const { return pools_[group]->layout(); }
-  std::span<const KvLayout> layouts() const { return layouts_; }
-  std::uint32_t block_tokens() const { return block_tokens_; }
+  std::span<const KvLayout> layouts() const { return blueprint_.layouts; }
+  std::uint32_t block_tokens() const { return blueprint_.block_tokens; }
+  const CacheBlueprint& blueprint() const { return blueprint_; }
   bool keeps_prefixes() const { return !pools_.empty() && pools_[0]->keeps_prefixes(); }
 
   /// Of all groups together.
@@ -52,10 +53,8 @@ class KvCache {
   KvCache() = default;
   std::shared_ptr<const Model> model_;
   Charge charge_;  // given back when the memory is
-  std::vector<KvLayout> layouts_;
+  CacheBlueprint blueprint_;
   std::vector<std::unique_ptr<kv::BlockPool>> pools_;
-  CacheSize size_;
-  std::uint32_t block_tokens_ = 0;
 };
 
 class Session {

@@ -7,19 +7,18 @@ namespace qinfer::engine {
 
 namespace {
 
-/// The largest cache that so many bytes hold, for a message.
-std::string describe_fit(const Model& model, std::span<const KvLayout> layouts, KvCacheOptions options,
-                         std::uint64_t left) {
-  const bool at_once = takes_all_at_once(options, model.runtime().allocator());
+/// The largest cache that `left` bytes hold, for a message.
+std::string describe_fit(const Model& model, const CacheBlueprint& cache, std::uint64_t left) {
+  KvCacheOptions options = cache.options;
   options.budget_bytes = 0;
-  std::uint64_t fits = 0, too_many = left / layouts[0].block_bytes() + 1;
+  std::uint64_t fits = 0, too_many = left / cache.layouts[0].block_bytes() + 1;
   while (too_many - fits > 1) {
     options.budget_blocks = fits + (too_many - fits) / 2;
-    const auto size = resolve_cache(model.spec(), layouts, model.scratch_layout().batch, options, at_once);
+    const auto size = cache_size(model.spec(), cache.layouts, model.blueprint().batch, options, cache.all_at_once);
     const bool fit = size.ok() && size.value().bytes + size.value().list_bytes <= left;
     (fit ? fits : too_many) = options.budget_blocks;
   }
-  return fmt::format("{} blocks of {} tokens would fit", fits, layouts[0].block_tokens);
+  return fmt::format("{} blocks of {} tokens would fit", fits, cache.block_tokens);
 }
 
 }  // namespace
@@ -28,17 +27,15 @@ Result<std::shared_ptr<KvCache>> KvCache::create(std::shared_ptr<const Model> mo
   if (!model->has_weights())
     return error(Code::state, "the model was loaded with QINFER_LOAD_NO_WEIGHTS: it can have no KV cache");
   std::shared_ptr<KvCache> cache(new KvCache);
-  const Runtime& runtime = model->runtime();
-  QINFER_ASSIGN(cache->layouts_, resolve_kv(model->spec(), runtime.kernels(), runtime.exact(), options));
-  QINFER_ASSIGN(cache->size_, resolve_cache(model->spec(), cache->layouts_, model->scratch_layout().batch, options,
-                                            takes_all_at_once(options, runtime.allocator())));
-  cache->block_tokens_ = cache_block_tokens(options);
-  const auto what_fits = [&](std::uint64_t left) { return describe_fit(*model, cache->layouts_, options, left); };
-  QINFER_ASSIGN(cache->charge_, model->charge(cache->size_.bytes + cache->size_.list_bytes, "a KV cache", what_fits));
-  const auto budget = std::make_shared<kv::Budget>(cache->size_.bytes);
-  for (std::size_t g = 0; g < cache->layouts_.size(); ++g) {
-    QINFER_ASSIGN(auto created, kv::BlockPool::create(cache->layouts_[g], pool_options(cache->size_, options, g),
-                                                      runtime.allocator(), budget));
+  CacheBlueprint& blueprint = cache->blueprint_;
+  QINFER_ASSIGN(blueprint, plan_cache(model->spec(), model->target(), model->blueprint().batch, options));
+  const CacheSize& size = blueprint.size;
+  const auto what_fits = [&](std::uint64_t left) { return describe_fit(*model, blueprint, left); };
+  QINFER_ASSIGN(cache->charge_, model->charge(size.bytes + size.list_bytes, "a KV cache", what_fits));
+  const auto budget = std::make_shared<kv::Budget>(size.bytes);
+  for (std::size_t g = 0; g < blueprint.layouts.size(); ++g) {
+    QINFER_ASSIGN(auto created,
+                  kv::BlockPool::create(blueprint.layouts[g], blueprint.pool(g), model->runtime().allocator(), budget));
     cache->pools_.push_back(std::move(created));
   }
   cache->model_ = std::move(model);
@@ -54,8 +51,8 @@ kv::PoolStats KvCache::stats() const {
     sum.blocks_cached += stats.blocks_cached;
     sum.bytes_committed += stats.bytes_committed;
   }
-  sum.blocks_total = size_.blocks_total;
-  sum.bytes_reserved = size_.bytes;
+  sum.blocks_total = blueprint_.size.blocks_total;
+  sum.bytes_reserved = blueprint_.size.bytes;
   return sum;
 }
 
@@ -70,7 +67,7 @@ std::string KvCache::describe_room() const {
     const kv::PoolStats stats = pools_[0]->stats();
     return fmt::format("{} of {} blocks free", stats.blocks_total - stats.blocks_used, stats.blocks_total);
   }
-  return fmt::format("{} of {} bytes free", pools_[0]->budget().free_bytes(), size_.bytes);
+  return fmt::format("{} of {} bytes free", pools_[0]->budget().free_bytes(), blueprint_.size.bytes);
 }
 
 Status Session::open_tables() {

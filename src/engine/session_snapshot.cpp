@@ -62,9 +62,9 @@ void copy_positions(const KvLayout& layout, const KvView& view, std::uint32_t bl
 
 Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<const KvLayout> layouts,
                  const std::string& path) {
-  if (saved.fingerprint != model.fingerprint())
+  if (!model.fingerprints().include(saved.fingerprint))
     return error(Code::unsupported, "{}: saved with other weights (fingerprint {}, the model's is {})", path,
-                 saved.fingerprint, model.fingerprint());
+                 saved.fingerprint, model.fingerprints().newest());
   if (saved.layouts.size() != layouts.size())
     return error_at(Code::format, 0, "{}: {} groups of layers, the model has {}", path, saved.layouts.size(),
                     layouts.size());
@@ -115,7 +115,7 @@ Status Session::save(const std::string& path, const platform::Files* files) cons
   const std::vector<std::byte> sampler = sampling::store_options(sampler_, {bias_data(), n_bias_});
   state.extra = sampler;
   state.extra_capacity = sampling::stored_options_bytes(model().spec().n_vocab);
-  kv::SnapshotModel about{model().fingerprint(), foreign_ ? origin_ : model().origin(), {}, {}};
+  kv::SnapshotModel about{model().fingerprints().newest(), foreign_ ? origin_ : model().origin(), {}, {}};
   // Behind the last token a block may still hold what it held before, and that is not this session's to give away.
   const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
   std::vector<std::vector<std::byte>> partial(layout_.n_groups);

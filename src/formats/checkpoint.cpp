@@ -12,8 +12,6 @@
 namespace qinfer::formats {
 namespace {
 
-constexpr std::string_view kSingleFile = "model.safetensors";
-constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
 constexpr std::size_t kMaxShards = 4096;
 

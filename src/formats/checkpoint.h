@@ -14,6 +14,8 @@
 
 namespace qinfer::formats {
 
+inline constexpr std::string_view kSingleFile = "model.safetensors", kIndexFile = "model.safetensors.index.json";
+
 /// "[2048, 1024]"
 std::string shape_text(const std::vector<std::uint64_t>& shape);
 

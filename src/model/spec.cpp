@@ -1,6 +1,8 @@
 // See spec.h.
 #include "model/spec.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace qinfer::model {
@@ -26,6 +28,94 @@ void group_layers(ModelSpec& spec) {
       if (spec.kv_groups[i].window == layer.window) layer.kv_group = i;
     layer.kv_index = spec.kv_groups[layer.kv_group].n_layers++;
   }
+}
+
+std::uint32_t ModelSpec::ffn_width() const {
+  std::uint32_t widest = 0;
+  for (const LayerSpec& layer : layers) widest = std::max(widest, layer.ffn.width);
+  return widest;
+}
+
+namespace {
+
+class Text {
+ public:
+  /// Nothing is written where the value is the one that means "off".
+  template <typename T>
+  void add(std::string_view name, T value, T off) {
+    if (value == off) return;
+    if constexpr (std::is_floating_point_v<T>) {
+      text_ += fmt::format(" {}={:a}", name, value);
+    } else {
+      text_ += fmt::format(" {}={}", name, static_cast<std::int64_t>(value));
+    }
+  }
+  void begin(std::string_view name) { text_ += fmt::format("\n{}", name); }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+void add_rope(const RopeSpec& rope, Text& out) {
+  out.begin("rope");
+  out.add("theta", rope.theta, 0.0);
+  out.add("scaling", static_cast<std::int32_t>(rope.scaling), 0);
+  if (rope.scaling == RopeScaling::none) return;
+  out.add("factor", rope.factor, 0.0);
+  out.add("low_freq_factor", rope.low_freq_factor, 0.0);
+  out.add("high_freq_factor", rope.high_freq_factor, 0.0);
+  out.add("beta_fast", rope.beta_fast, 0.0);
+  out.add("beta_slow", rope.beta_slow, 0.0);
+  out.add("attention_factor", rope.attention_factor, 0.0);
+  out.add("truncate", rope.truncate, false);
+  out.add("original_context", rope.original_context, 0u);
+}
+
+void add_layer(const LayerSpec& layer, Text& out) {
+  out.begin("layer");
+  out.add("ffn", layer.ffn.width, 0u);
+  out.add("activation", static_cast<std::int32_t>(layer.ffn.activation), 0);
+  out.add("ffn_bias", layer.ffn.bias, false);
+  out.add("experts", layer.ffn.experts, 0u);
+  out.add("top_k", layer.ffn.top_k, 0u);
+  out.add("shared_experts", layer.ffn.shared_experts, 0u);
+  out.add("window", layer.window, 0u);
+  out.add("rope", layer.rope, 0u);
+  out.add("kv_source", layer.kv_source, -1);
+}
+
+}  // namespace
+
+std::string canonical_text(const ModelSpec& spec) {
+  Text out;
+  out.begin("model");
+  out.add("vocab", spec.n_vocab, 0u);
+  out.add("embd", spec.n_embd, 0u);
+  out.add("heads", spec.n_heads, 0u);
+  out.add("kv_heads", spec.n_kv_heads, 0u);
+  out.add("head_dim", spec.head_dim, 0u);
+  out.add("context", spec.context_tokens, 0u);
+  out.add("norm_eps", spec.norm_eps, 0.0f);
+  out.add("qkv_bias", spec.qkv_bias, false);
+  out.add("o_bias", spec.o_bias, false);
+  out.add("qk_norm", spec.qk_norm, false);
+  out.add("tied", spec.tied_embeddings, false);
+  out.add("encoder", !spec.causal, false);
+  out.add("no_attention_norm", !spec.norms.before_attention, false);
+  out.add("attention_post_norm", spec.norms.after_attention, false);
+  out.add("no_ffn_norm", !spec.norms.before_ffn, false);
+  out.add("ffn_post_norm", spec.norms.after_ffn, false);
+  out.add("embedding_scale", spec.embedding_scale, 1.0f);
+  out.add("attention_scale", spec.attention_scale, 0.0f);
+  out.add("attention_softcap", spec.attention_softcap, 0.0f);
+  out.add("logit_softcap", spec.logit_softcap, 0.0f);
+  for (const RopeSpec& rope : spec.ropes) add_rope(rope, out);
+  for (const LayerSpec& layer : spec.layers) add_layer(layer, out);
+  out.begin("tokens");
+  out.add("bos", spec.bos_token, -1);
+  for (const std::int32_t token : spec.end_tokens) out.add("end", token, -1);
+  return out.take();
 }
 
 }  // namespace qinfer::model

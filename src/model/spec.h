@@ -24,11 +24,29 @@ struct RopeSpec {
   std::uint32_t original_context = 0;                    ///< llama3, yarn
 };
 
+/// The feed-forward network of a layer: down(activation(gate(x)) * up(x)).
+struct FfnSpec {
+  std::uint32_t width = 0;  ///< of gate and up; of each expert, where there are some
+  Activation activation = Activation::silu;
+  bool bias = false;                 ///< of gate, up and down
+  std::uint32_t experts = 0;         ///< 0: one network for all tokens
+  std::uint32_t top_k = 0;           ///< experts that each token goes through
+  std::uint32_t shared_experts = 0;  ///< that every token goes through beside them
+};
+
+/// Where a layer normalises: its residual stream before an operation reads it, or what the operation gives before it is
+/// added to the stream.
+struct NormPlaces {
+  bool before_attention = true, after_attention = false;
+  bool before_ffn = true, after_ffn = false;
+};
+
 struct LayerSpec {
+  FfnSpec ffn;
   std::uint32_t window = 0;     ///< positions that attention sees, the token itself included; 0 = all
   std::uint32_t rope = 0;       ///< which of ModelSpec::ropes turns queries and keys
   std::int32_t kv_source = -1;  ///< the earlier layer whose keys and values it reads; -1: it has its own
-  std::uint32_t kv_group = 0;   ///< where they lie: group of layers with the same policy
+  std::uint32_t kv_group = 0;   ///< where they are kept: group of layers with the same policy
   std::uint32_t kv_index = 0;   ///< layer within the group
   bool has_own_kv() const { return kv_source < 0; }
 };
@@ -41,17 +59,14 @@ struct KvGroup {
 struct ModelSpec {
   std::string architecture;  ///< "Qwen3ForCausalLM"
   std::string name;          ///< as the checkpoint calls itself, or empty
-  std::uint32_t n_vocab = 0, n_embd = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, n_ffn = 0;
+  std::uint32_t n_vocab = 0, n_embd = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
   std::uint32_t context_tokens = 0;
   float norm_eps = 0;
-  bool qkv_bias = false, o_bias = false, mlp_bias = false;
+  bool qkv_bias = false, o_bias = false;
   bool qk_norm = false;  ///< RMSNorm of each query and key head
   bool tied_embeddings = false;
-  bool causal = true;          ///< false: every token sees those behind it too, and there is no LM head
-  bool post_norms = false;     ///< attention and feed-forward network are normalised again before they are added
-  bool norms_add_one = false;  ///< the stored weights of norms are the true ones minus one
-  bool bare_names = false;     ///< tensors are not below "model."
-  Activation activation = Activation::silu;
+  bool causal = true;  ///< false: every token sees those after it too, and there is no LM head
+  NormPlaces norms;    ///< of every layer
   float embedding_scale = 1;
   float attention_scale = 0;    ///< of scores; 0 = 1 / sqrt(head_dim)
   float attention_softcap = 0;  ///< scores s become cap * tanh(s / cap); 0 = off
@@ -67,10 +82,17 @@ struct ModelSpec {
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
   std::uint32_t n_ropes() const { return static_cast<std::uint32_t>(ropes.size()); }
+  /// Of the widest feed-forward network.
+  std::uint32_t ffn_width() const;
 };
 
 /// Sorts the layers that have keys and values of their own by window, the one that keeps everything first, and tells
-/// each layer where its keys and values lie.
+/// each layer where its keys and values are kept.
 void group_layers(ModelSpec& spec);
+
+/// All that a spec says about results, one field to a line, in an order and notation that stay; fields with the value
+/// that means "off" are left out, so that a field that is added later changes no text of a model that does without it.
+/// What fingerprints are made of.
+std::string canonical_text(const ModelSpec& spec);
 
 }  // namespace qinfer::model

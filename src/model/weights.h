@@ -1,4 +1,4 @@
-// The tensors of a model: which ones an architecture has, where they come from and how they lie in memory.
+// The tensors of a model: which ones an architecture has, where they come from and how they are kept in memory.
 //
 // plan_weights() decides for each tensor whether it is used in the mapped file or converted into private memory, and
 // adds up the bytes; load_weights() then does exactly that. Norm weights and biases are always private f32.
@@ -11,30 +11,39 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/checkpoint.h"
 #include "kernel_set.h"
-#include "model/packed.h"
 #include "model/spec.h"
+#include "model/tensors.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 
 namespace qinfer::model {
 
-struct LayerWeights {
-  kernels::Matrix q, k, v, o, gate, up, down;
-  const float *attn_norm = nullptr, *ffn_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
-  const float *attn_post_norm = nullptr, *ffn_post_norm = nullptr;
-  const float *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr, *o_bias = nullptr;
-  const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
-};
+/// The tensors of a loaded model, by what they are for.
+class Weights {
+ public:
+  explicit Weights(std::uint32_t n_layers = 0)
+      : matrices_(kGlobalRoles + n_layers * kLayerRoleCount), vectors_(matrices_.size()) {}
 
-struct Weights {
-  kernels::Matrix embedding, lm_head;
-  const float* final_norm = nullptr;
-  std::vector<LayerWeights> layers;
+  bool empty() const { return matrices_.size() <= kGlobalRoles; }
+  /// Without data where the model has none.
+  const kernels::Matrix& matrix(Role role, std::uint32_t layer = 0) const { return matrices_[index(role, layer)]; }
+  /// Null where the model has none.
+  const float* vector(Role role, std::uint32_t layer = 0) const { return vectors_[index(role, layer)]; }
+  void set(const TensorId& id, const kernels::Matrix& matrix) { matrices_[index(id.role, id.layer)] = matrix; }
+  void set(const TensorId& id, const float* vector) { vectors_[index(id.role, id.layer)] = vector; }
 
   platform::Buffer memory;                                      ///< all private tensors
-  std::vector<std::shared_ptr<platform::MappedFile>> mappings;  ///< the files that mapped tensors lie in
+  std::vector<std::shared_ptr<platform::MappedFile>> mappings;  ///< the files that mapped tensors are in
+
+ private:
+  static constexpr std::size_t kLayerRoleCount = kRoles - kGlobalRoles;
+  static std::size_t index(Role role, std::uint32_t layer) {
+    const auto i = static_cast<std::size_t>(role);
+    return i < kGlobalRoles ? i : i + layer * kLayerRoleCount;
+  }
+  std::vector<kernels::Matrix> matrices_;
+  std::vector<const float*> vectors_;
 };
 
 struct WeightsOptions {
@@ -48,19 +57,10 @@ struct WeightsOptions {
 
 /// One tensor to load.
 struct WeightItem {
-  std::string name;
-  kernels::WeightRole role = kernels::WeightRole::q;
-  bool is_vector = false;  ///< norm weight or bias: f32
-  std::uint32_t layer = 0;
-  bool is_global = false;
-  kernels::Matrix LayerWeights::*matrix = nullptr;
-  const float* LayerWeights::*vector = nullptr;
-  bool add_one = false;             ///< the file has a norm's weights less one
-  std::int64_t rows = 0, cols = 0;  ///< a vector has cols only
-  Encoding stored = Encoding::f32;  ///< in the file
+  TensorNeed need;
+  TensorInfo stored;  ///< where it comes from; without tensors to plan for, what they are assumed to be
   kernels::WeightFormat format;
-  bool packed = false;     ///< already in its format
-  kernels::PackInfo pack;  ///< of a packed matrix
+  bool serves_as_head = false;  ///< an embedding that is the LM head, too
   bool mapped = false;
   std::uint64_t bytes = 0;   ///< resident
   std::uint64_t offset = 0;  ///< in Weights::memory, unless mapped
@@ -73,13 +73,12 @@ struct WeightsPlan {
   std::uint64_t staging_bytes = 0;  ///< the largest tensor that passes through a temporary buffer
 };
 
-/// `checkpoint` null: for a lone config.json, every tensor being of `assumed` encoding. Errors name the tensor that is
-/// missing or has another shape or encoding than the spec asks for. spec.tied_embeddings must be decided.
-Result<WeightsPlan> plan_weights(const ModelSpec& spec, const formats::Checkpoint* checkpoint, Encoding assumed,
-                                 const kernels::KernelSet& kernels, const WeightsOptions& options);
-/// The same for a packed model, whose tensors have their formats already.
-Result<WeightsPlan> plan_packed_weights(const ModelSpec& spec, const PackedFile& packed,
-                                        const kernels::KernelSet& kernels, const WeightsOptions& options);
+/// `assumed`: the source has no tensors, and every one is taken to be as the spec asks for, in this encoding.
+/// `packed_for`: the kernel set that the source was packed for, or empty. Errors name the tensor that is missing or has
+/// another shape or encoding than the spec asks for. spec.tied_embeddings must be decided.
+Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
+                                 std::string_view packed_for, const kernels::KernelSet& kernels,
+                                 const WeightsOptions& options);
 
 /// Called with bytes done and in total; false cancels.
 using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
@@ -88,10 +87,8 @@ using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)
 using ParallelFor =
     std::function<void(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body)>;
 
-/// `packed`: the packed model that `checkpoint` belongs to, or null.
-Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const PackedFile* packed,
-                             const kernels::KernelSet& kernels, const WeightsOptions& options,
-                             const platform::Allocator& allocator, std::uint32_t n_layers,
-                             const ParallelFor& parallel_for, const LoadProgress& progress);
+Result<Weights> load_weights(const WeightsPlan& plan, TensorSource& source, const kernels::KernelSet& kernels,
+                             const WeightsOptions& options, const platform::Allocator& allocator,
+                             std::uint32_t n_layers, const ParallelFor& parallel_for, const LoadProgress& progress);
 
 }  // namespace qinfer::model

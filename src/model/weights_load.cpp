@@ -12,12 +12,11 @@ constexpr std::uint64_t kProgressStep = 16 << 20;
 
 class Loader {
  public:
-  Loader(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const PackedFile* packed,
-         const kernels::KernelSet& kernels, const WeightsOptions& options, const platform::Allocator& allocator,
-         const ParallelFor& parallel_for, const LoadProgress& progress)
+  Loader(const WeightsPlan& plan, TensorSource& tensors, const kernels::KernelSet& kernels,
+         const WeightsOptions& options, const platform::Allocator& allocator, const ParallelFor& parallel_for,
+         const LoadProgress& progress)
       : plan_(plan),
-        checkpoint_(checkpoint),
-        packed_(packed),
+        tensors_(tensors),
         kernels_(kernels),
         options_(options),
         allocator_(allocator),
@@ -25,10 +24,10 @@ class Loader {
         progress_(progress) {}
 
   Result<Weights> run(std::uint32_t n_layers) {
-    weights_.layers.resize(n_layers);
+    weights_ = Weights(n_layers);
     QINFER_ASSIGN(weights_.memory,
                   platform::Buffer::allocate(allocator_, plan_.private_bytes, "weights", platform::Pages::huge));
-    for (const WeightItem& item : plan_.items) total_ += checkpoint_.find(item.name)->bytes();
+    for (const WeightItem& item : plan_.items) total_ += item.stored.bytes;
     for (const WeightItem& item : plan_.items) QINFER_TRY(load(item));
     if (options_.lock) QINFER_TRY(weights_.memory.lock());
     return std::move(weights_);
@@ -45,10 +44,10 @@ class Loader {
   }
 
   /// The tensor's bytes as in the file: mapped, or read into the staging buffer.
-  Result<const std::byte*> source(const formats::Tensor& tensor) {
+  Result<const std::byte*> source(const TensorInfo& tensor) {
     if (options_.use_mmap) {
-      QINFER_ASSIGN(const auto mapping, checkpoint_.map_shard(tensor.shard));
-      return mapping->bytes().data() + tensor.begin;
+      QINFER_ASSIGN(const auto mapping, tensors_.map(tensor.file));
+      return mapping->bytes().data() + tensor.offset;
     }
     if (staging_.size() == 0) {
       QINFER_ASSIGN(staging_, platform::Buffer::allocate(allocator_, plan_.staging_bytes, "a tensor being converted"));
@@ -58,10 +57,10 @@ class Loader {
   }
 
   /// Reads a tensor in steps, so that a large one reports and can be cancelled.
-  Status read(const formats::Tensor& tensor, std::byte* destination) {
-    for (std::uint64_t at = 0; at < tensor.bytes(); at += kProgressStep) {
-      const std::uint64_t part = std::min(kProgressStep, tensor.bytes() - at);
-      QINFER_TRY(checkpoint_.read(tensor, at, {destination + at, part}));
+  Status read(const TensorInfo& tensor, std::byte* destination) {
+    for (std::uint64_t at = 0; at < tensor.bytes; at += kProgressStep) {
+      const std::uint64_t part = std::min(kProgressStep, tensor.bytes - at);
+      QINFER_TRY(tensors_.read(tensor, at, {destination + at, part}));
       QINFER_TRY(report(part));
     }
     return Status();
@@ -69,7 +68,7 @@ class Loader {
 
   /// Converts a matrix in steps of whole tiles, all threads at each, and looks for a cancellation between them. Pages
   /// of the file that were read leave the process again. `largest`: the largest finite magnitude of the source.
-  Status pack_rows(const kernels::Matrix& view, const WeightItem& item, const formats::Tensor& tensor,
+  Status pack_rows(const kernels::Matrix& view, const WeightItem& item, const TensorInfo& tensor,
                    const kernels::PackInfo& info, std::byte* destination, float& largest) {
     constexpr std::int64_t kTile = kernels::kPackRows;
     const std::uint64_t row_bytes = encoded_bytes(view.format.encoding, static_cast<std::uint64_t>(view.cols));
@@ -89,8 +88,8 @@ class Loader {
           return error(Code::cancelled, "loading was cancelled");
         continue;
       }
-      QINFER_ASSIGN(const auto mapping, checkpoint_.map_shard(tensor.shard));
-      mapping->drop(tensor.begin + static_cast<std::uint64_t>(row) * row_bytes, bytes);
+      QINFER_ASSIGN(const auto mapping, tensors_.map(tensor.file));
+      mapping->drop(tensor.offset + static_cast<std::uint64_t>(row) * row_bytes, bytes);
       QINFER_TRY(report(bytes));
     }
     largest = most;
@@ -98,86 +97,86 @@ class Loader {
   }
 
   /// A tensor of a packed model: in the file, or copied. Small ones are always verified, matrices on request.
-  Status load_packed(const WeightItem& item, const formats::Tensor& tensor) {
+  Status load_packed(const WeightItem& item, const TensorInfo& tensor) {
     const std::byte* data = nullptr;
     if (item.mapped) {
-      QINFER_ASSIGN(auto mapping, checkpoint_.map_shard(tensor.shard));
-      data = mapping->bytes().data() + tensor.begin;
-      if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes()));
+      QINFER_ASSIGN(auto mapping, tensors_.map(tensor.file));
+      data = mapping->bytes().data() + tensor.offset;
+      if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes));
       if (weights_.mappings.empty()) weights_.mappings.push_back(std::move(mapping));
     } else {
       QINFER_TRY(read(tensor, weights_.memory.data() + item.offset));
       data = weights_.memory.data() + item.offset;
     }
-    if (item.is_vector || options_.verify) QINFER_TRY(packed_->verify(item.name, {data, tensor.bytes()}));
-    if (item.is_vector) {
+    if (item.need.is_vector || options_.verify) QINFER_TRY(tensors_.verify(tensor, {data, tensor.bytes}));
+    if (item.need.is_vector) {
       const auto* values = reinterpret_cast<const float*>(data);
       if (options_.verify) QINFER_TRY(check_finite(item, tensor, values));
-      (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) = values;
+      weights_.set(item.need.id, values);
     } else {
-      place(item, data, item.pack);
+      place(item, data, item.stored.packed->info);
     }
-    return item.mapped ? report(tensor.bytes()) : Status();
+    return item.mapped ? report(tensor.bytes) : Status();
   }
 
   Status load(const WeightItem& item) {
-    const formats::Tensor& tensor = *checkpoint_.find(item.name);
-    if (item.packed) return load_packed(item, tensor);
+    const TensorInfo& tensor = item.stored;
+    if (tensor.packed) return load_packed(item, tensor);
     std::byte* destination = item.mapped ? nullptr : weights_.memory.data() + item.offset;
-    if (item.is_vector) {
+    if (item.need.is_vector) {
       QINFER_TRY(load_vector(item, tensor, reinterpret_cast<float*>(destination)));
-      return options_.use_mmap ? report(tensor.bytes()) : Status();  // reading has reported already
+      return options_.use_mmap ? report(tensor.bytes) : Status();  // reading has reported already
     }
     if (!item.mapped) return load_matrix(item, tensor, destination);
     QINFER_TRY(map_matrix(item, tensor));
-    return report(tensor.bytes());
+    return report(tensor.bytes);
   }
 
-  Status check_finite(const WeightItem& item, const formats::Tensor& tensor, const float* values) const {
-    for (std::int64_t i = 0; i < item.cols; ++i)
+  Status check_finite(const WeightItem& item, const TensorInfo& tensor, const float* values) const {
+    for (std::int64_t i = 0; i < item.need.cols; ++i)
       if (!std::isfinite(values[i]))
-        return error_at(Code::format, static_cast<std::int64_t>(tensor.begin),
+        return error_at(Code::format, static_cast<std::int64_t>(tensor.offset),
                         "{}: element {} of tensor \"{}\" is {}, expected a finite number",
-                        checkpoint_.shard_name(tensor.shard), i, item.name, values[i]);
+                        tensors_.file_name(tensor.file), i, tensor.name, values[i]);
     return Status();
   }
 
-  Status load_vector(const WeightItem& item, const formats::Tensor& tensor, float* destination) {
+  Status load_vector(const WeightItem& item, const TensorInfo& tensor, float* destination) {
     QINFER_ASSIGN(const std::byte* bytes, source(tensor));
-    const kernels::Matrix view{bytes, {item.stored, kernels::WeightLayout::row_major}, 1, item.cols, {}};
+    const kernels::Matrix view{bytes, {tensor.encoding, kernels::WeightLayout::row_major}, 1, item.need.cols, {}};
     kernels_.pack(view, {Encoding::f32, kernels::WeightLayout::row_major}, {},
                   reinterpret_cast<std::byte*>(destination), 0, 1);
-    if (item.add_one)
-      for (std::int64_t i = 0; i < item.cols; ++i) destination[i] += 1.0f;
+    if (tensor.transform == Transform::add_one)
+      for (std::int64_t i = 0; i < item.need.cols; ++i) destination[i] += 1.0f;
     if (options_.verify) QINFER_TRY(check_finite(item, tensor, destination));
-    (item.is_global ? weights_.final_norm : weights_.layers[item.layer].*item.vector) = destination;
+    weights_.set(item.need.id, destination);
     return Status();
   }
 
-  Status map_matrix(const WeightItem& item, const formats::Tensor& tensor) {
-    QINFER_ASSIGN(auto mapping, checkpoint_.map_shard(tensor.shard));
-    const std::byte* data = mapping->bytes().data() + tensor.begin;
-    if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes()));
+  Status map_matrix(const WeightItem& item, const TensorInfo& tensor) {
+    QINFER_ASSIGN(auto mapping, tensors_.map(tensor.file));
+    const std::byte* data = mapping->bytes().data() + tensor.offset;
+    if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes));
     if (weights_.mappings.empty() || weights_.mappings.back() != mapping)
       weights_.mappings.push_back(std::move(mapping));
     place(item, data, {});
     return Status();
   }
 
-  Status load_matrix(const WeightItem& item, const formats::Tensor& tensor, std::byte* destination) {
-    const kernels::WeightFormat as_in_file{item.stored, kernels::WeightLayout::row_major};
+  Status load_matrix(const WeightItem& item, const TensorInfo& tensor, std::byte* destination) {
+    const kernels::WeightFormat as_in_file{tensor.encoding, kernels::WeightLayout::row_major};
     if (item.format == as_in_file) {
       QINFER_TRY(read(tensor, destination));
     } else {
       QINFER_ASSIGN(const std::byte* bytes, source(tensor));
-      return pack_matrix({bytes, as_in_file, item.rows, item.cols, {}}, item, tensor, destination);
+      return pack_matrix({bytes, as_in_file, item.need.rows, item.need.cols, {}}, item, tensor, destination);
     }
     place(item, destination, {});
     return Status();
   }
 
   /// Packs a matrix as often as the kernel set asks for.
-  Status pack_matrix(const kernels::Matrix& view, const WeightItem& item, const formats::Tensor& tensor,
+  Status pack_matrix(const kernels::Matrix& view, const WeightItem& item, const TensorInfo& tensor,
                      std::byte* destination) {
     kernels::PackInfo info;
     for (;;) {
@@ -187,29 +186,21 @@ class Loader {
       if (end == kernels::PackEnd::done) break;
       if (end == kernels::PackEnd::out_of_range)
         return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
-                     item.name, largest, encoding_name(item.format.encoding));
-      if (options_.use_mmap) total_ += tensor.bytes();
+                     tensor.name, largest, encoding_name(item.format.encoding));
+      if (options_.use_mmap) total_ += tensor.bytes;
     }
     place(item, destination, info);
     return Status();
   }
 
   void place(const WeightItem& item, const std::byte* data, const kernels::PackInfo& info) {
-    const kernels::Matrix matrix{data, item.format, item.rows, item.cols, info};
-    if (!item.is_global) {
-      weights_.layers[item.layer].*item.matrix = matrix;
-    } else if (item.role == kernels::WeightRole::embedding) {
-      weights_.embedding = matrix;
-    } else if (item.role == kernels::WeightRole::tied) {
-      weights_.embedding = weights_.lm_head = matrix;
-    } else {
-      weights_.lm_head = matrix;
-    }
+    const kernels::Matrix matrix{data, item.format, item.need.rows, item.need.cols, info};
+    weights_.set(item.need.id, matrix);
+    if (item.serves_as_head) weights_.set({Role::lm_head}, matrix);
   }
 
   const WeightsPlan& plan_;
-  formats::Checkpoint& checkpoint_;
-  const PackedFile* packed_;
+  TensorSource& tensors_;
   const kernels::KernelSet& kernels_;
   const WeightsOptions& options_;
   const platform::Allocator& allocator_;
@@ -222,11 +213,10 @@ class Loader {
 
 }  // namespace
 
-Result<Weights> load_weights(const WeightsPlan& plan, formats::Checkpoint& checkpoint, const PackedFile* packed,
-                             const kernels::KernelSet& kernels, const WeightsOptions& options,
-                             const platform::Allocator& allocator, std::uint32_t n_layers,
-                             const ParallelFor& parallel_for, const LoadProgress& progress) {
-  return Loader(plan, checkpoint, packed, kernels, options, allocator, parallel_for, progress).run(n_layers);
+Result<Weights> load_weights(const WeightsPlan& plan, TensorSource& source, const kernels::KernelSet& kernels,
+                             const WeightsOptions& options, const platform::Allocator& allocator,
+                             std::uint32_t n_layers, const ParallelFor& parallel_for, const LoadProgress& progress) {
+  return Loader(plan, source, kernels, options, allocator, parallel_for, progress).run(n_layers);
 }
 
 }  // namespace qinfer::model

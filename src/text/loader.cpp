@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "text/fields.h"
 #include "text/post_processor.h"
 #include "text/tokenizer_file.h"
@@ -24,6 +25,20 @@ Status of_file(Status status, std::string_view where) {
   return std::move(status).with_prefix(where);
 }
 
+/// A hash of the whole file, however its values are set out.
+std::uint64_t fingerprint_of(const TokenizerFile& file) {
+  std::uint64_t hashes[3] = {hash_text(formats::json_text(file.fields.root())), 0, hash_text(file.merges.blob)};
+  const auto mix = [](std::uint64_t& hash, std::uint64_t more) {
+    const std::uint64_t both[2] = {hash, more};
+    hash = hash_bytes(std::as_bytes(std::span(both)));
+  };
+  const Vocabulary& vocabulary = file.vocabulary;
+  for (std::uint32_t i = 0; i < vocabulary.size(); ++i)
+    mix(hashes[1], hash_text(vocabulary.content(static_cast<TokenId>(i))));
+  for (std::size_t i = 0; i < file.merges.size(); ++i) mix(hashes[2], file.merges.middle[i]);
+  return hash_bytes(std::as_bytes(std::span(hashes)));
+}
+
 class Loader {
  public:
   Loader(TokenizerFile file, std::size_t file_size, std::uint32_t id_limit, bool drop_special, CancelFlag cancel)
@@ -33,7 +48,9 @@ class Loader {
         cancel_(cancel),
         most_bytes_(most_bytes_of(file_size)),
         work_(Work::default_limit(file_size), cancel),
-        tables_(std::make_unique<TokenizerTables>()) {}
+        tables_(std::make_unique<TokenizerTables>()) {
+    tables_->fingerprint = fingerprint_of(file_);
+  }
 
   Status run() {
     QINFER_TRY(check_top_level());

@@ -24,6 +24,7 @@ struct TokenizerTables {
   Bpe bpe;                              // refers to vocabulary
   std::vector<TokenId> prefix, suffix;  // what the post-processor puts around a text
   DecoderRules decoder_rules;
+  std::uint64_t fingerprint = 0;  // of the file that all this was made from
 };
 
 }  // namespace qinfer::text

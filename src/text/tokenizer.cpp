@@ -135,6 +135,8 @@ void Tokenizer::mark_control(TokenId id) {
 }
 
 std::uint32_t Tokenizer::size() const { return tables_->vocabulary.size(); }
+std::uint64_t Tokenizer::fingerprint() const { return tables_->fingerprint; }
+
 std::uint32_t Tokenizer::max_token_bytes() const { return tables_->vocabulary.max_bytes(); }
 std::optional<TokenId> Tokenizer::find(std::string_view content) const { return tables_->vocabulary.find(content); }
 

@@ -68,6 +68,8 @@ class Tokenizer {
 
   /// One more than the largest id that the file defines.
   std::uint32_t size() const;
+  /// A hash of all that the file says, but for spaces between its values: what the tables are made from.
+  std::uint64_t fingerprint() const;
   /// The largest token_bytes(id).size().
   std::uint32_t max_token_bytes() const;
   /// Bytes of all tables, the same for the same file. Regular expressions (kilobytes, on the C++ heap) are not counted.

@@ -1,61 +1,120 @@
 // See hf_config.h. Field semantics follow transformers' configuration classes; where versions 4 and 5 spell a field
 // differently both are read, and a contradiction between the two is an error.
-#include "model/hf_config.h"
+#include "source/hf_config.h"
 
 #include <cmath>
 #include <optional>
 
-#include "model/hf_rope.h"
+#include "source/hf_rope.h"
 
-namespace qinfer::model {
+namespace qinfer::source {
 namespace {
 
 using formats::FieldReader;
 using formats::find_field;
 using formats::Json;
+using model::LayerSpec;
+using model::ModelSpec;
+using model::NormPlaces;
 
 constexpr std::int64_t kMaxDim = 1 << 20;
 constexpr std::int64_t kMaxVocab = 1 << 24;
 constexpr std::int64_t kMaxLayers = 4096;
 
-/// Gemma 2 and 3 have much in common that others have not: GeGLU, norms whose weights are stored less one, norms behind
-/// attention and network too, scaled embeddings, a stated scale of scores.
-enum class Gemma : std::uint8_t { no, two, three };
-
-/// What distinguishes the architectures: one row each.
-struct Architecture {
-  std::string_view name;
-  bool qkv_bias;        ///< always there (Qwen2), without a field
-  bool attention_bias;  ///< the field attention_bias switches q, k, v and o biases
-  bool mlp_bias;        ///< the field mlp_bias is read
-  bool qk_norm;
-  std::int64_t default_head_dim;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
-  enum Window { none, all_layers, qwen, by_pattern } window;
-  Gemma gemma = Gemma::no;
-  bool causal = true;
+/// Which layers have a sliding window where "layer_types" does not say so.
+enum class Windows : std::uint8_t {
+  none,
+  all_layers,
+  qwen,    ///< those from max_window_layers on, if use_sliding_window
+  pattern  ///< all but each n-th
 };
 
+/// What distinguishes the architectures: one row each, in which a member that is left out means "as most have it".
+struct Architecture {
+  std::string_view name;
+  bool qkv_bias = false;              ///< always there, without a field
+  bool attention_bias = false;        ///< the field attention_bias switches q, k, v and o biases
+  bool mlp_bias = false;              ///< the field mlp_bias is read
+  bool qk_norm = false;               ///< RMSNorm of each query and key head
+  bool needs_kv_heads = false;        ///< num_key_value_heads must be there
+  std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
+  Windows windows = Windows::none;
+  std::int64_t full_layer_every = 0;  ///< Windows::pattern: each n-th layer sees everything
+  bool pattern_field = false;         ///< n may be stated by the field sliding_window_pattern
+  bool causal = true;
+  bool ropes_by_layer_type = false;  ///< another embedding for layers with a window
+  std::string_view activation_name = "silu";
+  Activation activation = Activation::silu;
+  NormPlaces norms = {};
+  bool norms_add_one = false;     ///< the weights of norms are stored less one
+  bool scaled_embedding = false;  ///< by sqrt(hidden_size)
+  double query_scalar = 0;        ///< default of query_pre_attn_scalar; 0: it has no such field
+  std::optional<double> attention_cap = {}, logit_cap = {};  ///< defaults of soft caps, 0 = off; none: it has no field
+  std::int32_t default_bos = -1, default_end = -1;
+  bool tied_by_default = false;
+  /// The tokenizer names tokens, for images, that the embedding has no rows for.
+  bool names_tokens_beyond = false;
+};
+
+constexpr NormPlaces kBeforeAndAfter{true, true, true, true};
+
+constexpr Architecture kGemma2{.name = "Gemma2ForCausalLM",
+                               .attention_bias = true,
+                               .needs_kv_heads = true,
+                               .default_head_dim = 256,
+                               .windows = Windows::pattern,
+                               .full_layer_every = 2,
+                               .activation_name = "gelu_pytorch_tanh",
+                               .activation = Activation::gelu_tanh,
+                               .norms = kBeforeAndAfter,
+                               .norms_add_one = true,
+                               .scaled_embedding = true,
+                               .query_scalar = 256,
+                               .attention_cap = 50,
+                               .logit_cap = 30,
+                               .default_bos = 2,
+                               .default_end = 1,
+                               .tied_by_default = true};
+
+constexpr Architecture gemma3(std::string_view name, bool causal) {
+  Architecture row = kGemma2;
+  row.name = name;
+  row.causal = causal;
+  row.qk_norm = true;
+  row.full_layer_every = 6;
+  row.pattern_field = true;
+  row.ropes_by_layer_type = true;
+  row.attention_cap = std::nullopt;
+  row.logit_cap = 0;
+  row.names_tokens_beyond = true;
+  return row;
+}
+
 constexpr Architecture kArchitectures[] = {
-    {"Qwen3ForCausalLM", false, true, false, true, 128, Architecture::qwen},
-    {"Qwen2ForCausalLM", true, false, false, false, 0, Architecture::qwen},
-    {"LlamaForCausalLM", false, true, true, false, 0, Architecture::none},
-    {"MistralForCausalLM", false, false, false, false, 0, Architecture::all_layers},
-    {"Gemma2ForCausalLM", false, true, false, false, 256, Architecture::by_pattern, Gemma::two},
-    {"Gemma3ForCausalLM", false, true, false, true, 256, Architecture::by_pattern, Gemma::three},
-    {"Gemma3TextModel", false, true, false, true, 256, Architecture::by_pattern, Gemma::three, false},
+    {.name = "Qwen3ForCausalLM",
+     .attention_bias = true,
+     .qk_norm = true,
+     .default_head_dim = 128,
+     .windows = Windows::qwen},
+    {.name = "Qwen2ForCausalLM", .qkv_bias = true, .windows = Windows::qwen},
+    {.name = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true},
+    {.name = "MistralForCausalLM", .windows = Windows::all_layers},
+    kGemma2,
+    gemma3("Gemma3ForCausalLM", true),
+    gemma3("Gemma3TextModel", false),
 };
 
 /// Fields of other architectures that would change the result: refused unless they have the value that means "off".
 struct ForeignField {
   std::string_view name;
   double off;
-  bool gemma = false;  ///< which has it
+  bool (*known)(const Architecture& architecture) = nullptr;  ///< to those that have it
 };
 constexpr ForeignField kForeignFields[] = {
     {"partial_rotary_factor", 1},
-    {"attn_logit_softcapping", 0, true},
-    {"final_logit_softcapping", 0, true},
-    {"query_pre_attn_scalar", 0, true},
+    {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.has_value(); }},
+    {"final_logit_softcapping", 0, [](const Architecture& a) { return a.logit_cap.has_value(); }},
+    {"query_pre_attn_scalar", 0, [](const Architecture& a) { return a.query_scalar != 0; }},
     {"attention_multiplier", 0},
     {"residual_multiplier", 1},
     {"embedding_multiplier", 1},
@@ -75,10 +134,10 @@ Result<const Architecture*> find_architecture(const FieldReader& fields) {
   const std::string_view name = list->begin()->text();
   for (const Architecture& architecture : kArchitectures)
     if (architecture.name == name) return &architecture;
-  return error(Code::unsupported,
-               "{}: \"architectures\" names {}, known are Qwen3ForCausalLM, Qwen2ForCausalLM, LlamaForCausalLM, "
-               "MistralForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM and Gemma3TextModel",
-               fields.where(), name);
+  std::string known;
+  for (const Architecture& architecture : kArchitectures)
+    known.append(known.empty() ? "" : ", ").append(architecture.name);
+  return error(Code::unsupported, "{}: \"architectures\" names {}, known are {}", fields.where(), name, known);
 }
 
 /// The direction of attention must be the architecture's.
@@ -104,14 +163,13 @@ Status refuse_foreign_fields(const FieldReader& fields, const Architecture& arch
   if (fields.has("quantization_config"))
     return error(Code::unsupported, "{}: \"quantization_config\": quantized checkpoints are not supported",
                  fields.where());
-  const bool gemma = architecture.gemma != Gemma::no;
   for (const ForeignField& field : kForeignFields) {
     QINFER_ASSIGN(const auto value, fields.number(field.name));
-    if (value && *value != field.off && !(field.gemma && gemma))
+    if (value && *value != field.off && (field.known == nullptr || !field.known(architecture)))
       return error(Code::unsupported, "{}: \"{}\" is {}, only {} is supported for this architecture", fields.where(),
                    field.name, *value, field.off);
   }
-  const std::string_view expected = gemma ? "gelu_pytorch_tanh" : "silu";
+  const std::string_view expected = architecture.activation_name;
   for (const std::string_view key : {"hidden_act", "hidden_activation"}) {
     QINFER_ASSIGN(const auto activation, fields.string(key));
     if (activation && *activation != expected)
@@ -131,28 +189,34 @@ Result<float> read_soft_cap(const FieldReader& fields, std::string_view key, dou
   return static_cast<float>(*value);
 }
 
-Status read_gemma(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+/// Scales, soft caps, and what an architecture has without a field.
+Status read_scales(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   spec.causal = architecture.causal;
-  spec.bare_names = !architecture.causal;
-  if (architecture.gemma == Gemma::no) return Status();
-  spec.post_norms = spec.norms_add_one = true;
-  spec.activation = Activation::gelu_tanh;
+  spec.norms = architecture.norms;
   // As in f32; transformers rounds it to the type that it computes in.
-  spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
-  QINFER_ASSIGN(const auto scalar, fields.number("query_pre_attn_scalar"));
-  if (scalar && !(*scalar >= 1e-6 && *scalar <= 1e9))
-    return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected 1e-6 to 1e9", fields.where(),
-                    *scalar);
-  spec.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(256.0)));
-  const bool two = architecture.gemma == Gemma::two;
-  QINFER_ASSIGN(spec.attention_softcap, read_soft_cap(fields, "attn_logit_softcapping", two ? 50 : 0));
-  QINFER_ASSIGN(spec.logit_softcap, read_soft_cap(fields, "final_logit_softcapping", two ? 30 : 0));
-  if (!two && spec.attention_softcap != 0)
-    return error(Code::unsupported, "{}: \"attn_logit_softcapping\" is {}, {} has none", fields.where(),
-                 spec.attention_softcap, architecture.name);
-  if (fields.object().find("bos_token_id") == nullptr && spec.n_vocab > 2) spec.bos_token = 2;
-  if (fields.object().find("eos_token_id") == nullptr && spec.n_vocab > 1) spec.end_tokens = {1};
-  if (!fields.has("num_key_value_heads"))
+  if (architecture.scaled_embedding)
+    spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
+  if (architecture.query_scalar != 0) {
+    QINFER_ASSIGN(const auto scalar, fields.number("query_pre_attn_scalar"));
+    if (scalar && !(*scalar >= 1e-6 && *scalar <= 1e9))
+      return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected 1e-6 to 1e9", fields.where(),
+                      *scalar);
+    spec.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(architecture.query_scalar)));
+  }
+  if (architecture.attention_cap) {
+    QINFER_ASSIGN(spec.attention_softcap, read_soft_cap(fields, "attn_logit_softcapping", *architecture.attention_cap));
+  }
+  if (architecture.logit_cap) {
+    QINFER_ASSIGN(spec.logit_softcap, read_soft_cap(fields, "final_logit_softcapping", *architecture.logit_cap));
+  }
+  const auto in_vocabulary = [&](std::int32_t token) {
+    return token >= 0 && static_cast<std::uint32_t>(token) < spec.n_vocab;
+  };
+  if (fields.object().find("bos_token_id") == nullptr && in_vocabulary(architecture.default_bos))
+    spec.bos_token = architecture.default_bos;
+  if (fields.object().find("eos_token_id") == nullptr && in_vocabulary(architecture.default_end))
+    spec.end_tokens = {architecture.default_end};
+  if (architecture.needs_kv_heads && !fields.has("num_key_value_heads"))
     return error_at(Code::format, -1, "{}: the field \"num_key_value_heads\" is missing", fields.where());
   return Status();
 }
@@ -169,11 +233,13 @@ Status read_sizes(const FieldReader& fields, const Architecture& architecture, M
   QINFER_ASSIGN(const std::int64_t context, fields.required_integer("max_position_embeddings", 1, kMaxContext));
   spec.n_vocab = u32(vocab);
   spec.n_embd = u32(hidden);
-  spec.n_ffn = u32(ffn);
   spec.n_heads = u32(heads);
   spec.n_kv_heads = u32(kv_heads.value_or(heads));
   spec.context_tokens = u32(context);
-  spec.layers.resize(static_cast<std::size_t>(layers));
+  LayerSpec layer;
+  layer.ffn.width = u32(ffn);
+  layer.ffn.activation = architecture.activation;
+  spec.layers.resize(static_cast<std::size_t>(layers), layer);
   if (heads % spec.n_kv_heads != 0)
     return error_at(Code::format, -1,
                     "{}: \"num_attention_heads\" ({}) must be a multiple of \"num_key_value_heads\" ({})",
@@ -215,7 +281,7 @@ Status read_biases(const FieldReader& fields, const Architecture& architecture, 
                  architecture.name);
   spec.qkv_bias = architecture.qkv_bias || attention;
   spec.o_bias = attention && !architecture.qkv_bias;
-  spec.mlp_bias = mlp_bias.value_or(false);
+  for (LayerSpec& layer : spec.layers) layer.ffn.bias = mlp_bias.value_or(false);
   spec.qk_norm = architecture.qk_norm;
   return Status();
 }
@@ -241,21 +307,21 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
   return Status();
 }
 
-/// Every second layer of Gemma 2 and five of six of Gemma 3 have a window; a bidirectional one sees half of it to each
-/// side, so its `window` counts the token itself and what lies on one side.
-Status read_gemma_windows(const FieldReader& fields, const Architecture& architecture, std::uint32_t window,
-                          ModelSpec& spec) {
+/// All but each n-th layer have a window. A bidirectional layer sees half of it to each side, so its `window` counts
+/// the token itself and the tokens of one side.
+Status read_window_pattern(const FieldReader& fields, const Architecture& architecture, std::uint32_t window,
+                           ModelSpec& spec) {
   if (fields.object().find("sliding_window") == nullptr) window = 4096;
   if (!architecture.causal && window != 0) window = window / 2 + 1;
   if (const Json* types = find_field(fields.object(), "layer_types"))
     return read_layer_types(fields, *types, window, spec);
-  std::int64_t pattern = 2;
-  if (architecture.gemma == Gemma::three) {
+  std::int64_t every = architecture.full_layer_every;
+  if (architecture.pattern_field) {
     QINFER_ASSIGN(const auto stated, fields.integer("sliding_window_pattern", 1, kMaxLayers));
-    pattern = stated.value_or(6);
+    every = stated.value_or(every);
   }
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    if ((static_cast<std::int64_t>(i) + 1) % pattern == 0) continue;
+    if ((static_cast<std::int64_t>(i) + 1) % every == 0) continue;
     if (window == 0)
       return error_at(Code::format, -1, "{}: \"sliding_window\" is not set, layer {} has one", fields.where(), i);
     spec.layers[i].window = window;
@@ -268,21 +334,21 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
   QINFER_ASSIGN(const auto use, fields.boolean("use_sliding_window"));
   QINFER_ASSIGN(const auto first, fields.integer("max_window_layers", 0, kMaxDim));
   std::uint32_t window = static_cast<std::uint32_t>(size.value_or(0));
-  if (architecture.window == Architecture::none) {
+  if (architecture.windows == Windows::none) {
     if (use.value_or(false))
       return error(Code::unsupported, "{}: \"use_sliding_window\" is true, which {} does not have", fields.where(),
                    architecture.name);
     return Status();
   }
-  if (architecture.window == Architecture::by_pattern) return read_gemma_windows(fields, architecture, window, spec);
+  if (architecture.windows == Windows::pattern) return read_window_pattern(fields, architecture, window, spec);
   // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
   // what transformers assumes where an (old) Mistral file has no field at all.
-  if (architecture.window == Architecture::qwen && !use.value_or(false)) window = 0;
+  if (architecture.windows == Windows::qwen && !use.value_or(false)) window = 0;
   const bool absent = fields.object().find("sliding_window") == nullptr;
-  if (absent && (architecture.window == Architecture::all_layers || use.value_or(false))) window = 4096;
+  if (absent && (architecture.windows == Windows::all_layers || use.value_or(false))) window = 4096;
   if (const Json* types = find_field(fields.object(), "layer_types"))
     return read_layer_types(fields, *types, window, spec);
-  const std::size_t full = architecture.window == Architecture::qwen ? static_cast<std::size_t>(first.value_or(28)) : 0;
+  const std::size_t full = architecture.windows == Windows::qwen ? static_cast<std::size_t>(first.value_or(28)) : 0;
   for (std::size_t i = full; i < spec.layers.size(); ++i) spec.layers[i].window = window;
   return Status();
 }
@@ -348,16 +414,19 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   QINFER_TRY(refuse_foreign_fields(fields, *architecture));
   QINFER_TRY(read_sizes(fields, *architecture, spec));
   QINFER_TRY(read_biases(fields, *architecture, spec));
-  QINFER_TRY(read_gemma(fields, *architecture, spec));
+  QINFER_TRY(read_scales(fields, *architecture, spec));
   QINFER_TRY(read_windows(fields, *architecture, spec));
-  QINFER_TRY(architecture->gemma == Gemma::three ? read_ropes_by_layer_type(fields, spec) : read_rope(fields, spec));
+  QINFER_TRY(architecture->ropes_by_layer_type ? read_ropes_by_layer_type(fields, spec) : read_rope(fields, spec));
   QINFER_TRY(read_shared_kv(fields, spec));
   group_layers(spec);
   QINFER_TRY(read_tokens(fields, spec));
   QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
   if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
-  if (architecture->gemma != Gemma::no && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;  // their default
+  if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
   if (!spec.causal) parsed.tied = Tied::yes;  // there is no LM head of its own
+  parsed.norms_add_one = architecture->norms_add_one;
+  parsed.names_tokens_beyond = architecture->names_tokens_beyond;
+  parsed.bare_names = !architecture->causal;
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
   if (label) spec.name = std::move(*label);
   return parsed;
@@ -368,4 +437,4 @@ Status apply_generation_config(const formats::Json& config, std::string_view nam
   return read_tokens(FieldReader(config, std::string(name)), spec);
 }
 
-}  // namespace qinfer::model
+}  // namespace qinfer::source

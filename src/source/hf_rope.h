@@ -5,15 +5,15 @@
 #include "formats/json.h"
 #include "model/spec.h"
 
-namespace qinfer::model {
+namespace qinfer::source {
 
 inline constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts published are 10 million tokens
 
 /// One embedding for all layers: rope_theta and rope_scaling (version 4), or rope_parameters (version 5).
-Status read_rope(const formats::FieldReader& fields, ModelSpec& spec);
+Status read_rope(const formats::FieldReader& fields, model::ModelSpec& spec);
 
 /// Gemma 3: one for layers that see everything, with rope_theta and rope_scaling, and one for those with a window, with
 /// rope_local_base_freq; in version 5 both are in rope_parameters, by the kind of layer.
-Status read_ropes_by_layer_type(const formats::FieldReader& fields, ModelSpec& spec);
+Status read_ropes_by_layer_type(const formats::FieldReader& fields, model::ModelSpec& spec);
 
-}  // namespace qinfer::model
+}  // namespace qinfer::source

@@ -1,5 +1,5 @@
 // See hf_rope.h. The meaning of each field is that of transformers' modeling_rope_utils.
-#include "model/hf_rope.h"
+#include "source/hf_rope.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,12 +7,16 @@
 #include <string>
 #include <utility>
 
-namespace qinfer::model {
+namespace qinfer::source {
 namespace {
 
 using formats::FieldReader;
 using formats::find_field;
 using formats::Json;
+using model::LayerSpec;
+using model::ModelSpec;
+using model::RopeScaling;
+using model::RopeSpec;
 
 /// A positive number of the rope object; `fallback` if it is absent.
 Result<double> rope_number(const FieldReader& rope, std::string_view key, std::optional<double> fallback) {
@@ -177,4 +181,4 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
   return Status();
 }
 
-}  // namespace qinfer::model
+}  // namespace qinfer::source

@@ -8,7 +8,8 @@
 //   qinfer.checksum    XXH3-64 of the header with these sixteen digits as zeros
 //   qinfer.kernel_set  who packed it; others with the same layout may use it
 //   qinfer.exact       "1" if every matrix holds the checkpoint's values exactly
-//   qinfer.source      fingerprint of the checkpoint
+//   qinfer.source      fingerprint of the checkpoint, version 1
+//   qinfer.fingerprint the same in the present version; files of earlier builds have none
 //   qinfer.tensor.<n>  "layout rows cols scale largest dtype checksum" of tensor n: scale and largest as hexadecimal
 //                      floating-point numbers, dtype that of the checkpoint, XXH3-64 of the data
 #pragma once
@@ -23,12 +24,14 @@
 #include "base/status.h"
 #include "formats/checkpoint.h"
 #include "kernel_set.h"
+#include "source/fingerprint.h"
 
-namespace qinfer::model {
+namespace qinfer::source {
 
 inline constexpr std::string_view kPackedVersion = "1";
 inline constexpr std::string_view kTextPrefix = "qinfer.text.";
 inline constexpr std::string_view kRopeTensor = "qinfer.rope";
+inline constexpr std::string_view kTensorKey = "qinfer.tensor.";  ///< in the metadata, before a tensor's name
 
 /// One tensor of a packed file.
 struct PackedTensor {
@@ -42,7 +45,8 @@ struct PackedTensor {
 struct PackedFile {
   formats::Checkpoint checkpoint;
   std::map<std::string, PackedTensor, std::less<>> tensors;
-  std::string kernel_set, source;
+  std::string kernel_set;
+  Fingerprints fingerprints;  ///< of the checkpoint
   bool exact = false;
 
   /// Reads the header and checks it against its checksum. Messages name the file and what is wrong with it.
@@ -51,8 +55,9 @@ struct PackedFile {
   const PackedTensor* find(std::string_view name) const;
   /// A text of the model directory, verified; QINFER_E_NOT_FOUND if the directory had none.
   Result<std::string> text(std::string_view file, std::uint64_t max_bytes) const;
-  /// QINFER_E_FORMAT if the data of a tensor is not what was written.
-  Status verify(std::string_view name, std::span<const std::byte> data) const;
+  /// QINFER_E_FORMAT if the data of a tensor, at `offset` of the file, is not what was written.
+  Status verify(std::string_view name, std::span<const std::byte> data, std::string_view file,
+                std::uint64_t offset) const;
 };
 
 /// Collects the tensors of a packed file, then writes it. Data is borrowed until write() returns.
@@ -72,21 +77,15 @@ class PackedWriter {
 
   /// Writes to a temporary name beside `path`, then renames: `path` is either the old file or the whole new one.
   /// Another file than a packed model is not replaced: see is_packed_file().
-  Status write(const std::string& path, std::string_view kernel_set, std::string_view source, bool exact,
+  Status write(const std::string& path, std::string_view kernel_set, const Fingerprints& fingerprints, bool exact,
                const Progress& progress);
 
  private:
-  std::string header(std::string_view kernel_set, std::string_view source, bool exact) const;
+  std::string header(std::string_view kernel_set, const Fingerprints& fingerprints, bool exact) const;
   std::vector<Item> items_;
 };
-
-/// A fingerprint of a checkpoint without reading it whole: its texts, names, types and places of all tensors, those of
-/// up to 1 MiB whole and of larger ones 4 KiB at both ends and every 4 MiB. Training or converting again changes it, an
-/// edit of a single value inside a large matrix may not.
-Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint,
-                                       CancelFlag cancel);
 
 /// OK for a file that PackedWriter wrote, whole or not, as far as its first bytes tell; else QINFER_E_FORMAT.
 Status is_packed_file(const platform::OpenFile& file);
 
-}  // namespace qinfer::model
+}  // namespace qinfer::source

@@ -1,25 +1,20 @@
 // See packed.h.
-#include "model/packed.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "source/packed.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "base/checked.h"
+#include "base/hash.h"
 
-namespace qinfer::model {
+namespace qinfer::source {
 namespace {
 
-constexpr std::string_view kChecksumKey = "qinfer.checksum", kTensorKey = "qinfer.tensor.";
+constexpr std::string_view kChecksumKey = "qinfer.checksum";
 constexpr std::string_view kNoChecksum = "0000000000000000";
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kStep = 16 << 20;
-
-std::uint64_t hash(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
-std::uint64_t hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
 /// Takes the next word of a line.
 std::string_view next_word(std::string_view& line) {
@@ -89,7 +84,7 @@ Status check_header(const platform::OpenFile& file, std::string_view checksum) {
   if (at == text.npos || checksum.size() != kNoChecksum.size())
     return error_at(Code::format, 8, "{}: the header has no checksum", file.name);
   text.replace(at + kChecksumKey.size() + 4, kNoChecksum.size(), kNoChecksum);
-  if (fmt::format("{:016x}", hash(text)) != checksum)
+  if (fmt::format("{:016x}", hash_text(text)) != checksum)
     return error_at(Code::format, 8, "{}: the header does not match its checksum: the file is damaged", file.name);
   return Status();
 }
@@ -123,7 +118,8 @@ Result<PackedFile> PackedFile::open(const std::string& path, CancelFlag cancel, 
     packed.tensors.emplace(key.substr(kTensorKey.size()), tensor);
   }
   packed.kernel_set = metadata_value(packed.checkpoint, "qinfer.kernel_set");
-  packed.source = metadata_value(packed.checkpoint, "qinfer.source");
+  packed.fingerprints = {metadata_value(packed.checkpoint, "qinfer.fingerprint"),
+                         metadata_value(packed.checkpoint, "qinfer.source")};
   packed.exact = metadata_value(packed.checkpoint, "qinfer.exact") == "1";
   return packed;
 }
@@ -143,23 +139,22 @@ Result<std::string> PackedFile::text(std::string_view file, std::uint64_t max_by
   std::string text(tensor->bytes(), '\0');
   const auto bytes = std::as_writable_bytes(std::span(text));
   QINFER_TRY(checkpoint.read(*tensor, 0, bytes));
-  QINFER_TRY(verify(name, bytes));
+  QINFER_TRY(verify(name, bytes, checkpoint.shard_name(tensor->shard), tensor->begin));
   return text;
 }
 
-Status PackedFile::verify(std::string_view name, std::span<const std::byte> data) const {
+Status PackedFile::verify(std::string_view name, std::span<const std::byte> data, std::string_view file,
+                          std::uint64_t offset) const {
   const PackedTensor* info = find(name);
-  const formats::Tensor* tensor = checkpoint.find(name);
-  if (info != nullptr && tensor != nullptr && hash(data) == info->checksum) return Status();
-  return error_at(Code::format, tensor != nullptr ? static_cast<std::int64_t>(tensor->begin) : -1,
-                  "{}: \"{}\" does not match its checksum: the file is damaged",
-                  tensor != nullptr ? checkpoint.shard_name(tensor->shard) : "packed model", name);
+  if (info != nullptr && hash_bytes(data) == info->checksum) return Status();
+  return error_at(Code::format, static_cast<std::int64_t>(offset),
+                  "{}: \"{}\" does not match its checksum: the file is damaged", file, name);
 }
 
-std::string PackedWriter::header(std::string_view kernel_set, std::string_view source, bool exact) const {
+std::string PackedWriter::header(std::string_view kernel_set, const Fingerprints& fingerprints, bool exact) const {
   std::string text = fmt::format(
-      R"({{"__metadata__":{{"qinfer.packed":"{}","{}":"{}","qinfer.kernel_set":"{}","qinfer.exact":"{}","qinfer.source":"{}")",
-      kPackedVersion, kChecksumKey, kNoChecksum, kernel_set, exact ? 1 : 0, source);
+      R"({{"__metadata__":{{"qinfer.packed":"{}","{}":"{}","qinfer.kernel_set":"{}","qinfer.exact":"{}","qinfer.source":"{}","qinfer.fingerprint":"{}")",
+      kPackedVersion, kChecksumKey, kNoChecksum, kernel_set, exact ? 1 : 0, fingerprints.first, fingerprints.current);
   for (const Item& item : items_)
     text += fmt::format(R"(,"{}{}":"{}")", kTensorKey, escape(item.name), describe(item.info));
   text += '}';
@@ -171,21 +166,21 @@ std::string PackedWriter::header(std::string_view kernel_set, std::string_view s
   }
   text += '}';
   text.resize(round_up(text.size() + 8, kPage) - 8, ' ');  // data begins on a page
-  const std::string checksum = fmt::format("{:016x}", hash(text));
+  const std::string checksum = fmt::format("{:016x}", hash_text(text));
   text.replace(text.find(kChecksumKey) + kChecksumKey.size() + 3, checksum.size(), checksum);
   return text;
 }
 
-Status PackedWriter::write(const std::string& path, std::string_view kernel_set, std::string_view source, bool exact,
-                           const Progress& progress) {
+Status PackedWriter::write(const std::string& path, std::string_view kernel_set, const Fingerprints& fingerprints,
+                           bool exact, const Progress& progress) {
   QINFER_ASSIGN(platform::AtomicFile file, platform::AtomicFile::create(path, is_packed_file));
   std::uint64_t total = 0, done = 0;
   for (const Item& item : items_) total += item.data.size();
   for (Item& item : items_) {
     if (progress && !progress(0, total)) return error(Code::cancelled, "packing was cancelled");
-    item.info.checksum = hash(item.data);
+    item.info.checksum = hash_bytes(item.data);
   }
-  const std::string text = header(kernel_set, source, exact);
+  const std::string text = header(kernel_set, fingerprints, exact);
   char length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
   QINFER_TRY(file.write(std::as_bytes(std::span(length))));
@@ -209,34 +204,4 @@ Status is_packed_file(const platform::OpenFile& file) {
   return error_at(Code::format, 0, "{}: not a packed model, and so not overwritten", file.name);
 }
 
-Result<std::string> source_fingerprint(const platform::Directory& directory, const formats::Checkpoint& checkpoint,
-                                       CancelFlag cancel) {
-  constexpr std::uint64_t kMaxTextBytes = 256 << 20;
-  std::string summary;
-  for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
-    auto text = directory.read_text(name, kMaxTextBytes);
-    Status status = text.take_status();
-    if (!status.ok() && status.code() != Code::not_found) return status;
-    summary += fmt::format("{} {:016x}\n", name, text.ok() ? hash(std::string_view(text.value())) : 0);
-  }
-  constexpr std::uint64_t kSmall = 1 << 20, kDistance = 4 << 20;
-  std::vector<std::byte> sample(kSmall);
-  for (const formats::Tensor& tensor : checkpoint.tensors()) {
-    QINFER_TRY(cancel.check("reading a checkpoint"));
-    summary += fmt::format("{} {} {} {} {}\n", checkpoint.shard_name(tensor.shard), tensor.name, tensor.dtype,
-                           tensor.begin, tensor.end);
-    const bool small = tensor.bytes() <= kSmall;
-    const std::uint64_t part = small ? tensor.bytes() : kPage;
-    for (std::uint64_t at = 0; at < tensor.bytes(); at += small ? kSmall : kDistance) {
-      const std::span<std::byte> bytes(sample.data(), std::min(part, tensor.bytes() - at));
-      QINFER_TRY(checkpoint.read(tensor, at, bytes));
-      summary += fmt::format("{:016x}\n", hash(bytes));
-    }
-    if (small) continue;
-    QINFER_TRY(checkpoint.read(tensor, tensor.bytes() - kPage, {sample.data(), kPage}));
-    summary += fmt::format("{:016x}\n", hash(std::span<const std::byte>(sample.data(), kPage)));
-  }
-  return fmt::format("{:016x}", hash(std::string_view(summary)));
-}
-
-}  // namespace qinfer::model
+}  // namespace qinfer::source

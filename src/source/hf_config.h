@@ -7,14 +7,17 @@
 #include "formats/json.h"
 #include "model/spec.h"
 
-namespace qinfer::model {
+namespace qinfer::source {
 
 /// Absent in config.json: decided by whether the checkpoint has lm_head.weight.
 enum class Tied : std::uint8_t { no, yes, unstated };
 
 struct ParsedConfig {
-  ModelSpec spec;
+  model::ModelSpec spec;
   Tied tied = Tied::unstated;
+  bool norms_add_one = false;        ///< the weights of norms are stored less one
+  bool names_tokens_beyond = false;  ///< the tokenizer may name special tokens that the embedding has no rows for
+  bool bare_names = false;           ///< names of tensors may begin without "model."
 };
 
 /// QINFER_E_UNSUPPORTED names the field whose value qinfer does not know; QINFER_E_FORMAT the field that is missing,
@@ -22,6 +25,6 @@ struct ParsedConfig {
 Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_view name);
 
 /// Begin and end tokens of generation_config.json override those of config.json.
-Status apply_generation_config(const formats::Json& config, std::string_view name, ModelSpec& spec);
+Status apply_generation_config(const formats::Json& config, std::string_view name, model::ModelSpec& spec);
 
-}  // namespace qinfer::model
+}  // namespace qinfer::source

@@ -1,0 +1,108 @@
+// See blueprint.h.
+#include "engine/blueprint.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace qinfer::engine {
+namespace {
+
+Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exact) {
+  model::WeightsOptions options;
+  options.exact = exact;
+  options.use_mmap = !load.no_mmap;
+  options.verify = load.verify;
+  options.lock = load.lock;
+  options.split_tied = load.embedding_rows;
+  options.weight_format = find_encoding(load.weight_format);
+  if (!load.weight_format.empty() && !options.weight_format)
+    return error(Code::unsupported, "weight_format \"{}\" is not known, expected {}", load.weight_format,
+                 encoding_names());
+  return options;
+}
+
+Result<std::uint32_t> batch_tokens(const LoadOptions& load) {
+  if (load.max_batch_tokens > kMaxBatch)
+    return error(Code::invalid_argument, "max_batch_tokens is {}, at most {} are accepted", load.max_batch_tokens,
+                 kMaxBatch);
+  return load.max_batch_tokens == 0 ? kDefaultBatch : load.max_batch_tokens;
+}
+
+}  // namespace
+
+std::uint32_t ModelBlueprint::rope_tokens(const model::ModelSpec& spec, std::uint32_t session_tokens) const {
+  if (!has_weights || packed_rope != nullptr) return 0;
+  return rope_at_once ? spec.context_tokens : session_tokens;
+}
+
+Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::uint32_t session_tokens) const {
+  MemoryTotals totals;
+  QINFER_ASSIGN(const std::uint64_t rope_bytes, RopeTable::bytes_of(spec, rope_tokens(spec, session_tokens)));
+  totals.weights_mapped = weights.mapped_bytes + (packed_rope != nullptr ? packed_rope->bytes : 0);
+  totals.weights_private = weights.private_bytes;
+  totals.tables = tokenizer_bytes + rope_bytes;
+  totals.scratch = scratch.bytes;
+  totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
+  // The staging buffer is gone before the scratch arena is made; sessions, and their rows of the RoPE table, come
+  // later.
+  const std::uint64_t loaded = totals.total - (rope_at_once ? 0 : rope_bytes);
+  totals.load_peak = loaded - totals.scratch + std::max(totals.scratch, weights.staging_bytes);
+  return totals;
+}
+
+Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options) {
+  const model::ModelSpec& spec = source.spec();
+  ModelBlueprint blueprint;
+  QINFER_ASSIGN(blueprint.weights_options, weights_options(options, target.exact));
+  QINFER_ASSIGN(blueprint.batch, batch_tokens(options));
+  blueprint.has_weights = !options.no_weights;
+  blueprint.rope_at_once = RopeTable::takes_all_at_once(target.allocator);
+  if (const text::Tokenizer* tokenizer = source.tokenizer()) {
+    blueprint.tokenizer_bytes = tokenizer->memory_bytes();
+    blueprint.max_token_bytes = tokenizer->max_token_bytes();
+  }
+  if (!blueprint.has_weights) return blueprint;
+  const auto assumed = source.has_tensors() ? std::nullopt : std::optional(source.assumed_encoding());
+  QINFER_ASSIGN(blueprint.weights, model::plan_weights(spec, source, assumed, source.packed_for(), target.kernels,
+                                                       blueprint.weights_options));
+  if (!options.no_mmap) blueprint.packed_rope = source.rope_table();
+  blueprint.scratch_map = {"scratch", "model", 0, {}};
+  blueprint.scratch = scratch_layout(spec, target.kernels, blueprint.batch, target.n_threads, &blueprint.scratch_map);
+  return blueprint;
+}
+
+Result<CacheBlueprint> plan_blocks(const model::ModelSpec& spec, const Target& target, const KvCacheOptions& options) {
+  CacheBlueprint cache;
+  cache.options = options;
+  cache.block_tokens = options.block_tokens == 0 ? kTileTokens : options.block_tokens;
+  if (cache.block_tokens < kTileTokens || cache.block_tokens > 256 || !std::has_single_bit(cache.block_tokens))
+    return error(Code::invalid_argument, "block_tokens is {}, expected 32, 64, 128 or 256", cache.block_tokens);
+  cache.layouts = kv_layouts(spec, target.kernels, options.type.value_or(target.kernels.default_kv_type(target.exact)),
+                             cache.block_tokens);
+  cache.all_at_once = options.commit || !target.allocator.is_mapping();
+  return cache;
+}
+
+Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch,
+                                  const KvCacheOptions& options) {
+  QINFER_ASSIGN(CacheBlueprint cache, plan_blocks(spec, target, options));
+  QINFER_ASSIGN(cache.size, cache_size(spec, cache.layouts, batch, options, cache.all_at_once));
+  return cache;
+}
+
+Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
+                                   const CacheBlueprint& cache, const SessionOptions& options, MappedRegion* region) {
+  SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.causal, options.max_tokens,
+                     options.max_logits};
+  if (shape.max_tokens == 0) shape.max_tokens = spec.context_tokens;
+  if (shape.max_logits == 0) shape.max_logits = 1;
+  if (shape.max_tokens > spec.context_tokens)
+    return error(Code::invalid_argument, "max_tokens is {}, the model's context has {}", shape.max_tokens,
+                 spec.context_tokens);
+  if (shape.max_logits > shape.max_tokens)
+    return error(Code::invalid_argument, "max_logits is {}, more than the {} tokens of the session", shape.max_logits,
+                 shape.max_tokens);
+  return session_layout(spec, max_token_bytes, shape, region);
+}
+
+}  // namespace qinfer::engine

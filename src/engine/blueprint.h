@@ -1,0 +1,80 @@
+// Blueprints: all that follows from a model's source and a host's options, before anything is loaded or created.
+//
+// A memory plan adds a blueprint up; loading a model, creating a cache and creating a session do just what theirs say.
+// So a plan and what is taken later cannot disagree: there is one derivation, and three that consume it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/cache_size.h"
+#include "engine/layout.h"
+#include "engine/options.h"
+#include "engine/rope_table.h"
+#include "engine/runtime.h"
+#include "model/weights.h"
+#include "source/model_source.h"
+
+namespace qinfer::engine {
+
+/// Bytes; the members mean what those of qinfer_memory mean.
+struct MemoryTotals {
+  std::uint64_t weights_mapped = 0, weights_private = 0, tables = 0, scratch = 0;
+  std::uint64_t kv_per_block = 0, kv_cache_bytes = 0, per_session = 0, load_peak = 0, total = 0;
+  std::uint64_t kv_lists = 0, kv_per_token = 0, kv_per_session = 0;
+};
+
+/// A model: its weights, tables and scratch arena. Empty but for tables where it is loaded without weights.
+struct ModelBlueprint {
+  bool has_weights = false;
+  std::uint32_t batch = 0;  ///< tokens evaluated at once at most
+  model::WeightsOptions weights_options;
+  model::WeightsPlan weights;
+  ScratchLayout scratch;
+  MappedRegion scratch_map;                        ///< the arena, buffer by buffer
+  const model::TensorInfo* packed_rope = nullptr;  ///< of the source: a RoPE table that is used where it is
+  bool rope_at_once = false;                       ///< the RoPE table is taken whole when the model is loaded
+  std::uint64_t tokenizer_bytes = 0;
+  std::uint32_t max_token_bytes = 0;
+
+  /// How many positions of the RoPE table are in the process's memory when the longest session has this many tokens.
+  std::uint32_t rope_tokens(const model::ModelSpec& spec, std::uint32_t session_tokens) const;
+  /// Weights, tables and scratch when the longest session has this many tokens; no cache and no sessions.
+  /// QINFER_E_NO_MEMORY if the RoPE table for them is too large.
+  Result<MemoryTotals> totals(const model::ModelSpec& spec, std::uint32_t session_tokens) const;
+};
+
+/// What a blueprint of a model is made for.
+struct Target {
+  const kernels::KernelSet& kernels;
+  bool exact = false;
+  std::uint32_t n_threads = 0;
+  const platform::Allocator& allocator;
+};
+
+Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options);
+
+/// A KV cache. Without layouts in an encoder, which keeps nothing.
+struct CacheBlueprint {
+  KvCacheOptions options;
+  std::uint32_t block_tokens = 0;
+  std::vector<KvLayout> layouts;  ///< of each group of layers
+  bool all_at_once = false;       ///< memory is taken when the cache is created
+  CacheSize size;                 ///< see size_cache()
+
+  kv::PoolOptions pool(std::size_t group) const { return pool_options(size, options, group); }
+};
+
+/// Layouts alone: what a block is, before anything is known of how many there are.
+Result<CacheBlueprint> plan_blocks(const model::ModelSpec& spec, const Target& target, const KvCacheOptions& options);
+/// With its size. `batch`: of the model.
+Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch,
+                                  const KvCacheOptions& options);
+
+/// A session: its memory. `cache`: the one that it is created in.
+Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
+                                   const CacheBlueprint& cache, const SessionOptions& options,
+                                   MappedRegion* region = nullptr);
+
+}  // namespace qinfer::engine

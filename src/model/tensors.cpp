@@ -1,0 +1,94 @@
+// See tensors.h: which tensors a spec needs, as one table of roles.
+#include "model/tensors.h"
+
+namespace qinfer::model {
+namespace {
+
+using SizeOf = std::uint32_t (*)(const ModelSpec&, const LayerSpec&);
+using Wanted = bool (*)(const ModelSpec&, const LayerSpec&);
+
+constexpr SizeOf kHidden = [](const ModelSpec& s, const LayerSpec&) { return s.n_embd; };
+constexpr SizeOf kQuery = [](const ModelSpec& s, const LayerSpec&) { return s.q_dim(); };
+constexpr SizeOf kKeyValue = [](const ModelSpec& s, const LayerSpec&) { return s.kv_dim(); };
+constexpr SizeOf kHead = [](const ModelSpec& s, const LayerSpec&) { return s.head_dim; };
+constexpr SizeOf kFfn = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.width; };
+constexpr SizeOf kOne = [](const ModelSpec&, const LayerSpec&) { return 1u; };
+
+constexpr Wanted kAlways = [](const ModelSpec&, const LayerSpec&) { return true; };
+/// Layers that read another's keys and values have none of what makes them.
+constexpr Wanted kOwnKv = [](const ModelSpec&, const LayerSpec& l) { return l.has_own_kv(); };
+constexpr Wanted kAttnNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.before_attention; };
+constexpr Wanted kAttnPostNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.after_attention; };
+constexpr Wanted kFfnNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.before_ffn; };
+constexpr Wanted kFfnPostNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.after_ffn; };
+constexpr Wanted kQNorm = [](const ModelSpec& s, const LayerSpec&) { return s.qk_norm; };
+constexpr Wanted kKNorm = [](const ModelSpec& s, const LayerSpec& l) { return s.qk_norm && l.has_own_kv(); };
+constexpr Wanted kQBias = [](const ModelSpec& s, const LayerSpec&) { return s.qkv_bias; };
+constexpr Wanted kKvBias = [](const ModelSpec& s, const LayerSpec& l) { return s.qkv_bias && l.has_own_kv(); };
+constexpr Wanted kOBias = [](const ModelSpec& s, const LayerSpec&) { return s.o_bias; };
+constexpr Wanted kMlpBias = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.bias; };
+
+struct RoleRow {
+  Role role;
+  std::string_view name;
+  bool is_vector;
+  SizeOf rows, cols;
+  Wanted wanted;
+};
+
+/// The tensors of a layer, in the order in which they are loaded.
+constexpr RoleRow kLayerRoles[] = {
+    {Role::attn_norm, "attn_norm", true, kOne, kHidden, kAttnNorm},
+    {Role::attn_post_norm, "attn_post_norm", true, kOne, kHidden, kAttnPostNorm},
+    {Role::ffn_norm, "ffn_norm", true, kOne, kHidden, kFfnNorm},
+    {Role::ffn_post_norm, "ffn_post_norm", true, kOne, kHidden, kFfnPostNorm},
+    {Role::q_norm, "q_norm", true, kOne, kHead, kQNorm},
+    {Role::k_norm, "k_norm", true, kOne, kHead, kKNorm},
+    {Role::q_bias, "q_bias", true, kOne, kQuery, kQBias},
+    {Role::k_bias, "k_bias", true, kOne, kKeyValue, kKvBias},
+    {Role::v_bias, "v_bias", true, kOne, kKeyValue, kKvBias},
+    {Role::o_bias, "o_bias", true, kOne, kHidden, kOBias},
+    {Role::gate_bias, "gate_bias", true, kOne, kFfn, kMlpBias},
+    {Role::up_bias, "up_bias", true, kOne, kFfn, kMlpBias},
+    {Role::down_bias, "down_bias", true, kOne, kHidden, kMlpBias},
+    {Role::q, "q", false, kQuery, kHidden, kAlways},
+    {Role::k, "k", false, kKeyValue, kHidden, kOwnKv},
+    {Role::v, "v", false, kKeyValue, kHidden, kOwnKv},
+    {Role::o, "o", false, kHidden, kQuery, kAlways},
+    {Role::gate, "gate", false, kFfn, kHidden, kAlways},
+    {Role::up, "up", false, kFfn, kHidden, kAlways},
+    {Role::down, "down", false, kHidden, kFfn, kAlways},
+};
+static_assert(std::size(kLayerRoles) == kRoles - kGlobalRoles);
+
+}  // namespace
+
+std::string describe(const TensorId& id) {
+  switch (id.role) {
+    case Role::embedding: return "embedding";
+    case Role::final_norm: return "final_norm";
+    case Role::lm_head: return "lm_head";
+    default: break;
+  }
+  std::string_view name;
+  for (const RoleRow& row : kLayerRoles)
+    if (row.role == id.role) name = row.name;
+  return fmt::format("{} of layer {}", name, id.layer);
+}
+
+std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {
+  std::vector<TensorNeed> needs;
+  needs.push_back({{Role::embedding}, false, spec.n_vocab, spec.n_embd});
+  for (std::uint32_t i = 0; i < spec.n_layers(); ++i) {
+    const LayerSpec& layer = spec.layers[i];
+    for (const RoleRow& row : kLayerRoles)
+      if (row.wanted(spec, layer))
+        needs.push_back(
+            {{row.role, static_cast<std::uint16_t>(i)}, row.is_vector, row.rows(spec, layer), row.cols(spec, layer)});
+  }
+  needs.push_back({{Role::final_norm}, true, 1, spec.n_embd});
+  if (spec.causal && !spec.tied_embeddings) needs.push_back({{Role::lm_head}, false, spec.n_vocab, spec.n_embd});
+  return needs;
+}
+
+}  // namespace qinfer::model

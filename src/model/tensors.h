@@ -1,0 +1,120 @@
+// The tensors of a model by what they are for, and what a source of them answers: where a tensor is stored and how.
+//
+// The engine and the loader know roles, never names: which name a file gives to a role, and what must be done with the
+// stored values so that they become the model's, is the business of the source (src/source).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/encoding.h"
+#include "base/status.h"
+#include "kernel_set.h"
+#include "model/spec.h"
+#include "platform/file.h"
+
+namespace qinfer::model {
+
+/// What a tensor is for: first those that a model has once, then those of a layer.
+enum class Role : std::uint8_t {
+  embedding,
+  final_norm,
+  lm_head,
+  attn_norm,       ///< before attention
+  attn_post_norm,  ///< of what attention gives, before it is added
+  ffn_norm,        ///< before the feed-forward network
+  ffn_post_norm,   ///< of what the network gives, before it is added
+  q_norm,
+  k_norm,
+  q_bias,
+  k_bias,
+  v_bias,
+  o_bias,
+  gate_bias,
+  up_bias,
+  down_bias,
+  q,
+  k,
+  v,
+  o,
+  gate,
+  up,
+  down
+};
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::down) + 1;
+inline constexpr std::size_t kGlobalRoles = static_cast<std::size_t>(Role::attn_norm);
+
+struct TensorId {
+  Role role = Role::embedding;
+  std::uint16_t layer = 0;   ///< of the roles of a layer
+  std::uint16_t expert = 0;  ///< of the feed-forward networks of a layer
+  bool operator==(const TensorId&) const = default;
+};
+
+/// A tensor that a model needs. A vector (norm weight or bias) has one row.
+struct TensorNeed {
+  TensorId id;
+  bool is_vector = false;
+  std::int64_t rows = 1, cols = 0;
+};
+
+/// "q of layer 3", for messages and fingerprints.
+std::string describe(const TensorId& id);
+
+/// All tensors that a spec needs, in the order in which they are loaded. Tied embeddings are one tensor.
+std::vector<TensorNeed> tensors_of(const ModelSpec& spec);
+
+/// What makes the stored values of a tensor those of the model.
+enum class Transform : std::uint8_t {
+  none,
+  add_one  ///< a norm's weights are stored less one
+};
+
+/// What a tensor brings with it that was packed for a kernel set already.
+struct PackedForm {
+  kernels::WeightLayout layout = kernels::WeightLayout::row_major;
+  kernels::PackInfo info;
+  Encoding original = Encoding::f32;  ///< what the checkpoint had that was packed
+  std::int64_t rows = 0, cols = 0;    ///< of the matrix, without what the layout pads
+};
+
+/// Where a tensor is stored and how.
+struct TensorInfo {
+  std::string name;                  ///< as its file calls it
+  std::vector<std::uint64_t> shape;  ///< as stored, outermost dimension first
+  Encoding encoding = Encoding::f32;
+  Transform transform = Transform::none;
+  std::uint32_t file = 0;                 ///< which of the source's files
+  std::uint64_t offset = 0, bytes = 0;    ///< in that file
+  std::optional<PackedForm> packed = {};  ///< of a packed model
+
+  bool same_place(const TensorInfo& other) const { return file == other.file && offset == other.offset; }
+};
+
+/// The tensors of a model, wherever they are stored.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  /// What the source calls a tensor, be it there or not.
+  virtual std::string name(const TensorId& id) const = 0;
+  /// QINFER_E_NOT_FOUND, naming the tensor as the file would, if there is none; QINFER_E_UNSUPPORTED for an encoding
+  /// that is not known.
+  virtual Result<TensorInfo> find(const TensorId& id) const = 0;
+  /// What messages call one of the files.
+  virtual std::string_view file_name(std::uint32_t file) const = 0;
+  /// One of the files, mapped whole; further calls return the same mapping.
+  virtual Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t file) = 0;
+  /// Copies out.size() bytes of a tensor, from `offset` on.
+  virtual Status read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// QINFER_E_FORMAT if the source has a checksum of the tensor and these are not the bytes that it was made of.
+  virtual Status verify(const TensorInfo& tensor, std::span<const std::byte> data) const = 0;
+};
+
+}  // namespace qinfer::model

@@ -1,0 +1,52 @@
+// Fingerprints: whether two sources hold the same model, told without reading it whole.
+//
+// A fingerprint is made of what changes results: the spec, the tokenizer, and of each tensor of the model its shape,
+// its encoding and samples of its bytes. Names of files, shards and templates are not part of it. Tensors of up to 1
+// MiB are read whole, of larger ones 4 KiB at both ends and every 4 MiB: training or converting again changes the
+// fingerprint, an edit of a single value inside a large matrix may not.
+//
+// Version 1, which files written by earlier builds hold, was made of texts and places instead: three files of the
+// directory, and the shard, name, type and range of every tensor. It is still computed, from the same samples, so that
+// such files are recognised.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/status.h"
+#include "formats/checkpoint.h"
+#include "model/tensors.h"
+
+namespace qinfer::source {
+
+struct Fingerprints {
+  std::string current;  ///< "2:" and 16 hexadecimal digits; empty where it is not known
+  std::string first;    ///< version 1: 16 hexadecimal digits; empty where it is not known
+
+  const std::string& newest() const { return current.empty() ? first : current; }
+  bool include(std::string_view other) const { return !other.empty() && (other == current || other == first); }
+};
+
+/// What fingerprints are made of beside tensors.
+struct FingerprintTexts {
+  /// Version 1: name of a file, and its hash, 0 where it is absent.
+  std::vector<std::pair<std::string, std::uint64_t>> files;
+  std::uint64_t tokenizer = 0;  ///< Tokenizer::fingerprint(), 0 without one
+};
+
+/// `needs`: the tensors of the model; `find` gives where one is stored.
+Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const FingerprintTexts& texts,
+                                       const formats::Checkpoint& checkpoint, std::span<const model::TensorNeed> needs,
+                                       const std::function<Result<model::TensorInfo>(const model::TensorId& id)>& find,
+                                       CancelFlag cancel);
+
+/// Version 1 alone: whether files are as they were, to the place of each tensor.
+Result<std::string> make_first_fingerprint(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
+                                           CancelFlag cancel);
+
+}  // namespace qinfer::source

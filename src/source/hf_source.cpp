@@ -1,0 +1,195 @@
+// See hf_source.h.
+#include "source/hf_source.h"
+
+#include "source/hf_tensors.h"
+
+namespace qinfer::source {
+namespace {
+
+using formats::Checkpoint;
+using formats::Tensor;
+using model::TensorId;
+using model::TensorInfo;
+
+/// What the three have in common: texts, and tensors with Hugging Face's names in a checkpoint, if there is one.
+class HfSource : public ModelSource {
+ public:
+  bool has_tensors() const override { return checkpoint_.has_value(); }
+
+  std::string name(const TensorId& id) const override { return hf_tensor_name(spec_, id, prefix_); }
+
+  Result<TensorInfo> find(const TensorId& id) const override {
+    const std::string name = this->name(id);
+    const Tensor* tensor = checkpoint_ ? checkpoint_->find(name) : nullptr;
+    if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", name);
+    const auto encoding = formats::find_stored_encoding(tensor->dtype);
+    if (!encoding)
+      return error(Code::unsupported, "{}: tensor \"{}\" is {}, supported are F32, F16 and BF16",
+                   checkpoint_->shard_name(tensor->shard), name, tensor->dtype);
+    return info_of(*tensor, *encoding, hf_transform(id, norms_add_one_));
+  }
+
+  std::string_view file_name(std::uint32_t file) const override { return checkpoint_->shard_name(file); }
+
+  Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t file) override {
+    return checkpoint_->map_shard(file);
+  }
+
+  Status read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
+    return platform::read_at(checkpoint_->file(tensor.file), tensor.offset + offset, out);
+  }
+
+  Status verify(const TensorInfo&, std::span<const std::byte>) const override { return Status(); }
+
+  Result<Fingerprints> fingerprints(CancelFlag cancel) const override {
+    const std::vector<model::TensorNeed> needs = model::tensors_of(spec_);
+    return make_fingerprints(
+        spec_, texts_, *checkpoint_, needs, [this](const TensorId& id) { return find(id); }, cancel);
+  }
+
+  /// Takes over what texts say.
+  void take(HfTexts texts) {
+    spec_ = std::move(texts.config.spec);
+    tied_ = texts.config.tied;
+    norms_add_one_ = texts.config.norms_add_one;
+    bare_names_ = texts.config.bare_names;
+    if (bare_names_) prefix_ = "";
+    tokenizer_ = std::move(texts.tokenizer);
+    chat_templates_ = std::move(texts.chat_templates);
+    metadata_ = std::move(texts.metadata);
+    texts_ = std::move(texts.fingerprint);
+    assumed_encoding_ = texts.stated_encoding;
+  }
+
+  /// Takes over the tensors, which decide what config.json left open.
+  void take(Checkpoint checkpoint) {
+    checkpoint_ = std::move(checkpoint);
+    file_bytes_ = checkpoint_->file_bytes();
+    if (bare_names_ && checkpoint_->find("model.embed_tokens.weight") != nullptr) prefix_ = "model.";
+    if (tied_ == Tied::unstated) spec_.tied_embeddings = checkpoint_->find("lm_head.weight") == nullptr;
+    const formats::TextTable& metadata = checkpoint_->metadata();
+    for (std::size_t i = 0; i < metadata.size(); ++i)
+      if (!metadata.key(i).starts_with(kTensorKey))
+        metadata_.add("safetensors." + std::string(metadata.key(i)), metadata.value(i));
+  }
+
+  void finish(const std::string& path) {
+    path_ = path;
+    static_cast<void>(metadata_.finish());
+  }
+
+ protected:
+  static TensorInfo info_of(const Tensor& tensor, Encoding encoding, model::Transform transform) {
+    return {tensor.name,  tensor.shape,  encoding, transform, static_cast<std::uint32_t>(tensor.shard),
+            tensor.begin, tensor.bytes()};
+  }
+
+  std::optional<Checkpoint> checkpoint_;
+  std::string path_;
+
+ private:
+  std::string_view prefix_ = "model.";
+  Tied tied_ = Tied::unstated;
+  bool norms_add_one_ = false, bare_names_ = false;
+  FingerprintTexts texts_;
+};
+
+class PackedModel final : public HfSource {
+ public:
+  explicit PackedModel(PackedFile packed) : packed_(std::move(packed)) {}
+
+  /// After the texts were taken: the tensors, which the packed file's list belongs to.
+  void open_tensors() {
+    take(std::move(packed_.checkpoint));
+    const Tensor* tensor = checkpoint_->find(kRopeTensor);
+    const std::uint64_t bytes = std::uint64_t{spec_.n_ropes()} * spec_.context_tokens * spec_.head_dim * sizeof(float);
+    if (tensor != nullptr && tensor->dtype == "F32" && tensor->bytes() == bytes && tensor->begin % sizeof(float) == 0)
+      rope_table_ = info_of(*tensor, Encoding::f32, model::Transform::none);
+  }
+
+  const PackedFile& packed() const { return packed_; }
+
+  /// Norms are stored as they are used.
+  Result<TensorInfo> find(const TensorId& id) const override {
+    auto found = HfSource::find(id);
+    if (!found.ok()) {
+      Status status = found.take_status();
+      if (status.code() != Code::not_found) return status;
+      return error(Code::not_found, "the packed model: {}", status.message());
+    }
+    TensorInfo info = std::move(found.value());
+    const PackedTensor* packed = packed_.find(info.name);
+    if (packed == nullptr)
+      return error(Code::not_found, "the packed model does not describe its tensor \"{}\"", info.name);
+    info.transform = model::Transform::none;
+    info.packed = {packed->layout, packed->pack, packed->source, packed->rows, packed->cols};
+    return info;
+  }
+
+  Status verify(const TensorInfo& tensor, std::span<const std::byte> data) const override {
+    return packed_.verify(tensor.name, data, file_name(tensor.file), tensor.offset);
+  }
+
+  std::string_view packed_for() const override { return packed_.kernel_set; }
+  const TensorInfo* rope_table() const override { return rope_table_ ? &*rope_table_ : nullptr; }
+  Result<Fingerprints> fingerprints(CancelFlag) const override { return packed_.fingerprints; }
+
+ private:
+  PackedFile packed_;
+  std::optional<TensorInfo> rope_table_;
+};
+
+/// Whether nothing in the directory has changed since the packed file was made from it.
+Status check_directory(const std::string& path, const PackedFile& packed, const std::string& packed_path,
+                       const SourceOptions& options) {
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, options.files));
+  QINFER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
+  QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(directory)));
+  QINFER_ASSIGN(const std::string now, make_first_fingerprint(texts, checkpoint, options.cancel));
+  if (now == packed.fingerprints.first) return Status();
+  return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
+               packed_path, path, packed.fingerprints.first, now);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelSource>> open_hf_directory(const std::string& path, const SourceOptions& options) {
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, options.files));
+  auto source = std::make_unique<HfSource>();
+  QINFER_ASSIGN(HfTexts texts, read_hf_texts(TextFiles(directory), options.cancel));
+  source->take(std::move(texts));
+  if (!options.no_weights) {
+    QINFER_ASSIGN(Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
+    source->take(std::move(checkpoint));
+  }
+  source->finish(path);
+  return std::unique_ptr<ModelSource>(std::move(source));
+}
+
+Result<std::unique_ptr<ModelSource>> open_packed_model(const std::string& path, const std::string& directory,
+                                                       const SourceOptions& options) {
+  QINFER_ASSIGN(PackedFile packed, PackedFile::open(path, options.cancel, options.files.get()));
+  QINFER_ASSIGN(HfTexts texts, read_hf_texts(TextFiles(packed), options.cancel));
+  auto source = std::make_unique<PackedModel>(std::move(packed));
+  source->take(std::move(texts));
+  source->open_tensors();
+  if (!directory.empty()) QINFER_TRY(check_directory(directory, source->packed(), path, options));
+  source->finish(path);
+  return std::unique_ptr<ModelSource>(std::move(source));
+}
+
+Result<std::unique_ptr<ModelSource>> open_lone_config(const std::string& path, const SourceOptions& options) {
+  const auto slash = path.rfind('/');
+  const std::string here = options.files != nullptr ? "" : ".";
+  const std::string folder = slash == path.npos ? here : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string name = slash == path.npos ? path : path.substr(slash + 1);
+  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(folder, options.files));
+  QINFER_ASSIGN(const std::string text, directory.read_text(name, kMaxConfigBytes));
+  QINFER_ASSIGN(HfTexts texts, read_hf_config_text(text, name, options.cancel));
+  auto source = std::make_unique<HfSource>();
+  source->take(std::move(texts));
+  source->finish(path);
+  return std::unique_ptr<ModelSource>(std::move(source));
+}
+
+}  // namespace qinfer::source

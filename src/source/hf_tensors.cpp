@@ -1,0 +1,72 @@
+// See hf_tensors.h.
+#include "source/hf_tensors.h"
+
+#include <fmt/format.h>
+
+namespace qinfer::source {
+namespace {
+
+using model::Role;
+
+/// The name of a tensor of a layer, after "layers.<i>.". In models with four norms to a layer the norm before the
+/// feed-forward network has a name of its own, and the name that other models give to it means the norm after
+/// attention.
+std::string_view name_in_layer(const model::ModelSpec& spec, Role role) {
+  switch (role) {
+    case Role::attn_norm: return "input_layernorm.weight";
+    case Role::attn_post_norm: return "post_attention_layernorm.weight";
+    case Role::ffn_norm:
+      return spec.norms.after_attention ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
+    case Role::ffn_post_norm: return "post_feedforward_layernorm.weight";
+    case Role::q_norm: return "self_attn.q_norm.weight";
+    case Role::k_norm: return "self_attn.k_norm.weight";
+    case Role::q_bias: return "self_attn.q_proj.bias";
+    case Role::k_bias: return "self_attn.k_proj.bias";
+    case Role::v_bias: return "self_attn.v_proj.bias";
+    case Role::o_bias: return "self_attn.o_proj.bias";
+    case Role::gate_bias: return "mlp.gate_proj.bias";
+    case Role::up_bias: return "mlp.up_proj.bias";
+    case Role::down_bias: return "mlp.down_proj.bias";
+    case Role::q: return "self_attn.q_proj.weight";
+    case Role::k: return "self_attn.k_proj.weight";
+    case Role::v: return "self_attn.v_proj.weight";
+    case Role::o: return "self_attn.o_proj.weight";
+    case Role::gate: return "mlp.gate_proj.weight";
+    case Role::up: return "mlp.up_proj.weight";
+    case Role::down: return "mlp.down_proj.weight";
+    case Role::embedding:
+    case Role::final_norm:
+    case Role::lm_head: break;
+  }
+  return {};
+}
+
+bool is_norm(Role role) {
+  switch (role) {
+    case Role::final_norm:
+    case Role::attn_norm:
+    case Role::attn_post_norm:
+    case Role::ffn_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix) {
+  switch (id.role) {
+    case Role::embedding: return fmt::format("{}embed_tokens.weight", prefix);
+    case Role::final_norm: return fmt::format("{}norm.weight", prefix);
+    case Role::lm_head: return "lm_head.weight";
+    default: return fmt::format("{}layers.{}.{}", prefix, id.layer, name_in_layer(spec, id.role));
+  }
+}
+
+model::Transform hf_transform(const model::TensorId& id, bool norms_add_one) {
+  return norms_add_one && is_norm(id.role) ? model::Transform::add_one : model::Transform::none;
+}
+
+}  // namespace qinfer::source

@@ -1,0 +1,156 @@
+// See hf_texts.h.
+#include "source/hf_texts.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "formats/json.h"
+
+namespace qinfer::source {
+namespace {
+
+using formats::Json;
+
+constexpr std::uint64_t kMaxTemplateBytes = 16 << 20;
+/// What describes a model is small; names that repeat in every path of a nested object could make a gigabyte of a
+/// megabyte.
+constexpr std::size_t kMaxMetadata = 64 << 20;
+
+/// "torch_dtype" (version 4 of transformers) or "dtype" (version 5); bf16 where neither tells.
+Encoding stated_encoding(const Json& config) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const Json* value = formats::find_field(config, key);
+    if (value == nullptr || !value->is_string()) continue;
+    const std::string_view text = value->text();
+    if (text == "float32") return Encoding::f32;
+    if (text == "float16") return Encoding::f16;
+  }
+  return Encoding::bf16;
+}
+
+/// An object flattened: "config.rope_scaling.factor" -> "8.0"; lists as JSON, strings as text.
+Status flatten(const Json& value, std::string& prefix, std::size_t& left, formats::TextTable& out) {
+  if (!value.is_object()) {
+    const std::string text = value.is_string() ? std::string(value.text()) : formats::json_text(value);
+    if (prefix.size() + text.size() > left)
+      return error_at(Code::format, -1, "config.json: its fields and their paths take more than {} bytes",
+                      kMaxMetadata);
+    left -= prefix.size() + text.size();
+    out.add(prefix, text);
+    return Status();
+  }
+  const std::size_t size = prefix.size();
+  for (const Json& member : value) {
+    prefix.append(".").append(member.key());
+    QINFER_TRY(flatten(member, prefix, left, out));
+    prefix.resize(size);
+  }
+  return Status();
+}
+
+Status read_generation_config(const std::string& text, std::string_view name, HfTexts& out, CancelFlag cancel) {
+  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_json(text, name, cancel));
+  return apply_generation_config(config.root(), name, out.config.spec);
+}
+
+Status read_tokenizer(const std::string& text, std::string_view name, HfTexts& out, CancelFlag cancel) {
+  const model::ModelSpec& spec = out.config.spec;
+  QINFER_ASSIGN(out.tokenizer,
+                text::Tokenizer::from_json(text, name, {spec.n_vocab, out.config.names_tokens_beyond}, cancel));
+  if (spec.bos_token >= 0) out.tokenizer->mark_control(spec.bos_token);
+  for (const std::int32_t token : spec.end_tokens) out.tokenizer->mark_control(token);
+  out.fingerprint.tokenizer = out.tokenizer->fingerprint();
+  return Status();
+}
+
+/// The field "chat_template" of an object: one text, or a list of objects with "name" and "template".
+Status add_templates(const Json& object, std::string_view file, std::vector<ChatTemplate>& out) {
+  const Json* value = object.is_object() ? formats::find_field(object, "chat_template") : nullptr;
+  if (value == nullptr) return Status();
+  if (value->is_string()) {
+    out.push_back({std::string(kDefaultChatTemplate), std::string(value->text())});
+    return Status();
+  }
+  const auto malformed = [&] {
+    return error_at(
+        Code::format, -1,
+        "{}: \"chat_template\" must be a text, or a list of objects with the texts \"name\" and \"template\"", file);
+  };
+  if (!value->is_array()) return malformed();
+  for (const Json& item : *value) {
+    const Json* name = item.is_object() ? formats::find_field(item, "name") : nullptr;
+    const Json* text = item.is_object() ? formats::find_field(item, "template") : nullptr;
+    if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string()) return malformed();
+    out.push_back({std::string(name->text()), std::string(text->text())});
+  }
+  return Status();
+}
+
+/// As transformers does: chat_template.jinja takes the place of what tokenizer_config.json says.
+Status read_chat_templates(const TextFiles& files, HfTexts& out, CancelFlag cancel) {
+  QINFER_ASSIGN(const auto jinja, files.find("chat_template.jinja", kMaxTemplateBytes));
+  if (jinja) {
+    out.chat_templates.push_back({std::string(kDefaultChatTemplate), *jinja});
+    return Status();
+  }
+  for (const std::string_view name : {"chat_template.json", "tokenizer_config.json"}) {
+    QINFER_ASSIGN(const auto text, files.find(name, kMaxTemplateBytes));
+    if (!text || !out.chat_templates.empty()) continue;
+    QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_json(*text, name, cancel));
+    QINFER_TRY(add_templates(document.root(), name, out.chat_templates));
+  }
+  std::stable_sort(out.chat_templates.begin(), out.chat_templates.end(),
+                   [](const ChatTemplate& a, const ChatTemplate& b) { return a.name < b.name; });
+  return Status();
+}
+
+}  // namespace
+
+Result<std::string> TextFiles::read(std::string_view name, std::uint64_t max_bytes) const {
+  return directory_ != nullptr ? directory_->read_text(name, max_bytes) : packed_->text(name, max_bytes);
+}
+
+Result<std::optional<std::string>> TextFiles::find(std::string_view name, std::uint64_t max_bytes) const {
+  auto text = read(name, max_bytes);
+  Status status = text.take_status();
+  if (status.ok()) return std::optional<std::string>(std::move(text.value()));
+  if (status.code() == Code::not_found) return std::optional<std::string>();
+  return status;
+}
+
+Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view name, CancelFlag cancel) {
+  HfTexts out;
+  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_json(text, name, cancel));
+  QINFER_ASSIGN(out.config, parse_hf_config(config.root(), name));
+  out.config.spec.tied_embeddings = out.config.tied == Tied::yes;
+  out.stated_encoding = stated_encoding(config.root());
+  std::string prefix = "config";
+  std::size_t left = kMaxMetadata;
+  QINFER_TRY(flatten(config.root(), prefix, left, out.metadata));
+  return out;
+}
+
+Result<FingerprintTexts> hash_fingerprint_texts(const TextFiles& files) {
+  FingerprintTexts out;
+  for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
+    QINFER_ASSIGN(const auto text, files.find(name, kMaxTextBytes));
+    out.files.emplace_back(name, text ? hash_text(*text) : 0);
+  }
+  return out;
+}
+
+Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel) {
+  QINFER_ASSIGN(const std::string config, files.read("config.json", kMaxConfigBytes));
+  QINFER_ASSIGN(HfTexts out, read_hf_config_text(config, "config.json", cancel));
+  out.fingerprint.files.emplace_back("config.json", hash_text(config));
+  QINFER_ASSIGN(const auto generation, files.find("generation_config.json", kMaxConfigBytes));
+  if (generation) QINFER_TRY(read_generation_config(*generation, "generation_config.json", out, cancel));
+  out.fingerprint.files.emplace_back("generation_config.json", generation ? hash_text(*generation) : 0);
+  QINFER_ASSIGN(const auto tokenizer, files.find("tokenizer.json", kMaxTextBytes));
+  if (tokenizer) QINFER_TRY(read_tokenizer(*tokenizer, "tokenizer.json", out, cancel));
+  out.fingerprint.files.emplace_back("tokenizer.json", tokenizer ? hash_text(*tokenizer) : 0);
+  QINFER_TRY(read_chat_templates(files, out, cancel));
+  return out;
+}
+
+}  // namespace qinfer::source

@@ -1,0 +1,64 @@
+// The texts of a Hugging Face model (config.json, generation_config.json, tokenizer.json, chat templates), wherever
+// they are: in a directory, or in a packed model that was made from one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/status.h"
+#include "formats/text_table.h"
+#include "platform/file.h"
+#include "source/fingerprint.h"
+#include "source/hf_config.h"
+#include "source/model_source.h"
+#include "source/packed.h"
+#include "text/tokenizer.h"
+
+namespace qinfer::source {
+
+inline constexpr std::uint64_t kMaxTextBytes = 256 << 20;
+inline constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
+
+/// The files that are texts, in the order in which a packed model has them. The first three are part of fingerprints of
+/// version 1.
+inline constexpr std::string_view kTextFiles[] = {"config.json",         "generation_config.json",
+                                                  "tokenizer.json",      "tokenizer_config.json",
+                                                  "chat_template.jinja", "chat_template.json"};
+
+/// Files of a directory, or parts of a packed model.
+class TextFiles {
+ public:
+  explicit TextFiles(const platform::Directory& directory) : directory_(&directory) {}
+  explicit TextFiles(const PackedFile& packed) : packed_(&packed) {}
+
+  Result<std::string> read(std::string_view name, std::uint64_t max_bytes) const;
+  /// Absent files are std::nullopt.
+  Result<std::optional<std::string>> find(std::string_view name, std::uint64_t max_bytes) const;
+
+ private:
+  const platform::Directory* directory_ = nullptr;
+  const PackedFile* packed_ = nullptr;
+};
+
+/// What the texts say.
+struct HfTexts {
+  ParsedConfig config;
+  Encoding stated_encoding = Encoding::bf16;  ///< of the weights
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::vector<ChatTemplate> chat_templates;
+  formats::TextTable metadata;  ///< config.json flattened; finish() has not been called
+  FingerprintTexts fingerprint;
+};
+
+Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel);
+/// The files that fingerprints of version 1 are made of, without reading what they say.
+Result<FingerprintTexts> hash_fingerprint_texts(const TextFiles& files);
+/// config.json alone.
+Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view name, CancelFlag cancel);
+
+}  // namespace qinfer::source

@@ -1,0 +1,73 @@
+// ModelSource: what a path holds, and all that the library asks of it: the spec of the model, its tokenizer, where its
+// tensors are, metadata, chat templates and fingerprints. The engine and the C ABI know no file formats: a format that
+// is added is a class here and a line in open().
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/status.h"
+#include "formats/text_table.h"
+#include "model/spec.h"
+#include "model/tensors.h"
+#include "platform/file.h"
+#include "source/fingerprint.h"
+#include "text/tokenizer.h"
+
+namespace qinfer::source {
+
+struct SourceOptions {
+  bool no_weights = false;  ///< the files of tensors need not be there
+  std::string packed_path;  ///< a packed file made from the model directory, to be used in its place
+  CancelFlag cancel = {};
+  std::shared_ptr<const platform::Files> files = {};  ///< of the host; null: the operating system's
+};
+
+inline constexpr std::string_view kDefaultChatTemplate = "default";
+
+struct ChatTemplate {
+  std::string name;  ///< kDefaultChatTemplate where a model has one without a name
+  std::string text;
+};
+
+class ModelSource : public model::TensorSource {
+ public:
+  /// Decides what `path` is: a directory as Hugging Face lays it out, a packed model, or a config.json alone (a name
+  /// that ends with ".json"), of which a memory plan can be made and nothing be loaded. Messages name the file and the
+  /// field at fault.
+  static Result<std::unique_ptr<ModelSource>> open(const std::string& path, const SourceOptions& options);
+
+  const model::ModelSpec& spec() const { return spec_; }
+  /// Null if there is none, or after it was taken.
+  const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  std::unique_ptr<text::Tokenizer> take_tokenizer() { return std::move(tokenizer_); }
+  /// "config.rope_scaling.factor" -> "8.0", and the metadata of the files of tensors.
+  formats::TextTable take_metadata() { return std::move(metadata_); }
+  std::vector<ChatTemplate> take_chat_templates() { return std::move(chat_templates_); }
+  /// Of the files of tensors.
+  std::uint64_t file_bytes() const { return file_bytes_; }
+
+  /// False for a config.json alone, and with SourceOptions::no_weights: then find() knows no tensor.
+  virtual bool has_tensors() const = 0;
+  /// What tensors are stored as, where they are not there to tell.
+  Encoding assumed_encoding() const { return assumed_encoding_; }
+  /// The kernel set that tensors were packed for; empty where they are as in the checkpoint.
+  virtual std::string_view packed_for() const { return {}; }
+  /// The RoPE table of a packed model, f32 [ropes][context_tokens][head_dim / 2][2]; null where there is none.
+  virtual const model::TensorInfo* rope_table() const { return nullptr; }
+  virtual Result<Fingerprints> fingerprints(CancelFlag cancel) const = 0;
+
+ protected:
+  model::ModelSpec spec_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::uint64_t tokenizer_hash_ = 0;
+  formats::TextTable metadata_;
+  std::vector<ChatTemplate> chat_templates_;
+  std::uint64_t file_bytes_ = 0;
+  Encoding assumed_encoding_ = Encoding::bf16;
+};
+
+}  // namespace qinfer::source

@@ -1,0 +1,39 @@
+// What packing asks of a model directory beside the model itself: its texts, whether the output would take the place of
+// one of its files, and whether it changed meanwhile.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/status.h"
+#include "platform/file.h"
+
+namespace qinfer::source {
+
+class PackInput {
+ public:
+  /// QINFER_E_INVALID_ARGUMENT if the path is a file.
+  static Result<PackInput> open(const std::string& path);
+
+  /// QINFER_E_INVALID_ARGUMENT if `out` is one of the directory's files, or has the name of one that is not there yet
+  /// and would then be read as what it is called.
+  Status check_output(const std::string& out, CancelFlag cancel) const;
+
+  struct Text {
+    std::string_view name;
+    std::string text;
+  };
+  /// Those that are there.
+  Result<std::vector<Text>> texts() const;
+
+  /// The state of all files, as version 1 of the fingerprint tells it.
+  Result<std::string> state(CancelFlag cancel) const;
+
+ private:
+  explicit PackInput(platform::Directory directory) : directory_(std::move(directory)) {}
+  platform::Directory directory_;
+};
+
+}  // namespace qinfer::source
