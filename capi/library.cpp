@@ -86,7 +86,7 @@ qinfer_status qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info* o
     const auto sets = kernels::kernel_sets();
     if (index >= sets.size())
       return error(Code::invalid_argument, "index is {}, there are {} kernel sets", index, sets.size());
-    const kernels::KernelSetInfo& set = sets[index];
+    const kernels::KernelSetRow& set = sets[index];
     QINFER_ASSIGN(const kernels::KernelSet* chosen, engine::choose_kernels(engine::RuntimeOptions()));
     qinfer_kernel_set_info info = {};
     if (kernels::find_kernel_set(set.name, platform::detect_cpu().features) != nullptr)

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "model/weights.h"
+
 namespace qinfer::engine {
 namespace {
 
