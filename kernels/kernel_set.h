@@ -37,7 +37,7 @@ struct WeightFormat {
   bool operator==(const WeightFormat&) const = default;
 };
 
-/// What a set notes about a matrix when it packs it, and its operations read. Everybody else carries it along with the
+/// What a set notes about a matrix when it packs it, and its operations read. All other code carries it along with the
 /// matrix, into packed files too, without looking at it.
 struct PackInfo {
   float scale = 1;    ///< a power of two: the stored values are the weights divided by it

@@ -1,8 +1,8 @@
 // Attention over the KV cache: up to 32 queries of one KV head as lanes (rows of one query head; where a unit has fewer
 // than 16 rows, those times the heads of the group), one segment of keys at a time: all scores, their softmax, then all
-// values. Queries come and results go as panels, unless the batch lies in rows.
+// values. Queries come and results go as panels, unless the batch is row-major.
 //
-// Scores are K Q^T: K tiles, [32 positions][d], are the first operand as they lie in the cache, the queries a pair of
+// Scores are K Q^T: K tiles, [32 positions][d], are the first operand as the cache has them, the queries a pair of
 // panels. The sums, [position][query] in f32, stay in the L2; maximum, weights and their sum run down the lanes, and
 // two neighbouring positions of weights are a line of the next panel. Values are V^T P^T with V tiles [d][32
 // positions]. Everything is summed in one order, over d in steps of 32 and over positions in tiles.
@@ -21,21 +21,30 @@ namespace {
 inline constexpr std::int64_t kLanes = 32;  ///< queries at a time
 inline constexpr float kLog2E = 1.44269504088896341f;
 
-/// Up to 32 queries on their way through a segment.
+/// Up to 32 queries on their way through one segment of keys: which they are and what they see (set by open_rows() or
+/// open_lanes()), buffers in the worker's scratch (set once, by the constructor), and what softmax() found.
 struct Queries {
+  // Which queries: lane m is row rows[m] of the unit and head heads[m] of the group.
   int count = 0, panels = 0;
-  std::int64_t rows[kLanes];    ///< of the unit
-  std::uint32_t heads[kLanes];  ///< of the group
-  std::uint32_t width = 0, padded = 0;
-  std::uint32_t first_tile = 0, last_tile = 0;         ///< of the segment, that any query sees; none if first > last
-  Range ranges[kLanes];                                ///< the keys that each sees
-  Range all{0, 0};                                     ///< that all see; empty if first > last
-  Range any{0, 0};                                     ///< that any sees
-  std::uint32_t* own_panel[2] = {nullptr, nullptr};    ///< [padded / 2][16] pairs: queries that do not lie so already
-  const std::uint32_t* panel[2] = {nullptr, nullptr};  ///< where they do
-  float* scores = nullptr;                             ///< [512][32]
-  std::uint32_t* weights[2] = {nullptr, nullptr};      ///< [512 / 2][16] pairs
-  std::byte* tile = nullptr;                           ///< [32][padded] bf16: a converted K tile, or part of a V tile
+  std::int64_t rows[kLanes];
+  std::uint32_t heads[kLanes];
+  /// The queries as panels of bf16 pairs, [padded / 2][16]: in place where they are one panel, otherwise in own_panel.
+  const std::uint32_t* panel[2] = {nullptr, nullptr};
+
+  // What they see.
+  Range ranges[kLanes];                         ///< the keys of each
+  Range all{0, 0};                              ///< the keys that all see; empty if first > last
+  Range any{0, 0};                              ///< from the first to the last key that any sees
+  std::uint32_t first_tile = 0, last_tile = 0;  ///< tiles of the segment that any sees; none if first > last
+
+  // Buffers, and the widths that their sizes depend on.
+  std::uint32_t width = 0, padded = 0;  ///< of a head, and of a head in the cache
+  std::uint32_t* own_panel[2] = {nullptr, nullptr};
+  float* scores = nullptr;                         ///< [512 positions][32 lanes]
+  std::uint32_t* weights[2] = {nullptr, nullptr};  ///< of each panel: bf16 pairs, [512 / 2][16]
+  std::byte* tile = nullptr;                       ///< bf16 [32][padded]: a converted K tile, or part of a V tile
+
+  // What softmax() found, of each panel's lanes.
   __m512 max[2], sum[2];
 
   static std::uint64_t floats(std::uint64_t padded) {
@@ -63,22 +72,22 @@ struct Queries {
   bool whole(std::uint32_t t) const { return all.first <= t * kTileTokens && all.last >= t * kTileTokens + 31; }
 };
 
-/// Where the queries of a head lie in the panel of a batch row.
+/// The panel that holds a head of batch row `row`.
 const std::uint32_t* query_panel(const AttentionArgs& args, std::int64_t row, std::uint32_t head) {
-  return args.q.pairs() + (row / kPanelTokens * args.n_heads + head) * panel_dwords(args.kv.head_dim);
+  return args.q.pairs() + (row / kPanelLanes * args.n_heads + head) * panel_dwords(args.kv.head_dim);
 }
 
-/// Sixteen rows of one head from batch row `row` on, of which `count` are wanted: as they lie if they are one panel,
-/// else out of two.
+/// Sixteen rows of one head from batch row `row` on, of which `count` are wanted: where they are if they are one panel,
+/// otherwise copied out of two.
 const std::uint32_t* rows_as_panel(const AttentionArgs& args, std::int64_t row, std::uint32_t head, std::int64_t count,
                                    std::uint32_t* own) {
   const std::uint32_t* low = query_panel(args, row, head);
-  const std::int64_t shift = row % kPanelTokens;
+  const std::int64_t shift = row % kPanelLanes;
   if (shift == 0) return low;
-  const std::uint32_t* high = shift + count <= kPanelTokens ? low : query_panel(args, row + kPanelTokens, head);
+  const std::uint32_t* high = shift + count <= kPanelLanes ? low : query_panel(args, row + kPanelLanes, head);
   const __m512i lanes = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(shift)),
                                          _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-  for (std::int64_t at = 0; at < panel_dwords(args.kv.head_dim); at += kPanelTokens)
+  for (std::int64_t at = 0; at < panel_dwords(args.kv.head_dim); at += kPanelLanes)
     _mm512_store_si512(own + at,
                        _mm512_permutex2var_epi32(_mm512_load_si512(low + at), lanes, _mm512_load_si512(high + at)));
   return own;
@@ -98,11 +107,11 @@ const std::uint32_t* lanes_as_panel(const AttentionArgs& args, const AttentionUn
     pack_panel(smaller(queries.count - 16 * p, 16), queries.width, row_of, own);
     return own;
   }
-  for (std::int64_t at = 0; at < dwords; at += kPanelTokens) _mm512_store_si512(own + at, _mm512_setzero_si512());
+  for (std::int64_t at = 0; at < dwords; at += kPanelLanes) _mm512_store_si512(own + at, _mm512_setzero_si512());
   for (int m = 16 * p; m < queries.count && m < 16 * p + 16; ++m) {
     const std::int64_t row = unit.sequence->first_row + unit.first_row + queries.rows[m];
-    const std::uint32_t* from = query_panel(args, row, unit.kv_head * group + queries.heads[m]) + row % kPanelTokens;
-    for (std::int64_t at = 0; at < dwords; at += kPanelTokens) own[at + m % 16] = from[at];
+    const std::uint32_t* from = query_panel(args, row, unit.kv_head * group + queries.heads[m]) + row % kPanelLanes;
+    for (std::int64_t at = 0; at < dwords; at += kPanelLanes) own[at + m % 16] = from[at];
   }
   return own;
 }
@@ -155,7 +164,7 @@ void convert(const std::byte* from, std::int64_t n, std::byte* to) {
                                                  avx512::load16<type>(from + (i + 16) * kBytes)));
 }
 
-/// Where the K tile lies as bf16.
+/// The K tile as bf16: in the cache, or converted.
 const std::byte* keys_of(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t t,
                          const Queries& queries) {
   const std::byte* keys = unit.k_tile(args, t);
@@ -170,9 +179,9 @@ void score_tile(const Queries& queries, std::uint32_t t, const std::byte* keys) 
   const std::int64_t stride = std::int64_t{queries.padded} * 2;
   zero_sums<2, panels>();
   for (std::int64_t c = 0; c < queries.padded; c += kStep)
-    multiply_step<2, panels>(keys + 2 * c, keys + kTileRows * stride + 2 * c, stride, queries.panel[0] + c / 2 * 16,
+    multiply_step<2, panels>(keys + 2 * c, keys + kRegisterRows * stride + 2 * c, stride, queries.panel[0] + c / 2 * 16,
                              queries.panel[1] + c / 2 * 16);
-  store_sums<2, panels>(queries.scores_of(t), kLanes * 4, 16, kTileRows * kLanes);
+  store_sums<2, panels>(queries.scores_of(t), kLanes * 4, 16, kRegisterRows * kLanes);
 }
 
 void prefetch_tile(const std::byte* at, std::uint64_t bytes) {
@@ -274,7 +283,7 @@ bool copy_values(const std::byte* values, std::uint32_t t, std::uint32_t d, cons
       pairs = to_bf16_pairs(avx512::load16<type>(line), avx512::load16<type>(line + 16 * kBytes));
     }
     const __mmask32 finite = _mm512_cmpneq_epi16_mask(_mm512_and_si512(pairs, exponent), exponent);
-    // Lines behind the head's width hold anything.
+    // Lines after the head's width hold anything.
     found = found || (d + i < queries.width && (seen & static_cast<__mmask32>(~finite)) != 0);
     _mm512_store_si512(queries.tile + std::int64_t{i} * 64, _mm512_maskz_mov_epi16(seen & finite, pairs));
   }
@@ -328,7 +337,8 @@ void weigh_values(const AttentionArgs& args, const AttentionUnit& unit, const Qu
     } else if (panels == 1 && t < queries.last_tile) {  // few queries: values come from memory
       prefetch_tile(values_of(t + 1) + std::int64_t{d} * kTileTokens * 2, 2048);
     }
-    multiply_step<2, panels>(values, values + kTileRows * 64, 64, queries.weights_of(0, t), queries.weights_of(1, t));
+    multiply_step<2, panels>(values, values + kRegisterRows * 64, 64, queries.weights_of(0, t),
+                             queries.weights_of(1, t));
   }
   store_sums<2, panels>(sums);
   if (!leftover) return;
@@ -387,8 +397,8 @@ void reduce_queries(const AttentionArgs& args, const AttentionUnit& unit, Querie
   });
 }
 
-/// States of one head, of rows that lie in one panel from lane `lane` on, as operands: lines of this head's features,
-/// and behind the last head zeros up to whole steps. `end`: lanes behind the last row that are to be zeros end there.
+/// States of one head, of rows that are in one panel from lane `lane` on, as operands: lines of this head's features,
+/// and after the last head zeros up to whole steps. `end`: lanes from the last row up to this one become zeros.
 void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t panel, std::int64_t lane,
                  std::int64_t count, std::int64_t end, float* states, std::uint64_t stride) {
   const std::int64_t width = args.kv.head_dim, all = args.n_heads * width, first = head * width;
@@ -406,11 +416,11 @@ void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t pan
     }
     avx512::transpose16(block);
     for (std::int64_t i = 0; i < 16 && k + 2 * i < width; ++i)
-      _mm512_mask_storeu_epi32(out + (first + k + 2 * i) / 2 * kPanelTokens, lanes, block[i]);
+      _mm512_mask_storeu_epi32(out + (first + k + 2 * i) / 2 * kPanelLanes, lanes, block[i]);
   }
   if (head + 1 < args.n_heads) return;
   for (std::int64_t k = all; k < padded_k(all); k += 2)
-    _mm512_mask_storeu_epi32(out + k / 2 * kPanelTokens, lanes, _mm512_setzero_si512());
+    _mm512_mask_storeu_epi32(out + k / 2 * kPanelLanes, lanes, _mm512_setzero_si512());
 }
 
 struct Policy {
@@ -418,7 +428,7 @@ struct Policy {
   /// from memory once.
   static std::int64_t rows_per_unit(std::uint32_t group) {
     if (group > 32) return group >= 128 ? 1 : 128 / group;
-    return larger<std::int64_t>(128 / group / kPanelTokens * kPanelTokens, kPanelTokens);
+    return larger<std::int64_t>(128 / group / kPanelLanes * kPanelLanes, kPanelLanes);
   }
 
   static std::uint64_t scratch_floats(std::uint32_t, std::uint32_t, std::uint32_t padded) {
@@ -430,7 +440,7 @@ struct Policy {
     const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
     Queries queries(args, scratch);
     const auto part = [](std::int64_t rest) { return static_cast<int>(smaller(rest, kLanes)); };
-    if (unit.n_rows >= kPanelTokens) {
+    if (unit.n_rows >= kPanelLanes) {
       for (std::uint32_t head = 0; head < group; ++head)
         for (std::int64_t row = 0; row < unit.n_rows; row += kLanes) {
           open_rows(args, unit, segment, row, part(unit.n_rows - row), head, queries);
@@ -460,9 +470,9 @@ struct Policy {
       return write_rows(args, head, row, n, states, stride,
                         [&](Partial& state, float* out) { avx512::write_partial(state, args.kv.head_dim, out); });
     for (std::int64_t r = 0; r < n;) {
-      const std::int64_t lane = (row + r) % kPanelTokens, count = smaller(kPanelTokens - lane, n - r);
-      const std::int64_t end = row + r + count == args.n ? kPanelTokens : lane + count;
-      write_lanes(args, head, (row + r) / kPanelTokens, lane, count, end,
+      const std::int64_t lane = (row + r) % kPanelLanes, count = smaller(kPanelLanes - lane, n - r);
+      const std::int64_t end = row + r + count == args.n ? kPanelLanes : lane + count;
+      write_lanes(args, head, (row + r) / kPanelLanes, lane, count, end,
                   states + static_cast<std::uint64_t>(r) * stride, stride);
       r += count;
     }

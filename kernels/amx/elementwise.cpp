@@ -1,5 +1,5 @@
 // Embedding lookup and RMSNorm: one unit per panel of 16 tokens, features as lines. The norm writes the panels that the
-// next multiplication takes, so that nothing is packed in between. Where a batch lies in rows, this is AVX-512's.
+// next multiplication takes, so that nothing is packed in between. Where a batch is row-major, this is AVX-512's.
 #include "amx/amx.h"
 #include "amx/panels.h"
 #include "avx512/avx512.h"
@@ -7,7 +7,7 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// Up to 16 values of a row, widened; zeros behind them.
+/// Up to 16 values of a row, widened; zeros after them.
 template <DType type>
 __m512 load_lanes(const std::byte* at, __mmask16 lanes) {
   if constexpr (type == DType::f32) {
@@ -22,7 +22,7 @@ __m512 load_lanes(const std::byte* at, __mmask16 lanes) {
 template <DType type>
 void embed_panel(const EmbedArgs& args, std::int64_t panel) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
-  const std::int64_t first = panel * kPanelTokens, count = smaller(args.n - first, kPanelTokens);
+  const std::int64_t first = panel * kPanelLanes, count = smaller(args.n - first, kPanelLanes);
   const std::int64_t cols = args.table.cols;
   const __m512 scale = _mm512_set1_ps(args.scale);
   const auto row_of = [&](std::int64_t m) { return args.table.data + args.tokens[first + m] * cols * kBytes; };
@@ -38,10 +38,10 @@ void embed_panel(const EmbedArgs& args, std::int64_t panel) {
 
 // ---- RMSNorm ----
 
-/// Sixteen rows that lie in one panel.
+/// Sixteen rows that are one panel.
 struct PanelOf {
   const float* first;
-  __m512 operator()(std::int64_t feature) const { return _mm512_load_ps(first + feature * kPanelTokens); }
+  __m512 operator()(std::int64_t feature) const { return _mm512_load_ps(first + feature * kPanelLanes); }
 };
 
 /// Sixteen rows of any panels.
@@ -49,16 +49,16 @@ struct LanesOf {
   const float* lanes[16];  ///< null: there is no such row
   __m512 operator()(std::int64_t feature) const {
     alignas(64) float values[16];
-    for (int m = 0; m < 16; ++m) values[m] = lanes[m] != nullptr ? lanes[m][feature * kPanelTokens] : 0.0f;
+    for (int m = 0; m < 16; ++m) values[m] = lanes[m] != nullptr ? lanes[m][feature * kPanelLanes] : 0.0f;
     return _mm512_load_ps(values);
   }
 };
 
 LanesOf lanes_of(const NormArgs& args, std::int64_t first) {
   LanesOf lanes{};
-  for (std::int64_t m = 0; m < kPanelTokens && first + m < args.n; ++m) {
+  for (std::int64_t m = 0; m < kPanelLanes && first + m < args.n; ++m) {
     const std::int64_t row = args.gather[first + m];
-    lanes.lanes[m] = f32_line(args.x, row / kPanelTokens, 0) + row % kPanelTokens;
+    lanes.lanes[m] = f32_line(args.x, row / kPanelLanes, 0) + row % kPanelLanes;
   }
   return lanes;
 }
@@ -68,14 +68,14 @@ template <typename Value>
 void write_operands(const NormArgs& args, std::int64_t panel, Value value) {
   auto* out = args.out.pairs() + panel * panel_dwords(args.width);
   std::int64_t k = 0;
-  for (; k + 2 <= args.width; k += 2, out += kPanelTokens) _mm512_store_si512(out, interleave(value(k), value(k + 1)));
-  for (; k < padded_k(args.width); k += 2, out += kPanelTokens)
+  for (; k + 2 <= args.width; k += 2, out += kPanelLanes) _mm512_store_si512(out, interleave(value(k), value(k + 1)));
+  for (; k < padded_k(args.width); k += 2, out += kPanelLanes)
     _mm512_store_si512(out, k < args.width ? interleave(value(k), _mm512_setzero_ps()) : _mm512_setzero_si512());
 }
 
 template <typename Value>
 void write_rows(const NormArgs& args, std::int64_t panel, Value value) {
-  const std::int64_t first = panel * kPanelTokens, count = smaller(args.n - first, kPanelTokens);
+  const std::int64_t first = panel * kPanelLanes, count = smaller(args.n - first, kPanelLanes);
   for (std::int64_t k = 0; k < args.width; k += 16) {
     __m512 lines[16], rows[16];
     for (std::int64_t i = 0; i < 16; ++i) lines[i] = k + i < args.width ? value(k + i) : _mm512_setzero_ps();
@@ -123,7 +123,7 @@ std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) {
 void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice) {
   if (args.x.is_row_major()) return avx512::rms_norm(args, phase, slice);
   for (std::int64_t panel = slice.begin; panel < slice.end; ++panel)
-    args.gather != nullptr ? norm_panel(args, panel, lanes_of(args, panel * kPanelTokens))
+    args.gather != nullptr ? norm_panel(args, panel, lanes_of(args, panel * kPanelLanes))
                            : norm_panel(args, panel, PanelOf{f32_line(args.x, panel, 0)});
 }
 

@@ -18,7 +18,7 @@ inline constexpr int kRuns = tokens <= 2 ? 8 : 4;
 /// How far ahead of its reading each run of memory is fetched.
 inline constexpr std::int64_t kAheadBytes = 2048;
 
-/// Activations split into even and odd columns: [token][k / 32][2][16], zeros behind the last column.
+/// Activations split into even and odd columns: [token][k / 32][2][16], zeros after the last column.
 struct SplitRows {
   const float* data = nullptr;
   std::int64_t n = 0, cols = 0;
@@ -153,14 +153,14 @@ void qkv_few_rows(const QkvArgs& args, Slice slice) {
   const HeadSpace space(args.workspace, slice.worker, width);
   const SplitRows x = split_rows(args.x, args.n, args.wq.cols, space.own);
   transpose_rope(args, 0, space.rope);
-  for (std::int64_t i = 0; i < space.head_floats; i += kPanelTokens)
+  for (std::int64_t i = 0; i < space.head_floats; i += kPanelLanes)
     _mm512_store_ps(space.values + i, _mm512_setzero_ps());
   for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
     const Head head = head_at(args, unit);
     const std::int64_t first = head.index * width;
     const auto store = [&](std::int64_t j, const float* sums) {
       for (std::int64_t m = 0; m < x.n; ++m)
-        space.values[(j - first) * kPanelTokens + m] = head.of.bias != nullptr ? sums[m] + head.of.bias[j] : sums[m];
+        space.values[(j - first) * kPanelLanes + m] = head.of.bias != nullptr ? sums[m] + head.of.bias[j] : sums[m];
     };
     with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, *head.of.w, first, first + width, store); });
     finish_head(args, head.of.kind, head.index, 0, space.values, space.rope);

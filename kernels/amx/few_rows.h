@@ -1,4 +1,4 @@
-// Linear layers of few rows in AVX-512, over the same weights as the tiles': bf16 in rows, as they lie in the file. The
+// Linear layers of few rows in AVX-512, over the same weights as the tiles': bf16, row-major, as in the file. The
 // set `amx_mixed` uses them for up to kFewRows rows, where a tile would be mostly empty lanes.
 //
 // Activations stay f32 here. Results therefore differ from those of tiles by the rounding of activations to bf16, so a
@@ -10,7 +10,7 @@
 
 namespace qinfer::kernels::amx {
 
-// Workspaces, units and phases are those of tiles (of q/k/v the phase behind the first, which has no units here).
+// Workspaces, units and phases are those of tiles (q/k/v is computed in phase 1; phase 0 has no units here).
 
 void linear_few_rows(const LinearArgs& args, Slice slice);
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice);

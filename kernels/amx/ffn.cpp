@@ -8,7 +8,7 @@ namespace {
 
 /// Rows [row, row + 16) of gate and of up.
 RowPair gate_and_up_rows(const FfnArgs& args, std::int64_t row) {
-  return {{tile_of(args.gate, row, args.gate.rows, kTileRows), tile_of(args.up, row, args.up.rows, kTileRows)}};
+  return {{tile_of(args.gate, row, args.gate.rows, kRegisterRows), tile_of(args.up, row, args.up.rows, kRegisterRows)}};
 }
 
 /// activation(gate) * up of one block into lines [feature / 2, feature / 2 + 8) of its panels, zeros where there is no
@@ -21,8 +21,8 @@ template <Activation activation>
   };
   for (int panel = 0; panel < block.panels; ++panel) {
     const float *gate = block.tile(0, panel), *up = block.tile(1, panel);
-    std::uint32_t* out = inner_panels(args) + (block.first_panel + panel) * dwords + feature / 2 * kPanelTokens;
-    for (std::int64_t r = 0; r < kTileRows; r += 2) {
+    std::uint32_t* out = inner_panels(args) + (block.first_panel + panel) * dwords + feature / 2 * kPanelLanes;
+    for (std::int64_t r = 0; r < kRegisterRows; r += 2) {
       __m512 product[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
       for (std::int64_t i = 0; i < 2 && feature + r + i < args.gate.rows; ++i) {
         __m512 g = _mm512_load_ps(gate + 16 * (r + i)), u = _mm512_load_ps(up + 16 * (r + i));
@@ -30,7 +30,7 @@ template <Activation activation>
         if (args.up_bias != nullptr) u = _mm512_add_ps(u, bias_of(args.up_bias, feature + r + i));
         product[i] = gated<avx512::VectorOps>(activation, g, u);
       }
-      _mm512_store_si512(out + r / 2 * kPanelTokens, interleave(product[0], product[1]));
+      _mm512_store_si512(out + r / 2 * kPanelLanes, interleave(product[0], product[1]));
     }
   }
 }
@@ -39,19 +39,19 @@ template <Activation activation>
 void clear_lines(const FfnArgs& args, std::int64_t feature) {
   const std::int64_t dwords = panel_dwords(args.gate.rows);
   for (std::int64_t p = 0; p < panel_count(args.n); ++p)
-    for (std::int64_t i = 0; i < kTileRows / 2; ++i)
-      _mm512_store_si512(inner_panels(args) + p * dwords + (feature / 2 + i) * kPanelTokens, _mm512_setzero_si512());
+    for (std::int64_t i = 0; i < kRegisterRows / 2; ++i)
+      _mm512_store_si512(inner_panels(args) + p * dwords + (feature / 2 + i) * kPanelLanes, _mm512_setzero_si512());
 }
 
 void gate_and_up(const FfnArgs& args, const Panels& x, Slice slice, const OwnSpace& own) {
   const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
                                                          : &store_activations<Activation::gelu_tanh>;
   const std::int64_t first = slice.begin * kUnitRows, end = slice.end * kUnitRows, rows = args.gate.rows;
-  const std::int64_t there = smaller(end, (rows + kTileRows - 1) / kTileRows * kTileRows);
+  const std::int64_t there = smaller(end, (rows + kRegisterRows - 1) / kRegisterRows * kRegisterRows);
   multiply(
-      x, (there - first) / kTileRows, 1, own,
-      [&](std::int64_t i) { return gate_and_up_rows(args, first + i * kTileRows); },
-      [&](const SumBlock& block) { store(args, block, first + block.pair * kTileRows); });
+      x, (there - first) / kRegisterRows, 1, own,
+      [&](std::int64_t i) { return gate_and_up_rows(args, first + i * kRegisterRows); },
+      [&](const SumBlock& block) { store(args, block, first + block.pair * kRegisterRows); });
   if (there < end) clear_lines(args, there);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 inline constexpr std::int64_t kSumFloats = 4 * kTileFloats;
 
-/// Sums of so many row pairs and a pair of panels each.
+/// Bytes of the sums of this many row pairs and a pair of panels each.
 inline std::uint64_t sums_bytes(std::int64_t pairs) {
   return static_cast<std::uint64_t>(pairs * kSumFloats) * sizeof(float);
 }
@@ -19,13 +19,13 @@ inline std::uint64_t sums_bytes(std::int64_t pairs) {
 /// 16 rows of a matrix from `row` on, of which those before `end` exist; `ahead` rows further on are the next ones.
 inline RowTile tile_of(const Matrix& w, std::int64_t row, std::int64_t end, std::int64_t ahead) {
   const std::int64_t stride = w.cols * 2, there = end - row;
-  return {w.data + smaller(row, end) * stride, stride, there >= kTileRows ? kTileRows : larger(there, std::int64_t{0}),
-          w.data + (row + ahead) * stride};
+  return {w.data + smaller(row, end) * stride, stride,
+          there >= kRegisterRows ? kRegisterRows : larger(there, std::int64_t{0}), w.data + (row + ahead) * stride};
 }
 
 /// 32 rows of a matrix.
 inline RowPair rows_of(const Matrix& w, std::int64_t row, std::int64_t end) {
-  return {{tile_of(w, row, end, 2 * kTileRows), tile_of(w, row + kTileRows, end, 2 * kTileRows)}};
+  return {{tile_of(w, row, end, 2 * kRegisterRows), tile_of(w, row + kRegisterRows, end, 2 * kRegisterRows)}};
 }
 
 /// How many of the tiles of a pair have rows: 1 or 2.
@@ -94,11 +94,11 @@ inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, Row
 inline void store_lines(const SumBlock& block, std::int64_t feature, std::int64_t outputs, const float* bias,
                         bool accumulate, const Activations& out) {
   for (int i = 0; i < block.row_tiles; ++i) {
-    const std::int64_t first = feature + i * kTileRows, count = smaller(outputs - first, kTileRows);
+    const std::int64_t first = feature + i * kRegisterRows, count = smaller(outputs - first, kRegisterRows);
     for (int j = 0; j < block.panels; ++j) {
       const float* sums = block.tile(i, j);
       float* line = f32_line(out, block.first_panel + j, first);
-      for (std::int64_t r = 0; r < count; ++r, sums += kPanelTokens, line += kPanelTokens) {
+      for (std::int64_t r = 0; r < count; ++r, sums += kPanelLanes, line += kPanelLanes) {
         __m512 value = _mm512_load_ps(sums);
         if (bias != nullptr) value = _mm512_add_ps(value, _mm512_set1_ps(bias[first + r]));
         if (accumulate) value = _mm512_add_ps(_mm512_load_ps(line), value);
@@ -113,11 +113,11 @@ template <typename RowAt>
 inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t feature, std::int64_t outputs,
                        const float* bias, bool accumulate, RowAt row) {
   for (int i = 0; i < block.row_tiles; ++i) {
-    const std::int64_t begin = feature + i * kTileRows;
+    const std::int64_t begin = feature + i * kRegisterRows;
     const __mmask16 lanes = first_lanes(outputs - begin);
     const __m512 added = bias != nullptr ? _mm512_maskz_loadu_ps(lanes, bias + begin) : _mm512_setzero_ps();
     for (int j = 0; j < block.panels; ++j) {
-      const std::int64_t first = (block.first_panel + j) * kPanelTokens, tokens = smaller(n - first, kPanelTokens);
+      const std::int64_t first = (block.first_panel + j) * kPanelLanes, tokens = smaller(n - first, kPanelLanes);
       __m512 lines[16], rows[16];
       for (int r = 0; r < 16; ++r) lines[r] = _mm512_load_ps(block.tile(i, j) + 16 * r);
       transpose(lines, rows);

@@ -1,12 +1,12 @@
 // Matrix multiplications of more than two panels (32 tokens).
 //
-// Every weight is then used again for each pair of panels, and how it lies matters more than that it is read once: out
-// of rows in file layout a tile takes up to 32 split lines, and its 16 rows fall into a few sets of the L1. So a worker
-// leaves the weights of a group of row pairs as tiles in its own workspace, which stays in the L2, while it multiplies
-// the first pair of panels, and all others with those (Goto and van de Geijn 2008, section 4, with the roles of the
-// operands exchanged): 512 columns of a pair of panels, 32 KiB, stay in the L1 while the group passes. A step of 2 x 2
-// tiles then takes about 90 cycles instead of 215, of which the multiplications are 64. There is no copy of the weights
-// beyond that workspace.
+// Every weight is then used again for each pair of panels, and how it is stored matters more than that it is read once:
+// out of rows in file layout a tile takes up to 32 split lines, and its 16 rows fall into a few sets of the L1. So a
+// worker leaves the weights of a group of row pairs as tiles in its own workspace, which stays in the L2, while it
+// multiplies the first pair of panels, and all others with those (Goto and van de Geijn 2008, section 4, with the roles
+// of the operands exchanged): 512 columns of a pair of panels, 32 KiB, stay in the L1 while the group passes. A step of
+// 2 x 2 tiles then takes about 90 cycles instead of 215, of which the multiplications are 64. There is no copy of the
+// weights beyond that workspace.
 //
 // Sums wait in memory between two such parts of k, in f32, so that the result is the same bit for bit.
 #pragma once
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kStagedBytes = 512 << 10;
 /// Row pairs of a group at most, and at least; but a group has whole heads.
 inline constexpr std::int64_t kGroupPairs = 16, kLeastPairs = 4;
 /// Bytes of the staged weights for a column of 32 rows.
-inline constexpr std::int64_t kColumnBytes = 2 * kTileRows * 2;
+inline constexpr std::int64_t kColumnBytes = 2 * kRegisterRows * 2;
 /// Blocks of sums that wait for the next part of the weights' columns.
 inline constexpr std::int64_t kWaitingBlocks = 64;
 
@@ -73,7 +73,7 @@ inline void prefetch_later(const RowTile& rows, std::int64_t begin, std::int64_t
   const std::int64_t row = 2 * s / steps;
   const std::byte* at = rows.next + row * rows.stride + 2 * begin + (2 * s - row * steps) * 64;
 #pragma GCC unroll 8
-  for (std::int64_t run = 0; run < kTileRows / 2; ++run, at += 2 * rows.stride) {
+  for (std::int64_t run = 0; run < kRegisterRows / 2; ++run, at += 2 * rows.stride) {
     _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
     _mm_prefetch(reinterpret_cast<const char*>(at + 64), _MM_HINT_T1);
   }
@@ -85,19 +85,19 @@ template <int row_tiles, int panels>
 inline void stage_and_add(const RowPair& pair, std::int64_t begin, std::int64_t end, std::int64_t cols,
                           const PanelPair& x, std::byte* out) {
   bool whole = true;
-  for (int i = 0; i < row_tiles; ++i) whole = whole && pair.tiles[i].count == kTileRows;
+  for (int i = 0; i < row_tiles; ++i) whole = whole && pair.tiles[i].count == kRegisterRows;
   const RowTile &low = pair.tiles[0], &high = pair.tiles[1];
-  for (std::int64_t k = begin; k < end; k += kStep, out += 2 * kTileRows * 64) {
-    const std::uint32_t *x0 = x.at[0] + k / 2 * kPanelTokens, *x1 = x.at[1] + k / 2 * kPanelTokens;
+  for (std::int64_t k = begin; k < end; k += kStep, out += 2 * kRegisterRows * 64) {
+    const std::uint32_t *x0 = x.at[0] + k / 2 * kPanelLanes, *x1 = x.at[1] + k / 2 * kPanelLanes;
     if (whole && k + kStep <= cols) {
       for (int i = 0; i < row_tiles; ++i)
         prefetch_later(pair.tiles[i], begin, (k - begin) / kStep, (end - begin) / kStep);
       multiply_step<row_tiles, panels>(low.at + 2 * k, high.at + 2 * k, low.stride, x0, x1);
       tile_store<0>(out, 64);
-      if constexpr (row_tiles == 2) tile_store<1>(out + kTileRows * 64, 64);
+      if constexpr (row_tiles == 2) tile_store<1>(out + kRegisterRows * 64, 64);
     } else {
-      for (int i = 0; i < row_tiles; ++i) copy_edge(pair.tiles[i], k, cols, out + i * kTileRows * 64);
-      multiply_step<row_tiles, panels>(out, out + kTileRows * 64, 64, x0, x1);
+      for (int i = 0; i < row_tiles; ++i) copy_edge(pair.tiles[i], k, cols, out + i * kRegisterRows * 64);
+      multiply_step<row_tiles, panels>(out, out + kRegisterRows * 64, 64, x0, x1);
     }
   }
 }
@@ -105,9 +105,9 @@ inline void stage_and_add(const RowPair& pair, std::int64_t begin, std::int64_t 
 /// Adds `steps` of 32 columns of staged tiles.
 template <int row_tiles, int panels>
 inline void add_staged(const std::byte* w, std::int64_t steps, const PanelPair& x) {
-  for (std::int64_t s = 0; s < steps; ++s, w += 2 * kTileRows * 64) {
-    const std::int64_t at = s * kStep / 2 * kPanelTokens;
-    multiply_step<row_tiles, panels, true>(w, w + kTileRows * 64, 64, x.at[0] + at, x.at[1] + at);
+  for (std::int64_t s = 0; s < steps; ++s, w += 2 * kRegisterRows * 64) {
+    const std::int64_t at = s * kStep / 2 * kPanelLanes;
+    multiply_step<row_tiles, panels, true>(w, w + kRegisterRows * 64, 64, x.at[0] + at, x.at[1] + at);
   }
 }
 
@@ -115,7 +115,7 @@ inline void add_staged(const std::byte* w, std::int64_t steps, const PanelPair& 
 inline void prefetch_part(const PanelPair& panels, std::int64_t lines, std::int64_t i, std::int64_t n) {
   for (const std::uint32_t* panel : panels.at)
     for (std::int64_t line = lines * i / n; line < lines * (i + 1) / n; ++line)
-      _mm_prefetch(reinterpret_cast<const char*>(panel + line * kPanelTokens), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(panel + line * kPanelLanes), _MM_HINT_T1);
 }
 
 /// Columns [begin, end) of row pairs [first, first + count).
@@ -144,7 +144,7 @@ inline void multiply_group(const Panels& x, std::int64_t p, const Group& group, 
   const PanelPair pair = x.pair(p), next = x.pair(p + 2);
   const bool more = p + 2 < x.count();
   for (std::int64_t k = group.begin; k < group.end; k += kColumnsAtOnce) {
-    const std::int64_t steps = smaller(group.end - k, kColumnsAtOnce) / kStep, at = k / 2 * kPanelTokens;
+    const std::int64_t steps = smaller(group.end - k, kColumnsAtOnce) / kStep, at = k / 2 * kPanelLanes;
     for (std::int64_t i = 0; i < group.count; ++i) {
       if (more) prefetch_part({{next.at[0] + at, next.at[1] + at}}, steps * kStep / 2, i, group.count);
       const std::byte* w = staged + i * group.pair_bytes() + (k - group.begin) * kColumnBytes;

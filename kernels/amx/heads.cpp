@@ -7,15 +7,15 @@ namespace {
 /// Calls f(run) for the tokens of a panel.
 template <typename F>
 void for_panel_runs(const QkvArgs& args, std::int64_t panel, F f) {
-  const std::int64_t first = panel * kPanelTokens;
-  for_runs(args, first, smaller(first + kPanelTokens, args.n), f);
+  const std::int64_t first = panel * kPanelLanes;
+  for_runs(args, first, smaller(first + kPanelLanes, args.n), f);
 }
 
 void normalise(float* values, const float* weight, std::int64_t width, float eps) {
-  const auto line = [&](std::int64_t i) { return _mm512_load_ps(values + i * kPanelTokens); };
+  const auto line = [&](std::int64_t i) { return _mm512_load_ps(values + i * kPanelLanes); };
   const __m512 scale = inverse_rms(width, eps, line);
   for (std::int64_t i = 0; i < width; ++i)
-    _mm512_store_ps(values + i * kPanelTokens, _mm512_mul_ps(_mm512_mul_ps(line(i), scale), _mm512_set1_ps(weight[i])));
+    _mm512_store_ps(values + i * kPanelLanes, _mm512_mul_ps(_mm512_mul_ps(line(i), scale), _mm512_set1_ps(weight[i])));
 }
 
 /// A head of 16 tokens as lines, and the lines of their rope tables.
@@ -24,19 +24,19 @@ struct PanelHead {
   float* values;       ///< [feature][16]
   const float* table;  ///< [head_dim / 2][cos, sin][16]
 
-  __m512 load(std::int64_t i, std::int64_t) const { return _mm512_load_ps(values + i * kPanelTokens); }
-  void store(std::int64_t i, std::int64_t, __m512 value) const { _mm512_store_ps(values + i * kPanelTokens, value); }
+  __m512 load(std::int64_t i, std::int64_t) const { return _mm512_load_ps(values + i * kPanelLanes); }
+  void store(std::int64_t i, std::int64_t, __m512 value) const { _mm512_store_ps(values + i * kPanelLanes, value); }
   void rope(std::int64_t i, std::int64_t, __m512& cos, __m512& sin) const {
-    cos = _mm512_load_ps(table + 2 * i * kPanelTokens), sin = _mm512_load_ps(table + (2 * i + 1) * kPanelTokens);
+    cos = _mm512_load_ps(table + 2 * i * kPanelLanes), sin = _mm512_load_ps(table + (2 * i + 1) * kPanelLanes);
   }
 };
 
-/// Queries of a batch that lies in rows.
+/// Queries of a row-major batch.
 void store_query_rows(const QkvArgs& args, std::int64_t head, const float* values) {
   const std::int64_t width = args.kv.head_dim;
   for (std::int64_t i = 0; i < width; i += 16) {
     __m512 lines[16], rows[16];
-    for (std::int64_t j = 0; j < 16; ++j) lines[j] = _mm512_load_ps(values + (i + j) * kPanelTokens);
+    for (std::int64_t j = 0; j < 16; ++j) lines[j] = _mm512_load_ps(values + (i + j) * kPanelLanes);
     transpose(lines, rows);
     for (std::int64_t m = 0; m < args.n; ++m)
       _mm512_mask_storeu_ps(args.q.row(m) + head * width + i, first_lanes(width - i), rows[m]);
@@ -47,11 +47,11 @@ void store_query(const QkvArgs& args, std::int64_t head, std::int64_t panel, con
   if (args.q.is_row_major()) return store_query_rows(args, head, values);
   const std::int64_t dwords = panel_dwords(args.kv.head_dim);
   auto* out = args.q.pairs() + (panel * args.n_heads + head) * dwords;
-  for (std::int64_t at = 0; at < dwords; at += kPanelTokens, values += 2 * kPanelTokens)
-    _mm512_store_si512(out + at, interleave(_mm512_load_ps(values), _mm512_load_ps(values + kPanelTokens)));
+  for (std::int64_t at = 0; at < dwords; at += kPanelLanes, values += 2 * kPanelLanes)
+    _mm512_store_si512(out + at, interleave(_mm512_load_ps(values), _mm512_load_ps(values + kPanelLanes)));
 }
 
-/// Lanes become rows of tiles [32][padded], with zeros behind them.
+/// Lanes become rows of tiles [32][padded], with zeros after them.
 template <DType type>
 void store_key(const QkvArgs& args, std::int64_t head, std::int64_t panel, const float* values) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
@@ -64,7 +64,7 @@ void store_key(const QkvArgs& args, std::int64_t head, std::int64_t panel, const
   });
   for (std::int64_t i = 0; i < padded; i += 16) {
     __m512 lines[16], rows[16];
-    for (std::int64_t j = 0; j < 16; ++j) lines[j] = _mm512_load_ps(values + (i + j) * kPanelTokens);
+    for (std::int64_t j = 0; j < 16; ++j) lines[j] = _mm512_load_ps(values + (i + j) * kPanelLanes);
     transpose(lines, rows);
     for (std::int64_t m = 0; m < tokens; ++m) avx512::store16<type>(out[m] + i * kBytes, 0xffff, rows[m]);
   }
@@ -76,16 +76,16 @@ void store_value(const QkvArgs& args, std::int64_t head, std::int64_t panel, con
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   for_panel_runs(args, panel, [&](const Run& run) {
     std::byte* out = k_tile(args, run, head) + args.kv.tile_bytes() + std::int64_t{run.position % kTileTokens} * kBytes;
-    const auto lanes = static_cast<__mmask16>(first_lanes(run.count) << run.first_row % kPanelTokens);
+    const auto lanes = static_cast<__mmask16>(first_lanes(run.count) << run.first_row % kPanelLanes);
     for (std::int64_t i = 0; i < args.kv.head_dim; ++i)
       avx512::store16<type>(out + i * kTileTokens * kBytes, first_lanes(run.count),
-                            _mm512_maskz_compress_ps(lanes, _mm512_load_ps(values + i * kPanelTokens)));
+                            _mm512_maskz_compress_ps(lanes, _mm512_load_ps(values + i * kPanelLanes)));
   });
 }
 
 }  // namespace
 
-std::int64_t rope_floats(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16 * kPanelTokens; }
+std::int64_t rope_floats(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16 * kPanelLanes; }
 
 void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out) {
   const std::int64_t width = args.kv.head_dim;
@@ -99,7 +99,7 @@ void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out) {
     for (std::int64_t m = 0; m < 16; ++m)
       rows[m] = m < tokens ? _mm512_maskz_loadu_ps(first_lanes(width - i), table[m] + i) : _mm512_setzero_ps();
     transpose(rows, lines);
-    for (std::int64_t j = 0; j < 16; ++j) _mm512_store_ps(out + (i + j) * kPanelTokens, lines[j]);
+    for (std::int64_t j = 0; j < 16; ++j) _mm512_store_ps(out + (i + j) * kPanelLanes, lines[j]);
   }
 }
 

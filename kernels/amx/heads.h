@@ -13,7 +13,7 @@ std::int64_t rope_floats(std::int64_t head_dim);
 void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out);
 
 /// Finishes head `index` of a kind for the tokens of a panel. `values`: [feature][16], changed; as many lines as whole
-/// steps, zeros behind the head's width. `rope`: of the panel.
+/// steps, zeros after the head's width. `rope`: of the panel.
 void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
                  const float* rope);
 

@@ -7,8 +7,8 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// Everything that is multiplied is bf16 in rows: a bf16 checkpoint is used as it lies in its file, others are rounded
-/// once. A table of its own is looked up where it lies in the file.
+/// Everything that is multiplied is row-major bf16: a bf16 checkpoint is used as it is, others are rounded
+/// once. A table of its own is looked up in the mapped file.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   out = {role == WeightRole::embedding ? stored
          : wanted != nullptr           ? *wanted

@@ -1,7 +1,7 @@
 // Activations as this backend has them between its operations, 16 tokens side by side (kernel_set.h, Layout): panels of
 // f32, which is what the sums of a tile multiplication are, features as lines; and panels of bf16, its second operand,
 // [k / 2][16] dwords of two values that follow each other in k (rounded to nearest even, subnormals to zero), zeros
-// behind the last k. Lanes behind the last token hold anything: no lane reaches another. Batches of few rows are
+// after the last k. Lanes after the last token hold anything: no lane reaches another. Batches of few rows are
 // row-major, and every worker packs them for itself.
 #pragma once
 
@@ -17,15 +17,15 @@ using avx512::first_lanes;
 using avx512::larger;
 using avx512::smaller;
 
-inline constexpr std::int64_t kPanelTokens = 16;
+inline constexpr std::int64_t kPanelLanes = 16;
 /// Batches of at most this many rows are row-major: padding them to 16 would at least double the bytes that go from
 /// core to core, since threads read what other threads have written.
 inline constexpr std::int64_t kMaxRowMajor = 8;
 
-inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelTokens); }
+inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelLanes); }
 inline std::int64_t padded_k(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }
 /// Dwords of one panel.
-inline std::int64_t panel_dwords(std::int64_t cols) { return padded_k(cols) / 2 * kPanelTokens; }
+inline std::int64_t panel_dwords(std::int64_t cols) { return padded_k(cols) / 2 * kPanelLanes; }
 inline std::uint64_t panels_bytes(std::int64_t n, std::int64_t cols) {
   return static_cast<std::uint64_t>(panel_count(n) * panel_dwords(cols)) * 4;
 }
@@ -43,7 +43,7 @@ inline __m512i interleave(__m512 even, __m512 odd) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kIndex), to_bf16_pairs(even, odd));
 }
 
-/// The next 32 columns of a row, of which `rest` exist, zeros behind them.
+/// The next 32 columns of a row, of which `rest` exist, zeros after them.
 inline avx512::Lanes32 load_columns(const float* at, std::int64_t rest) {
   return {_mm512_maskz_loadu_ps(first_lanes(rest), at),
           _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, at + 16)};
@@ -63,13 +63,13 @@ inline void pack_panel(std::int64_t tokens, std::int64_t cols, RowAt row, std::u
       block[m] = to_bf16_pairs(values.low, values.high);
     }
     avx512::transpose16(block);
-    for (std::int64_t i = 0; i < 16; ++i) _mm512_store_si512(panel + (k / 2 + i) * kPanelTokens, block[i]);
+    for (std::int64_t i = 0; i < 16; ++i) _mm512_store_si512(panel + (k / 2 + i) * kPanelLanes, block[i]);
   }
 }
 
 /// The line of one feature in the panel of f32 that holds rows 16 * panel and up.
 inline float* f32_line(const Activations& panels, std::int64_t panel, std::int64_t feature) {
-  return panels.f32() + (panel * panels.ld + feature) * kPanelTokens;
+  return panels.f32() + (panel * panels.ld + feature) * kPanelLanes;
 }
 
 /// Sixteen lines of 16 tokens, or 16 rows of 16 features, become the other.

@@ -57,13 +57,13 @@ void copy_values(const SumBlock& block, std::int64_t feature, const float* bias,
                  const HeadSpace& space) {
   for (int panel = 0; panel < block.panels; ++panel)
     for (int tile = 0; tile < block.row_tiles; ++tile)
-      for (std::int64_t r = 0; r < kTileRows; ++r) {
-        const std::int64_t i = feature + tile * kTileRows + r;
-        __m512 value = _mm512_load_ps(block.tile(tile, panel) + r * kPanelTokens);
+      for (std::int64_t r = 0; r < kRegisterRows; ++r) {
+        const std::int64_t i = feature + tile * kRegisterRows + r;
+        __m512 value = _mm512_load_ps(block.tile(tile, panel) + r * kPanelLanes);
         if (bias != nullptr && i < width) value = _mm512_add_ps(value, _mm512_set1_ps(bias[i]));
-        // Lines of an infinite input are not zero behind the last feature.
+        // Lines of an infinite input are not zero after the last feature.
         if (i >= width) value = _mm512_setzero_ps();
-        _mm512_store_ps(space.values + panel * space.head_floats + i * kPanelTokens, value);
+        _mm512_store_ps(space.values + panel * space.head_floats + i * kPanelLanes, value);
       }
 }
 
@@ -111,7 +111,7 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
     for (std::int64_t panel = 0; panel < panel_count(args.n); ++panel)
       transpose_rope(args, panel, space.rope + panel * space.rope_panel);
   // Lines that no tile of sums has stay zero.
-  for (std::int64_t i = 0; i < 2 * space.head_floats; i += kPanelTokens)
+  for (std::int64_t i = 0; i < 2 * space.head_floats; i += kPanelLanes)
     _mm512_store_ps(space.values + i, _mm512_setzero_ps());
   project_heads(args, panels_of(args.x, args.n, args.wq.cols, space.own), slice, space);
 }

@@ -12,11 +12,11 @@ namespace qinfer::kernels::amx {
 namespace {
 
 /// Outputs of one unit of a linear layer.
-inline constexpr std::int64_t kUnitRows = 2 * kTileRows;
+inline constexpr std::int64_t kUnitRows = 2 * kRegisterRows;
 
 inline std::int64_t units_of(std::int64_t rows) { return kernels::units_of(rows, kUnitRows); }
 
-/// A worker's own workspace: with few tokens one block of sums, then a panel of what lies in rows (or what few_rows.h
+/// A worker's own workspace: with few tokens one block of sums, then a panel of what is row-major (or what few_rows.h
 /// splits); with many what it stages. `whole`: row pairs that go together.
 struct OwnSpace {
   std::byte* memory;
@@ -39,7 +39,7 @@ inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, 
                  : multiply_many(x, n_pairs, whole, Staging(own.memory, whole), rows, sink);
 }
 
-/// Operands as panels: as they lie, or few rows packed by the worker.
+/// Operands as panels: as they are, or few rows packed by the worker.
 inline Panels panels_of(const Activations& x, std::int64_t n, std::int64_t cols, const OwnSpace& own) {
   if (!x.is_row_major()) return {x.pairs(), n, cols};
   pack_panel(
@@ -81,17 +81,17 @@ struct HeadSpace {
         rope(values + 2 * value_floats(head_dim)),
         head_floats(value_floats(head_dim)),
         rope_panel(rope_floats(head_dim)),
-        own(behind(workspace, head_bytes(head_dim)), worker) {}
+        own(after(workspace, head_bytes(head_dim)), worker) {}
   static std::uint64_t bytes(std::uint32_t batch, std::int64_t head_dim, std::int64_t cols) {
     return head_bytes(head_dim) + OwnSpace::bytes(batch, pairs_of_head(head_dim), cols);
   }
 
  private:
-  static std::int64_t value_floats(std::int64_t head_dim) { return padded_k(head_dim) * kPanelTokens; }
+  static std::int64_t value_floats(std::int64_t head_dim) { return padded_k(head_dim) * kPanelLanes; }
   static std::uint64_t head_bytes(std::int64_t head_dim) {
     return static_cast<std::uint64_t>(2 * (value_floats(head_dim) + rope_floats(head_dim))) * sizeof(float);
   }
-  static Workspace behind(Workspace workspace, std::uint64_t bytes) {
+  static Workspace after(Workspace workspace, std::uint64_t bytes) {
     workspace.per_worker += bytes;
     return workspace;
   }

@@ -1,6 +1,6 @@
 // AMX tile instructions, and the micro-kernel: 32 rows of weights times 32 tokens.
 //
-// The method is FlashMatrix's: weights are the A operand as they lie in the file (row-major bf16, any stride and
+// The method is FlashMatrix's: weights are the A operand as they are in the file (row-major bf16, any stride and
 // alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), activations the B operand in panels of 16
 // tokens (panels.h). The result has features as rows and tokens as lanes. Registers: 0 and 1 weights, 2 and 3
 // activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1].
@@ -17,8 +17,7 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-inline constexpr std::int64_t kTileRows = 16;      ///< of a register: features, or pairs of k
-inline constexpr std::int64_t kTileTokens16 = 16;  ///< lanes of a register of sums
+inline constexpr std::int64_t kRegisterRows = 16;  ///< of a register: features, or pairs of k
 inline constexpr std::int64_t kStep = 32;          ///< k that one instruction takes
 inline constexpr std::int64_t kTileFloats = 256;   ///< of a register of sums
 
@@ -129,12 +128,12 @@ template <int row_tiles, int panels, bool once = false>
   }
 }
 
-/// Columns [k, k + 32) of rows that end before `cols`, zeros behind them: a tile load would read the next row there,
-/// and its NaN times zero is not zero; behind the last row it would fault.
+/// Columns [k, k + 32) of rows that end before `cols`, zeros after them: a tile load would read the next row there,
+/// and its NaN times zero is not zero; after the last row it would fault.
 inline void copy_edge(const RowTile& rows, std::int64_t k, std::int64_t cols, std::byte* out) {
   const std::int64_t rest = cols - k;
   const __mmask32 lanes = rest >= kStep ? ~__mmask32{0} : (__mmask32{1} << rest) - 1;
-  for (std::int64_t r = 0; r < kTileRows; ++r) {
+  for (std::int64_t r = 0; r < kRegisterRows; ++r) {
     const __mmask32 there = r < rows.count ? lanes : 0;
     _mm512_store_si512(out + 64 * r, _mm512_maskz_loadu_epi16(there, rows.at + r * rows.stride + 2 * k));
   }
@@ -142,7 +141,7 @@ inline void copy_edge(const RowTile& rows, std::int64_t k, std::int64_t cols, st
 
 template <int row_tiles, int panels>
 inline void multiply_edge(const RowPair& w, std::int64_t k, std::int64_t cols, const PanelPair& x) {
-  alignas(64) std::byte edge[2][kTileRows * 64];
+  alignas(64) std::byte edge[2][kRegisterRows * 64];
   for (int i = 0; i < row_tiles; ++i) copy_edge(w.tiles[i], k, cols, edge[i]);
   multiply_step<row_tiles, panels>(edge[0], edge[1], 64, x.at[0] + k / 2 * 16, x.at[1] + k / 2 * 16);
 }
@@ -152,7 +151,7 @@ inline constexpr std::int64_t kStreams = 8;
 
 /// Fetches as much of the next rows as a step reads of these: a line for each row.
 [[gnu::always_inline]] inline void prefetch_rows(const RowTile& rows, std::int64_t k) {
-  constexpr std::int64_t kLines = kTileRows / kStreams;  // of each run
+  constexpr std::int64_t kLines = kRegisterRows / kStreams;  // of each run
   const std::byte* at = rows.next + k / kStep * kLines * 64;
 #pragma GCC unroll 8
   for (std::int64_t run = 0; run < kStreams; ++run, at += kLines * rows.stride)
@@ -165,7 +164,7 @@ inline constexpr std::int64_t kStreams = 8;
 template <int row_tiles, int panels>
 inline void add_columns(const RowPair& w, std::int64_t cols, const PanelPair& x) {
   bool whole = true;
-  for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].count == kTileRows;
+  for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].count == kRegisterRows;
   std::int64_t k = 0;
   const std::int64_t stride = w.tiles[0].stride;
   for (; whole && k + kStep <= cols; k += kStep) {

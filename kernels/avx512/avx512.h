@@ -1,5 +1,5 @@
 // The backends for CPUs with AVX-512: `avx512` (F, BW, DQ, VL: Skylake-X, Zen 4 and later) sums in f32, `avx512_fp16`
-// (Sapphire Rapids and later) sums runs of 64 products in f16. Weights lie in tiles of 32 rows, [N/32][K][32], so that
+// (Sapphire Rapids and later) sums runs of 64 products in f16. Weights are in tiles of 32 rows, [N/32][K][32], so that
 // outputs are lanes and a matrix is one stream of whole cache lines; everything but the projections is shared.
 #pragma once
 

@@ -15,7 +15,7 @@ namespace {
 
 inline constexpr int kPanelTokens = 12;
 inline constexpr int kMaxTiles = 8;
-/// Lines to prefetch ahead, of all tiles together: the distance that reads memory fastest.
+/// Lines to prefetch ahead, of all tiles together: the distance that read memory fastest when it was chosen.
 inline constexpr std::int64_t kAhead = 128;
 inline constexpr std::int64_t kNear = 12;  ///< lines of a tile from which the L2's are brought into the L1
 inline constexpr std::int64_t kRun = 64;   ///< products that one f16 sum takes
@@ -143,7 +143,7 @@ struct F16Sums {
     for (int m = 0; m < tokens; ++m)
 #pragma GCC unroll 8
       for (int t = 0; t < tiles; ++t) _mm512_store_ph(lines[m][t], sums[m][t]);
-    asm volatile("" : : "r"(&lines) : "memory");  // else the compiler takes them from the registers again
+    asm volatile("" : : "r"(&lines) : "memory");  // otherwise the compiler takes them from the registers again
 #pragma GCC unroll 12
     for (int m = 0; m < tokens; ++m)
 #pragma GCC unroll 8

@@ -53,7 +53,7 @@ void store_lanes(const float* values, std::int64_t ld, std::int64_t count, std::
     }
 }
 
-/// They become rows of a tile [32][padded], with zeros behind them.
+/// They become rows of a tile [32][padded], with zeros after them.
 template <DType type>
 void store_rows(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
                 std::int64_t padded, std::byte* tile) {

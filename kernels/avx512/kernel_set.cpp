@@ -6,7 +6,7 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// A table of its own is looked up where it lies in the file. Everything that is multiplied becomes tiles: f16, or for
+/// A table of its own is looked up in the mapped file. Everything that is multiplied becomes tiles: f16, or for
 /// exactness the file's own type.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   if (role == WeightRole::embedding) {

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kLocalRows = 8;
 
 inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelTokens); }
 
-/// Panels of n rows of `cols` values, and (behind them) the exponents.
+/// Panels of n rows of `cols` values, and after them in memory the exponents.
 struct Panels {
   std::uint32_t* data = nullptr;
   float* exponents = nullptr;  ///< of token m: the dwords hold x[m] * 2^exponents[m]

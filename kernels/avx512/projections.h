@@ -66,26 +66,28 @@ struct Cut {
   std::int64_t group, block;
 };
 
-/// `whole`: blocks are multiples of it; `room`: and not larger than this; `cap`: tiles that the inner loop takes.
-inline Cut cut_tiles(std::int64_t whole, std::int64_t room, std::int64_t cap, std::int64_t panels,
+/// Blocks are multiples of `granularity`, at most `max_block` tiles, and whole calls of an inner loop that takes
+/// `kernel_tiles` at a time.
+inline Cut cut_tiles(std::int64_t granularity, std::int64_t max_block, std::int64_t kernel_tiles, std::int64_t panels,
                      std::int64_t tile_bytes) {
-  std::int64_t block = whole;
-  while (block % cap != 0) block += whole;
-  if (block > room) block = whole;
+  std::int64_t block = granularity;
+  while (block % kernel_tiles != 0) block += granularity;
+  if (block > max_block) block = granularity;
   const std::int64_t fit = kL2Bytes / tile_bytes / block * block;
   return {panels == 1 ? block : larger(block, fit), block};
 }
 
-/// Multiplies all rows with tiles 0 .. n_tiles-1; `sums` has room for 12 rows of `ld` values.
+/// Multiplies all rows with tiles 0 .. n_tiles - 1, of which tile(t) is the address, and hands every finished block to
+/// sink(block). Blocks are multiples of `granularity` tiles; `sums` has room for 12 rows of `ld` values.
 template <typename Mode, typename TileAt, typename Sink>
-inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles, std::int64_t whole, float* sums,
+inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles, std::int64_t granularity, float* sums,
                      std::int64_t ld, TileAt tile, Sink sink) {
   using Sums = typename Mode::Sums;
   static constexpr KernelTable<Sums> kKernels;
   const std::int64_t count = panel_count(n);
   const auto cap = [](std::int64_t tokens) { return std::int64_t{Sums::tiles_for(static_cast<int>(tokens))}; };
-  const Cut cut =
-      cut_tiles(whole, ld / kTileRows, cap(smaller(n, std::int64_t{kPanelTokens})), count, panels.cols * Sums::kLine);
+  const Cut cut = cut_tiles(granularity, ld / kTileRows, cap(smaller(n, std::int64_t{kPanelTokens})), count,
+                            panels.cols * Sums::kLine);
   for (std::int64_t first = 0; first < n_tiles; first += cut.group) {
     const std::int64_t end = smaller(first + cut.group, n_tiles);
     for (std::int64_t p = 0; p < count; ++p) {
@@ -96,7 +98,7 @@ inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles,
         for (std::int64_t i = 0; i < steps; ++i) {
           const std::int64_t begin = block + size * i / steps, after = block + size * (i + 1) / steps;
           // What comes next: more of the group, or the group again for the next panel, or the next group; perhaps
-          // behind the last tile, for prefetching reads nothing.
+          // after the last tile, which is allowed because a prefetch never faults.
           const std::int64_t next = after == end && p + 1 < count ? first : after;
           TileGroup lines;
           for (std::int64_t t = 0; t < after - begin; ++t) {

@@ -11,7 +11,7 @@
 //   rows_per_unit(group)                          rows of one unit
 //   scratch_floats(group, width, padded)          of each worker, beside the states
 //   reduce(args, unit, segment, scratch, states)  segment `segment` of every (row, head) of the unit, from empty
-//   reduce_heads(args, unit, n, ...)              the same for a unit of one row and the n - 1 KV heads behind it
+//   reduce_heads(args, unit, n, ...)              the same for a unit of one row and the n - 1 KV heads after it
 //   fold(total, part, width)                      total and part become one
 //   write(args, head, row, n, states, stride)     a finished head of n rows of the batch
 // Everything is in an unnamed namespace: files with different instruction sets include this header.
@@ -28,7 +28,8 @@ namespace {
 inline constexpr std::uint32_t kSegmentTiles = kSegmentTokens / kTileTokens;
 inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
-/// Running softmax of one query head: the largest score, the sum of weights and the weighted sum of values behind it.
+/// Running softmax of one query head: the largest score and the sum of weights. The weighted sum of values, head_dim
+/// floats, follows in memory.
 struct Partial {
   float max, sum;
   float* out() { return reinterpret_cast<float*>(this) + 2; }
@@ -40,7 +41,7 @@ inline Partial& partial_at(float* base, std::uint64_t index, std::uint32_t head_
   return *reinterpret_cast<Partial*>(base + index * partial_floats(head_dim));
 }
 
-/// Calls write(state, its place in args.out) for a finished head of n rows that lie in rows.
+/// Calls write(state, its place in args.out) for a finished head of n row-major rows.
 template <typename Write>
 inline void write_rows(const AttentionArgs& args, std::uint32_t head, std::int64_t row, std::int64_t n, float* states,
                        std::uint64_t stride, Write write) {

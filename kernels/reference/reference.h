@@ -1,5 +1,5 @@
 // The portable backend: plain C++ for any CPU and any shape, the oracle of every other backend's tests and the
-// fall-back where none of them runs. Weights are used as they lie in the file, row-major f32, f16 or bf16.
+// fall-back where none of them runs. Weights are used as they are in the file, row-major f32, f16 or bf16.
 #pragma once
 
 #include "base/math.h"
