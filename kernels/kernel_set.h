@@ -65,7 +65,8 @@ StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int
 /// What the address of a matrix's first byte must be a multiple of.
 std::uint64_t weight_alignment(const WeightFormat& format);
 
-/// How the activations of a batch are stored between operations.
+/// How the activations of a batch are stored between operations. In panels 16 rows are side by side, so that a register
+/// of 16 lanes holds one feature of all of them: the form in which a set with tiles produces and multiplies them.
 enum class ActivationLayout : std::uint8_t {
   row_major,   ///< f32 [row][ld]
   f32_panels,  ///< 16 rows side by side: f32 [row / 16][feature][16]

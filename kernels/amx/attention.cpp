@@ -424,7 +424,7 @@ void write_lanes(const AttentionArgs& args, std::uint32_t head, std::int64_t pan
 }
 
 struct Policy {
-  /// Four calls of 32 queries, in whole panels of each head unless the group is large: a segment's keys and values come
+  /// Four times 32 queries, in whole panels of each head unless the group is large: a segment's keys and values come
   /// from memory once.
   static std::int64_t rows_per_unit(std::uint32_t group) {
     if (group > 32) return group >= 128 ? 1 : 128 / group;

@@ -15,7 +15,7 @@ namespace {
 /// Rows of weights that pass at once, by the registers for their sums.
 template <int tokens>
 inline constexpr int kRuns = tokens <= 2 ? 8 : 4;
-/// How far ahead of its reading each run of memory is fetched.
+/// How far ahead of its reading each run of memory is fetched. (No measurement of other distances is kept.)
 inline constexpr std::int64_t kAheadBytes = 2048;
 
 /// Activations split into even and odd columns: [token][k / 32][2][16], zeros after the last column.

@@ -16,15 +16,15 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// Columns that a pair of panels takes at once.
+/// Columns that a pair of panels takes at once: 32 KiB of the pair, which leaves room in the L1 for weights.
 inline constexpr std::int64_t kColumnsAtOnce = 512;
 /// Weights of a group. (384 and 768 KiB measured the same, and so did fetching the next group's rows meanwhile.)
 inline constexpr std::int64_t kStagedBytes = 512 << 10;
-/// Row pairs of a group at most, and at least; but a group has whole heads.
+/// Row pairs of a group at most, and at least; but a group has whole heads. (No measurement of other numbers is kept.)
 inline constexpr std::int64_t kGroupPairs = 16, kLeastPairs = 4;
 /// Bytes of the staged weights for a column of 32 rows.
 inline constexpr std::int64_t kColumnBytes = 2 * kRegisterRows * 2;
-/// Blocks of sums that wait for the next part of the weights' columns.
+/// Blocks of sums that wait for the next part of the weights' columns. (No measurement of other numbers is kept.)
 inline constexpr std::int64_t kWaitingBlocks = 64;
 
 inline std::int64_t rounded_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }

@@ -17,7 +17,9 @@ using avx512::first_lanes;
 using avx512::larger;
 using avx512::smaller;
 
+/// Tokens of a panel: the lanes of a register of sums. The same as kPanelRows of kernel_set.h.
 inline constexpr std::int64_t kPanelLanes = 16;
+static_assert(kPanelLanes == kPanelRows && kStep == kPanelFeatures);
 /// Batches of at most this many rows are row-major: padding them to 16 would at least double the bytes that go from
 /// core to core, since threads read what other threads have written.
 inline constexpr std::int64_t kMaxRowMajor = 8;

@@ -8,6 +8,7 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
+/// Floats from one query's scores or weights to the next one's: those of a whole segment.
 inline constexpr int kWeightsLd = static_cast<int>(kSegmentTokens);
 
 struct TileRange {

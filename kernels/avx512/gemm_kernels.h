@@ -13,12 +13,16 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
+/// Tokens of a panel: with two registers of sums for each and one tile, 24 of 32 registers are sums.
 inline constexpr int kPanelTokens = 12;
+/// Tiles that an inner loop takes at once, where few tokens leave registers for them.
 inline constexpr int kMaxTiles = 8;
 /// Lines to prefetch ahead, of all tiles together: the distance that read memory fastest when it was chosen.
 inline constexpr std::int64_t kAhead = 128;
-inline constexpr std::int64_t kNear = 12;  ///< lines of a tile from which the L2's are brought into the L1
-inline constexpr std::int64_t kRun = 64;   ///< products that one f16 sum takes
+/// How many lines ahead of its reading a line goes from the L2 into the L1. (No measurement of other numbers is kept.)
+inline constexpr std::int64_t kNear = 12;
+/// Products that one f16 sum takes. Part of the results: panels.h shows that so many cannot overflow.
+inline constexpr std::int64_t kRun = 64;
 
 /// Into the L1, and into the L2.
 inline void prefetch_line(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }

@@ -13,7 +13,8 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// Up to this many rows every worker packs all of them for itself: cheaper than a barrier.
+/// Up to this many rows every worker packs all of them for itself: cheaper than a barrier. (No measurement of other
+/// numbers is kept.)
 inline constexpr std::int64_t kLocalRows = 8;
 
 inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelTokens); }

@@ -154,7 +154,8 @@ inline Panels panels_for(const Activations& x, std::int64_t n, std::int64_t cols
   return panels;
 }
 
-inline constexpr std::int64_t kSumsLd = kTileRows * 8;  // blocks of up to eight tiles
+/// Floats from one token's sums to the next one's, for blocks of up to eight tiles.
+inline constexpr std::int64_t kSumsLd = kTileRows * kMaxTiles;
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>

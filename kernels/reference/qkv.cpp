@@ -12,7 +12,8 @@
 namespace qinfer::kernels::reference {
 namespace {
 
-/// Rows that one widened row of weights serves; bounds the per-worker scratch.
+/// Rows that one widened row of weights serves; bounds the per-worker scratch. (No measurement of other numbers is
+/// kept.)
 constexpr std::int64_t kRowBlock = 64;
 
 void store(std::byte* tile, std::int64_t index, float value, DType type) {
