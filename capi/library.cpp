@@ -52,6 +52,8 @@ const char* qinfer_status_name(qinfer_status status) {
   }
 }
 
+qinfer_error* qinfer_full_error_arg(qinfer_full_error* error) { return capi::full_error_arg(error); }
+
 qinfer_status qinfer_get_cpu_info(qinfer_cpu_info* out, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(out);

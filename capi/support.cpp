@@ -49,10 +49,30 @@ std::size_t append_line(std::string_view text, std::size_t most, char* line, std
   return size;
 }
 
+/// qinfer_full_error_arg() marks an address in its lowest bit, which no qinfer_error's own address has set: nothing
+/// else tells the two apart, since a host need not initialise a qinfer_error.
+constexpr std::uintptr_t kFullMark = 1;
+static_assert(alignof(qinfer_error) > kFullMark && alignof(qinfer_full_error) > kFullMark);
+
+/// The whole message into the caller's room, and the frozen struct, which is returned.
+qinfer_error* fill_full(qinfer_full_error& full, std::string_view message) {
+  full.text_len = message.size();
+  if (full.text != nullptr && full.capacity != 0)
+    full.text[append_line(message, full.capacity - 1, full.text, 0)] = '\0';
+  return &full.error;
+}
+
 }  // namespace
+
+qinfer_error* full_error_arg(qinfer_full_error* error) {
+  if (error == nullptr || error->struct_size < sizeof(qinfer_full_error)) return nullptr;
+  return reinterpret_cast<qinfer_error*>(reinterpret_cast<std::uintptr_t>(error) | kFullMark);
+}
 
 void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_view message) {
   if (err == nullptr) return;
+  if (const auto address = reinterpret_cast<std::uintptr_t>(err); (address & kFullMark) != 0)
+    err = fill_full(*reinterpret_cast<qinfer_full_error*>(address & ~kFullMark), message);
   *err = qinfer_error();
   err->code = static_cast<qinfer_status>(code);
   err->detail = detail;

@@ -53,8 +53,10 @@ struct qinfer_cancel {
 
 namespace qinfer::capi {
 
-/// Writes a failure into the caller's struct; `err` may be null.
+/// Writes a failure into the caller's struct; `err` may be null, or marked by full_error_arg().
 void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_view message);
+/// What qinfer_full_error_arg() gives, which only fill_error() may take apart.
+qinfer_error* full_error_arg(qinfer_full_error* error);
 qinfer_status finish(qinfer_error* err, const Status& status);
 
 /// The body of every exported function that can fail: nothing but a qinfer_status leaves it.

@@ -12,9 +12,9 @@
  * Stack      No call needs more than 64 KiB of the calling thread's stack.
  * Stability  Within one major version nothing here is removed, renumbered or reordered. Functions, constants
  *            and trailing struct members are added, so treat an unknown negative status as an error.
- * Errors     What can fail returns qinfer_status and takes a qinfer_error (or NULL) last. On failure an output
- *            handle is set to NULL and objects keep the state they had before the call, unless noted. A NULL
- *            handle is an error, never a crash; functions that cannot report it return 0 or NULL.
+ * Errors     What can fail returns qinfer_status and takes a qinfer_error (or NULL, or qinfer_full_error_arg) last. On
+ *            failure an output handle is set to NULL and objects keep the state they had before the call, unless noted.
+ *            A NULL handle is an error, never a crash; functions that cannot report it return 0 or NULL.
  * Ownership  What *_create, *_load or *_fork returns is released by the matching *_free; freeing NULL does
  *            nothing. Objects keep alive what they depend on: handles may be freed in any order. Arguments are
  *            copied unless marked borrowed. A returned pointer belongs to the handle it came from.
@@ -103,6 +103,18 @@ typedef struct qinfer_error {
     int64_t       detail;       /* as the status constant says, else 0 */
     char          message[240]; /* English, NUL-terminated; one that is too long has "..." for its middle */
 } qinfer_error;
+
+/** An error with room of the caller's for the whole message. */
+typedef struct qinfer_full_error {
+    uint32_t     struct_size, reserved;
+    qinfer_error error;    /* as any call fills it */
+    char        *text;     /* filled when a call fails: the whole message, NUL-terminated, cut to what fits */
+    size_t       capacity; /* of text, the NUL included */
+    size_t       text_len; /* of the whole message, without NUL */
+} qinfer_full_error;
+/** What to pass as err, so that a call that fails fills *error. For nothing else: it is not the address of a
+ *  qinfer_error, and must not be read or written through. NULL gives NULL. */
+QINFER_API qinfer_error *qinfer_full_error_arg(qinfer_full_error *error);
 
 enum { QINFER_LOG_ERROR = 1, QINFER_LOG_WARN = 2, QINFER_LOG_INFO = 3, QINFER_LOG_DEBUG = 4 };
 /** One complete line without newline, valid during the call. */

@@ -47,6 +47,9 @@ class Error : public std::runtime_error {
         status_(status),
         detail_(error.detail) {}
 
+  Error(qinfer_status status, const char* text, std::int64_t detail)
+      : std::runtime_error(text[0] != '\0' ? text : qinfer_status_name(status)), status_(status), detail_(detail) {}
+
   qinfer_status status() const noexcept { return status_; }
   std::int64_t detail() const noexcept { return detail_; }  ///< what it means depends on the status, see qinfer.h
   const char* status_name() const noexcept { return qinfer_status_name(status_); }
@@ -70,12 +73,36 @@ inline void check(qinfer_status status, const qinfer_error& error) {
   if (status != QINFER_OK) throw Error(status, error);
 }
 
+/// Room for a whole message on the stack; most are much shorter.
+class FullError {
+ public:
+  FullError() noexcept {
+    full_.struct_size = static_cast<std::uint32_t>(sizeof full_);
+    full_.text = text_;
+    full_.capacity = sizeof text_;
+    text_[0] = '\0';
+  }
+  FullError(const FullError&) = delete;
+  FullError& operator=(const FullError&) = delete;
+  qinfer_error* arg() noexcept { return qinfer_full_error_arg(&full_); }
+  std::int64_t detail() const noexcept { return full_.error.detail; }
+  const char* text() const noexcept { return text_; }
+
+ private:
+  qinfer_full_error full_{};
+  char text_[4096];
+};
+
+inline void check(qinfer_status status, const FullError& error) {
+  if (status != QINFER_OK) throw Error(status, error.text(), error.detail());
+}
+
 /// Fills an output struct through a call (T* out, qinfer_error*) -> status.
 template <class T, class Call>
 T filled(Call&& call) {
   T out = options<T>();
-  qinfer_error error{};
-  check(call(&out, &error), error);
+  detail::FullError error;
+  check(call(&out, error.arg()), error);
   return out;
 }
 
@@ -85,11 +112,11 @@ template <class Container, class Call>
 Container collected(std::size_t guess, Call&& call) {
   Container out(guess, typename Container::value_type{});
   std::size_t n = 0;
-  qinfer_error error{};
-  qinfer_status status = call(out.data(), out.size(), &n, &error);
+  detail::FullError error;
+  qinfer_status status = call(out.data(), out.size(), &n, error.arg());
   if (status == QINFER_E_BUFFER_TOO_SMALL) {
     out.resize(n);
-    status = call(out.data(), out.size(), &n, &error);
+    status = call(out.data(), out.size(), &n, error.arg());
   }
   check(status, error);
   out.resize(n);
@@ -110,8 +137,8 @@ class Handle {
   template <class Call>
   void create(Call&& call) {
     T* handle = nullptr;
-    qinfer_error error{};
-    check(call(&handle, &error), error);
+    detail::FullError error;
+    check(call(&handle, error.arg()), error);
     handle_.reset(handle);
   }
 
@@ -312,9 +339,9 @@ inline std::string plan_map(const std::string& path, const qinfer_runtime_option
 /// Writes the model directory to one file in the form that the runtime's kernel set wants, for loading by mapping.
 inline void pack(Runtime& runtime, const std::string& directory, const std::string& out,
                  const qinfer_load_options& load = qi::options<qinfer_load_options>()) {
-  qinfer_error error{};
-  const qinfer_status status = qinfer_model_pack(runtime.native(), directory.c_str(), &load, out.c_str(), &error);
-  if (status != QINFER_OK) throw Error(status, error);
+  detail::FullError error;
+  const qinfer_status status = qinfer_model_pack(runtime.native(), directory.c_str(), &load, out.c_str(), error.arg());
+  detail::check(status, error);
 }
 
 /// Weights, tokenizer and metadata; immutable, so every member may be used from many threads at once.
@@ -380,9 +407,9 @@ class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
   /// The token whose entry in the tokenizer is exactly this text, such as "<|im_end|>".
   Token find_token(std::string_view text) const {
     Token token = -1;
-    qinfer_error error{};
+    detail::FullError error;
     const char* data = text.data() != nullptr ? text.data() : "";
-    detail::check(qinfer_token_find(native(), data, text.size(), &token, &error), error);
+    detail::check(qinfer_token_find(native(), data, text.size(), &token, error.arg()), error);
     return token;
   }
   std::vector<Token> end_tokens() const {
@@ -508,8 +535,8 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     return session;
   }
   void save(const std::string& path) const {
-    qinfer_error error{};
-    detail::check(qinfer_session_save(native(), path.c_str(), &error), error);
+    detail::FullError error;
+    detail::check(qinfer_session_save(native(), path.c_str(), error.arg()), error);
   }
   /// The same with options, such as files of the host's own.
   void save(const std::string& path, const qinfer_session_save_options& options) const {
@@ -633,8 +660,8 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     native_options.cancel = request.cancel != nullptr ? request.cancel->native() : nullptr;
 
     qinfer_generate_result result = qi::options<qinfer_generate_result>();
-    qinfer_error error{};
-    const qinfer_status status = qinfer_generate(native(), &native_options, &result, &error);
+    detail::FullError error;
+    const qinfer_status status = qinfer_generate(native(), &native_options, &result, error.arg());
     if (counts != nullptr) *counts = result;
     calls.text.rethrow();
     calls.info.rethrow();
@@ -669,8 +696,8 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
  private:
   template <class Call>
   static void call(Call&& c_call) {
-    qinfer_error error{};
-    detail::check(c_call(&error), error);
+    detail::FullError error;
+    detail::check(c_call(error.arg()), error);
   }
 
  private:
@@ -683,8 +710,8 @@ inline void eval(const std::vector<Session*>& sessions,
   std::vector<qinfer_session*> handles;
   handles.reserve(sessions.size());
   for (Session* session : sessions) handles.push_back(session != nullptr ? session->native() : nullptr);
-  qinfer_error error{};
-  detail::check(qinfer_eval(handles.data(), handles.size(), &options, &error), error);
+  detail::FullError error;
+  detail::check(qinfer_eval(handles.data(), handles.size(), &options, error.arg()), error);
 }
 
 }  // namespace qi
