@@ -17,8 +17,9 @@ elseif(NOT QINFER_BUILD_SHARED)
   message(FATAL_ERROR "qinfer: QINFER_BUILD_SHARED and QINFER_BUILD_STATIC are both off, which leaves no library to build")
 endif()
 
-# The version before 1.0 may break the ABI with each minor number, so that is part of the soname.
-set(QINFER_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+# The ABI that programs ask for by the soname. Releases add to it (capi/qinfer.map) and take nothing away, so it is not
+# the version: it changes when programs that were built with an older release no longer work.
+set(QINFER_SOVERSION 0.1)
 
 if(QINFER_BUILD_SHARED)
   add_library(qinfer SHARED)
