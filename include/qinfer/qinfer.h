@@ -40,15 +40,17 @@
 #ifndef QINFER_H
 #define QINFER_H
 
+#ifndef QINFER_PLAIN_C /* cc -E -P -DQINFER_PLAIN_C: declarations only, for parsers that know size_t and uint32_t */
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 #define QINFER_VERSION_MAJOR 0
 #define QINFER_VERSION_MINOR 2
 #define QINFER_VERSION_PATCH 0
 #define QINFER_VERSION       200 /* major * 10000 + minor * 100 + patch */
 
-#if defined(QINFER_PLAIN_C) || defined(QINFER_STATIC) /* PLAIN_C: for header parsers without attributes */
+#if defined(QINFER_PLAIN_C) || defined(QINFER_STATIC)
 #define QINFER_API
 #elif !defined(_WIN32)
 #define QINFER_API __attribute__((visibility("default")))
