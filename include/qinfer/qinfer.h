@@ -5,7 +5,8 @@
  * These rules hold for every declaration below.
  *
  * Process    The library never throws, aborts, exits, prints, reads the environment, installs signal handlers
- *            or keeps mutable process-wide state. It runs no code at load or at exit, so a process may end with live handles.
+ *            or keeps mutable process-wide state. It runs no code at load or at exit, so a process may end with live
+ *            handles.
  *            Handles do not work in a fork()ed child: calls there fail with QINFER_E_STATE. Free all handles before
  *            dlclose(): a runtime's threads run in the library's code. Writing beyond RLIMIT_FSIZE is QINFER_E_IO
  *            (EFBIG), without a SIGXFSZ.
@@ -25,7 +26,11 @@
  * Structs    struct_size is sizeof the struct as the caller knows it. Zero everything else, which always means
  *            "default", then set what differs. Members beyond a shorter struct read as zero; a longer struct
  *            is accepted while the tail the library does not know is zero, else QINFER_E_UNSUPPORTED. Output
- *            structs are filled up to struct_size, with zeros beyond what the library knows.
+ *            structs are filled up to struct_size, with zeros beyond what the library knows. Of a struct that the
+ *            library hands to a callback, members beyond its struct_size are not there.
+ * Arrays     of structs: the elements are struct_size of the first one apart, and all have the same struct_size, else
+ *            QINFER_E_INVALID_ARGUMENT (detail: index). So an array may be of a longer or shorter struct than the
+ *            library knows, as a single struct may. (No function takes one yet.)
  * Threads    Functions taking a handle as const may run concurrently on it; a non-const handle needs exclusive
  *            access during the call; [any thread] lifts that. Handles may move between threads. Callbacks run
  *            on the calling thread, inside the call, may use only const and [any thread] functions, and must
@@ -233,8 +238,9 @@ typedef struct qinfer_allocator {
  *  more). The AMX targets leave no tiles behind; a host's own are lost in a call, as in any that the x86-64 ABI
  *  describes. */
 enum {
-    QINFER_RUNTIME_NORMAL_PAGES = 2, /* no 2 MiB pages: what the system counts is then exact to the page */
-    QINFER_RUNTIME_EXACT = 1 /* f32 activations and sums (so not avx512_fp16, not amx), weights and (by default) KV in a type that holds them exactly */
+    QINFER_RUNTIME_EXACT        = 1, /* f32 activations and sums (kernel sets with QINFER_KERNELS_EXACT), weights and
+                                        (by default) KV in a type that holds them exactly */
+    QINFER_RUNTIME_NORMAL_PAGES = 2  /* no 2 MiB pages: what the system counts is then exact to the page */
 };
 typedef struct qinfer_runtime_options {
     uint32_t                struct_size;
@@ -267,8 +273,8 @@ enum {
     QINFER_LOAD_NO_MMAP    = 2, /* read into private memory: for files that others may truncate while they are mapped */
     QINFER_LOAD_LOCK       = 4, /* keep resident (mlock) */
     QINFER_LOAD_VERIFY     = 8, /* check that norm weights and biases are finite */
-    QINFER_LOAD_EMBED_ROWS = 16 /* tied embeddings: a table of rows, in the type of the file, beside the LM head, whose own
-                                   layout otherwise serves both. Changes bits where the two types differ */
+    QINFER_LOAD_EMBED_ROWS = 16 /* tied embeddings: a table of rows, in the type of the file, beside the LM head, whose
+                                   own layout otherwise serves both. Changes bits where the two types differ */
 };
 typedef struct qinfer_load_options {
     uint32_t             struct_size;
@@ -278,11 +284,13 @@ typedef struct qinfer_load_options {
     uint64_t             memory_budget_bytes; /* for the model, its caches and sessions: loading fails before it reads
                                                  weights, creating before it takes memory, with what is needed, and
                                                  for a cache how many blocks would fit; 0 = none */
-    const char          *weight_format;       /* of qinfer_kernel_set_info.weight_formats; NULL = what the kernel set wants */
+    const char          *weight_format;       /* of qinfer_kernel_set_info.weight_formats; NULL = what the kernel set
+                                                 wants */
     qinfer_progress_fn   progress;
     void                *progress_user;
     const qinfer_cancel *cancel;              /* looked at while headers, tokenizers and weights are read */
-    const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this directory as it is now */
+    const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this directory as it
+                                                 is now */
     const qinfer_files  *files;               /* where path and packed_path are; NULL = the operating system's files */
 } qinfer_load_options;
 
@@ -300,18 +308,20 @@ typedef struct qinfer_kv_cache_options {
     uint32_t flags;        /* QINFER_CACHE_* */
     int32_t  kv_type;      /* QINFER_KV_*; default f16, bf16 on amx, and f32 under QINFER_RUNTIME_EXACT */
     uint32_t block_tokens; /* tokens per block, a power of two from 32 to 256; 0 = 32 */
-    uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens. Where layers differ
-                                             in what they keep, a block counts once for each kind */
+    uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens. Where layers
+                                             differ in what they keep, a block counts once for each kind */
 } qinfer_kv_cache_options;
 
 enum {
-    QINFER_SESSION_EMBEDDINGS = 1 /* keep final hidden states for qinfer_session_embedding: no prefixes are taken from the
-                                     cache, and cutting off evaluated tokens makes all pending. Encoders always do */
+    QINFER_SESSION_EMBEDDINGS = 1 /* keep final hidden states for qinfer_session_embedding: no prefixes are taken from
+                                     the cache, and cutting off evaluated tokens makes all pending. Encoders always
+                                     do */
 };
 typedef struct qinfer_session_options {
     uint32_t struct_size, flags;   /* QINFER_SESSION_* */
-    uint32_t max_tokens;           /* 0 = context_tokens of the model; room for all of them is taken at creation, and the
-                                      model's RoPE table is computed as far (QINFER_E_NO_MEMORY above 4 GiB of it) */
+    uint32_t max_tokens;           /* 0 = context_tokens of the model; room for all of them is taken at creation, and
+                                      the model's RoPE table is computed as far (QINFER_E_NO_MEMORY above 4 GiB of
+                                      it) */
     uint32_t max_logits;           /* rows kept for qinfer_session_logits; 0 = 1; none in an encoder */
 } qinfer_session_options;
 
@@ -320,39 +330,41 @@ typedef struct qinfer_memory {
     uint32_t struct_size, reserved;
     uint64_t weights_mapped;  /* clean file pages the OS can drop, or what qinfer_files.map gave */
     uint64_t weights_private; /* converted or copied weights */
-    uint64_t tables;          /* tokenizer, and rope for the max_tokens of the longest session so far (all positions where
-                                 memory comes from a qinfer_allocator; 0 before the first session, and where a packed file
-                                 has it); the tokenizer's part is 0 for a bare config.json */
+    uint64_t tables;          /* tokenizer, and rope for the max_tokens of the longest session so far (all positions
+                                 where memory comes from a qinfer_allocator; 0 before the first session, and where a
+                                 packed file has it); the tokenizer's part is 0 for a bare config.json */
     uint64_t scratch;         /* activations for max_batch_tokens */
     uint64_t kv_per_block, kv_cache_bytes; /* kv_cache_bytes: 0 without cache options */
     uint64_t per_session;     /* outside the cache: logits rows, token list, block tables, sampler */
     uint64_t load_peak;       /* largest total while loading */
     uint64_t total;           /* mapped + private + tables + scratch + kv cache + kv lists, without sessions */
     uint64_t kv_lists;        /* of a cache: counts of holders, free blocks, the index of prefixes */
-    uint64_t kv_per_token, kv_per_session; /* keys and values of a token; blocks that a session of max_tokens holds at most */
+    uint64_t kv_per_token, kv_per_session; /* keys and values of a token; blocks that a session of max_tokens holds at
+                                              most */
     uint64_t system_limit, system_available; /* of this machine or cgroup, now; 0 = not known */
 } qinfer_memory;
 
-/** What loading and creating with these options will take. Reads headers only; path may also be a packed model or a lone
- *  config.json.
- *  Any options may be NULL. */
-QINFER_STATUS qinfer_model_plan(const char *path, const qinfer_runtime_options *runtime, const qinfer_load_options *load,
-                                const qinfer_kv_cache_options *cache, const qinfer_session_options *session,
-                                qinfer_memory *out, qinfer_error *err);
-/** The same, buffer by buffer, as JSON: {"model": {...}, "regions": [{"name", "belongs_to": "model" | "cache" | "session",
- *  "bytes", "buffers": [{"name", "offset", "end", "bytes", "shape", "dtype", "lifetime"}]}]}. Regions that belong to model
- *  and cache add up to `total`, those of a session to `per_session`. In scratch, buffers whose lifetimes (first and last
- *  step of a layer) do not meet may share bytes; what no buffer has is alignment to 64 bytes, or 4096 for blocks. */
-QINFER_STATUS qinfer_model_plan_map(const char *path, const qinfer_runtime_options *runtime, const qinfer_load_options *load,
-                                    const qinfer_kv_cache_options *cache, const qinfer_session_options *session,
-                                    char *json, size_t capacity, size_t *out_n, qinfer_error *err);
+/** What loading and creating with these options will take. Reads headers only; path may also be a packed model or a
+ *  lone config.json. Any options may be NULL. */
+QINFER_STATUS qinfer_model_plan(const char *path, const qinfer_runtime_options *runtime,
+                                const qinfer_load_options *load, const qinfer_kv_cache_options *cache,
+                                const qinfer_session_options *session, qinfer_memory *out, qinfer_error *err);
+/** The same, buffer by buffer, as JSON: {"model": {...}, "regions": [{"name", "belongs_to": "model" | "cache" |
+ *  "session", "bytes", "buffers": [{"name", "offset", "end", "bytes", "shape", "dtype", "lifetime"}]}]}. Regions that
+ *  belong to model and cache add up to `total`, those of a session to `per_session`. In scratch, buffers whose
+ *  lifetimes (first and last step of a layer) do not meet may share bytes; what no buffer has is alignment to 64
+ *  bytes, or 4096 for blocks. */
+QINFER_STATUS qinfer_model_plan_map(const char *path, const qinfer_runtime_options *runtime,
+                                    const qinfer_load_options *load, const qinfer_kv_cache_options *cache,
+                                    const qinfer_session_options *session, char *json, size_t capacity, size_t *out_n,
+                                    qinfer_error *err);
 /** What the headers of a model say; texts are NUL-terminated and cut to what fits. */
 typedef struct qinfer_model_details {
     uint32_t struct_size;
     uint32_t flags;                         /* QINFER_MODEL_* */
     char     architecture[64], name[128];   /* name: as the checkpoint calls itself, or "" */
-    char     weight_types[64];              /* of the matrices in the files: "bf16", or all of them, "bf16 f32"; of a lone
-                                               config.json what it names */
+    char     weight_types[64];              /* of the matrices in the files: "bf16", or all of them, "bf16 f32"; of a
+                                               lone config.json what it names */
     uint64_t n_params, n_active_params;     /* active: without those that a token is not computed with */
     uint64_t file_bytes;                    /* of the weights; 0 for a lone config.json */
     uint32_t n_vocab, n_layers, n_window_layers, window_tokens; /* layers that see only the last tokens, and the most
@@ -362,21 +374,22 @@ typedef struct qinfer_model_details {
     uint32_t max_token_bytes;               /* 0 without a tokenizer */
     qinfer_token bos_token;                 /* -1 = none */
 } qinfer_model_details;
-/** Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be NULL, only
- *  QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path and cancel matter. */
+/** Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be
+ *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path and cancel matter. */
 QINFER_STATUS qinfer_model_inspect(const char *path, const qinfer_load_options *options, qinfer_model_details *out,
                                    qinfer_error *err);
-/** path: a directory (config.json, *.safetensors, tokenizer.json), or a file that qinfer_model_pack wrote. runtime NULL: a
- *  private runtime with defaults. options may be NULL. */
+/** path: a directory (config.json, *.safetensors, tokenizer.json), or a file that qinfer_model_pack wrote. runtime
+ *  NULL: a private runtime with defaults. options may be NULL. */
 QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 qinfer_model **out, qinfer_error *err);
 QINFER_API void qinfer_model_free(qinfer_model *model);
 /** Writes the model directory `path` to one file that holds the weights as the runtime's kernel set wants them, the
- *  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded model.
- *  out_path appears whole or not at all; of files that are there only an empty one or one that this function wrote is
- *  replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is
- *  refused when loaded; QINFER_LOAD_VERIFY also checks the weights. Both paths are the operating system's: options with
- *  files are QINFER_E_UNSUPPORTED. */
+ *  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded
+ *  model. out_path appears whole or not at all; of files that are there only an empty one or one that this function
+ *  wrote is replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is
+ *  QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is refused when
+ *  loaded; QINFER_LOAD_VERIFY also checks the weights. Both paths are the operating system's: options with files are
+ *  QINFER_E_UNSUPPORTED. */
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
 
@@ -436,8 +449,8 @@ QINFER_STATUS qinfer_token_find(const qinfer_model *model, const char *text, siz
 /** The tokens that end generation, each once (QINFER_TOKEN_END); there may be none. */
 QINFER_STATUS qinfer_model_end_tokens(const qinfer_model *model, qinfer_token *tokens, size_t capacity, size_t *out_n,
                                       qinfer_error *err);
-/** The chat template that the model brings, as it is written (usually Jinja); qinfer does not apply it. name NULL: the one
- *  called "default", as a template without a name is. QINFER_E_NOT_FOUND if there is none. */
+/** The chat template that the model brings, as it is written (usually Jinja); qinfer does not apply it. name NULL:
+ *  the one called "default", as a template without a name is. QINFER_E_NOT_FOUND if there is none. */
 QINFER_STATUS qinfer_model_chat_template(const qinfer_model *model, const char *name, char *text, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
 /** Names of its chat templates, sorted; NULL past the last. Live as long as the model. */
@@ -483,7 +496,8 @@ typedef struct qinfer_sampler_options { /* all zero: greedy */
 QINFER_STATUS qinfer_session_create(qinfer_kv_cache *cache, const qinfer_session_options *options, qinfer_session **out,
                                     qinfer_error *err);
 /** Copy-on-write: blocks are shared, the last one is copied when either side first writes to it. The copy has the
- *  tokens, logits and sampler too, and metrics of its own. Costs 4 bytes a token and one count a block. */
+ *  tokens, logits, sampler and a clone of the hook too, and metrics of its own. Charges per_session of qinfer_memory,
+ *  as qinfer_session_create does, of which tokens and logits are shared until one side changes them. */
 QINFER_STATUS qinfer_session_fork(const qinfer_session *session, qinfer_session **out, qinfer_error *err);
 /** Keeps the first n_tokens, pending ones included; 0 resets. If that drops evaluated tokens, the last one kept
  *  becomes pending again, so that evaluating gives its logits; all do where layers with a sliding window have moved
@@ -501,12 +515,12 @@ typedef struct qinfer_session_save_options {
  *  it, before it counts: the file has room for both, and is cut to the size of one only by truncate. */
 QINFER_STATUS qinfer_session_save_with(const qinfer_session *session, const char *path,
                                        const qinfer_session_save_options *options, qinfer_error *err);
-/** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was saved
- *  (qinfer_session_get_info tells), its flags and its hook are not kept.
- *  The last token is pending: evaluating it gives its logits. A kernel set other than the one that saved goes on from the
- *  stored keys and values, but not with the same bits; the same one with other options that change bits is
- *  QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if the file is damaged. Where one of the two states that a file holds has a
- *  damaged record, as after a crash while it was written, the other is loaded: qinfer_session_load_with tells. */
+/** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was
+ *  saved (qinfer_session_get_info tells), its flags and its hook are not kept. The last token is pending: evaluating
+ *  it gives its logits. A kernel set other than the one that saved goes on from the stored keys and values, but not
+ *  with the same bits; the same one with other options that change bits is QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if
+ *  the file is damaged. Where one of the two states that a file holds has a damaged record, as after a crash while it
+ *  was written, the other is loaded: qinfer_session_load_with tells. */
 QINFER_STATUS qinfer_session_load(qinfer_kv_cache *cache, const char *path, qinfer_session **out, qinfer_error *err);
 enum {
     QINFER_SNAPSHOT_ANY_BITS    = 1, /* go on from keys and values that other options computed, too */
@@ -540,11 +554,17 @@ QINFER_API size_t qinfer_session_pending(const qinfer_session *session); /* 0 = 
 QINFER_STATUS qinfer_session_set_sampler(qinfer_session *session, const qinfer_sampler_options *options,
                                          qinfer_error *err);
 
+/** Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it for good; otherwise repeated tokens add
+ *  up, within the range of f32). Replaces the previous list; n 0 clears it; at most n_vocab entries. */
+QINFER_STATUS qinfer_session_set_bias(qinfer_session *session, const qinfer_token *tokens, const float *values,
+                                      size_t n, qinfer_error *err);
+
 /* ---- Evaluation: prefill, decode and continuous batching are one call -------------------------------- */
 enum {
-    QINFER_EVAL_NO_LOGITS = 1 /* keep none, and compute none: for all chunks of a prompt but the last. Needs keep_logits 0.
-                                 Sampling is then QINFER_E_STATE; truncating the session to the length it has and
-                                 evaluating it again gives the logits of its last token. Encoders have none anyway */
+    QINFER_EVAL_NO_LOGITS = 1 /* keep none, and compute none: for all chunks of a prompt but the last. Needs
+                                 keep_logits 0. Sampling is then QINFER_E_STATE; truncating the session to the length
+                                 it has and evaluating it again gives the logits of its last token. Encoders have none
+                                 anyway */
 };
 typedef struct qinfer_eval_options {
     uint32_t             struct_size;
@@ -562,11 +582,6 @@ typedef struct qinfer_eval_options {
  *  included, no token is lost: those already evaluated stay so, the rest stays pending; call again to go on. */
 QINFER_STATUS qinfer_eval(qinfer_session *const *sessions, size_t n_sessions, const qinfer_eval_options *options,
                           qinfer_error *err);
-/** Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it for good; otherwise repeated tokens add up,
- *  within the range of f32). Replaces the
- *  previous list; n 0 clears it; at most n_vocab entries. */
-QINFER_STATUS qinfer_session_set_bias(qinfer_session *session, const qinfer_token *tokens, const float *values, size_t n,
-                                      qinfer_error *err);
 /** Code of the host between the logits and the sampler: grammars, watermarks. The same in qinfer_session_sample and
  *  qinfer_generate. apply and accept return 0 to go on; nonzero ends the call with QINFER_E_CANCELLED, and the token in
  *  question is not added. Callbacks may run under the default floating-point environment instead of the host's. */
@@ -580,20 +595,21 @@ typedef struct qinfer_logits_hook {
      *  not shown: a prompt is no part of a grammar. NULL = not called. */
     int32_t (*accept)(qinfer_token token, void *user);
     /** qinfer_session_truncate is about to take back the last n_tokens of the accepted tokens. Nonzero: it ends with
-     *  QINFER_E_CANCELLED, and changes nothing. NULL = not called. A token that accept refused is not counted, nor is one
-     *  that was there when the hook was set. */
+     *  QINFER_E_CANCELLED, and changes nothing. NULL = not called. A token that accept refused is not counted, nor is
+     *  one that was there when the hook was set. */
     int32_t (*rewind)(size_t n_tokens, void *user);
     /** Makes the user of a fork's hook, as its last step; nonzero: QINFER_E_CANCELLED, and no fork. May be called by as
      *  many threads at once as fork the session. NULL = forks have no hook. */
     int32_t (*clone)(void *user, void **out_user);
-    /** When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL = not
-     *  called. */
+    /** When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL =
+     *  not called. */
     void (*release)(void *user);
     void *user;
 } qinfer_logits_hook;
-/** Replaces the session's hook; hook NULL: it has none from now on. After a failure the session has the hook that it had,
- *  and user still is the caller's. Snapshots do not hold it. An encoder is QINFER_E_UNSUPPORTED. */
-QINFER_STATUS qinfer_session_set_logits_hook(qinfer_session *session, const qinfer_logits_hook *hook, qinfer_error *err);
+/** Replaces the session's hook; hook NULL: it has none from now on. After a failure the session has the hook that it
+ *  had, and user still is the caller's. Snapshots do not hold it. An encoder is QINFER_E_UNSUPPORTED. */
+QINFER_STATUS qinfer_session_set_logits_hook(qinfer_session *session, const qinfer_logits_hook *hook,
+                                             qinfer_error *err);
 /** Draws one token from the last logits and appends it as pending. A session that holds max_tokens is
  *  QINFER_E_CONTEXT_FULL: truncate it, or go on in another one. */
 QINFER_STATUS qinfer_session_sample(qinfer_session *session, qinfer_token *out, qinfer_error *err);
@@ -606,10 +622,10 @@ QINFER_API const float *qinfer_session_logits(const qinfer_session *session, siz
 QINFER_STATUS qinfer_session_copy_logits(const qinfer_session *session, size_t back, float *values, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
 
-/** Log probabilities of tokens under the model, for the row that qinfer_session_logits(session, back) gives: the natural
- *  logarithm of its softmax, l[t] - m - log(sum of exp(l - m)) with m the largest, in double. Hook, bias, penalties,
- *  temperature and filters play no part. After qinfer_session_sample, back 0 and the token drawn give its own. Fills
- *  logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite. */
+/** Log probabilities of tokens under the model, for the row that qinfer_session_logits(session, back) gives: the
+ *  natural logarithm of its softmax, l[t] - m - log(sum of exp(l - m)) with m the largest, in double. Hook, bias,
+ *  penalties, temperature and filters play no part. After qinfer_session_sample, back 0 and the token drawn give its
+ *  own. Fills logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite. */
 QINFER_STATUS qinfer_session_logprobs(const qinfer_session *session, size_t back, const qinfer_token *tokens, size_t n,
                                       double *logprobs, qinfer_error *err);
 /** The n most likely tokens of that row and their log probabilities, in descending order, equal ones by id. n: at most
@@ -670,14 +686,15 @@ typedef struct qinfer_generate_result {
     uint64_t prefill_ns, decode_ns;
 } qinfer_generate_result;
 
-/** Evaluates what is pending, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between. After
- *  an error or cancellation the session keeps the tokens made so far and *out counts them, with finish 0; a token that
- *  was sampled last is pending then. out may be NULL. */
+/** Evaluates what is pending, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.
+ *  After an error or cancellation the session keeps the tokens made so far and *out counts them, with finish 0; a
+ *  token that was sampled last is pending then. out may be NULL. */
 QINFER_STATUS qinfer_generate(qinfer_session *session, const qinfer_generate_options *options,
                               qinfer_generate_result *out, qinfer_error *err);
 
-/* ---- Metrics: totals since creation; a session counts its own share of a batch. A token that a session evaluates
- *      alone in a call counts as decoded, more than one as prefill. ---- */
+/* ---- State, memory and metrics ----------------------------------------------------------------------- */
+/** Totals since creation; a session counts its own share of a batch. A token that a session evaluates alone in a call
+ *  counts as decoded, more than one as prefill. */
 typedef struct qinfer_metrics {
     uint32_t struct_size, reserved;
     uint64_t prefill_tokens, decode_tokens, evals;
