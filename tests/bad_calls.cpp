@@ -334,6 +334,12 @@ TEST_CASE("In a fork()ed child every call is QINFER_E_STATE, and freeing does no
     auto state = sized<qinfer_session_info>();
     check([&](auto* e) { return qinfer_session_get_info(one, &state, e); });
     check([&](auto* e) { return qinfer_session_set_logits_hook(one, nullptr, e); });
+    double logprob = 0;
+    check([&](auto* e) { return qinfer_session_logprobs(one, 0, &token, 1, &logprob, e); });
+    check([&](auto* e) { return qinfer_session_top_logprobs(one, 0, &token, &logprob, 1, e); });
+    check([&](auto* e) { return qinfer_token_find(model.get(), "a", 1, &token, e); });
+    check([&](auto* e) { return qinfer_model_end_tokens(model.get(), &token, 1, &n, e); });
+    check([&](auto* e) { return qinfer_model_chat_template(model.get(), nullptr, text, 64, &n, e); });
     check([&](auto* e) { return qinfer_session_get_metrics(one, &metrics, e); });
     detok.reset();
     session.reset();

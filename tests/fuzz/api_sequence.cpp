@@ -21,6 +21,7 @@ struct Twin {
   std::vector<qinfer_token> tokens;
   std::uint32_t max_tokens = 0, max_logits = 1;
   bool greedy = true;
+  bool skipped = false;  ///< its last evaluation was with QINFER_EVAL_NO_LOGITS
 };
 
 struct CacheKind {
@@ -256,6 +257,8 @@ void Sequence::evaluate() {
     differs("eval: status %d, expected QINFER_E_INVALID_ARGUMENT", status);
   if (!wrong && !batch.empty() && status == QINFER_E_INVALID_ARGUMENT) differs("eval: %s", err.message);
   if (status == QINFER_OK && cancel != nullptr) differs("eval went on although it was cancelled");
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    if (qinfer_session_pending(batch[i]->session) != before[i]) batch[i]->skipped = options.flags != 0;
   check_evaluated(batch, before, status, options.max_tokens);
 }
 
@@ -433,7 +436,7 @@ void Sequence::check_logits(const Twin& twin) {
 void Sequence::compare(const Twin& twin, std::size_t back) {
   const float* row = qinfer_session_logits(twin.session, back);
   if (row == nullptr) {
-    if (back == 0) differs("nothing is pending, and there are no logits");
+    if (back == 0 && !twin.skipped) differs("nothing is pending, and there are no logits");
     return;
   }
   const std::vector<float> values = reference(twin.tokens.data(), twin.tokens.size() - back);
