@@ -77,6 +77,14 @@ run own_sampler "$model" <<'END'
 ^, there was a little girl named Lily\.
 END
 grep -qi b "$work/out" && say "own_sampler: a letter b in: $(cat "$work/out")"
+run logits_hook "$model" <<'END'
+^, there was a little girl named Lily\.
+^\(40 tokens drawn\)$
+END
+head -n -1 "$work/out" | grep -qi b && say "logits_hook: a letter b in: $(cat "$work/out")"
+run host_files "$model" <<'END'
+^[1-9][0-9]{5,} bytes of weights read through callbacks$
+END
 run cancel "$model" <<'END'
 ^cancelled after 5 tokens$
 ^then 20 more$

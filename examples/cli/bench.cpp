@@ -153,7 +153,8 @@ int run_bench(BenchArgs& args) {
   qi::plan(args.model, &options, nullptr, nullptr, &session);
 
   report(format("measuring the ceilings of %zu thread%s", result.cpus.size(), result.cpus.size() == 1 ? "" : "s"));
-  result.fma = measure_fma_peak(result.cpus, args.runtime.cpu_target.starts_with("amx"));  // plan() has asked for tiles
+  result.fma =
+      measure_fma_peak(result.cpus, kernels_need(args.runtime.cpu_target, "amx_bf16"));  // plan() has asked for tiles
   result.bandwidth = measure_read_bandwidth(result.cpus);
   measure_model(args, result.cpus, result);
   args.json ? print_json(result) : print_table(result);

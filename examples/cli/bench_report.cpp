@@ -37,7 +37,7 @@ std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
 
 /// The peak that the projections of this kernel set could reach.
 bool sums_in_f16(const BenchReport& report) {
-  return report.kernel_set == "avx512_fp16" && report.weight_format == "f16" && report.fma.f16_flops > 0;
+  return kernels_need(report.kernel_set, "avx512_fp16") && report.weight_format == "f16" && report.fma.f16_flops > 0;
 }
 
 bool on_tiles(const BenchReport& report) { return report.fma.tile_flops > 0; }

@@ -158,4 +158,15 @@ std::string join_ids(const std::vector<qinfer_token>& ids) {
   return text;
 }
 
+bool kernels_need(std::string_view kernel_set, std::string_view feature) {
+  for (const qinfer_kernel_set_info& info : qi::kernel_sets()) {
+    const bool is_meant =
+        kernel_set.empty() ? (info.flags & QINFER_KERNELS_DEFAULT) != 0 : kernel_set == std::string_view(info.name);
+    if (!is_meant) continue;
+    const std::string words = std::string(" ").append(info.cpu_features).append(" ");
+    return words.find(std::string(" ").append(feature).append(" ")) != std::string::npos;
+  }
+  return false;
+}
+
 }  // namespace cli

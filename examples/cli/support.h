@@ -65,4 +65,7 @@ std::vector<qinfer_token> parse_ids(std::string_view text);
 /// The inverse: "1,2,3".
 std::string join_ids(const std::vector<qinfer_token>& ids);
 
+/// Whether a kernel set needs a CPU feature, which tells what it computes with; an empty name: the default set.
+bool kernels_need(std::string_view kernel_set, std::string_view feature);
+
 }  // namespace cli
