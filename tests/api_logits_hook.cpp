@@ -345,7 +345,7 @@ TEST_CASE("A fork has a clone of the hook, or none", "[api][hook]") {
   REQUIRE(of_fork.released == 1);
 }
 
-TEST_CASE("Replacing, clearing and freeing release a hook once; a refused one stays the host's", "[api][hook]") {
+TEST_CASE("Replacing, clearing and freeing release a hook once, and a refused one stays the host's", "[api][hook]") {
   const Loaded loaded;
   Recorder first, second, refused;
   {

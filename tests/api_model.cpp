@@ -61,14 +61,14 @@ TEST_CASE("Chat templates by name, sorted, or QINFER_E_NOT_FOUND", "[api][model]
   const auto get = [&](const char* name, qinfer_error* err) {
     return qinfer_model_chat_template(model.native(), name, text, sizeof text, &n, err);
   };
-  const auto set = [&](std::vector<qinfer::engine::ChatTemplate> templates) {
-    const_cast<qinfer::engine::Model&>(*model.native()->impl).set_chat_templates(std::move(templates));
+  const auto set = [&](const nlohmann::json& templates) {
+    dir.write("tokenizer_config.json", nlohmann::json{{"chat_template", templates}}.dump());
+    model = qi::Model::load(dir.path());
   };
-  set({});
   REQUIRE_FAILS(QINFER_E_NOT_FOUND, "the model has no chat template", get(nullptr, &err));
   REQUIRE(n == 0);
   REQUIRE(qinfer_model_chat_template_name(model.native(), 0) == nullptr);
-  set({{"tool_use", "{{ tools }}"}, {"default", "{{ messages }}"}});
+  set({{{"name", "tool_use"}, {"template", "{{ tools }}"}}, {{"name", "default"}, {"template", "{{ messages }}"}}});
   REQUIRE(model.chat_template() == "{{ messages }}");
   REQUIRE(model.chat_template("default") == "{{ messages }}");
   REQUIRE(model.chat_template("tool_use") == "{{ tools }}");
@@ -79,7 +79,7 @@ TEST_CASE("Chat templates by name, sorted, or QINFER_E_NOT_FOUND", "[api][model]
   REQUIRE_FAILS_AT(QINFER_E_BUFFER_TOO_SMALL, 14, "14 elements",
                    qinfer_model_chat_template(model.native(), nullptr, text, 13, &n, &err));
   REQUIRE(n == 14);
-  set({{"rag", ""}});
+  set(nlohmann::json::array({{{"name", "rag"}, {"template", ""}}}));
   REQUIRE_FAILS(QINFER_E_NOT_FOUND, "no chat template \"default\", but: rag", get(nullptr, &err));
   REQUIRE_OK(get("rag", &err));
   REQUIRE(n == 0);

@@ -182,7 +182,7 @@ TEST_CASE("the AMX emulator refuses what hardware refuses", "[amx]") {
   CHECK(run(small, multiply) == "the tiles' sizes do not go together");
   small = tiles;
   small.config.start_row = 16;
-  CHECK(run(small, load) == "start_row is behind the last row");
+  CHECK(run(small, load) == "start_row is after the last row");
   CHECK(run(tiles, read_config) == "5");
   CHECK(memory[0] == 1);
   CHECK(run(idle, configure) == "5");

@@ -84,12 +84,6 @@ std::string Model::describe_formats() const {
   return text;
 }
 
-void Model::set_chat_templates(std::vector<source::ChatTemplate> templates) {
-  std::sort(templates.begin(), templates.end(),
-            [](const source::ChatTemplate& a, const source::ChatTemplate& b) { return a.name < b.name; });
-  chat_templates_ = std::move(templates);
-}
-
 Result<Charge> Model::charge(std::uint64_t bytes, std::string_view what,
                              const std::function<std::string(std::uint64_t left)>& what_fits) const {
   std::uint64_t before = charged_;
@@ -136,7 +130,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   QINFER_TRY(options.cancel.check("loading"));
   model->tokenizer_ = source->take_tokenizer();
   model->metadata_ = source->take_metadata();
-  model->set_chat_templates(source->take_chat_templates());
+  model->chat_templates_ = source->take_chat_templates();
   if (model->tokenizer_ != nullptr) QINFER_TRY(model->tokenizer_->move_to(shared.allocator()));
   if (!options.no_weights) {
     QINFER_TRY(model->blueprint_.packed_rope != nullptr ? model->map_rope_table(*source)

@@ -86,8 +86,6 @@ class Model {
   bool is_end_token(std::int32_t token) const;
   /// Sorted by name; empty if the model brings none.
   std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_; }
-  /// Only while loading, before the object is shared.
-  void set_chat_templates(std::vector<source::ChatTemplate> templates);
   std::uint32_t max_token_bytes() const { return blueprint_.max_token_bytes; }
 
  private:

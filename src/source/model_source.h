@@ -46,6 +46,7 @@ class ModelSource : public model::TensorSource {
   std::unique_ptr<text::Tokenizer> take_tokenizer() { return std::move(tokenizer_); }
   /// "config.rope_scaling.factor" -> "8.0", and the metadata of the files of tensors.
   formats::TextTable take_metadata() { return std::move(metadata_); }
+  /// Sorted by name.
   std::vector<ChatTemplate> take_chat_templates() { return std::move(chat_templates_); }
   /// Of the files of tensors.
   std::uint64_t file_bytes() const { return file_bytes_; }
