@@ -374,20 +374,40 @@ TEST_CASE("a packed file that lies about its tensors is refused", "[packed]") {
     });
 }
 
-TEST_CASE("a packed file whose matrices that are multiplied together differ in type is refused", "[packed]") {
-  // The reference kernels take any mixture; the others would read a matrix at the wrong stride.
-  SKIP_UNLESS_CPU_HAS(usable_targets().front() != "reference", "AVX-512");
-  const Packed packed(packable());
-  const std::string out = packed.dir.file("lies");
-  std::vector<std::byte> other(4 << 20);
-  rewrite(packed, out, [&](PackedWriter::Item& item) {
-    if (item.name != "model.layers.1.mlp.up_proj.weight") return;
-    item.dtype = "F32";
-    item.data = {other.data(), item.data.size() * 2};
+TEST_CASE("layers whose matrices are stored in different encodings keep them, packed too", "[packed]") {
+  TinySpec spec = packable();
+  const ModelDir dir(spec), plain(spec);
+  // The values are the same in all three encodings, so the logits must be, too.
+  write_changed(dir, spec, [](std::vector<TinyTensor>& tensors) {
+    const std::pair<const char*, DType> changes[] = {{"model.layers.0.self_attn.k_proj.weight", DType::f32},
+                                                     {"model.layers.0.self_attn.v_proj.weight", DType::bf16},
+                                                     {"model.layers.0.mlp.up_proj.weight", DType::f32},
+                                                     {"model.layers.1.mlp.down_proj.weight", DType::f32}};
+    for (const auto& [name, type] : changes) {
+      TinyTensor& tensor = find_tensor(tensors, name);
+      std::vector<float> values(tensor.data.size() / 2);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, tensor.data.data() + 2 * i, 2);
+        values[i] = tensor.dtype == "F16" ? f16_to_f32(bits) : bf16_to_f32(bits);
+      }
+      tensor.data = encode_values(values, type);
+      tensor.dtype = type == DType::f32 ? "F32" : "BF16";
+    }
   });
-  qinfer_error err;
-  REQUIRE(try_load(runtime_for(""), out, 0, err) != QINFER_OK);
-  CHECK(std::string(err.message).find("multiplied together") != std::string::npos);
+  for (const std::string& target : usable_targets(true)) {
+    INFO(target);
+    const Runtime runtime = runtime_for(target, true);
+    const std::vector<float> want = logits_on(runtime, plain.path());
+    CHECK(logits_on(runtime, dir.path()) == want);
+    const std::string out = dir.file("mixed-" + target);
+    REQUIRE_OK(qinfer_model_pack(runtime.get(), dir.path().c_str(), nullptr, out.c_str(), &err));
+    CHECK(logits_on(runtime, out) == want);
+    const Model model = load_model(runtime, out);
+    auto info = sized<qinfer_model_info>();
+    REQUIRE_OK(qinfer_model_get_info(model.get(), &info, &err));
+    CHECK(std::string(info.weight_format) == "mixed");
+  }
 }
 
 TEST_CASE("packing onto the checkpoint itself is refused", "[packed]") {

@@ -15,8 +15,9 @@ namespace {
 
 std::unique_ptr<ModelSource> open_source(const std::string& path) {
   auto source = ModelSource::open(path, {});
-  INFO(source.take_status().message());
-  REQUIRE(source.ok());
+  const Status status = source.take_status();
+  INFO(path << ": " << status.message());
+  REQUIRE(status.ok());
   return std::move(source.value());
 }
 
@@ -42,28 +43,28 @@ void set_field(const ModelDir& dir, const char* key, const nlohmann::json& value
 }  // namespace
 
 TEST_CASE("a source finds every tensor that its spec needs, and says how it is stored", "[source]") {
-  for (const char* architecture : {"LlamaForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"}) {
-    TinySpec spec;
-    spec.architecture = architecture;
-    spec.dtype = DType::bf16;
-    const ModelDir dir(spec);
-    const auto source = open_source(dir.path());
+  struct Case {
+    const char* fixture;
+    Encoding encoding;
+    bool adds_one;
+  };
+  for (const Case& c : {Case{"llama-plain-bf16", Encoding::bf16, false}, Case{"qwen2-odd-f16", Encoding::f16, false},
+                        Case{"gemma3-f32", Encoding::f32, true}, Case{"gemma3-encoder-f32", Encoding::f32, true}}) {
+    const auto source = open_source(std::string(QINFER_TEST_FIXTURES "/models/") + c.fixture);
     CHECK(source->has_tensors());
     CHECK(source->packed_for().empty());
-    CHECK(source->tokenizer() != nullptr);
     for (const model::TensorNeed& need : model::tensors_of(source->spec())) {
-      INFO(architecture << ": " << model::describe(need.id));
+      INFO(c.fixture << ": " << model::describe(need.id));
       const auto info = source->find(need.id);
       REQUIRE(info.ok());
       CHECK(info.value().name == source->name(need.id));
-      CHECK(info.value().encoding == Encoding::bf16);
+      CHECK(info.value().encoding == c.encoding);
       std::uint64_t values = 1;
       for (const std::uint64_t length : info.value().shape) values *= length;
       CHECK(values == static_cast<std::uint64_t>(need.rows * need.cols));
-      CHECK(info.value().bytes == encoded_bytes(Encoding::bf16, values));
+      CHECK(info.value().bytes == encoded_bytes(c.encoding, values));
       const bool is_norm = info.value().name.find("norm.weight") != std::string::npos;
-      const bool adds_one = std::string_view(architecture) == "Gemma3ForCausalLM" && is_norm;
-      CHECK((info.value().transform == model::Transform::add_one) == adds_one);
+      CHECK((info.value().transform == model::Transform::add_one) == (c.adds_one && is_norm));
     }
     const auto none = source->find({model::Role::q, 77});
     REQUIRE(!none.ok());
@@ -125,7 +126,9 @@ TEST_CASE("a fingerprint depends on what changes results", "[source]") {
     CHECK(!other.include(one.current));
     CHECK(!other.include(one.first));
   };
-  differs("the base of rope", [](const ModelDir& dir) { set_field(dir, "rope_theta", 12345.0); });
+  differs("the base of rope", [](const ModelDir& dir) {
+    set_field(dir, "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 12345.0}});
+  });
   differs("eps", [](const ModelDir& dir) { set_field(dir, "rms_norm_eps", 0.125); });
   differs("the end token", [](const ModelDir& dir) { set_field(dir, "eos_token_id", 7); });
   differs("a merge", [](const ModelDir& dir) {
