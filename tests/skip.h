@@ -8,8 +8,8 @@
 
 namespace qinfer::test {
 
-/// What is missing: the CPU cannot run it, a file of test data is not there (`./dev test-data` fetches it), or this
-/// machine lacks something else, such as space. .ci/run accepts the first alone.
+/// What is missing: the CPU cannot run it, test data is not there (test_data.h), or this machine lacks something else,
+/// such as space. .ci/run accepts the first, and the second for data that no registry has.
 enum class Missing { cpu, data, machine };
 
 /// Writes the line and remembers it for the exit status. The test returns after it: use the macros.

@@ -9,8 +9,8 @@
 
 namespace qinfer::test {
 
-/// Where `path` is: in the folder QINFER_TEST_DATA if that is set, else in the checkout's build/test-data or beside the
-/// checkout in ../shared/data. Empty where it is in none of them.
+/// Where the file or folder `path` is: in the folder QINFER_TEST_DATA if that is set, else in the checkout's
+/// build/test-data or beside the checkout in ../shared/data. Empty where it is in none of them.
 inline std::filesystem::path find_test_data(const char* path) {
   const std::filesystem::path checkout = QINFER_TEST_CHECKOUT;
   std::filesystem::path folders[] = {checkout / "build" / "test-data", checkout / ".." / "shared" / "data"};
@@ -22,7 +22,7 @@ inline std::filesystem::path find_test_data(const char* path) {
 
 }  // namespace qinfer::test
 
-/// At the start of a test case that needs it.
+/// At the start of a test case that needs it. ./dev knows the data that no registry has by this text.
 #define SKIP_UNLESS_TEST_DATA(path)                                \
   SKIP_UNLESS(!::qinfer::test::find_test_data(path).empty(), data, \
-              std::string(path) + " is not there: ./dev test-data fetches it")
+              std::string(path) + " is not there, see tests/test_data.txt")
