@@ -13,6 +13,7 @@
 #include "catch.h"
 #include "skip.h"
 #include "targets.h"
+#include "test_data.h"
 
 namespace {
 
@@ -63,7 +64,9 @@ Story tell(const qi::Model& model, const std::vector<std::int32_t>& prompt, std:
 }
 
 const std::string kTinyStories = QINFER_TEST_MODELS "/tiny-stories";
-const std::string kStories260k = QINFER_TEST_FIXTURES "/stories260k";
+constexpr char kStories260k[] = "stories260k";  ///< of the test data
+
+std::string stories260k() { return qinfer::test::find_test_data(kStories260k).string(); }
 
 }  // namespace
 
@@ -144,28 +147,30 @@ TEST_CASE("perplexity of tiny-stories on held-out stories equals that of transfo
   }
 }
 
-TEST_CASE("perplexity of stories260k hardly changes with f16 weights and f16 sums", "[stories]") {
+TEST_CASE("perplexity of stories260k hardly changes with f16 weights and f16 sums", "[stories][data]") {
+  SKIP_UNLESS_TEST_DATA(kStories260k);
   SKIP_UNLESS_CPU_HAS(qinfer::test::usable_targets().size() > 1, "kernel set but the reference");
-  const auto ids = read_json(kStories260k + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
+  const auto ids = read_json(stories260k() + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
   const auto loss_of = [&](const qi::Model& model) {
     LogLoss loss;
     qi::KvCache cache(model);
     add_loss(model, cache, ids, loss);
     return loss.perplexity();
   };
-  const double exact = loss_of(load_exact(kStories260k, 2));
+  const double exact = loss_of(load_exact(stories260k(), 2));
   for (const std::string& target : qinfer::test::usable_targets()) {
     if (qinfer::test::is_portable(target)) continue;
-    const double perplexity = loss_of(load_on(kStories260k, target));
+    const double perplexity = loss_of(load_on(stories260k(), target));
     INFO(target << ": " << perplexity << ", exact " << exact);
     CHECK(std::fabs(perplexity / exact - 1) < allowed_loss(target));
   }
 }
 
 #ifdef QINFER_HAVE_AMX
-TEST_CASE("perplexity of stories260k on emulated AMX tiles is within half a percent", "[stories][amx]") {
+TEST_CASE("perplexity of stories260k on emulated AMX tiles is within half a percent", "[stories][amx][data]") {
+  SKIP_UNLESS_TEST_DATA(kStories260k);
   SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512 with BF16");
-  const auto ids = read_json(kStories260k + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
+  const auto ids = read_json(stories260k() + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
   const auto loss_of = [&](const qi::Model& model) {
     LogLoss loss;
     qi::KvCache cache(model);
@@ -173,16 +178,18 @@ TEST_CASE("perplexity of stories260k on emulated AMX tiles is within half a perc
     return loss.perplexity();
   };
   qinfer::test::EmulatedRuntime runtime;
-  const double exact = loss_of(load_exact(kStories260k, 2)), emulated = loss_of(qi::Model::load(runtime, kStories260k));
+  const double exact = loss_of(load_exact(stories260k(), 2)),
+               emulated = loss_of(qi::Model::load(runtime, stories260k()));
   INFO(emulated << ", exact " << exact);
   CHECK(std::fabs(emulated / exact - 1) < 5e-3);
 }
 #endif
 
-TEST_CASE("stories260k tells the published story", "[stories]") {
-  const Json expected = read_json(kStories260k + "/greedy_expected.json");
+TEST_CASE("stories260k tells the published story", "[stories][data]") {
+  SKIP_UNLESS_TEST_DATA(kStories260k);
+  const Json expected = read_json(stories260k() + "/greedy_expected.json");
   const auto ids = expected["greedy_ids"].get<std::vector<std::int32_t>>();
-  const qi::Model model = load_exact(kStories260k, 2);
+  const qi::Model model = load_exact(stories260k(), 2);
   const Story story = tell(model, {model.info().bos_token}, static_cast<std::uint32_t>(ids.size()) - 1);
   CHECK(story.ids == std::vector<std::int32_t>(ids.begin() + 1, ids.end()));
   CHECK(story.text == expected["text"].get<std::string>());

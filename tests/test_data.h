@@ -1,5 +1,5 @@
-// Test data that is too large for the repository, such as the vocabularies of real models: what ./dev test-data
-// fetches, and test_data.txt lists.
+// Test data that others made, such as the vocabularies of real models, and that is therefore not in the repository:
+// test_data.txt lists it, and ./dev test-data fetches what a registry has.
 #pragma once
 
 #include <cstdlib>
