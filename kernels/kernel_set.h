@@ -173,7 +173,8 @@ struct LinearArgs {
 };
 
 /// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given), rotary
-/// position embedding in the half-rotation form (Su et al. 2021, as in GPT-NeoX), and the write to the KV cache.
+/// position embedding in the half-rotation form (Su et al. 2021, as in GPT-NeoX) where rope is given, and the write to
+/// the KV cache.
 /// Without wk and wv only the queries: the layer reads keys and values that another has written.
 struct QkvArgs {
   std::int64_t n = 0;
@@ -182,7 +183,7 @@ struct QkvArgs {
   const float *bq = nullptr, *bk = nullptr, *bv = nullptr;
   const float *q_norm = nullptr, *k_norm = nullptr;
   float norm_eps = 0;
-  const float* rope = nullptr;  ///< [position][head_dim / 2][cos, sin]
+  const float* rope = nullptr;  ///< [position][head_dim / 2][cos, sin]; null: queries and keys are not turned
   std::uint32_t n_heads = 0;
   KvLayout kv;
   std::uint32_t layer = 0;

@@ -156,6 +156,60 @@ TEST_CASE("config.json: Gemma's own fields, encoders, and shared keys and values
   refuse_field(dir, llama, "is_causal", "false", QINFER_E_UNSUPPORTED, "\"is_causal\" is false");
 }
 
+TEST_CASE("config.json: SmolLM3's layers without rope, their windows, and what it leaves to its class", "[bad]") {
+  TinySpec spec;
+  spec.architecture = "SmolLM3ForCausalLM", spec.heads = 8, spec.kv_heads = 8;
+  const ModelDir dir(spec);
+  const auto refuse = [&](const std::string& key, const char* value, qinfer_status status, const std::string& message) {
+    refuse_field(dir, spec, key, value, status, message);
+  };
+  for (const char* value : {"3", "{}", "\"1,0\"", "[]", "[1]"})
+    refuse("no_rope_layers", value, QINFER_E_FORMAT, "\"no_rope_layers\" must list at least 2 layers");
+  for (const char* value : {"[1,2]", "[-1,1]", "[true,1]", "[1,null]", "[1,\"0\"]", "[1,0.5]", "[1,0,2]", "[[1],0]"})
+    refuse("no_rope_layers", value, QINFER_E_FORMAT, "\"no_rope_layers\" holds ");
+  for (const char* value : {"0", "-1", "null", "\"4\"", "1.5", "1e300"})
+    refuse("no_rope_layer_interval", value, QINFER_E_FORMAT, "\"no_rope_layer_interval\" is ");
+  refuse("num_key_value_heads", "3", QINFER_E_FORMAT, "\"num_key_value_heads\" (3)");
+  refuse("partial_rotary_factor", "0.5", QINFER_E_UNSUPPORTED, "\"partial_rotary_factor\"");
+  refuse("layer_types", R"(["full_attention"])", QINFER_E_FORMAT, "\"layer_types\" must list 2");
+  refuse("layer_types", R"(["full_attention","chunked_attention"])", QINFER_E_UNSUPPORTED, "chunked_attention");
+  refuse("layer_types", R"(["full_attention","sliding_attention"])", QINFER_E_FORMAT, "\"sliding_window\" is not set");
+  Json config = tiny_config(spec);
+  config["sliding_window"] = 16;
+  config["layer_types"] = {"full_attention", "sliding_attention"};
+  refuse_text(dir, config.dump(), QINFER_E_FORMAT, "\"use_sliding_window\" is not true");
+  config.erase("layer_types");
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 0;
+  refuse_text(dir, config.dump(), QINFER_E_FORMAT, "\"sliding_window\" is 0");
+  // A layer without rope cannot read the keys of one with it.
+  config = tiny_config(spec);
+  config["no_rope_layers"] = {1, 0};
+  config["num_kv_shared_layers"] = 1;
+  refuse_text(dir, config.dump(), QINFER_E_FORMAT, "before layer 1 there is none of its kind");
+
+  const auto plan = [&](const Json& text) {
+    dir.write("config.json", text.dump());
+    auto memory = sized<qinfer_memory>();
+    const std::string lone = dir.file("config.json");
+    REQUIRE_OK(qinfer_model_plan(lone.c_str(), nullptr, nullptr, nullptr, nullptr, &memory, &err));
+    return memory;
+  };
+  config = tiny_config(spec);
+  const qinfer_memory stated = plan(config);
+  config["num_key_value_heads"] = nullptr;  // as many as there are heads
+  CHECK(plan(config).kv_per_block == stated.kv_per_block);
+  config.erase("num_key_value_heads");  // 4
+  CHECK(plan(config).kv_per_block == stated.kv_per_block / 2);
+  config = tiny_config(spec);
+  config.erase("tie_word_embeddings");
+  const auto weights = [](const qinfer_memory& memory) { return memory.weights_private + memory.weights_mapped; };
+  CHECK(weights(plan(config)) + std::uint64_t{4} * spec.vocab * spec.hidden <= weights(stated));
+  config["no_rope_layers"] = {0, 1, 1};  // longer than the model is as good, and the interval then is not looked at
+  config["no_rope_layer_interval"] = 0;
+  CHECK(plan(config).kv_per_block == stated.kv_per_block);
+}
+
 TEST_CASE("config.json: rope types and their factors", "[bad]") {
   const TinySpec spec;
   const ModelDir dir(spec);

@@ -127,9 +127,13 @@ double largest(const std::vector<double>& v) {
   return m;
 }
 
+struct QkvOptions {
+  bool norms = true, queries_only = false, turned = true;
+};
+
 /// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
-void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& c, bool norms,
-              bool queries_only = false) {
+void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& c, const QkvOptions& options) {
+  const auto [norms, queries_only, turned] = options;
   Random random(6);
   const std::int64_t hidden = c.hidden, width = c.head_dim;
   const KvLayout layout{
@@ -151,7 +155,7 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   args.bq = d.bq.data(), args.bk = d.bk.data(), args.bv = d.bv.data();
   if (norms) args.q_norm = d.q_norm.data(), args.k_norm = d.k_norm.data();
   args.norm_eps = 1e-5f;
-  args.rope = d.rope.data();
+  if (turned) args.rope = d.rope.data();
   args.n_heads = c.n_heads;
   args.kv = layout;
   args.layer = 1;
@@ -174,7 +178,7 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
     for (std::int32_t r = 0; r < s.n_rows; ++r) {
       const std::uint32_t position = s.first_position + static_cast<std::uint32_t>(r);
       const auto row = static_cast<std::size_t>(s.first_row + r);
-      const float* rope = d.rope.data() + position * width;
+      const float* rope = turned ? d.rope.data() + position * width : nullptr;
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const std::size_t at = (row * c.n_heads + h) * c.head_dim;
         const auto want = finish_head(all_q.data() + at, c.head_dim, norms ? &d.q_norm : nullptr, rope);
@@ -203,26 +207,31 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
 
 void test_qkv(const KernelSet& set, DType dtype) {
   const QkvTypes same{dtype, dtype, dtype};
-  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true);
-  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true, true);
-  qkv_case(set, same, {4, 4, 8, 32, 0, {70, 3, 40}, false}, false);
-  qkv_case(set, same, {4, 2, 16, 64, 0, {35, 1, 65}, false}, true);
-  qkv_case(set, same, {3, 3, 48, 32, 0, {34, 12, 1}, false}, true);
-  qkv_case(set, same, {2, 1, 64, 32, 0, {20, 2, 33}, false}, true);
-  qkv_case(set, same, {5, 1, 80, 32, 0, {3, 1, 32}, false}, true);
-  qkv_case(set, same, {2, 2, 128, 128, 0, {2, 1, 64}, false}, true);
-  qkv_case(set, same, {2, 1, 256, 32, 0, {14, 3, 8}, false}, true);
-  qkv_case(set, same, {3, 1, 48, 32, 0, {2, 1, 20}, false}, true);
+  // Layers that do not turn queries and keys have the same shapes.
+  for (const bool turned : {true, false}) {
+    const QkvOptions normed{true, false, turned}, plain{false, false, turned}, queries{true, true, turned};
+    qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, normed);
+    qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, queries);
+    qkv_case(set, same, {4, 4, 8, 32, 0, {70, 3, 40}, false}, plain);
+    qkv_case(set, same, {4, 2, 16, 64, 0, {35, 1, 65}, false}, normed);
+    qkv_case(set, same, {3, 3, 48, 32, 0, {34, 12, 1}, false}, normed);
+    qkv_case(set, same, {2, 1, 64, 32, 0, {20, 2, 33}, false}, normed);
+    qkv_case(set, same, {5, 1, 80, 32, 0, {3, 1, 32}, false}, normed);
+    qkv_case(set, same, {2, 2, 128, 128, 0, {2, 1, 64}, false}, normed);
+    qkv_case(set, same, {2, 1, 256, 32, 0, {14, 3, 8}, false}, normed);
+    qkv_case(set, same, {3, 1, 48, 32, 0, {2, 1, 20}, false}, normed);
+    qkv_case(set, same, {3, 1, 48, 32, 0, {2, 1, 20}, false}, plain);
+    // More columns than a worker stages at once.
+    qkv_case(set, same, {3, 1, 80, 32, 0, {40, 3, 33}, false, 0, true, 2100}, normed);
+    qkv_case(set, same, {2, 1, 256, 32, 0, {40, 3, 8}, false, 0, true, 1100}, normed);
+  }
   // Each projection may have a type of its own.
   for (const DType k : weight_dtypes(set))
     for (const DType v : weight_dtypes(set)) {
-      qkv_case(set, {dtype, k, v}, {6, 2, 10, 32, 0, {70, 3, 40}, false}, true);
-      qkv_case(set, {dtype, k, v}, {3, 1, 48, 32, 0, {2, 1, 20}, false}, true);
-      if (k != dtype) qkv_case(set, {dtype, k, v}, {2, 1, 64, 32, 0, {20, 2, 33}, false}, true, true);
+      qkv_case(set, {dtype, k, v}, {6, 2, 10, 32, 0, {70, 3, 40}, false}, {});
+      qkv_case(set, {dtype, k, v}, {3, 1, 48, 32, 0, {2, 1, 20}, false}, {});
+      if (k != dtype) qkv_case(set, {dtype, k, v}, {2, 1, 64, 32, 0, {20, 2, 33}, false}, {true, true});
     }
-  // More columns than a worker stages at once.
-  qkv_case(set, same, {3, 1, 80, 32, 0, {40, 3, 33}, false, 0, true, 2100}, true);
-  qkv_case(set, same, {2, 1, 256, 32, 0, {40, 3, 8}, false, 0, true, 1100}, true);
 }
 
 namespace {

@@ -88,6 +88,7 @@ void store_value(const QkvArgs& args, std::int64_t head, std::int64_t panel, con
 std::int64_t rope_floats(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16 * kPanelLanes; }
 
 void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out) {
+  if (args.rope == nullptr) return;
   const std::int64_t width = args.kv.head_dim;
   const float* table[16];
   std::int64_t tokens = 0;
@@ -109,7 +110,7 @@ void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::in
   if (kind == HeadKind::value)
     return avx512::with_dtype(args.kv.type, [&]<DType type>() { store_value<type>(args, index, panel, values); });
   if (const float* norm = head_norm(args, kind)) normalise(values, norm, width, args.norm_eps);
-  rotate<avx512::VectorOps>(PanelHead{values, rope}, width);
+  if (is_turned(args, kind)) rotate<avx512::VectorOps>(PanelHead{values, rope}, width);
   if (kind == HeadKind::query) return store_query(args, index, panel, values);
   avx512::with_dtype(args.kv.type, [&]<DType type>() { store_key<type>(args, index, panel, values); });
 }

@@ -9,11 +9,12 @@ namespace qinfer::kernels::amx {
 
 /// Floats of the rope table of one panel.
 std::int64_t rope_floats(std::int64_t head_dim);
-/// The rope table's rows of a panel's tokens as lines: [head_dim / 2][cos, sin][16].
+/// The rope table's rows of a panel's tokens as lines: [head_dim / 2][cos, sin][16]. Nothing where there is no table.
 void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out);
 
 /// Finishes head `index` of a kind for the tokens of a panel. `values`: [feature][16], changed; as many lines as whole
-/// steps, zeros after the head's width. `rope`: of the panel.
+/// steps, zeros after the head's width. `rope`: of the panel, if
+/// heads are turned.
 void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
                  const float* rope);
 

@@ -92,7 +92,7 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
 }  // namespace
 
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
-  if (phase == 0) return shared_rope_panels(args.n);
+  if (phase == 0) return args.rope != nullptr ? shared_rope_panels(args.n) : 0;
   return head_count(args);
 }
 

@@ -84,8 +84,7 @@ void finish_run(const QkvArgs& args, const HeadBlock& block, const Run& run) {
     for (std::int64_t r = 0; r < run.count; ++r) {
       float* head = values + r * block.ld;
       if (norm != nullptr) rms_norm_row(head, norm, width, args.norm_eps, head);
-      if (block.kind != HeadKind::value)
-        rotate<VectorOps>(RowHead{head, args.rope + (run.position + r) * width}, width);
+      if (is_turned(args, block.kind)) rotate<VectorOps>(RowHead{head, args.rope + (run.position + r) * width}, width);
       if (block.kind != HeadKind::query) continue;
       float* out = args.q.row(run.first_row + r) + (block.first_head + h) * width;
       for (std::int64_t i = 0; i < width; i += 16) {

@@ -34,6 +34,9 @@ inline const float* head_norm(const QkvArgs& args, HeadKind kind) {
   return kind == HeadKind::query ? args.q_norm : kind == HeadKind::key ? args.k_norm : nullptr;
 }
 
+/// Whether heads of a kind are turned by rotary position embedding.
+inline bool is_turned(const QkvArgs& args, HeadKind kind) { return kind != HeadKind::value && args.rope != nullptr; }
+
 /// All heads of the layer: queries, then (where it writes to the cache) keys and values.
 inline std::int64_t head_count(const QkvArgs& args) {
   return args.n_heads + (args.writes_kv() ? 2 * std::int64_t{args.kv.n_kv_heads} : 0);

@@ -49,7 +49,7 @@ void finish_head(const QkvArgs& args, const Head& head, const Run& run, std::int
   const std::int64_t width = args.kv.head_dim, position = run.position + (row - run.first_row);
   const HeadKind kind = head.of.kind;
   if (const float* norm = head_norm(args, kind)) rms_norm_row(values, norm, width, args.norm_eps, values);
-  if (kind != HeadKind::value) rotate<ScalarOps>(RowHead{values, args.rope + position * width}, width);
+  if (is_turned(args, kind)) rotate<ScalarOps>(RowHead{values, args.rope + position * width}, width);
   if (kind == HeadKind::query) {
     std::memcpy(args.q.row(row) + head.index * width, values, static_cast<std::size_t>(width) * sizeof(float));
   } else {

@@ -122,7 +122,7 @@ class Pass {
     args.q_norm = w.vector(Role::q_norm, layer), args.k_norm = w.vector(Role::k_norm, layer);
     args.norm_eps = spec_.norm_eps;
     const model::LayerSpec& about = spec_.layers[layer];
-    args.rope = model_.rope(about.rope);
+    args.rope = about.no_rope ? nullptr : model_.rope(about.rope);
     args.n_heads = spec_.n_heads;
     args.kv = kv_of(about);
     args.layer = about.kv_index;

@@ -82,6 +82,7 @@ void add_layer(const LayerSpec& layer, Text& out) {
   out.add("shared_experts", layer.ffn.shared_experts, 0u);
   out.add("window", layer.window, 0u);
   out.add("rope", layer.rope, 0u);
+  out.add("no_rope", layer.no_rope, false);
   out.add("kv_source", layer.kv_source, -1);
 }
 

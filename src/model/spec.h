@@ -45,6 +45,7 @@ struct LayerSpec {
   FfnSpec ffn;
   std::uint32_t window = 0;     ///< positions that attention sees, the token itself included; 0 = all
   std::uint32_t rope = 0;       ///< which of ModelSpec::ropes turns queries and keys
+  bool no_rope = false;         ///< queries and keys are not turned
   std::int32_t kv_source = -1;  ///< the earlier layer whose keys and values it reads; -1: it has its own
   std::uint32_t kv_group = 0;   ///< where they are kept: group of layers with the same policy
   std::uint32_t kv_index = 0;   ///< layer within the group

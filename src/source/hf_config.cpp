@@ -25,8 +25,9 @@ constexpr std::int64_t kMaxLayers = 4096;
 enum class Windows : std::uint8_t {
   none,
   all_layers,
-  qwen,    ///< those from max_window_layers on, if use_sliding_window
-  pattern  ///< all but each n-th
+  qwen,          ///< those from max_window_layers on, if use_sliding_window
+  without_rope,  ///< those without rotary embedding, if use_sliding_window
+  pattern        ///< all but each n-th
 };
 
 /// What distinguishes the architectures: one row each, in which a member that is left out means "as most have it".
@@ -37,12 +38,15 @@ struct Architecture {
   bool mlp_bias = false;              ///< the field mlp_bias is read
   bool qk_norm = false;               ///< RMSNorm of each query and key head
   bool needs_kv_heads = false;        ///< num_key_value_heads must be there
+  std::int64_t default_kv_heads = 0;  ///< if the field is absent; 0, or the field is null: num_attention_heads
   std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
   Windows windows = Windows::none;
   std::int64_t full_layer_every = 0;  ///< Windows::pattern: each n-th layer sees everything
   bool pattern_field = false;         ///< n may be stated by the field sliding_window_pattern
   bool causal = true;
   bool ropes_by_layer_type = false;  ///< another embedding for layers with a window
+  bool rope_by_layer = false;        ///< no_rope_layers and no_rope_layer_interval say which layers have none
+  double default_theta = 10000;      ///< of rope, if no field names one
   std::string_view activation_name = "silu";
   Activation activation = Activation::silu;
   NormPlaces norms = {};
@@ -99,6 +103,14 @@ constexpr Architecture kArchitectures[] = {
     {.name = "Qwen2ForCausalLM", .qkv_bias = true, .windows = Windows::qwen},
     {.name = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true},
     {.name = "MistralForCausalLM", .windows = Windows::all_layers},
+    {.name = "SmolLM3ForCausalLM",
+     .attention_bias = true,
+     .mlp_bias = true,
+     .default_kv_heads = 4,
+     .windows = Windows::without_rope,
+     .rope_by_layer = true,
+     .default_theta = 2e6,
+     .tied_by_default = true},
     kGemma2,
     gemma3("Gemma3ForCausalLM", true),
     gemma3("Gemma3TextModel", false),
@@ -234,7 +246,10 @@ Status read_sizes(const FieldReader& fields, const Architecture& architecture, M
   spec.n_vocab = u32(vocab);
   spec.n_embd = u32(hidden);
   spec.n_heads = u32(heads);
-  spec.n_kv_heads = u32(kv_heads.value_or(heads));
+  const bool states_kv_heads = fields.object().find("num_key_value_heads") != nullptr;
+  const std::int64_t usual =
+      states_kv_heads || architecture.default_kv_heads == 0 ? heads : architecture.default_kv_heads;
+  spec.n_kv_heads = u32(kv_heads.value_or(usual));
   spec.context_tokens = u32(context);
   LayerSpec layer;
   layer.ffn.width = u32(ffn);
@@ -307,6 +322,25 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
   return Status();
 }
 
+/// Layers without rotary embedding have a window, or those that "layer_types" names. transformers applies the latter
+/// without use_sliding_window in some of its attention functions and not in others, so that is refused.
+Status read_windows_without_rope(const FieldReader& fields, std::uint32_t window, bool use, ModelSpec& spec) {
+  if (const Json* types = find_field(fields.object(), "layer_types")) {
+    QINFER_TRY(read_layer_types(fields, *types, window, spec));
+    for (const LayerSpec& layer : spec.layers)
+      if (layer.window != 0 && !use)
+        return error_at(Code::format, -1,
+                        "{}: \"layer_types\" has sliding_attention but \"use_sliding_window\" is not true",
+                        fields.where());
+    return Status();
+  }
+  if (use && window == 0 && fields.has("sliding_window"))
+    return error_at(Code::format, -1, "{}: \"sliding_window\" is 0, expected a positive number, or null",
+                    fields.where());
+  for (LayerSpec& layer : spec.layers) layer.window = use && layer.no_rope ? window : 0;
+  return Status();
+}
+
 /// All but each n-th layer have a window. A bidirectional layer sees half of it to each side, so its `window` counts
 /// the token itself and the tokens of one side.
 Status read_window_pattern(const FieldReader& fields, const Architecture& architecture, std::uint32_t window,
@@ -341,6 +375,8 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
     return Status();
   }
   if (architecture.windows == Windows::pattern) return read_window_pattern(fields, architecture, window, spec);
+  if (architecture.windows == Windows::without_rope)
+    return read_windows_without_rope(fields, window, use.value_or(false), spec);
   // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
   // what transformers assumes where an (old) Mistral file has no field at all.
   if (architecture.windows == Windows::qwen && !use.value_or(false)) window = 0;
@@ -353,8 +389,8 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
   return Status();
 }
 
-/// The last layers may read the keys and values of the last layer of their kind that has its own (as in Gemma 3n,
-/// whose configuration the field comes from).
+/// The last layers may read the keys and values of the last layer of their kind (with the same window, and turned or
+/// not) that has its own (as in Gemma 3n, whose configuration the field comes from).
 Status read_shared_kv(const FieldReader& fields, ModelSpec& spec) {
   const auto n_layers = static_cast<std::int64_t>(spec.layers.size());
   QINFER_ASSIGN(const auto shared, fields.integer("num_kv_shared_layers", 0, n_layers - 1));
@@ -364,7 +400,8 @@ Status read_shared_kv(const FieldReader& fields, ModelSpec& spec) {
                  spec.architecture);
   for (std::size_t i = first; i < spec.layers.size(); ++i) {
     for (std::size_t j = 0; j < first; ++j)
-      if (spec.layers[j].window == spec.layers[i].window) spec.layers[i].kv_source = static_cast<std::int32_t>(j);
+      if (spec.layers[j].window == spec.layers[i].window && spec.layers[j].no_rope == spec.layers[i].no_rope)
+        spec.layers[i].kv_source = static_cast<std::int32_t>(j);
     if (spec.layers[i].has_own_kv())
       return error_at(Code::format, -1,
                       "{}: \"num_kv_shared_layers\" is {}, but before layer {} there is none of its kind to share with",
@@ -415,8 +452,10 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   QINFER_TRY(read_sizes(fields, *architecture, spec));
   QINFER_TRY(read_biases(fields, *architecture, spec));
   QINFER_TRY(read_scales(fields, *architecture, spec));
+  if (architecture->rope_by_layer) QINFER_TRY(read_layers_without_rope(fields, spec));
   QINFER_TRY(read_windows(fields, *architecture, spec));
-  QINFER_TRY(architecture->ropes_by_layer_type ? read_ropes_by_layer_type(fields, spec) : read_rope(fields, spec));
+  QINFER_TRY(architecture->ropes_by_layer_type ? read_ropes_by_layer_type(fields, spec)
+                                               : read_rope(fields, architecture->default_theta, spec));
   QINFER_TRY(read_shared_kv(fields, spec));
   group_layers(spec);
   QINFER_TRY(read_tokens(fields, spec));

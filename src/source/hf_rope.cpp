@@ -119,19 +119,19 @@ bool is_by_layer_type(const Json& parameters) {
 }
 
 /// One embedding out of its object; the base may be outside, and must not be another there.
-Status read_rope_object(const Json& object, std::string where, std::optional<double> theta, std::uint32_t context,
-                        RopeSpec& out) {
+Status read_rope_object(const Json& object, std::string where, std::optional<double> theta, double default_theta,
+                        std::uint32_t context, RopeSpec& out) {
   const FieldReader rope(object, std::move(where));
   QINFER_ASSIGN(const auto inner, rope.number("rope_theta"));
   if (inner && theta && *inner != *theta)
     return error_at(Code::format, -1, "{}: \"rope_theta\" is {}, but {} outside", rope.where(), *inner, *theta);
-  QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(10000.0)));
+  QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(default_theta)));
   return read_rope_scaling(rope, context, out);
 }
 
 }  // namespace
 
-Status read_rope(const FieldReader& fields, ModelSpec& spec) {
+Status read_rope(const FieldReader& fields, double default_theta, ModelSpec& spec) {
   QINFER_ASSIGN(const RopeObjects objects, find_rope_objects(fields));
   QINFER_ASSIGN(const auto theta, fields.number("rope_theta"));
   if (objects.parameters != nullptr && is_by_layer_type(*objects.parameters))
@@ -143,10 +143,12 @@ Status read_rope(const FieldReader& fields, ModelSpec& spec) {
                     fields.where());
   RopeSpec& out = spec.ropes.emplace_back();
   if (objects.parameters != nullptr)
-    return read_rope_object(*objects.parameters, fields.where() + ": rope_parameters", theta, spec.context_tokens, out);
+    return read_rope_object(*objects.parameters, fields.where() + ": rope_parameters", theta, default_theta,
+                            spec.context_tokens, out);
   if (objects.scaling != nullptr)
-    return read_rope_object(*objects.scaling, fields.where() + ": rope_scaling", theta, spec.context_tokens, out);
-  QINFER_ASSIGN(out.theta, rope_number(fields, "rope_theta", 10000.0));
+    return read_rope_object(*objects.scaling, fields.where() + ": rope_scaling", theta, default_theta,
+                            spec.context_tokens, out);
+  QINFER_ASSIGN(out.theta, rope_number(fields, "rope_theta", default_theta));
   return Status();
 }
 
@@ -178,6 +180,32 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
     QINFER_TRY(read_rope_scaling(rope, spec.context_tokens, out));
   }
   for (LayerSpec& layer : spec.layers) layer.rope = layer.window != 0 ? 1 : 0;
+  return Status();
+}
+
+Status read_layers_without_rope(const FieldReader& fields, ModelSpec& spec) {
+  constexpr std::int64_t kEvery = 4, kMaxEvery = 1 << 20;
+  const Json* list = find_field(fields.object(), "no_rope_layers");
+  if (list == nullptr) {
+    const Json* stated = fields.object().find("no_rope_layer_interval");
+    if (stated != nullptr && stated->is_null())
+      return error_at(Code::format, -1, "{}: \"no_rope_layer_interval\" is null, expected 1 to {}, or no field",
+                      fields.where(), kMaxEvery);
+    QINFER_ASSIGN(const auto every, fields.integer("no_rope_layer_interval", 1, kMaxEvery));
+    for (std::size_t i = 0; i < spec.layers.size(); ++i)
+      spec.layers[i].no_rope = (static_cast<std::int64_t>(i) + 1) % every.value_or(kEvery) == 0;
+    return Status();
+  }
+  if (!list->is_array() || list->size() < spec.layers.size())
+    return error_at(Code::format, -1, "{}: \"no_rope_layers\" must list at least {} layers", fields.where(),
+                    spec.layers.size());
+  std::size_t i = 0;
+  for (const Json& item : *list) {
+    if (!item.is_integer() || item.integer() < 0 || item.integer() > 1)
+      return error_at(Code::format, -1, "{}: \"no_rope_layers\" holds {}, expected 1 (with rope) or 0 (without)",
+                      fields.where(), formats::json_text(item));
+    if (i < spec.layers.size()) spec.layers[i++].no_rope = item.integer() == 0;
+  }
   return Status();
 }
 

@@ -41,6 +41,7 @@ const std::vector<std::string>& known_in_config() {
       R"(["LlamaForCausalLM"])",
       R"(["Qwen3ForCausalLM"])",
       R"(["MistralForCausalLM"])",
+      R"(["SmolLM3ForCausalLM"])",
       R"(["Gemma2ForCausalLM"])",
       R"(["Gemma3ForCausalLM"])",
       R"(["Gemma3TextModel"])",
