@@ -161,7 +161,8 @@ struct NormArgs {
   bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
 };
 
-/// out[m][j] (+)= sum over k of x[m][k] * w[j][k], + bias[j].
+/// out[m][j] (+)= (sum over k of x[m][k] * w[j][k], + bias[j]) * scale. The product with scale is rounded to f32 before
+/// it is added to out.
 struct LinearArgs {
   std::int64_t n = 0;
   Activations x;
@@ -170,6 +171,7 @@ struct LinearArgs {
   bool accumulate = false;      ///< add to out (the residual stream) instead of overwriting it
   Activations out;
   Workspace workspace;
+  float scale = 1;
 };
 
 /// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given), rotary
@@ -214,7 +216,8 @@ struct AttentionArgs {
   Workspace workspace;
 };
 
-/// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) (SwiGLU and GeGLU, Shazeer 2020, section 2). out may be x.
+/// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) * scale (SwiGLU and GeGLU, Shazeer 2020, section 2), where down
+/// is a linear layer with bias and scale. out may be x.
 struct FfnArgs {
   std::int64_t n = 0;
   Activations x;
@@ -224,10 +227,11 @@ struct FfnArgs {
   Workspace workspace;
   Activation activation = Activation::silu;
   bool accumulate = true;  ///< add to out (the residual stream) instead of overwriting it
+  float scale = 1;
 };
 
-/// out[m][j] = sum over k of x[m][k] * w[j][k]; every row has an address of its own. With a soft cap, softcap * tanh of
-/// that divided by softcap.
+/// out[m][j] = scale * sum over k of x[m][k] * w[j][k]; every row has an address of its own. With a soft cap, softcap *
+/// tanh of that divided by softcap.
 struct LmHeadArgs {
   std::int64_t n = 0;
   Activations x;
@@ -235,6 +239,7 @@ struct LmHeadArgs {
   float* const* out = nullptr;
   Workspace workspace;
   float softcap = 0;  ///< 0: none
+  float scale = 1;
 };
 
 /// Phases run in order, with a barrier between two of them. `phases` and the units of phase 0 follow from the arguments

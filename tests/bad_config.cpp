@@ -98,6 +98,8 @@ TEST_CASE("config.json: what would change the result and is not implemented is r
   refuse("partial_rotary_factor", "0.5");
   refuse("attn_logit_softcapping", "50.0");
   refuse("final_logit_softcapping", "30.0");
+  for (const char* key : {"attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling"})
+    refuse(key, "0.5");
   refuse("num_experts", "8");
   refuse("num_local_experts", "8");
   refuse("use_sliding_window", "true");
@@ -208,6 +210,24 @@ TEST_CASE("config.json: SmolLM3's layers without rope, their windows, and what i
   config["no_rope_layers"] = {0, 1, 1};  // longer than the model is as good, and the interval then is not looked at
   config["no_rope_layer_interval"] = 0;
   CHECK(plan(config).kv_per_block == stated.kv_per_block);
+}
+
+TEST_CASE("config.json: Granite's multipliers are positive numbers, or not there", "[bad]") {
+  TinySpec spec;
+  spec.architecture = "GraniteForCausalLM";
+  const ModelDir dir(spec);
+  for (const char* key : {"attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling"}) {
+    for (const char* value : {"0", "-1", "null", "1e300", "-1e300", "1e-300", "\"2\"", "true", "[1]"})
+      refuse_field(dir, spec, key, value, QINFER_E_FORMAT, quoted(key) + " is ");
+    Json config = tiny_config(spec);
+    config[key] = 12;
+    dir.write("config.json", config.dump());
+    auto memory = sized<qinfer_memory>();
+    REQUIRE_OK(qinfer_model_plan(dir.path().c_str(), nullptr, nullptr, nullptr, nullptr, &memory, &err));
+  }
+  refuse_field(dir, spec, "use_sliding_window", "true", QINFER_E_UNSUPPORTED, "\"use_sliding_window\"");
+  refuse_field(dir, spec, "num_local_experts", "8", QINFER_E_UNSUPPORTED, "\"num_local_experts\"");
+  refuse_field(dir, spec, "partial_rotary_factor", "0.5", QINFER_E_UNSUPPORTED, "\"partial_rotary_factor\"");
 }
 
 TEST_CASE("config.json: rope types and their factors", "[bad]") {

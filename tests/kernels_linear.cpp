@@ -8,11 +8,11 @@ namespace {
 
 std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const std::vector<float>& x, std::int64_t n,
                               std::int64_t ld, int workers, const float* bias = nullptr,
-                              const std::vector<float>* before = nullptr) {
+                              const std::vector<float>* before = nullptr, float scale = 1) {
   const std::int64_t outputs = w.view.rows;
   ActivationBuffer in = operand(set, x.data(), n, w.view.cols, ld);
   ActivationBuffer out = before != nullptr ? residual(set, *before, n, outputs) : residual(set, n, outputs);
-  LinearArgs args{n, in.view(), w.view, bias, before != nullptr, out.view(), {}};
+  LinearArgs args{n, in.view(), w.view, bias, before != nullptr, out.view(), {}, scale};
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(w.view.cols), 1, 1, 2, 1, 1, 1};
   std::vector<std::byte> memory;
   run_all(set.linear, args, set.linear_workspace(shape), memory, workers);
@@ -38,6 +38,16 @@ void linear_case(const KernelSet& set, DType dtype, std::int64_t n, std::int64_t
       FAIL(set.name << " " << dtype_name(dtype) << " n " << n << " cols " << cols << " outputs " << outputs << " row "
                     << m << " output " << j << ": got " << out[at] << ", want " << want << " within " << bound);
     }
+  // A scale is one more rounding, of sum and bias together, before the old values are added.
+  const float scale = 0.22f;
+  const std::vector<float> alone = run_linear(set, w, x, n, ld, 2, bias.data());
+  const std::vector<float> scaled = run_linear(set, w, x, n, ld, 3, bias.data(), &before, scale);
+  for (std::size_t at = 0; at < scaled.size(); ++at) {
+    const float product = alone[at] * scale;
+    if (scaled[at] != before[at] + product)
+      FAIL(set.name << " " << dtype_name(dtype) << " n " << n << " cols " << cols << " outputs " << outputs << " at "
+                    << at << ": scaled it is " << scaled[at] << ", want " << before[at] + product);
+  }
 }
 
 }  // namespace

@@ -21,15 +21,17 @@ void test_lm_head(const KernelSet& set, DType dtype) {
     ActivationBuffer in = operand(set, x.data(), n, cols);
     LmHeadArgs args{n, in.view(), w.view, out.data(), {}};
     std::vector<std::byte> memory;
-    for (const float softcap : {0.0f, 7.0f}) {
-      args.softcap = softcap;
+    for (const auto& [softcap, scale] :
+         {std::pair(0.0f, 1.0f), std::pair(0.0f, 0.3f), std::pair(7.0f, 1.0f), std::pair(7.0f, 2.5f)}) {
+      args.softcap = softcap, args.scale = scale;
       run_all(set.lm_head, args, set.lm_head_workspace({40, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
       for (std::size_t m = 0; m < rows.size(); ++m)
         for (std::size_t j = 0; j < 131; ++j) {
           const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
-          const double want = softcap == 0 ? sum.value : softcap * std::tanh(sum.value / softcap);
-          // tanh flattens errors, and adds its own 2e-7 and the rounding of the quotient.
-          const double bound = sum_bound(set, dtype, sum, cols) + softcap * 4e-7;
+          const double scaled = sum.value * static_cast<double>(scale);
+          const double want = softcap == 0 ? scaled : softcap * std::tanh(scaled / softcap);
+          // The product is rounded. tanh flattens errors, and adds its own 2e-7 and the rounding of the quotient.
+          const double bound = scale * sum_bound(set, dtype, sum, cols) + kEps * std::fabs(scaled) + softcap * 4e-7;
           REQUIRE(std::fabs(rows[m][j] - want) <= bound);
         }
     }
@@ -134,6 +136,15 @@ void ffn_case(const KernelSet& set, Random& random, const FfnTypes& types, const
                     1};
   run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
   check_ffn(set, types, c, d, out.rows());
+  // A scale is one more rounding of what comes out, before the old values are added.
+  ActivationBuffer alone = residual(set, c.n, c.hidden), scaled = residual(set, c.n, c.hidden, 1.0f);
+  args.accumulate = false, args.out = alone.view();
+  run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
+  args.accumulate = true, args.out = scaled.view(), args.scale = 0.22f;
+  run_all(set.ffn, args, set.ffn_workspace(shape), memory, 3);
+  std::vector<float> want = alone.rows();
+  for (float& value : want) value = 1.0f + value * args.scale;
+  REQUIRE(scaled.rows() == want);
 }
 
 }  // namespace

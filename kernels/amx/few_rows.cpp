@@ -118,11 +118,12 @@ static_assert(kFewRows == 4);
 
 /// Stores outputs of a slice of units in rows, as store_rows() does.
 template <typename RowAt>
-void project_rows(const SplitRows& x, const Matrix& w, const float* bias, bool accumulate, Slice slice, RowAt row) {
+void project_rows(const SplitRows& x, const Matrix& w, const float* bias, float scale, bool accumulate, Slice slice,
+                  RowAt row) {
   const auto store = [&](std::int64_t j, const float* sums) {
     for (std::int64_t m = 0; m < x.n; ++m) {
       float* out = row(m) + j;
-      const float value = bias != nullptr ? sums[m] + bias[j] : sums[m];
+      const float value = (bias != nullptr ? sums[m] + bias[j] : sums[m]) * scale;
       *out = accumulate ? *out + value : value;
     }
   };
@@ -135,13 +136,13 @@ void project_rows(const SplitRows& x, const Matrix& w, const float* bias, bool a
 
 void linear_few_rows(const LinearArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
-  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.bias, args.accumulate, slice,
+  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.bias, args.scale, args.accumulate, slice,
                [&](std::int64_t m) { return args.out.row(m); });
 }
 
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
-  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, nullptr, false, slice,
+  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, nullptr, args.scale, false, slice,
                [&](std::int64_t m) { return args.out[m]; });
   if (args.softcap != 0) avx512::cap_logits(args, slice.begin * kUnitRows, slice.end * kUnitRows);
 }
@@ -227,7 +228,7 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, Slice slice, float* in
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
   auto* inner = reinterpret_cast<float*>(inner_panels(args));
   if (phase == 1)
-    return project_rows({inner, args.n, args.gate.rows}, args.down, args.down_bias, args.accumulate, slice,
+    return project_rows({inner, args.n, args.gate.rows}, args.down, args.down_bias, args.scale, args.accumulate, slice,
                         [&](std::int64_t m) { return args.out.row(m); });
   const SplitRows x = split_rows(args.x, args.n, args.gate.cols, OwnSpace(args.workspace, slice.worker));
   with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(args, x, slice, inner); });

@@ -13,8 +13,8 @@ void linear(const LinearArgs& args, std::int32_t, Slice slice) {
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
   prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
-  project_residual(panels_of(args.x, args.n, args.w.cols, own), args.w, args.bias, args.accumulate, slice, own,
-                   args.out);
+  project_residual(panels_of(args.x, args.n, args.w.cols, own), args.w, args.bias, args.scale, args.accumulate, slice,
+                   own, args.out);
 }
 
 WorkspaceSize linear_workspace(const Shape& shape) {
@@ -32,7 +32,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
     prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
     project(panels_of(args.x, args.n, args.w.cols, own), args.w, slice, own,
             [&](const SumBlock& block, std::int64_t feature) {
-              store_rows(block, args.n, feature, args.w.rows, nullptr, false,
+              store_rows(block, args.n, feature, args.w.rows, nullptr, args.scale, false,
                          [&](std::int64_t m) { return args.out[m]; });
             });
   }

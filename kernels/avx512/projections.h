@@ -119,10 +119,10 @@ inline __m512 scaled(const float* at, float exponent) {
   return _mm512_scalef_ps(_mm512_loadu_ps(at), _mm512_set1_ps(exponent));
 }
 
-/// Adds bias and the old values where asked for, and stores the outputs of a block in their rows.
+/// Adds the bias, scales, adds the old values, each where asked for, and stores the outputs of a block in their rows.
 template <typename RowAt>
 inline void store_block(const Block& block, const Panels& panels, const Matrix& w, std::int64_t tile_offset,
-                        const float* bias, bool accumulate, RowAt row) {
+                        const float* bias, float scale, bool accumulate, RowAt row) {
   const float weight_exponent = log2_of(w.pack.scale);
   const std::int64_t first = (tile_offset + block.first_tile) * kTileRows;
   const std::int64_t count = smaller(block.tiles * kTileRows, w.rows - first);
@@ -133,6 +133,7 @@ inline void store_block(const Block& block, const Panels& panels, const Matrix& 
       const __mmask16 lanes = first_lanes(count - j);
       __m512 value = scaled(block.sums + m * block.ld + j, exponent);
       if (bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, bias + first + j));
+      value = _mm512_mul_ps(value, _mm512_set1_ps(scale));
       if (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out + j), value);
       _mm512_mask_storeu_ps(out + j, lanes, value);
     }
@@ -159,13 +160,13 @@ inline constexpr std::int64_t kSumsLd = kTileRows * kMaxTiles;
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>
-inline void project_rows(const Panels& panels, std::int64_t n, const Matrix& w, const float* bias, bool accumulate,
-                         Slice slice, RowAt row) {
+inline void project_rows(const Panels& panels, std::int64_t n, const Matrix& w, const float* bias, float scale,
+                         bool accumulate, Slice slice, RowAt row) {
   alignas(64) float sums[kPanelTokens * kSumsLd];
   multiply<Mode>(
       panels, n, slice.end - slice.begin, 1, sums, kSumsLd,
       [&](std::int64_t t) { return tile_at<Mode>(w, slice.begin + t); },
-      [&](const Block& block) { store_block(block, panels, w, slice.begin, bias, accumulate, row); });
+      [&](const Block& block) { store_block(block, panels, w, slice.begin, bias, scale, accumulate, row); });
 }
 
 template <typename Mode>
@@ -186,7 +187,7 @@ void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
-  project_rows<Mode>(panels, args.n, args.w, args.bias, args.accumulate, slice,
+  project_rows<Mode>(panels, args.n, args.w, args.bias, args.scale, args.accumulate, slice,
                      [&](std::int64_t m) { return args.out.row(m); });
 }
 
@@ -202,7 +203,8 @@ void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
-  project_rows<Mode>(panels, args.n, args.w, nullptr, false, slice, [&](std::int64_t m) { return args.out[m]; });
+  project_rows<Mode>(panels, args.n, args.w, nullptr, args.scale, false, slice,
+                     [&](std::int64_t m) { return args.out[m]; });
   if (args.softcap != 0) cap_logits(args, slice.begin * kTileRows, slice.end * kTileRows);
 }
 
@@ -268,7 +270,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
     default: break;
   }
   const Panels panels = panels_for<Mode>(act, args.n, width, limit, shared, own);
-  project_rows<Mode>(panels, args.n, args.down, args.down_bias, args.accumulate, slice,
+  project_rows<Mode>(panels, args.n, args.down, args.down_bias, args.scale, args.accumulate, slice,
                      [&](std::int64_t m) { return args.out.row(m); });
 }
 

@@ -45,7 +45,7 @@ void linear_outputs(const LinearArgs& args, Slice slice) {
     const float bias = args.bias != nullptr ? args.bias[j] : 0.0f;
     for (std::int64_t m = 0; m < args.n; ++m) {
       float& out = args.out.row(m)[j];
-      const float value = scratch.sums[m] + bias;
+      const float value = (scratch.sums[m] + bias) * args.scale;
       out = args.accumulate ? out + value : value;
     }
   });
@@ -68,7 +68,8 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const Activations act{args.workspace.shared, ActivationLayout::row_major, args.gate.rows};
   if (phase == 1) {
-    linear_outputs({args.n, act, args.down, args.down_bias, args.accumulate, args.out, args.workspace}, slice);
+    linear_outputs({args.n, act, args.down, args.down_bias, args.accumulate, args.out, args.workspace, args.scale},
+                   slice);
     return;
   }
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.gate.cols, args.n);
@@ -93,8 +94,10 @@ void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.w.cols, args.n);
   for_each_output(slice, args.w.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);
-    for (std::int64_t m = 0; m < args.n; ++m)
-      args.out[m][j] = args.softcap == 0 ? scratch.sums[m] : args.softcap * tanh_f32(scratch.sums[m] / args.softcap);
+    for (std::int64_t m = 0; m < args.n; ++m) {
+      const float logit = scratch.sums[m] * args.scale;
+      args.out[m][j] = args.softcap == 0 ? logit : args.softcap * tanh_f32(logit / args.softcap);
+    }
   });
 }
 

@@ -193,7 +193,8 @@ class Pass {
                                   w.vector(Role::o_bias, layer),
                                   true,
                                   residual(layout_.h),
-                                  workspace(layout_.shared)};
+                                  workspace(layout_.shared),
+                                  spec_.residual_scale};
     run_and_add(Step::output, kernels_.linear, out, w.vector(Role::attn_post_norm, layer),
                 layer_norm(Role::ffn_norm, layer), worker);
     if (stop_) return;
@@ -207,7 +208,9 @@ class Pass {
                                w.vector(Role::down_bias, layer),
                                residual(layout_.h),
                                workspace(layout_.ffn_shared),
-                               about.activation};
+                               about.activation,
+                               true,
+                               spec_.residual_scale};
     const bool last = layer + 1 == spec_.n_layers();
     const kernels::NormArgs next = last ? last_norm() : layer_norm(Role::attn_norm, layer + 1);
     run_and_add(Step::ffn, kernels_.ffn, ffn, w.vector(Role::ffn_post_norm, layer), next, worker);
@@ -271,7 +274,8 @@ class Pass {
     }
     if (batch_.n_logits == 0) return;
     const kernels::LmHeadArgs head{batch_.n_logits,  logit_operand(),           model_.weights().matrix(Role::lm_head),
-                                   arrays.logit_out, workspace(layout_.shared), spec_.logit_softcap};
+                                   arrays.logit_out, workspace(layout_.shared), spec_.logit_softcap,
+                                   spec_.logit_scale};
     run_step(Step::head, kernels_.lm_head, head, worker);
   }
 

@@ -111,6 +111,8 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("attention_scale", spec.attention_scale, 0.0f);
   out.add("attention_softcap", spec.attention_softcap, 0.0f);
   out.add("logit_softcap", spec.logit_softcap, 0.0f);
+  out.add("residual_scale", spec.residual_scale, 1.0f);
+  out.add("logit_scale", spec.logit_scale, 1.0f);
   for (const RopeSpec& rope : spec.ropes) add_rope(rope, out);
   for (const LayerSpec& layer : spec.layers) add_layer(layer, out);
   out.begin("tokens");

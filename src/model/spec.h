@@ -70,8 +70,10 @@ struct ModelSpec {
   NormPlaces norms;    ///< of every layer
   float embedding_scale = 1;
   float attention_scale = 0;    ///< of scores; 0 = 1 / sqrt(head_dim)
+  float residual_scale = 1;     ///< of what attention and network give, before it is normalised or added
   float attention_softcap = 0;  ///< scores s become cap * tanh(s / cap); 0 = off
-  float logit_softcap = 0;      ///< the same for logits
+  float logit_scale = 1;        ///< of logits, before the soft cap
+  float logit_softcap = 0;      ///< as attention_softcap, of logits
   std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention
   std::vector<LayerSpec> layers;
   std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing

@@ -52,6 +52,7 @@ struct Architecture {
   NormPlaces norms = {};
   bool norms_add_one = false;     ///< the weights of norms are stored less one
   bool scaled_embedding = false;  ///< by sqrt(hidden_size)
+  bool multipliers = false;       ///< it has embedding_multiplier, attention_multiplier and so on, 1 by default
   double query_scalar = 0;        ///< default of query_pre_attn_scalar; 0: it has no such field
   std::optional<double> attention_cap = {}, logit_cap = {};  ///< defaults of soft caps, 0 = off; none: it has no field
   std::int32_t default_bos = -1, default_end = -1;
@@ -111,6 +112,7 @@ constexpr Architecture kArchitectures[] = {
      .rope_by_layer = true,
      .default_theta = 2e6,
      .tied_by_default = true},
+    {.name = "GraniteForCausalLM", .attention_bias = true, .mlp_bias = true, .multipliers = true},
     kGemma2,
     gemma3("Gemma3ForCausalLM", true),
     gemma3("Gemma3TextModel", false),
@@ -122,15 +124,16 @@ struct ForeignField {
   double off;
   bool (*known)(const Architecture& architecture) = nullptr;  ///< to those that have it
 };
+constexpr bool has_multipliers(const Architecture& architecture) { return architecture.multipliers; }
 constexpr ForeignField kForeignFields[] = {
     {"partial_rotary_factor", 1},
     {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.has_value(); }},
     {"final_logit_softcapping", 0, [](const Architecture& a) { return a.logit_cap.has_value(); }},
     {"query_pre_attn_scalar", 0, [](const Architecture& a) { return a.query_scalar != 0; }},
-    {"attention_multiplier", 0},
-    {"residual_multiplier", 1},
-    {"embedding_multiplier", 1},
-    {"logits_scaling", 1},
+    {"attention_multiplier", 0, has_multipliers},
+    {"residual_multiplier", 1, has_multipliers},
+    {"embedding_multiplier", 1, has_multipliers},
+    {"logits_scaling", 1, has_multipliers},
     {"logit_scale", 1},
     {"num_experts", 0},
     {"num_local_experts", 0},
@@ -201,6 +204,31 @@ Result<float> read_soft_cap(const FieldReader& fields, std::string_view key, dou
   return static_cast<float>(*value);
 }
 
+/// A factor that is 1 where the field is absent.
+Result<double> read_multiplier(const FieldReader& fields, std::string_view key) {
+  const Json* stated = fields.object().find(key);
+  if (stated == nullptr) return 1.0;
+  QINFER_ASSIGN(const auto value, fields.number(key));
+  if (!value || !(*value >= 1e-6 && *value <= 1e6))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 1e-6 to 1e6, or no field", fields.where(), key,
+                    formats::json_text(*stated));
+  return *value;
+}
+
+/// Granite's, of which logits_scaling is what logits are divided by: they are multiplied by its inverse, rounded to
+/// f32.
+Status read_multipliers(const FieldReader& fields, ModelSpec& spec) {
+  QINFER_ASSIGN(const double embedding, read_multiplier(fields, "embedding_multiplier"));
+  QINFER_ASSIGN(const double attention, read_multiplier(fields, "attention_multiplier"));
+  QINFER_ASSIGN(const double residual, read_multiplier(fields, "residual_multiplier"));
+  QINFER_ASSIGN(const double logits, read_multiplier(fields, "logits_scaling"));
+  spec.embedding_scale = static_cast<float>(embedding);
+  spec.attention_scale = static_cast<float>(attention);
+  spec.residual_scale = static_cast<float>(residual);
+  spec.logit_scale = static_cast<float>(1.0 / logits);
+  return Status();
+}
+
 /// Scales, soft caps, and what an architecture has without a field.
 Status read_scales(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   spec.causal = architecture.causal;
@@ -208,6 +236,7 @@ Status read_scales(const FieldReader& fields, const Architecture& architecture, 
   // As in f32; transformers rounds it to the type that it computes in.
   if (architecture.scaled_embedding)
     spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
+  if (architecture.multipliers) QINFER_TRY(read_multipliers(fields, spec));
   if (architecture.query_scalar != 0) {
     QINFER_ASSIGN(const auto scalar, fields.number("query_pre_attn_scalar"));
     if (scalar && !(*scalar >= 1e-6 && *scalar <= 1e9))

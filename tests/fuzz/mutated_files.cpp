@@ -42,6 +42,7 @@ const std::vector<std::string>& known_in_config() {
       R"(["Qwen3ForCausalLM"])",
       R"(["MistralForCausalLM"])",
       R"(["SmolLM3ForCausalLM"])",
+      R"(["GraniteForCausalLM"])",
       R"(["Gemma2ForCausalLM"])",
       R"(["Gemma3ForCausalLM"])",
       R"(["Gemma3TextModel"])",
