@@ -30,6 +30,12 @@ enum class Windows : std::uint8_t {
   pattern        ///< all but each n-th
 };
 
+/// A soft cap that config.json may state; 0 = off.
+struct CapField {
+  bool known = false;   ///< the architecture has the field
+  double fallback = 0;  ///< where it is absent
+};
+
 /// What distinguishes the architectures: one row each, in which a member that is left out means "as most have it".
 struct Architecture {
   std::string_view name;
@@ -54,7 +60,7 @@ struct Architecture {
   bool scaled_embedding = false;  ///< by sqrt(hidden_size)
   bool multipliers = false;       ///< it has embedding_multiplier, attention_multiplier and so on, 1 by default
   double query_scalar = 0;        ///< default of query_pre_attn_scalar; 0: it has no such field
-  std::optional<double> attention_cap = {}, logit_cap = {};  ///< defaults of soft caps, 0 = off; none: it has no field
+  CapField attention_cap = {}, logit_cap = {};
   std::int32_t default_bos = -1, default_end = -1;
   bool tied_by_default = false;
   /// The tokenizer names tokens, for images, that the embedding has no rows for.
@@ -75,8 +81,8 @@ constexpr Architecture kGemma2{.name = "Gemma2ForCausalLM",
                                .norms_add_one = true,
                                .scaled_embedding = true,
                                .query_scalar = 256,
-                               .attention_cap = 50,
-                               .logit_cap = 30,
+                               .attention_cap = {true, 50},
+                               .logit_cap = {true, 30},
                                .default_bos = 2,
                                .default_end = 1,
                                .tied_by_default = true};
@@ -89,8 +95,8 @@ constexpr Architecture gemma3(std::string_view name, bool causal) {
   row.full_layer_every = 6;
   row.pattern_field = true;
   row.ropes_by_layer_type = true;
-  row.attention_cap = std::nullopt;
-  row.logit_cap = 0;
+  row.attention_cap = {};
+  row.logit_cap = {true, 0};
   row.names_tokens_beyond = true;
   return row;
 }
@@ -127,8 +133,8 @@ struct ForeignField {
 constexpr bool has_multipliers(const Architecture& architecture) { return architecture.multipliers; }
 constexpr ForeignField kForeignFields[] = {
     {"partial_rotary_factor", 1},
-    {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.has_value(); }},
-    {"final_logit_softcapping", 0, [](const Architecture& a) { return a.logit_cap.has_value(); }},
+    {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.known; }},
+    {"final_logit_softcapping", 0, [](const Architecture& a) { return a.logit_cap.known; }},
     {"query_pre_attn_scalar", 0, [](const Architecture& a) { return a.query_scalar != 0; }},
     {"attention_multiplier", 0, has_multipliers},
     {"residual_multiplier", 1, has_multipliers},
@@ -244,11 +250,13 @@ Status read_scales(const FieldReader& fields, const Architecture& architecture, 
                       *scalar);
     spec.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(architecture.query_scalar)));
   }
-  if (architecture.attention_cap) {
-    QINFER_ASSIGN(spec.attention_softcap, read_soft_cap(fields, "attn_logit_softcapping", *architecture.attention_cap));
+  if (architecture.attention_cap.known) {
+    QINFER_ASSIGN(spec.attention_softcap,
+                  read_soft_cap(fields, "attn_logit_softcapping", architecture.attention_cap.fallback));
   }
-  if (architecture.logit_cap) {
-    QINFER_ASSIGN(spec.logit_softcap, read_soft_cap(fields, "final_logit_softcapping", *architecture.logit_cap));
+  if (architecture.logit_cap.known) {
+    QINFER_ASSIGN(spec.logit_softcap,
+                  read_soft_cap(fields, "final_logit_softcapping", architecture.logit_cap.fallback));
   }
   const auto in_vocabulary = [&](std::int32_t token) {
     return token >= 0 && static_cast<std::uint32_t>(token) < spec.n_vocab;
