@@ -76,6 +76,11 @@ std::string describe(const TensorId& id) {
   return fmt::format("{} of layer {}", name, id.layer);
 }
 
+std::string TensorInfo::quoted() const {
+  if (part_of.empty()) return fmt::format("\"{}\"", name);
+  return fmt::format("\"{}\" (rows of \"{}\")", name, part_of);
+}
+
 std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {
   std::vector<TensorNeed> needs;
   needs.push_back({{Role::embedding}, false, spec.n_vocab, spec.n_embd});

@@ -84,17 +84,28 @@ struct PackedForm {
   std::int64_t rows = 0, cols = 0;    ///< of the matrix, without what the layout pads
 };
 
-/// Where a tensor is stored and how.
+/// The order in which the model has the rows of a matrix, or the values of a vector: of each run of size() rows, such
+/// as a head, its row i is the stored row [i] of that run. A permutation, of which whole runs make up the tensor;
+/// empty: as stored.
+using RowOrder = std::vector<std::uint16_t>;
+
+/// Where a tensor is stored and how. A tensor may be a range of rows of a larger one that the file has, such as the
+/// queries of one that holds queries, keys and values: shape, offset and bytes are those of the range.
 struct TensorInfo {
-  std::string name;                  ///< as its file calls it
+  std::string name;                  ///< as its file calls it; of a range of rows, the name of a tensor of its own
   std::vector<std::uint64_t> shape;  ///< as stored, outermost dimension first
   Encoding encoding = Encoding::f32;
   Transform transform = Transform::none;
   std::uint32_t file = 0;                 ///< which of the source's files
   std::uint64_t offset = 0, bytes = 0;    ///< in that file
   std::optional<PackedForm> packed = {};  ///< of a packed model
+  std::string part_of = {};               ///< the tensor of the file that it is rows of; empty: it is a whole one
+  RowOrder row_order = {};                ///< of the model
 
-  bool same_place(const TensorInfo& other) const { return file == other.file && offset == other.offset; }
+  /// The tensor of the file that holds it.
+  const std::string& stored_name() const { return part_of.empty() ? name : part_of; }
+  /// In quotes, for messages; of a range of rows, with the tensor that it is a part of.
+  std::string quoted() const;
 };
 
 /// The tensors of a model, wherever they are stored.
@@ -104,6 +115,8 @@ class TensorSource {
 
   /// What the source calls a tensor, be it there or not.
   virtual std::string name(const TensorId& id) const = 0;
+  /// TensorInfo::row_order of a tensor, be it there or not.
+  virtual RowOrder row_order(const TensorId&) const { return {}; }
   /// QINFER_E_NOT_FOUND, naming the tensor as the file would, if there is none; QINFER_E_UNSUPPORTED for an encoding
   /// that is not known.
   virtual Result<TensorInfo> find(const TensorId& id) const = 0;

@@ -1,7 +1,8 @@
 // The tensors of a model: which ones an architecture has, where they come from and how they are kept in memory.
 //
 // plan_weights() decides for each tensor whether it is used in the mapped file or converted into private memory, and
-// adds up the bytes; load_weights() then does exactly that. Norm weights and biases are always private f32.
+// adds up the bytes; load_weights() then does exactly that. Norm weights and biases are always private f32, and a
+// matrix whose rows come in another order than the file's is never used in the file.
 #pragma once
 
 #include <functional>

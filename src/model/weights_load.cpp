@@ -10,6 +10,16 @@ namespace {
 
 constexpr std::uint64_t kProgressStep = 16 << 20;
 
+/// Puts the rows of one run into the model's order, in place.
+void reorder_run(const RowOrder& order, std::byte* run, std::uint64_t row_bytes) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    // Where the row that belongs at i is now: one that was stored before i was exchanged when its place was filled.
+    std::size_t from = order[i];
+    while (from < i) from = order[from];
+    if (from != i) std::swap_ranges(run + i * row_bytes, run + (i + 1) * row_bytes, run + from * row_bytes);
+  }
+}
+
 class Loader {
  public:
   Loader(const WeightsPlan& plan, TensorSource& tensors, const kernels::KernelSet& kernels,
@@ -43,17 +53,36 @@ class Loader {
     return Status();
   }
 
-  /// The tensor's bytes as in the file: mapped, or read into the staging buffer.
-  Result<const std::byte*> source(const TensorInfo& tensor) {
-    if (options_.use_mmap) {
-      QINFER_ASSIGN(const auto mapping, tensors_.map(tensor.file));
-      return mapping->bytes().data() + tensor.offset;
+  /// Whether a tensor passes through the staging buffer when it is converted; otherwise the mapped file is read.
+  bool is_staged(const WeightItem& item) const {
+    return !options_.use_mmap || (!item.stored.row_order.empty() && !item.need.is_vector);
+  }
+
+  /// The bytes that a tensor is converted from, of a matrix with the rows in the model's order: mapped, or read into
+  /// the staging buffer.
+  Result<const std::byte*> source(const WeightItem& item) {
+    if (!is_staged(item)) {
+      QINFER_ASSIGN(const auto mapping, tensors_.map(item.stored.file));
+      return mapping->bytes().data() + item.stored.offset;
     }
     if (staging_.size() == 0) {
       QINFER_ASSIGN(staging_, platform::Buffer::allocate(allocator_, plan_.staging_bytes, "a tensor being converted"));
     }
-    QINFER_TRY(read(tensor, staging_.data()));
+    QINFER_TRY(read(item.stored, staging_.data()));
+    if (!item.need.is_vector) reorder_rows(item, staging_.data());
     return static_cast<const std::byte*>(staging_.data());
+  }
+
+  /// Puts the rows of a matrix as it is stored into the model's order, in place, all threads at it.
+  void reorder_rows(const WeightItem& item, std::byte* rows) const {
+    const RowOrder& order = item.stored.row_order;
+    if (order.empty()) return;
+    const auto run = static_cast<std::int64_t>(order.size());
+    const std::uint64_t row_bytes = encoded_bytes(item.stored.encoding, static_cast<std::uint64_t>(item.need.cols));
+    parallel_for_(item.need.rows / run, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        reorder_run(order, rows + static_cast<std::uint64_t>(i * run) * row_bytes, row_bytes);
+    });
   }
 
   /// Reads a tensor in steps, so that a large one reports and can be cancelled.
@@ -83,7 +112,7 @@ class Loader {
         }
       });
       const std::uint64_t bytes = static_cast<std::uint64_t>(end - row) * row_bytes;
-      if (!options_.use_mmap) {  // reading has counted the bytes
+      if (is_staged(item)) {  // reading has counted the bytes
         if (end < view.rows && progress_ && !progress_(done_, total_))
           return error(Code::cancelled, "loading was cancelled");
         continue;
@@ -136,16 +165,19 @@ class Loader {
     for (std::int64_t i = 0; i < item.need.cols; ++i)
       if (!std::isfinite(values[i]))
         return error_at(Code::format, static_cast<std::int64_t>(tensor.offset),
-                        "{}: element {} of tensor \"{}\" is {}, expected a finite number",
-                        tensors_.file_name(tensor.file), i, tensor.name, values[i]);
+                        "{}: element {} of tensor {} is {}, expected a finite number", tensors_.file_name(tensor.file),
+                        i, tensor.quoted(), values[i]);
     return Status();
   }
 
   Status load_vector(const WeightItem& item, const TensorInfo& tensor, float* destination) {
-    QINFER_ASSIGN(const std::byte* bytes, source(tensor));
+    QINFER_ASSIGN(const std::byte* bytes, source(item));
     const kernels::Matrix view{bytes, {tensor.encoding, kernels::WeightLayout::row_major}, 1, item.need.cols, {}};
     kernels_.pack(view, {Encoding::f32, kernels::WeightLayout::row_major}, {},
                   reinterpret_cast<std::byte*>(destination), 0, 1);
+    for (std::size_t i = 0; !tensor.row_order.empty() && i < static_cast<std::size_t>(item.need.cols);
+         i += tensor.row_order.size())
+      reorder_run(tensor.row_order, reinterpret_cast<std::byte*>(destination + i), sizeof(float));
     if (tensor.transform == Transform::add_one)
       for (std::int64_t i = 0; i < item.need.cols; ++i) destination[i] += 1.0f;
     if (options_.verify) QINFER_TRY(check_finite(item, tensor, destination));
@@ -167,8 +199,9 @@ class Loader {
     const kernels::WeightFormat as_in_file{tensor.encoding, kernels::WeightLayout::row_major};
     if (item.format == as_in_file) {
       QINFER_TRY(read(tensor, destination));
+      reorder_rows(item, destination);
     } else {
-      QINFER_ASSIGN(const std::byte* bytes, source(tensor));
+      QINFER_ASSIGN(const std::byte* bytes, source(item));
       return pack_matrix({bytes, as_in_file, item.need.rows, item.need.cols, {}}, item, tensor, destination);
     }
     place(item, destination, {});
@@ -185,9 +218,9 @@ class Loader {
       const kernels::PackEnd end = kernels_.pack_end(item.format, largest, info);
       if (end == kernels::PackEnd::done) break;
       if (end == kernels::PackEnd::out_of_range)
-        return error(Code::unsupported, "tensor \"{}\" holds {}, beyond the range of {}: load it as bf16 or f32",
-                     tensor.name, largest, encoding_name(item.format.encoding));
-      if (options_.use_mmap) total_ += tensor.bytes;
+        return error(Code::unsupported, "tensor {} holds {}, beyond the range of {}: load it as bf16 or f32",
+                     tensor.quoted(), largest, encoding_name(item.format.encoding));
+      if (!is_staged(item)) total_ += tensor.bytes;
     }
     place(item, destination, info);
     return Status();

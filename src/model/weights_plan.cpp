@@ -63,6 +63,7 @@ class Planner {
     if (assumed_) {
       item.stored.name = source_.name(stored);
       item.stored.encoding = *assumed_;
+      item.stored.row_order = source_.row_order(stored);
     } else {
       QINFER_ASSIGN(item.stored, source_.find(stored));
     }
@@ -87,8 +88,8 @@ class Planner {
   /// An error about a tensor of a file.
   template <typename... Args>
   Status malformed(const WeightItem& item, fmt::format_string<Args...> format, Args&&... args) const {
-    return error_at(Code::format, static_cast<std::int64_t>(item.stored.offset), "{}: tensor \"{}\" {}",
-                    source_.file_name(item.stored.file), item.stored.name,
+    return error_at(Code::format, static_cast<std::int64_t>(item.stored.offset), "{}: tensor {} {}",
+                    source_.file_name(item.stored.file), item.stored.quoted(),
                     fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -124,11 +125,10 @@ class Planner {
     const bool possible = kernels_.weight_format(kernel_role(item.need.id.role, item.serves_as_head),
                                                  item.stored.packed->original, &wanted, options_.exact, format);
     if (possible && format == item.format) return Status();
-    return error(
-        Code::unsupported,
-        "tensor \"{}\" was packed as {} for kernel set {}; {}{} does not take it so: pack the checkpoint again",
-        item.stored.name, encoding_name(item.format.encoding), packed_for_, kernels_.name,
-        options_.exact ? " with QINFER_RUNTIME_EXACT" : "");
+    return error(Code::unsupported,
+                 "tensor {} was packed as {} for kernel set {}; {}{} does not take it so: pack the checkpoint again",
+                 item.stored.quoted(), encoding_name(item.format.encoding), packed_for_, kernels_.name,
+                 options_.exact ? " with QINFER_RUNTIME_EXACT" : "");
   }
 
   Status choose_format(WeightItem& item) const {
@@ -137,8 +137,8 @@ class Planner {
     if (kernels_.weight_format(kernel_role(item.need.id.role, item.serves_as_head), item.stored.encoding, wanted,
                                options_.exact, item.format))
       return Status();
-    return error(Code::invalid_argument, "kernel set {} cannot hold tensor \"{}\" ({}) as {}{}", kernels_.name,
-                 item.stored.name, encoding_name(item.stored.encoding),
+    return error(Code::invalid_argument, "kernel set {} cannot hold tensor {} ({}) as {}{}", kernels_.name,
+                 item.stored.quoted(), encoding_name(item.stored.encoding),
                  wanted != nullptr ? encoding_name(*wanted) : "any format it has",
                  options_.exact ? " exactly, as QINFER_RUNTIME_EXACT asks" : "");
   }
@@ -150,8 +150,9 @@ class Planner {
       const std::uint64_t elements =
           static_cast<std::uint64_t>(item.need.rows) * static_cast<std::uint64_t>(item.need.cols);
       const bool packed = item.stored.packed.has_value();
+      const bool reordered = !item.stored.row_order.empty();
       const bool as_in_file = !is_vector && item.format == WeightFormat{item.stored.encoding, WeightLayout::row_major};
-      item.mapped = options_.use_mmap && (as_in_file || packed);
+      item.mapped = options_.use_mmap && ((as_in_file && !reordered) || packed);
       item.bytes =
           is_vector ? elements * sizeof(float) : kernels::weight_bytes(item.format, item.need.rows, item.need.cols);
       // An embedding that is split is one tensor of the file, listed twice.
@@ -163,8 +164,9 @@ class Planner {
       }
       item.offset = round_up(plan_.private_bytes, platform::Buffer::kAlignment);
       plan_.private_bytes = item.offset + item.bytes;
-      // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer.
-      if (!as_in_file && !packed && !options_.use_mmap)
+      // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer, and so
+      // does a matrix whose rows come in another order.
+      if (!as_in_file && !packed && (!options_.use_mmap || (reordered && !is_vector)))
         plan_.staging_bytes = std::max(plan_.staging_bytes, encoded_bytes(item.stored.encoding, elements));
     }
   }

@@ -1,6 +1,8 @@
 // See fingerprint.h.
 #include "source/fingerprint.h"
 
+#include <fmt/ranges.h>
+
 #include "base/hash.h"
 
 namespace qinfer::source {
@@ -61,10 +63,14 @@ Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const Finge
   summary += fmt::format("\ntokenizer {:016x}\n", texts.tokenizer);
   for (const model::TensorNeed& need : needs) {
     QINFER_ASSIGN(const model::TensorInfo info, find(need.id));
-    const formats::Tensor* tensor = checkpoint.find(info.name);
-    if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", info.name);
-    summary += fmt::format("{} {} {} {}\n", model::describe(need.id), formats::shape_text(info.shape),
+    const formats::Tensor* tensor = checkpoint.find(info.stored_name());
+    if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", info.stored_name());
+    summary += fmt::format("{} {} {} {}", model::describe(need.id), formats::shape_text(info.shape),
                            encoding_name(info.encoding), static_cast<int>(info.transform));
+    // Nothing is added for a whole tensor with its rows as stored: its line is the one that earlier builds wrote.
+    if (!info.part_of.empty()) summary += fmt::format(" from byte {}", info.offset - tensor->begin);
+    if (!info.row_order.empty()) summary += fmt::format(" rows {}", fmt::join(info.row_order, ","));
+    summary += '\n';
     summary += samples[static_cast<std::size_t>(tensor - checkpoint.tensors().data())];
   }
   return Fingerprints{fmt::format("2:{:016x}", hash_text(summary)), first_version(texts, checkpoint, samples)};

@@ -3,7 +3,8 @@
 // A fingerprint is made of what changes results: the spec, the tokenizer, and of each tensor of the model its shape,
 // its encoding and samples of its bytes. Names of files, shards and templates are not part of it. Tensors of up to 1
 // MiB are read whole, of larger ones 4 KiB at both ends and every 4 MiB: training or converting again changes the
-// fingerprint, an edit of a single value inside a large matrix may not.
+// fingerprint, an edit of a single value inside a large matrix may not. Of a tensor that several tensors of the model
+// are rows of, the samples are those of the whole, for each of them.
 //
 // Version 1, which files written by earlier builds hold, was made of texts and places instead: three files of the
 // directory, and the shard, name, type and range of every tensor. It is still computed, from the same samples, so that
