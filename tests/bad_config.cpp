@@ -262,6 +262,56 @@ TEST_CASE("config.json: rope types and their factors", "[bad]") {
                "\"rope_scaling\" and \"rope_parameters\" contradict");
 }
 
+TEST_CASE("config.json: Phi3's windows, partial heads and rope types", "[bad]") {
+  TinySpec spec;
+  spec.architecture = "Phi3ForCausalLM";
+  const ModelDir dir(spec);
+  load_model(make_runtime(), dir.path());
+  const auto refuse = [&](const std::string& key, const char* value, qinfer_status status, const std::string& message) {
+    refuse_field(dir, spec, key, value, status, message);
+  };
+  const auto rope = [&](const char* value, qinfer_status status, const std::string& message) {
+    refuse("rope_parameters", value, status, message);
+  };
+  for (const char* type : {"longrope", "su", "yarn", "linear", "llama3", "dynamic"}) {
+    const std::string named = "\"rope_type\" is \"" + std::string(type) + "\", only \"default\" is supported";
+    rope(fmt::format(R"({{"rope_type":"{}","short_factor":[1,1,1,1],"long_factor":[2,2,2,2]}})", type).c_str(),
+         QINFER_E_UNSUPPORTED, named);
+    Json config = tiny_config(spec);
+    config.erase("rope_parameters");
+    config["rope_scaling"] = {{"type", type}, {"factor", 2}};
+    refuse_text(dir, config.dump(), QINFER_E_UNSUPPORTED, named);
+  }
+  rope(R"({"rope_type":"default","short_factor":[1,1,1,1]})", QINFER_E_UNSUPPORTED, "\"short_factor\" is not known");
+  // Heads have 8 dimensions.
+  for (const char* factor : {"0", "-0.5", "1.5", "1e300", "1.0000001"}) {
+    refuse("partial_rotary_factor", factor, QINFER_E_FORMAT, "\"partial_rotary_factor\" is ");
+    rope(fmt::format(R"({{"partial_rotary_factor":{}}})", factor).c_str(), QINFER_E_FORMAT,
+         "\"partial_rotary_factor\" is ");
+  }
+  refuse("partial_rotary_factor", "\"0.5\"", QINFER_E_FORMAT, "\"partial_rotary_factor\"");
+  rope(R"({"partial_rotary_factor":"0.5"})", QINFER_E_FORMAT, "\"partial_rotary_factor\"");
+  refuse("partial_rotary_factor", "0.4", QINFER_E_UNSUPPORTED, "3 of the 8 dimensions");
+  rope(R"({"partial_rotary_factor":0.1})", QINFER_E_UNSUPPORTED, "0 of the 8 dimensions");
+  refuse("partial_rotary_factor", "0.999", QINFER_E_UNSUPPORTED, "7 of the 8 dimensions");
+  Json config = tiny_config(spec);
+  config["partial_rotary_factor"] = 0.5;
+  config["rope_parameters"]["partial_rotary_factor"] = 0.75;
+  refuse_text(dir, config.dump(), QINFER_E_FORMAT, "\"partial_rotary_factor\" is 0.5 and, in the object");
+  for (const char* field : {"attention_bias", "mlp_bias", "lm_head_bias"})
+    refuse(field, "true", QINFER_E_UNSUPPORTED, quoted(field) + " is true, which Phi3ForCausalLM does not have");
+  refuse("lm_head_bias", "1", QINFER_E_FORMAT, "\"lm_head_bias\"");
+  refuse("sliding_window", "-1", QINFER_E_FORMAT, "\"sliding_window\" is -1");
+  refuse("use_sliding_window", "true", QINFER_E_UNSUPPORTED,
+         "\"use_sliding_window\" is true, but \"sliding_window\" is 0");
+  refuse("layer_types", R"(["full_attention","sliding_attention"])", QINFER_E_FORMAT, "\"sliding_window\" is not set");
+  spec.window = 20;
+  refuse("use_sliding_window", "false", QINFER_E_UNSUPPORTED,
+         "\"use_sliding_window\" is false, but \"sliding_window\" is 20");
+  refuse("layer_types", R"(["sliding_attention","full_attention"])", QINFER_E_UNSUPPORTED,
+         "\"layer_types\" has full_attention in layer 1, but \"sliding_window\" is 20");
+}
+
 TEST_CASE("config.json and generation_config.json: token ids out of range", "[bad]") {
   const TinySpec spec;
   const ModelDir dir(spec);

@@ -55,6 +55,34 @@ TEST_CASE("Tensors that are missing or have a shape that config.json does not as
   REQUIRE_LOAD_FAILS(QINFER_E_NOT_FOUND, "model.embed_tokens.weight", dir);
 }
 
+TEST_CASE("Tensors that hold several of the model's are missing or have another shape", "[bad]") {
+  TinySpec spec;
+  spec.architecture = "Phi3ForCausalLM";
+  const ModelDir dir(spec);
+  load_model(make_runtime(), dir.path());
+  const std::string attention = "model.layers.1.self_attn.qkv_proj.weight",
+                    mlp = "model.layers.1.mlp.gate_up_proj.weight";
+  for (const std::string& victim : {attention, mlp}) {
+    INFO(victim);
+    write_changed(dir, spec, [&](auto& tensors) {
+      std::erase_if(tensors, [&](const TinyTensor& tensor) { return tensor.name == victim; });
+    });
+    REQUIRE_LOAD_FAILS(QINFER_E_NOT_FOUND, "\"" + victim + "\"", dir);
+    write_changed(dir, spec, [&](auto& tensors) {  // a row less
+      TinyTensor& tensor = find_tensor(tensors, victim);
+      tensor.data.resize(tensor.data.size() / tensor.shape[0] * (tensor.shape[0] - 1));
+      --tensor.shape[0];
+    });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"" + victim + "\" has the shape [" + (victim == mlp ? "47, 16]" : "31, 16]"),
+                       dir);
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, victim == mlp ? "asks for [48, 16]" : "asks for [32, 16]", dir);
+    write_changed(dir, spec, [&](auto& tensors) { find_tensor(tensors, victim).shape.push_back(1); });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"" + victim + "\" has the shape", dir);
+    write_changed(dir, spec, [&](auto& tensors) { find_tensor(tensors, victim).dtype = "I32"; });
+    REQUIRE_LOAD_FAILS(QINFER_E_UNSUPPORTED, "\"" + victim + "\" is I32", dir);
+  }
+}
+
 TEST_CASE("Without weight files loading fails, and NO_WEIGHTS still works", "[bad]") {
   const ModelDir dir{TinySpec()};
   dir.remove("model.safetensors");

@@ -93,6 +93,7 @@ Json tiny_config(const TinySpec& spec) {
     config["eos_token_id"] = kTinyEnd;
   }
   if (spec.architecture.starts_with("Mistral")) config["sliding_window"] = nullptr;  // absent would mean 4096
+  if (spec.rotary_factor != 1) config["rope_parameters"]["partial_rotary_factor"] = spec.rotary_factor;
   if (spec.window != 0) {
     config["sliding_window"] = spec.window;
     if (spec.architecture.starts_with("Qwen")) {
@@ -108,6 +109,18 @@ std::vector<TinyTensor> tiny_tensors(const TinySpec& spec) {
   const auto add = [&](std::string name, std::vector<std::uint64_t> shape) {
     tensors.push_back(random_tensor(spec, std::move(name), std::move(shape)));
   };
+  const bool fused = spec.architecture.starts_with("Phi3");
+  const auto fuse_last = [&](std::size_t n, std::string name) {
+    if (!fused) return;
+    TinyTensor whole{std::move(name), dtype_text(spec.dtype), {0, spec.hidden}, {}};
+    const auto first = tensors.end() - static_cast<std::ptrdiff_t>(n);
+    for (auto part = first; part != tensors.end(); ++part) {
+      whole.shape[0] += part->shape[0];
+      whole.data += part->data;
+    }
+    tensors.erase(first, tensors.end());
+    tensors.push_back(std::move(whole));
+  };
   const std::uint64_t hidden = spec.hidden, ffn = spec.ffn;
   const std::uint64_t q = std::uint64_t{spec.heads} * spec.head_dim, kv = std::uint64_t{spec.kv_heads} * spec.head_dim;
   add("model.embed_tokens.weight", {spec.vocab, hidden});
@@ -118,6 +131,7 @@ std::vector<TinyTensor> tiny_tensors(const TinySpec& spec) {
     add(attention + "q_proj.weight", {q, hidden});
     add(attention + "k_proj.weight", {kv, hidden});
     add(attention + "v_proj.weight", {kv, hidden});
+    fuse_last(3, attention + "qkv_proj.weight");
     add(attention + "o_proj.weight", {hidden, q});
     if (spec.architecture.starts_with("Qwen2")) {
       add(attention + "q_proj.bias", {q});
@@ -131,6 +145,7 @@ std::vector<TinyTensor> tiny_tensors(const TinySpec& spec) {
     add(prefix + "post_attention_layernorm.weight", {hidden});
     add(mlp + "gate_proj.weight", {ffn, hidden});
     add(mlp + "up_proj.weight", {ffn, hidden});
+    fuse_last(2, mlp + "gate_up_proj.weight");
     add(mlp + "down_proj.weight", {hidden, ffn});
   }
   add("model.norm.weight", {hidden});

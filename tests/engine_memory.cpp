@@ -122,8 +122,9 @@ TEST_CASE("the plan is what is taken, to the byte", "[memory]") {
   }
 }
 
-TEST_CASE("the plan is what is taken for windows, shared layers and encoders too", "[memory]") {
-  for (const char* name : {"gemma2-f32", "gemma3-capped-bf16", "gemma3-shared-f32", "gemma3-encoder-f32"}) {
+TEST_CASE("the plan is what is taken for windows, shared layers, encoders and fused tensors too", "[memory]") {
+  for (const char* name : {"gemma2-f32", "gemma3-capped-bf16", "gemma3-shared-f32", "gemma3-encoder-f32",
+                           "phi3-window-bf16", "phi3-partial-f32"}) {
     INFO(name);
     const std::string folder = QINFER_TEST_FIXTURES "/models/" + std::string(name);
     Ledger ledger;
@@ -141,6 +142,7 @@ TEST_CASE("the plan is what is taken for windows, shared layers and encoders too
       const std::uint64_t loaded = plan.weights_private + plan.tables + plan.scratch;
       const std::uint64_t of_cache = plan.kv_cache_bytes + plan.kv_lists;
       CHECK(ledger.live == loaded);
+      CHECK(ledger.peak == plan.load_peak - plan.weights_mapped);
       CHECK(model.memory().total == plan.total - of_cache);
       qi::KvCache cache(model, cache_options);
       CHECK(ledger.live == loaded + of_cache);
@@ -154,13 +156,14 @@ TEST_CASE("the plan is what is taken for windows, shared layers and encoders too
   }
 }
 
-TEST_CASE("five geometries, all kernel sets and options: the plan is what is taken", "[memory]") {
-  qinfer::test::TinySpec specs[5];
+TEST_CASE("six geometries, all kernel sets and options: the plan is what is taken", "[memory]") {
+  qinfer::test::TinySpec specs[6];
   specs[1].architecture = "Qwen3ForCausalLM", specs[1].tied = true, specs[1].head_dim = 10,
   specs[1].dtype = qinfer::DType::f16;
   specs[2].architecture = "Qwen2ForCausalLM", specs[2].window = 40, specs[2].full_layers = 1, specs[2].layers = 3;
   specs[3].architecture = "MistralForCausalLM", specs[3].hidden = 40, specs[3].heads = 4, specs[3].kv_heads = 2;
   specs[4].shards = 2, specs[4].vocab = 1000, specs[4].dtype = qinfer::DType::bf16, specs[4].context_tokens = 700;
+  specs[5].architecture = "Phi3ForCausalLM", specs[5].rotary_factor = 0.5, specs[5].dtype = qinfer::DType::bf16;
   for (const auto& spec : specs) {
     const qinfer::test::ModelDir directory(spec);
     for (const std::string& target : qinfer::test::usable_targets())

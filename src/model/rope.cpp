@@ -42,11 +42,26 @@ Ramp yarn_ramp(const RopeSpec& rope, double head_dim) {
 
 }  // namespace
 
+std::vector<std::uint16_t> partial_rotary_order(std::uint32_t head_dim, std::uint32_t rotary_dims) {
+  std::vector<std::uint16_t> order;
+  order.reserve(head_dim);
+  const auto add = [&order](std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t i = begin; i < end; ++i) order.push_back(static_cast<std::uint16_t>(i));
+  };
+  const std::uint32_t middle = rotary_dims + (head_dim - rotary_dims) / 2;  // of those that are not turned
+  add(0, rotary_dims / 2);
+  add(rotary_dims, middle);
+  add(rotary_dims / 2, rotary_dims);
+  add(middle, head_dim);
+  return order;
+}
+
 std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim) {
   std::vector<float> frequencies(head_dim / 2);
-  const Ramp ramp = rope.scaling == RopeScaling::yarn ? yarn_ramp(rope, head_dim) : Ramp{0, 1};
-  for (std::uint32_t i = 0; i < head_dim / 2; ++i) {
-    double frequency = 1.0 / std::pow(rope.theta, 2.0 * i / head_dim);
+  const std::uint32_t dims = rope.rotary_dims != 0 ? rope.rotary_dims : head_dim;
+  const Ramp ramp = rope.scaling == RopeScaling::yarn ? yarn_ramp(rope, dims) : Ramp{0, 1};
+  for (std::uint32_t i = 0; i < dims / 2; ++i) {
+    double frequency = 1.0 / std::pow(rope.theta, 2.0 * i / dims);
     switch (rope.scaling) {
       case RopeScaling::none: break;
       case RopeScaling::linear: frequency /= rope.factor; break;
@@ -64,10 +79,14 @@ std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim
 
 void fill_rope_table(const RopeSpec& rope, std::span<const float> frequencies, std::uint32_t first, std::uint32_t last,
                      float* table) {
-  const std::size_t half = frequencies.size();
+  const std::size_t half = frequencies.size(), turned = rope.rotary_dims != 0 ? rope.rotary_dims / 2 : half;
   for (std::uint32_t position = first; position < last; ++position) {
     float* row = table + std::size_t{position} * half * 2;
-    for (std::size_t i = 0; i < half; ++i) {
+    for (std::size_t i = turned; i < half; ++i) {
+      row[2 * i] = 1;
+      row[2 * i + 1] = 0;
+    }
+    for (std::size_t i = 0; i < turned; ++i) {
       const double angle = static_cast<float>(position) * frequencies[i];
       row[2 * i] = static_cast<float>(std::cos(angle) * rope.attention_factor);
       row[2 * i + 1] = static_cast<float>(std::sin(angle) * rope.attention_factor);

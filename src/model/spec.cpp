@@ -60,6 +60,7 @@ class Text {
 void add_rope(const RopeSpec& rope, Text& out) {
   out.begin("rope");
   out.add("theta", rope.theta, 0.0);
+  out.add("rotary_dims", rope.rotary_dims, 0u);
   out.add("scaling", static_cast<std::int32_t>(rope.scaling), 0);
   if (rope.scaling == RopeScaling::none) return;
   out.add("factor", rope.factor, 0.0);

@@ -22,6 +22,7 @@ struct RopeSpec {
   double attention_factor = 1.0;                         ///< yarn: multiplies cos and sin
   bool truncate = true;                                  ///< yarn: round the ends of the ramp
   std::uint32_t original_context = 0;                    ///< llama3, yarn
+  std::uint32_t rotary_dims = 0;  ///< of each head that are turned; 0 = all. See partial_rotary_order()
 };
 
 /// The feed-forward network of a layer: down(activation(gate(x)) * up(x)).

@@ -25,6 +25,7 @@ constexpr std::int64_t kMaxLayers = 4096;
 enum class Windows : std::uint8_t {
   none,
   all_layers,
+  as_stated,     ///< all layers, or none where the field is absent
   qwen,          ///< those from max_window_layers on, if use_sliding_window
   without_rope,  ///< those without rotary embedding, if use_sliding_window
   pattern        ///< all but each n-th
@@ -52,7 +53,7 @@ struct Architecture {
   bool causal = true;
   bool ropes_by_layer_type = false;  ///< another embedding for layers with a window
   bool rope_by_layer = false;        ///< no_rope_layers and no_rope_layer_interval say which layers have none
-  double default_theta = 10000;      ///< of rope, if no field names one
+  RopeRules rope = {};
   std::string_view activation_name = "silu";
   Activation activation = Activation::silu;
   NormPlaces norms = {};
@@ -63,6 +64,7 @@ struct Architecture {
   CapField attention_cap = {}, logit_cap = {};
   std::int32_t default_bos = -1, default_end = -1;
   bool tied_by_default = false;
+  bool fused_projections = false;  ///< one tensor holds q, k and v, and one gate and up
   /// The tokenizer names tokens, for images, that the embedding has no rows for.
   bool names_tokens_beyond = false;
 };
@@ -110,13 +112,17 @@ constexpr Architecture kArchitectures[] = {
     {.name = "Qwen2ForCausalLM", .qkv_bias = true, .windows = Windows::qwen},
     {.name = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true},
     {.name = "MistralForCausalLM", .windows = Windows::all_layers},
+    {.name = "Phi3ForCausalLM",
+     .windows = Windows::as_stated,
+     .rope = {.partial = true, .default_only = true},
+     .fused_projections = true},
     {.name = "SmolLM3ForCausalLM",
      .attention_bias = true,
      .mlp_bias = true,
      .default_kv_heads = 4,
      .windows = Windows::without_rope,
      .rope_by_layer = true,
-     .default_theta = 2e6,
+     .rope = {.default_theta = 2e6},
      .tied_by_default = true},
     {.name = "GraniteForCausalLM", .attention_bias = true, .mlp_bias = true, .multipliers = true},
     kGemma2,
@@ -132,7 +138,7 @@ struct ForeignField {
 };
 constexpr bool has_multipliers(const Architecture& architecture) { return architecture.multipliers; }
 constexpr ForeignField kForeignFields[] = {
-    {"partial_rotary_factor", 1},
+    {"partial_rotary_factor", 1, [](const Architecture& a) { return a.rope.partial; }},
     {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.known; }},
     {"final_logit_softcapping", 0, [](const Architecture& a) { return a.logit_cap.known; }},
     {"query_pre_attn_scalar", 0, [](const Architecture& a) { return a.query_scalar != 0; }},
@@ -324,12 +330,16 @@ Status read_sizes(const FieldReader& fields, const Architecture& architecture, M
 Status read_biases(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_ASSIGN(const auto attention_bias, fields.boolean("attention_bias"));
   QINFER_ASSIGN(const auto mlp_bias, fields.boolean("mlp_bias"));
+  QINFER_ASSIGN(const auto lm_head_bias, fields.boolean("lm_head_bias"));
   const bool attention = attention_bias.value_or(false);
   if (attention && !architecture.attention_bias && !architecture.qkv_bias)
     return error(Code::unsupported, "{}: \"attention_bias\" is true, which {} does not have", fields.where(),
                  architecture.name);
   if (mlp_bias.value_or(false) && !architecture.mlp_bias)
     return error(Code::unsupported, "{}: \"mlp_bias\" is true, which {} does not have", fields.where(),
+                 architecture.name);
+  if (lm_head_bias.value_or(false))
+    return error(Code::unsupported, "{}: \"lm_head_bias\" is true, which {} does not have", fields.where(),
                  architecture.name);
   spec.qkv_bias = architecture.qkv_bias || attention;
   spec.o_bias = attention && !architecture.qkv_bias;
@@ -400,6 +410,24 @@ Status read_window_pattern(const FieldReader& fields, const Architecture& archit
   return Status();
 }
 
+/// sliding_window alone says which window all layers have; files in which other fields, which transformers does not
+/// read for these models, say something else are refused. A window of the whole context is none.
+Status read_stated_window(const FieldReader& fields, std::optional<bool> use, std::uint32_t window, ModelSpec& spec) {
+  if (use && *use != (window != 0))
+    return error(Code::unsupported, "{}: \"use_sliding_window\" is {}, but \"sliding_window\" is {}", fields.where(),
+                 *use, window);
+  if (const Json* types = find_field(fields.object(), "layer_types")) {
+    QINFER_TRY(read_layer_types(fields, *types, window, spec));
+    for (std::size_t i = 0; i < spec.layers.size(); ++i)
+      if (spec.layers[i].window != window)
+        return error(Code::unsupported,
+                     "{}: \"layer_types\" has full_attention in layer {}, but \"sliding_window\" is {} for all layers",
+                     fields.where(), i, window);
+  }
+  for (LayerSpec& layer : spec.layers) layer.window = window < spec.context_tokens ? window : 0;
+  return Status();
+}
+
 Status read_windows(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_ASSIGN(const auto size, fields.integer("sliding_window", 0, kMaxContext));
   QINFER_ASSIGN(const auto use, fields.boolean("use_sliding_window"));
@@ -414,6 +442,7 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
   if (architecture.windows == Windows::pattern) return read_window_pattern(fields, architecture, window, spec);
   if (architecture.windows == Windows::without_rope)
     return read_windows_without_rope(fields, window, use.value_or(false), spec);
+  if (architecture.windows == Windows::as_stated) return read_stated_window(fields, use, window, spec);
   // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
   // what transformers assumes where an (old) Mistral file has no field at all.
   if (architecture.windows == Windows::qwen && !use.value_or(false)) window = 0;
@@ -492,7 +521,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   if (architecture->rope_by_layer) QINFER_TRY(read_layers_without_rope(fields, spec));
   QINFER_TRY(read_windows(fields, *architecture, spec));
   QINFER_TRY(architecture->ropes_by_layer_type ? read_ropes_by_layer_type(fields, spec)
-                                               : read_rope(fields, architecture->default_theta, spec));
+                                               : read_rope(fields, architecture->rope, spec));
   QINFER_TRY(read_shared_kv(fields, spec));
   group_layers(spec);
   QINFER_TRY(read_tokens(fields, spec));
@@ -503,6 +532,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   parsed.norms_add_one = architecture->norms_add_one;
   parsed.names_tokens_beyond = architecture->names_tokens_beyond;
   parsed.bare_names = !architecture->causal;
+  parsed.fused_projections = architecture->fused_projections;
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
   if (label) spec.name = std::move(*label);
   return parsed;

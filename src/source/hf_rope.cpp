@@ -39,8 +39,9 @@ Result<double> yarn_attention_factor(const FieldReader& rope, double factor) {
   return scale(1.0);
 }
 
-/// A parameter that qinfer does not know would change the angles.
-Status refuse_unknown_rope_fields(const FieldReader& rope) {
+/// A parameter that qinfer does not know would change the angles. The caller has read partial_rotary_factor where its
+/// architecture has it.
+Status refuse_unknown_rope_fields(const FieldReader& rope, const RopeRules& rules) {
   constexpr std::string_view kKnown[] = {"rope_type",
                                          "type",
                                          "rope_theta",
@@ -55,22 +56,27 @@ Status refuse_unknown_rope_fields(const FieldReader& rope) {
                                          "mscale",
                                          "mscale_all_dim"};
   for (const Json& value : rope.object()) {
-    const bool off =
-        value.is_null() || (value.key() == "partial_rotary_factor" && value.is_number() && value.number() == 1);
+    const bool is_partial = value.key() == "partial_rotary_factor" && value.is_number();
+    const bool off = value.is_null() || (is_partial && (rules.partial || value.number() == 1));
     if (!off && std::find(std::begin(kKnown), std::end(kKnown), value.key()) == std::end(kKnown))
       return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), value.key());
   }
   return Status();
 }
 
-Status read_rope_scaling(const FieldReader& rope, std::uint32_t context_tokens, RopeSpec& out) {
-  QINFER_TRY(refuse_unknown_rope_fields(rope));
+Status read_rope_scaling(const FieldReader& rope, const RopeRules& rules, std::uint32_t context_tokens, RopeSpec& out) {
   QINFER_ASSIGN(const auto type, rope.string("rope_type"));
   QINFER_ASSIGN(const auto legacy, rope.string("type"));
   if (type && legacy && *type != *legacy)
     return error_at(Code::format, -1, "{}: \"rope_type\" is \"{}\" but \"type\" is \"{}\"", rope.where(), *type,
                     *legacy);
   const std::string kind = type ? *type : legacy.value_or("default");
+  if (rules.default_only && kind != "default")
+    return error(Code::unsupported,
+                 "{}: \"rope_type\" is \"{}\", only \"default\" is supported for this architecture: use a checkpoint "
+                 "that was trained for its whole context without scaling",
+                 rope.where(), kind);
+  QINFER_TRY(refuse_unknown_rope_fields(rope, rules));
   if (kind == "default") return Status();
   if (kind != "linear" && kind != "llama3" && kind != "yarn")
     return error(Code::unsupported, "{}: \"rope_type\" is \"{}\", known are default, linear, llama3 and yarn",
@@ -118,20 +124,45 @@ bool is_by_layer_type(const Json& parameters) {
   return parameters.find("full_attention") != nullptr || parameters.find("sliding_attention") != nullptr;
 }
 
+/// How many dimensions of a head are turned: partial_rotary_factor, which may be inside of `object`, or null, or
+/// outside.
+Status read_rotary_dims(const FieldReader& fields, const Json* object, std::uint32_t head_dim, RopeSpec& out) {
+  constexpr std::string_view kName = "partial_rotary_factor";
+  QINFER_ASSIGN(auto factor, fields.number(kName));
+  if (object != nullptr) {
+    QINFER_ASSIGN(const auto inner, FieldReader(*object, fields.where()).number(kName));
+    if (inner && factor && *inner != *factor)
+      return error_at(Code::format, -1, "{}: \"{}\" is {} and, in the object of the rotary embedding, {}",
+                      fields.where(), kName, *factor, *inner);
+    if (inner) factor = inner;
+  }
+  if (!factor || *factor == 1) return Status();
+  if (!(*factor > 0 && *factor < 1))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected a number above 0 and at most 1", fields.where(),
+                    kName, *factor);
+  const auto dims = static_cast<std::uint32_t>(head_dim * *factor);
+  if (dims == 0 || dims % 2 != 0)
+    return error(Code::unsupported,
+                 "{}: \"{}\" is {}: {} of the {} dimensions of a head would be turned, expected an even number",
+                 fields.where(), kName, *factor, dims, head_dim);
+  out.rotary_dims = dims;
+  return Status();
+}
+
 /// One embedding out of its object; the base may be outside, and must not be another there.
-Status read_rope_object(const Json& object, std::string where, std::optional<double> theta, double default_theta,
+Status read_rope_object(const Json& object, std::string where, const RopeRules& rules, std::optional<double> theta,
                         std::uint32_t context, RopeSpec& out) {
   const FieldReader rope(object, std::move(where));
   QINFER_ASSIGN(const auto inner, rope.number("rope_theta"));
   if (inner && theta && *inner != *theta)
     return error_at(Code::format, -1, "{}: \"rope_theta\" is {}, but {} outside", rope.where(), *inner, *theta);
-  QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(default_theta)));
-  return read_rope_scaling(rope, context, out);
+  QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(rules.default_theta)));
+  return read_rope_scaling(rope, rules, context, out);
 }
 
 }  // namespace
 
-Status read_rope(const FieldReader& fields, double default_theta, ModelSpec& spec) {
+Status read_rope(const FieldReader& fields, const RopeRules& rules, ModelSpec& spec) {
   QINFER_ASSIGN(const RopeObjects objects, find_rope_objects(fields));
   QINFER_ASSIGN(const auto theta, fields.number("rope_theta"));
   if (objects.parameters != nullptr && is_by_layer_type(*objects.parameters))
@@ -142,13 +173,13 @@ Status read_rope(const FieldReader& fields, double default_theta, ModelSpec& spe
     return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" contradict each other",
                     fields.where());
   RopeSpec& out = spec.ropes.emplace_back();
-  if (objects.parameters != nullptr)
-    return read_rope_object(*objects.parameters, fields.where() + ": rope_parameters", theta, default_theta,
-                            spec.context_tokens, out);
-  if (objects.scaling != nullptr)
-    return read_rope_object(*objects.scaling, fields.where() + ": rope_scaling", theta, default_theta,
-                            spec.context_tokens, out);
-  QINFER_ASSIGN(out.theta, rope_number(fields, "rope_theta", default_theta));
+  const Json* object = objects.parameters != nullptr ? objects.parameters : objects.scaling;
+  if (rules.partial) QINFER_TRY(read_rotary_dims(fields, object, spec.head_dim, out));
+  if (object != nullptr) {
+    const char* name = objects.parameters != nullptr ? ": rope_parameters" : ": rope_scaling";
+    return read_rope_object(*object, fields.where() + name, rules, theta, spec.context_tokens, out);
+  }
+  QINFER_ASSIGN(out.theta, rope_number(fields, "rope_theta", rules.default_theta));
   return Status();
 }
 
@@ -177,7 +208,7 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
     if (!object->is_object()) return error_at(Code::format, -1, "{} must be an object", where);
     const FieldReader rope(*object, std::move(where));
     QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", base));
-    QINFER_TRY(read_rope_scaling(rope, spec.context_tokens, out));
+    QINFER_TRY(read_rope_scaling(rope, RopeRules(), spec.context_tokens, out));
   }
   for (LayerSpec& layer : spec.layers) layer.rope = layer.window != 0 ? 1 : 0;
   return Status();

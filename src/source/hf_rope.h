@@ -9,9 +9,15 @@ namespace qinfer::source {
 
 inline constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts published are 10 million tokens
 
+/// What architectures differ in.
+struct RopeRules {
+  bool partial = false;       ///< partial_rotary_factor is read
+  bool default_only = false;  ///< no rope_type but "default" is supported
+  double default_theta = 10000;  ///< where no field names one
+};
+
 /// One embedding for all layers: rope_theta and rope_scaling (version 4), or rope_parameters (version 5).
-/// `default_theta`: where no field names one.
-Status read_rope(const formats::FieldReader& fields, double default_theta, model::ModelSpec& spec);
+Status read_rope(const formats::FieldReader& fields, const RopeRules& rules, model::ModelSpec& spec);
 
 /// Which layers have none: no_rope_layers (a list in which, against its name, 1 is a layer with rope and 0 one without)
 /// or, without that, each n-th layer, n being no_rope_layer_interval.

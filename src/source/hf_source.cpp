@@ -18,15 +18,21 @@ class HfSource : public ModelSource {
 
   std::string name(const TensorId& id) const override { return hf_tensor_name(spec_, id, prefix_); }
 
+  model::RowOrder row_order(const TensorId& id) const override { return hf_row_order(spec_, id); }
+
   Result<TensorInfo> find(const TensorId& id) const override {
-    const std::string name = this->name(id);
+    const auto part = fused_projections_ ? hf_part(spec_, id, prefix_) : std::nullopt;
+    const std::string name = part ? part->name : this->name(id);
     const Tensor* tensor = checkpoint_ ? checkpoint_->find(name) : nullptr;
     if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", name);
     const auto encoding = formats::find_stored_encoding(tensor->dtype);
     if (!encoding)
       return error(Code::unsupported, "{}: tensor \"{}\" is {}, supported are F32, F16 and BF16",
                    checkpoint_->shard_name(tensor->shard), name, tensor->dtype);
-    return info_of(*tensor, *encoding, hf_transform(id, norms_add_one_));
+    TensorInfo info = info_of(*tensor, *encoding, hf_transform(id, norms_add_one_));
+    info.row_order = row_order(id);
+    if (part) QINFER_TRY(take_part(id, *part, info));
+    return info;
   }
 
   std::string_view file_name(std::uint32_t file) const override { return checkpoint_->shard_name(file); }
@@ -53,6 +59,7 @@ class HfSource : public ModelSource {
     tied_ = texts.config.tied;
     norms_add_one_ = texts.config.norms_add_one;
     bare_names_ = texts.config.bare_names;
+    fused_projections_ = texts.config.fused_projections;
     if (bare_names_) prefix_ = "";
     tokenizer_ = std::move(texts.tokenizer);
     chat_templates_ = std::move(texts.chat_templates);
@@ -86,8 +93,26 @@ class HfSource : public ModelSource {
 
   std::optional<Checkpoint> checkpoint_;
   std::string path_;
+  bool fused_projections_ = false;  ///< in the file
 
  private:
+  /// Narrows the place of a whole matrix to its rows that are one tensor of the model.
+  Status take_part(const TensorId& id, const HfPart& part, TensorInfo& info) const {
+    const std::uint64_t cols = spec_.n_embd;
+    if (info.shape != std::vector<std::uint64_t>{part.all_rows, cols})
+      return error_at(Code::format, static_cast<std::int64_t>(info.offset),
+                      "{}: tensor \"{}\" has the shape {}, config.json asks for [{}, {}]",
+                      checkpoint_->shard_name(info.file), info.name, formats::shape_text(info.shape), part.all_rows,
+                      cols);
+    const std::uint64_t row_bytes = encoded_bytes(info.encoding, cols);
+    info.part_of = std::move(info.name);
+    info.name = name(id);
+    info.shape[0] = part.rows;
+    info.offset += part.first_row * row_bytes;
+    info.bytes = part.rows * row_bytes;
+    return Status();
+  }
+
   std::string_view prefix_ = "model.";
   Tied tied_ = Tied::unstated;
   bool norms_add_one_ = false, bare_names_ = false;
@@ -100,6 +125,7 @@ class PackedModel final : public HfSource {
 
   /// After the texts were taken: the tensors, which the packed file's list belongs to.
   void open_tensors() {
+    fused_projections_ = false;  // each tensor was written on its own
     take(std::move(packed_.checkpoint));
     const Tensor* tensor = checkpoint_->find(kRopeTensor);
     const std::uint64_t bytes = std::uint64_t{spec_.n_ropes()} * spec_.context_tokens * spec_.head_dim * sizeof(float);
@@ -109,7 +135,9 @@ class PackedModel final : public HfSource {
 
   const PackedFile& packed() const { return packed_; }
 
-  /// Norms are stored as they are used.
+  /// Tensors are stored as they are used, each as one of its own: norms, and rows in the model's order.
+  model::RowOrder row_order(const TensorId&) const override { return {}; }
+
   Result<TensorInfo> find(const TensorId& id) const override {
     auto found = HfSource::find(id);
     if (!found.ok()) {

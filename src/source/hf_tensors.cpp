@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "model/rope.h"
+
 namespace qinfer::source {
 namespace {
 
@@ -63,6 +65,44 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
     case Role::lm_head: return "lm_head.weight";
     default: return fmt::format("{}layers.{}.{}", prefix, id.layer, name_in_layer(spec, id.role));
   }
+}
+
+std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix) {
+  if (id.layer >= spec.n_layers()) return std::nullopt;
+  const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim();
+  HfPart part;
+  std::string_view name = "self_attn.qkv_proj.weight";
+  switch (id.role) {
+    case Role::q: part = {{}, q + 2 * kv, 0, q}; break;
+    case Role::k: part = {{}, q + 2 * kv, q, kv}; break;
+    case Role::v: part = {{}, q + 2 * kv, q + kv, kv}; break;
+    case Role::gate:
+    case Role::up: {
+      const std::uint64_t width = spec.layers[id.layer].ffn.width;
+      name = "mlp.gate_up_proj.weight";
+      part = {{}, 2 * width, id.role == Role::up ? width : 0, width};
+      break;
+    }
+    default: return std::nullopt;
+  }
+  part.name = fmt::format("{}layers.{}.{}", prefix, id.layer, name);
+  return part;
+}
+
+model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id) {
+  switch (id.role) {
+    case Role::q:
+    case Role::k:
+    case Role::q_bias:
+    case Role::k_bias:
+    case Role::q_norm:
+    case Role::k_norm: break;
+    default: return {};
+  }
+  if (id.layer >= spec.n_layers()) return {};
+  const std::uint32_t rope = spec.layers[id.layer].rope;
+  if (rope >= spec.n_ropes() || spec.ropes[rope].rotary_dims == 0) return {};
+  return model::partial_rotary_order(spec.head_dim, spec.ropes[rope].rotary_dims);
 }
 
 model::Transform hf_transform(const model::TensorId& id, bool norms_add_one) {

@@ -41,6 +41,7 @@ const std::vector<std::string>& known_in_config() {
       R"(["LlamaForCausalLM"])",
       R"(["Qwen3ForCausalLM"])",
       R"(["MistralForCausalLM"])",
+      R"(["Phi3ForCausalLM"])",
       R"(["SmolLM3ForCausalLM"])",
       R"(["GraniteForCausalLM"])",
       R"(["Gemma2ForCausalLM"])",
