@@ -150,12 +150,12 @@ struct EmbedArgs {
 
 /// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4). x has the layout of a
 /// residual, and so has out where the norm accumulates; otherwise out is an operand, or row-major whatever the number
-/// of rows.
+/// of rows. Without a weight nothing is normalised: the values go on as they are, in the layout of out.
 struct NormArgs {
   std::int64_t n = 0, width = 0;
   const std::int32_t* gather = nullptr;  ///< take row gather[m] of x for output row m; null: row m
   Activations x;
-  const float* weight = nullptr;
+  const float* weight = nullptr;  ///< null: out[m] = x[m], and accumulate must be false
   float eps = 0;
   Activations out;
   bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
@@ -174,10 +174,13 @@ struct LinearArgs {
   float scale = 1;
 };
 
-/// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given), rotary
-/// position embedding in the half-rotation form (Su et al. 2021, as in GPT-NeoX) where rope is given, and the write to
-/// the KV cache.
-/// Without wk and wv only the queries: the layer reads keys and values that another has written.
+/// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given) or of
+/// all of them together, rotary position embedding in the half-rotation form (Su et al. 2021, as in GPT-NeoX) where
+/// rope is given, and the write to the KV cache. Without wk and wv only the queries: the layer reads keys and values
+/// that another has written.
+///
+/// A norm over all heads needs every head of a row, which many units have computed: queries and keys then are kept as
+/// projected (Shape::qk_norm_whole makes room), and a last phase finishes them.
 struct QkvArgs {
   std::int64_t n = 0;
   Activations x;
@@ -185,6 +188,8 @@ struct QkvArgs {
   const float *bq = nullptr, *bk = nullptr, *bv = nullptr;
   const float *q_norm = nullptr, *k_norm = nullptr;
   float norm_eps = 0;
+  bool norm_whole = false;      ///< one mean square for all query heads of a row, and one for all key heads; q_norm has
+                                ///< n_heads * head_dim weights and k_norm n_kv_heads * head_dim
   const float* rope = nullptr;  ///< [position][head_dim / 2][cos, sin]; null: queries and keys are not turned
   std::uint32_t n_heads = 0;
   KvLayout kv;
@@ -261,6 +266,7 @@ struct Shape {
   std::uint32_t context = 0;          ///< positions at most
   std::uint32_t head_dim_padded = 0;  ///< the largest of all KV types: scratch is planned before a cache exists
   std::uint32_t n_threads = 0;
+  bool qk_norm_whole = false;  ///< QkvArgs::norm_whole
 };
 
 enum class PackEnd : std::uint8_t { done, again, out_of_range };

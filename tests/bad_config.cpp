@@ -118,6 +118,33 @@ TEST_CASE("config.json: what would change the result and is not implemented is r
                "\"sliding_window\" is not set");
 }
 
+TEST_CASE("config.json: what Olmo 2 does not have is refused by name", "[bad]") {
+  TinySpec spec;
+  spec.architecture = "Olmo2ForCausalLM";
+  const ModelDir dir(spec);
+  const auto refuse = [&](const std::string& key, const char* value, const std::string& message) {
+    refuse_field(dir, spec, key, value, QINFER_E_UNSUPPORTED, quoted(key) + message);
+  };
+  refuse("mlp_bias", "true", " is true, which Olmo2ForCausalLM does not have");
+  refuse("clip_qkv", "8.0", " is 8, only 0 is supported");
+  refuse("use_sliding_window", "true", " is true, which Olmo2ForCausalLM does not have");
+  refuse("partial_rotary_factor", "0.5", " is 0.5, only 1");
+  refuse("hidden_act", "\"gelu\"", " is \"gelu\"");
+  for (const char* type : {"sliding_attention", "chunked_attention"})
+    refuse("layer_types", fmt::format(R"(["full_attention","{}"])", type).c_str(),
+           fmt::format(" holds \"{}\", Olmo2ForCausalLM has full_attention only", type));
+  refuse("layer_types", "[3]", " holds 3");
+  refuse_field(dir, spec, "layer_types", "\"full_attention\"", QINFER_E_FORMAT, "\"layer_types\" must be a list");
+  refuse_field(dir, spec, "attention_bias", "1", QINFER_E_FORMAT, "\"attention_bias\"");
+  // What says the same as nothing loads.
+  Json config = tiny_config(spec);
+  config["clip_qkv"] = nullptr;
+  config["layer_types"] = {"full_attention", "full_attention"};
+  config["use_sliding_window"] = config["mlp_bias"] = config["attention_bias"] = false;
+  dir.write("config.json", config.dump());
+  load_model(make_runtime(), dir.path());
+}
+
 TEST_CASE("config.json: Gemma's own fields, encoders, and shared keys and values", "[bad]") {
   const TinySpec llama;
   const ModelDir dir(llama);

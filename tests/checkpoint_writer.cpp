@@ -127,7 +127,8 @@ std::vector<TinyTensor> tiny_tensors(const TinySpec& spec) {
   for (std::uint32_t layer = 0; layer < spec.layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
     const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-    add(prefix + "input_layernorm.weight", {hidden});
+    const bool norms_after = spec.architecture.starts_with("Olmo2");
+    if (!norms_after) add(prefix + "input_layernorm.weight", {hidden});
     add(attention + "q_proj.weight", {q, hidden});
     add(attention + "k_proj.weight", {kv, hidden});
     add(attention + "v_proj.weight", {kv, hidden});
@@ -141,6 +142,11 @@ std::vector<TinyTensor> tiny_tensors(const TinySpec& spec) {
     if (spec.architecture.starts_with("Qwen3")) {
       add(attention + "q_norm.weight", {spec.head_dim});
       add(attention + "k_norm.weight", {spec.head_dim});
+    }
+    if (norms_after) {
+      add(attention + "q_norm.weight", {q});
+      add(attention + "k_norm.weight", {kv});
+      add(prefix + "post_feedforward_layernorm.weight", {hidden});
     }
     add(prefix + "post_attention_layernorm.weight", {hidden});
     add(mlp + "gate_proj.weight", {ffn, hidden});

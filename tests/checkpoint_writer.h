@@ -16,7 +16,7 @@
 namespace qinfer::test {
 
 struct TinySpec {
-  std::string architecture = "LlamaForCausalLM";  ///< or Qwen3, Qwen2, Mistral, Phi3...
+  std::string architecture = "LlamaForCausalLM";  ///< or Qwen3, Qwen2, Mistral, Phi3, Olmo2...
   std::uint32_t hidden = 16, head_dim = 8, heads = 2, kv_heads = 1, ffn = 24;
   std::uint32_t vocab = 300;  ///< a tokenizer needs 300 or more
   std::uint32_t layers = 2;

@@ -156,14 +156,15 @@ TEST_CASE("the plan is what is taken for windows, shared layers, encoders and fu
   }
 }
 
-TEST_CASE("six geometries, all kernel sets and options: the plan is what is taken", "[memory]") {
-  qinfer::test::TinySpec specs[6];
+TEST_CASE("seven geometries, all kernel sets and options: the plan is what is taken", "[memory]") {
+  qinfer::test::TinySpec specs[7];
   specs[1].architecture = "Qwen3ForCausalLM", specs[1].tied = true, specs[1].head_dim = 10,
   specs[1].dtype = qinfer::DType::f16;
   specs[2].architecture = "Qwen2ForCausalLM", specs[2].window = 40, specs[2].full_layers = 1, specs[2].layers = 3;
   specs[3].architecture = "MistralForCausalLM", specs[3].hidden = 40, specs[3].heads = 4, specs[3].kv_heads = 2;
   specs[4].shards = 2, specs[4].vocab = 1000, specs[4].dtype = qinfer::DType::bf16, specs[4].context_tokens = 700;
   specs[5].architecture = "Phi3ForCausalLM", specs[5].rotary_factor = 0.5, specs[5].dtype = qinfer::DType::bf16;
+  specs[6].architecture = "Olmo2ForCausalLM", specs[6].heads = 3, specs[6].kv_heads = 1;  // rows wait for their norm
   for (const auto& spec : specs) {
     const qinfer::test::ModelDir directory(spec);
     for (const std::string& target : qinfer::test::usable_targets())

@@ -82,7 +82,8 @@ void guarded_lm_head(const KernelSet& set, std::int64_t n, std::int64_t hidden, 
 
 /// Projections, the write to a cache between guard pages, and attention over it: values are all the same, and so is
 /// their mean.
-void guarded_attention(const KernelSet& set, std::int64_t n, std::uint32_t head_dim, DType type, bool at_end) {
+void guarded_attention(const KernelSet& set, std::int64_t n, std::uint32_t head_dim, DType type, bool at_end,
+                       bool norm_whole = false) {
   constexpr std::int64_t kHidden = 33;
   constexpr std::uint32_t kHeads = 4, kKvHeads = 2;
   const std::int64_t width = kHeads * head_dim, kv_width = kKvHeads * head_dim;
@@ -98,7 +99,9 @@ void guarded_attention(const KernelSet& set, std::int64_t n, std::uint32_t head_
     const float value = i % 2 == 0 ? 1.0f : 0.0f;
     std::memcpy(rope.data() + 4 * i, &value, 4);
   }
-  const Shape shape{u32(n), u32(kHidden), kHeads, kKvHeads, head_dim, 1, 1, u32(n), layout.head_dim_padded, 1};
+  const Shape shape{u32(n), u32(kHidden),           kHeads, kKvHeads,  head_dim, 1, 1,
+                    u32(n), layout.head_dim_padded, 1,      norm_whole};
+  const std::vector<float> ones(static_cast<std::size_t>(width), 1.0f);
   const GuardedWorkspace project(set.qkv_workspace(shape)), attend(set.attention_workspace(shape));
   QkvArgs qkv;
   qkv.n = n;
@@ -106,6 +109,8 @@ void guarded_attention(const KernelSet& set, std::int64_t n, std::uint32_t head_
   qkv.wq = wq.view, qkv.wk = wk.view, qkv.wv = wv.view;
   qkv.rope = reinterpret_cast<const float*>(rope.data());
   qkv.n_heads = kHeads;
+  qkv.norm_whole = norm_whole;
+  if (norm_whole) qkv.q_norm = qkv.k_norm = ones.data();
   qkv.kv = layout;
   qkv.sequences = {&sequence, 1};
   qkv.workspace = project.view;
@@ -138,7 +143,7 @@ TEST_CASE("AMX operations read and write nothing but their operands", "[amx]") {
         guarded_lm_head(*set, n, 96, 64, at_end);
         for (const std::uint32_t head_dim : {10u, 32u, 80u})
           for (const DType type : {DType::bf16, DType::f16, DType::f32})
-            guarded_attention(*set, n, head_dim, type, at_end);
+            for (const bool norm_whole : {false, true}) guarded_attention(*set, n, head_dim, type, at_end, norm_whole);
       }
   }
 }

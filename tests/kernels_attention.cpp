@@ -54,8 +54,8 @@ QkvData make_qkv(const KernelSet& set, Random& random, const QkvTypes& types, co
   d.bq = random.values(c.n_heads * c.head_dim);
   d.bk = random.values(c.n_kv_heads * c.head_dim);
   d.bv = random.values(c.n_kv_heads * c.head_dim);
-  d.q_norm = random.values(c.head_dim);
-  d.k_norm = random.values(c.head_dim);
+  d.q_norm = random.values(c.n_heads * c.head_dim);  // where each head has a norm of its own, the first ones count
+  d.k_norm = random.values(c.n_kv_heads * c.head_dim);
   for (std::uint32_t p = 0; p < context; ++p)
     for (std::uint32_t i = 0; i < c.head_dim / 2; ++i) {
       const double angle = p / std::pow(100.0, 2.0 * i / c.head_dim);
@@ -87,6 +87,19 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
       all.push_back(dot(x.data() + m * cols, w.values.data() + j * cols, cols).value +
                     bias[static_cast<std::size_t>(j)]);
   return all;
+}
+
+/// What a root mean square is taken over.
+enum class QkNorm : std::uint8_t { none, by_head, whole };
+
+/// RMSNorm of rows of the weights' width, in float64.
+void norm_rows(std::vector<double>& rows, const std::vector<float>& weights) {
+  for (std::size_t first = 0; first < rows.size(); first += weights.size()) {
+    double squares = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) squares += rows[first + i] * rows[first + i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(weights.size()) + 1e-5f);
+    for (std::size_t i = 0; i < weights.size(); ++i) rows[first + i] *= scale * weights[i];
+  }
 }
 
 /// One head of one row in float64: norm and rotation of what was projected.
@@ -128,12 +141,13 @@ double largest(const std::vector<double>& v) {
 }
 
 struct QkvOptions {
-  bool norms = true, queries_only = false, turned = true;
+  QkNorm norm = QkNorm::by_head;
+  bool queries_only = false, turned = true;
 };
 
 /// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
 void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& c, const QkvOptions& options) {
-  const auto [norms, queries_only, turned] = options;
+  const auto [norm, queries_only, turned] = options;
   Random random(6);
   const std::int64_t hidden = c.hidden, width = c.head_dim;
   const KvLayout layout{
@@ -153,7 +167,8 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   args.wq = d.wq.view;
   if (!queries_only) args.wk = d.wk.view, args.wv = d.wv.view;
   args.bq = d.bq.data(), args.bk = d.bk.data(), args.bv = d.bv.data();
-  if (norms) args.q_norm = d.q_norm.data(), args.k_norm = d.k_norm.data();
+  if (norm != QkNorm::none) args.q_norm = d.q_norm.data(), args.k_norm = d.k_norm.data();
+  args.norm_whole = norm == QkNorm::whole;
   args.norm_eps = 1e-5f;
   if (turned) args.rope = d.rope.data();
   args.n_heads = c.n_heads;
@@ -162,18 +177,26 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   args.sequences = sequences;
   args.q = q.values.view();
   std::vector<std::byte> memory;
-  run_all(set.qkv, args,
-          set.qkv_workspace({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(hidden), c.n_heads, c.n_kv_heads,
-                             c.head_dim, 1, 1, 100}),
-          memory, 3);
+  Shape shape{static_cast<std::uint32_t>(n),
+              static_cast<std::uint32_t>(hidden),
+              c.n_heads,
+              c.n_kv_heads,
+              c.head_dim,
+              1,
+              1,
+              100};
+  shape.qk_norm_whole = args.norm_whole;
+  run_all(set.qkv, args, set.qkv_workspace(shape), memory, 3);
   const float most = queries_only ? d.wq.view.pack.largest
                                   : std::max({d.wq.view.pack.largest, d.wk.view.pack.largest, d.wv.view.pack.largest});
   if (queries_only)  // the cache is as it was
     CHECK(std::all_of(cache.arena.begin(), cache.arena.end(), [](std::byte b) { return b == std::byte{0xff}; }));
   const bool in_f16 = sums_in_f16(set, types.q) && (queries_only || types.same());  // matrices that differ: in f32
-  const std::vector<double> all_q = project(set, d.x, n, d.wq, d.bq, most, in_f16),
-                            all_k = project(set, d.x, n, d.wk, d.bk, most, in_f16),
-                            all_v = project(set, d.x, n, d.wv, d.bv, most, in_f16);
+  std::vector<double> all_q = project(set, d.x, n, d.wq, d.bq, most, in_f16),
+                      all_k = project(set, d.x, n, d.wk, d.bk, most, in_f16);
+  const std::vector<double> all_v = project(set, d.x, n, d.wv, d.bv, most, in_f16);
+  if (args.norm_whole) norm_rows(all_q, d.q_norm), norm_rows(all_k, d.k_norm);
+  const bool by_head = norm == QkNorm::by_head;
   for (const Sequence& s : sequences)
     for (std::int32_t r = 0; r < s.n_rows; ++r) {
       const std::uint32_t position = s.first_position + static_cast<std::uint32_t>(r);
@@ -181,14 +204,14 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
       const float* rope = turned ? d.rope.data() + position * width : nullptr;
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const std::size_t at = (row * c.n_heads + h) * c.head_dim;
-        const auto want = finish_head(all_q.data() + at, c.head_dim, norms ? &d.q_norm : nullptr, rope);
+        const auto want = finish_head(all_q.data() + at, c.head_dim, by_head ? &d.q_norm : nullptr, rope);
         REQUIRE(q.filled_up(s.first_row + r, h));
         for (std::uint32_t i = 0; i < c.head_dim; ++i)
           check_query(set, q.get(s.first_row + r, h, i), want[i], hidden, 4 * largest(want), n);
       }
       for (std::uint32_t h = 0; h < (queries_only ? 0 : c.n_kv_heads); ++h) {
         const std::size_t at = (row * c.n_kv_heads + h) * c.head_dim;
-        const auto k = finish_head(all_k.data() + at, c.head_dim, norms ? &d.k_norm : nullptr, rope);
+        const auto k = finish_head(all_k.data() + at, c.head_dim, by_head ? &d.k_norm : nullptr, rope);
         const auto v = finish_head(all_v.data() + at, c.head_dim, nullptr, nullptr);
         const float* k_tile = reinterpret_cast<const float*>(s.kv.k_tile(layout, 1, h, position / 32));
         const float* v_tile = k_tile + layout.tile_bytes() / 4;
@@ -209,7 +232,8 @@ void test_qkv(const KernelSet& set, DType dtype) {
   const QkvTypes same{dtype, dtype, dtype};
   // Layers that do not turn queries and keys have the same shapes.
   for (const bool turned : {true, false}) {
-    const QkvOptions normed{true, false, turned}, plain{false, false, turned}, queries{true, true, turned};
+    const QkvOptions normed{QkNorm::by_head, false, turned}, plain{QkNorm::none, false, turned},
+        queries{QkNorm::by_head, true, turned};
     qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, normed);
     qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, queries);
     qkv_case(set, same, {4, 4, 8, 32, 0, {70, 3, 40}, false}, plain);
@@ -225,12 +249,25 @@ void test_qkv(const KernelSet& set, DType dtype) {
     qkv_case(set, same, {3, 1, 80, 32, 0, {40, 3, 33}, false, 0, true, 2100}, normed);
     qkv_case(set, same, {2, 1, 256, 32, 0, {40, 3, 8}, false, 0, true, 1100}, normed);
   }
+  // A norm over all heads: few rows and many, heads of all tails, queries alone.
+  const QkvOptions whole{QkNorm::whole};
+  for (const std::uint32_t many : {2u, 3u, 5u, 6u, 7u, 14u, 15u, 38u, 70u}) {
+    qkv_case(set, same, {6, 2, 10, 32, 0, {many, 3, 40}, false}, whole);
+    qkv_case(set, same, {3, 1, 48, 64, 0, {many, 1, 65}, false}, whole);
+  }
+  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, {QkNorm::whole, true});
+  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, {QkNorm::whole, false, false});
+  qkv_case(set, same, {4, 4, 2, 32, 0, {20, 2, 33}, false}, whole);
+  qkv_case(set, same, {3, 3, 16, 32, 0, {34, 12, 1}, false}, whole);
+  qkv_case(set, same, {5, 1, 80, 32, 0, {3, 1, 32}, false}, whole);
+  qkv_case(set, same, {2, 1, 256, 32, 0, {14, 3, 8}, false}, whole);
   // Each projection may have a type of its own.
   for (const DType k : weight_dtypes(set))
     for (const DType v : weight_dtypes(set)) {
       qkv_case(set, {dtype, k, v}, {6, 2, 10, 32, 0, {70, 3, 40}, false}, {});
       qkv_case(set, {dtype, k, v}, {3, 1, 48, 32, 0, {2, 1, 20}, false}, {});
-      if (k != dtype) qkv_case(set, {dtype, k, v}, {2, 1, 64, 32, 0, {20, 2, 33}, false}, {true, true});
+      qkv_case(set, {dtype, k, v}, {6, 2, 10, 32, 0, {20, 3, 40}, false}, whole);
+      if (k != dtype) qkv_case(set, {dtype, k, v}, {2, 1, 64, 32, 0, {20, 2, 33}, false}, {QkNorm::by_head, true});
     }
 }
 

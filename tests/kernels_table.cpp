@@ -198,6 +198,7 @@ void test_embed(const KernelSet& set, DType dtype) {
 struct NormCase {
   std::int64_t batch, n, width;
   enum { operands, gathered, rows, added } to;
+  bool plain = false;  ///< without a weight: the values as they are
 };
 
 void norm_case(const KernelSet& set, const NormCase& c) {
@@ -214,11 +215,13 @@ void norm_case(const KernelSet& set, const NormCase& c) {
   ActivationBuffer in = residual(set, x, c.batch, c.width), out(layout, c.n, c.width);
   for (std::int64_t m = 0; m < c.n; ++m)
     for (std::int64_t i = 0; i < c.width; ++i) out.set(m, i, before);
-  NormArgs args{c.n, c.width, gathers ? gather.data() : nullptr, in.view(), weight.data(), 1e-6f, out.view()};
+  NormArgs args{c.n,   c.width,   gathers ? gather.data() : nullptr, in.view(), c.plain ? nullptr : weight.data(),
+                1e-6f, out.view()};
   args.accumulate = c.to == NormCase::added;
   std::vector<std::byte> memory;
   run_all(set.rms_norm, args, {}, memory, 2);
-  INFO(set.name << " batch " << c.batch << " rows " << c.n << " width " << c.width << " to " << c.to);
+  INFO(set.name << " batch " << c.batch << " rows " << c.n << " width " << c.width << " to " << c.to
+                << (c.plain ? " plain" : ""));
   CHECK(out.filled_up());
   for (std::int64_t m = 0; m < c.n; ++m) {
     const float* row = x.data() + (gathers ? gather[floats(m)] : m) * c.width;
@@ -226,9 +229,11 @@ void norm_case(const KernelSet& set, const NormCase& c) {
     for (std::int64_t i = 0; i < c.width; ++i) squares += static_cast<double>(row[i]) * row[i];
     const double scale = 1 / std::sqrt(squares / static_cast<double>(c.width) + 1e-6f);
     for (std::int64_t i = 0; i < c.width; ++i) {
-      const double start = args.accumulate ? before : 0, want = start + row[i] * scale * weight[floats(i)];
+      const double start = args.accumulate ? before : 0;
+      const double want = c.plain ? double{row[i]} : start + row[i] * scale * weight[floats(i)];
       // The sum of squares has no cancellation: depth * eps, halved by the root, and five more roundings.
       double bound = (static_cast<double>(c.width) / 32 + 10) * kEps * (std::fabs(want) + 2 * start) + 1e-30;
+      if (c.plain) bound = 0;
       if (layout == ActivationLayout::bf16_panels) bound += kBf16 * std::fabs(want);
       REQUIRE(std::fabs(out.get(m, i) - want) <= bound);
     }
@@ -240,10 +245,13 @@ void test_rms_norm(const KernelSet& set, DType) {
     for (const std::int64_t batch : {3, 8, 9, 16, 37})
       for (const std::int64_t n : {batch, std::int64_t{3}}) {
         norm_case(set, {batch, n, width, NormCase::gathered});
+        norm_case(set, {batch, n, width, NormCase::gathered, true});
         if (n != batch) continue;
         norm_case(set, {batch, n, width, NormCase::operands});
         norm_case(set, {batch, n, width, NormCase::rows});
         norm_case(set, {batch, n, width, NormCase::added});
+        norm_case(set, {batch, n, width, NormCase::operands, true});
+        norm_case(set, {batch, n, width, NormCase::rows, true});
       }
   norm_case(set, {37, 12, 70, NormCase::gathered});
 }

@@ -89,10 +89,10 @@ qinfer_status try_load(const Runtime& runtime, const std::string& path, std::uin
 }  // namespace
 
 TEST_CASE("packed models of all that architectures differ in give the bits of their directories", "[packed]") {
-  // Norms less one, four of them to a layer, two ropes, layers without keys, no LM head and other names; rows of larger
-  // tensors, in another order.
+  // Norms less one, four of them to a layer, only after or over all heads, two ropes, layers without keys, no LM head
+  // and other names; rows of larger tensors, in another order.
   for (const char* name : {"gemma2-f32", "gemma3-f32", "gemma3-capped-bf16", "gemma3-shared-f32", "gemma3-encoder-f32",
-                           "llama-bias-f16", "phi3-window-bf16", "phi3-partial-f32"})
+                           "llama-bias-f16", "olmo2-odd-bf16", "phi3-window-bf16", "phi3-partial-f32"})
     for (const std::string& target : usable_targets()) {
       INFO(name << " on " << target);
       const ModelDir place;

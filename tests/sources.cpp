@@ -49,7 +49,8 @@ TEST_CASE("a source finds every tensor that its spec needs, and says how it is s
     bool adds_one;
   };
   for (const Case& c : {Case{"llama-plain-bf16", Encoding::bf16, false}, Case{"qwen2-odd-f16", Encoding::f16, false},
-                        Case{"gemma3-f32", Encoding::f32, true}, Case{"gemma3-encoder-f32", Encoding::f32, true}}) {
+                        Case{"olmo2-f32", Encoding::f32, false}, Case{"gemma3-f32", Encoding::f32, true},
+                        Case{"gemma3-encoder-f32", Encoding::f32, true}}) {
     const auto source = open_source(std::string(QINFER_TEST_FIXTURES "/models/") + c.fixture);
     CHECK(source->has_tensors());
     CHECK(source->packed_for().empty());

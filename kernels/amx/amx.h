@@ -31,6 +31,7 @@ std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase);
 void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize lm_head_workspace(const Shape& shape);
 
+std::int32_t qkv_phases(const QkvArgs& args);
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase);
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize qkv_workspace(const Shape& shape);

@@ -95,6 +95,8 @@ void add_lines(const NormArgs& args, std::int64_t panel, Value value) {
 
 template <typename Lines>
 void norm_panel(const NormArgs& args, std::int64_t panel, Lines lines) {
+  if (args.weight == nullptr)
+    return args.out.is_row_major() ? write_rows(args, panel, lines) : write_operands(args, panel, lines);
   const __m512 scale = inverse_rms(args.width, args.eps, lines);
   const auto value = [&](std::int64_t k) {
     return _mm512_mul_ps(_mm512_mul_ps(lines(k), scale), _mm512_set1_ps(args.weight[k]));

@@ -10,7 +10,8 @@
 
 namespace qinfer::kernels::amx {
 
-// Workspaces, units and phases are those of tiles (q/k/v is computed in phase 1; phase 0 has no units here).
+// Workspaces, units and phases are those of tiles (q/k/v is computed in phase 1; phase 0 has no units here, and a
+// phase after it is that of tiles).
 
 void linear_few_rows(const LinearArgs& args, Slice slice);
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice);

@@ -83,6 +83,22 @@ void store_value(const QkvArgs& args, std::int64_t head, std::int64_t panel, con
   });
 }
 
+/// Rotates a head of queries or keys and stores it.
+void write_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
+                const float* rope) {
+  if (is_turned(args, kind)) rotate<avx512::VectorOps>(PanelHead{values, rope}, args.kv.head_dim);
+  if (kind == HeadKind::query) return store_query(args, index, panel, values);
+  avx512::with_dtype(args.kv.type, [&]<DType type>() { store_key<type>(args, index, panel, values); });
+}
+
+/// What waits for the norm over all heads is after the rope tables in the shared workspace, as panels of
+/// waiting_width() features. Returns the line of one of them.
+float* waiting_line(const QkvArgs& args, std::int64_t panel, std::int64_t feature) {
+  float* first =
+      reinterpret_cast<float*>(args.workspace.shared) + shared_rope_panels(args.n) * rope_floats(args.kv.head_dim);
+  return first + (panel * waiting_width(args) + feature) * kPanelLanes;
+}
+
 }  // namespace
 
 std::int64_t rope_floats(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16 * kPanelLanes; }
@@ -109,10 +125,29 @@ void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::in
   const std::int64_t width = args.kv.head_dim;
   if (kind == HeadKind::value)
     return avx512::with_dtype(args.kv.type, [&]<DType type>() { store_value<type>(args, index, panel, values); });
+  if (waits_for_norm(args, kind)) {
+    __builtin_memcpy(waiting_line(args, panel, waiting_at(args, kind, index)), values,
+                     static_cast<std::size_t>(width * kPanelLanes) * sizeof(float));
+    return;
+  }
   if (const float* norm = head_norm(args, kind)) normalise(values, norm, width, args.norm_eps);
-  if (is_turned(args, kind)) rotate<avx512::VectorOps>(PanelHead{values, rope}, width);
-  if (kind == HeadKind::query) return store_query(args, index, panel, values);
-  avx512::with_dtype(args.kv.type, [&]<DType type>() { store_key<type>(args, index, panel, values); });
+  write_head(args, kind, index, panel, values, rope);
+}
+
+void finish_waiting_heads(const QkvArgs& args, HeadKind kind, std::int64_t panel, float* values, const float* rope) {
+  const std::int64_t width = args.kv.head_dim, n_heads = projection_of(args, kind).n_heads;
+  const float *weights = norm_weights(args, kind), *lines = waiting_line(args, panel, waiting_at(args, kind, 0));
+  const auto line = [&](std::int64_t i) { return _mm512_load_ps(lines + i * kPanelLanes); };
+  const __m512 scale = inverse_rms(n_heads * width, args.norm_eps, line);
+  for (std::int64_t head = 0; head < n_heads; ++head) {
+    for (std::int64_t i = 0; i < padded_k(width); ++i) {
+      const std::int64_t at = head * width + i;
+      const __m512 value =
+          i < width ? _mm512_mul_ps(_mm512_mul_ps(line(at), scale), _mm512_set1_ps(weights[at])) : _mm512_setzero_ps();
+      _mm512_store_ps(values + i * kPanelLanes, value);
+    }
+    write_head(args, kind, head, panel, values, rope);
+  }
 }
 
 }  // namespace qinfer::kernels::amx

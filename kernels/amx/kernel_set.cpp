@@ -28,7 +28,7 @@ void mixed_linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
   args.n <= kFewRows ? linear_few_rows(args, slice) : linear(args, phase, slice);
 }
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
-  args.n <= kFewRows ? qkv_few_rows(args, slice) : qkv(args, phase, slice);
+  phase == 1 && args.n <= kFewRows ? qkv_few_rows(args, slice) : qkv(args, phase, slice);
 }
 void mixed_ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   args.n <= kFewRows ? ffn_few_rows(args, phase, slice) : ffn(args, phase, slice);
@@ -60,7 +60,7 @@ constexpr KernelSet make_set(const char* name) {
       .embed = {fixed_phases<1>, embed_units, embed},
       .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
       .linear = {fixed_phases<1>, linear_units, mixed ? mixed_linear : linear},
-      .qkv = {fixed_phases<2>, qkv_units, mixed ? mixed_qkv : qkv},
+      .qkv = {qkv_phases, qkv_units, mixed ? mixed_qkv : qkv},
       .attention = {attention_phases, attention_units, attention},
       .ffn = {fixed_phases<2>, ffn_units, mixed ? mixed_ffn : ffn},
       .lm_head = {fixed_phases<1>, lm_head_units, mixed ? mixed_lm_head : lm_head},

@@ -45,9 +45,6 @@ WorkspaceSize lm_head_workspace(const Shape& shape) { return {0, OwnSpace::bytes
 
 namespace {
 
-/// With more than two panels their rope tables are shared, and a phase of its own transposes them.
-std::int64_t shared_rope_panels(std::int64_t n) { return panel_count(n) > 2 ? panel_count(n) : 0; }
-
 float* shared_rope(const QkvArgs& args, std::int64_t panel) {
   return reinterpret_cast<float*>(args.workspace.shared) + panel * rope_floats(args.kv.head_dim);
 }
@@ -89,14 +86,28 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
   });
 }
 
+/// Queries or keys that waited for the norm over all heads, a panel at a time.
+void finish_waiting(const QkvArgs& args, Slice slice) {
+  const HeadSpace space(args.workspace, slice.worker, args.kv.head_dim);
+  const bool shared = shared_rope_panels(args.n) > 0;
+  for_waiting_units(args, kPanelLanes, slice, [&](HeadKind kind, std::int64_t first, std::int64_t) {
+    const std::int64_t panel = first / kPanelLanes;
+    if (!shared) transpose_rope(args, panel, space.rope);
+    finish_waiting_heads(args, kind, panel, space.values, shared ? shared_rope(args, panel) : space.rope);
+  });
+}
+
 }  // namespace
 
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
   if (phase == 0) return args.rope != nullptr ? shared_rope_panels(args.n) : 0;
-  return head_count(args);
+  return phase == 1 ? head_count(args) : waiting_units(args, kPanelLanes);
 }
 
+std::int32_t qkv_phases(const QkvArgs& args) { return args.norm_whole ? 3 : 2; }
+
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 2) return finish_waiting(args, slice);
   if (phase == 0) {
     for (std::int64_t panel = slice.begin; panel < slice.end; ++panel)
       transpose_rope(args, panel, shared_rope(args, panel));
@@ -118,7 +129,8 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
 
 WorkspaceSize qkv_workspace(const Shape& shape) {
   const std::int64_t rope = shared_rope_panels(shape.batch) * rope_floats(shape.head_dim);
-  return {static_cast<std::uint64_t>(rope) * sizeof(float),
+  return {static_cast<std::uint64_t>(rope) * sizeof(float) +
+              waiting_bytes(shape, static_cast<std::uint64_t>(panel_count(shape.batch)) * kPanelRows),
           HeadSpace::bytes(shape.batch, shape.head_dim, shape.hidden)};
 }
 

@@ -38,6 +38,11 @@ struct HeadBlock {
   std::int64_t ld = 0;
 };
 void finish_heads(const QkvArgs& args, const HeadBlock& block);
+/// The phase after the projections where a norm is of all heads together: norms whole rows of queries and of keys and
+/// finishes their heads. Units: of waiting_unit_rows().
+void finish_waiting(const QkvArgs& args, Slice slice);
+/// Bytes of the panels that precede such rows in the shared workspace of q/k/v.
+std::uint64_t shared_panels_bytes(std::uint64_t n, std::uint64_t width);
 
 // ---- attention_f32.cpp, attention_fp16.cpp: they differ in run alone ----
 std::int32_t attention_phases(const AttentionArgs& args);

@@ -108,6 +108,10 @@ std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) { return args.n;
 void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
   for (std::int64_t m = slice.begin; m < slice.end; ++m) {
     const std::int64_t source = args.gather != nullptr ? args.gather[m] : m;
+    if (args.weight == nullptr) {
+      __builtin_memcpy(args.out.row(m), args.x.row(source), static_cast<std::size_t>(args.width) * sizeof(float));
+      continue;
+    }
     (args.accumulate ? norm_row<true> : norm_row<false>)(args.x.row(source), args.weight, args.width, args.eps,
                                                          args.out.row(m));
   }

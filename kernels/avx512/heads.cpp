@@ -1,5 +1,6 @@
 // What follows the projection of a head: RMSNorm, rotary embedding in the half-rotation form, and the store of queries
-// as rows, of keys and values in the tiles of the cache.
+// as rows, of keys and values in the tiles of the cache. Where the norm is of all heads together, a block of queries or
+// keys is kept as it is, and a last phase finishes whole rows.
 #include "avx512/avx512.h"
 #include "avx512/vec.h"
 
@@ -96,9 +97,38 @@ void finish_run(const QkvArgs& args, const HeadBlock& block, const Run& run) {
   }
 }
 
+/// What waits for the norm over all heads is after the panels in the shared workspace: f32 [row][waiting_width()].
+float* waiting_row(const QkvArgs& args, std::int64_t row) {
+  std::byte* at = args.workspace.shared +
+                  shared_panels_bytes(static_cast<std::uint64_t>(args.n), static_cast<std::uint64_t>(args.wq.cols));
+  return reinterpret_cast<float*>(at) + row * waiting_width(args);
+}
+
+void keep_waiting(const QkvArgs& args, const HeadBlock& block) {
+  const std::size_t bytes = std::size_t{block.n_heads} * args.kv.head_dim * sizeof(float);
+  for (std::int64_t r = 0; r < block.tokens; ++r)
+    __builtin_memcpy(waiting_row(args, block.first_row + r) + waiting_at(args, block.kind, block.first_head),
+                     block.values + r * block.ld, bytes);
+}
+
 }  // namespace
 
+void finish_waiting(const QkvArgs& args, Slice slice) {
+  for_waiting_units(args, waiting_unit_rows(args.n), slice, [&](HeadKind kind, std::int64_t first, std::int64_t end) {
+    const auto heads = static_cast<std::uint32_t>(projection_of(args, kind).n_heads);
+    const std::int64_t width = heads * std::int64_t{args.kv.head_dim};
+    for (std::int64_t row = first; row < end; ++row) {
+      float* values = waiting_row(args, row) + waiting_at(args, kind, 0);
+      rms_norm_row(values, norm_weights(args, kind), width, args.norm_eps, values);
+    }
+    const HeadBlock block{
+        kind, 0, heads, first, end - first, waiting_row(args, first) + waiting_at(args, kind, 0), waiting_width(args)};
+    for_runs(args, first, end, [&](const Run& run) { finish_run(args, block, run); });
+  });
+}
+
 void finish_heads(const QkvArgs& args, const HeadBlock& block) {
+  if (waits_for_norm(args, block.kind)) return keep_waiting(args, block);
   for_runs(args, block.first_row, block.first_row + block.tokens,
            [&](const Run& run) { finish_run(args, block, run); });
 }

@@ -28,8 +28,16 @@ const Projections& sums_for(const Matrix& w, bool fp16) {
   return fp16 && type == DType::f16 ? fp16_projections() : f32_projections(type);
 }
 
+std::int32_t qkv_phases(const QkvArgs& args) { return args.norm_whole ? 3 : 2; }
+
+template <bool fp16>
+std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
+  return phase == 2 ? waiting_units(args, waiting_unit_rows(args.n)) : sums_for(args.wq, fp16).qkv.units(args, phase);
+}
+
 template <bool fp16>
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 2) return finish_waiting(args, slice);
   const bool same = !args.writes_kv() || (args.wk.format == args.wq.format && args.wv.format == args.wq.format);
   same ? sums_for(args.wq, fp16).qkv.run(args, phase, slice) : mixed_qkv(args, phase, slice);
 }
@@ -62,8 +70,7 @@ constexpr KernelSet make_set(const char* name) {
       .linear = {fixed_phases<2>,
                  [](const LinearArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).linear.units(a, phase); },
                  [](const LinearArgs& a, std::int32_t phase, Slice s) { sums_for(a.w, fp16).linear.run(a, phase, s); }},
-      .qkv = {fixed_phases<2>,
-              [](const QkvArgs& a, std::int32_t phase) { return sums_for(a.wq, fp16).qkv.units(a, phase); }, qkv<fp16>},
+      .qkv = {qkv_phases, qkv_units<fp16>, qkv<fp16>},
       .attention = {attention_phases, attention_units, fp16 ? fp16_attention : attention},
       .ffn = {fixed_phases<4>,
               [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },

@@ -17,6 +17,10 @@ WorkspaceSize panels_workspace(const Shape& shape, std::uint64_t width) {
 
 }  // namespace
 
+std::uint64_t shared_panels_bytes(std::uint64_t n, std::uint64_t width) {
+  return packs_locally(static_cast<std::int64_t>(n)) ? 0 : Panels::bytes(n, width);
+}
+
 const Projections& f32_projections(DType weights) {
   switch (weights) {
     case DType::f16: return kF16;
@@ -97,6 +101,7 @@ WorkspaceSize qkv_workspace(const Shape& shape) {
   WorkspaceSize size = panels_workspace(shape, shape.hidden);
   const auto rows = static_cast<std::uint64_t>(heads_per_unit(shape.head_dim)) * shape.head_dim;
   size.per_worker += kPanelTokens * rows * sizeof(float);
+  size.shared = round_up(size.shared + waiting_bytes(shape, shape.batch), 64);
   return size;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/units.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels {
@@ -29,13 +30,51 @@ inline HeadProjection projection_of(const QkvArgs& args, HeadKind kind) {
   return {HeadKind::query, &args.wq, args.bq, args.n_heads};
 }
 
-/// The weights of the RMSNorm of each head of a kind; null: none.
-inline const float* head_norm(const QkvArgs& args, HeadKind kind) {
+/// The weights of the RMSNorm of a kind; null: none.
+inline const float* norm_weights(const QkvArgs& args, HeadKind kind) {
   return kind == HeadKind::query ? args.q_norm : kind == HeadKind::key ? args.k_norm : nullptr;
 }
 
 /// Whether heads of a kind are turned by rotary position embedding.
 inline bool is_turned(const QkvArgs& args, HeadKind kind) { return kind != HeadKind::value && args.rope != nullptr; }
+
+/// Those of the RMSNorm of each head; null: none.
+inline const float* head_norm(const QkvArgs& args, HeadKind kind) {
+  return args.norm_whole ? nullptr : norm_weights(args, kind);
+}
+
+/// Whether what a projection gives waits for the norm over all heads of its row.
+inline bool waits_for_norm(const QkvArgs& args, HeadKind kind) { return args.norm_whole && kind != HeadKind::value; }
+
+/// Values of one row that wait: queries, then keys.
+inline std::int64_t waiting_width(const QkvArgs& args) {
+  return (args.n_heads + (args.writes_kv() ? std::int64_t{args.kv.n_kv_heads} : 0)) * args.kv.head_dim;
+}
+/// Where among them a head begins.
+inline std::int64_t waiting_at(const QkvArgs& args, HeadKind kind, std::int64_t head) {
+  return ((kind == HeadKind::key ? std::int64_t{args.n_heads} : 0) + head) * args.kv.head_dim;
+}
+/// Bytes of n rows of them; 0 where nothing waits.
+inline std::uint64_t waiting_bytes(const Shape& shape, std::uint64_t n) {
+  return shape.qk_norm_whole ? n * (shape.n_heads + shape.n_kv_heads) * shape.head_dim * sizeof(float) : 0;
+}
+
+/// Rows of one unit of the last phase, where rows are not side by side in panels: few rows, most of them of sequences
+/// of their own, are cut into single ones; of many, neighbours go to one thread, since they share lines of the cache.
+inline std::int64_t waiting_unit_rows(std::int64_t n) { return n <= 16 ? 1 : 16; }
+/// Units of that phase, of `step` rows each: the queries of all rows, then the keys.
+inline std::int64_t waiting_units(const QkvArgs& args, std::int64_t step) {
+  return units_of(args.n, step) * (args.writes_kv() ? 2 : 1);
+}
+/// Calls f(kind, first row, end) for the units of a slice.
+template <typename F>
+inline void for_waiting_units(const QkvArgs& args, std::int64_t step, Slice slice, F f) {
+  const std::int64_t blocks = units_of(args.n, step);
+  for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
+    const std::int64_t first = unit % blocks * step;
+    f(unit < blocks ? HeadKind::query : HeadKind::key, first, std::min(first + step, args.n));
+  }
+}
 
 /// All heads of the layer: queries, then (where it writes to the cache) keys and values.
 inline std::int64_t head_count(const QkvArgs& args) {

@@ -1,4 +1,5 @@
 // Embedding lookup and RMSNorm: one unit per row.
+#include <algorithm>
 #include <cmath>
 
 #include "reference.h"
@@ -47,6 +48,10 @@ void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
     const std::int64_t source = args.gather != nullptr ? args.gather[m] : m;
     const float* x = args.x.row(source);
     float* out = args.out.row(m);
+    if (args.weight == nullptr) {
+      std::copy_n(x, args.width, out);
+      continue;
+    }
     if (!args.accumulate) {
       rms_norm_row(x, args.weight, args.width, args.eps, out);
       continue;

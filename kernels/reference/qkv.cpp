@@ -1,5 +1,5 @@
 // Query, key and value projections with head norm, rotary embedding and the write to the KV cache. A unit is one head
-// for all rows, so that norm and rotation find the whole head finished.
+// for all rows, so that norm and rotation find the whole head finished; a norm over all heads has a phase of its own.
 //
 // Tiles hold keys as [head_dim][32 positions] and values as [32 positions][head_dim]: both products of attention then
 // run along contiguous memory.
@@ -44,6 +44,11 @@ void write_cache(const QkvArgs& args, const Head& head, const Run& run, std::int
   }
 }
 
+/// A row of what waits for the norm over all heads.
+float* waiting_row(const QkvArgs& args, std::int64_t row) {
+  return reinterpret_cast<float*>(args.workspace.shared) + row * waiting_width(args);
+}
+
 /// Norm, rotation and store of one finished head of one row.
 void finish_head(const QkvArgs& args, const Head& head, const Run& run, std::int64_t row, float* values) {
   const std::int64_t width = args.kv.head_dim, position = run.position + (row - run.first_row);
@@ -73,9 +78,33 @@ void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std
 
 }  // namespace
 
-std::int64_t qkv_units(const QkvArgs& args, std::int32_t) { return head_count(args); }
+std::int32_t qkv_phases(const QkvArgs& args) { return args.norm_whole ? 2 : 1; }
 
-void qkv(const QkvArgs& args, std::int32_t, Slice slice) {
+std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
+  return phase == 0 ? head_count(args) : waiting_units(args, waiting_unit_rows(args.n));
+}
+
+namespace {
+
+/// The norm over all heads of a kind, and what follows for each of them.
+void finish_waiting(const QkvArgs& args, Slice slice) {
+  const std::int64_t width = args.kv.head_dim;
+  for_waiting_units(args, waiting_unit_rows(args.n), slice, [&](HeadKind kind, std::int64_t first, std::int64_t end) {
+    const HeadProjection of = projection_of(args, kind);
+    for_runs(args, first, end, [&](const Run& run) {
+      for (std::int64_t row = run.first_row; row < run.first_row + run.count; ++row) {
+        float* values = waiting_row(args, row) + waiting_at(args, kind, 0);
+        rms_norm_row(values, norm_weights(args, kind), of.n_heads * width, args.norm_eps, values);
+        for (std::int64_t h = 0; h < of.n_heads; ++h) finish_head(args, {of, h}, run, row, values + h * width);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 1) return finish_waiting(args, slice);
   float* weights = reinterpret_cast<float*>(args.workspace.of(slice.worker));
   float* values = weights + weight_row_bytes(args.wq.cols) / sizeof(float);
   const std::int64_t width = args.kv.head_dim;
@@ -84,6 +113,12 @@ void qkv(const QkvArgs& args, std::int32_t, Slice slice) {
     for (std::int64_t first = 0; first < args.n; first += kRowBlock) {
       const std::int64_t end = std::min(first + kRowBlock, args.n);
       project_head(args, head, first, end - first, weights, values);
+      if (waits_for_norm(args, head.of.kind)) {
+        for (std::int64_t row = first; row < end; ++row)
+          std::memcpy(waiting_row(args, row) + waiting_at(args, head.of.kind, head.index),
+                      values + (row - first) * width, static_cast<std::size_t>(width) * sizeof(float));
+        continue;
+      }
       for_runs(args, first, end, [&](const Run& run) {
         for (std::int64_t row = run.first_row; row < run.first_row + run.count; ++row)
           finish_head(args, head, run, row, values + (row - first) * width);
@@ -94,7 +129,8 @@ void qkv(const QkvArgs& args, std::int32_t, Slice slice) {
 
 WorkspaceSize qkv_workspace(const Shape& shape) {
   const std::uint64_t rows = std::min<std::uint64_t>(kRowBlock, shape.batch);
-  return {0, weight_row_bytes(shape.hidden) + round_up(rows * shape.head_dim * sizeof(float), 64)};
+  return {round_up(waiting_bytes(shape, shape.batch), 64),
+          weight_row_bytes(shape.hidden) + round_up(rows * shape.head_dim * sizeof(float), 64)};
 }
 
 }  // namespace qinfer::kernels::reference

@@ -121,6 +121,7 @@ class Pass {
     args.bv = w.vector(Role::v_bias, layer);
     args.q_norm = w.vector(Role::q_norm, layer), args.k_norm = w.vector(Role::k_norm, layer);
     args.norm_eps = spec_.norm_eps;
+    args.norm_whole = spec_.qk_norm_whole;
     const model::LayerSpec& about = spec_.layers[layer];
     args.rope = about.no_rope ? nullptr : model_.rope(about.rope);
     args.n_heads = spec_.n_heads;
@@ -216,7 +217,7 @@ class Pass {
     run_and_add(Step::ffn, kernels_.ffn, ffn, w.vector(Role::ffn_post_norm, layer), next, worker);
   }
 
-  /// One of a layer's norms, of all rows.
+  /// One of a layer's norms, of all rows; a layer that has none there reads the residual stream as it is.
   kernels::NormArgs layer_norm(Role role, std::uint32_t layer) const {
     return norm_args(model_.weights().vector(role, layer), nullptr, batch_.n_rows);
   }

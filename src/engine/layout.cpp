@@ -27,8 +27,8 @@ kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelS
   std::uint32_t padded = spec.head_dim;
   for (const DType type : {DType::f32, DType::f16, DType::bf16})
     padded = std::max(padded, kernels.kv_head_dim_padded(spec.head_dim, type));
-  return {batch,        spec.n_embd,         spec.n_heads, spec.n_kv_heads, spec.head_dim, spec.ffn_width(),
-          spec.n_vocab, spec.context_tokens, padded,       n_threads};
+  return {batch,        spec.n_embd,         spec.n_heads, spec.n_kv_heads, spec.head_dim,     spec.ffn_width(),
+          spec.n_vocab, spec.context_tokens, padded,       n_threads,       spec.qk_norm_whole};
 }
 
 /// Bytes of activations in a layout, for the cursor, with what they are.

@@ -102,6 +102,7 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("qkv_bias", spec.qkv_bias, false);
   out.add("o_bias", spec.o_bias, false);
   out.add("qk_norm", spec.qk_norm, false);
+  out.add("qk_norm_whole", spec.qk_norm_whole, false);
   out.add("tied", spec.tied_embeddings, false);
   out.add("encoder", !spec.causal, false);
   out.add("no_attention_norm", !spec.norms.before_attention, false);

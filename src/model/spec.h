@@ -65,7 +65,8 @@ struct ModelSpec {
   std::uint32_t context_tokens = 0;
   float norm_eps = 0;
   bool qkv_bias = false, o_bias = false;
-  bool qk_norm = false;  ///< RMSNorm of each query and key head
+  bool qk_norm = false;        ///< RMSNorm of each query and key head
+  bool qk_norm_whole = false;  ///< with qk_norm: of all query heads together, and of all key heads
   bool tied_embeddings = false;
   bool causal = true;  ///< false: every token sees those after it too, and there is no LM head
   NormPlaces norms;    ///< of every layer

@@ -10,7 +10,12 @@ using Wanted = bool (*)(const ModelSpec&, const LayerSpec&);
 constexpr SizeOf kHidden = [](const ModelSpec& s, const LayerSpec&) { return s.n_embd; };
 constexpr SizeOf kQuery = [](const ModelSpec& s, const LayerSpec&) { return s.q_dim(); };
 constexpr SizeOf kKeyValue = [](const ModelSpec& s, const LayerSpec&) { return s.kv_dim(); };
-constexpr SizeOf kHead = [](const ModelSpec& s, const LayerSpec&) { return s.head_dim; };
+constexpr SizeOf kQNormSize = [](const ModelSpec& s, const LayerSpec&) {
+  return s.qk_norm_whole ? s.q_dim() : s.head_dim;
+};
+constexpr SizeOf kKNormSize = [](const ModelSpec& s, const LayerSpec&) {
+  return s.qk_norm_whole ? s.kv_dim() : s.head_dim;
+};
 constexpr SizeOf kFfn = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.width; };
 constexpr SizeOf kOne = [](const ModelSpec&, const LayerSpec&) { return 1u; };
 
@@ -42,8 +47,8 @@ constexpr RoleRow kLayerRoles[] = {
     {Role::attn_post_norm, "attn_post_norm", true, kOne, kHidden, kAttnPostNorm},
     {Role::ffn_norm, "ffn_norm", true, kOne, kHidden, kFfnNorm},
     {Role::ffn_post_norm, "ffn_post_norm", true, kOne, kHidden, kFfnPostNorm},
-    {Role::q_norm, "q_norm", true, kOne, kHead, kQNorm},
-    {Role::k_norm, "k_norm", true, kOne, kHead, kKNorm},
+    {Role::q_norm, "q_norm", true, kOne, kQNormSize, kQNorm},
+    {Role::k_norm, "k_norm", true, kOne, kKNormSize, kKNorm},
     {Role::q_bias, "q_bias", true, kOne, kQuery, kQBias},
     {Role::k_bias, "k_bias", true, kOne, kKeyValue, kKvBias},
     {Role::v_bias, "v_bias", true, kOne, kKeyValue, kKvBias},

@@ -44,6 +44,7 @@ struct Architecture {
   bool attention_bias = false;        ///< the field attention_bias switches q, k, v and o biases
   bool mlp_bias = false;              ///< the field mlp_bias is read
   bool qk_norm = false;               ///< RMSNorm of each query and key head
+  bool qk_norm_whole = false;         ///< with qk_norm: of all query heads together, and of all key heads
   bool needs_kv_heads = false;        ///< num_key_value_heads must be there
   std::int64_t default_kv_heads = 0;  ///< if the field is absent; 0, or the field is null: num_attention_heads
   std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
@@ -69,7 +70,7 @@ struct Architecture {
   bool names_tokens_beyond = false;
 };
 
-constexpr NormPlaces kBeforeAndAfter{true, true, true, true};
+constexpr NormPlaces kBeforeAndAfter{true, true, true, true}, kAfter{false, true, false, true};
 
 constexpr Architecture kGemma2{.name = "Gemma2ForCausalLM",
                                .attention_bias = true,
@@ -125,6 +126,7 @@ constexpr Architecture kArchitectures[] = {
      .rope = {.default_theta = 2e6},
      .tied_by_default = true},
     {.name = "GraniteForCausalLM", .attention_bias = true, .mlp_bias = true, .multipliers = true},
+    {.name = "Olmo2ForCausalLM", .attention_bias = true, .qk_norm = true, .qk_norm_whole = true, .norms = kAfter},
     kGemma2,
     gemma3("Gemma3ForCausalLM", true),
     gemma3("Gemma3TextModel", false),
@@ -141,6 +143,7 @@ constexpr ForeignField kForeignFields[] = {
     {"partial_rotary_factor", 1, [](const Architecture& a) { return a.rope.partial; }},
     {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.known; }},
     {"final_logit_softcapping", 0, [](const Architecture& a) { return a.logit_cap.known; }},
+    {"clip_qkv", 0},
     {"query_pre_attn_scalar", 0, [](const Architecture& a) { return a.query_scalar != 0; }},
     {"attention_multiplier", 0, has_multipliers},
     {"residual_multiplier", 1, has_multipliers},
@@ -345,6 +348,7 @@ Status read_biases(const FieldReader& fields, const Architecture& architecture, 
   spec.o_bias = attention && !architecture.qkv_bias;
   for (LayerSpec& layer : spec.layers) layer.ffn.bias = mlp_bias.value_or(false);
   spec.qk_norm = architecture.qk_norm;
+  spec.qk_norm_whole = architecture.qk_norm_whole;
   return Status();
 }
 
@@ -428,6 +432,20 @@ Status read_stated_window(const FieldReader& fields, std::optional<bool> use, st
   return Status();
 }
 
+/// An architecture without windows has full attention in every layer.
+Status refuse_layer_types(const FieldReader& fields, const Architecture& architecture) {
+  const Json* types = find_field(fields.object(), "layer_types");
+  if (types == nullptr) return Status();
+  if (!types->is_array())
+    return error_at(Code::format, -1, "{}: \"layer_types\" must be a list, not {}", fields.where(),
+                    formats::type_name(types->type()));
+  for (const Json& item : *types)
+    if (!item.is_string() || item.text() != "full_attention")
+      return error(Code::unsupported, "{}: \"layer_types\" holds {}, {} has full_attention only", fields.where(),
+                   formats::json_text(item), architecture.name);
+  return Status();
+}
+
 Status read_windows(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_ASSIGN(const auto size, fields.integer("sliding_window", 0, kMaxContext));
   QINFER_ASSIGN(const auto use, fields.boolean("use_sliding_window"));
@@ -437,7 +455,7 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
     if (use.value_or(false))
       return error(Code::unsupported, "{}: \"use_sliding_window\" is true, which {} does not have", fields.where(),
                    architecture.name);
-    return Status();
+    return refuse_layer_types(fields, architecture);
   }
   if (architecture.windows == Windows::pattern) return read_window_pattern(fields, architecture, window, spec);
   if (architecture.windows == Windows::without_rope)

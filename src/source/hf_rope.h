@@ -11,8 +11,8 @@ inline constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts pu
 
 /// What architectures differ in.
 struct RopeRules {
-  bool partial = false;       ///< partial_rotary_factor is read
-  bool default_only = false;  ///< no rope_type but "default" is supported
+  bool partial = false;          ///< partial_rotary_factor is read
+  bool default_only = false;     ///< no rope_type but "default" is supported
   double default_theta = 10000;  ///< where no field names one
 };
 

@@ -47,6 +47,7 @@ const std::vector<std::string>& known_in_config() {
       R"(["Gemma2ForCausalLM"])",
       R"(["Gemma3ForCausalLM"])",
       R"(["Gemma3TextModel"])",
+      R"(["Olmo2ForCausalLM"])",
       R"({"rope_type":"linear","factor":2.0,"rope_theta":1e4})",
       R"({"rope_type":"yarn","factor":4.0,"rope_theta":1e6,"original_max_position_embeddings":64,"beta_fast":32,"beta_slow":1})",
       R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":64,"rope_theta":5e5})",
