@@ -11,7 +11,7 @@ namespace {
 /// Where mapped weights may begin: whatever kernels ask for.
 constexpr std::uint64_t kMapAlignment = 64;
 
-/// What a callback gave, as a Status.
+/// The result of a callback, as a Status.
 Status status_of(qinfer_status given, bool opening, std::string_view call, const std::string& name) {
   if (given == QINFER_OK) return Status();
   constexpr qinfer_status kLast = QINFER_E_NUMERIC;

@@ -126,7 +126,7 @@ qinfer_status qinfer_cancel_create(qinfer_cancel** out, qinfer_error* err) {
 }
 
 void qinfer_cancel_request(qinfer_cancel* cancel) {
-  static_assert(std::atomic<bool>::is_always_lock_free);  // else a signal handler could not call this
+  static_assert(std::atomic<bool>::is_always_lock_free);  // otherwise a signal handler could not call this
   if (cancel != nullptr) cancel->requested.store(true);
 }
 

@@ -76,7 +76,7 @@ void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_v
   *err = qinfer_error();
   err->code = static_cast<qinfer_status>(code);
   err->detail = detail;
-  // What is too long loses its middle: it begins with the file at fault, often a long path, and ends with the reason.
+  // A long message loses its middle: it begins with the file at fault, often a long path, and ends with the reason.
   constexpr std::size_t kRoom = sizeof err->message - 1, kBeginning = 80;
   if (message.size() <= kRoom) {
     append_line(message, kRoom, err->message, 0);

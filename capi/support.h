@@ -1,5 +1,5 @@
 // What every function of the C ABI shares: the guard that turns Status and exceptions into a qinfer_status, the rule of
-// size-first structs, output arrays, and the objects behind the opaque handles.
+// size-first structs, output arrays, and the objects that the opaque handles point to.
 #pragma once
 
 #include <qinfer/qinfer.h>
@@ -99,7 +99,7 @@ Status copy_in(const T* caller, T& out, std::string_view name) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(caller);
   for (std::size_t i = sizeof(T); i < size; ++i)
     if (bytes[i] != 0)
-      return error(Code::unsupported, "{} has {} bytes and sets an option behind the {} that this version knows", name,
+      return error(Code::unsupported, "{} has {} bytes and sets an option after the {} that this version knows", name,
                    size, sizeof(T));
   std::memcpy(&out, caller, size < sizeof(T) ? size : sizeof(T));
   out.struct_size = sizeof(T);

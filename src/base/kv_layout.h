@@ -1,4 +1,4 @@
-// Where keys and values lie in memory: the block image shared by the KV cache, which allocates blocks, and the
+// Where keys and values are in memory: the block image shared by the KV cache, which allocates blocks, and the
 // kernels, which read and write tiles. Pure address arithmetic.
 //
 // Positions are cut into tiles of 32 (what kernels see), tiles into blocks (what is allocated). A block holds its
@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kTileTokens = 32;
 /// order of additions depends on positions alone.
 inline constexpr std::uint32_t kSegmentTokens = 512;
 
-/// How the two matrices of a tile lie, and which a kernel set wants.
+/// The order of the elements in the two matrices of a tile; each kernel set wants one of them.
 enum class KvOrder : std::uint8_t {
   key_lanes,  ///< K [head_dim_padded][32 positions], V [32 positions][head_dim_padded]
   key_rows    ///< K [32 positions][head_dim_padded] with zeros as padding, V [head_dim_padded][32 positions]

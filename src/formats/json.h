@@ -35,7 +35,7 @@ struct JsonScalar {
 };
 std::string json_text(const JsonScalar& value);
 
-/// One value of a JsonDocument. The values lie in one array in the order of the text: the members of an object or
+/// One value of a JsonDocument. The values are in one array, in the order of the text: the members of an object or
 /// elements of an array follow it, each with all that is inside it.
 class Json {
  public:

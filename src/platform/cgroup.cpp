@@ -44,7 +44,7 @@ std::vector<std::string> cgroup_folders(std::string_view controller) {
 
 namespace {
 
-/// The number behind a name in a file of lines "name number", in whatever unit; 0 if it is not there.
+/// The number after a name in a file of lines "name number", in whatever unit; 0 if it is not there.
 std::uint64_t field_of(std::string_view text, std::string_view name) {
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));

@@ -111,7 +111,7 @@ class AtomicFile {
 
   /// After what was written this way before.
   Status write(std::span<const std::byte> bytes);
-  /// Anywhere; what lies between reads as zero.
+  /// At any offset; bytes that were never written read as zero.
   Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   Status commit();
 

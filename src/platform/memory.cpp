@@ -27,7 +27,7 @@ std::span<std::byte> own_pages(std::span<std::byte> range) {
   return range.subspan(skip, (range.size() - skip) / kPage * kPage);
 }
 
-/// An anonymous mapping; with 2 MiB pages it starts on one, so that all but the tail can lie on them.
+/// An anonymous mapping; with 2 MiB pages it starts on one, so that all but its end can use them.
 void* map_anonymous(std::uint64_t bytes, Pages pages) {
   const std::uint64_t extra = pages == Pages::huge && bytes >= kHugePage ? kHugePage : 0;
   void* data = mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -78,7 +78,7 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-/// How many bytes of a mapping have memory behind them; whole pages, 0 where the system does not tell.
+/// How many bytes of a mapping are in memory; whole pages, 0 where the system does not tell.
 std::uint64_t resident_bytes(const void* data, std::uint64_t bytes);
 
 /// How many bytes of a range the system has put on 2 MiB pages.

@@ -31,7 +31,7 @@ class SharedMemory {
   /// Gives memory to a range now; what is there already stays. Fails as write() does.
   Code allocate(std::uint64_t offset, std::uint64_t bytes) const;
   void discard(std::uint64_t offset, std::uint64_t bytes) const;
-  /// Bytes of memory behind it, each counted once however often it is mapped.
+  /// Bytes for which there is memory, each counted once however often it is mapped.
   std::uint64_t committed_bytes() const;
 
  private:
@@ -41,8 +41,8 @@ class SharedMemory {
   std::uint64_t size_ = 0;
 };
 
-/// Address space with nothing behind it until something is mapped. A fork()ed child does not inherit it; there the
-/// object does nothing, for the addresses may belong to another object.
+/// Address space that holds no memory until something is mapped into it. A fork()ed child does not inherit it; there
+/// the object does nothing, for the addresses may belong to another object.
 class AddressRange {
  public:
   AddressRange() = default;

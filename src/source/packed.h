@@ -6,7 +6,7 @@
 // "qinfer.text.<file>". What safetensors has no place for is in the metadata:
 //   qinfer.packed      version of all this, "1"
 //   qinfer.checksum    XXH3-64 of the header with these sixteen digits as zeros
-//   qinfer.kernel_set  who packed it; others with the same layout may use it
+//   qinfer.kernel_set  the kernel set that it was packed for; others with the same layout may use it
 //   qinfer.exact       "1" if every matrix holds the checkpoint's values exactly
 //   qinfer.source      fingerprint of the checkpoint, version 1
 //   qinfer.fingerprint the same in the present version; files of earlier builds have none
@@ -85,7 +85,7 @@ class PackedWriter {
   std::vector<Item> items_;
 };
 
-/// OK for a file that PackedWriter wrote, whole or not, as far as its first bytes tell; else QINFER_E_FORMAT.
+/// OK for a file that PackedWriter wrote, whole or not, as far as its first bytes tell; otherwise QINFER_E_FORMAT.
 Status is_packed_file(const platform::OpenFile& file);
 
 }  // namespace qinfer::source

@@ -124,7 +124,7 @@ Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabu
     }
     if (covered < begin) segments.push_back({kNone, covered, begin});
     segments.push_back({token.id, begin, end});
-    // Not the larger of the two: a token that is itself white space can lie inside what rstrip took before it, and the
+    // Not the larger of the two: a token that is itself white space can be inside what rstrip took before it, and the
     // rest of that white space is then text again. That is what Hugging Face's tokenizers does.
     covered = end;
   }

@@ -43,7 +43,7 @@ class Decoder {
   Status decode_token(std::string_view content, Work& work, NormalizerScratch& scratch, Token& out) const;
 
  private:
-  struct Step {  // replaces if there is a replacement, else strips
+  struct Step {  // replaces if there is a replacement, otherwise strips
     std::vector<Replacement> replacement;
     char32_t character = 0;
     std::uint32_t start = 0, stop = 0;

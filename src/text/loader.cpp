@@ -13,11 +13,11 @@ namespace {
 
 /// Arrays are as long as the largest id: without a bound one line of a file could ask for gigabytes.
 constexpr std::uint32_t kMaxIds = 1U << 22;
-/// What texts of a file may become, each kind altogether: no more than so many times the file's size.
+/// The most bytes that the texts of a file may become, for each kind of text: a multiple of the file's size.
 constexpr std::size_t most_bytes_of(std::size_t file_size) {
   return std::min(std::size_t{512} << 20, 16 * file_size + (std::size_t{1} << 16));
 }
-constexpr std::size_t kLookForCancel = 4096;  // every so many tokens or merges
+constexpr std::size_t kLookForCancel = 4096;  // tokens or merges between two looks at the flag
 
 /// A text of the file that cannot be processed is the file's fault.
 Status of_file(Status status, std::string_view where) {

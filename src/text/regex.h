@@ -18,7 +18,7 @@
 
 namespace qinfer::text {
 
-/// A stretch of a text that matches a pattern, or lies between matches.
+/// A stretch of a text that matches a pattern, or is between two matches.
 struct Span {
   std::size_t begin, end;
   bool is_match;
@@ -45,9 +45,9 @@ class Regex {
   /// Matches `text` itself.
   static Result<Regex> literal(std::string_view text, std::string_view where);
 
-  /// Replaces `spans` by the matches of all of `text` and what lies between them, in order and without gaps. Matches
-  /// may be empty; an empty one is not reported where the previous match ended. Work::stopped() when there are no more
-  /// steps, or when more other ways would have to be remembered than 64 and four for each byte.
+  /// Replaces `spans` by all matches in `text` and the stretches between them, in order and without gaps. Matches may
+  /// be empty; an empty one is not reported where the previous match ended. Work::stopped() when there are no more
+  /// steps, or when more ways to match would have to be remembered than 64 and four for each byte.
   Status find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Span>& spans) const;
 
  private:

@@ -216,7 +216,7 @@ class Compiler {
     return Status();
   }
 
-  /// Looking behind: every branch of its own length goes back by that and must end where it began.
+  /// Look-behind: each branch goes back by its own fixed length and must end where the look began.
   Status emit_look(const Node& n) {
     if (!n.is_behind) return emit_enclosed(Op::look, n);
     std::vector<std::uint32_t> branches, jumps;

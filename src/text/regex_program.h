@@ -54,7 +54,7 @@ struct RegexProgram {
   std::array<std::uint8_t, 257> first{};  ///< whether a match can begin with this byte, or at the end of the text
 };
 
-/// Code::unsupported for what would be too long, or looks behind by a length that is not fixed.
+/// Code::unsupported for a program that would be too long, or for a look-behind of a length that is not fixed.
 Result<RegexProgram> compile_regex(RegexTree tree);
 
 }  // namespace qinfer::text

@@ -1,5 +1,5 @@
-// Where a tokenizer's tables lie: while they are built, on the C++ heap; then, without room to grow, in the memory that
-// the host's allocator gives, if it has one, so that the host sees every large byte.
+// Where a tokenizer's tables are stored: while they are built, on the C++ heap; then, without room to grow, in the
+// memory that the host's allocator gives, if it has one, so that the host sees every large byte.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 
 namespace qinfer::text {
 
-/// model.merges as text: merge i joins the two strings that lie side by side in blob and meet at middle[i].
+/// model.merges as text: merge i joins the two strings that are side by side in blob and meet at middle[i].
 struct RawMerges {
   std::string blob;
   std::vector<std::uint32_t> middle, end;

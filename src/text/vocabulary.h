@@ -1,7 +1,7 @@
 // Vocabulary: which string each token id is, the inverse, and what is known of each id.
 //
-// Everything lies in flat arrays addressed by id or by hash slot, with offsets instead of pointers: a vocabulary of
-// 150,000 strings costs a handful of allocations, its size can be counted exactly, and the arrays can come from a
+// Everything is stored in flat arrays addressed by id or by hash slot, with offsets instead of pointers: a vocabulary
+// of 150,000 strings costs a handful of allocations, its size can be counted exactly, and the arrays can come from a
 // mapped file one day.
 #pragma once
 

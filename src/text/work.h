@@ -37,7 +37,7 @@ class Work {
     left_ = 0;
   }
 
-  /// Pays for steps that are done, or will be. False when there are not so many left.
+  /// Pays for steps that are done, or will be. False when fewer are left.
   bool spend(std::uint64_t steps) {
     spent_since_look_ += steps;
     if (spent_since_look_ >= kSlice) {
