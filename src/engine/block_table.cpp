@@ -129,7 +129,7 @@ Code BlockTable::extend(std::size_t position, std::size_t n) {
   const std::span<std::uint32_t> more = entries(before, needed);
   if (!take(more)) return Code::kv_full;
   end_ = needed;
-  Code code = pool_->back(more);
+  Code code = pool_->ensure_backed(more);
   if (code == Code::ok && !map(before, needed - before, false)) code = Code::no_memory;
   if (code == Code::ok) code = own_partial(position);
   if (code != Code::ok) keep(before);

@@ -81,13 +81,13 @@ BlockPool::~BlockPool() {
 }
 
 #if defined(QINFER_POISON)
-// What a former user left in a block must never matter; NaN in every type makes sure that tests notice.
+// What an earlier holder left in a block must never matter: NaN in every type, so that tests notice if it does.
 constexpr int kUnused = 0xff;
 #else
 constexpr int kUnused = 0;
 #endif
 
-/// A block whose former contents are of no use reads as unused from now on, and takes no memory where it need not.
+/// Forgets the contents of a block. Its memory goes back to the operating system unless the pool keeps all of it.
 void BlockPool::empty(std::uint32_t block) {
   const std::uint64_t bytes = layout_.block_bytes();
   if (committed_ || kUnused != 0) {
@@ -97,7 +97,7 @@ void BlockPool::empty(std::uint32_t block) {
   }
 }
 
-/// Gives up the prefix that was retired longest ago.
+/// Frees the cached block that was retired longest ago.
 void BlockPool::evict_one() {
   const std::uint32_t block = index_.evict();
   empty(block);
@@ -105,7 +105,8 @@ void BlockPool::evict_one() {
   budget_->in_memory_ -= layout_.block_bytes();
 }
 
-/// A free block, for which prefixes are given up where the budget or the pool has no other: its own first.
+/// A free block. Where the pool has none, or the budget has no bytes for it, cached blocks are evicted: this pool's
+/// first, then those of the other pools. A promise was made before, so there is always enough to evict.
 std::uint32_t BlockPool::next_free() {
   const std::uint64_t bytes = layout_.block_bytes();
   while ((n_free() == 0 || budget_->in_memory_ + bytes > budget_->bytes_) && index_.n_retired() > 0) evict_one();
@@ -222,7 +223,7 @@ std::size_t BlockPool::give_back(std::span<const std::uint32_t> blocks, std::siz
   return promised;
 }
 
-/// One holder less; true if nobody holds the block any more.
+/// Takes a holder off a block; true if none is left.
 bool BlockPool::release(std::uint32_t block) {
   const std::uint32_t left = --refs(block);
   if (left == 1) --n_shared_;
@@ -252,7 +253,7 @@ Code BlockPool::fill(std::uint32_t block, const std::byte* from) {
   return Code::ok;
 }
 
-Code BlockPool::back(std::span<const std::uint32_t> blocks) const {
+Code BlockPool::ensure_backed(std::span<const std::uint32_t> blocks) const {
   Code code = Code::ok;
   if (is_contiguous() && !committed_)
     for (const std::uint32_t block : blocks)
@@ -281,7 +282,7 @@ std::size_t BlockPool::find(PrefixName parent, std::span<const std::int32_t> tok
   return n;
 }
 
-/// One more holder of a block that is findable.
+/// Adds a holder to a findable block, which may be cached.
 void BlockPool::hold(std::uint32_t block) {
   const std::uint32_t holders = ++refs(block);
   if (holders == 2) ++n_shared_;
@@ -297,7 +298,7 @@ bool BlockPool::adopt(std::span<const PrefixName> names, std::span<std::uint32_t
     if (!index_.is_current(name)) return false;
     revived += refs(name.block) == 0 ? 1 : 0;
   }
-  // What is promised to others must stay there for them, even where a prefix could be had.
+  // A cached block counts as free, and free blocks may be promised to others: then they are not to be had.
   const std::uint64_t free = (budget_->bytes_ - budget_->spoken_for_) / layout_.block_bytes();
   if (revived > free || revived > n_blocks_ - n_held() - n_promised_) return false;
   for (std::size_t i = 0; i < names.size(); ++i) hold(blocks[i] = names[i].block);
@@ -331,7 +332,8 @@ PrefixName BlockPool::publish(PrefixName parent, std::span<const std::int32_t> t
   if (parent.generation != 0 && !index_.is_current(parent)) return PrefixIndex::kStart;
   const PrefixName known = index_.find(parent, tokens);
   if (known.generation != 0 && known.block == block) return known;
-  // Under another name where its holder was cut back into it, or where the names before it are gone.
+  // It has another name if its session was truncated into it and went on differently, or if the names of the blocks
+  // before it are gone.
   if (index_.contains(block)) index_.remove(block);
   return known.generation != 0 ? known : index_.add(parent, tokens, block);
 }
@@ -370,7 +372,7 @@ PoolStats BlockPool::stats() const {
 
 namespace {
 
-/// Of two lists of blocks with the same sum of these, one is surely the other in another order.
+/// Two lists of blocks with equal sums of these hold, almost certainly, the same blocks.
 std::uint64_t mixed(std::uint64_t block) {
   block = (block + 1) * 0x9e3779b97f4a7c15u;
   return (block ^ block >> 29) * 0xbf58476d1ce4e5b9u;
@@ -394,7 +396,7 @@ const char* BlockPool::find_inconsistency(std::span<const std::uint32_t> holders
   for (std::uint64_t block = n_touched_; block < holders.size(); ++block)
     if (holders[block] != 0) return "a block is held that was never taken";
   if (shared != n_shared_) return "the number of shared blocks is wrong";
-  if (cached != index_.n_retired()) return "a block that nobody holds is in the index but not retired";
+  if (cached != index_.n_retired()) return "a block without holders is in the index but not retired";
   if (unheld != n_stacked_ + cached) return "a block is neither held, nor free, nor cached";
   for (std::uint64_t i = 0; i < n_stacked_; ++i) {
     const std::uint32_t block = stack_.as<std::uint32_t>()[i];

@@ -1,14 +1,28 @@
-// The memory behind one group of layers of a KV cache: a fixed number of equal blocks, handed out and taken back under
-// a lock, within a budget of bytes that the pools of all groups share.
+// The memory of one group of layers of a KV cache: a fixed number of equal blocks, handed out and taken back under a
+// lock, within a budget of bytes that the pools of all groups share.
 //
 // The arena is one allocation (paged: kernels find blocks through the session's block table) or memory without an
 // address of its own (contiguous: each session maps its blocks side by side into address space that it reserved).
+// Sessions hold lists of block numbers (engine/block_table.h); what a block contains is known to KvLayout and the
+// kernels alone.
 //
-// Sessions hold lists of block numbers (block tables); what a block contains is KvLayout's and the kernels' business.
-// Whoever needs blocks has them promised first, all that a computation will need: then taking them cannot fail. A block
-// may have several holders; who wants to write to one that others hold, or that the prefix index knows, asks for a
-// block of its own first. What nobody holds goes back to the operating system at once, or, if the prefix index knows
-// it, stays until the space is needed.
+// The life of a block, in the order in which an evaluation (engine/eval.cpp) calls these, through its block tables:
+//   promise(n)       sets n blocks aside without choosing them: no other caller can have them. An evaluation has all
+//                    promised that it will need before it computes anything: it is refused here, with everything as it
+//                    was, or taking its blocks cannot fail.
+//   take_promised()  turns promises into blocks, before each batch: each has a number, and the caller as its holder.
+//   publish()        makes a full block findable by its tokens (prefix_index.h); adopt() makes another session a holder
+//                    of blocks found that way, and share() a fork.
+//   give_back()      takes one holder off each block. A block without holders is free, and its memory goes back to the
+//                    operating system; if it is findable, it is *cached* instead until its space is needed. A window
+//                    that moves on gives blocks back in the middle of an evaluation, and has up to `promise` of those
+//                    that became free promised to itself in the same step, before another session can take them.
+//   withdraw(n)      ends promises that were not needed, after the evaluation.
+// Example: of 10 blocks 4 are held and 2 cached. promise(7) is refused, promise(6) is not; cached blocks are evicted as
+// take_promised() comes to need their space, the one that was cached first before the others.
+//
+// A block with several holders is not written to. A session whose next token belongs in such a block asks
+// make_writable(), and where that is refused takes a block of its own and fill()s it with a copy: copy on write.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +49,7 @@ class Budget {
   explicit Budget(std::uint64_t bytes) : bytes_(bytes) {}
 
   std::uint64_t bytes() const { return bytes_; }
-  /// Bytes neither held nor promised.
+  /// Bytes neither held nor promised; cached blocks count as free.
   std::uint64_t free_bytes() const;
 
  private:
@@ -43,24 +57,25 @@ class Budget {
   mutable Mutex mutex_;
   const std::uint64_t bytes_;
   std::uint64_t spoken_for_ ABSL_GUARDED_BY(mutex_) = 0;   ///< held or promised
-  std::uint64_t in_memory_ ABSL_GUARDED_BY(mutex_) = 0;    ///< held, or kept as prefixes
-  std::vector<BlockPool*> pools_ ABSL_GUARDED_BY(mutex_);  ///< that could give up prefixes
+  std::uint64_t in_memory_ ABSL_GUARDED_BY(mutex_) = 0;    ///< held or cached
+  std::vector<BlockPool*> pools_ ABSL_GUARDED_BY(mutex_);  ///< whose cached blocks can be evicted
 };
 
 struct PoolOptions {
   std::uint64_t n_blocks = 0;
   bool commit = false;  ///< touch all pages now and keep them
-  /// Keep what is freed for sequences that begin alike: `chain` finds blocks by their tokens, one behind the other;
-  /// `beside` finds those that were published together with a block of a chain.
+  /// Whether findable blocks without holders stay cached, for sequences that begin alike. `chain`: found by their
+  /// tokens and the block before them. `beside`, for all groups but the first: found by the name of the block of the
+  /// first group, a chain, that holds the same positions.
   enum Prefix : std::uint8_t { none, chain, beside } prefix = none;
   Storage storage = Storage::paged;
 };
 
 struct PoolStats {
   std::uint64_t blocks_total = 0;
-  std::uint64_t blocks_used = 0;    ///< held by somebody
-  std::uint64_t blocks_shared = 0;  ///< of them, by several
-  std::uint64_t blocks_cached = 0;  ///< held by nobody, but findable as a prefix
+  std::uint64_t blocks_used = 0;    ///< with a holder
+  std::uint64_t blocks_shared = 0;  ///< of them, with several
+  std::uint64_t blocks_cached = 0;  ///< without a holder, but findable as a prefix
   std::uint64_t bytes_reserved = 0, bytes_committed = 0;
 };
 
@@ -74,7 +89,7 @@ class BlockPool {
                                                    const platform::Allocator& allocator,
                                                    std::shared_ptr<Budget> budget = nullptr);
   ~BlockPool();
-  /// What a pool takes from the allocator beside its blocks.
+  /// Bytes that a pool takes from the allocator beside its blocks.
   static std::uint64_t list_bytes(const KvLayout& layout, const PoolOptions& options);
 
   const KvLayout& layout() const { return layout_; }
@@ -82,72 +97,76 @@ class BlockPool {
   bool is_contiguous() const { return memory_.size() != 0; }
   std::byte* arena() const { return arena_.data(); }  ///< paged
 
-  /// Contiguous: address space for a session of so many blocks. QINFER_E_UNSUPPORTED if all sessions of this pool could
-  /// need more than half of the mappings that the process may have. To be given back by release_range().
+  /// Contiguous: address space for a session of n_blocks blocks. QINFER_E_UNSUPPORTED if all sessions of this pool
+  /// could need more than half of the mappings that the process may have. To be given back by release_range().
   Result<platform::AddressRange> reserve_range(std::uint64_t n_blocks);
   void release_range(platform::AddressRange& range);
   /// Contiguous: lets blocks appear at places first, first + 1, ... of a range, with one mapping each or, `merged`, one
   /// for each run of neighbours. False if the system refuses one.
   bool map(platform::AddressRange& range, std::size_t first, std::span<const std::uint32_t> blocks, bool merged) const;
-  /// Contiguous: gives memory to blocks now, so that writing to them cannot end in SIGBUS. Code::no_memory or, where
-  /// RLIMIT_FSIZE does not allow it, Code::io.
-  Code back(std::span<const std::uint32_t> blocks) const;
+  /// Contiguous: allocates the pages of blocks now, so that a later write cannot end in SIGBUS. Code::no_memory or,
+  /// where RLIMIT_FSIZE does not allow it, Code::io.
+  Code ensure_backed(std::span<const std::uint32_t> blocks) const;
   bool keeps_prefixes() const { return keeps_prefixes_; }
 
-  /// Sets n blocks aside. False, and nothing done, if there are not so many.
+  /// Sets n blocks aside. False, and nothing done, if fewer are free.
   bool promise(std::size_t n);
+  /// Ends n promises.
   void withdraw(std::size_t n);
-  /// Fills `out` with blocks of the caller's own, which were promised to it.
+  /// Fills `out` with blocks that were promised to the caller, who becomes their only holder.
   void take_promised(std::span<std::uint32_t> out);
-  /// Both at once: fills all of `out`, or takes none and returns false.
+  /// promise() and take_promised() in one: fills all of `out`, or takes none and returns false.
   bool take(std::span<std::uint32_t> out);
 
-  /// One more holder for each, who must be given them by a present one.
+  /// Adds a holder to each block; every block must have one already.
   void share(std::span<const std::uint32_t> blocks);
-  /// One holder less for each, from the last to the first: of a sequence that nobody holds the end is evicted first. Of
-  /// those that nobody holds then, at most `promise` become promises to the caller, which are counted.
+  /// Takes a holder off each block, the last block first, so that of a cached sequence the end is evicted before the
+  /// beginning. Up to `promise` of the blocks that have no holder left are promised to the caller; returns how many.
   std::size_t give_back(std::span<const std::uint32_t> blocks, std::size_t promise = 0);
 
-  /// True if the caller, a holder, may write to the block: no one else holds it. Then no one will find it either.
+  /// True if the caller, a holder, may write to the block, because it is the only holder; the block is then not
+  /// findable any more. False: the caller needs a copy.
   bool make_writable(std::uint32_t block);
-  /// Fills a block with a copy of what is at `from`. Fails as back() does.
+  /// Fills a block with a copy of what is at `from`. Fails as ensure_backed() does.
   Code fill(std::uint32_t block, const std::byte* from);
   std::uint32_t holders(std::uint32_t block) const;
   /// How many of these blocks have other holders too.
   std::size_t count_shared(std::span<const std::uint32_t> blocks) const;
 
-  /// Names of the blocks that hold `tokens`, one behind the other after `parent`: as many of the whole blocks of tokens
-  /// as are known; returns how many. (chain)
+  /// Names of the blocks that hold `tokens`, which follow the block `parent`: as many of the whole blocks of tokens as
+  /// are known; returns how many. (chain)
   std::size_t find(PrefixName parent, std::span<const std::int32_t> tokens, std::span<PrefixName> names) const;
   /// Makes the caller a holder of all blocks of these names, or of none: false if one is not current any more. (chain)
   bool adopt(std::span<const PrefixName> names, std::span<std::uint32_t> blocks);
-  /// How many of these names there are up to the last that has no block beside it; 0: all have one. (beside)
+  /// 1 + the index of the last of these names that has no block beside it; 0 if there is none. (beside)
   std::size_t count_to_last_missing(std::span<const PrefixName> names) const;
   /// The same for the blocks that were published beside these names. (beside)
   bool adopt_beside(std::span<const PrefixName> names, std::span<std::uint32_t> blocks);
-  /// Makes a full block of the caller's findable. kStart if `parent` is not current any more. (chain)
+  /// Makes a full block of the caller's findable, and returns its name. kStart if `parent` is not current any more.
+  /// (chain)
   PrefixName publish(PrefixName parent, std::span<const std::int32_t> tokens, std::uint32_t block);
+  /// Makes a block findable by the name of another pool's block for the same positions. (beside)
   void publish_beside(PrefixName name, std::uint32_t block);
   /// How many names are current before the first that is not.
   std::size_t count_current(std::span<const PrefixName> names) const;
 
   PoolStats stats() const;
-  /// Of the arena, as the operating system counts.
+  /// Bytes of the arena that are in memory, as the operating system counts them.
   std::uint64_t resident_bytes() const {
     return is_contiguous() ? memory_.committed_bytes() : platform::resident_bytes(arena_.data(), arena_.size());
   }
-  /// Whether counts, lists and index agree; the blocks' holders are counted in `holders`, one entry for each block, or
-  /// not compared where it is empty. Returns what is wrong, or null. For tests and debug builds.
+  /// Says where counts, lists and index disagree; null if nowhere. `holders`: the number of holders that each block
+  /// must have, or empty: not compared. For tests and debug builds.
   const char* find_inconsistency(std::span<const std::uint32_t> holders) const;
 
  private:
   BlockPool() = default;
-  /// For the analysis, which does not know that the pools of a budget share its lock, and that it is held.
+  /// Tells clang's thread analysis, which does not know that the pools of a budget share its lock, that it is held.
   void lock_is_held() const ABSL_ASSERT_EXCLUSIVE_LOCK(budget_->mutex_) {}
   std::uint32_t& refs(std::uint32_t block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_) {
     return refs_.as<std::uint32_t>()[block];
   }
-  /// Never taken, or come back and of no further use.
+  /// Blocks that were never taken, or that came back and are not cached.
   std::uint64_t n_free() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(budget_->mutex_) {
     return n_stacked_ + (n_blocks_ - n_touched_);
   }

@@ -31,9 +31,9 @@ struct Header {
 };
 
 struct State {
-  std::uint64_t sequence;  ///< the later one counts; 0 = never written
+  std::uint64_t sequence;  ///< the later one is valid; 0 = never written
   std::uint64_t n_tokens, n_evaluated;
-  std::uint64_t first[kMaxGroups];  ///< position of each group that counts
+  std::uint64_t first[kMaxGroups];  ///< the first position of each group that has meaning
   std::uint64_t extra_bytes, partial_bytes;
   std::uint64_t tail_bytes, tail_checksum;
   std::uint64_t checksum;  ///< of all before
@@ -76,7 +76,7 @@ std::uint64_t set_bytes(std::span<const KvLayout> layouts) {
   return bytes;
 }
 
-/// Where block i of a group lies in the file.
+/// Where block i of a group is in the snapshot.
 std::uint64_t block_offset(std::uint64_t blocks_offset, std::span<const KvLayout> layouts, std::size_t group,
                            std::uint64_t i) {
   return blocks_offset + i * set_bytes(layouts) + set_bytes(layouts.first(group));
@@ -128,14 +128,15 @@ Header header_for(const SnapshotModel& model, const SnapshotState& state) {
 
 using WriteAt = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
 
-/// What the file has of each group's blocks already: their checksums, from block first on.
+/// The full blocks of each group that the file has already: their checksums, from block `first` on.
 struct Present {
   std::uint64_t first[kMaxGroups] = {};
   std::vector<std::uint64_t> checksums[kMaxGroups];
   std::uint64_t end(std::size_t group) const { return first[group] + checksums[group].size(); }
 };
 
-/// The full blocks that the file has not, and the tail of a state.
+/// Writes the full blocks that the file does not have yet, and the tail of a state; fills in `record`, the state, which
+/// the caller writes when these are on disk.
 Status write_parts(const Header& header, const SnapshotModel& model, const SnapshotState& state, const Present& present,
                    int which, State& record, const WriteAt& write) {
   const std::uint64_t n_full = state.n_evaluated / header.block_tokens;
@@ -167,7 +168,7 @@ Status write_parts(const Header& header, const SnapshotModel& model, const Snaps
   return write(kTails + static_cast<std::uint64_t>(which) * header.tail_capacity, bytes);
 }
 
-/// A whole snapshot with its first state; what it does not write is never read.
+/// Writes a whole snapshot with its first state; bytes that it does not write are never read.
 Status write_whole(const Header& header, const SnapshotModel& model, const SnapshotState& state, const WriteAt& write) {
   State record = {};
   record.sequence = 1;
@@ -226,7 +227,8 @@ class SnapshotFile {
     }
   }
 
-  /// Whether the blocks of the file are the first ones of what is to be saved, bit for bit, as far as they count.
+  /// Whether the full blocks of the file are the first ones of what is to be saved, bit for bit; those that the windows
+  /// of the new state do not see are not compared.
   static bool continues(const Snapshot& snapshot, const SnapshotState& state) {
     const std::span<const KvLayout> layouts = snapshot.model_.layouts;
     const std::uint64_t n_full = snapshot.n_full(), kept = n_full * layouts[0].block_tokens;
@@ -255,8 +257,8 @@ class SnapshotFile {
     const WriteAt write = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
       return file.write_at(snapshot.base_ + offset, bytes);
     };
-    // Whoever wrote the present state may have been killed before it was on disk; its tail is there, for that came
-    // first.
+    // The process that wrote the present state may have been killed before its last sync: the state is written and
+    // synced again. Its tail was synced before it was written.
     State present;
     const std::uint64_t present_at = kStates + static_cast<std::uint64_t>(snapshot.state_) * kPage;
     QINFER_TRY(snapshot.read_at(present_at, std::as_writable_bytes(std::span(&present, 1))));
@@ -319,7 +321,8 @@ class SnapshotFile {
     return Status();
   }
 
-  /// What a disk cannot read any more is damage, as far as another state is there; what a host fails to read is not.
+  /// Bytes that a disk cannot read any more are damage, which the other state may make good; a host's callback that
+  /// fails to read is an error of its own.
   static Result<bool> could_read(const Snapshot& snapshot, Status status) {
     if (!status.ok() && snapshot.file_.file->host_failed()) return status;
     return status.ok();
@@ -433,8 +436,8 @@ Result<Found> look_at(const platform::OpenFile& file, const Header& wanted, bool
   return found;
 }
 
-/// Saves to a file that cannot be replaced by renaming another. At any moment the root leads to a snapshot that is
-/// complete, and of which nothing has been overwritten.
+/// Saves to a file that cannot be replaced by renaming another one. At any moment the root leads to a complete
+/// snapshot, of which nothing has been overwritten.
 Status save_in_place(platform::WritableFile& file, const platform::OpenFile& readable, const SnapshotModel& model,
                      const SnapshotState& state) {
   const Header header = header_for(model, state);

@@ -1,19 +1,28 @@
 // Snapshots: one session's tokens, keys, values and sampler in a file that can be saved to again.
 //
 // Layout (little-endian, offsets multiples of 4096):
-//   header             magic, version, sizes, fingerprint of the model, origin of the values; never changes;
-//   checksummed state 0, state 1   sequence number, counts, checksum of the tail; of those that are whole the later one
-//   counts tail 0, tail 1     tokens, checksums of the full blocks of each group of layers, what the session adds, the
-//                      blocks that are not full
+//   header             magic, version, sizes, fingerprint of the model, origin of the values, checksum; never changes
+//   state 0, state 1   sequence number, counts, checksum of the tail, checksum; the later one that is whole is valid
+//   tail 0, tail 1     tokens, checksums of the full blocks of each group of layers, the sampler's options, the blocks
+//                      that are not full
 //   blocks             block images in KvLayout's order: the first of each group, the second of each group, ...
-// Of a group with a window only the blocks count that the next token sees; those before them may be holes.
+// Of a group with a window only the blocks that the next token sees have meaning; those before them may be holes.
 // Offsets are from the beginning of the snapshot, which is that of the file or where its root says (snapshot_root.h).
-// Saving again writes new blocks behind the old ones and the tail of the other state, syncs, and then the other state:
-// until that is on disk whole, the old one counts, and nothing that it needs has been touched. That the old blocks are
-// the session's is seen from their checksums in memory; what the disk has made of them only loading sees. A first save,
-// and one of a session that has gone another way since, writes a new file that takes the old one's place when it is
-// complete: by a rename or, in a file of a host, by its root. Savers lock the file they write; who comes second is
-// refused. A host's files are the host's to lock.
+//
+// Two states, so that a crash at any moment leaves one of them whole. Example: the file has state 0 with sequence
+// number 5. The next save
+//   1. writes the blocks that are new after the old ones, and tail 1; syncs;
+//   2. writes state 1 with sequence number 6; syncs.
+// Until step 2 is on disk whole, state 0 is the later one that is whole, and nothing that it needs has been touched:
+// full blocks are never overwritten, and its tail is the other one. The save after that writes tail 0 and state 0
+// again.
+//
+// Blocks are appended only if those in the file are the session's, which the checksums in the file's tail tell without
+// reading the blocks; whether the disk still has what was written there, only loading checks. A first save, and one of
+// a session that was truncated and went on differently, writes a new snapshot that replaces the old one when it is
+// complete: by a rename or, in a file of a host, by its root. A save locks the file that it writes; a second one at the
+// same time is refused. Locking a host's files is left to the host.
+//
 // Every byte that matters is under an XXH3-64 checksum, which finds damage, not malice: what is read is checked again.
 #pragma once
 
@@ -33,8 +42,8 @@ namespace qinfer::kv {
 /// What a snapshot fits, beside the token ids.
 struct SnapshotModel {
   std::string fingerprint;  ///< of the weights, at most 31 bytes
-  std::string origin;       ///< who computed keys and values, as far as it changes their bits; at most 31 bytes
-  /// Of each group of layers, 1 to kMaxGroups; they differ in the number of layers alone.
+  std::string origin;       ///< what computed keys and values, as far as it changes their bits; at most 31 bytes
+  /// Of each group of layers, 1 to kMaxGroups; they differ only in the number of layers.
   std::vector<KvLayout> layouts;
   std::vector<std::uint32_t> windows;
 };
@@ -50,7 +59,7 @@ struct SnapshotState {
   std::span<const std::int32_t> tokens;
   std::size_t n_evaluated = 0;
   std::uint32_t max_tokens = 0, max_logits = 0;
-  std::span<const std::byte> extra;  ///< kept as it is: the sampler
+  std::span<const std::byte> extra;  ///< stored as it is: the sampler's options
   std::uint64_t extra_capacity = 0;  ///< bytes that it can ever have
   std::vector<std::uint64_t> first;
   std::function<const std::byte*(std::size_t group, std::size_t i)> block;
@@ -100,7 +109,7 @@ class Snapshot {
   std::size_t n_evaluated_ = 0;
   std::uint32_t max_tokens_ = 0, max_logits_ = 0;
   std::uint64_t blocks_offset_ = 0, sequence_ = 0;
-  int state_ = 0;  ///< which of the two counts
+  int state_ = 0;  ///< which of the two is valid
   bool recovered_ = false;
   std::uint64_t tail_capacity_ = 0;
 };

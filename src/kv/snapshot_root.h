@@ -1,4 +1,4 @@
-// The root of a snapshot: where in a file the snapshot is that counts, so that another can take its place in the same
+// The root of a snapshot: where in a file the valid snapshot is, so that another one can take its place in the same
 // file.
 //
 // A file of the operating system's is replaced by renaming a new one. A host's file is changed in place, with nothing
@@ -9,10 +9,10 @@
 //   0                  magic, version 3, "root"; in a file that is renamed into place the snapshot itself begins here,
 //                      with the same magic and version 2
 //   1024, 2048         two records: sequence number, where the snapshot begins (a multiple of 4096), checksum. Of those
-//                      that are whole the later one counts. The first time both are written, first the one at 2048:
+//                      that are whole the later one is valid. The first time both are written, first the one at 2048:
 //                      until that is whole, a file of version 3 holds no snapshot yet.
-// A record also counts in a file that begins with version 2: its first page becomes a root only when the snapshot that
-// takes the place of the one at 0 is complete.
+// A record is also valid in a file that begins with version 2: its first page becomes a root only when the snapshot
+// that takes the place of the one at 0 is complete.
 #pragma once
 
 #include <cstdint>
