@@ -127,18 +127,17 @@ struct Plan {
 
 Result<Plan> make_plan(const char* path, const qinfer_runtime_options* runtime, const qinfer_load_options* load,
                        const qinfer_kv_cache_options* cache, const qinfer_session_options* session,
-                       engine::BufferMap* map) {
+                       engine::PlannedRegions* regions) {
   const platform::ScopedFloatEnvironment environment;
   QINFER_ASSIGN(const engine::RuntimeOptions runtime_options, capi::runtime_options(runtime));
   QINFER_ASSIGN(const LoadArguments arguments, load_arguments(load));
   QINFER_ASSIGN(const engine::KvCacheOptions cache_options, capi::kv_cache_options(cache));
   QINFER_ASSIGN(const engine::SessionOptions session_options, capi::session_options(session));
   const engine::LoadOptions& options = arguments.options;
-  QINFER_ASSIGN(const auto source,
-                source::ModelSource::open(path, options.source()));
+  QINFER_ASSIGN(const auto source, source::ModelSource::open(path, options.source()));
   QINFER_ASSIGN(const engine::MemoryTotals totals,
                 engine::plan_memory(*source, runtime_options, options, cache != nullptr ? &cache_options : nullptr,
-                                    &session_options, map));
+                                    &session_options, regions));
   return Plan{source->spec(), totals};
 }
 
@@ -165,9 +164,9 @@ qinfer_status qinfer_model_plan_map(const char* path, const qinfer_runtime_optio
     QINFER_REQUIRE(path);
     QINFER_REQUIRE(out_n);
     *out_n = 0;
-    engine::BufferMap map;
-    QINFER_ASSIGN(const Plan plan, make_plan(path, runtime, load, cache, session, &map));
-    const std::string text = map.to_json(plan.spec);
+    engine::PlannedRegions regions;
+    QINFER_ASSIGN(const Plan plan, make_plan(path, runtime, load, cache, session, &regions));
+    const std::string text = regions.to_json(plan.spec);
     return capi::copy_array<char>({text.data(), text.size()}, json, capacity, out_n);
   });
 }

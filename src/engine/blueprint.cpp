@@ -66,8 +66,9 @@ Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Targe
   QINFER_ASSIGN(blueprint.weights, model::plan_weights(spec, source, assumed, source.packed_for(), target.kernels,
                                                        blueprint.weights_options));
   if (!options.no_mmap) blueprint.packed_rope = source.rope_table();
-  blueprint.scratch_map = {"scratch", "model", 0, {}};
-  blueprint.scratch = scratch_layout(spec, target.kernels, blueprint.batch, target.n_threads, &blueprint.scratch_map);
+  blueprint.scratch_region = {"scratch", "model", 0, {}};
+  blueprint.scratch =
+      scratch_layout(spec, target.kernels, blueprint.batch, target.n_threads, &blueprint.scratch_region);
   return blueprint;
 }
 
@@ -91,7 +92,7 @@ Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& ta
 }
 
 Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
-                                   const CacheBlueprint& cache, const SessionOptions& options, MappedRegion* region) {
+                                   const CacheBlueprint& cache, const SessionOptions& options, PlannedRegion* region) {
   SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.causal, options.max_tokens,
                      options.max_logits};
   if (shape.max_tokens == 0) shape.max_tokens = spec.context_tokens;

@@ -32,7 +32,7 @@ struct ModelBlueprint {
   model::WeightsOptions weights_options;
   model::WeightsPlan weights;
   ScratchLayout scratch;
-  MappedRegion scratch_map;                        ///< the arena, buffer by buffer
+  PlannedRegion scratch_region;                    ///< the arena, buffer by buffer
   const model::TensorInfo* packed_rope = nullptr;  ///< of the source: a RoPE table that is used where it is
   bool rope_at_once = false;                       ///< the RoPE table is taken whole when the model is loaded
   std::uint64_t tokenizer_bytes = 0;
@@ -75,6 +75,6 @@ Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& ta
 /// A session: its memory. `cache`: the one that it is created in.
 Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
                                    const CacheBlueprint& cache, const SessionOptions& options,
-                                   MappedRegion* region = nullptr);
+                                   PlannedRegion* region = nullptr);
 
 }  // namespace qinfer::engine

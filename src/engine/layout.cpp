@@ -61,7 +61,7 @@ struct ActivationBuffer {
 }  // namespace
 
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
-                             std::uint32_t n_threads, MappedRegion* region) {
+                             std::uint32_t n_threads, PlannedRegion* region) {
   const kernels::Shape shape = kernel_shape(spec, kernels, batch, n_threads);
   const kernels::WorkspaceSize attention = kernels.attention_workspace(shape), ffn = kernels.ffn_workspace(shape);
   const std::uint64_t rows = batch;
@@ -140,7 +140,7 @@ std::uint64_t blocks_of_session(const KvLayout& layout, std::uint32_t window, st
 }
 
 SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape,
-                             MappedRegion* region) {
+                             PlannedRegion* region) {
   SessionLayout layout;
   layout.max_tokens = shape.max_tokens;
   layout.max_logits = spec.causal ? shape.max_logits : 0;

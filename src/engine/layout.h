@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/kv_layout.h"
-#include "engine/buffer_map.h"
+#include "engine/plan_buffers.h"
 #include "kernel_set.h"
 #include "model/spec.h"
 
@@ -38,7 +38,7 @@ struct ScratchLayout {
 
 /// `region`: where the buffers are written down, if anywhere.
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
-                             std::uint32_t n_threads, MappedRegion* region = nullptr);
+                             std::uint32_t n_threads, PlannedRegion* region = nullptr);
 
 /// The rows of one session whose hidden states are gathered.
 struct EmbeddingRows {
@@ -87,6 +87,6 @@ struct SessionShape {
   std::uint32_t max_tokens = 0, max_logits = 0;
 };
 SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape,
-                             MappedRegion* region = nullptr);
+                             PlannedRegion* region = nullptr);
 
 }  // namespace qinfer::engine

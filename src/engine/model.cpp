@@ -66,7 +66,7 @@ Status Model::load_weights(source::ModelSource& source, const model::LoadProgres
   QINFER_ASSIGN(scratch_, platform::Buffer::allocate(runtime_->allocator(), blueprint_.scratch.bytes,
                                                      "the scratch arena", platform::Pages::huge));
 #if defined(QINFER_POISON)
-  scratch_poison_ = ScratchPoison(scratch_.data(), blueprint_.scratch, blueprint_.scratch_map);
+  scratch_poison_ = ScratchPoison(scratch_.data(), blueprint_.scratch, blueprint_.scratch_region);
 #endif
   weight_format_ = describe_formats();
   return Status();
@@ -115,8 +115,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   std::shared_ptr<Model> model(new Model);
   model->runtime_ = std::move(runtime);
   Runtime& shared = *model->runtime_;
-  QINFER_ASSIGN(const auto source,
-                source::ModelSource::open(path, options.source()));
+  QINFER_ASSIGN(const auto source, source::ModelSource::open(path, options.source()));
   if (!source->has_tensors() && !options.no_weights)
     return error_at(Code::format, -1, "{}: a config.json alone: it can be planned for, but there is nothing to load",
                     path);

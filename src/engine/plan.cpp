@@ -6,14 +6,15 @@
 namespace qinfer::engine {
 namespace {
 
-/// The parts of the totals that are about caches. `sized`: null where no cache is planned for.
+/// Adds the parts of the totals that are about caches. `blocks`: what a block is; `sized`: null where no cache is
+/// planned.
 Status add_cache(MemoryTotals& totals, const model::ModelSpec& spec, const CacheBlueprint& blocks,
-                 const CacheBlueprint* sized, std::uint32_t batch, std::uint32_t session_tokens) {
+                 const CacheBlueprint* sized, std::uint32_t batch_capacity, std::uint32_t session_tokens) {
   for (const KvLayout& layout : blocks.layouts) {
     totals.kv_per_block += layout.block_bytes();
     totals.kv_per_token += layout.token_bytes();
   }
-  totals.kv_per_session = session_block_bytes(spec, blocks.layouts, session_tokens, batch);
+  totals.kv_per_session = session_block_bytes(spec, blocks.layouts, session_tokens, batch_capacity);
   if (sized == nullptr) return Status();
   const auto bytes = checked_add(sized->size.bytes, sized->size.list_bytes);
   const auto total = bytes ? checked_add(totals.total, *bytes) : std::nullopt;
@@ -28,33 +29,35 @@ Status add_cache(MemoryTotals& totals, const model::ModelSpec& spec, const Cache
 
 Result<MemoryTotals> plan_memory(const source::ModelSource& source, const RuntimeOptions& runtime,
                                  const LoadOptions& load, const KvCacheOptions* cache, const SessionOptions* session,
-                                 BufferMap* map) {
+                                 PlannedRegions* planned) {
   const model::ModelSpec& spec = source.spec();
   QINFER_ASSIGN(const kernels::KernelSet* kernels, choose_kernels(runtime));
   QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));
   const Target target{*kernels, runtime.exact, threads, runtime.allocator};
   QINFER_ASSIGN(const ModelBlueprint model, plan_model(source, target, load));
   QINFER_ASSIGN(CacheBlueprint blocks, plan_blocks(spec, target, cache != nullptr ? *cache : KvCacheOptions()));
-  MappedRegion session_region{"session", "session", 0, {}};
-  QINFER_ASSIGN(const SessionLayout layout,
+  PlannedRegion session_region{"session", "session", 0, {}};
+  QINFER_ASSIGN(const SessionLayout session_memory,
                 plan_session(spec, model.max_token_bytes, blocks, session != nullptr ? *session : SessionOptions(),
                              &session_region));
   if (cache != nullptr) {
     QINFER_ASSIGN(blocks, plan_cache(spec, target, model.batch, *cache));
   }
-  QINFER_ASSIGN(MemoryTotals totals, model.totals(spec, layout.max_tokens));
-  QINFER_TRY(add_cache(totals, spec, blocks, cache != nullptr ? &blocks : nullptr, model.batch, layout.max_tokens));
-  totals.per_session = layout.total_bytes();
-  if (map == nullptr) return totals;
-  map->regions = {map_weights(model, true), map_weights(model, false), map_tables(spec, model, layout.max_tokens)};
-  map->regions.push_back(model.has_weights ? model.scratch_map : MappedRegion{"scratch", "model", 0, {}});
+  QINFER_ASSIGN(MemoryTotals totals, model.totals(spec, session_memory.max_tokens));
+  QINFER_TRY(
+      add_cache(totals, spec, blocks, cache != nullptr ? &blocks : nullptr, model.batch, session_memory.max_tokens));
+  totals.per_session = session_memory.total_bytes();
+  if (planned == nullptr) return totals;
+  planned->regions = {weights_region(model, true), weights_region(model, false),
+                      tables_region(spec, model, session_memory.max_tokens)};
+  planned->regions.push_back(model.has_weights ? model.scratch_region : PlannedRegion{"scratch", "model", 0, {}});
   if (cache != nullptr) {
-    map->regions.push_back(map_cache(blocks));
-    map->regions.push_back(map_lists(blocks));
+    planned->regions.push_back(cache_region(blocks));
+    planned->regions.push_back(lists_region(blocks));
   }
-  map->regions.push_back(std::move(session_region));
-  map->regions.push_back(map_session_tokens(layout));
-  map->regions.push_back(map_session_logits(layout, spec.n_vocab));
+  planned->regions.push_back(std::move(session_region));
+  planned->regions.push_back(session_tokens_region(session_memory));
+  planned->regions.push_back(session_logits_region(session_memory, spec.n_vocab));
   return totals;
 }
 

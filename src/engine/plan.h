@@ -3,22 +3,23 @@
 #pragma once
 
 #include "engine/blueprint.h"
-#include "engine/buffer_map.h"
+#include "engine/plan_buffers.h"
 
 namespace qinfer::engine {
 
-/// `map`: where every buffer is written down, if anywhere. `cache` and `session` may be null (kv_cache_bytes is then 0;
-/// block and session sizes are of defaults).
+/// `planned`: where every buffer is recorded; null: nowhere. `cache` and `session` may be null (kv_cache_bytes is then
+/// 0; block and session sizes are of defaults).
 Result<MemoryTotals> plan_memory(const source::ModelSource& source, const RuntimeOptions& runtime,
                                  const LoadOptions& load, const KvCacheOptions* cache, const SessionOptions* session,
-                                 BufferMap* map = nullptr);
+                                 PlannedRegions* planned = nullptr);
 
-/// The regions of a map: what blueprints take, buffer by buffer.
-MappedRegion map_weights(const ModelBlueprint& model, bool mapped);
-MappedRegion map_tables(const model::ModelSpec& spec, const ModelBlueprint& model, std::uint32_t session_tokens);
-MappedRegion map_cache(const CacheBlueprint& cache);
-MappedRegion map_lists(const CacheBlueprint& cache);
-MappedRegion map_session_tokens(const SessionLayout& session);
-MappedRegion map_session_logits(const SessionLayout& session, std::uint32_t n_vocab);
+/// The regions of a plan: the memory that blueprints take, buffer by buffer. `mapped`: weights that are used in the
+/// mapped file; otherwise those in private memory.
+PlannedRegion weights_region(const ModelBlueprint& model, bool mapped);
+PlannedRegion tables_region(const model::ModelSpec& spec, const ModelBlueprint& model, std::uint32_t session_tokens);
+PlannedRegion cache_region(const CacheBlueprint& cache);
+PlannedRegion lists_region(const CacheBlueprint& cache);
+PlannedRegion session_tokens_region(const SessionLayout& session);
+PlannedRegion session_logits_region(const SessionLayout& session, std::uint32_t n_vocab);
 
 }  // namespace qinfer::engine

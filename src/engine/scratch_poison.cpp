@@ -13,13 +13,13 @@ constexpr int kDead = 0xff;
 
 }  // namespace
 
-ScratchPoison::ScratchPoison(std::byte* scratch, const ScratchLayout& layout, MappedRegion region)
+ScratchPoison::ScratchPoison(std::byte* scratch, const ScratchLayout& layout, PlannedRegion region)
     : scratch_(scratch), layout_(layout), region_(std::move(region)) {
   after_pass();
 }
 
 void ScratchPoison::after(Step step) const {
-  for (const MappedBuffer& buffer : region_.buffers) {
+  for (const PlannedBuffer& buffer : region_.buffers) {
     const bool ends = buffer.lifetime.within_steps || (step != Step::head && buffer.lifetime.last == step);
     if (ends) std::memset(scratch_ + buffer.offset, kDead, buffer.bytes);
   }

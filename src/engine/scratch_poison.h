@@ -13,7 +13,7 @@ class ScratchPoison {
 #if defined(QINFER_POISON)
   ScratchPoison() = default;
   /// `region`: what scratch_layout() wrote down.
-  ScratchPoison(std::byte* scratch, const ScratchLayout& layout, MappedRegion region);
+  ScratchPoison(std::byte* scratch, const ScratchLayout& layout, PlannedRegion region);
   /// `step` of a layer has ended: what lives no longer than that is gone.
   void after(Step step) const;
   /// An evaluation has ended, or was cancelled: all is gone but the arrays that its caller fills.
@@ -22,7 +22,7 @@ class ScratchPoison {
  private:
   std::byte* scratch_ = nullptr;
   ScratchLayout layout_;
-  MappedRegion region_;
+  PlannedRegion region_;
 #else
   void after(Step /*step*/) const {}
   void after_pass() const {}

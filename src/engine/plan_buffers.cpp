@@ -1,5 +1,5 @@
-// See buffer_map.h.
-#include "engine/buffer_map.h"
+// See plan_buffers.h.
+#include "engine/plan_buffers.h"
 
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@ void append_text(std::string_view key, std::string_view value, std::string& out)
   formats::append_json_string(value, out);
 }
 
-void append_buffer(const MappedBuffer& buffer, bool is_scratch, std::string& out) {
+void append_buffer(const PlannedBuffer& buffer, bool is_scratch, std::string& out) {
   fmt::format_to(std::back_inserter(out), "{{\"bytes\":{},", buffer.bytes);
   append_text("dtype", buffer.dtype, out);
   fmt::format_to(std::back_inserter(out), ",\"end\":{},", buffer.offset + buffer.bytes);
@@ -34,7 +34,7 @@ void append_buffer(const MappedBuffer& buffer, bool is_scratch, std::string& out
 
 }  // namespace
 
-std::string BufferMap::to_json(const model::ModelSpec& spec) const {
+std::string PlannedRegions::to_json(const model::ModelSpec& spec) const {
   std::string out = "{\"model\":{";
   append_text("architecture", spec.architecture, out);
   fmt::format_to(std::back_inserter(out),
@@ -43,7 +43,7 @@ std::string BufferMap::to_json(const model::ModelSpec& spec) const {
                  spec.context_tokens, spec.head_dim, spec.n_embd, spec.ffn_width(), spec.n_heads, spec.n_kv_heads,
                  spec.n_layers(), spec.n_vocab);
   char separator = '[';
-  for (const MappedRegion& region : regions) {
+  for (const PlannedRegion& region : regions) {
     out += separator;
     separator = ',';
     out += '{';

@@ -1,5 +1,6 @@
-// The map of a memory plan: every buffer by name, with its place, shape, type and lifetime. The functions that give the
-// engine its addresses write it down as they go, so there is no second computation that could disagree.
+// The buffers of a memory plan: each by name, with its place, shape, type and lifetime, as qinfer_model_plan_map()
+// prints them. The functions that compute the engine's offsets (layout.h) record them while they do, so there is no
+// second computation that could disagree.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,16 @@
 
 namespace qinfer::engine {
 
-/// When a buffer of an evaluation holds something: from the first to the last of these steps, in every layer.
+/// When the contents of a scratch buffer are needed: from the first to the last of these steps, in every layer.
 enum class Step : std::uint8_t { embed, qkv, attention, output, ffn, head };
 struct Lifetime {
   Step first = Step::embed, last = Step::head;
-  bool within_steps = false;  ///< a workspace: what is in it means nothing from one step to the next
+  bool within_steps = false;  ///< a workspace: its contents are not needed after the step that wrote them
 };
 inline constexpr Lifetime kWholePass{};
 inline constexpr Lifetime kWorkspace{Step::qkv, Step::head, true};
 
-struct MappedBuffer {
+struct PlannedBuffer {
   std::string name;
   std::uint64_t offset = 0, bytes = 0;
   std::vector<std::uint64_t> shape;
@@ -29,22 +30,23 @@ struct MappedBuffer {
   Lifetime lifetime;  ///< of scratch; other regions live as long as what they belong to
 };
 
-/// Memory that is taken at once: its buffers in ascending order.
-struct MappedRegion {
+/// Memory that is taken in one piece: its buffers in ascending order of their offsets.
+struct PlannedRegion {
   std::string name;
   std::string belongs_to;  ///< "model", "cache", "session"
   std::uint64_t bytes = 0;
-  std::vector<MappedBuffer> buffers;
+  std::vector<PlannedBuffer> buffers;
 };
 
-struct BufferMap {
-  std::vector<MappedRegion> regions;
+/// The whole plan.
+struct PlannedRegions {
+  std::vector<PlannedRegion> regions;
 
   /// As JSON with the model's sizes; members as in the structs, lifetimes as names of steps.
   std::string to_json(const model::ModelSpec& spec) const;
 };
 
-/// What a buffer is, as a layout function states it when it takes room for it.
+/// What a buffer is, as the function that takes room for it states it.
 struct BufferNote {
   std::string_view name;
   std::vector<std::uint64_t> shape;
@@ -52,10 +54,10 @@ struct BufferNote {
   Lifetime lifetime = kWholePass;
 };
 
-/// Hands out consecutive ranges, each on a cache line of its own, and writes them down where a region is given.
+/// Hands out consecutive ranges, each on a cache line of its own, and records them in a region if one is given.
 class Cursor {
  public:
-  explicit Cursor(MappedRegion* region = nullptr, std::uint64_t at = 0) : region_(region), at_(at) {}
+  explicit Cursor(PlannedRegion* region = nullptr, std::uint64_t at = 0) : region_(region), at_(at) {}
   std::uint64_t take(std::uint64_t bytes, const BufferNote& note) {
     const std::uint64_t begin = at_;
     if (region_ != nullptr && bytes != 0)
@@ -68,7 +70,7 @@ class Cursor {
   std::uint64_t at() const { return at_; }
 
  private:
-  MappedRegion* region_;
+  PlannedRegion* region_;
   std::uint64_t at_;
 };
 

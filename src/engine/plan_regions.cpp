@@ -1,5 +1,5 @@
-// The regions of a memory plan's map that no layout function writes down itself: weights, tables and KV blocks. See
-// buffer_map.h.
+// The regions of a memory plan that no function of layout.h records itself: weights, tables and KV blocks. See
+// plan_buffers.h.
 #include "engine/plan.h"
 
 namespace qinfer::engine {
@@ -13,8 +13,8 @@ std::vector<std::uint64_t> shape_of(const model::WeightItem& item) {
 
 }  // namespace
 
-MappedRegion map_weights(const ModelBlueprint& model, bool mapped) {
-  MappedRegion region{mapped ? "weights_mapped" : "weights_private", "model", 0, {}};
+PlannedRegion weights_region(const ModelBlueprint& model, bool mapped) {
+  PlannedRegion region{mapped ? "weights_mapped" : "weights_private", "model", 0, {}};
   for (const model::WeightItem& item : model.weights.items) {
     if (item.mapped != mapped) continue;
     const std::string encoding(item.need.is_vector ? "f32" : encoding_name(item.format.encoding));
@@ -32,10 +32,10 @@ MappedRegion map_weights(const ModelBlueprint& model, bool mapped) {
   return region;
 }
 
-MappedRegion map_tables(const model::ModelSpec& spec, const ModelBlueprint& model, std::uint32_t session_tokens) {
+PlannedRegion tables_region(const model::ModelSpec& spec, const ModelBlueprint& model, std::uint32_t session_tokens) {
   const std::uint64_t tokens = model.rope_tokens(spec, session_tokens);
   const std::uint64_t rope_bytes = tokens * spec.n_ropes() * spec.head_dim * sizeof(float);
-  MappedRegion region{"tables", "model", 0, {}};
+  PlannedRegion region{"tables", "model", 0, {}};
   if (rope_bytes != 0)
     region.buffers.push_back({"rope", 0, rope_bytes, {spec.n_ropes(), tokens, spec.head_dim / 2, 2}, "f32", {}});
   region.bytes = rope_bytes;
@@ -45,9 +45,9 @@ MappedRegion map_tables(const model::ModelSpec& spec, const ModelBlueprint& mode
   return region;
 }
 
-MappedRegion map_cache(const CacheBlueprint& cache) {
+PlannedRegion cache_region(const CacheBlueprint& cache) {
   const CacheSize& size = cache.size;
-  MappedRegion region{"kv_cache", "cache", size.bytes, {}};
+  PlannedRegion region{"kv_cache", "cache", size.bytes, {}};
   if (size.shared) {
     region.buffers.push_back({"kv_blocks", 0, size.bytes, {size.bytes}, "bytes", {}});
     return region;
@@ -66,8 +66,8 @@ MappedRegion map_cache(const CacheBlueprint& cache) {
   return region;
 }
 
-MappedRegion map_lists(const CacheBlueprint& cache) {
-  MappedRegion region{"kv_lists", "cache", cache.size.list_bytes, {}};
+PlannedRegion lists_region(const CacheBlueprint& cache) {
+  PlannedRegion region{"kv_lists", "cache", cache.size.list_bytes, {}};
   std::uint64_t at = 0;
   const auto add = [&](const char* name, std::size_t group, std::uint64_t bytes, std::string_view type) {
     const std::uint64_t count = type == "u32" ? bytes / 4 : bytes;
@@ -85,12 +85,12 @@ MappedRegion map_lists(const CacheBlueprint& cache) {
   return region;
 }
 
-MappedRegion map_session_tokens(const SessionLayout& session) {
+PlannedRegion session_tokens_region(const SessionLayout& session) {
   const std::uint64_t n = session.max_tokens;
   return {"session_tokens", "session", session.tokens_bytes, {{"tokens", 0, n * 4, {n}, "i32", {}}}};
 }
 
-MappedRegion map_session_logits(const SessionLayout& session, std::uint32_t n_vocab) {
+PlannedRegion session_logits_region(const SessionLayout& session, std::uint32_t n_vocab) {
   const std::uint64_t rows = session.max_logits, vocab = n_vocab;
   return {
       "session_logits", "session", session.logits_bytes, {{"logits", 0, rows * vocab * 4, {rows, vocab}, "f32", {}}}};
