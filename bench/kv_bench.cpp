@@ -41,7 +41,7 @@ std::unique_ptr<engine::Session> filled_session(const std::shared_ptr<engine::Kv
   std::unique_ptr<engine::Session> session = must(engine::Session::create(cache, engine::SessionOptions()));
   (void)session->append(std::vector<std::int32_t>(n_tokens, 1));
   for (std::size_t done = 0; done < n_tokens;) {
-    const std::size_t n = std::min<std::size_t>(n_tokens - done, session->model().scratch_layout().batch);
+    const std::size_t n = std::min<std::size_t>(n_tokens - done, session->model().scratch_layout().batch_capacity);
     if (session->reserve_blocks(n) != Code::ok) throw std::runtime_error("no room");
     session->advance(n);
     done += n;

@@ -44,7 +44,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   out.options.no_mmap = (options.flags & QINFER_LOAD_NO_MMAP) != 0;
   out.options.lock = (options.flags & QINFER_LOAD_LOCK) != 0;
   out.options.verify = (options.flags & QINFER_LOAD_VERIFY) != 0;
-  out.options.embedding_rows = (options.flags & QINFER_LOAD_EMBED_ROWS) != 0;
+  out.options.separate_embedding = (options.flags & QINFER_LOAD_EMBED_ROWS) != 0;
   out.options.max_batch_tokens = options.max_batch_tokens;
   out.options.memory_budget_bytes = options.memory_budget_bytes;
   if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;
@@ -191,10 +191,10 @@ qinfer_status qinfer_model_load(qinfer_runtime* runtime, const char* path, const
     *out = nullptr;
     QINFER_REQUIRE(path);
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
-    QINFER_ASSIGN(auto shared, runtime_or_private(runtime));
+    QINFER_ASSIGN(auto used_runtime, runtime_or_private(runtime));
     const model::LoadProgress progress = progress_of(arguments);
     auto handle = std::make_unique<qinfer_model>();
-    QINFER_ASSIGN(handle->impl, engine::Model::load(std::move(shared), path, arguments.options, progress));
+    QINFER_ASSIGN(handle->impl, engine::Model::load(std::move(used_runtime), path, arguments.options, progress));
     *out = handle.release();
     return Status();
   });
@@ -209,8 +209,8 @@ qinfer_status qinfer_model_pack(qinfer_runtime* runtime, const char* path, const
     if (arguments.options.files != nullptr)
       return error(Code::unsupported,
                    "qinfer_load_options.files: packing reads and writes the operating system's files");
-    QINFER_ASSIGN(auto shared, runtime_or_private(runtime));
-    return engine::pack_model(std::move(shared), path, arguments.options, out_path, progress_of(arguments));
+    QINFER_ASSIGN(auto used_runtime, runtime_or_private(runtime));
+    return engine::pack_model(std::move(used_runtime), path, arguments.options, out_path, progress_of(arguments));
   });
 }
 

@@ -227,10 +227,10 @@ class RandomSessions {
       twin.evaluated += n;
       left -= n;
       if (left > 0 && random_() % 20 == 0) break;  // cancelled
-      if (left > 0 && session.extend(std::min<std::size_t>(left, kBatch)) != Code::ok)
+      if (left > 0 && session.extend_tables(std::min<std::size_t>(left, kBatch)) != Code::ok)
         throw Failure{"what was promised is not there"};
     }
-    session.settle_windows();
+    session.finish_evaluation();
   }
 
   void check_twin(std::size_t index) const {

@@ -20,7 +20,7 @@ Status BlockTable::open(kv::BlockPool& pool, std::uint32_t window, std::span<std
 
 BlockTable::~BlockTable() {
   if (pool_ == nullptr) return;
-  settle(0);
+  give_back_unused(0);
   if (range_.data() != nullptr) pool_->release_range(range_);
 }
 
@@ -66,7 +66,7 @@ std::size_t BlockTable::blocks_to_promise(std::size_t position, std::size_t n, s
   return more + (copy ? 1 : 0);
 }
 
-bool BlockTable::promise(std::size_t blocks, std::size_t position, std::size_t n) {
+bool BlockTable::obtain_promise(std::size_t blocks, std::size_t position, std::size_t n) {
   if (!pool_->promise(blocks)) return false;
   promised_ += blocks;
   const std::size_t needed = layout().blocks_for(position + n);
@@ -86,7 +86,7 @@ bool BlockTable::map(std::size_t first, std::size_t n, bool merged) {
   return range_.data() == nullptr || pool_->map(range_, first, entries_.subspan(first, n), merged);
 }
 
-void BlockTable::keep(std::size_t n) {
+void BlockTable::give_back_from(std::size_t n) {
   n = std::max(n, first_);
   if (n >= end_) return;
   const std::uint64_t bytes = layout().block_bytes();
@@ -95,7 +95,7 @@ void BlockTable::keep(std::size_t n) {
   end_ = n;
 }
 
-void BlockTable::leave_behind(std::size_t first) {
+void BlockTable::give_back_before(std::size_t first) {
   first = std::min(first, end_);
   if (first <= first_) return;
   const std::uint64_t bytes = layout().block_bytes();
@@ -124,7 +124,7 @@ Code BlockTable::own_partial(std::size_t position) {
 
 Code BlockTable::extend(std::size_t position, std::size_t n) {
   if (n == 0) return Code::ok;
-  leave_behind(first_seen(position));
+  give_back_before(first_seen(position));
   const std::size_t before = end_, needed = std::max<std::size_t>(layout().blocks_for(position + n), before);
   const std::span<std::uint32_t> more = entries(before, needed);
   if (!take(more)) return Code::kv_full;
@@ -132,19 +132,19 @@ Code BlockTable::extend(std::size_t position, std::size_t n) {
   Code code = pool_->ensure_backed(more);
   if (code == Code::ok && !map(before, needed - before, false)) code = Code::no_memory;
   if (code == Code::ok) code = own_partial(position);
-  if (code != Code::ok) keep(before);
+  if (code != Code::ok) give_back_from(before);
   return code;
 }
 
-void BlockTable::settle(std::size_t position) {
-  keep(layout().blocks_for(position));
+void BlockTable::give_back_unused(std::size_t position) {
+  give_back_from(layout().blocks_for(position));
   if (promised_ != 0) pool_->withdraw(promised_);
   promised_ = wanted_ = 0;
   if (end_ == first_) first_ = end_ = std::min<std::size_t>(first_, layout().blocks_for(position));
   if (position == 0) begin_ = 0;
 }
 
-void BlockTable::leave_unseen(std::size_t position) { leave_behind(first_seen(position)); }
+void BlockTable::give_back_unseen(std::size_t position) { give_back_before(first_seen(position)); }
 
 bool BlockTable::share(const BlockTable& other) {
   std::copy(other.entries_.begin(), other.entries_.begin() + static_cast<std::ptrdiff_t>(other.end_), entries_.begin());
@@ -160,7 +160,7 @@ bool BlockTable::accept(std::size_t first, std::size_t end) {
   const std::size_t before = end_;
   end_ = end;
   if (map(first, end - first, true)) return true;
-  keep(before);
+  give_back_from(before);
   return false;
 }
 

@@ -50,14 +50,14 @@ class BlockTable {
   /// `earlier` of the partial block's holders have gone.
   std::size_t blocks_to_promise(std::size_t position, std::size_t n, std::size_t chunk, std::size_t earlier) const;
   /// Has them promised for taking `n` tokens in all. False, and nothing done, if there is no room.
-  bool promise(std::size_t blocks, std::size_t position, std::size_t n);
+  bool obtain_promise(std::size_t blocks, std::size_t position, std::size_t n);
   /// Room for tokens [position, position + n): takes blocks, copies one that others hold, and leaves behind what is out
   /// of the window. Code::no_memory (nothing can be mapped) or Code::kv_full (nothing was promised, and there is none).
   Code extend(std::size_t position, std::size_t n);
   /// Drops what evaluated tokens [0, position) do not need, and promises.
-  void settle(std::size_t position);
+  void give_back_unused(std::size_t position);
   /// Drops what no token from position - 1 on sees.
-  void leave_unseen(std::size_t position);
+  void give_back_unseen(std::size_t position);
 
   /// Shares all blocks of another table of the same pool. False if the system maps no more memory.
   bool share(const BlockTable& other);
@@ -77,8 +77,8 @@ class BlockTable {
   bool take(std::span<std::uint32_t> out);
   bool map(std::size_t first, std::size_t n, bool merged);
   /// Gives back the blocks behind the first n.
-  void keep(std::size_t n);
-  void leave_behind(std::size_t first);
+  void give_back_from(std::size_t n);
+  void give_back_before(std::size_t first);
   Code own_partial(std::size_t position);
 
   kv::BlockPool* pool_ = nullptr;

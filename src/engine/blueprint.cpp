@@ -13,7 +13,7 @@ Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exac
   options.use_mmap = !load.no_mmap;
   options.verify = load.verify;
   options.lock = load.lock;
-  options.split_tied = load.embedding_rows;
+  options.separate_embedding = load.separate_embedding;
   options.weight_format = find_encoding(load.weight_format);
   if (!load.weight_format.empty() && !options.weight_format)
     return error(Code::unsupported, "weight_format \"{}\" is not known, expected {}", load.weight_format,
@@ -54,7 +54,7 @@ Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Targe
   const model::ModelSpec& spec = source.spec();
   ModelBlueprint blueprint;
   QINFER_ASSIGN(blueprint.weights_options, weights_options(options, target.exact));
-  QINFER_ASSIGN(blueprint.batch, batch_tokens(options));
+  QINFER_ASSIGN(blueprint.batch_capacity, batch_tokens(options));
   blueprint.has_weights = !options.no_weights;
   blueprint.rope_at_once = RopeTable::takes_all_at_once(target.allocator);
   if (const text::Tokenizer* tokenizer = source.tokenizer()) {
@@ -68,7 +68,7 @@ Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Targe
   if (!options.no_mmap) blueprint.packed_rope = source.rope_table();
   blueprint.scratch_region = {"scratch", "model", 0, {}};
   blueprint.scratch =
-      scratch_layout(spec, target.kernels, blueprint.batch, target.n_threads, &blueprint.scratch_region);
+      scratch_layout(spec, target.kernels, blueprint.batch_capacity, target.n_threads, &blueprint.scratch_region);
   return blueprint;
 }
 
@@ -84,10 +84,10 @@ Result<CacheBlueprint> plan_blocks(const model::ModelSpec& spec, const Target& t
   return cache;
 }
 
-Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch,
+Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch_capacity,
                                   const KvCacheOptions& options) {
   QINFER_ASSIGN(CacheBlueprint cache, plan_blocks(spec, target, options));
-  QINFER_ASSIGN(cache.size, cache_size(spec, cache.layouts, batch, options, cache.all_at_once));
+  QINFER_ASSIGN(cache.size, cache_size(spec, cache.layouts, batch_capacity, options, cache.all_at_once));
   return cache;
 }
 

@@ -28,7 +28,7 @@ struct MemoryTotals {
 /// A model: its weights, tables and scratch arena. Empty but for tables where it is loaded without weights.
 struct ModelBlueprint {
   bool has_weights = false;
-  std::uint32_t batch = 0;  ///< tokens evaluated at once at most
+  std::uint32_t batch_capacity = 0;  ///< tokens evaluated at once at most
   model::WeightsOptions weights_options;
   model::WeightsPlan weights;
   ScratchLayout scratch;
@@ -68,8 +68,8 @@ struct CacheBlueprint {
 
 /// Layouts alone: what a block is, before anything is known of how many there are.
 Result<CacheBlueprint> plan_blocks(const model::ModelSpec& spec, const Target& target, const KvCacheOptions& options);
-/// With its size. `batch`: of the model.
-Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch,
+/// With its size. `batch_capacity`: of the model.
+Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch_capacity,
                                   const KvCacheOptions& options);
 
 /// A session: its memory. `cache`: the one that it is created in.

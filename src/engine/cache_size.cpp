@@ -10,11 +10,11 @@ namespace {
 
 /// The blocks that a session of `tokens` tokens holds of each group at most.
 std::vector<std::uint64_t> blocks_for_tokens(const model::ModelSpec& spec, std::span<const KvLayout> layouts,
-                                             std::uint64_t tokens, std::uint32_t batch) {
+                                             std::uint64_t tokens, std::uint32_t batch_capacity) {
   std::vector<std::uint64_t> blocks;
   blocks.reserve(layouts.size());
   for (std::size_t g = 0; g < layouts.size(); ++g)
-    blocks.push_back(blocks_of_session(layouts[g], spec.kv_groups[g].window, tokens, batch));
+    blocks.push_back(blocks_of_session(layouts[g], spec.kv_groups[g].window, tokens, batch_capacity));
   return blocks;
 }
 
@@ -27,18 +27,18 @@ std::uint64_t bytes_of(std::span<const KvLayout> layouts, std::span<const std::u
 /// Divides bytes among groups: as many sessions of the whole context as fit, then one session that is as long as the
 /// rest allows.
 std::vector<std::uint64_t> divide(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint64_t bytes,
-                                  std::uint32_t batch) {
-  std::vector<std::uint64_t> blocks = blocks_for_tokens(spec, layouts, spec.context_tokens, batch);
+                                  std::uint32_t batch_capacity) {
+  std::vector<std::uint64_t> blocks = blocks_for_tokens(spec, layouts, spec.context_tokens, batch_capacity);
   const std::uint64_t one_session = std::max<std::uint64_t>(bytes_of(layouts, blocks), 1);
   const std::uint64_t sessions = bytes / one_session;
   const std::uint64_t rest = bytes % one_session;
   std::uint64_t tokens = 0, too_many = spec.context_tokens;
   while (too_many - tokens > 1) {
     const std::uint64_t middle = tokens + (too_many - tokens) / 2;
-    const bool fits = bytes_of(layouts, blocks_for_tokens(spec, layouts, middle, batch)) <= rest;
+    const bool fits = bytes_of(layouts, blocks_for_tokens(spec, layouts, middle, batch_capacity)) <= rest;
     (fits ? tokens : too_many) = middle;
   }
-  const std::vector<std::uint64_t> more = blocks_for_tokens(spec, layouts, tokens, batch);
+  const std::vector<std::uint64_t> more = blocks_for_tokens(spec, layouts, tokens, batch_capacity);
   for (std::size_t g = 0; g < blocks.size(); ++g) blocks[g] = blocks[g] * sessions + (tokens != 0 ? more[g] : 0);
   return blocks;
 }
@@ -57,14 +57,15 @@ kv::PoolOptions pool_options(const CacheSize& size, const KvCacheOptions& option
   return pool;
 }
 
-Result<CacheSize> cache_size(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint32_t batch,
-                             const KvCacheOptions& options, bool all_at_once) {
+Result<CacheSize> cache_size(const model::ModelSpec& spec, std::span<const KvLayout> layouts,
+                             std::uint32_t batch_capacity, const KvCacheOptions& options, bool all_at_once) {
   CacheSize size;
   std::uint64_t set_bytes = 0;  // one block of each group
   for (const KvLayout& layout : layouts) set_bytes += layout.block_bytes();
   if (set_bytes == 0) return size;  // an encoder
   const bool stated = options.budget_bytes != 0 || options.budget_blocks != 0;
-  size.bytes = stated ? UINT64_MAX : bytes_of(layouts, blocks_for_tokens(spec, layouts, spec.context_tokens, batch));
+  size.bytes =
+      stated ? UINT64_MAX : bytes_of(layouts, blocks_for_tokens(spec, layouts, spec.context_tokens, batch_capacity));
   if (options.budget_blocks != 0) {
     QINFER_TRY(check_addressable(options.budget_blocks));
     const auto bytes = checked_mul(options.budget_blocks, set_bytes);
@@ -77,7 +78,7 @@ Result<CacheSize> cache_size(const model::ModelSpec& spec, std::span<const KvLay
   if (size.bytes > UINT64_MAX / 4)
     return error(Code::no_memory, "{} bytes of KV blocks cannot be addressed", size.bytes);
   if (all_at_once && layouts.size() > 1) {
-    size.blocks = divide(spec, layouts, size.bytes, batch);
+    size.blocks = divide(spec, layouts, size.bytes, batch_capacity);
   } else {
     for (const KvLayout& layout : layouts) size.blocks.push_back(size.bytes / layout.block_bytes());
   }
@@ -88,15 +89,15 @@ Result<CacheSize> cache_size(const model::ModelSpec& spec, std::span<const KvLay
     size.bytes = bytes_of(layouts, size.blocks);
     for (const std::uint64_t blocks : size.blocks) size.blocks_total += blocks;
   } else {
-    size.shared = true;
+    size.groups_share_bytes = true;
     size.blocks_total = *std::max_element(size.blocks.begin(), size.blocks.end());
   }
   return size;
 }
 
 std::uint64_t session_block_bytes(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint64_t tokens,
-                                  std::uint32_t batch) {
-  return bytes_of(layouts, blocks_for_tokens(spec, layouts, tokens, batch));
+                                  std::uint32_t batch_capacity) {
+  return bytes_of(layouts, blocks_for_tokens(spec, layouts, tokens, batch_capacity));
 }
 
 }  // namespace qinfer::engine

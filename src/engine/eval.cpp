@@ -24,12 +24,12 @@ class Evaluation {
 
   Status run() {
     QINFER_TRY(check());
-    QINFER_TRY(take_room());
+    QINFER_TRY(reserve_all());
     for (std::size_t i = 0; i < n_marked_; ++i)  // one that only adopted blocks has new last tokens, too
       if (sessions_[i].eval_state.count != 0 || sessions_[i].eval_state.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
-    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].settle_windows();
+    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].finish_evaluation();
 #if defined(QINFER_POISON)
     for (std::size_t i = 0; i < n_marked_; ++i)
       if (const char* wrong = sessions_[i].find_inconsistency()) return error(Code::internal, "{}", wrong);
@@ -64,7 +64,7 @@ class Evaluation {
 
   /// An encoder's tokens see each other, so they are evaluated all at once.
   Status check_encoder(const Session& session, std::size_t i) const {
-    const std::size_t capacity = model_.scratch_layout().batch;
+    const std::size_t capacity = model_.scratch_layout().batch_capacity;
     if (session.pending() > capacity)
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "session {} has {} tokens, an encoder takes at most {} (max_batch_tokens) at once", i,
@@ -77,10 +77,10 @@ class Evaluation {
   }
 
   /// Decides who evaluates how many tokens, and takes the blocks for them; after an error all is as before.
-  Status take_room() {
+  Status reserve_all() {
     enlist(true);
     const Session* refused = nullptr;
-    Status status = take_blocks(refused);
+    Status status = promise_and_take_first(refused);
     const auto drop_adopted = [&] {
       bool any = false;
       for (std::size_t i = 0; i < n_marked_; ++i) {
@@ -92,7 +92,7 @@ class Evaluation {
     // A prefix in use cannot give way to others: without it there may be room, as if there were no prefix cache.
     if ((!status.ok() || refused != nullptr) && drop_adopted()) {
       enlist(false);
-      status = take_blocks(refused);
+      status = promise_and_take_first(refused);
     }
     return refused != nullptr ? no_room(*refused) : std::move(status);
   }
@@ -152,22 +152,22 @@ class Evaluation {
     std::size_t earlier = 0;
     for (const Session* t = first_; t != &s; t = t->eval_state.next)
       earlier += partial != BlockTable::kNoBlock && t->tables()[group].partial_block(t->evaluated()) == partial ? 1 : 0;
-    return table.blocks_to_promise(s.evaluated(), s.eval_state.count, model_.scratch_layout().batch, earlier);
+    return table.blocks_to_promise(s.evaluated(), s.eval_state.count, model_.scratch_layout().batch_capacity, earlier);
   }
 
   /// Has room promised for all that this call evaluates, then takes the first of it.
   /// `refused`: the first session that there is no room for.
-  Status take_blocks(const Session*& refused) {
+  Status promise_and_take_first(const Session*& refused) {
     refused = nullptr;
     for (Session* s = first_; s != nullptr && refused == nullptr; s = s->eval_state.next) {
       for (std::size_t g = 0; g < s->tables().size() && refused == nullptr; ++g)
-        if (!s->tables()[g].promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state.count)) refused = s;
+        if (!s->tables()[g].obtain_promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state.count)) refused = s;
     }
     Status status;
     for (Session* s = first_; s != nullptr && status.ok() && refused == nullptr; s = s->eval_state.next)
-      status = extend(*s);
+      status = extend_for_batch(*s);
     if (!status.ok() || refused != nullptr)
-      for (Session* t = first_; t != nullptr; t = t->eval_state.next) t->settle();
+      for (Session* t = first_; t != nullptr; t = t->eval_state.next) t->give_back_unused();
     return status;
   }
 
@@ -178,9 +178,10 @@ class Evaluation {
   }
 
   /// Blocks for the next of a session's tokens, as many as a batch may have.
-  Status extend(Session& s) const {
-    const std::size_t n = std::min<std::size_t>(s.eval_state.count - s.eval_state.done, model_.scratch_layout().batch);
-    const Code code = s.extend(n);
+  Status extend_for_batch(Session& s) const {
+    const std::size_t n =
+        std::min<std::size_t>(s.eval_state.count - s.eval_state.done, model_.scratch_layout().batch_capacity);
+    const Code code = s.extend_tables(n);
     if (code == Code::ok) return Status();
     if (code == Code::io)
       return error_at(Code::io, EFBIG, "RLIMIT_FSIZE does not allow the memory that {} tokens of session {} need", n,
@@ -214,7 +215,7 @@ class Evaluation {
       arrays.logit_out[batch.n_logits++] = s.logits_row(state.kept - remaining);
     }
     if (s.has_embeddings())
-      arrays.embeddings[batch.n_embeddings++] = s.embedding_rows(sequence.first_row, sequence.n_rows);
+      arrays.embeddings[batch.n_embeddings++] = s.hidden_state_rows(sequence.first_row, sequence.n_rows);
     batch.longest_context = std::max(batch.longest_context, static_cast<std::uint32_t>(position + n));
     batch.n_rows += static_cast<std::int64_t>(n);
   }
@@ -236,7 +237,7 @@ class Evaluation {
   /// Fills the arena with the next rows, at most as many as it was made for.
   Result<Batch> assemble() {
     const ScratchLayout& layout = model_.scratch_layout();
-    const std::size_t capacity = layout.batch;
+    const std::size_t capacity = layout.batch_capacity;
     Batch batch;
     for (Session* s = first_; s != nullptr; s = s->eval_state.next) {
       const std::size_t rest = s->eval_state.count - s->eval_state.done;
@@ -244,7 +245,7 @@ class Evaluation {
       if (n == 0) break;
       // An encoder's sessions are not cut, and need places for their keys.
       if (!model_.spec().causal && (n < rest || key_blocks(batch) + layout.kv.blocks_for(n) > layout.key_blocks)) break;
-      if (s->eval_state.done != 0) QINFER_TRY(extend(*s));
+      if (s->eval_state.done != 0) QINFER_TRY(extend_for_batch(*s));
       add_rows(*s, n, batch);
     }
     return batch;

@@ -23,12 +23,12 @@ constexpr std::int64_t kSplitRows = 4;
 
 class Pass {
  public:
-  Pass(const Model& model, std::span<const KvLayout> layouts, const Batch& batch, const std::atomic<bool>* cancelled)
+  Pass(const Model& model, std::span<const KvLayout> kv_layouts, const Batch& batch, const std::atomic<bool>* cancelled)
       : model_(model),
         spec_(model.spec()),
         kernels_(model.runtime().kernels()),
         team_(model.runtime().team()),
-        layouts_(layouts),
+        kv_layouts_(kv_layouts),
         batch_(batch),
         cancelled_(cancelled),
         layout_(model.scratch_layout()),
@@ -104,7 +104,7 @@ class Pass {
   }
 
   const KvLayout& kv_of(const model::LayerSpec& layer) const {
-    return spec_.causal ? layouts_[layer.kv_group] : layout_.kv;
+    return spec_.causal ? kv_layouts_[layer.kv_group] : layout_.kv;
   }
 
   std::span<const kernels::Sequence> sequences_of(const model::LayerSpec& layer) const {
@@ -249,7 +249,7 @@ class Pass {
     const std::int64_t begin = width * worker / team_.size(), end = width * (worker + 1) / team_.size();
     const kernels::Activations normed = view(layout_.normed, kernels::ActivationLayout::row_major, spec_.n_embd);
     for (std::size_t s = 0; s < batch_.n_embeddings; ++s) {
-      const EmbeddingRows& about = batch_arrays(model_).embeddings[s];
+      const HiddenStateRows& about = batch_arrays(model_).embeddings[s];
       float *first = about.out, *sum = first + width, *last = sum + width;
       for (std::int64_t i = begin; i < end; ++i) {
         if (about.begins) first[i] = normed.row(about.first_row)[i];
@@ -284,7 +284,7 @@ class Pass {
   const model::ModelSpec& spec_;
   const kernels::KernelSet& kernels_;
   ThreadTeam& team_;
-  std::span<const KvLayout> layouts_;
+  std::span<const KvLayout> kv_layouts_;
   const Batch& batch_;
   const std::atomic<bool>* cancelled_;
   const ScratchLayout& layout_;
@@ -301,13 +301,13 @@ BatchArrays batch_arrays(const Model& model) {
           reinterpret_cast<std::int32_t*>(base + layout.logit_rows),
           reinterpret_cast<float**>(base + layout.logit_out),
           reinterpret_cast<kernels::Sequence*>(base + layout.sequences),
-          reinterpret_cast<EmbeddingRows*>(base + layout.embeddings),
-          layout.batch};
+          reinterpret_cast<HiddenStateRows*>(base + layout.embeddings),
+          layout.batch_capacity};
 }
 
-bool forward(const Model& model, std::span<const KvLayout> layouts, const Batch& batch,
+bool forward(const Model& model, std::span<const KvLayout> kv_layouts, const Batch& batch,
              const std::atomic<bool>* cancelled) {
-  return Pass(model, layouts, batch, cancelled).run();
+  return Pass(model, kv_layouts, batch, cancelled).run();
 }
 
 }  // namespace qinfer::engine

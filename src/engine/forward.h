@@ -24,18 +24,18 @@ struct BatchArrays {
   std::int32_t* tokens;
   std::int32_t* logit_rows;
   float** logit_out;
-  kernels::Sequence* sequences;  ///< [group][batch]: they differ in where keys and values lie
-  EmbeddingRows* embeddings;
+  kernels::Sequence* sequences;  ///< [group][stride]: they differ in where keys and values lie
+  HiddenStateRows* embeddings;
 
-  kernels::Sequence* sequences_of(std::size_t group) const { return sequences + group * batch; }
-  std::size_t batch;
+  kernels::Sequence* sequences_of(std::size_t group) const { return sequences + group * stride; }
+  std::size_t stride;  ///< the capacity of a batch
 };
 BatchArrays batch_arrays(const Model& model);
 
 /// False if `cancelled` became true between two layers: the batch's tokens then have no usable keys, and no logits.
 /// The caller holds the runtime's eval mutex.
-/// `layouts`: of each group of layers.
-bool forward(const Model& model, std::span<const KvLayout> layouts, const Batch& batch,
+/// `kv_layouts`: of each group of layers.
+bool forward(const Model& model, std::span<const KvLayout> kv_layouts, const Batch& batch,
              const std::atomic<bool>* cancelled);
 
 }  // namespace qinfer::engine

@@ -66,7 +66,7 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   const kernels::WorkspaceSize attention = kernels.attention_workspace(shape), ffn = kernels.ffn_workspace(shape);
   const std::uint64_t rows = batch;
   ScratchLayout layout;
-  layout.batch = batch;
+  layout.batch_capacity = batch;
   const kernels::ActivationLayouts& layouts = kernels.layouts;
   // Few rows, and hidden states for the host, are row-major.
   const std::uint64_t few = std::min<std::uint64_t>(rows, static_cast<std::uint64_t>(layouts.max_row_major));
@@ -108,7 +108,7 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   layout.sequences = cursor.take(rows * groups * sizeof(kernels::Sequence),
                                  {"sequences", {groups, rows, sizeof(kernels::Sequence)}, "bytes"});
   layout.embeddings =
-      cursor.take(rows * sizeof(EmbeddingRows), {"embedding_rows", {rows, sizeof(EmbeddingRows)}, "bytes"});
+      cursor.take(rows * sizeof(HiddenStateRows), {"embedding_rows", {rows, sizeof(HiddenStateRows)}, "bytes"});
   if (!spec.causal) {
     layout.kv = layout_of(spec, kernels, 1, DType::f32, kTileTokens);
     // Twice the whole ones: a batch of short texts has blocks that are not full, and ends when there are no more.

@@ -15,7 +15,7 @@ namespace qinfer::engine {
 /// Activations and workspaces of one evaluation of at most `batch` rows. attention (q, attn_out and its workspace) and
 /// the feed-forward workspace (ffn_act) never live at the same time, so they share bytes.
 struct ScratchLayout {
-  std::uint32_t batch = 0;
+  std::uint32_t batch_capacity = 0;
   // In the kernel set's layouts (kernels::ActivationLayouts):
   std::uint64_t h = 0;         ///< residual stream, [batch][n_embd]
   std::uint64_t normed = 0;    ///< operand [batch][n_embd], or what is added to the residual stream behind a norm
@@ -29,7 +29,7 @@ struct ScratchLayout {
   std::uint64_t logit_rows = 0;                        ///< i32 [batch]: the rows whose logits are wanted
   std::uint64_t logit_out = 0;                         ///< float* [batch]
   std::uint64_t sequences = 0;                         ///< kernels::Sequence [groups, at least 1][batch]
-  std::uint64_t embeddings = 0;                        ///< EmbeddingRows [batch]
+  std::uint64_t embeddings = 0;                        ///< HiddenStateRows [batch]
   std::uint64_t keys = 0;                              ///< an encoder's keys and values of one layer: blocks of `kv`
   std::uint32_t key_blocks = 0;
   KvLayout kv;  ///< of an encoder
@@ -41,7 +41,7 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
                              std::uint32_t n_threads, PlannedRegion* region = nullptr);
 
 /// The rows of one session whose hidden states are gathered.
-struct EmbeddingRows {
+struct HiddenStateRows {
   float* out = nullptr;  ///< f32 [3][n_embd]: of the first token, the sum of all, of the last
   std::int32_t first_row = 0, n_rows = 0;
   bool begins = false;  ///< with the session's first token
@@ -70,7 +70,7 @@ struct SessionLayout {
   std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
   std::uint64_t accepted = 0, accepted_words = 0;  ///< u64: a bit for each token, set if a logits hook accepted it
   std::uint64_t text = 0, text_bytes = 0;          ///< text held back while it may begin a stop text
-  std::uint64_t embedding = 0;                     ///< f32 [3][n_embd], see EmbeddingRows
+  std::uint64_t embedding = 0;                     ///< f32 [3][n_embd], see HiddenStateRows
   std::uint64_t bytes = 0;
   // Memory of their own, since forks share them:
   std::uint64_t tokens_bytes = 0;  ///< i32 [max_tokens]

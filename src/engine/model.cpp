@@ -114,7 +114,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   QINFER_TRY(options.cancel.check("loading"));
   std::shared_ptr<Model> model(new Model);
   model->runtime_ = std::move(runtime);
-  Runtime& shared = *model->runtime_;
+  Runtime& model_runtime = *model->runtime_;
   QINFER_ASSIGN(const auto source, source::ModelSource::open(path, options.source()));
   if (!source->has_tensors() && !options.no_weights)
     return error_at(Code::format, -1, "{}: a config.json alone: it can be planned for, but there is nothing to load",
@@ -130,10 +130,11 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   model->tokenizer_ = source->take_tokenizer();
   model->metadata_ = source->take_metadata();
   model->chat_templates_ = source->take_chat_templates();
-  if (model->tokenizer_ != nullptr) QINFER_TRY(model->tokenizer_->move_to(shared.allocator()));
+  if (model->tokenizer_ != nullptr) QINFER_TRY(model->tokenizer_->move_to(model_runtime.allocator()));
   if (!options.no_weights) {
-    QINFER_TRY(model->blueprint_.packed_rope != nullptr ? model->map_rope_table(*source)
-                                                        : model->rope_.reserve(model->spec_, shared.allocator()));
+    QINFER_TRY(model->blueprint_.packed_rope != nullptr
+                   ? model->map_rope_table(*source)
+                   : model->rope_.reserve(model->spec_, model_runtime.allocator()));
     const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
       return (!progress || progress(done, total)) &&
              !options.cancel.requested();  // the callback itself may have cancelled
@@ -143,11 +144,11 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   }
   model->blueprint_.packed_rope = nullptr;  // it is the source's
   const std::uint64_t private_bytes = model->blueprint_.weights.private_bytes;
-  if (shared.logs(LogLevel::info) && private_bytes > 0)
-    shared.log(LogLevel::info, "weights: {} of {} private bytes on 2 MiB pages",
-               platform::huge_page_bytes(model->weights_.memory.data(), private_bytes), private_bytes);
-  shared.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}", path, model->spec_.architecture,
-             model->n_params(), model->weight_format_);
+  if (model_runtime.logs(LogLevel::info) && private_bytes > 0)
+    model_runtime.log(LogLevel::info, "weights: {} of {} private bytes on 2 MiB pages",
+                      platform::huge_page_bytes(model->weights_.memory.data(), private_bytes), private_bytes);
+  model_runtime.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}", path, model->spec_.architecture,
+                    model->n_params(), model->weight_format_);
   return std::shared_ptr<const Model>(std::move(model));
 }
 

@@ -62,7 +62,7 @@ bool holds_exactly(const model::WeightItem& item) {
 Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, const LoadOptions& options,
                   const std::string& out, const model::LoadProgress& progress) {
   const platform::ScopedFloatEnvironment environment;
-  if (options.no_weights || options.embedding_rows || !options.packed_path.empty())
+  if (options.no_weights || options.separate_embedding || !options.packed_path.empty())
     return error(Code::invalid_argument,
                  "QINFER_LOAD_NO_WEIGHTS, QINFER_LOAD_EMBED_ROWS and packed_path do not go with packing");
   const std::string_view kernel_set = runtime->kernels().name;

@@ -41,11 +41,11 @@ Result<MemoryTotals> plan_memory(const source::ModelSource& source, const Runtim
                 plan_session(spec, model.max_token_bytes, blocks, session != nullptr ? *session : SessionOptions(),
                              &session_region));
   if (cache != nullptr) {
-    QINFER_ASSIGN(blocks, plan_cache(spec, target, model.batch, *cache));
+    QINFER_ASSIGN(blocks, plan_cache(spec, target, model.batch_capacity, *cache));
   }
   QINFER_ASSIGN(MemoryTotals totals, model.totals(spec, session_memory.max_tokens));
-  QINFER_TRY(
-      add_cache(totals, spec, blocks, cache != nullptr ? &blocks : nullptr, model.batch, session_memory.max_tokens));
+  QINFER_TRY(add_cache(totals, spec, blocks, cache != nullptr ? &blocks : nullptr, model.batch_capacity,
+                       session_memory.max_tokens));
   totals.per_session = session_memory.total_bytes();
   if (planned == nullptr) return totals;
   planned->regions = {weights_region(model, true), weights_region(model, false),

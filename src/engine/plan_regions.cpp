@@ -48,7 +48,7 @@ PlannedRegion tables_region(const model::ModelSpec& spec, const ModelBlueprint& 
 PlannedRegion cache_region(const CacheBlueprint& cache) {
   const CacheSize& size = cache.size;
   PlannedRegion region{"kv_cache", "cache", size.bytes, {}};
-  if (size.shared) {
+  if (size.groups_share_bytes) {
     region.buffers.push_back({"kv_blocks", 0, size.bytes, {size.bytes}, "bytes", {}});
     return region;
   }

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
   std::unique_ptr<Session> session(new Session);
   const Model& model = cache->model();
   const platform::Allocator& allocator = model.runtime().allocator();
-  session->layout_ = layout;
+  session->memory_layout_ = layout;
   QINFER_TRY(model.prepare_rope(layout.max_tokens));
   QINFER_ASSIGN(session->charge_, model.charge(layout.total_bytes(), "a session", [](std::uint64_t) {
     return std::string("fewer max_tokens or max_logits take less");
@@ -46,22 +46,23 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
 }
 
 Result<std::unique_ptr<Session>> Session::fork() const {
-  QINFER_ASSIGN(std::unique_ptr<Session> copy, create(cache_, layout_));
+  QINFER_ASSIGN(std::unique_ptr<Session> copy, create(cache_, memory_layout_));
   copy->tokens_ = tokens_.share(std::move(copy->tokens_));
-  if (layout_.logits_bytes != 0) copy->logits_ = logits_.share(std::move(copy->logits_));
+  if (memory_layout_.logits_bytes != 0) copy->logits_ = logits_.share(std::move(copy->logits_));
   copy->n_tokens_ = n_tokens_;
   copy->n_evaluated_ = n_evaluated_;
   copy->n_logits_ = n_logits_;
   copy->n_named_ = n_named_;
-  copy->foreign_ = foreign_;
+  copy->untrusted_ = untrusted_;
   copy->origin_ = origin_;
   copy->same_origin_ = same_origin_;
   copy->sampler_ = sampler_;
   copy->n_bias_ = n_bias_;
   std::copy_n(name_data(), n_named_, copy->name_data());
   std::copy_n(bias_data(), n_bias_, copy->bias_data());
-  if (layout_.embeddings) std::copy_n(embedding_data(), std::size_t{3} * model().spec().n_embd, copy->embedding_data());
-  for (std::size_t g = 0; g < layout_.n_groups; ++g)
+  if (memory_layout_.embeddings)
+    std::copy_n(embedding_data(), std::size_t{3} * model().spec().n_embd, copy->embedding_data());
+  for (std::size_t g = 0; g < memory_layout_.n_groups; ++g)
     if (!copy->tables_[g].share(tables_[g]))
       return error(Code::no_memory, "the system maps no more memory: {} KV blocks of a fork cannot be shared",
                    tables_[g].held().size());
@@ -73,9 +74,10 @@ Result<std::unique_ptr<Session>> Session::fork() const {
 
 Status Session::append(std::span<const std::int32_t> tokens) {
   const std::uint32_t n_vocab = model().spec().n_vocab;
-  if (tokens.size() > layout_.max_tokens - n_tokens_)  // first: a wrong n is not used to read the caller's memory
+  if (tokens.size() >
+      memory_layout_.max_tokens - n_tokens_)  // first: a wrong n is not used to read the caller's memory
     return error(Code::context_full, "the session holds {} of at most {} tokens, {} more do not fit", n_tokens_,
-                 layout_.max_tokens, tokens.size());
+                 memory_layout_.max_tokens, tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<std::uint32_t>(tokens[i]) >= n_vocab)
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
@@ -91,15 +93,15 @@ Status Session::append(std::span<const std::int32_t> tokens) {
 
 void Session::drop_logits() {
   n_logits_ = 0;
-  if (layout_.logits_bytes != 0) logits_.make_own(0);
+  if (memory_layout_.logits_bytes != 0) logits_.make_own(0);
 }
 
-EmbeddingRows Session::embedding_rows(std::int32_t first_row, std::int32_t n_rows) const {
+HiddenStateRows Session::hidden_state_rows(std::int32_t first_row, std::int32_t n_rows) const {
   return {embedding_data(), first_row, n_rows, n_evaluated_ == 0};
 }
 
 Status Session::check_embedding() const {
-  if (!layout_.embeddings)
+  if (!memory_layout_.embeddings)
     return error(Code::state, "the session keeps no hidden states: create it with QINFER_SESSION_EMBEDDINGS");
   if (n_tokens_ == 0) return error(Code::state, "the session is empty: append tokens and evaluate them first");
   if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before the embedding", pending());
@@ -232,15 +234,15 @@ Result<std::int32_t> Session::sample() {
   if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before sampling", pending());
   if (has_skipped_logits()) return skipped_logits();
   if (n_logits_ == 0) return error(Code::state, "there are no logits: append tokens and evaluate them before sampling");
-  if (n_tokens_ == layout_.max_tokens)
+  if (n_tokens_ == memory_layout_.max_tokens)
     return error(Code::context_full, "the session holds {} tokens, its limit", n_tokens_);
   const platform::ScopedFloatEnvironment environment;
   const std::uint64_t begin = platform::now_ns();
   const std::uint32_t n_vocab = model().spec().n_vocab;
   const sampling::SamplerWorkspace workspace{
-      {reinterpret_cast<float*>(memory_.data() + layout_.sampler_logits), n_vocab},
-      {reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.sampler_ids), n_vocab},
-      {reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.sampler_counts), n_vocab}};
+      {reinterpret_cast<float*>(memory_.data() + memory_layout_.sampler_logits), n_vocab},
+      {reinterpret_cast<std::uint32_t*>(memory_.data() + memory_layout_.sampler_ids), n_vocab},
+      {reinterpret_cast<std::uint32_t*>(memory_.data() + memory_layout_.sampler_counts), n_vocab}};
   QINFER_ASSIGN(const std::int32_t token, sampling::sample(logits(0), tokens(), sampler_, {bias_data(), n_bias_},
                                                            workspace, hook_edit(hook_.get())));
   tokens_.make_own(n_tokens_ * sizeof(std::int32_t));

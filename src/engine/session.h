@@ -89,8 +89,8 @@ class Session {
   std::span<const std::int32_t> tokens() const { return {token_data(), n_tokens_}; }
   std::size_t length() const { return n_tokens_; }
   std::size_t pending() const { return n_tokens_ - n_evaluated_; }
-  std::uint32_t max_tokens() const { return layout_.max_tokens; }
-  std::uint32_t max_logits() const { return layout_.max_logits; }
+  std::uint32_t max_tokens() const { return memory_layout_.max_tokens; }
+  std::uint32_t max_logits() const { return memory_layout_.max_logits; }
 
   /// All or nothing: QINFER_E_INVALID_ARGUMENT for an id out of range (detail: its index), QINFER_E_CONTEXT_FULL.
   Status append(std::span<const std::int32_t> tokens);
@@ -128,7 +128,7 @@ class Session {
 
   /// Which hidden states an embedding is made of.
   enum class Pooling : std::uint8_t { last, mean, first };
-  bool has_embeddings() const { return layout_.embeddings; }
+  bool has_embeddings() const { return memory_layout_.embeddings; }
   /// The final hidden states of all tokens, pooled and of length 1, in n_embd floats. QINFER_E_STATE unless the session
   /// was made for embeddings and all its tokens are evaluated.
   Status embedding(Pooling pooling, std::span<float> out) const;
@@ -140,7 +140,7 @@ class Session {
     std::uint64_t reserved;  ///< address space of contiguous storage
   };
   KvBytes kv_bytes() const;
-  std::uint64_t other_bytes() const { return memory_.size() + tokens_.size() + layout_.logits_bytes; }
+  std::uint64_t other_bytes() const { return memory_.size() + tokens_.size() + memory_layout_.logits_bytes; }
   const Metrics& metrics() const { return metrics_; }
 
   // ---- for eval and generate ----
@@ -149,31 +149,31 @@ class Session {
   void adopt_prefix(std::size_t keep);
   /// Undoes adopt_prefix(): the tokens are pending again.
   void drop_adopted();
-  std::span<BlockTable> tables() { return {tables_.get(), layout_.n_groups}; }
-  std::span<const BlockTable> tables() const { return {tables_.get(), layout_.n_groups}; }
+  std::span<BlockTable> tables() { return {tables_.get(), memory_layout_.n_groups}; }
+  std::span<const BlockTable> tables() const { return {tables_.get(), memory_layout_.n_groups}; }
   /// Room for the next n of the tokens that were promised room for. Code::kv_full or Code::no_memory if there is none
   /// after all.
-  Code extend(std::size_t n);
+  Code extend_tables(std::size_t n);
   /// Has room promised and takes it. Code::kv_full or Code::no_memory, and nothing is taken.
   Code reserve_blocks(std::size_t n);
   /// Gives back promises and the blocks that the evaluated tokens do not need.
-  void settle();
+  void give_back_unused();
   /// After an evaluation: also the blocks that windows have left behind.
-  void settle_windows();
+  void finish_evaluation();
   /// What is wrong with tables and pools, or null. For debug builds.
   const char* find_inconsistency() const;
   KvView kv_view(std::size_t group = 0) const { return tables_[group].view(); }
   std::size_t evaluated() const { return n_evaluated_; }
   void advance(std::size_t n);
   /// Where the hidden states of rows that are evaluated next are gathered.
-  EmbeddingRows embedding_rows(std::int32_t first_row, std::int32_t n_rows) const;
+  HiddenStateRows hidden_state_rows(std::int32_t first_row, std::int32_t n_rows) const;
   /// Where the logits of row `row` of the `kept` rows of this evaluation go.
   float* logits_row(std::size_t row) const;
   void set_kept_logits(std::size_t kept) { n_logits_ = kept; }
   /// Before an evaluation: old logits are gone, and new ones will not be written where a fork still reads.
   void drop_logits();
   Metrics& metrics() { return metrics_; }
-  std::span<char> text_buffer() const { return {memory_.as<char>() + layout_.text, layout_.text_bytes}; }
+  std::span<char> text_buffer() const { return {memory_.as<char>() + memory_layout_.text, memory_layout_.text_bytes}; }
   text::Detokenizer* detokenizer() { return detokenizer_ ? &*detokenizer_ : nullptr; }
 
   /// Links of the evaluation that the session takes part in, so that eval needs no memory of its own.
@@ -190,11 +190,11 @@ class Session {
  private:
   Session() = default;
   std::int32_t* token_data() const { return tokens_.as<std::int32_t>(); }
-  float* embedding_data() const { return reinterpret_cast<float*>(memory_.data() + layout_.embedding); }
-  sampling::Bias* bias_data() const { return reinterpret_cast<sampling::Bias*>(memory_.data() + layout_.bias); }
-  kv::PrefixName* name_data() const { return reinterpret_cast<kv::PrefixName*>(memory_.data() + layout_.names); }
+  float* embedding_data() const { return reinterpret_cast<float*>(memory_.data() + memory_layout_.embedding); }
+  sampling::Bias* bias_data() const { return reinterpret_cast<sampling::Bias*>(memory_.data() + memory_layout_.bias); }
+  kv::PrefixName* name_data() const { return reinterpret_cast<kv::PrefixName*>(memory_.data() + memory_layout_.names); }
   std::span<std::uint64_t> accepted() const {
-    return {reinterpret_cast<std::uint64_t*>(memory_.data() + layout_.accepted), layout_.accepted_words};
+    return {reinterpret_cast<std::uint64_t*>(memory_.data() + memory_layout_.accepted), memory_layout_.accepted_words};
   }
   void mark_accepted(std::size_t token, bool value);
   /// Shows the token that was just added to the hook; takes it off again if the hook refuses it.
@@ -216,14 +216,14 @@ class Session {
   Status restore_sampler(const sampling::StoredOptions& stored);
 
   std::shared_ptr<KvCache> cache_;
-  SessionLayout layout_;
+  SessionLayout memory_layout_;
   Charge charge_;
   platform::Buffer memory_;
   SharedBuffer tokens_, logits_;
   std::unique_ptr<BlockTable[]> tables_;  ///< one for each group
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_logits_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
-  bool foreign_ = false;     ///< keys and values came out of a snapshot: they are not published
+  bool untrusted_ = false;   ///< keys and values came out of a snapshot: they are not published
   std::string origin_;       ///< then who computed them; kMixedOrigin once this model has computed more with other bits
   bool same_origin_ = true;  ///< that is this model itself
   static constexpr const char* kMixedOrigin = "mixed";  // short: assigning it allocates nothing

@@ -14,7 +14,8 @@ std::string describe_fit(const Model& model, const CacheBlueprint& cache, std::u
   std::uint64_t fits = 0, too_many = left / cache.layouts[0].block_bytes() + 1;
   while (too_many - fits > 1) {
     options.budget_blocks = fits + (too_many - fits) / 2;
-    const auto size = cache_size(model.spec(), cache.layouts, model.blueprint().batch, options, cache.all_at_once);
+    const auto size =
+        cache_size(model.spec(), cache.layouts, model.blueprint().batch_capacity, options, cache.all_at_once);
     const bool fit = size.ok() && size.value().bytes + size.value().list_bytes <= left;
     (fit ? fits : too_many) = options.budget_blocks;
   }
@@ -28,7 +29,7 @@ Result<std::shared_ptr<KvCache>> KvCache::create(std::shared_ptr<const Model> mo
     return error(Code::state, "the model was loaded with QINFER_LOAD_NO_WEIGHTS: it can have no KV cache");
   std::shared_ptr<KvCache> cache(new KvCache);
   CacheBlueprint& blueprint = cache->blueprint_;
-  QINFER_ASSIGN(blueprint, plan_cache(model->spec(), model->target(), model->blueprint().batch, options));
+  QINFER_ASSIGN(blueprint, plan_cache(model->spec(), model->target(), model->blueprint().batch_capacity, options));
   const CacheSize& size = blueprint.size;
   const auto what_fits = [&](std::uint64_t left) { return describe_fit(*model, blueprint, left); };
   QINFER_ASSIGN(cache->charge_, model->charge(size.bytes + size.list_bytes, "a KV cache", what_fits));
@@ -71,18 +72,18 @@ std::string KvCache::describe_room() const {
 }
 
 Status Session::open_tables() {
-  if (layout_.n_groups == 0) return Status();
-  tables_ = std::make_unique<BlockTable[]>(layout_.n_groups);
-  auto* entries = reinterpret_cast<std::uint32_t*>(memory_.data() + layout_.table);
-  for (std::size_t g = 0; g < layout_.n_groups; ++g)
+  if (memory_layout_.n_groups == 0) return Status();
+  tables_ = std::make_unique<BlockTable[]>(memory_layout_.n_groups);
+  auto* entries = reinterpret_cast<std::uint32_t*>(memory_.data() + memory_layout_.table);
+  for (std::size_t g = 0; g < memory_layout_.n_groups; ++g)
     QINFER_TRY(tables_[g].open(cache_->pool(g), model().spec().kv_groups[g].window,
-                               {entries + g * layout_.max_blocks, layout_.max_blocks}));
+                               {entries + g * memory_layout_.max_blocks, memory_layout_.max_blocks}));
   return Status();
 }
 
 Session::~Session() = default;  // the tables, which go first, give back their blocks
 
-Code Session::extend(std::size_t n) {
+Code Session::extend_tables(std::size_t n) {
   for (BlockTable& table : tables()) {
     const Code code = table.extend(n_evaluated_, n);
     if (code != Code::ok) return code;
@@ -91,23 +92,23 @@ Code Session::extend(std::size_t n) {
 }
 
 Code Session::reserve_blocks(std::size_t n) {
-  const std::size_t chunk = model().scratch_layout().batch;
+  const std::size_t chunk = model().scratch_layout().batch_capacity;
   Code code = Code::ok;
   for (BlockTable& table : tables())
-    if (code == Code::ok && !table.promise(table.blocks_to_promise(n_evaluated_, n, chunk, 0), n_evaluated_, n))
+    if (code == Code::ok && !table.obtain_promise(table.blocks_to_promise(n_evaluated_, n, chunk, 0), n_evaluated_, n))
       code = Code::kv_full;
-  if (code == Code::ok) code = extend(std::min(n, chunk));
-  if (code != Code::ok) settle();
+  if (code == Code::ok) code = extend_tables(std::min(n, chunk));
+  if (code != Code::ok) give_back_unused();
   return code;
 }
 
-void Session::settle() {
-  for (BlockTable& table : tables()) table.settle(n_evaluated_);
+void Session::give_back_unused() {
+  for (BlockTable& table : tables()) table.give_back_unused(n_evaluated_);
 }
 
-void Session::settle_windows() {
-  settle();
-  for (BlockTable& table : tables()) table.leave_unseen(n_evaluated_);
+void Session::finish_evaluation() {
+  give_back_unused();
+  for (BlockTable& table : tables()) table.give_back_unseen(n_evaluated_);
 }
 
 const char* Session::find_inconsistency() const {
@@ -121,9 +122,9 @@ const char* Session::find_inconsistency() const {
 
 void Session::forget_everything() {
   n_evaluated_ = n_logits_ = 0;
-  settle();
+  give_back_unused();
   forget_names();
-  foreign_ = false;
+  untrusted_ = false;
 }
 
 Status Session::truncate(std::size_t n_tokens) {
@@ -138,7 +139,7 @@ Status Session::truncate(std::size_t n_tokens) {
   if (n_tokens > n_evaluated_ || ready) return Status();
   // The last token kept is evaluated again, since its logits are what the next token is drawn from. A sum of hidden
   // states cannot be cut back, nor can a window that has moved on.
-  bool all = n_tokens == 0 || layout_.embeddings;
+  bool all = n_tokens == 0 || memory_layout_.embeddings;
   for (const BlockTable& table : tables()) all = all || !table.reaches_back_from(n_tokens - 1);
   if (all) {
     forget_everything();
@@ -146,9 +147,9 @@ Status Session::truncate(std::size_t n_tokens) {
   }
   n_evaluated_ = n_tokens - 1;
   n_logits_ = 0;
-  settle();
+  give_back_unused();
   forget_names();
-  if (n_evaluated_ == 0) foreign_ = false;
+  if (n_evaluated_ == 0) untrusted_ = false;
   return Status();
 }
 
@@ -159,9 +160,9 @@ std::span<const std::int32_t> Session::tokens_of_block(std::size_t block, std::s
 void Session::forget_names() { n_named_ = std::min(n_named_, n_evaluated_ / block_tokens()); }
 
 void Session::adopt_prefix(std::size_t keep) {
-  settle();
+  give_back_unused();
   const std::size_t size = block_tokens(), first = n_evaluated_ / size;
-  if (!cache_->keeps_prefixes() || layout_.embeddings || n_evaluated_ % size != 0 || n_named_ != first ||
+  if (!cache_->keeps_prefixes() || memory_layout_.embeddings || n_evaluated_ % size != 0 || n_named_ != first ||
       pending() < size + keep)
     return;
   // Where a window moves on, what was evaluated before could not be had back if there is no room after all.
@@ -199,7 +200,7 @@ std::size_t Session::shorten_to_windows(std::size_t first, std::size_t n) const 
 bool Session::adopt_blocks(std::size_t first, std::size_t n) {
   const std::size_t end = first + n;
   std::size_t g = 0;
-  for (; g < layout_.n_groups; ++g) {
+  for (; g < memory_layout_.n_groups; ++g) {
     BlockTable& table = tables_[g];
     const std::size_t begin = std::max(first, table.first_seen(end * block_tokens()));
     const std::span<const kv::PrefixName> names(name_data() + begin, end - begin);
@@ -207,8 +208,8 @@ bool Session::adopt_blocks(std::size_t first, std::size_t n) {
     if (!(g == 0 ? table.pool().adopt(names, blocks) : table.pool().adopt_beside(names, blocks))) break;
     if (!table.accept(begin, end)) break;
   }
-  if (g == layout_.n_groups) return true;
-  settle();
+  if (g == memory_layout_.n_groups) return true;
+  give_back_unused();
   return false;
 }
 
@@ -218,14 +219,14 @@ void Session::drop_adopted() {
   metrics_.cached_tokens -= n_tokens;
   model().runtime().metrics().cached_tokens -= n_tokens;
   eval_state.adopted = 0;
-  settle();
+  give_back_unused();
   forget_names();
 }
 
 void Session::advance(std::size_t n) {
   n_evaluated_ += n;
-  if (foreign_ && !same_origin_) origin_ = kMixedOrigin;
-  if (cache_->keeps_prefixes() && !foreign_) publish_full_blocks();
+  if (untrusted_ && !same_origin_) origin_ = kMixedOrigin;
+  if (cache_->keeps_prefixes() && !untrusted_) publish_full_blocks();
 }
 
 void Session::publish_full_blocks() {

@@ -105,21 +105,21 @@ Status check_tokens(const kv::Snapshot& snapshot, const Model& model, const std:
 }  // namespace
 
 Status Session::save(const std::string& path, const platform::Files* files) const {
-  if (layout_.n_groups == 0)
+  if (memory_layout_.n_groups == 0)
     return error(Code::unsupported, "{} is an encoder: its sessions have nothing to save", model().spec().architecture);
   kv::SnapshotState state;
   state.tokens = tokens();
   state.n_evaluated = n_evaluated_;
-  state.max_tokens = layout_.max_tokens;
-  state.max_logits = layout_.max_logits;
+  state.max_tokens = memory_layout_.max_tokens;
+  state.max_logits = memory_layout_.max_logits;
   const std::vector<std::byte> sampler = sampling::store_options(sampler_, {bias_data(), n_bias_});
   state.extra = sampler;
   state.extra_capacity = sampling::stored_options_bytes(model().spec().n_vocab);
-  kv::SnapshotModel about{model().fingerprints().newest(), foreign_ ? origin_ : model().origin(), {}, {}};
+  kv::SnapshotModel about{model().fingerprints().newest(), untrusted_ ? origin_ : model().origin(), {}, {}};
   // Behind the last token a block may still hold what it held before, and that is not this session's to give away.
   const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
-  std::vector<std::vector<std::byte>> partial(layout_.n_groups);
-  for (std::size_t g = 0; g < layout_.n_groups; ++g) {
+  std::vector<std::vector<std::byte>> partial(memory_layout_.n_groups);
+  for (std::size_t g = 0; g < memory_layout_.n_groups; ++g) {
     const KvLayout& layout = cache_->layout(g);
     about.layouts.push_back(layout);
     about.windows.push_back(model().spec().kv_groups[g].window);
@@ -163,17 +163,17 @@ Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& pat
   const std::size_t n = snapshot.n_evaluated();
   // Where nothing is pending the last token is evaluated again, for its logits.
   const std::size_t next = n == snapshot.tokens().size() && n != 0 ? n - 1 : n;
-  for (std::size_t g = 0; g < layout_.n_groups; ++g) {
+  for (std::size_t g = 0; g < memory_layout_.n_groups; ++g) {
     const std::uint64_t first = snapshot.first(g);
     tables_[g].begin_at(first);
     if (!tables_[g].reaches_back_from(next))
       return error_at(Code::format, -1, "{}: group {} begins at position {}, behind what the next token sees", path, g,
                       first);
   }
-  if (const Code code = extend(n); code != Code::ok)
+  if (const Code code = extend_tables(n); code != Code::ok)
     return error_at(code, code == Code::io ? EFBIG : 0, "{}: the KV cache has no room for the {} tokens of the session",
                     path, n);
-  for (std::size_t g = 0; g < layout_.n_groups && n != 0; ++g) QINFER_TRY(read_blocks(snapshot, g));
+  for (std::size_t g = 0; g < memory_layout_.n_groups && n != 0; ++g) QINFER_TRY(read_blocks(snapshot, g));
   return Status();
 }
 
@@ -218,7 +218,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   result = {snapshot.tokens().size(), snapshot.n_evaluated(), snapshot.recovered(),
             snapshot.model().origin != model.origin()};
   // Others must not be given what a file says: it may come from other kernels, or from somebody who invented it.
-  session->foreign_ = true;
+  session->untrusted_ = true;
   QINFER_TRY(session->append(snapshot.tokens()));
   QINFER_TRY(session->read_tables(snapshot, path));
   session->advance(snapshot.n_evaluated());
@@ -227,7 +227,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   // The logits are not in the file: evaluating the last token again gives them.
   if (session->pending() == 0 && session->n_tokens_ != 0) {
     --session->n_evaluated_;
-    session->settle();
+    session->give_back_unused();
     session->forget_names();
   }
   return session;

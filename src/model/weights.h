@@ -51,9 +51,9 @@ struct WeightsOptions {
   std::optional<Encoding> weight_format;  ///< of matrices; absent: what the kernel set wants
   bool exact = false;                     ///< refuse a format that cannot hold the file's values
   bool use_mmap = true;
-  bool verify = false;      ///< norm weights and biases must be finite
-  bool lock = false;        ///< keep resident
-  bool split_tied = false;  ///< tied embeddings: a table of rows beside the LM head
+  bool verify = false;              ///< norm weights and biases must be finite
+  bool lock = false;                ///< keep resident
+  bool separate_embedding = false;  ///< tied embeddings: a table of rows beside the LM head
 };
 
 /// One tensor to load.

@@ -39,7 +39,7 @@ class Planner {
         options_(options) {}
 
   Result<WeightsPlan> run() {
-    if (spec_.tied_embeddings && options_.split_tied && !packed_for_.empty())
+    if (spec_.tied_embeddings && options_.separate_embedding && !packed_for_.empty())
       return error(Code::invalid_argument,
                    "QINFER_LOAD_EMBED_ROWS: a packed model has tied embeddings once, in the LM head's layout");
     for (const TensorNeed& need : tensors_of(spec_)) QINFER_TRY(add(need, need.id));
@@ -50,9 +50,9 @@ class Planner {
   }
 
  private:
-  bool splits_embedding() const { return spec_.causal && spec_.tied_embeddings && options_.split_tied; }
+  bool splits_embedding() const { return spec_.causal && spec_.tied_embeddings && options_.separate_embedding; }
   bool is_both(const TensorNeed& need) const {
-    return need.id.role == Role::embedding && spec_.causal && spec_.tied_embeddings && !options_.split_tied;
+    return need.id.role == Role::embedding && spec_.causal && spec_.tied_embeddings && !options_.separate_embedding;
   }
 
   /// `stored`: the tensor of the source that it is made of.
