@@ -55,8 +55,8 @@ std::size_t BlockTable::blocks_to_promise(std::size_t position, std::size_t n, s
   const std::size_t needed = layout().blocks_for(position + n);
   std::size_t more = needed > end_ ? needed - end_ : 0;
   if (window_ != 0) {
-    // At any moment the window's blocks are some of those held now and new ones. Of those held now, the ones that
-    // nobody else holds make room when they leave.
+    // `most` blocks are held at once at most. Blocks held now that no other session holds become free when the window
+    // leaves them, and are promised again then: only the difference has to be promised now.
     const std::uint64_t most = blocks_of_session(layout(), window_, position + n, std::min(n, chunk));
     const std::size_t lone = end_ - first_ - pool_->count_shared(held());
     more = std::min<std::size_t>(more, most > lone ? most - lone : 0);
@@ -106,7 +106,8 @@ void BlockTable::give_back_before(std::size_t first) {
   first_ = first;
 }
 
-/// The first of new tokens may go to a block that holds others already and that is not this session's alone.
+/// Copy on write. The first of the new tokens may go to a block that holds earlier tokens and that other sessions hold
+/// too: then its entry becomes a copy of it.
 Code BlockTable::own_partial(std::size_t position) {
   const std::uint32_t partial = partial_block(position);
   if (partial == kNoBlock || pool_->make_writable(partial)) return Code::ok;
@@ -168,7 +169,7 @@ const char* BlockTable::find_inconsistency(std::size_t n_evaluated) const {
   if (promised_ != 0) return "promises were not withdrawn";
   if (end_ != layout().blocks_for(n_evaluated)) return "a table holds more or fewer blocks than its tokens need";
   if (!reaches_back_from(n_evaluated)) return "a table lacks blocks that the next token sees";
-  if (window_ == 0 && first_ != 0) return "a table without a window has left blocks behind";
+  if (window_ == 0 && first_ != 0) return "a table without a window does not begin with its first block";
   for (const std::uint32_t block : held())
     if (block == kNoBlock || pool_->holders(block) == 0) return "a table holds a block that is not taken";
   return nullptr;

@@ -1,9 +1,21 @@
-// The blocks of one session in one group of layers: which block holds which positions, and how the table grows, is cut,
-// leaves behind what a window does not see any more, and is shared.
+// The blocks of one session in one group of layers: which block holds which positions, and how the table grows, shrinks
+// and is shared. Entry i is the block of positions [i * block_tokens, (i + 1) * block_tokens).
 //
-// The table holds blocks [first, end) of the session. What an evaluation will take is promised beforehand, at most what
-// a window needs at once; while it advances, blocks that leave the window are exchanged for promises, so that a long
-// prompt needs no more room than its window and cannot run out of it half way.
+// The table holds entries [first, end): `first` is above 0 once a window has moved on. In an evaluation
+//   obtain_promise()     has the pool set aside what all tokens of the call will need;
+//   extend()             before each batch, gives back blocks that the window does not see any more, takes those for
+//                        the batch's tokens, and copies the last block if it is not full and others hold it;
+//   give_back_unused()   afterwards, ends promises and gives back blocks of tokens that were not evaluated;
+//   give_back_unseen()   gives back what the window of the next token does not see.
+//
+// A window needs no more room for a long prompt than for a short one. Example: a window of 512, blocks of 32, a prompt
+// of 10,000 tokens in batches of 512. At most (511 + 512) / 32 rounded up, plus one, are 33 blocks held at once, so 33
+// are promised, although 313 will be taken. Before each batch the blocks that have left the window are given back, and
+// as many as are still to come are promised to this session again in the same step: no other session can take them in
+// between, and the prompt cannot run out of blocks half way.
+//
+// Copy on write: a fork shares all entries and copies nothing. When a session is about to write a token to a block that
+// others hold as well, extend() copies that block first. The last holder writes to the block itself.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +32,7 @@ class BlockTable {
  public:
   static constexpr std::uint32_t kNoBlock = UINT32_MAX;
 
-  /// `entries`: memory for the blocks of the longest session.
+  /// `entries`: memory for as many blocks as the longest session has.
   Status open(kv::BlockPool& pool, std::uint32_t window, std::span<std::uint32_t> entries);
   BlockTable() = default;
   BlockTable(const BlockTable&) = delete;
@@ -39,33 +51,36 @@ class BlockTable {
   std::span<const std::uint32_t> held() const { return entries_.subspan(first_, end_ - first_); }
   std::uint64_t reserved_bytes() const { return range_.size(); }
 
-  /// The first block that a token at this position, or the one before it, sees.
+  /// The first block that a token at this position, or the token before it, sees.
   std::size_t first_seen(std::size_t position) const;
-  /// Whether all that a token at this position sees of the positions before it is held.
+  /// Whether the table holds all positions before this one that a token here sees.
   bool reaches_back_from(std::size_t position) const;
 
-  /// The block that the token at `position` goes to, if it holds tokens already, or kNoBlock.
+  /// The block that the token at `position` goes to, if that block holds earlier tokens already; otherwise kNoBlock.
   std::uint32_t partial_block(std::size_t position) const;
-  /// How many blocks must be promised for tokens [position, position + n), evaluated in chunks of at most `chunk`, when
-  /// `earlier` of the partial block's holders have gone.
+  /// How many blocks must be promised for tokens [position, position + n), evaluated in chunks of at most `chunk`.
+  /// Counts one for a copy of the partial block, unless it has no other holder left when `earlier` holders have copied
+  /// theirs.
   std::size_t blocks_to_promise(std::size_t position, std::size_t n, std::size_t chunk, std::size_t earlier) const;
-  /// Has them promised for taking `n` tokens in all. False, and nothing done, if there is no room.
+  /// Has `blocks` blocks promised, for tokens [position, position + n). False, and nothing done, if there is no room.
   bool obtain_promise(std::size_t blocks, std::size_t position, std::size_t n);
-  /// Room for tokens [position, position + n): takes blocks, copies one that others hold, and leaves behind what is out
-  /// of the window. Code::no_memory (nothing can be mapped) or Code::kv_full (nothing was promised, and there is none).
+  /// Makes room for tokens [position, position + n): gives back blocks that are out of the window, takes new ones, and
+  /// copies the partial block if others hold it. Code::no_memory (nothing can be mapped) or Code::kv_full (nothing was
+  /// promised, and no block is free).
   Code extend(std::size_t position, std::size_t n);
-  /// Drops what evaluated tokens [0, position) do not need, and promises.
+  /// Gives back the blocks that evaluated tokens [0, position) do not need, and ends all promises.
   void give_back_unused(std::size_t position);
-  /// Drops what no token from position - 1 on sees.
+  /// Gives back the blocks that no token from position - 1 on sees.
   void give_back_unseen(std::size_t position);
 
   /// Shares all blocks of another table of the same pool. False if the system maps no more memory.
   bool share(const BlockTable& other);
-  /// Blocks [first, end), which were written to the table's memory behind its end by somebody who made the session a
-  /// holder of them, belong to it now. False, and they are given back, if they cannot be mapped.
+  /// Takes over entries [first, end), after the table's end: the caller has filled them in with blocks that it holds.
+  /// False, and they are given back, if they cannot be mapped.
   bool accept(std::size_t first, std::size_t end);
   std::span<std::uint32_t> entries(std::size_t first, std::size_t end) { return entries_.subspan(first, end - first); }
-  /// A session that begins in the middle: nothing is held so far, and nothing before this position ever will be.
+  /// For a loaded session, whose window had moved on when it was saved: the table is empty, and will hold nothing
+  /// before this position.
   void begin_at(std::size_t position);
   /// The first position that is held.
   std::size_t first_position() const;
@@ -76,19 +91,20 @@ class BlockTable {
  private:
   bool take(std::span<std::uint32_t> out);
   bool map(std::size_t first, std::size_t n, bool merged);
-  /// Gives back the blocks behind the first n.
+  /// Gives back blocks [n, end).
   void give_back_from(std::size_t n);
+  /// Gives back blocks [first_, first), of which as many as are still wanted are promised to this table again.
   void give_back_before(std::size_t first);
   Code own_partial(std::size_t position);
 
   kv::BlockPool* pool_ = nullptr;
   std::uint32_t window_ = 0;
   std::span<std::uint32_t> entries_;
-  platform::AddressRange range_;  ///< contiguous storage: where the blocks lie side by side
+  platform::AddressRange range_;  ///< contiguous storage: where the blocks are mapped side by side
   std::size_t first_ = 0, end_ = 0;
   std::size_t begin_ = 0;  ///< position before which even the first block holds nothing
   std::size_t promised_ = 0;
-  std::size_t wanted_ = 0;  ///< blocks that are still to be taken out of promises
+  std::size_t wanted_ = 0;  ///< blocks that this evaluation still has to take, promised already or not
 };
 
 }  // namespace qinfer::engine

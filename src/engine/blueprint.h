@@ -1,7 +1,7 @@
 // Blueprints: all that follows from a model's source and a host's options, before anything is loaded or created.
 //
-// A memory plan adds a blueprint up; loading a model, creating a cache and creating a session do just what theirs say.
-// So a plan and what is taken later cannot disagree: there is one derivation, and three that consume it.
+// A memory plan (plan.h) adds blueprints up; loading a model, creating a cache and creating a session do exactly what
+// theirs say. So a plan and the memory that is taken later cannot disagree: each number is derived once, here.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@
 
 namespace qinfer::engine {
 
-/// Bytes; the members mean what those of qinfer_memory mean.
+/// Bytes, member for member as in qinfer_memory.
 struct MemoryTotals {
   std::uint64_t weights_mapped = 0, weights_private = 0, tables = 0, scratch = 0;
   std::uint64_t kv_per_block = 0, kv_cache_bytes = 0, per_session = 0, load_peak = 0, total = 0;
   std::uint64_t kv_lists = 0, kv_per_token = 0, kv_per_session = 0;
 };
 
-/// A model: its weights, tables and scratch arena. Empty but for tables where it is loaded without weights.
+/// A model: its weights, tables and scratch arena. Where it is loaded without weights, only the tables.
 struct ModelBlueprint {
   bool has_weights = false;
   std::uint32_t batch_capacity = 0;  ///< tokens evaluated at once at most
   model::WeightsOptions weights_options;
   model::WeightsPlan weights;
   ScratchLayout scratch;
-  PlannedRegion scratch_region;                    ///< the arena, buffer by buffer
+  PlannedRegion scratch_region;                    ///< the scratch arena, buffer by buffer
   const model::TensorInfo* packed_rope = nullptr;  ///< of the source: a RoPE table that is used where it is
   bool rope_at_once = false;                       ///< the RoPE table is taken whole when the model is loaded
   std::uint64_t tokenizer_bytes = 0;
@@ -45,7 +45,7 @@ struct ModelBlueprint {
   Result<MemoryTotals> totals(const model::ModelSpec& spec, std::uint32_t session_tokens) const;
 };
 
-/// What a blueprint of a model is made for.
+/// Where the model of a blueprint will run.
 struct Target {
   const kernels::KernelSet& kernels;
   bool exact = false;
@@ -61,14 +61,14 @@ struct CacheBlueprint {
   std::uint32_t block_tokens = 0;
   std::vector<KvLayout> layouts;  ///< of each group of layers
   bool all_at_once = false;       ///< memory is taken when the cache is created
-  CacheSize size;                 ///< see size_cache()
+  CacheSize size;                 ///< by cache_size(); empty after plan_blocks()
 
   kv::PoolOptions pool(std::size_t group) const { return pool_options(size, options, group); }
 };
 
-/// Layouts alone: what a block is, before anything is known of how many there are.
+/// What a block is: layouts and block_tokens, without how many blocks there are.
 Result<CacheBlueprint> plan_blocks(const model::ModelSpec& spec, const Target& target, const KvCacheOptions& options);
-/// With its size. `batch_capacity`: of the model.
+/// All of it. `batch_capacity`: of the model.
 Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch_capacity,
                                   const KvCacheOptions& options);
 

@@ -1,4 +1,10 @@
 // How large a KV cache is: from its options and the layouts of its groups of layers to bytes and blocks.
+//
+// Groups with a window need fewer blocks for a session than those without, in a ratio that depends on how long sessions
+// are. So that a host need not choose it, the groups share one budget of bytes, and the pool of each has as many block
+// numbers as would fit if it took all of them. Where memory must be there from the beginning (QINFER_CACHE_COMMIT, or a
+// host's allocator) that is not possible, and the bytes are divided: into whole sessions of the full context, and the
+// remainder into one shorter session.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +19,13 @@
 
 namespace qinfer::engine {
 
-/// How large a cache is. Groups share the bytes, and each may have as many blocks as fit into all of them; where memory
-/// is taken at once, each has its own part.
+/// How large a cache is.
 struct CacheSize {
   std::uint64_t bytes = 0;
   std::uint64_t list_bytes = 0;       ///< beside the blocks
-  bool groups_share_bytes = false;    ///< groups share the bytes
-  std::uint64_t blocks_total = 0;     ///< the most that can be held of all groups together
-  std::vector<std::uint64_t> blocks;  ///< at most, of each group
+  bool groups_share_bytes = false;    ///< otherwise each has its own part
+  std::uint64_t blocks_total = 0;     ///< the most blocks that can be held, all groups together
+  std::vector<std::uint64_t> blocks;  ///< block numbers of each group's pool
 };
 
 /// What the pool of a group of layers is made with.

@@ -1,5 +1,18 @@
 // See eval.h. Nothing here allocates: sessions are linked through their own EvalState, batches are assembled in the
 // model's scratch arena.
+//
+// A call runs in three parts:
+//   check()        refuses sessions of another cache, sessions that appear twice, and options that do not fit.
+//   reserve_all()  lists the sessions with pending tokens and decides how many each evaluates; adopts known prefixes;
+//                  has every block promised that the whole call will take. If there are not enough, prefixes are
+//                  dropped and it tries once more; if that fails, everything is as it was before the call.
+//   next_batch()   until the list is empty: takes the blocks of the next rows, runs the forward pass over them, and
+//                  counts them as evaluated. The list is in order, so a batch has the rows of its first sessions, and
+//                  only the last of those can have more to do.
+// At the end promises are withdrawn, and windows give back the blocks that no later token sees.
+//
+// Room for blocks is a matter of four classes: Evaluation decides how much and in which order; Session does it for all
+// groups of layers; BlockTable (block_table.h) knows positions and windows; BlockPool (kv/block_pool.h) counts.
 #include "engine/eval.h"
 
 #include <algorithm>
@@ -76,7 +89,7 @@ class Evaluation {
     return Status();
   }
 
-  /// Decides who evaluates how many tokens, and takes the blocks for them; after an error all is as before.
+  /// Decides how many tokens each session evaluates, and has their blocks promised; after an error all is as before.
   Status reserve_all() {
     enlist(true);
     const Session* refused = nullptr;
@@ -89,7 +102,8 @@ class Evaluation {
       }
       return any;
     };
-    // A prefix in use cannot give way to others: without it there may be room, as if there were no prefix cache.
+    // Adopted blocks cannot be evicted: once more without the prefix cache, with which there must not be less room than
+    // without it.
     if ((!status.ok() || refused != nullptr) && drop_adopted()) {
       enlist(false);
       status = promise_and_take_first(refused);
@@ -105,7 +119,7 @@ class Evaluation {
       session.eval_state.next = nullptr;
       session.eval_state.count = 0;
       if (session.pending() == 0) continue;
-      if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));  // one is left to evaluate, in any case
+      if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));  // one must be left to evaluate
       link(session);
     }
     share_out();
@@ -137,15 +151,15 @@ class Evaluation {
       left -= session.eval_state.count;
       if (session.eval_state.count == 0) {
         *at = session.eval_state.next;
-        session.drop_adopted();  // what it does not need yet may be needed by others
+        session.drop_adopted();  // other sessions may need the room
       } else {
         at = &session.eval_state.next;
       }
     }
   }
 
-  /// How many blocks a table of session s needs promised: new ones, and one if its partial block will still have
-  /// another holder when the sessions before it in the list have copied theirs.
+  /// How many blocks a table of session s needs promised: new ones, and one for a copy if its partial block will still
+  /// have another holder when the sessions before it in the list have copied theirs.
   std::size_t blocks_to_promise(const Session& s, std::size_t group) const {
     const BlockTable& table = s.tables()[group];
     const std::uint32_t partial = table.partial_block(s.evaluated());
@@ -155,7 +169,8 @@ class Evaluation {
     return table.blocks_to_promise(s.evaluated(), s.eval_state.count, model_.scratch_layout().batch_capacity, earlier);
   }
 
-  /// Has room promised for all that this call evaluates, then takes the first of it.
+  /// Has room promised for all that this call evaluates, then takes the blocks of each session's first batch, so that a
+  /// system without memory is noticed before anything is computed.
   /// `refused`: the first session that there is no room for.
   Status promise_and_take_first(const Session*& refused) {
     refused = nullptr;
@@ -177,7 +192,7 @@ class Evaluation {
                     s.eval_state.index, s.eval_state.count);
   }
 
-  /// Blocks for the next of a session's tokens, as many as a batch may have.
+  /// Takes blocks for a session's next tokens, as many as a batch may have.
   Status extend_for_batch(Session& s) const {
     const std::size_t n =
         std::min<std::size_t>(s.eval_state.count - s.eval_state.done, model_.scratch_layout().batch_capacity);
@@ -220,7 +235,7 @@ class Evaluation {
     batch.n_rows += static_cast<std::int64_t>(n);
   }
 
-  /// Behind the keys and values of the sequences before, in the scratch arena.
+  /// Where the keys and values of the next sequence go: in the scratch arena, after those of the sequences before it.
   std::byte* encoder_keys(const Batch& batch) const {
     const ScratchLayout& layout = model_.scratch_layout();
     return model_.scratch() + layout.keys + key_blocks(batch) * layout.kv.block_bytes();

@@ -1,5 +1,5 @@
-// eval: evaluates pending tokens of sessions; prefill, chunked prefill, decode and continuous batching are this one
-// call.
+// eval: evaluates pending tokens of sessions. Prefill (a prompt), chunked prefill (a part of one), decode (one token of
+// each session) and continuous batching (any mixture) are this one call.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ struct EvalOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-/// The sessions of a call, read through whatever array of handles the caller has, so that none has to be copied.
+/// The sessions of a call, read through the array of handles that the caller has, so that it need not be copied.
 class SessionList {
  public:
   using At = Session& (*)(const void* handles, std::size_t index);
@@ -30,9 +30,9 @@ class SessionList {
 };
 
 /// `sessions`: distinct, of one cache. Sessions without pending tokens are passed over (their logits stay);
-/// QINFER_E_STATE if none has any. Under max_tokens sessions with few pending tokens come first. All blocks are taken
-/// before anything is computed: QINFER_E_KV_FULL (detail: index of the first session without room) changes nothing.
-/// After cancellation the tokens of finished batches stay evaluated, the rest stays pending.
+/// QINFER_E_STATE if none has any. Under max_tokens sessions with few pending tokens come first. All blocks are
+/// promised before anything is computed: QINFER_E_KV_FULL (detail: index of the first session without room) changes
+/// nothing. After cancellation the tokens of finished batches stay evaluated, the rest stays pending.
 Status eval(const SessionList& sessions, const EvalOptions& options);
 
 }  // namespace qinfer::engine

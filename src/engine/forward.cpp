@@ -1,9 +1,10 @@
 // See forward.h.
 //
-// All threads run the same pass and meet at a barrier after each phase of an operation: five to a layer (qkv,
-// attention, output projection, gate and up, down). The norms of few rows are computed by whichever thread arrives last
-// at the barrier before them; with many rows they are a region of their own, whose barrier then costs nothing to speak
-// of.
+// All threads run the same pass, Pass::work(), and meet at a barrier after each phase of an operation: about five to a
+// layer (qkv, attention, output projection, gate and up, down). Between two barriers each thread computes some of the
+// phase's units. The norms of few rows are computed by the thread that arrives last at the barrier before them, while
+// the others still wait there; the norms of many rows are an operation of their own, whose barrier is then cheap beside
+// it.
 #include "engine/forward.h"
 
 #include <algorithm>
@@ -61,7 +62,7 @@ class Pass {
     engine::run_phases(team_, operation, args, worker, then);
   }
 
-  /// An operation that is a step of the pass: behind it the buffers are gone that live no longer.
+  /// Runs one step of the pass; debug builds then poison the buffers whose lifetime ends with it.
   template <typename Args, typename Then>
   void run_step(Step step, const kernels::Operation<Args>& operation, const Args& args, std::int32_t worker,
                 Then&& then) {
@@ -289,7 +290,7 @@ class Pass {
   const std::atomic<bool>* cancelled_;
   const ScratchLayout& layout_;
   const kernels::ActivationLayout residual_, operand_, query_;  ///< of all rows of the batch
-  bool stop_ = false;  ///< written by the last thread at a barrier, read by all behind it
+  bool stop_ = false;  ///< written by the last thread at a barrier, read by all after it
 };
 
 }  // namespace

@@ -1,4 +1,9 @@
 // One forward pass: the interpreter of a ModelSpec over a batch of rows that belong to any number of sessions.
+//
+// Every row is a token: its embedding goes through all layers, with a norm before (or after) attention and the
+// feed-forward network, and the results are added to the residual stream h. Rows meet in attention alone, where a row
+// sees the keys and values of the earlier tokens of its own session. What differs between architectures is data of the
+// ModelSpec; what differs between CPUs is in the kernel set.
 #pragma once
 
 #include <atomic>
@@ -24,7 +29,7 @@ struct BatchArrays {
   std::int32_t* tokens;
   std::int32_t* logit_rows;
   float** logit_out;
-  kernels::Sequence* sequences;  ///< [group][stride]: they differ in where keys and values lie
+  kernels::Sequence* sequences;  ///< [group][stride]: groups differ in where keys and values are
   HiddenStateRows* embeddings;
 
   kernels::Sequence* sequences_of(std::size_t group) const { return sequences + group * stride; }

@@ -62,7 +62,7 @@ class TextOutput {
     return longest;
   }
 
-  /// What on_token_info is told of a token, while the logits that it was drawn from are there.
+  /// Fills in the TokenInfo of a token, while the logits that it was drawn from are there.
   void look_up(std::int32_t token) {
     info_.token = token;
     const std::span<const float> row = session_.logits(0);
@@ -96,7 +96,7 @@ class TextOutput {
 
   const Session& session_;
   const GenerateOptions& options_;
-  TokenInfo info_;  ///< of the token that the host was not told of yet
+  TokenInfo info_;  ///< of the token that was not reported to the host yet
   std::int32_t top_tokens_[kMaxTop];
   double top_logprobs_[kMaxTop];
   std::span<char> buffer_;
@@ -127,7 +127,7 @@ Status cancelled() {
   return Status::fixed(Code::cancelled, "the generation was cancelled: the tokens made so far stay");
 }
 
-/// Evaluates what is pending and counts its time.
+/// Evaluates the pending tokens and counts the time.
 Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t& ns) {
   if (session.pending() == 0) return Status();
   const std::uint64_t begin = platform::now_ns();

@@ -1,4 +1,8 @@
 // generate: evaluate, sample, turn into text, and stop at the right place.
+//
+// Text is passed on as soon as it cannot become part of a stop text. Example: with the stop text "\n\n" a token
+// "end.\n" passes on "end." and holds the "\n" back; if the next token is "\nNext", the generation stops and the host
+// gets nothing of it; if it is "Next", the host gets "\nNext".
 #pragma once
 
 #include <cstdint>
@@ -14,7 +18,7 @@ enum class Finish : std::int32_t { none = 0, end = 1, stop = 2, length = 3, call
 
 inline constexpr std::uint32_t kMaxTop = 64;
 
-/// One token of a generation, as the host is told of it; the members of qinfer_token_info.
+/// One token of a generation, as it is reported to the host; the members of qinfer_token_info.
 struct TokenInfo {
   std::int32_t token = -1;
   std::string_view text;

@@ -1,4 +1,4 @@
-// What the headers of a model say of it, without its weights.
+// What a model is, from the headers of its files: for qinfer_model_inspect(), which reads no weights.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct ModelDetails {
   bool packed = false, has_tokenizer = false;
   std::string weight_types;  ///< of the matrices in the files, "bf16 f32"; for a lone config.json the one it names
   std::uint64_t n_params = 0;
-  std::uint64_t n_active_params = 0;  ///< without those that a token is not computed with
+  std::uint64_t n_active_params = 0;  ///< those that one token is computed with
   std::uint64_t file_bytes = 0;
   std::uint32_t n_window_layers = 0;  ///< layers whose attention sees a window only
   std::uint32_t window_tokens = 0;    ///< the largest of their windows

@@ -31,7 +31,7 @@ kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelS
           spec.n_vocab, spec.context_tokens, padded,       n_threads,       spec.qk_norm_whole};
 }
 
-/// Bytes of activations in a layout, for the cursor, with what they are.
+/// Size, shape and type of a buffer of activations in a layout, for the cursor.
 struct ActivationBuffer {
   std::uint64_t bytes;
   std::vector<std::uint64_t> shape;

@@ -1,5 +1,5 @@
-// Where the engine's buffers lie: the scratch arena of a model and the memory of a session, as offsets that follow
-// from sizes alone. The memory plan adds these up before anything is loaded; the engine takes its addresses from them.
+// Where the engine's buffers are: the scratch arena of a model and the memory of a session, as offsets that follow from
+// sizes alone. The memory plan adds these up before anything is loaded; the engine takes its addresses from them.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@
 
 namespace qinfer::engine {
 
-/// Activations and workspaces of one evaluation of at most `batch` rows. attention (q, attn_out and its workspace) and
-/// the feed-forward workspace (ffn_act) never live at the same time, so they share bytes.
+/// Activations and workspaces of one batch of at most `batch_capacity` rows, written [batch] below. attention (q,
+/// attn_out and its workspace) and the feed-forward workspace (ffn_act) never live at the same time, so they share
+/// bytes.
 struct ScratchLayout {
   std::uint32_t batch_capacity = 0;
   // In the kernel set's layouts (kernels::ActivationLayouts):
   std::uint64_t h = 0;         ///< residual stream, [batch][n_embd]
-  std::uint64_t normed = 0;    ///< operand [batch][n_embd], or what is added to the residual stream behind a norm
+  std::uint64_t normed = 0;    ///< operand [batch][n_embd], or what is added to the residual stream after a norm
   std::uint64_t q = 0;         ///< queries, [batch][q_dim]
   std::uint64_t attn_out = 0;  ///< operand [batch][q_dim]
   std::uint64_t attn_shared = 0, attn_shared_bytes = 0;
@@ -36,23 +37,24 @@ struct ScratchLayout {
   std::uint64_t bytes = 0;
 };
 
-/// `region`: where the buffers are written down, if anywhere.
+/// `region`: where the buffers are recorded; null: nowhere.
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                              std::uint32_t n_threads, PlannedRegion* region = nullptr);
 
-/// The rows of one session whose hidden states are gathered.
+/// Rows of one session in a batch, whose final hidden states are gathered for its embedding.
 struct HiddenStateRows {
   float* out = nullptr;  ///< f32 [3][n_embd]: of the first token, the sum of all, of the last
   std::int32_t first_row = 0, n_rows = 0;
   bool begins = false;  ///< with the session's first token
 };
 
-/// How blocks lie in memory, for each group of layers.
+/// The layout of a block of each group of layers.
 std::vector<KvLayout> kv_layouts(const model::ModelSpec& spec, const kernels::KernelSet& kernels, DType type,
                                  std::uint32_t block_tokens);
 
-/// The most blocks that a session of so many tokens holds of a group while at most `chunk` tokens are evaluated at
-/// once.
+/// The most blocks of a group that a session of `tokens` tokens holds while at most `chunk` tokens are evaluated at
+/// once: all of them or, with a window, those of the window before the chunk and of the chunk, and one more, since
+/// neither begins with a block.
 std::uint64_t blocks_of_session(const KvLayout& layout, std::uint32_t window, std::uint64_t tokens,
                                 std::uint64_t chunk);
 
@@ -69,7 +71,7 @@ struct SessionLayout {
   std::uint64_t sampler_logits = 0, sampler_ids = 0, sampler_counts = 0;  ///< 4 bytes x n_vocab each
   std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
   std::uint64_t accepted = 0, accepted_words = 0;  ///< u64: a bit for each token, set if a logits hook accepted it
-  std::uint64_t text = 0, text_bytes = 0;          ///< text held back while it may begin a stop text
+  std::uint64_t text = 0, text_bytes = 0;          ///< text held back because it may be the beginning of a stop text
   std::uint64_t embedding = 0;                     ///< f32 [3][n_embd], see HiddenStateRows
   std::uint64_t bytes = 0;
   // Memory of their own, since forks share them:

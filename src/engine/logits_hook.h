@@ -1,4 +1,5 @@
-// LogitsHook: what a host puts between the logits of a session and its sampler, for example a grammar or a watermark.
+// LogitsHook: code of the host that runs between the logits of a session and its sampler, for example a grammar, which
+// rules out tokens, or a watermark.
 #pragma once
 
 #include <cstddef>

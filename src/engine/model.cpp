@@ -72,7 +72,7 @@ Status Model::load_weights(source::ModelSource& source, const model::LoadProgres
   return Status();
 }
 
-/// Of what is multiplied; a table of rows is looked up.
+/// The encoding of the matrices that are multiplied; an embedding that is only looked up does not count.
 std::string Model::describe_formats() const {
   std::string text;
   for (const model::WeightItem& item : blueprint_.weights.items) {

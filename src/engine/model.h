@@ -20,7 +20,8 @@
 
 namespace qinfer::engine {
 
-/// Bytes of a model's memory budget that something takes as long as it lives. The model outlives it.
+/// Bytes of a model's memory budget that an object (a cache, a session) takes as long as it lives. The model outlives
+/// it.
 class Charge {
  public:
   Charge() = default;
@@ -57,7 +58,7 @@ class Model {
     return packed_rope_ != nullptr ? packed_rope_ + std::uint64_t{i} * spec_.context_tokens * spec_.head_dim
                                    : rope_.data(i);
   }
-  /// Computes the rows that a session of so many tokens needs, if they are not there yet.
+  /// Computes the rows that a session of `tokens` tokens needs, if they are not there yet.
   Status prepare_rope(std::uint32_t tokens) const;
   const ScratchLayout& scratch_layout() const { return blueprint_.scratch; }
   std::byte* scratch() const { return scratch_.data(); }
@@ -75,9 +76,9 @@ class Model {
   /// what_fits(bytes left).
   Result<Charge> charge(std::uint64_t bytes, std::string_view what,
                         const std::function<std::string(std::uint64_t left)>& what_fits) const;
-  /// Whose bits its keys and values have: kernel set, formats of the weights, precision.
+  /// What the bits of its keys and values depend on: kernel set, formats of the weights, precision.
   std::string origin() const;
-  /// What it was loaded by, tensor by tensor.
+  /// The blueprint that it was loaded by.
   const ModelBlueprint& blueprint() const { return blueprint_; }
   /// What blueprints of caches and sessions are made for.
   Target target() const;
@@ -102,7 +103,7 @@ class Model {
   platform::Buffer scratch_;
   mutable RopeTable rope_;
   const float* packed_rope_ = nullptr;               ///< the whole table in a packed file, instead
-  std::shared_ptr<platform::MappedFile> rope_file_;  ///< that one
+  std::shared_ptr<platform::MappedFile> rope_file_;  ///< the packed file
   ScratchPoison scratch_poison_;
   MemoryTotals memory_;
   std::uint64_t budget_ = UINT64_MAX;

@@ -19,7 +19,8 @@ inline constexpr std::uint32_t kDefaultBatch = 512;
 inline constexpr std::uint32_t kMaxBatch = 1 << 16;
 
 struct LoadOptions {
-  bool no_weights = false, no_mmap = false, lock = false, verify = false, separate_embedding = false;
+  bool no_weights = false, no_mmap = false, lock = false, verify = false;
+  bool separate_embedding = false;  ///< QINFER_LOAD_EMBED_ROWS: tied embeddings are kept a second time, to look rows up
   std::uint32_t max_batch_tokens = 0;
   std::uint64_t memory_budget_bytes = 0;
   std::string weight_format;

@@ -10,7 +10,7 @@
 namespace qinfer::engine {
 namespace {
 
-/// The order in the file: whatever needs the largest alignment first, so that everything is aligned without padding.
+/// The order in the file: tensors that need the largest alignment first, so that all are aligned without padding.
 int rank(const model::WeightItem& item) {
   if (item.need.is_vector) return 1;
   if (item.format.layout == kernels::WeightLayout::tile32) return 0;

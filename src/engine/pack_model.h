@@ -1,4 +1,5 @@
-// Writing a packed model: a checkpoint in the form in which a kernel set wants it, for loading by mapping.
+// Writing a packed model: a checkpoint in the form in which a kernel set wants it, so that it can be loaded by mapping
+// the file (source/packed.h).
 #pragma once
 
 #include "engine/model.h"

@@ -18,7 +18,7 @@ namespace qinfer::engine {
 
 class RopeTable {
  public:
-  /// More than any model in use needs: what goes beyond it is a damaged or hostile file.
+  /// More than any model in use needs: a table beyond it comes from a damaged or hostile file.
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{4} << 30;
 
   /// Bytes of the rows of `tokens` positions. QINFER_E_NO_MEMORY above kMaxBytes, with the max_tokens that would do.
@@ -28,8 +28,8 @@ class RopeTable {
 
   /// Address space for all rows or, from a host's allocator, their memory.
   Status reserve(const model::ModelSpec& spec, const platform::Allocator& allocator);
-  /// Memory for the first `tokens` rows of each rope, and what belongs there. Threads may call it at once; `charge`
-  /// takes the bytes that are new out of the model's budget, and may refuse.
+  /// Computes the first `tokens` rows of each rope, as far as they are not there yet, and takes memory for them.
+  /// Threads may call it at once; `charge` takes the new bytes out of the model's budget, and may refuse.
   template <typename Charge>
   Status fill(const model::ModelSpec& spec, std::uint32_t tokens, Runtime& runtime, Charge charge) {
     const Lock lock(mutex_);
@@ -49,7 +49,7 @@ class RopeTable {
 
   /// The table of one rope.
   const float* data(std::uint32_t rope) const { return first_ + std::uint64_t{rope} * reserved_ * head_dim_; }
-  /// That are taken.
+  /// Bytes of memory that are taken.
   std::uint64_t bytes() const { return bytes_; }
 
  private:

@@ -30,8 +30,8 @@ std::string without_tiles(std::string features) {
   return features;
 }
 
-/// What can be used of the CPU. The system is asked for its permission to use tiles only if a set would be chosen that
-/// needs them; where it refuses, the CPU is as one without.
+/// The usable features of the CPU. The system is asked for its permission to use tiles only if a set would be chosen
+/// that needs them; where it refuses, the CPU is as one without.
 std::string usable_features(const RuntimeOptions& options) {
   std::string features = platform::detect_cpu(*options.tiles).features;
   if (features.find(kTileFeature) == features.npos) return features;

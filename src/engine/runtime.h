@@ -1,5 +1,5 @@
-// Runtime: what models share: the thread team, the chosen kernel set, the allocator, the log sink and the counters.
-// There is no process-wide state, so two hosts in one process never meet.
+// Runtime: the thread team, the chosen kernel set, the allocator, the log sink and the counters, which all models of a
+// runtime use. There is no process-wide state, so two hosts in one process do not affect each other.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // Debug builds fill the buffers of a scratch arena with NaN outside the lifetimes that the memory plan states, so that
-// tests notice an operation that reads what is not there yet, or no longer. Other builds do nothing of it.
+// tests notice an operation that reads what is not there yet, or no longer. Other builds do nothing here.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ class ScratchPoison {
  public:
 #if defined(QINFER_POISON)
   ScratchPoison() = default;
-  /// `region`: what scratch_layout() wrote down.
+  /// `region`: the buffers that scratch_layout() recorded.
   ScratchPoison(std::byte* scratch, const ScratchLayout& layout, PlannedRegion region);
-  /// `step` of a layer has ended: what lives no longer than that is gone.
+  /// `step` of a layer has ended: poisons the buffers whose lifetime ends with it.
   void after(Step step) const;
-  /// An evaluation has ended, or was cancelled: all is gone but the arrays that its caller fills.
+  /// An evaluation has ended, or was cancelled: poisons everything but the arrays that its caller fills.
   void after_pass() const;
 
  private:

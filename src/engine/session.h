@@ -1,8 +1,19 @@
-// KvCache and Session. A session is a list of tokens of which a prefix is evaluated: its keys and values lie in the
-// blocks of its block tables, one for each group of layers that keep theirs alike; the rest is pending. All its memory
-// is taken when it is created. Blocks may be shared with forks and with sessions that begin alike; one that is about to
-// be written to is copied first. Tokens are session.cpp's, keys and values session_kv.cpp's, files
-// session_snapshot.cpp's.
+// KvCache and Session.
+//
+// A session is a list of tokens. The first of them are evaluated: their keys and values are in the blocks of its block
+// tables, one for each group of layers that keep theirs alike. The others are pending. append() adds pending tokens,
+// eval() (eval.h) evaluates them, sample() draws a token from the logits of the last one and appends it, truncate()
+// removes tokens from the end. All memory of a session is taken when it is created.
+//
+// Blocks are shared in two ways. A fork holds all blocks of its original. And where the cache keeps prefixes, each
+// block that is full is published in the prefix index under a name; an evaluation first *adopts* the blocks of a known
+// beginning of its pending tokens, which then need no computation. A block that others hold is copied before it is
+// written to (block_table.h).
+//
+// What a session computed must be reproducible, so blocks that were loaded from a snapshot are *untrusted*: they may
+// have been computed by other kernels, or made up. They are used by this session and its forks, and never published.
+//
+// session.cpp has tokens, logits and sampling; session_kv.cpp keys and values; session_snapshot.cpp files.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +80,7 @@ class Session {
   /// `files` null: the operating system's.
   Status save(const std::string& path, const platform::Files* files = nullptr) const;
   struct LoadSessionOptions {
-    bool any_bits = false;     ///< keys and values that the same kernel set computed with other options are taken too
+    bool any_bits = false;     ///< keys and values that the same kernel set computed with other options are accepted
     bool no_recovery = false;  ///< the state before the last one is refused
     std::shared_ptr<const platform::Files> files;  ///< of the host; null: the operating system's
   };
@@ -108,8 +119,8 @@ class Session {
   /// The logits of the last evaluated token, or of the one `back` earlier; empty if not kept.
   std::span<const float> logits(std::size_t back) const;
 
-  /// Every token is evaluated, the last one with QINFER_EVAL_NO_LOGITS; and what a call that needs its logits says
-  /// then.
+  /// Whether every token is evaluated, the last one with QINFER_EVAL_NO_LOGITS; and the error of a call that needs its
+  /// logits then.
   bool has_skipped_logits() const {
     return model().spec().causal && n_logits_ == 0 && n_tokens_ != 0 && pending() == 0;
   }
@@ -120,7 +131,7 @@ class Session {
   Status logprobs(std::size_t back, std::span<const std::int32_t> tokens, std::span<double> out) const;
   /// The most likely tokens of that row, in descending order, and their log probabilities.
   Status top_logprobs(std::size_t back, std::span<std::int32_t> tokens, std::span<double> out) const;
-  /// Why logits(back) is empty.
+  /// The error that says why logits(back) is empty.
   Status no_logits(std::size_t back) const;
   /// How many rows logits() has.
   std::size_t n_logits() const { return n_logits_; }
@@ -143,48 +154,57 @@ class Session {
   std::uint64_t other_bytes() const { return memory_.size() + tokens_.size() + memory_layout_.logits_bytes; }
   const Metrics& metrics() const { return metrics_; }
 
-  // ---- for eval and generate ----
+  // ---- For eval and generate: the prefix cache ----
 
-  /// Takes over blocks of the cache that hold what is pending, all but the last `keep` tokens at most.
+  /// Adopts published blocks of the cache that hold pending tokens, but not the last `keep` tokens. Ends all promises.
   void adopt_prefix(std::size_t keep);
   /// Undoes adopt_prefix(): the tokens are pending again.
   void drop_adopted();
+
+  // ---- For eval and generate: room for blocks ----
+
   std::span<BlockTable> tables() { return {tables_.get(), memory_layout_.n_groups}; }
   std::span<const BlockTable> tables() const { return {tables_.get(), memory_layout_.n_groups}; }
-  /// Room for the next n of the tokens that were promised room for. Code::kv_full or Code::no_memory if there is none
-  /// after all.
+  /// Turns promised blocks into held ones for the next n tokens, in all tables. Code::kv_full where nothing was
+  /// promised and no block is free, Code::no_memory or Code::io where the system refuses memory.
   Code extend_tables(std::size_t n);
-  /// Has room promised and takes it. Code::kv_full or Code::no_memory, and nothing is taken.
+  /// Has room for n tokens promised and takes that of the first batch. After an error nothing is taken. For tests and
+  /// benchmarks, which evaluate nothing.
   Code reserve_blocks(std::size_t n);
-  /// Gives back promises and the blocks that the evaluated tokens do not need.
+  /// Ends promises and gives back the blocks that the evaluated tokens do not need.
   void give_back_unused();
-  /// After an evaluation: also the blocks that windows have left behind.
+  /// After an evaluation: gives back also the blocks that windows do not see any more.
   void finish_evaluation();
   /// What is wrong with tables and pools, or null. For debug builds.
   const char* find_inconsistency() const;
   KvView kv_view(std::size_t group = 0) const { return tables_[group].view(); }
+
+  // ---- For eval and generate: progress and results ----
+
   std::size_t evaluated() const { return n_evaluated_; }
+  /// The next n tokens are evaluated now; publishes blocks that have become full.
   void advance(std::size_t n);
-  /// Where the hidden states of rows that are evaluated next are gathered.
+  /// Where the hidden states of the next rows to be evaluated are gathered; rows [first_row, first_row + n_rows) of the
+  /// batch are this session's.
   HiddenStateRows hidden_state_rows(std::int32_t first_row, std::int32_t n_rows) const;
   /// Where the logits of row `row` of the `kept` rows of this evaluation go.
   float* logits_row(std::size_t row) const;
   void set_kept_logits(std::size_t kept) { n_logits_ = kept; }
-  /// Before an evaluation: old logits are gone, and new ones will not be written where a fork still reads.
+  /// Before an evaluation: forgets the old logits, and makes sure that new ones are not written where a fork reads.
   void drop_logits();
   Metrics& metrics() { return metrics_; }
   std::span<char> text_buffer() const { return {memory_.as<char>() + memory_layout_.text, memory_layout_.text_bytes}; }
   text::Detokenizer* detokenizer() { return detokenizer_ ? &*detokenizer_ : nullptr; }
 
-  /// Links of the evaluation that the session takes part in, so that eval needs no memory of its own.
+  /// What the evaluation that the session takes part in knows of it; here, so that eval needs no memory of its own.
   struct EvalState {
-    Session* next = nullptr;
+    Session* next = nullptr;  ///< in the list of what is left to do
     std::size_t index = 0;    ///< in the caller's array
     std::size_t count = 0;    ///< tokens to evaluate in this call
     std::size_t done = 0;     ///< of them
     std::size_t kept = 0;     ///< rows of logits wanted
     std::size_t adopted = 0;  ///< blocks, by adopt_prefix()
-    bool active = false;
+    bool active = false;      ///< in the call
   } eval_state;
 
  private:
@@ -210,6 +230,7 @@ class Session {
   bool adopt_blocks(std::size_t first, std::size_t n);
   std::span<const std::int32_t> tokens_of_block(std::size_t block, std::size_t n_blocks) const;
   void publish_full_blocks();
+  /// Forgets the names of blocks that the evaluated tokens do not fill.
   void forget_names();
   Status read_blocks(const kv::Snapshot& snapshot, std::size_t group);
   Status read_tables(const kv::Snapshot& snapshot, const std::string& path);
@@ -224,8 +245,8 @@ class Session {
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_logits_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
   bool untrusted_ = false;   ///< keys and values came out of a snapshot: they are not published
-  std::string origin_;       ///< then who computed them; kMixedOrigin once this model has computed more with other bits
-  bool same_origin_ = true;  ///< that is this model itself
+  std::string origin_;       ///< then what computed them; kMixedOrigin once this model has added others with other bits
+  bool same_origin_ = true;  ///< origin_ is this model's
   static constexpr const char* kMixedOrigin = "mixed";  // short: assigning it allocates nothing
   sampling::SamplerOptions sampler_;
   std::size_t n_bias_ = 0;

@@ -1,4 +1,10 @@
-// See session.h: KvCache, and the keys and values of a session: its tables, the prefix cache, cutting back.
+// See session.h: KvCache, and the keys and values of a session: its tables, the prefix cache, truncation.
+//
+// The prefix cache, with windows. The pool of the first group finds blocks by their tokens; those of the other groups
+// find theirs by the name of the first group's block for the same positions. To go on after n known blocks, a session
+// needs of each group the blocks that its layers see from there: all n or, with a window, the last of them. Some of
+// these may have been evicted. Then a shorter beginning is adopted, at whose end no window sees the gap
+// (shorten_to_windows()), and the rest is computed again.
 #include <algorithm>
 
 #include "engine/session.h"
@@ -137,8 +143,9 @@ Status Session::truncate(std::size_t n_tokens) {
   const bool ready = n_tokens == n_evaluated_ && (n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);
   if (!model().spec().causal && cut) forget_everything();
   if (n_tokens > n_evaluated_ || ready) return Status();
-  // The last token kept is evaluated again, since its logits are what the next token is drawn from. A sum of hidden
-  // states cannot be cut back, nor can a window that has moved on.
+  // The last token kept is evaluated again, for its logits, from which the next token is drawn. Everything is evaluated
+  // again where that is not possible: from a sum of hidden states no token can be subtracted, and a window that has
+  // moved on has given back the blocks that the last token sees.
   bool all = n_tokens == 0 || memory_layout_.embeddings;
   for (const BlockTable& table : tables()) all = all || !table.reaches_back_from(n_tokens - 1);
   if (all) {
@@ -165,14 +172,14 @@ void Session::adopt_prefix(std::size_t keep) {
   if (!cache_->keeps_prefixes() || memory_layout_.embeddings || n_evaluated_ % size != 0 || n_named_ != first ||
       pending() < size + keep)
     return;
-  // Where a window moves on, what was evaluated before could not be had back if there is no room after all.
+  // With a window, blocks of tokens evaluated before would be given back, and drop_adopted() could not undo that.
   for (const BlockTable& table : tables())
     if (table.window() != 0 && n_evaluated_ != 0) return;
   const std::size_t most = (pending() - keep) / size;
   const kv::PrefixName parent = first == 0 ? kv::PrefixIndex::kStart : name_data()[first - 1];
   std::size_t n = cache_->pool().find(parent, tokens_of_block(first, most), {name_data() + first, most});
   n = shorten_to_windows(first, n);
-  if (n != 0 && !adopt_blocks(first, n)) n = 0;  // evicted just now, or no more mappings: it is computed instead
+  if (n != 0 && !adopt_blocks(first, n)) n = 0;  // evicted just now, or no more mappings: computed instead
   n_named_ = first + n;
   n_evaluated_ += n * size;
   metrics_.cached_tokens += n * size;
@@ -180,7 +187,7 @@ void Session::adopt_prefix(std::size_t keep) {
   eval_state.adopted = n;
 }
 
-/// The longest beginning of n known blocks of whose end the windows of all groups still have what they see.
+/// Of n known blocks the longest beginning at whose end the windows of all groups find every block that they see.
 std::size_t Session::shorten_to_windows(std::size_t first, std::size_t n) const {
   for (bool shorter = true; shorter && n != 0;) {
     shorter = false;
@@ -188,7 +195,7 @@ std::size_t Session::shorten_to_windows(std::size_t first, std::size_t n) const 
       const std::size_t begin = std::max(first, table.first_seen((first + n) * block_tokens()));
       const std::size_t missing = table.pool().count_to_last_missing({name_data() + begin, first + n - begin});
       if (missing == 0) continue;
-      // A shorter one that ends behind the missing block would see it too.
+      // A beginning that ends after the missing block, though earlier than this one, would see it as well.
       n = begin + missing - 1 - first;
       shorter = true;
     }
@@ -196,7 +203,8 @@ std::size_t Session::shorten_to_windows(std::size_t first, std::size_t n) const 
   return n;
 }
 
-/// Blocks [first, first + n) of all groups, or as much of their ends as windows see, or nothing.
+/// Adopts blocks [first, first + n) of all groups, of those with a window only the last ones that it sees. False, and
+/// nothing is adopted, if one of them is not findable any more or cannot be mapped.
 bool Session::adopt_blocks(std::size_t first, std::size_t n) {
   const std::size_t end = first + n;
   std::size_t g = 0;
@@ -233,10 +241,11 @@ void Session::publish_full_blocks() {
   const std::size_t full = n_evaluated_ / block_tokens();
   if (n_named_ == full) return;
   kv::BlockPool& pool = cache_->pool();
-  // What an equal sequence had published may have been evicted since; then the blocks of this one take its place.
+  // A name may stand for the block of another session with the same tokens, which may have been evicted since; then
+  // this session's block is published in its place.
   n_named_ = pool.count_current({name_data(), n_named_});
   for (; n_named_ < full; ++n_named_) {
-    if (!tables_[0].holds(n_named_)) return;  // left behind
+    if (!tables_[0].holds(n_named_)) return;  // the window has moved on
     const kv::PrefixName parent = n_named_ == 0 ? kv::PrefixIndex::kStart : name_data()[n_named_ - 1];
     const kv::PrefixName name = pool.publish(parent, tokens_of_block(n_named_, 1), tables_[0][n_named_]);
     if (name.generation == 0) return;  // evicted just now: next time

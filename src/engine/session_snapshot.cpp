@@ -1,7 +1,11 @@
 // Session::save and Session::load: between a session and the file of kv/snapshot.h.
 //
-// Where the file's blocks look like the cache's they are read straight into place; else (another padding of heads, size
-// of blocks or order in tiles) they are copied tile by tile.
+// A session's blocks are read straight into place where the file's blocks have the layout of the cache's; otherwise
+// (another padding of heads, size of blocks or order in tiles) they are copied tile by tile. A block that is not full
+// is saved with zeros after its last token, because the memory there may hold tokens of another session.
+//
+// Logits are not saved: the last token of a loaded session is pending and evaluated again. The bits of keys and values
+// depend on the kernel set and the options that computed them, their *origin*, which the file names (check_origin()).
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -84,8 +88,8 @@ Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<c
   return Status();
 }
 
-/// What the same kernel set computed with other options has other bits, and would go on with neither's. (Another kernel
-/// set is a choice that the host cannot but know of.)
+/// Refuses keys and values of the same kernel set with other options: the session would go on with bits that neither
+/// setting gives. (Another kernel set is accepted: a host that moves a file between CPUs knows that it does.)
 Status check_origin(std::string_view saved, std::string_view own, const std::string& path) {
   if (saved == own || saved.substr(0, saved.find('/')) != own.substr(0, own.find('/'))) return Status();
   return error(Code::unsupported,
@@ -116,7 +120,7 @@ Status Session::save(const std::string& path, const platform::Files* files) cons
   state.extra = sampler;
   state.extra_capacity = sampling::stored_options_bytes(model().spec().n_vocab);
   kv::SnapshotModel about{model().fingerprints().newest(), untrusted_ ? origin_ : model().origin(), {}, {}};
-  // Behind the last token a block may still hold what it held before, and that is not this session's to give away.
+  // After the last token a block may still hold tokens of another session, which are not this one's to give away.
   const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
   std::vector<std::vector<std::byte>> partial(memory_layout_.n_groups);
   for (std::size_t g = 0; g < memory_layout_.n_groups; ++g) {
@@ -142,7 +146,8 @@ Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
   const KvView view = kv_view(group);
   const std::uint32_t n = from.blocks_for(snapshot.n_evaluated()), tiles = from.tiles_per_block();
   const bool direct = same_blocks(from, to);
-  // The session's blocks may be smaller than the file's, and then begin behind the first tile of the file's first one.
+  // The session's blocks may be smaller than the file's; then the first one may begin after the first tile of the
+  // file's first block.
   const auto first_tile = static_cast<std::uint32_t>(snapshot.first(group) / kTileTokens);
   std::vector<std::byte> buffer(direct ? 0 : from.block_bytes());
   for (auto i = static_cast<std::uint32_t>(snapshot.first(group) / from.block_tokens); i < n; ++i) {
@@ -167,7 +172,8 @@ Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& pat
     const std::uint64_t first = snapshot.first(g);
     tables_[g].begin_at(first);
     if (!tables_[g].reaches_back_from(next))
-      return error_at(Code::format, -1, "{}: group {} begins at position {}, behind what the next token sees", path, g,
+      return error_at(Code::format, -1,
+                      "{}: group {} begins at position {}, after the first one that the next token sees", path, g,
                       first);
   }
   if (const Code code = extend_tables(n); code != Code::ok)
@@ -217,7 +223,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   std::unique_ptr<Session> session = std::move(created.value());
   result = {snapshot.tokens().size(), snapshot.n_evaluated(), snapshot.recovered(),
             snapshot.model().origin != model.origin()};
-  // Others must not be given what a file says: it may come from other kernels, or from somebody who invented it.
+  // Loaded blocks are never published to the prefix cache: other kernels may have computed them, or they may be forged.
   session->untrusted_ = true;
   QINFER_TRY(session->append(snapshot.tokens()));
   QINFER_TRY(session->read_tables(snapshot, path));

@@ -1,6 +1,11 @@
-// Memory of a session that its forks read too until they have their own. A fork copies nothing: it brings memory for
-// one more holder, and whoever writes first goes over to that. So forking costs the same for long sessions and large
-// vocabularies, and writing allocates nothing.
+// Memory of a session (its tokens, its logits) that its forks read too, until one of them writes: copy on write, with
+// the memory for the copy taken beforehand.
+//
+// A fork copies nothing, so it costs the same for long sessions and large vocabularies. It brings spare memory of the
+// same size, which is kept beside the shared one: with n holders there are n - 1 spares. A holder that is about to
+// write calls make_own(): if there are other holders, it leaves them the shared memory, takes a spare, and copies the
+// bytes that it keeps. So writing allocates nothing and cannot fail. The last holder has no spare left, and writes to
+// the memory itself.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +32,7 @@ class SharedBuffer {
   }
   ~SharedBuffer();
 
-  /// The same contents for a fork, with `spare`, freshly created and of the same size, in reserve. May allocate.
+  /// A holder for a fork. `spare`: freshly created, of the same size. May allocate.
   SharedBuffer share(SharedBuffer spare) const;
 
   template <typename T>
@@ -47,7 +52,7 @@ class SharedBuffer {
     std::vector<std::shared_ptr<Shared>> spares ABSL_GUARDED_BY(mutex);  ///< one for each holder but one
   };
 
-  /// Takes a spare, with a copy of the first bytes, and leaves the rest to the others; null if there are none.
+  /// One holder leaves: returns a spare with a copy of the first `keep` bytes; null if there is no other holder.
   static std::shared_ptr<Shared> part(Shared& shared, std::uint64_t keep);
 
   std::shared_ptr<Shared> shared_;

@@ -39,8 +39,9 @@ void ThreadTeam::abandon_threads() {
   for (platform::Thread& thread : threads_) thread.abandon();
 }
 
-/// Sequential consistency throughout (but for taken_, which the barriers order): a sleeper counts itself and then looks
-/// at the word, the waker changes the word and then looks at the count, so one of them sees the other.
+/// Waits until `word` is not `old` any more: spins for spin_ns, then sleeps. No wake-up is lost: a sleeper counts
+/// itself and then looks at the word, the waker changes the word and then looks at the count, so one of them sees the
+/// other. That needs sequential consistency, which all atomics here have (but for taken_, which the barriers order).
 void ThreadTeam::wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t old, std::uint64_t spin_ns,
                                  std::atomic<std::uint32_t>& sleepers) {
   if (spin_ns > 0) {

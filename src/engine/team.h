@@ -1,7 +1,8 @@
 // The thread team: persistent workers that execute one function together, the calling thread being worker 0.
 //
-// Inside run() workers meet at barriers, spinning at most 100 us before they sleep, since a layer has only
-// microseconds of work per barrier. Between runs they sleep (or spin for spin_us first, if the host asked for it).
+// Inside run() workers meet at barriers: each waits until all have arrived. A layer has only microseconds of work
+// between two barriers, so they wait in a loop (spin) for at most 100 us before they sleep. Between runs they sleep, or
+// spin for spin_us first if the host asked for it.
 #pragma once
 
 #include <atomic>
@@ -54,10 +55,10 @@ class ThreadTeam {
     barrier(worker, [](std::int32_t) {});
   }
 
-  /// Calls body(begin, end) for parts of [0, units) that all workers of the current run together cover; each calls this
-  /// once between two barriers, with the same number. Most units are cut evenly; the last go in pieces to whoever is
-  /// done first, so a body may run any number of times: cores that others share, or that wait for memory in turn, are
-  /// never equally fast, and all would wait for the slowest.
+  /// Calls body(begin, end) for parts of [0, units), which the workers of the current run cover together; each worker
+  /// calls this once between two barriers, with the same number of units. Most units are cut evenly. The last ones go
+  /// in pieces to the workers that are done first, because cores are never equally fast (other processes use them,
+  /// memory serves one after the other) and all would wait for the slowest. So a body runs any number of times.
   template <typename Body>
   void for_units(std::int32_t worker, std::int64_t units, Body&& body) {
     const std::int64_t shared = size_ > 1 ? units / kSharedUnits : 0, own = units - shared;
@@ -77,7 +78,7 @@ class ThreadTeam {
     void (*call)(void* context, std::int32_t worker) = nullptr;
     void* context = nullptr;
   };
-  static constexpr std::int64_t kSharedUnits = 16;  // one in so many units is nobody's own
+  static constexpr std::int64_t kSharedUnits = 16;  // one unit in 16 goes to the workers that are done first
   static constexpr std::int64_t kPiecesPerWorker = 8;
   ThreadTeam() = default;
   void run_job(Job job);

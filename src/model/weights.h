@@ -53,7 +53,7 @@ struct WeightsOptions {
   bool use_mmap = true;
   bool verify = false;              ///< norm weights and biases must be finite
   bool lock = false;                ///< keep resident
-  bool separate_embedding = false;  ///< tied embeddings: a table of rows beside the LM head
+  bool separate_embedding = false;  ///< tied embeddings: a table to look rows up in, beside the LM head
 };
 
 /// One tensor to load.
