@@ -474,7 +474,7 @@ typedef struct qinfer_kv_cache_stats {
     uint64_t blocks_total, blocks_used;       /* used: held by at least one session. Where layers differ in what they
                                                  keep, of all kinds together, and total as many as there could be */
     uint64_t blocks_shared, blocks_cached;    /* held by several; free, but reusable as a prefix */
-    uint64_t bytes_reserved, bytes_committed; /* address space; memory behind the blocks used and cached */
+    uint64_t bytes_reserved, bytes_committed; /* address space; memory of the blocks used and cached */
     uint64_t bytes_resident, reserved;        /* as the operating system counts it, 0 where it does not tell */
 } qinfer_kv_cache_stats;
 QINFER_STATUS qinfer_kv_cache_get_stats(const qinfer_kv_cache *cache, qinfer_kv_cache_stats *out, qinfer_error *err);
@@ -638,8 +638,8 @@ enum {
     QINFER_POOL_DEFAULT = 0, /* the mean in an encoder, the last token's in a decoder */
     QINFER_POOL_LAST = 1, QINFER_POOL_MEAN = 2, QINFER_POOL_FIRST = 3
 };
-/** The final hidden states (behind the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd
- *  floats. Layers that a checkpoint keeps for other libraries to put behind that (the dense modules of
+/** The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd
+ *  floats. Layers that a checkpoint keeps for other libraries to apply after that (the dense modules of
  *  sentence-transformers) are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else
  *  QINFER_E_STATE. An encoder evaluates a session whole: more pending tokens than max_batch_tokens are
  *  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending. */

@@ -21,7 +21,7 @@ inline constexpr int kMaxTiles = 8;
 inline constexpr std::int64_t kAhead = 128;
 /// How many lines ahead of its reading a line goes from the L2 into the L1. (No measurement of other numbers is kept.)
 inline constexpr std::int64_t kNear = 12;
-/// Products that one f16 sum takes. Part of the results: panels.h shows that so many cannot overflow.
+/// Products that one f16 sum takes. Part of the results: panels.h shows that this many cannot overflow.
 inline constexpr std::int64_t kRun = 64;
 
 /// Into the L1, and into the L2.

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "source/hf_rope.h"
+#include "source/hf_architecture.h"
+#include "source/hf_windows.h"
 
 namespace qinfer::source {
 namespace {
@@ -16,59 +17,6 @@ using formats::Json;
 using model::LayerSpec;
 using model::ModelSpec;
 using model::NormPlaces;
-
-constexpr std::int64_t kMaxDim = 1 << 20;
-constexpr std::int64_t kMaxVocab = 1 << 24;
-constexpr std::int64_t kMaxLayers = 4096;
-
-/// Which layers have a sliding window where "layer_types" does not say so.
-enum class Windows : std::uint8_t {
-  none,
-  all_layers,
-  as_stated,     ///< all layers, or none where the field is absent
-  qwen,          ///< those from max_window_layers on, if use_sliding_window
-  without_rope,  ///< those without rotary embedding, if use_sliding_window
-  pattern        ///< all but each n-th
-};
-
-/// A soft cap that config.json may state; 0 = off.
-struct CapField {
-  bool known = false;   ///< the architecture has the field
-  double fallback = 0;  ///< where it is absent
-};
-
-/// What distinguishes the architectures: one row each, in which a member that is left out means "as most have it".
-struct Architecture {
-  std::string_view name;
-  bool qkv_bias = false;              ///< always there, without a field
-  bool attention_bias = false;        ///< the field attention_bias switches q, k, v and o biases
-  bool mlp_bias = false;              ///< the field mlp_bias is read
-  bool qk_norm = false;               ///< RMSNorm of each query and key head
-  bool qk_norm_whole = false;         ///< with qk_norm: of all query heads together, and of all key heads
-  bool needs_kv_heads = false;        ///< num_key_value_heads must be there
-  std::int64_t default_kv_heads = 0;  ///< if the field is absent; 0, or the field is null: num_attention_heads
-  std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
-  Windows windows = Windows::none;
-  std::int64_t full_layer_every = 0;  ///< Windows::pattern: each n-th layer sees everything
-  bool pattern_field = false;         ///< n may be stated by the field sliding_window_pattern
-  bool causal = true;
-  bool ropes_by_layer_type = false;  ///< another embedding for layers with a window
-  bool rope_by_layer = false;        ///< no_rope_layers and no_rope_layer_interval say which layers have none
-  RopeRules rope = {};
-  std::string_view activation_name = "silu";
-  Activation activation = Activation::silu;
-  NormPlaces norms = {};
-  bool norms_add_one = false;     ///< the weights of norms are stored less one
-  bool scaled_embedding = false;  ///< by sqrt(hidden_size)
-  bool multipliers = false;       ///< it has embedding_multiplier, attention_multiplier and so on, 1 by default
-  double query_scalar = 0;        ///< default of query_pre_attn_scalar; 0: it has no such field
-  CapField attention_cap = {}, logit_cap = {};
-  std::int32_t default_bos = -1, default_end = -1;
-  bool tied_by_default = false;
-  bool fused_projections = false;  ///< one tensor holds q, k and v, and one gate and up
-  /// The tokenizer names tokens, for images, that the embedding has no rows for.
-  bool names_tokens_beyond = false;
-};
 
 constexpr NormPlaces kBeforeAndAfter{true, true, true, true}, kAfter{false, true, false, true};
 
@@ -349,127 +297,6 @@ Status read_biases(const FieldReader& fields, const Architecture& architecture, 
   for (LayerSpec& layer : spec.layers) layer.ffn.bias = mlp_bias.value_or(false);
   spec.qk_norm = architecture.qk_norm;
   spec.qk_norm_whole = architecture.qk_norm_whole;
-  return Status();
-}
-
-/// The window of each layer from "layer_types" (version 5), which wins over the older rules.
-Status read_layer_types(const FieldReader& fields, const Json& types, std::uint32_t window, ModelSpec& spec) {
-  if (!types.is_array() || types.size() != spec.layers.size())
-    return error_at(Code::format, -1, "{}: \"layer_types\" must list {} layers", fields.where(), spec.layers.size());
-  auto layer = spec.layers.begin();
-  for (const Json& item : types) {
-    LayerSpec& of_type = *layer++;
-    const std::string_view type = item.is_string() ? item.text() : formats::type_name(item.type());
-    if (type == "full_attention") continue;
-    if (type != "sliding_attention")
-      return error(Code::unsupported,
-                   "{}: \"layer_types\" holds \"{}\", known are full_attention and sliding_attention", fields.where(),
-                   type);
-    if (window == 0)
-      return error_at(Code::format, -1, "{}: \"layer_types\" has sliding_attention but \"sliding_window\" is not set",
-                      fields.where());
-    of_type.window = window;
-  }
-  return Status();
-}
-
-/// Layers without rotary embedding have a window, or those that "layer_types" names. transformers applies the latter
-/// without use_sliding_window in some of its attention functions and not in others, so that is refused.
-Status read_windows_without_rope(const FieldReader& fields, std::uint32_t window, bool use, ModelSpec& spec) {
-  if (const Json* types = find_field(fields.object(), "layer_types")) {
-    QINFER_TRY(read_layer_types(fields, *types, window, spec));
-    for (const LayerSpec& layer : spec.layers)
-      if (layer.window != 0 && !use)
-        return error_at(Code::format, -1,
-                        "{}: \"layer_types\" has sliding_attention but \"use_sliding_window\" is not true",
-                        fields.where());
-    return Status();
-  }
-  if (use && window == 0 && fields.has("sliding_window"))
-    return error_at(Code::format, -1, "{}: \"sliding_window\" is 0, expected a positive number, or null",
-                    fields.where());
-  for (LayerSpec& layer : spec.layers) layer.window = use && layer.no_rope ? window : 0;
-  return Status();
-}
-
-/// All but each n-th layer have a window. A bidirectional layer sees half of it to each side, so its `window` counts
-/// the token itself and the tokens of one side.
-Status read_window_pattern(const FieldReader& fields, const Architecture& architecture, std::uint32_t window,
-                           ModelSpec& spec) {
-  if (fields.object().find("sliding_window") == nullptr) window = 4096;
-  if (!architecture.causal && window != 0) window = window / 2 + 1;
-  if (const Json* types = find_field(fields.object(), "layer_types"))
-    return read_layer_types(fields, *types, window, spec);
-  std::int64_t every = architecture.full_layer_every;
-  if (architecture.pattern_field) {
-    QINFER_ASSIGN(const auto stated, fields.integer("sliding_window_pattern", 1, kMaxLayers));
-    every = stated.value_or(every);
-  }
-  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    if ((static_cast<std::int64_t>(i) + 1) % every == 0) continue;
-    if (window == 0)
-      return error_at(Code::format, -1, "{}: \"sliding_window\" is not set, layer {} has one", fields.where(), i);
-    spec.layers[i].window = window;
-  }
-  return Status();
-}
-
-/// sliding_window alone says which window all layers have; files in which other fields, which transformers does not
-/// read for these models, say something else are refused. A window of the whole context is none.
-Status read_stated_window(const FieldReader& fields, std::optional<bool> use, std::uint32_t window, ModelSpec& spec) {
-  if (use && *use != (window != 0))
-    return error(Code::unsupported, "{}: \"use_sliding_window\" is {}, but \"sliding_window\" is {}", fields.where(),
-                 *use, window);
-  if (const Json* types = find_field(fields.object(), "layer_types")) {
-    QINFER_TRY(read_layer_types(fields, *types, window, spec));
-    for (std::size_t i = 0; i < spec.layers.size(); ++i)
-      if (spec.layers[i].window != window)
-        return error(Code::unsupported,
-                     "{}: \"layer_types\" has full_attention in layer {}, but \"sliding_window\" is {} for all layers",
-                     fields.where(), i, window);
-  }
-  for (LayerSpec& layer : spec.layers) layer.window = window < spec.context_tokens ? window : 0;
-  return Status();
-}
-
-/// An architecture without windows has full attention in every layer.
-Status refuse_layer_types(const FieldReader& fields, const Architecture& architecture) {
-  const Json* types = find_field(fields.object(), "layer_types");
-  if (types == nullptr) return Status();
-  if (!types->is_array())
-    return error_at(Code::format, -1, "{}: \"layer_types\" must be a list, not {}", fields.where(),
-                    formats::type_name(types->type()));
-  for (const Json& item : *types)
-    if (!item.is_string() || item.text() != "full_attention")
-      return error(Code::unsupported, "{}: \"layer_types\" holds {}, {} has full_attention only", fields.where(),
-                   formats::json_text(item), architecture.name);
-  return Status();
-}
-
-Status read_windows(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
-  QINFER_ASSIGN(const auto size, fields.integer("sliding_window", 0, kMaxContext));
-  QINFER_ASSIGN(const auto use, fields.boolean("use_sliding_window"));
-  QINFER_ASSIGN(const auto first, fields.integer("max_window_layers", 0, kMaxDim));
-  std::uint32_t window = static_cast<std::uint32_t>(size.value_or(0));
-  if (architecture.windows == Windows::none) {
-    if (use.value_or(false))
-      return error(Code::unsupported, "{}: \"use_sliding_window\" is true, which {} does not have", fields.where(),
-                   architecture.name);
-    return refuse_layer_types(fields, architecture);
-  }
-  if (architecture.windows == Windows::pattern) return read_window_pattern(fields, architecture, window, spec);
-  if (architecture.windows == Windows::without_rope)
-    return read_windows_without_rope(fields, window, use.value_or(false), spec);
-  if (architecture.windows == Windows::as_stated) return read_stated_window(fields, use, window, spec);
-  // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
-  // what transformers assumes where an (old) Mistral file has no field at all.
-  if (architecture.windows == Windows::qwen && !use.value_or(false)) window = 0;
-  const bool absent = fields.object().find("sliding_window") == nullptr;
-  if (absent && (architecture.windows == Windows::all_layers || use.value_or(false))) window = 4096;
-  if (const Json* types = find_field(fields.object(), "layer_types"))
-    return read_layer_types(fields, *types, window, spec);
-  const std::size_t full = architecture.windows == Windows::qwen ? static_cast<std::size_t>(first.value_or(28)) : 0;
-  for (std::size_t i = full; i < spec.layers.size(); ++i) spec.layers[i].window = window;
   return Status();
 }
 
