@@ -390,7 +390,7 @@ TEST_CASE("layers whose matrices are stored in different encodings keep them, pa
       for (std::size_t i = 0; i < values.size(); ++i) {
         std::uint16_t bits = 0;
         std::memcpy(&bits, tensor.data.data() + 2 * i, 2);
-        values[i] = tensor.dtype == "F16" ? f16_to_f32(bits) : bf16_to_f32(bits);
+        values[i] = tensor.dtype == "F16" ? qinfer::f16_to_f32(bits) : qinfer::bf16_to_f32(bits);
       }
       tensor.data = encode_values(values, type);
       tensor.dtype = type == DType::f32 ? "F32" : "BF16";
