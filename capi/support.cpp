@@ -66,13 +66,13 @@ qinfer_error* fill_full(qinfer_full_error& full, std::string_view message) {
 
 qinfer_error* full_error_arg(qinfer_full_error* error) {
   if (error == nullptr || error->struct_size < sizeof(qinfer_full_error)) return nullptr;
-  return reinterpret_cast<qinfer_error*>(reinterpret_cast<std::uintptr_t>(error) | kFullMark);
+  return reinterpret_cast<qinfer_error*>(reinterpret_cast<char*>(error) + kFullMark);
 }
 
 void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_view message) {
   if (err == nullptr) return;
-  if (const auto address = reinterpret_cast<std::uintptr_t>(err); (address & kFullMark) != 0)
-    err = fill_full(*reinterpret_cast<qinfer_full_error*>(address & ~kFullMark), message);
+  if ((reinterpret_cast<std::uintptr_t>(err) & kFullMark) != 0)
+    err = fill_full(*reinterpret_cast<qinfer_full_error*>(reinterpret_cast<char*>(err) - kFullMark), message);
   *err = qinfer_error();
   err->code = static_cast<qinfer_status>(code);
   err->detail = detail;
