@@ -26,6 +26,7 @@
 // Every byte that matters is under an XXH3-64 checksum, which finds damage, not malice: what is read is checked again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -103,9 +104,10 @@ class Snapshot {
   SnapshotModel model_;
   std::vector<std::int32_t> tokens_;
   std::uint64_t n_full() const { return n_evaluated_ / model_.layouts[0].block_tokens; }
-  std::uint64_t first_[kMaxGroups] = {};
-  std::vector<std::uint64_t> checksums_[kMaxGroups];  ///< of the blocks from that of first_ to n_full() - 1
-  std::vector<std::byte> extra_, partial_[kMaxGroups];
+  std::array<std::uint64_t, kMaxGroups> first_ = {};
+  std::array<std::vector<std::uint64_t>, kMaxGroups> checksums_;  ///< of the blocks from that of first_ to n_full() - 1
+  std::vector<std::byte> extra_;
+  std::array<std::vector<std::byte>, kMaxGroups> partial_;
   std::size_t n_evaluated_ = 0;
   std::uint32_t max_tokens_ = 0, max_logits_ = 0;
   std::uint64_t blocks_offset_ = 0, sequence_ = 0;

@@ -154,7 +154,8 @@ class Loader {
     std::byte* destination = item.mapped ? nullptr : weights_.memory.data() + item.offset;
     if (item.need.is_vector) {
       QINFER_TRY(load_vector(item, tensor, reinterpret_cast<float*>(destination)));
-      return options_.use_mmap ? report(tensor.bytes) : Status();  // reading has reported already
+      if (!options_.use_mmap) return Status();  // reading has reported already
+      return report(tensor.bytes);
     }
     if (!item.mapped) return load_matrix(item, tensor, destination);
     QINFER_TRY(map_matrix(item, tensor));
