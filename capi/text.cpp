@@ -119,6 +119,8 @@ qinfer_status qinfer_model_chat_template(const qinfer_model* model, const char* 
       if (known.name == wanted) return capi::copy_array<char>(known.text, text, capacity, out_n);
       names += names.empty() ? known.name : ", " + known.name;
     }
+    const Status& status = model->impl->chat_template_status();
+    if (!status.ok()) return error_at(status.code(), status.detail(), "{}", status.message());
     if (names.empty()) return error(Code::not_found, "the model has no chat template");
     return error(Code::not_found, "the model has no chat template \"{}\", but: {}", wanted, names);
   });

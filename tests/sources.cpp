@@ -161,7 +161,7 @@ TEST_CASE("a packed model has its checkpoint's fingerprints", "[source][packed]"
 TEST_CASE("chat templates are found where models have them, and in packed files", "[source]") {
   const auto templates_of = [](const ModelDir& dir) {
     std::string text;
-    for (const source::ChatTemplate& known : open_source(dir.path())->take_chat_templates())
+    for (const source::ChatTemplate& known : open_source(dir.path())->take_chat_templates().list)
       text += known.name + "=" + known.text + ";";
     return text;
   };
@@ -179,15 +179,31 @@ TEST_CASE("chat templates are found where models have them, and in packed files"
   CHECK(templates_of(dir) == "default=five;");
   const std::string packed = dir.file("model.qinfer");
   REQUIRE_OK(qinfer_model_pack(nullptr, dir.path().c_str(), nullptr, packed.c_str(), &err));
-  auto kept = open_source(packed)->take_chat_templates();
+  auto kept = open_source(packed)->take_chat_templates().list;
   REQUIRE(kept.size() == 1);
   CHECK(kept[0].text == "five");
-  dir.remove("chat_template.jinja");
-  dir.remove("chat_template.json");
+  // In the directory's place the packed file counts for weights, the directory for templates.
+  dir.write("chat_template.jinja", "six");
+  auto options = sized<qinfer_load_options>();
+  options.packed_path = packed.c_str();
+  const Model beside = load_model(make_runtime(), dir.path(), &options);
+  char text[8];
+  std::size_t n = 0;
+  REQUIRE_OK(qinfer_model_chat_template(beside.get(), nullptr, text, sizeof text, &n, &err));
+  CHECK(std::string(text, n) == "six");
+}
+
+TEST_CASE("a damaged chat template is told when it is asked for", "[source]") {
+  const ModelDir dir{TinySpec()};
   for (const char* bad :
-       {R"({"chat_template": 5})", R"({"chat_template": [5]})", R"({"chat_template": [{"name": "x"}]})", "{", ""}) {
+       {R"({"chat_template": 5})", R"({"chat_template": [5]})", R"({"chat_template": [{"name": "x"}]})", "{", "",
+        R"({"chat_template": [{"name": "a\u0000b", "template": ""}]})"}) {
     dir.write("tokenizer_config.json", bad);
     INFO(bad);
-    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "tokenizer_config.json", dir);
+    const Model model = load_model(make_runtime(), dir.path());
+    char text[8];
+    std::size_t n = 0;
+    REQUIRE_FAILS(QINFER_E_FORMAT, "tokenizer_config.json",
+                  qinfer_model_chat_template(model.get(), nullptr, text, sizeof text, &n, &err));
   }
 }

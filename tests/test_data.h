@@ -13,7 +13,7 @@ namespace qinfer::test {
 /// build/test-data or beside the checkout in ../shared/data. Empty where it is in none of them.
 inline std::filesystem::path find_test_data(const char* path) {
   const std::filesystem::path checkout = QINFER_TEST_CHECKOUT;
-  std::filesystem::path folders[] = {checkout / "build" / "test-data", checkout / ".." / "shared" / "data"};
+  std::filesystem::path folders[] = {checkout / ".." / "shared" / "data", checkout / "build" / "test-data"};
   if (const char* set = std::getenv("QINFER_TEST_DATA")) folders[0] = folders[1] = set;
   for (const std::filesystem::path& folder : folders)
     if (std::filesystem::exists(folder / path)) return folder / path;

@@ -375,7 +375,7 @@ typedef struct qinfer_model_details {
     qinfer_token bos_token;                 /* -1 = none */
 } qinfer_model_details;
 /** Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be
- *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path and cancel matter. */
+ *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter. */
 QINFER_STATUS qinfer_model_inspect(const char *path, const qinfer_load_options *options, qinfer_model_details *out,
                                    qinfer_error *err);
 /** path: a directory (config.json, *.safetensors, tokenizer.json), or a file that qinfer_model_pack wrote. runtime

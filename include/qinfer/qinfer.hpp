@@ -540,8 +540,8 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   }
   /// The same with options, such as files of the host's own.
   void save(const std::string& path, const qinfer_session_save_options& options) const {
-    qinfer_error error{};
-    detail::check(qinfer_session_save_with(native(), path.c_str(), &options, &error), error);
+    detail::FullError error;
+    detail::check(qinfer_session_save_with(native(), path.c_str(), &options, error.arg()), error);
   }
   /// The same tokens, keys, values, logits and sampler; what both sides hold is shared until one writes to it.
   Session fork() const {

@@ -31,14 +31,14 @@ Result<std::uint32_t> batch_tokens(const LoadOptions& load) {
 }  // namespace
 
 std::uint32_t ModelBlueprint::rope_tokens(const model::ModelSpec& spec, std::uint32_t session_tokens) const {
-  if (!has_weights || packed_rope != nullptr) return 0;
+  if (!has_weights || packed_rope) return 0;
   return rope_at_once ? spec.context_tokens : session_tokens;
 }
 
 Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::uint32_t session_tokens) const {
   MemoryTotals totals;
   QINFER_ASSIGN(const std::uint64_t rope_bytes, RopeTable::bytes_of(spec, rope_tokens(spec, session_tokens)));
-  totals.weights_mapped = weights.mapped_bytes + (packed_rope != nullptr ? packed_rope->bytes : 0);
+  totals.weights_mapped = weights.mapped_bytes + (packed_rope ? packed_rope->bytes : 0);
   totals.weights_private = weights.private_bytes;
   totals.tables = tokenizer_bytes + rope_bytes;
   totals.scratch = scratch.bytes;
@@ -65,7 +65,7 @@ Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Targe
   const auto assumed = source.has_tensors() ? std::nullopt : std::optional(source.assumed_encoding());
   QINFER_ASSIGN(blueprint.weights, model::plan_weights(spec, source, assumed, source.packed_for(), target.kernels,
                                                        blueprint.weights_options));
-  if (!options.no_mmap) blueprint.packed_rope = source.rope_table();
+  if (const model::TensorInfo* table = options.no_mmap ? nullptr : source.rope_table()) blueprint.packed_rope = *table;
   blueprint.scratch_region = {"scratch", "model", 0, {}};
   blueprint.scratch =
       scratch_layout(spec, target.kernels, blueprint.batch_capacity, target.n_threads, &blueprint.scratch_region);

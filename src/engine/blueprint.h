@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,9 @@ struct ModelBlueprint {
   model::WeightsOptions weights_options;
   model::WeightsPlan weights;
   ScratchLayout scratch;
-  PlannedRegion scratch_region;                    ///< the scratch arena, buffer by buffer
-  const model::TensorInfo* packed_rope = nullptr;  ///< of the source: a RoPE table that is used where it is
-  bool rope_at_once = false;                       ///< the RoPE table is taken whole when the model is loaded
+  PlannedRegion scratch_region;                  ///< the scratch arena, buffer by buffer
+  std::optional<model::TensorInfo> packed_rope;  ///< of the source: a RoPE table that is used where it is
+  bool rope_at_once = false;                     ///< the RoPE table is taken whole when the model is loaded
   std::uint64_t tokenizer_bytes = 0;
   std::uint32_t max_token_bytes = 0;
 

@@ -103,7 +103,9 @@ std::string Model::origin() const {
   const auto encoding = [this](model::Role role) { return weights_.matrix(role).format.encoding; };
   const bool rows = spec_.tied_embeddings && spec_.causal && has_weights() &&
                     encoding(model::Role::embedding) != encoding(model::Role::lm_head);
-  return fmt::format("{}/{}{}{}", runtime_->kernels().name, weight_format_, rows ? "+rows" : "",
+  // "mixed" is what layers that mixed encodings had when they were converted to f32.
+  const std::string_view format = weight_format_ == "mixed" ? "each" : std::string_view(weight_format_);
+  return fmt::format("{}/{}{}{}", runtime_->kernels().name, format, rows ? "+rows" : "",
                      runtime_->exact() ? "/exact" : "");
 }
 
@@ -132,9 +134,8 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   model->chat_templates_ = source->take_chat_templates();
   if (model->tokenizer_ != nullptr) QINFER_TRY(model->tokenizer_->move_to(model_runtime.allocator()));
   if (!options.no_weights) {
-    QINFER_TRY(model->blueprint_.packed_rope != nullptr
-                   ? model->map_rope_table(*source)
-                   : model->rope_.reserve(model->spec_, model_runtime.allocator()));
+    QINFER_TRY(model->blueprint_.packed_rope ? model->map_rope_table(*source)
+                                             : model->rope_.reserve(model->spec_, model_runtime.allocator()));
     const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
       return (!progress || progress(done, total)) &&
              !options.cancel.requested();  // the callback itself may have cancelled
@@ -142,7 +143,6 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
     QINFER_TRY(model->load_weights(*source, stop_or_report));
     QINFER_ASSIGN(model->fingerprints_, source->fingerprints(options.cancel));
   }
-  model->blueprint_.packed_rope = nullptr;  // it is the source's
   const std::uint64_t private_bytes = model->blueprint_.weights.private_bytes;
   if (model_runtime.logs(LogLevel::info) && private_bytes > 0)
     model_runtime.log(LogLevel::info, "weights: {} of {} private bytes on 2 MiB pages",

@@ -86,7 +86,9 @@ class Model {
   const formats::TextTable& metadata() const { return metadata_; }
   bool is_end_token(std::int32_t token) const;
   /// Sorted by name; empty if the model brings none.
-  std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_; }
+  std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_.list; }
+  /// Not OK if the file that should have some is damaged.
+  const Status& chat_template_status() const { return chat_templates_.status; }
   std::uint32_t max_token_bytes() const { return blueprint_.max_token_bytes; }
 
  private:
@@ -112,7 +114,7 @@ class Model {
   std::string weight_format_;
   source::Fingerprints fingerprints_;
   formats::TextTable metadata_;
-  std::vector<source::ChatTemplate> chat_templates_;
+  source::ChatTemplates chat_templates_;
 };
 
 }  // namespace qinfer::engine

@@ -25,7 +25,7 @@ PlannedRegion weights_region(const ModelBlueprint& model, bool mapped) {
     region.buffers.push_back({item.stored.name, offset, item.bytes, shape_of(item), encoding, {}});
     region.bytes = mapped ? region.bytes + item.bytes : model.weights.private_bytes;
   }
-  if (!mapped || model.packed_rope == nullptr) return region;
+  if (!mapped || !model.packed_rope) return region;
   const std::uint64_t bytes = model.packed_rope->bytes;
   region.buffers.push_back({"rope", region.bytes, bytes, {bytes / sizeof(float)}, "f32", {}});
   region.bytes += bytes;

@@ -66,6 +66,11 @@ void copy_positions(const KvLayout& layout, const KvView& view, std::uint32_t bl
 
 Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<const KvLayout> layouts,
                  const std::string& path) {
+  if (model.fingerprints().current.empty() && saved.fingerprint.size() > model.fingerprints().first.size())
+    return error(Code::unsupported,
+                 "{}: its fingerprint {} cannot be compared with the {} of a model that an earlier build packed: pack "
+                 "the model again",
+                 path, saved.fingerprint, model.fingerprints().first);
   if (!model.fingerprints().include(saved.fingerprint))
     return error(Code::unsupported, "{}: saved with other weights (fingerprint {}, the model's is {})", path,
                  saved.fingerprint, model.fingerprints().newest());

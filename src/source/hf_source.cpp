@@ -68,6 +68,8 @@ class HfSource : public ModelSource {
     assumed_encoding_ = texts.stated_encoding;
   }
 
+  void take(ChatTemplates templates) { chat_templates_ = std::move(templates); }
+
   /// Takes over the tensors, which decide what config.json left open.
   void take(Checkpoint checkpoint) {
     checkpoint_ = std::move(checkpoint);
@@ -167,14 +169,15 @@ class PackedModel final : public HfSource {
   std::optional<TensorInfo> rope_table_;
 };
 
-/// Whether nothing in the directory has changed since the packed file was made from it.
-Status check_directory(const std::string& path, const PackedFile& packed, const std::string& packed_path,
-                       const SourceOptions& options) {
+/// Whether nothing that the packed file was made of has changed in the directory since. Chat templates are no part of
+/// that, and so are the directory's.
+Result<ChatTemplates> check_directory(const std::string& path, const PackedFile& packed, const std::string& packed_path,
+                                      const SourceOptions& options) {
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, options.files));
   QINFER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
   QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(directory)));
   QINFER_ASSIGN(const std::string now, make_first_fingerprint(texts, checkpoint, options.cancel));
-  if (now == packed.fingerprints.first) return Status();
+  if (now == packed.fingerprints.first) return read_chat_templates(TextFiles(directory), options.cancel);
   return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
                packed_path, path, packed.fingerprints.first, now);
 }
@@ -201,18 +204,21 @@ Result<std::unique_ptr<ModelSource>> open_packed_model(const std::string& path, 
   auto source = std::make_unique<PackedModel>(std::move(packed));
   source->take(std::move(texts));
   source->open_tensors();
-  if (!directory.empty()) QINFER_TRY(check_directory(directory, source->packed(), path, options));
+  if (!directory.empty()) {
+    QINFER_ASSIGN(ChatTemplates templates, check_directory(directory, source->packed(), path, options));
+    source->take(std::move(templates));
+  }
   source->finish(path);
   return std::unique_ptr<ModelSource>(std::move(source));
 }
 
 Result<std::unique_ptr<ModelSource>> open_lone_config(const std::string& path, const SourceOptions& options) {
-  const auto slash = path.rfind('/');
-  const std::string here = options.files != nullptr ? "" : ".";
-  const std::string folder = slash == path.npos ? here : slash == 0 ? "/" : path.substr(0, slash);
-  const std::string name = slash == path.npos ? path : path.substr(slash + 1);
-  QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(folder, options.files));
-  QINFER_ASSIGN(const std::string text, directory.read_text(name, kMaxConfigBytes));
+  QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(path, options.files.get()));
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (file.size > kMaxConfigBytes)
+    return error_at(Code::format, 0, "{}: {} bytes, at most {} are accepted", name, file.size, kMaxConfigBytes);
+  std::string text(file.size, '\0');
+  QINFER_TRY(platform::read_at(file, 0, std::as_writable_bytes(std::span(text))));
   QINFER_ASSIGN(HfTexts texts, read_hf_config_text(text, name, options.cancel));
   auto source = std::make_unique<HfSource>();
   source->take(std::move(texts));

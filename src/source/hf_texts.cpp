@@ -81,26 +81,11 @@ Status add_templates(const Json& object, std::string_view file, std::vector<Chat
     const Json* name = item.is_object() ? formats::find_field(item, "name") : nullptr;
     const Json* text = item.is_object() ? formats::find_field(item, "template") : nullptr;
     if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string()) return malformed();
+    if (name->text().find('\0') != std::string_view::npos) return malformed();
+    const auto same = [&](const ChatTemplate& known) { return known.name == name->text(); };
+    out.erase(std::remove_if(out.begin(), out.end(), same), out.end());  // the last of a name is meant
     out.push_back({std::string(name->text()), std::string(text->text())});
   }
-  return Status();
-}
-
-/// As transformers does: chat_template.jinja takes the place of what tokenizer_config.json says.
-Status read_chat_templates(const TextFiles& files, HfTexts& out, CancelFlag cancel) {
-  QINFER_ASSIGN(const auto jinja, files.find("chat_template.jinja", kMaxTemplateBytes));
-  if (jinja) {
-    out.chat_templates.push_back({std::string(kDefaultChatTemplate), *jinja});
-    return Status();
-  }
-  for (const std::string_view name : {"chat_template.json", "tokenizer_config.json"}) {
-    QINFER_ASSIGN(const auto text, files.find(name, kMaxTemplateBytes));
-    if (!text || !out.chat_templates.empty()) continue;
-    QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_json(*text, name, cancel));
-    QINFER_TRY(add_templates(document.root(), name, out.chat_templates));
-  }
-  std::stable_sort(out.chat_templates.begin(), out.chat_templates.end(),
-                   [](const ChatTemplate& a, const ChatTemplate& b) { return a.name < b.name; });
   return Status();
 }
 
@@ -130,6 +115,36 @@ Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view na
   return out;
 }
 
+namespace {
+
+Status parse_chat_templates(const std::string& text, std::string_view name, std::vector<ChatTemplate>& out,
+                            CancelFlag cancel) {
+  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_json(text, name, cancel));
+  return add_templates(document.root(), name, out);
+}
+
+}  // namespace
+
+/// As transformers does: chat_template.jinja takes the place of what tokenizer_config.json says.
+Result<ChatTemplates> read_chat_templates(const TextFiles& files, CancelFlag cancel) {
+  ChatTemplates out;
+  QINFER_ASSIGN(const auto jinja, files.find("chat_template.jinja", kMaxTemplateBytes));
+  if (jinja) {
+    out.list.push_back({std::string(kDefaultChatTemplate), *jinja});
+    return out;
+  }
+  for (const std::string_view name : {"chat_template.json", "tokenizer_config.json"}) {
+    if (!out.list.empty() || !out.status.ok()) break;
+    QINFER_ASSIGN(const auto text, files.find(name, kMaxTemplateBytes));
+    if (text) out.status = parse_chat_templates(*text, name, out.list, cancel);
+  }
+  if (out.status.code() == Code::cancelled) return std::move(out.status);
+  if (!out.status.ok()) out.list.clear();
+  std::sort(out.list.begin(), out.list.end(),
+            [](const ChatTemplate& a, const ChatTemplate& b) { return a.name < b.name; });
+  return out;
+}
+
 Result<FingerprintTexts> hash_fingerprint_texts(const TextFiles& files) {
   FingerprintTexts out;
   for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
@@ -149,7 +164,7 @@ Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel) {
   QINFER_ASSIGN(const auto tokenizer, files.find("tokenizer.json", kMaxTextBytes));
   if (tokenizer) QINFER_TRY(read_tokenizer(*tokenizer, "tokenizer.json", out, cancel));
   out.fingerprint.files.emplace_back("tokenizer.json", tokenizer ? hash_text(*tokenizer) : 0);
-  QINFER_TRY(read_chat_templates(files, out, cancel));
+  QINFER_ASSIGN(out.chat_templates, read_chat_templates(files, cancel));
   return out;
 }
 

@@ -50,12 +50,14 @@ struct HfTexts {
   ParsedConfig config;
   Encoding stated_encoding = Encoding::bf16;  ///< of the weights
   std::unique_ptr<text::Tokenizer> tokenizer;
-  std::vector<ChatTemplate> chat_templates;
+  ChatTemplates chat_templates;
   formats::TextTable metadata;  ///< config.json flattened; finish() has not been called
   FingerprintTexts fingerprint;
 };
 
 Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel);
+/// Fails where a file cannot be read; what it says may be damaged, which is kept for when the host asks for a template.
+Result<ChatTemplates> read_chat_templates(const TextFiles& files, CancelFlag cancel);
 /// The files that fingerprints of version 1 are made of, without reading what they say.
 Result<FingerprintTexts> hash_fingerprint_texts(const TextFiles& files);
 /// config.json alone.

@@ -33,6 +33,13 @@ struct ChatTemplate {
   std::string text;
 };
 
+/// Sorted by name. Models load without them, so a file that cannot be read is no error until a host asks for a
+/// template.
+struct ChatTemplates {
+  std::vector<ChatTemplate> list;
+  Status status;  ///< why there is none, if their file is damaged
+};
+
 class ModelSource : public model::TensorSource {
  public:
   /// Decides what `path` is: a directory as Hugging Face lays it out, a packed model, or a config.json alone (a name
@@ -46,8 +53,7 @@ class ModelSource : public model::TensorSource {
   std::unique_ptr<text::Tokenizer> take_tokenizer() { return std::move(tokenizer_); }
   /// "config.rope_scaling.factor" -> "8.0", and the metadata of the files of tensors.
   formats::TextTable take_metadata() { return std::move(metadata_); }
-  /// Sorted by name.
-  std::vector<ChatTemplate> take_chat_templates() { return std::move(chat_templates_); }
+  ChatTemplates take_chat_templates() { return std::move(chat_templates_); }
   /// Of the files of tensors.
   std::uint64_t file_bytes() const { return file_bytes_; }
 
@@ -66,7 +72,7 @@ class ModelSource : public model::TensorSource {
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::uint64_t tokenizer_hash_ = 0;
   formats::TextTable metadata_;
-  std::vector<ChatTemplate> chat_templates_;
+  ChatTemplates chat_templates_;
   std::uint64_t file_bytes_ = 0;
   Encoding assumed_encoding_ = Encoding::bf16;
 };

@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "base/hash.h"
 #include "formats/checkpoint.h"
 #include "source/hf_texts.h"
 
@@ -43,7 +44,11 @@ Result<std::vector<PackInput::Text>> PackInput::texts() const {
 Result<std::string> PackInput::state(CancelFlag cancel) const {
   QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory_, cancel));
   QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(directory_)));
-  return make_first_fingerprint(texts, checkpoint, cancel);
+  QINFER_ASSIGN(std::string state, make_first_fingerprint(texts, checkpoint, cancel));
+  // What the fingerprint leaves out is packed, too.
+  QINFER_ASSIGN(const std::vector<Text> all, this->texts());
+  for (const Text& text : all) state += fmt::format(" {} {:016x}", text.name, hash_text(text.text));
+  return state;
 }
 
 }  // namespace qinfer::source

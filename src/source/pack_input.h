@@ -28,7 +28,7 @@ class PackInput {
   /// Those that are there.
   Result<std::vector<Text>> texts() const;
 
-  /// The state of all files, as version 1 of the fingerprint tells it.
+  /// The state of all files: equal as long as nothing has changed that is packed.
   Result<std::string> state(CancelFlag cancel) const;
 
  private:
