@@ -50,7 +50,8 @@ Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::u
   return totals;
 }
 
-Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options) {
+Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,
+                                  bool buffer_by_buffer) {
   const model::ModelSpec& spec = source.spec();
   ModelBlueprint blueprint;
   QINFER_ASSIGN(blueprint.weights_options, weights_options(options, target.exact));
@@ -67,8 +68,8 @@ Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Targe
                                                        blueprint.weights_options));
   if (const model::TensorInfo* table = options.no_mmap ? nullptr : source.rope_table()) blueprint.packed_rope = *table;
   blueprint.scratch_region = {"scratch", "model", 0, {}};
-  blueprint.scratch =
-      scratch_layout(spec, target.kernels, blueprint.batch_capacity, target.n_threads, &blueprint.scratch_region);
+  blueprint.scratch = scratch_layout(spec, target.kernels, blueprint.batch_capacity, target.n_threads,
+                                     buffer_by_buffer ? &blueprint.scratch_region : nullptr);
   return blueprint;
 }
 

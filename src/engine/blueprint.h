@@ -33,7 +33,7 @@ struct ModelBlueprint {
   model::WeightsOptions weights_options;
   model::WeightsPlan weights;
   ScratchLayout scratch;
-  PlannedRegion scratch_region;                  ///< the scratch arena, buffer by buffer
+  PlannedRegion scratch_region;                  ///< the scratch arena, buffer by buffer, where that was asked for
   std::optional<model::TensorInfo> packed_rope;  ///< of the source: a RoPE table that is used where it is
   bool rope_at_once = false;                     ///< the RoPE table is taken whole when the model is loaded
   std::uint64_t tokenizer_bytes = 0;
@@ -54,7 +54,9 @@ struct Target {
   const platform::Allocator& allocator;
 };
 
-Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options);
+/// `buffer_by_buffer`: the scratch arena is written down, too.
+Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,
+                                  bool buffer_by_buffer);
 
 /// A KV cache. Without layouts in an encoder, which keeps nothing.
 struct CacheBlueprint {

@@ -8,6 +8,13 @@
 namespace qinfer::engine {
 namespace {
 
+/// Whether dead buffers of the scratch arena are filled with NaN, for which it must be known where they are.
+#if defined(QINFER_POISON)
+constexpr bool kPoisonsScratch = true;
+#else
+constexpr bool kPoisonsScratch = false;
+#endif
+
 Status check_budget(const MemoryTotals& totals, std::uint64_t budget) {
   if (budget == 0 || totals.load_peak <= budget) return Status();
   return error_at(
@@ -123,7 +130,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
                     path);
   model->spec_ = source->spec();
   model->file_bytes_ = source->file_bytes();
-  QINFER_ASSIGN(model->blueprint_, plan_model(*source, model->target(), options));
+  QINFER_ASSIGN(model->blueprint_, plan_model(*source, model->target(), options, kPoisonsScratch));
   QINFER_ASSIGN(model->memory_, model->blueprint_.totals(model->spec_, 0));
   QINFER_TRY(check_budget(model->memory_, options.memory_budget_bytes));
   if (options.memory_budget_bytes != 0) model->budget_ = options.memory_budget_bytes;

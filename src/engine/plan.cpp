@@ -34,12 +34,12 @@ Result<MemoryTotals> plan_memory(const source::ModelSource& source, const Runtim
   QINFER_ASSIGN(const kernels::KernelSet* kernels, choose_kernels(runtime));
   QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));
   const Target target{*kernels, runtime.exact, threads, runtime.allocator};
-  QINFER_ASSIGN(const ModelBlueprint model, plan_model(source, target, load));
+  QINFER_ASSIGN(const ModelBlueprint model, plan_model(source, target, load, planned != nullptr));
   QINFER_ASSIGN(CacheBlueprint blocks, plan_blocks(spec, target, cache != nullptr ? *cache : KvCacheOptions()));
   PlannedRegion session_region{"session", "session", 0, {}};
   QINFER_ASSIGN(const SessionLayout session_memory,
                 plan_session(spec, model.max_token_bytes, blocks, session != nullptr ? *session : SessionOptions(),
-                             &session_region));
+                             planned != nullptr ? &session_region : nullptr));
   if (cache != nullptr) {
     QINFER_ASSIGN(blocks, plan_cache(spec, target, model.batch_capacity, *cache));
   }

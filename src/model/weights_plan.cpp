@@ -42,7 +42,9 @@ class Planner {
     if (spec_.tied_embeddings && options_.separate_embedding && !packed_for_.empty())
       return error(Code::invalid_argument,
                    "QINFER_LOAD_EMBED_ROWS: a packed model has tied embeddings once, in the LM head's layout");
-    for (const TensorNeed& need : tensors_of(spec_)) QINFER_TRY(add(need, need.id));
+    const std::vector<TensorNeed> needs = tensors_of(spec_);
+    plan_.items.reserve(needs.size() + 1);
+    for (const TensorNeed& need : needs) QINFER_TRY(add(need, need.id));
     // Looked up in the file's own rows, and multiplied with as the LM head.
     if (splits_embedding()) QINFER_TRY(add({{Role::lm_head}, false, spec_.n_vocab, spec_.n_embd}, {Role::embedding}));
     lay_out();
