@@ -1,6 +1,6 @@
-// Files in memory behind a qinfer_files: what a host does that keeps models and snapshots in an archive or a database.
-// Counts what is opened, mapped and called, lets any call fail, and remembers what was written between syncs, so that
-// tests can stop a saver anywhere.
+// Files in memory, reached through a qinfer_files, as a host has them that keeps models and snapshots in an archive or
+// a database. Counts what is opened, mapped and called, lets any call fail, and remembers what was written between
+// syncs, so that tests can stop a saver anywhere.
 #pragma once
 
 #include <qinfer/qinfer.h>
