@@ -24,7 +24,8 @@
 namespace qinfer::kernels {
 
 /// `tied`: one matrix that is both the embedding and the LM head.
-enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head, tied };
+/// `router`: decides which experts a row goes through, so that what a set loses there is more than a rounding.
+enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head, tied, router };
 enum class WeightLayout : std::uint8_t {
   row_major,  ///< element (n, k) at data[n * cols + k]
   tile32      ///< at data[(n / 32) * 32 * cols + k * 32 + n % 32]; zero rows fill the last tile
@@ -235,6 +236,42 @@ struct FfnArgs {
   float scale = 1;
 };
 
+/// Where a mixture of experts keeps what passes from one phase to the next; MoeWorkspace says how much of each.
+struct MoeBuffers {
+  std::byte* routes = nullptr;    ///< what common/routes.h describes: who goes where, with which weight
+  std::byte* gathered = nullptr;  ///< operands of the experts' matrices, sorted by expert
+  std::byte* inner = nullptr;     ///< activation(gate) * up, sorted by expert
+};
+
+/// A mixture of experts: out[m] (+)= scale * the sum, over the chosen experts e of row m in ascending order, of
+/// weight(m, e) * ffn_e(x[m]), to which sigmoid(x[m] . shared_router) * ffn_shared(x[m]) is added last where there is a
+/// shared network (Qwen2-MoE). Each ffn is down(activation(gate(x)) * up(x)).
+///
+/// The weights are those of a softmax over the router's outputs for all experts, in f32, of which the top_k largest are
+/// chosen (ties: choose_experts() in common/routes.h); `normalise` divides them by their sum. A row that has an output
+/// of the router that is not finite goes through no expert, and all its results are NaN. Nothing of a row depends on
+/// other rows.
+struct MoeArgs {
+  std::int64_t n = 0;
+  Activations x;
+  Matrix router;                                                   ///< [experts][hidden]
+  const Matrix *gate = nullptr, *up = nullptr, *down = nullptr;    ///< [experts]; they may differ in their formats
+  Matrix shared_router, shared_gate, shared_up, shared_down = {};  ///< without data: there is no shared network
+  std::uint32_t experts = 0, top_k = 0;
+  bool normalise = false;
+  Activations out;
+  MoeBuffers buffers;
+  Workspace workspace;  ///< per_worker alone
+  Activation activation = Activation::silu;
+  bool accumulate = true;  ///< add to out (the residual stream) instead of overwriting it
+  float scale = 1;
+  std::uint64_t* usage = nullptr;  ///< [experts]: how many rows each was chosen for is added; null: not counted
+
+  std::int64_t expert_width() const { return gate[0].rows; }
+  std::int64_t shared_width() const { return shared_gate.rows; }
+  bool has_shared() const { return shared_gate.data != nullptr; }
+};
+
 /// out[m][j] = scale * sum over k of x[m][k] * w[j][k]; every row has an address of its own. With a soft cap, softcap *
 /// tanh of that divided by softcap.
 struct LmHeadArgs {
@@ -267,6 +304,16 @@ struct Shape {
   std::uint32_t head_dim_padded = 0;  ///< the largest of all KV types: scratch is planned before a cache exists
   std::uint32_t n_threads = 0;
   bool qk_norm_whole = false;  ///< QkvArgs::norm_whole
+  /// Mixtures of experts, the largest of each among all layers; 0 experts: there is none.
+  std::uint32_t experts = 0, top_k = 0, expert_width = 0, shared_width = 0;
+
+  /// Rows of experts' operands at most: each row of the batch once for each expert that it goes through.
+  std::uint64_t routed_rows() const { return std::uint64_t{batch} * top_k; }
+};
+
+/// Sizes of MoeBuffers, and of what each worker has for itself.
+struct MoeWorkspace {
+  std::uint64_t routes = 0, gathered = 0, inner = 0, per_worker = 0;
 };
 
 enum class PackEnd : std::uint8_t { done, again, out_of_range };
@@ -302,6 +349,7 @@ struct KernelSet {
   /// Shared bytes that a split attention over these sequences needs.
   std::uint64_t (*attention_split_bytes)(const AttentionArgs& args) = nullptr;
   WorkspaceSize (*ffn_workspace)(const Shape& shape) = nullptr;
+  MoeWorkspace (*moe_workspace)(const Shape& shape) = nullptr;  ///< asked where there are experts
   WorkspaceSize (*lm_head_workspace)(const Shape& shape) = nullptr;
 
   Operation<EmbedArgs> embed;
@@ -310,6 +358,7 @@ struct KernelSet {
   Operation<QkvArgs> qkv;
   Operation<AttentionArgs> attention;
   Operation<FfnArgs> ffn;
+  Operation<MoeArgs> moe_ffn;
   Operation<LmHeadArgs> lm_head;
 };
 

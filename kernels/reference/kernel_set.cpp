@@ -59,6 +59,7 @@ constexpr KernelSet kSet = {
     .attention_workspace = attention_workspace,
     .attention_split_bytes = attention_split_bytes,
     .ffn_workspace = ffn_workspace,
+    .moe_workspace = moe_workspace,
     .lm_head_workspace = lm_head_workspace,
     .embed = {fixed_phases<1>, embed_units, embed},
     .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
@@ -66,6 +67,7 @@ constexpr KernelSet kSet = {
     .qkv = {qkv_phases, qkv_units, qkv},
     .attention = {attention_phases, attention_units, attention},
     .ffn = {fixed_phases<2>, ffn_units, ffn},
+    .moe_ffn = {fixed_phases<5>, moe_ffn_units, moe_ffn},
     .lm_head = {fixed_phases<1>, lm_head_units, lm_head},
 };
 

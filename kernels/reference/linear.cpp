@@ -1,42 +1,9 @@
 // Projections: linear, the gated feed-forward network and the LM head. A unit is 32 outputs for all rows; each row of
 // weights is widened once and multiplied with every row of activations.
-#include <algorithm>
-
-#include "common/units.h"
-#include "reference.h"
+#include "projection.h"
 
 namespace qinfer::kernels::reference {
 namespace {
-
-std::int64_t output_units(std::int64_t outputs) { return units_of(outputs, kUnitOutputs); }
-
-/// Calls body(j) for every output j of the units in the slice.
-template <typename Body>
-void for_each_output(Slice slice, std::int64_t outputs, Body body) {
-  const std::int64_t end = std::min(slice.end * kUnitOutputs, outputs);
-  for (std::int64_t j = slice.begin * kUnitOutputs; j < end; ++j) body(j);
-}
-
-/// The widened row of weights, then one partial result for each row of the batch.
-struct WorkerScratch {
-  float* weights;
-  float* sums;
-  float* more_sums;
-};
-
-WorkerScratch worker_scratch(const Workspace& workspace, std::int32_t worker, std::int64_t cols, std::int64_t n) {
-  float* base = reinterpret_cast<float*>(workspace.of(worker));
-  float* sums = base + weight_row_bytes(cols) / sizeof(float);
-  return {base, sums, sums + n};
-}
-
-std::uint64_t scratch_bytes(std::int64_t cols, std::uint64_t n, std::uint64_t results) {
-  return weight_row_bytes(cols) + round_up(results * n * sizeof(float), 64);
-}
-
-void project(const Activations& x, std::int64_t n, const Matrix& w, std::int64_t j, float* weights, float* sums) {
-  dot_rows(x, n, widen_row(w, j, weights), w.cols, sums, 1);
-}
 
 void linear_outputs(const LinearArgs& args, Slice slice) {
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.w.cols, args.n);

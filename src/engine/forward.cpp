@@ -186,7 +186,6 @@ class Pass {
   /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
   void layer(std::uint32_t layer, std::int32_t worker) {
     const model::Weights& w = model_.weights();
-    const model::FfnSpec& about = spec_.layers[layer].ffn;
     run_step(Step::qkv, kernels_.qkv, qkv_args(layer), worker);
     run_step(Step::attention, kernels_.attention, attention_args(layer), worker);
     const kernels::LinearArgs out{batch_.n_rows,
@@ -200,22 +199,54 @@ class Pass {
     run_and_add(Step::output, kernels_.linear, out, w.vector(Role::attn_post_norm, layer),
                 layer_norm(Role::ffn_norm, layer), worker);
     if (stop_) return;
-    const kernels::FfnArgs ffn{batch_.n_rows,
-                               operand(layout_.normed, spec_.n_embd),
-                               w.matrix(Role::gate, layer),
-                               w.matrix(Role::up, layer),
-                               w.matrix(Role::down, layer),
-                               w.vector(Role::gate_bias, layer),
-                               w.vector(Role::up_bias, layer),
-                               w.vector(Role::down_bias, layer),
-                               residual(layout_.h),
-                               workspace(layout_.ffn_shared),
-                               about.activation,
-                               true,
-                               spec_.residual_scale};
     const bool last = layer + 1 == spec_.n_layers();
     const kernels::NormArgs next = last ? last_norm() : layer_norm(Role::attn_norm, layer + 1);
-    run_and_add(Step::ffn, kernels_.ffn, ffn, w.vector(Role::ffn_post_norm, layer), next, worker);
+    const float* post_norm = w.vector(Role::ffn_post_norm, layer);
+    if (spec_.layers[layer].ffn.has_experts()) {
+      run_and_add(Step::ffn, kernels_.moe_ffn, moe_args(layer), post_norm, next, worker);
+    } else {
+      run_and_add(Step::ffn, kernels_.ffn, ffn_args(layer), post_norm, next, worker);
+    }
+  }
+
+  kernels::FfnArgs ffn_args(std::uint32_t layer) const {
+    const model::Weights& w = model_.weights();
+    kernels::FfnArgs args;
+    args.n = batch_.n_rows;
+    args.x = operand(layout_.normed, spec_.n_embd);
+    args.gate = w.matrix(Role::gate, layer), args.up = w.matrix(Role::up, layer);
+    args.down = w.matrix(Role::down, layer);
+    args.gate_bias = w.vector(Role::gate_bias, layer), args.up_bias = w.vector(Role::up_bias, layer);
+    args.down_bias = w.vector(Role::down_bias, layer);
+    args.out = residual(layout_.h);
+    args.workspace = workspace(layout_.ffn_shared);
+    args.activation = spec_.layers[layer].ffn.activation;
+    args.scale = spec_.residual_scale;
+    return args;
+  }
+
+  kernels::MoeArgs moe_args(std::uint32_t layer) const {
+    const model::Weights& w = model_.weights();
+    const model::FfnSpec& about = spec_.layers[layer].ffn;
+    kernels::MoeArgs args;
+    args.n = batch_.n_rows;
+    args.x = operand(layout_.normed, spec_.n_embd);
+    args.router = w.matrix(Role::router, layer);
+    args.gate = w.experts(Role::gate, layer), args.up = w.experts(Role::up, layer);
+    args.down = w.experts(Role::down, layer);
+    args.shared_router = w.matrix(Role::shared_router, layer);
+    args.shared_gate = w.matrix(Role::shared_gate, layer), args.shared_up = w.matrix(Role::shared_up, layer);
+    args.shared_down = w.matrix(Role::shared_down, layer);
+    args.experts = about.experts, args.top_k = about.top_k;
+    args.normalise = about.normalise;
+    args.out = residual(layout_.h);
+    args.buffers = {model_.scratch() + layout_.moe_routes, model_.scratch() + layout_.moe_gathered,
+                    model_.scratch() + layout_.moe_inner};
+    args.workspace = workspace(layout_.moe_routes);
+    args.activation = about.activation;
+    args.scale = spec_.residual_scale;
+    args.usage = model_.expert_usage(layer);
+    return args;
   }
 
   /// One of a layer's norms, of all rows; a layer that has none there reads the residual stream as it is.

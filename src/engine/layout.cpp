@@ -27,8 +27,11 @@ kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelS
   std::uint32_t padded = spec.head_dim;
   for (const DType type : {DType::f32, DType::f16, DType::bf16})
     padded = std::max(padded, kernels.kv_head_dim_padded(spec.head_dim, type));
-  return {batch,        spec.n_embd,         spec.n_heads, spec.n_kv_heads, spec.head_dim,     spec.ffn_width(),
-          spec.n_vocab, spec.context_tokens, padded,       n_threads,       spec.qk_norm_whole};
+  const model::FfnSpec mixture = spec.largest_mixture();
+  return {batch,         spec.n_embd,      spec.n_heads,        spec.n_kv_heads,
+          spec.head_dim, spec.ffn_width(), spec.n_vocab,        spec.context_tokens,
+          padded,        n_threads,        spec.qk_norm_whole,  mixture.experts,
+          mixture.top_k, mixture.width,    mixture.shared_width};
 }
 
 /// Size, shape and type of a buffer of activations in a layout, for the cursor.
@@ -64,6 +67,7 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
                              std::uint32_t n_threads, PlannedRegion* region) {
   const kernels::Shape shape = kernel_shape(spec, kernels, batch, n_threads);
   const kernels::WorkspaceSize attention = kernels.attention_workspace(shape), ffn = kernels.ffn_workspace(shape);
+  const kernels::MoeWorkspace moe = shape.experts != 0 ? kernels.moe_workspace(shape) : kernels::MoeWorkspace();
   const std::uint64_t rows = batch;
   ScratchLayout layout;
   layout.batch_capacity = batch;
@@ -84,21 +88,28 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   Cursor cursor(region);
   layout.h = cursor.take(h.bytes, h.note("h"));
   layout.normed = cursor.take(normed.bytes, normed.note("normed"));
-  // The two tenants of one range: attention, then the feed-forward network.
-  Cursor attention_part(region, cursor.at()), ffn_part(region, cursor.at());
+  // The tenants of one range: attention, then the feed-forward network of one kind or the other.
+  Cursor attention_part(region, cursor.at()), ffn_part(region, cursor.at()), moe_part(region, cursor.at());
   layout.q = attention_part.take(q.bytes, q.note("q", {Step::qkv, Step::attention}));
   layout.attn_out = attention_part.take(attn_out.bytes, attn_out.note("attn_out", {Step::attention, Step::output}));
   layout.attn_shared_bytes = attention.shared;
   layout.attn_shared = attention_part.take(
       attention.shared, {"attn_partials", {attention.shared}, "bytes", {Step::attention, Step::attention}});
   layout.ffn_shared = ffn_part.take(ffn.shared, {"ffn_act", {ffn.shared}, "bytes", {Step::ffn, Step::ffn}});
-  cursor = Cursor(region, std::max(attention_part.at(), ffn_part.at()));
+  const auto take_moe = [&](std::string_view name, std::uint64_t bytes) {
+    return moe_part.take(bytes, {name, {bytes}, "bytes", {Step::ffn, Step::ffn}});
+  };
+  layout.moe_routes = take_moe("moe_routes", moe.routes);
+  layout.moe_gathered = take_moe("moe_gathered", moe.gathered);
+  layout.moe_inner = take_moe("moe_inner", moe.inner);
+  cursor = Cursor(region, std::max({attention_part.at(), ffn_part.at(), moe_part.at()}));
   const kernels::WorkspaceSize linear = kernels.linear_workspace(shape), qkv = kernels.qkv_workspace(shape),
                                lm_head = kernels.lm_head_workspace(shape);
   const std::uint64_t shared = std::max({linear.shared, qkv.shared, lm_head.shared});
   layout.shared = cursor.take(shared, {"op_workspace", {shared}, "bytes", kWorkspace});
-  layout.per_worker_bytes = round_up(
-      std::max({linear.per_worker, qkv.per_worker, attention.per_worker, ffn.per_worker, lm_head.per_worker}), 64);
+  layout.per_worker_bytes = round_up(std::max({linear.per_worker, qkv.per_worker, attention.per_worker, ffn.per_worker,
+                                               moe.per_worker, lm_head.per_worker}),
+                                     64);
   layout.per_worker = cursor.take(layout.per_worker_bytes * n_threads,
                                   {"workers", {n_threads, layout.per_worker_bytes}, "bytes", kWorkspace});
   const std::uint64_t groups = std::max<std::size_t>(spec.kv_groups.size(), 1);

@@ -12,9 +12,9 @@
 
 namespace qinfer::engine {
 
-/// Activations and workspaces of one batch of at most `batch_capacity` rows, written [batch] below. attention (q,
-/// attn_out and its workspace) and the feed-forward workspace (ffn_act) never live at the same time, so they share
-/// bytes.
+/// Activations and workspaces of one batch of at most `batch_capacity` rows, written [batch] below. Attention (q,
+/// attn_out and its workspace), a feed-forward network (ffn_act) and a mixture of experts (moe_*) never live at the
+/// same time, so they share bytes.
 struct ScratchLayout {
   std::uint32_t batch_capacity = 0;
   // In the kernel set's layouts (kernels::ActivationLayouts):
@@ -24,6 +24,7 @@ struct ScratchLayout {
   std::uint64_t attn_out = 0;  ///< operand [batch][q_dim]
   std::uint64_t attn_shared = 0, attn_shared_bytes = 0;
   std::uint64_t ffn_shared = 0;
+  std::uint64_t moe_routes = 0, moe_gathered = 0, moe_inner = 0;  ///< kernels::MoeBuffers
   std::uint64_t shared = 0;  ///< workspace of the operations that need one only while they run: qkv, linear, lm_head
   std::uint64_t per_worker = 0, per_worker_bytes = 0;  ///< one for each thread
   std::uint64_t tokens = 0;                            ///< i32 [batch]

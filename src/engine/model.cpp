@@ -69,13 +69,19 @@ Status Model::load_weights(source::ModelSource& source, const model::LoadProgres
   };
   QINFER_ASSIGN(weights_,
                 model::load_weights(blueprint_.weights, source, runtime_->kernels(), blueprint_.weights_options,
-                                    runtime_->allocator(), spec_.n_layers(), parallel_for, progress));
+                                    runtime_->allocator(), spec_, parallel_for, progress));
   QINFER_ASSIGN(scratch_, platform::Buffer::allocate(runtime_->allocator(), blueprint_.scratch.bytes,
                                                      "the scratch arena", platform::Pages::huge));
 #if defined(QINFER_POISON)
   scratch_poison_ = ScratchPoison(scratch_.data(), blueprint_.scratch, blueprint_.scratch_region);
 #endif
   weight_format_ = describe_formats();
+  std::size_t experts = 0;
+  for (const model::LayerSpec& layer : spec_.layers) {
+    usage_begin_.push_back(experts);
+    experts += layer.ffn.experts;
+  }
+  expert_usage_.resize(experts);
   return Status();
 }
 

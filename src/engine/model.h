@@ -85,6 +85,11 @@ class Model {
   /// config.json flattened ("config.rope_scaling.factor" -> "8.0"), and the metadata of safetensors files.
   const formats::TextTable& metadata() const { return metadata_; }
   bool is_end_token(std::int32_t token) const;
+  /// How many rows each expert of a layer was chosen for since the model was loaded; null where a layer has none.
+  /// Evaluations add to them with atomic operations, and readers must use such, too.
+  std::uint64_t* expert_usage(std::uint32_t layer) const {
+    return spec_.layers[layer].ffn.has_experts() ? expert_usage_.data() + usage_begin_[layer] : nullptr;
+  }
   /// Sorted by name; empty if the model brings none.
   std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_.list; }
   /// Not OK if the file that should have some is damaged.
@@ -107,6 +112,8 @@ class Model {
   const float* packed_rope_ = nullptr;               ///< the whole table in a packed file, instead
   std::shared_ptr<platform::MappedFile> rope_file_;  ///< the packed file
   ScratchPoison scratch_poison_;
+  mutable std::vector<std::uint64_t> expert_usage_;  ///< of all layers, one after the other
+  std::vector<std::size_t> usage_begin_;             ///< of each layer
   MemoryTotals memory_;
   std::uint64_t budget_ = UINT64_MAX;
   mutable std::atomic<std::uint64_t> charged_{0};  ///< of it, by the model itself, caches and sessions

@@ -32,8 +32,21 @@ void group_layers(ModelSpec& spec) {
 
 std::uint32_t ModelSpec::ffn_width() const {
   std::uint32_t widest = 0;
-  for (const LayerSpec& layer : layers) widest = std::max(widest, layer.ffn.width);
+  for (const LayerSpec& layer : layers)
+    if (!layer.ffn.has_experts()) widest = std::max(widest, layer.ffn.width);
   return widest;
+}
+
+FfnSpec ModelSpec::largest_mixture() const {
+  FfnSpec largest;
+  for (const LayerSpec& layer : layers) {
+    if (!layer.ffn.has_experts()) continue;
+    largest.width = std::max(largest.width, layer.ffn.width);
+    largest.experts = std::max(largest.experts, layer.ffn.experts);
+    largest.top_k = std::max(largest.top_k, layer.ffn.top_k);
+    largest.shared_width = std::max(largest.shared_width, layer.ffn.shared_width);
+  }
+  return largest;
 }
 
 namespace {
@@ -80,7 +93,8 @@ void add_layer(const LayerSpec& layer, Text& out) {
   out.add("ffn_bias", layer.ffn.bias, false);
   out.add("experts", layer.ffn.experts, 0u);
   out.add("top_k", layer.ffn.top_k, 0u);
-  out.add("shared_experts", layer.ffn.shared_experts, 0u);
+  out.add("normalise", layer.ffn.normalise, false);
+  out.add("shared_width", layer.ffn.shared_width, 0u);
   out.add("window", layer.window, 0u);
   out.add("rope", layer.rope, 0u);
   out.add("no_rope", layer.no_rope, false);

@@ -25,14 +25,17 @@ struct RopeSpec {
   std::uint32_t rotary_dims = 0;  ///< of each head that are turned; 0 = all. See partial_rotary_order()
 };
 
-/// The feed-forward network of a layer: down(activation(gate(x)) * up(x)).
+/// The feed-forward network of a layer: down(activation(gate(x)) * up(x)), or a mixture of such networks, which a
+/// router chooses for each token (kernels::MoeArgs).
 struct FfnSpec {
   std::uint32_t width = 0;  ///< of gate and up; of each expert, where there are some
   Activation activation = Activation::silu;
-  bool bias = false;                 ///< of gate, up and down
-  std::uint32_t experts = 0;         ///< 0: one network for all tokens
-  std::uint32_t top_k = 0;           ///< experts that each token goes through
-  std::uint32_t shared_experts = 0;  ///< that every token goes through beside them
+  bool bias = false;               ///< of gate, up and down
+  std::uint32_t experts = 0;       ///< 0: one network for all tokens
+  std::uint32_t top_k = 0;         ///< experts that each token goes through
+  bool normalise = false;          ///< the weights of a token's experts are divided by their sum
+  std::uint32_t shared_width = 0;  ///< of the network that every token goes through beside them; 0: there is none
+  bool has_experts() const { return experts != 0; }
 };
 
 /// Where a layer normalises: its residual stream before an operation reads it, or what the operation gives before it is
@@ -87,8 +90,10 @@ struct ModelSpec {
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
   std::uint32_t n_ropes() const { return static_cast<std::uint32_t>(ropes.size()); }
-  /// Of the widest feed-forward network.
+  /// Of the widest feed-forward network that is no expert; 0: there is none.
   std::uint32_t ffn_width() const;
+  /// The largest of each number among all layers with experts; without experts: there is none.
+  FfnSpec largest_mixture() const;
 };
 
 /// Sorts the layers that have keys and values of their own by window, the one that keeps everything first, and tells

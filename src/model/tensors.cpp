@@ -17,6 +17,8 @@ constexpr SizeOf kKNormSize = [](const ModelSpec& s, const LayerSpec&) {
   return s.qk_norm_whole ? s.kv_dim() : s.head_dim;
 };
 constexpr SizeOf kFfn = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.width; };
+constexpr SizeOf kExperts = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.experts; };
+constexpr SizeOf kShared = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.shared_width; };
 constexpr SizeOf kOne = [](const ModelSpec&, const LayerSpec&) { return 1u; };
 
 constexpr Wanted kAlways = [](const ModelSpec&, const LayerSpec&) { return true; };
@@ -32,6 +34,8 @@ constexpr Wanted kQBias = [](const ModelSpec& s, const LayerSpec&) { return s.qk
 constexpr Wanted kKvBias = [](const ModelSpec& s, const LayerSpec& l) { return s.qkv_bias && l.has_own_kv(); };
 constexpr Wanted kOBias = [](const ModelSpec& s, const LayerSpec&) { return s.o_bias; };
 constexpr Wanted kMlpBias = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.bias; };
+constexpr Wanted kRouter = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.has_experts(); };
+constexpr Wanted kSharedNetwork = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.shared_width != 0; };
 
 struct RoleRow {
   Role role;
@@ -63,8 +67,16 @@ constexpr RoleRow kLayerRoles[] = {
     {Role::gate, "gate", false, kFfn, kHidden, kAlways},
     {Role::up, "up", false, kFfn, kHidden, kAlways},
     {Role::down, "down", false, kHidden, kFfn, kAlways},
+    {Role::router, "router", false, kExperts, kHidden, kRouter},
+    {Role::shared_router, "shared router", false, kOne, kHidden, kSharedNetwork},
+    {Role::shared_gate, "shared gate", false, kShared, kHidden, kSharedNetwork},
+    {Role::shared_up, "shared up", false, kShared, kHidden, kSharedNetwork},
+    {Role::shared_down, "shared down", false, kHidden, kShared, kSharedNetwork},
 };
 static_assert(std::size(kLayerRoles) == kRoles - kGlobalRoles);
+
+/// Whether each expert of a layer has such a tensor of its own.
+bool is_of_expert(Role role) { return role == Role::gate || role == Role::up || role == Role::down; }
 
 }  // namespace
 
@@ -78,6 +90,7 @@ std::string describe(const TensorId& id) {
   std::string_view name;
   for (const RoleRow& row : kLayerRoles)
     if (row.role == id.role) name = row.name;
+  if (id.expert != kNoExpert) return fmt::format("{} of expert {} of layer {}", name, id.expert, id.layer);
   return fmt::format("{} of layer {}", name, id.layer);
 }
 
@@ -91,10 +104,17 @@ std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {
   needs.push_back({{Role::embedding}, false, spec.n_vocab, spec.n_embd});
   for (std::uint32_t i = 0; i < spec.n_layers(); ++i) {
     const LayerSpec& layer = spec.layers[i];
-    for (const RoleRow& row : kLayerRoles)
-      if (row.wanted(spec, layer))
-        needs.push_back(
-            {{row.role, static_cast<std::uint16_t>(i)}, row.is_vector, row.rows(spec, layer), row.cols(spec, layer)});
+    for (const RoleRow& row : kLayerRoles) {
+      if (!row.wanted(spec, layer)) continue;
+      TensorNeed need{
+          {row.role, static_cast<std::uint16_t>(i)}, row.is_vector, row.rows(spec, layer), row.cols(spec, layer)};
+      const bool by_expert = layer.ffn.has_experts() && is_of_expert(row.role);
+      if (!by_expert) needs.push_back(need);
+      for (std::uint32_t e = 0; by_expert && e < layer.ffn.experts; ++e) {
+        need.id.expert = static_cast<std::uint16_t>(e);
+        needs.push_back(need);
+      }
+    }
   }
   needs.push_back({{Role::final_norm}, true, 1, spec.n_embd});
   if (spec.causal && !spec.tied_embeddings) needs.push_back({{Role::lm_head}, false, spec.n_vocab, spec.n_embd});

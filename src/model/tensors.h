@@ -43,17 +43,23 @@ enum class Role : std::uint8_t {
   k,
   v,
   o,
-  gate,
+  gate,  ///< this and the next two: of an expert, in a layer that has some
   up,
-  down
+  down,
+  router,         ///< chooses among the experts: a row for each
+  shared_router,  ///< one row: weights the network that is shared by all tokens
+  shared_gate,
+  shared_up,
+  shared_down
 };
-inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::down) + 1;
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::shared_down) + 1;
 inline constexpr std::size_t kGlobalRoles = static_cast<std::size_t>(Role::attn_norm);
 
+inline constexpr std::uint16_t kNoExpert = 0xffff;
 struct TensorId {
   Role role = Role::embedding;
-  std::uint16_t layer = 0;   ///< of the roles of a layer
-  std::uint16_t expert = 0;  ///< of the feed-forward networks of a layer
+  std::uint16_t layer = 0;           ///< of the roles of a layer
+  std::uint16_t expert = kNoExpert;  ///< whose tensor it is, in layers that have experts
   bool operator==(const TensorId&) const = default;
 };
 
@@ -64,7 +70,7 @@ struct TensorNeed {
   std::int64_t rows = 1, cols = 0;
 };
 
-/// "q of layer 3", for messages and fingerprints.
+/// "q of layer 3", "gate of expert 5 of layer 3", for messages and fingerprints.
 std::string describe(const TensorId& id);
 
 /// All tensors that a spec needs, in the order in which they are loaded. Tied embeddings are one tensor.

@@ -23,15 +23,22 @@ namespace qinfer::model {
 /// The tensors of a loaded model, by what they are for.
 class Weights {
  public:
-  explicit Weights(std::uint32_t n_layers = 0)
-      : matrices_(kGlobalRoles + n_layers * kLayerRoleCount), vectors_(matrices_.size()) {}
+  Weights() = default;
+  explicit Weights(const ModelSpec& spec);
 
-  bool empty() const { return matrices_.size() <= kGlobalRoles; }
+  bool empty() const { return matrices_.empty(); }
   /// Without data where the model has none.
   const kernels::Matrix& matrix(Role role, std::uint32_t layer = 0) const { return matrices_[index(role, layer)]; }
   /// Null where the model has none.
+  /// Gate, up or down of all experts of a layer, one after the other; null where it has none.
+  const kernels::Matrix* experts(Role role, std::uint32_t layer) const {
+    return experts_of_layer_[layer].count != 0 ? experts_.data() + expert_index(role, layer, 0) : nullptr;
+  }
   const float* vector(Role role, std::uint32_t layer = 0) const { return vectors_[index(role, layer)]; }
-  void set(const TensorId& id, const kernels::Matrix& matrix) { matrices_[index(id.role, id.layer)] = matrix; }
+  void set(const TensorId& id, const kernels::Matrix& matrix) {
+    (id.expert == kNoExpert ? matrices_[index(id.role, id.layer)]
+                            : experts_[expert_index(id.role, id.layer, id.expert)]) = matrix;
+  }
   void set(const TensorId& id, const float* vector) { vectors_[index(id.role, id.layer)] = vector; }
 
   platform::Buffer memory;                                      ///< all private tensors
@@ -43,7 +50,17 @@ class Weights {
     const auto i = static_cast<std::size_t>(role);
     return i < kGlobalRoles ? i : i + layer * kLayerRoleCount;
   }
-  std::vector<kernels::Matrix> matrices_;
+  /// Where the matrices of a layer's experts are among all: gates, then ups, then downs.
+  struct ExpertRange {
+    std::size_t first = 0, count = 0;
+  };
+  std::size_t expert_index(Role role, std::uint32_t layer, std::size_t expert) const {
+    const ExpertRange& range = experts_of_layer_[layer];
+    const auto kind = static_cast<std::size_t>(role) - static_cast<std::size_t>(Role::gate);
+    return range.first + kind * range.count + expert;
+  }
+  std::vector<kernels::Matrix> matrices_, experts_;
+  std::vector<ExpertRange> experts_of_layer_;
   std::vector<const float*> vectors_;
 };
 
@@ -89,7 +106,7 @@ using ParallelFor =
     std::function<void(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body)>;
 
 Result<Weights> load_weights(const WeightsPlan& plan, TensorSource& source, const kernels::KernelSet& kernels,
-                             const WeightsOptions& options, const platform::Allocator& allocator,
-                             std::uint32_t n_layers, const ParallelFor& parallel_for, const LoadProgress& progress);
+                             const WeightsOptions& options, const platform::Allocator& allocator, const ModelSpec& spec,
+                             const ParallelFor& parallel_for, const LoadProgress& progress);
 
 }  // namespace qinfer::model

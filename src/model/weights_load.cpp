@@ -33,8 +33,8 @@ class Loader {
         parallel_for_(parallel_for),
         progress_(progress) {}
 
-  Result<Weights> run(std::uint32_t n_layers) {
-    weights_ = Weights(n_layers);
+  Result<Weights> run(const ModelSpec& spec) {
+    weights_ = Weights(spec);
     QINFER_ASSIGN(weights_.memory,
                   platform::Buffer::allocate(allocator_, plan_.private_bytes, "weights", platform::Pages::huge));
     for (const WeightItem& item : plan_.items) total_ += item.stored.bytes;
@@ -247,10 +247,21 @@ class Loader {
 
 }  // namespace
 
+Weights::Weights(const ModelSpec& spec)
+    : matrices_(kGlobalRoles + spec.n_layers() * kLayerRoleCount), vectors_(matrices_.size()) {
+  std::size_t n = 0;
+  experts_of_layer_.reserve(spec.n_layers());
+  for (const LayerSpec& layer : spec.layers) {
+    experts_of_layer_.push_back({n, layer.ffn.experts});
+    n += std::size_t{3} * layer.ffn.experts;
+  }
+  experts_.resize(n);
+}
+
 Result<Weights> load_weights(const WeightsPlan& plan, TensorSource& source, const kernels::KernelSet& kernels,
-                             const WeightsOptions& options, const platform::Allocator& allocator,
-                             std::uint32_t n_layers, const ParallelFor& parallel_for, const LoadProgress& progress) {
-  return Loader(plan, source, kernels, options, allocator, parallel_for, progress).run(n_layers);
+                             const WeightsOptions& options, const platform::Allocator& allocator, const ModelSpec& spec,
+                             const ParallelFor& parallel_for, const LoadProgress& progress) {
+  return Loader(plan, source, kernels, options, allocator, parallel_for, progress).run(spec);
 }
 
 }  // namespace qinfer::model

@@ -20,7 +20,12 @@ WeightRole kernel_role(Role role, bool both) {
     case Role::o: return WeightRole::o;
     case Role::gate: return WeightRole::gate;
     case Role::up: return WeightRole::up;
-    case Role::down: return WeightRole::down;
+    case Role::down:
+    case Role::shared_down: return WeightRole::down;
+    case Role::shared_gate: return WeightRole::gate;
+    case Role::shared_up: return WeightRole::up;
+    case Role::router:
+    case Role::shared_router: return WeightRole::router;
     default: return WeightRole::lm_head;
   }
 }

@@ -71,6 +71,8 @@ Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const Finge
     if (!info.part_of.empty()) summary += fmt::format(" from byte {}", info.offset - tensor->begin);
     if (!info.row_order.empty()) summary += fmt::format(" rows {}", fmt::join(info.row_order, ","));
     summary += '\n';
+    // A tensor that all experts of a layer are rows of is summed up once for each role.
+    if (!info.part_of.empty() && need.id.expert != model::kNoExpert && need.id.expert != 0) continue;
     summary += samples[static_cast<std::size_t>(tensor - checkpoint.tensors().data())];
   }
   return Fingerprints{fmt::format("2:{:016x}", hash_text(summary)), first_version(texts, checkpoint, samples)};

@@ -20,6 +20,8 @@ enum class Windows : std::uint8_t {
   as_stated,     ///< all layers, or none where the field is absent
   qwen,          ///< those from max_window_layers on, if use_sliding_window
   without_rope,  ///< those without rotary embedding, if use_sliding_window
+  by_type_only,  ///< none, and use_sliding_window is refused: versions of transformers disagree on which layers it
+                 ///< means
   pattern        ///< all but each n-th
 };
 
@@ -27,6 +29,14 @@ enum class Windows : std::uint8_t {
 struct CapField {
   bool known = false;   ///< the architecture has the field
   double fallback = 0;  ///< where it is absent
+};
+
+/// Which fields say that layers are mixtures of experts, and what such layers are like (hf_experts.h).
+enum class Experts : std::uint8_t {
+  none,
+  qwen,         ///< moe_intermediate_size, norm_topk_prob; some layers may be dense
+  qwen_shared,  ///< as qwen, and with a network that all tokens go through
+  mixtral       ///< in all layers, of intermediate_size, weights always divided by their sum
 };
 
 /// What distinguishes the architectures: one row each, in which a member that is left out means "as most have it".
@@ -57,6 +67,7 @@ struct Architecture {
   CapField attention_cap = {}, logit_cap = {};
   std::int32_t default_bos = -1, default_end = -1;
   bool tied_by_default = false;
+  Experts experts = Experts::none;
   bool fused_projections = false;  ///< one tensor holds q, k and v, and one gate and up
   /// The tokenizer names tokens, for images, that the embedding has no rows for.
   bool names_tokens_beyond = false;

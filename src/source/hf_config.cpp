@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "source/hf_architecture.h"
+#include "source/hf_experts.h"
 #include "source/hf_windows.h"
 
 namespace qinfer::source {
@@ -75,6 +76,19 @@ constexpr Architecture kArchitectures[] = {
      .tied_by_default = true},
     {.name = "GraniteForCausalLM", .attention_bias = true, .mlp_bias = true, .multipliers = true},
     {.name = "Olmo2ForCausalLM", .attention_bias = true, .qk_norm = true, .qk_norm_whole = true, .norms = kAfter},
+    {.name = "Qwen3MoeForCausalLM",
+     .attention_bias = true,
+     .qk_norm = true,
+     .windows = Windows::by_type_only,
+     .experts = Experts::qwen},
+    {.name = "Qwen2MoeForCausalLM",
+     .qkv_bias = true,
+     .windows = Windows::by_type_only,
+     .experts = Experts::qwen_shared},
+    {.name = "MixtralForCausalLM",
+     .windows = Windows::as_stated,
+     .rope = {.default_theta = 1e6},
+     .experts = Experts::mixtral},
     kGemma2,
     gemma3("Gemma3ForCausalLM", true),
     gemma3("Gemma3TextModel", false),
@@ -87,6 +101,7 @@ struct ForeignField {
   bool (*known)(const Architecture& architecture) = nullptr;  ///< to those that have it
 };
 constexpr bool has_multipliers(const Architecture& architecture) { return architecture.multipliers; }
+constexpr bool has_experts(const Architecture& architecture) { return architecture.experts != Experts::none; }
 constexpr ForeignField kForeignFields[] = {
     {"partial_rotary_factor", 1, [](const Architecture& a) { return a.rope.partial; }},
     {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.known; }},
@@ -98,8 +113,8 @@ constexpr ForeignField kForeignFields[] = {
     {"embedding_multiplier", 1, has_multipliers},
     {"logits_scaling", 1, has_multipliers},
     {"logit_scale", 1},
-    {"num_experts", 0},
-    {"num_local_experts", 0},
+    {"num_experts", 0, has_experts},
+    {"num_local_experts", 0, has_experts},
     {"num_nextn_predict_layers", 0},
     {"hidden_size_per_layer_input", 0},
 };
@@ -362,6 +377,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   QINFER_TRY(refuse_foreign_fields(fields, *architecture));
   QINFER_TRY(read_sizes(fields, *architecture, spec));
   QINFER_TRY(read_biases(fields, *architecture, spec));
+  QINFER_TRY(read_experts(fields, architecture->experts, spec));
   QINFER_TRY(read_scales(fields, *architecture, spec));
   if (architecture->rope_by_layer) QINFER_TRY(read_layers_without_rope(fields, spec));
   QINFER_TRY(read_windows(fields, *architecture, spec));
@@ -377,6 +393,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   parsed.norms_add_one = architecture->norms_add_one;
   parsed.names_tokens_beyond = architecture->names_tokens_beyond;
   parsed.bare_names = !architecture->causal;
+  parsed.mixtral_names = architecture->experts == Experts::mixtral;
   parsed.fused_projections = architecture->fused_projections;
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
   if (label) spec.name = std::move(*label);

@@ -18,6 +18,7 @@ struct ParsedConfig {
   bool norms_add_one = false;        ///< the weights of norms are stored less one
   bool names_tokens_beyond = false;  ///< the tokenizer may name special tokens that the embedding has no rows for
   bool bare_names = false;           ///< names of tensors may begin without "model."
+  bool mixtral_names = false;        ///< tensors of experts and routers have Mixtral's names
   bool fused_projections = false;    ///< one tensor holds q, k and v, and one gate and up
 };
 

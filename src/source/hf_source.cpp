@@ -16,13 +16,13 @@ class HfSource : public ModelSource {
  public:
   bool has_tensors() const override { return checkpoint_.has_value(); }
 
-  std::string name(const TensorId& id) const override { return hf_tensor_name(spec_, id, prefix_); }
+  std::string name(const TensorId& id) const override { return hf_tensor_name(spec_, id, names_); }
 
   model::RowOrder row_order(const TensorId& id) const override { return hf_row_order(spec_, id); }
 
   Result<TensorInfo> find(const TensorId& id) const override {
-    const auto part = fused_projections_ ? hf_part(spec_, id, prefix_) : std::nullopt;
-    const std::string name = part ? part->name : this->name(id);
+    const std::optional<HfPart> part = part_of(id);
+    const std::string name = part ? part->name : stored_name(id);
     const Tensor* tensor = checkpoint_ ? checkpoint_->find(name) : nullptr;
     if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", name);
     const auto encoding = formats::find_stored_encoding(tensor->dtype);
@@ -60,7 +60,8 @@ class HfSource : public ModelSource {
     norms_add_one_ = texts.config.norms_add_one;
     bare_names_ = texts.config.bare_names;
     fused_projections_ = texts.config.fused_projections;
-    if (bare_names_) prefix_ = "";
+    if (bare_names_) names_.prefix = "";
+    names_.mixtral = texts.config.mixtral_names;
     tokenizer_ = std::move(texts.tokenizer);
     chat_templates_ = std::move(texts.chat_templates);
     metadata_ = std::move(texts.metadata);
@@ -74,7 +75,7 @@ class HfSource : public ModelSource {
   void take(Checkpoint checkpoint) {
     checkpoint_ = std::move(checkpoint);
     file_bytes_ = checkpoint_->file_bytes();
-    if (bare_names_ && checkpoint_->find("model.embed_tokens.weight") != nullptr) prefix_ = "model.";
+    if (bare_names_ && checkpoint_->find("model.embed_tokens.weight") != nullptr) names_.prefix = "model.";
     if (tied_ == Tied::unstated) spec_.tied_embeddings = checkpoint_->find("lm_head.weight") == nullptr;
     const formats::TextTable& metadata = checkpoint_->metadata();
     for (std::size_t i = 0; i < metadata.size(); ++i)
@@ -98,24 +99,41 @@ class HfSource : public ModelSource {
   bool fused_projections_ = false;  ///< in the file
 
  private:
+  bool has(const std::string& name) const { return checkpoint_ && checkpoint_->find(name) != nullptr; }
+
+  /// The tensor that one of the model is rows of, if it has none of its own. Where there is neither, messages name the
+  /// one of its own.
+  std::optional<HfPart> part_of(const TensorId& id) const {
+    if (fused_projections_) return hf_part(spec_, id, names_);
+    if (id.expert == model::kNoExpert || has(name(id))) return std::nullopt;
+    auto part = hf_expert_part(spec_, id, names_);
+    return part && has(part->name) ? part : std::nullopt;
+  }
+
+  /// Mixtral's router has another name beside experts that are stored as one tensor.
+  std::string stored_name(const TensorId& id) const {
+    std::string name = this->name(id);
+    if (id.role != model::Role::router || has(name)) return name;
+    std::string other = hf_tensor_name(spec_, id, {names_.prefix, false});
+    return has(other) ? other : name;
+  }
+
   /// Narrows the place of a whole matrix to its rows that are one tensor of the model.
   Status take_part(const TensorId& id, const HfPart& part, TensorInfo& info) const {
-    const std::uint64_t cols = spec_.n_embd;
-    if (info.shape != std::vector<std::uint64_t>{part.all_rows, cols})
+    if (info.shape != part.shape)
       return error_at(Code::format, static_cast<std::int64_t>(info.offset),
-                      "{}: tensor \"{}\" has the shape {}, config.json asks for [{}, {}]",
-                      checkpoint_->shard_name(info.file), info.name, formats::shape_text(info.shape), part.all_rows,
-                      cols);
-    const std::uint64_t row_bytes = encoded_bytes(info.encoding, cols);
+                      "{}: tensor \"{}\" has the shape {}, config.json asks for {}", checkpoint_->shard_name(info.file),
+                      info.name, formats::shape_text(info.shape), formats::shape_text(part.shape));
+    const std::uint64_t cols = part.shape.back(), row_bytes = encoded_bytes(info.encoding, cols);
     info.part_of = std::move(info.name);
     info.name = name(id);
-    info.shape[0] = part.rows;
+    info.shape = {part.rows, cols};
     info.offset += part.first_row * row_bytes;
     info.bytes = part.rows * row_bytes;
     return Status();
   }
 
-  std::string_view prefix_ = "model.";
+  HfNames names_;
   Tied tied_ = Tied::unstated;
   bool norms_add_one_ = false, bare_names_ = false;
   FingerprintTexts texts_;

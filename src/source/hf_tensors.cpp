@@ -36,11 +36,25 @@ std::string_view name_in_layer(const model::ModelSpec& spec, Role role) {
     case Role::gate: return "mlp.gate_proj.weight";
     case Role::up: return "mlp.up_proj.weight";
     case Role::down: return "mlp.down_proj.weight";
+    case Role::router: return "mlp.gate.weight";
+    case Role::shared_router: return "mlp.shared_expert_gate.weight";
+    case Role::shared_gate: return "mlp.shared_expert.gate_proj.weight";
+    case Role::shared_up: return "mlp.shared_expert.up_proj.weight";
+    case Role::shared_down: return "mlp.shared_expert.down_proj.weight";
     case Role::embedding:
     case Role::final_norm:
     case Role::lm_head: break;
   }
   return {};
+}
+
+/// The name of an expert's matrix, after "experts.<i>.".
+std::string_view name_in_expert(Role role, bool mixtral) {
+  switch (role) {
+    case Role::gate: return mixtral ? "w1.weight" : "gate_proj.weight";
+    case Role::up: return mixtral ? "w3.weight" : "up_proj.weight";
+    default: return mixtral ? "w2.weight" : "down_proj.weight";
+  }
 }
 
 bool is_norm(Role role) {
@@ -58,35 +72,51 @@ bool is_norm(Role role) {
 
 }  // namespace
 
-std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix) {
+std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
   switch (id.role) {
-    case Role::embedding: return fmt::format("{}embed_tokens.weight", prefix);
-    case Role::final_norm: return fmt::format("{}norm.weight", prefix);
+    case Role::embedding: return fmt::format("{}embed_tokens.weight", names.prefix);
+    case Role::final_norm: return fmt::format("{}norm.weight", names.prefix);
     case Role::lm_head: return "lm_head.weight";
-    default: return fmt::format("{}layers.{}.{}", prefix, id.layer, name_in_layer(spec, id.role));
+    default: break;
   }
+  const std::string layer = fmt::format("{}layers.{}.", names.prefix, id.layer);
+  const std::string_view block = names.mixtral ? "block_sparse_moe" : "mlp";
+  if (id.expert != model::kNoExpert)
+    return fmt::format("{}{}.experts.{}.{}", layer, block, id.expert, name_in_expert(id.role, names.mixtral));
+  if (id.role == Role::router) return fmt::format("{}{}.gate.weight", layer, block);
+  return layer + std::string(name_in_layer(spec, id.role));
 }
 
-std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix) {
+std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
   if (id.layer >= spec.n_layers()) return std::nullopt;
-  const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim();
+  const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim(), hidden = spec.n_embd;
   HfPart part;
   std::string_view name = "self_attn.qkv_proj.weight";
   switch (id.role) {
-    case Role::q: part = {{}, q + 2 * kv, 0, q}; break;
-    case Role::k: part = {{}, q + 2 * kv, q, kv}; break;
-    case Role::v: part = {{}, q + 2 * kv, q + kv, kv}; break;
+    case Role::q: part = {{}, {q + 2 * kv, hidden}, 0, q}; break;
+    case Role::k: part = {{}, {q + 2 * kv, hidden}, q, kv}; break;
+    case Role::v: part = {{}, {q + 2 * kv, hidden}, q + kv, kv}; break;
     case Role::gate:
     case Role::up: {
       const std::uint64_t width = spec.layers[id.layer].ffn.width;
       name = "mlp.gate_up_proj.weight";
-      part = {{}, 2 * width, id.role == Role::up ? width : 0, width};
+      part = {{}, {2 * width, hidden}, id.role == Role::up ? width : 0, width};
       break;
     }
     default: return std::nullopt;
   }
-  part.name = fmt::format("{}layers.{}.{}", prefix, id.layer, name);
+  part.name = fmt::format("{}layers.{}.{}", names.prefix, id.layer, name);
   return part;
+}
+
+std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
+  if (id.expert == model::kNoExpert || id.layer >= spec.n_layers()) return std::nullopt;
+  const model::FfnSpec& ffn = spec.layers[id.layer].ffn;
+  const std::uint64_t width = ffn.width, hidden = spec.n_embd, experts = ffn.experts, expert = id.expert;
+  const std::string block = fmt::format("{}layers.{}.mlp.experts.", names.prefix, id.layer);
+  if (id.role == Role::down) return HfPart{block + "down_proj", {experts, hidden, width}, expert * hidden, hidden};
+  const std::uint64_t first = expert * 2 * width + (id.role == Role::up ? width : 0);
+  return HfPart{block + "gate_up_proj", {experts, 2 * width, hidden}, first, width};
 }
 
 model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id) {

@@ -4,22 +4,34 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/tensors.h"
 
 namespace qinfer::source {
 
-/// The name of a tensor; `prefix`: what the names begin with ("model.", or nothing in a bare model).
-std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix);
+/// What the names of a model's tensors follow from.
+struct HfNames {
+  std::string_view prefix = "model.";  ///< what they begin with; nothing in a bare model
+  bool mixtral = false;                ///< routers and experts are those of block_sparse_moe
+};
+
+/// The name of a tensor.
+std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
 
 /// A tensor of the file that several tensors of the model are rows of, and which rows one of them is.
 struct HfPart {
   std::string name;
-  std::uint64_t all_rows = 0, first_row = 0, rows = 0;
+  std::vector<std::uint64_t> shape;  ///< of the whole one, whose rows are its innermost dimension
+  std::uint64_t first_row = 0, rows = 0;
 };
 
 /// Of models that store q, k and v, and gate and up, as one matrix each, in this order; none for other roles.
-std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix);
+std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
+
+/// Of checkpoints that store the matrices of all experts of a layer as one tensor, [expert][row][column], gate and up
+/// in one: the form in which transformers 5 has them in memory, and may save them. None for other roles.
+std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
 
 /// Of queries and keys where a part of each head is turned.
 model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id);

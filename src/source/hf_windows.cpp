@@ -119,6 +119,13 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
                    architecture.name);
     return refuse_layer_types(fields, architecture);
   }
+  if (architecture.windows == Windows::by_type_only) {
+    const Json* types = find_field(fields.object(), "layer_types");
+    if (types != nullptr) return read_layer_types(fields, *types, use.value_or(false) ? window : 0, spec);
+    if (!use.value_or(false)) return Status();
+    return error(Code::unsupported, "{}: \"use_sliding_window\" is true, which {} supports only with \"layer_types\"",
+                 fields.where(), architecture.name);
+  }
   if (architecture.windows == Windows::pattern) return read_window_pattern(fields, architecture, window, spec);
   if (architecture.windows == Windows::without_rope)
     return read_windows_without_rope(fields, window, use.value_or(false), spec);

@@ -1,0 +1,16 @@
+// The fields of config.json about mixtures of experts -> the FfnSpec of each layer.
+#pragma once
+
+#include "formats/json.h"
+#include "model/spec.h"
+#include "source/hf_architecture.h"
+
+namespace qinfer::source {
+
+/// Experts that a layer may have, and all layers together: what the tensors of a file of a few bytes could ask for.
+inline constexpr std::int64_t kMaxExperts = 4096, kMaxExpertsOfModel = 65536;
+
+/// Layers have the width of intermediate_size already; those that are mixtures get what their fields say.
+Status read_experts(const formats::FieldReader& fields, Experts kind, model::ModelSpec& spec);
+
+}  // namespace qinfer::source
