@@ -84,6 +84,45 @@ void list_shared(const MoeArgs& args, const Routes& routes, ExpertSlot& slot) {
   }
 }
 
+/// The slots of a batch, each with its rows, from what the rows chose.
+void make_list(const MoeArgs& args, const Routes& routes) {
+  const auto n = static_cast<std::int32_t>(args.n), top_k = static_cast<std::int32_t>(args.top_k);
+  std::int32_t* starts = routes.starts;
+  std::fill_n(starts, args.experts + 1, 0);
+  std::int32_t lost = 0;
+  for (std::int32_t row = 0; row < n; ++row) {
+    const std::int32_t* chosen = routes.chosen + std::int64_t{row} * top_k;
+    if (chosen[0] < 0) {
+      routes.lost[lost++] = row;
+      continue;
+    }
+    for (std::int32_t i = 0; i < top_k; ++i) ++starts[chosen[i] + 1];
+  }
+  // Numbers of rows become slots and, added up, the places of their first rows.
+  std::int32_t slots = 0, panels = 0;
+  for (std::uint32_t e = 0; e < args.experts; ++e) {
+    const std::int32_t count = starts[e + 1];
+    starts[e + 1] += starts[e];
+    if (count == 0) continue;
+    routes.slots[slots++] = {static_cast<std::int32_t>(e), starts[e], count, panels};
+    panels += (count + static_cast<std::int32_t>(kPanelRows) - 1) / static_cast<std::int32_t>(kPanelRows);
+    if (args.usage != nullptr)  // a host may read them meanwhile
+      std::atomic_ref(args.usage[e]).fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
+  }
+  if (args.has_shared()) {
+    routes.slots[slots] = {0, starts[args.experts], 0, panels};
+    list_shared(args, routes, routes.slots[slots++]);
+  }
+  for (std::int32_t row = 0; row < n; ++row) {
+    const std::int32_t* chosen = routes.chosen + std::int64_t{row} * top_k;
+    if (chosen[0] < 0) continue;
+    for (std::int32_t i = 0; i < top_k; ++i)
+      routes.rows[starts[chosen[i]]++] = {row, routes.weights[std::int64_t{row} * top_k + i], i == 0};
+  }
+  routes.counts[0] = slots;
+  routes.counts[1] = lost;
+}
+
 }  // namespace
 
 Routes::Routes(const MoeArgs& args) {
@@ -120,46 +159,11 @@ void choose_experts(const MoeArgs& args, Slice slice, std::byte* scratch) {
   const Routes routes(args);
   const std::int64_t end = std::min(slice.end * kChoiceRows, args.n);
   for (std::int64_t row = slice.begin * kChoiceRows; row < end; ++row) choose(args, routes, row, scratch);
-  if (args.n <= kChoiceRows && slice.begin < slice.end) list_rows(args);
+  if (args.n <= kChoiceRows && slice.begin < slice.end) make_list(args, routes);
 }
 
-void list_rows(const MoeArgs& args) {
-  const Routes routes(args);
-  const auto n = static_cast<std::int32_t>(args.n), top_k = static_cast<std::int32_t>(args.top_k);
-  std::int32_t* starts = routes.starts;
-  std::fill_n(starts, args.experts + 1, 0);
-  std::int32_t lost = 0;
-  for (std::int32_t row = 0; row < n; ++row) {
-    const std::int32_t* chosen = routes.chosen + std::int64_t{row} * top_k;
-    if (chosen[0] < 0) {
-      routes.lost[lost++] = row;
-      continue;
-    }
-    for (std::int32_t i = 0; i < top_k; ++i) ++starts[chosen[i] + 1];
-  }
-  // Numbers of rows become slots and, added up, the places of their first rows.
-  std::int32_t slots = 0, panels = 0;
-  for (std::uint32_t e = 0; e < args.experts; ++e) {
-    const std::int32_t count = starts[e + 1];
-    starts[e + 1] += starts[e];
-    if (count == 0) continue;
-    routes.slots[slots++] = {static_cast<std::int32_t>(e), starts[e], count, panels};
-    panels += (count + static_cast<std::int32_t>(kPanelRows) - 1) / static_cast<std::int32_t>(kPanelRows);
-    if (args.usage != nullptr)  // a host may read them meanwhile
-      std::atomic_ref(args.usage[e]).fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
-  }
-  if (args.has_shared()) {
-    routes.slots[slots] = {0, starts[args.experts], 0, panels};
-    list_shared(args, routes, routes.slots[slots++]);
-  }
-  for (std::int32_t row = 0; row < n; ++row) {
-    const std::int32_t* chosen = routes.chosen + std::int64_t{row} * top_k;
-    if (chosen[0] < 0) continue;
-    for (std::int32_t i = 0; i < top_k; ++i)
-      routes.rows[starts[chosen[i]]++] = {row, routes.weights[std::int64_t{row} * top_k + i], i == 0};
-  }
-  routes.counts[0] = slots;
-  routes.counts[1] = lost;
+void list_rows(const MoeArgs& args, Slice slice) {
+  if (slice.begin < slice.end) make_list(args, Routes(args));
 }
 
 void choose_largest(const float* values, std::int32_t n, std::int32_t top_k, std::byte* scratch, std::int32_t* chosen) {

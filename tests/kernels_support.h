@@ -171,9 +171,12 @@ void test_linear(const KernelSet& set, DType dtype);
 void test_qkv(const KernelSet& set, DType dtype);
 void test_attention(const KernelSet& set, DType type);
 void test_ffn(const KernelSet& set, DType dtype);
+void test_moe_ffn(const KernelSet& set, DType dtype);
 void test_lm_head(const KernelSet& set, DType dtype);
 /// The same bits for any rows beside a row, any slices, and split attention.
 void test_linear_invariance(const KernelSet& set);
 void test_split_attention(const KernelSet& set);
+void test_moe_invariance(const KernelSet& set);
+void test_moe_not_finite(const KernelSet& set);
 
 }  // namespace qinfer::test

@@ -260,8 +260,8 @@ using Test = void (*)(const KernelSet&, DType);
 
 Test test_of(std::string_view operation) {
   const std::map<std::string_view, Test> tests = {
-      {"embed", test_embed},         {"rms_norm", test_rms_norm}, {"linear", test_linear},  {"qkv", test_qkv},
-      {"attention", test_attention}, {"ffn", test_ffn},           {"lm_head", test_lm_head}};
+      {"embed", test_embed},         {"rms_norm", test_rms_norm}, {"linear", test_linear},   {"qkv", test_qkv},
+      {"attention", test_attention}, {"ffn", test_ffn},           {"moe_ffn", test_moe_ffn}, {"lm_head", test_lm_head}};
   const auto it = tests.find(operation);
   return it == tests.end() ? nullptr : it->second;
 }
@@ -317,7 +317,7 @@ TEST_CASE("every kernel set has a test of its kernels", "[kernels]") {
   for (const KernelSetRow& row : kernel_sets()) {
     INFO(row.name);
     CHECK(row.name == row.get().name);
-    for (const char* operation : {"embed", "rms_norm", "linear", "qkv", "attention", "ffn", "lm_head"}) {
+    for (const char* operation : {"embed", "rms_norm", "linear", "qkv", "attention", "ffn", "moe_ffn", "lm_head"}) {
       INFO(operation);
       const auto is_meant = [&](const KernelInfo& k) { return k.kernel_set == row.name && k.operation == operation; };
       CHECK(std::count_if(kernel_table().begin(), kernel_table().end(), is_meant) == 1);

@@ -113,7 +113,7 @@ std::string weights_of(model::TensorSource& source, const model::ModelSpec& spec
   const platform::Allocator allocator{Ledger::alloc, Ledger::release, &ledger};
   std::string bytes;
   {
-    auto loaded = model::load_weights(plan, source, kernels, options, allocator, spec.n_layers(), in_two, progress);
+    auto loaded = model::load_weights(plan, source, kernels, options, allocator, spec, in_two, progress);
     REQUIRE(loaded.ok());
     CHECK(ledger.live == plan.private_bytes);
     CHECK(ledger.peak == plan.private_bytes + plan.staging_bytes);

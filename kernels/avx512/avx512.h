@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/heads.h"
+#include "common/routes.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels::avx512 {
@@ -68,6 +69,32 @@ const Projections& fp16_projections();
 /// activations serves all. An output has the bits that it has among matrices of its own type with f32 sums.
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
+/// activation(gate) * up for the tiles of a slice, into rows `act`. `f32_panels`: Panels of args.n rows.
+void mixed_pairs(const FfnArgs& args, std::uint32_t* f32_panels, Slice slice, const Activations& act);
+
+// ---- mixtures of experts (moe.cpp; moe_fp16.cpp has the inner loops with f16 sums) ----
+inline constexpr std::int32_t kMoePhases = 8;
+std::int64_t moe_units(const MoeArgs& args, std::int32_t phase);
+void moe(const MoeArgs& args, std::int32_t phase, Slice slice);
+void fp16_moe(const MoeArgs& args, std::int32_t phase, Slice slice);
+MoeWorkspace moe_workspace(const Shape& shape);
+
+/// What is multiplied with tiles [begin, end) of a slot: its rows, in panels.
+struct SlotWork {
+  const MoeArgs& args;
+  const Routes& routes;
+  const ExpertSlot& slot;
+  std::byte* panels;
+  std::int64_t begin, end;
+  const ExpertSlot* next;   ///< the slot that is multiplied with after this one; null: none
+  std::int64_t next_begin;  ///< its first tile
+};
+/// The two halves of a slot's network for one type of weights and sums.
+struct SlotKernels {
+  void (*inner)(const SlotWork& work) = nullptr;
+  void (*outer)(const SlotWork& work) = nullptr;
+};
+const SlotKernels& fp16_slot_kernels();
 
 WorkspaceSize linear_workspace(const Shape& shape);
 WorkspaceSize qkv_workspace(const Shape& shape);

@@ -7,13 +7,15 @@ namespace qinfer::kernels::avx512 {
 namespace {
 
 /// A table of its own is looked up in the mapped file. Everything that is multiplied becomes tiles: f16, or for
-/// exactness the file's own type.
+/// exactness the file's own type, which routers have always.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   if (role == WeightRole::embedding) {
     out = {stored, WeightLayout::row_major};
     return true;
   }
   out.layout = WeightLayout::tile32;
+  exact = exact || role == WeightRole::router;
+  if (role == WeightRole::router) wanted = nullptr;
   out.encoding = wanted != nullptr ? *wanted : exact ? stored : Encoding::f16;
   return !exact || holds_exactly(stored, out.encoding);
 }
@@ -64,6 +66,7 @@ constexpr KernelSet make_set(const char* name) {
       .attention_workspace = attention_workspace,
       .attention_split_bytes = attention_split_bytes,
       .ffn_workspace = ffn_workspace,
+      .moe_workspace = moe_workspace,
       .lm_head_workspace = lm_head_workspace,
       .embed = {fixed_phases<1>, embed_units, embed},
       .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
@@ -75,6 +78,7 @@ constexpr KernelSet make_set(const char* name) {
       .ffn = {fixed_phases<4>,
               [](const FfnArgs& a, std::int32_t phase) { return sums_for(a.gate, fp16).ffn.units(a, phase); },
               ffn<fp16>},
+      .moe_ffn = {fixed_phases<kMoePhases>, moe_units, fp16 ? fp16_moe : moe},
       .lm_head = {
           fixed_phases<2>,
           [](const LmHeadArgs& a, std::int32_t phase) { return sums_for(a.w, fp16).lm_head.units(a, phase); },

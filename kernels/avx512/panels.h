@@ -70,15 +70,14 @@ inline float limit_exponent(float largest_weight) {
   return e < 15 ? e : 15;
 }
 
-/// Packs the panel of rows [first, first + tokens).
-template <typename Values>
-inline void pack_panel(const Activations& x, std::int64_t first, std::int64_t tokens, float limit,
-                       const Panels& panels) {
+/// Packs the panel of rows [first, first + tokens), row m of which is at row(m).
+template <typename Values, typename RowAt>
+inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float limit, const Panels& panels) {
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
-  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(x.row(first + m), panels.cols, limit);
+  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.cols, limit);
   const auto load = [&](std::int64_t m, std::int64_t k) {
-    const __m512 values = _mm512_maskz_loadu_ps(first_lanes(panels.cols - k), x.row(first + m) + k);
+    const __m512 values = _mm512_maskz_loadu_ps(first_lanes(panels.cols - k), row(first + m) + k);
     return Values::dwords(values, _mm512_set1_ps(exponents[m]));
   };
   if (tokens == 1) {
@@ -96,14 +95,20 @@ inline void pack_panel(const Activations& x, std::int64_t first, std::int64_t to
   }
 }
 
-/// Packs panels [begin, end) of n rows.
+/// Packs panels [begin, end) of n rows, row m of which is at row(m).
+template <typename Values, typename RowAt>
+inline void pack_rows(RowAt row, std::int64_t n, float limit, const Panels& panels, std::int64_t begin,
+                      std::int64_t end) {
+  for (std::int64_t p = begin; p < end; ++p) {
+    const std::int64_t first = p * kPanelTokens;
+    pack_panel<Values>(row, first, n - first < kPanelTokens ? n - first : kPanelTokens, limit, panels);
+  }
+}
+
 template <typename Values>
 inline void pack_panels(const Activations& x, std::int64_t n, float limit, const Panels& panels, std::int64_t begin,
                         std::int64_t end) {
-  for (std::int64_t p = begin; p < end; ++p) {
-    const std::int64_t first = p * kPanelTokens;
-    pack_panel<Values>(x, first, n - first < kPanelTokens ? n - first : kPanelTokens, limit, panels);
-  }
+  pack_rows<Values>([&x](std::int64_t m) { return x.row(m); }, n, limit, panels, begin, end);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ inline constexpr std::int64_t kChoiceRows = 16;
 std::int64_t choice_units(const MoeArgs& args);
 std::int64_t list_units(const MoeArgs& args);
 void choose_experts(const MoeArgs& args, Slice slice, std::byte* scratch);
-void list_rows(const MoeArgs& args);
+void list_rows(const MoeArgs& args, Slice slice);
 
 /// The top_k largest of n probabilities, as torch.topk chooses them on a CPU: by the algorithms of the C++ library with
 /// a comparison that sees the values alone, so that which of several equal values are chosen follows from how these

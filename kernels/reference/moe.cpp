@@ -97,7 +97,7 @@ void moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice) {
   switch (phase) {
     case kRouter: return router_outputs(args, slice);
     case kChoose: return choose_experts(args, slice, args.workspace.of(slice.worker));
-    case kList: return list_rows(args);
+    case kList: return list_rows(args, slice);
     case kInner: return inner_outputs(args, slice);
     default: return outer_outputs(args, slice);
   }

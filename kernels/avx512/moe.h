@@ -1,0 +1,88 @@
+// The two halves of an expert's network over a slot of rows (common/routes.h), for either way of adding up: gate and up
+// into rows of their own, and down with its results weighted and added to the rows of the batch.
+#pragma once
+
+#include "avx512/projections.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+/// Where the products of gate and up of a slot are, one row after the other.
+inline Activations inner_rows(const MoeArgs& args, const ExpertSlot& slot) {
+  float* rows = reinterpret_cast<float*>(args.buffers.inner) + slot.first * args.expert_width();
+  return {rows, ActivationLayout::row_major, matrices_of(args, slot).gate->rows};
+}
+
+/// A slot's network as one of its own. Panels hold its rows.
+inline FfnArgs network_of(const SlotWork& work) {
+  const SlotMatrices w = matrices_of(work.args, work.slot);
+  FfnArgs args;
+  args.n = work.slot.count;
+  args.gate = *w.gate, args.up = *w.up;
+  args.activation = work.args.activation;
+  return args;
+}
+
+template <typename Mode>
+void slot_inner(const SlotWork& work) {
+  const FfnArgs args = network_of(work);
+  const Panels panels(work.panels, args.n, args.gate.cols);
+  const Activations act = inner_rows(work.args, work.slot);
+  const std::int64_t tiles = 2 * (work.end - work.begin);
+  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
+                                                         : &store_activations<Activation::gelu_tanh>;
+  const SlotMatrices next = matrices_of(work.args, work.next != nullptr ? *work.next : work.slot);
+  alignas(64) float sums[kPanelTokens * kSumsLd];
+  // Tiles after the last one are those of the next slot, which are fetched meanwhile.
+  multiply<Mode>(
+      panels, args.n, tiles, 2, sums, kSumsLd,
+      [&](std::int64_t t) {
+        if (t < tiles) return tile_at<Mode>(t % 2 == 0 ? args.gate : args.up, work.begin + t / 2);
+        return tile_at<Mode>(t % 2 == 0 ? *next.gate : *next.up, work.next_begin + (t - tiles) / 2);
+      },
+      [&](const Block& block) { store(args, block, panels, work.begin, act); });
+}
+
+/// Adds a block's results to the rows of the batch.
+inline void add_weighted(const SlotWork& work, const Block& block, const Panels& panels, const Matrix& down) {
+  const float weight_exponent = log2_of(down.pack.scale);
+  const std::int64_t first = (work.begin + block.first_tile) * kTileRows;
+  const std::int64_t count = smaller(block.tiles * kTileRows, down.rows - first);
+  for (std::int64_t m = 0; m < block.tokens; ++m) {
+    const RoutedRow& routed = work.routes.rows[work.slot.first + block.first_row + m];
+    const float exponent = weight_exponent - panels.exponents[block.first_row + m];
+    const __m512 weight = _mm512_set1_ps(routed.weight), scale = _mm512_set1_ps(work.args.scale);
+    const bool adds = work.args.accumulate || !routed.first;
+    float* out = work.args.out.row(routed.row) + first;
+    for (std::int64_t j = 0; j < count; j += 16) {
+      const __mmask16 lanes = first_lanes(count - j);
+      __m512 value = _mm512_mul_ps(scaled(block.sums + m * block.ld + j, exponent), weight);
+      value = _mm512_mul_ps(value, scale);
+      if (adds) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out + j), value);
+      _mm512_mask_storeu_ps(out + j, lanes, value);
+    }
+  }
+}
+
+template <typename Mode>
+void slot_outer(const SlotWork& work) {
+  const Matrix& down = *matrices_of(work.args, work.slot).down;
+  const Matrix& next = *matrices_of(work.args, work.next != nullptr ? *work.next : work.slot).down;
+  const Panels panels(work.panels, work.slot.count, down.cols);
+  const std::int64_t tiles = work.end - work.begin;
+  alignas(64) float sums[kPanelTokens * kSumsLd];
+  multiply<Mode>(
+      panels, work.slot.count, tiles, 1, sums, kSumsLd,
+      [&](std::int64_t t) {
+        return t < tiles ? tile_at<Mode>(down, work.begin + t) : tile_at<Mode>(next, work.next_begin + t - tiles);
+      },
+      [&](const Block& block) { add_weighted(work, block, panels, down); });
+}
+
+template <typename Mode>
+constexpr SlotKernels slot_kernels() {
+  return {slot_inner<Mode>, slot_outer<Mode>};
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,13 @@
+// The two halves of an expert's network with f16 sums.
+#include "avx512/moe.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+constexpr SlotKernels kFp16 = slot_kernels<F16Mode>();
+
+}  // namespace
+
+const SlotKernels& fp16_slot_kernels() { return kFp16; }
+
+}  // namespace qinfer::kernels::avx512
