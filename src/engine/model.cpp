@@ -85,11 +85,14 @@ Status Model::load_weights(source::ModelSource& source, const model::LoadProgres
   return Status();
 }
 
-/// The encoding of the matrices that are multiplied; an embedding that is only looked up does not count.
+/// The encoding of the matrices that are multiplied; an embedding that is only looked up does not count, nor do
+/// routers, which a kernel set may keep as the file has them.
 std::string Model::describe_formats() const {
   std::string text;
   for (const model::WeightItem& item : blueprint_.weights.items) {
-    if (item.need.is_vector || (item.need.id.role == model::Role::embedding && !item.serves_as_head)) continue;
+    const model::Role role = item.need.id.role;
+    if (item.need.is_vector || (role == model::Role::embedding && !item.serves_as_head)) continue;
+    if (role == model::Role::router || role == model::Role::shared_router) continue;
     const std::string_view name = encoding_name(item.format.encoding);
     if (text.empty()) text = name;
     if (text != name) return "mixed";

@@ -20,6 +20,7 @@ enum class Windows : std::uint8_t {
   as_stated,     ///< all layers, or none where the field is absent
   qwen,          ///< those from max_window_layers on, if use_sliding_window
   without_rope,  ///< those without rotary embedding, if use_sliding_window
+  all_if_used,   ///< all layers, if use_sliding_window
   by_type_only,  ///< none, and use_sliding_window is refused: versions of transformers disagree on which layers it
                  ///< means
   pattern        ///< all but each n-th
@@ -34,15 +35,16 @@ struct CapField {
 /// Which fields say that layers are mixtures of experts, and what such layers are like (hf_experts.h).
 enum class Experts : std::uint8_t {
   none,
-  qwen,         ///< moe_intermediate_size, norm_topk_prob; some layers may be dense
-  qwen_shared,  ///< as qwen, and with a network that all tokens go through
-  mixtral       ///< in all layers, of intermediate_size, weights always divided by their sum
+  qwen3,   ///< moe_intermediate_size, norm_topk_prob; some layers may be dense
+  qwen2,   ///< as qwen3, and with a network that all tokens go through
+  mixtral  ///< in all layers, of intermediate_size, weights always divided by their sum
 };
 
 /// What distinguishes the architectures: one row each, in which a member that is left out means "as most have it".
 struct Architecture {
   std::string_view name;
   bool qkv_bias = false;              ///< always there, without a field
+  bool qkv_bias_field = false;        ///< but for files in which the field qkv_bias is false
   bool attention_bias = false;        ///< the field attention_bias switches q, k, v and o biases
   bool mlp_bias = false;              ///< the field mlp_bias is read
   bool qk_norm = false;               ///< RMSNorm of each query and key head

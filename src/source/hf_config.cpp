@@ -79,12 +79,13 @@ constexpr Architecture kArchitectures[] = {
     {.name = "Qwen3MoeForCausalLM",
      .attention_bias = true,
      .qk_norm = true,
-     .windows = Windows::by_type_only,
-     .experts = Experts::qwen},
+     .windows = Windows::all_if_used,
+     .experts = Experts::qwen3},
     {.name = "Qwen2MoeForCausalLM",
      .qkv_bias = true,
+     .qkv_bias_field = true,
      .windows = Windows::by_type_only,
-     .experts = Experts::qwen_shared},
+     .experts = Experts::qwen2},
     {.name = "MixtralForCausalLM",
      .windows = Windows::as_stated,
      .rope = {.default_theta = 1e6},
@@ -298,6 +299,10 @@ Status read_biases(const FieldReader& fields, const Architecture& architecture, 
   QINFER_ASSIGN(const auto mlp_bias, fields.boolean("mlp_bias"));
   QINFER_ASSIGN(const auto lm_head_bias, fields.boolean("lm_head_bias"));
   const bool attention = attention_bias.value_or(false);
+  std::optional<bool> qkv_bias;
+  if (architecture.qkv_bias_field) {
+    QINFER_ASSIGN(qkv_bias, fields.boolean("qkv_bias"));
+  }
   if (attention && !architecture.attention_bias && !architecture.qkv_bias)
     return error(Code::unsupported, "{}: \"attention_bias\" is true, which {} does not have", fields.where(),
                  architecture.name);
@@ -307,7 +312,7 @@ Status read_biases(const FieldReader& fields, const Architecture& architecture, 
   if (lm_head_bias.value_or(false))
     return error(Code::unsupported, "{}: \"lm_head_bias\" is true, which {} does not have", fields.where(),
                  architecture.name);
-  spec.qkv_bias = architecture.qkv_bias || attention;
+  spec.qkv_bias = qkv_bias.value_or(architecture.qkv_bias || attention);
   spec.o_bias = attention && !architecture.qkv_bias;
   for (LayerSpec& layer : spec.layers) layer.ffn.bias = mlp_bias.value_or(false);
   spec.qk_norm = architecture.qk_norm;

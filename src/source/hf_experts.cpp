@@ -1,5 +1,4 @@
-// See hf_experts.h. What a missing field means is that of transformers' configuration classes; the numbers of experts,
-// which every released file states, must be there.
+// See hf_experts.h. What a missing field means is that of transformers' configuration classes.
 #include "source/hf_experts.h"
 
 #include <optional>
@@ -14,16 +13,26 @@ using model::FfnSpec;
 using model::LayerSpec;
 using model::ModelSpec;
 
+/// Where fields are absent.
+struct Defaults {
+  std::int64_t experts, top_k, width, shared_width;
+};
+constexpr Defaults defaults_of(Experts kind) {
+  switch (kind) {
+    case Experts::qwen3: return {128, 8, 768, 0};
+    case Experts::qwen2: return {60, 4, 1408, 5632};
+    default: return {8, 2, 0, 0};
+  }
+}
+
 /// num_experts, which newer files call num_local_experts.
-Result<std::int64_t> read_count(const FieldReader& fields, std::int64_t min) {
+Result<std::int64_t> read_count(const FieldReader& fields, std::int64_t min, std::int64_t absent) {
   QINFER_ASSIGN(const auto count, fields.integer("num_experts", min, kMaxExperts));
   QINFER_ASSIGN(const auto local, fields.integer("num_local_experts", min, kMaxExperts));
   if (count && local && *count != *local)
     return error_at(Code::format, -1, "{}: \"num_experts\" is {} and \"num_local_experts\" is {}, expected the same",
                     fields.where(), *count, *local);
-  if (!count && !local)
-    return error_at(Code::format, -1, "{}: neither \"num_experts\" nor \"num_local_experts\" is there", fields.where());
-  return count ? *count : *local;
+  return count ? *count : local.value_or(absent);
 }
 
 /// Whether each layer is a mixture: each decoder_sparse_step-th, but for those that mlp_only_layers lists.
@@ -50,24 +59,29 @@ Result<std::vector<bool>> read_sparse_layers(const FieldReader& fields, std::siz
 Status read_experts(const FieldReader& fields, Experts kind, ModelSpec& spec) {
   if (kind == Experts::none) return Status();
   const bool mixtral = kind == Experts::mixtral;
-  QINFER_ASSIGN(const std::int64_t experts, read_count(fields, mixtral ? 1 : 0));
+  const Defaults absent = defaults_of(kind);
+  QINFER_ASSIGN(const std::int64_t experts, read_count(fields, mixtral ? 1 : 0, absent.experts));
   if (experts == 0) return Status();  // every layer is dense
-  QINFER_ASSIGN(const std::int64_t top_k, fields.required_integer("num_experts_per_tok", 1, experts));
+  QINFER_ASSIGN(const auto stated_top_k, fields.integer("num_experts_per_tok", 1, kMaxExperts));
+  const std::int64_t top_k = stated_top_k.value_or(absent.top_k);
+  if (top_k > experts)
+    return error_at(Code::format, -1, "{}: \"num_experts_per_tok\" is {}, there are only {} experts", fields.where(),
+                    top_k, experts);
   FfnSpec mixture = spec.layers.front().ffn;
   mixture.experts = static_cast<std::uint32_t>(experts);
   mixture.top_k = static_cast<std::uint32_t>(top_k);
   mixture.normalise = true;
   std::vector<bool> sparse(spec.layers.size(), true);
   if (!mixtral) {
-    QINFER_ASSIGN(const std::int64_t width, fields.required_integer("moe_intermediate_size", 1, kMaxDim));
+    QINFER_ASSIGN(const auto width, fields.integer("moe_intermediate_size", 1, kMaxDim));
     QINFER_ASSIGN(const auto normalise, fields.boolean("norm_topk_prob"));
-    mixture.width = static_cast<std::uint32_t>(width);
+    mixture.width = static_cast<std::uint32_t>(width.value_or(absent.width));
     mixture.normalise = normalise.value_or(false);
     QINFER_ASSIGN(sparse, read_sparse_layers(fields, spec.layers.size()));
   }
-  if (kind == Experts::qwen_shared) {
-    QINFER_ASSIGN(const std::int64_t shared, fields.required_integer("shared_expert_intermediate_size", 1, kMaxDim));
-    mixture.shared_width = static_cast<std::uint32_t>(shared);
+  if (kind == Experts::qwen2) {
+    QINFER_ASSIGN(const auto shared, fields.integer("shared_expert_intermediate_size", 1, kMaxDim));
+    mixture.shared_width = static_cast<std::uint32_t>(shared.value_or(absent.shared_width));
   }
   std::int64_t all = 0;
   for (std::size_t i = 0; i < sparse.size(); ++i) {
