@@ -83,6 +83,106 @@ TEST_CASE("Tensors that hold several of the model's are missing or have another 
   }
 }
 
+namespace {
+
+TinySpec mixture(bool fused) {
+  TinySpec spec;
+  spec.architecture = "Qwen2MoeForCausalLM";
+  spec.experts = 3, spec.shared_ffn = 20;
+  spec.fused_experts = fused;
+  return spec;
+}
+
+/// The logits of n texts of one token each.
+std::vector<std::vector<float>> logits_of_tokens(const ModelDir& dir, std::int32_t n, std::uint32_t n_vocab) {
+  const Runtime runtime = make_runtime();
+  const Model model = load_model(runtime, dir.path());
+  const Cache cache = make_cache(model);
+  std::vector<std::vector<float>> rows;
+  for (std::int32_t token = 0; token < n; ++token) {
+    const Session session = make_session(cache);
+    append(session, {token});
+    eval(session);
+    rows.push_back(last_logits(session, n_vocab));
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("Experts and routers that are missing or have another shape", "[bad]") {
+  for (const bool fused : {false, true}) {
+    const TinySpec spec = mixture(fused);
+    const ModelDir dir(spec);
+    load_model(make_runtime(), dir.path());
+    const std::string layer = "model.layers.1.mlp.", one = layer + "experts.0.";
+    for (const std::string& victim :
+         {layer + "gate.weight", layer + "shared_expert_gate.weight", layer + "shared_expert.down_proj.weight",
+          fused ? layer + "experts.gate_up_proj" : layer + "experts.1.gate_proj.weight",
+          fused ? layer + "experts.down_proj" : layer + "experts.2.down_proj.weight"}) {
+      INFO(victim);
+      write_changed(dir, spec, [&](auto& tensors) {
+        std::erase_if(tensors, [&](const TinyTensor& tensor) { return tensor.name == victim; });
+      });
+      // Where the experts' one tensor is not there, the message names the expert's own.
+      const bool of_all = victim.ends_with("_proj");
+      REQUIRE_LOAD_FAILS(
+          QINFER_E_NOT_FOUND,
+          "\"" + (!of_all ? victim : one + (victim.find("down") == victim.npos ? "gate" : "down") + "_proj.weight") +
+              "\"",
+          dir);
+      write_changed(dir, spec, [&](auto& tensors) {  // a row less, or an expert less
+        TinyTensor& tensor = find_tensor(tensors, victim);
+        tensor.data.resize(tensor.data.size() / tensor.shape[0] * (tensor.shape[0] - 1));
+        --tensor.shape[0];
+      });
+      REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"" + victim + "\" has the shape", dir);
+      write_changed(dir, spec, [&](auto& tensors) {
+        std::swap(find_tensor(tensors, victim).shape[0], find_tensor(tensors, victim).shape[1]);
+      });
+      REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, "\"" + victim + "\" has the shape", dir);
+      write_changed(dir, spec, [&](auto& tensors) { find_tensor(tensors, victim).dtype = "I32"; });
+      REQUIRE_LOAD_FAILS(QINFER_E_UNSUPPORTED, "\"" + victim + "\" is I32", dir);
+    }
+  }
+}
+
+TEST_CASE("Experts give the same logits however they are stored", "[bad]") {
+  for (const char* architecture : {"Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "MixtralForCausalLM"}) {
+    INFO(architecture);
+    TinySpec spec = mixture(false);
+    spec.architecture = architecture;
+    if (spec.architecture != "Qwen2MoeForCausalLM") spec.shared_ffn = 0;
+    const auto want = logits_of(ModelDir(spec));
+    spec.shards = 3;
+    REQUIRE(logits_of(ModelDir(spec)) == want);
+    spec.fused_experts = true;
+    REQUIRE(logits_of(ModelDir(spec)) == want);
+    spec.shards = 1, spec.dtype = DType::bf16;
+    REQUIRE(logits_of(ModelDir(spec)) == want);
+  }
+}
+
+TEST_CASE("Weights of one expert that are not finite reach only those who chose it", "[bad]") {
+  TinySpec spec = mixture(false);
+  spec.experts = 24, spec.layers = 1;
+  const ModelDir good(spec), bad(spec);
+  write_changed(bad, spec, [&](auto& tensors) {
+    TinyTensor& tensor = find_tensor(tensors, "model.layers.0.mlp.experts.5.up_proj.weight");
+    tensor.data.assign(tensor.data.size(), '\xff');
+  });
+  const auto sound = logits_of_tokens(good, 60, spec.vocab), poisoned = logits_of_tokens(bad, 60, spec.vocab);
+  std::size_t reached = 0;
+  for (std::size_t i = 0; i < sound.size(); ++i) {
+    const bool is_nan = std::isnan(poisoned[i].front());
+    reached += is_nan ? 1 : 0;
+    INFO("token " << i);
+    if (!is_nan) CHECK(poisoned[i] == sound[i]);
+  }
+  CHECK(reached > 0);
+  CHECK(reached < sound.size());
+}
+
 TEST_CASE("Without weight files loading fails, and NO_WEIGHTS still works", "[bad]") {
   const ModelDir dir{TinySpec()};
   dir.remove("model.safetensors");

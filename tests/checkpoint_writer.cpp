@@ -41,6 +41,47 @@ TinyTensor random_tensor(const TinySpec& spec, std::string name, std::vector<std
   return {std::move(name), dtype_text(spec.dtype), std::move(shape), encode_values(values, spec.dtype)};
 }
 
+bool is_mixtral(const TinySpec& spec) { return spec.architecture.starts_with("Mixtral"); }
+
+/// The tensors of a layer's mixture: of each expert, or of all together made of the same values.
+void add_experts(const TinySpec& spec, const std::string& layer, std::vector<TinyTensor>& tensors) {
+  const std::uint64_t hidden = spec.hidden, ffn = spec.ffn, shared = spec.shared_ffn;
+  const bool old_names = is_mixtral(spec) && !spec.fused_experts;
+  const std::string block = layer + (old_names ? "block_sparse_moe." : "mlp.");
+  const auto make = [&](const std::string& name, std::vector<std::uint64_t> shape) {
+    // What the values follow from is the same name for all ways to store them.
+    TinyTensor tensor = random_tensor(spec, layer + "moe." + name, std::move(shape));
+    return tensor;
+  };
+  const auto add = [&](const std::string& name, TinyTensor tensor) {
+    tensor.name = name;
+    tensors.push_back(std::move(tensor));
+  };
+  add(block + "gate.weight", make("gate", {spec.experts, hidden}));
+  TinyTensor gate_up{block + "experts.gate_up_proj", dtype_text(spec.dtype), {spec.experts, 2 * ffn, hidden}, {}};
+  TinyTensor downs{block + "experts.down_proj", dtype_text(spec.dtype), {spec.experts, hidden, ffn}, {}};
+  for (std::uint32_t e = 0; e < spec.experts; ++e) {
+    const std::string number = std::to_string(e), expert = block + "experts." + number + ".";
+    TinyTensor gate = make("gate." + number, {ffn, hidden}), up = make("up." + number, {ffn, hidden});
+    TinyTensor down = make("down." + number, {hidden, ffn});
+    gate_up.data += gate.data + up.data;
+    downs.data += down.data;
+    if (spec.fused_experts) continue;
+    add(expert + (old_names ? "w1.weight" : "gate_proj.weight"), std::move(gate));
+    add(expert + (old_names ? "w3.weight" : "up_proj.weight"), std::move(up));
+    add(expert + (old_names ? "w2.weight" : "down_proj.weight"), std::move(down));
+  }
+  if (spec.fused_experts) {
+    tensors.push_back(std::move(gate_up));
+    tensors.push_back(std::move(downs));
+  }
+  if (shared == 0) return;
+  add(layer + "mlp.shared_expert_gate.weight", make("shared", {1, hidden}));
+  add(layer + "mlp.shared_expert.gate_proj.weight", make("shared_gate", {shared, hidden}));
+  add(layer + "mlp.shared_expert.up_proj.weight", make("shared_up", {shared, hidden}));
+  add(layer + "mlp.shared_expert.down_proj.weight", make("shared_down", {hidden, shared}));
+}
+
 /// The byte's character in GPT-2's table: printable ones stand for themselves, the others follow from U+0100 on.
 std::string byte_character(int byte) {
   static const std::vector<std::string> table = [] {
@@ -93,6 +134,17 @@ Json tiny_config(const TinySpec& spec) {
     config["eos_token_id"] = kTinyEnd;
   }
   if (spec.architecture.starts_with("Mistral")) config["sliding_window"] = nullptr;  // absent would mean 4096
+  if (spec.experts != 0) {
+    config["num_experts_per_tok"] = spec.top_k;
+    if (is_mixtral(spec)) {
+      config["num_local_experts"] = spec.experts;
+    } else {
+      config["num_experts"] = spec.experts;
+      config["moe_intermediate_size"] = spec.ffn;
+      config["norm_topk_prob"] = true;
+    }
+    if (spec.shared_ffn != 0) config["shared_expert_intermediate_size"] = spec.shared_ffn;
+  }
   if (spec.rotary_factor != 1) config["rope_parameters"]["partial_rotary_factor"] = spec.rotary_factor;
   if (spec.window != 0) {
     config["sliding_window"] = spec.window;
@@ -149,6 +201,10 @@ std::vector<TinyTensor> tiny_tensors(const TinySpec& spec) {
       add(prefix + "post_feedforward_layernorm.weight", {hidden});
     }
     add(prefix + "post_attention_layernorm.weight", {hidden});
+    if (spec.experts != 0) {
+      add_experts(spec, prefix, tensors);
+      continue;
+    }
     add(mlp + "gate_proj.weight", {ffn, hidden});
     add(mlp + "up_proj.weight", {ffn, hidden});
     fuse_last(2, mlp + "gate_up_proj.weight");

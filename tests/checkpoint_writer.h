@@ -21,9 +21,12 @@ struct TinySpec {
   std::uint32_t vocab = 300;  ///< a tokenizer needs 300 or more
   std::uint32_t layers = 2;
   std::uint32_t context_tokens = 128;
-  std::uint32_t window = 0;       ///< sliding window of every layer (Mistral, Qwen); 0 = none
-  std::uint32_t full_layers = 0;  ///< the first layers, which have no window all the same (Qwen)
-  double rotary_factor = 1;       ///< share of each head that is turned (Phi3)
+  std::uint32_t window = 0;                 ///< sliding window of every layer (Mistral, Qwen); 0 = none
+  std::uint32_t full_layers = 0;            ///< the first layers, which have no window all the same (Qwen)
+  std::uint32_t experts = 0;                ///< of each layer (Qwen3Moe, Qwen2Moe, Mixtral); `ffn` is the width of each
+  std::uint32_t top_k = 2, shared_ffn = 0;  ///< shared_ffn: Qwen2Moe
+  bool fused_experts = false;               ///< one tensor for gate and up of all experts of a layer, and one for down
+  double rotary_factor = 1;                 ///< share of each head that is turned (Phi3)
   DType dtype = DType::f32;
   bool tied = false;
   std::uint32_t shards = 1;  ///< more: an index file and model-0000i-of-0000n.safetensors
@@ -45,7 +48,7 @@ nlohmann::json tiny_config(const TinySpec& spec);
 
 /// All tensors that the architecture has. Each value is a multiple of 1/256 that F32, F16 and BF16 hold exactly, and
 /// depends on the seed and the tensor's name alone: models that differ in dtype or shards only give the same logits,
-/// and so does Phi3, whose fused tensors are made of those that Llama has.
+/// and so does Phi3, whose fused tensors are made of those that Llama has, and a mixture whose experts are fused.
 std::vector<TinyTensor> tiny_tensors(const TinySpec& spec);
 TinyTensor& find_tensor(std::vector<TinyTensor>& tensors, std::string_view name);
 

@@ -99,9 +99,11 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[invariance]") {
-  for (const char* architecture : {"Qwen3ForCausalLM", "MistralForCausalLM", "Olmo2ForCausalLM"}) {
+  for (const char* architecture :
+       {"Qwen3ForCausalLM", "MistralForCausalLM", "Olmo2ForCausalLM", "Qwen2MoeForCausalLM"}) {
     auto spec = long_spec();
     spec.architecture = architecture;
+    if (spec.architecture == "Qwen2MoeForCausalLM") spec.experts = 7, spec.top_k = 3, spec.shared_ffn = 40;
     if (spec.architecture == "MistralForCausalLM") spec.window = 600;
     const qinfer::test::ModelDir directory(spec);
     const auto tokens = random_tokens(1100, 1);
@@ -232,6 +234,48 @@ TEST_CASE("other sessions in the batch do not change a bit", "[invariance]") {
     }
     qi::eval(pointers);
     for (std::size_t i = 0; i < lengths.size(); ++i) CHECK(same_bits(sessions[i].copy_logits(), alone[2 * i + 1]));
+  }
+}
+
+TEST_CASE("64 sessions that choose other experts do not change a bit of each other", "[invariance]") {
+  qinfer::test::TinySpec spec = long_spec();
+  spec.architecture = "Qwen3MoeForCausalLM";
+  spec.experts = 40, spec.top_k = 3;
+  const qinfer::test::ModelDir directory(spec);
+  for (const std::string& target : qinfer::test::invariant_targets()) {
+    INFO(target);
+    Setup setup;
+    setup.n_threads = 2;
+    setup.target = target;
+    const qi::Model model = load(directory.path(), setup);
+    constexpr std::size_t kSessions = 64;
+    std::vector<std::vector<float>> alone;
+    for (std::size_t i = 0; i < kSessions; ++i) {
+      qi::KvCache cache = make_cache(model, setup);
+      qi::Session session(cache);
+      session.append(random_tokens(1 + i % 9, static_cast<unsigned>(i)));
+      session.eval();
+      session.append(static_cast<qinfer_token>(i));
+      session.eval();
+      alone.push_back(session.copy_logits());
+    }
+    for (const std::size_t together : {2u, 3u, 8u, 9u, 17u, 64u}) {
+      qi::KvCache cache = make_cache(model, setup, together);
+      std::vector<qi::Session> sessions;
+      std::vector<qi::Session*> pointers;
+      for (std::size_t i = 0; i < together; ++i) {
+        sessions.emplace_back(cache);
+        sessions.back().append(random_tokens(1 + i % 9, static_cast<unsigned>(i)));
+      }
+      for (auto& session : sessions) pointers.push_back(&session);
+      qi::eval(pointers);
+      for (std::size_t i = 0; i < together; ++i) sessions[i].append(static_cast<qinfer_token>(i));
+      qi::eval(pointers);
+      for (std::size_t i = 0; i < together; ++i) {
+        INFO("session " << i << " of " << together);
+        CHECK(same_bits(sessions[i].copy_logits(), alone[i]));
+      }
+    }
   }
 }
 

@@ -92,7 +92,8 @@ TEST_CASE("packed models of all that architectures differ in give the bits of th
   // Norms less one, four of them to a layer, only after or over all heads, two ropes, layers without keys, no LM head
   // and other names; rows of larger tensors, in another order.
   for (const char* name : {"gemma2-f32", "gemma3-f32", "gemma3-capped-bf16", "gemma3-shared-f32", "gemma3-encoder-f32",
-                           "llama-bias-f16", "olmo2-odd-bf16", "phi3-window-bf16", "phi3-partial-f32"})
+                           "llama-bias-f16", "olmo2-odd-bf16", "phi3-window-bf16", "phi3-partial-f32", "qwen2moe-f32",
+                           "qwen3moe-dense-f32", "mixtral-fused-f32"})
     for (const std::string& target : usable_targets()) {
       INFO(name << " on " << target);
       const ModelDir place;
