@@ -2,6 +2,9 @@
 // same bits whatever else is in the batch, and what is not finite.
 #include <fmt/format.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "common/routes.h"
 #include "kernels_support.h"
 #include "skip.h"
@@ -358,4 +361,25 @@ TEST_CASE("a row's experts do not depend on the other rows, the slices or the th
 
 TEST_CASE("what is not finite reaches its own rows of a mixture alone", "[kernels]") {
   for (const KernelSet* set : usable_sets()) test_moe_not_finite(*set);
+}
+
+TEST_CASE("of equal probabilities those are chosen that torch.topk chooses", "[kernels]") {
+  std::ifstream file(QINFER_TEST_FIXTURES "/topk_ties.json");
+  const nlohmann::json cases = nlohmann::json::parse(file)["cases"];
+  REQUIRE(cases.size() > 100);
+  std::size_t compared = 0;
+  for (const nlohmann::json& item : cases) {
+    const auto values = item["values"].get<std::vector<float>>();
+    const auto n = static_cast<std::int32_t>(values.size());
+    std::vector<std::byte> scratch(choice_bytes(static_cast<std::uint32_t>(n)));
+    for (const nlohmann::json& set : item["chosen"]) {
+      const auto want = set.get<std::vector<std::int32_t>>();
+      std::vector<std::int32_t> chosen(want.size());
+      choose_largest(values.data(), n, static_cast<std::int32_t>(want.size()), scratch.data(), chosen.data());
+      INFO(n << " values, top " << want.size() << ": " << item["values"].dump());
+      CHECK(chosen == want);
+      ++compared;
+    }
+  }
+  CHECK(compared > 500);
 }

@@ -214,7 +214,7 @@ TEST_CASE("config.json in the style of transformers 4 means the same", "[models]
     check_folder(name, "reference");
     fs::remove_all(name);
   }
-  CHECK(checked == 19);
+  CHECK(checked == 22);
 }
 
 TEST_CASE("windows of 512 positions hold no more over 14,000 tokens, whose logits are transformers'", "[models]") {

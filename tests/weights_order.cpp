@@ -124,7 +124,7 @@ std::string weights_of(model::TensorSource& source, const model::ModelSpec& spec
       CHECK(item.stored.row_order.empty() != other_order);
       CHECK_FALSE((item.mapped && other_order));
       const void* data = loaded.value().vector(id.role, id.layer);
-      if (!item.need.is_vector) data = loaded.value().matrix(id.role, id.layer).data;
+      if (!item.need.is_vector) data = loaded.value().matrix(id).data;
       REQUIRE(data != nullptr);
       bytes.append(static_cast<const char*>(data), item.bytes);
       read += item.stored.bytes;

@@ -31,7 +31,7 @@ source::PackedWriter::Item packed_item(const model::Weights& weights, const mode
     out.data = std::as_bytes(std::span(weights.vector(id.role, id.layer), n));
     return out;
   }
-  const kernels::Matrix& matrix = weights.matrix(id.role, id.layer);
+  const kernels::Matrix& matrix = weights.matrix(id);
   const kernels::StoredShape shape = kernels::weight_shape(item.format, item.need.rows, item.need.cols);
   out.dtype = formats::stored_encoding_name(item.format.encoding);
   out.shape.assign(shape.lengths, shape.lengths + shape.n);

@@ -30,14 +30,20 @@ class Weights {
   /// Without data where the model has none.
   const kernels::Matrix& matrix(Role role, std::uint32_t layer = 0) const { return matrices_[index(role, layer)]; }
   /// Null where the model has none.
+  const kernels::Matrix& matrix(const TensorId& id) const {
+    return id.expert == kNoExpert ? matrix(id.role, id.layer) : experts_[expert_index(id.role, id.layer, id.expert)];
+  }
   /// Gate, up or down of all experts of a layer, one after the other; null where it has none.
   const kernels::Matrix* experts(Role role, std::uint32_t layer) const {
     return experts_of_layer_[layer].count != 0 ? experts_.data() + expert_index(role, layer, 0) : nullptr;
   }
   const float* vector(Role role, std::uint32_t layer = 0) const { return vectors_[index(role, layer)]; }
   void set(const TensorId& id, const kernels::Matrix& matrix) {
-    (id.expert == kNoExpert ? matrices_[index(id.role, id.layer)]
-                            : experts_[expert_index(id.role, id.layer, id.expert)]) = matrix;
+    if (id.expert == kNoExpert) {
+      matrices_[index(id.role, id.layer)] = matrix;
+    } else {
+      experts_[expert_index(id.role, id.layer, id.expert)] = matrix;
+    }
   }
   void set(const TensorId& id, const float* vector) { vectors_[index(id.role, id.layer)] = vector; }
 
