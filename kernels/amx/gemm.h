@@ -28,6 +28,12 @@ inline RowPair rows_of(const Matrix& w, std::int64_t row, std::int64_t end) {
   return {{tile_of(w, row, end, 2 * kRegisterRows), tile_of(w, row + kRegisterRows, end, 2 * kRegisterRows)}};
 }
 
+/// `rows`, after which those of `next` are read, if it has any.
+inline RowPair followed_by(RowPair rows, const RowPair& next) {
+  for (int i = 0; i < 2 && next.tiles[0].at != nullptr; ++i) rows.tiles[i].next = next.tiles[i].at;
+  return rows;
+}
+
 /// How many of the tiles of a pair have rows: 1 or 2.
 inline int row_tiles_of(const RowPair& pair) { return pair.tiles[1].count > 0 ? 2 : 1; }
 
