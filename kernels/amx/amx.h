@@ -41,6 +41,11 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase);
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize ffn_workspace(const Shape& shape);
 
+// ---- moe.cpp ----
+std::int64_t moe_ffn_units(const MoeArgs& args, std::int32_t phase);
+void moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice);
+MoeWorkspace moe_workspace(const Shape& shape);
+
 // ---- attention.cpp ----
 std::int32_t attention_phases(const AttentionArgs& args);
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);

@@ -6,7 +6,7 @@
 // from the others: one run alone reaches two thirds of the bandwidth, eight all of it.
 #include "amx/few_rows.h"
 
-#include "amx/projections.h"
+#include "amx/moe.h"
 #include "avx512/avx512.h"
 
 namespace qinfer::kernels::amx {
@@ -18,11 +18,16 @@ inline constexpr int kRuns = tokens <= 2 ? 8 : 4;
 /// How far ahead of its reading each run of memory is fetched. (No measurement of other distances is kept.)
 inline constexpr std::int64_t kAheadBytes = 2048;
 
-/// Activations split into even and odd columns: [token][k / 32][2][16], zeros after the last column.
+/// Activations split into even and odd columns: [k / 32][2][16] of each token, zeros after the last column.
 struct SplitRows {
-  const float* data = nullptr;
+  const float* rows[kFewRows] = {};
   std::int64_t n = 0, cols = 0;
-  const float* row(std::int64_t m) const { return data + m * padded_k(cols); }
+
+  SplitRows(std::int64_t n_, std::int64_t cols_) : n(n_), cols(cols_) {}
+  /// Rows that follow each other.
+  SplitRows(const float* data, std::int64_t n_, std::int64_t cols_) : SplitRows(n_, cols_) {
+    for (std::int64_t m = 0; m < n; ++m) rows[m] = data + m * padded_k(cols);
+  }
 };
 
 void split(__m512 low, __m512 high, float* out) {
@@ -50,8 +55,8 @@ template <int rows, int tokens, bool whole>
   __m512 even[tokens], odd[tokens];
 #pragma GCC unroll 8
   for (int t = 0; t < tokens; ++t) {
-    even[t] = _mm512_load_ps(x.row(t) + k);
-    odd[t] = _mm512_load_ps(x.row(t) + k + 16);
+    even[t] = _mm512_load_ps(x.rows[t] + k);
+    odd[t] = _mm512_load_ps(x.rows[t] + k + 16);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {
@@ -228,10 +233,75 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, Slice slice, float* in
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
   auto* inner = reinterpret_cast<float*>(inner_panels(args));
   if (phase == 1)
-    return project_rows({inner, args.n, args.gate.rows}, args.down, args.down_bias, args.scale, args.accumulate, slice,
-                        [&](std::int64_t m) { return args.out.row(m); });
+    return project_rows(SplitRows(inner, args.n, args.gate.rows), args.down, args.down_bias, args.scale,
+                        args.accumulate, slice, [&](std::int64_t m) { return args.out.row(m); });
   const SplitRows x = split_rows(args.x, args.n, args.gate.cols, OwnSpace(args.workspace, slice.worker));
   with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(args, x, slice, inner); });
+}
+
+// ---- mixtures of experts ----
+
+namespace {
+
+/// The rows of a slot.
+SplitRows rows_of_slot(const SplitRows& batch, const Routes& routes, const ExpertSlot& slot) {
+  SplitRows x(slot.count, batch.cols);
+  for (std::int32_t i = 0; i < slot.count; ++i) x.rows[i] = batch.rows[routes.rows[slot.first + i].row];
+  return x;
+}
+
+void router_few_rows(const MoeArgs& args, const OwnSpace& own, Slice slice) {
+  const Routes routes(args);
+  const SplitRows x = split_rows(args.x, args.n, args.router.cols, own);
+  for_routers(args, slice, [&](const Matrix& w, Slice units, std::int64_t column) {
+    project_rows(x, w, nullptr, 1, false, units,
+                 [&](std::int64_t m) { return routes.logits + m * routes.ld + column; });
+  });
+}
+
+void inner_few_rows(const MoeArgs& args, const OwnSpace& own, Slice slice) {
+  const Routes routes(args);
+  const SplitRows batch = split_rows(args.x, args.n, args.router.cols, own);
+  for_inner_slots(args, routes, slice, [&](const ExpertSlot& slot, TileRange tiles, const ExpertSlot*, TileRange) {
+    const FfnArgs ffn = network_of(args, slot);
+    const SplitRows x = rows_of_slot(batch, routes, slot);
+    auto* inner = reinterpret_cast<float*>(inner_panels(ffn));
+    with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(ffn, x, {tiles.begin, tiles.end}, inner); });
+  });
+}
+
+void outer_few_rows(const MoeArgs& args, Slice slice) {
+  const Routes routes(args);
+  RowSums sums(args, slice.worker);
+  sums.for_blocks(args, routes, slice, [&](const OuterBlock& block) {
+    for (std::int64_t i = 0; i < routes.n_slots(); ++i) {
+      const ExpertSlot& slot = routes.slots[i];
+      const FfnArgs ffn = network_of(args, slot);
+      const std::int64_t first = block.first_unit * kUnitRows, end = smaller(block.end_unit * kUnitRows, ffn.down.rows);
+      const SplitRows x(reinterpret_cast<const float*>(inner_panels(ffn)), slot.count, ffn.gate.rows);
+      const auto add = [&](std::int64_t j, const float* values) {
+        for (std::int64_t m = 0; m < slot.count; ++m) {
+          const RoutedRow& routed = routes.rows[slot.first + m];
+          float* sum = sums.at(routed.row, j - first);
+          const float value = values[m] * routed.weight;
+          *sum = routed.first ? value : *sum + value;
+        }
+      };
+      with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, ffn.down, first, end, add); });
+    }
+  });
+}
+
+}  // namespace
+
+void moe_ffn_few_rows(const MoeArgs& args, std::int32_t phase, Slice slice) {
+  const OwnSpace own(args.workspace, slice.worker);
+  switch (phase) {
+    case kRouter: return router_few_rows(args, own, slice);
+    case kInner: return inner_few_rows(args, own, slice);
+    case kOuter: return outer_few_rows(args, slice);
+    default: return moe_ffn(args, phase, slice);
+  }
 }
 
 }  // namespace qinfer::kernels::amx

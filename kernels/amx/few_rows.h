@@ -17,5 +17,7 @@ void linear_few_rows(const LinearArgs& args, Slice slice);
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice);
 void qkv_few_rows(const QkvArgs& args, Slice slice);
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice);
+/// The phases that multiply; the others are those of tiles.
+void moe_ffn_few_rows(const MoeArgs& args, std::int32_t phase, Slice slice);
 
 }  // namespace qinfer::kernels::amx

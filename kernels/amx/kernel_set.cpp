@@ -1,6 +1,6 @@
 // Binds the AMX operations into the kernel sets `amx` and `amx_mixed`, which differ in how few rows are multiplied.
 #include "amx/few_rows.h"
-#include "amx/projections.h"
+#include "amx/moe.h"
 #include "avx512/avx512.h"
 #include "common/phases.h"
 
@@ -33,6 +33,9 @@ void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
 void mixed_ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   args.n <= kFewRows ? ffn_few_rows(args, phase, slice) : ffn(args, phase, slice);
 }
+void mixed_moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice) {
+  args.n <= kFewRows ? moe_ffn_few_rows(args, phase, slice) : moe_ffn(args, phase, slice);
+}
 void mixed_lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   args.n <= kFewRows ? lm_head_few_rows(args, slice) : lm_head(args, phase, slice);
 }
@@ -56,6 +59,7 @@ constexpr KernelSet make_set(const char* name) {
       .attention_workspace = attention_workspace,
       .attention_split_bytes = attention_split_bytes,
       .ffn_workspace = ffn_workspace,
+      .moe_workspace = moe_workspace,
       .lm_head_workspace = lm_head_workspace,
       .embed = {fixed_phases<1>, embed_units, embed},
       .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
@@ -63,6 +67,7 @@ constexpr KernelSet make_set(const char* name) {
       .qkv = {qkv_phases, qkv_units, mixed ? mixed_qkv : qkv},
       .attention = {attention_phases, attention_units, attention},
       .ffn = {fixed_phases<2>, ffn_units, mixed ? mixed_ffn : ffn},
+      .moe_ffn = {fixed_phases<kMoePhases>, moe_ffn_units, mixed ? mixed_moe_ffn : moe_ffn},
       .lm_head = {fixed_phases<1>, lm_head_units, mixed ? mixed_lm_head : lm_head},
   };
 }
