@@ -271,11 +271,14 @@ TEST_CASE("every AMX operation equals its definition, emulated too", "[amx]") {
     REQUIRE(set != nullptr);
     test_linear(*set, DType::bf16);
     test_ffn(*set, DType::bf16);
+    test_moe_ffn(*set, DType::bf16);
+    test_moe_not_finite(*set);
     test_lm_head(*set, DType::bf16);
     test_qkv(*set, DType::bf16);
   }
   const KernelSet* set = emulated_set();
   test_linear_invariance(*set);
+  test_moe_invariance(*set);
   test_split_attention(*set);
   for (const DType type : {DType::bf16, DType::f16, DType::f32}) test_attention(*set, type);
 }
