@@ -1,10 +1,13 @@
-// Writes a checkpoint of Qwen3-0.6B's shapes with random weights twice, as safetensors for qinfer and as GGUF for
-// peers, from one seed: the same values, bf16 in the one and f16 in the other, which holds them exactly.
+// Writes a checkpoint with random weights twice, as safetensors for qinfer and as GGUF for peers, from one seed: the
+// same values, bf16 in the one and in the other f16, which holds them exactly, or bf16.
 //
 //   make_checkpoint DIR [--layers N] [--vocab N] [--tokenizer tokenizer.json]
+//   make_checkpoint DIR --moe [--experts N] [--top-k N] [--layers N] ...
 //
-// writes DIR/config.json, DIR/model.safetensors and DIR/model-f16.gguf. Speed does not depend on the values; they are
-// normal with the usual deviation of 0.02, so that activations stay in range.
+// writes DIR/config.json, DIR/model.safetensors and DIR/model-f16.gguf, of Qwen3-0.6B's shapes; with --moe
+// DIR/model-bf16.gguf, of Qwen3-30B-A3B's (48 layers have 30.5 billion parameters, 61 GB in each file). Speed does not
+// depend on the values, except that a router's decide which experts are used; they are normal with the usual deviation
+// of 0.02, so that activations stay in range and a router's logits differ by about 1.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -15,6 +18,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -22,27 +26,34 @@ namespace {
 struct Shapes {
   std::uint64_t layers = 28, hidden = 1024, heads = 16, kv_heads = 8, head_dim = 128, ffn = 3072, vocab = 151936;
   std::uint64_t context = 40960;
+  std::uint64_t experts = 0, top_k = 0, expert_ffn = 0;  // 0: no mixture of experts
+  bool moe() const { return experts != 0; }
 };
 
-enum class Format { safetensors, gguf };
+/// Qwen3-30B-A3B. `ffn` is the width of dense layers, of which it has none.
+constexpr Shapes kMoeShapes = {48, 2048, 32, 4, 128, 6144, 151936, 40960, 128, 8, 768};
+
+enum class Type : std::uint32_t { f32 = 0, f16 = 1, bf16 = 30 };  // as GGUF numbers them
 
 struct Tensor {
   std::string hugging_face, gguf;
   std::vector<std::uint64_t> shape;  // outermost first
-  bool norm = false;                 // f32 in GGUF, as its converters write
+  Type gguf_type = Type::bf16;
+  bool norm() const { return shape.size() == 1; }
   std::uint64_t elements() const {
     std::uint64_t n = 1;
     for (const std::uint64_t d : shape) n *= d;
     return n;
   }
-  std::uint64_t bytes(Format format) const { return elements() * (norm && format == Format::gguf ? 4 : 2); }
+  std::uint64_t bytes(Type type) const { return elements() * (type == Type::f32 ? 4 : 2); }
 };
 
 std::vector<Tensor> list_tensors(const Shapes& s) {
   std::vector<Tensor> tensors;
   const auto add = [&](std::string hf, std::string gguf, std::vector<std::uint64_t> shape) {
-    const bool norm = shape.size() == 1;
-    tensors.push_back({std::move(hf), std::move(gguf), std::move(shape), norm});
+    const bool small = shape.size() == 1 || gguf.find("ffn_gate_inp") != gguf.npos;  // f32, as GGUF's converters write
+    const Type type = small ? Type::f32 : s.moe() ? Type::bf16 : Type::f16;
+    tensors.push_back({std::move(hf), std::move(gguf), std::move(shape), type});
   };
   add("model.embed_tokens.weight", "token_embd.weight", {s.vocab, s.hidden});
   for (std::uint64_t i = 0; i < s.layers; ++i) {
@@ -55,12 +66,39 @@ std::vector<Tensor> list_tensors(const Shapes& s) {
     add(hf + "self_attn.q_norm.weight", gguf + "attn_q_norm.weight", {s.head_dim});
     add(hf + "self_attn.k_norm.weight", gguf + "attn_k_norm.weight", {s.head_dim});
     add(hf + "post_attention_layernorm.weight", gguf + "ffn_norm.weight", {s.hidden});
-    add(hf + "mlp.gate_proj.weight", gguf + "ffn_gate.weight", {s.ffn, s.hidden});
-    add(hf + "mlp.up_proj.weight", gguf + "ffn_up.weight", {s.ffn, s.hidden});
-    add(hf + "mlp.down_proj.weight", gguf + "ffn_down.weight", {s.hidden, s.ffn});
+    if (!s.moe()) {
+      add(hf + "mlp.gate_proj.weight", gguf + "ffn_gate.weight", {s.ffn, s.hidden});
+      add(hf + "mlp.up_proj.weight", gguf + "ffn_up.weight", {s.ffn, s.hidden});
+      add(hf + "mlp.down_proj.weight", gguf + "ffn_down.weight", {s.hidden, s.ffn});
+      continue;
+    }
+    add(hf + "mlp.gate.weight", gguf + "ffn_gate_inp.weight", {s.experts, s.hidden});
+    for (std::uint64_t e = 0; e < s.experts; ++e) {  // its three in the order of their names, as transformers saves
+      const std::string expert = hf + "mlp.experts." + std::to_string(e) + ".";
+      add(expert + "down_proj.weight", gguf + "ffn_down_exps.weight", {s.hidden, s.expert_ffn});
+      add(expert + "gate_proj.weight", gguf + "ffn_gate_exps.weight", {s.expert_ffn, s.hidden});
+      add(expert + "up_proj.weight", gguf + "ffn_up_exps.weight", {s.expert_ffn, s.hidden});
+    }
   }
   add("model.norm.weight", "output_norm.weight", {s.hidden});
+  if (s.moe()) add("lm_head.weight", "output.weight", {s.vocab, s.hidden});
   return tensors;
+}
+
+/// What is one tensor in GGUF: a matrix, or that matrix of all experts, one after the other.
+struct Stack {
+  std::vector<std::size_t> parts;  // indices of tensors
+};
+
+std::vector<Stack> stack_experts(const std::vector<Tensor>& tensors) {
+  std::vector<Stack> stacks;
+  std::unordered_map<std::string, std::size_t> known;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto [at, is_new] = known.try_emplace(tensors[i].gguf, stacks.size());
+    if (is_new) stacks.emplace_back();
+    stacks[at->second].parts.push_back(i);
+  }
+  return stacks;
 }
 
 /// Values as bf16, at least 2^-17 in magnitude (or zero), so that f16 holds them exactly.
@@ -70,9 +108,9 @@ class Values {
   std::uint16_t next() {
     state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;  // xorshift64 (Marsaglia 2003)
     // The sum of four uniform numbers in [-1, 1] has a variance of 4/3.
-    float sum = 0;
-    for (int i = 0; i < 4; ++i)
-      sum += static_cast<float>(static_cast<std::int16_t>(state_ >> (16 * i) & 0xffff)) / 32768.0f;
+    int units = 0;
+    for (int i = 0; i < 4; ++i) units += static_cast<std::int16_t>(state_ >> (16 * i) & 0xffff);
+    const float sum = static_cast<float>(units) / 32768.0f;
     const float value = norm_ ? 1.0f + 0.01f * sum : 0.01732f * sum;
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     const auto rounded = static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
@@ -125,18 +163,20 @@ class File {
   std::ofstream out_;
 };
 
-void write_data(File& file, const Tensor& tensor, std::uint64_t index, Format format) {
-  Values values(index, tensor.norm);
+void write_data(File& file, const Tensor& tensor, std::uint64_t index, Type type) {
+  Values values(index, tensor.norm());
   std::vector<std::uint16_t> chunk;
+  std::vector<float> wide;
   for (std::uint64_t done = 0; done < tensor.elements(); done += chunk.size()) {
     chunk.resize(std::min<std::uint64_t>(1 << 20, tensor.elements() - done));
     for (std::uint16_t& v : chunk) v = values.next();
-    if (format == Format::gguf && tensor.norm) {
-      for (const std::uint16_t v : chunk) file.put(widen(v));
+    if (type == Type::f32) {
+      wide.resize(chunk.size());
+      std::transform(chunk.begin(), chunk.end(), wide.begin(), widen);
+      file.bytes(wide.data(), wide.size() * 4);
       continue;
     }
-    if (format == Format::gguf)
-      for (std::uint16_t& v : chunk) v = to_f16(v);
+    if (type == Type::f16) std::transform(chunk.begin(), chunk.end(), chunk.begin(), to_f16);
     file.bytes(chunk.data(), chunk.size() * 2);
   }
 }
@@ -146,7 +186,7 @@ void write_safetensors(const std::string& path, const std::vector<Tensor>& tenso
   std::uint64_t offset = 0;
   for (const Tensor& t : tensors) {
     const std::uint64_t begin = offset;
-    offset += t.bytes(Format::safetensors);
+    offset += t.bytes(Type::bf16);
     std::string shape;
     for (const std::uint64_t d : t.shape) shape.append(shape.empty() ? "" : ",").append(std::to_string(d));
     header.append(header.size() > 1 ? "," : "").append("\"").append(t.hugging_face);
@@ -157,7 +197,7 @@ void write_safetensors(const std::string& path, const std::vector<Tensor>& tenso
   header.resize((header.size() + 7) / 8 * 8, ' ');
   File file(path);
   file.string(header);
-  for (std::size_t i = 0; i < tensors.size(); ++i) write_data(file, tensors[i], i, Format::safetensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) write_data(file, tensors[i], i, Type::bf16);
   file.finish();
 }
 
@@ -168,34 +208,38 @@ class GgufWriter {
       : file_(path), shapes_(shapes), tensors_(tensors) {}
 
   void write() {
+    const std::vector<Stack> stacks = stack_experts(tensors_);
     file_.text("GGUF");
     file_.put(std::uint32_t{3});
-    file_.put(std::uint64_t{tensors_.size()});
-    file_.put(std::uint64_t{18});
+    file_.put(std::uint64_t{stacks.size()});
+    file_.put(std::uint64_t{shapes_.moe() ? 21u : 18u});  // keys
     metadata();
     vocabulary();
     std::uint64_t offset = 0;
-    for (const Tensor& t : tensors_) {
+    for (const Stack& stack : stacks) {
+      const Tensor& t = tensors_[stack.parts[0]];
+      const bool stacked = stack.parts.size() > 1;
       file_.string(t.gguf);
-      file_.put(static_cast<std::uint32_t>(t.shape.size()));
+      file_.put(static_cast<std::uint32_t>(t.shape.size() + stacked));
       for (std::size_t i = t.shape.size(); i-- > 0;) file_.put(t.shape[i]);  // innermost first
-      file_.put(std::uint32_t{t.norm ? 0u : 1u});                            // F32, F16
+      if (stacked) file_.put(std::uint64_t{stack.parts.size()});
+      file_.put(t.gguf_type);
       file_.put(offset);
-      offset += (t.bytes(Format::gguf) + 31) / 32 * 32;
+      offset += (t.bytes(t.gguf_type) * stack.parts.size() + 31) / 32 * 32;
     }
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    for (const Stack& stack : stacks) {
       file_.pad_to(32);
-      write_data(file_, tensors_[i], i, Format::gguf);
+      for (const std::size_t i : stack.parts) write_data(file_, tensors_[i], i, tensors_[i].gguf_type);
     }
     file_.pad_to(32);
     file_.finish();
   }
 
  private:
-  enum Type : std::uint32_t { u32 = 4, i32 = 5, f32 = 6, string = 8, array = 9 };
-  void key(const std::string& name, Type type) {
+  enum Kind : std::uint32_t { u32 = 4, i32 = 5, f32 = 6, string = 8, array = 9 };
+  void key(const std::string& name, Kind kind) {
     file_.string(name);
-    file_.put(static_cast<std::uint32_t>(type));
+    file_.put(static_cast<std::uint32_t>(kind));
   }
   void number(const std::string& name, std::uint64_t value) {
     key(name, u32);
@@ -210,19 +254,25 @@ class GgufWriter {
     file_.string(value);
   }
   void metadata() {
-    label("general.architecture", "qwen3");
+    const std::string arch = shapes_.moe() ? "qwen3moe" : "qwen3";
+    label("general.architecture", arch);
     label("general.name", "random");
-    number("general.file_type", 1);
-    number("qwen3.block_count", shapes_.layers);
-    number("qwen3.context_length", shapes_.context);
-    number("qwen3.embedding_length", shapes_.hidden);
-    number("qwen3.feed_forward_length", shapes_.ffn);
-    number("qwen3.attention.head_count", shapes_.heads);
-    number("qwen3.attention.head_count_kv", shapes_.kv_heads);
-    number("qwen3.attention.key_length", shapes_.head_dim);
-    number("qwen3.attention.value_length", shapes_.head_dim);
-    real("qwen3.attention.layer_norm_rms_epsilon", 1e-6f);
-    real("qwen3.rope.freq_base", 1e6f);
+    number("general.file_type", shapes_.moe() ? 32 : 1);  // mostly bf16, mostly f16
+    number(arch + ".block_count", shapes_.layers);
+    number(arch + ".context_length", shapes_.context);
+    number(arch + ".embedding_length", shapes_.hidden);
+    number(arch + ".feed_forward_length", shapes_.ffn);
+    number(arch + ".attention.head_count", shapes_.heads);
+    number(arch + ".attention.head_count_kv", shapes_.kv_heads);
+    number(arch + ".attention.key_length", shapes_.head_dim);
+    number(arch + ".attention.value_length", shapes_.head_dim);
+    real(arch + ".attention.layer_norm_rms_epsilon", 1e-6f);
+    real(arch + ".rope.freq_base", 1e6f);
+    if (shapes_.moe()) {
+      number(arch + ".expert_count", shapes_.experts);
+      number(arch + ".expert_used_count", shapes_.top_k);
+      number(arch + ".expert_feed_forward_length", shapes_.expert_ffn);
+    }
     label("tokenizer.ggml.model", "gpt2");
     label("tokenizer.ggml.pre", "qwen2");
   }
@@ -246,39 +296,81 @@ class GgufWriter {
 };
 
 void write_config(const std::string& path, const Shapes& s) {
+  const std::string name = s.moe() ? "Qwen3Moe" : "Qwen3", type = s.moe() ? "qwen3_moe" : "qwen3";
+  std::string text =
+      "{\"architectures\": [\"" + name + "ForCausalLM\"], \"model_type\": \"" + type +
+      "\", \"torch_dtype\": \"bfloat16\",\n"
+      " \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, \"tie_word_embeddings\": " +
+      (s.moe() ? "false" : "true") + ",\n \"attention_bias\": false";
+  const auto number = [&](const char* key, std::uint64_t value) {
+    text.append(",\n \"").append(key).append("\": ").append(std::to_string(value));
+  };
+  number("hidden_size", s.hidden), number("intermediate_size", s.ffn);
+  number("num_attention_heads", s.heads), number("num_key_value_heads", s.kv_heads), number("head_dim", s.head_dim);
+  number("num_hidden_layers", s.layers);
+  number("max_position_embeddings", s.context), number("vocab_size", s.vocab);
+  if (s.moe()) {
+    text += ",\n \"norm_topk_prob\": true, \"mlp_only_layers\": []";
+    number("decoder_sparse_step", 1), number("num_experts", s.experts), number("num_experts_per_tok", s.top_k);
+    number("moe_intermediate_size", s.expert_ffn);
+  }
   File file(path);
-  file.text(
-      "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"torch_dtype\": \"bfloat16\",\n"
-      " \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, \"tie_word_embeddings\": true,\n"
-      " \"attention_bias\": false, \"hidden_size\": " +
-      std::to_string(s.hidden) + ", \"intermediate_size\": " + std::to_string(s.ffn) + ",\n \"num_attention_heads\": " +
-      std::to_string(s.heads) + ", \"num_key_value_heads\": " + std::to_string(s.kv_heads) +
-      ", \"head_dim\": " + std::to_string(s.head_dim) + ", \"num_hidden_layers\": " + std::to_string(s.layers) +
-      ",\n \"max_position_embeddings\": " + std::to_string(s.context) + ", \"vocab_size\": " + std::to_string(s.vocab) +
-      "}\n");
+  file.text(text + "}\n");
   file.finish();
+}
+
+struct Options {
+  std::filesystem::path directory;
+  std::string tokenizer;
+  Shapes shapes;
+};
+
+Options parse(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty() || arguments[0].starts_with("-"))
+    throw std::runtime_error(
+        "usage: make_checkpoint DIR [--moe [--experts N] [--top-k N]] [--layers N] [--vocab N] [--tokenizer FILE]");
+  Options options;
+  options.directory = arguments[0];
+  Shapes& shapes = options.shapes;
+  if (std::find(arguments.begin(), arguments.end(), "--moe") != arguments.end()) shapes = kMoeShapes;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& name = arguments[i];
+    if (name == "--moe") continue;
+    if (i + 1 == arguments.size()) throw std::runtime_error(name + " needs a value");
+    const std::string& value = arguments[++i];
+    if (name == "--tokenizer") {
+      options.tokenizer = value;
+      continue;
+    }
+    std::uint64_t* number = name == "--layers"                    ? &shapes.layers
+                            : name == "--vocab"                   ? &shapes.vocab
+                            : name == "--experts" && shapes.moe() ? &shapes.experts
+                            : name == "--top-k" && shapes.moe()   ? &shapes.top_k
+                                                                  : nullptr;
+    if (number == nullptr) throw std::runtime_error(name + " is no option here");
+    *number = std::strtoull(value.c_str(), nullptr, 10);
+    if (*number == 0) throw std::runtime_error(name + " must be a number from 1 on");
+  }
+  if (shapes.top_k > shapes.experts) throw std::runtime_error("--top-k must be at most --experts");
+  return options;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 2) throw std::runtime_error("usage: make_checkpoint DIR [--layers N] [--vocab N] [--tokenizer FILE]");
-    const std::filesystem::path directory = argv[1];
-    Shapes shapes;
+    const Options options = parse(argc, argv);
+    const std::filesystem::path& directory = options.directory;
     std::filesystem::create_directories(directory);
-    for (int i = 2; i + 1 < argc; i += 2) {
-      const std::string name = argv[i];
-      if (name == "--layers") shapes.layers = std::strtoull(argv[i + 1], nullptr, 10);
-      if (name == "--vocab") shapes.vocab = std::strtoull(argv[i + 1], nullptr, 10);
-      if (name == "--tokenizer")
-        std::filesystem::copy_file(argv[i + 1], directory / "tokenizer.json",
-                                   std::filesystem::copy_options::overwrite_existing);
-    }
-    const std::vector<Tensor> tensors = list_tensors(shapes);
-    write_config((directory / "config.json").string(), shapes);
+    if (!options.tokenizer.empty())
+      std::filesystem::copy_file(options.tokenizer, directory / "tokenizer.json",
+                                 std::filesystem::copy_options::overwrite_existing);
+    const std::vector<Tensor> tensors = list_tensors(options.shapes);
+    write_config((directory / "config.json").string(), options.shapes);
     write_safetensors((directory / "model.safetensors").string(), tensors);
-    GgufWriter((directory / "model-f16.gguf").string(), shapes, tensors).write();
+    const char* gguf = options.shapes.moe() ? "model-bf16.gguf" : "model-f16.gguf";
+    GgufWriter((directory / gguf).string(), options.shapes, tensors).write();
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "make_checkpoint: %s\n", e.what());
