@@ -3,6 +3,7 @@
 //
 // A name is ITEM/SHAPE/ROWS/WHO, for instance ffn/6144x16384/16/onednn-plain:
 //   ffn      down(silu(gate(x)) * up(x)), hidden x width of one expert of Mixtral-8x22B
+//   moe_ffn  such networks of several experts in one step, experts x hidden x width; ROWS for each expert
 //   matmul   x times one matrix, inputs x outputs
 //   sdpa     scaled dot-product attention, batch x keys x head size; `causal`: a query sees the keys before it
 // Bytes are those of the weights (sdpa: of q, k, v and the result), each counted once per call. Weights come from
@@ -28,6 +29,7 @@ struct MatmulShape {
 
 inline constexpr std::int64_t kExpertHidden = 6144, kExpertWidth = 16384;
 inline const std::vector<std::int64_t> kExpertRows = {1, 4, 16, 64};
+inline constexpr std::int64_t kMoeExperts[] = {1, 8};
 inline const std::vector<MatmulShape> kMatmuls = {
     {kExpertHidden, kExpertWidth, kExpertRows}, {1024, 3072, {512}}, {3072, 1024, {512}}};
 inline constexpr std::int64_t kSdpaBatch = 32, kSdpaKeys = 512;
@@ -59,6 +61,16 @@ inline std::string item_name(const char* item, std::int64_t inputs, std::int64_t
       .append("/")
       .append(std::to_string(rows))
       .append("/");
+}
+
+inline std::string moe_name(std::int64_t experts, std::int64_t rows) {
+  const std::string shape = std::to_string(experts) + "x" + std::to_string(kExpertHidden) + "x";
+  return "moe_ffn/" + shape + std::to_string(kExpertWidth) + "/" + std::to_string(rows) + "/";
+}
+
+/// Of the experts' networks; router, gathering and weighted sums are not counted.
+inline ItemWork moe_work(std::int64_t experts, std::int64_t rows) {
+  return product_work(3 * experts, kExpertHidden, kExpertWidth, rows);
 }
 
 inline std::string sdpa_name(std::int64_t head_size, bool causal) {

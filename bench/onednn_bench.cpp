@@ -3,10 +3,14 @@
 //
 //   onednn-plain      weights as a checkpoint holds them, [outputs][inputs] bf16, given to the primitive as they are
 //   onednn-prepacked  format "any": reordered once, before the clock starts, into what the primitive asks for
-// Activations are bf16, sums f32. In the feed-forward network SiLU and the product with `up` are post-operations of the
-// gate's primitive, so that nothing is stored in between. sdpa is two batched products around a softmax, on bf16; its
-// causal form adds a mask to the scores by a primitive of its own: as a post-operation of the product it falls back to
-// oneDNN's reference code, hundreds of times slower.
+// Activations are bf16, sums f32: by dot products of bf16 where the CPU has AVX512_BF16 or AMX ("bf16_dot_products" in
+// the first line; its kernels then consist of vdpbf16ps or tiles), otherwise widened to f32. Plain weights are copied
+// into another order within every call, some blocks at a time.
+//
+// In the feed-forward network SiLU and the product with `up` are post-operations of the gate's primitive, so that
+// nothing is stored in between; experts of one step are computed one after the other. sdpa is two batched products
+// around a softmax, on bf16; its causal form adds a mask to the scores by a primitive of its own: as a post-operation
+// of the product it falls back to oneDNN's reference code, hundreds of times slower.
 #include <cmath>
 #include <exception>
 #include <limits>
@@ -117,33 +121,83 @@ void matmul(Library& library, Items& items, const MatmulShape& shape, std::int64
   });
 }
 
+/// down(silu(gate(x)) * up(x)) of the expert's shape: three primitives, which serve all experts.
+class Ffn {
+ public:
+  struct Weights {
+    memory gate, up, down;
+  };
+
+  Ffn(Library& library, std::int64_t rows, bool prepacked)
+      : gate_(library, rows, kExpertHidden, kExpertWidth, kBf16, prepacked, activation(rows)),
+        up_(library, rows, kExpertHidden, kExpertWidth, kBf16, prepacked),
+        down_(library, rows, kExpertWidth, kExpertHidden, kF32, prepacked),
+        ups_(up_.result(library)),
+        activations_(gate_.result(library)) {}
+  Ffn(const Ffn&) = delete;  // the steps refer to its primitives
+  Ffn& operator=(const Ffn&) = delete;
+
+  Weights weights(Library& library) const {
+    return {gate_.weights(library, kExpertHidden, kExpertWidth), up_.weights(library, kExpertHidden, kExpertWidth),
+            down_.weights(library, kExpertWidth, kExpertHidden)};
+  }
+
+  /// Adds an expert with rows of its own.
+  void add(Library& library, const Weights& weights, std::int64_t rows) {
+    const memory x = rows_of(library, rows, kExpertHidden);
+    steps_.emplace_back(&up_, Arguments{{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, weights.up}, {DNNL_ARG_DST, ups_}});
+    steps_.emplace_back(&gate_, Arguments{{DNNL_ARG_SRC, x},
+                                          {DNNL_ARG_WEIGHTS, weights.gate},
+                                          {DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1, ups_},
+                                          {DNNL_ARG_DST, activations_}});
+    steps_.emplace_back(&down_, Arguments{{DNNL_ARG_SRC, activations_},
+                                          {DNNL_ARG_WEIGHTS, weights.down},
+                                          {DNNL_ARG_DST, down_.result(library)}});
+  }
+
+  void execute(Library& library) const {
+    for (const auto& [product, arguments] : steps_) product->execute(library, arguments);
+  }
+
+ private:
+  static dnnl::post_ops activation(std::int64_t rows) {
+    dnnl::post_ops activate;
+    activate.append_eltwise(1, dnnl::algorithm::eltwise_swish, 1, 0);
+    activate.append_binary(dnnl::algorithm::binary_mul,
+                           memory::desc({rows, kExpertWidth}, kBf16, memory::format_tag::ab));
+    return activate;
+  }
+
+  Product gate_, up_, down_;
+  memory ups_, activations_;
+  std::vector<std::pair<const Product*, Arguments>> steps_;
+};
+
 void ffn(Library& library, Items& items, std::int64_t rows, bool prepacked) {
   const std::string name = item_name("ffn", kExpertHidden, kExpertWidth, rows) + who(prepacked);
   if (!items.wanted(name)) return;
-  dnnl::post_ops activate;
-  activate.append_eltwise(1, dnnl::algorithm::eltwise_swish, 1, 0);
-  activate.append_binary(dnnl::algorithm::binary_mul,
-                         memory::desc({rows, kExpertWidth}, kBf16, memory::format_tag::ab));
-  const Product up(library, rows, kExpertHidden, kExpertWidth, kBf16, prepacked);
-  const Product gate(library, rows, kExpertHidden, kExpertWidth, kBf16, prepacked, activate);
-  const Product down(library, rows, kExpertWidth, kExpertHidden, kF32, prepacked);
-  const memory x = rows_of(library, rows, kExpertHidden), ups = up.result(library), activations = gate.result(library);
-  const Arguments up_arguments = {
-      {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, up.weights(library, kExpertHidden, kExpertWidth)}, {DNNL_ARG_DST, ups}};
-  const Arguments gate_arguments = {{DNNL_ARG_SRC, x},
-                                    {DNNL_ARG_WEIGHTS, gate.weights(library, kExpertHidden, kExpertWidth)},
-                                    {DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1, ups},
-                                    {DNNL_ARG_DST, activations}};
-  const Arguments down_arguments = {{DNNL_ARG_SRC, activations},
-                                    {DNNL_ARG_WEIGHTS, down.weights(library, kExpertWidth, kExpertHidden)},
-                                    {DNNL_ARG_DST, down.result(library)}};
+  Ffn network(library, rows, prepacked);
+  network.add(library, network.weights(library), rows);
   items.measure(name, product_work(3, kExpertHidden, kExpertWidth, rows), [&](std::int64_t first, std::int64_t count) {
-    return timed(library, first, count, [&](std::int64_t) {
-      up.execute(library, up_arguments);
-      gate.execute(library, gate_arguments);
-      down.execute(library, down_arguments);
-    });
+    return timed(library, first, count, [&](std::int64_t) { network.execute(library); });
   });
+}
+
+/// The experts of one step, one after the other, each on all threads.
+void moe_ffn(Library& library, Items& items, std::int64_t experts) {
+  std::vector<Ffn::Weights> weights;  // made once: the primitives for all numbers of rows take them as they are
+  for (const std::int64_t rows : kExpertRows) {
+    const std::string name = moe_name(experts, rows) + who(false);
+    if (!items.wanted(name)) continue;
+    Ffn network(library, rows, false);
+    if (weights.empty()) weights.push_back(network.weights(library));
+    while (static_cast<std::int64_t>(weights.size()) < experts)
+      weights.push_back({library.copy(weights[0].gate), library.copy(weights[0].up), library.copy(weights[0].down)});
+    for (const Ffn::Weights& expert : weights) network.add(library, expert, rows);
+    items.measure(name, moe_work(experts, rows), [&](std::int64_t first, std::int64_t count) {
+      return timed(library, first, count, [&](std::int64_t) { network.execute(library); });
+    });
+  }
 }
 
 /// One of the two batched products of attention.
@@ -202,9 +256,16 @@ void sdpa(Library& library, Items& items, std::int64_t head_size, bool causal) {
                 });
 }
 
+/// Whether products of bf16 are computed by instructions for them (AVX512_BF16 or AMX) and not widened to f32.
+bool uses_bf16_dot_products() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
 void run(const ItemOptions& options) {
   const dnnl_version_t* version = dnnl_version();
-  std::printf("{\"version\": \"%d.%d.%d\"}\n", version->major, version->minor, version->patch);
+  std::printf("{\"version\": \"%d.%d.%d\", \"bf16_dot_products\": %s}\n", version->major, version->minor,
+              version->patch, uses_bf16_dot_products() ? "true" : "false");
   Library library;
   Items items(options);
   for (const bool prepacked : {false, true}) {
@@ -212,6 +273,7 @@ void run(const ItemOptions& options) {
     for (const MatmulShape& shape : kMatmuls)
       for (const std::int64_t rows : shape.rows) matmul(library, items, shape, rows, prepacked);
   }
+  for (const std::int64_t experts : kMoeExperts) moe_ffn(library, items, experts);
   for (const std::int64_t head_size : kSdpaHeadSizes)
     for (const bool causal : {false, true}) sdpa(library, items, head_size, causal);
 }
