@@ -6,6 +6,7 @@
 // qinfer-avx512 multiplies bf16 weights with f32 activations and sums in f32. As in oneDNN's case, activations are
 // brought into the kernel's layout within the measured time, except that qinfer-amx finds them in panels as its norms
 // leave them.
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <vector>
@@ -25,6 +26,41 @@ struct Contender {
   std::string name;
 };
 
+/// Sets feature k of row m of operands.
+void set_operand(const kernels::Activations& x, std::int64_t m, std::int64_t k, float value) {
+  if (x.is_row_major()) {
+    x.row(m)[k] = value;
+    return;
+  }
+  const std::int64_t lines = (x.ld + 31) / 32 * 16;
+  std::uint32_t& pair = x.pairs()[(m / 16 * lines + k / 2) * 16 + m % 16];
+  const std::uint32_t bits = f32_to_bf16(value);
+  pair = k % 2 == 0 ? (pair & 0xffff0000u) | bits : (pair & 0xffffu) | bits << 16;
+}
+
+/// A router whose output e is the input e.
+class EvenRouter {
+ public:
+  EvenRouter(const KernelSet& set, std::int64_t experts, std::int64_t hidden) {
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(experts * hidden));
+    for (std::int64_t e = 0; e < experts; ++e) values[static_cast<std::size_t>(e * hidden + e)] = f32_to_bf16(1);
+    const kernels::Matrix source{reinterpret_cast<const std::byte*>(values.data()),
+                                 {Encoding::bf16, kernels::WeightLayout::row_major},
+                                 experts,
+                                 hidden,
+                                 {}};
+    const kernels::WeightFormat format = format_for(set, WeightRole::router, nullptr);
+    bytes_.resize(kernels::weight_bytes(format, experts, hidden));
+    const float largest = set.pack(source, format, {}, bytes_.data(), 0, experts);
+    view_ = {bytes_.data(), format, experts, hidden, {1, largest}};
+  }
+  const kernels::Matrix& view() const { return view_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  kernels::Matrix view_;
+};
+
 class Operations {
  public:
   Operations(const ItemOptions& options, const std::vector<std::uint32_t>& cpus) : items_(options), team_(cpus) {
@@ -40,6 +76,7 @@ class Operations {
   void run() {
     for (const Contender& contender : contenders_) {
       ffn(contender);
+      for (const std::int64_t experts : kMoeExperts) moe_ffn(contender, experts);
       for (const MatmulShape& shape : kMatmuls) matmul(contender, shape);
     }
     // Sets that differ only in projections share their attention: the first one stands for all.
@@ -85,6 +122,43 @@ class Operations {
                          team_.run_operation(who.set->ffn, args, worker);
                        });
                      });
+    }
+  }
+
+  /// Experts of one step, each with the same number of rows; routing, gathering and weighted sums are timed, too.
+  void moe_ffn(const Contender& who, std::int64_t experts) {
+    const auto name_of = [&](std::int64_t rows) { return moe_name(experts, rows) + who.name; };
+    if (std::none_of(kExpertRows.begin(), kExpertRows.end(), [&](auto n) { return items_.wanted(name_of(n)); })) return;
+    const Weights gate = weights(who, WeightRole::gate, kExpertWidth, kExpertHidden, experts);
+    const Weights up = weights(who, WeightRole::up, kExpertWidth, kExpertHidden, experts);
+    const Weights down = weights(who, WeightRole::down, kExpertHidden, kExpertWidth, experts);
+    const EvenRouter router(*who.set, experts, kExpertHidden);
+    for (const std::int64_t rows : kExpertRows) {
+      if (!items_.wanted(name_of(rows))) continue;
+      const std::int64_t n = rows * experts;
+      const RandomRows x = random_operand(*who.set, n, kExpertHidden),
+                       out = random_residual(*who.set, n, kExpertHidden);
+      for (std::int64_t m = 0; m < n; ++m)
+        for (std::int64_t e = 0; e < experts; ++e) set_operand(x.view(), m, e, m % experts == e ? 9.0f : 0.0f);
+      kernels::Shape sizes;
+      sizes.batch = static_cast<std::uint32_t>(n);
+      sizes.hidden = kExpertHidden, sizes.expert_width = kExpertWidth;
+      sizes.experts = static_cast<std::uint32_t>(experts), sizes.top_k = 1;
+      const kernels::MoeWorkspace size = who.set->moe_workspace(sizes);
+      const Memory buffers(size.routes + size.gathered + size.inner);
+      const OperationMemory memory({0, size.per_worker}, team_.size());
+      kernels::MoeArgs args;
+      args.n = n, args.x = x.view(), args.out = out.view();
+      args.router = router.view();
+      args.gate = &gate.copy(0), args.up = &up.copy(0), args.down = &down.copy(0);
+      args.experts = sizes.experts, args.top_k = 1, args.normalise = true;
+      args.buffers = {buffers.data(), buffers.data() + size.routes, buffers.data() + size.routes + size.gathered};
+      args.workspace = memory.view();
+      items_.measure(name_of(rows), moe_work(experts, rows), [&](std::int64_t first, std::int64_t count) {
+        return team_.time(first, count, [&](std::int32_t worker, std::int64_t) {
+          team_.run_operation(who.set->moe_ffn, args, worker);
+        });
+      });
     }
   }
 
