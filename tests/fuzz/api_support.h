@@ -72,7 +72,7 @@ struct LoadedModel {
 /// One sequence of calls on an encoder.
 void run_encoder(const LoadedModel& loaded, Choices& choices, ApiCounts& counts);
 
-/// Of one of the models: without windows, with them in some layers, in all, and without again.
+/// Of one of the models: without windows, with them in some layers, in all, and a mixture of experts.
 inline test::TinySpec spec_of(std::size_t index) {
   test::TinySpec spec;
   spec.context_tokens = kContext;
@@ -86,8 +86,9 @@ inline test::TinySpec spec_of(std::size_t index) {
     spec.architecture = "MistralForCausalLM";
     spec.window = 33, spec.kv_heads = 2;
   } else {
-    spec.architecture = "Qwen3ForCausalLM";
+    spec.architecture = "Qwen3MoeForCausalLM";
     spec.dtype = DType::bf16, spec.heads = 4, spec.kv_heads = 2;
+    spec.experts = 5;
   }
   return spec;
 }
