@@ -73,6 +73,8 @@ qinfer_memory to_c(const engine::MemoryTotals& totals) {
   const platform::SystemMemory system = platform::system_memory();
   memory.system_limit = system.limit;
   memory.system_available = system.available;
+  memory.active_weight_bytes = totals.active_weight_bytes;
+  memory.expert_weight_bytes = totals.expert_weight_bytes;
   return memory;
 }
 
@@ -104,6 +106,12 @@ qinfer_model_details to_c(const engine::ModelDetails& details) {
   out.context_tokens = spec.context_tokens;
   out.max_token_bytes = details.max_token_bytes;
   out.bos_token = spec.bos_token;
+  const engine::Mixtures mixtures = engine::mixtures_of(spec);
+  out.n_experts = mixtures.n_experts;
+  out.n_active_experts = mixtures.n_active;
+  out.n_expert_layers = mixtures.n_layers;
+  out.expert_ffn = mixtures.width;
+  out.shared_ffn = mixtures.shared_width;
   return out;
 }
 
@@ -238,6 +246,12 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     info.context_tokens = spec.context_tokens;
     info.max_token_bytes = model->impl->max_token_bytes();
     info.bos_token = spec.bos_token;
+    info.n_active_params = model->impl->n_active_params();
+    const engine::Mixtures mixtures = engine::mixtures_of(spec);
+    info.n_experts = mixtures.n_experts;
+    info.n_active_experts = mixtures.n_active;
+    info.n_expert_layers = mixtures.n_layers;
+    info.expert_ffn = mixtures.width;
     return capi::copy_out(info, out, "qinfer_model_info");
   });
 }

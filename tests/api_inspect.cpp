@@ -17,7 +17,12 @@ void check_against_loaded(const std::string& path) {
   REQUIRE(std::string(details.architecture) == info.architecture);
   REQUIRE(std::string(details.name) == info.name);
   REQUIRE(details.n_params == info.n_params);
-  REQUIRE(details.n_active_params == info.n_params);
+  REQUIRE(details.n_active_params == info.n_active_params);
+  REQUIRE((details.n_active_params < details.n_params) == (details.n_active_experts < details.n_experts));
+  REQUIRE(details.n_experts == info.n_experts);
+  REQUIRE(details.n_active_experts == info.n_active_experts);
+  REQUIRE(details.n_expert_layers == info.n_expert_layers);
+  REQUIRE(details.expert_ffn == info.expert_ffn);
   REQUIRE(details.file_bytes == info.file_bytes);
   REQUIRE((details.flags & ~std::uint32_t{QINFER_MODEL_PACKED}) == info.flags);
   REQUIRE(details.n_vocab == info.n_vocab);
@@ -29,7 +34,8 @@ void check_against_loaded(const std::string& path) {
   REQUIRE(details.context_tokens == info.context_tokens);
   REQUIRE(details.max_token_bytes == info.max_token_bytes);
   REQUIRE(details.bos_token == info.bos_token);
-  REQUIRE(std::to_string(details.n_ffn) == model.meta("config.intermediate_size"));
+  const bool all_mixtures = details.n_expert_layers == details.n_layers;
+  REQUIRE((all_mixtures ? "0" : model.meta("config.intermediate_size")) == std::to_string(details.n_ffn));
 }
 
 }  // namespace

@@ -342,6 +342,10 @@ typedef struct qinfer_memory {
     uint64_t kv_per_token, kv_per_session; /* keys and values of a token; blocks that a session of max_tokens holds at
                                               most */
     uint64_t system_limit, system_available; /* of this machine or cgroup, now; 0 = not known */
+    uint64_t active_weight_bytes; /* of weights_mapped and weights_private, what is read to compute one token: of a
+                                     layer's experts the share of those that a token goes through, of all else
+                                     everything but an embedding that is no LM head, too */
+    uint64_t expert_weight_bytes; /* of them, what all experts of all layers have together; 0 without experts */
 } qinfer_memory;
 
 /** What loading and creating with these options will take. Reads headers only; path may also be a packed model or a
@@ -365,14 +369,21 @@ typedef struct qinfer_model_details {
     char     architecture[64], name[128];   /* name: as the checkpoint calls itself, or "" */
     char     weight_types[64];              /* of the matrices in the files: "bf16", or all of them, "bf16 f32"; of a
                                                lone config.json what it names */
-    uint64_t n_params, n_active_params;     /* active: without those that a token is not computed with */
+    uint64_t n_params, n_active_params;     /* active: what one token is computed with, of a layer with experts
+                                               n_active_experts of them, and all else (the embedding, too) */
     uint64_t file_bytes;                    /* of the weights; 0 for a lone config.json */
     uint32_t n_vocab, n_layers, n_window_layers, window_tokens; /* layers that see only the last tokens, and the most
                                                                    that one of these sees */
-    uint32_t n_embd, n_ffn, n_heads, n_kv_heads, head_dim;
+    uint32_t n_embd, n_ffn, n_heads, n_kv_heads, head_dim; /* n_ffn: of layers without experts; 0 if all have some */
     uint32_t context_tokens;                /* trained context length */
     uint32_t max_token_bytes;               /* 0 without a tokenizer */
     qinfer_token bos_token;                 /* -1 = none */
+    uint32_t n_experts, n_active_experts;   /* of a layer, and how many of them a token goes through; the largest of any
+                                               layer; 0 = none */
+    uint32_t n_expert_layers;               /* layers that have experts */
+    uint32_t expert_ffn, shared_ffn;        /* width of each expert, and of the network beside them that all tokens go
+                                               through; 0 = none */
+    uint32_t reserved;
 } qinfer_model_details;
 /** Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be
  *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter. */
@@ -408,6 +419,10 @@ typedef struct qinfer_model_info {
     uint32_t     context_tokens;                      /* trained context length */
     uint32_t     max_token_bytes;                     /* longest text of one token */
     qinfer_token bos_token;                           /* -1 = none */
+    uint32_t     reserved;
+    uint64_t     n_active_params;                     /* this and the next as in qinfer_model_details; params are 0
+                                                         under QINFER_LOAD_NO_WEIGHTS */
+    uint32_t     n_experts, n_active_experts, n_expert_layers, expert_ffn;
 } qinfer_model_info;
 QINFER_STATUS qinfer_model_get_info(const qinfer_model *model, qinfer_model_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_model_get_memory(const qinfer_model *model, qinfer_memory *out, qinfer_error *err);

@@ -42,6 +42,8 @@ Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::u
   totals.weights_private = weights.private_bytes;
   totals.tables = tokenizer_bytes + rope_bytes;
   totals.scratch = scratch.bytes;
+  totals.active_weight_bytes = weights.active_bytes;
+  totals.expert_weight_bytes = weights.expert_bytes;
   totals.total = totals.weights_mapped + totals.weights_private + totals.tables + totals.scratch;
   // The staging buffer is gone before the scratch arena is made; sessions, and their rows of the RoPE table, come
   // later.

@@ -24,6 +24,7 @@ struct MemoryTotals {
   std::uint64_t weights_mapped = 0, weights_private = 0, tables = 0, scratch = 0;
   std::uint64_t kv_per_block = 0, kv_cache_bytes = 0, per_session = 0, load_peak = 0, total = 0;
   std::uint64_t kv_lists = 0, kv_per_token = 0, kv_per_session = 0;
+  std::uint64_t active_weight_bytes = 0, expert_weight_bytes = 0;
 };
 
 /// A model: its weights, tables and scratch arena. Where it is loaded without weights, only the tables.

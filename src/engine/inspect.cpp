@@ -24,8 +24,11 @@ Status add_weights(const source::ModelSource& source, ModelDetails& out) {
     QINFER_TRY(model::plan_weights(out.spec, source, assumed, {}, *any, model::WeightsOptions()).take_status());
   }
   std::set<std::string_view> types;
+  model::ActiveSum active(out.spec);
   for (const model::TensorNeed& need : model::tensors_of(out.spec)) {
-    out.n_params += static_cast<std::uint64_t>(need.rows) * static_cast<std::uint64_t>(need.cols);
+    const std::uint64_t elements = static_cast<std::uint64_t>(need.rows) * static_cast<std::uint64_t>(need.cols);
+    out.n_params += elements;
+    active.add(need.id, elements);
     if (need.is_vector) continue;
     Encoding encoding = source.assumed_encoding();
     if (source.has_tensors()) {
@@ -34,12 +37,19 @@ Status add_weights(const source::ModelSource& source, ModelDetails& out) {
     }
     types.insert(encoding_name(encoding));
   }
-  out.n_active_params = out.n_params;
+  out.n_active_params = active.active();
   out.weight_types = joined(types);
   return Status();
 }
 
 }  // namespace
+
+Mixtures mixtures_of(const model::ModelSpec& spec) {
+  const model::FfnSpec largest = spec.largest_mixture();
+  Mixtures out{largest.experts, largest.top_k, 0, largest.width, largest.shared_width};
+  for (const model::LayerSpec& layer : spec.layers) out.n_layers += layer.ffn.has_experts() ? 1 : 0;
+  return out;
+}
 
 Result<ModelDetails> inspect_model(const source::ModelSource& source) {
   ModelDetails out;

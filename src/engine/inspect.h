@@ -9,6 +9,15 @@
 
 namespace qinfer::engine {
 
+/// The mixtures of experts of a model: the largest of each number among its layers; all 0 without experts.
+struct Mixtures {
+  std::uint32_t n_experts = 0;
+  std::uint32_t n_active = 0;                 ///< experts that each token goes through
+  std::uint32_t n_layers = 0;                 ///< that are mixtures
+  std::uint32_t width = 0, shared_width = 0;  ///< of each expert; of the network that all tokens share
+};
+Mixtures mixtures_of(const model::ModelSpec& spec);
+
 struct ModelDetails {
   model::ModelSpec spec;
   bool packed = false, has_tokenizer = false;

@@ -67,6 +67,7 @@ class Model {
   /// What is taken now; the RoPE table grows with the longest session.
   MemoryTotals memory() const;
   std::uint64_t n_params() const { return blueprint_.weights.n_params; }
+  std::uint64_t n_active_params() const { return blueprint_.weights.n_active_params; }
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// "f32", "f16", "bf16" or "mixed"; empty without weights.
   const std::string& weight_format() const { return weight_format_; }

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <iterator>
+#include <utility>
 
+#include "engine/inspect.h"
 #include "formats/json.h"
 
 namespace qinfer::engine {
@@ -37,11 +39,15 @@ void append_buffer(const PlannedBuffer& buffer, bool is_scratch, std::string& ou
 std::string PlannedRegions::to_json(const model::ModelSpec& spec) const {
   std::string out = "{\"model\":{";
   append_text("architecture", spec.architecture, out);
-  fmt::format_to(std::back_inserter(out),
-                 ",\"context_tokens\":{},\"head_dim\":{},\"n_embd\":{},\"n_ffn\":{},\"n_heads\":{},\"n_kv_heads\":{},"
-                 "\"n_layers\":{},\"n_vocab\":{}}},\"regions\":",
-                 spec.context_tokens, spec.head_dim, spec.n_embd, spec.ffn_width(), spec.n_heads, spec.n_kv_heads,
-                 spec.n_layers(), spec.n_vocab);
+  const Mixtures mixtures = mixtures_of(spec);
+  const std::pair<std::string_view, std::uint32_t> sizes[] = {
+      {"context_tokens", spec.context_tokens}, {"expert_ffn", mixtures.width}, {"head_dim", spec.head_dim},
+      {"n_active_experts", mixtures.n_active}, {"n_embd", spec.n_embd},        {"n_expert_layers", mixtures.n_layers},
+      {"n_experts", mixtures.n_experts},       {"n_ffn", spec.ffn_width()},    {"n_heads", spec.n_heads},
+      {"n_kv_heads", spec.n_kv_heads},         {"n_layers", spec.n_layers()},  {"n_vocab", spec.n_vocab},
+      {"shared_ffn", mixtures.shared_width}};
+  for (const auto& [name, size] : sizes) fmt::format_to(std::back_inserter(out), ",\"{}\":{}", name, size);
+  out += "},\"regions\":";
   char separator = '[';
   for (const PlannedRegion& region : regions) {
     out += separator;

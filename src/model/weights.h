@@ -90,11 +90,32 @@ struct WeightItem {
   std::uint64_t offset = 0;  ///< in Weights::memory, unless mapped
 };
 
+/// Adds up amounts, parameters or bytes, of which one token needs all, but of a layer's experts only those that it is
+/// routed to: the share top_k / experts of what they have together.
+class ActiveSum {
+ public:
+  explicit ActiveSum(const ModelSpec& spec) : spec_(spec), of_experts_(spec.n_layers()) {}
+  void add(const TensorId& id, std::uint64_t amount) {
+    (id.expert == kNoExpert ? of_all_tokens_ : of_experts_[id.layer]) += amount;
+  }
+  /// Of what was added, what one token needs.
+  std::uint64_t active() const;
+  /// Of what was added, what experts have, chosen or not.
+  std::uint64_t experts() const;
+
+ private:
+  const ModelSpec& spec_;
+  std::uint64_t of_all_tokens_ = 0;
+  std::vector<std::uint64_t> of_experts_;  ///< by layer
+};
+
 struct WeightsPlan {
   std::vector<WeightItem> items;
   std::uint64_t mapped_bytes = 0, private_bytes = 0;
-  std::uint64_t n_params = 0;
-  std::uint64_t staging_bytes = 0;  ///< the largest tensor that passes through a temporary buffer
+  std::uint64_t n_params = 0, n_active_params = 0;  ///< active: those that one token is computed with
+  std::uint64_t active_bytes = 0;                   ///< read for one token; a table of rows is not
+  std::uint64_t expert_bytes = 0;                   ///< of all experts together
+  std::uint64_t staging_bytes = 0;                  ///< the largest tensor that passes through a temporary buffer
 };
 
 /// `assumed`: the source has no tensors, and every one is taken to be as the spec asks for, in this encoding.

@@ -152,6 +152,7 @@ class Planner {
 
   /// Where each tensor will be, and the sums.
   void lay_out() {
+    ActiveSum params(spec_), bytes(spec_);
     for (WeightItem& item : plan_.items) {
       const bool is_vector = item.need.is_vector;
       const std::uint64_t elements =
@@ -165,6 +166,9 @@ class Planner {
       // An embedding that is split is one tensor of the file, listed twice.
       const bool again = splits_embedding() && item.need.id.role == Role::lm_head;
       if (!again) plan_.n_params += elements;
+      if (!again) params.add(item.need.id, elements);
+      const bool looked_up = item.need.id.role == Role::embedding && !item.serves_as_head;
+      if (!looked_up) bytes.add(item.need.id, item.bytes);
       if (item.mapped) {
         if (!again || !plan_.items.front().mapped) plan_.mapped_bytes += item.bytes;
         continue;
@@ -176,6 +180,9 @@ class Planner {
       if (!as_in_file && !packed && (!options_.use_mmap || (reordered && !is_vector)))
         plan_.staging_bytes = std::max(plan_.staging_bytes, encoded_bytes(item.stored.encoding, elements));
     }
+    plan_.n_active_params = params.active();
+    plan_.active_bytes = bytes.active();
+    plan_.expert_bytes = bytes.experts();
   }
 
   const ModelSpec& spec_;
@@ -188,6 +195,21 @@ class Planner {
 };
 
 }  // namespace
+
+std::uint64_t ActiveSum::active() const {
+  std::uint64_t sum = of_all_tokens_;
+  for (std::size_t i = 0; i < of_experts_.size(); ++i) {
+    const FfnSpec& ffn = spec_.layers[i].ffn;
+    if (ffn.has_experts()) sum += of_experts_[i] / ffn.experts * ffn.top_k;
+  }
+  return sum;
+}
+
+std::uint64_t ActiveSum::experts() const {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t amount : of_experts_) sum += amount;
+  return sum;
+}
 
 Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
                                  std::string_view packed_for, const kernels::KernelSet& kernels,
