@@ -1,6 +1,8 @@
 // Models: plan, load, information, metadata.
 #include <qinfer/qinfer.h>
 
+#include <atomic>
+
 #include "engine/inspect.h"
 #include "engine/pack_model.h"
 #include "engine/plan.h"
@@ -262,6 +264,25 @@ qinfer_status qinfer_model_get_memory(const qinfer_model* model, qinfer_memory* 
     QINFER_REQUIRE(out);
     QINFER_TRY(model->impl->runtime().check_process());
     return capi::copy_out(to_c(model->impl->memory()), out, "qinfer_memory");
+  });
+}
+
+qinfer_status qinfer_model_expert_counts(const qinfer_model* model, uint32_t layer, uint64_t* counts, size_t capacity,
+                                         size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(model);
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_TRY(model->impl->runtime().check_process());
+    const model::ModelSpec& spec = model->impl->spec();
+    if (layer >= spec.n_layers())
+      return error(Code::invalid_argument, "layer is {}, the model has {}", layer, spec.n_layers());
+    const std::size_t n = spec.layers[layer].ffn.experts;
+    QINFER_TRY(capi::check_capacity(n, counts, capacity, out_n));
+    std::uint64_t* usage = model->impl->expert_usage(layer);
+    for (std::size_t i = 0; i < n; ++i)
+      counts[i] = usage == nullptr ? 0 : std::atomic_ref(usage[i]).load(std::memory_order_relaxed);
+    return Status();
   });
 }
 

@@ -121,13 +121,18 @@ Status copy_out(const T& value, T* caller, std::string_view name) {
 }
 
 /// The rule of output arrays: *out_n is always the number of elements needed; too small a capacity has no other effect.
+inline Status check_capacity(std::size_t needed, const void* out, std::size_t capacity, std::size_t* out_n) {
+  if (out_n == nullptr) return null_argument("out_n");
+  *out_n = needed;
+  if (needed > capacity || (out == nullptr && needed != 0))
+    return error_at(Code::buffer_too_small, static_cast<std::int64_t>(needed),
+                    "{} elements are needed, the buffer has room for {}", needed, out == nullptr ? 0 : capacity);
+  return Status();
+}
+
 template <typename T>
 Status copy_array(std::span<const T> values, T* out, std::size_t capacity, std::size_t* out_n) {
-  if (out_n == nullptr) return null_argument("out_n");
-  *out_n = values.size();
-  if (values.size() > capacity || (out == nullptr && !values.empty()))
-    return error_at(Code::buffer_too_small, static_cast<std::int64_t>(values.size()),
-                    "{} elements are needed, the buffer has room for {}", values.size(), out == nullptr ? 0 : capacity);
+  QINFER_TRY(check_capacity(values.size(), out, capacity, out_n));
   if (!values.empty()) std::memcpy(out, values.data(), values.size_bytes());
   return Status();
 }

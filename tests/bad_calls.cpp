@@ -339,6 +339,7 @@ TEST_CASE("In a fork()ed child every call is QINFER_E_STATE, and freeing does no
     check([&](auto* e) { return qinfer_session_top_logprobs(one, 0, &token, &logprob, 1, e); });
     check([&](auto* e) { return qinfer_token_find(model.get(), "a", 1, &token, e); });
     check([&](auto* e) { return qinfer_model_end_tokens(model.get(), &token, 1, &n, e); });
+    check([&](auto* e) { return qinfer_model_expert_counts(model.get(), 0, nullptr, 0, &n, e); });
     check([&](auto* e) { return qinfer_model_chat_template(model.get(), nullptr, text, 64, &n, e); });
     check([&](auto* e) { return qinfer_session_get_metrics(one, &metrics, e); });
     detok.reset();

@@ -426,6 +426,13 @@ typedef struct qinfer_model_info {
 } qinfer_model_info;
 QINFER_STATUS qinfer_model_get_info(const qinfer_model *model, qinfer_model_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_model_get_memory(const qinfer_model *model, qinfer_memory *out, qinfer_error *err);
+/** [any thread] How many tokens each expert of a layer was chosen for in evaluations since the model was loaded, for
+ *  those who place experts; during an evaluation as far as it has come. *out_n: experts of the layer, 0 where it has
+ *  none. All counts are 0 under QINFER_LOAD_NO_WEIGHTS. Tokens taken from a cache are not counted, nor are those whose
+ *  router gave a number that is not finite; what is evaluated again is counted again. layer: below n_layers, else
+ *  QINFER_E_INVALID_ARGUMENT. */
+QINFER_STATUS qinfer_model_expert_counts(const qinfer_model *model, uint32_t layer, uint64_t *counts, size_t capacity,
+                                         size_t *out_n, qinfer_error *err);
 /** Stored metadata as text, sorted by key. Pointers live as long as the model; NULL if there is none. */
 QINFER_API size_t      qinfer_model_meta_count(const qinfer_model *model);
 QINFER_API const char *qinfer_model_meta_key(const qinfer_model *model, size_t index);

@@ -377,6 +377,11 @@ class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
     return detail::filled<qinfer_memory>(
         [&](auto* out, auto* error) { return qinfer_model_get_memory(native(), out, error); });
   }
+  /// How many tokens each expert of a layer was chosen for since loading; empty where the layer has none.
+  std::vector<std::uint64_t> expert_counts(std::uint32_t layer) const {
+    return detail::collected<std::vector<std::uint64_t>>(
+        128, [&](auto... out) { return qinfer_model_expert_counts(native(), layer, out...); });
+  }
   std::size_t meta_count() const { return qinfer_model_meta_count(native()); }
   std::string_view meta_key(std::size_t index) const {  ///< empty past the end
     const char* key = qinfer_model_meta_key(native(), index);

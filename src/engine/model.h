@@ -86,10 +86,11 @@ class Model {
   /// config.json flattened ("config.rope_scaling.factor" -> "8.0"), and the metadata of safetensors files.
   const formats::TextTable& metadata() const { return metadata_; }
   bool is_end_token(std::int32_t token) const;
-  /// How many rows each expert of a layer was chosen for since the model was loaded; null where a layer has none.
-  /// Evaluations add to them with atomic operations, and readers must use such, too.
+  /// How many rows each expert of a layer was chosen for since the model was loaded; null where a layer has none, and
+  /// without weights. Evaluations add to them with atomic operations, and readers must use such, too.
   std::uint64_t* expert_usage(std::uint32_t layer) const {
-    return spec_.layers[layer].ffn.has_experts() ? expert_usage_.data() + usage_begin_[layer] : nullptr;
+    return has_weights() && spec_.layers[layer].ffn.has_experts() ? expert_usage_.data() + usage_begin_[layer]
+                                                                  : nullptr;
   }
   /// Sorted by name; empty if the model brings none.
   std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_.list; }
