@@ -28,6 +28,15 @@ Status set_files(const qinfer_load_options& options, engine::LoadOptions& out) {
                "QINFER_LOAD_NO_MMAP");
 }
 
+/// Locked pages cannot be dropped.
+Status check_flags(const engine::LoadOptions& options) {
+  if (!options.budget_private || !options.lock || options.no_mmap) return Status();
+  return error(
+      Code::invalid_argument,
+      "QINFER_LOAD_LOCK keeps mapped weights in memory, so QINFER_LOAD_BUDGET_PRIVATE cannot leave them out of "
+      "the budget: give one of the two");
+}
+
 struct LoadArguments {
   engine::LoadOptions options;
   qinfer_progress_fn progress = nullptr;
@@ -37,16 +46,17 @@ struct LoadArguments {
 Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   qinfer_load_options options;
   QINFER_TRY(capi::copy_in(caller, options, "qinfer_load_options"));
-  QINFER_TRY(capi::unknown_flags(
-      options.flags,
-      QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY | QINFER_LOAD_EMBED_ROWS,
-      "qinfer_load_options.flags"));
+  QINFER_TRY(capi::unknown_flags(options.flags,
+                                 QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY |
+                                     QINFER_LOAD_EMBED_ROWS | QINFER_LOAD_BUDGET_PRIVATE,
+                                 "qinfer_load_options.flags"));
   LoadArguments out;
   out.options.no_weights = (options.flags & QINFER_LOAD_NO_WEIGHTS) != 0;
   out.options.no_mmap = (options.flags & QINFER_LOAD_NO_MMAP) != 0;
   out.options.lock = (options.flags & QINFER_LOAD_LOCK) != 0;
   out.options.verify = (options.flags & QINFER_LOAD_VERIFY) != 0;
   out.options.separate_embedding = (options.flags & QINFER_LOAD_EMBED_ROWS) != 0;
+  out.options.budget_private = (options.flags & QINFER_LOAD_BUDGET_PRIVATE) != 0;
   out.options.max_batch_tokens = options.max_batch_tokens;
   out.options.memory_budget_bytes = options.memory_budget_bytes;
   if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;
@@ -55,6 +65,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   out.progress_user = options.progress_user;
   out.options.cancel = capi::flag_of(options.cancel);
   QINFER_TRY(set_files(options, out.options));
+  QINFER_TRY(check_flags(out.options));
   return out;
 }
 

@@ -271,10 +271,17 @@ QINFER_STATUS qinfer_runtime_get_info(const qinfer_runtime *runtime, qinfer_runt
 enum {
     QINFER_LOAD_NO_WEIGHTS = 1, /* metadata and tokenizer only: fast, but no sessions */
     QINFER_LOAD_NO_MMAP    = 2, /* read into private memory: for files that others may truncate while they are mapped */
-    QINFER_LOAD_LOCK       = 4, /* keep resident (mlock) */
+    QINFER_LOAD_LOCK       = 4, /* keep weights resident (mlock), mapped and private ones. Where RLIMIT_MEMLOCK, or the
+                                   memory of the machine or cgroup, does not allow it, QINFER_E_NO_MEMORY (detail:
+                                   bytes to lock) before any is read */
     QINFER_LOAD_VERIFY     = 8, /* check that norm weights and biases are finite */
-    QINFER_LOAD_EMBED_ROWS = 16 /* tied embeddings: a table of rows, in the type of the file, beside the LM head, whose
+    QINFER_LOAD_EMBED_ROWS = 16, /* tied embeddings: a table of rows, in the type of the file, beside the LM head, whose
                                    own layout otherwise serves both. Changes bits where the two types differ */
+    QINFER_LOAD_BUDGET_PRIVATE = 32 /* memory_budget_bytes does not count weights_mapped, which the system may drop and
+                                   read again (nor what qinfer_files.map gives): a mapped model may be larger than the
+                                   budget, and than memory. Then it runs as fast as what each token needs is read
+                                   again; experts that are never chosen are never read. With QINFER_LOAD_LOCK it is
+                                   QINFER_E_INVALID_ARGUMENT, unless QINFER_LOAD_NO_MMAP maps nothing */
 };
 typedef struct qinfer_load_options {
     uint32_t             struct_size;
@@ -283,7 +290,8 @@ typedef struct qinfer_load_options {
     uint32_t             reserved;
     uint64_t             memory_budget_bytes; /* for the model, its caches and sessions: loading fails before it reads
                                                  weights, creating before it takes memory, with what is needed, and
-                                                 for a cache how many blocks would fit; 0 = none */
+                                                 for a cache how many blocks would fit; 0 = none. Plans are made for
+                                                 any budget */
     const char          *weight_format;       /* of qinfer_kernel_set_info.weight_formats; NULL = what the kernel set
                                                  wants */
     qinfer_progress_fn   progress;

@@ -2,7 +2,9 @@
 #include "engine/model.h"
 
 #include <algorithm>
+#include <tuple>
 
+#include "platform/cgroup.h"
 #include "platform/thread.h"
 
 namespace qinfer::engine {
@@ -15,12 +17,64 @@ constexpr bool kPoisonsScratch = true;
 constexpr bool kPoisonsScratch = false;
 #endif
 
-Status check_budget(const MemoryTotals& totals, std::uint64_t budget) {
-  if (budget == 0 || totals.load_peak <= budget) return Status();
+/// Of `bytes`, load_peak or total, what memory_budget_bytes counts.
+std::uint64_t counted(const MemoryTotals& totals, std::uint64_t bytes, const LoadOptions& options) {
+  return options.budget_private ? bytes - totals.weights_mapped : bytes;
+}
+
+Status check_budget(const MemoryTotals& totals, const LoadOptions& options) {
+  const std::uint64_t budget = options.memory_budget_bytes, needed = counted(totals, totals.load_peak, options);
+  if (budget == 0 || needed <= budget) return Status();
   return error_at(
-      Code::no_memory, static_cast<std::int64_t>(totals.load_peak),
-      "memory_budget_bytes is {}, loading needs {} (weights {} mapped and {} private, tables {}, scratch {})", budget,
-      totals.load_peak, totals.weights_mapped, totals.weights_private, totals.tables, totals.scratch);
+      Code::no_memory, static_cast<std::int64_t>(needed),
+      "memory_budget_bytes is {}, loading needs {} (weights {} mapped{} and {} private, tables {}, scratch {})", budget,
+      needed, totals.weights_mapped, options.budget_private ? ", not counted," : "", totals.weights_private,
+      totals.tables, totals.scratch);
+}
+
+/// Bytes of the pages that QINFER_LOAD_LOCK keeps resident.
+struct LockedWeights {
+  std::uint64_t mapped = 0, in_memory = 0;
+};
+
+LockedWeights locked_weights(const model::WeightsPlan& plan) {
+  LockedWeights out;
+  out.in_memory = plan.private_bytes / platform::kPageBytes * platform::kPageBytes;
+  // Tensors share the pages at their ends with their neighbours.
+  std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> ranges;  // file, first page, end
+  for (const model::WeightItem& item : plan.items)
+    if (item.mapped && item.bytes != 0)
+      ranges.emplace_back(item.stored.file, item.stored.offset / platform::kPageBytes,
+                          ceil_div(item.stored.offset + item.bytes, platform::kPageBytes));
+  std::sort(ranges.begin(), ranges.end());
+  std::uint64_t reached = 0;
+  std::uint32_t in_file = UINT32_MAX;
+  for (const auto& [file, first, end] : ranges) {
+    if (file != in_file) reached = 0;
+    in_file = file;
+    if (end > reached) out.mapped += (end - std::max(first, reached)) * platform::kPageBytes;
+    reached = std::max(reached, end);
+  }
+  return out;
+}
+
+/// Locking reads every page, which takes minutes where a model is large: what cannot end well should not begin.
+Status check_lock(const model::WeightsPlan& plan) {
+  const LockedWeights weights = locked_weights(plan);
+  const std::uint64_t bytes = weights.mapped + weights.in_memory;
+  const auto needed = static_cast<std::int64_t>(bytes);
+  const std::uint64_t memory = platform::system_memory().limit;
+  if (memory != 0 && bytes > memory)
+    return error_at(Code::no_memory, needed,
+                    "QINFER_LOAD_LOCK would lock {} bytes ({} of mapped files, {} of private memory), more than the {} "
+                    "of this machine or cgroup: load without it",
+                    bytes, weights.mapped, weights.in_memory, memory);
+  const platform::LockRoom room = platform::lock_room(bytes);
+  if (room.enough) return Status();
+  return error_at(Code::no_memory, needed,
+                  "QINFER_LOAD_LOCK would lock {} bytes ({} of mapped files, {} of private memory), RLIMIT_MEMLOCK "
+                  "(ulimit -l) is {} bytes with {} in use: raise it, or grant CAP_IPC_LOCK",
+                  bytes, weights.mapped, weights.in_memory, room.limit, room.locked);
 }
 
 }  // namespace
@@ -141,9 +195,10 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   model->file_bytes_ = source->file_bytes();
   QINFER_ASSIGN(model->blueprint_, plan_model(*source, model->target(), options, kPoisonsScratch));
   QINFER_ASSIGN(model->memory_, model->blueprint_.totals(model->spec_, 0));
-  QINFER_TRY(check_budget(model->memory_, options.memory_budget_bytes));
+  QINFER_TRY(check_budget(model->memory_, options));
   if (options.memory_budget_bytes != 0) model->budget_ = options.memory_budget_bytes;
-  model->charged_ = model->memory_.total;
+  model->charged_ = counted(model->memory_, model->memory_.total, options);
+  if (options.lock) QINFER_TRY(check_lock(model->blueprint_.weights));
   QINFER_TRY(options.cancel.check("loading"));
   model->tokenizer_ = source->take_tokenizer();
   model->metadata_ = source->take_metadata();

@@ -20,6 +20,7 @@ inline constexpr std::uint32_t kMaxBatch = 1 << 16;
 
 struct LoadOptions {
   bool no_weights = false, no_mmap = false, lock = false, verify = false;
+  bool budget_private = false;      ///< QINFER_LOAD_BUDGET_PRIVATE: mapped weights do not count against the budget
   bool separate_embedding = false;  ///< QINFER_LOAD_EMBED_ROWS: tied embeddings are kept a second time, to look rows up
   std::uint32_t max_batch_tokens = 0;
   std::uint64_t memory_budget_bytes = 0;

@@ -2,9 +2,11 @@
 #include "platform/memory.h"
 
 #include "base/checked.h"
+#include "platform/cgroup.h"
 #include "platform/file.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,15 +18,14 @@
 namespace qinfer::platform {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// The whole pages inside a range. Those at its ends may hold neighbours too, which unlocking would unlock as well.
 std::span<std::byte> own_pages(std::span<std::byte> range) {
   const auto address = reinterpret_cast<std::uintptr_t>(range.data());
-  const std::size_t skip = round_up(address, kPage) - address;
+  const std::size_t skip = round_up(address, kPageBytes) - address;
   if (skip >= range.size()) return {};
-  return range.subspan(skip, (range.size() - skip) / kPage * kPage);
+  return range.subspan(skip, (range.size() - skip) / kPageBytes * kPageBytes);
 }
 
 /// An anonymous mapping; with 2 MiB pages it starts on one, so that all but its end can use them.
@@ -36,7 +37,7 @@ void* map_anonymous(std::uint64_t bytes, Pages pages) {
   auto* begin = static_cast<std::byte*>(data);
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   const std::uint64_t skip = round_up(address, kHugePage) - address;
-  const std::uint64_t end = round_up(skip + bytes, kPage);
+  const std::uint64_t end = round_up(skip + bytes, kPageBytes);
   if (skip > 0) munmap(begin, skip);
   if (bytes + extra > end) munmap(begin + end, bytes + extra - end);
   madvise(begin + skip, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: refused, pages are small
@@ -54,12 +55,12 @@ Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes,
   if (!allocator.is_mapping()) {
     data = allocator.alloc(bytes, kAlignment, allocator.user);
     if (data != nullptr) std::memset(data, 0, bytes);
-  } else if (bytes < kPage) {
+  } else if (bytes < kPageBytes) {
     data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (data != nullptr) std::memset(data, 0, bytes);
   } else {
     data = map_anonymous(bytes, allocator.normal_pages ? Pages::normal : pages);
-    if (allocator.normal_pages && data != nullptr) madvise(data, round_up(bytes, kPage), MADV_NOHUGEPAGE);
+    if (allocator.normal_pages && data != nullptr) madvise(data, round_up(bytes, kPageBytes), MADV_NOHUGEPAGE);
   }
   if (data == nullptr)
     return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory for {} ({} bytes)", what, bytes);
@@ -73,7 +74,7 @@ Buffer::~Buffer() {
   if (locked_) munlock(own_pages({data_, size_}).data(), own_pages({data_, size_}).size());
   if (!allocator_.is_mapping()) {
     allocator_.release(data_, size_, kAlignment, allocator_.user);
-  } else if (size_ < kPage) {
+  } else if (size_ < kPageBytes) {
     std::free(data_);
   } else {
     munmap(data_, size_);
@@ -88,20 +89,20 @@ void Buffer::swap(Buffer& other) noexcept {
 }
 
 void Buffer::discard(std::size_t offset, std::size_t bytes) {
-  if (data_ == nullptr || !allocator_.is_mapping() || size_ < kPage) return;
-  const std::size_t first = (offset + kPage - 1) / kPage * kPage;
-  const std::size_t end = (offset + bytes) / kPage * kPage;
+  if (data_ == nullptr || !allocator_.is_mapping() || size_ < kPageBytes) return;
+  const std::size_t first = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::size_t end = (offset + bytes) / kPageBytes * kPageBytes;
   if (end > first) madvise(data_ + first, end - first, MADV_DONTNEED);
 }
 
 void Buffer::hide_from_children() {
-  if (data_ != nullptr && allocator_.is_mapping() && size_ >= kPage)
-    madvise(data_, round_up(size_, kPage), MADV_DONTFORK);
+  if (data_ != nullptr && allocator_.is_mapping() && size_ >= kPageBytes)
+    madvise(data_, round_up(size_, kPageBytes), MADV_DONTFORK);
 }
 
 void Buffer::commit() {
   volatile std::byte* bytes = data_;
-  for (std::size_t i = 0; i < size_; i += kPage) bytes[i] = bytes[i];
+  for (std::size_t i = 0; i < size_; i += kPageBytes) bytes[i] = bytes[i];
 }
 
 Status Buffer::lock() {
@@ -115,17 +116,17 @@ Status Buffer::lock() {
 std::uint64_t resident_bytes(const void* data, std::uint64_t bytes) {
   constexpr std::size_t kChunk = 4096;  // pages
   unsigned char resident[kChunk];
-  const std::uint64_t skip = reinterpret_cast<std::uintptr_t>(data) % kPage;
+  const std::uint64_t skip = reinterpret_cast<std::uintptr_t>(data) % kPageBytes;
   auto* at = static_cast<std::byte*>(const_cast<void*>(data)) - skip;
-  std::uint64_t pages = ceil_div(bytes + skip, kPage), count = 0;
+  std::uint64_t pages = ceil_div(bytes + skip, kPageBytes), count = 0;
   while (pages > 0) {
     const std::size_t n = std::min<std::uint64_t>(pages, kChunk);
-    if (mincore(at, n * kPage, resident) != 0) return 0;
+    if (mincore(at, n * kPageBytes, resident) != 0) return 0;
     for (std::size_t i = 0; i < n; ++i) count += resident[i] & 1u;
-    at += n * kPage;
+    at += n * kPageBytes;
     pages -= n;
   }
-  return count * kPage;
+  return count * kPageBytes;
 }
 
 std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes) {
@@ -149,6 +150,36 @@ std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes) {
     if (digits != line.npos && std::from_chars(line.data() + digits, end, kib).ec == std::errc()) total += kib * 1024;
   }
   return total;
+}
+
+namespace {
+
+/// What this process has locked, 0 where the system does not tell.
+std::uint64_t locked_bytes() {
+  const std::string text = read_system_file("/proc/self/status");
+  constexpr std::string_view kField = "VmLck:";
+  const std::size_t field = text.find(kField);
+  const std::size_t digits = text.find_first_of("0123456789", field == text.npos ? field : field + kField.size());
+  if (digits == text.npos) return 0;
+  return static_cast<std::uint64_t>(std::max(leading_integer(std::string_view(text).substr(digits)), 0LL)) * 1024;
+}
+
+}  // namespace
+
+LockRoom lock_room(std::uint64_t bytes) {
+  LockRoom room;
+  const std::uint64_t pages = round_up(bytes, kPageBytes);
+  if (pages == 0 || pages < bytes) return room;
+  // Pages of a range that cannot be accessed never become resident, and MLOCK_ONFAULT does not ask for it.
+  void* range = mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return room;
+  room.enough = mlock2(range, pages, MLOCK_ONFAULT) == 0 || (errno != ENOMEM && errno != EPERM);
+  munmap(range, pages);
+  if (room.enough) return room;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) room.limit = limit.rlim_cur;
+  room.locked = locked_bytes();
+  return room;
 }
 
 Status lock_memory(const void* data, std::size_t bytes) {

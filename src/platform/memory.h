@@ -13,6 +13,9 @@
 
 namespace qinfer::platform {
 
+/// Memory is mapped and locked in units of it.
+inline constexpr std::size_t kPageBytes = 4096;
+
 /// The host's allocator, or (alloc == nullptr) anonymous mappings. Trivially copyable; the host keeps `user` alive.
 struct Allocator {
   void* (*alloc)(std::size_t size, std::size_t alignment, void* user) = nullptr;
@@ -83,6 +86,15 @@ std::uint64_t resident_bytes(const void* data, std::uint64_t bytes);
 
 /// How many bytes of a range the system has put on 2 MiB pages.
 std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes);
+
+/// What the system would say to locking more memory.
+struct LockRoom {
+  bool enough = true;        ///< also where only locking itself could tell
+  std::uint64_t limit = 0;   ///< RLIMIT_MEMLOCK, where it is not enough
+  std::uint64_t locked = 0;  ///< what the process has locked already, where it is not enough
+};
+/// Whether this process may lock `bytes` more, by its privileges and limits. Nothing becomes resident for the answer.
+LockRoom lock_room(std::uint64_t bytes);
 
 /// Keeps mapped memory resident (mlock) until it is unmapped. QINFER_E_NO_MEMORY when the limit does not allow it.
 Status lock_memory(const void* data, std::size_t bytes);
