@@ -222,6 +222,28 @@ check_embed() {
   expect "embed: no text" 2 embed "$model"
 }
 
+# A mixture of experts: what a token needs of it, told by every command that counts.
+check_experts() {
+  local mixture
+  mixture=$(dirname "$(realpath "$0")")/fixtures/models/qwen3moe-f32
+  expect "info of a mixture" 0 info "$mixture"
+  check "info: parameters" stdout_has '^parameters  *46,352 '
+  check "info: active parameters" stdout_has '^active  *27,152 .* for each token'
+  check "info: experts" stdout_has '^experts  *8, of which 3 for each token, in 2 of 2 layers; width 20'
+  check "info: active bytes" stdout_has '^weights active  *[0-9,]* B'
+  expect "plan of a mixture's config.json" 0 plan "$mixture/config.json"
+  check "plan: experts" stdout_has '^experts  *8, of which 3 '
+  expect "plan --json of a mixture" 0 plan "$mixture" --json
+  check "plan --json: active parameters" [ "$(json_field n_active_params)" = 27152 ]
+  expect "bench of a mixture" 0 bench "$mixture" -p 8 -n 4 -r 1 -t 1
+  check "bench: active parameters" stdout_has '27.2 k active: 3 of 8 experts'
+  check "bench: experts read" stdout_has 'of each mixture 3.0 experts of 8,'
+  check "bench: active layer parameters" stdout_has 'active layer parameters x 8 tokens'
+  expect "bench --json of a mixture" 0 bench "$mixture" -p 0 -n 4 -r 1 -t 1 --sessions 4 --json
+  check "bench --json of a mixture: an object" is_json_object
+  check "bench --json: experts of a step" [ "$(json_field active)" = 3 ]
+}
+
 check_bench() {
   expect "bench" 0 bench "$model" -p 16 -n 4 -r 2 -t 1
   check "bench: prefill" stdout_has '^prefill 16 .*tokens/s'
@@ -244,5 +266,6 @@ check_pipe
 check_pack
 check_embed
 check_bench
+check_experts
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

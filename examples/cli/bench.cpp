@@ -1,6 +1,7 @@
 // bench.cpp: `qinfer bench`: how fast a model is read and answered here, and what share that is of what the machine can
 // do. Ceilings and model run on the same pinned threads, ceilings first, so that their buffer is gone before the model
 // is loaded. Reported are medians with the range of all repetitions. What each share counts is printed beside it.
+// Sessions that decode together have prompts of their own, so that they choose experts of their own.
 #include "bench_report.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::uint32_t kShortPrompt = 8;  // tokens before the decoded ones, unless --depth says otherwise
 constexpr std::uint32_t kBlockTokens = 32;
+constexpr std::uint32_t kCountedSteps = 32;
 constexpr std::size_t kWarmUp = 512;  // tokens of the prompt that is not timed
 
 struct BenchArgs {
@@ -34,9 +36,9 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 /// The same ids on every machine and in every run (a linear congruential generator; std's distributions may differ).
-std::vector<qinfer_token> random_tokens(std::size_t n, std::uint32_t n_vocab) {
+std::vector<qinfer_token> random_tokens(std::size_t n, std::uint32_t n_vocab, std::uint32_t session = 0) {
   std::vector<qinfer_token> tokens(n);
-  std::uint64_t state = 42;
+  std::uint64_t state = 42 + session;
   for (qinfer_token& token : tokens) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     token = static_cast<qinfer_token>((state >> 33) % n_vocab);
@@ -71,21 +73,31 @@ Samples time_prefill(qi::Session& session, const std::vector<qinfer_token>& toke
   return samples;
 }
 
-/// Decodes with all sessions in one batch; the prompt is evaluated once, and cut back to between repetitions.
-Samples time_decode(std::vector<qi::Session>& sessions, const std::vector<qinfer_token>& prompt, std::uint32_t n_tokens,
-                    std::uint32_t repetitions) {
-  Samples samples;
+std::vector<qi::Session*> batch_of(std::vector<qi::Session>& sessions) {
   std::vector<qi::Session*> batch;
-  for (qi::Session& session : sessions) {
-    session.truncate(0);
-    session.append(prompt);
-    session.eval();
-    batch.push_back(&session);
+  batch.reserve(sessions.size());
+  for (qi::Session& session : sessions) batch.push_back(&session);
+  return batch;
+}
+
+/// Every session has its prompt evaluated, and nothing after it.
+void back_to_prompt(std::vector<qi::Session>& sessions, std::uint32_t depth) {
+  for (qi::Session& session : sessions) session.truncate(depth);
+  if (sessions[0].pending() > 0) qi::eval(batch_of(sessions));
+}
+
+/// Decodes with all sessions in one batch; the prompts are evaluated once, and cut back to between repetitions.
+Samples time_decode(std::vector<qi::Session>& sessions, std::uint32_t n_vocab, const BenchArgs& args) {
+  Samples samples;
+  const std::vector<qi::Session*> batch = batch_of(sessions);
+  for (std::uint32_t i = 0; i < sessions.size(); ++i) {
+    sessions[i].truncate(0);
+    sessions[i].append(random_tokens(args.depth, n_vocab, i));
+    sessions[i].eval();
   }
-  for (std::uint32_t i = 0; i <= repetitions; ++i) {
-    for (qi::Session& session : sessions) session.truncate(prompt.size());
-    if (sessions[0].pending() > 0) qi::eval(batch);
-    const std::uint32_t n = i > 0 ? n_tokens : std::min(n_tokens, kShortPrompt);
+  for (std::uint32_t i = 0; i <= args.repetitions; ++i) {
+    back_to_prompt(sessions, args.depth);
+    const std::uint32_t n = i > 0 ? args.decode : std::min(args.decode, kShortPrompt);
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint32_t done = 0; done < n; ++done) {
       for (qi::Session& session : sessions) session.sample();
@@ -94,6 +106,31 @@ Samples time_decode(std::vector<qi::Session>& sessions, const std::vector<qinfer
     if (i > 0) samples.seconds.push_back(seconds_since(begin));
   }
   return samples;
+}
+
+/// Decodes a few of the tokens that were timed once more, step by step, and counts which experts each step chose.
+Experts count_experts(const qi::Model& model, std::vector<qi::Session>& sessions, const BenchArgs& args) {
+  const qinfer_model_info info = model.info();
+  Experts experts{info.n_experts, info.n_active_experts, info.n_expert_layers, 0, 0};
+  if (info.n_experts == 0 || args.decode == 0) return experts;
+  const auto counts = [&] {
+    std::vector<std::uint64_t> all;
+    for (std::uint32_t layer = 0; layer < info.n_layers; ++layer)
+      for (const std::uint64_t count : model.expert_counts(layer)) all.push_back(count);
+    return all;
+  };
+  back_to_prompt(sessions, args.depth);
+  std::uint64_t touched = 0;
+  experts.steps = std::min(args.decode, kCountedSteps);
+  for (std::uint32_t step = 0; step < experts.steps; ++step) {
+    const std::vector<std::uint64_t> before = counts();
+    for (qi::Session& session : sessions) session.sample();
+    qi::eval(batch_of(sessions));
+    const std::vector<std::uint64_t> after = counts();
+    for (std::size_t i = 0; i < after.size(); ++i) touched += after[i] != before[i] ? 1 : 0;
+  }
+  experts.touched = static_cast<double>(touched) / experts.steps / experts.layers;
+  return experts;
 }
 
 void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, BenchReport& out) {
@@ -118,13 +155,12 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   qi::KvCache cache(model, cache_options);
   std::vector<qi::Session> sessions;
   for (std::uint32_t i = 0; i < args.sessions; ++i) sessions.emplace_back(cache, session_options);
-  const std::vector<qinfer_token> tokens = random_tokens(std::max(args.prefill, args.depth), info.n_vocab);
-  const std::vector<qinfer_token> prompt(tokens.begin(), tokens.begin() + args.depth);
-  const std::vector<qinfer_token> long_prompt(tokens.begin(), tokens.begin() + args.prefill);
 
   report(format("running %u x prefill %u, decode %u", args.repetitions, args.prefill, args.decode));
-  if (args.prefill > 0) out.prefill = time_prefill(sessions[0], long_prompt, args.repetitions);
-  if (args.decode > 0) out.decode = time_decode(sessions, prompt, args.decode, args.repetitions);
+  if (args.prefill > 0)
+    out.prefill = time_prefill(sessions[0], random_tokens(args.prefill, info.n_vocab), args.repetitions);
+  if (args.decode > 0) out.decode = time_decode(sessions, info.n_vocab, args);
+  out.experts = count_experts(model, sessions, args);
   out.prefill.tokens = args.prefill;
   out.decode.tokens = args.decode * args.sessions;
   out.depth = args.depth;
@@ -132,9 +168,10 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   out.kernel_set = runtime.info().target;
   const qinfer_memory plan = qi::plan(args.model, &options, nullptr, &cache_options);
   const double position_bytes = static_cast<double>(plan.kv_per_block) / kBlockTokens;
-  out.work = count_work(model, position_bytes, args.prefill, args.depth, args.decode);
+  out.work = count_work(model, out.experts, position_bytes, args.prefill, args.depth, args.decode);
   out.model_name = model_name(info, args.model);
   out.n_params = info.n_params;
+  out.n_active_params = info.n_active_params;
   out.weight_format = info.weight_format != nullptr ? info.weight_format : "";
 }
 

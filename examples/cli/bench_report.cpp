@@ -69,16 +69,26 @@ const char* embedding_note(const Work& work) {
   return work.tied ? "embedding and LM head counted once (tied)" : "layers and LM head, not the embedding (untied)";
 }
 
+std::string active_note(const BenchReport& report) {
+  if (report.experts.n == 0) return "";
+  return format(" (%s active: %u of %u experts)", human_count(report.n_active_params).c_str(), report.experts.active,
+                report.experts.n);
+}
+
 void print_counted(const BenchReport& report) {
   const Work& work = report.work;
   if (report.decode.tokens > 0) {
     print_row("decode counts", format("%.1f MB of weights, %s", work.decode_weight_bytes / 1e6, embedding_note(work)));
+    if (report.experts.n > 0)
+      print_row("", format("of each mixture %.1f experts of %u, as many as a step read on average (%u steps counted)",
+                           report.experts.touched, report.experts.n, report.experts.steps));
     print_row(
         "", format("+ %.2f MB of KV per token on average; time includes greedy sampling", work.decode_kv_bytes / 1e6));
   }
   if (report.prefill.tokens > 0) {
-    print_row("prefill counts", format("%.4g GFLOP: 2 x %.4g M layer parameters x %u tokens + one row of the LM head",
-                                       work.prefill_flops / 1e9, work.layer_params / 1e6, report.prefill.tokens));
+    print_row("prefill counts", format("%.4g GFLOP: 2 x %.4g M %slayer parameters x %u tokens + one row of the LM head",
+                                       work.prefill_flops / 1e9, work.layer_params / 1e6,
+                                       report.experts.n > 0 ? "active " : "", report.prefill.tokens));
     print_row("", "+ full causal attention");
   }
   if (work.decode_weight_bytes < static_cast<double>(report.cpu.l3_bytes)) {
@@ -88,18 +98,19 @@ void print_counted(const BenchReport& report) {
 
 }  // namespace
 
-Work count_work(const qi::Model& model, double kv_position_bytes, std::uint32_t prefill, std::uint32_t prompt,
-                std::uint32_t decode) {
+Work count_work(const qi::Model& model, const Experts& experts, double kv_position_bytes, std::uint32_t prefill,
+                std::uint32_t prompt, std::uint32_t decode) {
   const qinfer_model_info info = model.info();
   const qinfer_memory memory = model.memory();
   const double embedding = static_cast<double>(info.n_vocab) * info.n_embd;
-  const auto params = static_cast<double>(info.n_params);
-  const double weight_bytes = static_cast<double>(memory.weights_mapped) + static_cast<double>(memory.weights_private);
 
   Work work;
   work.tied = (info.flags & QINFER_MODEL_TIED_EMBEDDINGS) != 0;
-  work.decode_weight_bytes = work.tied ? weight_bytes : weight_bytes * (params - embedding) / params;
-  work.layer_params = params - (work.tied ? 1 : 2) * embedding;
+  work.decode_weight_bytes = static_cast<double>(memory.active_weight_bytes);
+  if (experts.n > 0)  // those of one token give way to those of a step
+    work.decode_weight_bytes +=
+        static_cast<double>(memory.expert_weight_bytes) * (experts.touched - experts.active) / experts.n;
+  work.layer_params = static_cast<double>(info.n_active_params) - (work.tied ? 1 : 2) * embedding;
 
   // Token i of a sequence attends to i + 1 positions; decoding begins after the prompt.
   const double n = prefill, attention_width = static_cast<double>(info.n_heads) * info.head_dim;
@@ -111,8 +122,9 @@ Work count_work(const qi::Model& model, double kv_position_bytes, std::uint32_t 
 }
 
 void print_table(const BenchReport& report) {
-  print_row("model", format("%s, %s parameters, weights %s", report.model_name.substr(0, 200).c_str(),
-                            human_count(report.n_params).c_str(), report.weight_format.c_str()));
+  print_row("model",
+            format("%s, %s parameters%s, weights %s", report.model_name.substr(0, 200).c_str(),
+                   human_count(report.n_params).c_str(), active_note(report).c_str(), report.weight_format.c_str()));
   print_row("machine",
             format("%s, kernel set %s%s, %zu threads on CPUs %s", report.cpu.model_name, report.kernel_set.c_str(),
                    report.exact ? " (exact)" : "", report.cpus.size(), join_numbers(report.cpus).c_str()));
@@ -159,6 +171,7 @@ void print_json(const BenchReport& report) {
   std::string text =
       "{\"model\": " + json_string(report.model_name) + ", \"weight_format\": " + json_string(report.weight_format) +
       ", \"n_params\": " + std::to_string(report.n_params) +
+      ", \"n_active_params\": " + std::to_string(report.n_active_params) +
       ", \"kv\": " + json_string(report.kv.empty() ? "default" : report.kv) +
       ", \"exact\": " + (report.exact ? "true" : "false") + ", \"cpu\": " + json_string(report.cpu.model_name) +
       ", \"kernel_set\": " + json_string(report.kernel_set) + ", \"cpu_ids\": [" + join_numbers(report.cpus) + "]";
@@ -184,6 +197,10 @@ void print_json(const BenchReport& report) {
             format(", \"bytes_per_second\": %.0f, \"share_of_read_bandwidth\": %.4f}", rate.decode_bytes,
                    rate.decode_share);
   }
+  if (report.experts.n > 0)
+    text += format(", \"experts\": {\"n\": %u, \"active\": %u, \"layers\": %u, \"touched\": %.3f, \"steps\": %u}",
+                   report.experts.n, report.experts.active, report.experts.layers, report.experts.touched,
+                   report.experts.steps);
   print(text + "}\n");
 }
 

@@ -18,21 +18,29 @@ struct Samples {
 
 /// What a token costs at least, from the sizes of the model; independent of how the library does it.
 struct Work {
-  double decode_weight_bytes = 0;  // read once per token
+  double decode_weight_bytes = 0;  // read once per step, which decodes a token of every session
   double decode_kv_bytes = 0;      // mean per token
-  double layer_params = 0;         // all but embedding and LM head
+  double layer_params = 0;         // all that a token is computed with but embedding and LM head
   double prefill_flops = 0;        // for all tokens of the prompt
   bool tied = false;               // embedding and LM head are one tensor
 };
 
+/// The experts of a model that has some.
+struct Experts {
+  std::uint32_t n = 0, active = 0, layers = 0;  // in a layer; of them for a token; layers that have some
+  double touched = 0;       // distinct ones of a layer that a step of all sessions reads, on average
+  std::uint32_t steps = 0;  // in which that was counted
+};
+
 /// kv_position_bytes: keys and values of a position in all layers, as if none had a window; prompt: tokens before the
 /// decoded ones.
-Work count_work(const qi::Model& model, double kv_position_bytes, std::uint32_t prefill, std::uint32_t prompt,
-                std::uint32_t decode);
+Work count_work(const qi::Model& model, const Experts& experts, double kv_position_bytes, std::uint32_t prefill,
+                std::uint32_t prompt, std::uint32_t decode);
 
 struct BenchReport {
   std::string model_name, weight_format, kernel_set, kv;
-  std::uint64_t n_params = 0;
+  std::uint64_t n_params = 0, n_active_params = 0;
+  Experts experts;
   bool exact = false;
   std::uint32_t depth = 0, sessions = 1;  // of decoding
   qinfer_cpu_info cpu{};

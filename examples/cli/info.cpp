@@ -27,7 +27,7 @@ std::string end_tokens(const qi::Model& model) {
 void print_model(const qi::Model& model, const qinfer_model_info& info, const std::string& path) {
   print_row("model", model_name(info, path));
   print_row("architecture", info.architecture != nullptr ? info.architecture : "");
-  print_row("parameters", with_commas(info.n_params) + " (" + human_count(info.n_params) + ")");
+  print_parameters(qi::inspect(path));
   print_row("files", with_commas(info.file_bytes) + " B (" + human_bytes(info.file_bytes) + ")");
   print_row("weight format", info.weight_format != nullptr ? info.weight_format : "");
   print_row("layers", std::to_string(info.n_layers));
@@ -55,6 +55,7 @@ int run_info(const InfoArgs& args) {
   const qinfer_memory memory = model.memory();
   print_model_memory(memory);
   print_row("total", amount(memory.total));
+  print_row("weights active", amount(memory.active_weight_bytes));
   return 0;
 }
 

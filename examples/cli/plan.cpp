@@ -22,9 +22,20 @@ void print_model_memory(const qinfer_memory& memory) {
   print_row("scratch", amount(memory.scratch));
 }
 
+void print_parameters(const qinfer_model_details& details) {
+  const auto count = [](std::uint64_t n) { return with_commas(n) + " (" + human_count(n) + ")"; };
+  print_row("parameters", count(details.n_params));
+  if (details.n_experts == 0) return;
+  print_row("active", count(details.n_active_params) + " for each token");
+  print_row("experts", format("%u, of which %u for each token, in %u of %u layers; width %u", details.n_experts,
+                              details.n_active_experts, details.n_expert_layers, details.n_layers, details.expert_ffn));
+  if (details.shared_ffn != 0) print_row("shared network", format("width %u", details.shared_ffn));
+}
+
 namespace {
 
 struct Plan {
+  qinfer_model_details details{};
   qinfer_memory memory{};
   std::uint64_t total = 0;  // sessions included
 };
@@ -89,6 +100,7 @@ std::string described_sessions(const PlanArgs& args) {
 
 void print_plan(const PlanArgs& args, const Plan& plan) {
   print_row("for", format("%s, blocks of %u tokens", described_sessions(args).c_str(), args.block_tokens));
+  print_parameters(plan.details);
   print_model_memory(plan.memory);
   print_row("KV per token", amount(plan.memory.kv_per_token));
   print_row("KV per block", amount(plan.memory.kv_per_block));
@@ -97,6 +109,7 @@ void print_plan(const PlanArgs& args, const Plan& plan) {
   print_row("KV lists", amount(plan.memory.kv_lists));
   print_row("per session", amount(plan.memory.per_session));
   print_row(format("sessions x %u", args.sessions), amount(plan.memory.per_session * args.sessions));
+  print_row("weights active", amount(plan.memory.active_weight_bytes));
   print_row("load peak", amount(plan.memory.load_peak));
   print_row("total", amount(plan.total));
   print_bar(args, plan);
@@ -123,6 +136,13 @@ void print_plan_json(const PlanArgs& args, const Plan& plan) {
       {"total", plan.total},
       {"system_limit", plan.memory.system_limit},
       {"system_available", plan.memory.system_available},
+      {"active_weight_bytes", plan.memory.active_weight_bytes},
+      {"expert_weight_bytes", plan.memory.expert_weight_bytes},
+      {"n_params", plan.details.n_params},
+      {"n_active_params", plan.details.n_active_params},
+      {"n_experts", plan.details.n_experts},
+      {"n_active_experts", plan.details.n_active_experts},
+      {"n_expert_layers", plan.details.n_expert_layers},
   };
   std::string text = "{\"model\": " + json_string(args.model) +
                      ", \"context\": " + (args.context != 0 ? std::to_string(args.context) : "null");  // the model's
@@ -176,7 +196,8 @@ int run_plan(const PlanArgs& args) {
   if (args.map && args.fit != 0) throw UsageError("give either --map or --fit, not both");
   Options options(args);
   if (args.fit != 0) return print_fit(args, qi::inspect(args.model, options.load).context_tokens);
-  const Plan plan = make_plan(args, options);
+  Plan plan = make_plan(args, options);
+  plan.details = qi::inspect(args.model, options.load);
   if (args.map) {
     const std::string map = qi::plan_map(args.model, &options.runtime, &options.load, &options.cache, &options.session);
     args.json ? print(map + "\n") : print_map(map);

@@ -21,6 +21,8 @@ struct PlanArgs {
 /// "12,345 B  12.06 KiB", aligned.
 std::string amount(std::uint64_t bytes);
 void print_model_memory(const qinfer_memory& memory);
+/// How many parameters a model has and which of them a token is computed with; its experts, if it has some.
+void print_parameters(const qinfer_model_details& details);
 
 /// `text`: what qinfer_model_plan_map gives. Prints every buffer as a table.
 void print_map(const std::string& text);
