@@ -248,11 +248,11 @@ struct MoeBuffers {
 /// shared network (Qwen2-MoE). Each ffn is down(activation(gate(x)) * up(x)).
 ///
 /// The weights are those of a softmax over the router's outputs for all experts, in f32, of which the top_k largest are
-/// chosen (ties: choose_experts() in common/routes.h); `normalise` divides them by their sum. A row that has an output
-/// of the router that is not finite goes through no expert, and all its results are NaN. Nothing of a row depends on
-/// other rows.
+/// chosen (ties: choose_largest() in common/routes.h); `normalise` divides them by their sum. A row for which one of
+/// these outputs is not finite goes through no expert, and all its results are NaN. Nothing of a row depends on other
+/// rows. out may be x.
 struct MoeArgs {
-  std::int64_t n = 0;
+  std::int64_t n = 0;  ///< at least 1
   Activations x;
   Matrix router;                                                   ///< [experts][hidden]
   const Matrix *gate = nullptr, *up = nullptr, *down = nullptr;    ///< [experts]; they may differ in their formats

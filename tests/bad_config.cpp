@@ -71,6 +71,35 @@ TEST_CASE("config.json: architectures that are unknown, several or no list", "[b
   refuse(R"(["llamaforcausallm"])", QINFER_E_UNSUPPORTED, "llamaforcausallm");
 }
 
+TEST_CASE("config.json: numbers of experts that cannot be, and fields of mixtures of another type", "[bad]") {
+  TinySpec spec;
+  spec.architecture = "Qwen2MoeForCausalLM";
+  spec.experts = 5, spec.shared_ffn = 20;
+  const ModelDir dir(spec);
+  load_model(make_runtime(), dir.path());
+  const auto refuse = [&](const char* key, std::initializer_list<const char*> values, const std::string& message) {
+    for (const char* value : values) refuse_field(dir, spec, key, value, QINFER_E_FORMAT, message);
+  };
+  refuse("num_experts_per_tok", {"0", "-1", "2.5", "\"2\"", "4097"}, "\"num_experts_per_tok\" is ");
+  refuse("num_experts_per_tok", {"6", "4096"}, "there are only 5 experts");
+  refuse("num_experts", {"-1", "4097", "1e300", "\"8\"", "[8]"}, "\"num_experts\" is ");
+  refuse("moe_intermediate_size", {"0", "-1", "1048577", "true"}, "\"moe_intermediate_size\" is ");
+  refuse("shared_expert_intermediate_size", {"0", "-1", "1048577"}, "\"shared_expert_intermediate_size\" is ");
+  refuse("decoder_sparse_step", {"0", "-1", "4097", "\"1\""}, "\"decoder_sparse_step\" is ");
+  refuse("mlp_only_layers", {"3", "\"0\"", "{}"}, "\"mlp_only_layers\" must be a list");
+  refuse("mlp_only_layers", {"[-1]", "[2]", "[0.5]", "[\"0\"]"}, "\"mlp_only_layers\" holds ");
+  refuse("norm_topk_prob", {"1", "\"true\""}, "\"norm_topk_prob\" is ");
+  refuse("qkv_bias", {"1"}, "\"qkv_bias\" is ");
+  refuse_field(dir, spec, "use_sliding_window", "true", QINFER_E_UNSUPPORTED, "only with \"layer_types\"");
+  spec.architecture = "Qwen3MoeForCausalLM", spec.shared_ffn = 0;
+  refuse("num_local_experts", {"4", "6"}, "expected the same");
+  // Many layers of many experts: tensors without number.
+  Json config = tiny_config(spec);
+  config["num_hidden_layers"] = 17;
+  config["num_experts"] = 4096;
+  refuse_text(dir, config.dump(), QINFER_E_UNSUPPORTED, "69632 experts in all layers together, at most 65536");
+}
+
 TEST_CASE("config.json: heads that do not fit each other", "[bad]") {
   const TinySpec spec;
   const ModelDir dir(spec);

@@ -48,10 +48,9 @@ void add_experts(const TinySpec& spec, const std::string& layer, std::vector<Tin
   const std::uint64_t hidden = spec.hidden, ffn = spec.ffn, shared = spec.shared_ffn;
   const bool old_names = is_mixtral(spec) && !spec.fused_experts;
   const std::string block = layer + (old_names ? "block_sparse_moe." : "mlp.");
+  // Values follow from a name, which is the same however tensors are stored.
   const auto make = [&](const std::string& name, std::vector<std::uint64_t> shape) {
-    // What the values follow from is the same name for all ways to store them.
-    TinyTensor tensor = random_tensor(spec, layer + "moe." + name, std::move(shape));
-    return tensor;
+    return random_tensor(spec, layer + "moe." + name, std::move(shape));
   };
   const auto add = [&](const std::string& name, TinyTensor tensor) {
     tensor.name = name;

@@ -209,3 +209,60 @@ TEST_CASE("Phi3 has a window where sliding_window says so, and none of the whole
   dir.write("config.json", config.dump());
   CHECK(window_of(dir) == 0);
 }
+
+TEST_CASE("fingerprints of mixtures tell each expert, fused or not", "[source]") {
+  TinySpec spec;
+  spec.architecture = "Qwen3MoeForCausalLM";
+  spec.hidden = 256, spec.ffn = 600, spec.layers = 1;  // the matrices of five experts take more than 4 MiB
+  spec.experts = 5;
+  const std::string separate_one = fingerprint_of(ModelDir(spec));
+  spec.top_k = 3;
+  CHECK(fingerprint_of(ModelDir(spec)) != separate_one);
+  spec.top_k = 2;
+  for (const bool fused_experts : {false, true}) {
+    spec.fused_experts = fused_experts;
+    const ModelDir dir(spec);
+    const std::string one = fingerprint_of(dir);
+    for (int expert = 0; expert < 5; ++expert)
+      for (const Role role : {Role::gate, Role::up, Role::down}) {
+        INFO("fused " << fused_experts << " expert " << expert << " role " << static_cast<int>(role));
+        write_changed(dir, spec, [&](auto& tensors) {
+          const std::string place = "model.layers.0.mlp.experts.";
+          const std::string of_one = place + std::to_string(expert) +
+                                     (role == Role::gate ? ".gate"
+                                      : role == Role::up ? ".up"
+                                                         : ".down") +
+                                     "_proj.weight";
+          const std::string of_all = place + (role == Role::down ? "down_proj" : "gate_up_proj");
+          TinyTensor& tensor = find_tensor(tensors, fused_experts ? of_all : of_one);
+          // The whole matrix of the expert.
+          const std::size_t rows = tensor.shape.size() == 3 ? tensor.shape[1] : tensor.shape[0];
+          const std::size_t row = tensor.data.size() / rows / (fused_experts ? 5 : 1);
+          const std::size_t n = (role == Role::down ? 256 : 600) * row;
+          std::size_t first = fused_experts ? static_cast<std::size_t>(expert) * rows * row : 0;
+          if (fused_experts && role == Role::up) first += n;
+          for (std::size_t i = first; i < first + n; ++i) tensor.data[i] = static_cast<char>(tensor.data[i] ^ 1);
+        });
+        CHECK(fingerprint_of(dir) != one);
+      }
+  }
+}
+
+TEST_CASE("a checkpoint with an expert's tensors in both forms is refused", "[source]") {
+  TinySpec spec;
+  spec.architecture = "MixtralForCausalLM";
+  spec.experts = 3, spec.fused_experts = true;
+  const ModelDir dir(spec);
+  load_model(make_runtime(), dir.path());
+  for (const char* name :
+       {"model.layers.1.block_sparse_moe.experts.2.w1.weight", "model.layers.0.block_sparse_moe.gate.weight"}) {
+    write_changed(dir, spec, [&](auto& tensors) {
+      const bool router = std::string(name).ends_with("gate.weight");
+      tensors.push_back({name,
+                         "F32",
+                         {router ? 3u : spec.ffn, spec.hidden},
+                         std::string((router ? 3u : spec.ffn) * spec.hidden * 4, '\0')});
+    });
+    REQUIRE_LOAD_FAILS(QINFER_E_FORMAT, std::string("the checkpoint has both \"") + name, dir);
+  }
+}

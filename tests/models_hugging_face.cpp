@@ -29,10 +29,11 @@ namespace fs = std::filesystem;
 
 struct Expected {
   std::vector<std::int32_t> ids, rows;
-  std::vector<float> f32, f64;     ///< logits; empty for an encoder
-  std::vector<float> bf16, mixed;  ///< those with the roundings of amx, and of few rows of amx_mixed
-  double bf16_noise = 0;           ///< what sums in f32 may change of them, as a share of the largest logit
-  std::vector<float> embeddings;   ///< [length][pooling][n_embd], or empty
+  std::vector<std::int32_t> experts;  ///< [layers with experts][ids][chosen ones]; empty: no mixture
+  std::vector<float> f32, f64;        ///< logits; empty for an encoder
+  std::vector<float> bf16, mixed;     ///< those with the roundings of amx, and of few rows of amx_mixed
+  double bf16_noise = 0;              ///< what sums in f32 may change of them, as a share of the largest logit
+  std::vector<float> embeddings;      ///< [length][pooling][n_embd], or empty
   std::vector<float> embeddings_bf16;
   double embeddings_noise = 0;
   std::size_t n_vocab = 0;
@@ -62,6 +63,7 @@ Expected read_expected(const std::string& folder) {
   Expected expected;
   expected.ids = read_tensor<std::int32_t>(file.value(), header.value(), "ids");
   expected.rows = read_tensor<std::int32_t>(file.value(), header.value(), "rows");
+  expected.experts = read_tensor<std::int32_t>(file.value(), header.value(), "experts");
   expected.f32 = read_tensor<float>(file.value(), header.value(), "logits_f32");
   expected.f64 = read_tensor<float>(file.value(), header.value(), "logits_f64_as_f32");
   expected.bf16 = read_tensor<float>(file.value(), header.value(), "logits_bf16_as_f32");
@@ -190,11 +192,42 @@ std::vector<std::string> fixture_folders(const std::string& kind = "models") {
 
 TEST_CASE("logits equal Hugging Face transformers for every architecture", "[models]") {
   const auto folders = fixture_folders();
-  REQUIRE(folders.size() >= 33);
+  REQUIRE(folders.size() == 47);
   for (const std::string& folder : folders) {
     INFO(folder);
     for (const std::string& target : qinfer::test::usable_targets(true)) check_folder(folder, target);
   }
+}
+
+TEST_CASE("tokens go through the experts that transformers chooses, on every kernel set", "[models]") {
+  // The fixtures' ids are such that no choice is near a tie.
+  std::size_t checked = 0;
+  for (const std::string& folder : fixture_folders()) {
+    const Expected expected = read_expected(folder);
+    if (expected.experts.empty()) continue;
+    for (const std::string& target : qinfer::test::usable_targets()) {
+      INFO(folder << " on " << target);
+      auto options = qi::options<qinfer_runtime_options>();
+      options.cpu_target = target.c_str();
+      qi::Runtime runtime(options);
+      const qi::Model model = qi::Model::load(runtime, folder);
+      evaluate(model, expected.ids, 0);
+      const qinfer_model_info info = model.info();
+      const std::size_t of_layer = expected.ids.size() * info.n_active_experts;
+      REQUIRE(expected.experts.size() == of_layer * info.n_expert_layers);
+      auto chosen = expected.experts.begin();
+      for (std::uint32_t layer = 0; layer < info.n_layers; ++layer) {
+        const std::vector<std::uint64_t> counts = model.expert_counts(layer);
+        if (counts.empty()) continue;
+        std::vector<std::uint64_t> want(info.n_experts);
+        for (std::size_t i = 0; i < of_layer; ++i) ++want[static_cast<std::size_t>(*chosen++)];
+        INFO("layer " << layer);
+        CHECK(counts == want);
+      }
+      ++checked;
+    }
+  }
+  CHECK(checked >= 14);
 }
 
 TEST_CASE("config.json in the style of transformers 4 means the same", "[models]") {

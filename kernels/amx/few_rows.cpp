@@ -204,7 +204,7 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, std::int64_t first, st
     const std::byte* rows[2 * runs];
     float out[2 * runs][kFewRows];
     for (int r = 0; r < runs; ++r) {
-      // Behind the last feature the last one once more, and what comes of it is not stored.
+      // After the last feature the last one once more, and what comes of it is not stored.
       const std::int64_t feature = smaller((first + r * step) * kUnitRows + i, args.gate.rows - 1);
       rows[2 * r] = row_of(args.gate, feature), rows[2 * r + 1] = row_of(args.up, feature);
     }

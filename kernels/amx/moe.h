@@ -59,8 +59,8 @@ inline void for_inner_slots(const MoeArgs& args, const Routes& routes, Slice sli
 // ---- the second half: sums over slots ----
 
 /// Rows and units of outputs that a worker sums up at once. Units: as many as reuse a slot's panels well; more where
-/// rows are few. Rows: so many that staging the weights again for the next ones does not matter.
-inline constexpr std::int64_t kRowsAtOnce = 4096, kUnitsAtOnce = 8, kFewSums = 64;
+/// rows are few. Rows: at most this many, which staging the weights again for the next ones costs little beside.
+inline constexpr std::int64_t kRowsAtOnce = 4096, kUnitsAtOnce = 8, kLeastSumRows = 64;
 
 /// Some rows of the batch, and units of outputs.
 struct OuterBlock {
@@ -76,18 +76,18 @@ class RowSums {
                                        OwnSpace::bytes(rows_of(args), 1, args.router.cols))) {}
 
   static std::uint64_t bytes(std::int64_t n) {
-    return static_cast<std::uint64_t>(larger(smaller(n, kRowsAtOnce), kFewSums) * kUnitsAtOnce * kUnitRows) * 4;
+    return static_cast<std::uint64_t>(larger(smaller(n, kRowsAtOnce), kLeastSumRows) * kUnitsAtOnce * kUnitRows) * 4;
   }
 
   /// Calls f(block) for blocks that cover a slice of units, with sums that are not a number for rows without experts,
   /// and after it brings the sums to the outputs.
   template <typename F>
   void for_blocks(const MoeArgs& args, const Routes& routes, Slice slice, F f) {
-    const std::int64_t units = larger(kUnitsAtOnce, kFewSums * kUnitsAtOnce / args.n);
+    const std::int64_t units = larger(kUnitsAtOnce, kLeastSumRows * kUnitsAtOnce / args.n);
     for (std::int64_t unit = slice.begin; unit < slice.end; unit += units)
       for (std::int64_t row = 0; row < args.n; row += kRowsAtOnce) {
         block_ = {row, smaller(row + kRowsAtOnce, args.n), unit, smaller(unit + units, slice.end)};
-        clear_lost(routes);
+        set_lost_to_nan(routes);
         f(block_);
         args.out.is_row_major() ? store_rows(args) : store_panels(args);
       }
@@ -108,7 +108,7 @@ class RowSums {
     return smaller(block_.end_unit * kUnitRows, args.down[0].rows) - block_.first_unit * kUnitRows;
   }
 
-  void clear_lost(const Routes& routes) const {
+  void set_lost_to_nan(const Routes& routes) const {
     const __m512 nan = _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN());
     for (std::int64_t i = 0; i < routes.n_lost(); ++i) {
       const std::int64_t row = routes.lost[i];

@@ -70,7 +70,7 @@ const Projections& fp16_projections();
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 /// activation(gate) * up for the tiles of a slice, into rows `act`. `f32_panels`: Panels of args.n rows.
-void mixed_pairs(const FfnArgs& args, std::uint32_t* f32_panels, Slice slice, const Activations& act);
+void mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* f32_panels, Slice slice, const Activations& act);
 
 // ---- mixtures of experts (moe.cpp; moe_fp16.cpp has the inner loops with f16 sums) ----
 inline constexpr std::int32_t kMoePhases = 8;

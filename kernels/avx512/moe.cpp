@@ -43,7 +43,7 @@ LinearArgs router_args(const MoeArgs& args, const Matrix& w, std::int64_t column
   return linear;
 }
 
-/// Panels of f32 are the same for weights of every type, so the shared router multiplies those of the other.
+/// Panels of f32 are the same for weights of every type, so both routers use the same ones.
 void run_router(const MoeArgs& args, std::int32_t phase, Slice slice) {
   const std::int64_t tiles = tiles_of(args.router.rows);
   const Slice own{slice.begin, smaller(slice.end, tiles), slice.worker};
@@ -169,8 +169,8 @@ void run_inner(const MoeArgs& args, Slice slice, bool fp16) {
     const SlotMatrices w = matrices_of(args, work.slot);
     if (w.gate->format == w.up->format)
       return kernels_for(type_of(*w.gate), inner_operand(args, work.slot, fp16).f16_sums).inner(work);
-    mixed_pairs(network_of(work), reinterpret_cast<std::uint32_t*>(work.panels), {work.begin, work.end, slice.worker},
-                inner_rows(args, work.slot));
+    mixed_gate_and_up_tiles(network_of(work), reinterpret_cast<std::uint32_t*>(work.panels),
+                            {work.begin, work.end, slice.worker}, inner_rows(args, work.slot));
   });
 }
 

@@ -78,10 +78,10 @@ void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const Panels panels = panels_for<F32Mode<DType::f32>>(args.x, args.n, hidden, 0,
                                                         args.workspace.shared + ffn_panels_offset(args.n, width),
                                                         args.workspace.of(slice.worker));
-  mixed_pairs(args, panels.data, slice, act);
+  mixed_gate_and_up_tiles(args, panels.data, slice, act);
 }
 
-void mixed_pairs(const FfnArgs& args, std::uint32_t* f32_panels, Slice slice, const Activations& act) {
+void mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* f32_panels, Slice slice, const Activations& act) {
   const std::int64_t hidden = args.gate.cols;
   const Panels panels(reinterpret_cast<std::byte*>(f32_panels), args.n, hidden);
   const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>

@@ -38,7 +38,7 @@ struct Routes {
   std::int64_t ld = 0;
   std::int32_t* chosen = nullptr;  ///< [n][top_k], ascending; -1: none
   float* weights = nullptr;        ///< [n][top_k]
-  RoutedRow* rows = nullptr;       ///< [n * top_k + n]
+  RoutedRow* rows = nullptr;       ///< [n * top_k, and n more with a shared network]
   ExpertSlot* slots = nullptr;
   std::int32_t* lost = nullptr;    ///< [n]: rows of the batch whose results are NaN
   std::int32_t* counts = nullptr;  ///< [2]: slots, lost rows
@@ -68,7 +68,8 @@ void list_rows(const MoeArgs& args, Slice slice);
 
 /// The top_k largest of n probabilities, as torch.topk chooses them on a CPU: by the algorithms of the C++ library with
 /// a comparison that sees the values alone, so that which of several equal values are chosen follows from how these
-/// algorithms exchange elements (tests/fixtures/topk_ties.json has what torch chose). `chosen` gets their indices in
+/// algorithms exchange elements: those of GCC's library, as in torch's builds (tests/fixtures/topk_ties.json has what
+/// torch chose); with another library other ones of equal values may be chosen. `chosen` gets their indices in
 /// ascending order. `scratch`: choice_bytes(n).
 void choose_largest(const float* values, std::int32_t n, std::int32_t top_k, std::byte* scratch, std::int32_t* chosen);
 

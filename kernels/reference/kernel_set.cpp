@@ -8,8 +8,9 @@
 namespace qinfer::kernels::reference {
 namespace {
 
-bool weight_format(WeightRole, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
-  out = {wanted != nullptr ? *wanted : stored, WeightLayout::row_major};
+/// Routers are as the file has them.
+bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
+  out = {wanted != nullptr && role != WeightRole::router ? *wanted : stored, WeightLayout::row_major};
   return !exact || holds_exactly(stored, out.encoding);
 }
 
@@ -67,7 +68,7 @@ constexpr KernelSet kSet = {
     .qkv = {qkv_phases, qkv_units, qkv},
     .attention = {attention_phases, attention_units, attention},
     .ffn = {fixed_phases<2>, ffn_units, ffn},
-    .moe_ffn = {fixed_phases<5>, moe_ffn_units, moe_ffn},
+    .moe_ffn = {fixed_phases<kMoePhases>, moe_ffn_units, moe_ffn},
     .lm_head = {fixed_phases<1>, lm_head_units, lm_head},
 };
 

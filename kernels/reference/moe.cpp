@@ -10,6 +10,7 @@ namespace qinfer::kernels::reference {
 namespace {
 
 enum Phase : std::int32_t { kRouter, kChoose, kList, kInner, kOuter };
+static_assert(kOuter + 1 == kMoePhases);
 
 std::int64_t router_units(const MoeArgs& args) { return output_units(args.router.rows); }
 

@@ -60,6 +60,7 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase);
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize ffn_workspace(const Shape& shape);
 
+inline constexpr std::int32_t kMoePhases = 5;
 std::int64_t moe_ffn_units(const MoeArgs& args, std::int32_t phase);
 void moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice);
 MoeWorkspace moe_workspace(const Shape& shape);

@@ -1,10 +1,10 @@
 // See forward.h.
 //
 // All threads run the same pass, Pass::work(), and meet at a barrier after each phase of an operation: about five to a
-// layer (qkv, attention, output projection, gate and up, down). Between two barriers each thread computes some of the
-// phase's units. The norms of few rows are computed by the thread that arrives last at the barrier before them, while
-// the others still wait there; the norms of many rows are an operation of their own, whose barrier is then cheap beside
-// it.
+// layer (qkv, attention, output projection, gate and up, down), up to eight more in a mixture of experts. Between two
+// barriers each thread computes some of the phase's units. The norms of few rows are computed by the thread that
+// arrives last at the barrier before them, while the others still wait there; the norms of many rows are an operation
+// of their own, whose barrier is then cheap beside it.
 #include "engine/forward.h"
 
 #include <algorithm>

@@ -66,7 +66,8 @@ struct ActivationBuffer {
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                              std::uint32_t n_threads, PlannedRegion* region) {
   const kernels::Shape shape = kernel_shape(spec, kernels, batch, n_threads);
-  const kernels::WorkspaceSize attention = kernels.attention_workspace(shape), ffn = kernels.ffn_workspace(shape);
+  const kernels::WorkspaceSize attention = kernels.attention_workspace(shape),
+                               ffn = shape.ffn != 0 ? kernels.ffn_workspace(shape) : kernels::WorkspaceSize();
   const kernels::MoeWorkspace moe = shape.experts != 0 ? kernels.moe_workspace(shape) : kernels::MoeWorkspace();
   const std::uint64_t rows = batch;
   ScratchLayout layout;
@@ -88,8 +89,8 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   Cursor cursor(region);
   layout.h = cursor.take(h.bytes, h.note("h"));
   layout.normed = cursor.take(normed.bytes, normed.note("normed"));
-  // The tenants of one range: attention, then the feed-forward network of one kind or the other.
-  Cursor attention_part(region, cursor.at()), ffn_part(region, cursor.at()), moe_part(region, cursor.at());
+  // The two tenants of one range: attention, then the feed-forward network, of either kind.
+  Cursor attention_part(region, cursor.at()), ffn_part(region, cursor.at());
   layout.q = attention_part.take(q.bytes, q.note("q", {Step::qkv, Step::attention}));
   layout.attn_out = attention_part.take(attn_out.bytes, attn_out.note("attn_out", {Step::attention, Step::output}));
   layout.attn_shared_bytes = attention.shared;
@@ -97,12 +98,12 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
       attention.shared, {"attn_partials", {attention.shared}, "bytes", {Step::attention, Step::attention}});
   layout.ffn_shared = ffn_part.take(ffn.shared, {"ffn_act", {ffn.shared}, "bytes", {Step::ffn, Step::ffn}});
   const auto take_moe = [&](std::string_view name, std::uint64_t bytes) {
-    return moe_part.take(bytes, {name, {bytes}, "bytes", {Step::ffn, Step::ffn}});
+    return ffn_part.take(bytes, {name, {bytes}, "bytes", {Step::ffn, Step::ffn}});
   };
   layout.moe_routes = take_moe("moe_routes", moe.routes);
   layout.moe_gathered = take_moe("moe_gathered", moe.gathered);
   layout.moe_inner = take_moe("moe_inner", moe.inner);
-  cursor = Cursor(region, std::max({attention_part.at(), ffn_part.at(), moe_part.at()}));
+  cursor = Cursor(region, std::max(attention_part.at(), ffn_part.at()));
   const kernels::WorkspaceSize linear = kernels.linear_workspace(shape), qkv = kernels.qkv_workspace(shape),
                                lm_head = kernels.lm_head_workspace(shape);
   const std::uint64_t shared = std::max({linear.shared, qkv.shared, lm_head.shared});

@@ -13,7 +13,7 @@
 namespace qinfer::engine {
 
 /// Activations and workspaces of one batch of at most `batch_capacity` rows, written [batch] below. Attention (q,
-/// attn_out and its workspace), a feed-forward network (ffn_act) and a mixture of experts (moe_*) never live at the
+/// attn_out and its workspace) and the feed-forward networks (ffn_act; moe_* of mixtures of experts) never live at the
 /// same time, so they share bytes.
 struct ScratchLayout {
   std::uint32_t batch_capacity = 0;

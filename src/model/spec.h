@@ -90,9 +90,9 @@ struct ModelSpec {
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
   std::uint32_t n_ropes() const { return static_cast<std::uint32_t>(ropes.size()); }
-  /// Of the widest feed-forward network that is no expert; 0: there is none.
+  /// Of the widest feed-forward network; 0 where all layers have experts.
   std::uint32_t ffn_width() const;
-  /// The largest of each number among all layers with experts; without experts: there is none.
+  /// The largest of each number among the layers that have experts; all 0 without such layers.
   FfnSpec largest_mixture() const;
 };
 

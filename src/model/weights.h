@@ -29,7 +29,6 @@ class Weights {
   bool empty() const { return matrices_.empty(); }
   /// Without data where the model has none.
   const kernels::Matrix& matrix(Role role, std::uint32_t layer = 0) const { return matrices_[index(role, layer)]; }
-  /// Null where the model has none.
   const kernels::Matrix& matrix(const TensorId& id) const {
     return id.expert == kNoExpert ? matrix(id.role, id.layer) : experts_[expert_index(id.role, id.layer, id.expert)];
   }
@@ -37,6 +36,7 @@ class Weights {
   const kernels::Matrix* experts(Role role, std::uint32_t layer) const {
     return experts_of_layer_[layer].count != 0 ? experts_.data() + expert_index(role, layer, 0) : nullptr;
   }
+  /// Null where the model has none.
   const float* vector(Role role, std::uint32_t layer = 0) const { return vectors_[index(role, layer)]; }
   void set(const TensorId& id, const kernels::Matrix& matrix) {
     if (id.expert == kNoExpert) {

@@ -10,20 +10,28 @@ namespace {
 
 constexpr std::uint64_t kSmall = 1 << 20, kDistance = 4 << 20, kPart = 4096;
 
-/// The hashes of a tensor's samples, one to a line.
-Result<std::string> sample(const formats::Checkpoint& checkpoint, const formats::Tensor& tensor,
-                           std::span<std::byte> buffer) {
-  std::string lines;
-  const auto add = [&](std::uint64_t at, std::uint64_t bytes) -> Status {
-    const std::span<std::byte> part = buffer.subspan(0, bytes);
-    QINFER_TRY(checkpoint.read(tensor, at, part));
+/// Adds the hashes of samples of `bytes` bytes of a tensor, from `first` on, one to a line.
+Status sample(const formats::Checkpoint& checkpoint, const formats::Tensor& tensor, std::uint64_t first,
+              std::uint64_t bytes, std::span<std::byte> buffer, std::string& lines) {
+  const auto add = [&](std::uint64_t at, std::uint64_t n) -> Status {
+    const std::span<std::byte> part = buffer.subspan(0, n);
+    QINFER_TRY(checkpoint.read(tensor, first + at, part));
     lines += fmt::format("{:016x}\n", hash_bytes(part));
     return Status();
   };
-  const bool small = tensor.bytes() <= kSmall;
-  for (std::uint64_t at = 0; at < tensor.bytes(); at += small ? kSmall : kDistance)
-    QINFER_TRY(add(at, std::min(small ? kSmall : kPart, tensor.bytes() - at)));
-  if (!small) QINFER_TRY(add(tensor.bytes() - kPart, kPart));
+  const bool small = bytes <= kSmall;
+  for (std::uint64_t at = 0; at < bytes; at += small ? kSmall : kDistance)
+    QINFER_TRY(add(at, std::min(small ? kSmall : kPart, bytes - at)));
+  return small ? Status() : add(bytes - kPart, kPart);
+}
+
+/// Of a tensor of three dimensions each matrix, such as an expert's, is sampled as if it were a tensor of its own.
+Result<std::string> sample(const formats::Checkpoint& checkpoint, const formats::Tensor& tensor,
+                           std::span<std::byte> buffer) {
+  std::string lines;
+  const std::uint64_t matrices = tensor.shape.size() == 3 ? std::max<std::uint64_t>(tensor.shape[0], 1) : 1;
+  const std::uint64_t bytes = tensor.bytes() / matrices;
+  for (std::uint64_t i = 0; i < matrices; ++i) QINFER_TRY(sample(checkpoint, tensor, i * bytes, bytes, buffer, lines));
   return lines;
 }
 
@@ -59,6 +67,7 @@ Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const Finge
                                        const std::function<Result<model::TensorInfo>(const model::TensorId& id)>& find,
                                        CancelFlag cancel) {
   QINFER_ASSIGN(const std::vector<std::string> samples, sample_all(checkpoint, cancel));
+  std::vector<std::byte> buffer(kSmall);
   std::string summary = model::canonical_text(spec);
   summary += fmt::format("\ntokenizer {:016x}\n", texts.tokenizer);
   for (const model::TensorNeed& need : needs) {
@@ -71,8 +80,10 @@ Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const Finge
     if (!info.part_of.empty()) summary += fmt::format(" from byte {}", info.offset - tensor->begin);
     if (!info.row_order.empty()) summary += fmt::format(" rows {}", fmt::join(info.row_order, ","));
     summary += '\n';
-    // A tensor that all experts of a layer are rows of is summed up once for each role.
-    if (!info.part_of.empty() && need.id.expert != model::kNoExpert && need.id.expert != 0) continue;
+    if (!info.part_of.empty() && need.id.expert != model::kNoExpert) {
+      QINFER_TRY(sample(checkpoint, *tensor, info.offset - tensor->begin, info.bytes, buffer, summary));
+      continue;
+    }
     summary += samples[static_cast<std::size_t>(tensor - checkpoint.tensors().data())];
   }
   return Fingerprints{fmt::format("2:{:016x}", hash_text(summary)), first_version(texts, checkpoint, samples)};

@@ -44,7 +44,7 @@ enum class Experts : std::uint8_t {
 struct Architecture {
   std::string_view name;
   bool qkv_bias = false;              ///< always there, without a field
-  bool qkv_bias_field = false;        ///< but for files in which the field qkv_bias is false
+  bool qkv_bias_field = false;        ///< with qkv_bias: the field qkv_bias may switch them off
   bool attention_bias = false;        ///< the field attention_bias switches q, k, v and o biases
   bool mlp_bias = false;              ///< the field mlp_bias is read
   bool qk_norm = false;               ///< RMSNorm of each query and key head

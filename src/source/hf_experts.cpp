@@ -25,9 +25,11 @@ constexpr Defaults defaults_of(Experts kind) {
   }
 }
 
-/// num_experts, which newer files call num_local_experts.
-Result<std::int64_t> read_count(const FieldReader& fields, std::int64_t min, std::int64_t absent) {
+/// num_experts, which newer files call num_local_experts; in Qwen2-MoE the latter is no field.
+Result<std::int64_t> read_count(const FieldReader& fields, Experts kind, std::int64_t absent) {
+  const std::int64_t min = kind == Experts::mixtral ? 1 : 0;
   QINFER_ASSIGN(const auto count, fields.integer("num_experts", min, kMaxExperts));
+  if (kind == Experts::qwen2) return count.value_or(absent);
   QINFER_ASSIGN(const auto local, fields.integer("num_local_experts", min, kMaxExperts));
   if (count && local && *count != *local)
     return error_at(Code::format, -1, "{}: \"num_experts\" is {} and \"num_local_experts\" is {}, expected the same",
@@ -60,7 +62,7 @@ Status read_experts(const FieldReader& fields, Experts kind, ModelSpec& spec) {
   if (kind == Experts::none) return Status();
   const bool mixtral = kind == Experts::mixtral;
   const Defaults absent = defaults_of(kind);
-  QINFER_ASSIGN(const std::int64_t experts, read_count(fields, mixtral ? 1 : 0, absent.experts));
+  QINFER_ASSIGN(const std::int64_t experts, read_count(fields, kind, absent.experts));
   if (experts == 0) return Status();  // every layer is dense
   QINFER_ASSIGN(const auto stated_top_k, fields.integer("num_experts_per_tok", 1, kMaxExperts));
   const std::int64_t top_k = stated_top_k.value_or(absent.top_k);

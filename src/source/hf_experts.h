@@ -7,7 +7,8 @@
 
 namespace qinfer::source {
 
-/// Experts that a layer may have, and all layers together: what the tensors of a file of a few bytes could ask for.
+/// Experts that a layer may have, and all layers together: a config.json of a few bytes must not ask for millions of
+/// tensors.
 inline constexpr std::int64_t kMaxExperts = 4096, kMaxExpertsOfModel = 65536;
 
 /// Layers have the width of intermediate_size already; those that are mixtures get what their fields say.

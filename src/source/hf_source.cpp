@@ -21,6 +21,7 @@ class HfSource : public ModelSource {
   model::RowOrder row_order(const TensorId& id) const override { return hf_row_order(spec_, id); }
 
   Result<TensorInfo> find(const TensorId& id) const override {
+    QINFER_TRY(check_unique(id));
     const std::optional<HfPart> part = part_of(id);
     const std::string name = part ? part->name : stored_name(id);
     const Tensor* tensor = checkpoint_ ? checkpoint_->find(name) : nullptr;
@@ -116,6 +117,16 @@ class HfSource : public ModelSource {
     if (id.role != model::Role::router || has(name)) return name;
     std::string other = hf_tensor_name(spec_, id, {names_.prefix, false});
     return has(other) ? other : name;
+  }
+
+  /// A checkpoint that has a tensor in both of its forms is a mixture of two.
+  Status check_unique(const TensorId& id) const {
+    const std::string own = name(id);
+    std::string other;
+    if (id.role == model::Role::router && names_.mixtral) other = hf_tensor_name(spec_, id, {names_.prefix, false});
+    if (const auto part = hf_expert_part(spec_, id, names_)) other = part->name;
+    if (other.empty() || !has(own) || !has(other)) return Status();
+    return error_at(Code::format, -1, "the checkpoint has both \"{}\" and \"{}\", expected one of them", own, other);
   }
 
   /// Narrows the place of a whole matrix to its rows that are one tensor of the model.

@@ -83,7 +83,7 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
   const std::string_view block = names.mixtral ? "block_sparse_moe" : "mlp";
   if (id.expert != model::kNoExpert)
     return fmt::format("{}{}.experts.{}.{}", layer, block, id.expert, name_in_expert(id.role, names.mixtral));
-  if (id.role == Role::router) return fmt::format("{}{}.gate.weight", layer, block);
+  if (id.role == Role::router && names.mixtral) return fmt::format("{}{}.gate.weight", layer, block);
   return layer + std::string(name_in_layer(spec, id.role));
 }
 

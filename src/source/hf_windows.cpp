@@ -131,7 +131,7 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
     return read_windows_without_rope(fields, window, use.value_or(false), spec);
   if (architecture.windows == Windows::as_stated) return read_stated_window(fields, use, window, spec);
   if (architecture.windows == Windows::all_if_used) {
-    const std::uint32_t used = fields.has("sliding_window") ? window : 4096;
+    const std::uint32_t used = fields.object().find("sliding_window") != nullptr ? window : 4096;
     return read_stated_window(fields, std::nullopt, use.value_or(false) ? used : 0, spec);
   }
   // Released Qwen2.5 files name a window that use_sliding_window switches off; Mistral has no such switch, and 4096 is
