@@ -64,16 +64,19 @@ Story tell(const qi::Model& model, const std::vector<std::int32_t>& prompt, std:
 }
 
 const std::string kTinyStories = QINFER_TEST_MODELS "/tiny-stories";
+const std::string kTinyStoriesMoe = QINFER_TEST_MODELS "/tiny-stories-moe";
 constexpr char kStories260k[] = "stories260k";  ///< of the test data
 
 std::string stories260k() { return qinfer::test::find_test_data(kStories260k).string(); }
 
 }  // namespace
 
-TEST_CASE("tiny-stories tells the story that transformers computes", "[stories]") {
-  const Json expected = read_json(kTinyStories + "/expected.json");
+TEST_CASE("tiny-stories and its mixture of experts tell the stories that transformers computes", "[stories]") {
+  const std::string folder = GENERATE(kTinyStories, kTinyStoriesMoe);
+  INFO(folder);
+  const Json expected = read_json(folder + "/expected.json");
   for (const std::uint32_t threads : {1u, 2u}) {
-    const qi::Model model = load_exact(kTinyStories, threads);
+    const qi::Model model = load_exact(folder, threads);
     const auto prompt = model.tokenize(expected["prompt"].get<std::string>());
     CHECK(prompt == expected["prompt_ids"].get<std::vector<std::int32_t>>());
     const Story story = tell(model, prompt, 0);
@@ -130,18 +133,20 @@ double allowed_loss(const std::string& target) { return qinfer::test::sums_f16_i
 
 }  // namespace
 
-TEST_CASE("perplexity of tiny-stories on held-out stories equals that of transformers", "[stories]") {
+TEST_CASE("perplexity of our models on held-out stories equals that of transformers", "[stories]") {
   // The mean of 26,000 terms whose f32 errors are under 1e-4 each: 1e-4 relative is generous for agreement and 100
   // times under a real difference.
-  const Json expected = read_json(kTinyStories + "/expected.json")["heldout"];
+  const std::string folder = GENERATE(kTinyStories, kTinyStoriesMoe);
+  INFO(folder);
+  const Json expected = read_json(folder + "/expected.json")["heldout"];
   std::size_t stories = 0;
-  const LogLoss exact = heldout_loss(load_exact(kTinyStories, 2), stories);
+  const LogLoss exact = heldout_loss(load_exact(folder, 2), stories);
   CHECK(stories == expected["stories"].get<std::size_t>());
   CHECK(exact.tokens == expected["tokens"].get<std::size_t>());
   CHECK(exact.perplexity() == Approx(expected["perplexity"].get<double>()).epsilon(1e-4));
   for (const std::string& target : qinfer::test::usable_targets()) {
     if (qinfer::test::is_portable(target)) continue;
-    const double perplexity = heldout_loss(load_on(kTinyStories, target), stories).perplexity();
+    const double perplexity = heldout_loss(load_on(folder, target), stories).perplexity();
     INFO(target << ": " << perplexity << ", exact " << exact.perplexity());
     CHECK(std::fabs(perplexity / exact.perplexity() - 1) < allowed_loss(target));
   }
