@@ -91,6 +91,8 @@ void add(const std::string& name, Function function) {
 // the file has none for its operation.
 bool add_projection_benches(Context& context, const kernels::KernelSet& set, std::string_view operation);
 bool add_other_benches(Context& context, const kernels::KernelSet& set, std::string_view operation);
+/// Mixtures of experts (kernel_bench_moe.cpp).
+void add_moe_benches(Context& context, const kernels::KernelSet& set);
 /// Packing weights, and barriers, which are no operations of the table.
 void add_pack_bench(Context& context, const kernels::KernelSet& set);
 void add_team_benches(Context& context);

@@ -224,6 +224,7 @@ bool add_projection_benches(Context& context, const KernelSet& set, std::string_
   if (operation == "linear") return add_linear(context, set), true;
   if (operation == "qkv") return add_qkv(context, set), true;
   if (operation == "ffn") return add_ffn(context, set), true;
+  if (operation == "moe_ffn") return add_moe_benches(context, set), true;
   if (operation == "lm_head") return add_lm_head(context, set), true;
   return false;
 }
