@@ -67,14 +67,14 @@ def layer_table(bench):
         each = [1e3 * line["seconds"] / line["layers"] for line in lines]
         work, ceiling = layer_work(bench, lines[0])
         of_ceiling = f"{100 * work / statistics.median(line['seconds'] for line in lines) / 1e9 / ceiling:.1f} %" \
-            if work and ceiling else "not counted"
+            if ceiling else ""
         experts = f"{lines[0]['experts']:.1f}" if lines[0].get("experts") else ""
         rows.append([name, spread(rates), spread(each, 3), experts, of_ceiling])
     return table(["measurement", "tokens/s", "ms of a layer", "experts of a layer", "share of the ceiling"], rows)
 
 
 def layer_work(bench, line):
-    """Bytes or FLOPs of one pass, and how many billions of them a second can have; None where they are not known."""
+    """Bytes or FLOPs of one pass, and how many billions of them a second can have."""
     if "flops" in line:
         return line["flops"], prefill_ceiling(bench)[1]
     return line["bytes"], best(bench, "ceiling/read-bandwidth")

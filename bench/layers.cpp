@@ -5,21 +5,19 @@
 //
 // MODEL is a directory that make_checkpoint wrote, dense or a mixture of experts. Tokens are not sampled but the same
 // random ones in every run. What a step has to read is counted: weights of the layers, of a mixture only the experts
-// that the step uses, and the keys and values of all sessions; norms are left out. One session uses top_k experts of
-// each layer. How many different ones several sessions use is up to the router: where the library does not tell,
-// "bytes" is null.
+// that some session's token used (the library counts them), and the keys and values of all sessions; norms are left
+// out.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <qinfer/qinfer.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceilings.h"
@@ -147,8 +145,12 @@ class Bench {
     flush_output();
   }
 
-  /// Seconds of a step in which each of the first n sessions evaluates a token.
-  double decode(std::uint32_t n) {
+  struct Steps {
+    double seconds = 0;  // of one, in which each session evaluates a token
+    double experts = 0;  // of a layer that one used; 1 where layers are dense: their one network
+  };
+
+  Steps decode(std::uint32_t n) {
     std::vector<qi::Session*> batch;
     for (std::uint32_t i = 0; i < n; ++i) {
       batch.push_back(&sessions_[i]);
@@ -156,35 +158,45 @@ class Bench {
       sessions_[i].append(random_tokens(kPrompt));
     }
     qi::eval(batch, layers_only());
-    double seconds = 0;
+    Steps sum;
+    std::vector<std::uint64_t> counts = expert_counts();
     for (std::uint32_t step = 0; step < args_.steps; ++step) {
       for (qi::Session* session : batch) session->append(random_tokens(1));
       const auto start = std::chrono::steady_clock::now();
       qi::eval(batch, layers_only());
-      seconds += seconds_since(start);
+      sum.seconds += seconds_since(start);
+      std::vector<std::uint64_t> later = expert_counts();
+      for (std::size_t i = 0; i < counts.size(); ++i) sum.experts += later[i] != counts[i] ? 1 : 0;
+      counts = std::move(later);
     }
-    return seconds / args_.steps;
+    const double used = shape_.experts > 0 ? sum.experts / shape_.layers / args_.steps : 1;
+    return {sum.seconds / args_.steps, used};
   }
 
-  /// Different experts of a layer that a step of n sessions uses, on average.
-  std::optional<double> experts_used(std::uint32_t n) const {
-    if (shape_.experts == 0 || n == 1) return shape_.top_k;
-    return std::nullopt;
+  /// How often each expert was chosen so far, those of all layers.
+  std::vector<std::uint64_t> expert_counts() const {
+    std::vector<std::uint64_t> counts;
+    for (std::uint32_t layer = 0; layer < static_cast<std::uint32_t>(shape_.layers); ++layer) {
+      const std::vector<std::uint64_t> of_layer = model_->expert_counts(layer);
+      counts.insert(counts.end(), of_layer.begin(), of_layer.end());
+    }
+    return counts;
   }
 
   void measure_decode(std::uint32_t n) {
     std::vector<double> seconds;
+    double experts = 0;
     for (std::uint32_t i = 0; i <= args_.repetitions; ++i) {
-      const double step = decode(n);
-      if (i > 0) seconds.push_back(step);
+      const Steps steps = decode(n);
+      if (i == 0) continue;  // a warm-up
+      seconds.push_back(steps.seconds);
+      experts += steps.experts / args_.repetitions;
     }
-    const std::optional<double> used = experts_used(n);
     const double positions = kPrompt + (args_.steps + 1.0) / 2;
-    std::string bytes = "null";
-    if (used) bytes = format("%.0f", 2 * shape_.parameters(*used) + n * position_bytes_ * positions);
-    print(format("{\"name\": \"decode, %u session%s\", \"tokens\": %u, \"layers\": %.0f, %s, \"bytes\": %s", n,
-                 n == 1 ? "" : "s", n, shape_.layers, times(seconds).c_str(), bytes.c_str()));
-    print(used && shape_.experts > 0 ? format(", \"experts\": %.2f}\n", *used) : "}\n");
+    const double bytes = 2 * shape_.parameters(experts) + n * position_bytes_ * positions;
+    print(format("{\"name\": \"decode, %u session%s\", \"tokens\": %u, \"layers\": %.0f, %s, \"bytes\": %.0f", n,
+                 n == 1 ? "" : "s", n, shape_.layers, times(seconds).c_str(), bytes));
+    print(shape_.experts > 0 ? format(", \"experts\": %.2f}\n", experts) : "}\n");
     flush_output();
   }
 
