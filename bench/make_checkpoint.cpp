@@ -5,9 +5,11 @@
 //   make_checkpoint DIR --moe [--experts N] [--top-k N] [--layers N] ...
 //
 // writes DIR/config.json, DIR/model.safetensors and DIR/model-f16.gguf, of Qwen3-0.6B's shapes; with --moe
-// DIR/model-bf16.gguf, of Qwen3-30B-A3B's (48 layers have 30.5 billion parameters, 61 GB in each file). Speed does not
-// depend on the values, except that a router's decide which experts are used; they are normal with the usual deviation
-// of 0.02, so that activations stay in range and a router's logits differ by about 1.
+// DIR/model-bf16.gguf, of Qwen3-30B-A3B's (48 layers have 30.5 billion parameters, 61 GB in each file). Values are
+// normal with the usual deviation of 0.02, so that activations stay in range. Speed does not depend on them, except
+// that routers choose experts: the embeddings of a mixture have a deviation of 1, so that its tokens stay different.
+// With smaller ones all tokens of a long prompt are soon alike, being mostly what attention averaged over all of them,
+// and use the same few experts.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -39,7 +41,7 @@ struct Tensor {
   std::string hugging_face, gguf;
   std::vector<std::uint64_t> shape;  // outermost first
   Type gguf_type = Type::bf16;
-  bool norm() const { return shape.size() == 1; }
+  float mean = 0, scale = 0;  // of its values: Values says of what
   std::uint64_t elements() const {
     std::uint64_t n = 1;
     for (const std::uint64_t d : shape) n *= d;
@@ -53,7 +55,9 @@ std::vector<Tensor> list_tensors(const Shapes& s) {
   const auto add = [&](std::string hf, std::string gguf, std::vector<std::uint64_t> shape) {
     const bool small = shape.size() == 1 || gguf.find("ffn_gate_inp") != gguf.npos;  // f32, as GGUF's converters write
     const Type type = small ? Type::f32 : s.moe() ? Type::bf16 : Type::f16;
-    tensors.push_back({std::move(hf), std::move(gguf), std::move(shape), type});
+    const bool norm = shape.size() == 1, wide = s.moe() && gguf == "token_embd.weight";
+    const float scale = norm ? 0.01f : wide ? 0.866f : 0.01732f;
+    tensors.push_back({std::move(hf), std::move(gguf), std::move(shape), type, norm ? 1.0f : 0.0f, scale});
   };
   add("model.embed_tokens.weight", "token_embd.weight", {s.vocab, s.hidden});
   for (std::uint64_t i = 0; i < s.layers; ++i) {
@@ -101,17 +105,19 @@ std::vector<Stack> stack_experts(const std::vector<Tensor>& tensors) {
   return stacks;
 }
 
-/// Values as bf16, at least 2^-17 in magnitude (or zero), so that f16 holds them exactly.
+/// mean + scale * a sum with a variance of 4/3, as bf16, at least 2^-17 in magnitude (or zero), so that f16 holds them
+/// exactly.
 class Values {
  public:
-  Values(std::uint64_t tensor, bool norm) : state_(0x9e3779b97f4a7c15u * (tensor + 1)), norm_(norm) {}
+  Values(std::uint64_t index, const Tensor& tensor)
+      : state_(0x9e3779b97f4a7c15u * (index + 1)), mean_(tensor.mean), scale_(tensor.scale) {}
   std::uint16_t next() {
     state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;  // xorshift64 (Marsaglia 2003)
-    // The sum of four uniform numbers in [-1, 1] has a variance of 4/3.
+    // Four uniform numbers in [-1, 1], so it is nearly normal.
     int units = 0;
     for (int i = 0; i < 4; ++i) units += static_cast<std::int16_t>(state_ >> (16 * i) & 0xffff);
     const float sum = static_cast<float>(units) / 32768.0f;
-    const float value = norm_ ? 1.0f + 0.01f * sum : 0.01732f * sum;
+    const float value = mean_ + scale_ * sum;
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     const auto rounded = static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
     return (rounded & 0x7fff) < 0x3700 ? 0 : rounded;
@@ -119,7 +125,7 @@ class Values {
 
  private:
   std::uint64_t state_;
-  bool norm_;
+  float mean_, scale_;
 };
 
 float widen(std::uint16_t bf16) { return std::bit_cast<float>(std::uint32_t{bf16} << 16); }
@@ -164,7 +170,7 @@ class File {
 };
 
 void write_data(File& file, const Tensor& tensor, std::uint64_t index, Type type) {
-  Values values(index, tensor.norm());
+  Values values(index, tensor);
   std::vector<std::uint16_t> chunk;
   std::vector<float> wide;
   for (std::uint64_t done = 0; done < tensor.elements(); done += chunk.size()) {
