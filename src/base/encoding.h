@@ -13,7 +13,24 @@
 
 namespace qinfer {
 
-enum class Encoding : std::uint8_t { f32, f16, bf16 };
+/// After the plain ones those of GGUF files, whose blocks block_formats.h describes.
+enum class Encoding : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
+  mxfp4
+};
 
 struct EncodingTraits {
   Encoding encoding;
@@ -31,8 +48,11 @@ const EncodingTraits& encoding_traits(Encoding encoding);
 
 inline std::string_view encoding_name(Encoding encoding) { return encoding_traits(encoding).name; }
 std::optional<Encoding> find_encoding(std::string_view name);
-/// "f32, f16 or bf16", for messages.
+/// "f32, f16 or bf16": the encodings that matrices are converted to, for messages.
 std::string_view encoding_names();
+
+/// Whether a block is one value. The others are quantised.
+constexpr bool is_plain(Encoding encoding) { return encoding <= Encoding::bf16; }
 
 /// Bytes of n values, which are whole blocks.
 inline std::uint64_t encoded_bytes(Encoding encoding, std::uint64_t n) {
@@ -48,9 +68,10 @@ constexpr Encoding encoding_of(DType type) {
   return type == DType::f32 ? Encoding::f32 : type == DType::f16 ? Encoding::f16 : Encoding::bf16;
 }
 
-/// The type of the values of a plain encoding: what kernels that take one value at a time choose their loops by.
+/// The type of the values of a plain encoding: what kernels that take one value at a time choose their loops by. A
+/// quantised encoding has none; for it the answer is f32, what its values are widened to.
 constexpr DType element_type(Encoding encoding) {
-  return encoding == Encoding::f32 ? DType::f32 : encoding == Encoding::f16 ? DType::f16 : DType::bf16;
+  return encoding == Encoding::f16 ? DType::f16 : encoding == Encoding::bf16 ? DType::bf16 : DType::f32;
 }
 
 }  // namespace qinfer
