@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::size_t kShortWord = 48;  // characters; where the heap begins to win
 constexpr std::uint32_t kEnd = UINT32_MAX;
+constexpr TokenId kMerged = -1;   // into the symbol before
+constexpr TokenId kNoToken = -2;  // a character that is none, by score
 /// As in vocabulary.cpp; this table is up to two thirds full, so that runs are up to some 250 long.
 constexpr std::size_t kMaxProbes = 1024;
 
@@ -40,14 +42,14 @@ Status MergeTable::add(TokenId left, TokenId right, std::uint32_t rank, TokenId 
   const std::size_t mask = slots_.size() - 1;
   std::size_t i = pair_hash(key) & mask;
   for (std::size_t probes = 0; slots_[i].pair != UINT64_MAX && slots_[i].pair != key; i = (i + 1) & mask)
-    if (++probes > kMaxProbes) return malformed("model.merges: too many pairs share a hash value");
+    if (++probes > kMaxProbes) return malformed("too many pairs share a hash value");
   slots_[i] = {key, {rank, merged}};
   return Status();
 }
 
 Status MergeTable::check() const {
   const auto is_used = [](const Slot& slot) { return slot.pair != UINT64_MAX; };
-  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("model.merges: too many pairs share a hash value");
+  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("too many pairs share a hash value");
   return Status();
 }
 
@@ -64,14 +66,30 @@ void Bpe::init(const BpeOptions& options, MergeTable merges, const Vocabulary& v
   options_ = options;
   vocabulary_ = &vocabulary;
   merges_ = std::move(merges);
+  init_characters();
+}
+
+void Bpe::init_by_score(const BpeOptions& options, std::pmr::vector<std::uint32_t> ranks,
+                        const Vocabulary& vocabulary) {
+  options_ = options;
+  vocabulary_ = &vocabulary;
+  ranks_ = std::move(ranks);
+  longest_ = 0;
+  for (std::size_t i = 0; i < ranks_.size(); ++i)
+    if (ranks_[i] != MergeTable::kNoRank)
+      longest_ = std::max(longest_, static_cast<std::uint32_t>(vocabulary.content(static_cast<TokenId>(i)).size()));
+  init_characters();
+}
+
+void Bpe::init_characters() {
   std::string character;
   for (char32_t code = 0; code < kByteLevelEnd; ++code) {
     character.clear();
     append_char(character, code);
-    low_ids_[code] = vocabulary.find_in_model(character).value_or(-1);
+    low_ids_[code] = vocabulary_->find_in_model(character).value_or(-1);
   }
   for (unsigned byte = 0; byte < 256; ++byte)
-    byte_ids_[byte] = vocabulary.find_in_model(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+    byte_ids_[byte] = vocabulary_->find_in_model(fmt::format("<0x{:02X}>", byte)).value_or(-1);
 }
 
 bool Bpe::append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const {
@@ -128,30 +146,28 @@ void Bpe::merge_short(BpeScratch& scratch) const {
   }
 }
 
-/// Queues the merge of the symbol at `position` with the next one, if there is one.
-void Bpe::push_pair(std::uint32_t position, BpeScratch& scratch) const {
-  const auto& symbol = scratch.symbols[position];
-  if (symbol.next == kEnd) return;
-  const MergeTable::Merge merge = merges_.find(symbol.id, scratch.symbols[symbol.next].id);
-  if (merge.rank == MergeTable::kNoRank) return;
-  scratch.heap.push_back(static_cast<std::uint64_t>(merge.rank) << 32 | position);
-}
+namespace {
 
-bool Bpe::merge_long(Work& work, BpeScratch& scratch) const {
+/// Merges the symbols of a word until no two neighbours merge. `find(left, right)` gives the merge of two symbols.
+/// False if there are no more steps.
+template <typename Find>
+bool merge_symbols(Work& work, BpeScratch& scratch, Find find) {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;
-  const auto count = static_cast<std::uint32_t>(scratch.ids.size());
-  symbols.resize(count);
-  for (std::uint32_t i = 0; i < count; ++i)
-    symbols[i] = {scratch.ids[i], i == 0 ? kEnd : i - 1, i + 1 == count ? kEnd : i + 1};
-  heap.clear();
-  for (std::uint32_t i = 0; i < count; ++i) push_pair(i, scratch);
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  const auto push = [&](std::uint32_t position) {
-    const std::size_t before = heap.size();
-    push_pair(position, scratch);
-    if (heap.size() != before) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  const auto append_pair = [&](std::uint32_t position) {
+    const auto& symbol = symbols[position];
+    if (symbol.next == kEnd) return false;
+    const MergeTable::Merge merge = find(symbol, symbols[symbol.next]);
+    if (merge.rank == MergeTable::kNoRank) return false;
+    heap.push_back(static_cast<std::uint64_t>(merge.rank) << 32 | position);
+    return true;
   };
+  const auto push = [&](std::uint32_t position) {
+    if (append_pair(position)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  };
+  heap.clear();
+  for (std::uint32_t i = 0; i < symbols.size(); ++i) append_pair(i);
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
   while (!heap.empty()) {
     if (!work.spend(1)) return false;
     const std::uint64_t top = heap.front();
@@ -159,25 +175,88 @@ bool Bpe::merge_long(Work& work, BpeScratch& scratch) const {
     heap.pop_back();
     const auto position = static_cast<std::uint32_t>(top);
     auto& left = symbols[position];
-    if (left.id < 0 || left.next == kEnd) continue;
-    // An entry is stale if its pair has changed since. A rank belongs to one pair only, so it tells.
-    const MergeTable::Merge merge = merges_.find(left.id, symbols[left.next].id);
+    if (left.id == kMerged || left.next == kEnd) continue;
+    // An entry is stale if the rank at its position has changed. If another pair of the same rank is there now, that is
+    // the next one anyway.
+    const MergeTable::Merge merge = find(left, symbols[left.next]);
     if (merge.rank != top >> 32) continue;
     auto& right = symbols[left.next];
     left.id = merge.id;
     left.next = right.next;
-    right.id = -1;
+    right.id = kMerged;
     if (left.next != kEnd) symbols[left.next].previous = position;
     if (left.previous != kEnd) push(left.previous);
     push(position);
   }
+  return true;
+}
+
+/// Where a word's symbol number i of `count` is linked to.
+BpeScratch::Symbol linked(TokenId id, std::uint32_t i, std::uint32_t count, std::uint32_t begin) {
+  return {id, i == 0 ? kEnd : i - 1, i + 1 == count ? kEnd : i + 1, begin};
+}
+
+}  // namespace
+
+bool Bpe::merge_long(Work& work, BpeScratch& scratch) const {
+  auto& symbols = scratch.symbols;
+  const auto count = static_cast<std::uint32_t>(scratch.ids.size());
+  symbols.resize(count);
+  for (std::uint32_t i = 0; i < count; ++i) symbols[i] = linked(scratch.ids[i], i, count, 0);
+  using Symbol = BpeScratch::Symbol;
+  if (!merge_symbols(work, scratch,
+                     [this](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); }))
+    return false;
   scratch.ids.clear();
   for (std::uint32_t i = 0; i != kEnd; i = symbols[i].next) scratch.ids.push_back(symbols[i].id);
   return true;
 }
 
+MergeTable::Merge Bpe::find_by_score(std::string_view spelling) const {
+  const auto id = vocabulary_->find_in_model(spelling);
+  if (!id) return {};
+  return {ranks_[static_cast<std::size_t>(*id)], *id};
+}
+
+bool Bpe::encode_by_score(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
+  auto& symbols = scratch.symbols;
+  symbols.clear();
+  for (std::size_t i = 0; i < word.size(); i += char_at(word, i).size)
+    symbols.push_back({kNoToken, 0, 0, static_cast<std::uint32_t>(i)});
+  const auto count = static_cast<std::uint32_t>(symbols.size());
+  const auto end_of = [&](const BpeScratch::Symbol& symbol) {
+    return symbol.next == kEnd ? word.size() : symbols[symbol.next].begin;
+  };
+  for (std::uint32_t i = 0; i < count; ++i) {
+    symbols[i] = linked(kNoToken, i, count, symbols[i].begin);
+    const std::size_t end = i + 1 == count ? word.size() : symbols[i + 1].begin;
+    const auto id = vocabulary_->find_in_model(word.substr(symbols[i].begin, end - symbols[i].begin));
+    if (id) symbols[i].id = *id;
+  }
+  using Symbol = BpeScratch::Symbol;
+  bool has_steps = true;
+  const auto find = [&](const Symbol& left, const Symbol& right) {
+    const std::string_view spelling = word.substr(left.begin, end_of(right) - left.begin);
+    if (spelling.size() > longest_) return MergeTable::Merge();
+    has_steps = has_steps && work.spend(1 + spelling.size() / 16);
+    return has_steps ? find_by_score(spelling) : MergeTable::Merge();
+  };
+  if (!merge_symbols(work, scratch, find) || !has_steps) return false;
+  for (std::uint32_t i = 0; i != kEnd && i < count; i = symbols[i].next) {
+    const Symbol& symbol = symbols[i];
+    if (symbol.id >= 0) {
+      out.push_back(symbol.id);
+    } else if (!options_.byte_fallback ||
+               !append_byte_tokens(word.substr(symbol.begin, end_of(symbol) - symbol.begin), out)) {
+      if (options_.unknown >= 0) out.push_back(options_.unknown);
+    }
+  }
+  return true;
+}
+
 bool Bpe::encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
   if (word.size() >= kEnd || !work.spend(word.size())) return false;
+  if (!ranks_.empty()) return encode_by_score(word, work, scratch, out);
   if (options_.ignore_merges) {
     if (const auto id = vocabulary_->find_in_model(word)) {
       out.push_back(*id);

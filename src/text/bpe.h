@@ -1,4 +1,6 @@
-// Byte-pair encoding: turns one word into token ids by merging neighbours, the pair of lowest rank first.
+// Byte-pair encoding: turns one word into token ids by merging neighbours, the pair of lowest rank first. Either a
+// table lists the pairs that merge, each with a rank of its own, or (SentencePiece) two neighbours merge where what
+// they spell together is a token, whose score gives the rank.
 #pragma once
 
 #include <array>
@@ -52,8 +54,9 @@ struct BpeOptions {
 /// Working space, reused from word to word.
 struct BpeScratch {
   struct Symbol {
-    TokenId id;
-    std::uint32_t previous, next;  // kEnd at the ends; id < 0 once merged away
+    TokenId id;                    // kMerged once merged away
+    std::uint32_t previous, next;  // kEnd at the ends
+    std::uint32_t begin;           // in the word; only by_score
   };
   std::vector<TokenId> ids;
   std::vector<MergeTable::Merge> merges;  // merges[i] joins ids[i] and ids[i + 1]
@@ -65,23 +68,33 @@ class Bpe {
  public:
   /// Sets up the tables; `vocabulary` must stay at its address.
   void init(const BpeOptions& options, MergeTable merges, const Vocabulary& vocabulary);
+  /// The same for merges by score: ranks[id] is that of a merge which makes the token, MergeTable::kNoRank where none
+  /// does. Of equal ranks the leftmost merge comes first. A character that is no token may be part of one.
+  void init_by_score(const BpeOptions& options, std::pmr::vector<std::uint32_t> ranks, const Vocabulary& vocabulary);
   /// Appends the ids of `word`, which is spelled as in the vocabulary. False if there are no more steps for it.
   bool encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
-  std::uint64_t memory_bytes() const { return merges_.memory_bytes(); }
-  void move_to(std::pmr::memory_resource* memory) { merges_.move_to(memory); }
+  std::uint64_t memory_bytes() const { return merges_.memory_bytes() + bytes_taken(ranks_); }
+  void move_to(std::pmr::memory_resource* memory) {
+    merges_.move_to(memory);
+    text::move_to(memory, ranks_);
+  }
 
  private:
+  void init_characters();
   void split_into_characters(std::string_view word, std::vector<TokenId>& ids) const;
   bool append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const;
   void merge_short(BpeScratch& scratch) const;
   bool merge_long(Work& work, BpeScratch& scratch) const;
-  void push_pair(std::uint32_t position, BpeScratch& scratch) const;
+  bool encode_by_score(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  MergeTable::Merge find_by_score(std::string_view spelling) const;
 
   BpeOptions options_;
   const Vocabulary* vocabulary_ = nullptr;
   MergeTable merges_;
-  std::array<TokenId, kByteLevelEnd> low_ids_{};  // tokens of single characters below kByteLevelEnd; -1 = none
-  std::array<TokenId, 256> byte_ids_{};           // "<0x00>" to "<0xFF>"; -1 = none
+  std::pmr::vector<std::uint32_t> ranks_{heap_memory()};  // by id; empty if merges are listed
+  std::uint32_t longest_ = 0;                             // bytes of a token that merges make, by score
+  std::array<TokenId, kByteLevelEnd> low_ids_{};          // tokens of single characters below kByteLevelEnd; -1 = none
+  std::array<TokenId, 256> byte_ids_{};                   // "<0x00>" to "<0xFF>"; -1 = none
 };
 
 }  // namespace qinfer::text

@@ -1,4 +1,4 @@
-// See loader.h. Order matters: added tokens need the normaliser, decoded forms need the added tokens.
+// See loader.h.
 #include "text/loader.h"
 
 #include <algorithm>
@@ -6,24 +6,11 @@
 #include "base/hash.h"
 #include "text/fields.h"
 #include "text/post_processor.h"
+#include "text/table_builder.h"
 #include "text/tokenizer_file.h"
 
 namespace qinfer::text {
 namespace {
-
-/// Arrays are as long as the largest id: without a bound one line of a file could ask for gigabytes.
-constexpr std::uint32_t kMaxIds = 1U << 22;
-/// The most bytes that the texts of a file may become, for each kind of text: a multiple of the file's size.
-constexpr std::size_t most_bytes_of(std::size_t file_size) {
-  return std::min(std::size_t{512} << 20, 16 * file_size + (std::size_t{1} << 16));
-}
-constexpr std::size_t kLookForCancel = 4096;  // tokens or merges between two looks at the flag
-
-/// A text of the file that cannot be processed is the file's fault.
-Status of_file(Status status, std::string_view where) {
-  if (status.code() == Code::unsupported) return malformed("{}: {}", where, status.message());
-  return std::move(status).with_prefix(where);
-}
 
 /// A hash of the whole file, however its values are set out.
 std::uint64_t fingerprint_of(const TokenizerFile& file) {
@@ -46,9 +33,8 @@ class Loader {
         id_limit_(id_limit),
         drop_special_(drop_special),
         cancel_(cancel),
-        most_bytes_(most_bytes_of(file_size)),
-        work_(Work::default_limit(file_size), cancel),
-        tables_(std::make_unique<TokenizerTables>()) {
+        builder_(file_size, cancel),
+        tables_(&builder_.tables()) {
     tables_->fingerprint = fingerprint_of(file_);
   }
 
@@ -60,9 +46,10 @@ class Loader {
     QINFER_TRY(load_added_tokens());
     QINFER_TRY(parse_post_processor(field("post_processor"), "post_processor", tables_->vocabulary, tables_->prefix,
                                     tables_->suffix));
-    return decode_tokens();
+    QINFER_ASSIGN(const Decoder decoder, Decoder::parse(field("decoder"), "decoder"));
+    return builder_.finish(decoder, false);
   }
-  std::unique_ptr<TokenizerTables> take() { return std::move(tables_); }
+  std::unique_ptr<TokenizerTables> take() { return builder_.take(); }
 
  private:
   const Json& root() const { return file_.fields.root(); }
@@ -127,30 +114,20 @@ class Loader {
     table.reserve(raw.size());
     for (std::size_t i = 0; i < raw.size(); ++i) {
       if (i % kLookForCancel == 0) QINFER_TRY(cancel_.check("loading a tokenizer"));
-      TokenId ids[3];
-      const std::string_view contents[3] = {raw.left(i), raw.right(i), raw.both(i)};
-      for (int k = 0; k < 3; ++k) {
-        const auto id = tables_->vocabulary.find_in_model(contents[k]);
-        if (!id)
-          return malformed("model.merges: merge {} ({} and {}) needs the token {}, which is not in model.vocab", i,
-                           in_quotes(contents[0]), in_quotes(contents[1]), in_quotes(contents[k]));
-        ids[k] = *id;
-      }
-      QINFER_TRY(table.add(ids[0], ids[1], static_cast<std::uint32_t>(i), ids[2]));
+      QINFER_TRY(add_merge({raw.left(i), raw.right(i), raw.both(i)}, static_cast<std::uint32_t>(i), tables_->vocabulary,
+                           "model.merges", "model.vocab", table));
     }
     file_.merges = {};
-    return table.check();
+    return table.check().with_prefix("model.merges");
   }
 
   Status load_added_tokens() {
-    decoded_as_.clear();
     if (field("added_tokens") != nullptr) {
       QINFER_ASSIGN(const Json* list, required_array(root(), "added_tokens", "the file"));
       std::size_t i = 0;
       for (const Json& item : *list) QINFER_TRY(load_added_token(item, fmt::format("added_tokens[{}]", i++)));
     }
-    QINFER_TRY(tables_->added_raw.finish());
-    return tables_->added_normalized.finish();
+    return builder_.finish_added();
   }
 
   Status load_added_token(const Json& item, const std::string& where) {
@@ -164,75 +141,18 @@ class Loader {
     QINFER_ASSIGN(const bool rstrip, required_boolean(item, "rstrip", where));
     QINFER_ASSIGN(const bool normalized, required_boolean(item, "normalized", where));
     QINFER_ASSIGN(const bool special, required_boolean(item, "special", where));
-    if (content.empty()) return malformed("{}: \"content\" is empty", where);
 
     // The model has no row for it: its name is text then.
-    if (drop_special_ && special && id >= id_limit_ && id < kMaxIds) return Status();
-    Vocabulary& vocabulary = tables_->vocabulary;
-    const std::uint8_t flags = special ? kTokenAdded | kTokenControl : kTokenAdded;
-    const auto in_model = vocabulary.find_in_model(content);
-    if (in_model && *in_model == id) {
-      if ((vocabulary.flags(*in_model) & kTokenAdded) != 0)
-        return malformed("{}: the token {} (id {}) appears twice", where, in_quotes(content), id);
-      vocabulary.set_flags(*in_model, flags);
-    } else {
-      QINFER_TRY(vocabulary.add(content, id, flags).with_prefix(where));  // refuses a second id for the content
-    }
-    const AddedToken token{static_cast<TokenId>(id), lstrip, rstrip, single_word};
-    if (!normalized) return tables_->added_raw.add(content, token).with_prefix(where);
-    std::string form;
-    QINFER_TRY(of_file(tables_->normalizer.apply(content, kMaxTokenBytes, work_, scratch_, form), where));
-    forms_ += form.size();
-    if (forms_ > most_bytes_)
-      return malformed("{}: the added tokens have more than {} bytes when they are normalised", where, most_bytes_);
-    if (form.empty()) return malformed("{}: nothing is left of {} when it is normalised", where, in_quotes(content));
-    QINFER_TRY(tables_->added_normalized.add(form, token).with_prefix(where));
-    if (form != content) decoded_as_.emplace_back(token.id, std::move(form));
-    return Status();
-  }
-
-  /// A special token is a control token here even where it is matched in another, normalised form. (Hugging Face's
-  /// library looks for that form among the special contents, does not find it and keeps it in decoded text.)
-  Status decode_tokens() {
-    QINFER_ASSIGN(const Decoder decoder, Decoder::parse(field("decoder"), "decoder"));
-    tables_->decoder_rules = decoder.rules();
-    std::sort(decoded_as_.begin(), decoded_as_.end());
-    auto next_form = decoded_as_.begin();
-    Vocabulary& vocabulary = tables_->vocabulary;
-    Decoder::Token token;
-    std::size_t total = 0;
-    for (std::uint32_t i = 0; i < vocabulary.size(); ++i) {
-      if (i % kLookForCancel == 0) QINFER_TRY(cancel_.check("loading a tokenizer"));
-      const auto id = static_cast<TokenId>(i);
-      std::string_view content = vocabulary.content(id);
-      // An added token that is matched in normalised form is decoded from that form.
-      if (next_form != decoded_as_.end() && next_form->first == id) content = (next_form++)->second;
-      if ((vocabulary.flags(id) & kTokenControl) != 0) {
-        vocabulary.append_bytes(content);  // never part of a text: what it is called
-        continue;
-      }
-      if (content.size() > kMaxTokenBytes)
-        return malformed("the token {} (id {}) has {} bytes, at most {} are supported", in_quotes(content), id,
-                         content.size(), kMaxTokenBytes);
-      if (Status status = decoder.decode_token(content, work_, scratch_, token); !status.ok())
-        return of_file(std::move(status), fmt::format("decoder: token {}", id));
-      total += token.bytes.size();
-      if (total > most_bytes_) return malformed("decoder: the tokens decode to more than {} bytes", most_bytes_);
-      vocabulary.append_bytes(token.bytes);
-      if (token.is_byte) vocabulary.set_flags(id, kTokenIsByte);
-    }
-    return vocabulary.finish();
+    if (drop_special_ && special && id >= id_limit_ && id < kMaxIds && !content.empty()) return Status();
+    return builder_.add({content, id, lstrip, rstrip, single_word, normalized, special}, where);
   }
 
   TokenizerFile file_;
   std::int64_t id_limit_;
   bool drop_special_;  // those beyond the limit
   CancelFlag cancel_;
-  std::size_t most_bytes_, forms_ = 0;
-  Work work_;
-  std::unique_ptr<TokenizerTables> tables_;
-  NormalizerScratch scratch_;
-  std::vector<std::pair<TokenId, std::string>> decoded_as_;
+  TableBuilder builder_;
+  TokenizerTables* tables_;  // the builder's
 };
 
 }  // namespace

@@ -11,10 +11,6 @@
 namespace qinfer::text {
 namespace {
 
-/// How GPT-2 splits text; ByteLevel implies it with use_regex.
-constexpr std::string_view kGpt2Pattern =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
 Result<SplitBehavior> parse_behavior(const Json& value, std::string_view where) {
   QINFER_ASSIGN(const std::string name, required_string(value, "behavior", where));
   if (name == "Removed") return SplitBehavior::removed;
@@ -30,6 +26,16 @@ Result<SplitBehavior> parse_behavior(const Json& value, std::string_view where) 
 Result<PreTokenizer> PreTokenizer::parse(const Json* value, std::string_view where) {
   PreTokenizer pre_tokenizer;
   if (value != nullptr) QINFER_TRY(pre_tokenizer.add(*value, where));
+  return pre_tokenizer;
+}
+
+Result<PreTokenizer> PreTokenizer::byte_level(std::span<const std::string_view> patterns, std::string_view where) {
+  PreTokenizer pre_tokenizer;
+  for (const std::string_view text : patterns) {
+    QINFER_ASSIGN(Regex pattern, Regex::compile(text, where));
+    pre_tokenizer.steps_.push_back({.kind = Step::Kind::split, .pattern = std::move(pattern)});
+  }
+  pre_tokenizer.steps_.push_back({.kind = Step::Kind::byte_level});
   return pre_tokenizer;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,10 @@
 #include "text/regex.h"
 
 namespace qinfer::text {
+
+/// How GPT-2 splits text; ByteLevel implies it with use_regex.
+inline constexpr std::string_view kGpt2Pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /// A part of PreTokenizerScratch::text. Never empty.
 struct Piece {
@@ -36,6 +41,8 @@ enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_
 class PreTokenizer {
  public:
   static Result<PreTokenizer> parse(const Json* value, std::string_view where);
+  /// Splits at each pattern in turn, matches and what is between them alike being pieces, then spells bytes.
+  static Result<PreTokenizer> byte_level(std::span<const std::string_view> patterns, std::string_view where);
 
   /// Splits scratch.text into scratch.pieces, in the spelling of the vocabulary. Code::unsupported if the text grows
   /// beyond max_bytes.

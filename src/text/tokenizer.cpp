@@ -108,6 +108,10 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view text, s
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(tables)));
 }
 
+std::unique_ptr<Tokenizer> Tokenizer::from_tables(std::unique_ptr<TokenizerTables> tables) {
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(tables)));
+}
+
 Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
   if (text.size() > kMaxTextBytes)
     return error(Code::invalid_argument, "the text has {} bytes, at most {} can be encoded", text.size(),

@@ -1,6 +1,6 @@
 // Tokenizer: text to token ids and back to bytes, as the tokenizer.json of a model says.
 //
-// This is the folder's front door. A Tokenizer is loaded once from the JSON text, is immutable afterwards and can be
+// This is the folder's front door. A Tokenizer is loaded once, is immutable afterwards and can be
 // shared by any number of threads. It covers byte-pair encoding models (byte-level and SentencePiece style); whatever
 // else a file asks for is refused by name, never ignored. Its behaviour is that of Hugging Face's `tokenizers` 0.23.
 #pragma once
@@ -44,6 +44,8 @@ class Tokenizer {
   /// that are not implemented Code::unsupported.
   static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view name,
                                                       const TokenizerLimits& limits, CancelFlag cancel = {});
+  /// Of tables that a TableBuilder has made.
+  static std::unique_ptr<Tokenizer> from_tables(std::unique_ptr<TokenizerTables> tables);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;

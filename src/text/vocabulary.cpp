@@ -135,7 +135,7 @@ void Vocabulary::append_bytes(std::string_view bytes) {
 
 Status Vocabulary::finish() {
   const auto is_used = [](std::uint64_t slot) { return slot != 0; };
-  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("model.vocab: too many tokens share a hash value");
+  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("too many tokens share a hash value");
   trim(content_blob_);
   trim(bytes_blob_);
   trim(content_begin_);
