@@ -1,5 +1,6 @@
 // What a weight format says by itself, whichever kernel set it belongs to: names, sizes and shapes of layouts.
 #include "base/checked.h"
+#include "common/quant_tiles.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels {
@@ -11,7 +12,8 @@ struct LayoutRow {
   WeightLayout layout;
   std::string_view name;
 };
-constexpr LayoutRow kLayouts[] = {{WeightLayout::row_major, "row_major"}, {WeightLayout::tile32, "tile32"}};
+constexpr LayoutRow kLayouts[] = {
+    {WeightLayout::row_major, "row_major"}, {WeightLayout::tile32, "tile32"}, {WeightLayout::pairs32, "pairs32"}};
 
 }  // namespace
 
@@ -25,19 +27,28 @@ std::optional<WeightLayout> find_weight_layout(std::string_view name) {
 
 StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
   const auto n = static_cast<std::uint64_t>(rows), k = static_cast<std::uint64_t>(cols);
-  if (format.layout == WeightLayout::tile32) return {{ceil_div(n, kTile32Rows), k, kTile32Rows}, 3};
+  const bool tiles = format.layout == WeightLayout::tile32;
+  if (!is_plain(format.encoding)) {
+    if (tiles)
+      return {{ceil_div(n, kTile32Rows), static_cast<std::uint64_t>(bytes_of_quant_tile(format.encoding, cols))}, 2};
+    return {{n, encoded_bytes(format.encoding, k)}, 2};
+  }
+  if (tiles) return {{ceil_div(n, kTile32Rows), k, kTile32Rows}, 3};
+  if (format.layout == WeightLayout::pairs32) return {{ceil_div(n, kTile32Rows), ceil_div(k, 2), 2 * kTile32Rows}, 3};
   return {{n, k}, 2};
 }
 
 std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
   const StoredShape shape = weight_shape(format, rows, cols);
-  std::uint64_t values = 1;
-  for (std::uint32_t i = 0; i < shape.n; ++i) values *= shape.lengths[i];
-  return encoded_bytes(format.encoding, values);
+  std::uint64_t elements = 1;
+  for (std::uint32_t i = 0; i < shape.n; ++i) elements *= shape.lengths[i];
+  return is_plain(format.encoding) ? encoded_bytes(format.encoding, elements) : elements;
 }
 
 std::uint64_t weight_alignment(const WeightFormat& format) {
-  return format.layout == WeightLayout::tile32 ? 64 : encoding_traits(format.encoding).block_bytes;
+  const bool plain = is_plain(format.encoding);
+  if (format.layout != WeightLayout::row_major) return plain ? 64 : 32;
+  return plain ? encoding_traits(format.encoding).block_bytes : 1;
 }
 
 }  // namespace qinfer::kernels

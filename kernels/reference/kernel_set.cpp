@@ -8,9 +8,11 @@
 namespace qinfer::kernels::reference {
 namespace {
 
-/// Routers are as the file has them.
+/// Routers are as the file has them. Quantised matrices are too, or f32, which holds all of them.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   out = {wanted != nullptr && role != WeightRole::router ? *wanted : stored, WeightLayout::row_major};
+  if (out.encoding != stored && out.encoding != Encoding::f32 && !(is_plain(stored) && is_plain(out.encoding)))
+    return false;
   return !exact || holds_exactly(stored, out.encoding);
 }
 
@@ -24,23 +26,26 @@ DType default_kv_type(bool exact) { return exact ? DType::f32 : DType::f16; }
 
 float pack(const Matrix& source, const WeightFormat& format, const PackInfo&, std::byte* destination,
            std::int64_t first, std::int64_t last) {
-  const DType to = element_type(format.encoding);
-  const auto in_bytes = static_cast<std::int64_t>(encoded_bytes(source.format.encoding, 1));
-  const auto out_bytes = static_cast<std::int64_t>(dtype_bytes(to));
+  // 512 values are whole blocks of every encoding, and so is a row.
+  const auto bytes_of = [](Encoding encoding, std::int64_t n) {
+    return static_cast<std::int64_t>(encoded_bytes(encoding, static_cast<std::uint64_t>(n)));
+  };
   float largest = 0, chunk[512];
   for (std::int64_t i = first * source.cols; i < last * source.cols; i += 512) {
     const std::int64_t rest = last * source.cols - i;
     const std::int64_t count = rest < 512 ? rest : 512;
-    encoding_traits(source.format.encoding).to_f32(source.data + i * in_bytes, count, chunk);
+    const std::byte* from = source.data + bytes_of(source.format.encoding, i);
+    std::byte* to = destination + bytes_of(format.encoding, i);
+    encoding_traits(source.format.encoding).to_f32(from, count, chunk);
     for (std::int64_t j = 0; j < count; ++j) {
       const float magnitude = std::fabs(chunk[j]);
       if (std::isfinite(magnitude) && magnitude > largest) largest = magnitude;
     }
     // Equal types keep every bit, also of a NaN.
     if (source.format.encoding == format.encoding) {
-      std::memcpy(destination + i * out_bytes, source.data + i * in_bytes, static_cast<std::size_t>(count * out_bytes));
+      std::memcpy(to, from, static_cast<std::size_t>(bytes_of(format.encoding, count)));
     } else {
-      narrow(chunk, count, to, destination + i * out_bytes);
+      narrow(chunk, count, element_type(format.encoding), to);
     }
   }
   return largest;
@@ -54,6 +59,7 @@ constexpr KernelSet kSet = {
     .pack = pack,
     .pack_end = pack_end,
     .kv_head_dim_padded = kv_head_dim_padded,
+    .kv_order = [](DType) { return KvOrder::key_lanes; },
     .default_kv_type = default_kv_type,
     .linear_workspace = linear_workspace,
     .qkv_workspace = qkv_workspace,

@@ -1,0 +1,15 @@
+// Inner loops over blocks of 32 values with four bits each.
+#include "avx512/quant_loops.h"
+
+namespace qinfer::kernels::avx512 {
+
+const TileKernels& quant_nibble_kernels(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::q4_1: return kQuantTable<Encoding::q4_1>;
+    case Encoding::iq4_nl: return kQuantTable<Encoding::iq4_nl>;
+    case Encoding::mxfp4: return kQuantTable<Encoding::mxfp4>;
+    default: return kQuantTable<Encoding::q4_0>;
+  }
+}
+
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,16 @@
+// Inner loops over values of five and six bits, whose high bits are in planes of their own, and of eight.
+#include "avx512/quant_loops.h"
+
+namespace qinfer::kernels::avx512 {
+
+const TileKernels& quant_plane_kernels(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::q5_0: return kQuantTable<Encoding::q5_0>;
+    case Encoding::q5_1: return kQuantTable<Encoding::q5_1>;
+    case Encoding::q5_k: return kQuantTable<Encoding::q5_k>;
+    case Encoding::q6_k: return kQuantTable<Encoding::q6_k>;
+    default: return kQuantTable<Encoding::q8_0>;
+  }
+}
+
+}  // namespace qinfer::kernels::avx512

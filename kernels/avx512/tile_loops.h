@@ -1,0 +1,72 @@
+// What inner loops take, as types that files share: for the loops over quantised weights, which are many, are compiled
+// in files of their own and chosen at run time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/encoding.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+/// Tokens of a panel: with two registers of sums for each and one tile, 24 of 32 registers are sums.
+inline constexpr int kPanelTokens = 12;
+/// Tiles that an inner loop takes at once, where few tokens leave registers for them.
+inline constexpr int kMaxTiles = 8;
+
+}  // namespace
+
+/// Tiles, and what will be read after them.
+struct TileLines {
+  const std::byte* tiles[kMaxTiles];
+  const std::byte* next[kMaxTiles];
+};
+
+/// c[m * ldc + 32 * t + lane] = sum over k.
+using TileKernel = void (*)(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c,
+                            std::int64_t ldc);
+
+/// The loops of one encoding: for `tokens` (1 to 12) and `tiles` (1 to most_tiles[tokens]).
+struct TileKernels {
+  TileKernel at[kPanelTokens + 1][kMaxTiles + 1] = {};
+  int most_tiles[kPanelTokens + 1] = {};
+};
+
+/// Of a quantised encoding (projections_quant.cpp), over panels of f32.
+const TileKernels& quant_kernels(Encoding encoding);
+/// The same over panels of bf16 pairs, with products of bf16; and those of plain bf16 in pairs, `cols` being pairs.
+/// (projections_quant_bf16.cpp)
+const TileKernels& quant_bf16_kernels(Encoding encoding);
+
+// quant_nibbles.cpp, quant_long_nibbles.cpp, quant_planes.cpp: those of blocks of 32 and of 256 with nibbles alone, and
+// those of 5, 6 and 8 bits.
+const TileKernels& quant_nibble_kernels(Encoding encoding);
+const TileKernels& quant_long_nibble_kernels(Encoding encoding);
+const TileKernels& quant_plane_kernels(Encoding encoding);
+// quant_bf16_nibbles.cpp, quant_bf16_planes.cpp.
+const TileKernels& quant_bf16_nibble_kernels(Encoding encoding);
+const TileKernels& quant_bf16_plane_kernels(Encoding encoding);
+
+namespace {
+
+/// The loops Sums::run<tokens, tiles>().
+template <typename Sums>
+struct LoopTable : TileKernels {
+  template <int tokens, int tiles>
+  constexpr void fill_tiles() {
+    at[tokens][tiles] = &Sums::template run<tokens, tiles>;
+    if constexpr (tiles > 1) fill_tiles<tokens, tiles - 1>();
+  }
+  template <int tokens>
+  constexpr void fill() {
+    most_tiles[tokens] = Sums::tiles_for(tokens);
+    fill_tiles<tokens, Sums::tiles_for(tokens)>();
+    if constexpr (tokens > 1) fill<tokens - 1>();
+  }
+  constexpr LoopTable() { fill<kPanelTokens>(); }
+};
+
+}  // namespace
+
+}  // namespace qinfer::kernels::avx512
