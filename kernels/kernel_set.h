@@ -28,7 +28,10 @@ namespace qinfer::kernels {
 enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head, tied, router };
 enum class WeightLayout : std::uint8_t {
   row_major,  ///< element (n, k) at data[n * cols + k]
-  tile32      ///< at data[(n / 32) * 32 * cols + k * 32 + n % 32]; zero rows fill the last tile
+  tile32,     ///< at data[(n / 32) * 32 * cols + k * 32 + n % 32]; zero rows fill the last tile. Of a quantised
+              ///< encoding: common/quant_tiles.h
+  pairs32     ///< at data[((n / 32) * ceil(cols / 2) + k / 2) * 64 + n % 32 * 2 + k % 2]; zeros fill the last tile and
+              ///< pair
 };
 
 /// What weights are stored as, and in which order.
@@ -52,7 +55,8 @@ struct Matrix {
   PackInfo pack = {};
 };
 
-/// The lengths of a matrix's dimensions as it is stored, outermost first.
+/// The lengths of a matrix's dimensions as it is stored, outermost first. The innermost one of a quantised matrix
+/// counts bytes: [rows][bytes of a row] or [tiles][bytes of a tile].
 struct StoredShape {
   std::uint64_t lengths[3] = {};
   std::uint32_t n = 0;
@@ -339,7 +343,7 @@ struct KernelSet {
   /// have to be packed again; or the format cannot hold such values.
   PackEnd (*pack_end)(const WeightFormat& format, float largest, PackInfo& info) = nullptr;
   std::uint32_t (*kv_head_dim_padded)(std::uint32_t head_dim, DType type) = nullptr;
-  KvOrder kv_order = KvOrder::key_lanes;
+  KvOrder (*kv_order)(DType type) = nullptr;
   DType (*default_kv_type)(bool exact) = nullptr;
   ActivationLayouts layouts = {};
 
@@ -373,10 +377,12 @@ std::span<const KernelInfo> kernel_table();
 
 /// What products are computed with, which says how they are rounded and how fast they can be at best.
 enum class Multiplier : std::uint8_t {
-  f32_fma,    ///< nothing is rounded, sums are f32
-  f16_fma,    ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (attention:
-              ///< over the 32 positions of a tile) and f32 over the runs
-  bf16_tiles  ///< activations, queries, keys, softmax weights and values are rounded to bf16; sums are f32
+  f32_fma,  ///< nothing is rounded, sums are f32
+  f16_fma,  ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (attention:
+            ///< over the 32 positions of a tile) and f32 over the runs
+  bf16_tiles,  ///< activations, queries, keys, softmax weights and values are rounded to bf16; sums are f32
+  bf16_dot     ///< activations, queries and softmax weights are rounded to bf16; sums are f32, in which numbers smaller
+               ///< than 2^-126 count as zero
 };
 
 /// How a set rounds and adds up: tests derive their tolerances from it, benches the peak that they compare with.

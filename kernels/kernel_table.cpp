@@ -21,6 +21,10 @@ constexpr KernelInfo kTable[] = {
 
 Multiplier f32_fma(Encoding) { return Multiplier::f32_fma; }
 #ifdef QINFER_HAVE_AVX512
+/// For plain weights, which all are bf16 in this set, quantised ones and caches of bf16.
+Multiplier bf16_dot_for_bf16(Encoding encoding) {
+  return encoding == Encoding::bf16 || !is_plain(encoding) ? Multiplier::bf16_dot : Multiplier::f32_fma;
+}
 Multiplier f16_fma_for_f16(Encoding encoding) {
   return encoding == Encoding::f16 ? Multiplier::f16_fma : Multiplier::f32_fma;
 }
@@ -41,6 +45,12 @@ constexpr KernelSetRow kSets[] = {
      .get = avx512::kernel_set,
      .exact = true,
      .numerics = {.multiplier = f32_fma}},
+    {.name = "avx512_bf16",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16",
+     .get = avx512::bf16_kernel_set,
+     .exact = false,
+     .by_name = true,
+     .numerics = {.multiplier = bf16_dot_for_bf16}},
 #endif
 #ifdef QINFER_HAVE_AMX
     {.name = "amx",

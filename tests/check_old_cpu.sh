@@ -19,7 +19,7 @@ old "$cli" info "$model" | grep -q 'reference' || say "the emulated CPU did not 
 here=$("$cli" generate "$model" "Once upon a time" -n 12 --cpu-target reference 2>/dev/null)
 there=$(old "$cli" generate "$model" "Once upon a time" -n 12 | head -n 1)
 [[ -n $here && $there == "$here"* ]] || say "the story is \"$there\", expected \"$here\""
-for target in avx512 avx512_fp16 amx; do
+for target in avx512 avx512_fp16 avx512_bf16 amx; do
   old "$cli" generate "$model" x -n 1 --cpu-target $target | grep -q 'needs the CPU features' ||
     say "$target was not refused with the reason"
 done

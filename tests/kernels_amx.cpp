@@ -327,7 +327,7 @@ TEST_CASE("AMX attention: what later positions hold does not reach earlier ones"
   SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
   const std::uint32_t width = 48, length = 70;
   for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
-    const KvLayout layout{type, 1, 1, width, set->kv_head_dim_padded(width, type), 32, set->kv_order};
+    const KvLayout layout{type, 1, 1, width, set->kv_head_dim_padded(width, type), 32, set->kv_order(type)};
     std::vector<std::byte> clean(layout.block_bytes() * 3, std::byte{0});
     Random random(11);
     const auto put = [&](std::vector<std::byte>& arena, std::uint32_t p, std::uint32_t i, bool key, float value) {

@@ -88,7 +88,7 @@ void guarded_attention(const KernelSet& set, std::int64_t n, std::uint32_t head_
   constexpr std::uint32_t kHeads = 4, kKvHeads = 2;
   const std::int64_t width = kHeads * head_dim, kv_width = kKvHeads * head_dim;
   const GuardedMatrix wq(width, kHidden, at_end), wk(kv_width, kHidden, at_end), wv(kv_width, kHidden, at_end);
-  const KvLayout layout{type, 1, kKvHeads, head_dim, set.kv_head_dim_padded(head_dim, type), 32, set.kv_order};
+  const KvLayout layout{type, 1, kKvHeads, head_dim, set.kv_head_dim_padded(head_dim, type), 32, set.kv_order(type)};
   const Guarded cache(layout.blocks_for(static_cast<std::uint64_t>(n)) * layout.block_bytes());
   const Sequence sequence{{cache.data(), nullptr}, 0, static_cast<std::int32_t>(n), 0};
   const std::int64_t q_width = static_cast<std::int64_t>(query_width(set.layouts.query_of(n), kHeads, head_dim));

@@ -150,9 +150,13 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   const auto [norm, queries_only, turned] = options;
   Random random(6);
   const std::int64_t hidden = c.hidden, width = c.head_dim;
-  const KvLayout layout{
-      DType::f32,     2,           c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, DType::f32),
-      c.block_tokens, set.kv_order};
+  const KvLayout layout{DType::f32,
+                        2,
+                        c.n_kv_heads,
+                        c.head_dim,
+                        set.kv_head_dim_padded(c.head_dim, DType::f32),
+                        c.block_tokens,
+                        set.kv_order(DType::f32)};
   TestCache cache(layout, c.lengths);
   const auto many = static_cast<std::int32_t>(c.lengths[0] - 1), few = static_cast<std::int32_t>(c.lengths[1]);
   const std::vector<Sequence> sequences = {
@@ -278,7 +282,7 @@ void fill_cache(const KernelSet& set, TestCache& cache, Random& random, std::siz
                 std::vector<float>& keys, std::vector<float>& values) {
   const KvLayout& l = cache.layout;
   const auto put = [&](std::byte* at, float value) -> float {
-    if (rounds_to_bf16(set)) value = bf16_to_f32(f32_to_bf16(value));
+    if (attention_rounds_to_bf16(set, l.type)) value = bf16_to_f32(f32_to_bf16(value));
     if (l.type == DType::f32) {
       std::memcpy(at, &value, 4);
       return value;
@@ -330,8 +334,8 @@ std::vector<Sum> attend(const float* q, const std::vector<float>& keys, const st
 
 void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   Random random(7);
-  KvLayout layout{type,           1,           c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, type),
-                  c.block_tokens, set.kv_order};
+  KvLayout layout{
+      type, 1, c.n_kv_heads, c.head_dim, set.kv_head_dim_padded(c.head_dim, type), c.block_tokens, set.kv_order(type)};
   TestCache cache(layout, c.lengths);
   std::vector<Sequence> sequences;
   std::vector<std::vector<float>> keys(c.lengths.size()), values(c.lengths.size());
@@ -383,7 +387,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
           // A soft cap adds 4e-7 of itself to each score.
           double bound = 8 * (1e-5 + seen * kEps + c.softcap * 4e-7);
           // f16: a weight is rounded (2^-11, or 2^-19 where 2^-6 of it is subnormal), so is each of 32 steps of a sum.
-          if (rounds_to_bf16(set)) bound += kBf16 * want[i].magnitude;  // of a weight
+          if (attention_rounds_to_bf16(set, type)) bound += kBf16 * want[i].magnitude;  // of a weight
           // Of the result, where it is an operand in panels.
           if (set.layouts.operand_of(rows) != ActivationLayout::row_major) bound += kBf16 * std::fabs(want[i].value);
           if (sums_in_f16(set, type)) bound += 34 * 0x1p-11 * want[i].magnitude + 0x1p-19 * 8 * (seen + 1);
@@ -427,8 +431,9 @@ using namespace qinfer::test;
 
 void qinfer::test::test_split_attention(const KernelSet& set) {
   Random random(8);
-  for (const std::uint32_t window : {0u, 700u}) {
-    KvLayout layout{DType::f16, 1, 2, 16, set.kv_head_dim_padded(16, DType::f16), 32, set.kv_order};
+  for (const auto& [type, window] :
+       {std::pair(DType::f16, 0u), std::pair(DType::f16, 700u), std::pair(DType::bf16, 0u)}) {
+    KvLayout layout{type, 1, 2, 16, set.kv_head_dim_padded(16, type), 32, set.kv_order(type)};
     TestCache cache(layout, {2100});
     std::vector<float> keys, values;
     fill_cache(set, cache, random, 0, 2100, keys, values);

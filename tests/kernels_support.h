@@ -27,10 +27,15 @@ using namespace qinfer::kernels;
 inline constexpr double kEps = 0x1p-24;
 
 /// Whether products are those of activations rounded to bf16, with the weights and values of attention likewise.
-inline bool rounds_to_bf16(const KernelSet& set) { return uses_tiles(set.name); }
+inline bool rounds_to_bf16(const KernelSet& set) { return rounds_to_bf16(std::string_view(set.name)); }
 /// The same for n rows.
 inline bool rounds_to_bf16(const KernelSet& set, std::int64_t n) {
   return rounds_to_bf16(set) && n > row_of(set.name).numerics.unrounded_rows;
+}
+/// Whether attention over keys and values of this type rounds queries and weights to bf16.
+inline bool attention_rounds_to_bf16(const KernelSet& set, DType type) {
+  const Multiplier multiplier = row_of(set.name).numerics.multiplier(encoding_of(type));
+  return multiplier == Multiplier::bf16_tiles || multiplier == Multiplier::bf16_dot;
 }
 /// Half a unit in the last place of bf16, relative.
 inline constexpr double kBf16 = 0x1p-8;

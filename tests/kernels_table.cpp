@@ -309,6 +309,7 @@ void test_kernels_of(std::string_view set_name) {
 TEST_KERNELS_OF(reference)
 TEST_KERNELS_OF(avx512)
 TEST_KERNELS_OF(avx512_fp16)
+TEST_KERNELS_OF(avx512_bf16)
 TEST_KERNELS_OF(amx)
 TEST_KERNELS_OF(amx_mixed)
 
@@ -354,10 +355,12 @@ TEST_CASE("packing and unpacking returns every value of the type bit for bit", "
       const float largest = set->pack({reinterpret_cast<const std::byte*>(source.data()), file, rows, cols}, format, {},
                                       reinterpret_cast<std::byte*>(packed.data()), 0, rows);
       CHECK(largest == (dtype == DType::f16 ? 65504.0f : bf16_to_f32(0x7f7f)));
-      const bool tiles = format.layout == WeightLayout::tile32;
-      for (std::int64_t n = 0; n < (tiles ? 96 : rows); ++n)
+      const bool tiles = format.layout == WeightLayout::tile32, pairs = format.layout == WeightLayout::pairs32;
+      for (std::int64_t n = 0; n < (tiles || pairs ? 96 : rows); ++n)
         for (std::int64_t k = 0; k < cols; ++k) {
-          const std::int64_t at = tiles ? n / 32 * 32 * cols + k * 32 + n % 32 : n * cols + k;
+          const std::int64_t at = pairs   ? (n / 32 * ((cols + 1) / 2) + k / 2) * 64 + n % 32 * 2 + k % 2
+                                  : tiles ? n / 32 * 32 * cols + k * 32 + n % 32
+                                          : n * cols + k;
           const std::uint16_t want = n < rows ? source[static_cast<std::size_t>(n * cols + k)] : std::uint16_t{0};
           if (packed[static_cast<std::size_t>(at)] != want) FAIL("row " << n << " column " << k);
         }

@@ -53,9 +53,20 @@ inline bool uses_tiles(std::string_view name) {
   return row_of(name).numerics.multiplier(Encoding::bf16) == kernels::Multiplier::bf16_tiles;
 }
 
+/// Rounds what it multiplies to bf16, and has bf16 weights alone.
+inline bool rounds_to_bf16(std::string_view name) {
+  return uses_tiles(name) || row_of(name).numerics.multiplier(Encoding::bf16) == kernels::Multiplier::bf16_dot;
+}
+
 /// Adds up products of f16 weights and values in f16.
 inline bool sums_f16_in_f16(std::string_view name) {
   return row_of(name).numerics.multiplier(Encoding::f16) == kernels::Multiplier::f16_fma;
+}
+
+/// Whether matrices that are multiplied can be held in this encoding.
+inline bool holds(std::string_view name, Encoding encoding) {
+  kernels::WeightFormat format;
+  return row_of(name).get().weight_format(kernels::WeightRole::q, Encoding::f32, &encoding, false, format);
 }
 
 /// Keeps what is multiplied in another order than the file's.

@@ -8,8 +8,9 @@ namespace qinfer::kernels::amx {
 namespace {
 
 /// Everything that is multiplied is row-major bf16: a bf16 checkpoint is used as it is, others are rounded
-/// once. A table of its own is looked up in the mapped file.
+/// once. A table of its own is looked up in the mapped file. Quantised weights are not for these sets.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
+  if (!is_plain(stored)) return false;
   out = {role == WeightRole::embedding ? stored
          : wanted != nullptr           ? *wanted
                                        : Encoding::bf16,
@@ -48,7 +49,7 @@ constexpr KernelSet make_set(const char* name) {
       .pack = avx512::pack,
       .pack_end = avx512::pack_end,
       .kv_head_dim_padded = kv_head_dim_padded,
-      .kv_order = KvOrder::key_rows,
+      .kv_order = [](DType) { return KvOrder::key_rows; },
       .default_kv_type = default_kv_type,
       .layouts = {.residual = ActivationLayout::f32_panels,
                   .operand = ActivationLayout::bf16_panels,

@@ -7,13 +7,16 @@
 // A K tile [d][32] times the panel is the inner loop of the projections; so is V, [32][d], times the weights, with d as
 // the lanes. While a tile is read the next one in order is prefetched. Prefill takes panel after panel over keys that
 // were widened once; decode takes the heads of a tile one after the other, the order in which memory has them.
-// Everything is summed in one order: scores over d, weights and values over the lanes and tiles of a segment. Sums are
-// f32, but for the 32 products of weights and values in a tile, which `avx512_fp16` adds up in f16 where the cache is
-// f16: there a weight is scaled by 2^-6, so that 32 of them (at most 1 each) times the largest f16 stay in range.
-// Lanes that a query must not see are left out by masks, never multiplied by zero: they may hold anything.
+// `avx512_bf16` keeps a cache of bf16 in pairs of features and of positions (KvOrder::key_pairs), and multiplies it
+// with queries and weights that are rounded to bf16. Everything is summed in one order: scores over d, weights and
+// values over the lanes and tiles of a segment. Sums are f32, but for the 32 products of weights and values in a tile,
+// which `avx512_fp16` adds up in f16 where the cache is f16: there a weight is scaled by 2^-6, so that 32 of them (at
+// most 1 each) times the largest f16 stay in range. Lanes that a query must not see are left out by masks, never
+// multiplied by zero: they may hold anything.
 #pragma once
 
 #include <span>
+#include <type_traits>
 
 #include "avx512/attention_loops.h"
 #include "avx512/attention_panel.h"
@@ -34,27 +37,35 @@ inline constexpr std::int64_t kWidenPanels = 3;
 inline constexpr std::uint32_t kHeadsAtOnce = 8;
 
 /// The scores of a tile's keys, `wide` if they are f32 already.
-template <DType type>
+template <DType type, Arithmetic arithmetic>
 void score_tile(const Panel& panel, std::uint32_t tile, const std::byte* keys, const std::byte* next, bool wide) {
-  static constexpr AttentionScores<type> kScores;
-  static constexpr AttentionScores<DType::f32> kWideScores;
   TileGroup group;
   group.tiles[0] = keys;
   group.next[0] = next;
   group.only_next = true;
-  (wide ? kWideScores.at : kScores.at)[panel.count](reinterpret_cast<const std::uint32_t*>(panel.queries), panel.width,
-                                                    group, panel.weights_of(0, tile), kWeightsLd);
+  const auto* queries = reinterpret_cast<const std::uint32_t*>(panel.queries);
+#ifdef __AVX512BF16__
+  if constexpr (arithmetic == Arithmetic::bf16) {
+    static constexpr AttentionScores<Bf16Sums> kScores;
+    return kScores.at[panel.count](queries, (panel.width + 1) / 2, group, panel.weights_of(0, tile), kWeightsLd);
+  }
+#endif
+  static constexpr AttentionScores<F32Sums<type>> kScores;
+  static constexpr AttentionScores<F32Sums<DType::f32>> kWideScores;
+  (wide ? kWideScores.at : kScores.at)[panel.count](queries, panel.width, group, panel.weights_of(0, tile), kWeightsLd);
 }
 
-template <DType type, bool f16_values>
+template <DType type, Arithmetic arithmetic>
 void add_tile(Panel& panel, std::uint32_t tile, const std::byte* values, const std::byte* next) {
-  static constexpr ValueKernels<type, f16_values> kValues;
+  static constexpr ValueKernels<type, arithmetic> kValues;
   const TileLanes lanes = see_tile(panel, tile);
-  kValues.at[panel.count][lanes.same ? 0 : 1](panel, {values, panel.weights_of(0, tile), lanes.begin, lanes.end, next});
+  const bool whole = arithmetic != Arithmetic::bf16 || (lanes.begin | lanes.end) % 2 == 0;  // pairs of positions
+  kValues.at[panel.count][lanes.same && whole ? 0 : 1](
+      panel, {values, panel.weights_of(0, tile), lanes.begin, lanes.end, next});
 }
 
 /// One panel over its segment; `wide_keys`: [tile][width][32] of the segment in f32, or null.
-template <DType type, bool f16_values>
+template <DType type, Arithmetic arithmetic>
 void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& panel, const float* wide_keys) {
   const auto keys_of = [&](std::uint32_t t) {
     if (wide_keys == nullptr) return unit.k_tile(args, t);
@@ -63,12 +74,12 @@ void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& p
   const auto values_of = [&](std::uint32_t t) { return unit.k_tile(args, t) + args.kv.tile_bytes(); };
   const TileRange tiles = panel.tiles;
   for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
-    score_tile<type>(panel, t, keys_of(t), t < tiles.last ? keys_of(t + 1) : values_of(tiles.first),
-                     wide_keys != nullptr);
+    score_tile<type, arithmetic>(panel, t, keys_of(t), t < tiles.last ? keys_of(t + 1) : values_of(tiles.first),
+                                 wide_keys != nullptr);
   const float scale = cap_scores(args, panel);
-  for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, scale);
+  for (int m = 0; m < panel.count; ++m) softmax_row<arithmetic>(panel, m, scale);
   for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
-    add_tile<type, f16_values>(panel, t, values_of(t), t < tiles.last ? values_of(t + 1) : keys_of(tiles.first));
+    add_tile<type, arithmetic>(panel, t, values_of(t), t < tiles.last ? values_of(t + 1) : keys_of(tiles.first));
 }
 
 /// Tiles that decode brings into the L2 before the one it reads. The inner loops prefetch the next tile into the L1,
@@ -81,7 +92,7 @@ inline void fetch_tile(const std::byte* at, std::uint64_t bytes) {
 }
 
 /// One panel for each of some neighbouring KV heads, all for the same row: tile by tile, in the order of memory.
-template <DType type, bool f16_values>
+template <DType type, Arithmetic arithmetic>
 void reduce_heads(const AttentionArgs& args, const AttentionUnit& first, std::span<Panel> panels) {
   const TileRange tiles = panels[0].tiles;
   const auto n = static_cast<std::uint32_t>(panels.size()), all = (tiles.last - tiles.first + 1) * n;
@@ -95,28 +106,31 @@ void reduce_heads(const AttentionArgs& args, const AttentionUnit& first, std::sp
   };
   for (std::uint32_t i = 0; i < all; ++i) {
     fetch_tile(tile_at(i + kTilesAhead), args.kv.tile_bytes());
-    score_tile<type>(panels[i % n], tiles.first + i / n, tile_at(i), tile_at(i + 1), false);
+    score_tile<type, arithmetic>(panels[i % n], tiles.first + i / n, tile_at(i), tile_at(i + 1), false);
   }
   for (Panel& panel : panels) {
     const float scale = cap_scores(args, panel);
-    for (int m = 0; m < panel.count; ++m) softmax_row<f16_values>(panel, m, scale);
+    for (int m = 0; m < panel.count; ++m) softmax_row<arithmetic>(panel, m, scale);
   }
   for (std::uint32_t i = 0; i < all; ++i) {
     if (i + kTilesAhead < all) fetch_tile(tile_at(all + i + kTilesAhead), args.kv.tile_bytes());
-    add_tile<type, f16_values>(panels[i % n], tiles.first + i / n, tile_at(all + i), tile_at(all + i + 1));
+    add_tile<type, arithmetic>(panels[i % n], tiles.first + i / n, tile_at(all + i), tile_at(all + i + 1));
   }
 }
 
-/// `f16_values`: the cache is f16, and weights times values are summed in f16.
-template <bool f16_values>
+template <Arithmetic arithmetic>
 struct Policy {
+  using Queries = std::conditional_t<arithmetic == Arithmetic::bf16, Bf16Values, F32Values>;
+
   /// 96 queries are eight panels: a segment's keys and values come from memory once and from the L2 seven times.
   static std::int64_t rows_per_unit(std::uint32_t group) { return group >= 96 ? 1 : 96 / group; }
 
   template <typename F>
   static void with_kv_type(DType type, F f) {
-    if constexpr (f16_values) {
+    if constexpr (arithmetic == Arithmetic::f16) {
       f.template operator()<DType::f16>();
+    } else if constexpr (arithmetic == Arithmetic::bf16) {
+      f.template operator()<DType::bf16>();
     } else {
       with_dtype(type, f);
     }
@@ -133,15 +147,15 @@ struct Policy {
                      float* states) {
     const std::int64_t queries = unit.n_rows * (args.n_heads / args.kv.n_kv_heads);
     float* wide_keys = nullptr;
-    if (queries > (kWidenPanels - 1) * kPanelTokens && args.kv.type != DType::f32) {
+    if (arithmetic != Arithmetic::bf16 && queries > (kWidenPanels - 1) * kPanelTokens && args.kv.type != DType::f32) {
       wide_keys = scratch + Panel::floats(kPanelTokens, args.kv.head_dim, args.kv.head_dim_padded);
       with_kv_type(args.kv.type, [&]<DType type>() { widen_keys<type>(args, unit, segment, wide_keys); });
     }
     Panel panel;
     for (std::int64_t first = 0; first < queries; first += kPanelTokens) {
       panel.place(static_cast<int>(queries - first < kPanelTokens ? queries - first : kPanelTokens), args.kv, scratch);
-      open_panel(args, unit, segment, first, panel);
-      with_kv_type(args.kv.type, [&]<DType type>() { reduce_panel<type, f16_values>(args, unit, panel, wide_keys); });
+      open_panel<Queries>(args, unit, segment, first, panel);
+      with_kv_type(args.kv.type, [&]<DType type>() { reduce_panel<type, arithmetic>(args, unit, panel, wide_keys); });
       close_panel(panel, states, static_cast<std::uint64_t>(first));
     }
   }
@@ -161,10 +175,10 @@ struct Policy {
           AttentionUnit of_head = unit;
           of_head.kv_head += i;
           panels[i].place(static_cast<int>(group), args.kv, scratch + i * floats);
-          open_panel(args, of_head, segment, 0, panels[i]);
+          open_panel<Queries>(args, of_head, segment, 0, panels[i]);
         }
         with_kv_type(args.kv.type, [&]<DType type>() {
-          avx512::reduce_heads<type, f16_values>(args, unit, std::span(panels).first(n));
+          avx512::reduce_heads<type, arithmetic>(args, unit, std::span(panels).first(n));
         });
         for (std::uint32_t i = 0; i < n; ++i) close_panel(panels[i], states, std::uint64_t{i} * group);
       }

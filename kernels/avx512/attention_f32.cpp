@@ -4,7 +4,7 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-using Attention = SegmentedAttention<Policy<false>>;
+using Attention = SegmentedAttention<Policy<Arithmetic::f32>>;
 
 }  // namespace
 

@@ -5,7 +5,7 @@ namespace qinfer::kernels::avx512 {
 
 void fp16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice) {
   if (args.kv.type != DType::f16) return attention(args, phase, slice);
-  SegmentedAttention<Policy<true>>::run(args, phase, slice);
+  SegmentedAttention<Policy<Arithmetic::f16>>::run(args, phase, slice);
 }
 
 }  // namespace qinfer::kernels::avx512

@@ -2,11 +2,18 @@
 // that queries see, and how queries get into a panel and results out of it.
 #pragma once
 
-#include "avx512/gemm_kernels.h"
+#include "avx512/panels.h"
 #include "common/attention_segments.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
+
+/// What attention computes with. The last two are for caches of that type.
+enum class Arithmetic : std::uint8_t {
+  f32,
+  f16,  ///< weights and values are multiplied and summed in f16 within a tile
+  bf16  ///< products of bf16, scores too; sums are f32
+};
 
 /// Floats from one query's scores or weights to the next one's: those of a whole segment.
 inline constexpr int kWeightsLd = static_cast<int>(kSegmentTokens);
@@ -28,9 +35,10 @@ inline TileRange tiles_of_segment(std::uint32_t segment, Range keys) {
 struct Panel {
   int count = 0;
   std::uint32_t width = 0, padded = 0;
-  float* queries = nullptr;  ///< [width][count]
-  float* weights = nullptr;  ///< [count][512]: scores, then softmax weights, as f32 or as pairs of f16
-  float* out = nullptr;      ///< [count][padded]
+  float* queries = nullptr;  ///< [width][count], or as pairs of bf16 [width / 2][count]
+  float* weights =
+      nullptr;           ///< [count][512]: scores, then softmax weights, as f32, the same f16 twice or pairs of bf16
+  float* out = nullptr;  ///< [count][padded]
   Range ranges[kPanelTokens];
   TileRange tiles{};                 ///< of the segment, that any of the queries sees
   std::uint32_t seen[kPanelTokens];  ///< lanes of the current tile, one bit each
@@ -79,6 +87,7 @@ inline TileLanes see_tile(Panel& panel, std::uint32_t tile) {
 }
 
 /// Queries [first, first + count) of a unit, counted row by row and in a row head by head.
+template <typename Values>
 inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, std::int64_t first,
                        Panel& panel) {
   const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
@@ -90,14 +99,15 @@ inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std
     panel.ranges[m] = unit.keys(args, row);
   }
   panel.tiles = tiles_of_segment(segment, {panel.ranges[0].first, panel.ranges[panel.count - 1].last});
-  for (std::uint32_t i = 0; i < panel.width; i += 16) {
+  constexpr auto kPerDword = static_cast<std::uint32_t>(Values::kPerDword);
+  const std::uint32_t dwords = (panel.width + kPerDword - 1) / kPerDword;
+  for (std::uint32_t i = 0; i < dwords; i += 16) {
     __m512i block[16];
     for (int m = 0; m < 16; ++m)
-      block[m] = m < panel.count && m < kPanelTokens
-                     ? _mm512_maskz_loadu_epi32(first_lanes(panel.width - i), rows[m] + i)
-                     : _mm512_setzero_si512();
+      block[m] =
+          m < panel.count && m < kPanelTokens ? Values::load(rows[m], i, panel.width, 0) : _mm512_setzero_si512();
     transpose16(block);
-    for (std::uint32_t j = 0; j < 16 && i + j < panel.width; ++j)
+    for (std::uint32_t j = 0; j < 16 && i + j < dwords; ++j)
       _mm512_mask_storeu_epi32(panel.queries + (i + j) * static_cast<std::uint32_t>(panel.count),
                                first_lanes(panel.count), block[j]);
   }

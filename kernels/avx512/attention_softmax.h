@@ -10,9 +10,9 @@ namespace {
 inline constexpr float kLog2E = 1.44269504088896341f;
 
 /// log2 of what a weight of the largest score is stored as; the same factor is in sums and outputs, and cancels.
-template <bool f16_values>
+template <Arithmetic arithmetic>
 constexpr float weight_exponent() {
-  return f16_values ? -6.0f : 0.0f;
+  return arithmetic == Arithmetic::f16 ? -6.0f : 0.0f;
 }
 
 /// Word i / 2 of 16 words in place i.
@@ -22,14 +22,21 @@ inline __m512i twice_index() {
   return _mm512_load_si512(kIndex);
 }
 
-/// Stores 16 weights as the values' inner loop wants them.
-template <bool f16_values>
-inline void store_weights(float* at, __m512 weights) {
-  if constexpr (f16_values) {
-    const __m512i halves = _mm512_castsi256_si512(_mm512_cvtps_ph(weights, kNearest));
-    _mm512_storeu_si512(at, _mm512_permutexvar_epi16(twice_index(), halves));
+/// Stores the 32 weights of a tile as the values' inner loop wants them.
+template <Arithmetic arithmetic>
+inline void store_weights(float* at, __m512 low, __m512 high) {
+  if constexpr (arithmetic == Arithmetic::bf16) {
+    _mm512_storeu_si512(at, bf16_pairs(low, high));
+  } else if constexpr (arithmetic == Arithmetic::f16) {
+    const auto twice = [](__m512 weights) {
+      const __m512i halves = _mm512_castsi256_si512(_mm512_cvtps_ph(weights, kNearest));
+      return _mm512_permutexvar_epi16(twice_index(), halves);
+    };
+    _mm512_storeu_si512(at, twice(low));
+    _mm512_storeu_si512(at + 16, twice(high));
   } else {
-    _mm512_storeu_ps(at, weights);
+    _mm512_storeu_ps(at, low);
+    _mm512_storeu_ps(at + 16, high);
   }
 }
 
@@ -52,7 +59,7 @@ inline float cap_scores(const AttentionArgs& args, const Panel& panel) {
 }
 
 /// Scores of query m in, its softmax weights out, with their maximum (of the scores times log2(e)) and sum.
-template <bool f16_values>
+template <Arithmetic arithmetic>
 void softmax_row(Panel& panel, int m, float scale) {
   const __m512 factor = _mm512_set1_ps(scale * kLog2E), nothing = _mm512_set1_ps(kNegativeInfinity);
   __m512 largest = nothing;
@@ -66,7 +73,7 @@ void softmax_row(Panel& panel, int m, float scale) {
   panel.max[m] = _mm512_reduce_max_ps(largest) * (scale * kLog2E);
   // All scores -inf: nothing has weight (-inf minus -inf would be NaN).
   const float base = panel.max[m] == kNegativeInfinity ? 0.0f : panel.max[m];
-  const __m512 shift = _mm512_set1_ps(base - weight_exponent<f16_values>());
+  const __m512 shift = _mm512_set1_ps(base - weight_exponent<arithmetic>());
   __m512 sums = _mm512_setzero_ps();
   for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile) {
     float* at = panel.weights_of(m, tile);
@@ -76,8 +83,7 @@ void softmax_row(Panel& panel, int m, float scale) {
       return exp2_ps(_mm512_mask_mov_ps(nothing, static_cast<__mmask16>(lanes), x));
     };
     const __m512 low = weights(at, seen), high = weights(at + 16, seen >> 16);
-    store_weights<f16_values>(at, low);
-    store_weights<f16_values>(at + 16, high);
+    store_weights<arithmetic>(at, low, high);
     sums = _mm512_add_ps(sums, _mm512_add_ps(low, high));
   }
   panel.sum[m] = sum_lanes(sums);

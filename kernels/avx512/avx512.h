@@ -1,6 +1,8 @@
 // The backends for CPUs with AVX-512: `avx512` (F, BW, DQ, VL: Skylake-X, Zen 4 and later) sums in f32, `avx512_fp16`
-// (Sapphire Rapids and later) sums runs of 64 products in f16. Weights are in tiles of 32 rows, [N/32][K][32], so that
-// outputs are lanes and a matrix is one stream of whole cache lines; everything but the projections is shared.
+// (Sapphire Rapids and later) sums runs of 64 products in f16, `avx512_bf16` (Cooper Lake, Sapphire Rapids, Zen 4 and
+// later) sums products of bf16 in f32. Weights are in tiles of 32 rows, [N/32][K][32] or for bf16 products
+// [N/32][K/2][32][2], so that outputs are lanes and a matrix is one stream of whole cache lines; everything but the
+// projections and attention is shared.
 #pragma once
 
 #include "common/heads.h"
@@ -11,10 +13,13 @@ namespace qinfer::kernels::avx512 {
 
 const KernelSet& kernel_set();
 const KernelSet& fp16_kernel_set();
+const KernelSet& bf16_kernel_set();
 
 // ---- pack.cpp ----
 float pack(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
            std::int64_t first, std::int64_t last);
+/// Into WeightLayout::pairs32 (pack_pairs.cpp).
+float pack_pairs(const Matrix& source, std::byte* destination, std::int64_t first, std::int64_t last);
 PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info);
 
 // ---- elementwise.cpp ----
@@ -45,38 +50,52 @@ void finish_waiting(const QkvArgs& args, Slice slice);
 /// Bytes of the panels that precede such rows in the shared workspace of q/k/v.
 std::uint64_t shared_panels_bytes(std::uint64_t n, std::uint64_t width);
 
-// ---- attention_f32.cpp, attention_fp16.cpp: they differ in run alone ----
+// ---- attention_f32.cpp, attention_fp16.cpp, attention_bf16.cpp: they differ in run alone ----
 std::int32_t attention_phases(const AttentionArgs& args);
 std::int64_t attention_units(const AttentionArgs& args, std::int32_t phase);
 void attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 void fp16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
+void bf16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 WorkspaceSize attention_workspace(const Shape& shape);
 std::uint64_t attention_split_bytes(const AttentionArgs& args);
 
-// ---- projections with f32 sums (projections_f32.cpp) and with f16 sums (projections_fp16.cpp) ----
+// ---- projections with f32 sums (projections_f32.cpp, projections_quant.cpp), with f16 sums (projections_fp16.cpp) and
+// with products of bf16 (projections_bf16.cpp) ----
 struct Projections {
   Operation<LinearArgs> linear;
   Operation<QkvArgs> qkv;
   Operation<FfnArgs> ffn;
   Operation<LmHeadArgs> lm_head;
 };
-/// For tiles of this type.
-const Projections& f32_projections(DType weights);
+/// For tiles of this encoding.
+const Projections& f32_projections(Encoding weights);
+/// For tiles of any quantised encoding: each matrix is multiplied by the loops of its own.
+const Projections& quant_projections();
 const Projections& fp16_projections();
+const Projections& bf16_projections();
+/// With products of bf16, for tiles of any quantised encoding and plain pairs beside them.
+const Projections& quant_bf16_projections();
+
+/// What activations are multiplied as.
+enum class Products : std::uint8_t { f32, f16, bf16 };
 
 /// Phases of q/k/v, and the first two of a feed-forward network, where the matrices that share activations differ in
-/// type. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 too, so that one packing of the
-/// activations serves all. An output has the bits that it has among matrices of its own type with f32 sums.
+/// their encoding. Each is multiplied by its own inner loop; all sums are f32, in avx512_fp16 too, so that one packing
+/// of the activations serves all. An output has the bits that it has among matrices of its own encoding with f32 sums.
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice);
 void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
 /// activation(gate) * up for the tiles of a slice, into rows `act`. `f32_panels`: Panels of args.n rows.
 void mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* f32_panels, Slice slice, const Activations& act);
+/// The same with products of bf16; q/k/v that differ are what quant_bf16_projections() takes.
+void bf16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
+void bf16_mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* panels, Slice slice, const Activations& act);
 
-// ---- mixtures of experts (moe.cpp; moe_fp16.cpp has the inner loops with f16 sums) ----
+// ---- mixtures of experts (moe.cpp; moe_fp16.cpp and moe_bf16.cpp have the inner loops with other sums) ----
 inline constexpr std::int32_t kMoePhases = 8;
 std::int64_t moe_units(const MoeArgs& args, std::int32_t phase);
 void moe(const MoeArgs& args, std::int32_t phase, Slice slice);
 void fp16_moe(const MoeArgs& args, std::int32_t phase, Slice slice);
+void bf16_moe(const MoeArgs& args, std::int32_t phase, Slice slice);
 MoeWorkspace moe_workspace(const Shape& shape);
 
 /// What is multiplied with tiles [begin, end) of a slot: its rows, in panels.
@@ -95,6 +114,9 @@ struct SlotKernels {
   void (*outer)(const SlotWork& work) = nullptr;
 };
 const SlotKernels& fp16_slot_kernels();
+const SlotKernels& quant_slot_kernels();
+const SlotKernels& bf16_slot_kernels();
+const SlotKernels& quant_bf16_slot_kernels();
 
 WorkspaceSize linear_workspace(const Shape& shape);
 WorkspaceSize qkv_workspace(const Shape& shape);

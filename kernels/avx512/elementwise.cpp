@@ -2,6 +2,7 @@
 // logits, which every LM head applies to its own slice.
 #include "avx512/avx512.h"
 #include "avx512/vec.h"
+#include "common/quant_tiles.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -28,6 +29,12 @@ void scale_row(float* row, std::int64_t width, float scale) {
   }
 }
 
+/// One lane of each line: a line is 32 pairs, of a row each.
+void gather_pairs(const std::byte* lane, std::int64_t width, float* out) {
+  for (std::int64_t k = 0; k < width; ++k)
+    out[k] = bf16_to_f32(*reinterpret_cast<const std::uint16_t*>(lane + k / 2 * kTileRows * 4 + k % 2 * 2));
+}
+
 /// One lane of each line: a line is 32 rows of one column.
 template <DType type>
 void gather_row(const std::byte* lane, std::int64_t width, float scale, float* out) {
@@ -44,18 +51,41 @@ void gather_row(const std::byte* lane, std::int64_t width, float scale, float* o
   }
 }
 
+/// Out of the blocks of a file, or out of tiles.
+void embed_quantised(const EmbedArgs& args, Slice slice) {
+  const Matrix& table = args.table;
+  const EncodingTraits& traits = encoding_traits(table.format.encoding);
+  const std::int64_t tile_bytes = bytes_of_quant_tile(traits.encoding, table.cols);
+  const std::int64_t row_bytes = table.cols / traits.block_values * traits.block_bytes;
+  for (std::int64_t m = slice.begin; m < slice.end; ++m) {
+    const std::int64_t row = args.tokens[m];
+    float* out = args.out.row(m);
+    if (table.format.layout == WeightLayout::row_major) {
+      traits.to_f32(table.data + row * row_bytes, table.cols, out);
+    } else {
+      widen_quant_row(traits.encoding, table.data + row / kTileRows * tile_bytes, row % kTileRows, table.cols, out);
+    }
+    if (args.scale != 1.0f) scale_row(out, table.cols, args.scale);
+  }
+}
+
 }  // namespace
 
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t) { return args.n; }
 
 void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
   const Matrix& table = args.table;
+  if (!is_plain(table.format.encoding)) return embed_quantised(args, slice);
   with_dtype(element_type(table.format.encoding), [&]<DType type>() {
     constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
     for (std::int64_t m = slice.begin; m < slice.end; ++m) {
       const std::int64_t row = args.tokens[m];
       if (table.format.layout == WeightLayout::row_major) {
         widen_row<type>(table.data + row * table.cols * kBytes, table.cols, args.out.row(m));
+        if (args.scale != 1.0f) scale_row(args.out.row(m), table.cols, args.scale);
+      } else if (table.format.layout == WeightLayout::pairs32) {
+        const std::int64_t lane = row / kTileRows * ((table.cols + 1) / 2) * kTileRows + row % kTileRows;
+        gather_pairs(table.data + lane * 4, table.cols, args.out.row(m));
         if (args.scale != 1.0f) scale_row(args.out.row(m), table.cols, args.scale);
       } else {
         const std::int64_t lane = row / kTileRows * table.cols * kTileRows + row % kTileRows;

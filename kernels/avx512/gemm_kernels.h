@@ -8,15 +8,12 @@
 // While a tile is read, the line kAhead further on is prefetched, at the end of the tile that of the next group.
 #pragma once
 
+#include "avx512/tile_loops.h"
 #include "avx512/vec.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// Tokens of a panel: with two registers of sums for each and one tile, 24 of 32 registers are sums.
-inline constexpr int kPanelTokens = 12;
-/// Tiles that an inner loop takes at once, where few tokens leave registers for them.
-inline constexpr int kMaxTiles = 8;
 /// Lines to prefetch ahead, of all tiles together: the distance that read memory fastest when it was chosen.
 inline constexpr std::int64_t kAhead = 128;
 /// How many lines ahead of its reading a line goes from the L2 into the L1. (No measurement of other numbers is kept.)
@@ -28,10 +25,8 @@ inline constexpr std::int64_t kRun = 64;
 inline void prefetch_line(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
 inline void prefetch_far(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
 
-/// Tiles, what will be read after them, and what to fetch meanwhile.
-struct TileGroup {
-  const std::byte* tiles[kMaxTiles];
-  const std::byte* next[kMaxTiles];
+/// And what to fetch meanwhile.
+struct TileGroup : TileLines {
   bool only_next = false;  ///< prefetch nothing but `next`: a whole tile ahead
 
   /// What to prefetch for tile t at w while products begin .. begin + kRun - 1 are added up.
@@ -67,6 +62,7 @@ inline Lanes32 in_order(__m512 low, __m512 high) {
 template <DType weights>
 struct F32Sums {
   static constexpr std::int64_t kLine = kTileRows * static_cast<std::int64_t>(dtype_bytes(weights));
+  static constexpr std::int64_t tile_bytes(std::int64_t cols) { return cols * kLine; }
 
   /// Tiles at a time: 24 sums in registers at most, two for each token and tile.
   static constexpr int tiles_for(int tokens) { return tokens == 1 ? 8 : tokens <= 3 ? 4 : tokens <= 6 ? 2 : 1; }
@@ -123,6 +119,7 @@ struct F32Sums {
 #ifdef __AVX512FP16__
 struct F16Sums {
   static constexpr std::int64_t kLine = 64;
+  static constexpr std::int64_t tile_bytes(std::int64_t cols) { return cols * kLine; }
   static constexpr int tiles_for(int tokens) { return tokens <= 2 ? 8 : tokens <= 6 ? 4 : tokens <= 8 ? 3 : 2; }
 
   template <int tokens, int tiles>

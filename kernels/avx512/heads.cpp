@@ -2,6 +2,7 @@
 // as rows, of keys and values in the tiles of the cache. Where the norm is of all heads together, a block of queries or
 // keys is kept as it is, and a last phase finishes whole rows.
 #include "avx512/avx512.h"
+#include "avx512/panels.h"
 #include "avx512/vec.h"
 
 namespace qinfer::kernels::avx512 {
@@ -67,13 +68,55 @@ void store_rows(const float* values, std::int64_t ld, std::int64_t count, std::i
     }
 }
 
-/// Keys become lanes, values rows (KvOrder::key_lanes).
+/// The heads of a run become neighbouring dwords of the lines of a tile [width / 2][32][2].
+void store_key_pairs(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
+                     std::byte* tile) {
+  const std::int64_t pairs = (width + 1) / 2;
+  for (std::int64_t first = 0; first < count; first += 16)
+    for (std::int64_t i = 0; i < pairs; i += 16) {
+      const std::int64_t rows = count - first < 16 ? count - first : 16, lines = pairs - i < 16 ? pairs - i : 16;
+      __m512i block[16];
+      for (std::int64_t r = 0; r < 16; ++r)
+        block[r] = r < rows ? Bf16Values::load(values + (first + r) * ld, i, width, 0) : _mm512_setzero_si512();
+      if (rows == 1) {  // decoding: nothing to transpose
+        alignas(64) std::uint32_t row[16];
+        _mm512_store_si512(row, block[0]);
+        for (std::int64_t j = 0; j < lines; ++j)
+          __builtin_memcpy(tile + ((i + j) * kTileRows + lane + first) * 4, row + j, 4);
+        continue;
+      }
+      transpose16(block);
+      for (std::int64_t j = 0; j < lines; ++j)
+        _mm512_mask_storeu_epi32(tile + ((i + j) * kTileRows + lane + first) * 4, first_lanes(rows), block[j]);
+    }
+}
+
+/// They become halves of the dwords of a tile [16][padded][2], the low ones for even positions.
+void store_value_pairs(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
+                       std::int64_t padded, std::byte* tile) {
+  for (std::int64_t r = 0; r < count; ++r) {
+    const bool odd = (lane + r) % 2 != 0;
+    for (std::int64_t i = 0; i < padded; i += 16) {
+      const __mmask16 lanes = i < width ? first_lanes(width - i) : __mmask16{0};
+      const __m512i high = rounded_to_bf16(_mm512_maskz_loadu_ps(lanes, values + r * ld + i));
+      _mm512_mask_storeu_epi16(tile + ((lane + r) / 2 * padded + i) * 4, odd ? 0xaaaaaaaa : 0x55555555,
+                               odd ? high : _mm512_srli_epi32(high, 16));
+    }
+  }
+}
+
+/// Keys become lanes, values rows (KvOrder::key_lanes), or both pairs.
 void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, std::uint32_t head, const float* values) {
   std::byte* tile = k_tile(args, run, head);
   const std::int64_t lane = run.position % kTileTokens, width = args.kv.head_dim;
+  const std::int64_t padded = args.kv.head_dim_padded;
+  if (args.kv.order == KvOrder::key_pairs) {
+    if (block.kind == HeadKind::key) return store_key_pairs(values, block.ld, run.count, lane, width, tile);
+    return store_value_pairs(values, block.ld, run.count, lane, width, padded, tile + args.kv.tile_bytes());
+  }
   with_dtype(args.kv.type, [&]<DType type>() {
     if (block.kind == HeadKind::key) return store_lanes<type>(values, block.ld, run.count, lane, width, tile);
-    store_rows<type>(values, block.ld, run.count, lane, width, args.kv.head_dim_padded, tile + args.kv.tile_bytes());
+    store_rows<type>(values, block.ld, run.count, lane, width, padded, tile + args.kv.tile_bytes());
   });
 }
 

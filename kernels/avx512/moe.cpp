@@ -22,11 +22,18 @@ constexpr SlotKernels kBf16 = slot_kernels<F32Mode<DType::bf16>>();
 
 bool is_local(const MoeArgs& args) { return args.n * args.top_k <= kLocalRouted; }
 
-DType type_of(const Matrix& w) { return element_type(w.format.encoding); }
+Encoding encoding_of(const Matrix& w) { return w.format.encoding; }
 
-const SlotKernels& kernels_for(DType type, bool f16_sums) {
-  if (f16_sums) return fp16_slot_kernels();
-  return type == DType::f16 ? kF16 : type == DType::bf16 ? kBf16 : kF32;
+/// What a matrix is multiplied as by a set that has products of this kind: f16 for f16 weights alone.
+Products products_for(const Matrix& w, Products best) {
+  return best == Products::f16 && encoding_of(w) != Encoding::f16 ? Products::f32 : best;
+}
+
+const SlotKernels& kernels_for(Encoding encoding, Products products) {
+  if (products == Products::f16) return fp16_slot_kernels();
+  if (products == Products::bf16) return is_plain(encoding) ? bf16_slot_kernels() : quant_bf16_slot_kernels();
+  if (!is_plain(encoding)) return quant_slot_kernels();
+  return encoding == Encoding::f16 ? kF16 : encoding == Encoding::bf16 ? kBf16 : kF32;
 }
 
 // ---- the router ----
@@ -48,10 +55,10 @@ void run_router(const MoeArgs& args, std::int32_t phase, Slice slice) {
   const std::int64_t tiles = tiles_of(args.router.rows);
   const Slice own{slice.begin, smaller(slice.end, tiles), slice.worker};
   if (phase == kPackRouter || own.begin < own.end)
-    f32_projections(type_of(args.router))
+    f32_projections(encoding_of(args.router))
         .linear.run(router_args(args, args.router, 0), phase, phase == kPackRouter ? slice : own);
   if (phase == kRouter && slice.end > tiles)
-    f32_projections(type_of(args.shared_router))
+    f32_projections(encoding_of(args.shared_router))
         .linear.run(router_args(args, args.shared_router, args.router.rows), phase, {0, 1, slice.worker});
 }
 
@@ -61,33 +68,44 @@ void run_router(const MoeArgs& args, std::int32_t phase, Slice slice) {
 struct Operand {
   Activations rows;  ///< row i of the slot is row i, or row routes.rows[slot.first + i].row where it is gathered
   bool gathered;
-  bool f16_sums;
+  Products products;
+  bool sums;  ///< beside panels of bf16
   float limit;
   std::int64_t cols;
 };
 
-/// f16 sums need matrices of f16, gate and up both.
-Operand inner_operand(const MoeArgs& args, const ExpertSlot& slot, bool fp16) {
+/// Where gate and up differ, products are not f16.
+Operand inner_operand(const MoeArgs& args, const ExpertSlot& slot, Products best) {
   const SlotMatrices w = matrices_of(args, slot);
-  const bool f16_sums = fp16 && type_of(*w.gate) == DType::f16 && type_of(*w.up) == DType::f16;
-  return {args.x, true, f16_sums, f16_sums ? activation_limit<void>(*w.gate, *w.up) : 0, w.gate->cols};
+  const bool same = w.gate->format == w.up->format;
+  const Products products = same || best == Products::bf16 ? products_for(*w.gate, best) : Products::f32;
+  const float limit = products == Products::f16 ? activation_limit<void>(*w.gate, *w.up) : 0;
+  const bool sums = !same || !is_plain(encoding_of(*w.gate));
+  return {args.x, true, products, sums, limit, w.gate->cols};
 }
 
-Operand outer_operand(const MoeArgs& args, const ExpertSlot& slot, bool fp16) {
+Operand outer_operand(const MoeArgs& args, const ExpertSlot& slot, Products best) {
   const Matrix& down = *matrices_of(args, slot).down;
-  const bool f16_sums = fp16 && type_of(down) == DType::f16;
-  return {inner_rows(args, slot), false, f16_sums, f16_sums ? activation_limit<void>(down) : 0, down.cols};
+  const Products products = products_for(down, best);
+  const float limit = products == Products::f16 ? activation_limit<void>(down) : 0;
+  return {inner_rows(args, slot), false, products, !is_plain(encoding_of(down)), limit, down.cols};
 }
 
 /// Packs panels [begin, end) of a slot into `memory`.
 void pack_slot(const Routes& routes, const ExpertSlot& slot, const Operand& operand, std::byte* memory,
                std::int64_t begin, std::int64_t end) {
-  const Panels panels(memory, slot.count, operand.cols);
   const auto row = [&](std::int64_t m) {
     return operand.rows.row(operand.gathered ? routes.rows[slot.first + m].row : m);
   };
-  operand.f16_sums ? pack_rows<F16Values>(row, slot.count, operand.limit, panels, begin, end)
-                   : pack_rows<F32Values>(row, slot.count, operand.limit, panels, begin, end);
+  const auto pack_as = [&]<typename Values>(Values) {
+    const Panels panels(memory, slot.count, operand.cols, Values::kPerDword, Values::kSums);
+    pack_rows<Values>(row, slot.count, operand.limit, panels, begin, end);
+  };
+  switch (operand.products) {
+    case Products::f32: return pack_as(F32Values());
+    case Products::f16: return pack_as(F16Values());
+    case Products::bf16: return operand.sums ? pack_as(Bf16SummedValues()) : pack_as(Bf16Values());
+  }
 }
 
 /// The shared panels of a slot, each row with its exponent. Only the last slot may be wider than the others.
@@ -143,9 +161,9 @@ class LocalPanels {
 
   std::byte* of(const ExpertSlot& slot, const Operand& operand) {
     const std::int32_t row = operand.gathered && slot.count == 1 ? routes_.rows[slot.first].row : -1;
-    if (row < 0 || row != row_ || operand.f16_sums != f16_sums_ || operand.limit != limit_)
+    if (row < 0 || row != row_ || operand.products != products_ || operand.sums != sums_ || operand.limit != limit_)
       pack_slot(routes_, slot, operand, memory_, 0, panel_count(slot.count));
-    row_ = row, f16_sums_ = operand.f16_sums, limit_ = operand.limit;
+    row_ = row, products_ = operand.products, sums_ = operand.sums, limit_ = operand.limit;
     return memory_;
   }
 
@@ -153,28 +171,30 @@ class LocalPanels {
   const Routes& routes_;
   std::byte* memory_;
   std::int32_t row_ = -1;
-  bool f16_sums_ = false;
+  Products products_ = Products::f32;
+  bool sums_ = false;
   float limit_ = 0;
 };
 
-void run_inner(const MoeArgs& args, Slice slice, bool fp16) {
+void run_inner(const MoeArgs& args, Slice slice, Products best) {
   const Routes routes(args);
   LocalPanels local(routes, args.workspace.of(slice.worker));
   const auto panels = [&](const ExpertSlot& slot) {
-    return is_local(args) ? local.of(slot, inner_operand(args, slot, fp16))
+    return is_local(args) ? local.of(slot, inner_operand(args, slot, best))
                           : shared_panels(args, slot, args.router.cols);
   };
   const auto tiles = [&](std::int64_t i) { return inner_tiles(args, routes, i, kTileRows, slice); };
   for_slots(args, routes, tiles, panels, [&](const SlotWork& work) {
     const SlotMatrices w = matrices_of(args, work.slot);
     if (w.gate->format == w.up->format)
-      return kernels_for(type_of(*w.gate), inner_operand(args, work.slot, fp16).f16_sums).inner(work);
-    mixed_gate_and_up_tiles(network_of(work), reinterpret_cast<std::uint32_t*>(work.panels),
-                            {work.begin, work.end, slice.worker}, inner_rows(args, work.slot));
+      return kernels_for(encoding_of(*w.gate), inner_operand(args, work.slot, best).products).inner(work);
+    (best == Products::bf16 ? bf16_mixed_gate_and_up_tiles : mixed_gate_and_up_tiles)(
+        network_of(work), reinterpret_cast<std::uint32_t*>(work.panels), {work.begin, work.end, slice.worker},
+        inner_rows(args, work.slot));
   });
 }
 
-void run_outer(const MoeArgs& args, Slice slice, bool fp16) {
+void run_outer(const MoeArgs& args, Slice slice, Products best) {
   const Routes routes(args);
   const std::int64_t first = slice.begin * kTileRows, count = smaller(slice.end * kTileRows, args.down[0].rows) - first;
   const __m512 nan = _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN());
@@ -183,17 +203,17 @@ void run_outer(const MoeArgs& args, Slice slice, bool fp16) {
       _mm512_mask_storeu_ps(args.out.row(routes.lost[i]) + first + j, first_lanes(count - j), nan);
   LocalPanels local(routes, args.workspace.of(slice.worker));
   const auto panels = [&](const ExpertSlot& slot) {
-    return is_local(args) ? local.of(slot, outer_operand(args, slot, fp16))
+    return is_local(args) ? local.of(slot, outer_operand(args, slot, best))
                           : shared_panels(args, slot, args.expert_width());
   };
   const auto tiles = [&](std::int64_t) { return TileRange{slice.begin, slice.end}; };
   for_slots(args, routes, tiles, panels, [&](const SlotWork& work) {
-    const Operand operand = outer_operand(args, work.slot, fp16);
-    kernels_for(type_of(*matrices_of(args, work.slot).down), operand.f16_sums).outer(work);
+    const Operand operand = outer_operand(args, work.slot, best);
+    kernels_for(encoding_of(*matrices_of(args, work.slot).down), operand.products).outer(work);
   });
 }
 
-void run(const MoeArgs& args, std::int32_t phase, Slice slice, bool fp16) {
+void run(const MoeArgs& args, std::int32_t phase, Slice slice, Products best) {
   switch (phase) {
     case kPackRouter:
     case kRouter: return run_router(args, phase, slice);
@@ -201,12 +221,12 @@ void run(const MoeArgs& args, std::int32_t phase, Slice slice, bool fp16) {
     case kList: return list_rows(args, slice);
     case kGather:
       return pack_slots(args, args.router.cols, slice,
-                        [&](const ExpertSlot& slot) { return inner_operand(args, slot, fp16); });
-    case kInner: return run_inner(args, slice, fp16);
+                        [&](const ExpertSlot& slot) { return inner_operand(args, slot, best); });
+    case kInner: return run_inner(args, slice, best);
     case kPackInner:
       return pack_slots(args, args.expert_width(), slice,
-                        [&](const ExpertSlot& slot) { return outer_operand(args, slot, fp16); });
-    default: return run_outer(args, slice, fp16);
+                        [&](const ExpertSlot& slot) { return outer_operand(args, slot, best); });
+    default: return run_outer(args, slice, best);
   }
 }
 
@@ -225,8 +245,9 @@ std::int64_t moe_units(const MoeArgs& args, std::int32_t phase) {
   }
 }
 
-void moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, false); }
-void fp16_moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, true); }
+void moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, Products::f32); }
+void fp16_moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, Products::f16); }
+void bf16_moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, Products::bf16); }
 
 MoeWorkspace moe_workspace(const Shape& shape) {
   const std::uint64_t shared_rows = shape.shared_width != 0 ? shape.batch : 0, rows = shape.routed_rows();

@@ -26,7 +26,7 @@ inline FfnArgs network_of(const SlotWork& work) {
 template <typename Mode>
 void slot_inner(const SlotWork& work) {
   const FfnArgs args = network_of(work);
-  const Panels panels(work.panels, args.n, args.gate.cols);
+  const Panels panels = panels_of<Mode>(work.panels, args.n, args.gate.cols);
   const Activations act = inner_rows(work.args, work.slot);
   const std::int64_t tiles = 2 * (work.end - work.begin);
   const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
@@ -34,11 +34,12 @@ void slot_inner(const SlotWork& work) {
   const SlotMatrices next = matrices_of(work.args, work.next != nullptr ? *work.next : work.slot);
   alignas(64) float sums[kPanelTokens * kSumsLd];
   // Tiles after the last one are those of the next slot, which are fetched meanwhile.
-  multiply<Mode>(
-      panels, args.n, tiles, 2, sums, kSumsLd,
+  const typename Mode::Loops loops(args.gate), next_loops(*next.gate);
+  multiply(
+      loops, panels, args.n, tiles, 2, sums, kSumsLd,
       [&](std::int64_t t) {
-        if (t < tiles) return tile_at<Mode>(t % 2 == 0 ? args.gate : args.up, work.begin + t / 2);
-        return tile_at<Mode>(t % 2 == 0 ? *next.gate : *next.up, work.next_begin + (t - tiles) / 2);
+        if (t < tiles) return tile_at(loops, t % 2 == 0 ? args.gate : args.up, work.begin + t / 2);
+        return tile_at(next_loops, t % 2 == 0 ? *next.gate : *next.up, work.next_begin + (t - tiles) / 2);
       },
       [&](const Block& block) { store(args, block, panels, work.begin, act); });
 }
@@ -68,13 +69,15 @@ template <typename Mode>
 void slot_outer(const SlotWork& work) {
   const Matrix& down = *matrices_of(work.args, work.slot).down;
   const Matrix& next = *matrices_of(work.args, work.next != nullptr ? *work.next : work.slot).down;
-  const Panels panels(work.panels, work.slot.count, down.cols);
+  const Panels panels = panels_of<Mode>(work.panels, work.slot.count, down.cols);
   const std::int64_t tiles = work.end - work.begin;
   alignas(64) float sums[kPanelTokens * kSumsLd];
-  multiply<Mode>(
-      panels, work.slot.count, tiles, 1, sums, kSumsLd,
+  const typename Mode::Loops loops(down), next_loops(next);
+  multiply(
+      loops, panels, work.slot.count, tiles, 1, sums, kSumsLd,
       [&](std::int64_t t) {
-        return t < tiles ? tile_at<Mode>(down, work.begin + t) : tile_at<Mode>(next, work.next_begin + t - tiles);
+        return t < tiles ? tile_at(loops, down, work.begin + t)
+                         : tile_at(next_loops, next, work.next_begin + t - tiles);
       },
       [&](const Block& block) { add_weighted(work, block, panels, down); });
 }

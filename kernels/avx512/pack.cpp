@@ -1,7 +1,11 @@
 // Weights into tiles of 32 rows, [N/32][K][32]: blocks of 16 rows by 16 dwords are transposed in registers, which keeps
-// both sides in whole cache lines. Types that do not change are moved bit for bit.
+// both sides in whole cache lines. Types that do not change are moved bit for bit, and so are the blocks of quantised
+// matrices; or they are widened.
 #include "avx512/avx512.h"
+#include "avx512/largest.h"
 #include "avx512/vec.h"
+#include "base/block_formats.h"
+#include "common/quant_tiles.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -46,17 +50,6 @@ inline void transpose_columns(const std::byte* at, std::int64_t row_bytes, std::
     }
   }
 }
-
-/// The largest finite magnitude seen so far.
-struct Largest {
-  __m512i bits = _mm512_setzero_si512();
-  void add(__m512 value) {
-    const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(value), _mm512_set1_epi32(0x7fffffff));
-    const __mmask16 finite = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
-    bits = _mm512_mask_max_epi32(bits, finite, bits, magnitude);
-  }
-  float value() const { return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(bits)))); }
-};
 
 /// Rows [first, last) of the source into their tiles.
 template <DType from, DType to>
@@ -113,6 +106,56 @@ float pack_values(const std::byte* source, std::byte* destination, std::int64_t 
   return largest.value();
 }
 
+/// Rows [first, last) of blocks as they are: into tiles, or one after the other.
+float pack_blocks(const Matrix& source, WeightLayout layout, std::byte* destination, std::int64_t first,
+                  std::int64_t last) {
+  const Encoding encoding = source.format.encoding;
+  const auto row_bytes = static_cast<std::int64_t>(encoded_bytes(encoding, static_cast<std::uint64_t>(source.cols)));
+  if (layout == WeightLayout::row_major) {
+    const std::byte* from = source.data + first * row_bytes;
+    __builtin_memcpy(destination + first * row_bytes, from, static_cast<std::size_t>((last - first) * row_bytes));
+    return quant_largest(encoding, from, (last - first) * source.cols);
+  }
+  const std::int64_t tile_bytes = bytes_of_quant_tile(encoding, source.cols);
+  float largest = 0;
+  for (std::int64_t row = first; row < last; row += kTileRows)
+    largest = larger(largest, pack_quant_tile(encoding, source.data + row * row_bytes, smaller(last - row, kTileRows),
+                                              source.cols, destination + row / kTileRows * tile_bytes));
+  return largest;
+}
+
+/// Rows [first, last) of blocks as values: 256 columns of a tile's rows are widened at a time.
+template <DType to>
+float pack_widened(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
+                   std::int64_t first, std::int64_t last) {
+  constexpr std::int64_t kStep = blocks::kLongBlock;
+  constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(to));
+  const EncodingTraits& traits = encoding_traits(source.format.encoding);
+  const std::int64_t row_blocks = source.cols / traits.block_values;
+  float values[kTileRows * kStep];
+  for (std::int64_t row = first; row < last; row += kTileRows) {
+    const std::int64_t rows = smaller(last - row, kTileRows);
+    for (std::int64_t k = 0; k < source.cols; k += kStep) {
+      const std::int64_t cols = smaller(source.cols - k, kStep);
+      const auto blocks_of = [&](std::int64_t r) {
+        return source.data + ((row + r) * row_blocks + k / traits.block_values) * traits.block_bytes;
+      };
+      for (std::int64_t r = 0; r < rows; ++r) traits.to_f32(blocks_of(r), cols, values + r * cols);
+      if (format.layout == WeightLayout::tile32) {
+        const Matrix part{reinterpret_cast<const std::byte*>(values), {}, rows, cols};
+        pack_tiles<DType::f32, to>(part, info.scale, destination + (row * source.cols + k * kTileRows) * kBytes, 0,
+                                   kTileRows);
+      } else {
+        for (std::int64_t r = 0; r < rows; ++r)
+          pack_values<DType::f32, to>(reinterpret_cast<const std::byte*>(values + r * cols),
+                                      destination + ((row + r) * source.cols + k) * kBytes, cols);
+      }
+    }
+  }
+  const auto row_bytes = row_blocks * traits.block_bytes;
+  return quant_largest(traits.encoding, source.data + first * row_bytes, (last - first) * source.cols);
+}
+
 }  // namespace
 
 /// f16 ends at 65504: a matrix with larger values is packed again, divided by the smallest power of two that will do.
@@ -128,9 +171,16 @@ PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info) {
 
 float pack(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
            std::int64_t first, std::int64_t last) {
+  if (format.layout == WeightLayout::pairs32) return pack_pairs(source, destination, first, last);
   const bool tiles = format.layout == WeightLayout::tile32;
+  if (!is_plain(format.encoding)) return pack_blocks(source, format.layout, destination, first, last);
   const std::int64_t begin = first * source.cols, count = (last - first) * source.cols;
   float largest = 0;
+  if (!is_plain(source.format.encoding)) {
+    with_dtype(element_type(format.encoding),
+               [&]<DType to>() { largest = pack_widened<to>(source, format, info, destination, first, last); });
+    return largest;
+  }
   with_dtype(element_type(source.format.encoding), [&]<DType from>() {
     with_dtype(element_type(format.encoding), [&]<DType to>() {
       if (tiles) {

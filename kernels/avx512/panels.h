@@ -1,9 +1,10 @@
 // Activations as the inner loops want them: panels of 12 tokens, [k][tokens] dwords, and an exponent per token.
 //
-// For f32 sums a dword is the value. For f16 sums it is the value as f16, twice, scaled by a power of two per token so
-// that no sum of 64 products can overflow: with |x| * 2^e <= limit and limit * max|w| <= 992, every partial sum of a
-// run stays under 64 * 992 = 63488, plus at most 16 of rounding for each of the 32 steps beyond 32768 (the spacing
-// there is 32), which is under 65504. NaN and infinities are passed on and do not count for the scale.
+// For f32 sums a dword is the value, for products of bf16 it is two of them, k and k + 1, each rounded. For f16 sums it
+// is the value as f16, twice, scaled by a power of two per token so that no sum of 64 products can overflow: with
+// |x| * 2^e <= limit and limit * max|w| <= 992, every partial sum of a run stays under 64 * 992 = 63488, plus at most
+// 16 of rounding for each of the 32 steps beyond 32768 (the spacing there is 32), which is under 65504. NaN and
+// infinities are passed on and do not count for the scale.
 #pragma once
 
 #include "avx512/gemm_kernels.h"
@@ -19,28 +20,62 @@ inline constexpr std::int64_t kLocalRows = 8;
 
 inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelTokens); }
 
-/// Panels of n rows of `cols` values, and after them in memory the exponents.
+/// Panels of n rows of `width` values, and after them in memory the exponents.
 struct Panels {
   std::uint32_t* data = nullptr;
   float* exponents = nullptr;  ///< of token m: the dwords hold x[m] * 2^exponents[m]
-  std::int64_t cols = 0;
+  std::int64_t width = 0;
+  std::int64_t cols = 0;    ///< dwords of a row
+  std::int64_t stride = 0;  ///< with its sums, where there are any
 
-  Panels(std::byte* memory, std::int64_t n, std::int64_t width)
+  /// Values of a row that a sum is of.
+  static constexpr std::int64_t kSummed = 32;
+
+  Panels(std::byte* memory, std::int64_t n, std::int64_t row_values, std::int64_t per_dword = 1, bool sums = false)
       : data(reinterpret_cast<std::uint32_t*>(memory)),
-        exponents(reinterpret_cast<float*>(memory + n * width * 4)),
-        cols(width) {}
+        exponents(reinterpret_cast<float*>(memory + n * row_values * 4)),
+        width(row_values),
+        cols((row_values + per_dword - 1) / per_dword),
+        stride(cols + (sums ? units_of(row_values, kSummed) : 0)) {}
+  /// Room for panels of any kind.
   static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) { return (n * width * 4 + n * 4 + 63) / 64 * 64; }
-  std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * cols; }
+  std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * stride; }
 };
 
 /// Values as they are.
 struct F32Values {
+  static constexpr std::int64_t kPerDword = 1;
+  static constexpr bool kSums = false;
   static float exponent(const float*, std::int64_t, float) { return 0; }
-  static __m512i dwords(__m512 x, __m512) { return _mm512_castps_si512(x); }
+  /// The 16 dwords of a row of `width` values that begin with dword k.
+  static __m512i load(const float* row, std::int64_t k, std::int64_t width, float) {
+    return _mm512_castps_si512(_mm512_maskz_loadu_ps(first_lanes(width - k), row + k));
+  }
 };
 
-/// f16 pairs.
+/// Pairs of bf16.
+struct Bf16Values {
+  static constexpr std::int64_t kPerDword = 2;
+  static constexpr bool kSums = false;
+  static float exponent(const float*, std::int64_t, float) { return 0; }
+  static __m512i load(const float* row, std::int64_t k, std::int64_t width, float) {
+    const std::int64_t rest = width - 2 * k;
+    const __m512 low = _mm512_maskz_loadu_ps(first_lanes(rest), row + 2 * k);
+    const __m512 high = _mm512_maskz_loadu_ps(rest > 16 ? first_lanes(rest - 16) : __mmask16{0}, row + 2 * k + 16);
+    return bf16_pairs(low, high);
+  }
+};
+
+/// With the sum of each 32 rounded values of a row, as f32, after a panel's dwords: [width / 32][tokens]. There is room
+/// for them where rows have at least 32 values.
+struct Bf16SummedValues : Bf16Values {
+  static constexpr bool kSums = true;
+};
+
+/// The same f16 twice.
 struct F16Values {
+  static constexpr std::int64_t kPerDword = 1;
+  static constexpr bool kSums = false;
   /// The exponent for a row: 0 if it has no finite value but zero.
   static float exponent(const float* x, std::int64_t cols, float limit_exponent) {
     const __m512i infinity = _mm512_set1_epi32(0x7f800000), sign_off = _mm512_set1_epi32(0x7fffffff);
@@ -56,8 +91,10 @@ struct F16Values {
     const __m128 floor_log2 = _mm_getexp_ss(_mm_setzero_ps(), _mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
     return limit_exponent - 1 - _mm_cvtss_f32(floor_log2);
   }
-  static __m512i dwords(__m512 x, __m512 exponent) {
-    const __m512i half = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(_mm512_scalef_ps(x, exponent), kNearest));
+  static __m512i load(const float* row, std::int64_t k, std::int64_t width, float exponent) {
+    const __m512 x = _mm512_maskz_loadu_ps(first_lanes(width - k), row + k);
+    const __m512i half =
+        _mm512_cvtepu16_epi32(_mm512_cvtps_ph(_mm512_scalef_ps(x, _mm512_set1_ps(exponent)), kNearest));
     return _mm512_or_si512(half, _mm512_slli_epi32(half, 16));
   }
 };
@@ -70,19 +107,34 @@ inline float limit_exponent(float largest_weight) {
   return e < 15 ? e : 15;
 }
 
+/// Writes the sums of a panel of pairs after it.
+inline void sum_pairs(std::uint32_t* panel, std::int64_t cols, std::int64_t tokens) {
+  constexpr std::int64_t kPairs = Panels::kSummed / 2;
+  std::uint32_t* out = panel + cols * tokens;
+  for (std::int64_t first = 0; first < cols; first += kPairs, out += tokens) {
+    const std::int64_t end = first + kPairs < cols ? first + kPairs : cols;
+    __m512 sums = _mm512_setzero_ps();
+    for (std::int64_t k = first; k < end; ++k) {
+      const Lanes32 pair = widen_pairs(_mm512_maskz_loadu_epi32(first_lanes(tokens), panel + k * tokens));
+      sums = _mm512_add_ps(_mm512_add_ps(sums, pair.low), pair.high);
+    }
+    _mm512_mask_storeu_ps(out, first_lanes(tokens), sums);
+  }
+}
+
 /// Packs the panel of rows [first, first + tokens), row m of which is at row(m).
 template <typename Values, typename RowAt>
 inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float limit, const Panels& panels) {
   std::uint32_t* out = panels.panel(first / kPanelTokens);
   float* exponents = panels.exponents + first;
-  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.cols, limit);
+  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.width, limit);
   const auto load = [&](std::int64_t m, std::int64_t k) {
-    const __m512 values = _mm512_maskz_loadu_ps(first_lanes(panels.cols - k), row(first + m) + k);
-    return Values::dwords(values, _mm512_set1_ps(exponents[m]));
+    return Values::load(row(first + m), k, panels.width, exponents[m]);
   };
   if (tokens == 1) {
     for (std::int64_t k = 0; k < panels.cols; k += 16)
       _mm512_mask_storeu_epi32(out + k, first_lanes(panels.cols - k), load(0, k));
+    if constexpr (Values::kSums) sum_pairs(out, panels.cols, tokens);
     return;
   }
   for (std::int64_t k = 0; k < panels.cols; k += 16) {
@@ -92,6 +144,7 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
     const std::int64_t count = panels.cols - k < 16 ? panels.cols - k : 16;
     for (std::int64_t i = 0; i < count; ++i)
       _mm512_mask_storeu_epi32(out + (k + i) * tokens, first_lanes(tokens), block[i]);
+    if constexpr (Values::kSums) sum_pairs(out, panels.cols, tokens);
   }
 }
 

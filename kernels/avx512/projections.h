@@ -7,25 +7,84 @@
 #pragma once
 
 #include "avx512/avx512.h"
+#include "avx512/gemm_bf16.h"
 #include "avx512/panels.h"
 #include "common/phases.h"
+#include "common/quant_tiles.h"
 #include "common/units.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
+/// Inner loops that the type of the weights says.
+template <typename Sums>
+struct FixedLoops {
+  std::int64_t bytes;  ///< of a tile
+  explicit FixedLoops(const Matrix& w) : bytes(Sums::tile_bytes(w.cols)) {}
+  static std::int64_t tiles_for(std::int64_t tokens) { return Sums::tiles_for(static_cast<int>(tokens)); }
+  static PanelKernel kernel(std::int64_t tokens, std::int64_t tiles) {
+    static constexpr KernelTable<Sums> kKernels;
+    return kKernels.at[tokens][tiles];
+  }
+};
+
+/// Those of a quantised matrix, by its encoding.
+struct QuantLoops {
+  const TileKernels* kernels;
+  std::int64_t bytes;
+  explicit QuantLoops(const Matrix& w)
+      : kernels(&quant_kernels(w.format.encoding)), bytes(bytes_of_quant_tile(w.format.encoding, w.cols)) {}
+  std::int64_t tiles_for(std::int64_t tokens) const { return kernels->most_tiles[tokens]; }
+  TileKernel kernel(std::int64_t tokens, std::int64_t tiles) const { return kernels->at[tokens][tiles]; }
+};
+
 template <DType type>
 struct F32Mode {
   using Values = F32Values;
-  using Sums = F32Sums<type>;
+  using Loops = FixedLoops<F32Sums<type>>;
+};
+
+struct QuantMode {
+  using Values = F32Values;
+  using Loops = QuantLoops;
 };
 
 #ifdef __AVX512FP16__
 struct F16Mode {
   using Values = F16Values;
-  using Sums = F16Sums;
+  using Loops = FixedLoops<F16Sums>;
 };
 #endif
+
+#ifdef __AVX512BF16__
+struct Bf16Mode {
+  using Values = Bf16Values;
+  using Loops = FixedLoops<Bf16Sums>;
+};
+#endif
+
+/// Quantised matrices, and plain ones in pairs beside them.
+struct QuantBf16Loops {
+  const TileKernels* kernels;
+  std::int64_t bytes;
+  explicit QuantBf16Loops(const Matrix& w)
+      : kernels(&quant_bf16_kernels(w.format.encoding)),
+        bytes(is_plain(w.format.encoding) ? (w.cols + 1) / 2 * kTileRows * 4
+                                          : bytes_of_quant_tile(w.format.encoding, w.cols)) {}
+  std::int64_t tiles_for(std::int64_t tokens) const { return kernels->most_tiles[tokens]; }
+  TileKernel kernel(std::int64_t tokens, std::int64_t tiles) const { return kernels->at[tokens][tiles]; }
+};
+
+struct QuantBf16Mode {
+  using Values = Bf16SummedValues;
+  using Loops = QuantBf16Loops;
+};
+
+/// Panels of the values that a mode multiplies.
+template <typename Mode>
+inline Panels panels_of(std::byte* memory, std::int64_t n, std::int64_t cols) {
+  return Panels(memory, n, cols, Mode::Values::kPerDword, Mode::Values::kSums);
+}
 
 inline std::int64_t tiles_of(std::int64_t rows) { return units_of(rows, kTileRows); }
 inline bool packs_locally(std::int64_t n) { return n <= kLocalRows; }
@@ -77,17 +136,16 @@ inline Cut cut_tiles(std::int64_t granularity, std::int64_t max_block, std::int6
   return {panels == 1 ? block : larger(block, fit), block};
 }
 
-/// Multiplies all rows with tiles 0 .. n_tiles - 1, of which tile(t) is the address, and hands every finished block to
-/// sink(block). Blocks are multiples of `granularity` tiles; `sums` has room for 12 rows of `ld` values.
-template <typename Mode, typename TileAt, typename Sink>
-inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles, std::int64_t granularity, float* sums,
-                     std::int64_t ld, TileAt tile, Sink sink) {
-  using Sums = typename Mode::Sums;
-  static constexpr KernelTable<Sums> kKernels;
+/// Multiplies all rows with tiles 0 .. n_tiles - 1 of a matrix, of which tile(t) is the address, and hands every
+/// finished block to sink(block). Blocks are multiples of `granularity` tiles; `sums` has room for 12 rows of `ld`
+/// values.
+template <typename Loops, typename TileAt, typename Sink>
+inline void multiply(const Loops& loops, const Panels& panels, std::int64_t n, std::int64_t n_tiles,
+                     std::int64_t granularity, float* sums, std::int64_t ld, TileAt tile, Sink sink) {
   const std::int64_t count = panel_count(n);
-  const auto cap = [](std::int64_t tokens) { return std::int64_t{Sums::tiles_for(static_cast<int>(tokens))}; };
-  const Cut cut = cut_tiles(granularity, ld / kTileRows, cap(smaller(n, std::int64_t{kPanelTokens})), count,
-                            panels.cols * Sums::kLine);
+  const auto cap = [&loops](std::int64_t tokens) { return loops.tiles_for(tokens); };
+  const Cut cut =
+      cut_tiles(granularity, ld / kTileRows, cap(smaller(n, std::int64_t{kPanelTokens})), count, loops.bytes);
   for (std::int64_t first = 0; first < n_tiles; first += cut.group) {
     const std::int64_t end = smaller(first + cut.group, n_tiles);
     for (std::int64_t p = 0; p < count; ++p) {
@@ -105,8 +163,8 @@ inline void multiply(const Panels& panels, std::int64_t n, std::int64_t n_tiles,
             lines.tiles[t] = tile(begin + t);
             lines.next[t] = tile(next + t);
           }
-          kKernels.at[tokens][after - begin](panels.panel(p), panels.cols, lines, sums + (begin - block) * kTileRows,
-                                             ld);
+          loops.kernel(tokens, after - begin)(panels.panel(p), panels.cols, lines, sums + (begin - block) * kTileRows,
+                                              ld);
         }
         sink(Block{p * kPanelTokens, tokens, block, size, sums, ld});
       }
@@ -140,17 +198,18 @@ inline void store_block(const Block& block, const Panels& panels, const Matrix& 
   }
 }
 
-template <typename Mode>
-inline const std::byte* tile_at(const Matrix& w, std::int64_t tile) {
-  return w.data + tile * w.cols * Mode::Sums::kLine;
+/// `loops`: those of w.
+template <typename Loops>
+inline const std::byte* tile_at(const Loops& loops, const Matrix& w, std::int64_t tile) {
+  return w.data + tile * loops.bytes;
 }
 
 /// The panels of an operation: shared ones, which a phase before has filled, or the worker's own, filled here.
 template <typename Mode>
 inline Panels panels_for(const Activations& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared,
                          std::byte* own) {
-  if (!packs_locally(n)) return Panels(shared, n, cols);
-  const Panels panels(own, n, cols);
+  if (!packs_locally(n)) return panels_of<Mode>(shared, n, cols);
+  const Panels panels = panels_of<Mode>(own, n, cols);
   pack_panels<typename Mode::Values>(x, n, limit, panels, 0, panel_count(n));
   return panels;
 }
@@ -163,16 +222,17 @@ template <typename Mode, typename RowAt>
 inline void project_rows(const Panels& panels, std::int64_t n, const Matrix& w, const float* bias, float scale,
                          bool accumulate, Slice slice, RowAt row) {
   alignas(64) float sums[kPanelTokens * kSumsLd];
-  multiply<Mode>(
-      panels, n, slice.end - slice.begin, 1, sums, kSumsLd,
-      [&](std::int64_t t) { return tile_at<Mode>(w, slice.begin + t); },
+  const typename Mode::Loops loops(w);
+  multiply(
+      loops, panels, n, slice.end - slice.begin, 1, sums, kSumsLd,
+      [&](std::int64_t t) { return tile_at(loops, w, slice.begin + t); },
       [&](const Block& block) { store_block(block, panels, w, slice.begin, bias, scale, accumulate, row); });
 }
 
 template <typename Mode>
 inline void pack_shared(const Activations& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared,
                         Slice slice) {
-  pack_panels<typename Mode::Values>(x, n, limit, Panels(shared, n, cols), slice.begin, slice.end);
+  pack_panels<typename Mode::Values>(x, n, limit, panels_of<Mode>(shared, n, cols), slice.begin, slice.end);
 }
 
 // ---- linear ----
@@ -249,10 +309,55 @@ void gate_and_up(const FfnArgs& args, const Panels& panels, const Activations& a
   alignas(64) float sums[kPanelTokens * kSumsLd];
   const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
                                                          : &store_activations<Activation::gelu_tanh>;
-  multiply<Mode>(
-      panels, args.n, 2 * (slice.end - slice.begin), 2, sums, kSumsLd,
-      [&](std::int64_t t) { return tile_at<Mode>(t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); },
+  const typename Mode::Loops loops(args.gate);  // and of up, whose format is the same
+  multiply(
+      loops, panels, args.n, 2 * (slice.end - slice.begin), 2, sums, kSumsLd,
+      [&](std::int64_t t) { return tile_at(loops, t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); },
       [&](const Block& block) { store(args, block, panels, slice.begin, act); });
+}
+
+/// Multiplies a panel with tile `tile` of a matrix by its own loops; the tile after it is fetched meanwhile.
+template <typename Mode>
+inline void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_t* panel, std::int64_t tokens,
+                          float* sums, std::int64_t ld) {
+  const typename Mode::Loops loops(w);
+  TileGroup group;
+  group.tiles[0] = tile_at(loops, w, tile);
+  group.next[0] = tile_at(loops, w, tile + 1);
+  loops.kernel(tokens, 1)(panel, units_of(w.cols, Mode::Values::kPerDword), group, sums, ld);
+}
+
+/// activation(gate) * up for the tiles of a slice where gate and up differ, into rows `act`.
+/// multiply_one(w, tile, panel, tokens, sums, ld): the loops of w. `memory`: Panels of args.n rows.
+template <typename Mode, typename MultiplyOne>
+inline void mixed_tiles(const FfnArgs& args, std::uint32_t* memory, Slice slice, const Activations& act,
+                        MultiplyOne multiply_one) {
+  const Panels panels = panels_of<Mode>(reinterpret_cast<std::byte*>(memory), args.n, args.gate.cols);
+  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
+                                                         : &store_activations<Activation::gelu_tanh>;
+  alignas(64) float sums[kPanelTokens * 2 * kTileRows];
+  for (std::int64_t tile = slice.begin; tile < slice.end; ++tile)
+    for (std::int64_t p = 0; p < panel_count(args.n); ++p) {
+      const std::int64_t tokens = smaller(args.n - p * kPanelTokens, std::int64_t{kPanelTokens});
+      const Matrix* of_pair[] = {&args.gate, &args.up};
+      for (int i = 0; i < 2; ++i)
+        multiply_one(*of_pair[i], tile, panels.panel(p), tokens, sums + i * kTileRows, 2 * kTileRows);
+      store(args, {p * kPanelTokens, tokens, 2 * (tile - slice.begin), 2, sums, 2 * kTileRows}, panels, slice.begin,
+            act);
+    }
+}
+
+/// The first two phases of a network where gate and up differ, `all` packing the panels of both.
+template <typename Mode, typename Tiles>
+inline void mixed_gate_and_up_of(const FfnArgs& args, std::int32_t phase, Slice slice, const Projections& all,
+                                 Tiles tiles) {
+  if (phase == 0) return all.ffn.run(args, phase, slice);
+  const std::int64_t width = args.gate.rows;
+  const Activations act{args.workspace.shared, ActivationLayout::row_major, width};
+  const Panels panels =
+      panels_for<Mode>(args.x, args.n, args.gate.cols, 0, args.workspace.shared + ffn_panels_offset(args.n, width),
+                       args.workspace.of(slice.worker));
+  tiles(args, panels.data, slice, act);
 }
 
 template <typename Mode>
@@ -345,9 +450,10 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
     if (range.begin >= range.end) continue;
     const std::int64_t unit_tiles = unit_rows / kTileRows, first_tile = range.begin * unit_tiles;
     const std::int64_t last_tile = smaller(range.end * unit_tiles, tiles_of(range.w->rows));
-    multiply<Mode>(
-        panels, args.n, last_tile - first_tile, unit_tiles, sums, unit_rows,
-        [&](std::int64_t t) { return tile_at<Mode>(*range.w, first_tile + t); },
+    const typename Mode::Loops loops(*range.w);
+    multiply(
+        loops, panels, args.n, last_tile - first_tile, unit_tiles, sums, unit_rows,
+        [&](std::int64_t t) { return tile_at(loops, *range.w, first_tile + t); },
         [&](const Block& block) {
           const std::int64_t head = (first_tile + block.first_tile) / unit_tiles * per_unit;
           const std::int64_t heads = smaller(per_unit, range.heads - head);

@@ -1,5 +1,5 @@
-// Projections with sums in f32, for tiles of every type: the kernels of `avx512`, and those of `avx512_fp16` for
-// weights that are not f16. Also the workspaces, which both ways of adding share.
+// Projections with sums in f32, for tiles of every plain type: the kernels of `avx512`, and those of `avx512_fp16` for
+// weights that are not f16; and for matrices of mixed encodings. Also the workspaces, which both ways of adding share.
 #include "avx512/projections.h"
 
 namespace qinfer::kernels::avx512 {
@@ -21,13 +21,9 @@ std::uint64_t shared_panels_bytes(std::uint64_t n, std::uint64_t width) {
   return packs_locally(static_cast<std::int64_t>(n)) ? 0 : Panels::bytes(n, width);
 }
 
-const Projections& f32_projections(DType weights) {
-  switch (weights) {
-    case DType::f16: return kF16;
-    case DType::bf16: return kBf16;
-    case DType::f32: break;
-  }
-  return kF32;
+const Projections& f32_projections(Encoding weights) {
+  if (!is_plain(weights)) return quant_projections();
+  return weights == Encoding::f16 ? kF16 : weights == Encoding::bf16 ? kBf16 : kF32;
 }
 
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
@@ -40,63 +36,32 @@ void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   for (int i = 0; i < 3; ++i) {
     const Matrix& w = i == 0 ? args.wq : i == 1 ? args.wk : args.wv;
     const Slice part{larger(slice.begin, begin), smaller(slice.end, ends[i]), slice.worker};
-    if (part.begin < part.end) f32_projections(element_type(w.format.encoding)).qkv.run(args, phase, part);
+    if (part.begin < part.end) f32_projections(w.format.encoding).qkv.run(args, phase, part);
     begin = ends[i];
   }
 }
 
 namespace {
 
-/// The inner loop for one tile of this type.
-PanelKernel one_tile_kernel(DType type, std::int64_t tokens) {
-  static constexpr KernelTable<F32Sums<DType::f32>> kOfF32;
-  static constexpr KernelTable<F32Sums<DType::f16>> kOfF16;
-  static constexpr KernelTable<F32Sums<DType::bf16>> kOfBf16;
-  switch (type) {
-    case DType::f16: return kOfF16.at[tokens][1];
-    case DType::bf16: return kOfBf16.at[tokens][1];
-    case DType::f32: break;
+void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_t* panel, std::int64_t tokens, float* sums,
+                   std::int64_t ld) {
+  switch (w.format.encoding) {
+    case Encoding::f32: return multiply_tile<F32Mode<DType::f32>>(w, tile, panel, tokens, sums, ld);
+    case Encoding::f16: return multiply_tile<F32Mode<DType::f16>>(w, tile, panel, tokens, sums, ld);
+    case Encoding::bf16: return multiply_tile<F32Mode<DType::bf16>>(w, tile, panel, tokens, sums, ld);
+    default: return multiply_tile<QuantMode>(w, tile, panel, tokens, sums, ld);
   }
-  return kOfF32.at[tokens][1];
-}
-
-/// Tile `tile` of a matrix as a group of its own; the one after it is fetched meanwhile.
-TileGroup one_tile(const Matrix& w, std::int64_t tile) {
-  const std::int64_t bytes = w.cols * kTileRows * static_cast<std::int64_t>(encoded_bytes(w.format.encoding, 1));
-  TileGroup group;
-  group.tiles[0] = w.data + tile * bytes;
-  group.next[0] = w.data + (tile + 1) * bytes;
-  return group;
 }
 
 }  // namespace
 
 void mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return kF32.ffn.run(args, phase, slice);
-  const std::int64_t hidden = args.gate.cols, width = args.gate.rows;
-  const Activations act{args.workspace.shared, ActivationLayout::row_major, width};
-  const Panels panels = panels_for<F32Mode<DType::f32>>(args.x, args.n, hidden, 0,
-                                                        args.workspace.shared + ffn_panels_offset(args.n, width),
-                                                        args.workspace.of(slice.worker));
-  mixed_gate_and_up_tiles(args, panels.data, slice, act);
+  mixed_gate_and_up_of<F32Mode<DType::f32>>(args, phase, slice, kF32, mixed_gate_and_up_tiles);
 }
 
 void mixed_gate_and_up_tiles(const FfnArgs& args, std::uint32_t* f32_panels, Slice slice, const Activations& act) {
-  const std::int64_t hidden = args.gate.cols;
-  const Panels panels(reinterpret_cast<std::byte*>(f32_panels), args.n, hidden);
-  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
-                                                         : &store_activations<Activation::gelu_tanh>;
-  alignas(64) float sums[kPanelTokens * 2 * kTileRows];
-  for (std::int64_t tile = slice.begin; tile < slice.end; ++tile)
-    for (std::int64_t p = 0; p < panel_count(args.n); ++p) {
-      const std::int64_t tokens = smaller(args.n - p * kPanelTokens, std::int64_t{kPanelTokens});
-      const Matrix* of_pair[] = {&args.gate, &args.up};
-      for (int i = 0; i < 2; ++i)
-        one_tile_kernel(element_type(of_pair[i]->format.encoding), tokens)(
-            panels.panel(p), hidden, one_tile(*of_pair[i], tile), sums + i * kTileRows, 2 * kTileRows);
-      store(args, {p * kPanelTokens, tokens, 2 * (tile - slice.begin), 2, sums, 2 * kTileRows}, panels, slice.begin,
-            act);
-    }
+  mixed_tiles<F32Mode<DType::f32>>(args, f32_panels, slice, act,
+                                   [](const auto&... of_tile) { multiply_tile(of_tile...); });
 }
 
 WorkspaceSize linear_workspace(const Shape& shape) { return panels_workspace(shape, widest_linear(shape)); }

@@ -58,14 +58,23 @@ inline Lanes32 widen_pairs(__m512i line) {
 
 inline constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
-/// Rounded to nearest even; NaN stays NaN, as in base/dtype.h.
-inline __m256i to_bf16(__m512 value) {
+/// Rounded to the nearest bf16, ties to even, in the upper half of each lane; NaN stays NaN, as in base/dtype.h.
+inline __m512i rounded_to_bf16(__m512 value) {
   const __m512i bits = _mm512_castps_si512(value);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
   const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
+  return _mm512_mask_mov_epi32(rounded, nan, quiet);
+}
+inline __m256i to_bf16(__m512 value) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_to_bf16(value), 16)); }
+
+/// 32 values as bf16, in order.
+inline __m512i bf16_pairs(__m512 low, __m512 high) {
+  alignas(64) static constexpr std::uint16_t kOdd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                         23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                         45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  return _mm512_permutex2var_epi16(rounded_to_bf16(low), _mm512_load_si512(kOdd), rounded_to_bf16(high));
 }
 
 /// The first lanes that `mask` selects, narrowed and stored.

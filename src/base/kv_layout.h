@@ -18,10 +18,12 @@ inline constexpr std::uint32_t kTileTokens = 32;
 /// order of additions depends on positions alone.
 inline constexpr std::uint32_t kSegmentTokens = 512;
 
-/// The order of the elements in the two matrices of a tile; each kernel set wants one of them.
+/// The order of the elements in the two matrices of a tile; each kernel set wants one of them for each type.
 enum class KvOrder : std::uint8_t {
   key_lanes,  ///< K [head_dim_padded][32 positions], V [32 positions][head_dim_padded]
-  key_rows    ///< K [32 positions][head_dim_padded] with zeros as padding, V [head_dim_padded][32 positions]
+  key_rows,   ///< K [32 positions][head_dim_padded] with zeros as padding, V [head_dim_padded][32 positions]
+  key_pairs   ///< K [head_dim_padded / 2][32 positions][2] with a zero after an odd head_dim,
+              ///< V [16 pairs of positions][head_dim_padded][2]; head_dim_padded is even
 };
 
 struct KvLayout {
@@ -35,9 +37,12 @@ struct KvLayout {
 
   /// Elements from the beginning of its tile to a key's or a value's element i.
   std::uint64_t k_index(std::uint32_t position, std::uint32_t i) const {
+    if (order == KvOrder::key_pairs) return 2 * lane_index(position, i / 2) + i % 2;
     return order == KvOrder::key_lanes ? lane_index(position, i) : row_index(position, i);
   }
   std::uint64_t v_index(std::uint32_t position, std::uint32_t i) const {
+    if (order == KvOrder::key_pairs)
+      return 2 * (std::uint64_t{position % kTileTokens / 2} * head_dim_padded + i) + position % 2;
     return order == KvOrder::key_lanes ? row_index(position, i) : lane_index(position, i);
   }
   std::uint64_t tile_bytes() const { return std::uint64_t{kTileTokens} * head_dim_padded * dtype_bytes(type); }

@@ -297,8 +297,8 @@ class SnapshotFile {
                                          static_cast<KvOrder>(header.tile_order)});
       snapshot.model_.windows.push_back(header.windows[g]);
     }
-    if (header.tile_order > static_cast<std::uint32_t>(KvOrder::key_rows))
-      return error_at(Code::unsupported, offsetof(Header, tile_order), "{}: tiles in the order {}, expected 0 or 1",
+    if (header.tile_order > static_cast<std::uint32_t>(KvOrder::key_pairs))
+      return error_at(Code::unsupported, offsetof(Header, tile_order), "{}: tiles in the order {}, expected 0, 1 or 2",
                       snapshot.file_.name, header.tile_order);
     constexpr std::uint32_t kMost = 1 << 20;
     constexpr std::uint64_t kMostExtra = 64 << 20;
@@ -310,7 +310,8 @@ class SnapshotFile {
         header.block_tokens < kTileTokens || header.block_tokens > 256 || header.block_tokens % kTileTokens != 0 ||
         header.max_tokens > 1u << 30 || header.extra_capacity > kMostExtra ||
         header.tail_capacity > std::uint64_t{1} << 40 || header.blocks_offset != kTails + 2 * header.tail_capacity ||
-        header.origin[0] == 0)
+        header.origin[0] == 0 ||
+        (header.tile_order == static_cast<std::uint32_t>(KvOrder::key_pairs) && header.head_dim_padded % 2 != 0))
       return damaged(snapshot, 0, "the header has sizes that cannot be");
     snapshot.model_.fingerprint = name_of(header.fingerprint);
     snapshot.model_.origin = name_of(header.origin);

@@ -1,0 +1,13 @@
+// Projections with sums of bf16 pairs.
+#include "avx512/projections.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+constexpr Projections kBf16 = projections<Bf16Mode>();
+
+}  // namespace
+
+const Projections& bf16_projections() { return kBf16; }
+
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,18 @@
+// Inner loops over quantised weights of four bits, with products of bf16.
+#include "avx512/quant_bf16_loops.h"
+
+namespace qinfer::kernels::avx512 {
+
+const TileKernels& quant_bf16_nibble_kernels(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::q4_1: return kQuantBf16Table<Encoding::q4_1>;
+    case Encoding::iq4_nl: return kQuantBf16Table<Encoding::iq4_nl>;
+    case Encoding::mxfp4: return kQuantBf16Table<Encoding::mxfp4>;
+    case Encoding::q3_k: return kQuantBf16Table<Encoding::q3_k>;
+    case Encoding::iq4_xs: return kQuantBf16Table<Encoding::iq4_xs>;
+    case Encoding::q4_k: return kQuantBf16Table<Encoding::q4_k>;
+    default: return kQuantBf16Table<Encoding::q4_0>;
+  }
+}
+
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,16 @@
+// Inner loops over quantised weights of five, six and eight bits, with products of bf16.
+#include "avx512/quant_bf16_loops.h"
+
+namespace qinfer::kernels::avx512 {
+
+const TileKernels& quant_bf16_plane_kernels(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::q5_0: return kQuantBf16Table<Encoding::q5_0>;
+    case Encoding::q5_1: return kQuantBf16Table<Encoding::q5_1>;
+    case Encoding::q5_k: return kQuantBf16Table<Encoding::q5_k>;
+    case Encoding::q6_k: return kQuantBf16Table<Encoding::q6_k>;
+    default: return kQuantBf16Table<Encoding::q8_0>;
+  }
+}
+
+}  // namespace qinfer::kernels::avx512
