@@ -65,6 +65,7 @@ std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim
     switch (rope.scaling) {
       case RopeScaling::none: break;
       case RopeScaling::linear: frequency /= rope.factor; break;
+      case RopeScaling::divisors: frequency /= static_cast<double>(rope.divisors[i]); break;
       case RopeScaling::llama3: frequency = llama3_frequency(rope, frequency); break;
       case RopeScaling::yarn: {
         const double t = ramp.at(i);
@@ -75,6 +76,16 @@ std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim
     frequencies[i] = static_cast<float>(frequency);
   }
   return frequencies;
+}
+
+std::vector<float> llama3_divisors(const RopeSpec& rope, std::uint32_t head_dim) {
+  const std::uint32_t dims = rope.rotary_dims != 0 ? rope.rotary_dims : head_dim;
+  std::vector<float> divisors(dims / 2);
+  for (std::uint32_t i = 0; i < dims / 2; ++i) {
+    const double frequency = 1.0 / std::pow(rope.theta, 2.0 * i / dims);
+    divisors[i] = static_cast<float>(frequency / llama3_frequency(rope, frequency));
+  }
+  return divisors;
 }
 
 void fill_rope_table(const RopeSpec& rope, std::span<const float> frequencies, std::uint32_t first, std::uint32_t last,

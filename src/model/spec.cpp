@@ -84,6 +84,7 @@ void add_rope(const RopeSpec& rope, Text& out) {
   out.add("attention_factor", rope.attention_factor, 0.0);
   out.add("truncate", rope.truncate, false);
   out.add("original_context", rope.original_context, 0u);
+  for (const float divisor : rope.divisors) out.add("divisor", divisor, 0.0f);
 }
 
 void add_layer(const LayerSpec& layer, Text& out) {

@@ -10,7 +10,8 @@
 
 namespace qinfer::model {
 
-enum class RopeScaling : std::uint8_t { none, linear, llama3, yarn };
+/// divisors: each frequency has its own, as llama.cpp stores what llama3 scaling gives.
+enum class RopeScaling : std::uint8_t { none, linear, llama3, yarn, divisors };
 
 /// Rotary position embedding; the formulas are in rope.cpp.
 struct RopeSpec {
@@ -22,6 +23,7 @@ struct RopeSpec {
   double attention_factor = 1.0;                         ///< yarn: multiplies cos and sin
   bool truncate = true;                                  ///< yarn: round the ends of the ramp
   std::uint32_t original_context = 0;                    ///< llama3, yarn
+  std::vector<float> divisors;                           ///< of each frequency
   std::uint32_t rotary_dims = 0;  ///< of each head that are turned; 0 = all. See partial_rotary_order()
 };
 

@@ -107,6 +107,7 @@ struct TensorInfo {
   std::optional<PackedForm> packed = {};  ///< of a packed model
   std::string part_of = {};               ///< the tensor of the file that it is rows of; empty: it is a whole one
   RowOrder row_order = {};                ///< of the model
+  std::string packed_as = {};             ///< what a packed model calls it, where that is not the name
 
   /// The tensor of the file that holds it.
   const std::string& stored_name() const { return part_of.empty() ? name : part_of; }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "base/block_formats.h"
 #include "model/weights.h"
 
 namespace qinfer::model {
@@ -103,14 +104,17 @@ class Loader {
     const std::uint64_t row_bytes = encoded_bytes(view.format.encoding, static_cast<std::uint64_t>(view.cols));
     const auto step = static_cast<std::int64_t>(round_up(std::max<std::uint64_t>(kProgressStep / row_bytes, 1), kTile));
     std::atomic<float> most{0};
+    std::atomic<std::int64_t> bad{-1};
     for (std::int64_t row = 0; row < view.rows; row += step) {
       const std::int64_t end = std::min(row + step, view.rows);
       parallel_for_((end - row + kTile - 1) / kTile, [&](std::int64_t first_tile, std::int64_t last_tile) {
-        const float found = kernels_.pack(view, item.format, info, destination, row + first_tile * kTile,
-                                          std::min(row + last_tile * kTile, end));
+        const std::int64_t first = row + first_tile * kTile, last = std::min(row + last_tile * kTile, end);
+        check_scales(view, first, last, bad);
+        const float found = kernels_.pack(view, item.format, info, destination, first, last);
         for (float seen = most; found > seen && !most.compare_exchange_weak(seen, found);) {
         }
       });
+      if (bad >= 0) return bad_scale(item, tensor, bad);
       const std::uint64_t bytes = static_cast<std::uint64_t>(end - row) * row_bytes;
       if (is_staged(item)) {  // reading has counted the bytes
         if (end < view.rows && progress_ && !progress_(done_, total_))
@@ -186,9 +190,42 @@ class Loader {
     return Status();
   }
 
+  /// The scales of rows [first, last) of a quantised matrix must be finite; `bad` gets the number of the first block
+  /// of the matrix whose scale is not.
+  static void check_scales(const kernels::Matrix& rows, std::int64_t first, std::int64_t last,
+                           std::atomic<std::int64_t>& bad) {
+    if (is_plain(rows.format.encoding)) return;
+    const EncodingTraits& traits = encoding_traits(rows.format.encoding);
+    const std::int64_t begin = first * rows.cols / traits.block_values, end = last * rows.cols / traits.block_values;
+    const std::int64_t found =
+        blocks::find_bad_scale(traits.encoding, rows.data + begin * traits.block_bytes, end - begin);
+    if (found < 0) return;
+    for (std::int64_t seen = bad;
+         (seen < 0 || begin + found < seen) && !bad.compare_exchange_weak(seen, begin + found);) {
+    }
+  }
+
+  Status bad_scale(const WeightItem& item, const TensorInfo& tensor, std::int64_t block) const {
+    const EncodingTraits& traits = encoding_traits(tensor.encoding);
+    const std::int64_t per_row = item.need.cols / traits.block_values;
+    return error_at(Code::format, static_cast<std::int64_t>(tensor.offset),
+                    "{}: block {} of row {} of tensor {} ({}) has a scale that is not finite: the file is damaged",
+                    tensors_.file_name(tensor.file), block % per_row, block / per_row, tensor.quoted(), traits.name);
+  }
+
+  /// All scales of a matrix that is used as the file has it.
+  Status verify_scales(const kernels::Matrix& rows, const WeightItem& item, const TensorInfo& tensor) {
+    std::atomic<std::int64_t> bad{-1};
+    parallel_for_(rows.rows, [&](std::int64_t first, std::int64_t last) { check_scales(rows, first, last, bad); });
+    if (bad >= 0) return bad_scale(item, tensor, bad);
+    return Status();
+  }
+
   Status map_matrix(const WeightItem& item, const TensorInfo& tensor) {
     QINFER_ASSIGN(auto mapping, tensors_.map(tensor.file));
     const std::byte* data = mapping->bytes().data() + tensor.offset;
+    if (options_.verify)
+      QINFER_TRY(verify_scales({data, item.format, item.need.rows, item.need.cols, {}}, item, tensor));
     if (options_.lock) QINFER_TRY(platform::lock_memory(data, tensor.bytes));
     if (weights_.mappings.empty() || weights_.mappings.back() != mapping)
       weights_.mappings.push_back(std::move(mapping));
@@ -200,6 +237,7 @@ class Loader {
     const kernels::WeightFormat as_in_file{tensor.encoding, kernels::WeightLayout::row_major};
     if (item.format == as_in_file) {
       QINFER_TRY(read(tensor, destination));
+      QINFER_TRY(verify_scales({destination, item.format, item.need.rows, item.need.cols, {}}, item, tensor));
       reorder_rows(item, destination);
     } else {
       QINFER_ASSIGN(const std::byte* bytes, source(item));

@@ -78,13 +78,24 @@ class Planner {
       QINFER_TRY(check_packed(item));
       QINFER_TRY(accept_packed(item));
     } else {
-      if (!assumed_) QINFER_TRY(check_shape(item, expected_shape(item, WeightLayout::row_major), ""));
+      if (!assumed_) QINFER_TRY(check_stored(item));
       QINFER_TRY(choose_format(item));
     }
     plan_.items.push_back(std::move(item));
     return Status();
   }
 
+  /// A tensor as a checkpoint has it: its shape counts values, whatever their encoding.
+  Status check_stored(const WeightItem& item) const {
+    std::vector<std::uint64_t> expected = {static_cast<std::uint64_t>(item.need.cols)};
+    if (!item.need.is_vector) expected.insert(expected.begin(), static_cast<std::uint64_t>(item.need.rows));
+    QINFER_TRY(check_shape(item, expected));
+    if (item.need.is_vector && !is_plain(item.stored.encoding))
+      return malformed(item, "is {}, expected {}", encoding_name(item.stored.encoding), encoding_names());
+    return Status();
+  }
+
+  /// Of a packed tensor.
   static std::vector<std::uint64_t> expected_shape(const WeightItem& item, WeightLayout layout) {
     if (item.need.is_vector) return {static_cast<std::uint64_t>(item.need.cols)};
     const kernels::StoredShape shape =
@@ -100,9 +111,9 @@ class Planner {
                     fmt::format(format, std::forward<Args>(args)...));
   }
 
-  Status check_shape(const WeightItem& item, const std::vector<std::uint64_t>& expected, std::string_view whose) const {
+  Status check_shape(const WeightItem& item, const std::vector<std::uint64_t>& expected) const {
     if (item.stored.shape == expected) return Status();
-    return malformed(item, "has the shape {}, {}config.json asks for {}", shape_text(item.stored.shape), whose,
+    return malformed(item, "has the shape {}, the model asks for {}", shape_text(item.stored.shape),
                      shape_text(expected));
   }
 
@@ -111,9 +122,13 @@ class Planner {
     const WeightFormat format{item.stored.encoding, packed.layout};
     if (item.need.is_vector && item.stored.encoding != Encoding::f32)
       return malformed(item, "is {}, expected f32", encoding_name(item.stored.encoding));
-    QINFER_TRY(check_shape(item, expected_shape(item, packed.layout), "its "));
+    const std::uint16_t block = encoding_traits(item.stored.encoding).block_values;
+    if (item.need.cols % block != 0)
+      return malformed(item, "is {}, in blocks of {}, the model asks for rows of {}",
+                       encoding_name(item.stored.encoding), block, item.need.cols);
+    QINFER_TRY(check_shape(item, expected_shape(item, packed.layout)));
     if (packed.rows != item.need.rows || packed.cols != item.need.cols)
-      return malformed(item, "is described as [{}, {}], its config.json asks for [{}, {}]", packed.rows, packed.cols,
+      return malformed(item, "is described as [{}, {}], the model asks for [{}, {}]", packed.rows, packed.cols,
                        item.need.rows, item.need.cols);
     const std::uint64_t alignment = kernels::weight_alignment(format);
     if (item.stored.offset % alignment != 0)
@@ -127,10 +142,11 @@ class Planner {
   Status accept_packed(WeightItem& item) const {
     item.format = {item.stored.encoding, item.stored.packed->layout};
     if (item.need.is_vector) return Status();
-    const Encoding wanted = options_.weight_format.value_or(item.format.encoding);
+    const Encoding encoding = options_.weight_format.value_or(item.format.encoding);
+    const Encoding* wanted = is_plain(encoding) ? &encoding : nullptr;
     WeightFormat format;
     const bool possible = kernels_.weight_format(kernel_role(item.need.id.role, item.serves_as_head),
-                                                 item.stored.packed->original, &wanted, options_.exact, format);
+                                                 item.stored.packed->original, wanted, options_.exact, format);
     if (possible && format == item.format) return Status();
     return error(Code::unsupported,
                  "tensor {} was packed as {} for kernel set {}; {}{} does not take it so: pack the checkpoint again",

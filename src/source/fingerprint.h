@@ -21,6 +21,7 @@
 #include "base/cancel.h"
 #include "base/status.h"
 #include "formats/checkpoint.h"
+#include "formats/gguf.h"
 #include "model/tensors.h"
 
 namespace qinfer::source {
@@ -40,11 +41,20 @@ struct FingerprintTexts {
   std::uint64_t tokenizer = 0;  ///< Tokenizer::fingerprint(), 0 without one
 };
 
+using FindTensor = std::function<Result<model::TensorInfo>(const model::TensorId& id)>;
+
 /// `needs`: the tensors of the model; `find` gives where one is stored.
 Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const FingerprintTexts& texts,
                                        const formats::Checkpoint& checkpoint, std::span<const model::TensorNeed> needs,
-                                       const std::function<Result<model::TensorInfo>(const model::TensorId& id)>& find,
-                                       CancelFlag cancel);
+                                       const FindTensor& find, CancelFlag cancel);
+
+/// The same of a GGUF file, which has no version 1. `tokenizer`: as in FingerprintTexts.
+Result<Fingerprints> make_gguf_fingerprints(const model::ModelSpec& spec, std::uint64_t tokenizer,
+                                            const formats::Gguf& gguf, std::span<const model::TensorNeed> needs,
+                                            const FindTensor& find, CancelFlag cancel);
+
+/// The names and samples of all tensors of a GGUF file.
+Result<std::string> sample_gguf(const formats::Gguf& gguf, CancelFlag cancel);
 
 /// Version 1 alone: whether files are as they were, to the place of each tensor.
 Result<std::string> make_first_fingerprint(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,

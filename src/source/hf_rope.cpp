@@ -53,6 +53,7 @@ Status refuse_unknown_rope_fields(const FieldReader& rope, const RopeRules& rule
                                          "beta_slow",
                                          "attention_factor",
                                          "truncate",
+                                         "divisors",
                                          "mscale",
                                          "mscale_all_dim"};
   for (const Json& value : rope.object()) {
@@ -64,7 +65,24 @@ Status refuse_unknown_rope_fields(const FieldReader& rope, const RopeRules& rule
   return Status();
 }
 
-Status read_rope_scaling(const FieldReader& rope, const RopeRules& rules, std::uint32_t context_tokens, RopeSpec& out) {
+/// A number for each frequency, which no config.json of transformers has, but those that are made of GGUF files.
+Status read_divisors(const FieldReader& rope, std::uint32_t head_dim, RopeSpec& out) {
+  const Json* list = find_field(rope.object(), "divisors");
+  if (list == nullptr || !list->is_array() || list->size() != head_dim / 2)
+    return error_at(Code::format, -1, "{}: \"divisors\" must be a list of {} numbers", rope.where(), head_dim / 2);
+  for (const Json& item : *list) {
+    const auto divisor = static_cast<float>(item.is_number() ? item.number() : 0);
+    if (!(divisor > 0) || !std::isfinite(divisor))
+      return error_at(Code::format, -1, "{}: \"divisors\" holds {}, expected positive numbers", rope.where(),
+                      formats::json_text(item));
+    out.divisors.push_back(divisor);
+  }
+  out.scaling = RopeScaling::divisors;
+  return Status();
+}
+
+Status read_rope_scaling(const FieldReader& rope, const RopeRules& rules, std::uint32_t context_tokens,
+                         std::uint32_t head_dim, RopeSpec& out) {
   QINFER_ASSIGN(const auto type, rope.string("rope_type"));
   QINFER_ASSIGN(const auto legacy, rope.string("type"));
   if (type && legacy && *type != *legacy)
@@ -78,6 +96,7 @@ Status read_rope_scaling(const FieldReader& rope, const RopeRules& rules, std::u
                  rope.where(), kind);
   QINFER_TRY(refuse_unknown_rope_fields(rope, rules));
   if (kind == "default") return Status();
+  if (kind == "divisors") return read_divisors(rope, head_dim, out);
   if (kind != "linear" && kind != "llama3" && kind != "yarn")
     return error(Code::unsupported, "{}: \"rope_type\" is \"{}\", known are default, linear, llama3 and yarn",
                  rope.where(), kind);
@@ -151,13 +170,13 @@ Status read_rotary_dims(const FieldReader& fields, const Json* object, std::uint
 
 /// One embedding out of its object; the base may be outside, and must not be another there.
 Status read_rope_object(const Json& object, std::string where, const RopeRules& rules, std::optional<double> theta,
-                        std::uint32_t context, RopeSpec& out) {
+                        const ModelSpec& spec, RopeSpec& out) {
   const FieldReader rope(object, std::move(where));
   QINFER_ASSIGN(const auto inner, rope.number("rope_theta"));
   if (inner && theta && *inner != *theta)
     return error_at(Code::format, -1, "{}: \"rope_theta\" is {}, but {} outside", rope.where(), *inner, *theta);
   QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(rules.default_theta)));
-  return read_rope_scaling(rope, rules, context, out);
+  return read_rope_scaling(rope, rules, spec.context_tokens, spec.head_dim, out);
 }
 
 }  // namespace
@@ -177,7 +196,7 @@ Status read_rope(const FieldReader& fields, const RopeRules& rules, ModelSpec& s
   if (rules.partial) QINFER_TRY(read_rotary_dims(fields, object, spec.head_dim, out));
   if (object != nullptr) {
     const char* name = objects.parameters != nullptr ? ": rope_parameters" : ": rope_scaling";
-    return read_rope_object(*object, fields.where() + name, rules, theta, spec.context_tokens, out);
+    return read_rope_object(*object, fields.where() + name, rules, theta, spec, out);
   }
   QINFER_ASSIGN(out.theta, rope_number(fields, "rope_theta", rules.default_theta));
   return Status();
@@ -208,7 +227,7 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
     if (!object->is_object()) return error_at(Code::format, -1, "{} must be an object", where);
     const FieldReader rope(*object, std::move(where));
     QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", base));
-    QINFER_TRY(read_rope_scaling(rope, RopeRules(), spec.context_tokens, out));
+    QINFER_TRY(read_rope_scaling(rope, RopeRules(), spec.context_tokens, spec.head_dim, out));
   }
   for (LayerSpec& layer : spec.layers) layer.rope = layer.window != 0 ? 1 : 0;
   return Status();

@@ -1,6 +1,7 @@
 // See hf_source.h.
 #include "source/hf_source.h"
 
+#include "source/gguf_source.h"
 #include "source/hf_tensors.h"
 
 namespace qinfer::source {
@@ -26,7 +27,7 @@ class HfSource : public ModelSource {
     const std::string name = part ? part->name : stored_name(id);
     const Tensor* tensor = checkpoint_ ? checkpoint_->find(name) : nullptr;
     if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", name);
-    const auto encoding = formats::find_stored_encoding(tensor->dtype);
+    const auto encoding = encoding_of(*tensor);
     if (!encoding)
       return error(Code::unsupported, "{}: tensor \"{}\" is {}, supported are F32, F16 and BF16",
                    checkpoint_->shard_name(tensor->shard), name, tensor->dtype);
@@ -93,6 +94,11 @@ class HfSource : public ModelSource {
   static TensorInfo info_of(const Tensor& tensor, Encoding encoding, model::Transform transform) {
     return {tensor.name,  tensor.shape,  encoding, transform, static_cast<std::uint32_t>(tensor.shard),
             tensor.begin, tensor.bytes()};
+  }
+
+  /// What a tensor of the file is stored as; nullopt if that is not known.
+  virtual std::optional<Encoding> encoding_of(const Tensor& tensor) const {
+    return formats::find_stored_encoding(tensor.dtype);
   }
 
   std::optional<Checkpoint> checkpoint_;
@@ -185,6 +191,12 @@ class PackedModel final : public HfSource {
     return info;
   }
 
+  std::optional<Encoding> encoding_of(const Tensor& tensor) const override {
+    const PackedTensor* packed = packed_.find(tensor.name);
+    if (packed != nullptr && packed->quantised && tensor.dtype == "U8") return packed->quantised;
+    return HfSource::encoding_of(tensor);
+  }
+
   Status verify(const TensorInfo& tensor, std::span<const std::byte> data) const override {
     return packed_.verify(tensor.name, data, file_name(tensor.file), tensor.offset);
   }
@@ -202,6 +214,14 @@ class PackedModel final : public HfSource {
 /// that, and so are the directory's.
 Result<ChatTemplates> check_directory(const std::string& path, const PackedFile& packed, const std::string& packed_path,
                                       const SourceOptions& options) {
+  QINFER_ASSIGN(const bool one_file, platform::is_one_file(path, options.files.get()));
+  if (one_file) {
+    QINFER_ASSIGN(const auto gguf, open_gguf(path, options));
+    QINFER_ASSIGN(const Fingerprints now, gguf->fingerprints(options.cancel));
+    if (now.current == packed.fingerprints.current) return gguf->take_chat_templates();
+    return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
+                 packed_path, path, packed.fingerprints.current, now.current);
+  }
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, options.files));
   QINFER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
   QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(directory)));

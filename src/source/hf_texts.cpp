@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "formats/gguf_parser.h"
 #include "formats/json.h"
+#include "source/gguf_tokenizer.h"
 
 namespace qinfer::source {
 namespace {
@@ -59,6 +61,23 @@ Status read_tokenizer(const std::string& text, std::string_view name, HfTexts& o
                 text::Tokenizer::from_json(text, name, {spec.n_vocab, out.config.names_tokens_beyond}, cancel));
   if (spec.bos_token >= 0) out.tokenizer->mark_control(spec.bos_token);
   for (const std::int32_t token : spec.end_tokens) out.tokenizer->mark_control(token);
+  out.fingerprint.tokenizer = out.tokenizer->fingerprint();
+  return Status();
+}
+
+/// The tokenizer and templates of a packed model that was made from a GGUF file.
+Status read_packed_gguf(const std::string& text, HfTexts& out, CancelFlag cancel) {
+  auto bytes = std::make_unique<char[]>(text.size());
+  std::copy(text.begin(), text.end(), bytes.get());
+  const std::string name(kGgufTokenizer);
+  QINFER_ASSIGN(auto header, formats::parse_gguf_header(bytes, text.size(), text.size(), name, cancel));
+  if (!header) return error_at(Code::format, -1, "{}: it ends before its key-values do", name);
+  out.chat_templates = read_gguf_chat_templates(header->metadata);
+  if (!has_gguf_tokenizer(header->metadata)) return Status();
+  const text::TokenizerLimits limits{out.config.spec.n_vocab, out.config.names_tokens_beyond};
+  QINFER_ASSIGN(GgufTokenizer read, read_gguf_tokenizer(header->metadata, limits, cancel));
+  take_end_tokens(read, out.config.spec);
+  out.tokenizer = std::move(read.tokenizer);
   out.fingerprint.tokenizer = out.tokenizer->fingerprint();
   return Status();
 }
@@ -164,6 +183,13 @@ Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel) {
   QINFER_ASSIGN(const auto tokenizer, files.find("tokenizer.json", kMaxTextBytes));
   if (tokenizer) QINFER_TRY(read_tokenizer(*tokenizer, "tokenizer.json", out, cancel));
   out.fingerprint.files.emplace_back("tokenizer.json", tokenizer ? hash_text(*tokenizer) : 0);
+  if (files.are_packed()) {
+    QINFER_ASSIGN(const auto gguf, files.find(kGgufTokenizer, kMaxTextBytes));
+    if (gguf) {
+      QINFER_TRY(read_packed_gguf(*gguf, out, cancel));
+      return out;
+    }
+  }
   QINFER_ASSIGN(out.chat_templates, read_chat_templates(files, cancel));
   return out;
 }

@@ -29,6 +29,9 @@ inline constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
 inline constexpr std::string_view kTextFiles[] = {"config.json",         "generation_config.json",
                                                   "tokenizer.json",      "tokenizer_config.json",
                                                   "chat_template.jinja", "chat_template.json"};
+/// In a packed model that was made from a GGUF file: the key-values of its tokenizer, in place of the other texts but
+/// config.json.
+inline constexpr std::string_view kGgufTokenizer = "tokenizer.gguf";
 
 /// Files of a directory, or parts of a packed model.
 class TextFiles {
@@ -39,6 +42,7 @@ class TextFiles {
   Result<std::string> read(std::string_view name, std::uint64_t max_bytes) const;
   /// Absent files are std::nullopt.
   Result<std::optional<std::string>> find(std::string_view name, std::uint64_t max_bytes) const;
+  bool are_packed() const { return packed_ != nullptr; }
 
  private:
   const platform::Directory* directory_ = nullptr;

@@ -2,6 +2,7 @@
 #include "source/model_source.h"
 
 #include "platform/file.h"
+#include "source/gguf_source.h"
 #include "source/hf_source.h"
 
 namespace qinfer::source {
@@ -11,8 +12,9 @@ Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path, 
   QINFER_ASSIGN(const bool one_file, platform::is_one_file(path, options.files.get()));
   if (!one_file) return open_hf_directory(path, options);
   if (path.ends_with(".json")) return open_lone_config(path, options);
-  if (path.ends_with(".gguf"))
-    return error(Code::unsupported, "{}: not a model directory or packed model; GGUF files are not read", path);
+  QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(path, options.files.get()));
+  QINFER_ASSIGN(const bool is_gguf, formats::Gguf::is_gguf(file));
+  if (is_gguf || path.ends_with(".gguf")) return open_gguf(path, options);
   return open_packed_model(path, {}, options);
 }
 

@@ -42,9 +42,9 @@ struct ChatTemplates {
 
 class ModelSource : public model::TensorSource {
  public:
-  /// Decides what `path` is: a directory as Hugging Face lays it out, a packed model, or a config.json alone (a name
-  /// that ends with ".json"), of which a memory plan can be made and nothing be loaded. Messages name the file and the
-  /// field at fault.
+  /// Decides what `path` is: a directory as Hugging Face lays it out, a GGUF file (of a split one the first part), a
+  /// packed model, or a config.json alone (a name that ends with ".json"), of which a memory plan can be made and
+  /// nothing be loaded. Messages name the file and the field at fault.
   static Result<std::unique_ptr<ModelSource>> open(const std::string& path, const SourceOptions& options);
 
   const model::ModelSpec& spec() const { return spec_; }

@@ -5,35 +5,57 @@
 
 #include "base/hash.h"
 #include "formats/checkpoint.h"
+#include "source/gguf_source.h"
 #include "source/hf_texts.h"
 
 namespace qinfer::source {
 
 Result<PackInput> PackInput::open(const std::string& path) {
-  if (platform::is_regular_file(path)) return error(Code::invalid_argument, "{} is not a model directory", path);
-  QINFER_ASSIGN(platform::Directory directory, platform::Directory::open(path));
-  return PackInput(std::move(directory));
+  PackInput input;
+  if (platform::is_regular_file(path)) {
+    QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(path));
+    QINFER_ASSIGN(const bool is_gguf, formats::Gguf::is_gguf(file));
+    if (!is_gguf) return error(Code::invalid_argument, "{} is not a model directory, nor a GGUF file", path);
+    input.gguf_ = path;
+    return input;
+  }
+  QINFER_ASSIGN(input.directory_, platform::Directory::open(path));
+  return input;
 }
 
 Status PackInput::check_output(const std::string& out, CancelFlag cancel) const {
-  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory_, cancel));
+  if (!directory_) {
+    QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open(gguf_, nullptr, cancel));
+    for (std::size_t i = 0; i < gguf.n_files(); ++i)
+      if (platform::is_same_file(gguf.file(i), out))
+        return error(Code::invalid_argument, "{} is a file of the model itself", out);
+    return Status();
+  }
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(*directory_, cancel));
   const auto own_file = [&out] { return error(Code::invalid_argument, "{} is a file of the checkpoint itself", out); };
   for (std::size_t i = 0; i < checkpoint.n_files(); ++i)
     if (platform::is_same_file(checkpoint.file(i), out)) return own_file();
   std::vector<std::string_view> names(std::begin(kTextFiles), std::end(kTextFiles));
   names.insert(names.end(), {formats::kSingleFile, formats::kIndexFile});
   for (const std::string_view name : names) {
-    if (platform::is_file_in(directory_, name, out)) return own_file();
-    auto file = directory_.open_file(name);
+    if (platform::is_file_in(*directory_, name, out)) return own_file();
+    auto file = directory_->open_file(name);
     if (file.ok() && platform::is_same_file(file.value(), out)) return own_file();
   }
   return Status();
 }
 
-Result<std::vector<PackInput::Text>> PackInput::texts() const {
+Result<std::vector<PackInput::Text>> PackInput::texts(CancelFlag cancel) const {
   std::vector<Text> texts;
+  if (!directory_) {
+    QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open(gguf_, nullptr, cancel));
+    QINFER_ASSIGN(GgufTexts read, read_gguf_texts(gguf));
+    texts.push_back({"config.json", std::move(read.config)});
+    texts.push_back({kGgufTokenizer, std::move(read.tokenizer)});
+    return texts;
+  }
   texts.reserve(std::size(kTextFiles));  // what is added to the file is borrowed from here
-  const TextFiles files(directory_);
+  const TextFiles files(*directory_);
   for (const std::string_view name : kTextFiles) {
     QINFER_ASSIGN(auto text, files.find(name, kMaxTextBytes));
     if (text) texts.push_back({name, std::move(*text)});
@@ -42,11 +64,15 @@ Result<std::vector<PackInput::Text>> PackInput::texts() const {
 }
 
 Result<std::string> PackInput::state(CancelFlag cancel) const {
-  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(directory_, cancel));
-  QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(directory_)));
+  if (!directory_) {
+    QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open(gguf_, nullptr, cancel));
+    return gguf_state(gguf, cancel);
+  }
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(*directory_, cancel));
+  QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(*directory_)));
   QINFER_ASSIGN(std::string state, make_first_fingerprint(texts, checkpoint, cancel));
   // What the fingerprint leaves out is packed, too.
-  QINFER_ASSIGN(const std::vector<Text> all, this->texts());
+  QINFER_ASSIGN(const std::vector<Text> all, this->texts(cancel));
   for (const Text& text : all) state += fmt::format(" {} {:016x}", text.name, hash_text(text.text));
   return state;
 }

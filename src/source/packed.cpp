@@ -47,15 +47,22 @@ std::string hex_float(float value) {
 }
 
 std::string describe(const PackedTensor& info) {
-  return fmt::format("{} {} {} {} {} {} {:016x}", kernels::weight_layout_name(info.layout), info.rows, info.cols,
-                     hex_float(info.pack.scale), hex_float(info.pack.largest), encoding_name(info.source),
-                     info.checksum);
+  std::string layout(kernels::weight_layout_name(info.layout));
+  if (info.quantised) layout.append("/").append(encoding_name(*info.quantised));
+  return fmt::format("{} {} {} {} {} {} {:016x}", layout, info.rows, info.cols, hex_float(info.pack.scale),
+                     hex_float(info.pack.largest), encoding_name(info.source), info.checksum);
 }
 
 bool parse_description(std::string_view line, PackedTensor& out) {
-  const auto layout = kernels::find_weight_layout(next_word(line));
+  const std::string_view form = next_word(line);
+  const std::size_t slash = std::min(form.find('/'), form.size());
+  const auto layout = kernels::find_weight_layout(form.substr(0, slash));
   if (!layout) return false;
   out.layout = *layout;
+  if (slash != form.size()) {
+    out.quantised = find_encoding(form.substr(slash + 1));
+    if (!out.quantised || is_plain(*out.quantised)) return false;
+  }
   bool good = parse_number(next_word(line), out.rows) && parse_number(next_word(line), out.cols);
   good = good && parse_hex_float(next_word(line), true, out.pack.scale) &&
          parse_hex_float(next_word(line), false, out.pack.largest);

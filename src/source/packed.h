@@ -36,6 +36,7 @@ inline constexpr std::string_view kTensorKey = "qinfer.tensor.";  ///< in the me
 /// One tensor of a packed file.
 struct PackedTensor {
   kernels::WeightLayout layout = kernels::WeightLayout::row_major;
+  std::optional<Encoding> quantised = {};  ///< of a matrix of blocks, whose dtype in the file is U8
   std::int64_t rows = 0, cols = 0;
   kernels::PackInfo pack;
   Encoding source = Encoding::f32;  ///< how the checkpoint had it

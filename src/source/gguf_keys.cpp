@@ -1,0 +1,142 @@
+// See gguf_keys.h.
+#include "source/gguf_keys.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "model/rope.h"
+
+namespace qinfer::source {
+namespace {
+
+using model::RopeScaling;
+using model::RopeSpec;
+
+class Writer {
+ public:
+  Writer(const model::ModelSpec& spec, const GgufArchitecture& architecture, formats::GgufWriter& out)
+      : spec_(spec), architecture_(architecture), out_(out) {}
+
+  void run() {
+    add_sizes();
+    add_rope();
+    add_experts();
+    add_windows();
+    add_scales();
+  }
+
+ private:
+  void u32(std::string_view name, std::uint32_t value) {
+    out_.add_u32(fmt::format("{}.{}", architecture_.name, name), value);
+  }
+  void f32(std::string_view name, double value) {
+    out_.add_f32(fmt::format("{}.{}", architecture_.name, name), static_cast<float>(value));
+  }
+  void text(std::string_view name, std::string_view value) {
+    out_.add_text(fmt::format("{}.{}", architecture_.name, name), value);
+  }
+
+  void add_sizes() {
+    const model::FfnSpec mixture = spec_.largest_mixture();
+    u32("block_count", spec_.n_layers());
+    u32("context_length", spec_.context_tokens);
+    u32("embedding_length", spec_.n_embd);
+    u32("feed_forward_length", spec_.ffn_width() != 0 ? spec_.ffn_width() : mixture.width);
+    u32("attention.head_count", spec_.n_heads);
+    u32("attention.head_count_kv", spec_.n_kv_heads);
+    u32("attention.key_length", spec_.head_dim);
+    u32("attention.value_length", spec_.head_dim);
+    f32("attention.layer_norm_rms_epsilon", spec_.norm_eps);
+    u32("vocab_size", spec_.n_vocab);
+  }
+
+  /// Of the layers with a window where there are two, and of the others.
+  const RopeSpec& rope_of(bool windows) const {
+    for (const model::LayerSpec& layer : spec_.layers)
+      if ((layer.window != 0) == windows) return spec_.ropes[layer.rope];
+    return spec_.ropes.front();
+  }
+
+  void add_rope() {
+    const RopeSpec& rope = rope_of(spec_.n_ropes() == 1 && spec_.layers.front().window != 0);
+    f32("rope.freq_base", rope.theta);
+    if (spec_.n_ropes() > 1) f32("rope.freq_base_swa", rope_of(true).theta);
+    u32("rope.dimension_count", rope.rotary_dims != 0 ? rope.rotary_dims : spec_.head_dim);
+    if (architecture_.fused) u32("rope.scaling.original_context_length", spec_.context_tokens);
+    if (rope.scaling == RopeScaling::linear) {
+      text("rope.scaling.type", "linear");
+      f32("rope.scaling.factor", rope.factor);
+    }
+    if (rope.scaling != RopeScaling::yarn) return;
+    text("rope.scaling.type", "yarn");
+    f32("rope.scaling.factor", rope.factor);
+    u32("rope.scaling.original_context_length", rope.original_context);
+    f32("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    f32("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    // llama.cpp multiplies what the paper's factor gives.
+    const double papers = rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
+    if (rope.attention_factor != papers) f32("rope.scaling.attn_factor", rope.attention_factor / papers);
+  }
+
+  void add_experts() {
+    const model::FfnSpec mixture = spec_.largest_mixture();
+    if (!mixture.has_experts()) return;
+    u32("expert_count", mixture.experts);
+    u32("expert_used_count", mixture.top_k);
+    if (architecture_.experts != GgufExperts::mixtral) u32("expert_feed_forward_length", mixture.width);
+    if (mixture.shared_width != 0) u32("expert_shared_feed_forward_length", mixture.shared_width);
+  }
+
+  void add_windows() {
+    std::uint32_t window = 0;
+    for (const model::LayerSpec& layer : spec_.layers) window = std::max(window, layer.window);
+    if (window != 0 || architecture_.fused) u32("attention.sliding_window", window);
+  }
+
+  void add_scales() {
+    if (spec_.attention_softcap != 0) f32("attn_logit_softcapping", spec_.attention_softcap);
+    if (spec_.logit_softcap != 0) f32("final_logit_softcapping", spec_.logit_softcap);
+    if (architecture_.name != "granite") return;
+    if (spec_.attention_scale != 0) f32("attention.scale", spec_.attention_scale);
+    f32("embedding_scale", spec_.embedding_scale);
+    f32("residual_scale", spec_.residual_scale);
+    f32("logit_scale", 1.0 / static_cast<double>(spec_.logit_scale));
+  }
+
+  const model::ModelSpec& spec_;
+  const GgufArchitecture& architecture_;
+  formats::GgufWriter& out_;
+};
+
+}  // namespace
+
+void add_gguf_keys(const model::ModelSpec& spec, const GgufArchitecture& architecture, formats::GgufWriter& out) {
+  Writer(spec, architecture, out).run();
+}
+
+std::vector<float> gguf_rope_divisors(const model::ModelSpec& spec) {
+  if (spec.n_ropes() != 1) return {};
+  const RopeSpec& rope = spec.ropes.front();
+  if (rope.scaling == RopeScaling::llama3) return model::llama3_divisors(rope, spec.head_dim);
+  return rope.divisors;
+}
+
+model::ModelSpec as_gguf_says(model::ModelSpec spec) {
+  spec.bos_token = -1;
+  spec.end_tokens.clear();
+  for (RopeSpec& rope : spec.ropes)  // stated as a quotient in f32
+    rope.attention_factor = std::round(rope.attention_factor * 1e6) / 1e6;
+  std::vector<float> divisors = gguf_rope_divisors(spec);
+  if (divisors.empty()) return spec;
+  RopeSpec& rope = spec.ropes.front();
+  RopeSpec plain;
+  plain.theta = rope.theta;
+  plain.rotary_dims = rope.rotary_dims;
+  plain.scaling = RopeScaling::divisors;
+  plain.divisors = std::move(divisors);
+  rope = std::move(plain);
+  return spec;
+}
+
+}  // namespace qinfer::source

@@ -1,0 +1,23 @@
+// The key-values of a GGUF file that say which model it holds: the inverse of gguf_config.h.
+#pragma once
+
+#include <vector>
+
+#include "formats/gguf_writer.h"
+#include "model/spec.h"
+#include "source/gguf_config.h"
+
+namespace qinfer::source {
+
+/// Writes what an architecture has keys for. Whatever else a spec says is lost: the caller reads the file back and
+/// compares.
+void add_gguf_keys(const model::ModelSpec& spec, const GgufArchitecture& architecture, formats::GgufWriter& out);
+
+/// The numbers of "rope_freqs.weight"; empty for a model that needs none.
+std::vector<float> gguf_rope_divisors(const model::ModelSpec& spec);
+
+/// What a spec becomes by way of a GGUF file, as far as results depend on it: llama3 scaling becomes divisors, and
+/// tokens are left out.
+model::ModelSpec as_gguf_says(model::ModelSpec spec);
+
+}  // namespace qinfer::source

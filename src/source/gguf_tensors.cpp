@@ -1,0 +1,112 @@
+// See gguf_tensors.h.
+#include "source/gguf_tensors.h"
+
+#include "source/hf_tensors.h"
+
+namespace qinfer::source {
+namespace {
+
+using model::Role;
+
+/// The name of a tensor of a layer, after "blk.<i>.".
+std::string_view name_in_layer(Role role) {
+  switch (role) {
+    case Role::attn_norm: return "attn_norm.weight";
+    case Role::attn_post_norm: return "post_attention_norm.weight";
+    case Role::ffn_norm: return "ffn_norm.weight";
+    case Role::ffn_post_norm: return "post_ffw_norm.weight";
+    case Role::q_norm: return "attn_q_norm.weight";
+    case Role::k_norm: return "attn_k_norm.weight";
+    case Role::q_bias: return "attn_q.bias";
+    case Role::k_bias: return "attn_k.bias";
+    case Role::v_bias: return "attn_v.bias";
+    case Role::o_bias: return "attn_output.bias";
+    case Role::gate_bias: return "ffn_gate.bias";
+    case Role::up_bias: return "ffn_up.bias";
+    case Role::down_bias: return "ffn_down.bias";
+    case Role::q: return "attn_q.weight";
+    case Role::k: return "attn_k.weight";
+    case Role::v: return "attn_v.weight";
+    case Role::o: return "attn_output.weight";
+    case Role::gate: return "ffn_gate.weight";
+    case Role::up: return "ffn_up.weight";
+    case Role::down: return "ffn_down.weight";
+    case Role::router: return "ffn_gate_inp.weight";
+    case Role::shared_router: return "ffn_gate_inp_shexp.weight";
+    case Role::shared_gate: return "ffn_gate_shexp.weight";
+    case Role::shared_up: return "ffn_up_shexp.weight";
+    case Role::shared_down: return "ffn_down_shexp.weight";
+    case Role::embedding:
+    case Role::final_norm:
+    case Role::lm_head: break;
+  }
+  return {};
+}
+
+/// An expert's matrix is one of a tensor of three dimensions.
+GgufPlace expert_place(const model::ModelSpec& spec, const model::TensorId& id, const std::string& layer) {
+  const model::FfnSpec& ffn = spec.layers[id.layer].ffn;
+  const std::string_view kind = id.role == Role::gate ? "ffn_gate" : id.role == Role::up ? "ffn_up" : "ffn_down";
+  const std::uint64_t rows = id.role == Role::down ? spec.n_embd : ffn.width;
+  return {fmt::format("{}{}.{}.weight", layer, kind, id.expert), fmt::format("{}{}_exps.weight", layer, kind),
+          id.expert * rows, rows, ffn.experts * rows};
+}
+
+/// Queries, keys and values in one matrix, gate and up in another that has the name of up.
+std::optional<GgufPlace> fused_place(const model::ModelSpec& spec, const model::TensorId& id,
+                                     const std::string& layer) {
+  const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim();
+  const std::string qkv = layer + "attn_qkv.weight", up = layer + "ffn_up.weight";
+  switch (id.role) {
+    case Role::q: return GgufPlace{layer + "attn_q.weight", qkv, 0, q, q + 2 * kv};
+    case Role::k: return GgufPlace{layer + "attn_k.weight", qkv, q, kv, q + 2 * kv};
+    case Role::v: return GgufPlace{layer + "attn_v.weight", qkv, q + kv, kv, q + 2 * kv};
+    case Role::gate:
+    case Role::up: {
+      const std::uint64_t width = spec.layers[id.layer].ffn.width;
+      const bool is_up = id.role == Role::up;
+      return GgufPlace{layer + (is_up ? "ffn_up (second half)" : "ffn_gate"), up, is_up ? width : 0, width, 2 * width};
+    }
+    default: return std::nullopt;
+  }
+}
+
+/// Row i of a head of the model is stored row 2 i, and row h + i stored row 2 i + 1, h being half of the dimensions.
+model::RowOrder interleaved_order(std::uint32_t head_dim) {
+  model::RowOrder order(head_dim);
+  for (std::uint32_t i = 0; i < head_dim; ++i)
+    order[i] = static_cast<std::uint16_t>(i < head_dim / 2 ? 2 * i : 2 * (i - head_dim / 2) + 1);
+  return order;
+}
+
+}  // namespace
+
+GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& architecture, const model::TensorId& id) {
+  switch (id.role) {
+    case Role::embedding: return {"token_embd.weight", {}};
+    case Role::final_norm: return {"output_norm.weight", {}};
+    case Role::lm_head: return {"output.weight", {}};
+    default: break;
+  }
+  const std::string layer = fmt::format("blk.{}.", id.layer);
+  if (id.layer < spec.n_layers()) {
+    if (id.expert != model::kNoExpert) return expert_place(spec, id, layer);
+    if (architecture.fused)
+      if (auto place = fused_place(spec, id, layer)) return *place;
+  }
+  return {layer + std::string(name_in_layer(id.role)), {}};
+}
+
+model::RowOrder gguf_row_order(const model::ModelSpec& spec, const GgufArchitecture& architecture,
+                               const model::TensorId& id) {
+  if (!architecture.interleaved) return hf_row_order(spec, id);
+  switch (id.role) {
+    case Role::q:
+    case Role::k:
+    case Role::q_bias:
+    case Role::k_bias: return interleaved_order(spec.head_dim);
+    default: return {};
+  }
+}
+
+}  // namespace qinfer::source

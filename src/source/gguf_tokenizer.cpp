@@ -1,0 +1,321 @@
+// See gguf_tokenizer.h.
+#include "source/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/hash.h"
+#include "source/gguf_pre_tokenizers.h"
+#include "source/gguf_vocabulary.h"
+#include "text/fields.h"
+#include "text/table_builder.h"
+#include "text/utf8.h"
+
+namespace qinfer::source {
+namespace {
+
+using formats::GgufMetadata;
+using text::in_quotes;
+using text::malformed;
+using text::TokenId;
+
+constexpr std::string_view kModel = "tokenizer.ggml.model", kPre = "tokenizer.ggml.pre",
+                           kWholeFile = "tokenizer.huggingface.json";
+
+// As tokenizer.json would say it. SentencePiece writes a space as U+2581, and puts one before each text.
+constexpr std::string_view kNfc = R"({"type": "NFC"})";
+constexpr std::string_view kSpaces = R"({"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"})";
+constexpr std::string_view kPrefixAndSpaces = R"({"type": "Sequence", "normalizers": [
+    {"type": "Prepend", "prepend": "\u2581"},
+    {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]})";
+constexpr std::string_view kByteLevelDecoder =
+    R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false})";
+constexpr std::string_view kSpacesDecoder = R"({"type": "Sequence", "decoders": [
+    {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]})";
+constexpr std::string_view kPrefixAndSpacesDecoder = R"({"type": "Sequence", "decoders": [
+    {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+    {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
+
+/// Added tokens with these names end a turn in every model that has them. Files name one or two of them at most.
+constexpr std::string_view kEndNames[] = {
+    "<|eot_id|>",      "<|eom_id|>",         "<|im_end|>",    "<|end|>",
+    "<|return|>",      "<|call|>",           "<end_of_turn>", "<|endoftext|>",
+    "<|end_of_text|>", "<end_of_utterance>", "<EOT>",         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>",
+};
+
+Result<text::Normalizer> make_normalizer(std::string_view json) {
+  if (json.empty()) return text::Normalizer();
+  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_json(json, "normalizer"));
+  return text::Normalizer::parse(&document.root(), "normalizer");
+}
+
+Result<text::Decoder> make_decoder(std::string_view json) {
+  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_json(json, "decoder"));
+  return text::Decoder::parse(&document.root(), "decoder");
+}
+
+class Reader {
+ public:
+  Reader(const GgufMetadata& metadata, const text::TokenizerLimits& limits, CancelFlag cancel)
+      : metadata_(metadata), limits_(limits), cancel_(cancel) {}
+
+  Result<GgufTokenizer> run() {
+    QINFER_TRY(read_model());
+    QINFER_ASSIGN(const auto whole, metadata_.string(kWholeFile));
+    if (whole) {
+      QINFER_TRY(read_whole_file(*whole));
+    } else {
+      QINFER_ASSIGN(vocabulary_, read_gguf_vocabulary(metadata_, limits_.vocab_size, is_llama_));
+      QINFER_TRY(read_ids(vocabulary_.tokens.size()));
+      QINFER_TRY(build());
+    }
+    mark_control();
+    find_end_tokens();
+    return std::move(out_);
+  }
+
+ private:
+  Status read_model() {
+    QINFER_ASSIGN(const auto model, metadata_.string(kModel));
+    if (!model) {
+      if (metadata_.has(kWholeFile)) return Status();
+      return malformed("{}: the key \"{}\" is missing, expected \"gpt2\" or \"llama\"", metadata_.file(), kModel);
+    }
+    is_llama_ = *model == "llama";
+    if (is_llama_ || *model == "gpt2" || metadata_.has(kWholeFile)) return Status();
+    return error(Code::unsupported, "{}: {} is {}, supported are \"gpt2\" and \"llama\"", metadata_.file(), kModel,
+                 in_quotes(*model));
+  }
+
+  Status read_whole_file(std::string_view json) {
+    const std::string name = metadata_.file() + ": " + std::string(kWholeFile);
+    QINFER_ASSIGN(out_.tokenizer, text::Tokenizer::from_json(json, name, limits_, cancel_));
+    is_llama_ = false;  // no ids are assumed
+    return read_ids(out_.tokenizer->size());
+  }
+
+  /// The id of `key`; -1 where there is none, which files also say as -1 in 32 bits.
+  Status read_id(std::string_view key, std::size_t count, TokenId otherwise, TokenId& out) const {
+    QINFER_ASSIGN(const auto id, metadata_.integer(key, -1, UINT32_MAX));
+    if (!id) {
+      out = static_cast<std::size_t>(otherwise) < count ? otherwise : -1;
+    } else if (*id == -1 || *id == UINT32_MAX) {
+      out = -1;
+    } else if (static_cast<std::uint64_t>(*id) < count) {
+      out = static_cast<TokenId>(*id);
+    } else {
+      return malformed("{}: key \"{}\" is {}, expected 0 to {}", metadata_.file(), key, *id, count - 1);
+    }
+    return Status();
+  }
+
+  Status read_ids(std::size_t count) {
+    const TokenId none = -1;
+    QINFER_TRY(read_id("tokenizer.ggml.bos_token_id", count, is_llama_ ? 1 : none, out_.bos));
+    QINFER_TRY(read_id("tokenizer.ggml.eos_token_id", count, is_llama_ ? 2 : none, out_.eos));
+    QINFER_TRY(read_id("tokenizer.ggml.unknown_token_id", count, is_llama_ ? 0 : none, out_.unknown));
+    QINFER_TRY(read_id("tokenizer.ggml.eot_token_id", count, none, out_.eot));
+    QINFER_TRY(read_id("tokenizer.ggml.eom_token_id", count, none, out_.eom));
+    return read_id("tokenizer.ggml.padding_token_id", count, none, out_.padding);
+  }
+
+  Status build() {
+    text::TableBuilder builder(vocabulary_.bytes, cancel_);
+    text::TokenizerTables& tables = builder.tables();
+    tables.vocabulary = text::Vocabulary(text::kMaxIds);
+    QINFER_ASSIGN(const bool strip_after, strips_after_added_tokens());
+    QINFER_TRY(add_gguf_tokens(vocabulary_, strip_after, cancel_, builder).with_prefix(metadata_.file()));
+    bool adds_bos = is_llama_;
+    if (is_llama_) {
+      QINFER_TRY(build_by_score(tables));
+    } else {
+      QINFER_TRY(build_byte_level(tables, adds_bos));
+    }
+    QINFER_TRY(read_surroundings(adds_bos, tables));
+    tables.fingerprint = fingerprint(tables);
+    QINFER_ASSIGN(const text::Decoder decoder, make_decoder(decoder_));
+    QINFER_TRY(builder.finish(decoder, true).with_prefix(metadata_.file()));
+    out_.tokenizer = text::Tokenizer::from_tables(builder.take());
+    return Status();
+  }
+
+  Status build_byte_level(text::TokenizerTables& tables, bool& adds_bos) {
+    QINFER_ASSIGN(const auto name, metadata_.string(kPre));
+    pre_ = name.value_or("default");
+    const GgufPreTokenizer* pre = find_gguf_pre_tokenizer(pre_);
+    if (pre == nullptr)
+      return error(Code::unsupported, "{}: {} is {}, supported are {}", metadata_.file(), kPre, in_quotes(pre_),
+                   gguf_pre_tokenizer_names());
+    QINFER_ASSIGN(tables.normalizer, make_normalizer(pre->nfc ? kNfc : ""));
+    QINFER_ASSIGN(tables.pre_tokenizer, text::PreTokenizer::byte_level(pre->patterns, kPre));
+    decoder_ = kByteLevelDecoder;
+    adds_bos = pre->add_bos;
+    text::BpeOptions options;
+    options.ignore_merges = pre->ignore_merges;
+    text::MergeTable merges;
+    QINFER_TRY(read_gguf_merges(metadata_, tables.vocabulary, cancel_, merges, lists_hash_));
+    tables.bpe.init(options, std::move(merges), tables.vocabulary);
+    return Status();
+  }
+
+  Status build_by_score(text::TokenizerTables& tables) {
+    QINFER_ASSIGN(const auto prefix, metadata_.boolean("tokenizer.ggml.add_space_prefix"));
+    QINFER_ASSIGN(const auto remove, metadata_.boolean("tokenizer.ggml.remove_extra_whitespaces"));
+    if (remove.value_or(false))
+      return error(Code::unsupported,
+                   "{}: key \"tokenizer.ggml.remove_extra_whitespaces\" is true, which is not supported",
+                   metadata_.file());
+    adds_space_ = prefix.value_or(true);
+    QINFER_ASSIGN(tables.normalizer, make_normalizer(adds_space_ ? kPrefixAndSpaces : kSpaces));
+    decoder_ = adds_space_ ? kPrefixAndSpacesDecoder : kSpacesDecoder;
+    text::BpeOptions options;
+    options.byte_fallback = true;
+    options.unknown = out_.unknown;
+    QINFER_ASSIGN(auto ranks, read_gguf_ranks(metadata_, vocabulary_, lists_hash_));
+    tables.bpe.init_by_score(options, std::move(ranks), tables.vocabulary);
+    return Status();
+  }
+
+  /// The tokens before and after a text.
+  Status read_surroundings(bool adds_bos, text::TokenizerTables& tables) const {
+    QINFER_ASSIGN(const auto bos, metadata_.boolean("tokenizer.ggml.add_bos_token"));
+    QINFER_ASSIGN(const auto eos, metadata_.boolean("tokenizer.ggml.add_eos_token"));
+    QINFER_ASSIGN(const auto separator, metadata_.boolean("tokenizer.ggml.add_sep_token"));
+    if (separator.value_or(false))
+      return error(Code::unsupported, "{}: key \"tokenizer.ggml.add_sep_token\" is true, which is not supported",
+                   metadata_.file());
+    if (bos.value_or(adds_bos)) {
+      if (out_.bos < 0) return no_id("bos");
+      tables.prefix.push_back(out_.bos);
+    }
+    if (eos.value_or(false)) {
+      if (out_.eos < 0) return no_id("eos");
+      tables.suffix.push_back(out_.eos);
+    }
+    return Status();
+  }
+
+  Status no_id(std::string_view name) const {
+    return malformed(
+        "{}: the key \"tokenizer.ggml.{}_token_id\" is missing: expected it, or \"tokenizer.ggml.add_{}_token\" false",
+        metadata_.file(), name, name);
+  }
+
+  /// Phi-3's tokenizer.json says of its added tokens, all but three, that they take the white space after them.
+  Result<bool> strips_after_added_tokens() const {
+    if (!is_llama_) return false;
+    QINFER_ASSIGN(const auto architecture, metadata_.string("general.architecture"));
+    QINFER_ASSIGN(const auto name, metadata_.string("general.name"));
+    std::string lower(name.value_or(""));
+    for (char& c : lower)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return architecture == "phi3" || lower.find("phi-3") != lower.npos || lower.find("phi3") != lower.npos;
+  }
+
+  /// Of all that the tables are made from.
+  std::uint64_t fingerprint(const text::TokenizerTables& tables) const {
+    std::vector<std::uint64_t> parts = {lists_hash_, hash_text(pre_), is_llama_ ? 1U : 0U, adds_space_ ? 1U : 0U,
+                                        static_cast<std::uint64_t>(out_.unknown)};
+    for (const std::string_view token : vocabulary_.tokens) parts.push_back(hash_text(token));
+    parts.push_back(hash_bytes(std::as_bytes(std::span(vocabulary_.types))));
+    for (const auto* ids : {&tables.prefix, &tables.suffix})
+      parts.push_back(hash_bytes(std::as_bytes(std::span(*ids))));
+    return hash_bytes(std::as_bytes(std::span(parts)));
+  }
+
+  void mark_control() {
+    for (const TokenId id : {out_.bos, out_.eos, out_.eot, out_.eom})
+      if (id >= 0) out_.tokenizer->mark_control(id);
+  }
+
+  void find_end_tokens() {
+    const auto find_added = [&](std::string_view name) {
+      const auto id = out_.tokenizer->find(name);
+      const bool added = id && (out_.tokenizer->tables().vocabulary.flags(*id) & text::kTokenAdded) != 0;
+      return added ? *id : TokenId{-1};
+    };
+    std::vector<TokenId>& ends = out_.end_tokens;
+    for (const TokenId id : {out_.eos, out_.eot, out_.eom})
+      if (id >= 0) ends.push_back(id);
+    // gpt-oss ends parts of a turn with <|end|>, and the turn with these.
+    const bool has_parts = find_added("<|return|>") >= 0 && find_added("<|call|>") >= 0;
+    for (const std::string_view name : kEndNames) {
+      const TokenId id = has_parts && name == "<|end|>" ? -1 : find_added(name);
+      if (id < 0) continue;
+      ends.push_back(id);
+      out_.tokenizer->mark_control(id);
+    }
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  }
+
+  const GgufMetadata& metadata_;
+  const text::TokenizerLimits limits_;
+  CancelFlag cancel_;
+  bool is_llama_ = false, adds_space_ = false;
+  std::string pre_;
+  std::string_view decoder_;
+  GgufVocabulary vocabulary_;
+  std::uint64_t lists_hash_ = 0;
+  GgufTokenizer out_;
+};
+
+Status add_template(const GgufMetadata& metadata, const std::string& key, std::string name,
+                    std::vector<ChatTemplate>& out) {
+  QINFER_ASSIGN(const auto text, metadata.string(key));
+  if (!text)
+    return malformed("{}: the key \"{}\" is missing, which tokenizer.chat_templates names", metadata.file(), key);
+  if (text::find_invalid_utf8(*text) != text->size())
+    return malformed("{}: key \"{}\" is not valid UTF-8", metadata.file(), key);
+  out.push_back({std::move(name), std::string(*text)});
+  return Status();
+}
+
+Status read_templates(const GgufMetadata& metadata, std::vector<ChatTemplate>& out) {
+  const std::string key = "tokenizer.chat_template";
+  if (metadata.has(key)) QINFER_TRY(add_template(metadata, key, std::string(kDefaultChatTemplate), out));
+  QINFER_ASSIGN(auto names, metadata.strings("tokenizer.chat_templates"));
+  if (!names) return Status();
+  // A name that is there a million times must not take its template as often.
+  std::sort(names->begin(), names->end());
+  names->erase(std::unique(names->begin(), names->end()), names->end());
+  for (const std::string_view name : *names) {
+    if (name.empty() || name.find('\0') != name.npos || text::find_invalid_utf8(name) != name.size())
+      return malformed("{}: key \"tokenizer.chat_templates\" has the name {}, expected text", metadata.file(),
+                       in_quotes(name));
+    QINFER_TRY(add_template(metadata, fmt::format("{}.{}", key, name), std::string(name), out));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<GgufTokenizer> read_gguf_tokenizer(const GgufMetadata& metadata, const text::TokenizerLimits& limits,
+                                          CancelFlag cancel) {
+  return Reader(metadata, limits, cancel).run();
+}
+
+ChatTemplates read_gguf_chat_templates(const GgufMetadata& metadata) {
+  ChatTemplates out;
+  out.status = read_templates(metadata, out.list);
+  if (!out.status.ok()) out.list.clear();
+  std::stable_sort(out.list.begin(), out.list.end(),
+                   [](const ChatTemplate& a, const ChatTemplate& b) { return a.name < b.name; });
+  const auto same = [](const ChatTemplate& a, const ChatTemplate& b) { return a.name == b.name; };
+  out.list.erase(std::unique(out.list.begin(), out.list.end(), same), out.list.end());
+  return out;
+}
+
+bool has_gguf_tokenizer(const formats::GgufMetadata& metadata) {
+  const formats::GgufValue* model = metadata.find(kModel);
+  return metadata.has(kWholeFile) || (model != nullptr && model->text() != "none" && model->text() != "no_vocab");
+}
+
+void take_end_tokens(const GgufTokenizer& tokenizer, model::ModelSpec& spec) {
+  if (tokenizer.bos >= 0) spec.bos_token = tokenizer.bos;
+  for (const text::TokenId token : tokenizer.end_tokens)
+    if (std::find(spec.end_tokens.begin(), spec.end_tokens.end(), token) == spec.end_tokens.end())
+      spec.end_tokens.push_back(token);
+}
+
+}  // namespace qinfer::source
