@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "engine/export_gguf.h"
 #include "engine/inspect.h"
 #include "engine/pack_model.h"
 #include "engine/plan.h"
@@ -231,7 +232,21 @@ qinfer_status qinfer_model_pack(qinfer_runtime* runtime, const char* path, const
       return error(Code::unsupported,
                    "qinfer_load_options.files: packing reads and writes the operating system's files");
     QINFER_ASSIGN(auto used_runtime, runtime_or_private(runtime));
-    return engine::pack_model(std::move(used_runtime), path, arguments.options, out_path, progress_of(arguments));
+    return engine::pack_model(used_runtime, path, arguments.options, out_path, progress_of(arguments));
+  });
+}
+
+qinfer_status qinfer_model_export_gguf(qinfer_runtime* runtime, const char* path, const qinfer_load_options* options,
+                                       const char* out_path, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(path);
+    QINFER_REQUIRE(out_path);
+    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
+    if (arguments.options.files != nullptr)
+      return error(Code::unsupported,
+                   "qinfer_load_options.files: exporting reads and writes the operating system's files");
+    QINFER_ASSIGN(auto used_runtime, runtime_or_private(runtime));
+    return engine::export_gguf(used_runtime, path, arguments.options, out_path, progress_of(arguments));
   });
 }
 
@@ -275,6 +290,30 @@ qinfer_status qinfer_model_get_memory(const qinfer_model* model, qinfer_memory* 
     QINFER_REQUIRE(out);
     QINFER_TRY(model->impl->runtime().check_process());
     return capi::copy_out(to_c(model->impl->memory()), out, "qinfer_memory");
+  });
+}
+
+size_t qinfer_model_encoding_count(const qinfer_model* model) {
+  return model == nullptr ? 0 : model->impl->stored_encodings().size();
+}
+
+qinfer_status qinfer_model_encoding_info(const qinfer_model* model, size_t index, qinfer_encoding_info* out,
+                                         qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(model);
+    QINFER_REQUIRE(out);
+    QINFER_TRY(model->impl->runtime().check_process());
+    const auto encodings = model->impl->stored_encodings();
+    if (index >= encodings.size())
+      return error(Code::invalid_argument, "index is {}, the model has {} encodings", index, encodings.size());
+    const engine::StoredEncoding& stored = encodings[index];
+    qinfer_encoding_info info = {};
+    info.n_tensors = stored.n_tensors;
+    info.name = encoding_name(stored.encoding).data();
+    info.n_params = stored.n_params;
+    info.file_bytes = stored.file_bytes;
+    info.memory_bytes = stored.memory_bytes;
+    return capi::copy_out(info, out, "qinfer_encoding_info");
   });
 }
 

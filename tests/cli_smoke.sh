@@ -214,6 +214,12 @@ check_pack() {
   cp "$out" "$work/ids"
   expect "generate from the packed file" 0 generate "$work/packed" "Once" -n 5 --ids
   check "packed: the same ids" cmp -s "$out" "$work/ids"
+  expect "pack, quantised" 0 pack "$model" "$work/quantised" --weights q8_0
+  check "quantised: an error for each matrix" grep -q "to q8_0, 8.5 bits each, relative RMS error" "$out"
+  expect "generate from the quantised file" 0 generate "$work/quantised" "Once" -n 5
+  expect "pack --gguf" 0 pack "$model" "$work/model.gguf" --gguf
+  expect "generate from the GGUF file" 0 generate "$work/model.gguf" "Once" -n 5 --ids
+  check "GGUF: the same ids" cmp -s "$out" "$work/ids"
   expect "pack of a packed file" 1 pack "$work/packed" "$work/again"
 }
 

@@ -40,14 +40,23 @@ bool sums_in_f16(const BenchReport& report) {
   return kernels_need(report.kernel_set, "avx512_fp16") && report.weight_format == "f16" && report.fma.f16_flops > 0;
 }
 
+/// The same of a set that multiplies bf16 without tiles.
+bool multiplies_bf16(const BenchReport& report) {
+  return report.kernel_set == "avx512_bf16" && report.fma.dot_flops > 0;
+}
+
 bool on_tiles(const BenchReport& report) { return report.fma.tile_flops > 0; }
 
 double fma_peak(const BenchReport& report) {
-  return on_tiles(report) ? report.fma.tile_flops : sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops;
+  if (on_tiles(report)) return report.fma.tile_flops;
+  if (multiplies_bf16(report)) return report.fma.dot_flops;
+  return sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops;
 }
 
 const char* name_of_peak(const BenchReport& report) {
-  return on_tiles(report) ? "the AMX peak" : sums_in_f16(report) ? "the f16 FMA peak" : "the f32 FMA peak";
+  if (on_tiles(report)) return "the AMX peak";
+  if (multiplies_bf16(report)) return "the bf16 dot peak";
+  return sums_in_f16(report) ? "the f16 FMA peak" : "the f32 FMA peak";
 }
 
 struct Rates {
@@ -135,6 +144,7 @@ void print_table(const BenchReport& report) {
                    report.bandwidth.buffer_reduced ? ", less than 2 GiB because memory is short" : ""));
   print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
   if (report.fma.f16_flops > 0) print_row("f16 FMA peak", format("%10.1f GFLOP/s", report.fma.f16_flops / 1e9));
+  if (report.fma.dot_flops > 0) print_row("bf16 dot peak", format("%10.1f GFLOP/s", report.fma.dot_flops / 1e9));
   if (on_tiles(report)) print_row("AMX bf16 peak", format("%10.1f GFLOP/s", report.fma.tile_flops / 1e9));
   const Rates rate = rates(report);
   if (report.prefill.tokens > 0) {
@@ -181,8 +191,9 @@ void print_json(const BenchReport& report) {
       report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
       report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines);
   text += format(
-      ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"f16_flops\": %.0f, \"tile_flops\": %.0f}, \"sums\": \"%s\"",
-      report.fma.flops, report.fma.isa, report.fma.f16_flops, report.fma.tile_flops,
+      ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"f16_flops\": %.0f, \"dot_flops\": %.0f, \"tile_flops\": "
+      "%.0f}, \"sums\": \"%s\"",
+      report.fma.flops, report.fma.isa, report.fma.f16_flops, report.fma.dot_flops, report.fma.tile_flops,
       sums_in_f16(report) ? "f16" : "f32");
   if (report.prefill.tokens > 0) {
     text += ", \"prefill\": " + json_samples(report.prefill) +

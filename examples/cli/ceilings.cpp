@@ -185,6 +185,27 @@ __attribute__((target("avx512f,avx512vl,avx512bw,avx512fp16"))) float fma_fp16(s
 }
 #endif
 
+#ifdef QI_HAVE_FP16  // compilers that know the one know the other
+__attribute__((target("avx512f,avx512vl,avx512bw,avx512bf16"))) float dot_bf16(std::size_t rounds, float factor,
+                                                                               float summand) {
+  const __m512i scale = _mm512_castps_si512(_mm512_set1_ps(factor)),
+                step = _mm512_castps_si512(_mm512_set1_ps(summand));
+#define QI_DECLARE(i) __m512 s##i = _mm512_set1_ps(static_cast<float>(i));
+#define QI_STEP(i) s##i = _mm512_dpbf16_ps(s##i, (__m512bh)scale, (__m512bh)step);
+#define QI_ADD(i) total = _mm512_add_ps(total, s##i);
+  QI_REPEAT_24(QI_DECLARE)
+  for (std::size_t round = 0; round < rounds; ++round) {
+    QI_REPEAT_24(QI_STEP)
+  }
+  __m512 total = _mm512_setzero_ps();
+  QI_REPEAT_24(QI_ADD)
+  return _mm512_cvtss_f32(total);
+#undef QI_DECLARE
+#undef QI_STEP
+#undef QI_ADD
+}
+#endif
+
 /// Four sums of tiles that do not depend on each other, operands in registers.
 void multiply_tiles(std::size_t rounds) {
   struct alignas(64) {
@@ -355,6 +376,7 @@ FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles) {
 #ifdef QI_HAVE_FP16
   const std::string features = std::string(" ") + qi::cpu_info().features + " ";
   if (features.find(" avx512_fp16 ") != features.npos) peak.f16_flops = best_of(fma_fp16, 2.0 * 32 * 24);
+  if (features.find(" avx512_bf16 ") != features.npos) peak.dot_flops = best_of(dot_bf16, 2.0 * 32 * 24);
 #endif
 #ifdef __x86_64__
   for (int run = 0; tiles && run < kRuns; ++run) {

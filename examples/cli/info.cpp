@@ -24,11 +24,25 @@ std::string end_tokens(const qi::Model& model) {
   return text.empty() ? "none" : text;
 }
 
+/// "q4_k 60 %, q6_k 40 %, f32 0 %: 5.24 bits a weight", of the bytes.
+std::string encodings(const qi::Model& model) {
+  const std::vector<qinfer_encoding_info> list = model.encodings();
+  std::uint64_t bytes = 0, params = 0;
+  for (const qinfer_encoding_info& info : list) bytes += info.file_bytes, params += info.n_params;
+  std::string text;
+  for (const qinfer_encoding_info& info : list) {
+    if (!text.empty()) text += ", ";
+    text += info.name + format(" %.1f %%", 100.0 * static_cast<double>(info.file_bytes) / static_cast<double>(bytes));
+  }
+  return text + format(": %.3f bits a weight", 8.0 * static_cast<double>(bytes) / static_cast<double>(params));
+}
+
 void print_model(const qi::Model& model, const qinfer_model_info& info, const std::string& path) {
   print_row("model", model_name(info, path));
   print_row("architecture", info.architecture != nullptr ? info.architecture : "");
   print_parameters(qi::inspect(path));
   print_row("files", with_commas(info.file_bytes) + " B (" + human_bytes(info.file_bytes) + ")");
+  print_row("stored as", encodings(model));
   print_row("weight format", info.weight_format != nullptr ? info.weight_format : "");
   print_row("layers", std::to_string(info.n_layers));
   print_row("embedding", std::to_string(info.n_embd));

@@ -85,7 +85,9 @@ int32_t kv_type(const std::string& kv) {
 }
 
 void add_model_arg(CLI::App& command, std::string& model) {
-  command.add_option("MODEL", model, "Directory with config.json, *.safetensors and tokenizer.json, or a packed file")
+  command
+      .add_option("MODEL", model,
+                  "Directory with config.json, *.safetensors and tokenizer.json, a GGUF file, or a packed file")
       ->required()
       ->type_name("");
 }

@@ -213,7 +213,7 @@ void add_plan(CLI::App& app, Command& chosen) {
   auto args = std::make_shared<PlanArgs>();
   CLI::App* command = app.add_subcommand("plan", "Show the memory that loading and running will take, to the byte");
   add_model_arg(*command, args->model);
-  command->get_option("MODEL")->description("Model directory, packed file, or a lone config.json");
+  command->get_option("MODEL")->description("Model directory, GGUF file, packed file, or a lone config.json");
   const auto number = [&](const char* name, auto& value, std::uint64_t highest, const char* help) {
     command->add_option(name, value, help)->check(whole_number(1, highest))->type_name("N");
   };

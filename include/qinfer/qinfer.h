@@ -293,11 +293,11 @@ typedef struct qinfer_load_options {
                                                  for a cache how many blocks would fit; 0 = none. Plans are made for
                                                  any budget */
     const char          *weight_format;       /* of qinfer_kernel_set_info.weight_formats; NULL = what the kernel set
-                                                 wants */
+                                                 wants. qinfer_model_pack knows more */
     qinfer_progress_fn   progress;
     void                *progress_user;
     const qinfer_cancel *cancel;              /* looked at while headers, tokenizers and weights are read */
-    const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this directory as it
+    const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this model as it
                                                  is now */
     const qinfer_files  *files;               /* where path and packed_path are; NULL = the operating system's files */
 } qinfer_load_options;
@@ -397,20 +397,35 @@ typedef struct qinfer_model_details {
  *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter. */
 QINFER_STATUS qinfer_model_inspect(const char *path, const qinfer_load_options *options, qinfer_model_details *out,
                                    qinfer_error *err);
-/** path: a directory (config.json, *.safetensors, tokenizer.json), or a file that qinfer_model_pack wrote. runtime
- *  NULL: a private runtime with defaults. options may be NULL. */
+/** path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part, whose
+ *  others are beside it), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with defaults.
+ *  options may be NULL. */
 QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 qinfer_model **out, qinfer_error *err);
 QINFER_API void qinfer_model_free(qinfer_model *model);
-/** Writes the model directory `path` to one file that holds the weights as the runtime's kernel set wants them, the
+/** Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants them, the
  *  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded
  *  model. out_path appears whole or not at all; of files that are there only an empty one or one that this function
  *  wrote is replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is
  *  QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is refused when
  *  loaded; QINFER_LOAD_VERIFY also checks the weights. Both paths are the operating system's: options with files are
- *  QINFER_E_UNSUPPORTED. */
+ *  QINFER_E_UNSUPPORTED.
+ *
+ *  weight_format may also be "q8_0", "q4_0" or "q4_k_m", which quantise a checkpoint of f32, f16 and bf16: the mixes of
+ *  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each
+ *  matrix, with its encoding, bits and relative root mean square error. Memory: that of the quantised model and one of
+ *  its tensors. What is quantised already is QINFER_E_UNSUPPORTED, a weight that is not finite or beyond f16
+ *  QINFER_E_FORMAT. */
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
+/** Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as
+ *  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The tokenizer
+ *  is there as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's keys.
+ *  What llama.cpp cannot read of the file, or takes otherwise, the log says at QINFER_LOG_WARN. The header is read back before weights are written:
+ *  QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for what the model is. Of files that are there only an
+ *  empty or a GGUF one is replaced. For the rest as qinfer_model_pack. */
+QINFER_STATUS qinfer_model_export_gguf(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
+                                       const char *out_path, qinfer_error *err);
 
 enum {
     QINFER_MODEL_ENCODER         = 1, /* bidirectional: embeddings, no logits, nothing kept in a KV cache */
@@ -434,6 +449,21 @@ typedef struct qinfer_model_info {
 } qinfer_model_info;
 QINFER_STATUS qinfer_model_get_info(const qinfer_model *model, qinfer_model_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_model_get_memory(const qinfer_model *model, qinfer_memory *out, qinfer_error *err);
+/** How the weights are stored in the model's files, for each encoding that occurs, by bytes in descending order:
+ *  8 * file_bytes / n_params bits a weight. A matrix that serves as embedding and LM head counts once. */
+typedef struct qinfer_encoding_info {
+    uint32_t    struct_size;
+    uint32_t    n_tensors;
+    const char *name;         /* "q4_k"; static. Those of GGUF files are written in lower case */
+    uint64_t    n_params;     /* values */
+    uint64_t    file_bytes;   /* that they have in the files; of a packed model in those that it was made from */
+    uint64_t    memory_bytes; /* that they take where they are used, mapped or not */
+} qinfer_encoding_info;
+/** 0 under QINFER_LOAD_NO_WEIGHTS. */
+QINFER_API size_t qinfer_model_encoding_count(const qinfer_model *model);
+/** Below qinfer_model_encoding_count(), else QINFER_E_INVALID_ARGUMENT. */
+QINFER_STATUS qinfer_model_encoding_info(const qinfer_model *model, size_t index, qinfer_encoding_info *out,
+                                         qinfer_error *err);
 /** [any thread] How many tokens each expert of a layer was chosen for in evaluations since the model was loaded, for
  *  those who place experts; during an evaluation as far as it has come. *out_n: experts of the layer, 0 where it has
  *  none. All counts are 0 under QINFER_LOAD_NO_WEIGHTS. Tokens taken from a cache are not counted, nor are those whose

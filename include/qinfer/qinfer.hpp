@@ -344,6 +344,15 @@ inline void pack(Runtime& runtime, const std::string& directory, const std::stri
   detail::check(status, error);
 }
 
+/// Writes the model directory to a GGUF file, quantised where load.weight_format says so.
+inline void export_gguf(Runtime& runtime, const std::string& directory, const std::string& out,
+                        const qinfer_load_options& load = qi::options<qinfer_load_options>()) {
+  detail::FullError error;
+  const qinfer_status status =
+      qinfer_model_export_gguf(runtime.native(), directory.c_str(), &load, out.c_str(), error.arg());
+  detail::check(status, error);
+}
+
 /// Weights, tokenizer and metadata; immutable, so every member may be used from many threads at once.
 class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
  public:
@@ -376,6 +385,14 @@ class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
   qinfer_memory memory() const {
     return detail::filled<qinfer_memory>(
         [&](auto* out, auto* error) { return qinfer_model_get_memory(native(), out, error); });
+  }
+  /// How the weights are stored in the model's files, the encoding with the most bytes first.
+  std::vector<qinfer_encoding_info> encodings() const {
+    std::vector<qinfer_encoding_info> list;
+    for (std::size_t i = 0; i < qinfer_model_encoding_count(native()); ++i)
+      list.push_back(detail::filled<qinfer_encoding_info>(
+          [&](auto* out, auto* error) { return qinfer_model_encoding_info(native(), i, out, error); }));
+    return list;
   }
   /// How many tokens each expert of a layer was chosen for since loading; empty where the layer has none.
   std::vector<std::uint64_t> expert_counts(std::uint32_t layer) const {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "source/quantisation.h"
+
 namespace qinfer::engine {
 namespace {
 
@@ -15,7 +17,10 @@ Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exac
   options.lock = load.lock;
   options.separate_embedding = load.separate_embedding;
   options.weight_format = find_encoding(load.weight_format);
-  if (!load.weight_format.empty() && !options.weight_format)
+  if (source::find_quantisation(load.weight_format))
+    return error(Code::unsupported, "weight_format \"{}\": loading does not quantise; pack the checkpoint with it",
+                 load.weight_format);
+  if (!load.weight_format.empty() && (!options.weight_format || !is_plain(*options.weight_format)))
     return error(Code::unsupported, "weight_format \"{}\" is not known, expected {}", load.weight_format,
                  encoding_names());
   return options;

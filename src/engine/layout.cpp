@@ -18,7 +18,7 @@ KvLayout layout_of(const model::ModelSpec& spec, const kernels::KernelSet& kerne
   layout.head_dim = spec.head_dim;
   layout.head_dim_padded = kernels.kv_head_dim_padded(spec.head_dim, type);
   layout.block_tokens = block_tokens;
-  layout.order = kernels.kv_order;
+  layout.order = kernels.kv_order(type);
   return layout;
 }
 

@@ -1,7 +1,10 @@
 // See model.h.
 #include "engine/model.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "platform/cgroup.h"
@@ -113,14 +116,7 @@ Status Model::map_rope_table(source::ModelSource& source) {
 }
 
 Status Model::load_weights(source::ModelSource& source, const model::LoadProgress& progress) {
-  const model::ParallelFor parallel_for = [this](std::int64_t n, const auto& body) {
-    ThreadTeam& team = runtime_->team();
-    const Lock lock(runtime_->eval_mutex());
-    team.run([&](std::int32_t worker) {
-      const std::int64_t begin = n * worker / team.size(), end = n * (worker + 1) / team.size();
-      if (begin < end) body(begin, end);
-    });
-  };
+  const model::ParallelFor parallel_for = [this](std::int64_t n, const auto& body) { runtime_->parallel_for(n, body); };
   QINFER_ASSIGN(weights_,
                 model::load_weights(blueprint_.weights, source, runtime_->kernels(), blueprint_.weights_options,
                                     runtime_->allocator(), spec_, parallel_for, progress));
@@ -130,6 +126,7 @@ Status Model::load_weights(source::ModelSource& source, const model::LoadProgres
   scratch_poison_ = ScratchPoison(scratch_.data(), blueprint_.scratch, blueprint_.scratch_region);
 #endif
   weight_format_ = describe_formats();
+  count_encodings();
   std::size_t experts = 0;
   for (const model::LayerSpec& layer : spec_.layers) {
     usage_begin_.push_back(experts);
@@ -154,6 +151,26 @@ std::string Model::describe_formats() const {
   return text;
 }
 
+void Model::count_encodings() {
+  const model::WeightItem* before = nullptr;
+  for (const model::WeightItem& item : blueprint_.weights.items) {
+    const Encoding encoding = item.stored.packed ? item.stored.packed->original : item.stored.encoding;
+    auto at = std::find_if(stored_encodings_.begin(), stored_encodings_.end(),
+                           [&](const StoredEncoding& stored) { return stored.encoding == encoding; });
+    if (at == stored_encodings_.end()) at = stored_encodings_.insert(at, StoredEncoding{encoding});
+    at->memory_bytes += item.bytes;
+    // An embedding with a table of its own beside the LM head is one tensor of the file, listed twice.
+    if (before != nullptr && before->stored.name == item.stored.name) continue;
+    const auto n = static_cast<std::uint64_t>(item.need.rows) * static_cast<std::uint64_t>(item.need.cols);
+    ++at->n_tensors;
+    at->n_params += n;
+    at->file_bytes += encoded_bytes(encoding, n);
+    before = item.need.id.role == model::Role::embedding ? &item : before;
+  }
+  std::sort(stored_encodings_.begin(), stored_encodings_.end(),
+            [](const StoredEncoding& a, const StoredEncoding& b) { return a.file_bytes > b.file_bytes; });
+}
+
 Result<Charge> Model::charge(std::uint64_t bytes, std::string_view what,
                              const std::function<std::string(std::uint64_t left)>& what_fits) const {
   std::uint64_t before = charged_;
@@ -168,51 +185,72 @@ Result<Charge> Model::charge(std::uint64_t bytes, std::string_view what,
   return Charge(charged_, bytes);
 }
 
+/// The encodings of all matrices, "q4_k+q6_k", where some are quantised: a packed file may hold a checkpoint in one mix
+/// or in another, with the same fingerprint. Empty where none is.
+std::string Model::describe_mix() const {
+  std::set<std::string_view> names;
+  bool quantised = false;
+  for (const model::WeightItem& item : blueprint_.weights.items) {
+    if (item.need.is_vector) continue;
+    names.insert(encoding_name(item.format.encoding));
+    quantised = quantised || !is_plain(item.format.encoding);
+  }
+  return quantised ? fmt::format("{}", fmt::join(names, "+")) : std::string();
+}
+
 std::string Model::origin() const {
   // A table of rows beside the LM head, with values of its own.
   const auto encoding = [this](model::Role role) { return weights_.matrix(role).format.encoding; };
   const bool rows = spec_.tied_embeddings && spec_.causal && has_weights() &&
                     encoding(model::Role::embedding) != encoding(model::Role::lm_head);
   // "mixed" is what layers that mixed encodings had when they were converted to f32.
-  const std::string_view format = weight_format_ == "mixed" ? "each" : std::string_view(weight_format_);
+  std::string format = weight_format_ == "mixed" ? describe_mix() : weight_format_;
+  if (format.empty() && weight_format_ == "mixed") format = "each";
   return fmt::format("{}/{}{}{}", runtime_->kernels().name, format, rows ? "+rows" : "",
                      runtime_->exact() ? "/exact" : "");
 }
 
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,
                                                  const LoadOptions& options, const model::LoadProgress& progress) {
-  // Numbers in files, the RoPE table and conversions must not depend on the host's rounding mode.
   const platform::ScopedFloatEnvironment environment;
   QINFER_TRY(options.cancel.check("loading"));
+  QINFER_ASSIGN(const auto source, source::ModelSource::open(path, options.source()));
+  return load(std::move(runtime), *source, path, options, progress);
+}
+
+Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, source::ModelSource& source,
+                                                 const std::string& path, const LoadOptions& options,
+                                                 const model::LoadProgress& progress) {
+  // Numbers in files, the RoPE table and conversions must not depend on the host's rounding mode.
+  const platform::ScopedFloatEnvironment environment;
   std::shared_ptr<Model> model(new Model);
   model->runtime_ = std::move(runtime);
   Runtime& model_runtime = *model->runtime_;
-  QINFER_ASSIGN(const auto source, source::ModelSource::open(path, options.source()));
-  if (!source->has_tensors() && !options.no_weights)
+  if (!source.has_tensors() && !options.no_weights)
     return error_at(Code::format, -1, "{}: a config.json alone: it can be planned for, but there is nothing to load",
                     path);
-  model->spec_ = source->spec();
-  model->file_bytes_ = source->file_bytes();
-  QINFER_ASSIGN(model->blueprint_, plan_model(*source, model->target(), options, kPoisonsScratch));
+  model->spec_ = source.spec();
+  model->file_bytes_ = source.file_bytes();
+  QINFER_ASSIGN(model->blueprint_, plan_model(source, model->target(), options, kPoisonsScratch));
   QINFER_ASSIGN(model->memory_, model->blueprint_.totals(model->spec_, 0));
   QINFER_TRY(check_budget(model->memory_, options));
   if (options.memory_budget_bytes != 0) model->budget_ = options.memory_budget_bytes;
   model->charged_ = counted(model->memory_, model->memory_.total, options);
   if (options.lock) QINFER_TRY(check_lock(model->blueprint_.weights));
   QINFER_TRY(options.cancel.check("loading"));
-  model->tokenizer_ = source->take_tokenizer();
-  model->metadata_ = source->take_metadata();
-  model->chat_templates_ = source->take_chat_templates();
+  model->tokenizer_ = source.take_tokenizer();
+  model->metadata_ = source.take_metadata();
+  model->chat_templates_ = source.take_chat_templates();
   if (model->tokenizer_ != nullptr) QINFER_TRY(model->tokenizer_->move_to(model_runtime.allocator()));
   if (!options.no_weights) {
-    QINFER_TRY(model->blueprint_.packed_rope ? model->map_rope_table(*source)
+    QINFER_TRY(model->blueprint_.packed_rope ? model->map_rope_table(source)
                                              : model->rope_.reserve(model->spec_, model_runtime.allocator()));
     const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
       return (!progress || progress(done, total)) &&
              !options.cancel.requested();  // the callback itself may have cancelled
     };
-    QINFER_TRY(model->load_weights(*source, stop_or_report));
-    QINFER_ASSIGN(model->fingerprints_, source->fingerprints(options.cancel));
+    QINFER_TRY(model->load_weights(source, stop_or_report));
+    QINFER_ASSIGN(model->fingerprints_, source.fingerprints(options.cancel));
   }
   const std::uint64_t private_bytes = model->blueprint_.weights.private_bytes;
   if (model_runtime.logs(LogLevel::info) && private_bytes > 0)

@@ -43,11 +43,22 @@ class Charge {
   std::uint64_t bytes_ = 0;
 };
 
+/// What a model has of one encoding.
+struct StoredEncoding {
+  Encoding encoding = Encoding::f32;
+  std::uint32_t n_tensors = 0;
+  std::uint64_t n_params = 0, file_bytes = 0, memory_bytes = 0;
+};
+
 class Model {
  public:
   /// Plans, checks the budget, then loads. `progress` false, or options.cancel, stops with QINFER_E_CANCELLED.
   static Result<std::shared_ptr<const Model>> load(std::shared_ptr<Runtime> runtime, const std::string& path,
                                                    const LoadOptions& options, const model::LoadProgress& progress);
+  /// The same of a source that is open; `path` is what messages call it.
+  static Result<std::shared_ptr<const Model>> load(std::shared_ptr<Runtime> runtime, source::ModelSource& source,
+                                                   const std::string& path, const LoadOptions& options,
+                                                   const model::LoadProgress& progress);
 
   Runtime& runtime() const { return *runtime_; }
   const model::ModelSpec& spec() const { return spec_; }
@@ -71,6 +82,8 @@ class Model {
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// "f32", "f16", "bf16" or "mixed"; empty without weights.
   const std::string& weight_format() const { return weight_format_; }
+  /// The encodings of its files, the one with the most bytes first; empty without weights.
+  std::span<const StoredEncoding> stored_encodings() const { return stored_encodings_; }
   /// Of the checkpoint, also where it was loaded from a packed file; empty without weights.
   const source::Fingerprints& fingerprints() const { return fingerprints_; }
   /// Takes bytes for `what` out of memory_budget_bytes. QINFER_E_NO_MEMORY (detail: the budget that would do) ends with
@@ -103,6 +116,8 @@ class Model {
   Status load_weights(source::ModelSource& source, const model::LoadProgress& progress);
   Status map_rope_table(source::ModelSource& source);
   std::string describe_formats() const;
+  void count_encodings();
+  std::string describe_mix() const;
 
   std::shared_ptr<Runtime> runtime_;
   model::ModelSpec spec_;
@@ -121,6 +136,7 @@ class Model {
   mutable std::atomic<std::uint64_t> charged_{0};  ///< of it, by the model itself, caches and sessions
   std::uint64_t file_bytes_ = 0;
   std::string weight_format_;
+  std::vector<StoredEncoding> stored_encodings_;
   source::Fingerprints fingerprints_;
   formats::TextTable metadata_;
   source::ChatTemplates chat_templates_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/open_quantised.h"
 #include "platform/thread.h"
 #include "source/pack_input.h"
 #include "source/packed.h"
@@ -12,15 +13,16 @@ namespace {
 
 /// The order in the file: tensors that need the largest alignment first, so that all are aligned without padding.
 int rank(const model::WeightItem& item) {
-  if (item.need.is_vector) return 1;
-  if (item.format.layout == kernels::WeightLayout::tile32) return 0;
-  return item.format.encoding == Encoding::f32 ? 2 : 3;
+  if (item.need.is_vector) return 2;
+  if (item.format.layout != kernels::WeightLayout::row_major) return item.bytes % 64 == 0 ? 0 : 1;
+  if (!is_plain(item.format.encoding)) return 5;
+  return item.format.encoding == Encoding::f32 ? 3 : 4;
 }
 
 source::PackedWriter::Item packed_item(const model::Weights& weights, const model::WeightItem& item) {
   const model::TensorId& id = item.need.id;
   source::PackedWriter::Item out;
-  out.name = item.stored.name;
+  out.name = item.stored.packed_as.empty() ? item.stored.name : item.stored.packed_as;
   out.info.rows = item.need.rows;
   out.info.cols = item.need.cols;
   out.info.source = item.stored.encoding;
@@ -33,7 +35,9 @@ source::PackedWriter::Item packed_item(const model::Weights& weights, const mode
   }
   const kernels::Matrix& matrix = weights.matrix(id);
   const kernels::StoredShape shape = kernels::weight_shape(item.format, item.need.rows, item.need.cols);
-  out.dtype = formats::stored_encoding_name(item.format.encoding);
+  const bool plain = is_plain(item.format.encoding);
+  out.dtype = plain ? formats::stored_encoding_name(item.format.encoding) : "U8";
+  if (!plain) out.info.quantised = item.format.encoding;
   out.shape.assign(shape.lengths, shape.lengths + shape.n);
   out.data = {matrix.data, item.bytes};
   out.info.layout = item.format.layout;
@@ -59,7 +63,7 @@ bool holds_exactly(const model::WeightItem& item) {
 
 }  // namespace
 
-Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, const LoadOptions& options,
+Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& path, LoadOptions options,
                   const std::string& out, const model::LoadProgress& progress) {
   const platform::ScopedFloatEnvironment environment;
   if (options.no_weights || options.separate_embedding || !options.packed_path.empty())
@@ -70,7 +74,8 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
   QINFER_TRY(input.check_output(out, options.cancel));
   QINFER_TRY(platform::AtomicFile::check_replaceable(out, source::is_packed_file));
   QINFER_ASSIGN(const std::string state, input.state(options.cancel));
-  QINFER_ASSIGN(const auto model, Model::load(std::move(runtime), path, options, progress));
+  QINFER_ASSIGN(const OpenedSource opened, open_quantised(*runtime, path, options));
+  QINFER_ASSIGN(const auto model, Model::load(runtime, *opened.source, path, options, progress));
   QINFER_TRY(model->prepare_rope(model->spec().context_tokens));
 
   std::vector<model::WeightItem> items = model->blueprint().weights.items;
@@ -78,9 +83,9 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
   source::PackedWriter writer;
   const std::uint64_t rows = std::uint64_t{model->spec().n_ropes()} * model->spec().context_tokens;
   const std::uint64_t half = model->spec().head_dim / 2;
-  bool rope_added = false, exact = true;
+  bool rope_added = false, exact = !opened.quantises;
   for (const model::WeightItem& item : items) {
-    if (rank(item) > 0 && !rope_added) {
+    if (rank(item) > 1 && !rope_added) {
       add_bytes(writer, std::string(source::kRopeTensor), "F32", {rows, half, 2},
                 std::as_bytes(std::span(model->rope(0), rows * half * 2)));
       rope_added = true;
@@ -88,7 +93,7 @@ Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, con
     exact = exact && holds_exactly(item);
     writer.add(packed_item(model->weights(), item));
   }
-  QINFER_ASSIGN(const std::vector<source::PackInput::Text> texts, input.texts());
+  QINFER_ASSIGN(const std::vector<source::PackInput::Text> texts, input.texts(options.cancel));
   for (const source::PackInput::Text& text : texts)
     add_bytes(writer, std::string(source::kTextPrefix) + std::string(text.name), "U8", {text.text.size()},
               std::as_bytes(std::span(text.text)));

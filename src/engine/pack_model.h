@@ -7,9 +7,10 @@
 namespace qinfer::engine {
 
 /// Loads the model directory `path` for the runtime's kernel set and writes it to `out` (source/packed.h). Needs the
-/// memory of a loaded model. A file at `out` is replaced only if it is a packed model that does not belong to the
+/// memory of a loaded model, and of one tensor as it is stored. weight_format may also be a mix of quantised encodings
+/// (source/quantisation.h). A file at `out` is replaced only if it is a packed model that does not belong to the
 /// directory. Progress counts bytes loaded, then bytes written, each from the beginning.
-Status pack_model(std::shared_ptr<Runtime> runtime, const std::string& path, const LoadOptions& options,
+Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& path, LoadOptions options,
                   const std::string& out, const model::LoadProgress& progress);
 
 }  // namespace qinfer::engine

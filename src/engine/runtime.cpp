@@ -88,6 +88,14 @@ Runtime::~Runtime() {
   if (team_ != nullptr && platform::process_id() != process_) team_->abandon_threads();
 }
 
+void Runtime::parallel_for(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body) {
+  const Lock lock(eval_mutex_);
+  team_->run([&](std::int32_t worker) {
+    const std::int64_t begin = n * worker / team_->size(), end = n * (worker + 1) / team_->size();
+    if (begin < end) body(begin, end);
+  });
+}
+
 Status Runtime::check_process() const {
   if (platform::process_id() == process_) return Status();
   return error(Code::state, "handles do not work in a fork()ed child: create them after the fork");

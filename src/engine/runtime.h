@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -64,6 +65,9 @@ class Runtime {
   /// Held during an evaluation: they run one after another. It guards what an evaluation uses on the team's threads,
   /// which clang's analysis does not see: the team itself, and the scratch memory of models.
   Mutex& eval_mutex() ABSL_LOCK_RETURNED(eval_mutex_) { return eval_mutex_; }
+  /// Calls body(begin, end) for parts of [0, n), on all threads at once, and returns when all are done. Not for bodies
+  /// that hold eval_mutex().
+  void parallel_for(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body);
   AtomicMetrics& metrics() { return metrics_; }
   const AtomicMetrics& metrics() const { return metrics_; }
 

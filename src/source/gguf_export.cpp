@@ -1,0 +1,290 @@
+// See gguf_export.h.
+#include "source/gguf_export.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "formats/gguf.h"
+#include "source/gguf_config.h"
+#include "source/gguf_keys.h"
+#include "source/gguf_source.h"
+#include "source/gguf_tensors.h"
+#include "source/gguf_tokenizer_export.h"
+#include "source/hf_texts.h"
+
+namespace qinfer::source {
+namespace {
+
+using model::Role;
+using model::RowOrder;
+using model::TensorNeed;
+
+constexpr std::string_view kDivisors = "rope_freqs.weight";
+constexpr std::uint64_t kStep = 16 << 20;
+
+/// Row `from[i]` of the source is the model's row i, which the file has as row `to[i]`.
+RowOrder combine(const RowOrder& from, const RowOrder& to) {
+  if (from == to) return {};
+  RowOrder order(std::max(from.size(), to.size()));
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[to.empty() ? i : to[i]] = from.empty() ? static_cast<std::uint16_t>(i) : from[i];
+  return order;
+}
+
+/// Kept in f32: what is not multiplied in blocks, and the rows that choose experts.
+bool is_small(const TensorNeed& need) {
+  return need.is_vector || need.id.role == Role::router || need.id.role == Role::shared_router;
+}
+
+std::vector<std::uint64_t> dims_of(const model::ModelSpec& spec, const TensorNeed& need, std::uint64_t all_rows) {
+  const auto cols = static_cast<std::uint64_t>(need.cols);
+  if (need.is_vector) return {cols};
+  if (need.id.expert == model::kNoExpert) return {cols, all_rows};
+  const std::uint64_t experts = spec.layers[need.id.layer].ffn.experts;
+  return {cols, all_rows / experts, experts};
+}
+
+class Planner {
+ public:
+  Planner(ModelSource& source, const GgufArchitecture& architecture)
+      : source_(source), spec_(source.spec()), architecture_(architecture) {}
+
+  Result<std::vector<GgufExportTensor>> run() {
+    std::vector<float> divisors = gguf_rope_divisors(spec_);
+    if (!divisors.empty()) {
+      const std::uint64_t n = divisors.size();
+      tensors_.push_back({std::string(kDivisors), {n}, Encoding::f32, {}, std::move(divisors)});
+    }
+    for (const TensorNeed& need : model::tensors_of(spec_)) QINFER_TRY(add(need));
+    return std::move(tensors_);
+  }
+
+ private:
+  Status add(const TensorNeed& need) {
+    const GgufPlace place = gguf_place(spec_, architecture_, need.id);
+    GgufExportPart part;
+    part.need = need;
+    QINFER_ASSIGN(part.stored, source_.find(need.id));
+    part.encoding = is_small(need) ? Encoding::f32 : part.stored.encoding;
+    const RowOrder to = gguf_row_order(spec_, architecture_, need.id);
+    if (!part.stored.row_order.empty() && !to.empty() && part.stored.row_order.size() != to.size())
+      return error(Code::unsupported, "tensor {}: its rows cannot be put into the order of GGUF files",
+                   part.stored.quoted());
+    part.order = combine(part.stored.row_order, to);
+    QINFER_TRY(check_values(part));
+    const auto [known, is_new] = by_name_.try_emplace(place.stored_name(), tensors_.size());
+    if (is_new) {
+      const std::uint64_t rows = place.part_of.empty() ? static_cast<std::uint64_t>(need.rows) : place.all_rows;
+      tensors_.push_back({place.stored_name(), dims_of(spec_, need, rows), part.encoding, {}, {}});
+    }
+    GgufExportTensor& tensor = tensors_[known->second];
+    if (tensor.encoding != part.encoding)
+      return error(Code::unsupported, "tensor {} is {}, and others that are one tensor with it, \"{}\", are {}",
+                   part.stored.quoted(), encoding_name(part.encoding), tensor.name, encoding_name(tensor.encoding));
+    tensor.parts.push_back(std::move(part));
+    return Status();
+  }
+
+  Status check_values(const GgufExportPart& part) const {
+    const auto values = static_cast<std::uint64_t>(part.need.rows) * static_cast<std::uint64_t>(part.need.cols);
+    std::uint64_t stored = 1;
+    for (const std::uint64_t length : part.stored.shape) stored *= length;
+    if (stored == values) return Status();
+    return error_at(Code::format, static_cast<std::int64_t>(part.stored.offset),
+                    "{}: tensor {} has {} values, config.json asks for {}", source_.file_name(part.stored.file),
+                    part.stored.quoted(), stored, values);
+  }
+
+  ModelSource& source_;
+  const model::ModelSpec& spec_;
+  const GgufArchitecture& architecture_;
+  std::vector<GgufExportTensor> tensors_;
+  std::map<std::string, std::size_t> by_name_;
+};
+
+/// The header of a file, and zeros for the rest of it but what `data` has: enough to be read as a model.
+class HeaderFile final : public platform::File {
+ public:
+  explicit HeaderFile(std::string text) : text_(std::move(text)) {}
+  Status read_at(const std::string&, std::uint64_t offset, std::span<std::byte> out) const override {
+    std::memset(out.data(), 0, out.size());
+    if (offset >= text_.size()) return Status();
+    std::memcpy(out.data(), text_.data() + offset, std::min<std::uint64_t>(out.size(), text_.size() - offset));
+    return Status();
+  }
+  Result<std::shared_ptr<platform::MappedFile>> map(const platform::OpenFile& self) const override {
+    return error(Code::internal, "{}: only a header", self.name);
+  }
+
+ private:
+  std::string text_;
+};
+
+class HeaderFiles final : public platform::Files {
+ public:
+  HeaderFiles(std::string text, std::uint64_t size)
+      : file_(std::make_shared<HeaderFile>(std::move(text))), size_(size) {}
+  Result<platform::OpenFile> open(const std::string& name) const override {
+    return platform::OpenFile{file_, size_, name};
+  }
+  Result<std::shared_ptr<platform::WritableFile>> open_to_write(const std::string& name) const override {
+    return error(Code::internal, "{}: only a header", name);
+  }
+
+ private:
+  std::shared_ptr<HeaderFile> file_;
+  std::uint64_t size_;
+};
+
+/// The first words of two texts that differ; empty where a text has ended.
+std::pair<std::string_view, std::string_view> first_difference(std::string_view a, std::string_view b) {
+  const auto next = [](std::string_view& text) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \n"), text.size()));
+    const std::string_view word = text.substr(0, text.find_first_of(" \n"));
+    text.remove_prefix(word.size());
+    return word;
+  };
+  for (;;) {
+    const std::string_view from_a = next(a), from_b = next(b);
+    if (from_a != from_b || from_a.empty()) return {from_a, from_b};
+  }
+}
+
+/// Reads the header as a model, which must be the one that was written.
+Status check_header(const GgufExport& plan, const model::ModelSpec& spec, CancelFlag cancel) {
+  std::string text = plan.header;
+  for (const GgufExportTensor& tensor : plan.tensors)  // divisors come first
+    if (!tensor.values.empty())
+      text.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * sizeof(float));
+  SourceOptions options;
+  options.cancel = cancel;
+  options.files = std::make_shared<HeaderFiles>(std::move(text), plan.header.size() + plan.data_bytes);
+  auto read = open_gguf("the GGUF file", options);
+  if (!read.ok()) return read.take_status().with_prefix("written as GGUF it could not be read");
+  const std::string want = model::canonical_text(as_gguf_says(spec));
+  const std::string found = model::canonical_text(as_gguf_says(read.value()->spec()));
+  if (want == found) return Status();
+  const auto [wanted, got] = first_difference(want, found);
+  return error(Code::unsupported,
+               "GGUF files of {} cannot say all of what this model is: {} (\"{}\" would be read as \"{}\")",
+               spec.architecture, wanted.substr(0, wanted.find('=')), wanted, got);
+}
+
+/// `text`: key-values of a GGUF file, as a file without tensors.
+Status copy_tokenizer(const std::string& text, CancelFlag cancel, formats::GgufWriter& writer) {
+  const HeaderFiles files(text, text.size());
+  QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open("the tokenizer of the GGUF file", &files, cancel));
+  for (std::size_t i = 0; i < gguf.metadata().size(); ++i)
+    if (gguf.metadata()[i].key.starts_with("tokenizer.")) writer.add(gguf.metadata()[i]);
+  return Status();
+}
+
+Status add_tokenizer(ModelSource& source, std::span<const PackInput::Text> texts, CancelFlag cancel,
+                     formats::GgufWriter& writer, GgufExport& plan) {
+  for (const PackInput::Text& text : texts) {
+    if (text.name == kGgufTokenizer) return copy_tokenizer(text.text, cancel, writer);
+    if (text.name != "tokenizer.json" || source.tokenizer() == nullptr) continue;
+    QINFER_ASSIGN(std::string note, add_gguf_tokenizer(text.text, source.spec(), *source.tokenizer(), cancel, writer));
+    if (!note.empty()) plan.notes.push_back(std::move(note));
+    add_gguf_chat_templates(source.take_chat_templates(), writer);
+    return Status();
+  }
+  writer.add_text("tokenizer.ggml.model", "none");
+  return Status();
+}
+
+/// What llama.cpp's reader of an architecture does not do.
+void add_notes(const model::ModelSpec& spec, const GgufArchitecture& architecture, std::vector<std::string>& notes) {
+  const auto any_layer = [&](auto&& is) { return std::any_of(spec.layers.begin(), spec.layers.end(), is); };
+  if (architecture.name == "llama" && any_layer([](const model::LayerSpec& layer) { return layer.window != 0; }))
+    notes.emplace_back("it knows no sliding window of this architecture: beyond the window results differ");
+  if (architecture.name == "olmo2" && spec.tied_embeddings)
+    notes.emplace_back("it refuses this architecture with tied embeddings");
+  const bool dense = any_layer([](const model::LayerSpec& layer) { return !layer.ffn.has_experts(); });
+  if (dense && spec.largest_mixture().has_experts())
+    notes.emplace_back("it refuses this architecture with layers without experts");
+  for (const model::RopeSpec& rope : spec.ropes)
+    if (rope.scaling == model::RopeScaling::yarn && (rope.beta_fast != 32 || rope.beta_slow != 1))
+      notes.emplace_back("it takes beta_fast 32 and beta_slow 1 for yarn scaling: results differ");
+}
+
+/// A tensor as the file has it.
+std::vector<std::byte> part_bytes(const GgufExportPart& part, std::vector<std::byte> stored) {
+  const auto rows = static_cast<std::size_t>(part.need.is_vector ? part.need.cols : part.need.rows);
+  if (part.encoding == Encoding::f32 && is_small(part.need)) {
+    const std::int64_t n = part.need.rows * part.need.cols;
+    std::vector<float> values(static_cast<std::size_t>(n));
+    encoding_traits(part.stored.encoding).to_f32(stored.data(), n, values.data());
+    if (part.stored.transform == model::Transform::add_one)
+      for (float& value : values) value += 1.0f;
+    stored.resize(values.size() * sizeof(float));
+    std::memcpy(stored.data(), values.data(), stored.size());
+  }
+  if (part.order.empty()) return stored;
+  std::vector<std::byte> ordered(stored.size());
+  const std::size_t run = part.order.size(), row_bytes = stored.size() / rows;
+  for (std::size_t row = 0; row < rows; ++row)
+    std::memcpy(ordered.data() + row * row_bytes, stored.data() + (row / run * run + part.order[row % run]) * row_bytes,
+                row_bytes);
+  return ordered;
+}
+
+}  // namespace
+
+std::uint64_t GgufExportTensor::bytes() const {
+  std::uint64_t n = 1;
+  for (const std::uint64_t dim : dims) n *= dim;
+  return encoded_bytes(encoding, n);
+}
+
+Result<GgufExport> plan_gguf_export(ModelSource& source, std::span<const PackInput::Text> texts, std::uint32_t label,
+                                    CancelFlag cancel) {
+  const model::ModelSpec& spec = source.spec();
+  const GgufArchitecture* architecture = find_gguf_architecture(spec);
+  if (architecture == nullptr)
+    return error(Code::unsupported, "{} has no GGUF architecture that this library reads", spec.architecture);
+  GgufExport plan;
+  formats::GgufWriter writer;
+  writer.add_text("general.architecture", architecture->name);
+  if (!spec.name.empty()) writer.add_text("general.name", spec.name);
+  writer.add_u32("general.file_type", label);
+  writer.add_u32("general.quantization_version", 2);
+  add_gguf_keys(spec, *architecture, writer);
+  QINFER_TRY(add_tokenizer(source, texts, cancel, writer, plan));
+  QINFER_ASSIGN(plan.tensors, Planner(source, *architecture).run());
+  for (const GgufExportTensor& tensor : plan.tensors) writer.add_tensor(tensor.name, tensor.dims, tensor.encoding);
+  plan.header = writer.header();
+  plan.data_bytes = writer.data_bytes();
+  QINFER_TRY(check_header(plan, spec, cancel));
+  add_notes(spec, *architecture, plan.notes);
+  return plan;
+}
+
+Status write_gguf_export(const GgufExport& plan, const ModelSource& source, const GgufSink& sink,
+                         const GgufProgress& progress) {
+  QINFER_TRY(sink(std::as_bytes(std::span(plan.header))));
+  std::uint64_t done = 0;
+  for (const GgufExportTensor& tensor : plan.tensors) {
+    if (!tensor.values.empty()) QINFER_TRY(sink(std::as_bytes(std::span(tensor.values))));
+    for (const GgufExportPart& part : tensor.parts) {
+      std::vector<std::byte> stored(part.stored.bytes);
+      for (std::uint64_t at = 0; at < stored.size(); at += kStep) {
+        const std::uint64_t n = std::min<std::uint64_t>(kStep, stored.size() - at);
+        QINFER_TRY(source.read(part.stored, at, std::span(stored).subspan(at, n)));
+        if (progress && !progress(std::min(done + at + n, plan.data_bytes), plan.data_bytes))
+          return error(Code::cancelled, "exporting was cancelled");
+      }
+      const std::vector<std::byte> bytes = part_bytes(part, std::move(stored));
+      QINFER_TRY(sink(bytes));
+      done += bytes.size();
+    }
+    const std::uint64_t padding = round_up(tensor.bytes(), formats::kGgufAlignment) - tensor.bytes();
+    constexpr std::byte zeros[formats::kGgufAlignment] = {};
+    QINFER_TRY(sink(std::span(zeros).first(padding)));
+    done += padding;
+  }
+  return Status();
+}
+
+}  // namespace qinfer::source
