@@ -498,7 +498,7 @@ TEST_CASE("Paths that are not a model directory", "[bad]") {
   refuse("/dev/zero", QINFER_E_UNSUPPORTED, "/dev/zero");
   // A file where load wants a directory.
   dir.write("model.gguf", "GGUF");
-  REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "model.gguf: not a model directory",
+  REQUIRE_FAILS(QINFER_E_FORMAT, "model.gguf: the header",
                 qinfer_model_load(nullptr, dir.file("model.gguf").c_str(), nullptr, &model, &err));
 }
 

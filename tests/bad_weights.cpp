@@ -55,6 +55,20 @@ TEST_CASE("Tensors that are missing or have a shape that config.json does not as
   REQUIRE_LOAD_FAILS(QINFER_E_NOT_FOUND, "model.embed_tokens.weight", dir);
 }
 
+TEST_CASE("A tensor that says that it has very many matrices takes no time for each", "[bad]") {
+  const TinySpec spec;
+  const ModelDir dir(spec);
+  for (const std::vector<std::uint64_t>& shape :
+       {std::vector<std::uint64_t>{std::uint64_t{1} << 58, 0, 1}, {std::uint64_t{1} << 58, 1, 0}, {65'537, 1, 1}}) {
+    write_changed(dir, spec, [&](auto& tensors) {
+      tensors.push_back({"spare", "F32", shape, std::string(shape[1] * shape[2] * 4 * 65'537, '\0')});
+    });
+    const Runtime runtime = make_runtime(1);
+    const Model model = load_model(runtime, dir.path());  // its fingerprint samples all tensors
+    REQUIRE_OK(qinfer_model_pack(runtime.get(), dir.path().c_str(), nullptr, dir.file("packed").c_str(), &err));
+  }
+}
+
 TEST_CASE("Tensors that hold several of the model's are missing or have another shape", "[bad]") {
   TinySpec spec;
   spec.architecture = "Phi3ForCausalLM";

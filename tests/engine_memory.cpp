@@ -178,7 +178,8 @@ TEST_CASE("seven geometries, all kernel sets and options: the plan is what is ta
         runtime_options.n_threads = 1 + variant % 3;
         auto load_options = qi::options<qinfer_load_options>();
         if (variant == 1) load_options.flags = QINFER_LOAD_NO_MMAP;
-        if (variant == 2) load_options.weight_format = qinfer::test::uses_tiles(target) ? "bf16" : "f32";
+        if (variant == 2)
+          load_options.weight_format = qinfer::test::holds(target, qinfer::Encoding::f32) ? "f32" : "bf16";
         load_options.max_batch_tokens = variant == 3 ? 5 : 100;
         auto cache_options = qi::options<qinfer_kv_cache_options>();
         cache_options.kv_type = static_cast<std::int32_t>(variant);  // default, f32, f16, bf16

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "choices.h"
+#include "gguf_writer.h"
 
 namespace qinfer::fuzz {
 
@@ -26,6 +27,9 @@ std::string mutate_safetensors(std::string_view file, Choices& choices);
 std::string mutate_packed(std::string_view file, Choices& choices);
 /// Puts right the checksum of a packed model's header.
 void repair_packed(std::string& file);
+
+/// A GGUF file with some of its key-values, tensors, counts or bytes changed. `architecture`: the file's.
+std::string mutate_gguf(test::GgufFile file, const std::string& architecture, Choices& choices);
 
 /// Where a snapshot has its checksums, found by looking: a change of the format that keeps the kind of checksum needs
 /// no change here.

@@ -114,8 +114,8 @@ constexpr std::size_t kMostText = 200;
 }  // namespace
 
 const char* name_of(File file) {
-  static constexpr const char* kNames[] = {"config.json",    "safetensors header", "index",
-                                           "tokenizer.json", "packed model",       "snapshot"};
+  static constexpr const char* kNames[] = {"config.json",  "safetensors header", "index",     "tokenizer.json",
+                                           "packed model", "snapshot",           "GGUF file", "packed GGUF file"};
   return kNames[static_cast<int>(file)];
 }
 
@@ -127,11 +127,30 @@ struct MutatedFiles::State {
     return spec;
   }
 
+  /// Of all architectures, some with experts, most quantised.
+  static std::vector<test::TinyGguf> gguf_specs() {
+    std::vector<test::TinyGguf> specs(6);
+    specs[1].type = 8, specs[1].layers = 2;
+    specs[2].experts = 4, specs[2].type = 2;
+    specs[3].hidden = specs[3].ffn = 256, specs[3].type = 12;
+    specs[4].hidden = specs[4].ffn = 256, specs[4].type = 14, specs[4].architecture = "smollm3";
+    specs[5].type = 39;
+    return specs;
+  }
+  test::GgufFile gguf(std::size_t i) const {
+    test::GgufFile file = test::tiny_gguf(ggufs[i]);
+    if (i % 2 == 0) return file;
+    file.keys.set("tokenizer.ggml.model", "llama");
+    file.keys.set("tokenizer.ggml.scores", std::vector<float>{0, 0, 0, -1, -2, 0, 0, -3, -4});
+    return file;
+  }
+
   test::ModelDir model{spec()}, changed{spec()};
   const std::string shard = "model-00001-of-00002.safetensors";
   const std::string config = model.read("config.json"), header = model.read(shard), index = model.read(kIndex),
                     tokenizer = model.read("tokenizer.json");
-  std::string packed, snapshot;
+  std::string packed, packed_gguf, snapshot;
+  const std::vector<test::TinyGguf> ggufs = gguf_specs();
   SnapshotShape shape;
   qinfer_runtime* runtime = nullptr;
   qinfer_model* loaded = nullptr;
@@ -147,6 +166,11 @@ MutatedFiles::MutatedFiles() : state_(std::make_unique<State>()) {
   must(qinfer_model_load(s.runtime, s.model.path().c_str(), nullptr, &s.loaded, &err), err);
   must(qinfer_model_pack(s.runtime, s.model.path().c_str(), nullptr, s.changed.file("base.packed").c_str(), &err), err);
   s.packed = s.changed.read("base.packed");
+  s.changed.write("base.gguf", s.gguf(3).bytes());
+  must(qinfer_model_pack(s.runtime, s.changed.file("base.gguf").c_str(), nullptr, s.changed.file("base.packed").c_str(),
+                         &err),
+       err);
+  s.packed_gguf = s.changed.read("base.packed");
   auto cache_options = sized<qinfer_kv_cache_options>();
   cache_options.budget_blocks = 16;
   must(qinfer_kv_cache_create(s.loaded, &cache_options, &s.cache, &err), err);
@@ -191,7 +215,12 @@ bool MutatedFiles::run(File file, std::string_view input) {
     }
     case File::tokenizer:
       return in_directory("tokenizer.json", s.tokenizer, mutate_json(s.tokenizer, known_in_tokenizer(), choices));
-    case File::packed: return run_packed(mutate_packed(s.packed, choices), choices);
+    case File::packed: return run_file("model.packed", mutate_packed(s.packed, choices), choices);
+    case File::packed_gguf: return run_file("model.packed", mutate_packed(s.packed_gguf, choices), choices);
+    case File::gguf: {
+      const std::size_t i = choices.below(s.ggufs.size());
+      return run_file("model.gguf", mutate_gguf(s.gguf(i), s.ggufs[i].architecture, choices), choices);
+    }
     case File::snapshot: return run_snapshot(mutate_snapshot(s.snapshot, s.shape, choices));
   }
   return false;
@@ -200,10 +229,16 @@ bool MutatedFiles::run(File file, std::string_view input) {
 bool MutatedFiles::repairs_to_itself(File file) {
   State& s = *state_;
   Choices none({});
-  if (file == File::packed) {
-    std::string bytes = s.packed;
+  if (file == File::packed || file == File::packed_gguf) {
+    const std::string& original = file == File::packed ? s.packed : s.packed_gguf;
+    std::string bytes = original;
     repair_packed(bytes);
-    return bytes == s.packed && run_packed(bytes, none);
+    return bytes == original && run_file("model.packed", bytes, none);
+  }
+  if (file == File::gguf) {
+    for (std::size_t i = 0; i < s.ggufs.size(); ++i)
+      if (!run_file("model.gguf", s.gguf(i).bytes(), none)) return false;
+    return true;
   }
   if (file == File::snapshot) {
     std::string bytes = s.snapshot;
@@ -234,14 +269,15 @@ bool MutatedFiles::run_directory(Choices& choices) {
   return works;
 }
 
-bool MutatedFiles::run_packed(const std::string& bytes, Choices& choices) {
+bool MutatedFiles::run_file(const std::string& name, const std::string& bytes, Choices& choices) {
   State& s = *state_;
-  s.changed.write("model.packed", bytes);
+  s.changed.remove(name);  // writing anew is faster than replacing
+  s.changed.write(name, bytes);
   auto options = sized<qinfer_load_options>();
   options.memory_budget_bytes = 64 << 20;
   if (choices.one_of(2)) options.flags = QINFER_LOAD_VERIFY;
   qinfer_error err = {};
-  const std::string path = s.changed.file("model.packed");
+  const std::string path = s.changed.file(name);
   if (choices.one_of(4)) plan(path);
   qinfer_model* model = nullptr;
   if (!good(qinfer_model_load(s.runtime, path.c_str(), &options, &model, &err), err)) return false;

@@ -15,9 +15,9 @@
 
 namespace qinfer::fuzz {
 
-enum class File { config, header, index, tokenizer, packed, snapshot };
-inline constexpr File kAllFiles[] = {File::config,    File::header, File::index,
-                                     File::tokenizer, File::packed, File::snapshot};
+enum class File { config, header, index, tokenizer, packed, snapshot, gguf, packed_gguf };
+inline constexpr File kAllFiles[] = {File::config, File::header,   File::index, File::tokenizer,
+                                     File::packed, File::snapshot, File::gguf,  File::packed_gguf};
 const char* name_of(File file);
 
 class MutatedFiles {
@@ -36,7 +36,7 @@ class MutatedFiles {
  private:
   struct State;
   bool run_directory(Choices& choices);
-  bool run_packed(const std::string& bytes, Choices& choices);
+  bool run_file(const std::string& name, const std::string& bytes, Choices& choices);
   bool run_snapshot(const std::string& bytes);
   bool evaluates(qinfer_model* model, Choices& choices);
   std::unique_ptr<State> state_;
