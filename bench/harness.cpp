@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <sstream>
 #include <stdexcept>
 
@@ -16,7 +17,8 @@ namespace qinfer::bench {
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus) {
   const platform::TileSystem& tiles = platform::tile_system();
   const cli::FmaPeak peak = cli::measure_fma_peak(cpus, platform::has_tiles(tiles) && tiles.request_permission());
-  return {cli::measure_read_bandwidth(cpus).bytes_per_second, peak.flops, peak.f16_flops, peak.tile_flops};
+  return {cli::measure_read_bandwidth(cpus).bytes_per_second, peak.flops, peak.f16_flops, peak.dot_flops,
+          peak.tile_flops};
 }
 
 std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t threads) {
@@ -50,6 +52,7 @@ double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, 
   switch (row_of(set).numerics.multiplier(weights)) {
     case kernels::Multiplier::f32_fma: return ceilings.f32_flops;
     case kernels::Multiplier::f16_fma: return ceilings.f16_flops;
+    case kernels::Multiplier::bf16_dot: return ceilings.dot_flops;
     case kernels::Multiplier::bf16_tiles: return ceilings.tile_flops;
   }
   return 0;
@@ -79,14 +82,24 @@ RandomRows::RandomRows(std::int64_t n, std::int64_t width, kernels::ActivationLa
   }
 }
 
-SourceMatrix::SourceMatrix(std::int64_t rows, std::int64_t cols)
-    : memory_(static_cast<std::uint64_t>(rows * cols) * 2), rows_(rows), cols_(cols) {
+SourceMatrix::SourceMatrix(std::int64_t rows, std::int64_t cols, Encoding encoding)
+    : memory_(static_cast<std::uint64_t>(rows) * encoded_bytes(encoding, static_cast<std::uint64_t>(cols))),
+      encoding_(encoding),
+      rows_(rows),
+      cols_(cols) {
   Random random(2);
-  for (std::int64_t i = 0; i < rows * cols; ++i) memory_.as<std::uint16_t>()[i] = f32_to_bf16(0.02f * random.normal());
+  if (encoding == Encoding::bf16) {
+    for (std::int64_t i = 0; i < rows * cols; ++i)
+      memory_.as<std::uint16_t>()[i] = f32_to_bf16(0.02f * random.normal());
+  } else {
+    // Blocks of any bytes in which the exponent of an f16 has a bit that is zero, so that scales are finite.
+    std::mt19937 bytes(2);
+    for (std::uint64_t i = 0; i < memory_.size(); ++i) memory_.data()[i] = static_cast<std::byte>(bytes() & 0xbf);
+  }
 }
 
 kernels::Matrix SourceMatrix::view() const {
-  return {memory_.data(), {Encoding::bf16, kernels::WeightLayout::row_major}, rows_, cols_, {}};
+  return {memory_.data(), {encoding_, kernels::WeightLayout::row_major}, rows_, cols_, {}};
 }
 
 float pack_on_team(Team& team, const kernels::KernelSet& set, const kernels::Matrix& source,
@@ -108,7 +121,7 @@ Weights::Weights(Team& team, const kernels::KernelSet& set, const kernels::Weigh
     : bytes_(kernels::weight_bytes(format, rows, cols)) {
   const std::uint64_t stride = round_up(bytes_, 64);
   memory_ = Memory(stride * static_cast<std::uint64_t>(copies));
-  const SourceMatrix source(rows, cols);
+  const SourceMatrix source(rows, cols, source_of(format.encoding));
   const float largest = pack_on_team(team, set, source.view(), format, memory_.data());
   for (std::int64_t i = 0; i < copies; ++i) {
     std::byte* at = memory_.data() + stride * static_cast<std::uint64_t>(i);
@@ -119,7 +132,8 @@ Weights::Weights(Team& team, const kernels::KernelSet& set, const kernels::Weigh
 
 kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const Encoding* wanted) {
   kernels::WeightFormat format;
-  if (!set.weight_format(role, Encoding::bf16, wanted, false, format))
+  const Encoding stored = wanted != nullptr ? source_of(*wanted) : Encoding::bf16;
+  if (!set.weight_format(role, stored, wanted, false, format))
     throw std::runtime_error(std::string(set.name) + " has no such weights");
   return format;
 }

@@ -39,6 +39,7 @@ struct Ceilings {
   double bandwidth = 0;  ///< bytes per second
   double f32_flops = 0;
   double f16_flops = 0;   ///< 0: the CPU does not compute in f16
+  double dot_flops = 0;   ///< of products of bf16; 0: the CPU has no instruction for them
   double tile_flops = 0;  ///< 0: no AMX
 };
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus);
@@ -139,14 +140,18 @@ inline RandomRows random_queries(const kernels::KernelSet& set, std::int64_t n, 
   return RandomRows(n, static_cast<std::int64_t>(kernels::query_width(layout, n_heads, head_dim)), layout);
 }
 
-/// Random bf16 values in row-major order, as a checkpoint holds them.
+/// What a file holds that is to become `wanted`: blocks of a quantised encoding as they are, anything else as bf16.
+constexpr Encoding source_of(Encoding wanted) { return is_plain(wanted) ? Encoding::bf16 : wanted; }
+
+/// Random values, bf16 or quantised, in row-major order, as a file holds them.
 class SourceMatrix {
  public:
-  SourceMatrix(std::int64_t rows, std::int64_t cols);
+  SourceMatrix(std::int64_t rows, std::int64_t cols, Encoding encoding);
   kernels::Matrix view() const;
 
  private:
   Memory memory_;
+  Encoding encoding_;
   std::int64_t rows_, cols_;
 };
 
@@ -168,7 +173,8 @@ class Weights {
   std::vector<kernels::Matrix> views_;
 };
 
-/// The format a set wants for a matrix stored as bf16; `wanted`: a type to ask for, or null. Throws if it has none.
+/// The format a set wants for a matrix stored as bf16, or as `wanted` where that is quantised; `wanted`: an encoding to
+/// ask for, or null. Throws if it has none.
 kernels::WeightFormat format_for(const kernels::KernelSet& set, kernels::WeightRole role, const Encoding* wanted);
 
 /// The workspace of one operation.

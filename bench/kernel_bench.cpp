@@ -2,11 +2,13 @@
 // machine can do at best, measured in the same process just before. Shapes are Qwen3-0.6B's and those of one expert of
 // Mixtral-8x22B.
 //
-//   kernel_bench [--threads=2] [--cpus=0,1] [--weights=f32|f16|bf16] [options of Google Benchmark]
+//   kernel_bench [--threads=2] [--cpus=0,1] [--weights=ENCODING] [options of Google Benchmark]
 //
+// ENCODING: f32, f16, bf16, or one of GGUF's such as q4_k, where sets that have no such weights are left out.
 // Names are SET/OPERATION/SHAPE, so that --benchmark_filter=avx512/linear chooses. %bandwidth: share of the read
 // bandwidth, counting each weight, key and value once per call. %peak: share of the multiply-adds per second in the
-// type that the set computes in (f16 for f16 weights of avx512_fp16, otherwise f32). Weights come from memory, not from
+// type that the set computes in (f16 for f16 weights of avx512_fp16, bf16 for bf16 ones of avx512_bf16 and on AMX,
+// otherwise f32). Weights come from memory, not from
 // a cache: calls walk through copies of half a gigabyte together.
 #include "kernel_bench.h"
 
@@ -32,7 +34,7 @@ const char* option_value(std::string_view arg, std::string_view name) {
 
 Encoding parse_encoding(std::string_view name) {
   if (const auto encoding = find_encoding(name)) return *encoding;
-  throw std::runtime_error("--weights takes " + std::string(encoding_names()));
+  throw std::runtime_error("--weights takes " + std::string(encoding_names()) + ", or a quantised type such as q4_k");
 }
 
 /// Takes our own options out of argv.
@@ -59,6 +61,10 @@ Options parse_options(int& argc, char** argv) {
 void add_benches(Context& context) {
   add_team_benches(context);
   for (const kernels::KernelSet* set : usable_sets()) {
+    kernels::WeightFormat format;
+    if (context.weight_type && !is_plain(*context.weight_type) &&
+        !set->weight_format(kernels::WeightRole::q, *context.weight_type, &*context.weight_type, false, format))
+      continue;
     add_pack_bench(context, *set);
     for (const kernels::KernelInfo& row : kernels::kernel_table()) {
       if (row.kernel_set != set->name) continue;
@@ -81,6 +87,7 @@ void print_ceilings(const Ceilings& ceilings) {
   print("read bandwidth", ceilings.bandwidth, "GB/s");
   print("f32 FMA peak", ceilings.f32_flops, "GFLOP/s");
   print("f16 FMA peak", ceilings.f16_flops, "GFLOP/s");
+  print("bf16 dot peak", ceilings.dot_flops, "GFLOP/s");
   print("AMX bf16 peak", ceilings.tile_flops, "GFLOP/s");
 }
 

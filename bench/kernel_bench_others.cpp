@@ -22,7 +22,7 @@ KvLayout kv_layout(const KernelSet& set, std::int64_t layers) {
   layout.n_kv_heads = kKvHeads;
   layout.head_dim = kHeadDim;
   layout.head_dim_padded = set.kv_head_dim_padded(kHeadDim, layout.type);
-  layout.order = set.kv_order;
+  layout.order = set.kv_order(layout.type);
   return layout;
 }
 

@@ -68,7 +68,7 @@ KvLayout kv_layout(const KernelSet& set) {
   layout.n_kv_heads = kKvHeads;
   layout.head_dim = kHeadDim;
   layout.head_dim_padded = set.kv_head_dim_padded(kHeadDim, layout.type);
-  layout.order = set.kv_order;
+  layout.order = set.kv_order(layout.type);
   return layout;
 }
 
@@ -204,7 +204,8 @@ void add_lm_head(Context& context, const KernelSet& set) {
 /// GB/s of the file's bytes: what is written comes on top.
 void bench_pack(benchmark::State& state, Context& context, const KernelSet& set) {
   const kernels::WeightFormat format = context.format(set, WeightRole::lm_head);
-  const auto source = context.shared<SourceMatrix>("pack", [] { return new SourceMatrix(kVocab, kHidden); });
+  const Encoding stored = source_of(format.encoding);
+  const auto source = context.shared<SourceMatrix>("pack", [&] { return new SourceMatrix(kVocab, kHidden, stored); });
   const Memory destination(kernels::weight_bytes(format, kVocab, kHidden));
   double seconds = 0;
   for (auto _ : state) {
@@ -214,7 +215,7 @@ void bench_pack(benchmark::State& state, Context& context, const KernelSet& set)
     seconds += run;
     state.SetIterationTime(run);
   }
-  const double bytes = 2.0 * kVocab * kHidden;
+  const auto bytes = static_cast<double>(kVocab * encoded_bytes(stored, kHidden));
   report(state, context, {bytes, 0, 0, false}, seconds / static_cast<double>(state.iterations()));
 }
 

@@ -224,9 +224,9 @@ void run(const LayersArgs& args) {
   const bool f16 = kernels_need(bench.kernel_set(), "avx512_fp16") && weights == "f16" && peak.f16_flops > 0;
   print(
       format("{\"name\": \"ceilings\", \"bytes_per_second\": %.0f, \"f32_flops\": %.0f, \"f16_flops\": %.0f, "
-             "\"kernel_set\": \"%s\", \"weight_format\": \"%s\", \"sums\": \"%s\"}\n",
-             bandwidth.bytes_per_second, peak.flops, peak.f16_flops, bench.kernel_set().c_str(), weights.c_str(),
-             f16 ? "f16" : "f32"));
+             "\"dot_flops\": %.0f, \"kernel_set\": \"%s\", \"weight_format\": \"%s\", \"sums\": \"%s\"}\n",
+             bandwidth.bytes_per_second, peak.flops, peak.f16_flops, peak.dot_flops, bench.kernel_set().c_str(),
+             weights.c_str(), f16 ? "f16" : "f32"));
   bench.run();
 }
 

@@ -197,7 +197,7 @@ class Operations {
     layout.n_layers = layout.n_kv_heads = 1;
     layout.head_dim = static_cast<std::uint32_t>(head_size);
     layout.head_dim_padded = who.set->kv_head_dim_padded(layout.head_dim, layout.type);
-    layout.order = who.set->kv_order;
+    layout.order = who.set->kv_order(layout.type);
     const RandomCache cache(layout, kSdpaBatch, positions);
     std::vector<kernels::Sequence> sequences;
     for (std::int64_t i = 0; i < kSdpaBatch; ++i)
@@ -239,6 +239,8 @@ void print_ceilings(const std::vector<std::uint32_t>& cpus) {
   std::printf("{\"name\": \"ceiling/f32-fma\", \"gflops\": %.2f}\n", ceilings.f32_flops / 1e9);
   if (ceilings.f16_flops > 0)
     std::printf("{\"name\": \"ceiling/f16-fma\", \"gflops\": %.2f}\n", ceilings.f16_flops / 1e9);
+  if (ceilings.dot_flops > 0)
+    std::printf("{\"name\": \"ceiling/bf16-dot\", \"gflops\": %.2f}\n", ceilings.dot_flops / 1e9);
   if (ceilings.tile_flops > 0)
     std::printf("{\"name\": \"ceiling/amx-bf16\", \"gflops\": %.2f}\n", ceilings.tile_flops / 1e9);
   std::fflush(stdout);
