@@ -107,7 +107,7 @@ class Bench {
   }
 
   qinfer_model_info info() const { return model_->info(); }
-  std::string kernel_set() const { return runtime_->info().target; }
+  std::string kernel_set() const { return model_->info().kernel_set; }
 
   void run() {
     prefill();  // brings weights into memory, also where nothing is to be measured
@@ -222,11 +222,15 @@ void run(const LayersArgs& args) {
   const std::string weights = bench.info().weight_format != nullptr ? bench.info().weight_format : "";
   if (weights != "f16" && weights != "bf16") throw Failure("weights are counted as 16 bits, these are " + weights);
   const bool f16 = kernels_need(bench.kernel_set(), "avx512_fp16") && weights == "f16" && peak.f16_flops > 0;
-  print(
-      format("{\"name\": \"ceilings\", \"bytes_per_second\": %.0f, \"f32_flops\": %.0f, \"f16_flops\": %.0f, "
-             "\"dot_flops\": %.0f, \"kernel_set\": \"%s\", \"weight_format\": \"%s\", \"sums\": \"%s\"}\n",
-             bandwidth.bytes_per_second, peak.flops, peak.f16_flops, peak.dot_flops, bench.kernel_set().c_str(),
-             weights.c_str(), f16 ? "f16" : "f32"));
+  const bool dot = bench.kernel_set() == "avx512_bf16" && peak.dot_flops > 0;
+  print(format(
+      "{\"name\": \"ceilings\", \"bytes_per_second\": %.0f, \"f32_flops\": %.0f, \"f16_flops\": %.0f, "
+      "\"dot_flops\": %.0f, \"kernel_set\": \"%s\", \"weight_format\": \"%s\", \"sums\": \"%s\", \"peak\": \"%s\"}\n",
+      bandwidth.bytes_per_second, peak.flops, peak.f16_flops, peak.dot_flops, bench.kernel_set().c_str(),
+      weights.c_str(), f16 ? "f16" : "f32",
+      dot   ? "bf16-dot"
+      : f16 ? "f16-fma"
+            : "f32-fma"));
   bench.run();
 }
 

@@ -1,15 +1,15 @@
 // Writes a checkpoint with random weights twice, as safetensors for qinfer and as GGUF for peers, from one seed: the
 // same values, bf16 in the one and in the other f16, which holds them exactly, or bf16.
 //
-//   make_checkpoint DIR [--layers N] [--vocab N] [--tokenizer tokenizer.json]
+//   make_checkpoint DIR [--bf16] [--layers N] [--vocab N] [--tokenizer tokenizer.json]
 //   make_checkpoint DIR --moe [--experts N] [--top-k N] [--layers N] ...
 //
-// writes DIR/config.json, DIR/model.safetensors and DIR/model-f16.gguf, of Qwen3-0.6B's shapes; with --moe
-// DIR/model-bf16.gguf, of Qwen3-30B-A3B's (48 layers have 30.5 billion parameters, 61 GB in each file). Values are
-// normal with the usual deviation of 0.02, so that activations stay in range. Speed does not depend on them, except
-// that routers choose experts: the embeddings of a mixture have a deviation of 1, so that its tokens stay different.
-// With smaller ones all tokens of a long prompt are soon alike, being mostly what attention averaged over all of them,
-// and use the same few experts.
+// writes DIR/config.json, DIR/model.safetensors and DIR/model-f16.gguf (with --bf16 DIR/model-bf16.gguf), of
+// Qwen3-0.6B's shapes; with --moe DIR/model-bf16.gguf, of Qwen3-30B-A3B's (48 layers have 30.5 billion parameters, 61
+// GB in each file). Values are normal with the usual deviation of 0.02, so that activations stay in range. Speed does
+// not depend on them, except that routers choose experts: the embeddings of a mixture have a deviation of 1, so that
+// its tokens stay different. With smaller ones all tokens of a long prompt are soon alike, being mostly what attention
+// averaged over all of them, and use the same few experts.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -29,7 +29,9 @@ struct Shapes {
   std::uint64_t layers = 28, hidden = 1024, heads = 16, kv_heads = 8, head_dim = 128, ffn = 3072, vocab = 151936;
   std::uint64_t context = 40960;
   std::uint64_t experts = 0, top_k = 0, expert_ffn = 0;  // 0: no mixture of experts
+  bool bf16 = false;                                     ///< in the GGUF file, which mixtures always have
   bool moe() const { return experts != 0; }
+  bool gguf_in_bf16() const { return bf16 || moe(); }
 };
 
 /// Qwen3-30B-A3B. `ffn` is the width of dense layers, of which it has none.
@@ -54,7 +56,7 @@ std::vector<Tensor> list_tensors(const Shapes& s) {
   std::vector<Tensor> tensors;
   const auto add = [&](std::string hf, std::string gguf, std::vector<std::uint64_t> shape) {
     const bool small = shape.size() == 1 || gguf.find("ffn_gate_inp") != gguf.npos;  // f32, as GGUF's converters write
-    const Type type = small ? Type::f32 : s.moe() ? Type::bf16 : Type::f16;
+    const Type type = small ? Type::f32 : s.gguf_in_bf16() ? Type::bf16 : Type::f16;
     const bool norm = shape.size() == 1, wide = s.moe() && gguf == "token_embd.weight";
     const float scale = norm ? 0.01f : wide ? 0.866f : 0.01732f;
     tensors.push_back({std::move(hf), std::move(gguf), std::move(shape), type, norm ? 1.0f : 0.0f, scale});
@@ -263,7 +265,7 @@ class GgufWriter {
     const std::string arch = shapes_.moe() ? "qwen3moe" : "qwen3";
     label("general.architecture", arch);
     label("general.name", "random");
-    number("general.file_type", shapes_.moe() ? 32 : 1);  // mostly bf16, mostly f16
+    number("general.file_type", shapes_.gguf_in_bf16() ? 32 : 1);  // mostly bf16, mostly f16
     number(arch + ".block_count", shapes_.layers);
     number(arch + ".context_length", shapes_.context);
     number(arch + ".embedding_length", shapes_.hidden);
@@ -286,7 +288,9 @@ class GgufWriter {
     key("tokenizer.ggml.tokens", array);
     file_.put(static_cast<std::uint32_t>(string));
     file_.put(shapes_.vocab);
-    for (std::uint64_t i = 0; i < shapes_.vocab; ++i) file_.string("<t" + std::to_string(i) + ">");
+    // The first three are what the merge below is made of.
+    constexpr const char* kFirst[] = {"<", "t", "<t"};
+    for (std::uint64_t i = 0; i < shapes_.vocab; ++i) file_.string(i < 3 ? kFirst[i] : "<t" + std::to_string(i) + ">");
     key("tokenizer.ggml.token_type", array);
     file_.put(static_cast<std::uint32_t>(i32));
     file_.put(shapes_.vocab);
@@ -335,7 +339,8 @@ Options parse(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || arguments[0].starts_with("-"))
     throw std::runtime_error(
-        "usage: make_checkpoint DIR [--moe [--experts N] [--top-k N]] [--layers N] [--vocab N] [--tokenizer FILE]");
+        "usage: make_checkpoint DIR [--moe [--experts N] [--top-k N]] [--bf16] [--layers N] [--vocab N] "
+        "[--tokenizer FILE]");
   Options options;
   options.directory = arguments[0];
   Shapes& shapes = options.shapes;
@@ -343,6 +348,10 @@ Options parse(int argc, char** argv) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string& name = arguments[i];
     if (name == "--moe") continue;
+    if (name == "--bf16") {
+      shapes.bf16 = true;
+      continue;
+    }
     if (i + 1 == arguments.size()) throw std::runtime_error(name + " needs a value");
     const std::string& value = arguments[++i];
     if (name == "--tokenizer") {
@@ -375,7 +384,7 @@ int main(int argc, char** argv) {
     const std::vector<Tensor> tensors = list_tensors(options.shapes);
     write_config((directory / "config.json").string(), options.shapes);
     write_safetensors((directory / "model.safetensors").string(), tensors);
-    const char* gguf = options.shapes.moe() ? "model-bf16.gguf" : "model-f16.gguf";
+    const char* gguf = options.shapes.gguf_in_bf16() ? "model-bf16.gguf" : "model-f16.gguf";
     GgufWriter((directory / gguf).string(), options.shapes, tensors).write();
     return 0;
   } catch (const std::exception& e) {

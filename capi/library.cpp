@@ -67,8 +67,8 @@ qinfer_status qinfer_get_cpu_info(qinfer_cpu_info* out, qinfer_error* err) {
     info.l3_bytes = cpu.l3_bytes;
     copy_text(cpu.model_name, info.model_name);
     copy_text(cpu.features, info.features);
-    QINFER_ASSIGN(const kernels::KernelSet* chosen, engine::choose_kernels(engine::RuntimeOptions()));
-    copy_text(chosen->name, info.target);
+    QINFER_ASSIGN(const engine::KernelChoice chosen, engine::choose_kernels(engine::RuntimeOptions()));
+    copy_text(chosen.any_model->name, info.target);
     return capi::copy_out(info, out, "qinfer_cpu_info");
   });
 }
@@ -89,13 +89,14 @@ qinfer_status qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info* o
     if (index >= sets.size())
       return error(Code::invalid_argument, "index is {}, there are {} kernel sets", index, sets.size());
     const kernels::KernelSetRow& set = sets[index];
-    QINFER_ASSIGN(const kernels::KernelSet* chosen, engine::choose_kernels(engine::RuntimeOptions()));
+    QINFER_ASSIGN(const engine::KernelChoice chosen, engine::choose_kernels(engine::RuntimeOptions()));
     qinfer_kernel_set_info info = {};
     if (kernels::find_kernel_set(set.name, platform::detect_cpu().features) != nullptr)
       info.flags |= QINFER_KERNELS_USABLE;
-    if (set.name == chosen->name) info.flags |= QINFER_KERNELS_DEFAULT;
+    if (set.name == chosen.any_model->name) info.flags |= QINFER_KERNELS_DEFAULT;
     if (set.exact) info.flags |= QINFER_KERNELS_EXACT;
-    if (set.by_name) info.flags |= QINFER_KERNELS_BY_NAME;
+    if (set.chosen_for == kernels::ChosenFor::none) info.flags |= QINFER_KERNELS_BY_NAME;
+    if (set.chosen_for == kernels::ChosenFor::held_exactly) info.flags |= QINFER_KERNELS_HELD_EXACTLY;
     if (set.invariant) info.flags |= QINFER_KERNELS_INVARIANT;
     // All three are literals of the tables, and end with NUL.
     info.name = set.name.data();
@@ -156,7 +157,7 @@ qinfer_status qinfer_runtime_get_info(const qinfer_runtime* runtime, qinfer_runt
     QINFER_TRY(runtime->impl->check_process());
     qinfer_runtime_info info = {};
     info.n_threads = static_cast<std::uint32_t>(runtime->impl->team().size());
-    copy_text(runtime->impl->kernels().name, info.target);
+    copy_text(runtime->impl->kernels().any_model->name, info.target);
     return capi::copy_out(info, out, "qinfer_runtime_info");
   });
 }

@@ -263,6 +263,7 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     info.architecture = spec.architecture.c_str();
     info.name = spec.name.c_str();
     info.weight_format = model->impl->weight_format().c_str();
+    info.kernel_set = model->impl->kernels().name;
     info.n_params = model->impl->n_params();
     info.file_bytes = model->impl->file_bytes();
     info.n_vocab = spec.n_vocab;

@@ -394,12 +394,19 @@ struct Numerics {
 };
 
 /// One kernel set that was built: what chooses it, and what it promises.
+/// Which models a set is chosen for where the host names none.
+enum class ChosenFor : std::uint8_t {
+  none,
+  held_exactly,  ///< those all of whose matrices the set keeps with the file's values
+  all
+};
+
 struct KernelSetRow {
   std::string_view name;
   std::string_view needs;  ///< CPU features, separated by spaces
   const KernelSet& (*get)();
-  bool exact;             ///< it can hold every file's values, and computes in f32
-  bool by_name = false;   ///< chosen only where the host asks for it
+  bool exact;  ///< it can hold every file's values, and computes in f32
+  ChosenFor chosen_for = ChosenFor::all;
   bool invariant = true;  ///< a row's results do not depend on the rows beside it
   Numerics numerics;
 };
@@ -407,7 +414,10 @@ struct KernelSetRow {
 std::span<const KernelSetRow> kernel_sets();
 
 /// The set of that name if it exists and a CPU with these features (names separated by spaces) can run it, otherwise
-/// null. An empty name asks for the best one; `exact`: among those that compute in f32.
+/// null. An empty name asks for the best one that is chosen for all models; `exact`: among those that compute in f32.
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
+
+/// The set that comes before that best one, for models which it holds exactly; null if there is none.
+const KernelSet* find_preferred_set(std::string_view cpu_features, bool exact);
 
 }  // namespace qinfer::kernels

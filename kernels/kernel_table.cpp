@@ -40,30 +40,30 @@ constexpr KernelSetRow kSets[] = {
      .get = avx512::fp16_kernel_set,
      .exact = false,
      .numerics = {.multiplier = f16_fma_for_f16}},
+    {.name = "avx512_bf16",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16",
+     .get = avx512::bf16_kernel_set,
+     .exact = false,
+     .chosen_for = ChosenFor::held_exactly,
+     .numerics = {.multiplier = bf16_dot_for_bf16}},
     {.name = "avx512",
      .needs = "avx512f avx512bw avx512dq avx512vl",
      .get = avx512::kernel_set,
      .exact = true,
      .numerics = {.multiplier = f32_fma}},
-    {.name = "avx512_bf16",
-     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16",
-     .get = avx512::bf16_kernel_set,
-     .exact = false,
-     .by_name = true,
-     .numerics = {.multiplier = bf16_dot_for_bf16}},
 #endif
 #ifdef QINFER_HAVE_AMX
     {.name = "amx",
      .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
      .get = amx::kernel_set,
      .exact = false,
-     .by_name = true,
+     .chosen_for = ChosenFor::none,
      .numerics = {.multiplier = bf16_tiles}},
     {.name = "amx_mixed",
      .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
      .get = amx::mixed_kernel_set,
      .exact = false,
-     .by_name = true,
+     .chosen_for = ChosenFor::none,
      .invariant = false,
      .numerics = {.multiplier = bf16_tiles, .unrounded_rows = amx::kFewRows}},
 #endif
@@ -117,9 +117,17 @@ std::span<const KernelSetRow> kernel_sets() { return kSets; }
 
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact) {
   for (const KernelSetRow& row : kSets) {
-    if (name.empty() ? row.by_name : name != row.name) continue;
+    if (name.empty() ? row.chosen_for != ChosenFor::all : name != row.name) continue;
     if (exact && !row.exact) continue;
     if (has_all(cpu_features, row.needs)) return &row.get();
+  }
+  return nullptr;
+}
+
+const KernelSet* find_preferred_set(std::string_view cpu_features, bool exact) {
+  for (const KernelSetRow& row : kSets) {
+    if (row.chosen_for == ChosenFor::none || (exact && !row.exact) || !has_all(cpu_features, row.needs)) continue;
+    return row.chosen_for == ChosenFor::held_exactly ? &row.get() : nullptr;
   }
   return nullptr;
 }

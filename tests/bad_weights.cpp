@@ -164,16 +164,20 @@ TEST_CASE("Experts and routers that are missing or have another shape", "[bad]")
 TEST_CASE("Experts give the same logits however they are stored", "[bad]") {
   for (const char* architecture : {"Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "MixtralForCausalLM"}) {
     INFO(architecture);
-    TinySpec spec = mixture(false);
-    spec.architecture = architecture;
-    if (spec.architecture != "Qwen2MoeForCausalLM") spec.shared_ffn = 0;
-    const auto want = logits_of(ModelDir(spec));
-    spec.shards = 3;
-    REQUIRE(logits_of(ModelDir(spec)) == want);
-    spec.fused_experts = true;
-    REQUIRE(logits_of(ModelDir(spec)) == want);
-    spec.shards = 1, spec.dtype = DType::bf16;
-    REQUIRE(logits_of(ModelDir(spec)) == want);
+    for (const std::string& target : usable_targets()) {
+      INFO("on " << target);
+      TinySpec spec = mixture(false);
+      spec.architecture = architecture;
+      if (spec.architecture != "Qwen2MoeForCausalLM") spec.shared_ffn = 0;
+      const auto logits = [&] { return logits_of(ModelDir(spec), nullptr, target.c_str()); };
+      const auto want = logits();
+      spec.shards = 3;
+      REQUIRE(logits() == want);
+      spec.fused_experts = true;
+      REQUIRE(logits() == want);
+      spec.shards = 1, spec.dtype = DType::bf16;
+      REQUIRE(logits() == want);
+    }
   }
 }
 

@@ -147,8 +147,9 @@ void write_changed(const ModelDir& dir, const TinySpec& spec, Change change) {
 }
 
 /// Loads the directory's model, evaluates 20 tokens and returns the last logits.
-inline std::vector<float> logits_of(const ModelDir& dir, const qinfer_load_options* options = nullptr) {
-  const Runtime runtime = make_runtime();
+inline std::vector<float> logits_of(const ModelDir& dir, const qinfer_load_options* options = nullptr,
+                                    const char* cpu_target = nullptr) {
+  const Runtime runtime = make_runtime(2, cpu_target);
   const Model model = load_model(runtime, dir.path(), options);
   auto info = sized<qinfer_model_info>();
   REQUIRE_OK(qinfer_model_get_info(model.get(), &info, &err));

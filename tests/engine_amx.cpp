@@ -36,7 +36,7 @@ bool chosen(const platform::TileSystem& system, const std::string& target, std::
   options.cpu_target = target;
   options.tiles = &system;
   auto set = engine::choose_kernels(options);
-  name = set.ok() ? std::string(set.value()->name) : std::string(set.take_status().message());
+  name = set.ok() ? std::string(set.value().any_model->name) : std::string(set.take_status().message());
   return set.ok();
 }
 

@@ -165,7 +165,7 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   out.decode.tokens = args.decode * args.sessions;
   out.depth = args.depth;
   out.sessions = args.sessions;
-  out.kernel_set = runtime.info().target;
+  out.kernel_set = info.kernel_set;
   const qinfer_memory plan = qi::plan(args.model, &options, nullptr, &cache_options);
   const double position_bytes = static_cast<double>(plan.kv_per_block) / kBlockTokens;
   out.work = count_work(model, out.experts, position_bytes, args.prefill, args.depth, args.decode);

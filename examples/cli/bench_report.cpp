@@ -53,6 +53,13 @@ double fma_peak(const BenchReport& report) {
   return sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops;
 }
 
+/// As programs name it that read the JSON.
+const char* key_of_peak(const BenchReport& report) {
+  if (on_tiles(report)) return "amx-bf16";
+  if (multiplies_bf16(report)) return "bf16-dot";
+  return sums_in_f16(report) ? "f16-fma" : "f32-fma";
+}
+
 const char* name_of_peak(const BenchReport& report) {
   if (on_tiles(report)) return "the AMX peak";
   if (multiplies_bf16(report)) return "the bf16 dot peak";
@@ -192,9 +199,9 @@ void print_json(const BenchReport& report) {
       report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines);
   text += format(
       ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"f16_flops\": %.0f, \"dot_flops\": %.0f, \"tile_flops\": "
-      "%.0f}, \"sums\": \"%s\"",
+      "%.0f}, \"sums\": \"%s\", \"peak\": \"%s\"",
       report.fma.flops, report.fma.isa, report.fma.f16_flops, report.fma.dot_flops, report.fma.tile_flops,
-      sums_in_f16(report) ? "f16" : "f32");
+      sums_in_f16(report) ? "f16" : "f32", key_of_peak(report));
   if (report.prefill.tokens > 0) {
     text += ", \"prefill\": " + json_samples(report.prefill) +
             format(", \"counted_flops\": %.0f, \"flops\": %.0f, \"share_of_fma_peak\": %.4f}", work.prefill_flops,

@@ -65,7 +65,7 @@ int run_info(const InfoArgs& args) {
   print_row("cores", format("%u physical, %u logical, %u NUMA nodes", cpu.n_physical_cores, cpu.n_logical_cores,
                             cpu.n_numa_nodes));
   print_row("cpu features", qi::cpu_features());
-  print_row("kernel set", args.runtime.cpu_target.empty() ? cpu.target : args.runtime.cpu_target.c_str());
+  print_row("kernel set", model.info().kernel_set);
   const qinfer_memory memory = model.memory();
   print_model_memory(memory);
   print_row("total", amount(memory.total));

@@ -39,7 +39,10 @@ int run_pack(const PackArgs& args) {
     return 0;
   }
   qi::pack(runtime, args.model, args.out, load);
-  report("packed for kernel set " + std::string(runtime.info().target) + " into " + args.out);
+  auto look = qi::options<qinfer_load_options>();
+  look.flags = QINFER_LOAD_NO_WEIGHTS;
+  const qi::Model packed = qi::Model::load(runtime, args.out, look);
+  report(std::string("packed for kernel set ") + packed.info().kernel_set + " into " + args.out);
   return 0;
 }
 

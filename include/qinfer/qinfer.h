@@ -198,11 +198,13 @@ QINFER_STATUS qinfer_get_cpu_info(qinfer_cpu_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qinfer_error *err);
 
 /** The kernel sets of this library, those first that are preferred. USABLE: this CPU and system have all that it needs,
- *  DEFAULT: qinfer_runtime_create chooses it without options, EXACT: under QINFER_RUNTIME_EXACT too, BY_NAME: only as
- *  cpu_target, INVARIANT: a token's logits do not depend on how many are evaluated with it. */
+ *  DEFAULT: without a cpu_target it runs models of any kind, EXACT: under QINFER_RUNTIME_EXACT too, BY_NAME: only as
+ *  cpu_target, HELD_EXACTLY: where it is usable and comes before the DEFAULT it runs those models instead all of whose
+ *  matrices it keeps with the values of their files (qinfer_model_info.kernel_set says which it is), INVARIANT: a
+ *  token's logits do not depend on how many are evaluated with it. */
 enum {
     QINFER_KERNELS_USABLE = 1, QINFER_KERNELS_DEFAULT = 2, QINFER_KERNELS_EXACT = 4, QINFER_KERNELS_BY_NAME = 8,
-    QINFER_KERNELS_INVARIANT = 16
+    QINFER_KERNELS_INVARIANT = 16, QINFER_KERNELS_HELD_EXACTLY = 32
 };
 typedef struct qinfer_kernel_set_info {
     uint32_t    struct_size;
@@ -253,7 +255,7 @@ typedef struct qinfer_runtime_options {
                                            that this process may use, else QINFER_E_INVALID_ARGUMENT */
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
-    const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for this CPU */
+    const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and model */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 
@@ -263,7 +265,7 @@ QINFER_API void qinfer_runtime_free(qinfer_runtime *runtime);
 
 typedef struct qinfer_runtime_info {
     uint32_t struct_size, n_threads;
-    char     target[32]; /* kernel set; NUL-terminated */
+    char     target[32]; /* cpu_target, or the kernel set that is the DEFAULT; NUL-terminated */
 } qinfer_runtime_info;
 QINFER_STATUS qinfer_runtime_get_info(const qinfer_runtime *runtime, qinfer_runtime_info *out, qinfer_error *err);
 
@@ -446,6 +448,7 @@ typedef struct qinfer_model_info {
     uint64_t     n_active_params;                     /* this and the next as in qinfer_model_details; params are 0
                                                          under QINFER_LOAD_NO_WEIGHTS */
     uint32_t     n_experts, n_active_experts, n_expert_layers, expert_ffn;
+    const char  *kernel_set;                          /* that it runs on; static */
 } qinfer_model_info;
 QINFER_STATUS qinfer_model_get_info(const qinfer_model *model, qinfer_model_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_model_get_memory(const qinfer_model *model, qinfer_memory *out, qinfer_error *err);

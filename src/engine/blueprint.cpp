@@ -33,6 +33,11 @@ Result<std::uint32_t> batch_tokens(const LoadOptions& load) {
   return load.max_batch_tokens == 0 ? kDefaultBatch : load.max_batch_tokens;
 }
 
+/// What tensors are stored as, where they are not there to tell.
+std::optional<Encoding> assumed_encoding(const source::ModelSource& source) {
+  return source.has_tensors() ? std::nullopt : std::optional(source.assumed_encoding());
+}
+
 }  // namespace
 
 std::uint32_t ModelBlueprint::rope_tokens(const model::ModelSpec& spec, std::uint32_t session_tokens) const {
@@ -57,6 +62,18 @@ Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::u
   return totals;
 }
 
+Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
+                                              const LoadOptions& options) {
+  if (choice.held_exactly == nullptr) return choice.any_model;
+  // What was packed for a set runs on it.
+  if (!source.packed_for().empty())
+    return source.packed_for() == choice.held_exactly->name ? choice.held_exactly : choice.any_model;
+  QINFER_ASSIGN(const model::WeightsOptions weights, weights_options(options, exact));
+  const bool held =
+      model::holds_all_exactly(source.spec(), source, assumed_encoding(source), *choice.held_exactly, weights);
+  return held ? choice.held_exactly : choice.any_model;
+}
+
 Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,
                                   bool buffer_by_buffer) {
   const model::ModelSpec& spec = source.spec();
@@ -70,9 +87,8 @@ Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Targe
     blueprint.max_token_bytes = tokenizer->max_token_bytes();
   }
   if (!blueprint.has_weights) return blueprint;
-  const auto assumed = source.has_tensors() ? std::nullopt : std::optional(source.assumed_encoding());
-  QINFER_ASSIGN(blueprint.weights, model::plan_weights(spec, source, assumed, source.packed_for(), target.kernels,
-                                                       blueprint.weights_options));
+  QINFER_ASSIGN(blueprint.weights, model::plan_weights(spec, source, assumed_encoding(source), source.packed_for(),
+                                                       target.kernels, blueprint.weights_options));
   if (const model::TensorInfo* table = options.no_mmap ? nullptr : source.rope_table()) blueprint.packed_rope = *table;
   blueprint.scratch_region = {"scratch", "model", 0, {}};
   blueprint.scratch = scratch_layout(spec, target.kernels, blueprint.batch_capacity, target.n_threads,

@@ -55,6 +55,10 @@ struct Target {
   const platform::Allocator& allocator;
 };
 
+/// The kernel set of `choice` that will run the model.
+Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
+                                              const LoadOptions& options);
+
 /// `buffer_by_buffer`: the scratch arena is written down, too.
 Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,
                                   bool buffer_by_buffer);

@@ -27,7 +27,7 @@ class Pass {
   Pass(const Model& model, std::span<const KvLayout> kv_layouts, const Batch& batch, const std::atomic<bool>* cancelled)
       : model_(model),
         spec_(model.spec()),
-        kernels_(model.runtime().kernels()),
+        kernels_(model.kernels()),
         team_(model.runtime().team()),
         kv_layouts_(kv_layouts),
         batch_(batch),

@@ -102,8 +102,7 @@ MemoryTotals Model::memory() const {
 }
 
 Target Model::target() const {
-  return {runtime_->kernels(), runtime_->exact(), static_cast<std::uint32_t>(runtime_->team().size()),
-          runtime_->allocator()};
+  return {*kernels_, runtime_->exact(), static_cast<std::uint32_t>(runtime_->team().size()), runtime_->allocator()};
 }
 
 Status Model::map_rope_table(source::ModelSource& source) {
@@ -117,9 +116,8 @@ Status Model::map_rope_table(source::ModelSource& source) {
 
 Status Model::load_weights(source::ModelSource& source, const model::LoadProgress& progress) {
   const model::ParallelFor parallel_for = [this](std::int64_t n, const auto& body) { runtime_->parallel_for(n, body); };
-  QINFER_ASSIGN(weights_,
-                model::load_weights(blueprint_.weights, source, runtime_->kernels(), blueprint_.weights_options,
-                                    runtime_->allocator(), spec_, parallel_for, progress));
+  QINFER_ASSIGN(weights_, model::load_weights(blueprint_.weights, source, *kernels_, blueprint_.weights_options,
+                                              runtime_->allocator(), spec_, parallel_for, progress));
   QINFER_ASSIGN(scratch_, platform::Buffer::allocate(runtime_->allocator(), blueprint_.scratch.bytes,
                                                      "the scratch arena", platform::Pages::huge));
 #if defined(QINFER_POISON)
@@ -206,8 +204,7 @@ std::string Model::origin() const {
   // "mixed" is what layers that mixed encodings had when they were converted to f32.
   std::string format = weight_format_ == "mixed" ? describe_mix() : weight_format_;
   if (format.empty() && weight_format_ == "mixed") format = "each";
-  return fmt::format("{}/{}{}{}", runtime_->kernels().name, format, rows ? "+rows" : "",
-                     runtime_->exact() ? "/exact" : "");
+  return fmt::format("{}/{}{}{}", kernels_->name, format, rows ? "+rows" : "", runtime_->exact() ? "/exact" : "");
 }
 
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,
@@ -231,6 +228,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
                     path);
   model->spec_ = source.spec();
   model->file_bytes_ = source.file_bytes();
+  QINFER_ASSIGN(model->kernels_, kernels_for(source, model_runtime.kernels(), model_runtime.exact(), options));
   QINFER_ASSIGN(model->blueprint_, plan_model(source, model->target(), options, kPoisonsScratch));
   QINFER_ASSIGN(model->memory_, model->blueprint_.totals(model->spec_, 0));
   QINFER_TRY(check_budget(model->memory_, options));
@@ -256,8 +254,8 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   if (model_runtime.logs(LogLevel::info) && private_bytes > 0)
     model_runtime.log(LogLevel::info, "weights: {} of {} private bytes on 2 MiB pages",
                       platform::huge_page_bytes(model->weights_.memory.data(), private_bytes), private_bytes);
-  model_runtime.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}", path, model->spec_.architecture,
-                    model->n_params(), model->weight_format_);
+  model_runtime.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}, kernel set {}", path,
+                    model->spec_.architecture, model->n_params(), model->weight_format_, model->kernels_->name);
   return std::shared_ptr<const Model>(std::move(model));
 }
 

@@ -61,6 +61,7 @@ class Model {
                                                    const model::LoadProgress& progress);
 
   Runtime& runtime() const { return *runtime_; }
+  const kernels::KernelSet& kernels() const { return *kernels_; }
   const model::ModelSpec& spec() const { return spec_; }
   const model::Weights& weights() const { return weights_; }
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
@@ -120,6 +121,7 @@ class Model {
   std::string describe_mix() const;
 
   std::shared_ptr<Runtime> runtime_;
+  const kernels::KernelSet* kernels_ = nullptr;
   model::ModelSpec spec_;
   model::Weights weights_;
   ModelBlueprint blueprint_;

@@ -69,7 +69,6 @@ Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& pa
   if (options.no_weights || options.separate_embedding || !options.packed_path.empty())
     return error(Code::invalid_argument,
                  "QINFER_LOAD_NO_WEIGHTS, QINFER_LOAD_EMBED_ROWS and packed_path do not go with packing");
-  const std::string_view kernel_set = runtime->kernels().name;
   QINFER_ASSIGN(const source::PackInput input, source::PackInput::open(path));
   QINFER_TRY(input.check_output(out, options.cancel));
   QINFER_TRY(platform::AtomicFile::check_replaceable(out, source::is_packed_file));
@@ -102,7 +101,7 @@ Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& pa
   const model::LoadProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
     return (!progress || progress(done, total)) && !options.cancel.requested();
   };
-  return writer.write(out, kernel_set, model->fingerprints(), exact, stop_or_report);
+  return writer.write(out, model->kernels().name, model->fingerprints(), exact, stop_or_report);
 }
 
 }  // namespace qinfer::engine

@@ -31,7 +31,8 @@ Result<MemoryTotals> plan_memory(const source::ModelSource& source, const Runtim
                                  const LoadOptions& load, const KvCacheOptions* cache, const SessionOptions* session,
                                  PlannedRegions* planned) {
   const model::ModelSpec& spec = source.spec();
-  QINFER_ASSIGN(const kernels::KernelSet* kernels, choose_kernels(runtime));
+  QINFER_ASSIGN(const KernelChoice choice, choose_kernels(runtime));
+  QINFER_ASSIGN(const kernels::KernelSet* kernels, kernels_for(source, choice, runtime.exact, load));
   QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));
   const Target target{*kernels, runtime.exact, threads, runtime.allocator};
   QINFER_ASSIGN(const ModelBlueprint model, plan_model(source, target, load, planned != nullptr));

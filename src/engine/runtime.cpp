@@ -43,10 +43,12 @@ std::string usable_features(const RuntimeOptions& options) {
 
 }  // namespace
 
-Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options) {
+Result<KernelChoice> choose_kernels(const RuntimeOptions& options) {
   const std::string features = usable_features(options);
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
-  if (set != nullptr) return set;
+  if (set != nullptr)
+    return KernelChoice{set,
+                        options.cpu_target.empty() ? kernels::find_preferred_set(features, options.exact) : nullptr};
   std::string names;
   for (const kernels::KernelSetRow& info : kernels::kernel_sets()) {
     if (!names.empty()) names += ' ';
@@ -80,7 +82,7 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const RuntimeOptions& options) 
   team.usable_cpus = platform::detect_cpu().logical_cores;
   team.cpu_ids = options.cpu_ids;
   QINFER_ASSIGN(runtime->team_, ThreadTeam::create(team));
-  runtime->log(LogLevel::info, "runtime: kernel set {}, {} threads", runtime->kernels_->name, team.n_threads);
+  runtime->log(LogLevel::info, "runtime: kernel set {}, {} threads", runtime->kernels_.any_model->name, team.n_threads);
   return runtime;
 }
 

@@ -48,6 +48,12 @@ struct AtomicMetrics {
   Metrics read() const;
 };
 
+/// The kernel sets that models of a runtime run on; blueprint.h chooses for each of them.
+struct KernelChoice {
+  const kernels::KernelSet* any_model = nullptr;
+  const kernels::KernelSet* held_exactly = nullptr;  ///< instead, for models that it holds exactly; or null
+};
+
 class Runtime {
  public:
   static constexpr std::uint32_t kMaxThreads = 1024;
@@ -58,7 +64,7 @@ class Runtime {
   /// QINFER_E_STATE in a fork()ed child, where the team's threads do not exist.
   Status check_process() const;
 
-  const kernels::KernelSet& kernels() const { return *kernels_; }
+  const KernelChoice& kernels() const { return kernels_; }
   const platform::Allocator& allocator() const { return options_.allocator; }
   bool exact() const { return options_.exact; }
   ThreadTeam& team() { return *team_; }
@@ -82,7 +88,7 @@ class Runtime {
  private:
   Runtime() = default;
   RuntimeOptions options_;
-  const kernels::KernelSet* kernels_ = nullptr;
+  KernelChoice kernels_;
   std::unique_ptr<ThreadTeam> team_;
   Mutex eval_mutex_;
   AtomicMetrics metrics_;
@@ -91,6 +97,6 @@ class Runtime {
 
 /// The number of threads that a runtime with these options has, without creating it.
 Result<std::uint32_t> thread_count(const RuntimeOptions& options);
-Result<const kernels::KernelSet*> choose_kernels(const RuntimeOptions& options);
+Result<KernelChoice> choose_kernels(const RuntimeOptions& options);
 
 }  // namespace qinfer::engine

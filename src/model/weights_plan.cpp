@@ -30,6 +30,11 @@ WeightRole kernel_role(Role role, bool both) {
   }
 }
 
+/// `separate`: tied embeddings are kept a second time, as rows.
+bool serves_as_head(const ModelSpec& spec, const TensorId& id, bool separate) {
+  return id.role == Role::embedding && spec.causal && spec.tied_embeddings && !separate;
+}
+
 std::string shape_text(std::span<const std::uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 class Planner {
@@ -58,15 +63,12 @@ class Planner {
 
  private:
   bool splits_embedding() const { return spec_.causal && spec_.tied_embeddings && options_.separate_embedding; }
-  bool is_both(const TensorNeed& need) const {
-    return need.id.role == Role::embedding && spec_.causal && spec_.tied_embeddings && !options_.separate_embedding;
-  }
 
   /// `stored`: the tensor of the source that it is made of.
   Status add(const TensorNeed& need, const TensorId& stored) {
     WeightItem item;
     item.need = need;
-    item.serves_as_head = is_both(need);
+    item.serves_as_head = serves_as_head(spec_, need.id, options_.separate_embedding);
     if (assumed_) {
       item.stored.name = source_.name(stored);
       item.stored.encoding = *assumed_;
@@ -231,6 +233,25 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
                                  std::string_view packed_for, const kernels::KernelSet& kernels,
                                  const WeightsOptions& options) {
   return Planner(spec, source, assumed, packed_for, kernels, options).run();
+}
+
+bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
+                       const kernels::KernelSet& kernels, const WeightsOptions& options) {
+  const Encoding* wanted = options.weight_format ? &*options.weight_format : nullptr;
+  for (const TensorNeed& need : tensors_of(spec)) {
+    if (need.is_vector) continue;
+    Encoding stored = assumed.value_or(Encoding::f32);
+    if (!assumed) {
+      const auto tensor = source.find(need.id);
+      if (!tensor.ok()) return false;
+      stored = tensor.value().encoding;
+    }
+    WeightFormat format;
+    const WeightRole role = kernel_role(need.id.role, serves_as_head(spec, need.id, options.separate_embedding));
+    if (!kernels.weight_format(role, stored, wanted, options.exact, format)) return false;
+    if (!holds_exactly(stored, format.encoding)) return false;
+  }
+  return true;
 }
 
 }  // namespace qinfer::model
