@@ -67,22 +67,29 @@ std::vector<ScaledRun> runs_of_block(Encoding encoding, const std::byte* block) 
   return runs;
 }
 
+/// The sum of 16 pairs: each pair's, then i and i + 8 together, then i and i + 4, and so on.
+float sum_of_pairs(std::vector<float> each) {
+  for (std::size_t step = 8; step > 0; step /= 2)
+    for (std::size_t i = 0; i < step; ++i) each[i] += each[i + step];
+  return each[0];
+}
+
 /// A row of weights times a row of activations.
 float model(Encoding encoding, const std::byte* row, const float* x, std::int64_t cols) {
   const EncodingTraits& traits = encoding_traits(encoding);
   float total = 0;
   for (std::int64_t k = 0; k < cols; row += traits.block_bytes)
     for (const ScaledRun& run : runs_of_block(encoding, row)) {
-      float sum = 0, activations = 0;
+      float sum = 0;
+      std::vector<float> pairs;
       for (std::size_t i = 0; i < run.integers.size(); i += 2, k += 2) {
         const float low = bf16_to_f32(f32_to_bf16(x[k])), high = bf16_to_f32(f32_to_bf16(x[k + 1]));
         sum = static_cast<float>(sum + static_cast<double>(high) * run.integers[i + 1]);
         sum = static_cast<float>(sum + static_cast<double>(low) * run.integers[i]);
-        activations = activations + low;
-        activations = activations + high;
+        pairs.push_back(low + high);
       }
       total = std::fma(sum, run.scale, total);
-      if (run.minimum != 0) total = std::fma(-run.minimum, activations, total);
+      if (run.minimum != 0) total = std::fma(-run.minimum, sum_of_pairs(pairs), total);
     }
   return total;
 }

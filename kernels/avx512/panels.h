@@ -7,6 +7,8 @@
 // infinities are passed on and do not count for the scale.
 #pragma once
 
+#include <bit>
+
 #include "avx512/gemm_kernels.h"
 #include "common/units.h"
 #include "kernel_set.h"
@@ -70,6 +72,7 @@ struct Bf16Values {
 /// for them where rows have at least 32 values.
 struct Bf16SummedValues : Bf16Values {
   static constexpr bool kSums = true;
+  static_assert(Panels::kSummed == 2 * 16, "a run is what pack_panel() has in 16 registers of pairs");
 };
 
 /// The same f16 twice.
@@ -107,19 +110,28 @@ inline float limit_exponent(float largest_weight) {
   return e < 15 ? e : 15;
 }
 
-/// Writes the sums of a panel of pairs after it.
-inline void sum_pairs(std::uint32_t* panel, std::int64_t cols, std::int64_t tokens) {
-  constexpr std::int64_t kPairs = Panels::kSummed / 2;
-  std::uint32_t* out = panel + cols * tokens;
-  for (std::int64_t first = 0; first < cols; first += kPairs, out += tokens) {
-    const std::int64_t end = first + kPairs < cols ? first + kPairs : cols;
-    __m512 sums = _mm512_setzero_ps();
-    for (std::int64_t k = first; k < end; ++k) {
-      const Lanes32 pair = widen_pairs(_mm512_maskz_loadu_epi32(first_lanes(tokens), panel + k * tokens));
-      sums = _mm512_add_ps(_mm512_add_ps(sums, pair.low), pair.high);
-    }
-    _mm512_mask_storeu_ps(out, first_lanes(tokens), sums);
-  }
+inline __m512 sum_each_pair(__m512i pairs) {
+  const Lanes32 values = widen_pairs(pairs);
+  return _mm512_add_ps(values.low, values.high);
+}
+
+/// The sum of 16 pairs: each pair's, then i and i + 8 together, then i and i + 4, and so on. In this function and the
+/// next one the order is the same, so that a sum does not depend on how many tokens a panel has.
+inline float sum_lanes(__m512i pairs) {
+  const __m512 each = sum_each_pair(pairs);
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(each), _mm512_extractf32x8_ps(each, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/// The same of each lane, whose pairs are in 16 registers.
+inline __m512 sum_registers(const __m512i* pairs) {
+  __m512 sums[8];
+  for (std::int64_t i = 0; i < 8; ++i) sums[i] = _mm512_add_ps(sum_each_pair(pairs[i]), sum_each_pair(pairs[i + 8]));
+  for (std::int64_t step = 4; step > 0; step /= 2)
+    for (std::int64_t i = 0; i < step; ++i) sums[i] = _mm512_add_ps(sums[i], sums[i + step]);
+  return sums[0];
 }
 
 /// Packs the panel of rows [first, first + tokens), row m of which is at row(m).
@@ -132,9 +144,11 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
     return Values::load(row(first + m), k, panels.width, exponents[m]);
   };
   if (tokens == 1) {
-    for (std::int64_t k = 0; k < panels.cols; k += 16)
-      _mm512_mask_storeu_epi32(out + k, first_lanes(panels.cols - k), load(0, k));
-    if constexpr (Values::kSums) sum_pairs(out, panels.cols, tokens);
+    for (std::int64_t k = 0; k < panels.cols; k += 16) {
+      const __m512i dwords = load(0, k);
+      _mm512_mask_storeu_epi32(out + k, first_lanes(panels.cols - k), dwords);
+      if constexpr (Values::kSums) out[panels.cols + k / 16] = std::bit_cast<std::uint32_t>(sum_lanes(dwords));
+    }
     return;
   }
   for (std::int64_t k = 0; k < panels.cols; k += 16) {
@@ -144,7 +158,8 @@ inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float
     const std::int64_t count = panels.cols - k < 16 ? panels.cols - k : 16;
     for (std::int64_t i = 0; i < count; ++i)
       _mm512_mask_storeu_epi32(out + (k + i) * tokens, first_lanes(tokens), block[i]);
-    if constexpr (Values::kSums) sum_pairs(out, panels.cols, tokens);
+    if constexpr (Values::kSums)
+      _mm512_mask_storeu_ps(out + (panels.cols + k / 16) * tokens, first_lanes(tokens), sum_registers(block));
   }
 }
 
