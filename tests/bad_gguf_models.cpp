@@ -60,23 +60,6 @@ void add_tensor(GgufFile& file, const std::string& name, std::vector<std::uint64
   file.tensors.push_back({name, std::move(dims), type, gguf_data(type, values)});
 }
 
-/// `file` in parts of tensors, under the names that split files have.
-std::map<std::string, std::string> split(const GgufFile& file, std::uint16_t parts) {
-  std::map<std::string, std::string> out;
-  for (std::uint16_t i = 0; i < parts; ++i) {
-    GgufFile part;
-    if (i == 0) part.keys = file.keys;
-    part.keys.set_bytes("split.no", GgufKeys::u16, gguf_number(i));
-    part.keys.set_bytes("split.count", GgufKeys::u16, gguf_number(parts));
-    part.keys.set("split.tensors.count", static_cast<std::uint32_t>(file.tensors.size()));
-    const std::size_t n = file.tensors.size();
-    part.tensors.assign(file.tensors.begin() + static_cast<std::ptrdiff_t>(n * i / parts),
-                        file.tensors.begin() + static_cast<std::ptrdiff_t>(n * (i + 1u) / parts));
-    out[fmt::format("m-{:05}-of-{:05}.gguf", i + 1, parts)] = part.bytes();
-  }
-  return out;
-}
-
 }  // namespace
 
 TEST_CASE("Tiny GGUF files of every kind load as planned", "[bad][gguf]") {
@@ -367,7 +350,7 @@ TEST_CASE("Tiles of bf16 refuse quantised matrices by name", "[bad][gguf][amx]")
 
 TEST_CASE("Split GGUF files with parts that are missing, others', or in disorder", "[bad][gguf]") {
   const GgufFile whole = tiny_gguf();
-  const auto good = split(whole, 3);
+  const auto good = split_gguf(whole, 3);
   const ModelDir dir;
   const std::string first = "m-00001-of-00003.gguf", second = "m-00002-of-00003.gguf", third = "m-00003-of-00003.gguf";
   const auto fails = [&](qinfer_status status, const std::string& text, const auto& parts, const std::string& opened) {
@@ -431,7 +414,7 @@ TEST_CASE("Split GGUF files with parts that are missing, others', or in disorder
   // A tensor in two parts.
   GgufFile twice = whole;
   twice.tensors.back() = twice.tensors.front();
-  fails(QINFER_E_FORMAT, "\"token_embd.weight\" is there twice", split(twice, 3), first);
+  fails(QINFER_E_FORMAT, "\"token_embd.weight\" is there twice", split_gguf(twice, 3), first);
   // One file that says that it is many.
   std::map<std::string, std::string> alone = {{"m-00001-of-65535.gguf", with_key(0, "split.count", 65'535)}};
   fails(QINFER_E_NOT_FOUND, "m-00002-of-65535.gguf", alone, "m-00001-of-65535.gguf");

@@ -6,7 +6,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$1" make "$work" || exit 1
 failed=0
-for mode in default read mapped contiguous; do
+for mode in default read mapped contiguous quantised quantised-read; do
   "$1" run "$work" "$mode" || { echo "FAILED: $mode"; failed=1; }
 done
 exit $failed

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "gguf_keys.h"
 
@@ -166,6 +169,23 @@ inline GgufFile tiny_gguf(const TinyGguf& spec = {}) {
     add(layer + "ffn_gate" + suffix, matrix(h, spec.ffn), spec.type);
     add(layer + "ffn_up" + suffix, matrix(h, spec.ffn), spec.type);
     add(layer + "ffn_down" + suffix, matrix(spec.ffn, h), spec.type);
+  }
+  return out;
+}
+
+/// `file` in parts of tensors, under the names that split files have.
+inline std::map<std::string, std::string> split_gguf(const GgufFile& file, std::uint16_t parts) {
+  std::map<std::string, std::string> out;
+  for (std::uint16_t i = 0; i < parts; ++i) {
+    GgufFile part;
+    if (i == 0) part.keys = file.keys;
+    part.keys.set_bytes("split.no", GgufKeys::u16, gguf_number(i));
+    part.keys.set_bytes("split.count", GgufKeys::u16, gguf_number(parts));
+    part.keys.set("split.tensors.count", static_cast<std::uint32_t>(file.tensors.size()));
+    const std::size_t n = file.tensors.size();
+    part.tensors.assign(file.tensors.begin() + static_cast<std::ptrdiff_t>(n * i / parts),
+                        file.tensors.begin() + static_cast<std::ptrdiff_t>(n * (i + 1u) / parts));
+    out[fmt::format("m-{:05}-of-{:05}.gguf", i + 1, parts)] = part.bytes();
   }
   return out;
 }
