@@ -12,6 +12,26 @@ namespace {
 
 Status no_tokenizer() { return error(Code::not_found, "the model directory has no tokenizer.json"); }
 
+/// The parts that options name, checked against a text of `size` bytes.
+Result<std::vector<text::TextPart>> content_of(const qinfer_tokenize_options& options, std::size_t size) {
+  std::vector<text::TextPart> parts;
+  if (options.n_content == 0) return parts;
+  if (options.content == nullptr)
+    return error(Code::invalid_argument, "content is NULL, but n_content is {}", options.n_content);
+  std::uint64_t at = 0;
+  for (std::uint64_t i = 0; i < options.n_content; ++i) {
+    const qinfer_text_part& part = options.content[i];
+    if (part.begin < at || part.end < part.begin || part.end > size)
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(std::min<std::uint64_t>(i, INT64_MAX)),
+                      "content[{}] is [{}, {}), expected a part of the text's {} bytes that begins at {} or later", i,
+                      part.begin, part.end, size, at);
+    at = part.end;
+    if (part.begin < part.end)
+      parts.push_back({static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.end)});
+  }
+  return parts;
+}
+
 /// Pushes or finishes on a copy, so that a buffer that is too small changes nothing.
 template <typename Step>
 Status detok_step(qinfer_detok& detok, char* text, std::size_t capacity, std::size_t* out_n, Step step) {
@@ -44,15 +64,20 @@ qinfer_status qinfer_tokenize_with(const qinfer_model* model, const char* text, 
     QINFER_TRY(model->impl->runtime().check_process());
     qinfer_tokenize_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_tokenize_options"));
-    QINFER_TRY(capi::unknown_flags(o.flags, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL, "flags"));
+    QINFER_TRY(capi::unknown_flags(
+        o.flags, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL | QINFER_TEXT_PLAIN_CONTENT, "flags"));
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(text, len, "text"));
     if (model->impl->tokenizer() == nullptr) return no_tokenizer();
+    QINFER_ASSIGN(const std::vector<text::TextPart> content, content_of(o, view.size()));
+    text::EncodeOptions encode;
+    encode.add_special = (o.flags & QINFER_TEXT_ADD_SPECIAL) != 0;
+    encode.parse_special = (o.flags & QINFER_TEXT_PARSE_SPECIAL) != 0;
+    encode.content = content;
+    encode.plain_content = (o.flags & QINFER_TEXT_PLAIN_CONTENT) != 0;
+    encode.max_work = o.max_work;
+    encode.cancel = capi::flag_of(o.cancel);
     std::vector<text::TokenId> ids;
-    QINFER_TRY(model->impl->tokenizer()->encode(
-        view,
-        {(o.flags & QINFER_TEXT_ADD_SPECIAL) != 0, (o.flags & QINFER_TEXT_PARSE_SPECIAL) != 0, o.max_work,
-         capi::flag_of(o.cancel)},
-        ids));
+    QINFER_TRY(model->impl->tokenizer()->encode(view, encode, ids));
     return capi::copy_array<qinfer_token>(ids, tokens, capacity, out_n);
   });
 }

@@ -482,18 +482,27 @@ QINFER_API const char *qinfer_model_meta_value(const qinfer_model *model, const 
 /* ---- Tokenizer ---------------------------------------------------------------------------------------- */
 enum {
     QINFER_TEXT_ADD_SPECIAL   = 1, /* add what the tokenizer puts around a text, e.g. the begin token */
-    QINFER_TEXT_PARSE_SPECIAL = 2  /* "<|im_end|>" in the text becomes one token */
+    QINFER_TEXT_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text becomes one token */
+    QINFER_TEXT_PLAIN_CONTENT = 4  /* qinfer_tokenize_options.content takes part in no added token at all */
 };
 enum { QINFER_TOKEN_CONTROL = 1, QINFER_TOKEN_END = 2 /* ends generation */, QINFER_TOKEN_BYTE = 4 };
 
 /** Text that is not UTF-8 is QINFER_E_INVALID_ARGUMENT; detail: offset of the first bad byte. */
 QINFER_STATUS qinfer_tokenize(const qinfer_model *model, const char *text, size_t len, uint32_t flags,
                               qinfer_token *tokens, size_t capacity, size_t *out_n, qinfer_error *err);
+typedef struct qinfer_text_part {
+    uint64_t begin, end; /* bytes [begin, end) */
+} qinfer_text_part;
 typedef struct qinfer_tokenize_options {
     uint32_t             struct_size;
     uint32_t             flags;    /* QINFER_TEXT_* */
     uint64_t             max_work; /* steps that the call may take; 0 = 1,000,000 + 512 for each byte of the text */
     const qinfer_cancel *cancel;
+    const qinfer_text_part *content; /* parts of the text that others wrote, ascending and apart from each other: no
+                                        byte of them takes part in a control token, whatever it says (but white space
+                                        may go with one that the tokenizer says takes it). Other added tokens, such as
+                                        "<think>", it may hold. NULL = none */
+    uint64_t             n_content;
 } qinfer_tokenize_options;
 /** The same with options, which may be NULL. Steps are what a tokenizer's patterns and tables make of a text, whatever
  *  they are: beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of what was not read any more), so

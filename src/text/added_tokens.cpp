@@ -18,6 +18,20 @@ bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
          (end == text.size() || !is_word_character(char_at(text, end).code));
 }
 
+/// Looks up where content is, at positions that never go back.
+class ContentCursor {
+ public:
+  explicit ContentCursor(std::span<const TextPart> parts) : parts_(parts) {}
+  /// Whether content has a byte of [begin, end). `begin` must not be less than before.
+  bool has_part_of(std::size_t begin, std::size_t end) {
+    while (!parts_.empty() && parts_.front().end <= begin) parts_ = parts_.subspan(1);
+    return !parts_.empty() && parts_.front().begin < end;
+  }
+
+ private:
+  std::span<const TextPart> parts_;
+};
+
 }  // namespace
 
 Status AddedTokens::add(std::string_view content, const AddedToken& token) {
@@ -73,13 +87,21 @@ void AddedTokens::build_trie() {
   trim(edges_);
 }
 
-AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t begin, std::size_t& walked) const {
+bool AddedTokens::has_control(const Vocabulary& vocabulary) const {
+  return std::any_of(tokens_.begin(), tokens_.end(),
+                     [&](const AddedToken& token) { return (vocabulary.flags(token.id) & kTokenControl) != 0; });
+}
+
+template <typename MayEnd>
+AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t begin, std::size_t& walked,
+                                              MayEnd&& may_end) const {
   Match best{kNone, begin};
   std::uint32_t node = first_node_[static_cast<std::uint8_t>(text[begin])];
   walked = begin + 1;
   for (std::size_t i = begin + 1; node != 0; ++i) {
     walked = i;
-    if (nodes_[node].token != kNone) best = {nodes_[node].token, i};
+    if (nodes_[node].token != kNone && may_end(tokens_[static_cast<std::size_t>(nodes_[node].token)], i))
+      best = {nodes_[node].token, i};
     if (i == text.size()) break;
     const auto byte = static_cast<std::uint8_t>(text[i]);
     const auto first = edges_.begin() + nodes_[node].first_edge;
@@ -90,9 +112,10 @@ AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t
   return best;
 }
 
-Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, Work& work,
+Status AddedTokens::split(std::string_view text, const AddedTokenRule& rule, const Vocabulary& vocabulary, Work& work,
                           std::vector<Segment>& segments) const {
   segments.clear();
+  ContentCursor content(rule.content);
   std::size_t covered = 0;                     // where the last token ended, its white space included
   std::size_t space_begin = 0, space_end = 0;  // the white space that was found last: from inside it is not read again
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
@@ -101,7 +124,11 @@ Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabu
       continue;
     }
     std::size_t walked = at;
-    const Match match = longest_match(text, at, walked);
+    // What content takes part in is no match at all, so that a shorter token before it is one.
+    const Match match = longest_match(text, at, walked, [&](const AddedToken& token, std::size_t end) {
+      const bool guarded = rule.plain_content || (vocabulary.flags(token.id) & kTokenControl) != 0;
+      return !guarded || !content.has_part_of(at, end);
+    });
     if (!work.spend(walked - at)) return work.stopped(at);
     if (match.token == kNone) {
       ++at;
@@ -110,7 +137,7 @@ Status AddedTokens::split(std::string_view text, bool skip_control, const Vocabu
     std::size_t begin = at, end = match.end;
     at = match.end;
     const AddedToken& token = tokens_[static_cast<std::size_t>(match.token)];
-    if (skip_control && (vocabulary.flags(token.id) & kTokenControl) != 0) continue;
+    if (rule.skip_control && (vocabulary.flags(token.id) & kTokenControl) != 0) continue;
     if (token.single_word && !is_single_word(text, begin, end)) continue;
     if (token.lstrip) {
       while (begin > covered && is_white_space(char_before(text, begin).code)) begin -= char_before(text, begin).size;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "base/status.h"
 #include "text/table_memory.h"
+#include "text/text_part.h"
 #include "text/vocabulary.h"
 #include "text/work.h"
 
@@ -22,6 +24,13 @@ struct AddedToken {
   TokenId id = 0;
   bool lstrip = false, rstrip = false;  // also takes the white space before or after
   bool single_word = false;             // not inside a word
+};
+
+/// Which added tokens are looked for.
+struct AddedTokenRule {
+  bool skip_control = false;          ///< what matches a control token stays text
+  bool plain_content = false;         ///< what matches any token stays text where content takes part
+  std::span<const TextPart> content;  ///< takes part in no control token: ascending, apart from each other
 };
 
 /// A part of a text: one added token, or (id < 0) text between them.
@@ -38,8 +47,10 @@ class AddedTokens {
   Status finish();
 
   bool empty() const { return tokens_.empty(); }
-  /// Sets `segments` to the parts of `text`. With skip_control what matches a control token stays text.
-  Status split(std::string_view text, bool skip_control, const Vocabulary& vocabulary, Work& work,
+  /// Whether one of them is a control token.
+  bool has_control(const Vocabulary& vocabulary) const;
+  /// Sets `segments` to the parts of `text`.
+  Status split(std::string_view text, const AddedTokenRule& rule, const Vocabulary& vocabulary, Work& work,
                std::vector<Segment>& segments) const;
   std::uint64_t memory_bytes() const;
   void move_to(std::pmr::memory_resource* memory);
@@ -59,8 +70,9 @@ class AddedTokens {
     std::size_t end;
   };
   void build_trie();
-  /// `walked`: how far it looked.
-  Match longest_match(std::string_view text, std::size_t begin, std::size_t& walked) const;
+  /// Of those that end where `may_end` says. `walked`: how far it looked.
+  template <typename MayEnd>
+  Match longest_match(std::string_view text, std::size_t begin, std::size_t& walked, MayEnd&& may_end) const;
 
   std::vector<std::pair<std::string, AddedToken>> pending_;  // until finish()
   std::pmr::vector<AddedToken> tokens_{heap_memory()};

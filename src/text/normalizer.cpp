@@ -90,8 +90,8 @@ Status Normalizer::add(const Json& value, std::string_view where) {
   return unsupported_kind(where, kind, "NFC, Prepend, Replace and Sequence");
 }
 
-Status Normalizer::apply(std::string_view text, std::size_t max_bytes, Work& work, NormalizerScratch& scratch,
-                         std::string& out) const {
+Status Normalizer::apply(std::string_view text, bool begins, std::size_t max_bytes, Work& work,
+                         NormalizerScratch& scratch, std::string& out) const {
   out.assign(text);
   for (const Step& step : steps_) {
     if (out.empty()) return Status();
@@ -105,6 +105,7 @@ Status Normalizer::apply(std::string_view text, std::size_t max_bytes, Work& wor
         out.swap(scratch.other);
         break;
       case Step::Kind::prepend:
+        if (!begins) break;
         QINFER_TRY(check_expanded(out.size() + step.prefix.size(), max_bytes));
         out.insert(0, step.prefix);
         break;

@@ -51,9 +51,9 @@ class Normalizer {
 
   /// Whether apply() copies.
   bool is_identity() const { return steps_.empty(); }
-  /// Sets `out` to the normalised form of `text` (valid UTF-8, as is the result). Code::unsupported if it grows
-  /// beyond max_bytes.
-  Status apply(std::string_view text, std::size_t max_bytes, Work& work, NormalizerScratch& scratch,
+  /// Sets `out` to the normalised form of `text` (valid UTF-8, as is the result). `begins`: what a text begins with is
+  /// put before it. Code::unsupported if it grows beyond max_bytes.
+  Status apply(std::string_view text, bool begins, std::size_t max_bytes, Work& work, NormalizerScratch& scratch,
                std::string& out) const;
 
  private:

@@ -61,7 +61,7 @@ Status TableBuilder::add(const AddedTokenRow& row, std::string_view where) {
 
 Status TableBuilder::add_normalized(const AddedTokenRow& row, const AddedToken& token, std::string_view where) {
   std::string form;
-  QINFER_TRY(of_file(tables_->normalizer.apply(row.content, kMaxTokenBytes, work_, scratch_, form), where));
+  QINFER_TRY(of_file(tables_->normalizer.apply(row.content, true, kMaxTokenBytes, work_, scratch_, form), where));
   forms_ += form.size();
   if (forms_ > most_bytes_)
     return malformed("{}: the added tokens have more than {} bytes when they are normalised", where, most_bytes_);

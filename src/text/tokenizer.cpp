@@ -22,7 +22,10 @@ class Encoding {
   Encoding(const TokenizerTables& tables, const EncodeOptions& options, std::size_t text_size,
            std::vector<TokenId>& out)
       : tables_(tables),
-        skip_control_(!options.parse_special),
+        rule_{!options.parse_special, options.plain_content, options.content},
+        guards_normalized_(!options.content.empty() && !tables.added_normalized.empty() &&
+                           (options.plain_content || tables.added_normalized.has_control(tables.vocabulary))),
+        content_(options.content),
         out_(out),
         work_(options.max_work != 0 ? options.max_work : Work::default_limit(text_size), options.cancel),
         max_bytes_(max_expanded(text_size)),
@@ -30,14 +33,14 @@ class Encoding {
 
   Status run(std::string_view text) {
     std::vector<Segment> segments;
-    QINFER_TRY(tables_.added_raw.split(text, skip_control_, tables_.vocabulary, work_, segments));
+    QINFER_TRY(tables_.added_raw.split(text, rule_, tables_.vocabulary, work_, segments));
     for (const Segment& segment : segments) {
       if (segment.id >= 0) {
         out_.push_back(segment.id);
         continue;
       }
       // How far it came is said of the whole text, as exactly as what became of the part lets it be.
-      Status status = add_text(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0);
+      Status status = add_segment(text, segment);
       if (status.code() == Code::unsupported && work_.is_spent())
         return work_.stopped(segment.begin + position_in(segment, static_cast<std::size_t>(status.detail())));
       QINFER_TRY(std::move(status));
@@ -50,16 +53,38 @@ class Encoding {
     return tables_.normalizer.is_identity() ? std::min(part_begin_ + at, segment.end - segment.begin) : 0;
   }
 
-  Status add_text(std::string_view text, bool at_start) {
+  /// A normaliser does not say where its bytes came from. So where tokens that content must not take part in are
+  /// looked for in its output, the parts of a text are normalised one by one, and those of content have no such tokens.
+  Status add_segment(std::string_view text, const Segment& segment) {
+    const auto part = [&](std::size_t begin, std::size_t end) { return text.substr(begin, end - begin); };
+    std::size_t at = segment.begin;
+    if (!guards_normalized_) return add_text(part(at, segment.end), at == 0, true, false);
+    while (!content_.empty() && content_.front().begin < segment.end) {
+      const std::size_t begin = std::clamp(content_.front().begin, at, segment.end),
+                        end = std::clamp(content_.front().end, at, segment.end);
+      if (at < begin) QINFER_TRY(add_text(part(at, begin), at == 0, at == segment.begin, false));
+      if (begin < end) QINFER_TRY(add_text(part(begin, end), begin == 0, begin == segment.begin, true));
+      at = end;
+      if (content_.front().end > segment.end) break;
+      content_ = content_.subspan(1);
+    }
+    return at < segment.end ? add_text(part(at, segment.end), at == 0, at == segment.begin, false) : Status();
+  }
+
+  /// `begins`: nothing of the same segment is before it. `is_content`: all of it.
+  Status add_text(std::string_view text, bool at_start, bool begins, bool is_content) {
     part_begin_ = 0;
     if (!tables_.normalizer.is_identity()) {
-      QINFER_TRY(tables_.normalizer.apply(text, max_bytes_, work_, normalizer_scratch_, normalized_));
+      QINFER_TRY(tables_.normalizer.apply(text, begins, max_bytes_, work_, normalizer_scratch_, normalized_));
       text = normalized_;
       // Of all parts together.
       max_bytes_ -= std::min(max_bytes_, normalized_.size());
     }
     if (tables_.added_normalized.empty()) return add_normalized(text, at_start);
-    QINFER_TRY(tables_.added_normalized.split(text, skip_control_, tables_.vocabulary, work_, segments_));
+    const TextPart all{0, text.size()};
+    const AddedTokenRule rule{rule_.skip_control, rule_.plain_content,
+                              is_content ? std::span<const TextPart>(&all, 1) : std::span<const TextPart>()};
+    QINFER_TRY(tables_.added_normalized.split(text, rule, tables_.vocabulary, work_, segments_));
     for (const Segment& segment : segments_) {
       part_begin_ = segment.begin;
       if (segment.id >= 0) {
@@ -78,13 +103,27 @@ class Encoding {
     max_words_ -= std::min(max_words_, words_.text.size());
     for (const Piece& piece : words_.pieces) {
       const auto word = std::string_view(words_.text).substr(piece.begin, piece.end - piece.begin);
+      const std::size_t before = out_.size();
       if (!tables_.bpe.encode(word, work_, bpe_scratch_, out_)) return work_.stopped(piece.begin);
+      if (!rule_.content.empty()) QINFER_TRY(check_plain(before));
     }
     return Status();
   }
 
+  /// No tokenizer in use has merges that lead to a control token. With one that had, content could take part in it.
+  Status check_plain(std::size_t first) const {
+    for (std::size_t i = first; i < out_.size(); ++i)
+      if ((tables_.vocabulary.flags(out_[i]) & kTokenControl) != 0)
+        return error(Code::unsupported,
+                     "the tokenizer makes the control token {} of ordinary text, which content must not become",
+                     out_[i]);
+    return Status();
+  }
+
   const TokenizerTables& tables_;
-  const bool skip_control_;
+  const AddedTokenRule rule_;
+  const bool guards_normalized_;       // content must not take part in tokens of the normalised text
+  std::span<const TextPart> content_;  // what does not end before the segment that is being read
   std::vector<TokenId>& out_;
   Work work_;
   std::size_t max_bytes_;       // that normalised text may still take

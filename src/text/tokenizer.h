@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/cancel.h"
 #include "base/status.h"
 #include "platform/memory.h"
+#include "text/text_part.h"
 
 namespace qinfer::text {
 
@@ -30,6 +32,10 @@ struct TokenizerLimits {
 struct EncodeOptions {
   bool add_special = false;    ///< add what the post-processor puts around a text, such as the begin token
   bool parse_special = false;  ///< "<|im_end|>" in the text becomes one token; otherwise it is ordinary text
+  /// Parts of the text that somebody else wrote, ascending and apart from each other: no byte of them takes part in a
+  /// control token (white space that a token takes with it apart), with plain_content in no added token.
+  std::span<const TextPart> content = {};
+  bool plain_content = false;
   std::uint64_t max_work = 0;  ///< steps that the call may take; 0 = Work::default_limit() of the text
   CancelFlag cancel = {};
 };
