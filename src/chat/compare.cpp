@@ -110,7 +110,10 @@ bool is_less(Run& run, const Value& a, const Value& b, const char* op, int depth
     return a.text->view() < b.text->view();  // the order of UTF-8 is that of its characters
   }
   if (is_sequence(a) && a.kind == b.kind) return less_lists(run, *a.list, *b.list, op, depth);
-  run.fail(fmt::format("'{}' not supported between instances of '{}' and '{}'", op, type_name(a), type_name(b)));
+  // `a > b` and `a <= b` are asked as b < a.
+  const bool is_swapped = std::string_view(op) == ">" || std::string_view(op) == "<=";
+  run.fail(fmt::format("'{}' not supported between instances of '{}' and '{}'", op, type_name(is_swapped ? b : a),
+                       type_name(is_swapped ? a : b)));
   return false;
 }
 
@@ -267,7 +270,8 @@ std::size_t Finder::find(std::string_view text, std::size_t from) const {
 
 namespace {
 
-const List* list_of_chars(Run& run, const Text& text) {
+const List* list_of_chars(Run& run, Text text) {
+  text.markup = false;
   ListBuilder chars(run);
   for (std::size_t i = 0; i < text.size && !run.failed();) {
     const std::size_t size = text::utf8_length(static_cast<std::uint8_t>(text.data[i]));

@@ -117,12 +117,13 @@ Value sort(Run& run, const Arguments& arguments) {
   const List* items = elements(run, given[0]);
   const bool case_sensitive = given.truth(2, false);
   std::vector<Keyed> sorted;
-  const bool has_several = given.is_given(3) && given[3].is_text() && given[3].text->view().find(',') != std::string_view::npos;
-  if (!has_several) {
-    sorted = keyed(run, *items, given.find(3), case_sensitive);
+  if (!given.is_given(3)) {
+    sorted = keyed(run, *items, nullptr, case_sensitive);
   } else {
+    // The keys are lists, one element for each path: undefined ones are equal, where they alone have no order.
     const Value comma = run.text_in_place(",", 0);
-    const Value paths = split(run, *given[3].text, comma.text, -1, false);
+    const Value paths = given[3].is_text() ? split(run, *given[3].text, comma.text, -1, false)
+                                           : run.list(std::span<const Value>(&given[3], 1), 0);
     for (const Value& value : *items) {
       ListBuilder keys(run);
       for (const Value& path : *paths.list) {
@@ -255,7 +256,9 @@ Value groupby(Run& run, const Arguments& arguments) {
     if (i + 1 < items.size() && is_equal(run, items[i].key, items[i + 1].key)) continue;
     const Value key = case_sensitive ? items[i].key : path_item(run, group.items().front(), given[1], given.find(2));
     const std::array<Value, 2> pair = {key, group.finish(given.marks(0))};
-    groups.add(run.list(pair, given.marks(0), Kind::tuple));
+    List made = *run.list(pair, 0).list;
+    made.is_group = made.size == 2;
+    groups.add(list_value(run.make(made), given.marks(0), Kind::tuple));
     group.items().clear();
   }
   return groups.finish(given.marks(0));
@@ -298,6 +301,8 @@ Value map(Run& run, const Arguments& arguments) {
   if (!is_true(value)) return run.iterator("generator", "sync_do_map", {}, marks_of(value));
   if (arguments.positional.size() == 1) return map_attribute(run, arguments);
   const Value& name = arguments.positional[1];
+  const List* items = elements(run, value);
+  if (run.failed()) return {};
   Inner inner;
   inner.index = name.is_text() ? find_filter(name.text->view()) : -1;
   if (inner.index < 0) return run.fail(fmt::format("No filter named {}.", short_repr(name)));
@@ -305,7 +310,7 @@ Value map(Run& run, const Arguments& arguments) {
   inner.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
   inner.named = arguments.named;
   ListBuilder out(run);
-  for (const Value& element : *elements(run, value)) {
+  for (const Value& element : *items) {
     if (run.failed()) return {};
     out.add(call_filter(run, inner.index, inner.with(element)));
   }
@@ -319,6 +324,8 @@ Value choose(Run& run, const Arguments& arguments, bool wanted, bool has_path) {
   const std::size_t offset = has_path ? 2 : 1;
   if (!is_true(value)) return run.iterator("generator", "select_or_reject", {}, marks_of(value));
   if (has_path && arguments.positional.size() < 2) return run.fail("Missing parameter for attribute name");
+  const List* items = elements(run, value);
+  if (run.failed()) return {};
   Inner inner;
   const bool has_test = arguments.positional.size() > offset;
   if (has_test) {
@@ -329,7 +336,7 @@ Value choose(Run& run, const Arguments& arguments, bool wanted, bool has_path) {
     inner.named = arguments.named;
   }
   ListBuilder out(run);
-  for (const Value& element : *elements(run, value)) {
+  for (const Value& element : *items) {
     if (!run.charge(1)) return {};
     const Value asked = has_path ? path_item(run, element, arguments.positional[1]) : element;
     const bool is_good = is_true(has_test ? call_test(run, inner.index, inner.with(asked)) : asked);

@@ -16,6 +16,7 @@ Value abs_filter(Run& run, const Arguments& arguments) {
   if (!given) return {};
   const Value& value = given[0];
   if (value.is(Kind::number)) return number_value(std::abs(value.number), value.marks);
+  if (value.is(Kind::big_integer)) return value.text->view().starts_with('-') ? negate(run, value) : value;
   if (!value.is_integral()) return run.fail(fmt::format("bad operand type for abs(): '{}'", type_name(value)));
   return value.as_integer() < 0 ? negate(run, value) : integer_value(value.as_integer(), value.marks);
 }
@@ -25,7 +26,7 @@ Value attr(Run& run, const Arguments& arguments) {
   if (!given) return {};
   const Value name = to_text(run, given[1]);
   // Attributes only: what a mapping has under the name is none.
-  Value found = given[0].is(Kind::dict) ? find_method(run, given[0], name.text->view()) : attribute(run, given[0], name);
+  Value found = given[0].is(Kind::dict) ? dict_attribute(run, given[0], name) : attribute(run, given[0], name);
   if (found.is_undefined() && found.missing == nullptr)
     found = run.undefined(Missing::Reason::attribute, name, object_name(given[0]));
   return found;
@@ -40,8 +41,12 @@ Value default_filter(Run& run, const Arguments& arguments) {
 
 Value integer_of(Run& run, double number, Marks marks, const Value& otherwise) {
   if (std::isnan(number) || std::isinf(number)) return otherwise;
-  if (std::abs(number) >= 9.2e18)
-    return run.fail("the number is an integer beyond 64 bits, which is the most", Code::unsupported);
+  if (std::abs(number) >= 9.2e18) {
+    Value large = run.text(fixed_text(number, 0), 0);
+    large.kind = Kind::big_integer;
+    large.marks = marks;
+    return large;
+  }
   return integer_value(static_cast<std::int64_t>(number), marks);
 }
 
@@ -51,8 +56,7 @@ Value int_filter(Run& run, const Arguments& arguments) {
   const Value& value = given[0];
   const Value otherwise = given.find(1) != nullptr ? given[1] : integer_value(0, marks_of(value));
   if (value.is_undefined()) return run.fail_undefined(value);
-  if (value.is_integral()) return integer_value(value.as_integer(), value.marks);
-  if (value.is(Kind::big_integer)) return value;
+  if (value.is_integral() || value.is(Kind::big_integer)) return plus(run, value);
   if (value.is(Kind::number)) {
     if (std::isinf(value.number)) return run.fail("cannot convert float infinity to integer");
     return integer_of(run, value.number, value.marks, otherwise);
@@ -70,8 +74,8 @@ Value float_filter(Run& run, const Arguments& arguments) {
   const Value& value = given[0];
   if (value.is_undefined()) return run.fail_undefined(value);
   if (value.is_numeric()) return number_value(value.as_number(), value.marks);
-  if (value.is_text())
-    if (const auto number = parse_number(value.text->view())) return number_value(*number, value.text->any);
+  if (value.is_text() || value.is(Kind::big_integer))
+    if (const auto number = parse_number(value.text->view())) return number_value(*number, marks_of(value));
   return given.find(1) != nullptr ? given[1] : number_value(0, marks_of(value));
 }
 
@@ -100,7 +104,9 @@ Value round_filter(Run& run, const Arguments& arguments) {
   const std::int64_t precision = given.integer(1, 0);
   const Value& value = given[0];
   if (run.failed()) return {};
-  if (value.is_undefined()) return run.fail("type Undefined doesn't define __round__ method");
+  if (value.is_undefined())
+    return method == "common" ? run.fail("type Undefined doesn't define __round__ method") : run.fail_undefined(value);
+  if (value.is(Kind::big_integer) && (method == "common")) return value;
   if (!value.is_numeric()) return run.fail(fmt::format("type {} doesn't define __round__ method", type_name(value)));
   if (method == "common") {
     if (!value.is_integral()) return number_value(round_to(value.number, precision), value.marks);
@@ -109,7 +115,7 @@ Value round_filter(Run& run, const Arguments& arguments) {
   }
   const double unit = std::pow(10.0, static_cast<double>(precision));
   const double scaled = value.as_number() * unit;
-  return number_value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit, value.marks);
+  return number_value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit + 0.0, value.marks);
 }
 
 Value filesizeformat(Run& run, const Arguments& arguments) {
@@ -118,10 +124,11 @@ Value filesizeformat(Run& run, const Arguments& arguments) {
   static constexpr const char* kDecimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
   static constexpr const char* kBinary[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
   double bytes = 0;
+  if (given[0].is_undefined()) return run.fail_undefined(given[0]);
   if (given[0].is_numeric()) {
     bytes = given[0].as_number();
   } else {
-    const auto parsed = given[0].is_text() ? parse_number(given[0].text->view()) : std::nullopt;
+    const auto parsed = given[0].is_text() || given[0].is(Kind::big_integer) ? parse_number(given[0].text->view()) : std::nullopt;
     if (!parsed) return run.fail(fmt::format("could not convert to float: {}", short_repr(given[0])));
     bytes = *parsed;
   }

@@ -47,7 +47,7 @@ Value indent_filter(Run& run, const Arguments& arguments) {
   if (!given) return {};
   if (given[0].is_undefined()) return run.fail_undefined(given[0]);
   if (!given[0].is_text())
-    return run.fail(fmt::format("unsupported operand type(s) for +=: '{}' and 'str'", type_name(given[0])));
+    return binary(run, Binary::add, given[0], run.text_in_place("\n", 0));
   Value indention;
   if (given.find(1) != nullptr && given[1].is_text()) {
     indention = given[1];

@@ -128,6 +128,7 @@ class Formatter {
     if (first < text.size() && is_align(text[first])) {
       spec.fill = text.substr(0, first);
       spec.align = text[first];
+      spec.has_fill = true;
       text.remove_prefix(first + 1);
     } else if (!text.empty() && is_align(text[0])) {
       spec.align = text[0];
@@ -144,7 +145,7 @@ class Formatter {
         into = std::min<std::int64_t>(into * 10 + (text[0] - '0'), INT32_MAX);
     };
     char flag = '\0';
-    take("+- ", spec.sign);
+    spec.has_sign = take("+- ", spec.sign);
     spec.alternate = take("#", flag);
     spec.zero = take("0", flag);
     number(spec.width);
@@ -166,10 +167,14 @@ class Formatter {
   void write_value(TextBuilder& out, Value value, char conversion, std::string_view spec_text, Marks marks) {
     if (conversion != '\0') {
       TextBuilder converted(run_);
-      if (conversion == 's')
+      if (conversion == 's') {
         write_text(run_, converted, value);
-      else
+      } else if (conversion == 'r') {
         write_repr(run_, converted, value);
+      } else {
+        run_.fail(fmt::format("Unknown conversion specifier {}; there are !r and !s", conversion));
+        return;
+      }
       value = converted.finish();
     }
     if (spec_text.empty()) return write_text(run_, out, value);
@@ -184,6 +189,10 @@ class Formatter {
       run_.fail(fmt::format("Unknown format code '{}' for object of type 'str'", spec.type));
       return;
     }
+    if (spec.has_sign || spec.alternate || spec.grouping != '\0' || spec.align == '=') {
+      run_.fail("Sign, '#', ',', '_' and '=' are not allowed in the format specifier of a string");
+      return;
+    }
     Value text = to_text(run_, value);
     if (spec.precision >= 0) text = slice(run_, text, none_value(), integer_value(spec.precision), none_value());
     write_padded(run_, out, *text.text, spec, false, marks);
@@ -195,7 +204,12 @@ class Formatter {
     const bool as_float = value.is(Kind::number) || (spec.type != '\0' && kFloats.find(spec.type) != kFloats.npos);
     std::string text;
     if (spec.type == 'c' && value.is_integral()) {
-      text::append_char(text, static_cast<char32_t>(std::clamp<std::int64_t>(value.as_integer(), 0, 0xD7FF)));
+      const std::int64_t code = value.as_integer();
+      if (code < 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
+        run_.fail("%c arg not in range(0x110000)");
+        return;
+      }
+      text::append_char(text, static_cast<char32_t>(code));
     } else if (as_float ? spec.type == '\0' || spec.type == 'n' || kFloats.find(spec.type) != kFloats.npos
                         : spec.type == '\0' || kIntegers.find(spec.type) != kIntegers.npos) {
       if (!as_float && spec.precision >= 0) {

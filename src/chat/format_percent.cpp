@@ -119,16 +119,16 @@ class PercentFormatter {
   void convert(FormatSpec& spec, Marks marks, std::size_t at) {
     if (spec.type == '%') return out_.add("%", marks);
     static constexpr std::string_view kTypes = "srdiuxXofFeEgGc";
-    if (kTypes.find(spec.type) == kTypes.npos && spec.type != 'a') {
+    if (kTypes.find(spec.type) == kTypes.npos) {
       run_.fail(fmt::format("unsupported format character '{}' (0x{:x}) at index {}", spec.type,
                             static_cast<unsigned>(static_cast<unsigned char>(spec.type)), at));
       return;
     }
     const Value value = argument();
     if (run_.failed()) return;
-    const bool is_text = spec.type == 's' || spec.type == 'r' || spec.type == 'c' || spec.type == 'a';
+    const bool is_text = spec.type == 's' || spec.type == 'r' || spec.type == 'c';
     const Value text = is_text ? text_of(spec, value) : number_of(spec, value);
-    if (is_text) spec.zero = false;
+    if (is_text || spec.align == '<') spec.zero = false;
     if (run_.failed()) return;
     write_padded(run_, out_, *text.text, spec, spec.align == '\0', marks);
   }

@@ -116,7 +116,7 @@ void Machine::step_value(const Instruction& instruction) {
                                                : call_test(run_, instruction.small, arguments));
     }
     case Op::missing_name:
-      run_.fail(fmt::format("No {} named {}.", instruction.flag == 0 ? "filter" : "test", short_repr(program_.names[arg])));
+      run_.fail(fmt::format("No {} named {} found.", instruction.flag == 0 ? "filter" : "test", short_repr(program_.names[arg])));
       return;
     default: return;
   }

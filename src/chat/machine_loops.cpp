@@ -76,10 +76,11 @@ void Machine::step_loop(const Instruction& instruction) {
       set_variable(run_, *loop.scope, static_cast<std::uint32_t>(program_.loop_name), value);
       return;
     }
+    case Op::for_done: loop.is_done = true; return;
     case Op::for_exit:
       restore(loop.heights);
       scope_ = loop.outer;
-      if (loop.index0 >= 0) jump(instruction);
+      if (loop.is_done) jump(instruction);
       return;
     case Op::for_end: {
       const bool is_called = loop.is_called;

@@ -38,7 +38,7 @@ struct LoopState {
   std::int64_t depth0;
   Value current, previous;
   const List* changed;  ///< what changed() was last called with
-  bool is_recursive, is_called;
+  bool is_recursive, is_called, is_done;
   std::size_t begin;  ///< the instruction that begins it
   Scope* outer;
   Scope* scope;

@@ -1,6 +1,7 @@
 // See builtins.h: the methods of lists, mappings, loops, cyclers and functions, and the table of all methods.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "chat/argument.h"
 #include "chat/compare.h"
@@ -86,7 +87,7 @@ Value cycler_reset(Run&, const Value& self, const Arguments&) {
 }
 
 Value is_integer_method(Run&, const Value& self, const Arguments&) {
-  return boolean_value(static_cast<double>(static_cast<std::int64_t>(self.number)) == self.number, self.marks);
+  return boolean_value(std::isfinite(self.number) && std::trunc(self.number) == self.number, self.marks);
 }
 
 Value from_keys(Run& run, const Value&, const Arguments& arguments) {
@@ -144,6 +145,8 @@ Value find_method(Run& run, const Value& self, std::string_view name) {
       if (name == texts[i].name) return bound_method(run, self, i, texts[i].name);
     return {};
   }
+  if (self.is(Kind::tuple) && self.list->is_group && (name == "grouper" || name == "list"))
+    return self.list->items[name == "list" ? 1 : 0];
   if (self.is(Kind::macro)) return macro_attribute(run, *self.macro, name);
   if (self.is(Kind::cycler) && name == "current") return self.cycler->items.items[self.cycler->position];
   if (self.is(Kind::function) && self.function != Function::dict) return {};

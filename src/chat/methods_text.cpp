@@ -253,7 +253,7 @@ bool is_identifier_char(char32_t c) { return c == '_' || is_alnum(c); }
 std::span<const MethodRow> text_methods() {
   static constexpr MethodRow kRows[] = {
       {"capitalize", change<Case::capitalized>},
-      {"casefold", change<Case::lower>},
+      {"casefold", change<Case::folded>},
       {"center", justify_method<0>},
       {"count", search<Search::count>},
       {"endswith", has_affix<false>},

@@ -100,7 +100,7 @@ void write_padded(Run& run, TextBuilder& out, const Text& text, const FormatSpec
   if (spec.width <= size) return out.add(text);
   const auto missing = static_cast<std::uint64_t>(spec.width - size);
   const char align = spec.align != '\0' ? spec.align : is_number ? (spec.zero ? '=' : '>') : '<';
-  const std::string_view fill = spec.zero && spec.align == '\0' ? std::string_view("0") : std::string_view(spec.fill);
+  const std::string_view fill = spec.zero && !spec.has_fill ? std::string_view("0") : std::string_view(spec.fill);
   const bool has_sign = text.size > 0 && (text.data[0] == '-' || text.data[0] == '+' || text.data[0] == ' ');
   const std::size_t head = align == '=' && has_sign ? 1 : 0;
   const std::uint64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;

@@ -11,8 +11,10 @@ namespace qinfer::chat {
 /// What stands between "%" or "{:" and the end of a conversion.
 struct FormatSpec {
   std::string fill = " ";
+  bool has_fill = false;
   char align = '\0';  ///< < > ^ =, or none
   char sign = '-';    ///< + - or a blank
+  bool has_sign = false;
   bool alternate = false, zero = false;
   char grouping = '\0';         ///< , or _
   std::int64_t width = 0;       ///< 0: none

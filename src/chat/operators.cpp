@@ -57,7 +57,9 @@ Value integers(Run& run, Binary op, std::int64_t a, std::int64_t b, Marks marks)
     default: break;
   }
   if (b == 0) {
-    return run.fail(op == Binary::divide ? "division by zero" : "integer division or modulo by zero");
+    return run.fail(op == Binary::divide   ? "division by zero"
+                    : op == Binary::modulo ? "integer modulo by zero"
+                                           : "integer division or modulo by zero");
   }
   if (op == Binary::divide) return number_value(static_cast<double>(a) / static_cast<double>(b), marks);
   if (b == -1) {  // the one quotient that may not fit
@@ -158,12 +160,19 @@ Value negate(Run& run, const Value& value) {
   if (value.is_undefined()) return run.fail_undefined(value);
   if (value.is(Kind::number)) return number_value(-value.number, value.marks);
   if (value.is_integral()) return integers(run, Binary::subtract, 0, value.as_integer(), value.marks);
+  if (value.is(Kind::big_integer)) {
+    const std::string_view digits = value.text->view();
+    Value made = run.text(digits.starts_with('-') ? std::string(digits.substr(1)) : "-" + std::string(digits), 0);
+    made.kind = Kind::big_integer;
+    made.marks = value.marks;
+    return made;
+  }
   return run.fail(fmt::format("bad operand type for unary -: '{}'", type_name(value)));
 }
 
 Value plus(Run& run, const Value& value) {
   if (value.is_undefined()) return run.fail_undefined(value);
-  if (value.is(Kind::number)) return value;
+  if (value.is(Kind::number) || value.is(Kind::big_integer)) return value;
   if (value.is_integral()) return integer_value(value.as_integer(), value.marks);
   return run.fail(fmt::format("bad operand type for unary +: '{}'", type_name(value)));
 }

@@ -19,6 +19,8 @@ Value add_texts(Run& run, const Text& a, const Text& b);
 
 /// value.name
 Value attribute(Run& run, const Value& value, const Value& name);
+/// The same of a mapping, without what it has under the name as a key.
+Value dict_attribute(Run& run, const Value& value, const Value& name);
 /// value[key]
 Value item(Run& run, const Value& value, const Value& key);
 /// value[start:stop:step]; each part may be None.

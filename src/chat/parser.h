@@ -124,7 +124,7 @@ class Parser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  bool failed_ = false;
+  bool failed_ = false, in_for_target_ = false;
   Status failure_;
   std::map<std::string, std::uint32_t, std::less<>> name_index_;
   std::vector<std::string> open_tags_;

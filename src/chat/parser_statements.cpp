@@ -102,6 +102,7 @@ void Parser::one_target(bool with_fields) {
   }
   if (now().kind != TokenKind::name) return fail("can't assign to this; a name was expected");
   const std::string called = take_name("name");
+  if (called == "loop" && in_for_target_) return fail_at(at, "Can't assign to special loop variable in for-loop target");
   for (const char* constant : {"true", "false", "none", "True", "False", "None"})
     if (called == constant) return fail_at(at, fmt::format("can't assign to '{}'", called));
   if (!with_fields || !accept_op(".")) {
@@ -179,7 +180,9 @@ void Parser::for_statement() {
   const std::size_t at = now().at;
   advance();
   const std::size_t begin = program_.code.size();
+  in_for_target_ = true;
   target(false);
+  in_for_target_ = false;
   const Instructions store = take(begin);
   expect_name("in");
   tuple(false, false, true);
@@ -222,6 +225,7 @@ void Parser::for_statement() {
   emit(Op::for_accept, at);
   const std::size_t first = program_.code.size();
   append(inside);
+  if (has_else) emit(Op::for_done, at);
   patch_to(emit(Op::jump, at), next);
   patch(next);
   const std::size_t exit = emit(Op::for_exit, at);

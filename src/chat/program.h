@@ -55,7 +55,8 @@ enum class Op : std::uint8_t {
   filter_done,
   for_next,    ///< the next element, or jumps
   for_accept,  ///< it passed the condition: counts, and sets `loop`
-  for_exit,    ///< jumps over `else` unless there was no element
+  for_done,    ///< the end of the body was reached
+  for_exit,    ///< jumps over `else` if a turn of the loop reached its end
   for_end,
   break_loop,  ///< placeholders, until the loop is complete
   continue_loop,

@@ -78,10 +78,7 @@ struct Bounds {
 bool slice_bounds(Run& run, std::int64_t size, const Value& start, const Value& stop, const Value& step, Bounds& out) {
   for (const Value* part : {&start, &stop, &step}) {
     if (part->is_none() || part->is_integral()) continue;
-    if (part->is_undefined())
-      run.fail("slice indices must be integers or None or have an __index__ method");
-    else
-      run.fail("slice indices must be integers or None or have an __index__ method");
+    run.fail("slice indices must be integers or None or have an __index__ method");
     return false;
   }
   out.step = step.is_none() ? 1 : step.as_integer();
@@ -127,8 +124,17 @@ Value slice_text(Run& run, const Text& text, const Bounds& bounds) {
 
 }  // namespace
 
+Value dict_attribute(Run& run, const Value& value, const Value& name) {
+  Value found;
+  own_attribute(run, value, name, found);
+  return found;
+}
+
 Value attribute(Run& run, const Value& value, const Value& name) {
-  if (value.is_undefined()) return run.fail_undefined(value);
+  if (value.is_undefined()) {
+    if (is_internal(name.text->view())) return run.undefined(Missing::Reason::unsafe, name, type_name(value));
+    return run.fail_undefined(value);
+  }
   Value found;
   if (own_attribute(run, value, name, found)) return found;
   if (own_item(run, value, name, found)) return found;

@@ -27,12 +27,21 @@ Cased lower_at(std::string_view text, std::size_t at, char32_t c) {
   return {{after && !before ? char32_t{0x3C2} : char32_t{0x3C3}}, 1};
 }
 
+/// Full case folding, but for a few characters of rare scripts: what becomes several capitals is those in lower case.
+Cased fold(char32_t c) {
+  Cased cased = to_upper(c);
+  if (cased.size == 1) return to_lower(c);
+  for (std::size_t i = 0; i < cased.size; ++i) cased.codes[i] = to_lower(cased.codes[i]).codes[0];
+  return cased;
+}
+
 Cased cased_at(std::string_view text, std::size_t at, char32_t c, Case wanted, bool begins_word) {
   switch (wanted) {
     case Case::upper: return to_upper(c);
     case Case::lower: return lower_at(text, at, c);
     case Case::swapped: return is_upper(c) ? lower_at(text, at, c) : is_lower(c) ? to_upper(c) : Cased{{c}, 1};
     case Case::capitalized: return at == 0 ? to_title(c) : lower_at(text, at, c);
+    case Case::folded: return fold(c);
     case Case::title: return begins_word ? to_title(c) : lower_at(text, at, c);
   }
   return {};
@@ -70,10 +79,12 @@ Value title_words(Run& run, const Text& text) {
   TextBuilder out(run);
   run.charge(text.size / 4);
   bool in_word = false;
+  std::size_t rest = 0;  // where the word goes on after its first character
   for (std::size_t i = 0; i < text.size && !run.failed();) {
     const text::Char c = text::char_at(text.view(), i);
     const bool separates = is_space(c.code) || c.code == '-' || c.code == '(' || c.code == '{' || c.code == '[' || c.code == '<';
-    add_cased(out, in_word ? lower_at(text.view(), i, c.code) : to_upper(c.code), text.marks_at(i));
+    if (!in_word) rest = i + c.size;
+    add_cased(out, in_word ? lower_at(text.view().substr(rest), i - rest, c.code) : to_upper(c.code), text.marks_at(i));
     in_word = !separates;
     i += c.size;
   }
@@ -135,7 +146,7 @@ Value split_words(Run& run, const Text& text, std::int64_t n) {
   for (std::size_t at = skip_space(view, 0); at < text.size && !run.failed(); --n) {
     std::size_t end = at;
     if (n == 0) {
-      end = skip_space_back(view, text.size);
+      end = text.size;
     } else {
       while (end < text.size && !is_space(text::char_at(view, end).code)) end += size_at(text, end);
     }
@@ -152,7 +163,7 @@ Value split_words_from_right(Run& run, const Text& text, std::int64_t n) {
   for (std::size_t end = skip_space_back(view, text.size); end > 0 && !run.failed(); --n) {
     std::size_t begin = end;
     if (n == 0) {
-      begin = skip_space(view, 0);
+      begin = 0;
     } else {
       while (begin > 0) {
         const text::Char c = text::char_before(view, begin);

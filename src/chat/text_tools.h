@@ -10,7 +10,7 @@
 
 namespace qinfer::chat {
 
-enum class Case : std::uint8_t { upper, lower, swapped, capitalized, title };
+enum class Case : std::uint8_t { upper, lower, folded, swapped, capitalized, title };
 Value change_case(Run& run, const Text& text, Case wanted);
 /// jinja2's filter title, whose words begin after white space, '-' and opening brackets.
 Value title_words(Run& run, const Text& text);

@@ -42,7 +42,10 @@ const char* type_name(const Value& value) {
     case Kind::space: return "TemplateNamespace";
     case Kind::loop: return "LoopContext";
     case Kind::macro: return "Macro";
-    case Kind::function: return "function";
+    case Kind::function:
+      return value.function == Function::cycler || value.function == Function::joiner || value.function == Function::space
+                 ? "type"
+                 : "function";
     case Kind::method: return "builtin_function_or_method";
     case Kind::cycler: return "Cycler";
     case Kind::joiner: return "Joiner";
@@ -70,7 +73,10 @@ const char* object_name(const Value& value) {
     case Kind::method: return "builtin_function_or_method object";
     case Kind::cycler: return "jinja2.utils.Cycler object";
     case Kind::joiner: return "jinja2.utils.Joiner object";
-    case Kind::view: return "view object";
+    case Kind::view: {
+      const std::string_view type = value.view->type;
+      return type == "dict_keys" ? "dict_keys object" : type == "dict_values" ? "dict_values object" : "dict_items object";
+    }
     case Kind::undefined: return "undefined object";
   }
   return "object";

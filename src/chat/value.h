@@ -123,6 +123,7 @@ struct TextBuffer {
 struct List {
   const Value* items = nullptr;
   std::size_t size = 0;
+  bool is_group = false;  ///< what groupby gives: its two elements are its attributes grouper and list
   const Value* begin() const { return items; }
   const Value* end() const { return items + size; }
 };

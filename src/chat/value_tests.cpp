@@ -38,8 +38,14 @@ bool is_divisible(Run& run, const Value& value, const Value& by) { return leaves
 bool is_defined(Run&, const Value& value, const Value&) { return !value.is_undefined(); }
 bool is_integer(Run&, const Value& value, const Value&) { return value.is(Kind::integer) || value.is(Kind::big_integer); }
 bool is_number(Run&, const Value& value, const Value&) { return value.is_numeric() || value.is(Kind::big_integer); }
-bool is_filter(Run&, const Value& value, const Value&) { return value.is_text() && find_filter(value.text->view()) >= 0; }
-bool is_test(Run&, const Value& value, const Value&) { return value.is_text() && find_test(value.text->view()) >= 0; }
+bool is_filter(Run& run, const Value& value, const Value&) {
+  hash_of(run, value);
+  return value.is_text() && find_filter(value.text->view()) >= 0;
+}
+bool is_test(Run& run, const Value& value, const Value&) {
+  hash_of(run, value);
+  return value.is_text() && find_test(value.text->view()) >= 0;
+}
 
 bool is_sequence(Run&, const Value& value, const Value&) {
   // What has a length and elements by key; Python says so of mappings and undefined values too.
