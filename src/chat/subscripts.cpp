@@ -11,8 +11,16 @@
 namespace qinfer::chat {
 namespace {
 
-/// The attributes that Python's objects have and that templates must not reach.
-bool is_internal(std::string_view name) { return name.size() > 4 && name.starts_with("__") && name.ends_with("__"); }
+/// The attributes that all of Python's objects have and that templates must not reach. Those that only some have are
+/// not there at all.
+bool is_internal(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "__class__",   "__delattr__", "__dir__",          "__doc__",     "__eq__",        "__format__",       "__ge__",
+      "__gt__",      "__hash__",    "__init__",         "__le__",      "__lt__",        "__ne__",           "__new__",
+      "__reduce__",  "__repr__",    "__getattribute__", "__setattr__", "__reduce_ex__", "__subclasshook__", "__str__",
+      "__sizeof__",  "__getstate__"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
 
 /// What changes a list or mapping, which a template must not.
 bool changes(const Value& value, std::string_view name) {
