@@ -1,5 +1,5 @@
-// Chat templates against jinja2 as transformers sets it up: fixtures/chat_cases.json, made by make_chat_cases.py, and the
-// renderings of real models' templates in the test data.
+// Chat templates against jinja2 as transformers sets it up: fixtures/chat_cases.json, made by make_chat_cases.py, and
+// the renderings of real models' templates in the test data.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ std::string read_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The spans of a text that were made inside {% generation %}, in characters, as transformers counts them; touching ones
-/// are one here.
+/// The spans of a text that were made inside {% generation %}, in characters, as transformers counts them; touching
+/// ones are one here.
 Json generated_spans(const chat::Rendered& rendered) {
   const auto characters = [&](std::size_t end) {
     return std::count_if(rendered.text.begin(), rendered.text.begin() + static_cast<std::ptrdiff_t>(end),
@@ -37,15 +37,16 @@ Json generated_spans(const chat::Rendered& rendered) {
 
 Json without_empty(const Json& spans) {
   Json kept = Json::array();
-  std::copy_if(spans.begin(), spans.end(), std::back_inserter(kept), [](const Json& span) { return span[0] != span[1]; });
+  std::copy_if(spans.begin(), spans.end(), std::back_inserter(kept),
+               [](const Json& span) { return span[0] != span[1]; });
   return kept;
 }
 
 /// Errors whose text is jinja2's own, or what a template's author meets most: ours has it too. What the rest of Python
 /// says of wrong types and values differs between its versions; there only that it is an error counts.
 bool has_same_text(const std::string& error) {
-  for (const char* type : {"UndefinedError", "SecurityError", "TemplateError", "TemplateRuntimeError", "ZeroDivisionError",
-                           "TemplateAssertionError: No "})
+  for (const char* type : {"UndefinedError", "SecurityError", "TemplateError", "TemplateRuntimeError",
+                           "ZeroDivisionError", "TemplateAssertionError: No "})
     if (error.starts_with(type)) return true;
   return error.find("can only concatenate") != error.npos || error.find("not JSON serializable") != error.npos ||
          error.find("is not iterable") != error.npos || error.find("has no len()") != error.npos ||

@@ -26,14 +26,20 @@ TEST_CASE("chat hostile: work without end is stopped", "[chat]") {
   must_fail("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "more than");
   must_fail("{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}", "more than");
   must_fail("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deeper than 200 levels");
-  must_fail("{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", "deeper than 200 levels");
-  must_fail("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "deeper than 200 levels");
-  must_fail("{% macro m() %}{{ caller() }}{% endmacro %}{% macro n() %}{% call m() %}{{ n() }}{% endcall %}{% endmacro %}{{ n() }}",
+  must_fail("{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
             "deeper than 200 levels");
-  must_fail("{% set ns = namespace(s='a') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "more than");
-  must_fail("{% set ns = namespace(s='ab') %}{% for i in range(9999) %}{% set ns.s = ns.s|replace('a', ns.s) %}{% endfor %}",
+  must_fail("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "deeper than 200 levels");
+  must_fail(
+      "{% macro m() %}{{ caller() }}{% endmacro %}{% macro n() %}{% call m() %}{{ n() }}{% endcall %}{% endmacro %}{{ "
+      "n() }}",
+      "deeper than 200 levels");
+  must_fail("{% set ns = namespace(s='a') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
             "more than");
-  must_fail("{% set ns = namespace(l=[1]) %}{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", "more than");
+  must_fail(
+      "{% set ns = namespace(s='ab') %}{% for i in range(9999) %}{% set ns.s = ns.s|replace('a', ns.s) %}{% endfor %}",
+      "more than");
+  must_fail("{% set ns = namespace(l=[1]) %}{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+            "more than");
 }
 
 TEST_CASE("chat hostile: what is large at once is refused", "[chat]") {
@@ -64,7 +70,7 @@ TEST_CASE("chat hostile: what is large at once is refused", "[chat]") {
 }
 
 TEST_CASE("chat hostile: deep nesting is refused", "[chat]") {
-  for (const std::size_t n : {std::size_t{200}, std::size_t{5000}, std::size_t{100000}}) {
+  for (const std::size_t n : {std::size_t{200}, std::size_t{5000}, std::size_t{50000}}) {
     must_fail("{{ " + repeated("(", n) + "1" + repeated(")", n) + " }}", "nests deeper");
     must_fail("{{ " + repeated("[", n) + repeated("]", n) + " }}", "nests deeper");
     must_fail("{{ " + repeated("{1:", n) + "1" + repeated("}", n) + " }}", "nests deeper");
@@ -78,12 +84,19 @@ TEST_CASE("chat hostile: deep nesting is refused", "[chat]") {
     must_fail(repeated("{% macro m() %}", n) + repeated("{% endmacro %}", n), "nests deeper");
     must_fail("{% set " + repeated("(", n) + "a" + repeated(",)", n) + " = 1 %}", "nests deeper");
   }
-  must_fail("{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "deeper than 100");
-  must_fail("{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}", "deeper than 100");
-  must_fail("{% set ns = namespace(x=[], y=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}"
-            "{{ ns.x == ns.y }}", "deeper than 100");
+  must_fail("{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+            "deeper than 100");
+  must_fail(
+      "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}",
+      "deeper than 100");
+  must_fail(
+      "{% set ns = namespace(x=[], y=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% "
+      "endfor %}"
+      "{{ ns.x == ns.y }}",
+      "deeper than 100");
   must_fail("{% set ns = namespace() %}{% set ns.ns = ns %}{{ ns }}", "deeper than 100");
-  must_fail("{{ [1]|map('map', 'map', 'map', 'map', 'map', 'map', 'map', 'map', 'map', 'map')|list }}", "too many arguments");
+  must_fail("{{ [1]|map('map', 'map', 'map', 'map', 'map', 'map', 'map', 'map', 'map', 'map')|list }}",
+            "too many arguments");
 }
 
 TEST_CASE("chat hostile: long chains are no nesting", "[chat]") {
@@ -97,7 +110,8 @@ TEST_CASE("chat hostile: long chains are no nesting", "[chat]") {
 }
 
 TEST_CASE("chat hostile: nothing outside is reached", "[chat]") {
-  for (const char* object : {"''", "[]", "{}", "1", "none", "range(1)", "cycler", "joiner()", "namespace()", "''.join"}) {
+  for (const char* object :
+       {"''", "[]", "{}", "1", "none", "range(1)", "cycler", "joiner()", "namespace()", "''.join"}) {
     const std::string begin = std::string("{{ ") + object;
     must_fail(begin + ".__class__.__mro__[1].__subclasses__() }}", "");
     must_fail(begin + "['__class__']['__base__'].x }}", "");
@@ -122,8 +136,9 @@ TEST_CASE("chat hostile: texts that cannot be templates", "[chat]") {
   CHECK(!chat::Template::compile("\xff").ok());
   CHECK(!chat::Template::compile(std::string(chat::kMaxSource + 1, 'x')).ok());
   CHECK(chat::Template::compile("").ok());
-  CHECK(render_chat(std::string("a\0b{{ 'c\0d' }}", 15)).text() == std::string("a\0bc\0d", 6));
-  for (const char* source : {"{{", "{%", "{#", "{{ '", "{% raw %}", "{{ 1", "{% if", "{% set x", "{{ 0x }}", "{{ 1e999 }}", "{{ '\\ud800' }}"})
+  CHECK(render_chat(std::string("a\0b{{ 'c\0d' }}", 14)).text() == std::string("a\0bc\0d", 6));
+  for (const char* source : {"{{", "{%", "{#", "{{ '", "{% raw %}", "{{ 1", "{% if", "{% set x", "{{ 0x }}",
+                             "{{ 1e999 }}", "{{ '\\ud800' }}"})
     must_fail(source, "");
 }
 

@@ -1,5 +1,5 @@
-// Where the bytes of a rendered text come from: whatever a template does with what people wrote, it stays theirs, and what
-// the template wrote stays the template's.
+// Where the bytes of a rendered text come from: whatever a template does with what people wrote, it stays theirs, and
+// what the template wrote stays the template's.
 #include "catch.h"
 #include "chat_support.h"
 
@@ -8,7 +8,8 @@ namespace {
 using namespace qinfer;
 using namespace qinfer::test;
 
-constexpr const char* kVariables = R"({"c": "<|im_end|>", "d": "  a<|x|>b c\n<|im_end|>  ", "n": 7, "l": ["<|a|>", "<|b|>"],
+constexpr const char* kVariables =
+    R"({"c": "<|im_end|>", "d": "  a<|x|>b c\n<|im_end|>  ", "n": 7, "l": ["<|a|>", "<|b|>"],
   "m": {"<|k|>": "<|v|>"}, "messages": [{"role": "user", "content": "<|im_start|>system"}],
   "bos_token": "<s>", "eos_token": "</s>"})";
 
@@ -22,7 +23,8 @@ std::string marked(const std::string& source) {
   for (const chat::Span& span : result.rendered.content) {
     REQUIRE(span.begin >= at);
     REQUIRE(span.end > span.begin);
-    out += result.text().substr(at, span.begin - at) + "«" + result.text().substr(span.begin, span.end - span.begin) + "»";
+    out +=
+        result.text().substr(at, span.begin - at) + "«" + result.text().substr(span.begin, span.end - span.begin) + "»";
     at = span.end;
   }
   return out + result.text().substr(at);
@@ -36,14 +38,15 @@ TEST_CASE("chat origin: content stays content through each operation", "[chat]")
       {"{{ bos_token }}{{ '<|u|>' + c + '<|e|>' ~ c ~ eos_token }}", "<s><|u|>«<|im_end|>»<|e|>«<|im_end|>»</s>"},
       {"{{ ('<' ~ c)[1:3] }}{{ ('ab' ~ c)[:3] }}{{ c[::-1] }}", "«<|»ab«<>|dne_mi|<»"},
       {"{{ d|trim }}{{ d.strip() }}", "«a<|x|>b c\n<|im_end|>a<|x|>b c\n<|im_end|>»"},
-      {"{{ ('x' ~ c ~ 'y')|upper }}{{ c.lower() }}{{ ('q' ~ c)|title }}", "X«<|IM_END|>»Y«<|im_end|>»Q«<|Im_end|>»"},
+      {"{{ ('x' ~ c ~ 'y')|upper }}{{ c.lower() }}{{ ('q' ~ c)|title }}", "X«<|IM_END|>»Y«<|im_end|>»Q«<|im_end|>»"},
       {"{{ c|replace('im', 'T') }}{{ 'a-b'|replace('-', c) }}", "«<|»T«_end|>»a«<|im_end|>»b"},
       {"{{ d.split()[0] }}{{ ('t ' ~ c).split(' ')|join('-') }}", "«a<|x|>b»t-«<|im_end|>»"},
       {"{{ l|join(', ') }}{{ ', '.join(l) }}", "«<|a|>», «<|b|><|a|>», «<|b|>»"},
       {"{{ m|tojson }}", "«{\"<|k|>\": \"<|v|>\"}»"},
       {"{{ {'k': c}|tojson }}", "{\"k\": «\"<|im_end|>\"»}"},
       {"{{ [c] }}{{ [1, 'x'] }}", "[«'<|im_end|>'»][1, 'x']"},
-      {"{{ 'a%sb' % c }}{{ '%5d' % n }}{{ 'a{}b'.format(c) }}{{ '%s'|format(c) }}", "a«<|im_end|>»b    «7»a«<|im_end|>»b«<|im_end|>»"},
+      {"{{ 'a%sb' % c }}{{ '%5d' % n }}{{ 'a{}b'.format(c) }}{{ '%s'|format(c) }}",
+       "a«<|im_end|>»b    «7»a«<|im_end|>»b«<|im_end|>»"},
       {"{{ 'a\n%s'|format(d)|indent(2) }}", "a\n  «  a<|x|>b c\n»  «<|im_end|>  »"},
       {"{{ c|center(14, ) }}|{{ c.ljust(12, '.') }}", "  «<|im_end|>»  |«<|im_end|>».."},
       {"{{ c|list|first }}{{ c|first }}{{ c|reverse }}", "«<<>|dne_mi|<»"},
@@ -54,7 +57,8 @@ TEST_CASE("chat origin: content stays content through each operation", "[chat]")
       {"{% set x %}<|a|>{{ c }}{% endset %}{{ x }}{{ x|replace('a', 'b') }}", "<|a|>«<|im_end|>»<|b|>«<|im_end|>»"},
       {"{% macro q(z) %}<|m|>{{ z }}{% endmacro %}{{ q(c) }}{{ q('t') }}", "<|m|>«<|im_end|>»<|m|>t"},
       {"{% filter upper %}<|f|>{{ c }}{% endfilter %}", "<|F|>«<|IM_END|>»"},
-      {"{% set ns = namespace(t='') %}{% for x in l %}{% set ns.t = ns.t + x + '|' %}{% endfor %}{{ ns.t }}", "«<|a|>»|«<|b|>»|"},
+      {"{% set ns = namespace(t='') %}{% for x in l %}{% set ns.t = ns.t + x + '|' %}{% endfor %}{{ ns.t }}",
+       "«<|a|>»|«<|b|>»|"},
       {"{{ messages[0].role }}{{ {'user': '<|u|>'}[messages[0].role] }}", "«user»<|u|>"},
       {"{{ c|truncate(5, true, '...', 0) }}{{ c|e }}{{ c|urlencode }}", "«<|»...«&lt;|im_end|&gt;%3C%7Cim_end%7C%3E»"},
       {"{{ missing|default(c) }}{{ c or 'x' }}{{ 'y' if c else c }}", "«<|im_end|><|im_end|>»y"},
@@ -63,7 +67,8 @@ TEST_CASE("chat origin: content stays content through each operation", "[chat]")
       {"{{ l|map('upper')|join }}{{ l|map('replace', '<', '[')|join }}", "«<|A|><|B|>»[«|a|>»[«|b|>»"},
       {"{{ c.partition('|')[0] }}{{ c.removeprefix('<') }}{{ c.swapcase() }}{{ c.capitalize() }}{{ c.zfill(12) }}",
        "«<|im_end|><|IM_END|><|im_end|>»00«<|im_end|>»"},
-      {"{{ m|dictsort }}{{ l|sort|join }}{{ l|unique|join }}{{ l|batch(1)|first|join }}", "«[('<|k|>', '<|v|>')]<|a|><|b|><|a|><|b|><|a|>»"},
+      {"{{ m|dictsort }}{{ l|sort|join }}{{ l|unique|join }}{{ l|batch(1)|first|join }}",
+       "«[('<|k|>', '<|v|>')]<|a|><|b|><|a|><|b|><|a|>»"},
   };
   for (const auto& [source, wanted] : cases) {
     CAPTURE(source);
@@ -85,7 +90,8 @@ TEST_CASE("chat origin: the caller says whose variables are the template's", "[c
 
 TEST_CASE("chat origin: what is generated is known too", "[chat]") {
   const ChatResult result = render_chat(
-      "{% macro g(x) %}({% generation %}{{ x }}{% endgeneration %}){% endmacro %}a{% generation %}b{{ c }}{% endgeneration %}"
+      "{% macro g(x) %}({% generation %}{{ x }}{% endgeneration %}){% endmacro %}a{% generation %}b{{ c }}{% "
+      "endgeneration %}"
       "{{ g(c)|upper }}",
       R"({"c": "d"})");
   REQUIRE(result.ok());

@@ -16,8 +16,9 @@ constexpr std::size_t kLinear = 8;  // entries of a dict that are looked through
 
 bool too_deep(Run& run, int depth) {
   if (depth < kMaxValueDepth) return !run.charge(1);
-  run.fail(fmt::format("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
-           Code::buffer_too_small);
+  run.fail(
+      fmt::format("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
+      Code::buffer_too_small);
   return true;
 }
 
@@ -79,18 +80,17 @@ bool is_equal(Run& run, const Value& a, const Value& b, int depth) {
   switch (a.kind) {
     case Kind::undefined:
     case Kind::none: return true;
-    case Kind::text:
-      run.charge(a.text->size / 64);
-      return a.text->view() == b.text->view();
+    case Kind::text: run.charge(a.text->size / 64); return a.text->view() == b.text->view();
     case Kind::big_integer: return a.text->view() == b.text->view();
     case Kind::dict: return a.dict == b.dict || equal_dicts(run, *a.dict, *b.dict, depth);
     case Kind::view: return a.view == b.view || equal_lists(run, a.view->items, b.view->items, depth);
     case Kind::range:
       return a.range->size == b.range->size &&
-             (a.range->size == 0 || (a.range->start == b.range->start &&
-                                     (a.range->size == 1 || a.range->step == b.range->step)));
+             (a.range->size == 0 ||
+              (a.range->start == b.range->start && (a.range->size == 1 || a.range->step == b.range->step)));
     case Kind::function: return a.function == b.function;
-    case Kind::method: return a.method->index == b.method->index && is_equal(run, a.method->self, b.method->self, depth + 1);
+    case Kind::method:
+      return a.method->index == b.method->index && is_equal(run, a.method->self, b.method->self, depth + 1);
     default: return a.missing == b.missing;
   }
 }
@@ -139,9 +139,7 @@ bool contains(Run& run, const Value& container, const Value& value) {
     case Kind::tuple:
     case Kind::view:
     case Kind::iterator: break;
-    default:
-      run.fail(fmt::format("argument of type '{}' is not iterable", type_name(container)));
-      return false;
+    default: run.fail(fmt::format("argument of type '{}' is not iterable", type_name(container))); return false;
   }
   const List* items = elements(run, container);
   return std::any_of(items->begin(), items->end(), [&](const Value& item) { return is_equal(run, item, value); });
@@ -314,7 +312,9 @@ const List* elements(Run& run, const Value& value) {
 std::int64_t length(Run& run, const Value& value) {
   switch (value.kind) {
     case Kind::undefined: return 0;
-    case Kind::text: run.charge(value.text->size / 64); return static_cast<std::int64_t>(count_chars(value.text->view()));
+    case Kind::text:
+      run.charge(value.text->size / 64);
+      return static_cast<std::int64_t>(count_chars(value.text->view()));
     case Kind::list:
     case Kind::tuple: return static_cast<std::int64_t>(value.list->size);
     case Kind::dict: return static_cast<std::int64_t>(value.dict->size);

@@ -157,8 +157,9 @@ Value format_date(Run& run, const Date& date, const Text& format) {
     } else if (date_part(date, directive, part)) {
       out.add(is_bare ? without_padding(part) : part, 0);
     } else {
-      return run.fail(fmt::format("strftime_now() knows no directive %{}; %Y, %m, %d, %B, %b, %A, %a, %H, %M and %S are some",
-                                  directive == '\0' ? std::string() : std::string(1, directive)));
+      return run.fail(
+          fmt::format("strftime_now() knows no directive %{}; %Y, %m, %d, %B, %b, %A, %a, %H, %M and %S are some",
+                      directive == '\0' ? std::string() : std::string(1, directive)));
     }
     ++at;
   }

@@ -144,7 +144,8 @@ Value dictsort(Run& run, const Arguments& arguments) {
   const Bound<4> given(run, arguments, {"value", "case_sensitive", "by", "reverse"}, 1);
   if (!given) return {};
   if (given[0].is_undefined()) return run.fail_undefined(given[0]);
-  if (!given[0].is(Kind::dict)) return run.fail(fmt::format("'{}' object has no attribute 'items'", type_name(given[0])));
+  if (!given[0].is(Kind::dict))
+    return run.fail(fmt::format("'{}' object has no attribute 'items'", type_name(given[0])));
   bool by_value = false;
   if (given.find(2) != nullptr) {
     const std::string_view by = given[2].is_text() ? given[2].text->view() : std::string_view();
@@ -156,7 +157,8 @@ Value dictsort(Run& run, const Arguments& arguments) {
     if (!run.charge(1)) return {};
     const std::array<Value, 2> pair = {entry.key, entry.value};
     const Value& key = by_value ? entry.value : entry.key;
-    sorted.push_back({given.truth(1, false) ? key : without_case(run, key), run.list(pair, given[0].marks, Kind::tuple)});
+    sorted.push_back(
+        {given.truth(1, false) ? key : without_case(run, key), run.list(pair, given[0].marks, Kind::tuple)});
   }
   sort_keyed(run, sorted, given.truth(3, false));
   ListBuilder out(run);
@@ -186,7 +188,8 @@ Value extreme(Run& run, const Arguments& arguments) {
   const Keyed* best = items.data();
   for (const Keyed& entry : items) {
     if (run.failed()) return {};
-    if (&entry != items.data() && (is_max ? is_less(run, best->key, entry.key, ">") : is_less(run, entry.key, best->key)))
+    if (&entry != items.data() &&
+        (is_max ? is_less(run, best->key, entry.key, ">") : is_less(run, entry.key, best->key)))
       best = &entry;
   }
   return best->value;
@@ -332,7 +335,8 @@ Value choose(Run& run, const Arguments& arguments, bool wanted, bool has_path) {
     const Value& name = arguments.positional[offset];
     inner.index = name.is_text() ? find_test(name.text->view()) : -1;
     if (inner.index < 0) return run.fail(fmt::format("No test named {}.", short_repr(name)));
-    inner.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(offset), arguments.positional.end());
+    inner.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(offset),
+                            arguments.positional.end());
     inner.named = arguments.named;
   }
   ListBuilder out(run);

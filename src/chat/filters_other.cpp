@@ -128,7 +128,8 @@ Value filesizeformat(Run& run, const Arguments& arguments) {
   if (given[0].is_numeric()) {
     bytes = given[0].as_number();
   } else {
-    const auto parsed = given[0].is_text() || given[0].is(Kind::big_integer) ? parse_number(given[0].text->view()) : std::nullopt;
+    const auto parsed =
+        given[0].is_text() || given[0].is(Kind::big_integer) ? parse_number(given[0].text->view()) : std::nullopt;
     if (!parsed) return run.fail(fmt::format("could not convert to float: {}", short_repr(given[0])));
     bytes = *parsed;
   }

@@ -46,8 +46,7 @@ Value indent_filter(Run& run, const Arguments& arguments) {
   const Bound<4> given(run, arguments, {"s", "width", "first", "blank"}, 1);
   if (!given) return {};
   if (given[0].is_undefined()) return run.fail_undefined(given[0]);
-  if (!given[0].is_text())
-    return binary(run, Binary::add, given[0], run.text_in_place("\n", 0));
+  if (!given[0].is_text()) return binary(run, Binary::add, given[0], run.text_in_place("\n", 0));
   Value indention;
   if (given.find(1) != nullptr && given[1].is_text()) {
     indention = given[1];
@@ -148,8 +147,8 @@ Value wordcount(Run& run, const Arguments& arguments) {
 
 /// Whether a byte may stand in a URL as it is.
 bool is_url_safe(char c, bool is_query) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' ||
-         c == '~' || (c == '/' && !is_query);
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '-' || c == '~' || (c == '/' && !is_query);
 }
 
 void quote_url(Run& run, TextBuilder& out, const Value& value, bool is_query) {
@@ -253,7 +252,8 @@ Value striptags(Run& run, const Arguments& arguments) {
   if (run.failed()) return {};
   const Value blank = run.text_in_place(" ", text.any);
   Value joined = join(run, *blank.text, *words.list, true);
-  for (const auto& [entity, character] : {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&#39;", "'"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&amp;", "&"}}) {
+  for (const auto& [entity, character] :
+       {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&#39;", "'"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&amp;", "&"}}) {
     const Value from = run.text_in_place(entity, 0), to = run.text_in_place(character, joined.text->any);
     joined = replace(run, *joined.text, *from.text, *to.text, -1, false);
     if (run.failed()) return {};
@@ -262,8 +262,9 @@ Value striptags(Run& run, const Arguments& arguments) {
 }
 
 Value refuse(Run& run, const Arguments& arguments) {
-  return run.fail(fmt::format("the filter {} is refused: it is for pages of HTML, or has no fixed result", arguments.called),
-                  Code::unsupported);
+  return run.fail(
+      fmt::format("the filter {} is refused: it is for pages of HTML, or has no fixed result", arguments.called),
+      Code::unsupported);
 }
 
 }  // namespace

@@ -114,9 +114,9 @@ class Formatter {
       const std::string_view key = view.substr(begin, close - begin);
       const bool is_index = !key.empty() && key.size() < 18 &&
                             std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-      value = item(run_, value,
-                   is_index ? integer_value(parse_integer(run_, key, 10).value_or(0))
-                            : run_.part(format, begin, close - begin));
+      value = item(
+          run_, value,
+          is_index ? integer_value(parse_integer(run_, key, 10).value_or(0)) : run_.part(format, begin, close - begin));
       next = close + 1;
     }
     return value;
@@ -180,7 +180,8 @@ class Formatter {
     if (spec_text.empty()) return write_text(run_, out, value);
     FormatSpec spec;
     if (!read_spec(spec_text, spec)) return;
-    if (value.is_numeric() && !(value.is(Kind::boolean) && spec.type == '\0')) return write_number(out, value, spec, marks);
+    if (value.is_numeric() && !(value.is(Kind::boolean) && spec.type == '\0'))
+      return write_number(out, value, spec, marks);
     if (!value.is_text() && !value.is(Kind::boolean)) {
       run_.fail(fmt::format("unsupported format string passed to {}.__format__", type_name(value)));
       return;

@@ -22,10 +22,10 @@ class PercentFormatter {
       if (percent == format_.size) break;
       at = conversion(percent + 1);
     }
-    const bool has_rest = !used_mapping_ && (arguments_.is(Kind::tuple) ? next_ < arguments_.list->size
-                                                                        : next_ == 0 && !arguments_.is(Kind::dict) &&
-                                                                              !arguments_.is(Kind::list) &&
-                                                                              !arguments_.is(Kind::undefined));
+    const bool has_rest = !used_mapping_ && (arguments_.is(Kind::tuple)
+                                                 ? next_ < arguments_.list->size
+                                                 : next_ == 0 && !arguments_.is(Kind::dict) &&
+                                                       !arguments_.is(Kind::list) && !arguments_.is(Kind::undefined));
     if (has_rest) return run_.fail("not all arguments converted during string formatting");
     return out_.finish(format_.markup);
   }
@@ -152,8 +152,7 @@ class PercentFormatter {
       write_repr(run_, out, value);
     }
     const Value text = out.finish();
-    return spec.precision < 0 ? text
-                              : slice(run_, text, none_value(), integer_value(spec.precision), none_value());
+    return spec.precision < 0 ? text : slice(run_, text, none_value(), integer_value(spec.precision), none_value());
   }
 
   Value number_of(FormatSpec& spec, const Value& value) {
@@ -161,11 +160,12 @@ class PercentFormatter {
     const bool is_integer = kIntegers.find(spec.type) != kIntegers.npos;
     if (value.is_undefined()) return run_.fail_undefined(value);
     if (!value.is_numeric()) {
-      return run_.fail(is_integer ? fmt::format("%{} format: {} is required, not {}", spec.type,
-                                                spec.type == 'd' || spec.type == 'i' || spec.type == 'u' ? "a real number"
-                                                                                                        : "an integer",
-                                                type_name(value))
-                                  : fmt::format("must be real number, not {}", type_name(value)));
+      return run_.fail(
+          is_integer
+              ? fmt::format("%{} format: {} is required, not {}", spec.type,
+                            spec.type == 'd' || spec.type == 'i' || spec.type == 'u' ? "a real number" : "an integer",
+                            type_name(value))
+              : fmt::format("must be real number, not {}", type_name(value)));
     }
     if (!is_integer) return run_.text(number_text(value.as_number(), spec), value.marks);
     if (value.is(Kind::number) && (spec.type == 'x' || spec.type == 'X' || spec.type == 'o'))

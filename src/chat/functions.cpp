@@ -13,10 +13,14 @@ struct FunctionRow {
   const char* name;
   Function function;
 };
-constexpr FunctionRow kFunctions[] = {
-    {"range", Function::range},        {"dict", Function::dict},     {"lipsum", Function::lipsum},
-    {"cycler", Function::cycler},      {"joiner", Function::joiner}, {"namespace", Function::space},
-    {"raise_exception", Function::raise_exception}, {"strftime_now", Function::strftime_now}};
+constexpr FunctionRow kFunctions[] = {{"range", Function::range},
+                                      {"dict", Function::dict},
+                                      {"lipsum", Function::lipsum},
+                                      {"cycler", Function::cycler},
+                                      {"joiner", Function::joiner},
+                                      {"namespace", Function::space},
+                                      {"raise_exception", Function::raise_exception},
+                                      {"strftime_now", Function::strftime_now}};
 
 Value range(Run& run, const Arguments& arguments) {
   const std::size_t n = arguments.positional.size();
@@ -78,9 +82,10 @@ Value dict(Run& run, const Arguments& arguments, Kind kind) {
   for (const Named& named : arguments.named) set(run, *made, named.name, named.value);
   for (const Entry& entry : *made) {
     if (kind != Kind::space || !entry.key.is_text() || !entry.key.text->view().starts_with('_')) continue;
-    return run.fail(fmt::format("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. "
-                                "Please rename the attribute.",
-                                short_repr(entry.key)));
+    return run.fail(
+        fmt::format("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. "
+                    "Please rename the attribute.",
+                    short_repr(entry.key)));
   }
   return dict_value(made, marks, kind);
 }
@@ -89,7 +94,8 @@ Value dict_from_keys(Run& run, const Arguments& arguments) {
   const Bound<2> given(run, arguments, {"iterable", "value"}, 1);
   if (!given) return {};
   Dict* made = run.make(Dict{});
-  for (const Value& key : *elements(run, given[0])) set(run, *made, key, given.find(1) != nullptr ? given[1] : none_value());
+  for (const Value& key : *elements(run, given[0]))
+    set(run, *made, key, given.find(1) != nullptr ? given[1] : none_value());
   return dict_value(made, given[0].marks);
 }
 
@@ -121,7 +127,8 @@ Value raise_exception(Run& run, const Arguments& arguments) {
 Value strftime_now(Run& run, const Arguments& arguments) {
   const Bound<1> given(run, arguments, {"format"}, 1);
   if (!given) return {};
-  if (!given[0].is_text()) return run.fail(fmt::format("strftime() argument 1 must be str, not {}", type_name(given[0])));
+  if (!given[0].is_text())
+    return run.fail(fmt::format("strftime() argument 1 must be str, not {}", type_name(given[0])));
   return format_date(run, *run.now(), *given[0].text);
 }
 
@@ -150,7 +157,9 @@ Value call_function(Run& run, Function function, const Arguments& arguments) {
     case Function::joiner: return joiner(run, named);
     case Function::raise_exception: return raise_exception(run, named);
     case Function::strftime_now: return strftime_now(run, named);
-    default: return run.fail(fmt::format("the function {} is refused: it has no fixed result", named.called), Code::unsupported);
+    default:
+      return run.fail(fmt::format("the function {} is refused: it has no fixed result", named.called),
+                      Code::unsupported);
   }
 }
 

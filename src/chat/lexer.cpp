@@ -292,11 +292,11 @@ bool Lexer::read_string() {
 }
 
 bool Lexer::read_operator() {
-  static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*",
-                                                    "%",  "~",  "[",  "]",  "(",  ")",  "{", "}", ">", "<",
-                                                    "=",  ".",  ":",  "|",  ",",  ";"};
-  const auto* found = std::find_if(std::begin(kOperators), std::end(kOperators),
-                                   [&](std::string_view op) { return starts(at_, op); });
+  static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                    "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                    ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
+  const auto* found =
+      std::find_if(std::begin(kOperators), std::end(kOperators), [&](std::string_view op) { return starts(at_, op); });
   if (found == std::end(kOperators)) {
     const text::Char c = text::char_at(source_, at_);
     return fail(at_, fmt::format("unexpected char '{}'; here stand names, literals and operators",

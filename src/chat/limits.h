@@ -8,7 +8,8 @@
 namespace qinfer::chat {
 
 inline constexpr std::size_t kMaxSource = std::size_t{1} << 20;  ///< bytes of a template
-/// Blocks, brackets and operands inside each other; a pair of brackets counts as two. Parsing takes stack for each.
+/// Blocks, brackets and operands inside each other; a block or a pair of brackets counts as two. Parsing takes stack
+/// for each: less than 48 KiB in all.
 inline constexpr int kMaxNesting = 128;
 /// Calls of macros and of recursive loops inside each other. They take no stack of the thread.
 inline constexpr std::size_t kMaxCalls = 200;

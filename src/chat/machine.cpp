@@ -100,9 +100,9 @@ void Machine::step_value(const Instruction& instruction) {
     case Op::make_list:
     case Op::make_tuple: {
       const std::span<const Value> values(stack_.data() + stack_.size() - arg, arg);
-      const Value made = instruction.op == Op::concat ? concat(run_, values)
-                                                      : run_.list(values, 0,
-                                                                  instruction.op == Op::make_list ? Kind::list : Kind::tuple);
+      const Value made = instruction.op == Op::concat
+                             ? concat(run_, values)
+                             : run_.list(values, 0, instruction.op == Op::make_list ? Kind::list : Kind::tuple);
       stack_.resize(stack_.size() - arg);
       return push(made);
     }
@@ -116,7 +116,8 @@ void Machine::step_value(const Instruction& instruction) {
                                                : call_test(run_, instruction.small, arguments));
     }
     case Op::missing_name:
-      run_.fail(fmt::format("No {} named {} found.", instruction.flag == 0 ? "filter" : "test", short_repr(program_.names[arg])));
+      run_.fail(fmt::format("No {} named {} found.", instruction.flag == 0 ? "filter" : "test",
+                            short_repr(program_.names[arg])));
       return;
     default: return;
   }
@@ -157,10 +158,11 @@ void Machine::write(const Value& value) {
   TextBuilder& out = captures_.back();
   write_text(run_, out, value, generated_);
   if (captures_.size() == 1 && out.size() > run_.limits().output)
-    run_.fail(fmt::format("it writes more than {} bytes, the most for this conversation; a template writes each message "
-                          "about once",
-                          run_.limits().output),
-              Code::buffer_too_small);
+    run_.fail(
+        fmt::format("it writes more than {} bytes, the most for this conversation; a template writes each message "
+                    "about once",
+                    run_.limits().output),
+        Code::buffer_too_small);
 }
 
 void Machine::set_field(std::uint32_t name) {
@@ -168,9 +170,10 @@ void Machine::set_field(std::uint32_t name) {
   if (!space.is(Kind::space)) {
     run_.fail("cannot assign attribute on non-namespace object");
   } else if (program_.name(name).starts_with('_')) {
-    run_.fail(fmt::format("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. Please "
-                          "rename the attribute.",
-                          short_repr(program_.names[name])));
+    run_.fail(
+        fmt::format("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. Please "
+                    "rename the attribute.",
+                    short_repr(program_.names[name])));
   } else {
     set(run_, *space.dict, program_.names[name], value);
   }

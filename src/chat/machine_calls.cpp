@@ -73,10 +73,11 @@ void Machine::call(const Instruction& instruction) {
 /// Begins a call whose output becomes a value.
 bool Machine::enter(Scope* scope, std::size_t target) {
   if (frames_.size() >= kMaxCalls) {
-    run_.fail(fmt::format("macros and recursive loops call each other deeper than {} levels, which is the most; a template's "
-                          "calls end sooner",
-                          kMaxCalls),
-              Code::buffer_too_small);
+    run_.fail(
+        fmt::format("macros and recursive loops call each other deeper than {} levels, which is the most; a template's "
+                    "calls end sooner",
+                    kMaxCalls),
+        Code::buffer_too_small);
     return false;
   }
   frames_.push_back({ip_, scope_, heights()});
@@ -126,7 +127,8 @@ bool Machine::bind_specials(const Macro& macro, Scope& scope, std::size_t n_used
   const auto caller = std::find_if(named_.begin(), named_.end(),
                                    [](const Named& named) { return named.name.text->view() == "caller"; });
   if (macro.code->has_caller) {
-    set_variable(run_, scope, program_.caller_name, caller != named_.end() ? caller->value : run_.undefined_hint("No caller defined"));
+    set_variable(run_, scope, program_.caller_name,
+                 caller != named_.end() ? caller->value : run_.undefined_hint("No caller defined"));
     if (caller != named_.end()) named_.erase(caller);
   }
   if (macro.code->has_kwargs) {
@@ -135,18 +137,21 @@ bool Machine::bind_specials(const Macro& macro, Scope& scope, std::size_t n_used
     set_variable(run_, scope, program_.kwargs_name, dict_value(kwargs, 0));
   } else if (!named_.empty()) {
     if (caller != named_.end() && !macro.code->has_caller) {
-      run_.fail(fmt::format("macro {} was invoked with two values for the special caller argument. This is most likely a "
-                            "bug.",
-                            quoted(macro.name)));
+      run_.fail(
+          fmt::format("macro {} was invoked with two values for the special caller argument. This is most likely a "
+                      "bug.",
+                      quoted(macro.name)));
       return false;
     }
     run_.fail(fmt::format("macro {} takes no keyword argument {}", quoted(macro.name), quoted(named_.front().name)));
     return false;
   }
   if (macro.code->has_varargs) {
-    set_variable(run_, scope, program_.varargs_name, run_.list(std::span<const Value>(positional_).subspan(n_used), 0, Kind::tuple));
+    set_variable(run_, scope, program_.varargs_name,
+                 run_.list(std::span<const Value>(positional_).subspan(n_used), 0, Kind::tuple));
   } else if (positional_.size() > n_used) {
-    run_.fail(fmt::format("macro {} takes not more than {} argument(s)", quoted(macro.name), macro.code->parameters.size()));
+    run_.fail(
+        fmt::format("macro {} takes not more than {} argument(s)", quoted(macro.name), macro.code->parameters.size()));
     return false;
   }
   return !run_.failed();

@@ -114,7 +114,8 @@ bool loop_attribute(Run& run, LoopState& loop, std::string_view name, Value& fou
     return true;
   }
   if (name == "nextitem") {
-    found = loop.position >= loop.items.size ? run.undefined_hint("there is no next item") : loop.items.items[loop.position];
+    found = loop.position >= loop.items.size ? run.undefined_hint("there is no next item")
+                                             : loop.items.items[loop.position];
     return true;
   }
   Value self;

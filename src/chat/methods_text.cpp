@@ -55,8 +55,8 @@ Value has_affix(Run& run, const Value& self, const Arguments& arguments) {
   if (!given) return {};
   const List one = {&given[0], 1};
   if (!given[0].is_text() && !given[0].is(Kind::tuple)) {
-    return run.fail(fmt::format("{} first arg must be str or a tuple of str, not {}", at_start ? "startswith" : "endswith",
-                                type_name(given[0])));
+    return run.fail(fmt::format("{} first arg must be str or a tuple of str, not {}",
+                                at_start ? "startswith" : "endswith", type_name(given[0])));
   }
   std::size_t from = 0, to = 0;
   const bool inside = window(run, *self.text, given.find(1), given.find(2), from, to);
@@ -240,8 +240,8 @@ Value is_title_method(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<0> given(run, arguments, {}, 0);
   if (!given) return {};
   const Value titled = change_case(run, *self.text, Case::title);
-  const bool has_cased = change_case(run, *self.text, Case::upper).text->view() !=
-                         change_case(run, *self.text, Case::lower).text->view();
+  const bool has_cased =
+      change_case(run, *self.text, Case::upper).text->view() != change_case(run, *self.text, Case::lower).text->view();
   return boolean_value(has_cased && titled.text->view() == self.text->view(), self.text->any);
 }
 

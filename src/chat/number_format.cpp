@@ -43,7 +43,9 @@ std::string general_text(double value, int precision, bool keep_zeros) {
 
 }  // namespace
 
-std::string fixed_text(double value, int precision) { return to_chars_text(value, std::chars_format::fixed, precision); }
+std::string fixed_text(double value, int precision) {
+  return to_chars_text(value, std::chars_format::fixed, precision);
+}
 
 std::string integer_text(std::int64_t value, const FormatSpec& spec) {
   const bool is_negative = value < 0;
@@ -65,7 +67,8 @@ std::string number_text(double value, const FormatSpec& spec) {
   const double size = std::abs(value);
   const bool is_upper = spec.type == 'F' || spec.type == 'E' || spec.type == 'G';
   std::string digits;
-  const int precision = static_cast<int>(std::min(spec.precision < 0 ? std::int64_t{6} : spec.precision, kMaxPrecision));
+  const int precision =
+      static_cast<int>(std::min(spec.precision < 0 ? std::int64_t{6} : spec.precision, kMaxPrecision));
   if (std::isnan(size) || std::isinf(size)) {
     digits = std::isnan(size) ? "nan" : "inf";
   } else {

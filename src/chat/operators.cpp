@@ -47,12 +47,9 @@ std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
 Value integers(Run& run, Binary op, std::int64_t a, std::int64_t b, Marks marks) {
   std::int64_t result = 0;
   switch (op) {
-    case Binary::add:
-      return __builtin_add_overflow(a, b, &result) ? too_large(run) : integer_value(result, marks);
-    case Binary::subtract:
-      return __builtin_sub_overflow(a, b, &result) ? too_large(run) : integer_value(result, marks);
-    case Binary::multiply:
-      return __builtin_mul_overflow(a, b, &result) ? too_large(run) : integer_value(result, marks);
+    case Binary::add: return __builtin_add_overflow(a, b, &result) ? too_large(run) : integer_value(result, marks);
+    case Binary::subtract: return __builtin_sub_overflow(a, b, &result) ? too_large(run) : integer_value(result, marks);
+    case Binary::multiply: return __builtin_mul_overflow(a, b, &result) ? too_large(run) : integer_value(result, marks);
     case Binary::power: return power_of_integers(run, a, b, marks);
     default: break;
   }
@@ -130,7 +127,8 @@ Value add_others(Run& run, const Value& a, const Value& b) {
   }
   if ((a.is(Kind::list) || a.is(Kind::tuple)) && a.kind == b.kind) return add_lists(run, a, b);
   if (a.is_text() || a.is(Kind::list) || a.is(Kind::tuple))
-    return run.fail(fmt::format("can only concatenate {} (not \"{}\") to {}", type_name(a), type_name(b), type_name(a)));
+    return run.fail(
+        fmt::format("can only concatenate {} (not \"{}\") to {}", type_name(a), type_name(b), type_name(a)));
   return unsupported(run, Binary::add, a, b);
 }
 
@@ -144,14 +142,16 @@ Value binary(Run& run, Binary op, const Value& a, const Value& b) {
   if (a.is_integral() && b.is_integral()) return integers(run, op, a.as_integer(), b.as_integer(), marks);
   if (a.is_numeric() && b.is_numeric()) return floats(run, op, a.as_number(), b.as_number(), marks);
   if (a.is(Kind::big_integer) || b.is(Kind::big_integer)) {
-    if ((a.is(Kind::big_integer) || a.is_numeric()) && (b.is(Kind::big_integer) || b.is_numeric())) return too_large(run);
+    if ((a.is(Kind::big_integer) || a.is_numeric()) && (b.is(Kind::big_integer) || b.is_numeric()))
+      return too_large(run);
   }
   if (op == Binary::add) return add_others(run, a, b);
   if (op == Binary::multiply) {
     if (is_repeated(a) && b.is_integral()) return repeat(run, a, b.as_integer(), b.marks);
     if (is_repeated(b) && a.is_integral()) return repeat(run, b, a.as_integer(), a.marks);
     if (is_repeated(a) || is_repeated(b))
-      return run.fail(fmt::format("can't multiply sequence by non-int of type '{}'", type_name(is_repeated(a) ? b : a)));
+      return run.fail(
+          fmt::format("can't multiply sequence by non-int of type '{}'", type_name(is_repeated(a) ? b : a)));
   }
   return unsupported(run, op, a, b);
 }
@@ -206,8 +206,8 @@ Value add_texts(Run& run, const Text& a, const Text& b) {
   made.any = static_cast<Marks>(a.any | b.any);
   made.markup = a.markup;
   TextBuffer* buffer = a.buffer;
-  const bool continues = buffer != nullptr && a.data + a.size == buffer->data + buffer->used &&
-                         buffer->capacity - buffer->used >= b.size;
+  const bool continues =
+      buffer != nullptr && a.data + a.size == buffer->data + buffer->used && buffer->capacity - buffer->used >= b.size;
   run.charge((continues ? b.size : size) / 32);
   if (!continues) {
     const std::size_t capacity = size < 65536 ? size * 2 : size + size / 2;
@@ -250,10 +250,10 @@ Value escape_html(Run& run, const Value& value) {
   TextBuilder out(run);
   for (std::size_t i = 0; i < text.text->size; ++i) {
     const char c = text.text->data[i];
-    const char* escaped = c == '&'   ? "&amp;"
-                          : c == '<' ? "&lt;"
-                          : c == '>' ? "&gt;"
-                          : c == '"' ? "&#34;"
+    const char* escaped = c == '&'    ? "&amp;"
+                          : c == '<'  ? "&lt;"
+                          : c == '>'  ? "&gt;"
+                          : c == '"'  ? "&#34;"
                           : c == '\'' ? "&#39;"
                                       : nullptr;
     if (escaped != nullptr)

@@ -34,11 +34,13 @@ const char* describe(TokenKind kind) {
 
 }  // namespace
 
-Parser::Level::Level(Parser& parser) : parser_(parser) {
-  if (++parser_.depth_ > kMaxNesting)
-    parser_.fail(fmt::format("the template nests deeper than {} levels (each pair of brackets counts as two); use fewer "
-                             "blocks and brackets inside each other",
-                             kMaxNesting));
+Parser::Level::Level(Parser& parser, int weight) : parser_(parser), weight_(weight) {
+  parser_.depth_ += weight;
+  if (parser_.depth_ > kMaxNesting)
+    parser_.fail(
+        fmt::format("the template nests deeper than {} levels (a block or a pair of brackets counts as two); use fewer "
+                    "blocks and brackets inside each other",
+                    kMaxNesting));
 }
 
 bool Parser::accept_op(std::string_view op) {
@@ -94,13 +96,13 @@ void Parser::fail_at(std::size_t at, std::string message, Code code) {
 }
 
 std::size_t Parser::emit(Op op, std::size_t at, std::int64_t arg, std::uint16_t small, std::uint8_t flag) {
-  program_.code.push_back(
-      {op, flag, small, static_cast<std::int32_t>(arg), static_cast<std::uint32_t>(at)});
+  program_.code.push_back({op, flag, small, static_cast<std::int32_t>(arg), static_cast<std::uint32_t>(at)});
   return program_.code.size() - 1;
 }
 
 void Parser::patch_to(std::size_t jump, std::size_t target) {
-  program_.code[jump].arg = static_cast<std::int32_t>(static_cast<std::int64_t>(target) - static_cast<std::int64_t>(jump));
+  program_.code[jump].arg =
+      static_cast<std::int32_t>(static_cast<std::int64_t>(target) - static_cast<std::int64_t>(jump));
 }
 
 void Parser::patch(std::size_t jump) { patch_to(jump, program_.code.size()); }

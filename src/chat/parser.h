@@ -25,17 +25,18 @@ class Parser {
   Status parse();
 
  private:
-  /// Counts one level for as long as it lives; false where there are too many, or where parsing failed.
+  /// Counts so many levels for as long as it lives; false where there are too many, or where parsing failed.
   class Level {
    public:
-    explicit Level(Parser& parser);
+    explicit Level(Parser& parser, int weight = 1);
     Level(const Level&) = delete;
     Level& operator=(const Level&) = delete;
-    ~Level() { --parser_.depth_; }
+    ~Level() { parser_.depth_ -= weight_; }
     explicit operator bool() const { return !parser_.failed(); }
 
    private:
     Parser& parser_;
+    int weight_;
   };
 
   // Tokens.
@@ -128,8 +129,8 @@ class Parser {
   Status failure_;
   std::map<std::string, std::uint32_t, std::less<>> name_index_;
   std::vector<std::string> open_tags_;
-  std::size_t loops_ = 0;        // that the code here is in, within its macro
-  std::size_t conditions_ = 0;   // that the code here depends on
+  std::size_t loops_ = 0;       // that the code here is in, within its macro
+  std::size_t conditions_ = 0;  // that the code here depends on
   std::size_t loop_reads_ = 0, caller_reads_ = 0, varargs_reads_ = 0, kwargs_reads_ = 0;
 };
 

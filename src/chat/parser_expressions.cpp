@@ -1,5 +1,5 @@
-// See parser.h: expressions. Operators bind as jinja2 lets them: `~` tighter than `+`, powers from left to right, filters
-// and tests tighter than all of them.
+// See parser.h: expressions. Operators bind as jinja2 lets them: `~` tighter than `+`, powers from left to right,
+// filters and tests tighter than all of them.
 #include <algorithm>
 #include <iterator>
 
@@ -26,9 +26,9 @@ struct CompareOperator {
   const char* text;
   Compare compare;
 };
-constexpr CompareOperator kComparisons[] = {{"==", Compare::equal},      {"!=", Compare::not_equal},
-                                            {"<", Compare::less},        {"<=", Compare::less_equal},
-                                            {">", Compare::greater},     {">=", Compare::greater_equal}};
+constexpr CompareOperator kComparisons[] = {{"==", Compare::equal},  {"!=", Compare::not_equal},
+                                            {"<", Compare::less},    {"<=", Compare::less_equal},
+                                            {">", Compare::greater}, {">=", Compare::greater_equal}};
 
 const BinaryOperator* find_binary(const Token& token) {
   if (token.kind != TokenKind::op) return nullptr;
@@ -77,9 +77,9 @@ void Parser::expression() {
     } else {
       Value missing;
       missing.marks = 0;
-      const std::string hint = fmt::format(
-          "the inline if-expression on line {} evaluated to false and no else section was defined.",
-          find_place(program_.source, at).line);
+      const std::string hint =
+          fmt::format("the inline if-expression on line {} evaluated to false and no else section was defined.",
+                      find_place(program_.source, at).line);
       const Value text = program_.constants[static_cast<std::size_t>(text_constant(hint))];
       program_.missing.push_back({Missing::Reason::hint, text, ""});
       missing.missing = &program_.missing.back();
@@ -142,7 +142,8 @@ void Parser::comparisons() {
     advance();
     operators(kAdd);
     const bool goes_on = level_of(now(), next()) == kCompare;
-    const std::size_t made = emit(goes_on ? Op::compare_chain : Op::compare, at, 0, static_cast<std::uint16_t>(compare));
+    const std::size_t made =
+        emit(goes_on ? Op::compare_chain : Op::compare, at, 0, static_cast<std::uint16_t>(compare));
     if (goes_on) jumps.push_back(made);
   }
   for (const std::size_t jump : jumps) patch(jump);
@@ -355,8 +356,9 @@ CallShape Parser::arguments() {
   CallShape made;
   const auto ensure = [this](bool good) {
     if (!good)
-      fail("invalid syntax for function call expression: positional arguments come first, then those with names, *list "
-           "and **mapping");
+      fail(
+          "invalid syntax for function call expression: positional arguments come first, then those with names, *list "
+          "and **mapping");
   };
   expect_op("(");
   bool needs_comma = false;

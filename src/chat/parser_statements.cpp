@@ -6,7 +6,7 @@
 namespace qinfer::chat {
 
 std::size_t Parser::body(std::initializer_list<const char*> ends) {
-  const Level level(*this);
+  const Level level(*this, 2);
   const std::size_t begin = now().at;
   while (level && !failed()) {
     const Token& token = now();
@@ -63,9 +63,10 @@ void Parser::statement() {
   if (tag == "print") return print_statement();
   if (tag == "break" || tag == "continue") return loop_control(tag == "break");
   if (tag == "include" || tag == "import" || tag == "from" || tag == "extends") return refuse_statement(tag.c_str());
-  fail(fmt::format("Encountered unknown tag '{}'; tags are set, if, for, macro, call, filter, with, block, break, continue, "
-                   "generation, raw and print, and what ends them",
-                   tag));
+  fail(fmt::format(
+      "Encountered unknown tag '{}'; tags are set, if, for, macro, call, filter, with, block, break, continue, "
+      "generation, raw and print, and what ends them",
+      tag));
 }
 
 void Parser::refuse_statement(const char* what) {
@@ -102,7 +103,8 @@ void Parser::one_target(bool with_fields) {
   }
   if (now().kind != TokenKind::name) return fail("can't assign to this; a name was expected");
   const std::string called = take_name("name");
-  if (called == "loop" && in_for_target_) return fail_at(at, "Can't assign to special loop variable in for-loop target");
+  if (called == "loop" && in_for_target_)
+    return fail_at(at, "Can't assign to special loop variable in for-loop target");
   for (const char* constant : {"true", "false", "none", "True", "False", "None"})
     if (called == constant) return fail_at(at, fmt::format("can't assign to '{}'", called));
   if (!with_fields || !accept_op(".")) {
@@ -373,7 +375,8 @@ void Parser::block_statement() {
   advance();
   take_name("name");
   const bool is_scoped = accept_name("scoped");
-  if (now().is_name("required")) return fail("a required block is refused: no other template fills it", Code::unsupported);
+  if (now().is_name("required"))
+    return fail("a required block is refused: no other template fills it", Code::unsupported);
   emit(Op::push_scope, at, 0, 0, is_scoped ? 0 : 1);
   const std::size_t loops = std::exchange(loops_, 0);
   block({"endblock"});

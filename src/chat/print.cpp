@@ -14,8 +14,9 @@ namespace {
 
 bool too_deep(Run& run, int depth) {
   if (depth < kMaxValueDepth) return !run.charge(1);
-  run.fail(fmt::format("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
-           Code::buffer_too_small);
+  run.fail(
+      fmt::format("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
+      Code::buffer_too_small);
   return true;
 }
 
@@ -76,11 +77,13 @@ char quote_of(std::string_view text) {
                                      : fmt::format("range({}, {}, {})", range.start, range.stop, range.step),
                      value.marks);
     }
-    case Kind::loop: return out.add(fmt::format("<LoopContext {}/{}>", value.loop->index0 + 1, value.loop->items.size), 0);
+    case Kind::loop:
+      return out.add(fmt::format("<LoopContext {}/{}>", value.loop->index0 + 1, value.loop->items.size), 0);
     case Kind::macro: return out.add(fmt::format("<Macro {}>", short_repr(value.macro->name)), 0);
     case Kind::function: return out.add(fmt::format("<function {}>", function_name(value.function)), 0);
     case Kind::method:
-      return out.add(fmt::format("<built-in method {} of {} object>", value.method->name, type_name(value.method->self)), 0);
+      return out.add(
+          fmt::format("<built-in method {} of {} object>", value.method->name, type_name(value.method->self)), 0);
     default: return out.add(fmt::format("<{} object>", type_name(value)), value.marks);
   }
 }

@@ -62,9 +62,7 @@ std::string json_number(double value) {
     case Kind::integer: text = fmt::format("{}", key.integer); break;
     case Kind::big_integer: text = key.text->view(); break;
     case Kind::number: text = json_number(key.number); break;
-    default:
-      run.fail(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
-      return;
+    default: run.fail(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key))); return;
   }
   out.add("\"" + text + "\"", key.marks);
 }

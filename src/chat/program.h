@@ -23,21 +23,21 @@ enum class Op : std::uint8_t {
   pop,
   attribute,  ///< of the name arg
   item,
-  slice,  ///< object, start, stop, step
+  slice,   ///< object, start, stop, step
   binary,  ///< small: Binary
   negate,
   plus,
-  invert,          ///< not
-  compare,         ///< small: Compare
-  compare_chain,   ///< false: the result, and jumps; otherwise the right operand stays
-  concat,          ///< arg values, as ~ does
-  make_list,       ///< of arg values
+  invert,         ///< not
+  compare,        ///< small: Compare
+  compare_chain,  ///< false: the result, and jumps; otherwise the right operand stays
+  concat,         ///< arg values, as ~ does
+  make_list,      ///< of arg values
   make_tuple,
-  make_dict,       ///< of arg pairs
-  call,            ///< of shape arg
-  filter,          ///< small: which, arg: shape
-  test,            ///< the same
-  missing_name,    ///< fails: there is no filter (flag 0) or test (flag 1) named arg
+  make_dict,     ///< of arg pairs
+  call,          ///< of shape arg
+  filter,        ///< small: which, arg: shape
+  test,          ///< the same
+  missing_name,  ///< fails: there is no filter (flag 0) or test (flag 1) named arg
   jump,
   jump_if_false,
   jump_if_false_keep,  ///< false stays on the stack, anything else is dropped
@@ -60,11 +60,11 @@ enum class Op : std::uint8_t {
   for_end,
   break_loop,  ///< placeholders, until the loop is complete
   continue_loop,
-  make_macro,      ///< arg: which. A jump over the macro's code follows
-  make_caller,     ///< the same, and pushes it
-  skip_if_set,     ///< jumps if parameter small has a value
-  set_missing,     ///< parameter small of the macro is undefined
-  end_macro,       ///< returns what was written
+  make_macro,   ///< arg: which. A jump over the macro's code follows
+  make_caller,  ///< the same, and pushes it
+  skip_if_set,  ///< jumps if parameter small has a value
+  set_missing,  ///< parameter small of the macro is undefined
+  end_macro,    ///< returns what was written
   end,
 };
 
@@ -105,7 +105,7 @@ struct Program {
   std::vector<bool> is_read;  ///< of each name: whether a variable of that name is read
   bool marks_generation = false;
   std::uint32_t caller_name = 0, kwargs_name = 0, varargs_name = 0;
-  std::int64_t loop_name = -1;  ///< `loop`, if the template mentions it
+  std::int64_t loop_name = -1;      ///< `loop`, if the template mentions it
   std::deque<std::string> strings;  // what constants and names point to
   std::deque<Text> texts;
   std::deque<Missing> missing;

@@ -24,18 +24,20 @@ Value Run::raise(std::string message) {
 bool Run::charge(std::uint64_t steps) {
   steps_ += steps;
   if (steps_ <= limits_.steps) return !failed();
-  fail(fmt::format("it takes more than {} steps, the most for this conversation; a template whose loops end takes fewer",
-                   limits_.steps),
-       Code::buffer_too_small);
+  fail(
+      fmt::format("it takes more than {} steps, the most for this conversation; a template whose loops end takes fewer",
+                  limits_.steps),
+      Code::buffer_too_small);
   return false;
 }
 
 bool Run::can_take(std::uint64_t bytes) {
   if (bytes <= limits_.memory && memory_.used() <= limits_.memory - bytes) return true;
-  fail(fmt::format("its values take more than {} bytes, the most for this conversation; a template makes do with fewer, "
-                   "shorter texts",
-                   limits_.memory),
-       Code::buffer_too_small);
+  fail(
+      fmt::format("its values take more than {} bytes, the most for this conversation; a template makes do with fewer, "
+                  "shorter texts",
+                  limits_.memory),
+      Code::buffer_too_small);
   return false;
 }
 

@@ -13,18 +13,22 @@ namespace {
 
 /// The attributes that all of Python's objects have and that templates must not reach. Those that only some have are
 /// not there at all.
-bool is_internal(std::string_view name) {
+bool is_internal(const Value& value, std::string_view name) {
   static constexpr std::string_view kNames[] = {
-      "__class__",   "__delattr__", "__dir__",          "__doc__",     "__eq__",        "__format__",       "__ge__",
-      "__gt__",      "__hash__",    "__init__",         "__le__",      "__lt__",        "__ne__",           "__new__",
-      "__reduce__",  "__repr__",    "__getattribute__", "__setattr__", "__reduce_ex__", "__subclasshook__", "__str__",
-      "__sizeof__",  "__getstate__"};
+      "__class__",     "__delattr__",      "__dir__",    "__doc__",    "__eq__",           "__format__",
+      "__ge__",        "__gt__",           "__hash__",   "__init__",   "__le__",           "__lt__",
+      "__ne__",        "__new__",          "__reduce__", "__repr__",   "__getattribute__", "__setattr__",
+      "__reduce_ex__", "__subclasshook__", "__str__",    "__sizeof__", "__getstate__"};
+  const bool has_length = value.is_undefined() || value.is_text() || value.is(Kind::list) || value.is(Kind::tuple) ||
+                          value.is(Kind::dict) || value.is(Kind::range);
+  if (has_length && (name == "__len__" || name == "__iter__" || name == "__getitem__")) return true;
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 /// What changes a list or mapping, which a template must not.
 bool changes(const Value& value, std::string_view name) {
-  static constexpr std::string_view kOfLists[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+  static constexpr std::string_view kOfLists[] = {"append", "clear", "pop",    "reverse",
+                                                  "insert", "sort",  "extend", "remove"};
   static constexpr std::string_view kOfDicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
   if (value.is(Kind::list)) return std::find(std::begin(kOfLists), std::end(kOfLists), name) != std::end(kOfLists);
   if (value.is(Kind::dict)) return std::find(std::begin(kOfDicts), std::end(kOfDicts), name) != std::end(kOfDicts);
@@ -40,7 +44,7 @@ bool own_attribute(Run& run, const Value& value, const Value& name, Value& found
     return there != nullptr;
   }
   if (value.is(Kind::loop)) return loop_attribute(run, *value.loop, text, found);
-  if (is_internal(text) || changes(value, text)) {
+  if (is_internal(value, text) || changes(value, text)) {
     found = run.undefined(Missing::Reason::unsafe, name, type_name(value));
     return true;
   }
@@ -120,7 +124,8 @@ Value slice_text(Run& run, const Text& text, const Bounds& bounds) {
   }
   std::vector<std::size_t> offsets;
   if (!run.can_take(text.size * sizeof(std::size_t))) return {};
-  for (std::size_t i = 0; i < text.size; i += text::utf8_length(static_cast<std::uint8_t>(view[i]))) offsets.push_back(i);
+  for (std::size_t i = 0; i < text.size; i += text::utf8_length(static_cast<std::uint8_t>(view[i])))
+    offsets.push_back(i);
   TextBuilder out(run);
   for (std::int64_t i = bounds.start; bounds.step > 0 ? i < bounds.stop : i > bounds.stop; i += bounds.step) {
     const std::size_t at = offsets[static_cast<std::size_t>(i)];
@@ -140,7 +145,7 @@ Value dict_attribute(Run& run, const Value& value, const Value& name) {
 
 Value attribute(Run& run, const Value& value, const Value& name) {
   if (value.is_undefined()) {
-    if (is_internal(name.text->view())) return run.undefined(Missing::Reason::unsafe, name, type_name(value));
+    if (is_internal(value, name.text->view())) return run.undefined(Missing::Reason::unsafe, name, type_name(value));
     return run.fail_undefined(value);
   }
   Value found;
@@ -171,7 +176,8 @@ Value slice(Run& run, const Value& value, const Value& start, const Value& stop,
     const std::int64_t width = bounds.step > 0 ? bounds.stop - bounds.start : bounds.start - bounds.stop;
     const std::int64_t step_size = bounds.step > 0 ? bounds.step : -bounds.step;
     Value made = value;
-    made.range = run.make(Range{first, last, range.step * bounds.step, width <= 0 ? 0 : (width + step_size - 1) / step_size});
+    made.range =
+        run.make(Range{first, last, range.step * bounds.step, width <= 0 ? 0 : (width + step_size - 1) / step_size});
     return made;
   }
   if (bounds.step == 1) {

@@ -68,16 +68,16 @@ Status failure_of(const Run& run, const Program& program, std::size_t at) {
 }
 
 bool is_date(const Date& date) {
-  return date.year >= 1 && date.year <= 9999 && date.month >= 1 && date.month <= 12 && date.day >= 1 && date.day <= 31 &&
-         date.hour >= 0 && date.hour < 24 && date.minute >= 0 && date.minute < 60 && date.second >= 0 &&
-         date.second <= 60 && date.microsecond >= 0 && date.microsecond < 1000000 && date.utc_offset > -86400 &&
-         date.utc_offset < 86400;
+  return date.year >= 1 && date.year <= 9999 && date.month >= 1 && date.month <= 12 && date.day >= 1 &&
+         date.day <= 31 && date.hour >= 0 && date.hour < 24 && date.minute >= 0 && date.minute < 60 &&
+         date.second >= 0 && date.second <= 60 && date.microsecond >= 0 && date.microsecond < 1000000 &&
+         date.utc_offset > -86400 && date.utc_offset < 86400;
 }
 
 }  // namespace
 
 std::vector<std::string> RenderOptions::default_template_variables() {
-  return {"bos_token", "eos_token",  "unk_token",  "sep_token",   "pad_token",
+  return {"bos_token", "eos_token",  "unk_token", "sep_token",   "pad_token",
           "cls_token", "mask_token", "eot_token", "image_token", "additional_special_tokens"};
 }
 
@@ -105,8 +105,8 @@ Result<Rendered> Template::render(const formats::Json& variables, const RenderOp
   Run run(resolve(options.limits, program_->source.size() + total_bytes(variables)), options.now);
   Machine machine(run, *program_);
   for (const formats::Json& variable : variables) {
-    const bool is_ours = std::find(options.template_variables.begin(), options.template_variables.end(), variable.key()) !=
-                         options.template_variables.end();
+    const bool is_ours = std::find(options.template_variables.begin(), options.template_variables.end(),
+                                   variable.key()) != options.template_variables.end();
     machine.define(variable.key(), read_json(run, variable, is_ours ? Marks{0} : kContent));
   }
   machine.execute();

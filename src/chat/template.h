@@ -23,11 +23,11 @@ struct Program;
 
 /// A date in the calendar that the caller goes by.
 struct Date {
-  int year = 1970;           ///< 1 to 9999
-  int month = 1, day = 1;    ///< both from 1
+  int year = 1970;         ///< 1 to 9999
+  int month = 1, day = 1;  ///< both from 1
   int hour = 0, minute = 0, second = 0, microsecond = 0;
-  std::string zone;          ///< what %Z writes
-  int utc_offset = 0;        ///< seconds east of Greenwich, for %z
+  std::string zone;    ///< what %Z writes
+  int utc_offset = 0;  ///< seconds east of Greenwich, for %z
   bool has_utc_offset = false;
 };
 

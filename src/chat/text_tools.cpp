@@ -82,7 +82,8 @@ Value title_words(Run& run, const Text& text) {
   std::size_t rest = 0;  // where the word goes on after its first character
   for (std::size_t i = 0; i < text.size && !run.failed();) {
     const text::Char c = text::char_at(text.view(), i);
-    const bool separates = is_space(c.code) || c.code == '-' || c.code == '(' || c.code == '{' || c.code == '[' || c.code == '<';
+    const bool separates =
+        is_space(c.code) || c.code == '-' || c.code == '(' || c.code == '{' || c.code == '[' || c.code == '<';
     if (!in_word) rest = i + c.size;
     add_cased(out, in_word ? lower_at(text.view().substr(rest), i - rest, c.code) : to_upper(c.code), text.marks_at(i));
     in_word = !separates;
@@ -189,7 +190,8 @@ Value split(Run& run, const Text& text, const Text* separator, std::int64_t n, b
     std::size_t end = text.size;
     for (; n > 0 && run.charge(1); --n) {
       const std::size_t found = text.view().substr(0, end).rfind(separator->view());
-      run.charge((end - (found == std::string_view::npos ? 0 : found)) * std::min<std::size_t>(separator->size, 64) / 16);
+      run.charge((end - (found == std::string_view::npos ? 0 : found)) * std::min<std::size_t>(separator->size, 64) /
+                 16);
       if (found == std::string_view::npos) break;
       parts.add(run.part(text, found + separator->size, end - found - separator->size));
       end = found;
@@ -245,7 +247,9 @@ Value justify(Run& run, const Text& text, std::int64_t width, const Text& fill, 
   if (width <= size) return text_value(&text);
   const auto missing = static_cast<std::uint64_t>(width - size);
   // Where both sides cannot have the same, Python gives the left one more if the width is odd.
-  const std::uint64_t left = side < 0 ? 0 : side > 0 ? missing : missing / 2 + (missing & static_cast<std::uint64_t>(width) & 1);
+  const std::uint64_t left = side < 0   ? 0
+                             : side > 0 ? missing
+                                        : missing / 2 + (missing & static_cast<std::uint64_t>(width) & 1);
   TextBuilder out(run);
   out.pad(left, fill.view(), fill.any);
   out.add(text);
@@ -254,18 +258,21 @@ Value justify(Run& run, const Text& text, std::int64_t width, const Text& fill, 
 }
 
 Value indent(Run& run, const Text& text, const Text& indention, bool first, bool blank) {
-  static constexpr std::string_view kNewline = "\n";
   TextBuilder joined(run);
   joined.add(text);
-  joined.add(kNewline, 0);
-  const Value lines = split_lines(run, *joined.finish().text, false);
+  joined.add("\n", 0);
+  const Value lines = split_lines(run, *joined.finish().text, true);
+  Marks newline = 0;  // those of the end of the line before
   TextBuilder out(run);
   if (first) out.add(indention);
   for (std::size_t i = 0; i < lines.list->size && run.charge(1); ++i) {
     const Text& line = *lines.list->items[i].text;
-    if (i > 0) out.add(kNewline, line.any);
-    if (i > 0 && (blank || line.size > 0)) out.add(indention);
-    out.add(line);
+    std::size_t end = line.size - text::char_before(line.view(), line.size).size;
+    if (line.view().ends_with("\r\n")) end = line.size - 2;
+    if (i > 0) out.add("\n", newline);
+    if (i > 0 && (blank || end > 0)) out.add(indention);
+    out.add(line, 0, end);
+    newline = line.marks_at(end);
   }
   return out.finish(text.markup);
 }
@@ -318,7 +325,8 @@ std::optional<double> parse_number(std::string_view text) {
   if (digits.starts_with("+-") || begin == end) return std::nullopt;
   double value = 0;
   const auto parsed = std::from_chars(begin, end, value);
-  if (parsed.ptr != end || parsed.ec == std::errc::invalid_argument || digits.find("nan(") != digits.npos) return std::nullopt;
+  if (parsed.ptr != end || parsed.ec == std::errc::invalid_argument || digits.find("nan(") != digits.npos)
+    return std::nullopt;
   if (parsed.ec != std::errc::result_out_of_range) return value;
   // from_chars does not say which end of the range: a number with digits before its point, or a positive exponent, is
   // the large one.

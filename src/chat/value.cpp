@@ -43,7 +43,8 @@ const char* type_name(const Value& value) {
     case Kind::loop: return "LoopContext";
     case Kind::macro: return "Macro";
     case Kind::function:
-      return value.function == Function::cycler || value.function == Function::joiner || value.function == Function::space
+      return value.function == Function::cycler || value.function == Function::joiner ||
+                     value.function == Function::space
                  ? "type"
                  : "function";
     case Kind::method: return "builtin_function_or_method";
@@ -75,7 +76,9 @@ const char* object_name(const Value& value) {
     case Kind::joiner: return "jinja2.utils.Joiner object";
     case Kind::view: {
       const std::string_view type = value.view->type;
-      return type == "dict_keys" ? "dict_keys object" : type == "dict_values" ? "dict_values object" : "dict_items object";
+      return type == "dict_keys"     ? "dict_keys object"
+             : type == "dict_values" ? "dict_values object"
+                                     : "dict_items object";
     }
     case Kind::undefined: return "undefined object";
   }
@@ -88,14 +91,12 @@ std::string undefined_message(const Value& value) {
   const std::string name = missing.name.is_text() ? std::string(missing.name.text->view()) : std::string();
   switch (missing.reason) {
     case Missing::Reason::hint: return name;
-    case Missing::Reason::variable:
-      return fmt::format("{} is undefined", short_repr(missing.name));
+    case Missing::Reason::variable: return fmt::format("{} is undefined", short_repr(missing.name));
     case Missing::Reason::unsafe:
       return fmt::format("access to attribute {} of '{}' object is unsafe.", short_repr(missing.name), missing.object);
     case Missing::Reason::attribute:
       return fmt::format("'{}' has no attribute {}", missing.object, short_repr(missing.name));
-    case Missing::Reason::element:
-      return fmt::format("{} has no element {}", missing.object, short_repr(missing.name));
+    case Missing::Reason::element: return fmt::format("{} has no element {}", missing.object, short_repr(missing.name));
   }
   return "the value is undefined";
 }

@@ -36,7 +36,9 @@ bool is_odd(Run& run, const Value& value, const Value&) { return leaves(run, val
 bool is_even(Run& run, const Value& value, const Value&) { return leaves(run, value, integer_value(2), 0); }
 bool is_divisible(Run& run, const Value& value, const Value& by) { return leaves(run, value, by, 0); }
 bool is_defined(Run&, const Value& value, const Value&) { return !value.is_undefined(); }
-bool is_integer(Run&, const Value& value, const Value&) { return value.is(Kind::integer) || value.is(Kind::big_integer); }
+bool is_integer(Run&, const Value& value, const Value&) {
+  return value.is(Kind::integer) || value.is(Kind::big_integer);
+}
 bool is_number(Run&, const Value& value, const Value&) { return value.is_numeric() || value.is(Kind::big_integer); }
 bool is_filter(Run& run, const Value& value, const Value&) {
   hash_of(run, value);
@@ -53,8 +55,9 @@ bool is_sequence(Run&, const Value& value, const Value&) {
          value.is(Kind::range);
 }
 bool is_iterable(Run&, const Value& value, const Value&) {
-  return value.is_text() || value.is(Kind::list) || value.is(Kind::tuple) || value.is(Kind::dict) || value.is(Kind::range) ||
-         value.is(Kind::view) || value.is(Kind::iterator) || value.is_undefined() || value.is(Kind::loop);
+  return value.is_text() || value.is(Kind::list) || value.is(Kind::tuple) || value.is(Kind::dict) ||
+         value.is(Kind::range) || value.is(Kind::view) || value.is(Kind::iterator) || value.is_undefined() ||
+         value.is(Kind::loop);
 }
 bool is_callable(Run&, const Value& value, const Value&) {
   return value.is(Kind::macro) || value.is(Kind::function) || value.is(Kind::method) || value.is(Kind::loop) ||
@@ -143,9 +146,9 @@ Value call_test(Run& run, int index, const Arguments& arguments) {
                                 wanted == 2 ? "" : "s", n == 0 ? 0 : n - 1, n == 2 ? "was" : "were"));
   }
   const Value& value = arguments.positional[0];
-  const Value other = !row.has_other                      ? Value()
+  const Value other = !row.has_other                     ? Value()
                       : arguments.positional.size() == 2 ? arguments.positional[1]
-                                                          : arguments.named[0].value;
+                                                         : arguments.named[0].value;
   const bool result = row.test(run, value, other);
   return boolean_value(result, static_cast<Marks>(marks_of(value) | (row.has_other ? marks_of(other) : 0)));
 }
