@@ -17,6 +17,7 @@ int parse_and_run(int argc, char** argv) {
   cli::add_info(app, chosen);
   cli::add_plan(app, chosen);
   cli::add_tokenize(app, chosen);
+  cli::add_render(app, chosen);
   cli::add_generate(app, chosen);
   cli::add_logits(app, chosen);
   cli::add_embed(app, chosen);

@@ -17,6 +17,7 @@ using Command = std::function<int()>;
 void add_info(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);
 void add_tokenize(CLI::App& app, Command& chosen);
+void add_render(CLI::App& app, Command& chosen);
 void add_generate(CLI::App& app, Command& chosen);
 void add_logits(CLI::App& app, Command& chosen);
 void add_embed(CLI::App& app, Command& chosen);

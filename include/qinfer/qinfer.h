@@ -521,12 +521,47 @@ QINFER_STATUS qinfer_token_find(const qinfer_model *model, const char *text, siz
 /** The tokens that end generation, each once (QINFER_TOKEN_END); there may be none. */
 QINFER_STATUS qinfer_model_end_tokens(const qinfer_model *model, qinfer_token *tokens, size_t capacity, size_t *out_n,
                                       qinfer_error *err);
-/** The chat template that the model brings, as it is written (usually Jinja); qinfer does not apply it. name NULL:
+/** The chat template that the model brings, as it is written (usually Jinja). name NULL:
  *  the one called "default", as a template without a name is. QINFER_E_NOT_FOUND if there is none. */
 QINFER_STATUS qinfer_model_chat_template(const qinfer_model *model, const char *name, char *text, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
 /** Names of its chat templates, sorted; NULL past the last. Live as long as the model. */
 QINFER_API const char *qinfer_model_chat_template_name(const qinfer_model *model, size_t index);
+
+enum {
+    QINFER_CHAT_GENERATION_PROMPT = 1, /* add_generation_prompt is true, unless the conversation says what it is */
+    QINFER_CHAT_PLAIN_CONTENT     = 2  /* as QINFER_TEXT_PLAIN_CONTENT */
+};
+typedef struct qinfer_chat_options {
+    uint32_t             struct_size;
+    uint32_t             flags;         /* QINFER_CHAT_* */
+    const char          *template_name; /* of the model; NULL = "tool_use", if there is one and the conversation has
+                                           tools, else "default" */
+    const char          *template_text; /* a template instead of the model's; NULL = the model's */
+    const char          *now;           /* what strftime_now() tells: "2026-11-22" or "2026-11-22T15:04:05"; NULL =
+                                           the system's clock, UTC */
+    const qinfer_cancel *cancel;
+} qinfer_chat_options;
+/** The text that the chat template makes of a conversation: a JSON object of the template's variables, such as
+ *  {"messages": [{"role": "user", "content": "Hi"}], "tools": [...], "enable_thinking": false}. bos_token and eos_token
+ *  are the model's where it has none. The template is Jinja as transformers sets it up, in an interpreter that reaches
+ *  nothing outside. `content` gets the parts of the text that came from the conversation, for qinfer_tokenize_with; it
+ *  and out_n_content may be NULL. len SIZE_MAX: conversation ends with NUL. options may be NULL.
+ *
+ *  QINFER_E_NOT_FOUND if there is no template; QINFER_E_FORMAT if it, or the conversation, cannot be read, with line and
+ *  column; QINFER_E_INVALID_ARGUMENT if it fails on this conversation (also with a message of its own, such as that
+ *  roles must alternate); QINFER_E_UNSUPPORTED if it asks for what is refused, and beyond the bounds of steps, text and
+ *  memory that every template has (docs/security.md). */
+QINFER_STATUS qinfer_chat_render(const qinfer_model *model, const char *conversation, size_t len,
+                                 const qinfer_chat_options *options, char *text, size_t capacity, size_t *out_n,
+                                 qinfer_text_part *content, size_t content_capacity, size_t *out_n_content,
+                                 qinfer_error *err);
+/** The tokens of that text, with nothing around it. No byte that came from the conversation takes part in a control
+ *  token, whatever messages, tools and documents say: see qinfer_tokenize_options.content. Otherwise the ids are those
+ *  of the whole text. */
+QINFER_STATUS qinfer_chat_tokenize(const qinfer_model *model, const char *conversation, size_t len,
+                                   const qinfer_chat_options *options, qinfer_token *tokens, size_t capacity,
+                                   size_t *out_n, qinfer_error *err);
 
 QINFER_STATUS qinfer_detok_create(const qinfer_model *model, qinfer_detok **out, qinfer_error *err);
 /** Emits whole characters and holds back an unfinished one; invalid bytes become U+FFFD. A capacity of

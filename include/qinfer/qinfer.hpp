@@ -444,9 +444,30 @@ class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
       return qinfer_model_chat_template(native(), name.empty() ? nullptr : name.c_str(), out...);
     });
   }
+  /// The text that the chat template makes of a conversation, a JSON object.
+  std::string render_chat(std::string_view conversation,
+                          const qinfer_chat_options& options = qi::options<qinfer_chat_options>()) const {
+    return detail::collected<std::string>(conversation.size() + (1 << 12), [&](char* text, auto... out) {
+      return chat_text(conversation, options, text, out...);
+    });
+  }
+  /// The tokens of that text, in which nothing of the conversation is a control token.
+  std::vector<Token> tokenize_chat(std::string_view conversation,
+                                   const qinfer_chat_options& options = qi::options<qinfer_chat_options>()) const {
+    const char* data = conversation.data() != nullptr ? conversation.data() : "";
+    return detail::collected<std::vector<Token>>(conversation.size() / 2 + 256, [&](auto... out) {
+      return qinfer_chat_tokenize(native(), data, conversation.size(), &options, out...);
+    });
+  }
   std::uint32_t token_flags(Token token) const { return qinfer_token_flags(native(), token); }
 
  private:
+  qinfer_status chat_text(std::string_view conversation, const qinfer_chat_options& options, char* text,
+                          std::size_t capacity, std::size_t* out_n, qinfer_error* error) const {
+    const char* data = conversation.data() != nullptr ? conversation.data() : "";
+    return qinfer_chat_render(native(), data, conversation.size(), &options, text, capacity, out_n, nullptr, 0, nullptr,
+                              error);
+  }
   Model(qinfer_runtime* runtime, const std::string& path, const qinfer_load_options& options) {
     create([&](auto** out, auto* error) { return qinfer_model_load(runtime, path.c_str(), &options, out, error); });
   }

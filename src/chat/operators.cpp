@@ -162,7 +162,7 @@ Value negate(Run& run, const Value& value) {
   if (value.is_integral()) return integers(run, Binary::subtract, 0, value.as_integer(), value.marks);
   if (value.is(Kind::big_integer)) {
     const std::string_view digits = value.text->view();
-    Value made = run.text(digits.starts_with('-') ? std::string(digits.substr(1)) : "-" + std::string(digits), 0);
+    Value made = run.text(digits.starts_with('-') ? std::string(digits.substr(1)) : fmt::format("-{}", digits), 0);
     made.kind = Kind::big_integer;
     made.marks = value.marks;
     return made;

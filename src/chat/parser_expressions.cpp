@@ -399,7 +399,7 @@ void Parser::filter() {
   advance();
   const std::size_t at = now().at;
   std::string called = take_name("name");
-  while (accept_op(".")) called += "." + take_name("name");
+  while (accept_op(".")) called.append(1, '.').append(take_name("name"));
   CallShape made;
   if (now().is_op("(")) made = arguments();
   ++made.positional;
@@ -418,7 +418,7 @@ void Parser::test() {
   advance();
   const bool is_negated = accept_name("not");
   std::string called = take_name("name");
-  while (accept_op(".")) called += "." + take_name("name");
+  while (accept_op(".")) called.append(1, '.').append(take_name("name"));
   CallShape made;
   const TokenKind kind = now().kind;
   if (now().is_op("(")) {

@@ -123,12 +123,13 @@ std::string float_repr(double value) {
   const std::string sign = value < 0 || std::signbit(value) ? "-" : "";
   const auto n = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
-    if (n > 1) digits.insert(1, ".");
+    if (n > 1) digits.insert(digits.begin() + 1, '.');
     return fmt::format("{}{}e{}{:02}", sign, digits, exponent < 0 ? '-' : '+', std::abs(exponent));
   }
   if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
   if (n <= exponent + 1) return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - n), '0') + ".0";
-  return sign + digits.insert(static_cast<std::size_t>(exponent) + 1, ".");
+  digits.insert(digits.begin() + exponent + 1, '.');
+  return sign + digits;
 }
 
 void write_repr(Run& run, TextBuilder& out, const Value& value, int depth) {

@@ -1,0 +1,69 @@
+// render.cpp: `qinfer render`: what a conversation becomes for a model, as text or as token ids. Loads no weights.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "options.h"
+#include "support.h"
+
+namespace cli {
+namespace {
+
+struct RenderArgs {
+  std::string model, conversation, template_file, template_name, now;
+  bool ids = false, generation_prompt = false;
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path == "-" ? "/dev/stdin" : path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file) throw Failure(format("cannot read %s: %s", path.c_str(), std::strerror(errno)));
+  return text;
+}
+
+int run_render(const RenderArgs& args) {
+  const std::string conversation = read_file(args.conversation);
+  const std::string text = args.template_file.empty() ? "" : read_file(args.template_file);
+  auto options = qi::options<qinfer_chat_options>();
+  if (args.generation_prompt) options.flags |= QINFER_CHAT_GENERATION_PROMPT;
+  if (!args.template_file.empty()) options.template_text = text.c_str();
+  if (!args.template_name.empty()) options.template_name = args.template_name.c_str();
+  if (!args.now.empty()) options.now = args.now.c_str();
+
+  qi::Runtime runtime(runtime_options({}));
+  auto load = qi::options<qinfer_load_options>();
+  load.flags = QINFER_LOAD_NO_WEIGHTS;
+  const qi::Model model = load_model(runtime, args.model, load);
+  print(args.ids ? join_ids(model.tokenize_chat(conversation, options)) + "\n"
+                 : model.render_chat(conversation, options));
+  return 0;
+}
+
+}  // namespace
+
+void add_render(CLI::App& app, Command& chosen) {
+  auto args = std::make_shared<RenderArgs>();
+  CLI::App* command = app.add_subcommand("render", "Print what a chat template makes of a conversation");
+  add_model_arg(*command, args->model);
+  command
+      ->add_option("CONVERSATION", args->conversation,
+                   "A JSON file: an object with messages, tools and any variable of the template; - is standard input")
+      ->required()
+      ->type_name("");
+  auto* file =
+      command->add_option("--template", args->template_file, "A template in place of the model's")->type_name("FILE");
+  command->add_option("--name", args->template_name, "The model's template of that name")
+      ->type_name("NAME")
+      ->excludes(file);
+  command->add_option("--now", args->now, "What templates take for today, e.g. 2026-11-22 (default: the clock, in UTC)")
+      ->type_name("DATE");
+  command->add_flag("--generation-prompt", args->generation_prompt, "Begin the assistant's answer");
+  command->add_flag("--ids", args->ids, "Print the token ids");
+  command->callback([args, &chosen] { chosen = [args] { return run_render(*args); }; });
+}
+
+}  // namespace cli
