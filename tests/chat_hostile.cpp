@@ -99,6 +99,18 @@ TEST_CASE("chat hostile: deep nesting is refused", "[chat]") {
             "too many arguments");
 }
 
+TEST_CASE("chat hostile: what would take quadratic time is refused or counted", "[chat]") {
+  must_fail("{{ 1" + repeated(" if 1", 100000) + " }}", "too many conditions");
+  std::string calls = "{{ dict(", sets;
+  for (int i = 0; i < 30000; ++i) calls += fmt::format("a{}=1, ", i);
+  must_fail(calls + ") }}", "at most 255 named arguments");
+  for (int i = 0; i < 20000; ++i) sets += fmt::format("{{% set v{} = 1 %}}", i);
+  must_fail(sets + "{% for i in range(100000) %}{{ v19999 }}{{ none_such }}{% endfor %}", "more than");
+  must_fail("{% set a = 'a' * 1000000 %}{% for i in range(1000) %}{{ (a ~ a).rsplit(a ~ 'b', 1)|length }}{% endfor %}",
+            "more than");
+  must_fail("{% set a = 'a' * 1000000 %}{% for i in range(1000) %}{{ (a ~ 'b') in (a ~ a) }}{% endfor %}", "more than");
+}
+
 TEST_CASE("chat hostile: long chains are no nesting", "[chat]") {
   CHECK(render_chat("{{ 1" + repeated(" + 1", 50000) + " }}").text() == "50001");
   CHECK(render_chat("{{ 'a'" + repeated("|upper", 20000) + " }}").text() == "A");

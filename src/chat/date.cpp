@@ -59,7 +59,7 @@ std::string twelve_hours(const Date& date, char pad) {
 }
 
 std::string name_part(const Date& date, char directive) {
-  const std::string day = kDays[week_day(date)], month = kMonths[date.month - 1];
+  std::string day = kDays[week_day(date)], month = kMonths[date.month - 1];
   switch (directive) {
     case 'a': return day.substr(0, 3);
     case 'A': return day;

@@ -146,7 +146,7 @@ void Machine::step_block(const Instruction& instruction) {
 }
 
 void Machine::load(std::uint32_t name) {
-  if (const Value* found = find_variable(scope_, name); found != nullptr) return push(*found);
+  if (const Value* found = find_variable(run_, scope_, name); found != nullptr) return push(*found);
   const std::string_view text = program_.name(name);
   Function function = find_function(text);
   if (function == Function::strftime_now && run_.now() == nullptr) function = Function::none;
@@ -212,14 +212,15 @@ Value Machine::end_capture() {
   return text;
 }
 
-const Value* find_variable(const Scope* scope, std::uint32_t name) {
-  for (; scope != nullptr; scope = scope->parent)
+const Value* find_variable(Run& run, const Scope* scope, std::uint32_t name) {
+  for (; scope != nullptr && run.charge(scope->size / 8); scope = scope->parent)
     for (std::uint32_t i = 0; i < scope->size; ++i)
       if (scope->variables[i].name == name) return &scope->variables[i].value;
   return nullptr;
 }
 
 void set_variable(Run& run, Scope& scope, std::uint32_t name, const Value& value) {
+  if (!run.charge(scope.size / 8)) return;
   for (std::uint32_t i = 0; i < scope.size; ++i) {
     if (scope.variables[i].name != name) continue;
     scope.variables[i].value = value;

@@ -21,7 +21,8 @@ struct Scope {
   std::uint32_t size, capacity;
 };
 
-const Value* find_variable(const Scope* scope, std::uint32_t name);
+/// Null if there is none. Looking through many variables takes steps.
+const Value* find_variable(Run& run, const Scope* scope, std::uint32_t name);
 void set_variable(Run& run, Scope& scope, std::uint32_t name, const Value& value);
 
 /// How much is on each of the machine's stacks.

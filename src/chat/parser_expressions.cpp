@@ -4,11 +4,14 @@
 #include <iterator>
 
 #include "chat/builtins.h"
+#include "chat/limits.h"
 #include "chat/parser.h"
 #include "chat/source_place.h"
 
 namespace qinfer::chat {
 namespace {
+
+constexpr std::size_t kMaxNamed = 255;
 
 enum : int { kOr = 1, kAnd, kNot, kCompare, kAdd, kConcat, kMultiply, kPower, kNone = 0 };
 
@@ -63,8 +66,10 @@ void Parser::expression() {
   if (!level) return;
   const std::size_t begin = program_.code.size();
   operators(kOr);
-  while (now().is_name("if")) {
+  // Each `if` without `else` moves the code before it.
+  for (int n = 0; now().is_name("if"); ++n) {
     const std::size_t at = now().at;
+    if (n > kMaxNesting) return fail("there are too many conditions in a row; `else` and brackets part them");
     advance();
     const Instructions value = take(begin);
     operators(kOr);
@@ -383,6 +388,7 @@ CallShape Parser::arguments() {
       advance();
       if (std::find(made.names.begin(), made.names.end(), key) != made.names.end())
         fail(fmt::format("keyword argument repeated: {}", program_.name(key)));
+      if (made.names.size() >= kMaxNamed) fail(fmt::format("a call has at most {} named arguments", kMaxNamed));
       made.names.push_back(key);
       expression();
     } else {

@@ -189,9 +189,9 @@ Value split(Run& run, const Text& text, const Text* separator, std::int64_t n, b
     // The last n separators, each found backwards.
     std::size_t end = text.size;
     for (; n > 0 && run.charge(1); --n) {
+      // Searching backwards may compare the separator at each place.
+      if (!run.charge((end / 16 + 1) * (separator->size / 16 + 1))) break;
       const std::size_t found = text.view().substr(0, end).rfind(separator->view());
-      run.charge((end - (found == std::string_view::npos ? 0 : found)) * std::min<std::size_t>(separator->size, 64) /
-                 16);
       if (found == std::string_view::npos) break;
       parts.add(run.part(text, found + separator->size, end - found - separator->size));
       end = found;
