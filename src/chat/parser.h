@@ -57,6 +57,10 @@ class Parser {
   void fail_at(std::size_t at, std::string message, Code code = Code::format);
   void fail_expected(std::string_view expected);
 
+  // What formats text takes much stack, which functions that call themselves must not keep.
+  [[gnu::noinline]] void fail_not_closed(std::size_t at, const char* end);
+  [[gnu::noinline]] void emit_missing_else(std::size_t at);
+
   // Code.
   std::size_t emit(Op op, std::size_t at, std::int64_t arg = 0, std::uint16_t small = 0, std::uint8_t flag = 0);
   /// Lets the jump go to the end of the code.

@@ -80,18 +80,22 @@ void Parser::expression() {
     if (accept_name("else")) {
       expression();
     } else {
-      Value missing;
-      missing.marks = 0;
-      const std::string hint =
-          fmt::format("the inline if-expression on line {} evaluated to false and no else section was defined.",
-                      find_place(program_.source, at).line);
-      const Value text = program_.constants[static_cast<std::size_t>(text_constant(hint))];
-      program_.missing.push_back({Missing::Reason::hint, text, ""});
-      missing.missing = &program_.missing.back();
-      emit(Op::constant, at, constant(missing));
+      emit_missing_else(at);
     }
     patch(end);
   }
+}
+
+void Parser::emit_missing_else(std::size_t at) {
+  Value missing;
+  missing.marks = 0;
+  const std::string hint =
+      fmt::format("the inline if-expression on line {} evaluated to false and no else section was defined.",
+                  find_place(program_.source, at).line);
+  const Value text = program_.constants[static_cast<std::size_t>(text_constant(hint))];
+  program_.missing.push_back({Missing::Reason::hint, text, ""});
+  missing.missing = &program_.missing.back();
+  emit(Op::constant, at, constant(missing));
 }
 
 /// An operand, and all operators after it that bind at least as tightly as `lowest`.

@@ -5,6 +5,10 @@
 
 namespace qinfer::chat {
 
+void Parser::fail_not_closed(std::size_t at, const char* end) {
+  fail_at(at, fmt::format("Unexpected end of template; this block is not closed, which {{% {} %}} does", end));
+}
+
 std::size_t Parser::body(std::initializer_list<const char*> ends) {
   const Level level(*this, 2);
   const std::size_t begin = now().at;
@@ -12,8 +16,7 @@ std::size_t Parser::body(std::initializer_list<const char*> ends) {
     const Token& token = now();
     if (token.kind == TokenKind::end) {
       if (ends.size() == 0) return 0;
-      fail_at(begin, fmt::format("Unexpected end of template; this block is not closed, which {{% {} %}} does",
-                                 *(ends.end() - 1)));
+      fail_not_closed(begin, *(ends.end() - 1));
     } else if (token.kind == TokenKind::data) {
       emit(Op::constant, token.at, text_constant(token.text));
       emit(Op::output, token.at);

@@ -53,48 +53,60 @@ class Encoding {
     return tables_.normalizer.is_identity() ? std::min(part_begin_ + at, segment.end - segment.begin) : 0;
   }
 
-  /// A normaliser does not say where its bytes came from. So where tokens that content must not take part in are
-  /// looked for in its output, the parts of a text are normalised one by one, and those of content have no such tokens.
   Status add_segment(std::string_view text, const Segment& segment) {
-    const auto part = [&](std::size_t begin, std::size_t end) { return text.substr(begin, end - begin); };
-    std::size_t at = segment.begin;
-    if (!guards_normalized_) return add_text(part(at, segment.end), at == 0, true, false);
-    while (!content_.empty() && content_.front().begin < segment.end) {
-      const std::size_t begin = std::clamp(content_.front().begin, at, segment.end),
-                        end = std::clamp(content_.front().end, at, segment.end);
-      if (at < begin) QINFER_TRY(add_text(part(at, begin), at == 0, at == segment.begin, false));
-      if (begin < end) QINFER_TRY(add_text(part(begin, end), begin == 0, begin == segment.begin, true));
-      at = end;
-      if (content_.front().end > segment.end) break;
-      content_ = content_.subspan(1);
-    }
-    return at < segment.end ? add_text(part(at, segment.end), at == 0, at == segment.begin, false) : Status();
-  }
-
-  /// `begins`: nothing of the same segment is before it. `is_content`: all of it.
-  Status add_text(std::string_view text, bool at_start, bool begins, bool is_content) {
     part_begin_ = 0;
-    if (!tables_.normalizer.is_identity()) {
-      QINFER_TRY(tables_.normalizer.apply(text, begins, max_bytes_, work_, normalizer_scratch_, normalized_));
-      text = normalized_;
-      // Of all parts together.
-      max_bytes_ -= std::min(max_bytes_, normalized_.size());
+    parts_.clear();
+    const bool at_start = segment.begin == 0;
+    std::string_view part = text.substr(segment.begin, segment.end - segment.begin);
+    if (guards_normalized_) {
+      QINFER_TRY(normalize_parts(text, segment));
+      part = joined_;
+    } else if (!tables_.normalizer.is_identity()) {
+      QINFER_TRY(normalize(part, true));
+      part = normalized_;
     }
-    if (tables_.added_normalized.empty()) return add_normalized(text, at_start);
-    const TextPart all{0, text.size()};
-    const AddedTokenRule rule{rule_.skip_control, rule_.plain_content,
-                              is_content ? std::span<const TextPart>(&all, 1) : std::span<const TextPart>()};
-    QINFER_TRY(tables_.added_normalized.split(text, rule, tables_.vocabulary, work_, segments_));
-    for (const Segment& segment : segments_) {
-      part_begin_ = segment.begin;
-      if (segment.id >= 0) {
-        out_.push_back(segment.id);
+    if (tables_.added_normalized.empty()) return add_normalized(part, at_start);
+    const AddedTokenRule rule{rule_.skip_control, rule_.plain_content, parts_};
+    QINFER_TRY(tables_.added_normalized.split(part, rule, tables_.vocabulary, work_, segments_));
+    for (const Segment& inner : segments_) {
+      part_begin_ = inner.begin;
+      if (inner.id >= 0) {
+        out_.push_back(inner.id);
       } else {
-        QINFER_TRY(
-            add_normalized(text.substr(segment.begin, segment.end - segment.begin), at_start && segment.begin == 0));
+        QINFER_TRY(add_normalized(part.substr(inner.begin, inner.end - inner.begin), at_start && inner.begin == 0));
       }
     }
     return Status();
+  }
+
+  /// Sets `normalized_`. `begins`: nothing of the same segment is before it.
+  Status normalize(std::string_view part, bool begins) {
+    QINFER_TRY(tables_.normalizer.apply(part, begins, max_bytes_, work_, normalizer_scratch_, normalized_));
+    max_bytes_ -= std::min(max_bytes_, normalized_.size());  // of all parts together
+    return Status();
+  }
+
+  /// Sets `joined_` to a segment in normalised form, and `parts_` to the content in it. A normaliser does not say where
+  /// its bytes came from; so where tokens that content must not take part in are looked for in its output, what came
+  /// from different sides is normalised one after the other.
+  Status normalize_parts(std::string_view text, const Segment& segment) {
+    joined_.clear();
+    std::size_t at = segment.begin;
+    const auto add = [&](std::size_t end, bool is_content) -> Status {
+      if (at >= end) return Status();
+      QINFER_TRY(normalize(text.substr(at, end - at), at == segment.begin));
+      if (is_content) parts_.push_back({joined_.size(), joined_.size() + normalized_.size()});
+      joined_ += normalized_;
+      at = end;
+      return Status();
+    };
+    while (!content_.empty() && content_.front().begin < segment.end) {
+      QINFER_TRY(add(std::min(content_.front().begin, segment.end), false));
+      QINFER_TRY(add(std::min(content_.front().end, segment.end), true));
+      if (content_.front().end > segment.end) break;
+      content_ = content_.subspan(1);
+    }
+    return add(segment.end, false);
   }
 
   Status add_normalized(std::string_view text, bool at_start) {
@@ -132,7 +144,8 @@ class Encoding {
   NormalizerScratch normalizer_scratch_;
   PreTokenizerScratch words_;
   BpeScratch bpe_scratch_;
-  std::string normalized_;
+  std::string normalized_, joined_;
+  std::vector<TextPart> parts_;  // of the normalised segment: what is content
   std::vector<Segment> segments_;
 };
 
