@@ -86,7 +86,7 @@ void Parser::fail_expected(std::string_view expected) {
 }
 
 /// After an error only the end of the template is left to read.
-void Parser::fail_at(std::size_t at, std::string message, Code code) {
+void Parser::fail_at(std::size_t at, const std::string& message, Code code) {
   if (!failed_) {
     const Place place = find_place(program_.source, at);
     failure_ = error_at(code, static_cast<std::int64_t>(place.line), "{}", place_message(place, message));

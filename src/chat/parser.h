@@ -53,8 +53,8 @@ class Parser {
   /// A name that is read, to be stored or called by; empty with an error.
   std::string take_name(const char* what);
   bool failed() const { return failed_; }
-  void fail(std::string message, Code code = Code::format) { fail_at(now().at, std::move(message), code); }
-  void fail_at(std::size_t at, std::string message, Code code = Code::format);
+  void fail(const std::string& message, Code code = Code::format) { fail_at(now().at, message, code); }
+  void fail_at(std::size_t at, const std::string& message, Code code = Code::format);
   void fail_expected(std::string_view expected);
 
   // What formats text takes much stack, which functions that call themselves must not keep.

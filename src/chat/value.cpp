@@ -88,7 +88,7 @@ const char* object_name(const Value& value) {
 std::string undefined_message(const Value& value) {
   if (value.missing == nullptr) return "the value is undefined";
   const Missing& missing = *value.missing;
-  const std::string name = missing.name.is_text() ? std::string(missing.name.text->view()) : std::string();
+  std::string name = missing.name.is_text() ? std::string(missing.name.text->view()) : std::string();
   switch (missing.reason) {
     case Missing::Reason::hint: return name;
     case Missing::Reason::variable: return fmt::format("{} is undefined", short_repr(missing.name));
