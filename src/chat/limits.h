@@ -10,7 +10,7 @@ namespace qinfer::chat {
 inline constexpr std::size_t kMaxSource = std::size_t{1} << 20;  ///< bytes of a template
 /// Blocks, brackets and operands inside each other; a block or a pair of brackets counts as two. Parsing takes stack
 /// for each: less than 48 KiB in all.
-inline constexpr int kMaxNesting = 120;
+inline constexpr int kMaxNesting = 96;
 /// Calls of macros and of recursive loops inside each other. They take no stack of the thread.
 inline constexpr std::size_t kMaxCalls = 200;
 /// Lists, tuples and mappings inside each other, where they are printed, compared or hashed.

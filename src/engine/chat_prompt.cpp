@@ -111,15 +111,15 @@ chat::Date system_date() {
   const auto now = floor<microseconds>(system_clock::now());
   const auto today = floor<days>(now);
   const year_month_day date(today);
-  const hh_mm_ss time(now - today);
+  const auto time = duration_cast<seconds>(now - today).count();
   chat::Date out;
   out.year = static_cast<int>(date.year());
   out.month = static_cast<int>(static_cast<unsigned>(date.month()));
   out.day = static_cast<int>(static_cast<unsigned>(date.day()));
-  out.hour = static_cast<int>(time.hours().count());
-  out.minute = static_cast<int>(time.minutes().count());
-  out.second = static_cast<int>(time.seconds().count());
-  out.microsecond = static_cast<int>(time.subseconds().count());
+  out.hour = static_cast<int>(time / 3600);
+  out.minute = static_cast<int>(time / 60 % 60);
+  out.second = static_cast<int>(time % 60);
+  out.microsecond = static_cast<int>((now - floor<seconds>(now)).count());
   return out;
 }
 
