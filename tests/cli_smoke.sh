@@ -223,6 +223,23 @@ check_pack() {
   expect "pack of a packed file" 1 pack "$work/packed" "$work/again"
 }
 
+check_render() {
+  echo '{"messages": [{"role": "user", "content": "Once <|endoftext|>"}]}' >"$work/chat.json"
+  printf '%s' '<|endoftext|>{{ messages[0].content }}{{ "!" if add_generation_prompt }}{{ strftime_now("%Y") }}' >"$work/template"
+  expect "render" 0 render "$model" "$work/chat.json" --template "$work/template" --now 2026-11-22
+  check "render: the text, and nothing after it" [ "$(cat "$out")" = "<|endoftext|>Once <|endoftext|>2026" ]
+  expect "render --generation-prompt" 0 render "$model" "$work/chat.json" --template "$work/template" --generation-prompt
+  check "render: the prompt" grep -q '!2' "$out"
+  expect "render --ids" 0 render "$model" "$work/chat.json" --template "$work/template" --now 2026-11-22 --ids
+  cp "$out" "$work/rendered"
+  expect "tokenize what was rendered" 0 tokenize "$model" "<|endoftext|>Once <|endoftext|>2026"
+  check "render: content has no control tokens" [ "$(wc -c <"$work/rendered")" -gt "$(wc -c <"$out")" ]
+  expect "render without a template" 1 render "$model" "$work/chat.json"
+  check "render: says so" grep -q "no chat template" "$err"
+  expect "render: no such file" 1 render "$model" "$work/none.json"
+  expect "render: a bad date" 1 render "$model" "$work/chat.json" --template "$work/template" --now today
+}
+
 check_embed() {
   expect "embed" 0 embed "$model" "Once upon a time" "a cat"
   check "embed: a line for each text" [ "$(grep -c '^\[-\{0,1\}[0-9].*\]$' "$out")" -eq 2 ]
@@ -272,6 +289,7 @@ check_generate
 check_interrupt
 check_pipe
 check_pack
+check_render
 check_embed
 check_bench
 check_experts
