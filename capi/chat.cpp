@@ -46,6 +46,7 @@ qinfer_status qinfer_chat_render(const qinfer_model* model, const char* conversa
     QINFER_ASSIGN(const engine::ChatOptions used, chat_options(options));
     QINFER_ASSIGN(const chat::Rendered rendered, engine::render_chat(*model->impl, view, used));
     std::vector<qinfer_text_part> parts;
+    parts.reserve(rendered.content.size());
     for (const chat::Span& span : rendered.content) parts.push_back({span.begin, span.end});
     if (out_n_content != nullptr) {
       *out_n = rendered.text.size();

@@ -153,6 +153,7 @@ Result<std::vector<text::TokenId>> tokenize_chat(const Model& model, std::string
   if (model.tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
   QINFER_ASSIGN(const chat::Rendered rendered, render_chat(model, conversation, options));
   std::vector<text::TextPart> content;
+  content.reserve(rendered.content.size());
   for (const chat::Span& span : rendered.content) content.push_back({span.begin, span.end});
   text::EncodeOptions encode;
   encode.parse_special = true;
