@@ -79,5 +79,5 @@ TEST_CASE("Text to tokenize that is not UTF-8, and unknown flags", "[bad]") {
     REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, at, "not valid UTF-8 at byte " + std::to_string(at),
                      qinfer_tokenize(s.model.get(), text.data(), text.size(), 0, nullptr, 0, &n, &err));
   REQUIRE(n == 0);
-  REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "flags", qinfer_tokenize(s.model.get(), "a", 1, 4, nullptr, 0, &n, &err));
+  REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "flags", qinfer_tokenize(s.model.get(), "a", 1, 8, nullptr, 0, &n, &err));
 }
