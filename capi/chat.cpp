@@ -49,7 +49,10 @@ qinfer_status qinfer_chat_render(const qinfer_model* model, const char* conversa
     parts.reserve(rendered.content.size());
     for (const chat::Span& span : rendered.content) parts.push_back({span.begin, span.end});
     if (out_n_content != nullptr) {
+      // Both lengths are told, and nothing is written unless there is room for both.
       *out_n = rendered.text.size();
+      QINFER_TRY(capi::check_capacity(parts.size(), content, content_capacity, out_n_content));
+      QINFER_TRY(capi::check_capacity(rendered.text.size(), text, capacity, out_n));
       QINFER_TRY(capi::copy_array<qinfer_text_part>(parts, content, content_capacity, out_n_content));
     }
     return capi::copy_array<char>(rendered.text, text, capacity, out_n);

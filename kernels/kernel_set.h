@@ -393,8 +393,8 @@ struct Numerics {
   std::int64_t unrounded_rows = 0;  ///< bf16_tiles: projections of at most this many rows do not round activations
 };
 
-/// One kernel set that was built: what chooses it, and what it promises.
-/// Which models a set is chosen for where the host names none.
+/// Which models a set of kernel_sets(), one row of which says what chooses a set and what it promises, is chosen for
+/// where the host names none.
 enum class ChosenFor : std::uint8_t {
   none,
   held_exactly,  ///< those all of whose matrices the set keeps with the file's values

@@ -43,6 +43,20 @@ TEST_CASE("A conversation becomes text, with the model's own tokens around it", 
   CHECK(model.render_chat(R"({})", options) == "0");
 }
 
+TEST_CASE("Templates are given the tokens that the tokenizer's configuration names", "[api][chat]") {
+  const ModelDir dir{TinySpec()};
+  const auto render = [&](Json config) {
+    config["chat_template"] = "{{ bos_token }}|{{ eos_token }}|{{ bos_token is defined }}";
+    dir.write("tokenizer_config.json", config.dump());
+    auto load = qi::options<qinfer_load_options>();
+    load.flags = QINFER_LOAD_NO_WEIGHTS;
+    return qi::Model::load(dir.path(), load).render_chat("{}");
+  };
+  CHECK(render({{"bos_token", "<b>"}, {"eos_token", {{"content", "<\"e\n>"}}}}) == "<b>|<\"e\n>|True");
+  CHECK(render({{"bos_token", nullptr}, {"eos_token", "</s>"}}) == "|</s>|False");
+  CHECK(render({{"eos_token", "<e>"}}) == "|<e>|False");
+}
+
 TEST_CASE("The template is the one for tools where there is one, or the one that is named", "[api][chat]") {
   const ModelDir dir{TinySpec()};
   const qi::Model model = model_with(dir, {{{"name", "default"}, {"template", "plain"}},

@@ -185,3 +185,33 @@ TEST_CASE("Parts of content that are none of the text are refused", "[text]") {
   CHECK(count({{0, 4}, {3, 5}}, "begins at 4 or later") == 0);
   CHECK(count({{0, UINT64_MAX}}, "content[0]") == 0);
 }
+
+TEST_CASE("Content is made of whole characters, and may hold what no token stands for", "[text]") {
+  for (const bool normalized : {false, true}) {
+    Json file = small_tokenizer();
+    file["normalizer"] = {{"type", "NFC"}};
+    for (Json& token : file["added_tokens"]) token["normalized"] = normalized;
+    const auto tokenizer = load_tokenizer_text(file.dump());
+    const std::string text =
+        "a\xF0\x9F\x98\x80"
+        "b";
+    std::vector<TokenId> ids;
+    text::EncodeOptions options;
+    for (std::size_t begin = 0; begin <= text.size(); ++begin)
+      for (std::size_t end = begin; end <= text.size(); ++end) {
+        const TextPart part{begin, end};
+        options.content = {&part, 1};
+        const bool whole = (begin < 2 || begin > 4) && (end < 2 || end > 4);
+        INFO(begin << " to " << end);
+        const Status status = tokenizer->encode(text, options, ids);
+        CHECK(status.ok() == whole);
+        if (!whole) CHECK(status.code() == Code::invalid_argument);
+      }
+  }
+  // An unknown token that is marked special is what text becomes that no other token stands for.
+  Json file = small_tokenizer();
+  file["model"]["byte_fallback"] = false;
+  file["model"]["unk_token"] = "<unk>";
+  const auto tokenizer = load_tokenizer_text(file.dump());
+  CHECK(encode_parts(*tokenizer, "ab\u00e9", {{0, 4}}) == encode(*tokenizer, "ab\u00e9"));
+}

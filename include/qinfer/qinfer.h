@@ -483,7 +483,7 @@ QINFER_API const char *qinfer_model_meta_value(const qinfer_model *model, const 
 enum {
     QINFER_TEXT_ADD_SPECIAL   = 1, /* add what the tokenizer puts around a text, e.g. the begin token */
     QINFER_TEXT_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text becomes one token */
-    QINFER_TEXT_PLAIN_CONTENT = 4  /* qinfer_tokenize_options.content takes part in no added token at all */
+    QINFER_TEXT_PLAIN_CONTENT = 4  /* qinfer_tokenize_options.content is searched for no added tokens at all */
 };
 enum { QINFER_TOKEN_CONTROL = 1, QINFER_TOKEN_END = 2 /* ends generation */, QINFER_TOKEN_BYTE = 4 };
 
@@ -498,7 +498,7 @@ typedef struct qinfer_tokenize_options {
     uint32_t             flags;    /* QINFER_TEXT_* */
     uint64_t             max_work; /* steps that the call may take; 0 = 1,000,000 + 512 for each byte of the text */
     const qinfer_cancel *cancel;
-    const qinfer_text_part *content; /* parts of the text that others wrote, ascending and apart from each other: no
+    const qinfer_text_part *content; /* parts of the text that others wrote, whole characters, ascending and apart: no
                                         byte of them takes part in a control token, whatever it says (but white space
                                         may go with one that the tokenizer says takes it). Other added tokens, such as
                                         "<think>", it may hold. NULL = none */

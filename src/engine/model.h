@@ -108,6 +108,8 @@ class Model {
   }
   /// Sorted by name; empty if the model brings none.
   std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_.list; }
+  /// What chat templates know of the tokens that begin and end texts.
+  const source::ChatTemplates& named_tokens() const { return chat_templates_; }
   /// Not OK if the file that should have some is damaged.
   const Status& chat_template_status() const { return chat_templates_.status; }
   std::uint32_t max_token_bytes() const { return blueprint_.max_token_bytes; }

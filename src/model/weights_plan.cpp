@@ -246,10 +246,15 @@ bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::o
       if (!tensor.ok()) return false;
       stored = tensor.value().encoding;
     }
-    WeightFormat format;
-    const WeightRole role = kernel_role(need.id.role, serves_as_head(spec, need.id, options.separate_embedding));
-    if (!kernels.weight_format(role, stored, wanted, options.exact, format)) return false;
-    if (!holds_exactly(stored, format.encoding)) return false;
+    const auto held = [&](WeightRole role) {
+      WeightFormat format;
+      return kernels.weight_format(role, stored, wanted, options.exact, format) &&
+             holds_exactly(stored, format.encoding);
+    };
+    const bool both = serves_as_head(spec, need.id, options.separate_embedding);
+    if (!held(kernel_role(need.id.role, both))) return false;
+    // An embedding that is split is an LM head besides.
+    if (!both && serves_as_head(spec, need.id, false) && !held(WeightRole::lm_head)) return false;
   }
   return true;
 }

@@ -297,6 +297,12 @@ Result<GgufTokenizer> read_gguf_tokenizer(const GgufMetadata& metadata, const te
 
 ChatTemplates read_gguf_chat_templates(const GgufMetadata& metadata) {
   ChatTemplates out;
+  const auto id_of = [&](std::string_view key) {
+    const auto id = metadata.integer(key, -1, INT32_MAX);
+    return id.ok() && id.value() ? static_cast<std::int32_t>(*id.value()) : -1;
+  };
+  out.bos_id = id_of("tokenizer.ggml.bos_token_id");
+  out.eos_id = id_of("tokenizer.ggml.eos_token_id");
   out.status = read_templates(metadata, out.list);
   if (!out.status.ok()) out.list.clear();
   std::stable_sort(out.list.begin(), out.list.end(),

@@ -142,11 +142,33 @@ Status parse_chat_templates(const std::string& text, std::string_view name, std:
   return add_templates(document.root(), name, out);
 }
 
+/// A token's text, or an object with it as "content".
+std::optional<std::string> token_text(const Json& object, std::string_view key) {
+  const Json* value = object.is_object() ? formats::find_field(object, key) : nullptr;
+  if (value != nullptr && value->is_object()) value = formats::find_field(*value, "content");
+  return value != nullptr && value->is_string() ? std::optional<std::string>(value->text()) : std::nullopt;
+}
+
+/// What a damaged file says is left to those who read it for templates.
+Status read_named_tokens(const TextFiles& files, ChatTemplates& out, CancelFlag cancel) {
+  QINFER_ASSIGN(const auto text, files.find("tokenizer_config.json", kMaxTemplateBytes));
+  if (!text) return Status();
+  const auto document = formats::parse_json(*text, "tokenizer_config.json", cancel);
+  if (!document.ok()) return Status();
+  const Json& root = document.value().root();
+  out.has_texts = root.is_object() && (formats::find_field(root, "bos_token") != nullptr ||
+                                       formats::find_field(root, "eos_token") != nullptr);
+  out.bos_text = token_text(root, "bos_token");
+  out.eos_text = token_text(root, "eos_token");
+  return Status();
+}
+
 }  // namespace
 
 /// As transformers does: chat_template.jinja takes the place of what tokenizer_config.json says.
 Result<ChatTemplates> read_chat_templates(const TextFiles& files, CancelFlag cancel) {
   ChatTemplates out;
+  QINFER_TRY(read_named_tokens(files, out, cancel));
   QINFER_ASSIGN(const auto jinja, files.find("chat_template.jinja", kMaxTemplateBytes));
   if (jinja) {
     out.list.push_back({std::string(kDefaultChatTemplate), *jinja});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,11 @@ struct ChatTemplate {
 struct ChatTemplates {
   std::vector<ChatTemplate> list;
   Status status;  ///< why there is none, if their file is damaged
+  /// The tokens that templates know by name, in the words of tokenizer_config.json, or else by their ids; -1 and none:
+  /// not said.
+  bool has_texts = false;  ///< what tokenizer_config.json leaves out is undefined
+  std::optional<std::string> bos_text, eos_text;
+  std::int32_t bos_id = -1, eos_id = -1;
 };
 
 class ModelSource : public model::TensorSource {

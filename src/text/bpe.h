@@ -73,6 +73,8 @@ class Bpe {
   void init_by_score(const BpeOptions& options, std::pmr::vector<std::uint32_t> ranks, const Vocabulary& vocabulary);
   /// Appends the ids of `word`, which is spelled as in the vocabulary. False if there are no more steps for it.
   bool encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  /// What stands for characters without a token; -1: nothing does.
+  TokenId unknown() const { return options_.unknown; }
   std::uint64_t memory_bytes() const { return merges_.memory_bytes() + bytes_taken(ranks_); }
   void move_to(std::pmr::memory_resource* memory) {
     merges_.move_to(memory);

@@ -122,13 +122,15 @@ class Encoding {
     return Status();
   }
 
-  /// No tokenizer in use has merges that lead to a control token. With one that had, content could take part in it.
+  /// No tokenizer in use has merges that lead to an added control token. With one that had, content could take part in
+  /// it. (What bos and eos name may be an ordinary entry, and the unknown token is what has no other.)
   Status check_plain(std::size_t first) const {
-    for (std::size_t i = first; i < out_.size(); ++i)
-      if ((tables_.vocabulary.flags(out_[i]) & kTokenControl) != 0)
-        return error(Code::unsupported,
-                     "the tokenizer makes the control token {} of ordinary text, which content must not become",
-                     out_[i]);
+    for (std::size_t i = first; i < out_.size(); ++i) {
+      constexpr std::uint8_t kBoth = kTokenControl | kTokenAdded;
+      if ((tables_.vocabulary.flags(out_[i]) & kBoth) != kBoth || out_[i] == tables_.bpe.unknown()) continue;
+      return error(Code::unsupported,
+                   "the tokenizer makes the control token {} of ordinary text, which content must not become", out_[i]);
+    }
     return Status();
   }
 
@@ -172,6 +174,11 @@ Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, st
     return error_at(Code::invalid_argument, static_cast<std::int64_t>(bad),
                     "the text is not valid UTF-8 at byte {} (0x{:02X})", bad, static_cast<std::uint8_t>(text[bad]));
   }
+  for (const TextPart& part : options.content)
+    for (const std::size_t at : {part.begin, part.end})
+      if (at < text.size() && (static_cast<std::uint8_t>(text[at]) & 0xC0) == 0x80)
+        return error_at(Code::invalid_argument, static_cast<std::int64_t>(at),
+                        "content is [{}, {}), which cuts the character at byte {}", part.begin, part.end, at);
   const std::size_t before = out.size();
   if (options.add_special) out.insert(out.end(), tables_->prefix.begin(), tables_->prefix.end());
   if (Status status = Encoding(*tables_, options, text.size(), out).run(text); !status.ok()) {
@@ -190,6 +197,7 @@ void Tokenizer::mark_control(TokenId id) {
   if (tables_->vocabulary.flags(id) != 0) tables_->vocabulary.set_flags(id, kTokenControl);
 }
 
+std::string_view Tokenizer::content(TokenId id) const { return tables_->vocabulary.content(id); }
 std::uint32_t Tokenizer::size() const { return tables_->vocabulary.size(); }
 std::uint64_t Tokenizer::fingerprint() const { return tables_->fingerprint; }
 

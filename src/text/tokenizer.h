@@ -85,6 +85,8 @@ class Tokenizer {
   /// Moves the tables, just that many bytes, from the C++ heap to a host's allocator. Only while loading; after
   /// QINFER_E_NO_MEMORY the tokenizer can only be freed.
   Status move_to(const platform::Allocator& allocator);
+  /// The content of a token as written in the file; empty for ids that it does not define.
+  std::string_view content(TokenId id) const;
   /// The id of a token by its content as written in the file.
   std::optional<TokenId> find(std::string_view content) const;
 
