@@ -163,6 +163,20 @@ Result<Plan> make_plan(const char* path, const qinfer_runtime_options* runtime, 
   return Plan{source->spec(), totals};
 }
 
+/// Reads one model and writes it another way. `doing`: what messages call that.
+template <typename Write>
+Status write_model(Write write, std::string_view doing, qinfer_runtime* runtime, const char* path,
+                   const qinfer_load_options* options, const char* out_path) {
+  QINFER_REQUIRE(path);
+  QINFER_REQUIRE(out_path);
+  QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
+  if (arguments.options.files != nullptr)
+    return error(Code::unsupported, "qinfer_load_options.files: {} reads and writes the operating system's files",
+                 doing);
+  QINFER_ASSIGN(const auto used_runtime, runtime_or_private(runtime));
+  return write(used_runtime, path, arguments.options, out_path, progress_of(arguments));
+}
+
 }  // namespace
 
 extern "C" {
@@ -224,30 +238,12 @@ qinfer_status qinfer_model_load(qinfer_runtime* runtime, const char* path, const
 
 qinfer_status qinfer_model_pack(qinfer_runtime* runtime, const char* path, const qinfer_load_options* options,
                                 const char* out_path, qinfer_error* err) {
-  return guard(err, [&]() -> Status {
-    QINFER_REQUIRE(path);
-    QINFER_REQUIRE(out_path);
-    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
-    if (arguments.options.files != nullptr)
-      return error(Code::unsupported,
-                   "qinfer_load_options.files: packing reads and writes the operating system's files");
-    QINFER_ASSIGN(auto used_runtime, runtime_or_private(runtime));
-    return engine::pack_model(used_runtime, path, arguments.options, out_path, progress_of(arguments));
-  });
+  return guard(err, [&] { return write_model(engine::pack_model, "packing", runtime, path, options, out_path); });
 }
 
 qinfer_status qinfer_model_export_gguf(qinfer_runtime* runtime, const char* path, const qinfer_load_options* options,
                                        const char* out_path, qinfer_error* err) {
-  return guard(err, [&]() -> Status {
-    QINFER_REQUIRE(path);
-    QINFER_REQUIRE(out_path);
-    QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
-    if (arguments.options.files != nullptr)
-      return error(Code::unsupported,
-                   "qinfer_load_options.files: exporting reads and writes the operating system's files");
-    QINFER_ASSIGN(auto used_runtime, runtime_or_private(runtime));
-    return engine::export_gguf(used_runtime, path, arguments.options, out_path, progress_of(arguments));
-  });
+  return guard(err, [&] { return write_model(engine::export_gguf, "exporting", runtime, path, options, out_path); });
 }
 
 void qinfer_model_free(qinfer_model* model) { delete model; }

@@ -7,6 +7,7 @@
 
 #include "catch.h"
 #include "checkpoint_writer.h"
+#include "gguf_writer.h"
 #include "skip.h"
 #include "targets.h"
 
@@ -74,6 +75,22 @@ TEST_CASE("What the host asks for decides before what a set holds", "[engine]") 
   const std::string exact = kernels::find_kernel_set("", test::usable_features(), true)->name;
   CHECK(set_of(model, {.runtime_flags = QINFER_RUNTIME_EXACT}) == exact);
   for (const std::string& name : test::usable_targets()) CHECK(set_of(model, {.target = name.c_str()}) == name);
+}
+
+TEST_CASE("A matrix that a set would round decides, also where it is the LM head of a split embedding", "[engine]") {
+  const test::ModelDir folder;
+  const auto write = [&](std::uint32_t embedding) {
+    test::GgufFile file = test::tiny_gguf({.type = 8});  // q8_0
+    test::GgufTestTensor& tensor = file.tensor("token_embd.weight");
+    tensor.type = embedding;
+    tensor.data = test::gguf_data(embedding, tensor.dims[0] * tensor.dims[1]);
+    folder.write("m.gguf", file.bytes());
+    return folder.file("m.gguf");
+  };
+  CHECK(set_of(write(8)) == held());
+  CHECK(set_of(write(8), {.load_flags = QINFER_LOAD_EMBED_ROWS}) == held());
+  CHECK(set_of(write(1)) == any());  // f16
+  CHECK(set_of(write(1), {.load_flags = QINFER_LOAD_EMBED_ROWS}) == any());
 }
 
 TEST_CASE("A packed model runs on the set that it was packed for", "[engine]") {
