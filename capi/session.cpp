@@ -238,6 +238,19 @@ qinfer_status qinfer_session_append(qinfer_session* session, const qinfer_token*
   });
 }
 
+qinfer_status qinfer_session_set_tokens(qinfer_session* session, const qinfer_token* tokens, size_t n, size_t* out_kept,
+                                        qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    if (out_kept != nullptr) *out_kept = 0;
+    const capi::Exclusive exclusive(session);
+    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
+    if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
+    QINFER_ASSIGN(const std::size_t n_kept, impl->set_tokens({tokens, n}));
+    if (out_kept != nullptr) *out_kept = n_kept;
+    return Status();
+  });
+}
+
 qinfer_status qinfer_session_get_tokens(const qinfer_session* session, qinfer_token* tokens, size_t capacity,
                                         size_t* out_n, qinfer_error* err) {
   return guard(err, [&]() -> Status {

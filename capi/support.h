@@ -192,4 +192,5 @@ Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* opt
 Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* options);
 Result<engine::SessionOptions> session_options(const qinfer_session_options* options);
 
+Result<engine::ChatOptions> chat_options(const qinfer_chat_options* options);
 }  // namespace qinfer::capi

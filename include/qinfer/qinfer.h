@@ -707,6 +707,12 @@ typedef struct qinfer_logits_hook {
     int32_t (*rewind)(size_t n_tokens, void *user);
     /** Makes the user of a fork's hook, as its last step; nonzero: QINFER_E_CANCELLED, and no fork. May be called by as
      *  many threads at once as fork the session. NULL = forks have no hook. */
+/** Makes these the session's tokens. What they have in common with those that it holds, from the first one on, stays as
+ *  it is, evaluated or pending (*out_kept tokens; may be NULL); the rest is cut off, as by qinfer_session_truncate, and
+ *  pending. So the next turn of a chat is the whole conversation: only what is new, or what its template now writes
+ *  otherwise, is evaluated, with the bits of a new session. After an error nothing has changed. */
+QINFER_STATUS qinfer_session_set_tokens(qinfer_session *session, const qinfer_token *tokens, size_t n, size_t *out_kept,
+                                        qinfer_error *err);
     int32_t (*clone)(void *user, void **out_user);
     /** When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL =
      *  not called. */

@@ -645,6 +645,13 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   Token sample() {
     Token token = -1;
     call([&](auto* error) { return qinfer_session_sample(native(), &token, error); });
+  /// Makes these its tokens and returns how many at the beginning were there already: they are not evaluated again.
+  std::size_t set_tokens(const std::vector<Token>& tokens) {
+    std::size_t n_kept = 0;
+    call(
+        [&](auto* error) { return qinfer_session_set_tokens(native(), tokens.data(), tokens.size(), &n_kept, error); });
+    return n_kept;
+  }
     return token;
   }
   /// n_vocab floats, or NULL if not kept; valid until the session is next evaluated, truncated or freed.
@@ -734,13 +741,6 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   qinfer_metrics metrics() const {
     return detail::filled<qinfer_metrics>(
         [&](auto* out, auto* error) { return qinfer_session_get_metrics(native(), out, error); });
-  }
-
- private:
-  template <class Call>
-  static void call(Call&& c_call) {
-    detail::FullError error;
-    detail::check(c_call(error.arg()), error);
   }
 
  private:

@@ -72,23 +72,37 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   return copy;
 }
 
-Status Session::append(std::span<const std::int32_t> tokens) {
+Status Session::check_room_for(std::span<const std::int32_t> tokens, std::size_t n_before) const {
   const std::uint32_t n_vocab = model().spec().n_vocab;
-  if (tokens.size() >
-      memory_layout_.max_tokens - n_tokens_)  // first: a wrong n is not used to read the caller's memory
-    return error(Code::context_full, "the session holds {} of at most {} tokens, {} more do not fit", n_tokens_,
+  if (tokens.size() > memory_layout_.max_tokens - n_before)  // first: a wrong n is not used to read the caller's memory
+    return error(Code::context_full, "the session holds {} of at most {} tokens, {} more do not fit", n_before,
                  memory_layout_.max_tokens, tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<std::uint32_t>(tokens[i]) >= n_vocab)
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "token {} at index {} is not in the vocabulary of {}", tokens[i], i, n_vocab);
   }
+  return Status();
+}
+
+Status Session::append(std::span<const std::int32_t> tokens) {
+  QINFER_TRY(check_room_for(tokens, n_tokens_));
   // In an encoder every token sees all others: with more of them, all are evaluated again.
   if (!model().spec().causal && !tokens.empty()) forget_everything();
   tokens_.make_own(n_tokens_ * sizeof(std::int32_t));
   std::copy(tokens.begin(), tokens.end(), token_data() + n_tokens_);
   n_tokens_ += tokens.size();
   return Status();
+}
+
+Result<std::size_t> Session::set_tokens(std::span<const std::int32_t> tokens) {
+  QINFER_TRY(check_room_for(tokens, 0));
+  const std::span<const std::int32_t> held = this->tokens();
+  const auto n_kept = static_cast<std::size_t>(
+      std::mismatch(held.begin(), held.end(), tokens.begin(), tokens.end()).first - held.begin());
+  if (n_kept < n_tokens_) QINFER_TRY(cut(n_kept, n_kept < tokens.size()));
+  QINFER_TRY(append(tokens.subspan(n_kept)));
+  return n_kept;
 }
 
 void Session::drop_logits() {

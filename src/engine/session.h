@@ -106,6 +106,9 @@ class Session {
   /// All or nothing: QINFER_E_INVALID_ARGUMENT for an id out of range (detail: its index), QINFER_E_CONTEXT_FULL.
   Status append(std::span<const std::int32_t> tokens);
   Status truncate(std::size_t n_tokens);
+  /// Makes these its tokens, and returns how many at the beginning were there already: those are kept as they are, and
+  /// evaluated no more, the rest is pending. Errors as append()'s, then nothing has changed.
+  Result<std::size_t> set_tokens(std::span<const std::int32_t> tokens);
 
   Status set_sampler(const sampling::SamplerOptions& options);
   Status set_bias(std::span<const std::int32_t> tokens, std::span<const float> values);
@@ -231,6 +234,9 @@ class Session {
   std::span<const std::int32_t> tokens_of_block(std::size_t block, std::size_t n_blocks) const;
   void publish_full_blocks();
   /// Forgets the names of blocks that the evaluated tokens do not fill.
+  Status check_room_for(std::span<const std::int32_t> tokens, std::size_t n_before) const;
+  /// truncate(), where with `others_follow` tokens are appended at once, so that the last one kept needs no logits.
+  Status cut(std::size_t n_tokens, bool others_follow);
   void forget_names();
   Status read_blocks(const kv::Snapshot& snapshot, std::size_t group);
   Status read_tables(const kv::Snapshot& snapshot, const std::string& path);

@@ -136,23 +136,29 @@ void Session::forget_everything() {
 Status Session::truncate(std::size_t n_tokens) {
   if (n_tokens > n_tokens_)
     return error(Code::invalid_argument, "cannot truncate to {} tokens: the session holds {}", n_tokens, n_tokens_);
+  return cut(n_tokens, false);
+}
+
+Status Session::cut(std::size_t n_tokens, bool others_follow) {
   const bool cut = n_tokens < n_tokens_;
   if (cut) QINFER_TRY(rewind_hook(n_tokens));
   n_tokens_ = n_tokens;
   // Nothing pending means that there are logits, or an embedding; after a cancelled evaluation there may be none.
-  const bool ready = n_tokens == n_evaluated_ && (n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);
+  const bool ready =
+      n_tokens == n_evaluated_ && (others_follow || n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);
   if (!model().spec().causal && cut) forget_everything();
   if (n_tokens > n_evaluated_ || ready) return Status();
   // The last token kept is evaluated again, for its logits, from which the next token is drawn. Everything is evaluated
   // again where that is not possible: from a sum of hidden states no token can be subtracted, and a window that has
-  // moved on has given back the blocks that the last token sees.
+  // moved on has given back the blocks that the next token to be evaluated sees.
+  const std::size_t next = others_follow || n_tokens == 0 ? n_tokens : n_tokens - 1;
   bool all = n_tokens == 0 || memory_layout_.embeddings;
-  for (const BlockTable& table : tables()) all = all || !table.reaches_back_from(n_tokens - 1);
+  for (const BlockTable& table : tables()) all = all || !table.reaches_back_from(next);
   if (all) {
     forget_everything();
     return Status();
   }
-  n_evaluated_ = n_tokens - 1;
+  n_evaluated_ = next;
   n_logits_ = 0;
   give_back_unused();
   forget_names();
