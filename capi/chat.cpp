@@ -13,7 +13,9 @@ std::optional<std::string> text_of(const char* text) {
   return text != nullptr ? std::optional<std::string>(text) : std::nullopt;
 }
 
-Result<engine::ChatOptions> chat_options(const qinfer_chat_options* options) {
+}  // namespace
+
+Result<engine::ChatOptions> capi::chat_options(const qinfer_chat_options* options) {
   qinfer_chat_options o;
   QINFER_TRY(capi::copy_in(options, o, "qinfer_chat_options"));
   QINFER_TRY(capi::unknown_flags(o.flags, QINFER_CHAT_GENERATION_PROMPT | QINFER_CHAT_PLAIN_CONTENT, "flags"));
@@ -26,8 +28,6 @@ Result<engine::ChatOptions> chat_options(const qinfer_chat_options* options) {
   out.cancel = capi::flag_of(o.cancel);
   return out;
 }
-
-}  // namespace
 
 extern "C" {
 
@@ -43,7 +43,7 @@ qinfer_status qinfer_chat_render(const qinfer_model* model, const char* conversa
     if (content != nullptr) QINFER_REQUIRE(out_n_content);
     QINFER_TRY(model->impl->runtime().check_process());
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(conversation, len, "conversation"));
-    QINFER_ASSIGN(const engine::ChatOptions used, chat_options(options));
+    QINFER_ASSIGN(const engine::ChatOptions used, capi::chat_options(options));
     QINFER_ASSIGN(const chat::Rendered rendered, engine::render_chat(*model->impl, view, used));
     std::vector<qinfer_text_part> parts;
     parts.reserve(rendered.content.size());
@@ -68,7 +68,7 @@ qinfer_status qinfer_chat_tokenize(const qinfer_model* model, const char* conver
     *out_n = 0;
     QINFER_TRY(model->impl->runtime().check_process());
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(conversation, len, "conversation"));
-    QINFER_ASSIGN(const engine::ChatOptions used, chat_options(options));
+    QINFER_ASSIGN(const engine::ChatOptions used, capi::chat_options(options));
     QINFER_ASSIGN(const std::vector<text::TokenId> ids, engine::tokenize_chat(*model->impl, view, used));
     return capi::copy_array<qinfer_token>(ids, tokens, capacity, out_n);
   });

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/chat_prompt.h"
 #include "engine/eval.h"
 #include "engine/generate.h"
 #include "engine/model.h"
@@ -191,6 +192,6 @@ inline qinfer_metrics to_c(const engine::Metrics& m) {
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* options);
 Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* options);
 Result<engine::SessionOptions> session_options(const qinfer_session_options* options);
-
 Result<engine::ChatOptions> chat_options(const qinfer_chat_options* options);
+
 }  // namespace qinfer::capi

@@ -81,6 +81,7 @@ typedef struct qinfer_detok   qinfer_detok;   /* turns a token stream into text 
 typedef struct qinfer_kv_cache qinfer_kv_cache; /* paged key/value memory shared by sessions; locks itself */
 typedef struct qinfer_session qinfer_session; /* one token sequence and its sampler */
 typedef struct qinfer_cancel  qinfer_cancel;  /* cancellation flag, shareable by many calls */
+typedef struct qinfer_reply   qinfer_reply;   /* takes what a model answers apart */
 
 typedef int32_t qinfer_token;
 typedef int32_t qinfer_status; /* constants are plain ints: adding one never changes a type */
@@ -563,6 +564,59 @@ QINFER_STATUS qinfer_chat_tokenize(const qinfer_model *model, const char *conver
                                    const qinfer_chat_options *options, qinfer_token *tokens, size_t capacity,
                                    size_t *out_n, qinfer_error *err);
 
+/** How the families of models write calls of tools; reasoning is between <think> and </think> (Mistral: [THINK] and
+ *  [/THINK]) where the reply, or the end of the prompt, begins with it. */
+enum {
+    QINFER_REPLY_AUTO = 0,        /* the one that the chat template writes; PLAIN if that is none of these */
+    QINFER_REPLY_PLAIN = 1,       /* no calls */
+    QINFER_REPLY_HERMES = 2,      /* Hermes and Qwen: <tool_call>{"name", "arguments"}</tool_call>, or <function=name> and
+                                     <parameter=key> inside */
+    QINFER_REPLY_LLAMA3 = 3,      /* {"name", "parameters"} as the reply, if it names one of the conversation's tools, or
+                                     after <|python_tag|> */
+    QINFER_REPLY_MISTRAL = 4,     /* [TOOL_CALLS][{"name", "arguments"}], or [TOOL_CALLS]name[ARGS]{...} */
+    QINFER_REPLY_DEEPSEEK = 5,    /* between tool call begin and end, with the arguments in a fence or not */
+    QINFER_REPLY_FUNCTIONARY = 6, /* >>>name and JSON (of "python" code), >>>all and content */
+    QINFER_REPLY_FIREFUNCTION = 7 /* functools[{"name", "arguments"}] */
+};
+enum { QINFER_PART_NONE = 0, QINFER_PART_CONTENT = 1, QINFER_PART_REASONING = 2, QINFER_PART_CALL = 3 };
+typedef struct qinfer_reply_options {
+    uint32_t struct_size, flags;     /* none yet */
+    int32_t  format;                 /* QINFER_REPLY_* */
+    uint32_t reserved;
+    const qinfer_chat_options *chat; /* those that the prompt was made with; NULL = none */
+} qinfer_reply_options;
+typedef struct qinfer_reply_part {
+    uint32_t    struct_size;
+    int32_t     kind;     /* QINFER_PART_*; NONE: nothing more is known yet, and the rest is 0 */
+    const char *text;     /* valid until the handle is next used: a piece of content or reasoning; of a call all its
+                             arguments, a JSON object as the model wrote it (code, of Functionary's python) */
+    size_t      text_len;
+    const char *name, *id; /* of a call, NUL-terminated, likewise; the id is 9 letters and digits, and another one for each
+                              call of the conversation */
+    uint32_t    call;     /* which call of the reply, from 0 */
+    uint32_t    reserved;
+} qinfer_reply_part;
+/** Takes the reply to a conversation apart while it comes, into content, reasoning and calls of tools. conversation, len
+ *  and options->chat are those that the prompt was made with (QINFER_CHAT_GENERATION_PROMPT among them), and errors as
+ *  in qinfer_chat_tokenize. What is not a call as the family writes it is content, as it is. Not for several threads at
+ *  once; callbacks of qinfer_generate may use it. */
+QINFER_STATUS qinfer_reply_create(const qinfer_model *model, const char *conversation, size_t len,
+                                  const qinfer_reply_options *options, qinfer_reply **out, qinfer_error *err);
+/** The next token of the reply; an end token, and other control tokens that are no markers, add nothing. After
+ *  qinfer_reply_finish QINFER_E_STATE; after QINFER_E_NO_MEMORY the reply can only be freed. */
+QINFER_STATUS qinfer_reply_push(qinfer_reply *reply, qinfer_token token, qinfer_error *err);
+/** The reply is complete: what was held back is decided. */
+QINFER_STATUS qinfer_reply_finish(qinfer_reply *reply, qinfer_error *err);
+/** The next part, in order. Content and reasoning come in pieces as soon as they cannot be part of a marker, calls when
+ *  they are complete. */
+QINFER_STATUS qinfer_reply_next(qinfer_reply *reply, qinfer_reply_part *out, qinfer_error *err);
+/** What was pushed as a message, in JSON, to add to the conversation's messages: {"role": "assistant", "content": ...,
+ *  "reasoning_content": ..., "tool_calls": [{"id", "type", "function": {"name", "arguments"}}]}, the last two where there
+ *  are any. arguments is an object or, where the family's templates want that, its text. */
+QINFER_STATUS qinfer_reply_message(const qinfer_reply *reply, char *json, size_t capacity, size_t *out_n,
+                                   qinfer_error *err);
+QINFER_API void qinfer_reply_free(qinfer_reply *reply);
+
 QINFER_STATUS qinfer_detok_create(const qinfer_model *model, qinfer_detok **out, qinfer_error *err);
 /** Emits whole characters and holds back an unfinished one; invalid bytes become U+FFFD. A capacity of
  *  max_token_bytes * 3 + 16 always suffices. */
@@ -653,6 +707,12 @@ QINFER_API void qinfer_session_free(qinfer_session *session);
 
 /** Adds pending tokens, computes nothing. */
 QINFER_STATUS qinfer_session_append(qinfer_session *session, const qinfer_token *tokens, size_t n, qinfer_error *err);
+/** Makes these the session's tokens. What they have in common with those that it holds, from the first one on, stays as
+ *  it is, evaluated or pending (*out_kept tokens; may be NULL); the rest is cut off, as by qinfer_session_truncate, and
+ *  pending. So the next turn of a chat is the whole conversation: only what is new, or what its template now writes
+ *  otherwise, is evaluated, with the bits of a new session. After an error nothing has changed. */
+QINFER_STATUS qinfer_session_set_tokens(qinfer_session *session, const qinfer_token *tokens, size_t n, size_t *out_kept,
+                                        qinfer_error *err);
 QINFER_STATUS qinfer_session_get_tokens(const qinfer_session *session, qinfer_token *tokens, size_t capacity,
                                         size_t *out_n, qinfer_error *err);
 QINFER_API size_t qinfer_session_length(const qinfer_session *session);  /* evaluated + pending */
@@ -707,12 +767,6 @@ typedef struct qinfer_logits_hook {
     int32_t (*rewind)(size_t n_tokens, void *user);
     /** Makes the user of a fork's hook, as its last step; nonzero: QINFER_E_CANCELLED, and no fork. May be called by as
      *  many threads at once as fork the session. NULL = forks have no hook. */
-/** Makes these the session's tokens. What they have in common with those that it holds, from the first one on, stays as
- *  it is, evaluated or pending (*out_kept tokens; may be NULL); the rest is cut off, as by qinfer_session_truncate, and
- *  pending. So the next turn of a chat is the whole conversation: only what is new, or what its template now writes
- *  otherwise, is evaluated, with the bits of a new session. After an error nothing has changed. */
-QINFER_STATUS qinfer_session_set_tokens(qinfer_session *session, const qinfer_token *tokens, size_t n, size_t *out_kept,
-                                        qinfer_error *err);
     int32_t (*clone)(void *user, void **out_user);
     /** When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL =
      *  not called. */

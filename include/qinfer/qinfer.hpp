@@ -141,6 +141,12 @@ class Handle {
     check(call(&handle, error.arg()), error);
     handle_.reset(handle);
   }
+  /// Runs any other call (qinfer_error*) -> status.
+  template <class Call>
+  static void call(Call&& c_call) {
+    detail::FullError error;
+    detail::check(c_call(error.arg()), error);
+  }
 
  private:
   struct Release {
@@ -491,6 +497,47 @@ class Detokenizer : public detail::Handle<qinfer_detok, qinfer_detok_free> {
   std::size_t guess_;
 };
 
+/// Takes the reply to a conversation apart, token by token: content, reasoning and calls of tools.
+class Reply : public detail::Handle<qinfer_reply, qinfer_reply_free> {
+ public:
+  struct Part {
+    std::int32_t kind = QINFER_PART_NONE;
+    std::string text;      ///< of a call its arguments
+    std::string name, id;  ///< of a call
+    std::uint32_t call = 0;
+  };
+  /// The conversation, and in options.chat the options, that the prompt is made with.
+  Reply(const Model& model, std::string_view conversation,
+        const qinfer_reply_options& options = qi::options<qinfer_reply_options>()) {
+    const char* data = conversation.data() != nullptr ? conversation.data() : "";
+    create([&](auto** out, auto* error) {
+      return qinfer_reply_create(model.native(), data, conversation.size(), &options, out, error);
+    });
+  }
+  void push(Token token) {
+    call([&](auto* error) { return qinfer_reply_push(native(), token, error); });
+  }
+  void finish() {
+    call([&](auto* error) { return qinfer_reply_finish(native(), error); });
+  }
+  /// Of kind QINFER_PART_NONE: nothing more is known yet.
+  Part next() {
+    const auto part = detail::filled<qinfer_reply_part>(
+        [&](auto* out, auto* error) { return qinfer_reply_next(native(), out, error); });
+    Part out;
+    out.kind = part.kind;
+    out.text.assign(part.text_len != 0 ? part.text : "", part.text_len);
+    if (part.name != nullptr) out.name = part.name;
+    if (part.id != nullptr) out.id = part.id;
+    out.call = part.call;
+    return out;
+  }
+  /// What was pushed, as a message for the conversation: JSON.
+  std::string message() const {
+    return detail::collected<std::string>(1 << 12, [&](auto... out) { return qinfer_reply_message(native(), out...); });
+  }
+};
+
 class KvCache : public detail::Handle<qinfer_kv_cache, qinfer_kv_cache_free> {
  public:
   explicit KvCache(const Model& model,
@@ -598,6 +645,13 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   }
   void append(const std::vector<Token>& tokens) { append(tokens.data(), tokens.size()); }
   void append(Token token) { append(&token, 1); }
+  /// Makes these its tokens and returns how many at the beginning were there already: they are not evaluated again.
+  std::size_t set_tokens(const std::vector<Token>& tokens) {
+    std::size_t n_kept = 0;
+    call(
+        [&](auto* error) { return qinfer_session_set_tokens(native(), tokens.data(), tokens.size(), &n_kept, error); });
+    return n_kept;
+  }
   void truncate(std::size_t n_tokens) {
     call([&](auto* error) { return qinfer_session_truncate(native(), n_tokens, error); });
   }
@@ -645,13 +699,6 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   Token sample() {
     Token token = -1;
     call([&](auto* error) { return qinfer_session_sample(native(), &token, error); });
-  /// Makes these its tokens and returns how many at the beginning were there already: they are not evaluated again.
-  std::size_t set_tokens(const std::vector<Token>& tokens) {
-    std::size_t n_kept = 0;
-    call(
-        [&](auto* error) { return qinfer_session_set_tokens(native(), tokens.data(), tokens.size(), &n_kept, error); });
-    return n_kept;
-  }
     return token;
   }
   /// n_vocab floats, or NULL if not kept; valid until the session is next evaluated, truncated or freed.

@@ -4,8 +4,6 @@
 #include <charconv>
 #include <chrono>
 
-#include "formats/json.h"
-
 namespace qinfer::engine {
 namespace {
 
@@ -22,25 +20,6 @@ const source::ChatTemplate* find_template(const Model& model, std::string_view n
 bool has_tools(const Json& conversation) {
   const Json* tools = conversation.find("tools");
   return tools != nullptr && tools->is_array() && tools->size() > 0;
-}
-
-Result<std::string_view> template_for(const Model& model, const Json& conversation, const ChatOptions& options) {
-  if (options.template_text) return std::string_view(*options.template_text);
-  const source::ChatTemplate* found = nullptr;
-  if (options.template_name) {
-    found = find_template(model, *options.template_name);
-  } else {
-    if (has_tools(conversation)) found = find_template(model, kToolTemplate);
-    if (found == nullptr) found = find_template(model, source::kDefaultChatTemplate);
-  }
-  if (found != nullptr) return std::string_view(found->text);
-  const Status& status = model.chat_template_status();
-  if (!status.ok()) return error_at(status.code(), status.detail(), "{}", status.message());
-  std::string names;
-  for (const source::ChatTemplate& known : model.chat_templates()) names += (names.empty() ? "" : ", ") + known.name;
-  if (names.empty()) return error(Code::not_found, "the model has no chat template: give one as template_text");
-  return error(Code::not_found, "the model has no chat template \"{}\", but: {}",
-               options.template_name.value_or(std::string(source::kDefaultChatTemplate)), names);
 }
 
 /// A member of an object, with the comma after it.
@@ -131,11 +110,30 @@ chat::Date system_date() {
 
 }  // namespace
 
+Result<std::string_view> chat_template_for(const Model& model, const Json& conversation, const ChatOptions& options) {
+  if (options.template_text) return std::string_view(*options.template_text);
+  const source::ChatTemplate* found = nullptr;
+  if (options.template_name) {
+    found = find_template(model, *options.template_name);
+  } else {
+    if (has_tools(conversation)) found = find_template(model, kToolTemplate);
+    if (found == nullptr) found = find_template(model, source::kDefaultChatTemplate);
+  }
+  if (found != nullptr) return std::string_view(found->text);
+  const Status& status = model.chat_template_status();
+  if (!status.ok()) return error_at(status.code(), status.detail(), "{}", status.message());
+  std::string names;
+  for (const source::ChatTemplate& known : model.chat_templates()) names += (names.empty() ? "" : ", ") + known.name;
+  if (names.empty()) return error(Code::not_found, "the model has no chat template: give one as template_text");
+  return error(Code::not_found, "the model has no chat template \"{}\", but: {}",
+               options.template_name.value_or(std::string(source::kDefaultChatTemplate)), names);
+}
+
 Result<chat::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options) {
   QINFER_TRY(options.cancel.check("rendering"));
   QINFER_ASSIGN(const formats::JsonDocument given, formats::parse_json(conversation, "conversation", options.cancel));
   if (!given.root().is_object()) return error(Code::invalid_argument, "conversation: expected an object with messages");
-  QINFER_ASSIGN(const std::string_view text, template_for(model, given.root(), options));
+  QINFER_ASSIGN(const std::string_view text, chat_template_for(model, given.root(), options));
   QINFER_ASSIGN(const chat::Template compiled, chat::Template::compile(text));
   chat::RenderOptions render;
   chat::Date date = system_date();

@@ -10,6 +10,7 @@
 #include "base/cancel.h"
 #include "chat/template.h"
 #include "engine/model.h"
+#include "formats/json.h"
 
 namespace qinfer::engine {
 
@@ -21,6 +22,10 @@ struct ChatOptions {
   std::optional<std::string> now;            ///< "2026-11-22" or "2026-11-22T15:04:05"; none: the system's clock, UTC
   CancelFlag cancel;
 };
+
+/// The source of the template that a conversation, a JSON object, is rendered with. QINFER_E_NOT_FOUND without one.
+Result<std::string_view> chat_template_for(const Model& model, const formats::Json& conversation,
+                                           const ChatOptions& options);
 
 /// `conversation`: a JSON object with the template's variables. bos_token and eos_token are the model's where it has
 /// none. QINFER_E_NOT_FOUND without a template.

@@ -1,0 +1,104 @@
+// Replies: content, reasoning and calls of tools out of a stream of tokens.
+#include <qinfer/qinfer.h>
+
+#include "engine/chat_reply.h"
+#include "support.h"
+
+using namespace qinfer;
+using capi::guard;
+
+struct qinfer_reply {
+  std::shared_ptr<const engine::Model> model;
+  std::unique_ptr<engine::ChatReply> impl;
+  chat::ReplyPart part;  // that the host was given last
+};
+
+namespace {
+
+/// The rules for every call with a reply.
+Status check_usable(const qinfer_reply* reply) {
+  QINFER_REQUIRE(reply);
+  return reply->model->runtime().check_process();
+}
+
+Result<chat::ReplyFormat> reply_format(std::int32_t format) {
+  if (format >= 0 && format <= chat::kLastReplyFormat) return static_cast<chat::ReplyFormat>(format);
+  return error(Code::invalid_argument, "format is {}, expected a QINFER_REPLY_* from 0 to {}", format,
+               chat::kLastReplyFormat);
+}
+
+}  // namespace
+
+extern "C" {
+
+qinfer_status qinfer_reply_create(const qinfer_model* model, const char* conversation, size_t len,
+                                  const qinfer_reply_options* options, qinfer_reply** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_REQUIRE(model);
+    QINFER_TRY(model->impl->runtime().check_process());
+    QINFER_ASSIGN(const std::string_view view, capi::text_argument(conversation, len, "conversation"));
+    qinfer_reply_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_reply_options"));
+    QINFER_TRY(capi::unknown_flags(o.flags, 0, "flags"));
+    QINFER_ASSIGN(const chat::ReplyFormat format, reply_format(o.format));
+    QINFER_ASSIGN(const engine::ChatOptions chat, capi::chat_options(o.chat));
+    auto reply = std::make_unique<qinfer_reply>();
+    reply->model = model->impl;
+    QINFER_ASSIGN(reply->impl, engine::ChatReply::create(model->impl, view, chat, format));
+    *out = reply.release();
+    return Status();
+  });
+}
+
+qinfer_status qinfer_reply_push(qinfer_reply* reply, qinfer_token token, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_TRY(check_usable(reply));
+    const std::uint32_t n_vocab = reply->model->spec().n_vocab;
+    if (token < 0 || static_cast<std::uint32_t>(token) >= n_vocab)
+      return error(Code::invalid_argument, "token {} is not in the vocabulary of {}", token, n_vocab);
+    return reply->impl->push(token);
+  });
+}
+
+qinfer_status qinfer_reply_finish(qinfer_reply* reply, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_TRY(check_usable(reply));
+    return reply->impl->finish();
+  });
+}
+
+qinfer_status qinfer_reply_next(qinfer_reply* reply, qinfer_reply_part* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_TRY(check_usable(reply));
+    QINFER_REQUIRE(out);
+    QINFER_TRY(capi::copy_out(qinfer_reply_part{}, out, "qinfer_reply_part"));
+    reply->part = reply->impl->next();
+    const chat::ReplyPart& part = reply->part;
+    qinfer_reply_part next = {};
+    next.kind = static_cast<std::int32_t>(part.kind);
+    if (part.kind != chat::PartKind::none) next.text = part.text.c_str();
+    next.text_len = part.text.size();
+    if (part.kind == chat::PartKind::call) {
+      next.name = part.name.c_str();
+      next.id = part.id.c_str();
+      next.call = part.call;
+    }
+    return capi::copy_out(next, out, "qinfer_reply_part");
+  });
+}
+
+qinfer_status qinfer_reply_message(const qinfer_reply* reply, char* json, size_t capacity, size_t* out_n,
+                                   qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out_n);
+    *out_n = 0;
+    QINFER_TRY(check_usable(reply));
+    return capi::copy_array<char>(reply->impl->message(), json, capacity, out_n);
+  });
+}
+
+void qinfer_reply_free(qinfer_reply* reply) { delete reply; }
+
+}  // extern "C"

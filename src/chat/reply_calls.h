@@ -1,0 +1,67 @@
+// Calls of tools, as each family of models writes them: from the text after the marker to a name and JSON arguments.
+//
+// Nothing is guessed: what is not written as its family writes it is no call, and stays content. A call that has begun
+// is looked at again when more of it is there, from where the search for its end stopped, so that a long one costs no
+// more than its length.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/reply_format.h"
+#include "chat/reply_json.h"
+#include "formats/json.h"
+
+namespace qinfer::chat {
+
+struct ToolCall {
+  std::string name;
+  std::string arguments;  ///< a JSON object, as the model wrote it; of a tool that takes code that code
+  bool is_code = false;
+};
+
+/// The tools that a conversation offers: {"function": {"name", "parameters"}} or {"name", "parameters"}.
+class ToolList {
+ public:
+  ToolList() = default;
+  /// Of a conversation: its "tools".
+  explicit ToolList(const formats::Json& conversation);
+  bool empty() const { return tools_.empty(); }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  /// Whether the schema of a tool says that this parameter is a text.
+  bool is_text(std::string_view tool, std::string_view parameter) const;
+
+ private:
+  struct Tool {
+    std::string name;
+    std::vector<std::string> text_parameters;
+  };
+  const Tool* find(std::string_view name) const;
+  std::vector<Tool> tools_;
+};
+
+/// What a search leaves for the next one of the same text, when more of it is there.
+struct CallScan {
+  std::size_t at = 0;
+  JsonEnd json;
+};
+
+struct CallSearch {
+  enum Outcome { more, none, found } outcome = more;
+  std::size_t size = 0;         ///< found: bytes of the text that they are
+  std::vector<ToolCall> calls;  ///< found; of ">>>all" none
+};
+
+/// The calls at the beginning of `text`, which follows the marker of their family. `at_end`: nothing will follow it.
+CallSearch read_calls(ReplyFormat format, std::string_view text, bool at_end, const ToolList& tools, CallScan& scan);
+
+/// One call written as a bare JSON object, as Llama 3 does: `text` begins with its brace. It must name a tool of the
+/// list.
+CallSearch read_bare_call(std::string_view text, const ToolList& tools, CallScan& scan);
+
+/// Whether one can begin with this text: a brace, and as the first key one of a call.
+bool may_be_bare_call(std::string_view text);
+
+}  // namespace qinfer::chat

@@ -1,0 +1,94 @@
+// See chat_reply.h.
+#include "engine/chat_reply.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace qinfer::engine {
+namespace {
+
+using formats::Json;
+
+/// Calls in earlier messages, so that new ones are given other ids.
+std::uint32_t count_calls(const Json& conversation) {
+  std::size_t n = 0;
+  const Json* messages = conversation.find("messages");
+  if (messages == nullptr || !messages->is_array()) return 0;
+  for (const Json& message : *messages) {
+    const Json* calls = message.find("tool_calls");
+    if (calls != nullptr && calls->is_array()) n += calls->size();
+  }
+  return static_cast<std::uint32_t>(std::min<std::size_t>(n, std::numeric_limits<std::uint16_t>::max()));
+}
+
+/// Whether the prompt ends with the beginning of reasoning, written by the template itself.
+bool ends_in_reasoning(const chat::Rendered& prompt, std::string_view think) {
+  const std::size_t last = prompt.text.find_last_not_of(" \t\r\n");
+  if (last == std::string::npos) return false;
+  const std::string_view text = std::string_view(prompt.text).substr(0, last + 1);
+  return text.ends_with(think) && (prompt.content.empty() || prompt.content.back().end <= text.size() - think.size());
+}
+
+/// What the prompt has begun of the reply.
+chat::ReplySetup setup_of(chat::ReplyFormat format, const Json& conversation, const chat::Rendered& prompt) {
+  const chat::ReplySyntax& syntax = chat::reply_syntax(format);
+  chat::ReplySetup setup;
+  setup.format = format;
+  setup.tools = chat::ToolList(conversation);
+  setup.n_earlier_calls = count_calls(conversation);
+  setup.in_reasoning = ends_in_reasoning(prompt, syntax.think);
+  if (format == chat::ReplyFormat::functionary && prompt.text.ends_with(syntax.call)) setup.begun = syntax.call;
+  return setup;
+}
+
+}  // namespace
+
+ChatReply::ChatReply(std::shared_ptr<const Model> model, chat::ReplySetup setup)
+    : model_(std::move(model)),
+      detokenizer_(*model_->tokenizer()),
+      text_(std::size_t{3} * model_->tokenizer()->max_token_bytes() + 16),
+      parser_(std::move(setup)) {
+  const chat::ReplySyntax& syntax = parser_.syntax();
+  const auto add = [&](std::string_view marker) {
+    const auto id = marker.empty() ? std::nullopt : model_->tokenizer()->find(marker);
+    if (id && model_->tokenizer()->is_control(*id)) markers_.emplace_back(*id, marker);
+  };
+  for (const std::string_view marker : {syntax.call, syntax.think, syntax.think_end}) add(marker);
+  for (const std::string_view marker : syntax.ignored) add(marker);
+  for (const std::string_view marker : syntax.inside) add(marker);
+}
+
+Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model> model, std::string_view conversation,
+                                                     const ChatOptions& options, chat::ReplyFormat format) {
+  if (model->tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
+  QINFER_ASSIGN(const chat::Rendered prompt, render_chat(*model, conversation, options));
+  QINFER_ASSIGN(const formats::JsonDocument given, formats::parse_json(conversation, "conversation", options.cancel));
+  if (format == chat::ReplyFormat::automatic) {
+    QINFER_ASSIGN(const std::string_view text, chat_template_for(*model, given.root(), options));
+    format = chat::find_reply_format(text);
+  }
+  return std::unique_ptr<ChatReply>(new ChatReply(std::move(model), setup_of(format, given.root(), prompt)));
+}
+
+Status ChatReply::check_open() const {
+  return finished_ ? Status::fixed(Code::state, "the reply is finished: make another one for the next turn") : Status();
+}
+
+Status ChatReply::push(text::TokenId token) {
+  QINFER_TRY(check_open());
+  const auto marker = std::find_if(markers_.begin(), markers_.end(), [&](const auto& m) { return m.first == token; });
+  const std::size_t n = detokenizer_.push(token, text_);
+  parser_.push({text_.data(), n});
+  if (marker != markers_.end()) parser_.push(marker->second);
+  return Status();
+}
+
+Status ChatReply::finish() {
+  QINFER_TRY(check_open());
+  finished_ = true;
+  parser_.push({text_.data(), detokenizer_.finish(text_)});
+  parser_.finish();
+  return Status();
+}
+
+}  // namespace qinfer::engine

@@ -1,0 +1,45 @@
+// The reply to a conversation, token by token: the parser of the model's family (chat/reply.h), set up from the chat
+// template and from how the prompt ends, and fed with tokens, of which some are markers that a text would not show.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "chat/reply.h"
+#include "engine/chat_prompt.h"
+#include "engine/model.h"
+#include "text/detokenizer.h"
+
+namespace qinfer::engine {
+
+class ChatReply {
+ public:
+  /// The conversation and the options that the prompt is made with. `format` automatic: the one that its template
+  /// shows.
+  static Result<std::unique_ptr<ChatReply>> create(std::shared_ptr<const Model> model, std::string_view conversation,
+                                                   const ChatOptions& options, chat::ReplyFormat format);
+
+  /// Tokens that the vocabulary does not have, and control tokens that are no markers, say nothing.
+  Status push(text::TokenId token);
+  /// Nothing follows.
+  Status finish();
+  chat::ReplyPart next() { return parser_.next(); }
+  std::string message() const { return parser_.message(); }
+
+ private:
+  ChatReply(std::shared_ptr<const Model> model, chat::ReplySetup setup);
+  Status check_open() const;
+
+  std::shared_ptr<const Model> model_;
+  text::Detokenizer detokenizer_;
+  std::vector<char> text_;  // of one token
+  /// The markers of the family that are control tokens.
+  std::vector<std::pair<text::TokenId, std::string_view>> markers_;
+  chat::ReplyParser parser_;
+  bool finished_ = false;
+};
+
+}  // namespace qinfer::engine
