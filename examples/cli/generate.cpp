@@ -1,45 +1,16 @@
 // generate.cpp: `qinfer generate`: prints a prompt and, as it comes, the text that follows. Ctrl-C ends the generation
 // cleanly through qinfer_cancel; a second one kills the program.
-#include <signal.h>
-
 #include <algorithm>
-#include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
 
+#include "interrupt.h"
 #include "options.h"
+#include "prompt.h"
 #include "support.h"
 
 namespace cli {
 namespace {
-
-std::atomic<qinfer_cancel*> interrupted_call{nullptr};
-static_assert(std::atomic<qinfer_cancel*>::is_always_lock_free, "read in a signal handler");
-
-extern "C" void request_cancel(int) { qinfer_cancel_request(interrupted_call.load()); }
-
-/// While it lives, the first SIGINT requests cancellation and the second has its default effect.
-class InterruptGuard {
- public:
-  explicit InterruptGuard(qi::Cancel& cancel) {
-    interrupted_call.store(cancel.native());
-    struct sigaction current {};
-    if (sigaction(SIGINT, nullptr, &current) != 0 || current.sa_handler == SIG_IGN) return;  // e.g. under nohup
-    struct sigaction action {};
-    action.sa_handler = request_cancel;
-    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-    installed_ = sigaction(SIGINT, &action, nullptr) == 0;
-  }
-  ~InterruptGuard() {
-    if (installed_) signal(SIGINT, SIG_DFL);
-  }
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-
- private:
-  bool installed_ = false;
-};
 
 struct GenerateArgs {
   std::string model, prompt, kv;
@@ -66,32 +37,6 @@ std::uint32_t session_tokens(const GenerateArgs& args, std::uint32_t model_conte
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(model_context, n_prompt + args.max_tokens));
 }
 
-qi::KvCache make_cache(const qi::Model& model, const std::string& kv, std::uint32_t max_tokens) {
-  constexpr std::uint32_t kBlockTokens = 32;
-  auto options = qi::options<qinfer_kv_cache_options>();
-  options.kv_type = kv_type(kv);
-  options.block_tokens = kBlockTokens;
-  options.budget_blocks = (std::uint64_t{max_tokens} + kBlockTokens - 1) / kBlockTokens;
-  return qi::KvCache(model, options);
-}
-
-const char* finish_name(std::int32_t finish) {
-  switch (finish) {
-    case QINFER_FINISH_END: return "an end token";
-    case QINFER_FINISH_STOP: return "a stop text";
-    case QINFER_FINISH_LENGTH: return "the length limit";
-    case QINFER_FINISH_CALLBACK: return "a callback";
-    default: return "cancellation";
-  }
-}
-
-std::string rate(std::uint64_t tokens, std::uint64_t ns) {
-  if (tokens == 0 || ns == 0) return "";
-  return format(" at %.1f tokens/s", static_cast<double>(tokens) * 1e9 / static_cast<double>(ns));
-}
-
-std::string count_text(std::uint32_t tokens) { return format("%u token%s", tokens, tokens == 1 ? "" : "s"); }
-
 /// The first new token comes from the evaluation of the prompt, so decoding n tokens takes n - 1 evaluations.
 void report_statistics(const qinfer_generate_result& counts) {
   const std::uint32_t decoded = counts.new_tokens > 0 ? counts.new_tokens - 1 : 0;
@@ -114,7 +59,10 @@ bool stream(qi::Session& session, const GenerateArgs& args, const qi::Cancel& ca
   flush_output();
   bool cancelled = false;
   try {
+    counts.prompt_tokens = static_cast<std::uint32_t>(session.length());
+    const std::uint64_t prefill_ns = evaluate_prompt(session, cancel);
     session.generate(request, &counts);
+    counts.prefill_ns = prefill_ns;
   } catch (const qi::Error& error) {
     if (error.status() != QINFER_E_CANCELLED) {
       print("\n");
@@ -153,22 +101,6 @@ int run_generate(const GenerateArgs& args) {
   report_statistics(counts);
   if (!complete) throw Failure("cancelled");
   return 0;
-}
-
-void add_sampler_args(CLI::App& command, qinfer_sampler_options& sampler) {
-  const auto real = [&](const char* name, float& value, double highest, const char* help) {
-    command.add_option(name, value, help)->check(real_number(0, highest))->type_name("X");
-  };
-  real("--temp", sampler.temperature, 1000, "Temperature (default 0: greedy)");
-  real("--top-p", sampler.top_p, 1, "Keep the likeliest tokens that together reach this probability");
-  real("--min-p", sampler.min_p, 1, "Drop tokens less likely than this share of the likeliest");
-  real("--repeat-penalty", sampler.repeat_penalty, 1000, "Divide the logits of tokens that occurred (1 = off)");
-  command.add_option("--top-k", sampler.top_k, "Keep the K likeliest tokens")
-      ->check(whole_number(0, 1u << 30))
-      ->type_name("K");
-  command.add_option("--seed", sampler.seed, "Equal seeds give equal texts (default 0)")
-      ->check(whole_number(0, UINT64_MAX))
-      ->type_name("S");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ int parse_and_run(int argc, char** argv) {
   cli::add_tokenize(app, chosen);
   cli::add_render(app, chosen);
   cli::add_generate(app, chosen);
+  cli::add_chat(app, chosen);
   cli::add_logits(app, chosen);
   cli::add_embed(app, chosen);
   cli::add_pack(app, chosen);

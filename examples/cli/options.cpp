@@ -6,6 +6,7 @@
 #include <qinfer/qinfer.hpp>
 #include <string_view>
 
+#include "hub.h"
 #include "support.h"
 
 namespace cli {
@@ -84,11 +85,30 @@ int32_t kv_type(const std::string& kv) {
   return QINFER_KV_DEFAULT;
 }
 
+void add_sampler_args(CLI::App& command, qinfer_sampler_options& sampler) {
+  const auto real = [&](const char* name, float& value, double highest, const char* help) {
+    command.add_option(name, value, help)->check(real_number(0, highest))->type_name("X");
+  };
+  real("--temp", sampler.temperature, 1000, "Temperature (default 0: greedy)");
+  real("--top-p", sampler.top_p, 1, "Keep the likeliest tokens that together reach this probability");
+  real("--min-p", sampler.min_p, 1, "Drop tokens less likely than this share of the likeliest");
+  real("--repeat-penalty", sampler.repeat_penalty, 1000, "Divide the logits of tokens that occurred (1 = off)");
+  command.add_option("--top-k", sampler.top_k, "Keep the K likeliest tokens")
+      ->check(whole_number(0, 1u << 30))
+      ->type_name("K");
+  command.add_option("--seed", sampler.seed, "Equal seeds give equal texts (default 0)")
+      ->check(whole_number(0, UINT64_MAX))
+      ->type_name("S");
+}
+
 void add_model_arg(CLI::App& command, std::string& model) {
   command
-      .add_option("MODEL", model,
-                  "Directory with config.json, *.safetensors and tokenizer.json, a GGUF file, or a packed file")
+      .add_option(
+          "MODEL", model,
+          "Directory with config.json, *.safetensors and tokenizer.json, a GGUF file, a packed file, or the id of a "
+          "model in the Hugging Face cache (Qwen/Qwen3-0.6B)")
       ->required()
+      ->transform(CLI::Validator([](std::string& path) { return path = find_model(path), std::string(); }, ""))
       ->type_name("");
 }
 

@@ -19,6 +19,7 @@ void add_plan(CLI::App& app, Command& chosen);
 void add_tokenize(CLI::App& app, Command& chosen);
 void add_render(CLI::App& app, Command& chosen);
 void add_generate(CLI::App& app, Command& chosen);
+void add_chat(CLI::App& app, Command& chosen);
 void add_logits(CLI::App& app, Command& chosen);
 void add_embed(CLI::App& app, Command& chosen);
 void add_pack(CLI::App& app, Command& chosen);
@@ -42,6 +43,10 @@ qinfer_runtime_options runtime_options(const RuntimeArgs& args);
 void add_kv_arg(CLI::App& command, std::string& kv);
 int32_t kv_type(const std::string& kv);
 
+/// Temperature, filters, penalty and seed.
+void add_sampler_args(CLI::App& command, qinfer_sampler_options& sampler);
+
+/// MODEL: a path, or the id of a model that the local Hugging Face cache has, which becomes its path (hub.h).
 void add_model_arg(CLI::App& command, std::string& model);
 
 }  // namespace cli

@@ -1,9 +1,4 @@
 // render.cpp: `qinfer render`: what a conversation becomes for a model, as text or as token ids. Loads no weights.
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 
@@ -17,13 +12,6 @@ struct RenderArgs {
   std::string model, conversation, template_file, template_name, now;
   bool ids = false, generation_prompt = false;
 };
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path == "-" ? "/dev/stdin" : path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) throw Failure(format("cannot read %s: %s", path.c_str(), std::strerror(errno)));
-  return text;
-}
 
 int run_render(const RenderArgs& args) {
   const std::string conversation = read_file(args.conversation);

@@ -9,6 +9,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 
 namespace cli {
@@ -53,29 +54,36 @@ void flush_output() {
   if (std::fflush(stdout) != 0) fail_output();
 }
 
-ProgressBar::ProgressBar() : terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar(const char* activity) : activity_(activity), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) std::fputs("\r\033[K", stderr);
 }
 
-void ProgressBar::update(std::uint64_t done_bytes, std::uint64_t total_bytes) {
-  if (!terminal_ || total_bytes == 0) return;
+void ProgressBar::update(std::uint64_t done, std::uint64_t total, const std::string& what) {
+  if (!terminal_ || total == 0) return;
   constexpr int kWidth = 32;
-  const double share = std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
+  const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   const int full = static_cast<int>(share * kWidth);
   const std::string bar(static_cast<std::size_t>(full), '#');
-  std::fprintf(stderr, "\rloading [%-*s] %3d%% of %s", kWidth, bar.c_str(), static_cast<int>(share * 100),
-               human_bytes(total_bytes).c_str());
+  std::fprintf(stderr, "\r%s [%-*s] %3d%% of %s", activity_, kWidth, bar.c_str(), static_cast<int>(share * 100),
+               what.c_str());
   drawn_ = true;
 }
 
 qi::Model load_model(qi::Runtime& runtime, const std::string& path, const qinfer_load_options& options) {
-  ProgressBar bar;
+  ProgressBar bar("loading");
   return qi::Model::load(runtime, path, options, [&](std::uint64_t done, std::uint64_t total) {
-    bar.update(done, total);
+    bar.update(done, total, human_bytes(total));
     return true;
   });
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path == "-" ? "/dev/stdin" : path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file) throw Failure(format("cannot read %s: %s", path.c_str(), std::strerror(errno)));
+  return text;
 }
 
 std::string model_name(const qinfer_model_info& info, const std::string& path) {

@@ -34,16 +34,18 @@ void print_row(std::string_view label, std::string_view value);
 /// Hands everything printed to the operating system. Called after each piece of streamed text and at the end.
 void flush_output();
 
-/// A bar on stderr while a model loads; silent unless stderr is a terminal. Clears its line when destroyed.
+/// A bar on stderr while something takes long; silent unless stderr is a terminal. Clears its line when destroyed.
 class ProgressBar {
  public:
-  ProgressBar();
+  explicit ProgressBar(const char* activity);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
-  void update(std::uint64_t done_bytes, std::uint64_t total_bytes);
+  /// `what`: all that there is to do, for people.
+  void update(std::uint64_t done, std::uint64_t total, const std::string& what);
 
  private:
+  const char* activity_;
   bool terminal_;
   bool drawn_ = false;
 };
@@ -51,6 +53,9 @@ class ProgressBar {
 /// Loads with a progress bar.
 qi::Model load_model(qi::Runtime& runtime, const std::string& path,
                      const qinfer_load_options& options = qi::options<qinfer_load_options>());
+
+/// The bytes of a file, or of standard input for "-".
+std::string read_file(const std::string& path);
 
 /// The model's own name, or its path if it has none.
 std::string model_name(const qinfer_model_info& info, const std::string& path);

@@ -1,0 +1,87 @@
+// conversation.h: a conversation with a model, turn by turn: messages as the chat template reads them, and the session
+// that holds what of them is evaluated.
+#pragma once
+
+#include <qinfer/qinfer.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cli {
+
+using Json = nlohmann::ordered_json;
+
+struct ConversationOptions {
+  std::string template_text, now;   ///< as in qinfer_chat_options; empty: none
+  std::string system;               ///< the first message; empty: none
+  Json tools;                       ///< an array, or null
+  Json variables = Json::object();  ///< more variables of the template
+  std::uint32_t max_tokens = 0;     ///< of a reply; 0 = until it ends
+  std::uint32_t context_tokens = 0;
+  std::string kv;
+  qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();
+};
+
+struct ToolCall {
+  std::string name, id, arguments;
+};
+
+/// What one turn took.
+struct TurnCounts {
+  std::uint64_t prompt_tokens = 0;  ///< that were evaluated; the others were there already
+  std::uint64_t new_tokens = 0;
+  std::uint64_t prefill_ns = 0, decode_ns = 0;
+  std::int32_t finish = 0;  ///< QINFER_FINISH_*; 0: cancelled
+};
+
+class Conversation {
+ public:
+  /// Called with each piece of a reply: QINFER_PART_CONTENT or QINFER_PART_REASONING.
+  using OnPart = std::function<void(std::int32_t kind, std::string_view text)>;
+
+  Conversation(const qi::Model& model, ConversationOptions options);
+
+  /// Adds a message of the user and the model's reply to it. Throws Failure or qi::Error and leaves the conversation as
+  /// it was if there is no reply at all; a reply that was cancelled stays as far as it came.
+  TurnCounts ask(const std::string& text, const qi::Cancel& cancel, const OnPart& on_part);
+  /// The calls of tools in the last reply that have no result yet.
+  const std::vector<ToolCall>& open_calls() const { return open_calls_; }
+  /// Adds the results of all open calls, in their order, and the reply to them.
+  TurnCounts answer_calls(const std::vector<std::string>& results, const qi::Cancel& cancel, const OnPart& on_part);
+
+  /// Forgets all messages but the system's.
+  void reset();
+  /// Replaces the system's message, none if empty, and forgets all others.
+  void set_system(const std::string& text);
+  /// The conversation as `qinfer render` reads it.
+  std::string text() const;
+  /// Takes a conversation that text() gave, or any object with messages.
+  void load(const std::string& text);
+
+  std::uint64_t context_used() const { return session_.length(); }
+  std::uint64_t cache_bytes() const { return cache_.stats().bytes_committed; }
+  std::uint64_t context_tokens() const { return context_tokens_; }
+  const TurnCounts& total() const { return total_; }
+
+ private:
+  TurnCounts reply(std::vector<Json> added, const qi::Cancel& cancel, const OnPart& on_part);
+  TurnCounts generate(qi::Reply& reply, const qi::Cancel& cancel, const OnPart& on_part);
+  void drain(qi::Reply& reply, const OnPart& on_part);
+  qinfer_chat_options chat_options() const;
+
+  const qi::Model& model_;
+  ConversationOptions options_;
+  std::uint32_t context_tokens_;
+  qi::KvCache cache_;
+  qi::Session session_;
+  Json root_;  // messages, tools and variables
+  std::vector<ToolCall> open_calls_;
+  TurnCounts total_;
+};
+
+}  // namespace cli
