@@ -277,6 +277,7 @@ TEST_CASE("Generation: a request made before the call counts, also when nothing 
   REQUIRE(qinfer_session_length(one) == 5);
 }
 
+#if !defined(QINFER_SANITIZED)  // GCC 12's AddressSanitizer does not follow the unwinding of a thread that is cancelled
 TEST_CASE("A pthread_cancel waits until the call has returned", "[bad][threads]") {
   const ModelDir dir{TinySpec()};
   struct Shared {
@@ -301,3 +302,4 @@ TEST_CASE("A pthread_cancel waits until the call has returned", "[bad][threads]"
   REQUIRE(result == PTHREAD_CANCELED);
   REQUIRE(shared.status == QINFER_OK);
 }
+#endif
