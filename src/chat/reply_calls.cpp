@@ -245,7 +245,7 @@ CallSearch read_recipient(std::string_view text, bool at_end, const ToolList& to
 
 CallSearch read_functionary(std::string_view text, bool at_end, const ToolList& tools, CallScan& scan) {
   constexpr std::string_view kNext = ">>>";
-  const CallSearch line = read_recipient(text, at_end, tools);
+  CallSearch line = read_recipient(text, at_end, tools);
   if (line.outcome != CallSearch::found) return line;
   const std::string_view name = text.substr(0, line.size - 1);
   if (name == kContentRecipient) return line;
@@ -254,7 +254,7 @@ CallSearch read_functionary(std::string_view text, bool at_end, const ToolList& 
   for (;; end += kNext.size()) {
     end = std::min(text.find(kNext, end), text.size());
     if (end == text.size()) break;
-    const CallSearch next = read_recipient(text.substr(end + kNext.size()), at_end, tools);
+    CallSearch next = read_recipient(text.substr(end + kNext.size()), at_end, tools);
     if (next.outcome == CallSearch::found) break;
     if (next.outcome == CallSearch::more) {
       scan.at = end;
