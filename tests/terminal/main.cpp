@@ -213,7 +213,8 @@ void interrupt(const char* qinfer, const fs::path& folder) {
         cut.is_object() ? std::to_string(cut["messages"].size()) + " messages" : "no file");
 }
 
-void look(const char* qinfer, const char* model, const fs::path& folder) {
+/// An answer that may have a few tokens only.
+void cut_short(const char* qinfer, const char* model, const fs::path& folder) {
   std::vector<std::string> arguments = chat_with(qinfer, model, folder);
   arguments.insert(arguments.end(), {"-n", "5"});
   Terminal chat(arguments);
@@ -234,7 +235,7 @@ int main(int argc, char** argv) {
   std::ofstream(fs::path(name) / "template") << "{% for m in messages %}{{ m.content }}{% endfor %}";
   talk(argv[1], argv[2], name);
   interrupt(argv[1], name);
-  look(argv[1], argv[2], name);
+  cut_short(argv[1], argv[2], name);
   fs::remove_all(name);
   std::printf("%d checks, %d failed\n", n_checks, n_failed);
   return n_failed == 0 ? 0 : 1;
