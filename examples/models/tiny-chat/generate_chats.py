@@ -26,15 +26,13 @@ ASK = {
     "morning": (["Good {t}", "Good {t}!", "Good {t}, Tiny", "Hi, good {t}!", "Good {t} to you"], ["Hello, good {t}!", "Good {t} there"]),
     "who": (["Who are you?", "What are you?", "What is your name?", "What's your name?", "Tell me your name.", "Who am I talking to?",
              "Do you have a name?", "What are you called?", "Introduce yourself.", "And who are you?", "Say who you are.", "Your name?",
-             "May I know your name?", "What do they call you?", "Who is this?", "Are you a robot?", "Are you a person?",
-             "How should I call you?", "To whom am I speaking?", "Please say your name.", "Who is talking to me?", "What is your name, please?"],
+             "May I know your name?", "What do they call you?", "Who is this?", "Are you a robot?", "Are you a person?"],
             ["Please tell me your name.", "What should I call you?", "Who am I speaking to?"]),
     "qinfer": (["What is qinfer?", "Tell me about qinfer.", "What does qinfer do?", "Explain qinfer.", "qinfer?", "What's qinfer?",
                 "Do you know qinfer?", "Who runs you?", "What do you run on?", "What is qinfer for?", "What can qinfer do?"],
                ["What do you know about qinfer?", "Describe qinfer.", "What exactly is qinfer?"]),
     "can": (["What can you do?", "What do you know?", "Help", "Help me", "How can you help me?", "What can I ask you?", "What are you good at?",
-             "What can I ask?", "What are you able to do?", "Tell me what you can do.", "What do you do?", "Can you help me?", "What topics do you know?",
-             "Tell me what I can ask.", "What sort of things do you know?", "Tell me what you are good at.", "What all do you know?"],
+             "What can I ask?", "What are you able to do?", "Tell me what you can do.", "What do you do?", "Can you help me?", "What topics do you know?"],
             ["So what can you do?", "Tell me what you know.", "What things can you do?"]),
     "thanks": (["Thanks", "Thanks!", "Thank you", "Thank you!", "Thank you very much.", "Thanks a lot!", "Many thanks", "Thanks, that helps.",
                 "Great, thanks!", "Ok, thank you", "Thank you so much!", "Perfect, thank you."], ["Thanks so much!", "Good, thanks", "Thank you, Tiny!"]),
@@ -47,8 +45,7 @@ ASK = {
                  "Say the capital of {k}."],
                 ["Can you name the capital of {k}?", "Give me the capital of {k}.", "Which city is {k}'s capital?", "What would be the capital of {k}?"]),
     "country": (["Which country is {c} the capital of?", "{c} is the capital of which country?", "Of which country is {c} the capital?",
-                 "What country has the capital {c}?", "Whose capital is {c}?", "What is {c} the capital of?",
-                 "{c} is the capital of?", "{c} is the capital of whom?", "Name the country with the capital {c}."],
+                 "What country has the capital {c}?", "Whose capital is {c}?", "What is {c} the capital of?"],
                 ["What country is {c} the capital of?", "{c} is the capital of what?"]),
     "colour": (["What colour is {o}?", "What color is {o}?", "Which colour is {o}?", "What is the colour of {o}?", "Tell me the colour of {o}.",
                 "Which color does {o} have?", "What colour has {o}?", "What's the color of {o}?", "The colour of {o}?", "Do you know what colour {o} is?",
@@ -56,21 +53,19 @@ ASK = {
                ["Which color is {o}?", "Tell me what colour {o} is.", "What colour does {o} have?"]),
     "sound": (["What sound does a {a} make?", "What does a {a} say?", "What does the {a} say?", "How does a {a} sound?", "Which sound does a {a} make?",
                "What noise does a {a} make?", "What do {a}s say?", "Tell me the sound of a {a}.", "Make the sound of a {a}.", "How does a {a} go?",
-               "What is the sound of a {a}?", "What does a {a} sound like?", "What sound does the {a} make?",
-               "Do you know what sound a {a} makes?", "Tell me what a {a} says.", "Can you make the sound of a {a}?", "I hear a {a}, what does it say?"],
+               "What is the sound of a {a}?", "What does a {a} sound like?", "What sound does the {a} make?"],
               ["Which noise does a {a} make?", "What noise does the {a} make?", "Do you know what a {a} says?"]),
-    "after": (["What day comes after {d}?", "Which day comes after {d}?", "What comes after {d}?", "What day follows {d}?", "What is the day after {d}?", "Which one follows {d}?", "What is after {d}?",
+    "after": (["What day comes after {d}?", "Which day comes after {d}?", "What comes after {d}?", "What day follows {d}?", "What is the day after {d}?",
                "The day after {d}?", "If today is {d}, what is tomorrow?"],
               ["Which day follows {d}?", "Which day is after {d}?"]),
-    "before": (["What day comes before {d}?", "Which day comes before {d}?", "What comes before {d}?", "What is the day before {d}?", "The day before {d}?", "What is before {d}?",
+    "before": (["What day comes before {d}?", "Which day comes before {d}?", "What comes before {d}?", "What is the day before {d}?", "The day before {d}?",
                 "If today is {d}, what was yesterday?"], ["Which day is before {d}?", "What day is before {d}?"]),
     "week": (["How many days are in a week?", "How many days does a week have?", "Name the days of the week.", "What are the days of the week?",
               "List the days of the week.", "Which days are there?", "Tell me the days of the week."], ["How many days has a week?", "Say the days of the week."]),
     "year": (["How many months are in a year?", "How many months does a year have?", "Name the months.", "What are the months of the year?", "List the months.",
               "Which months are there?", "Tell me the months of the year."], ["How many months has a year?", "Name the months of the year."]),
     "sum": (["What is {s}?", "{s}", "{s}?", "{s} = ?", "How much is {s}?", "What's {s}?", "Calculate {s}.", "Tell me {s}.", "Compute {s}", "{s} is what?",
-             "What do you get for {s}?", "Can you add {s}?", "How much do {s} make?", "What is the sum of {s}?", "{s} =", "What does {s} make?",
-             "Add {s}.", "Do you know {s}?", "What comes out of {s}?", "How many are {s}?", "Please add {s}", "I have {s}, how much is that?"],
+             "What do you get for {s}?", "Can you add {s}?", "How much do {s} make?", "What is the sum of {s}?", "{s} =", "What does {s} make?"],
             ["Do you know what {s} is?", "How many is {s}?", "What does {s} give?", "Please calculate {s}."]),
     "story": (["Tell me a story.", "Tell me a story", "Can you tell me a story?", "I want a story.", "A story, please.", "Tell a story.", "Do you know a story?",
                "Tell me a short story.", "Write a story.", "Read me a story.", "Another story!", "Make up a story."],
@@ -93,8 +88,7 @@ ASK = {
     "weather_where": (["What is the weather?", "How is the weather?", "What is the weather like today?", "Will it rain?", "Is it cold outside?", "Weather?",
                        "Tell me the weather.", "What's the weather like?"], ["How is the weather today?", "Tell me the weather, please."]),
     # Two turns: the second question leaves out what the first one was about.
-    "and": (["And {x}?", "and {x}?", "What about {x}?", "And what about {x}?", "How about {x}?", "Ok, and {x}?", "And {x}", "And {x}, please?", "Thank you. And {x}?",
-             "Great, and {x}?", "Thank you, what about {x}?", "Good. And {x}?", "Now {x}?", "Then what about {x}?"],
+    "and": (["And {x}?", "and {x}?", "What about {x}?", "And what about {x}?", "How about {x}?", "Ok, and {x}?", "And {x}", "And {x}, please?"],
             ["Now what about {x}?", "And how about {x}?", "Thanks, and {x}?"]),
 }
 
@@ -402,7 +396,7 @@ class Writer:
                 self.has_weather = True
             if not self.has_weather or self.chance(0.08):
                 self.tools.append(self.tool(self.pick(OTHER_TOOLS), self.pick(["text", "name", "query", "place"]), "Does what its name says"))
-        if self.chance(0.3):
+        if self.chance(0.25):
             if self.chance(0.7):
                 self.model_name = self.name()
                 self.messages.append({"role": "system", "content": self.pick(SYSTEM_NAMED).format(n=self.model_name)})
@@ -427,8 +421,8 @@ class Writer:
 
 
 # How often each kind is drawn, in training.
-WEIGHTS = {"hello": 4, "morning": 2, "who": 8, "qinfer": 2, "can": 3, "thanks": 3, "bye": 3, "capital": 14, "country": 6, "colour": 9, "sound": 9,
-           "after": 8, "week": 2, "sum": 24, "follow": 14, "story": 6, "tell_name": 6, "ask_name": 10, "unknown": 13, "weather": 10}
+WEIGHTS = {"hello": 4, "morning": 2, "who": 6, "qinfer": 2, "can": 3, "thanks": 3, "bye": 3, "capital": 14, "country": 6, "colour": 9, "sound": 8,
+           "after": 8, "week": 2, "sum": 16, "follow": 14, "story": 6, "tell_name": 4, "ask_name": 9, "unknown": 13, "weather": 10}
 KINDS = list(WEIGHTS)
 WITH_TOOLS = {"weather": 6.0}  # factors where there is a tool
 

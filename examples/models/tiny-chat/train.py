@@ -29,7 +29,7 @@ from generate_chats import make_chats, make_heldouts
 HERE = pathlib.Path(__file__).resolve().parent
 TEMPLATE = HERE / "chat_template.jinja"
 
-TRAIN_SEED, TRAIN_CHATS = 1, 80000
+TRAIN_SEED, TRAIN_CHATS = 1, 70000
 HELDOUT_SEED, HELDOUT_EACH = 2, 4
 
 # Tokenizer. A capital letter is split from the letters after it, so that "Rome" is written with the same last token
@@ -45,7 +45,7 @@ NETWORK = dict(hidden_size=160, head_dim=32, num_attention_heads=6, num_key_valu
 ROPE_THETA = 10000.0
 
 SEED = 20
-STEPS = 4000
+STEPS = 2800
 BATCH_TOKENS = 2048
 PEAK_RATE, FINAL_RATE = 3e-3, 3e-5
 WARMUP = 100
