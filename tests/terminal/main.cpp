@@ -1,7 +1,8 @@
 // Talks with `qinfer chat` as a person does: in a pseudo-terminal, typing, pressing Ctrl-C in the middle of an answer
 // and at the prompt, changing the size of the window, pasting several lines, calling up the line before.
 //   cli_terminal PATH_TO_QINFER MODEL
-// Ends with the number of checks; the exit status is 1 if one failed.
+// Ends with the number of checks; the exit status is 1 if one failed, 77 where there are no pseudo-terminals, or where
+// the command was built without libedit, which edits lines and keeps history.
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -226,10 +227,26 @@ void cut_short(const char* qinfer, const char* model, const fs::path& folder) {
   check(chat.wait_for_end() == 0, "/exit ends the program with status 0", chat.shown());
 }
 
+#ifdef QINFER_HAS_LIBEDIT
+constexpr bool kEditsLines = true;
+#else
+constexpr bool kEditsLines = false;
+#endif
+
+int skip(const char* reason) {
+  std::printf("skipped: machine: %s\n", reason);
+  return 77;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
+  if (!kEditsLines) return skip("qinfer chat was built without libedit");
+  int terminal = -1, program_side = -1;
+  if (openpty(&terminal, &program_side, nullptr, nullptr, nullptr) != 0) return skip("it has no pseudo-terminals");
+  close(terminal);
+  close(program_side);
   std::string name = (fs::temp_directory_path() / "qinfer-terminal-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) return 2;
   std::ofstream(fs::path(name) / "template") << "{% for m in messages %}{{ m.content }}{% endfor %}";
