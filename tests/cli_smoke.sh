@@ -280,6 +280,41 @@ check_bench() {
   expect "bench on more threads than CPUs" 2 bench "$model" -t 4000
 }
 
+check_chat() {
+  local chat_model hub
+  chat_model=$(dirname "$model")/tiny-chat
+  expect "chat with a message" 0 chat "$chat_model" "What is the capital of France?"
+  check "chat with a message: the answer alone on stdout" [ "$(cat "$out")" = "The capital of France is Paris." ]
+  check "chat with a message: counts on stderr" grep -q 'context [0-9]* of 1024' "$err"
+  printf 'Who are you?\n' | "$qinfer" chat "$chat_model" --system "You are Bob." >"$out" 2>"$err"
+  check "chat with a piped message" stdout_has 'Bob'
+  printf 'is the capital of France?' | "$qinfer" chat "$chat_model" "What" >"$out" 2>"$err"
+  check "chat: what is piped in follows the message" stdout_has 'Paris'
+  expect "chat --no-think" 0 chat "$chat_model" "What is 3 + 4?" --no-think
+  check "chat --no-think: the answer alone" [ "$(cat "$out")" = "3 + 4 = 7." ]
+  expect "chat without a message" 1 chat "$chat_model"
+  expect "chat with a missing model" 1 chat "$work/none" x
+  expect "chat with a model without template" 1 chat "$model" x
+  expect "chat with a missing template" 1 chat "$chat_model" x --template "$work/none"
+  printf '{{ x' >"$work/template"
+  expect "chat with a bad template" 1 chat "$chat_model" x --template "$work/template"
+  check "chat with a bad template: where" grep -q 'line 1, column 1' "$err"
+  printf '\377' | "$qinfer" chat "$chat_model" >"$out" 2>"$err"
+  status=$?
+  check "chat with invalid UTF-8, which becomes U+FFFD: an answer" [ "$status" -eq 0 -a -s "$out" ]
+
+  hub=$work/hub/models--own--tiny-chat
+  mkdir -p "$hub/refs" "$hub/snapshots"
+  printf abc >"$hub/refs/main"
+  ln -s "$chat_model" "$hub/snapshots/abc"
+  export HF_HUB_CACHE=$work/hub
+  expect "a hub id in the cache" 0 chat own/tiny-chat "What is 3 + 4?"
+  check "a hub id in the cache: an answer" stdout_has '3 + 4 = 7'
+  expect "a hub id that is not in the cache" 1 chat own/other x
+  check "a hub id that is not in the cache: what downloads it" grep -q 'hf download own/other' "$err"
+  unset HF_HUB_CACHE
+}
+
 check_usage
 check_failures
 check_info_and_plan
@@ -290,6 +325,7 @@ check_interrupt
 check_pipe
 check_pack
 check_render
+check_chat
 check_embed
 check_bench
 check_experts
