@@ -226,6 +226,9 @@ LineEditor::Result LineEditor::read(const std::string& prompt, std::string& line
   terminal_->prompt = prompt;
   terminal_->signals = &signals;
   terminal_->interrupted = false;
+  // el_gets shows the prompt first and changes the terminal's mode after it: a Ctrl-D pressed between the two would be
+  // the terminal's own and be lost.
+  el_set(terminal_->edit, EL_PREP_TERM, 1);
   int n = 0;
   const char* text = el_gets(terminal_->edit, &n);
   if (terminal_->interrupted) {
