@@ -8,7 +8,12 @@ endif()
 if(QINFER_BUILD_STATIC)
   install(TARGETS qinfer_static EXPORT qinferTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/qinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/qinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        PATTERN qinfer_grammar.h EXCLUDE)
+if(QINFER_HAS_GRAMMAR)
+  install(TARGETS qinfer_grammar EXPORT qinferTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${PROJECT_SOURCE_DIR}/include/qinfer/qinfer_grammar.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/qinfer)
+endif()
 install(EXPORT qinferTargets NAMESPACE qinfer:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qinfer)
 
 configure_package_config_file(cmake/qinferConfig.cmake.in ${PROJECT_BINARY_DIR}/qinferConfig.cmake
@@ -24,6 +29,10 @@ configure_file(cmake/qinfer.pc.in ${PROJECT_BINARY_DIR}/qinfer.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/qinferConfig.cmake ${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/qinfer)
 install(FILES ${PROJECT_BINARY_DIR}/qinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(QINFER_HAS_GRAMMAR)
+  configure_file(cmake/qinfer-grammar.pc.in ${PROJECT_BINARY_DIR}/qinfer-grammar.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/qinfer-grammar.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
 
 if(TARGET qinfer_cli)
   # Relative, so that it finds its library in a moved tree too; CMAKE_SKIP_INSTALL_RPATH is for those who want none.

@@ -1,0 +1,153 @@
+/* clang-format off */
+/*
+ * qinfer_grammar.h - JSON schemas, regular expressions and Lark grammars for the logits hook of qinfer.h: the text that a
+ * session draws fulfils the grammar, token by token, in qinfer_session_sample and qinfer_generate, alone and in batches.
+ *
+ * A library of its own, libqinfer_grammar (link with qinfer-grammar of pkg-config, or qinfer::grammar of CMake), so that
+ * libqinfer needs nothing of it. The rules at the head of qinfer.h hold here, but for what follows. The engine is
+ * llguidance, which is written in Rust:
+ *
+ * Process    A panic becomes QINFER_E_INTERNAL with its text, and nothing is printed: the panic hook that is set belongs
+ *            to the copy of Rust's runtime inside this library, so other Rust code of the process keeps its own. When
+ *            the heap is exhausted Rust aborts the process, which nothing here can prevent: the limits below bound what a
+ *            grammar takes, and where that is not enough, compile in a process of your own. Rust's runtime reads the
+ *            environment variable RUST_BACKTRACE (and RUST_LIB_BACKTRACE). Do not dlclose() this library.
+ * Memory     comes from the C heap, is not in any plan, and grows while masks are computed: a matcher keeps the states
+ *            that it has seen, at most max_states of them.
+ * Stack      Compiling and making a vocabulary run on a thread of their own, which ends before the call does: 16 MiB of
+ *            stack and 1 KiB for each byte of the text. The calling thread needs 64 KiB, as everywhere.
+ * Threads    A vocabulary and a grammar may be used by many threads at once. A matcher locks itself.
+ */
+#ifndef QINFER_GRAMMAR_H
+#define QINFER_GRAMMAR_H
+
+#include <qinfer/qinfer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct qinfer_grammar_vocab   qinfer_grammar_vocab;   /* the tokens of a model as a trie; made once per model */
+typedef struct qinfer_grammar         qinfer_grammar;         /* a compiled text; immutable */
+typedef struct qinfer_grammar_matcher qinfer_grammar_matcher; /* where one text stands in a grammar */
+
+/** As QINFER_VERSION, of the library that runs. */
+QINFER_API uint32_t qinfer_grammar_version(void);
+
+/* ---- Vocabulary --------------------------------------------------------------------------------------- */
+/** The tokens, given in one of two ways: by qinfer_token_text and qinfer_token_flags of a model (or functions like
+ *  them), or by arrays. A token without text, with more than 1000 bytes or with a byte 0xFF is never drawn. Nor is a
+ *  control token (QINFER_TOKEN_CONTROL), except an end token (QINFER_TOKEN_END) where the grammar is complete, and what
+ *  a Lark grammar names as <|name|>. */
+typedef struct qinfer_grammar_vocab_options {
+    uint32_t             struct_size;
+    uint32_t             n_tokens;     /* n_vocab of the model: one for each logit */
+    const qinfer_model  *model;        /* passed to the functions; used during the call alone */
+    const char        *(*token_text)(const qinfer_model *model, qinfer_token token, size_t *out_n);
+    uint32_t           (*token_flags)(const qinfer_model *model, qinfer_token token); /* NULL: the array */
+    const char *const   *texts;        /* n_tokens; without token_text */
+    const size_t        *text_lens;    /* n_tokens; without token_text */
+    const uint32_t      *flags;        /* n_tokens of QINFER_TOKEN_*; NULL: no token has any */
+} qinfer_grammar_vocab_options;
+/** Some tens of milliseconds and megabytes for 150,000 tokens. Without an end token a complete text cannot be ended by
+ *  the model: masks are QINFER_E_STATE then. */
+QINFER_STATUS qinfer_grammar_vocab_create(const qinfer_grammar_vocab_options *options, qinfer_grammar_vocab **out,
+                                          qinfer_error *err);
+QINFER_API void qinfer_grammar_vocab_free(qinfer_grammar_vocab *vocab);
+
+/* ---- Grammars ----------------------------------------------------------------------------------------- */
+enum {
+    QINFER_GRAMMAR_JSON_SCHEMA = 1, /* draft 2020-12: the text is one document that fulfils it */
+    QINFER_GRAMMAR_REGEX       = 2, /* in the syntax of Rust's regex crate; the whole text matches */
+    QINFER_GRAMMAR_LARK        = 3  /* as llguidance reads Lark: a rule "start", rules in small letters, terminals in
+                                       capitals */
+};
+enum {
+    /** Of a JSON schema: any JSON white space between the parts of a document, as often as the model likes. Without it
+     *  there is nothing, one or two blanks, or the end of a line and up to 40 blanks: a model that has begun to write
+     *  white space cannot go on without end. */
+    QINFER_GRAMMAR_ANY_SPACE = 1
+};
+/** Limits, against texts that come from strangers. 0 is the default. */
+typedef struct qinfer_grammar_options {
+    uint32_t struct_size;
+    uint32_t flags;            /* QINFER_GRAMMAR_ANY_SPACE */
+    uint64_t max_source_bytes; /* of the text; default 256 KiB, at most 1 MiB */
+    uint32_t max_depth;        /* of brackets in the text; default 64, at most 120 */
+    uint32_t max_states;       /* of the lexer; default 50,000, at most 10,000,000 */
+    uint32_t max_symbols;      /* of the compiled grammar; default 200,000, at most 10,000,000 */
+    uint32_t max_row_items;    /* of the parser, at one place of the text; default 2,000, at most 1,000,000 */
+    uint64_t compile_work;     /* steps of the regular expressions' compiler; default 1,000,000, at most 10^9 */
+    uint64_t mask_work;        /* the same for one mask; default 200,000, at most 10^8 */
+} qinfer_grammar_options;
+
+/** Compiles a text (text, len), which may be used by any number of matchers.
+ *  QINFER_E_FORMAT: not JSON, no regular expression, no Lark grammar; detail: byte offset, where it is known.
+ *  QINFER_E_INVALID_ARGUMENT: not UTF-8 or with a NUL (detail: its offset), or a schema that nothing fulfils.
+ *  QINFER_E_UNSUPPORTED: a keyword of JSON schema that cannot be enforced (the message names it: not, if, then, else,
+ *  uniqueItems, contains, dependentRequired, propertyNames, unevaluatedProperties and other ones), a reference to
+ *  another document, or beyond a limit. */
+QINFER_STATUS qinfer_grammar_compile(const qinfer_grammar_vocab *vocab, int32_t kind, const char *text, size_t len,
+                                     const qinfer_grammar_options *options, qinfer_grammar **out, qinfer_error *err);
+typedef struct qinfer_grammar_info {
+    uint32_t struct_size;
+    int32_t  kind;
+    uint32_t n_tokens;
+    uint32_t n_warnings; /* of the compiler: things that it took, but that may not be meant so */
+} qinfer_grammar_info;
+QINFER_STATUS qinfer_grammar_get_info(const qinfer_grammar *grammar, qinfer_grammar_info *out, qinfer_error *err);
+QINFER_API void qinfer_grammar_free(qinfer_grammar *grammar);
+
+/* ---- Matchers ----------------------------------------------------------------------------------------- */
+/** A matcher at the beginning of the grammar. It holds the grammar, and that its vocabulary. */
+QINFER_STATUS qinfer_grammar_matcher_create(const qinfer_grammar *grammar, qinfer_grammar_matcher **out,
+                                            qinfer_error *err);
+/** One at the same place, which goes its own way from there. */
+QINFER_STATUS qinfer_grammar_matcher_clone(const qinfer_grammar_matcher *matcher, qinfer_grammar_matcher **out,
+                                           qinfer_error *err);
+QINFER_API void qinfer_grammar_matcher_free(qinfer_grammar_matcher *matcher);
+
+/** Fills *out, whose struct_size the caller has set, for qinfer_session_set_logits_hook. The hook holds the matcher
+ *  (which may be freed at once) until the session gives it back; if the session does not take it, call
+ *  out->release(out->user). One matcher is for one session.
+ *  Sampling      The mask bans what cannot come next, and the token drawn is accepted.
+ *  Fork          The fork gets a matcher at the same place.
+ *  Truncate      Tokens that are taken back are taken back here too.
+ *  Save, load    A snapshot holds no hook. After loading: a new matcher, qinfer_grammar_matcher_accept with the tokens
+ *                that were drawn under the grammar, and its hook.
+ *  Cancel        Nothing is lost: the session has the tokens that the matcher has.
+ *  Failure       The call of qinfer.h ends with QINFER_E_CANCELLED, and qinfer_grammar_matcher_error says why. */
+QINFER_STATUS qinfer_grammar_matcher_hook(const qinfer_grammar_matcher *matcher, qinfer_logits_hook *out,
+                                          qinfer_error *err);
+
+/** For hosts with samplers of their own: bit (t % 32) of word t / 32 is 1 if token t may come next. *out_n is
+ *  (n_tokens + 31) / 32. End tokens may come where the text is complete. */
+QINFER_STATUS qinfer_grammar_matcher_mask(qinfer_grammar_matcher *matcher, uint32_t *words, size_t capacity,
+                                          size_t *out_n, qinfer_error *err);
+/** Accepts n tokens, all or none: QINFER_E_INVALID_ARGUMENT if one cannot come next (detail: its index). */
+QINFER_STATUS qinfer_grammar_matcher_accept(qinfer_grammar_matcher *matcher, const qinfer_token *tokens, size_t n,
+                                            qinfer_error *err);
+/** Takes back the last n tokens; more than were accepted is QINFER_E_INVALID_ARGUMENT. A matcher that has failed works
+ *  again if the failure came later. */
+QINFER_STATUS qinfer_grammar_matcher_rewind(qinfer_grammar_matcher *matcher, size_t n, qinfer_error *err);
+
+enum {
+    QINFER_GRAMMAR_ACCEPTING = 1, /* the text is complete; it may go on all the same */
+    QINFER_GRAMMAR_ENDED     = 2, /* it cannot go on: only an end token may come */
+    QINFER_GRAMMAR_FAILED    = 4  /* see qinfer_grammar_matcher_error */
+};
+typedef struct qinfer_grammar_matcher_info {
+    uint32_t struct_size;
+    uint32_t flags;    /* QINFER_GRAMMAR_ACCEPTING, _ENDED, _FAILED */
+    uint64_t n_tokens; /* accepted, end tokens included */
+} qinfer_grammar_matcher_info;
+QINFER_STATUS qinfer_grammar_matcher_get_info(qinfer_grammar_matcher *matcher, qinfer_grammar_matcher_info *out,
+                                              qinfer_error *err);
+/** QINFER_OK, or the failure that ended the matcher's work: QINFER_E_UNSUPPORTED where a limit was reached or no token
+ *  of the vocabulary goes on, QINFER_E_INTERNAL where the engine panicked. */
+QINFER_STATUS qinfer_grammar_matcher_error(const qinfer_grammar_matcher *matcher, qinfer_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QINFER_GRAMMAR_H */
