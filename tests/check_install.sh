@@ -33,7 +33,21 @@ for program in shared static; do
   "$work/$program" /nonexistent hello 2>"$work/err" && { echo "FAILED: $program should fail"; exit 1; }
   grep -q nonexistent "$work/err" || { echo "FAILED: $program does not name the folder: $(cat "$work/err")"; exit 1; }
 done
-[ "$(find "$work/prefix/include" -type f | wc -l)" = 2 ] || { echo "FAILED: more than the two headers are installed"; exit 1; }
+headers=2
+if [ -e "$libdir/libqinfer_grammar.so" ]; then
+  headers=3
+  printf '#include <qinfer/qinfer_grammar.h>\nint main(void) { return qinfer_grammar_version() != QINFER_VERSION; }\n' >"$work/grammar.c"
+  cc "${flags[@]}" "$work/grammar.c" $(pkg-config --cflags --libs qinfer-grammar) -Wl,-rpath,"$libdir" -o "$work/grammar"
+  "$work/grammar" || { echo "FAILED: the grammar library is not of the header's version"; exit 1; }
+  mkdir "$work/host"
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(host LANGUAGES C CXX)' 'find_package(qinfer REQUIRED)' \
+    "add_executable(host $work/grammar.c)" 'target_link_libraries(host qinfer::grammar)' >"$work/host/CMakeLists.txt"
+  { cmake -G Ninja -S "$work/host" -B "$work/host/build" -DCMAKE_PREFIX_PATH="$work/prefix" &&
+    cmake --build "$work/host/build"; } >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  "$work/host/build/host" || { echo "FAILED: qinfer::grammar"; exit 1; }
+  echo "the grammar library through find_package and pkg-config: ok"
+fi
+[ "$(find "$work/prefix/include" -type f | wc -l)" = $headers ] || { echo "FAILED: not $headers headers are installed"; exit 1; }
 echo "find_package and pkg-config, shared and static: ok"
 
 if grep -q '^QINFER_BUILD_EXAMPLES:BOOL=ON' "$build/CMakeCache.txt"; then
