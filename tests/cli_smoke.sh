@@ -280,6 +280,31 @@ check_bench() {
   expect "bench on more threads than CPUs" 2 bench "$model" -t 4000
 }
 
+# Each answer is a text of the grammar; without libqinfer_grammar the options say so.
+check_grammar() {
+  local chat_model
+  chat_model=$(dirname "$model")/tiny-chat
+  expect "generate with two grammars" 2 generate "$model" x --regex a --lark b
+  run generate "$model" Once --regex a -n 1
+  if grep -q 'built without it' "$err"; then
+    check "generate --regex without the library" [ "$status" -eq 1 ]
+    return
+  fi
+  expect "generate --regex" 0 generate "$model" "Once " --regex '[a-c]{5}' --temp 2 -n 20
+  check "generate --regex: five letters" grep -qxE 'Once [a-c]{5}' "$out"
+  printf 'start: "hen" " hen"*\n' >"$work/hens.lark"
+  expect "generate --lark" 0 generate "$model" "A " --lark "$work/hens.lark" -n 20
+  check "generate --lark: hens" grep -qxE 'A hen( hen)*' "$out"
+  printf '{"type":"object","properties":{"sum":{"type":"integer"},"sure":{"type":"boolean"}},%s}' \
+    '"required":["sum","sure"],"additionalProperties":false' >"$work/schema.json"
+  expect "chat --schema" 0 chat "$chat_model" "What is 3 + 4?" --schema "$work/schema.json"
+  check "chat --schema: a document" grep -qxE '\{"sum":-?[0-9]+,"sure":(true|false)\}' <(tr -d '[:space:]' <"$out")
+  printf '{"not":{}}' >"$work/schema.json"
+  expect "chat with a schema that is refused" 1 chat "$chat_model" x --schema "$work/schema.json"
+  check "chat with a schema that is refused: the file and the keyword" grep -q 'schema.json: .*not' "$err"
+  expect "chat with a missing schema" 1 chat "$chat_model" x --schema "$work/none"
+}
+
 check_chat() {
   local chat_model hub
   chat_model=$(dirname "$model")/tiny-chat
@@ -326,6 +351,7 @@ check_pipe
 check_pack
 check_render
 check_chat
+check_grammar
 check_embed
 check_bench
 check_experts

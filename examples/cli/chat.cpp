@@ -363,6 +363,7 @@ void add_chat(CLI::App& app, Command& chosen) {
   command->add_option("MESSAGE", args->message, "Answer this, and what is piped in after it, instead of a conversation")
       ->type_name("");
   add_conversation_args(*command, *args);
+  add_grammar_args(*command, args->conversation.grammar);
   add_sampler_args(*command, args->conversation.sampler);
   add_kv_arg(*command, args->conversation.kv);
   add_runtime_args(*command, args->runtime);

@@ -36,6 +36,7 @@ Conversation::Conversation(const qi::Model& model, ConversationOptions options)
       context_tokens_(context_of(model, options_.context_tokens)),
       cache_(make_cache(model, options_.kv, context_tokens_)),
       session_(cache_, session_options(context_tokens_)),
+      grammar_(model, options_.grammar),
       root_(options_.variables) {
   root_["messages"] = Json::array();
   if (!options_.tools.is_null()) root_["tools"] = options_.tools;
@@ -143,9 +144,13 @@ TurnCounts Conversation::generate(qi::Reply& reply, const qi::Cancel& cancel, co
   auto result = qi::options<qinfer_generate_result>();
   try {
     counts.prefill_ns = evaluate_prompt(session_, cancel);
+    grammar_.begin(session_);
     session_.generate(request, &result);
+    grammar_.end(session_);
   } catch (const qi::Error& error) {
+    grammar_.end(session_);
     if (error.status() != QINFER_E_CANCELLED) throw;
+    grammar_.check();
   }
   reply.finish();
   drain(reply, on_part);

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar.h"
+
 namespace cli {
 
 using Json = nlohmann::ordered_json;
@@ -24,6 +26,7 @@ struct ConversationOptions {
   std::uint32_t max_tokens = 0;     ///< of a reply; 0 = until it ends
   std::uint32_t context_tokens = 0;
   std::string kv;
+  GrammarArgs grammar;  ///< of each reply
   qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();
 };
 
@@ -79,6 +82,7 @@ class Conversation {
   std::uint32_t context_tokens_;
   qi::KvCache cache_;
   qi::Session session_;
+  Grammar grammar_;
   Json root_;  // messages, tools and variables
   std::vector<ToolCall> open_calls_;
   TurnCounts total_;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "grammar.h"
 #include "interrupt.h"
 #include "options.h"
 #include "prompt.h"
@@ -15,6 +16,7 @@ namespace {
 struct GenerateArgs {
   std::string model, prompt, kv;
   RuntimeArgs runtime;
+  GrammarArgs grammar;
   std::uint32_t max_tokens = 256, context = 0;
   std::vector<std::string> stop;
   qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();
@@ -81,6 +83,7 @@ int run_generate(const GenerateArgs& args) {
   auto load = qi::options<qinfer_load_options>();
   load.cancel = std::as_const(cancel).native();
   const qi::Model model = load_model(runtime, args.model, load);
+  Grammar grammar(model, args.grammar);
   const std::vector<qinfer_token> prompt = prompt_tokens(model, args.prompt);
 
   auto options = qi::options<qinfer_session_options>();
@@ -89,6 +92,7 @@ int run_generate(const GenerateArgs& args) {
   qi::Session session(cache, options);
   session.set_sampler(args.sampler);
   session.append(prompt);
+  grammar.begin(session);
 
   auto counts = qi::options<qinfer_generate_result>();
   const bool complete = stream(session, args, cancel, counts);
@@ -99,7 +103,10 @@ int run_generate(const GenerateArgs& args) {
   }
   flush_output();
   report_statistics(counts);
-  if (!complete) throw Failure("cancelled");
+  if (!complete) {
+    grammar.check();
+    throw Failure("cancelled");
+  }
   return 0;
 }
 
@@ -124,6 +131,7 @@ void add_generate(CLI::App& app, Command& chosen) {
   command->add_option("--stop", args->stop, "End before this text appears; may be repeated")
       ->allow_extra_args(false)
       ->type_name("TEXT");
+  add_grammar_args(*command, args->grammar);
   add_sampler_args(*command, args->sampler);
   add_kv_arg(*command, args->kv);
   add_runtime_args(*command, args->runtime);
