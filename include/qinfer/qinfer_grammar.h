@@ -49,8 +49,8 @@ typedef struct qinfer_grammar_vocab_options {
     const size_t        *text_lens;    /* n_tokens; without token_text */
     const uint32_t      *flags;        /* n_tokens of QINFER_TOKEN_*; NULL: no token has any */
 } qinfer_grammar_vocab_options;
-/** Takes some 0.3 s and some tens of megabytes for 150,000 tokens. Without an end token a complete text cannot be ended by
- *  the model: masks are QINFER_E_STATE then. */
+/** Takes some 0.3 s and 60 MiB for 150,000 tokens. Without an end token a complete text cannot be ended by the model:
+ *  masks are QINFER_E_STATE then. */
 QINFER_STATUS qinfer_grammar_vocab_create(const qinfer_grammar_vocab_options *options, qinfer_grammar_vocab **out,
                                           qinfer_error *err);
 QINFER_API void qinfer_grammar_vocab_free(qinfer_grammar_vocab *vocab);
