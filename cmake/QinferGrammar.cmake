@@ -15,7 +15,7 @@ string(REGEX MATCH "[0-9.]+" QINFER_RUST_WANTED "${QINFER_RUST_WANTED}")
 
 # Sets `missing` to what is missing, "" if all is there.
 function(qinfer_look_for_cargo missing)
-  find_program(QINFER_CARGO cargo HINTS $ENV{HOME}/.cargo/bin)
+  find_program(QINFER_CARGO cargo PATHS $ENV{HOME}/.cargo/bin)
   mark_as_advanced(QINFER_CARGO)
   if(NOT QINFER_CARGO)
     set(${missing} "there is no cargo (Debian: packages rustc-web and cargo-web)" PARENT_SCOPE)
@@ -35,7 +35,8 @@ function(qinfer_look_for_cargo missing)
     execute_process(COMMAND ${fetch} RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE said TIMEOUT 120)
   endif()
   if(NOT status EQUAL 0)
-    string(REGEX REPLACE "[ \n]+" " " said "${said}")
+    # One line without quotes: a test shows it through a shell.
+    string(REGEX REPLACE "[] \n\"'`;$\\[]+" " " said "${said}")
     string(SUBSTRING "${said}" 0 300 said)
     set(${missing} "cargo cannot fetch the crates of grammar/Cargo.lock (${said})" PARENT_SCOPE)
     return()
