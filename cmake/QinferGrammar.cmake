@@ -59,7 +59,7 @@ endif()
 if(QINFER_HAS_GRAMMAR)
   set(QINFER_GRAMMAR_TARGET_DIR ${PROJECT_BINARY_DIR}/cargo)
   set(QINFER_GRAMMAR_ARCHIVE ${QINFER_GRAMMAR_TARGET_DIR}/release/libqinfer_grammar.a)
-  file(GLOB QINFER_GRAMMAR_SOURCES CONFIGURE_DEPENDS ${QINFER_GRAMMAR_DIR}/src/*.rs)
+  file(GLOB_RECURSE QINFER_GRAMMAR_SOURCES CONFIGURE_DEPENDS ${QINFER_GRAMMAR_DIR}/src/*.rs)
   add_custom_command(OUTPUT ${QINFER_GRAMMAR_ARCHIVE}
     COMMAND ${QINFER_CARGO} build --quiet --release --locked --offline --manifest-path ${QINFER_GRAMMAR_DIR}/Cargo.toml
             --target-dir ${QINFER_GRAMMAR_TARGET_DIR}

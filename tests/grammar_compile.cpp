@@ -24,15 +24,6 @@ constexpr std::int32_t kSchema = QINFER_GRAMMAR_JSON_SCHEMA;
   } while (0)
 #define REQUIRE_REFUSED(status, word, kind, text) REQUIRE_REFUSED_AT(status, kAnyDetail, word, kind, text)
 
-/// Whether the bytes of `text`, and then the end, are accepted one by one.
-bool fulfils(const SmallVocab& small, const Grammar& grammar, const std::string& text) {
-  const Matcher matcher = matcher_of(grammar);
-  std::vector<qinfer_token> tokens;
-  for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
-  tokens.push_back(small.end);
-  return qinfer_grammar_matcher_accept(matcher.get(), tokens.data(), tokens.size(), nullptr) == QINFER_OK;
-}
-
 std::string nested(const char* open, const char* middle, const char* close, int n) {
   std::string text;
   for (int i = 0; i < n; ++i) text += open;

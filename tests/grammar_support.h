@@ -93,4 +93,13 @@ inline std::uint32_t flags_of(const Matcher& matcher) {
   return info.flags;
 }
 
+/// Whether the bytes of `text`, and then the end, are accepted one by one.
+inline bool fulfils(const SmallVocab& small, const Grammar& grammar, const std::string& text) {
+  const Matcher matcher = matcher_of(grammar);
+  std::vector<qinfer_token> tokens;
+  for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+  tokens.push_back(small.end);
+  return qinfer_grammar_matcher_accept(matcher.get(), tokens.data(), tokens.size(), nullptr) == QINFER_OK;
+}
+
 }  // namespace qinfer::test

@@ -1,20 +1,6 @@
-//! What is looked at before a text reaches the compiler: its bytes, its depth, and of schemas what would be taken
-//! otherwise than it is meant.
-
-use serde_json::Value;
+//! What is looked at before a text is read: its bytes and its depth.
 
 use crate::error::{Code, Error, Result};
-
-/// Counts in a schema beyond this are taken for mistakes: each makes states.
-const MAX_COUNT: u64 = 1_000_000;
-const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
-/// Members that hold a map of schemas, and those that hold data.
-const MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-const DATA: [&str; 6] = ["const", "enum", "default", "examples", "required", "dependentRequired"];
-
-fn unsupported(message: String) -> Error {
-    Error::new(Code::Unsupported, message)
-}
 
 /// The bytes of a text argument as UTF-8 without NUL, within the limit.
 pub fn text<'a>(bytes: &'a [u8], max_bytes: usize, what: &str) -> Result<&'a str> {
@@ -57,71 +43,6 @@ pub fn depth(text: &str, max_depth: u32, quotes: &[u8], what: &str) -> Result<()
             let message = format!("the {what} is nested deeper than {max_depth} levels (max_depth) at byte {at}");
             return Err(Error::at(Code::Unsupported, at as i64, message));
         }
-    }
-    Ok(())
-}
-
-/// A place in a schema, for messages: "#/properties/size".
-fn place(path: &[String]) -> String {
-    std::iter::once("#").chain(path.iter().map(String::as_str)).collect::<Vec<_>>().join("/")
-}
-
-/// What the compiler would take otherwise than it is meant, or not at all.
-pub fn schema(value: &Value) -> Result<()> {
-    walk(value, false, false, &mut Vec::new())
-}
-
-/// `in_map`: the members of `value` are schemas by name; `rebased`: an `$id` inside the document changes what references
-/// are relative to.
-fn walk(value: &Value, in_map: bool, rebased: bool, path: &mut Vec<String>) -> Result<()> {
-    match value {
-        Value::Array(elements) => {
-            for (index, element) in elements.iter().enumerate() {
-                path.push(index.to_string());
-                walk(element, false, rebased, path)?;
-                path.pop();
-            }
-        }
-        Value::Object(members) => {
-            let id = !in_map && !path.is_empty() && members.get("$id").is_some_and(Value::is_string);
-            if !in_map {
-                keywords(members, rebased || id, path)?;
-            }
-            for (name, member) in members {
-                if !in_map && DATA.contains(&name.as_str()) {
-                    continue;
-                }
-                path.push(name.clone());
-                walk(member, !in_map && MAPS.contains(&name.as_str()), rebased || id, path)?;
-                path.pop();
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn keywords(members: &serde_json::Map<String, Value>, rebased: bool, path: &[String]) -> Result<()> {
-    for name in COUNTS {
-        // 2.0 is a whole number too, in JSON schema; the compiler says what else is wrong.
-        let Some(value) = members.get(name) else { continue };
-        if value.as_f64().is_some_and(|count| count > MAX_COUNT as f64) {
-            let message = format!("\"{name}\" at {} is {value}, expected at most {MAX_COUNT}", place(path));
-            return Err(unsupported(message));
-        }
-    }
-    let required = members.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
-    if members.get("minProperties").and_then(Value::as_u64).is_some_and(|count| count > required + 1) {
-        let message = format!(
-            "\"minProperties\" at {} asks for more than one property beyond the required ones, \
-             and a grammar cannot see that their names differ",
-            place(path)
-        );
-        return Err(unsupported(message));
-    }
-    if let (true, Some(reference)) = (rebased, members.get("$ref").and_then(Value::as_str)) {
-        let message = format!("\"$ref\" {reference} at {} is relative to an \"$id\" inside the schema", place(path));
-        return Err(unsupported(message));
     }
     Ok(())
 }

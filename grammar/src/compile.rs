@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::abi::{borrow, bytes, caught, clear, copy_in, copy_out, give, guard, SizeFirst};
 use crate::check;
 use crate::error::{CError, Code, Error, Result};
+use crate::schema::{rewrite, Rewritten};
 use crate::thread::with_stack;
 use crate::vocab::Vocab;
 
@@ -110,29 +111,32 @@ fn offset(text: &str, line: usize, column: usize) -> i64 {
     (before + column.saturating_sub(1)) as i64
 }
 
-fn schema(text: &str, limits: &Limits) -> Result<TopLevelGrammar> {
-    let mut schema: Value = serde_json::from_str(text).map_err(|e| {
+fn schema(text: &str, limits: &Limits) -> Result<(TopLevelGrammar, usize)> {
+    let document: Value = serde_json::from_str(text).map_err(|e| {
         let at = offset(text, e.line(), e.column());
         Error::at(Code::Format, at, format!("the JSON schema is not JSON: {e}"))
     })?;
+    let Rewritten { mut schema, notes } = rewrite(&document)?;
     if let Value::Bool(any) = schema {
         schema = if any { serde_json::json!({}) } else { serde_json::json!({"enum": []}) };
     }
-    check::schema(&schema)?;
-    let Some(members) = schema.as_object_mut() else {
-        return Err(Error::new(Code::Format, "a JSON schema is an object, true or false"));
-    };
-    // What a schema would set of the compiler itself is not the schema's to set.
-    members.remove("x-guidance");
     let mut options = JsonCompileOptions::default();
     if !limits.any_space {
         options.whitespace_pattern = Some(BOUNDED_SPACE.to_string());
     }
     options.apply_to(&mut schema);
-    Ok(TopLevelGrammar::from_grammar(GrammarWithLexer::from_json_schema(schema)))
+    Ok((TopLevelGrammar::from_grammar(GrammarWithLexer::from_json_schema(schema)), notes))
 }
 
-fn parse(kind: i32, bytes: &[u8], limits: &Limits) -> Result<(TopLevelGrammar, &'static str)> {
+/// What goes to the engine.
+struct Parsed {
+    grammar: TopLevelGrammar,
+    what: &'static str,
+    /// Kinds of documents that are left out.
+    notes: usize,
+}
+
+fn parse(kind: i32, bytes: &[u8], limits: &Limits) -> Result<Parsed> {
     let (what, quotes): (_, &[u8]) = match kind {
         JSON_SCHEMA => ("JSON schema", b"\""),
         REGEX => ("regular expression", b""),
@@ -144,12 +148,12 @@ fn parse(kind: i32, bytes: &[u8], limits: &Limits) -> Result<(TopLevelGrammar, &
     };
     let text = check::text(bytes, limits.source, what)?;
     check::depth(text, limits.depth, quotes, what)?;
-    let grammar = match kind {
+    let (grammar, notes) = match kind {
         JSON_SCHEMA => schema(text, limits)?,
-        REGEX => TopLevelGrammar::from_regex(text),
-        _ => TopLevelGrammar::from_lark(text.to_string()),
+        REGEX => (TopLevelGrammar::from_regex(text), 0),
+        _ => (TopLevelGrammar::from_lark(text.to_string()), 0),
     };
-    Ok((grammar, what))
+    Ok(Parsed { grammar, what, notes })
 }
 
 /// Turns what the compiler says into a status: its panics, what it lacks, what is beyond a limit, what cannot be met.
@@ -167,7 +171,10 @@ fn refusal(what: &str, said: &str) -> Error {
     }
     let beyond = ["too big", "too large", "too complex", "exceeded", "limit", "fuel"];
     if beyond.iter().any(|word| said.contains(word)) {
-        return Error::new(Code::Unsupported, format!("the {what} is beyond a limit of qinfer_grammar_options: {said}"));
+        return Error::new(
+            Code::Unsupported,
+            format!("the {what} is beyond a limit of qinfer_grammar_options: {said}"),
+        );
     }
     let code = if what == "JSON schema" { Code::Unsupported } else { Code::Format };
     Error::new(code, format!("the {what} cannot be compiled: {said}"))
@@ -175,13 +182,13 @@ fn refusal(what: &str, said: &str) -> Error {
 
 fn compile(vocab: Arc<Vocab>, kind: i32, bytes: &[u8], limits: &Limits) -> Result<Grammar> {
     with_stack(bytes.len().min(limits.source), || {
-        let (grammar, what) = parse(kind, bytes, limits)?;
+        let Parsed { grammar, what, notes } = parse(kind, bytes, limits)?;
         let parser = vocab.parser(grammar, limits.parser.clone()).map_err(|said| refusal(what, &said))?;
         let mut fresh = Matcher::new(Ok(parser));
         if let Some(said) = fresh.get_error() {
             return Err(refusal(what, &said));
         }
-        let n_warnings = fresh.grammar_warnings().len() as u32;
+        let n_warnings = (fresh.grammar_warnings().len() + notes) as u32;
         Ok(Grammar { vocab, fresh: std::sync::Mutex::new(fresh), kind, n_warnings })
     })
 }

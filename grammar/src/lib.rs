@@ -8,5 +8,6 @@ mod check;
 mod compile;
 mod error;
 mod matcher;
+mod schema;
 mod thread;
 mod vocab;

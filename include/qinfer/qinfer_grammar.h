@@ -84,16 +84,29 @@ typedef struct qinfer_grammar_options {
 /** Compiles a text (text, len), which may be used by any number of matchers.
  *  QINFER_E_FORMAT: not JSON, no regular expression, no Lark grammar; detail: byte offset, where it is known.
  *  QINFER_E_INVALID_ARGUMENT: not UTF-8 or with a NUL (detail: its offset), or a schema that nothing fulfils.
- *  QINFER_E_UNSUPPORTED: a keyword of JSON schema that cannot be enforced (the message names it: not, if, then, else,
- *  uniqueItems, contains, dependentRequired, propertyNames, unevaluatedProperties and other ones), a reference to
- *  another document, or beyond a limit. */
+ *  QINFER_E_UNSUPPORTED: what a grammar cannot enforce, or a limit; the message names the keyword and its place.
+ *
+ *  Of JSON schema: whatever text is drawn and ends is a document that fulfils the schema. Not every document that does
+ *  can be drawn:
+ *  - Properties come in the order of the schema. White space is bounded (QINFER_GRAMMAR_ANY_SPACE).
+ *  - Whole numbers are written without a fraction; what is not "integer" is no number at all.
+ *  - The elements that "contains" asks for come first, or after those of prefixItems.
+ *  - Where unevaluatedProperties or unevaluatedItems stands beside an anyOf of more than three schemas, one of these is
+ *    meant to be fulfilled.
+ *  - format date, date-time, duration, email, hostname, ipv4, ipv6, time, uri and uuid are enforced, others ignored.
+ *  Each of the last four that a schema makes use of counts as a warning (n_warnings).
+ *  Refused are: references to other documents; uniqueItems, unless there is at most one element; minProperties beyond
+ *  one more than the required ones; patternProperties that may match the same name; pattern, multipleOf,
+ *  patternProperties, additionalProperties beside properties, unevaluatedProperties and unevaluatedItems under not, if
+ *  and such schemas of oneOf as are not seen to exclude each other. Types, const, enum and required properties that
+ *  differ are seen, through references too: the usual "kind" of an object is enough. */
 QINFER_STATUS qinfer_grammar_compile(const qinfer_grammar_vocab *vocab, int32_t kind, const char *text, size_t len,
                                      const qinfer_grammar_options *options, qinfer_grammar **out, qinfer_error *err);
 typedef struct qinfer_grammar_info {
     uint32_t struct_size;
     int32_t  kind;
     uint32_t n_tokens;
-    uint32_t n_warnings; /* of the compiler: things that it took, but that may not be meant so */
+    uint32_t n_warnings; /* kinds of documents that fulfil a schema and are not drawn, and what the compiler says */
 } qinfer_grammar_info;
 QINFER_STATUS qinfer_grammar_get_info(const qinfer_grammar *grammar, qinfer_grammar_info *out, qinfer_error *err);
 QINFER_API void qinfer_grammar_free(qinfer_grammar *grammar);

@@ -1,0 +1,436 @@
+//! JSON schema as written by people, made into the keywords that the engine enforces.
+//!
+//! The engine (llguidance) knows the keywords that describe what a value is, and references by JSON pointer. It has none
+//! of those that say what a value is not, that depend on another keyword's outcome, or that count matches: `not`, `if`,
+//! `dependentRequired`, `contains`, `unevaluatedProperties` and so on. They are spelled out here as unions and
+//! intersections. Two functions call each other, and both work on the schema as it was written:
+//!
+//! * `accept(s)`: a schema all of whose documents fulfil `s`,
+//! * `reject(s)`: a schema none of whose documents fulfils `s`.
+//!
+//! Each is allowed to leave documents out (what the engine draws is a part of what a schema allows anyway: it writes
+//! properties in one order), never to let one in. So neither may be applied to what the other returned: `not` of `not` is
+//! `accept`, and never `reject(reject(s))`. Where documents are left out, a note says so; where too little would be left,
+//! or nothing can be said, the schema is refused with the keyword's name and place.
+
+mod disjoint;
+mod evaluated;
+mod index;
+mod local;
+mod pattern;
+mod reject;
+mod values;
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use serde_json::{json, Map, Value};
+
+use crate::error::{Code, Error, Result};
+use index::Index;
+
+type Members = Map<String, Value>;
+
+/// Counts in a schema beyond this are taken for mistakes: each makes states.
+const MAX_COUNT: u64 = 1_000_000;
+/// Elements that `contains` spells out.
+const MAX_CONTAINS: u64 = 1_000;
+/// Schemas inside one another, references that are spelled out included.
+const MAX_DEPTH: usize = 300;
+/// Parts of the schema that is made.
+const MAX_PARTS: usize = 200_000;
+const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
+const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
+/// Keywords that apply schemas to the same value; the annotations of those schemas count for the schema that holds them.
+const IN_PLACE: [&str; 8] =
+    ["$dynamicRef", "$ref", "allOf", "anyOf", "dependencies", "dependentSchemas", "if", "oneOf"];
+
+/// A schema of the engine's keywords.
+pub struct Rewritten {
+    pub schema: Value,
+    /// Kinds of documents that fulfil the schema as written and not this one.
+    pub notes: usize,
+}
+
+struct Rewriter<'a> {
+    index: Index<'a>,
+    /// The resources on the way here, the outermost first, as far as a `$dynamicRef` may need them.
+    way: Vec<usize>,
+    definitions: HashMap<(*const Value, Vec<usize>), usize>,
+    queue: VecDeque<(&'a Value, Vec<usize>)>,
+    /// References whose targets are being spelled out.
+    following: Vec<*const Value>,
+    depth: usize,
+    parts: usize,
+    looks: Cell<usize>,
+    notes: BTreeSet<&'static str>,
+}
+
+/// Spells out `document`.
+pub fn rewrite(document: &Value) -> Result<Rewritten> {
+    let mut rewriter = Rewriter {
+        index: Index::new(document)?,
+        way: Vec::new(),
+        definitions: HashMap::new(),
+        queue: VecDeque::new(),
+        following: Vec::new(),
+        depth: 0,
+        parts: 0,
+        looks: Cell::new(0),
+        notes: BTreeSet::new(),
+    };
+    let mut schema = rewriter.accept(document)?;
+    let mut definitions = Members::new();
+    while let Some((target, way)) = rewriter.queue.pop_front() {
+        rewriter.way = way;
+        let definition = rewriter.accept(target)?;
+        definitions.insert(format!("q{}", definitions.len()), definition);
+    }
+    forbid_empty(&mut schema, &mut definitions);
+    if let (Some(members), false) = (schema.as_object_mut(), definitions.is_empty()) {
+        members.insert("$defs".to_string(), definitions.into());
+    }
+    Ok(Rewritten { schema, notes: rewriter.notes.len() })
+}
+
+/// Puts `false` for references to definitions that nothing fulfils: the engine takes one, wherever it stands, for a
+/// schema that nothing fulfils.
+fn forbid_empty(schema: &mut Value, definitions: &mut Members) {
+    let mut empty: Vec<String> = Vec::new();
+    loop {
+        let more = definitions.iter().filter(|(_, definition)| is_false(definition)).map(|(name, _)| name.clone());
+        let more: Vec<String> = more.collect();
+        if more.is_empty() {
+            return;
+        }
+        definitions.retain(|name, _| !more.contains(name));
+        empty.extend(more.into_iter().map(|name| format!("#/$defs/{name}")));
+        forbid(schema, &empty);
+        definitions.values_mut().for_each(|definition| forbid(definition, &empty));
+    }
+}
+
+fn forbid(schema: &mut Value, empty: &[String]) {
+    let Some(members) = schema.as_object_mut() else { return };
+    let to = members.get("$ref").and_then(Value::as_str);
+    if to.is_some_and(|to| empty.iter().any(|name| name == to)) {
+        *schema = Value::Bool(false);
+        return;
+    }
+    for (keyword, value) in members {
+        match (keyword.as_str(), value) {
+            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(list)) => {
+                list.iter_mut().for_each(|one| forbid(one, empty));
+            }
+            ("properties" | "patternProperties", Value::Object(map)) => {
+                map.values_mut().for_each(|one| forbid(one, empty));
+            }
+            ("additionalProperties" | "items", one) => forbid(one, empty),
+            _ => {}
+        }
+    }
+}
+
+fn is_true(schema: &Value) -> bool {
+    matches!(schema, Value::Bool(true)) || schema.as_object().is_some_and(Map::is_empty)
+}
+
+fn is_false(schema: &Value) -> bool {
+    matches!(schema, Value::Bool(false))
+}
+
+/// What all of `parts` allow.
+fn all_of(parts: Vec<Value>) -> Value {
+    let mut kept: Vec<Value> = Vec::with_capacity(parts.len());
+    for part in parts {
+        if is_false(&part) {
+            return part;
+        }
+        if !is_true(&part) && !kept.contains(&part) {
+            kept.push(part);
+        }
+    }
+    match kept.len() {
+        0 => json!({}),
+        1 => kept.swap_remove(0),
+        _ => json!({ "allOf": kept }),
+    }
+}
+
+/// What one of `parts` allows.
+fn any_of(parts: Vec<Value>) -> Value {
+    let mut kept: Vec<Value> = Vec::with_capacity(parts.len());
+    for part in parts {
+        if is_true(&part) {
+            return part;
+        }
+        if !is_false(&part) && !kept.contains(&part) {
+            kept.push(part);
+        }
+    }
+    match kept.len() {
+        0 => Value::Bool(false),
+        1 => kept.swap_remove(0),
+        _ => json!({ "anyOf": kept }),
+    }
+}
+
+/// Objects with a property, and all else without.
+fn without(name: &str) -> Value {
+    json!({ "properties": { name: false } })
+}
+
+fn with(name: &str) -> Value {
+    json!({ "type": "object", "required": [name] })
+}
+
+/// How many parts a schema has.
+fn weight(schema: &Value) -> usize {
+    match schema {
+        Value::Array(list) => 1 + list.iter().map(weight).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(weight).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+impl<'a> Rewriter<'a> {
+    fn error(&self, code: Code, schema: &Value, keyword: &str, why: &str) -> Error {
+        Error::new(code, format!("\"{keyword}\" at {} {why}", self.index.place(schema)))
+    }
+
+    fn refused(&self, schema: &Value, keyword: &str, why: &str) -> Error {
+        self.error(Code::Unsupported, schema, keyword, why)
+    }
+
+    fn charge(&mut self, parts: usize) -> Result<()> {
+        self.parts += parts;
+        if self.parts > MAX_PARTS {
+            let message = format!("the JSON schema grows beyond {MAX_PARTS} parts when its keywords are spelled out");
+            return Err(Error::new(Code::Unsupported, message));
+        }
+        Ok(())
+    }
+
+    /// `n` copies of a schema.
+    fn copies(&mut self, schema: &Value, n: usize) -> Result<Vec<Value>> {
+        self.charge(n.saturating_mul(weight(schema)))?;
+        Ok(vec![schema.clone(); n])
+    }
+
+    /// Calls `work` with `schema` on the way, within the limits.
+    fn within<T>(&mut self, schema: &'a Value, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.charge(1)?;
+        if self.depth == MAX_DEPTH {
+            let message =
+                format!("the JSON schema is nested deeper than {MAX_DEPTH} when its keywords are spelled out");
+            return Err(Error::new(Code::Unsupported, message));
+        }
+        let resource = self.index.resource(schema);
+        let entered = self.index.matters(resource) && !self.way.contains(&resource);
+        if entered {
+            self.way.push(resource);
+        }
+        self.depth += 1;
+        let result = work(self);
+        self.depth -= 1;
+        if entered {
+            self.way.pop();
+        }
+        result
+    }
+
+    fn members(&self, schema: &'a Value) -> Result<&'a Members> {
+        schema.as_object().ok_or_else(|| {
+            let said = schema.to_string().chars().take(40).collect::<String>();
+            let place = self.index.place(schema);
+            Error::new(Code::Format, format!("a JSON schema is an object, true or false, not {said} (at {place})"))
+        })
+    }
+
+    fn list(&self, schema: &Value, keyword: &str, value: &'a Value) -> Result<&'a Vec<Value>> {
+        value.as_array().ok_or_else(|| self.error(Code::Format, schema, keyword, "is no array"))
+    }
+
+    fn map(&self, schema: &Value, keyword: &str, value: &'a Value) -> Result<&'a Members> {
+        value.as_object().ok_or_else(|| self.error(Code::Format, schema, keyword, "is no object"))
+    }
+
+    /// A whole number, which may be written as 2.0.
+    fn count(&self, schema: &Value, keyword: &str, value: &Value) -> Result<u64> {
+        let number = value.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0);
+        let number = number.ok_or_else(|| {
+            self.error(Code::Format, schema, keyword, &format!("is {value}, expected a whole number"))
+        })?;
+        if number > MAX_COUNT as f64 {
+            return Err(self.refused(schema, keyword, &format!("is {value}, expected at most {MAX_COUNT}")));
+        }
+        Ok(number as u64)
+    }
+
+    fn optional_count(&self, schema: &Value, members: &Members, keyword: &str) -> Result<Option<u64>> {
+        members.get(keyword).map(|value| self.count(schema, keyword, value)).transpose()
+    }
+
+    fn accept_each(&mut self, schemas: &'a [Value]) -> Result<Vec<Value>> {
+        schemas.iter().map(|schema| self.accept(schema)).collect()
+    }
+
+    /// A schema all of whose documents fulfil `schema`.
+    fn accept(&mut self, schema: &'a Value) -> Result<Value> {
+        if schema.is_boolean() {
+            return Ok(schema.clone());
+        }
+        let members = self.members(schema)?;
+        self.within(schema, |this| {
+            if members.contains_key("unevaluatedProperties") || members.contains_key("unevaluatedItems") {
+                return this.evaluated(schema, members);
+            }
+            let mut parts = Vec::new();
+            for keyword in order(members) {
+                match keyword {
+                    None => parts.extend(this.local(schema, members)?),
+                    Some((keyword, value)) => parts.extend(this.in_place(schema, members, keyword, value)?),
+                }
+            }
+            Ok(all_of(parts))
+        })
+    }
+
+    /// What a keyword of IN_PLACE demands.
+    fn in_place(
+        &mut self,
+        schema: &'a Value,
+        members: &'a Members,
+        keyword: &str,
+        value: &'a Value,
+    ) -> Result<Vec<Value>> {
+        match keyword {
+            "$ref" | "$dynamicRef" => Ok(vec![self.reference(schema, keyword, value)?]),
+            "allOf" => self.accept_each(self.list(schema, keyword, value)?),
+            "anyOf" => Ok(vec![any_of(self.accept_each(self.list(schema, keyword, value)?)?)]),
+            "oneOf" => Ok(vec![self.one_of(self.list(schema, keyword, value)?)?]),
+            "if" => Ok(vec![self.conditional(members, value)?]),
+            _ => {
+                let mut parts = Vec::new();
+                for (name, dependent) in self.map(schema, keyword, value)? {
+                    let then = if dependent.is_array() { requiring(name, dependent) } else { self.accept(dependent)? };
+                    parts.push(any_of(vec![without(name), all_of(vec![with(name), then])]));
+                }
+                Ok(parts)
+            }
+        }
+    }
+
+    /// What `$ref` or `$dynamicRef` leads to.
+    fn target(&self, schema: &Value, keyword: &str, value: &Value) -> Result<&'a Value> {
+        let Some(reference) = value.as_str() else {
+            return Err(self.error(Code::Format, schema, keyword, "is no string"));
+        };
+        match keyword {
+            "$ref" => self.index.follow(schema, keyword, reference),
+            _ => self.index.follow_dynamic(schema, reference, &self.way),
+        }
+    }
+
+    /// A reference to the definition that the target becomes.
+    fn reference(&mut self, schema: &Value, keyword: &str, value: &Value) -> Result<Value> {
+        let target = self.target(schema, keyword, value)?;
+        if target.is_boolean() {
+            return Ok(target.clone());
+        }
+        let next = self.definitions.len();
+        let (queue, way) = (&mut self.queue, &self.way);
+        let number = *self.definitions.entry((target, way.clone())).or_insert_with(|| {
+            queue.push_back((target, way.clone()));
+            next
+        });
+        Ok(json!({ "$ref": format!("#/$defs/q{number}") }))
+    }
+
+    /// Calls `work` with what a reference leads to, unless that is under way already.
+    fn following<T>(
+        &mut self,
+        schema: &'a Value,
+        keyword: &str,
+        value: &Value,
+        work: impl FnOnce(&mut Self, &'a Value) -> Result<T>,
+    ) -> Result<T> {
+        let target = self.target(schema, keyword, value)?;
+        if self.following.contains(&std::ptr::from_ref(target)) {
+            return Err(self.refused(schema, keyword, "leads back to itself where it must be spelled out"));
+        }
+        self.following.push(target);
+        let result = work(self, target);
+        self.following.pop();
+        result
+    }
+
+    /// Exactly one of `schemas`. Each with the opposites of those that may be fulfilled at the same time.
+    fn one_of(&mut self, schemas: &'a [Value]) -> Result<Value> {
+        let mut parts = Vec::with_capacity(schemas.len());
+        for at in 0..schemas.len() {
+            match self.only(schemas, at) {
+                Ok(part) => parts.push(part),
+                // The engine finds some cases that are not found here, and says so where it cannot.
+                Err(_) => return Ok(json!({ "oneOf": self.accept_each(schemas)? })),
+            }
+        }
+        Ok(any_of(parts))
+    }
+
+    /// The schema `schemas[at]` and none of the other ones.
+    fn only(&mut self, schemas: &'a [Value], at: usize) -> Result<Value> {
+        let mut parts = vec![self.accept(&schemas[at])?];
+        parts.extend(self.no_other(schemas, at)?);
+        Ok(all_of(parts))
+    }
+
+    fn no_other(&mut self, schemas: &'a [Value], at: usize) -> Result<Vec<Value>> {
+        let mut parts = Vec::new();
+        for (other, schema) in schemas.iter().enumerate() {
+            if other != at && !self.disjoint(&schemas[at], schema) {
+                parts.push(self.reject(schema)?);
+            }
+        }
+        Ok(parts)
+    }
+
+    fn conditional(&mut self, members: &'a Members, condition: &'a Value) -> Result<Value> {
+        let (then, other) = (members.get("then"), members.get("else"));
+        match (then, other) {
+            (None, None) => Ok(json!({})),
+            (None, Some(other)) => Ok(any_of(vec![self.accept(condition)?, self.accept(other)?])),
+            (Some(then), _) => {
+                let met = all_of(vec![self.accept(condition)?, self.accept(then)?]);
+                let mut unmet = vec![self.reject(condition)?];
+                if let Some(other) = other {
+                    unmet.push(self.accept(other)?);
+                }
+                Ok(any_of(vec![met, all_of(unmet)]))
+            }
+        }
+    }
+}
+
+/// The keywords in the order in which they apply: those of IN_PLACE where they stand; the others together (None) where
+/// `properties` or `prefixItems` stands, or the first one. The order of properties in documents comes from it.
+fn order(members: &Members) -> Vec<Option<(&str, &Value)>> {
+    let in_place = |keyword: &str| IN_PLACE.contains(&keyword);
+    let leading = ["properties", "prefixItems"].into_iter().find(|keyword| members.contains_key(*keyword));
+    let leading = leading.or_else(|| members.keys().map(String::as_str).find(|keyword| !in_place(keyword)));
+    let each = |(keyword, value)| {
+        if in_place(keyword) {
+            Some(Some((keyword, value)))
+        } else {
+            (leading == Some(keyword)).then_some(None)
+        }
+    };
+    members.iter().map(|(keyword, value)| (keyword.as_str(), value)).filter_map(each).collect()
+}
+
+/// Objects with the property `name` and those of a list.
+fn requiring(name: &str, names: &Value) -> Value {
+    let mut required = vec![Value::from(name)];
+    required.extend(names.as_array().into_iter().flatten().cloned());
+    json!({ "type": "object", "required": required })
+}
