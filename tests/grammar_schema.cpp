@@ -176,6 +176,14 @@ TEST_CASE("schema: references by address, anchor and on the way", "[grammar]") {
          {"{}", R"({"b":1})"},
          {R"({"a":1})"}});
   check({R"({"const":{"$ref":"#/$defs/no"}})", {R"({"$ref":"#/$defs/no"})"}, {}});
+  // What would have to hold itself is no document.
+  check({R"({"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}],
+             "$defs":{"a":{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"required":["a"]}}})",
+         {"null"},
+         {"{\"a\":null}"}});
+  check_refused(QINFER_E_INVALID_ARGUMENT, "nothing fulfils",
+                R"({"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}})");
+  check_refused(QINFER_E_INVALID_ARGUMENT, "nothing fulfils", R"({"type":"array","minItems":1,"items":{"$ref":"#"}})");
   check_refused(QINFER_E_UNSUPPORTED, "leads to another document", R"({"$ref":"https://example.com/x.json"})");
   check_refused(QINFER_E_UNSUPPORTED, "leads to nothing in the schema", R"({"$ref":"#/$defs/x"})");
   check_refused(QINFER_E_UNSUPPORTED, "is no URI reference", R"({"$ref":"::"})");
@@ -189,6 +197,9 @@ TEST_CASE("schema: what has no opposite, wrong shapes and growth are refused", "
   check_refused(QINFER_E_FORMAT, "\"allOf\" at # is no array", R"({"allOf":{}})");
   check_refused(QINFER_E_FORMAT, "expected a whole number", R"({"minItems":1.5})");
   CHECK(warnings(R"({"type":"string","format":"hat-size"})") == 1);
+  std::string names;
+  for (int at = 0; at < 4001; ++at) names += (at == 0 ? "\"p" : ",\"p") + std::to_string(at) + "\":{}";
+  check_refused(QINFER_E_UNSUPPORTED, "has 4001 members, expected at most 4000", "{\"properties\":{" + names + "}}");
   // Each level doubles what it holds.
   std::string schema = R"({"type":"null"})";
   for (int level = 0; level < 25; ++level)

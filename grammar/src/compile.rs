@@ -160,6 +160,9 @@ fn parse(kind: i32, bytes: &[u8], limits: &Limits) -> Result<Parsed> {
 fn refusal(what: &str, said: &str) -> Error {
     let said = said.split("\n<backtrace>").next().unwrap_or(said);
     let said = said.split("\n<").next().unwrap_or(said).trim();
+    if said.contains("symbols.len() < u16::MAX") {
+        return Error::new(Code::Unsupported, format!("the {what} has more symbols than the engine can hold"));
+    }
     if let Some(panic) = said.strip_prefix("panic: ") {
         return crate::abi::panicked(panic);
     }

@@ -10,7 +10,7 @@ use super::{is_false, Members, Rewriter};
 const MAX_LEVELS: usize = 8;
 const MAX_CONJUNCTS: usize = 32;
 /// Comparisons for one document, beyond which nothing more is seen.
-const MAX_LOOKS: usize = 20_000;
+const MAX_LOOKS: usize = 2_000_000;
 static ANY: Value = Value::Bool(true);
 
 /// The schema of a property, or true where that depends on a pattern.

@@ -151,8 +151,12 @@ impl<'a> Rewriter<'a> {
             "oneOf" => {
                 let schemas = self.list(schema, keyword, value)?;
                 let mut branches = Vec::new();
-                for (at, branch) in schemas.iter().enumerate() {
-                    let none = Alternative { parts: self.no_other(schemas, at)?, ..Alternative::default() };
+                let overlaps = self.overlaps(schemas)?;
+                for (branch, overlapping) in schemas.iter().zip(overlaps) {
+                    let mut none = Alternative::default();
+                    for other in overlapping {
+                        none.parts.push(self.reject(&schemas[other])?);
+                    }
                     let branch = self.alternatives(branch)?;
                     branches.extend(self.both(schema, &branch, &[none])?);
                 }

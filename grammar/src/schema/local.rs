@@ -5,6 +5,7 @@ use serde_json::{json, Value};
 
 use super::{
     any_of, is_false, pattern, requiring, values, weight, without, Members, Rewriter, COUNTS, IN_PLACE, MAX_CONTAINS,
+    MAX_PATTERNS, MAX_PROPERTIES,
 };
 use crate::error::Result;
 
@@ -34,7 +35,9 @@ impl<'a> Rewriter<'a> {
             match keyword.as_str() {
                 "properties" | "patternProperties" => {
                     let mut made = Members::new();
-                    for (name, property) in self.map(schema, keyword, value)? {
+                    let map = self.map(schema, keyword, value)?;
+                    self.few_properties(schema, keyword, map.len())?;
+                    for (name, property) in map {
                         let name = if keyword == "properties" { name.clone() } else { pattern::safe(name) };
                         made.insert(name, self.accept(property)?);
                     }
@@ -57,6 +60,15 @@ impl<'a> Rewriter<'a> {
         self.charge(simple.len())?;
         parts.insert(0, simple.into());
         Ok(parts)
+    }
+
+    fn few_properties(&self, schema: &Value, keyword: &str, count: usize) -> Result<()> {
+        let most = if keyword == "patternProperties" { MAX_PATTERNS } else { MAX_PROPERTIES };
+        if count > most {
+            let why = format!("has {count} members, expected at most {most}");
+            return Err(self.refused(schema, keyword, &why));
+        }
+        Ok(())
     }
 
     /// A keyword that the engine has too, or that changes nothing.
@@ -190,6 +202,7 @@ impl<'a> Rewriter<'a> {
                 }
             }
             self.charge(properties.len())?;
+            self.few_properties(names, "enum", properties.len())?;
             return Ok(json!({ "properties": properties, "additionalProperties": false }));
         }
         let bounded = least > 0 || most.is_some();

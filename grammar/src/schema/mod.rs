@@ -15,6 +15,7 @@
 
 mod disjoint;
 mod evaluated;
+mod finite;
 mod index;
 mod local;
 mod pattern;
@@ -39,6 +40,12 @@ const MAX_CONTAINS: u64 = 1_000;
 const MAX_DEPTH: usize = 300;
 /// Parts of the schema that is made.
 const MAX_PARTS: usize = 200_000;
+/// Alternatives that are compared, to leave out equal ones.
+const MAX_COMPARED: usize = 32;
+/// Properties of one object that the engine takes in a second or so; its time grows with their square.
+const MAX_PROPERTIES: usize = 4_000;
+/// The same for patterns, each of which is held against the other ones.
+const MAX_PATTERNS: usize = 200;
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
 /// Keywords that apply schemas to the same value; the annotations of those schemas count for the schema that holds them.
@@ -86,49 +93,11 @@ pub fn rewrite(document: &Value) -> Result<Rewritten> {
         let definition = rewriter.accept(target)?;
         definitions.insert(format!("q{}", definitions.len()), definition);
     }
-    forbid_empty(&mut schema, &mut definitions);
+    finite::forbid_endless(&mut schema, &mut definitions)?;
     if let (Some(members), false) = (schema.as_object_mut(), definitions.is_empty()) {
         members.insert("$defs".to_string(), definitions.into());
     }
     Ok(Rewritten { schema, notes: rewriter.notes.len() })
-}
-
-/// Puts `false` for references to definitions that nothing fulfils: the engine takes one, wherever it stands, for a
-/// schema that nothing fulfils.
-fn forbid_empty(schema: &mut Value, definitions: &mut Members) {
-    let mut empty: Vec<String> = Vec::new();
-    loop {
-        let more = definitions.iter().filter(|(_, definition)| is_false(definition)).map(|(name, _)| name.clone());
-        let more: Vec<String> = more.collect();
-        if more.is_empty() {
-            return;
-        }
-        definitions.retain(|name, _| !more.contains(name));
-        empty.extend(more.into_iter().map(|name| format!("#/$defs/{name}")));
-        forbid(schema, &empty);
-        definitions.values_mut().for_each(|definition| forbid(definition, &empty));
-    }
-}
-
-fn forbid(schema: &mut Value, empty: &[String]) {
-    let Some(members) = schema.as_object_mut() else { return };
-    let to = members.get("$ref").and_then(Value::as_str);
-    if to.is_some_and(|to| empty.iter().any(|name| name == to)) {
-        *schema = Value::Bool(false);
-        return;
-    }
-    for (keyword, value) in members {
-        match (keyword.as_str(), value) {
-            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(list)) => {
-                list.iter_mut().for_each(|one| forbid(one, empty));
-            }
-            ("properties" | "patternProperties", Value::Object(map)) => {
-                map.values_mut().for_each(|one| forbid(one, empty));
-            }
-            ("additionalProperties" | "items", one) => forbid(one, empty),
-            _ => {}
-        }
-    }
 }
 
 fn is_true(schema: &Value) -> bool {
@@ -141,12 +110,13 @@ fn is_false(schema: &Value) -> bool {
 
 /// What all of `parts` allow.
 fn all_of(parts: Vec<Value>) -> Value {
+    let few = parts.len() <= MAX_COMPARED;
     let mut kept: Vec<Value> = Vec::with_capacity(parts.len());
     for part in parts {
         if is_false(&part) {
             return part;
         }
-        if !is_true(&part) && !kept.contains(&part) {
+        if !(is_true(&part) || few && kept.contains(&part)) {
             kept.push(part);
         }
     }
@@ -159,12 +129,13 @@ fn all_of(parts: Vec<Value>) -> Value {
 
 /// What one of `parts` allows.
 fn any_of(parts: Vec<Value>) -> Value {
+    let few = parts.len() <= MAX_COMPARED;
     let mut kept: Vec<Value> = Vec::with_capacity(parts.len());
     for part in parts {
         if is_true(&part) {
             return part;
         }
-        if !is_false(&part) && !kept.contains(&part) {
+        if !(is_false(&part) || few && kept.contains(&part)) {
             kept.push(part);
         }
     }
@@ -368,31 +339,34 @@ impl<'a> Rewriter<'a> {
     /// Exactly one of `schemas`. Each with the opposites of those that may be fulfilled at the same time.
     fn one_of(&mut self, schemas: &'a [Value]) -> Result<Value> {
         let mut parts = Vec::with_capacity(schemas.len());
-        for at in 0..schemas.len() {
-            match self.only(schemas, at) {
-                Ok(part) => parts.push(part),
-                // The engine finds some cases that are not found here, and says so where it cannot.
-                Err(_) => return Ok(json!({ "oneOf": self.accept_each(schemas)? })),
+        let overlaps = self.overlaps(schemas)?;
+        for (schema, overlapping) in schemas.iter().zip(overlaps) {
+            let mut both = vec![self.accept(schema)?];
+            for other in overlapping {
+                match self.reject(&schemas[other]) {
+                    Ok(rejected) => both.push(rejected),
+                    // The engine finds some cases that are not found here, and says so where it cannot.
+                    Err(_) => return Ok(json!({ "oneOf": self.accept_each(schemas)? })),
+                }
             }
+            parts.push(all_of(both));
         }
         Ok(any_of(parts))
     }
 
-    /// The schema `schemas[at]` and none of the other ones.
-    fn only(&mut self, schemas: &'a [Value], at: usize) -> Result<Value> {
-        let mut parts = vec![self.accept(&schemas[at])?];
-        parts.extend(self.no_other(schemas, at)?);
-        Ok(all_of(parts))
-    }
-
-    fn no_other(&mut self, schemas: &'a [Value], at: usize) -> Result<Vec<Value>> {
-        let mut parts = Vec::new();
-        for (other, schema) in schemas.iter().enumerate() {
-            if other != at && !self.disjoint(&schemas[at], schema) {
-                parts.push(self.reject(schema)?);
+    /// For each of `schemas` those that may be fulfilled by the same document.
+    fn overlaps(&mut self, schemas: &'a [Value]) -> Result<Vec<Vec<usize>>> {
+        self.charge(schemas.len())?;
+        let mut overlaps = vec![Vec::new(); schemas.len()];
+        for (at, a) in schemas.iter().enumerate() {
+            for (other, b) in schemas.iter().enumerate().skip(at + 1) {
+                if !self.disjoint(a, b) {
+                    overlaps[at].push(other);
+                    overlaps[other].push(at);
+                }
             }
         }
-        Ok(parts)
+        Ok(overlaps)
     }
 
     fn conditional(&mut self, members: &'a Members, condition: &'a Value) -> Result<Value> {
