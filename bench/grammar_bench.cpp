@@ -1,6 +1,6 @@
-// grammar_bench: what the masks of a grammar cost at a real vocabulary. Documents of real-life schemas are fed to matchers
-// token by token, as a model would draw them, and the mask before each token is timed: each document with a matcher of its
-// own, as each request has, so that what a matcher learns in one document helps none of the next.
+// grammar_bench: what the masks of a grammar cost at a real vocabulary. Documents of real-life schemas are fed to
+// matchers token by token, as a model would draw them, and the mask before each token is timed: each document with a
+// matcher of its own, as each request has, so that what a matcher learns in one document helps none of the next.
 //
 //   grammar_bench TOKENIZER_JSON [REAL_SCHEMAS_JSON]
 #include <fmt/format.h>
