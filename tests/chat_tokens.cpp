@@ -1,5 +1,7 @@
 // What people, tools and documents write is no control token, whatever it is and wherever a template puts it: every
 // template of the test data with every tokenizer of it.
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "chat_support.h"
@@ -11,11 +13,7 @@ using namespace qinfer::test;
 
 namespace {
 
-/// The tokens of a rendered conversation that are control tokens; nothing where the template refuses it.
-std::optional<std::size_t> control_tokens_of(const Tokenizer& tokenizer, const std::string& source,
-                                             const Json& variables) {
-  const ChatResult result = render_chat(source, variables.dump());
-  if (!result.ok()) return std::nullopt;
+std::vector<TokenId> ids_of(const Tokenizer& tokenizer, const ChatResult& result) {
   std::vector<text::TextPart> parts;
   for (const chat::Span& span : result.rendered.content) parts.push_back({span.begin, span.end});
   text::EncodeOptions options;
@@ -23,6 +21,24 @@ std::optional<std::size_t> control_tokens_of(const Tokenizer& tokenizer, const s
   options.content = parts;
   std::vector<TokenId> ids;
   REQUIRE(tokenizer.encode(result.text(), options, ids).ok());
+  return ids;
+}
+
+/// As in fixtures/make_chat_ids.py: FNV-1a over the bytes of the ids.
+std::string digest(const std::vector<TokenId>& ids) {
+  std::uint64_t value = 0xcbf29ce484222325;
+  for (const TokenId id : ids)
+    for (int shift = 0; shift < 32; shift += 8)
+      value = (value ^ (static_cast<std::uint32_t>(id) >> shift & 255)) * 0x100000001b3;
+  return fmt::format("{:016x}", value);
+}
+
+/// The tokens of a rendered conversation that are control tokens; nothing where the template refuses it.
+std::optional<std::size_t> control_tokens_of(const Tokenizer& tokenizer, const std::string& source,
+                                             const Json& variables) {
+  const ChatResult result = render_chat(source, variables.dump());
+  if (!result.ok()) return std::nullopt;
+  const std::vector<TokenId> ids = ids_of(tokenizer, result);
   return static_cast<std::size_t>(
       std::count_if(ids.begin(), ids.end(), [&](TokenId id) { return tokenizer.is_control(id); }));
 }
@@ -83,4 +99,33 @@ TEST_CASE("chat tokens: no template turns what was written into a control token"
     }
   }
   CHECK(checked >= 500);
+}
+
+TEST_CASE("chat tokens: other content has the ids of the tokenizers library", "[chat][data]") {
+  SKIP_UNLESS_TEST_DATA("golden-chat/conversations.json");
+  SKIP_UNLESS_TEST_DATA("tokenizers/qwen3/tokenizer.json");
+  const std::filesystem::path data = find_test_data("golden-chat/conversations.json").parent_path().parent_path();
+  // Templates print tools as JSON, in the order of their members.
+  using Ordered = nlohmann::ordered_json;
+  const Ordered conversations = Ordered::parse(read_text_file(data / "golden-chat" / "conversations.json"));
+  const Json expected = Json::parse(read_text_file(QINFER_TEST_FIXTURES "/chat_ids.json"));
+  int checked = 0;
+  for (const auto& [name, templates] : expected.items()) {
+    const auto tokenizer = load_tokenizer_text(read_text_file(data / "tokenizers" / name / "tokenizer.json"));
+    for (const auto& [file, wanted] : templates.items()) {
+      const std::string source = read_text_file(data / "chat-templates" / file);
+      for (const auto& [conversation, ids_wanted] : wanted.items()) {
+        INFO(name << ", " << file << ", " << conversation);
+        Ordered variables = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"add_generation_prompt", true}};
+        variables.update(conversations[conversation]);
+        const ChatResult result = render_chat(source, variables.dump(), false);
+        REQUIRE(result.ok());
+        const std::vector<TokenId> ids = ids_of(*tokenizer, result);
+        CHECK(ids.size() == ids_wanted[0].get<std::size_t>());
+        CHECK(digest(ids) == ids_wanted[1].get<std::string>());
+        ++checked;
+      }
+    }
+  }
+  CHECK(checked == 336);
 }
