@@ -2,6 +2,7 @@
 #include <qinfer/qinfer.hpp>
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "c_api.h"
 
@@ -121,6 +122,64 @@ TEST_CASE("The tokens of a conversation are those of its text, but for control t
                          [&](qi::Token id) { return (model.token_flags(id) & QINFER_TOKEN_CONTROL) != 0; });
   };
   CHECK(count(whole) == count(ids) + 1);
+}
+
+TEST_CASE("Rendering ends when it is cancelled in the middle", "[api][chat][threads]") {
+  const ModelDir dir{TinySpec()};
+  const qi::Model model = model_with(
+      dir, "{% for i in range(90000) %}{% for j in range(90000) %}{% set x = j * i %}{% endfor %}{% endfor %}");
+  int cancelled = 0;
+  // The thread may be late: then it takes all the steps that there are.
+  for (int attempt = 0; attempt < 50 && cancelled == 0; ++attempt) {
+    qi::Cancel cancel;
+    auto options = qi::options<qinfer_chat_options>();
+    options.cancel = cancel.native();
+    std::thread other([&] { cancel.request(); });
+    std::size_t n = 0;
+    qinfer_error err = {};
+    const qinfer_status status =
+        qinfer_chat_render(model.native(), "{}", 2, &options, nullptr, 0, &n, nullptr, 0, nullptr, &err);
+    other.join();
+    INFO(err.message);
+    REQUIRE((status == QINFER_E_CANCELLED || status == QINFER_E_UNSUPPORTED));
+    if (status == QINFER_E_CANCELLED) REQUIRE_THAT(std::string(err.message), contains("rendering was cancelled"));
+    cancelled += status == QINFER_E_CANCELLED ? 1 : 0;
+  }
+  REQUIRE(cancelled == 1);
+}
+
+TEST_CASE("One model renders and takes replies apart on many threads", "[api][chat][threads]") {
+  const qi::Model model = qi::Model::load(QINFER_TEST_MODELS "/tiny-chat");
+  const std::string conversation = R"({"messages": [{"role": "user", "content": "What is 3 + 4?"}]})";
+  auto options = qi::options<qinfer_chat_options>();
+  options.flags = QINFER_CHAT_GENERATION_PROMPT;
+  const std::string text = model.render_chat(conversation, options);
+  const std::vector<qi::Token> tokens = model.tokenize_chat(conversation, options);
+  const std::vector<qi::Token> answer = model.tokenize("3 plus 4 is 7.");
+  std::vector<std::string> wrong(4);
+  std::vector<std::thread> threads;
+  for (std::string& said : wrong)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 25; ++round) {
+        if (model.render_chat(conversation, options) != text) said = "another text";
+        if (model.tokenize_chat(conversation, options) != tokens) said = "other tokens";
+        qinfer_reply* reply = nullptr;
+        char message[200];
+        std::size_t n = 0;
+        auto how = qi::options<qinfer_reply_options>();
+        how.chat = &options;
+        bool good = qinfer_reply_create(model.native(), conversation.data(), conversation.size(), &how, &reply,
+                                        nullptr) == QINFER_OK;
+        for (const qi::Token token : answer) good = good && qinfer_reply_push(reply, token, nullptr) == QINFER_OK;
+        good = good && qinfer_reply_finish(reply, nullptr) == QINFER_OK &&
+               qinfer_reply_message(reply, message, sizeof message, &n, nullptr) == QINFER_OK;
+        if (!good || std::string_view(message, n) != R"({"role": "assistant", "content": "3 plus 4 is 7."})")
+          said = "another message: " + std::string(message, n);
+        qinfer_reply_free(reply);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& said : wrong) CHECK(said == "");
 }
 
 TEST_CASE("Every way in which a chat cannot be rendered is an error", "[api][chat]") {

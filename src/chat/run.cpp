@@ -21,8 +21,15 @@ Value Run::raise(std::string message) {
   return fail(std::move(message));
 }
 
+/// Steps between two looks at the request to stop.
+constexpr std::uint64_t kStepsUnseen = 4096;
+
 bool Run::charge(std::uint64_t steps) {
   steps_ += steps;
+  if (steps_ >= look_at_) {
+    look_at_ = steps_ + kStepsUnseen;
+    if (cancel_.requested()) fail("rendering was cancelled", Code::cancelled);
+  }
   if (steps_ <= limits_.steps) return !failed();
   fail(
       fmt::format("it takes more than {} steps, the most for this conversation; a template whose loops end takes fewer",

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/status.h"
 #include "chat/limits.h"
 #include "chat/memory.h"
@@ -21,7 +22,7 @@ namespace qinfer::chat {
 
 class Run {
  public:
-  Run(const Limits& limits, const Date* now) : limits_(limits), now_(now) {}
+  Run(const Limits& limits, const Date* now, CancelFlag cancel) : limits_(limits), now_(now), cancel_(cancel) {}
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -36,7 +37,7 @@ class Run {
   const std::string& message() const { return message_; }
   bool is_raised() const { return raised_; }
 
-  /// Counts steps; false, with an error, where there are too many.
+  /// Counts steps, and looks now and then whether to stop; false, with an error, where there are too many or it is to.
   bool charge(std::uint64_t steps);
   std::uint64_t steps() const { return steps_; }
   /// Whether so many bytes more are within the bound; false with an error.
@@ -73,7 +74,8 @@ class Run {
   Limits limits_;
   const Date* now_;
   Memory memory_;
-  std::uint64_t steps_ = 0;
+  CancelFlag cancel_;
+  std::uint64_t steps_ = 0, look_at_ = 0;
   Code code_ = Code::ok;
   bool raised_ = false;
   std::string message_;

@@ -62,6 +62,7 @@ void add_span(std::vector<Span>& spans, std::size_t begin, std::size_t end) {
 }
 
 Status failure_of(const Run& run, const Program& program, std::size_t at) {
+  if (run.code() == Code::cancelled) return Status(run.code(), run.message());
   if (run.is_raised()) return Status(run.code(), run.message(), kRaisedByTemplate);
   const Place place = find_place(program.source, at);
   return Status(run.code(), place_message(place, run.message()), static_cast<std::int64_t>(place.line));
@@ -102,7 +103,7 @@ Result<Rendered> Template::render(const formats::Json& variables, const RenderOp
   if (!variables.is_object()) return error(Code::invalid_argument, "chat template: the variables are no JSON object");
   if (options.now != nullptr && !is_date(*options.now))
     return error(Code::invalid_argument, "chat template: the date that strftime_now() would tell is none");
-  Run run(resolve(options.limits, program_->source.size() + total_bytes(variables)), options.now);
+  Run run(resolve(options.limits, program_->source.size() + total_bytes(variables)), options.now, options.cancel);
   Machine machine(run, *program_);
   for (const formats::Json& variable : variables) {
     const bool is_ours = std::find(options.template_variables.begin(), options.template_variables.end(),

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/status.h"
 #include "chat/limits.h"
 #include "formats/json.h"
@@ -37,6 +38,7 @@ struct RenderOptions {
   /// Variables whose texts are the template's own, such as the special tokens. Those of transformers by default.
   std::vector<std::string> template_variables = default_template_variables();
   Limits limits;
+  CancelFlag cancel{};
 
   static std::vector<std::string> default_template_variables();
 };

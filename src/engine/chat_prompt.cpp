@@ -141,6 +141,7 @@ Result<chat::Rendered> render_chat(const Model& model, std::string_view conversa
     QINFER_ASSIGN(date, parse_date(*options.now));
   }
   render.now = &date;
+  render.cancel = options.cancel;
   QINFER_ASSIGN(const formats::JsonDocument variables,
                 formats::parse_json(completed(model, conversation, given.root(), options), "conversation"));
   Result<chat::Rendered> rendered = compiled.render(variables.root(), render);

@@ -17,15 +17,6 @@ namespace {
 
 constexpr const char* kText = "Once upon a time there was the thing <s> and a king.";
 
-/// The call under test.
-template <typename Call>
-qinfer_status faulty(Call call) {
-  faults_begin();
-  const qinfer_status status = call();
-  faults_end();
-  return status;
-}
-
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -45,14 +36,6 @@ bool exists(const std::string& path) {
 unsigned permissions(const std::string& path) {
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
-}
-
-qinfer_runtime* make_runtime() {
-  auto options = sized<qinfer_runtime_options>();
-  options.n_threads = 1;
-  qinfer_runtime* runtime = nullptr;
-  MUST(qinfer_runtime_create(&options, &runtime, &err));
-  return runtime;
 }
 
 std::vector<qinfer_token> some_tokens(std::size_t n, std::size_t step = 37) {
@@ -565,10 +548,18 @@ Operation make(std::string name, long weight, Arguments... arguments) {
 
 }  // namespace
 
+qinfer_runtime* make_runtime() {
+  auto options = sized<qinfer_runtime_options>();
+  options.n_threads = 1;
+  qinfer_runtime* runtime = nullptr;
+  MUST(qinfer_runtime_create(&options, &runtime, &err));
+  return runtime;
+}
+
 std::vector<Operation> all_operations(const Files& files) {
   constexpr std::uint32_t kPaged = 0, kContiguous = QINFER_CACHE_CONTIGUOUS, kPrefix = QINFER_CACHE_PREFIX;
   const std::string &tiny = files.tiny, &shipped = files.shipped;
-  return {
+  std::vector<Operation> all = {
       make<Tokenize>("tokenize", 1, shipped),
       make<SessionCreate>("session_create, paged", 1, files, kPrefix),
       make<SessionCreate>("session_create, contiguous", 1, files, kContiguous),
@@ -602,6 +593,8 @@ std::vector<Operation> all_operations(const Files& files) {
       make<Load>("model_load of the shipped model", 40, shipped, std::uint32_t{QINFER_LOAD_VERIFY}),
       make<Pack>("model_pack of the shipped model", 80, files, shipped, false),
   };
+  for (Operation& operation : chat_operations(files)) all.push_back(std::move(operation));
+  return all;
 }
 
 }  // namespace qinfer::faults

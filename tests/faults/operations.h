@@ -46,6 +46,10 @@ struct Operation {
 };
 
 std::vector<Operation> all_operations(const Files& files);
+/// Those of them about conversations (chat_operations.cpp).
+std::vector<Operation> chat_operations(const Files& files);
+/// A runtime of one thread.
+qinfer_runtime* make_runtime();
 
 /// Throws std::runtime_error with the message unless the call, which passes &err, succeeds.
 #define MUST(call)                                                                            \
@@ -59,6 +63,15 @@ T sized() {
   T value = {};
   value.struct_size = sizeof(T);
   return value;
+}
+
+/// The call under test.
+template <typename Call>
+qinfer_status faulty(Call call) {
+  faults_begin();
+  const qinfer_status status = call();
+  faults_end();
+  return status;
 }
 
 }  // namespace qinfer::faults

@@ -1,0 +1,141 @@
+// Fuzzes replies of models: the input chooses a family and text made of markers, names, JSON and plain pieces. How the
+// text is cut into pieces changes nothing, and the message that comes of it is JSON.
+#include "chat/reply.h"
+
+#include <array>
+
+#include "choices.h"
+#include "formats/json.h"
+
+namespace {
+
+using qinfer::fuzz::Choices;
+using namespace qinfer;
+
+constexpr const char* kTools =
+    R"({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
+      "a": {"type": "string"}, "n": {"type": "integer"}, "l": {"type": "array"}}}}}, {"name": "g"}, 7]})";
+
+constexpr const char* kPieces[] = {"<think>",
+                                   "</think>",
+                                   "[THINK]",
+                                   "[/THINK]",
+                                   "<tool_call>",
+                                   "</tool_call>",
+                                   "<function=f>",
+                                   "</function>",
+                                   "<parameter=a>",
+                                   "</parameter>",
+                                   "<|python_tag|>",
+                                   "[TOOL_CALLS]",
+                                   "[ARGS]",
+                                   "[CALL_ID]",
+                                   "<\xef\xbd\x9ctool\xe2\x96\x81"
+                                   "calls\xe2\x96\x81"
+                                   "begin\xef\xbd\x9c>",
+                                   "<\xef\xbd\x9ctool\xe2\x96\x81"
+                                   "call\xe2\x96\x81"
+                                   "begin\xef\xbd\x9c>",
+                                   "<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>",
+                                   "<\xef\xbd\x9ctool\xe2\x96\x81"
+                                   "call\xe2\x96\x81"
+                                   "end\xef\xbd\x9c>",
+                                   "<\xef\xbd\x9ctool\xe2\x96\x81"
+                                   "calls\xe2\x96\x81"
+                                   "end\xef\xbd\x9c>",
+                                   "```json\n",
+                                   "\n```",
+                                   "function",
+                                   ">>>",
+                                   ">>>all\n",
+                                   ">>>f\n",
+                                   ">>>python\n",
+                                   "functools[",
+                                   "{\"name\": \"f\", \"arguments\": {\"a\": \"x\"}}",
+                                   "{\"name\": \"f\", \"parameters\": {}}",
+                                   "{\"type\": \"function\", ",
+                                   "{\"name\": \"g\"}",
+                                   "\"arguments\": ",
+                                   "\"name\": ",
+                                   "\"f\"",
+                                   "{",
+                                   "}",
+                                   "[",
+                                   "]",
+                                   "\"",
+                                   "\\",
+                                   "\\u00e9",
+                                   "\\ud800",
+                                   ",",
+                                   ":",
+                                   "<",
+                                   ">",
+                                   "</",
+                                   "1e5",
+                                   "null",
+                                   "true",
+                                   "f",
+                                   " ",
+                                   "\n",
+                                   "\xc3\xa9",
+                                   "\xf0\x9f\x98\x80",
+                                   "\xff",
+                                   "text"};
+
+chat::ReplySetup make_setup(Choices& choices) {
+  static const auto tools = formats::parse_json(kTools, "conversation");
+  constexpr std::array kFormats = {chat::ReplyFormat::plain,       chat::ReplyFormat::hermes,
+                                   chat::ReplyFormat::llama3,      chat::ReplyFormat::mistral,
+                                   chat::ReplyFormat::deepseek,    chat::ReplyFormat::functionary,
+                                   chat::ReplyFormat::firefunction};
+  chat::ReplySetup setup;
+  setup.format = kFormats[choices.below(kFormats.size())];
+  setup.in_reasoning = choices.one_of(4);
+  if (!choices.one_of(4)) setup.tools = chat::ToolList(tools.value().root());
+  if (choices.one_of(4)) setup.begun = choices.of(kPieces);
+  return setup;
+}
+
+struct Read {
+  std::string parts, message;
+};
+
+/// All parts, those of one kind that follow each other together, and the message.
+Read read(const chat::ReplySetup& setup, std::string_view text, Choices* cuts) {
+  chat::ReplyParser parser(setup);
+  Read out;
+  chat::PartKind last = chat::PartKind::none;
+  const auto take = [&] {
+    for (chat::ReplyPart part = parser.next(); part.kind != chat::PartKind::none; part = parser.next()) {
+      if (part.kind != last || part.kind == chat::PartKind::call)
+        out.parts += "\x01" + std::to_string(static_cast<int>(part.kind)) + part.name + "\x02" + part.id + "\x02";
+      out.parts += part.text;
+      last = part.kind;
+    }
+  };
+  while (!text.empty()) {
+    const std::size_t n = cuts == nullptr ? text.size() : std::min(text.size(), 1 + cuts->below(16));
+    parser.push(text.substr(0, n));
+    text.remove_prefix(n);
+    take();
+  }
+  parser.finish();
+  take();
+  out.message = parser.message();
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Choices choices({reinterpret_cast<const char*>(data), size});
+  const chat::ReplySetup setup = make_setup(choices);
+  Choices cuts(std::string_view(reinterpret_cast<const char*>(data), size));
+  std::string text;
+  while (!choices.done() && text.size() < 4096)
+    text += choices.one_of(8) ? choices.text(1 + choices.below(8)) : choices.of(kPieces);
+  const Read whole = read(setup, text, nullptr), cut = read(setup, text, &cuts);
+  if (whole.parts != cut.parts || whole.message != cut.message) __builtin_trap();
+  if (!formats::parse_json(whole.message, "message").ok()) __builtin_trap();
+  return 0;
+}
