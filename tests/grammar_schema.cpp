@@ -4,6 +4,8 @@
 // library.
 #include <qinfer/qinfer_grammar.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -106,6 +108,15 @@ TEST_CASE("schema: oneOf", "[grammar]") {
          {R"({"a":1})", R"({"b":1})"},
          {"{}", R"({"a":1,"b":1})"}});
   check_refused(QINFER_E_INVALID_ARGUMENT, "nothing fulfils", R"({"oneOf":[{},{}]})");
+  // What is around the branches counts: the type, and that the tag must be there.
+  check({R"({"type":"object","properties":{"kind":{"enum":["a","b"]}},"required":["kind"],
+             "oneOf":[{"properties":{"kind":{"const":"a"},"d":{"type":"string","pattern":"^x"}}},
+                      {"properties":{"kind":{"const":"b"},"d":{"type":"string","pattern":"^y"}}}],
+             "unevaluatedProperties":false})",
+         {R"({"kind":"a","d":"x"})", R"({"kind":"b"})"},
+         {R"({"kind":"a","d":"y"})", R"({"kind":"b","e":1})", "{}", R"({"d":"x"})"}});
+  check_refused(QINFER_E_UNSUPPORTED, "\"oneOf\" at #/items has schemas that are not seen to exclude each other",
+                R"({"items":{"oneOf":[{"pattern":"a"},{"pattern":"b"}]}})");
 }
 
 TEST_CASE("schema: dependentRequired, dependentSchemas, propertyNames", "[grammar]") {
@@ -189,6 +200,22 @@ TEST_CASE("schema: references by address, anchor and on the way", "[grammar]") {
   check_refused(QINFER_E_UNSUPPORTED, "is no URI reference", R"({"$ref":"::"})");
   check_refused(QINFER_E_UNSUPPORTED, "leads back to itself",
                 R"({"not":{"$ref":"#/$defs/a"},"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"}]}}})");
+}
+
+TEST_CASE("schema: fifty of everyday use, with documents that they allow and forbid", "[grammar]") {
+  std::ifstream file(QINFER_TEST_FIXTURES "/real_schemas.json");
+  const auto items = nlohmann::ordered_json::parse(file);
+  REQUIRE(items.size() == 50);
+  const SmallVocab small;
+  for (const nlohmann::ordered_json& item : items) {
+    INFO(item["name"].get<std::string>());
+    const Grammar grammar = compile(small.vocab, QINFER_GRAMMAR_JSON_SCHEMA, item["schema"].dump());
+    for (const bool valid : {true, false})
+      for (const nlohmann::ordered_json& document : item[valid ? "valid" : "invalid"]) {
+        INFO((valid ? "should be allowed: " : "should be forbidden: ") << document.dump());
+        CHECK(fulfils(small, grammar, document.dump()) == valid);
+      }
+  }
 }
 
 TEST_CASE("schema: what has no opposite, wrong shapes and growth are refused", "[grammar]") {

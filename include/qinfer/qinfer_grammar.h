@@ -89,7 +89,8 @@ typedef struct qinfer_grammar_options {
  *  Of JSON schema: whatever text is drawn and ends is a document that fulfils the schema. Not every document that does
  *  can be drawn:
  *  - Properties come in the order of the schema. White space is bounded (QINFER_GRAMMAR_ANY_SPACE).
- *  - Whole numbers are written without a fraction; what is not "integer" is no number at all.
+ *  - Whole numbers are written without a fraction, numbers with bounds or multipleOf without an exponent; what is not
+ *    "integer" is no number at all.
  *  - The elements that "contains" asks for come first, or after those of prefixItems.
  *  - Where unevaluatedProperties or unevaluatedItems stands beside an anyOf of more than three schemas, one of these is
  *    meant to be fulfilled.

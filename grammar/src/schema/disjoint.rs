@@ -54,12 +54,17 @@ fn objects_only(conjuncts: &[&Members]) -> bool {
 }
 
 impl<'a> Rewriter<'a> {
-    /// Whether no document fulfils both.
-    pub fn disjoint(&self, a: &'a Value, b: &'a Value) -> bool {
-        self.disjoint_within(a, b, MAX_LEVELS)
+    /// Whether no document fulfils both, and what the members of the schema around them say of it beside them.
+    pub fn disjoint(&self, around: &'a Members, a: &'a Value, b: &'a Value) -> bool {
+        self.disjoint_within(Some(around), a, b, MAX_LEVELS)
     }
 
-    fn disjoint_within(&self, a: &'a Value, b: &'a Value, levels: usize) -> bool {
+    /// The same where nothing is known of what is around them: under a `not` it need not be fulfilled.
+    pub fn disjoint_alone(&self, a: &'a Value, b: &'a Value) -> bool {
+        self.disjoint_within(None, a, b, MAX_LEVELS)
+    }
+
+    fn disjoint_within(&self, around: Option<&'a Members>, a: &'a Value, b: &'a Value, levels: usize) -> bool {
         if is_false(a) || is_false(b) {
             return true;
         }
@@ -70,13 +75,14 @@ impl<'a> Rewriter<'a> {
         let (mut all_a, mut all_b) = (Vec::new(), Vec::new());
         self.conjuncts(a, levels, &mut all_a);
         self.conjuncts(b, levels, &mut all_b);
+        if self.branches_differ(&all_a, b, levels) || self.branches_differ(&all_b, a, levels) {
+            return true;
+        }
+        all_a.extend(around);
         if all_a.iter().any(|a| all_b.iter().any(|b| values_differ(a, b))) {
             return true;
         }
-        if (objects_only(&all_a) || objects_only(&all_b)) && self.properties_differ(&all_a, &all_b, levels) {
-            return true;
-        }
-        self.branches_differ(&all_a, b, levels) || self.branches_differ(&all_b, a, levels)
+        (objects_only(&all_a) || objects_only(&all_b)) && self.properties_differ(&all_a, &all_b, levels)
     }
 
     /// The schemas that all apply where `schema` does.
@@ -94,7 +100,8 @@ impl<'a> Rewriter<'a> {
     fn properties_differ(&self, a: &[&'a Members], b: &[&'a Members], levels: usize) -> bool {
         let names = a.iter().chain(b).flat_map(|members| required(members));
         names.into_iter().any(|name| {
-            a.iter().any(|a| b.iter().any(|b| self.disjoint_within(property(a, name), property(b, name), levels - 1)))
+            a.iter()
+                .any(|a| b.iter().any(|b| self.disjoint_within(None, property(a, name), property(b, name), levels - 1)))
         })
     }
 
@@ -103,7 +110,7 @@ impl<'a> Rewriter<'a> {
         conjuncts.iter().any(|members| {
             ["anyOf", "oneOf"].into_iter().any(|keyword| {
                 let branches = members.get(keyword).and_then(Value::as_array);
-                branches.is_some_and(|list| list.iter().all(|one| self.disjoint_within(one, other, levels - 1)))
+                branches.is_some_and(|list| list.iter().all(|one| self.disjoint_within(None, one, other, levels - 1)))
             })
         })
     }

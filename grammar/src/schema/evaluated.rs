@@ -145,18 +145,16 @@ impl<'a> Rewriter<'a> {
                 Ok(all)
             }
             "anyOf" => {
-                let branches = self.any_branches(schema, self.list(schema, keyword, value)?)?;
+                let branches = self.any_branches(schema, members, self.list(schema, keyword, value)?)?;
                 self.both(schema, &all, &branches)
             }
             "oneOf" => {
                 let schemas = self.list(schema, keyword, value)?;
                 let mut branches = Vec::new();
-                let overlaps = self.overlaps(schemas)?;
+                let overlaps = self.overlaps(members, schemas)?;
                 for (branch, overlapping) in schemas.iter().zip(overlaps) {
-                    let mut none = Alternative::default();
-                    for other in overlapping {
-                        none.parts.push(self.reject(&schemas[other])?);
-                    }
+                    let parts = self.none_of(schema, schemas, overlapping)?;
+                    let none = Alternative { parts, ..Alternative::default() };
                     let branch = self.alternatives(branch)?;
                     branches.extend(self.both(schema, &branch, &[none])?);
                 }
@@ -184,7 +182,12 @@ impl<'a> Rewriter<'a> {
     }
 
     /// One branch, or several that are fulfilled together.
-    fn any_branches(&mut self, schema: &'a Value, schemas: &'a [Value]) -> Result<Vec<Alternative>> {
+    fn any_branches(
+        &mut self,
+        schema: &'a Value,
+        members: &'a Members,
+        schemas: &'a [Value],
+    ) -> Result<Vec<Alternative>> {
         let mut of_branch = Vec::with_capacity(schemas.len());
         for branch in schemas {
             of_branch.push(self.alternatives(branch)?);
@@ -199,7 +202,7 @@ impl<'a> Rewriter<'a> {
             (0..schemas.len()).map(|at| vec![at]).collect()
         };
         for chosen in sets {
-            let apart = |a: &usize| chosen.iter().any(|b| a < b && self.disjoint(&schemas[*a], &schemas[*b]));
+            let apart = |a: &usize| chosen.iter().any(|b| a < b && self.disjoint(members, &schemas[*a], &schemas[*b]));
             if chosen.len() > 1 && chosen.iter().any(apart) {
                 continue;
             }

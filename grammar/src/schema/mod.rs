@@ -279,7 +279,7 @@ impl<'a> Rewriter<'a> {
             "$ref" | "$dynamicRef" => Ok(vec![self.reference(schema, keyword, value)?]),
             "allOf" => self.accept_each(self.list(schema, keyword, value)?),
             "anyOf" => Ok(vec![any_of(self.accept_each(self.list(schema, keyword, value)?)?)]),
-            "oneOf" => Ok(vec![self.one_of(self.list(schema, keyword, value)?)?]),
+            "oneOf" => Ok(vec![self.one_of(schema, members, self.list(schema, keyword, value)?)?]),
             "if" => Ok(vec![self.conditional(members, value)?]),
             _ => {
                 let mut parts = Vec::new();
@@ -337,36 +337,44 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Exactly one of `schemas`. Each with the opposites of those that may be fulfilled at the same time.
-    fn one_of(&mut self, schemas: &'a [Value]) -> Result<Value> {
+    fn one_of(&mut self, schema: &'a Value, members: &'a Members, schemas: &'a [Value]) -> Result<Value> {
         let mut parts = Vec::with_capacity(schemas.len());
-        let overlaps = self.overlaps(schemas)?;
-        for (schema, overlapping) in schemas.iter().zip(overlaps) {
-            let mut both = vec![self.accept(schema)?];
-            for other in overlapping {
-                match self.reject(&schemas[other]) {
-                    Ok(rejected) => both.push(rejected),
-                    // The engine finds some cases that are not found here, and says so where it cannot.
-                    Err(_) => return Ok(json!({ "oneOf": self.accept_each(schemas)? })),
-                }
-            }
+        let overlaps = self.overlaps(members, schemas)?;
+        for (branch, overlapping) in schemas.iter().zip(overlaps) {
+            let mut both = vec![self.accept(branch)?];
+            both.extend(self.none_of(schema, schemas, overlapping)?);
             parts.push(all_of(both));
         }
         Ok(any_of(parts))
     }
 
-    /// For each of `schemas` those that may be fulfilled by the same document.
-    fn overlaps(&mut self, schemas: &'a [Value]) -> Result<Vec<Vec<usize>>> {
+    /// For each of the `schemas` of a `oneOf` those that may be fulfilled by the same document.
+    fn overlaps(&mut self, around: &'a Members, schemas: &'a [Value]) -> Result<Vec<Vec<usize>>> {
         self.charge(schemas.len())?;
         let mut overlaps = vec![Vec::new(); schemas.len()];
         for (at, a) in schemas.iter().enumerate() {
             for (other, b) in schemas.iter().enumerate().skip(at + 1) {
-                if !self.disjoint(a, b) {
+                if !self.disjoint(around, a, b) {
                     overlaps[at].push(other);
                     overlaps[other].push(at);
                 }
             }
         }
         Ok(overlaps)
+    }
+
+    /// The opposites of some branches of a `oneOf`.
+    fn none_of(&mut self, schema: &Value, schemas: &'a [Value], branches: Vec<usize>) -> Result<Vec<Value>> {
+        let mut parts = Vec::with_capacity(branches.len());
+        for branch in branches {
+            let rejected = self.reject(&schemas[branch]).map_err(|cause| {
+                let why = "has schemas that are not seen to exclude each other; give each a required property with a \
+                           const of its own, or say anyOf";
+                self.refused(schema, "oneOf", &format!("{why} ({})", cause.message))
+            })?;
+            parts.push(rejected);
+        }
+        Ok(parts)
     }
 
     fn conditional(&mut self, members: &'a Members, condition: &'a Value) -> Result<Value> {

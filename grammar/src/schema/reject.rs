@@ -134,7 +134,7 @@ impl<'a> Rewriter<'a> {
         let mut ways = vec![all_of(self.reject_each(schemas)?)];
         for (at, a) in schemas.iter().enumerate() {
             for b in &schemas[at + 1..] {
-                if !self.disjoint(a, b) {
+                if !self.disjoint_alone(a, b) {
                     ways.push(all_of(vec![self.accept(a)?, self.accept(b)?]));
                 }
             }
