@@ -1,0 +1,68 @@
+"""qinfer: language models on CPUs.
+
+    import qinfer
+    model = qinfer.Model("Qwen/Qwen3-0.6B")         # or a directory, or a GGUF file
+    for piece in qinfer.Chat(model).stream("What is the capital of France?"):
+        print(piece.text, end="", flush=True)
+
+Names and rules are those of the C ABI (qinfer.h); every failure is a QinferError.
+"""
+
+from ._chat import Chat, Part, Reply
+from ._errors import (
+    BufferTooSmallError,
+    CancelledError,
+    ContextFullError,
+    FormatError,
+    InternalError,
+    InvalidArgumentError,
+    IoError,
+    KvFullError,
+    NoMemoryError,
+    NotFoundError,
+    NumericError,
+    QinferError,
+    StateError,
+    UnsupportedError,
+)
+from ._grammar import Grammar
+from ._model import Cancel, ChatPrompt, Detokenizer, Model, Runtime, Token, build_info, cpu_info, plan, version
+from ._openai import Client
+from ._session import Generated, KvCache, Session, evaluate
+
+__all__ = [
+    "BufferTooSmallError",
+    "Cancel",
+    "CancelledError",
+    "Chat",
+    "ChatPrompt",
+    "Client",
+    "ContextFullError",
+    "Detokenizer",
+    "FormatError",
+    "Generated",
+    "Grammar",
+    "InternalError",
+    "InvalidArgumentError",
+    "IoError",
+    "KvCache",
+    "KvFullError",
+    "Model",
+    "NoMemoryError",
+    "NotFoundError",
+    "NumericError",
+    "Part",
+    "QinferError",
+    "Reply",
+    "Runtime",
+    "Session",
+    "StateError",
+    "Token",
+    "UnsupportedError",
+    "build_info",
+    "cpu_info",
+    "evaluate",
+    "plan",
+    "version",
+]
+__version__ = version()

@@ -1,0 +1,128 @@
+"""Conversations: replies taken apart, and turns of which only what is new is evaluated."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _abi
+from ._grammar import Grammar
+from ._library import Handle, call, lib, read_text, sized, text_at
+from ._model import Cancel, ChatPrompt, Model
+from ._session import Generated, Session, Stream
+
+_KINDS = {1: "content", 2: "reasoning", 3: "call"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a reply: "content" or "reasoning" with new text, or a "call" of a tool with its arguments as text."""
+
+    kind: str
+    text: str
+    name: str = ""
+    id: str = ""
+
+
+class Reply(Handle):
+    """Takes a reply apart while it comes: push() each token, then finish(); each gives the parts that are certain."""
+
+    _free = "qinfer_reply_free"
+
+    def __init__(self, model: Model, prompt: ChatPrompt) -> None:
+        options = sized(_abi.qinfer_reply_options)
+        options.chat = ctypes.pointer(prompt.options)
+        data = prompt.json
+        self._create(
+            lambda out: call(lib.qinfer_reply_create, model.native, data, len(data), ctypes.byref(options), out)
+        )
+
+    def push(self, token: int) -> list[Part]:
+        call(lib.qinfer_reply_push, self.native, token)
+        return self._parts()
+
+    def finish(self) -> list[Part]:
+        call(lib.qinfer_reply_finish, self.native)
+        return self._parts()
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """What was pushed as a message, to add to the conversation."""
+        out: dict[str, Any] = json.loads(read_text(lib.qinfer_reply_message, self.native))
+        return out
+
+    def _parts(self) -> list[Part]:
+        parts: list[Part] = []
+        part = sized(_abi.qinfer_reply_part)
+        while True:
+            call(lib.qinfer_reply_next, self.native, ctypes.byref(part))
+            if part.kind == _abi.QINFER_PART_NONE:
+                return parts
+            name, identity = (part.name or b"").decode(), (part.id or b"").decode()
+            parts.append(Part(_KINDS[part.kind], text_at(part.text, part.text_len), name, identity))
+
+
+@dataclass
+class Chat:
+    """A conversation with a model. Each turn evaluates only what is new.
+
+        chat = Chat(model)
+        print(chat.send("What is the capital of France?"))
+
+    messages may be changed between turns. variables are the template's, such as enable_thinking."""
+
+    model: Model
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    tools: Sequence[Mapping[str, Any]] | None = None
+    sampler: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, Any] = field(default_factory=dict)
+    max_tokens: int = 0
+    session: Session | None = None
+    result: Generated | None = None
+
+    def send(self, content: str, **options: Any) -> str:
+        """A message of the user; returns what the model says. Calls of tools are in messages[-1]["tool_calls"]."""
+        for _ in self.stream(content, **options):
+            pass
+        return str(self.messages[-1].get("content") or "")
+
+    def stream(self, content: str | None, **options: Any) -> Iterator[Part]:
+        """The parts of the reply as they come. content None: a reply to messages as they are."""
+        if content is not None:
+            self.messages.append({"role": "user", "content": content})
+        prompt = ChatPrompt(self.messages, tools=self.tools, **self.variables)
+        if self.session is None:
+            self.session = Session(self.model)
+            self.session.set_sampler(**self.sampler)
+        yield from self._reply(self.session, prompt, **options)
+
+    def _reply(
+        self,
+        session: Session,
+        prompt: ChatPrompt,
+        *,
+        max_tokens: int = 0,
+        grammar: Grammar | None = None,
+        cancel: Cancel | None = None,
+    ) -> Iterator[Part]:
+        session.set_tokens(self.model.tokenize_chat(self.messages, tools=self.tools, **self.variables))
+        session.set_grammar(grammar)
+        with Reply(self.model, prompt) as reply:
+
+            def work(put: Callable[[Part], bool]) -> None:
+                def receive(token: int, _: str) -> bool:
+                    return all([put(part) for part in reply.push(token)])
+
+                self.result = session.generate(max_tokens or self.max_tokens, on_token=receive, cancel=cancel)
+                for part in reply.finish():
+                    put(part)
+
+            parts: Stream[Part] = Stream(work)
+            try:
+                yield from parts
+                self.messages.append(reply.message)
+            finally:
+                parts.close()

@@ -1,0 +1,88 @@
+"""JSON schemas, regular expressions and Lark grammars for what a session draws."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from . import _abi
+from ._library import Handle, call, fields_of, grammar_lib, lib, sized
+from ._model import Model
+
+_vocabularies: weakref.WeakKeyDictionary[Model, _Vocabulary] = weakref.WeakKeyDictionary()
+_vocabularies_lock = threading.Lock()
+
+
+class _Vocabulary(Handle):
+    """The tokens of a model, made once for each."""
+
+    _free = "qinfer_grammar_vocab_free"
+
+    def __init__(self, model: Model) -> None:
+        kinds = fields_of(_abi.qinfer_grammar_vocab_options)
+        options = sized(_abi.qinfer_grammar_vocab_options, n_tokens=model.info["n_vocab"], model=model.native)
+        options.token_text = ctypes.cast(lib.qinfer_token_text, kinds["token_text"])
+        options.token_flags = ctypes.cast(lib.qinfer_token_flags, kinds["token_flags"])
+        library = grammar_lib()
+        self._create(lambda out: call(library.qinfer_grammar_vocab_create, ctypes.byref(options), out))
+
+    def _library(self) -> ctypes.CDLL:
+        return grammar_lib()
+
+    @classmethod
+    def of(cls, model: Model) -> _Vocabulary:
+        with _vocabularies_lock:
+            found = _vocabularies.get(model)
+            if found is None:
+                found = _vocabularies[model] = cls(model)
+            return found
+
+
+class Grammar(Handle):
+    """A compiled text; Session.set_grammar() uses it, for any number of sessions of the model. OSError where
+    libqinfer_grammar was not built."""
+
+    _free = "qinfer_grammar_free"
+
+    def __init__(self, model: Model, kind: int, text: str, *, any_space: bool = False) -> None:
+        options = sized(_abi.qinfer_grammar_options, flags=_abi.QINFER_GRAMMAR_ANY_SPACE if any_space else 0)
+        data = text.encode("utf-8")
+        vocabulary, compile_text = _Vocabulary.of(model), grammar_lib().qinfer_grammar_compile
+        self._create(
+            lambda out: call(compile_text, vocabulary.native, kind, data, len(data), ctypes.byref(options), out)
+        )
+
+    @classmethod
+    def json_schema(cls, model: Model, schema: Mapping[str, Any] | bool | str, *, any_space: bool = False) -> Grammar:
+        """JSON that fulfils a schema, given as JSON or as what json.loads() makes of it. UnsupportedError names a keyword
+        that no grammar enforces."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        return cls(model, _abi.QINFER_GRAMMAR_JSON_SCHEMA, text, any_space=any_space)
+
+    @classmethod
+    def regex(cls, model: Model, pattern: str) -> Grammar:
+        return cls(model, _abi.QINFER_GRAMMAR_REGEX, pattern)
+
+    @classmethod
+    def lark(cls, model: Model, text: str) -> Grammar:
+        return cls(model, _abi.QINFER_GRAMMAR_LARK, text)
+
+    def _library(self) -> ctypes.CDLL:
+        return grammar_lib()
+
+    def _install(self, session: int) -> None:
+        library, hook, matcher = grammar_lib(), sized(_abi.qinfer_logits_hook), ctypes.c_void_p()
+        call(library.qinfer_grammar_matcher_create, self.native, ctypes.byref(matcher))
+        try:
+            call(library.qinfer_grammar_matcher_hook, matcher, ctypes.byref(hook))
+        finally:
+            library.qinfer_grammar_matcher_free(matcher)
+        try:
+            call(lib.qinfer_session_set_logits_hook, session, ctypes.byref(hook))
+        except Exception:
+            hook.release(hook.user)
+            raise

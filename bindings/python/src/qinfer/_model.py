@@ -1,0 +1,328 @@
+"""Runtimes, models and what needs no session: tokens, chat templates, memory plans."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _abi
+from ._errors import NotFoundError
+from ._library import Callbacks, Handle, call, encoded, lib, read_text, read_tokens, sized, text_at
+
+Path = str | os.PathLike[str]
+Message = Mapping[str, Any]
+
+
+def version() -> str:
+    """The version of the library that is loaded."""
+    return str(lib.qinfer_version_string().decode())
+
+
+def build_info() -> str:
+    """Commit, compiler, flags and kernel sets of the library."""
+    return str(lib.qinfer_build_info().decode())
+
+
+def members_of(struct: Any, without: Iterable[str] = ()) -> dict[str, Any]:
+    """A struct as a dict: texts as str, no sizes and reserved members."""
+    out = {}
+    for name, *_ in struct._fields_:
+        value = getattr(struct, name)
+        if name not in ("struct_size", "reserved") and name not in without:
+            out[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return out
+
+
+def cpu_info() -> dict[str, Any]:
+    """Cores, caches, and the kernel set ("target") that is chosen by default."""
+    info = sized(_abi.qinfer_cpu_info)
+    call(lib.qinfer_get_cpu_info, ctypes.byref(info))
+    return members_of(info)
+
+
+class Cancel(Handle):
+    """A request to stop, which calls look at: request() it from any thread. It stays until reset()."""
+
+    _free = "qinfer_cancel_free"
+
+    def __init__(self) -> None:
+        self._create(lambda out: call(lib.qinfer_cancel_create, out))
+
+    def request(self) -> None:
+        lib.qinfer_cancel_request(self.native)
+
+    def reset(self) -> None:
+        lib.qinfer_cancel_reset(self.native)
+
+
+class Runtime(Handle):
+    """Threads and kernel sets. Evaluations on one runtime run one after another, each on all of its threads.
+
+    threads: 0 = physical cores. cpu_target: a kernel set by name. exact: f32 activations and sums. log: called with
+    (level, line); it may be called on any thread."""
+
+    _free = "qinfer_runtime_free"
+
+    def __init__(
+        self,
+        threads: int = 0,
+        cpu_target: str | None = None,
+        exact: bool = False,
+        spin_us: int = 0,
+        log: Callable[[int, str], object] | None = None,
+        log_level: int = _abi.QINFER_LOG_WARN,
+    ) -> None:
+        options = sized(_abi.qinfer_runtime_options, n_threads=threads, spin_us=spin_us)
+        options.flags = _abi.QINFER_RUNTIME_EXACT if exact else 0
+        options.cpu_target = encoded(cpu_target)
+        options.log_level = log_level
+        if log is not None:
+
+            def deliver(level: int, line: int, size: int, _: Any) -> None:
+                try:
+                    log(level, text_at(line, size))
+                except Exception:  # noqa: BLE001 - nothing waits for it
+                    pass
+
+            self._log = _abi.qinfer_log_fn(deliver)
+            options.log = self._log
+        self._create(lambda out: call(lib.qinfer_runtime_create, ctypes.byref(options), out))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        info = sized(_abi.qinfer_runtime_info)
+        call(lib.qinfer_runtime_get_info, self.native, ctypes.byref(info))
+        return members_of(info)
+
+
+def _find(path: Path) -> Path:
+    """The path, or the snapshot of a model that is named by its id of the Hugging Face hub."""
+    if os.path.exists(path) or not re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)):
+        return path
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        message = f"{path} is no file or directory; to fetch it from the hub: pip install huggingface_hub"
+        raise NotFoundError("QINFER_E_NOT_FOUND", _abi.QINFER_E_NOT_FOUND, message, 2) from None
+    patterns = ["*.json", "*.safetensors", "*.jinja", "*.model"]
+    return str(snapshot_download(str(path), allow_patterns=patterns))
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token: its bytes, perhaps part of a character, and what it is."""
+
+    id: int
+    bytes: bytes
+    control: bool
+    end: bool
+
+
+class Model(Handle):
+    """Weights, tokenizer and metadata; immutable, and for any number of threads.
+
+    path: a directory of a Hugging Face checkpoint, a GGUF file, a packed file, or an id of the hub ("Qwen/Qwen3-0.6B";
+    needs huggingface_hub). progress: called with (done_bytes, total_bytes)."""
+
+    _free = "qinfer_model_free"
+
+    def __init__(
+        self,
+        path: Path,
+        runtime: Runtime | None = None,
+        *,
+        weights: bool = True,
+        mmap: bool = True,
+        lock: bool = False,
+        verify: bool = False,
+        weight_format: str | None = None,
+        max_batch_tokens: int = 0,
+        memory_budget: int = 0,
+        packed_path: Path | None = None,
+        progress: Callable[[int, int], object] | None = None,
+        cancel: Cancel | None = None,
+    ) -> None:
+        self.runtime = runtime
+        options = sized(_abi.qinfer_load_options, max_batch_tokens=max_batch_tokens, memory_budget_bytes=memory_budget)
+        for wanted, flag in (
+            (not weights, _abi.QINFER_LOAD_NO_WEIGHTS),
+            (not mmap, _abi.QINFER_LOAD_NO_MMAP),
+            (lock, _abi.QINFER_LOAD_LOCK),
+            (verify, _abi.QINFER_LOAD_VERIFY),
+        ):
+            options.flags |= flag if wanted else 0
+        options.weight_format, options.packed_path = encoded(weight_format), encoded(packed_path)
+        options.cancel = cancel.native if cancel else None
+        callbacks = Callbacks()
+        if progress is not None:
+            report = progress
+
+            def advance(done: int, total: int, _: Any) -> int:
+                report(done, total)
+                return 0
+
+            guard = callbacks.guarded(_abi.qinfer_progress_fn, advance)
+            options.progress = guard
+        native = runtime.native if runtime else None
+        found = encoded(_find(path))
+        self._create(lambda out: callbacks.call(lib.qinfer_model_load, native, found, ctypes.byref(options), out))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        info = sized(_abi.qinfer_model_info)
+        call(lib.qinfer_model_get_info, self.native, ctypes.byref(info))
+        return members_of(info)
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """Bytes in use, as plan() says beforehand."""
+        memory = sized(_abi.qinfer_memory)
+        call(lib.qinfer_model_get_memory, self.native, ctypes.byref(memory))
+        return members_of(memory)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the files say of the model, as text."""
+        out = {}
+        for index in range(lib.qinfer_model_meta_count(self.native)):
+            key = lib.qinfer_model_meta_key(self.native, index)
+            out[key.decode()] = (lib.qinfer_model_meta_value(self.native, key) or b"").decode("utf-8", "replace")
+        return out
+
+    def tokenize(self, text: str, *, special: bool = True, parse_special: bool = False) -> list[int]:
+        """The tokens of a text. special: with what the tokenizer puts around it, such as a begin token. parse_special:
+        "<|im_end|>" in the text becomes one token; never for text of strangers."""
+        flags = _abi.QINFER_TEXT_ADD_SPECIAL if special else 0
+        flags |= _abi.QINFER_TEXT_PARSE_SPECIAL if parse_special else 0
+        data = text.encode("utf-8")
+        return read_tokens(lib.qinfer_tokenize, self.native, data, len(data), flags, room=len(data) + 16)
+
+    def detokenize(self, tokens: Iterable[int]) -> str:
+        """The text of tokens, without control tokens; bytes that are no characters become U+FFFD."""
+        detok = Detokenizer(self)
+        with detok:
+            return "".join([detok.push(token) for token in tokens]) + detok.finish()
+
+    def token(self, token: int) -> Token:
+        size = ctypes.c_size_t()
+        address = lib.qinfer_token_text(self.native, token, ctypes.byref(size))
+        flags = lib.qinfer_token_flags(self.native, token)
+        text = ctypes.string_at(address, size.value) if address else b""
+        control, end = bool(flags & _abi.QINFER_TOKEN_CONTROL), bool(flags & _abi.QINFER_TOKEN_END)
+        return Token(token, text, control, end)
+
+    def find_token(self, text: str) -> int:
+        """The token whose entry in the tokenizer is this text. NotFoundError if there is none."""
+        data, out = text.encode("utf-8"), ctypes.c_int32()
+        call(lib.qinfer_token_find, self.native, data, len(data), ctypes.byref(out))
+        return out.value
+
+    @property
+    def end_tokens(self) -> list[int]:
+        return read_tokens(lib.qinfer_model_end_tokens, self.native)
+
+    def chat_template(self, name: str | None = None) -> str:
+        """The template as it is written. NotFoundError if there is none of that name."""
+        return read_text(lib.qinfer_model_chat_template, self.native, encoded(name))
+
+    def render_chat(self, messages: Sequence[Message], **variables: Any) -> str:
+        """The text that the model's template makes of messages; see ChatPrompt for what else may be given."""
+        prompt = ChatPrompt(messages, **variables)
+        data, options, content = prompt.json, prompt.options, ctypes.c_size_t()
+
+        def render(text: Any, capacity: int, out_n: Any, err: Any) -> int:
+            return int(
+                lib.qinfer_chat_render(
+                    self.native, data, len(data), ctypes.byref(options), text, capacity, out_n, None, 0,
+                    ctypes.byref(content), err
+                )
+            )  # fmt: skip
+
+        return read_text(render, room=4096)
+
+    def tokenize_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+        """The tokens of that text: nothing that a message says becomes a control token."""
+        prompt = ChatPrompt(messages, **variables)
+        return read_tokens(
+            lib.qinfer_chat_tokenize, self.native, prompt.json, len(prompt.json), ctypes.byref(prompt.options), room=1024
+        )
+
+
+class ChatPrompt:
+    """A conversation as the library takes it: messages, tools, and any other variable of the template.
+
+    generation_prompt: the reply begins at the end. plain_content: no added tokens at all in what messages say. template:
+    one to use instead of the model's. template_name: one of the model's. now: what the template is told the date is."""
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation_prompt: bool = True,
+        plain_content: bool = False,
+        template: str | None = None,
+        template_name: str | None = None,
+        now: str | None = None,
+        cancel: Cancel | None = None,
+        **variables: Any,
+    ) -> None:
+        conversation = {**variables, "messages": list(messages)}
+        if tools:
+            conversation["tools"] = list(tools)
+        self.json = json.dumps(conversation, ensure_ascii=False).encode("utf-8")
+        self.options = sized(_abi.qinfer_chat_options)
+        self.options.flags = _abi.QINFER_CHAT_GENERATION_PROMPT if generation_prompt else 0
+        self.options.flags |= _abi.QINFER_CHAT_PLAIN_CONTENT if plain_content else 0
+        self.options.template_text, self.options.template_name = encoded(template), encoded(template_name)
+        self.options.now = encoded(now)
+        self.options.cancel = cancel.native if cancel else None
+        self._cancel = cancel
+
+
+class Detokenizer(Handle):
+    """Text from tokens, one after another: whole characters, the rest is held back."""
+
+    _free = "qinfer_detok_free"
+
+    def __init__(self, model: Model) -> None:
+        self._room = model.info["max_token_bytes"] * 3 + 16
+        self._text = ctypes.create_string_buffer(self._room)
+        self._n = ctypes.c_size_t()
+        self._create(lambda out: call(lib.qinfer_detok_create, model.native, out))
+
+    def push(self, token: int) -> str:
+        call(lib.qinfer_detok_push, self.native, token, self._text, self._room, ctypes.byref(self._n))
+        return self._text.raw[: self._n.value].decode("utf-8")
+
+    def finish(self) -> str:
+        """What is held back; then it starts over."""
+        call(lib.qinfer_detok_finish, self.native, self._text, self._room, ctypes.byref(self._n))
+        return self._text.raw[: self._n.value].decode("utf-8")
+
+
+def plan(path: Path, *, sessions: int = 0, context: int = 0) -> dict[str, Any]:
+    """Bytes that loading the model and a cache for `sessions` sessions of `context` tokens will take, from headers only."""
+    memory = sized(_abi.qinfer_memory)
+    options = sized(_abi.qinfer_session_options, max_tokens=context)
+    cache = sized(_abi.qinfer_kv_cache_options)
+    call(
+        lib.qinfer_model_plan, encoded(path), None, None, None, ctypes.byref(options), ctypes.byref(memory)
+    )
+    if sessions:
+        cache.budget_bytes = max(1, memory.kv_per_session * sessions)
+        call(
+            lib.qinfer_model_plan,
+            encoded(path),
+            None,
+            None,
+            ctypes.byref(cache),
+            ctypes.byref(options),
+            ctypes.byref(memory),
+        )
+    return members_of(memory)

@@ -1,0 +1,403 @@
+"""Caches and sessions: evaluating, sampling, generating."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _abi
+from ._errors import StateError
+from ._library import Callbacks, Handle, call, encoded, fields_of, lib, read_tokens, sized
+from ._model import Cancel, Model, Path, members_of
+
+if TYPE_CHECKING:
+    from ._grammar import Grammar
+
+T = TypeVar("T")
+_KV_TYPES = {"default": 0, "f32": _abi.QINFER_KV_F32, "f16": _abi.QINFER_KV_F16, "bf16": _abi.QINFER_KV_BF16}
+_POOLINGS = {"default": 0, "last": _abi.QINFER_POOL_LAST, "mean": _abi.QINFER_POOL_MEAN, "first": _abi.QINFER_POOL_FIRST}
+_FINISHES = {0: "error", 1: "end", 2: "stop", 3: "length", 4: "callback"}
+
+
+@dataclass(frozen=True)
+class Generated:
+    """How a generation ended ("end": an end token, "stop": a stop text, "length", "callback") and what it took."""
+
+    text: str
+    finish: str
+    prompt_tokens: int
+    cached_tokens: int
+    new_tokens: int
+    prefill_ns: int
+    decode_ns: int
+
+
+class KvCache(Handle):
+    """Keys and values of sessions, in blocks of a fixed budget. One cache serves any number of sessions and threads.
+
+    kv_type: "f32", "f16", "bf16" or "default". budget_bytes, budget_blocks: the smaller wins; both 0 = one session of the
+    model's context. prefix: freed blocks serve sessions that begin alike."""
+
+    _free = "qinfer_kv_cache_free"
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        kv_type: str = "default",
+        block_tokens: int = 0,
+        budget_bytes: int = 0,
+        budget_blocks: int = 0,
+        prefix: bool = False,
+        commit: bool = False,
+        contiguous: bool = False,
+    ) -> None:
+        self.model = model
+        options = sized(_abi.qinfer_kv_cache_options, block_tokens=block_tokens)
+        options.kv_type, options.budget_bytes, options.budget_blocks = _KV_TYPES[kv_type], budget_bytes, budget_blocks
+        options.flags = _abi.QINFER_CACHE_PREFIX if prefix else 0
+        options.flags |= _abi.QINFER_CACHE_COMMIT if commit else 0
+        options.flags |= _abi.QINFER_CACHE_CONTIGUOUS if contiguous else 0
+        self._create(lambda out: call(lib.qinfer_kv_cache_create, model.native, ctypes.byref(options), out))
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        stats = sized(_abi.qinfer_kv_cache_stats)
+        call(lib.qinfer_kv_cache_get_stats, self.native, ctypes.byref(stats))
+        return members_of(stats)
+
+
+def evaluate(
+    sessions: Sequence[Session],
+    *,
+    max_tokens: int = 0,
+    keep_logits: int = 0,
+    logits: bool = True,
+    cancel: Cancel | None = None,
+) -> None:
+    """Evaluates the pending tokens of sessions of one cache as one batch. The GIL is free meanwhile."""
+    options = sized(_abi.qinfer_eval_options, max_tokens=max_tokens, keep_logits=keep_logits)
+    options.flags = 0 if logits else _abi.QINFER_EVAL_NO_LOGITS
+    options.cancel = cancel.native if cancel else None
+    handles = (ctypes.c_void_p * len(sessions))(*[session.native for session in sessions])
+    call(lib.qinfer_eval, handles, len(sessions), ctypes.byref(options))
+
+
+def _tokens(tokens: Iterable[int]) -> Any:
+    listed = list(tokens)
+    return (ctypes.c_int32 * len(listed))(*listed)
+
+
+class Session(Handle):
+    """A list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. For one thread at a
+    time. `source` is a cache, or a model, which then gets a cache for this session alone."""
+
+    _free = "qinfer_session_free"
+
+    def __init__(
+        self, source: KvCache | Model, *, max_tokens: int = 0, max_logits: int = 0, embeddings: bool = False
+    ) -> None:
+        self.cache = source if isinstance(source, KvCache) else KvCache(source)
+        self.model = self.cache.model
+        options = sized(_abi.qinfer_session_options, max_tokens=max_tokens, max_logits=max_logits)
+        options.flags = _abi.QINFER_SESSION_EMBEDDINGS if embeddings else 0
+        self._hook: Any = None
+        self._create(lambda out: call(lib.qinfer_session_create, self.cache.native, ctypes.byref(options), out))
+
+    @classmethod
+    def _adopt(cls, cache: KvCache, create: Callable[[Any], None]) -> Session:
+        session = cls.__new__(cls)
+        session.cache, session.model, session._hook = cache, cache.model, None
+        session._create(create)
+        return session
+
+    # ---- Tokens
+    def append(self, tokens: Iterable[int] | str) -> None:
+        """Adds pending tokens, or those of a text."""
+        listed = _tokens(self.model.tokenize(tokens, special=len(self) == 0) if isinstance(tokens, str) else tokens)
+        call(lib.qinfer_session_append, self.native, listed, len(listed))
+
+    def set_tokens(self, tokens: Iterable[int]) -> int:
+        """Makes these the session's tokens, and keeps what they have in common with those there are; returns how many
+        that is."""
+        listed, kept = _tokens(tokens), ctypes.c_size_t()
+        call(lib.qinfer_session_set_tokens, self.native, listed, len(listed), ctypes.byref(kept))
+        return kept.value
+
+    @property
+    def tokens(self) -> list[int]:
+        return read_tokens(lib.qinfer_session_get_tokens, self.native, room=len(self) + 1)
+
+    def __len__(self) -> int:
+        return int(lib.qinfer_session_length(self.native))
+
+    @property
+    def pending(self) -> int:
+        """Tokens that are not evaluated; 0: logits are there."""
+        return int(lib.qinfer_session_pending(self.native))
+
+    def truncate(self, n_tokens: int) -> None:
+        call(lib.qinfer_session_truncate, self.native, n_tokens)
+
+    def fork(self) -> Session:
+        """A copy that shares memory until one side writes."""
+        fork = Session._adopt(self.cache, lambda out: call(lib.qinfer_session_fork, self.native, out))
+        fork._hook = self._hook
+        return fork
+
+    def save(self, path: Path) -> None:
+        call(lib.qinfer_session_save, self.native, encoded(path))
+
+    @classmethod
+    def load(cls, cache: KvCache, path: Path) -> Session:
+        return cls._adopt(cache, lambda out: call(lib.qinfer_session_load, cache.native, encoded(path), out))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        info = sized(_abi.qinfer_session_info)
+        call(lib.qinfer_session_get_info, self.native, ctypes.byref(info))
+        return members_of(info)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        metrics = sized(_abi.qinfer_metrics)
+        call(lib.qinfer_session_get_metrics, self.native, ctypes.byref(metrics))
+        return members_of(metrics)
+
+    # ---- Sampling
+    def set_sampler(self, **options: Any) -> None:
+        """temperature, top_k, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty, penalty_tokens, seed.
+        Nothing: greedy."""
+        sampler = sized(_abi.qinfer_sampler_options)
+        for name, value in options.items():
+            if name not in fields_of(sampler):
+                raise TypeError(f"set_sampler() got an unexpected keyword argument {name!r}")
+            setattr(sampler, name, value)
+        call(lib.qinfer_session_set_sampler, self.native, ctypes.byref(sampler))
+
+    def set_bias(self, bias: Mapping[int, float]) -> None:
+        """Adds to the logits of tokens; -inf bans one."""
+        values = (ctypes.c_float * len(bias))(*bias.values())
+        call(lib.qinfer_session_set_bias, self.native, _tokens(bias), values, len(bias))
+
+    def set_grammar(self, grammar: Grammar | None) -> None:
+        """What is drawn from now on fulfils the grammar."""
+        if grammar is None:
+            call(lib.qinfer_session_set_logits_hook, self.native, None)
+        else:
+            grammar._install(self.native)
+        self._hook = grammar
+
+    def set_logits_hook(
+        self,
+        apply: Callable[[Any], object] | None,
+        accept: Callable[[int], object] | None = None,
+        rewind: Callable[[int], object] | None = None,
+    ) -> None:
+        """Code between logits and sampler. apply gets the logits (a numpy array where numpy is there, else a ctypes array)
+        and changes them; accept each token drawn; rewind how many are taken back. What they raise ends the call with that
+        exception. A fork has no hook. apply None: no hook from now on."""
+        if apply is None:
+            call(lib.qinfer_session_set_logits_hook, self.native, None)
+            self._hook = None
+            return
+        hook = _PythonHook(apply, accept, rewind)
+        call(lib.qinfer_session_set_logits_hook, self.native, ctypes.byref(hook.native))
+        self._hook = hook
+
+    def _call(self, function: Any, *arguments: Any, callbacks: Callbacks | None = None) -> None:
+        """A call in which the hook may raise."""
+        hook = self._hook.callbacks if isinstance(self._hook, _PythonHook) else None
+        try:
+            (callbacks.call if callbacks else call)(function, *arguments)
+        except Exception:
+            if hook is not None and hook.raised is not None:
+                raised, hook.raised = hook.raised, None
+                raise raised from None
+            raise
+
+    def evaluate(self, *, logits: bool = True, keep_logits: int = 0, cancel: Cancel | None = None) -> None:
+        evaluate([self], logits=logits, keep_logits=keep_logits, cancel=cancel)
+
+    def sample(self) -> int:
+        """Draws a token from the last logits and appends it."""
+        token = ctypes.c_int32()
+        self._call(lib.qinfer_session_sample, self.native, ctypes.byref(token))
+        return token.value
+
+    def logits(self, back: int = 0) -> Any:
+        """The logits of the last evaluated token, or of one `back` earlier, without a copy: a numpy array where numpy is
+        there, else a ctypes array. Valid until the session is evaluated, truncated or closed. StateError if not kept."""
+        address = lib.qinfer_session_logits(self.native, back)
+        if not address:
+            raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "these logits are not kept", 0)
+        return _floats(ctypes.addressof(address.contents), self.model.info["n_vocab"], self)
+
+    def logprobs(self, tokens: Iterable[int], back: int = 0) -> list[float]:
+        listed = _tokens(tokens)
+        out = (ctypes.c_double * len(listed))()
+        call(lib.qinfer_session_logprobs, self.native, back, listed, len(listed), out)
+        return list(out)
+
+    def top_logprobs(self, n: int, back: int = 0) -> list[tuple[int, float]]:
+        """The n most likely tokens with their log probabilities."""
+        tokens, values = (ctypes.c_int32 * n)(), (ctypes.c_double * n)()
+        call(lib.qinfer_session_top_logprobs, self.native, back, tokens, values, n)
+        return list(zip(tokens, values, strict=True))
+
+    def embedding(self, pooling: str = "default") -> Any:
+        """The session's embedding, of length 1: n_embd floats."""
+        n = self.model.info["n_embd"]
+        values, out = (ctypes.c_float * n)(), ctypes.c_size_t()
+        call(lib.qinfer_session_embedding, self.native, _POOLINGS[pooling], values, n, ctypes.byref(out))
+        return _floats(ctypes.addressof(values), n, values)
+
+    # ---- Generating
+    def generate(
+        self,
+        max_tokens: int = 0,
+        *,
+        stop: Sequence[str] = (),
+        on_text: Callable[[str], object] | None = None,
+        on_token: Callable[[int, str], object] | None = None,
+        cancel: Cancel | None = None,
+    ) -> Generated:
+        """Evaluates what is pending and draws tokens until an end token, a stop text or max_tokens (0: no bound but the
+        context's). on_text gets new text; on_token each token and the text with it, which may be empty. False from either
+        ends the generation, and what they raise is raised here."""
+        pieces: list[str] = []
+        callbacks = Callbacks()
+
+        def receive(text: int, size: int, token: int, _: Any) -> int:
+            piece = ctypes.string_at(text, size).decode("utf-8") if size else ""
+            if size:
+                pieces.append(piece)
+            going = on_token is None or on_token(token, piece) is not False
+            if size and on_text is not None:
+                going = on_text(piece) is not False and going
+            return 0 if going else 1
+
+        texts = [text.encode("utf-8") for text in stop]
+        options = sized(_abi.qinfer_generate_options, max_tokens=max_tokens, n_stop=len(texts))
+        options.stop = (ctypes.c_char_p * len(texts))(*texts)
+        options.stop_lens = (ctypes.c_size_t * len(texts))(*[len(text) for text in texts])
+        guard = callbacks.guarded(_abi.qinfer_token_fn, receive)
+        options.on_token = guard
+        options.cancel = cancel.native if cancel else None
+        result = sized(_abi.qinfer_generate_result)
+        self._call(
+            lib.qinfer_generate, self.native, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks
+        )
+        counts = members_of(result)
+        return Generated("".join(pieces), _FINISHES[counts.pop("finish")], **counts)
+
+    def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Iterator[str]:
+        """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
+        return Stream(lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put))
+
+    async def astream(
+        self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
+    ) -> AsyncIterator[str]:
+        """stream() for asyncio: the loop is free while the model computes."""
+        pieces: Stream[str] = Stream(
+            lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put)
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                piece = await loop.run_in_executor(None, next, pieces, None)
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            pieces.close()
+
+
+class Stream(Iterator[T]):
+    """What a generation on a thread of its own gives, through a queue. `work` is called there with a function that takes
+    one item, and says False once nobody reads any more."""
+
+    def __init__(self, work: Callable[[Callable[[T], bool]], object]) -> None:
+        self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+        self._left = threading.Event()
+        self._over = False
+        items, left = self._items, self._left
+
+        def put(item: T) -> bool:
+            items.put((True, item))
+            return not left.is_set()
+
+        def run() -> None:
+            end: BaseException | None = None
+            try:
+                work(put)
+            except BaseException as raised:  # noqa: BLE001 - raised again by the one who reads
+                end = raised
+            items.put((False, end))
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def __next__(self) -> T:
+        if self._over:
+            raise StopIteration
+        going, item = self._items.get()
+        if going:
+            return item  # type: ignore[no-any-return]
+        self._over = True
+        self._thread.join()
+        if item is not None:
+            raise item
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the generation after its present token, and waits for that."""
+        self._left.set()
+        self._thread.join()
+        self._over = True
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _floats(address: int, n: int, owner: Any) -> Any:
+    array: Any = (ctypes.c_float * n).from_address(address)
+    array._owner = owner
+    try:
+        import numpy
+    except ImportError:
+        return array
+    return numpy.frombuffer(array, dtype=numpy.float32)
+
+
+class _PythonHook:
+    """A logits hook whose functions are Python's."""
+
+    def __init__(
+        self,
+        apply: Callable[[Any], object],
+        accept: Callable[[int], object] | None,
+        rewind: Callable[[int], object] | None,
+    ) -> None:
+        self.callbacks = Callbacks()
+        self.native = sized(_abi.qinfer_logits_hook)
+        kinds = fields_of(_abi.qinfer_logits_hook)
+
+        def apply_to(_: int, logits: Any, n_vocab: int, __: Any) -> int:
+            apply(_floats(ctypes.addressof(logits.contents), n_vocab, None))
+            return 0
+
+        def accept_one(token: int, _: Any) -> int:
+            return int(accept is not None and accept(token) is False)
+
+        def rewind_some(n: int, _: Any) -> int:
+            return int(rewind is not None and rewind(n) is False)
+
+        self.native.apply = self.callbacks.guarded(kinds["apply"], apply_to)
+        self.native.accept = self.callbacks.guarded(kinds["accept"], accept_one)
+        self.native.rewind = self.callbacks.guarded(kinds["rewind"], rewind_some)

@@ -1,0 +1,211 @@
+"""The cases that every binding must do alike."""
+
+import threading
+
+import pytest
+
+import qinfer
+
+
+def prompted(model, prompt, **options):
+    session = qinfer.Session(model, **options)
+    session.append(prompt)
+    return session
+
+
+def test_greedy(model, cases):
+    for case in cases["greedy"]:
+        ids = []
+        done = prompted(model, case["prompt"]).generate(case["new_tokens"], on_token=lambda t, _: ids.append(t))
+        assert (ids, done.text) == (case["ids"], case["text"])
+        session, sampled = prompted(model, case["prompt"]), []
+        for _ in case["ids"]:
+            session.evaluate()
+            sampled.append(session.sample())
+        assert sampled == case["ids"]
+        assert model.detokenize(case["ids"]) == case["text"]
+
+
+def test_stop_texts(model, cases):
+    for case in cases["stop"]:
+        done = prompted(model, case["prompt"]).generate(case["new_tokens"], stop=case["stop"])
+        assert (done.text, done.finish) == (case["text"], case["finish"])
+
+
+def test_text_comes_back(model, cases):
+    for text in cases["roundtrip"]:
+        assert model.detokenize(model.tokenize(text, special=False)) == text
+
+
+def test_streams(model, cases):
+    for case in cases["greedy"]:
+        session = prompted(model, case["prompt"])
+        pieces = list(session.stream(case["new_tokens"]))
+        assert "".join(pieces) == case["text"] and len(pieces) > 5
+        session = prompted(model, case["prompt"])
+        for piece in session.stream(100):
+            assert case["text"].startswith(piece)
+            break
+        # Whoever leaves the loop leaves a session that goes on.
+        assert session.generate(3).new_tokens == 3
+
+
+def test_chat(chat_model, cases):
+    for case in cases["chat"]:
+        chat = qinfer.Chat(chat_model, messages=list(case["messages"]))
+        assert "".join(part.text for part in chat.stream(None) if part.kind == "content") == case["reply"]
+        assert chat.messages[-1]["content"] == case["reply"]
+
+
+def test_schema(model, cases):
+    import json
+
+    try:
+        grammar = qinfer.Grammar.json_schema(model, cases["schema"])
+    except OSError:
+        pytest.skip("libqinfer_grammar was not built")
+    for seed in range(5):
+        session = prompted(model, "Lily: ")
+        session.set_sampler(temperature=1.5, seed=seed)
+        session.set_grammar(grammar)
+        done = session.generate(200)
+        if done.finish == "end":
+            document = json.loads(done.text)
+            assert len(document["name"]) <= 12 and document["age"] in (4, 5)
+
+
+def test_cancel_from_another_thread(model, cases):
+    cancel = qinfer.Cancel()
+    session = prompted(model, "Once upon a time")
+    begun = threading.Event()
+
+    def stop():
+        begun.wait()
+        cancel.request()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(qinfer.CancelledError):
+        while True:
+            session.generate(20, on_text=lambda _: begun.set(), cancel=cancel)
+            session.truncate(4)
+    thread.join()
+    cancel.reset()
+    session.truncate(4)
+    assert session.generate(16).text == cases["greedy"][0]["text"]
+
+
+def test_forks_prefixes_and_snapshots(model, cases, tmp_path):
+    case = cases["greedy"][0]
+    session = prompted(model, case["prompt"])
+    session.generate(4)
+    fork = session.fork()
+    rest = fork.generate(12).text
+    assert case["text"].endswith(rest) and session.generate(12).text == rest
+    assert session.tokens == fork.tokens
+    session.save(tmp_path / "snapshot")
+    loaded = qinfer.Session.load(session.cache, tmp_path / "snapshot")
+    assert loaded.tokens == session.tokens
+    assert loaded.generate(5).text == session.generate(5).text
+    cache = qinfer.KvCache(model, prefix=True, budget_blocks=16)
+    tokens = model.tokenize("Once upon a time, there was a little girl named Lily. " * 5)
+    for cached in (False, True):
+        with qinfer.Session(cache) as again:
+            again.append(tokens)
+            assert (again.generate(1).cached_tokens > 0) == cached
+
+
+def test_eight_sessions_at_once(model, cases):
+    cache = qinfer.KvCache(model, budget_blocks=64)
+    wrong = []
+
+    def run(case):
+        session = qinfer.Session(cache, max_tokens=64)
+        for _ in range(5):
+            session.set_tokens(model.tokenize(case["prompt"]))
+            if session.generate(16).text != case["text"]:
+                wrong.append(case)
+
+    threads = [threading.Thread(target=run, args=(cases["greedy"][at % 2],)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_batches(model, cases):
+    cache = qinfer.KvCache(model, budget_blocks=16)
+    sessions = [qinfer.Session(cache, max_tokens=64) for _ in cases["greedy"]]
+    for session, case in zip(sessions, cases["greedy"], strict=True):
+        session.append(case["prompt"])
+    drawn = [[] for _ in sessions]
+    for _ in range(16):
+        qinfer.evaluate(sessions)
+        for session, ids in zip(sessions, drawn, strict=True):
+            ids.append(session.sample())
+    assert drawn == [case["ids"] for case in cases["greedy"]]
+
+
+def test_free_in_any_order(root, cases):
+    runtime = qinfer.Runtime(threads=1)
+    model = qinfer.Model(root / cases["model"], runtime)
+    cache = qinfer.KvCache(model)
+    session = qinfer.Session(cache)
+    session.append("Once upon a time")
+    for handle in (runtime, cache, model):
+        handle.close()
+        handle.close()
+    session.evaluate()
+    session.close()
+    with pytest.raises(ValueError, match="this Session is closed"):
+        session.evaluate()
+
+
+def provoke(call, case, root, model, tmp_path):
+    if call == "load":
+        qinfer.Model(root / case["path"])
+    elif call == "append":
+        qinfer.Session(model).append([1, case["token"]])
+    elif call == "sample":
+        qinfer.Session(model).sample()
+    elif call == "cpu_target":
+        qinfer.Runtime(cpu_target=case["name"])
+    elif call == "budget":
+        qinfer.Model(root / "examples/models/tiny-stories", memory_budget=case["bytes"])
+    elif call == "kv_full":
+        session = qinfer.Session(qinfer.KvCache(model, budget_blocks=1))
+        session.append([1] * 100)
+        session.evaluate()
+    elif call == "context_full":
+        session = qinfer.Session(model, max_tokens=4)
+        session.append([1] * 5)
+    elif call == "cancelled":
+        cancel = qinfer.Cancel()
+        cancel.request()
+        session = qinfer.Session(model)
+        session.append([1])
+        session.evaluate(cancel=cancel)
+    elif call == "ban_all":
+        session = qinfer.Session(model)
+        session.append([1])
+        session.evaluate()
+        session.set_bias({token: float("-inf") for token in range(model.info["n_vocab"])})
+        session.sample()
+    elif call == "snapshot":
+        qinfer.Session.load(qinfer.KvCache(model), root / case["path"])
+    elif call == "save":
+        session = qinfer.Session(model)
+        session.append([1])
+        session.save(tmp_path / case["path"])
+
+
+def test_errors(model, cases, root, tmp_path):
+    for case in cases["errors"]:
+        with pytest.raises(qinfer.QinferError) as failed:
+            provoke(case["call"], case, root, model, tmp_path)
+        assert failed.value.status == case["status"], case
+        assert case["says"] in str(failed.value)
+    with pytest.raises(qinfer.InvalidArgumentError) as failed:
+        qinfer.Session(model).append([1, 1 << 30])
+    assert failed.value.detail == 1

@@ -1,0 +1,196 @@
+"""What only Python has: exceptions in callbacks, numpy, asyncio, completions, the command line, the declarations."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+import qinfer
+
+
+class Stop(Exception):
+    pass
+
+
+def raising(*_):
+    raise Stop
+
+
+def prompted(model, **options):
+    session = qinfer.Session(model, **options)
+    session.append("Once upon a time")
+    return session
+
+
+def test_exceptions_pass_through_callbacks(model, root, cases):
+    for arguments in ({"on_text": raising}, {"on_token": raising}):
+        session = prompted(model)
+        with pytest.raises(Stop):
+            session.generate(10, **arguments)
+        assert session.generate(3).new_tokens == 3
+    session = prompted(model)
+    session.set_logits_hook(raising)
+    session.evaluate()
+    with pytest.raises(Stop):
+        session.sample()
+    with pytest.raises(Stop):
+        session.generate(3)
+    with pytest.raises(Stop):
+        list(session.stream(3))
+    session.set_logits_hook(None)
+    assert session.generate(3).new_tokens == 3
+    with pytest.raises(Stop):
+        qinfer.Model(root / cases["model"], progress=raising)
+
+
+def test_a_hook_sees_and_bans(model, cases):
+    numpy = pytest.importorskip("numpy")
+    seen, taken_back = [], []
+
+    def no_the(logits):
+        assert isinstance(logits, numpy.ndarray) and logits.shape == (model.info["n_vocab"],)
+        logits[cases["greedy"][0]["ids"][1]] = -numpy.inf
+
+    session = prompted(model)
+    session.set_logits_hook(no_the, seen.append, taken_back.append)
+    session.generate(10)
+    assert len(seen) == 10 and cases["greedy"][0]["ids"][1] not in seen
+    session.truncate(len(session) - 2)
+    assert taken_back == [2]
+
+
+def test_callbacks_end_a_generation(model):
+    pieces = []
+    done = prompted(model).generate(50, on_text=lambda piece: pieces.append(piece) or len(pieces) < 3)
+    assert done.finish == "callback" and len(pieces) == 3
+
+
+def test_logits_and_log_probabilities(model, cases):
+    numpy = pytest.importorskip("numpy")
+    session = prompted(model, max_logits=2)
+    session.evaluate(keep_logits=2)
+    logits = session.logits()
+    assert logits.dtype == numpy.float32 and logits.argmax() == cases["greedy"][0]["ids"][0]
+    assert not numpy.array_equal(session.logits(1), logits)
+    best = session.top_logprobs(3)
+    assert best[0][0] == logits.argmax()
+    expected = logits.astype(float) - numpy.log(numpy.exp(logits.astype(float) - logits.max()).sum()) - logits.max()
+    assert numpy.allclose([value for _, value in best], numpy.sort(expected)[::-1][:3], atol=1e-9)
+    assert session.logprobs([best[0][0]]) == [best[0][1]]
+    with pytest.raises(qinfer.StateError):
+        session.logits(5)
+
+
+def test_embeddings(model):
+    numpy = pytest.importorskip("numpy")
+
+    def embed(text):
+        session = qinfer.Session(model, embeddings=True)
+        session.append(text)
+        session.evaluate()
+        return session.embedding()
+
+    cat, tree, crash = embed("The cat sat by the house."), embed("The cat sat by the tree."), embed("Crash!")
+    assert abs(float(numpy.linalg.norm(cat)) - 1) < 1e-5
+    assert cat @ tree > cat @ crash
+
+
+def test_asyncio(model, cases):
+    async def main():
+        first, second = prompted(model), prompted(model)
+
+        async def collect(session):
+            return "".join([piece async for piece in session.astream(16)])
+
+        return await asyncio.gather(collect(first), collect(second))
+
+    assert asyncio.run(main()) == [cases["greedy"][0]["text"]] * 2
+
+
+def test_tools(chat_model):
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    function = {"name": "get_weather", "description": "Get the weather in a city", "parameters": parameters}
+    chat = qinfer.Chat(chat_model, tools=[{"type": "function", "function": function}])
+    parts = list(chat.stream("What is the weather in Paris?"))
+    calls = [part for part in parts if part.kind == "call"]
+    assert [(call.name, call.text) for call in calls] == [("get_weather", '{"city": "Paris"}')]
+    assert chat.messages[-1]["tool_calls"][0]["function"]["arguments"] == {"city": "Paris"}
+    client = qinfer.Client(chat_model)
+    message = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    response = client.chat.completions.create(messages=message, tools=chat.tools, temperature=0)
+    assert response.choices[0].finish_reason == "tool_calls"
+    assert response.choices[0].message.tool_calls[0].function.arguments == '{"city": "Oslo"}'
+
+
+def test_turns_evaluate_what_is_new(chat_model):
+    chat = qinfer.Chat(chat_model)
+    chat.send("Hello!")
+    before, length = chat.session.metrics, len(chat.session)
+    assert chat.send("What is the capital of France?") == "The capital of France is Paris."
+    after = chat.session.metrics
+    evaluated = sum(after[name] - before[name] for name in ("prefill_tokens", "decode_tokens"))
+    # The end token of the first reply was never evaluated, nor is that of the second.
+    assert evaluated == len(chat.session) - length
+
+
+def test_completions(chat_model):
+    client = qinfer.Client(chat_model)
+    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    whole = client.chat.completions.create(messages=messages, temperature=0)
+    assert whole.choices[0].message.content == "The capital of France is Paris."
+    assert whole.choices[0].finish_reason == "stop" and whole.usage.completion_tokens > 5
+    for stop, text in ((" is Paris", "The capital of France"), ("nowhere", "The capital of France is Paris.")):
+        chunks = client.chat.completions.create(messages=messages, temperature=0, stream=True, stop=stop)
+        assert "".join(chunk.choices[0].delta.get("content", "") for chunk in chunks) == text
+    short = client.chat.completions.create(messages=messages, temperature=0, max_tokens=3)
+    assert short.choices[0].finish_reason == "length" and short.usage.completion_tokens == 3
+
+
+def test_a_grammar_is_for_any_number_of_sessions(model):
+    try:
+        grammar = qinfer.Grammar.regex(model, "[a-c]{3}")
+    except OSError:
+        pytest.skip("libqinfer_grammar was not built")
+    for _ in range(3):
+        session = prompted(model)
+        session.set_grammar(grammar)
+        text = session.fork().generate(10).text
+        assert len(text) == 3 and set(text) <= set("abc")
+    with pytest.raises(qinfer.FormatError):
+        qinfer.Grammar.regex(model, "a(b")
+    with pytest.raises(qinfer.UnsupportedError, match="uniqueItems"):
+        qinfer.Grammar.json_schema(model, {"type": "array", "uniqueItems": True})
+
+
+def test_plans_are_what_is_taken(model, root, cases):
+    taken = qinfer.Model(root / cases["model"]).memory
+    planned = qinfer.plan(root / cases["model"])
+    for name in ("weights_mapped", "weights_private", "scratch"):
+        assert planned[name] == taken[name], name
+    two = qinfer.plan(root / cases["model"], sessions=2, context=100)
+    assert two["kv_cache_bytes"] >= 2 * 100 * two["kv_per_token"] > 0
+
+
+def test_a_hub_id_names_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(qinfer.NotFoundError, match="pip install huggingface_hub"):
+        qinfer.Model("nobody/no-such-model")
+
+
+def test_messages_are_whole(model):
+    text = "x" * 600
+    with pytest.raises(qinfer.QinferError) as failed:
+        qinfer.Model("/" + text)
+    assert text in str(failed.value)
+
+
+def test_no_output_of_its_own(root, cases):
+    code = f"import qinfer; qinfer.Session(qinfer.Model({str(root / cases['model'])!r})).append('a')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert (run.stdout, run.stderr) == (b"", b"")
+
+
+def test_declarations_are_those_of_the_headers(root):
+    pytest.importorskip("pycparser")
+    subprocess.run([sys.executable, root / "bindings" / "python" / "make_abi.py", "--check"], check=True)
