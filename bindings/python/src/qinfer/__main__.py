@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    beside = Path(__file__).parent / "qinfer-cli"
+    beside = Path(__file__).parent / "qinfer"
     program = str(beside) if beside.exists() else shutil.which("qinfer")
     if program is None:
         sys.exit("qinfer: the command line is neither in this package nor on the path")

@@ -19,7 +19,7 @@ _ROOM = 4096
 def _load(name: str, soname: str, variable: str) -> ctypes.CDLL:
     """The library beside this file, else one that the environment names, else the system's."""
     named = os.environ.get(variable)
-    beside = _FOLDER / f"lib{name}.so"
+    beside = _FOLDER / soname
     library = ctypes.CDLL(named if named else str(beside) if beside.exists() else soname)
     for function, (result, arguments) in _abi.FUNCTIONS.items():
         if function.startswith("qinfer_grammar_") == (name == "qinfer_grammar"):

@@ -82,10 +82,11 @@ class Runtime(Handle):
         options.cpu_target = encoded(cpu_target)
         options.log_level = log_level
         if log is not None:
+            sink = log
 
             def deliver(level: int, line: int, size: int, _: Any) -> None:
                 try:
-                    log(level, text_at(line, size))
+                    sink(level, text_at(line, size))
                 except Exception:  # noqa: BLE001 - nothing waits for it
                     pass
 

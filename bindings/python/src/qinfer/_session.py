@@ -307,10 +307,14 @@ class Session(Handle):
         pieces: Stream[str] = Stream(
             lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put)
         )
+
+        def following() -> str | None:
+            return next(pieces, None)
+
         loop = asyncio.get_running_loop()
         try:
             while True:
-                piece = await loop.run_in_executor(None, next, pieces, None)
+                piece = await loop.run_in_executor(None, following)
                 if piece is None:
                     return
                 yield piece
