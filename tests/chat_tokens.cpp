@@ -74,7 +74,8 @@ TEST_CASE("chat tokens: no template turns what was written into a control token"
   const std::filesystem::path templates =
       find_test_data("golden-chat/conversations.json").parent_path() / ".." / "chat-templates";
   int checked = 0;
-  for (const char* name : {"tokenizers/qwen3/tokenizer.json", "tokenizers/mistral/tokenizer.json"}) {
+  for (const char* name : {"tokenizers/qwen3/tokenizer.json", "tokenizers/mistral/tokenizer.json",
+                           "tokenizers/minimind/tokenizer.json", "tokenizers/phi3/tokenizer.json"}) {
     const Json file = Json::parse(read_text_file(find_test_data(name)));
     const auto tokenizer = load_tokenizer_text(file.dump());
     std::vector<std::string> tokens;
