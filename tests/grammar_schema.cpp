@@ -224,6 +224,14 @@ TEST_CASE("schema: what has no opposite, wrong shapes and growth are refused", "
   check_refused(QINFER_E_FORMAT, "\"allOf\" at # is no array", R"({"allOf":{}})");
   check_refused(QINFER_E_FORMAT, "expected a whole number", R"({"minItems":1.5})");
   CHECK(warnings(R"({"type":"string","format":"hat-size"})") == 1);
+  check_refused(QINFER_E_UNSUPPORTED, "\"multipleOf\" at # makes more than 1000000", R"({"multipleOf":123456789})");
+  check_refused(QINFER_E_UNSUPPORTED, "\"multipleOf\" at #/allOf/1",
+                R"({"allOf":[{"multipleOf":1009},{"multipleOf":1013}]})");
+  check({R"({"multipleOf":100000000})", {"0", "200000000"}, {"1000"}});
+  const std::string longest(150, 'x');
+  check({(R"({"type":"string","not":{"const":")" + longest + "\"}}").c_str(),
+         {"\"\"", "\"x\"", "\"y\""},
+         {("\"" + longest + "\"").c_str()}});
   std::string names;
   for (int at = 0; at < 4001; ++at) names += (at == 0 ? "\"p" : ",\"p") + std::to_string(at) + "\":{}";
   check_refused(QINFER_E_UNSUPPORTED, "has 4001 members, expected at most 4000", "{\"properties\":{" + names + "}}");

@@ -79,7 +79,6 @@ constexpr const char* kPieces[] = {"<think>",
                                    "\n",
                                    "\xc3\xa9",
                                    "\xf0\x9f\x98\x80",
-                                   "\xff",
                                    "text"};
 
 chat::ReplySetup make_setup(Choices& choices) {
@@ -92,13 +91,28 @@ chat::ReplySetup make_setup(Choices& choices) {
   setup.format = kFormats[choices.below(kFormats.size())];
   setup.in_reasoning = choices.one_of(4);
   if (!choices.one_of(4)) setup.tools = chat::ToolList(tools.value().root());
-  if (choices.one_of(4)) setup.begun = choices.of(kPieces);
+  // As src/engine/chat_reply.cpp has it: no other family's prompts end with a marker.
+  if (setup.format == chat::ReplyFormat::functionary && choices.one_of(2)) setup.begun = ">>>";
   return setup;
 }
 
 struct Read {
   std::string parts, message;
 };
+
+/// Text as a detokeniser gives it: UTF-8.
+std::string make_text(Choices& choices) {
+  std::string text;
+  while (!choices.done() && text.size() < 4096) {
+    std::string piece = choices.of(kPieces);
+    if (choices.one_of(8)) {
+      piece = choices.text(1 + choices.below(8));
+      for (char& byte : piece) byte = static_cast<char>(byte & 0x7f);
+    }
+    text += piece;
+  }
+  return text;
+}
 
 /// All parts, those of one kind that follow each other together, and the message.
 Read read(const chat::ReplySetup& setup, std::string_view text, Choices* cuts) {
@@ -131,9 +145,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Choices choices({reinterpret_cast<const char*>(data), size});
   const chat::ReplySetup setup = make_setup(choices);
   Choices cuts(std::string_view(reinterpret_cast<const char*>(data), size));
-  std::string text;
-  while (!choices.done() && text.size() < 4096)
-    text += choices.one_of(8) ? choices.text(1 + choices.below(8)) : choices.of(kPieces);
+  const std::string text = make_text(choices);
   const Read whole = read(setup, text, nullptr), cut = read(setup, text, &cuts);
   if (whole.parts != cut.parts || whole.message != cut.message) __builtin_trap();
   if (!formats::parse_json(whole.message, "message").ok()) __builtin_trap();

@@ -5,7 +5,7 @@ use serde_json::{json, Value};
 
 use super::{
     any_of, is_false, pattern, requiring, values, weight, without, Members, Rewriter, COUNTS, IN_PLACE, MAX_CONTAINS,
-    MAX_PATTERNS, MAX_PROPERTIES,
+    MAX_PATTERNS, MAX_PROPERTIES, MAX_STEPS,
 };
 use crate::error::Result;
 
@@ -81,6 +81,10 @@ impl<'a> Rewriter<'a> {
             "$recursiveRef" => {
                 return Err(self.refused(schema, keyword, "is not known; draft 2020-12 has $dynamicRef"))
             }
+            "multipleOf" => {
+                self.step(schema, value)?;
+                out.insert(keyword.to_string(), value.clone());
+            }
             "pattern" if value.is_string() => {
                 out.insert(keyword.to_string(), pattern::safe(value.as_str().unwrap_or_default()).into());
             }
@@ -92,6 +96,23 @@ impl<'a> Rewriter<'a> {
                 out.insert(keyword.to_string(), self.count(schema, keyword, value)?.into());
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a `multipleOf` into account: the engine has a state for each remainder, and where several apply to one number
+    /// those of their least common multiple. Zeros at the end make none.
+    fn step(&mut self, schema: &Value, value: &Value) -> Result<()> {
+        let digits: String = value.to_string().split(['e', 'E']).next().unwrap_or("").replace(['.', '-'], "");
+        let step = digits.trim_start_matches('0').trim_end_matches('0').parse::<u64>().unwrap_or(1);
+        let mut rest = (self.steps, step);
+        while rest.1 != 0 {
+            rest = (rest.1, rest.0 % rest.1);
+        }
+        self.steps = (self.steps / rest.0).saturating_mul(step);
+        if self.steps > MAX_STEPS {
+            let why = format!("makes more than {MAX_STEPS} remainders, with those of other places");
+            return Err(self.refused(schema, "multipleOf", &why));
         }
         Ok(())
     }

@@ -46,6 +46,8 @@ const MAX_COMPARED: usize = 32;
 const MAX_PROPERTIES: usize = 4_000;
 /// The same for patterns, each of which is held against the other ones.
 const MAX_PATTERNS: usize = 200;
+/// Remainders of `multipleOf`.
+const MAX_STEPS: u64 = 1_000_000;
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
 /// Keywords that apply schemas to the same value; the annotations of those schemas count for the schema that holds them.
@@ -69,6 +71,8 @@ struct Rewriter<'a> {
     following: Vec<*const Value>,
     depth: usize,
     parts: usize,
+    /// The least common multiple of the digits of all `multipleOf`.
+    steps: u64,
     looks: Cell<usize>,
     notes: BTreeSet<&'static str>,
 }
@@ -83,6 +87,7 @@ pub fn rewrite(document: &Value) -> Result<Rewritten> {
         following: Vec::new(),
         depth: 0,
         parts: 0,
+        steps: 1,
         looks: Cell::new(0),
         notes: BTreeSet::new(),
     };

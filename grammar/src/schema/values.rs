@@ -1,14 +1,13 @@
 //! Types and listed values: what a schema allows of them, and all values but some.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde_json::{json, Value};
 
 use super::{all_of, any_of, pattern, Members, TYPES};
 
-/// Characters of strings that are excluded, all together.
-const MAX_EXCLUDED: usize = 4_000;
+/// The squares of the lengths of strings that are excluded, all together.
+const MAX_EXCLUDED: usize = 40_000;
 /// Beyond it not every whole number is a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -146,39 +145,37 @@ impl Trie {
         node.ends = true;
     }
 
-    /// A pattern of the texts that do not go on from here as an excluded one does.
-    fn others(&self, out: &mut String) {
-        out.push_str("(?:");
-        let mut listed = String::new();
-        for c in self.next.keys() {
-            let _ = write!(listed, "\\x{{{:x}}}", u32::from(*c));
-        }
-        match (listed.is_empty(), self.ends) {
-            (true, true) => out.push_str("(?s:.)(?s:.)*"),
-            (true, false) => out.push_str("(?s:.)*"),
-            (false, _) => {
-                let _ = write!(out, "[^{listed}](?s:.)*");
-            }
+    /// Patterns of the texts that leave the tree below here, or end where no excluded one does. `before`: what leads here.
+    /// All of them side by side: a pattern may not nest deeply.
+    fn others(&self, before: &str, out: &mut Vec<String>) {
+        let excluded: String = self.next.keys().map(|c| escaped(*c)).collect();
+        match (excluded.is_empty(), self.ends) {
+            (true, true) => out.push(format!("{before}(?s:.)+")),
+            (true, false) => out.push(format!("{before}(?s:.)*")),
+            (false, true) => out.push(format!("{before}[^{excluded}](?s:.)*")),
+            (false, false) => out.extend([before.to_string(), format!("{before}[^{excluded}](?s:.)*")]),
         }
         for (c, next) in &self.next {
-            let _ = write!(out, "|\\x{{{:x}}}", u32::from(*c));
-            next.others(out);
+            next.others(&format!("{before}{}", escaped(*c)), out);
         }
-        out.push_str(if self.ends || listed.is_empty() { ")" } else { ")?" });
     }
+}
+
+fn escaped(c: char) -> String {
+    format!("\\x{{{:x}}}", u32::from(c))
 }
 
 /// A pattern of all texts but some: those that leave the tree of the excluded ones, or end where none of them does.
 fn other_texts(texts: &[&str]) -> Option<String> {
-    if texts.iter().map(|text| text.len()).sum::<usize>() > MAX_EXCLUDED {
+    // Each character stands in the pattern once for each character after it in its text.
+    if texts.iter().map(|text| text.chars().count().pow(2)).sum::<usize>() > MAX_EXCLUDED {
         return None;
     }
     let mut excluded = Trie::default();
     for text in texts {
         excluded.add(text);
     }
-    let mut pattern = "^".to_string();
-    excluded.others(&mut pattern);
-    pattern.push('$');
-    Some(pattern::safe(&pattern))
+    let mut others = Vec::new();
+    excluded.others("", &mut others);
+    Some(pattern::safe(&format!("^(?:{})$", others.join("|"))))
 }
