@@ -183,6 +183,9 @@ TEST_CASE("Calls after one marker, as Mistral and Firefunction write them", "[ch
   const auto fire = [](const std::string& reply) { return read(ReplyFormat::firefunction, reply); };
   CHECK(fire(R"( functools[{"name": "f", "arguments": {"a": 1}}])") == R"(|f{"a": 1}|)");
   CHECK(fire("import functools\nfunctools.cache [1]") == "import functools\nfunctools.cache [1]");
+  // What stands between the marker and the arguments has a bound, and the same one however the text is cut.
+  const std::string far = "[TOOL_CALLS]f[CALL_ID]" + std::string(600, 'x') + "[ARGS]{}";
+  CHECK(read(ReplyFormat::mistral, far) == far);
 }
 
 TEST_CASE("Calls between markers, as DeepSeek writes them", "[chat]") {

@@ -76,11 +76,35 @@ TEST_CASE("schema: patterns exclude what they exclude when it is escaped", "[gra
   check({R"({"type":"string","pattern":"^[^\"]+$"})", {R"("a")", R"("a\\b")", R"("\n")"}, {R"("a\"")", R"("")"}});
   check({R"({"type":"string","pattern":"^[^\\\\]+$"})", {R"("a")", R"("a\"b")"}, {R"("a\\b")"}});
   check({R"({"type":"string","pattern":"^([\\x00-\\x0f]|[\\x10-\\x1f])$"})",
-         {R"("\n")", R"("\u001f")"},
-         {R"("\\")", R"("\"")"}});
+         {R"("\n")", R"("\t")"},
+         {R"("\\")", R"("\"")", R"("\u001f")"}});
   check({R"({"type":"object","patternProperties":{"^[^\"]$":{}},"additionalProperties":false})",
          {R"({"a":1})"},
          {R"({"\"":1})"}});
+}
+
+TEST_CASE("schema: what could be written or read in two ways is taken in one", "[grammar]") {
+  check({R"({"type":"object","properties":{"a":{"type":"integer"}}})",
+         {R"({"a":1})"},
+         {R"({"\u0061":"x"})", R"({"a":1,"\u0061":"x"})"}});
+  check(
+      {R"({"type":"object","patternProperties":{"^a":{"type":"integer"}}})", {R"({"ab":1})"}, {R"({"\u0061b":"x"})"}});
+  check({R"({"type":"object","not":{"required":["a"]}})", {"{}"}, {R"({"\u0061":1})"}});
+  check({R"({"type":"object","properties":{"a\nb":false}})", {"{}"}, {R"({"a\nb":1})", R"({"a\u000ab":1})"}});
+  check(
+      {R"({"type":"string","pattern":"^[^a&&b~[]$"})", {R"("c")"}, {R"("a")", R"("b")", R"("&")", R"("~")", R"("[")"}});
+  check_refused(QINFER_E_UNSUPPORTED, "\"const\" at # has 9007199254740993", R"({"const":9007199254740993})");
+  check_refused(QINFER_E_UNSUPPORTED, "\"minimum\" at #/not has", R"({"not":{"minimum":9007199254740993}})");
+  check_refused(QINFER_E_FORMAT, "expected names of JSON's types", R"({"not":{"type":"int"}})");
+  check_refused(QINFER_E_FORMAT, "\"dependentRequired\" at # is no array", R"({"dependentRequired":{"a":"b"}})");
+  check_refused(
+      QINFER_E_UNSUPPORTED, "where no schema is expected",
+      R"({"$defs":{"c":{"$id":"http://x/c","x-d":{"foo":{}},"properties":{"p":{"$ref":"#/x-d/foo"}}}},"$ref":"http://x/c"})");
+  check({R"({"type":"object","properties":{"a":{},"b":{}},"minProperties":1})",
+         {R"({"a":1})", R"({"b":1,"c":1})"},
+         {"{}"}});
+  check({R"({"type":"object","properties":{"a":{}},"required":["a"],"minProperties":1})", {R"({"a":1})"}, {"{}"}});
+  check_refused(QINFER_E_UNSUPPORTED, "minProperties", R"({"required":["a","a"],"minProperties":3})");
 }
 
 TEST_CASE("schema: if, then, else", "[grammar]") {

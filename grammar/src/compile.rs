@@ -124,6 +124,9 @@ fn schema(text: &str, limits: &Limits) -> Result<(TopLevelGrammar, usize)> {
     if !limits.any_space {
         options.whitespace_pattern = Some(BOUNDED_SPACE.to_string());
     }
+    // Without \\u: the engine tells property names apart by their text as it is written, so that there must be one way to
+    // write each.
+    options.json_allowed_escapes = Some("nrbtf\\\"".to_string());
     options.apply_to(&mut schema);
     Ok((TopLevelGrammar::from_grammar(GrammarWithLexer::from_json_schema(schema)), notes))
 }

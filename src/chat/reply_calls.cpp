@@ -203,7 +203,8 @@ CallSearch read_firefunction(std::string_view text, bool at_end, CallScan& scan)
 
 /// name[ARGS]{...}, name[CALL_ID]id[ARGS]{...} or name{...}
 CallSearch read_named_object(std::string_view text, bool at_end, CallScan& scan) {
-  const std::size_t brace = text.find('{');
+  // No further, however much of the text has come.
+  const std::size_t brace = text.substr(0, 2 * kMaxNameBytes + 1).find('{');
   if (brace == std::string_view::npos) return text.size() > 2 * kMaxNameBytes ? no_call() : more_unless(at_end);
   const std::string_view head = text.substr(0, brace);
   const std::string_view name = trim_space(head.substr(0, std::min(head.find('['), head.size())));

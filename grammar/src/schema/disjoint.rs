@@ -65,12 +65,12 @@ impl<'a> Rewriter<'a> {
     }
 
     fn disjoint_within(&self, around: Option<&'a Members>, a: &'a Value, b: &'a Value, levels: usize) -> bool {
-        if is_false(a) || is_false(b) {
-            return true;
-        }
         self.looks.set(self.looks.get() + 1);
         if levels == 0 || self.looks.get() > MAX_LOOKS {
             return false;
+        }
+        if is_false(a) || is_false(b) {
+            return true;
         }
         let (mut all_a, mut all_b) = (Vec::new(), Vec::new());
         self.conjuncts(a, levels, &mut all_a);
@@ -79,6 +79,14 @@ impl<'a> Rewriter<'a> {
             return true;
         }
         all_a.extend(around);
+        // What is compared with what: names and listed values.
+        let size = |all: &[&Members]| all.iter().map(|one| 1 + listed(one).map_or(0, <[Value]>::len)).sum::<usize>();
+        let names = |all: &[&Members]| all.iter().map(|one| required(one).count()).sum::<usize>();
+        let work = size(&all_a) * size(&all_b) + (names(&all_a) + names(&all_b)) * all_a.len() * all_b.len();
+        self.looks.set(self.looks.get() + work / 16);
+        if self.looks.get() > MAX_LOOKS {
+            return false;
+        }
         if all_a.iter().any(|a| all_b.iter().any(|b| values_differ(a, b))) {
             return true;
         }
@@ -89,7 +97,7 @@ impl<'a> Rewriter<'a> {
     fn conjuncts(&self, schema: &'a Value, levels: usize, out: &mut Vec<&'a Members>) {
         let Some(members) = schema.as_object().filter(|_| levels > 0 && out.len() < MAX_CONJUNCTS) else { return };
         out.push(members);
-        for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten().take(MAX_CONJUNCTS) {
             self.conjuncts(part, levels - 1, out);
         }
         if let Some(Ok(target)) = members.get("$ref").map(|value| self.target(schema, "$ref", value)) {

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::error::{Code, Error, Result};
 
+/// Bytes of an `$id`: each one inside another is resolved against it.
+const MAX_ADDRESS: usize = 2_000;
 /// The address of a document without `$id`.
 const NO_ADDRESS: &str = "document:/";
 const ONE_SCHEMA: [&str; 12] = [
@@ -144,6 +146,9 @@ impl<'a> Index<'a> {
     fn resolve_address(&self, schema: &Value, reference: &str, keyword: &str) -> Result<Uri<String>> {
         let base = &self.resources[self.resource(schema)].address;
         let failed = |why: String| refused(format!("\"{keyword}\" {reference} at {} {why}", self.place(schema)));
+        if keyword == "$id" && reference.len() > MAX_ADDRESS {
+            return Err(failed(format!("has more than {MAX_ADDRESS} bytes")));
+        }
         let relative = UriRef::parse(reference).map_err(|_| failed("is no URI reference".to_string()))?;
         relative.resolve_against(base).map_err(|_| failed(format!("cannot be resolved against {base}")))
     }
@@ -185,14 +190,19 @@ impl<'a> Index<'a> {
         let Some(&resource) = self.by_address.get(address.strip_fragment().as_str()) else {
             return Err(failed("leads to another document"));
         };
-        let resource = &self.resources[resource];
+        let (number, resource) = (resource, &self.resources[resource]);
         let fragment = address.fragment().map_or(String::new(), |f| f.decode().to_string_lossy().into_owned());
         let found = if fragment.is_empty() || fragment.starts_with('/') {
             resource.value.pointer(&fragment)
         } else {
             resource.anchors.get(fragment.as_str()).copied()
         };
-        found.ok_or_else(|| failed("leads to nothing in the schema"))
+        let found = found.ok_or_else(|| failed("leads to nothing in the schema"))?;
+        // There nothing is known of the addresses and anchors inside.
+        if number != 0 && !self.places.contains_key(&std::ptr::from_ref(found)) {
+            return Err(failed("leads to a place where no schema is expected"));
+        }
+        Ok(found)
     }
 
     /// What `$dynamicRef` in `schema` leads to, `way` being the resources that led there, the outermost first: if the

@@ -1,13 +1,15 @@
 //! The keywords that say what a value itself is: those that the engine has too, and of those that it has not `not`,
 //! `contains`, `propertyNames` and `dependentRequired`.
 
+use std::collections::BTreeSet;
+
 use serde_json::{json, Value};
 
 use super::{
-    any_of, is_false, pattern, requiring, values, weight, without, Members, Rewriter, COUNTS, IN_PLACE, MAX_CONTAINS,
-    MAX_PATTERNS, MAX_PROPERTIES, MAX_STEPS,
+    any_of, is_false, pattern, requiring, values, weight, with, without, Members, Rewriter, COUNTS, IN_PLACE,
+    MAX_CONTAINS, MAX_PATTERNS, MAX_PATTERN_SQUARES, MAX_PROPERTIES, MAX_SQUARES, MAX_STEPS, TYPES,
 };
-use crate::error::Result;
+use crate::error::{Code, Result};
 
 /// Those that the engine checks; others are annotations, as draft 2020-12 has all of them.
 pub const FORMATS: [&str; 10] =
@@ -49,6 +51,8 @@ impl<'a> Rewriter<'a> {
                 "propertyNames" => parts.push(self.property_names(schema, members, value)?),
                 "dependentRequired" => {
                     for (name, names) in self.map(schema, keyword, value)? {
+                        self.list(schema, keyword, names)?;
+                        self.charge(weight(names) + name.len() / 32)?;
                         parts.push(any_of(vec![without(name), requiring(name, names)]));
                     }
                 }
@@ -57,15 +61,20 @@ impl<'a> Rewriter<'a> {
         }
         self.items(schema, members, &mut simple)?;
         self.sizes(schema, members)?;
+        parts.extend(self.some_property(schema, members, &mut simple)?);
         self.charge(simple.len())?;
         parts.insert(0, simple.into());
         Ok(parts)
     }
 
-    fn few_properties(&self, schema: &Value, keyword: &str, count: usize) -> Result<()> {
-        let most = if keyword == "patternProperties" { MAX_PATTERNS } else { MAX_PROPERTIES };
-        if count > most {
-            let why = format!("has {count} members, expected at most {most}");
+    fn few_properties(&mut self, schema: &Value, keyword: &str, count: usize) -> Result<()> {
+        let patterns = keyword == "patternProperties";
+        let most = if patterns { MAX_PATTERNS } else { MAX_PROPERTIES };
+        let squares = if patterns { &mut self.squares.1 } else { &mut self.squares.0 };
+        *squares += count * count;
+        let beyond = *squares > if patterns { MAX_PATTERN_SQUARES } else { MAX_SQUARES };
+        if count > most || beyond {
+            let why = format!("has {count} members, expected at most {most}, fewer if others have many");
             return Err(self.refused(schema, keyword, &why));
         }
         Ok(())
@@ -85,11 +94,14 @@ impl<'a> Rewriter<'a> {
                 self.step(schema, value)?;
                 out.insert(keyword.to_string(), value.clone());
             }
-            "pattern" if value.is_string() => {
+            "pattern" if !value.is_string() => return Err(self.error(Code::Format, schema, keyword, "is no string")),
+            "pattern" => {
                 out.insert(keyword.to_string(), pattern::safe(value.as_str().unwrap_or_default()).into());
             }
             _ if COPIED.contains(&keyword) => {
                 self.charge(weight(value))?;
+                self.exact(schema, keyword, value)?;
+                self.known_types(schema, keyword, value)?;
                 out.insert(keyword.to_string(), value.clone());
             }
             _ if COUNTS.contains(&keyword) => {
@@ -98,6 +110,34 @@ impl<'a> Rewriter<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Refuses whole numbers that the engine would round to doubles.
+    pub fn exact(&self, schema: &Value, keyword: &str, value: &Value) -> Result<()> {
+        match value {
+            Value::Number(number) if whole(number).is_some_and(|n| n > values::EXACT as u64) => Err(self.refused(
+                schema,
+                keyword,
+                &format!("has {value}, expected at most 2^53, beyond which it is rounded"),
+            )),
+            Value::Array(list) => list.iter().try_for_each(|one| self.exact(schema, keyword, one)),
+            Value::Object(members) => members.values().try_for_each(|one| self.exact(schema, keyword, one)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses types that there are not.
+    pub fn known_types(&self, schema: &Value, keyword: &str, value: &Value) -> Result<()> {
+        let known = |one: &Value| one.as_str().is_some_and(|name| name == "integer" || TYPES.contains(&name));
+        let right = match value {
+            _ if keyword != "type" => true,
+            Value::Array(names) => names.iter().all(known),
+            one => known(one),
+        };
+        if right {
+            return Ok(());
+        }
+        Err(self.error(Code::Format, schema, keyword, &format!("is {value}, expected names of JSON's types")))
     }
 
     /// Takes a `multipleOf` into account: the engine has a state for each remainder, and where several apply to one number
@@ -120,6 +160,14 @@ impl<'a> Rewriter<'a> {
     /// The schemas of the first elements, and that of the other ones, which have other names in the drafts before 2020.
     pub fn element_schemas(&self, schema: &Value, members: &'a Members) -> Result<(&'a [Value], Option<&'a Value>)> {
         if let Some(Value::Array(first)) = members.get("items") {
+            if members.contains_key("prefixItems") {
+                return Err(self.error(
+                    Code::Format,
+                    schema,
+                    "items",
+                    "is a list beside prefixItems, expected a schema",
+                ));
+            }
             return Ok((first, members.get("additionalItems")));
         }
         let first = match members.get("prefixItems") {
@@ -141,9 +189,31 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
+    /// `minProperties` 1 beside `properties` becomes one of these: the engine counts only where there are none. What the
+    /// required properties fulfil already is dropped.
+    fn some_property(&mut self, schema: &Value, members: &Members, simple: &mut Members) -> Result<Option<Value>> {
+        let Some(least) = self.optional_count(schema, members, "minProperties")? else { return Ok(None) };
+        let required =
+            members.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        if least <= required.collect::<BTreeSet<&str>>().len() as u64 {
+            simple.remove("minProperties");
+            return Ok(None);
+        }
+        let names = members.get("properties").and_then(Value::as_object);
+        let Some(names) = names.filter(|names| least == 1 && !names.is_empty()) else { return Ok(None) };
+        self.charge(weight(&Value::Object(names.clone())))?;
+        self.notes.insert("minProperties");
+        simple.remove("minProperties");
+        let mut ways: Vec<Value> = names.keys().map(|name| with(name)).collect();
+        ways.push(json!({ "type": ["null", "boolean", "number", "string", "array"] }));
+        Ok(Some(any_of(ways)))
+    }
+
     /// What a grammar cannot see: that names or elements differ.
     fn sizes(&self, schema: &Value, members: &'a Members) -> Result<()> {
-        let required = members.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+        let required: BTreeSet<&str> =
+            members.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let required = required.len() as u64;
         if self.optional_count(schema, members, "minProperties")?.is_some_and(|count| count > required + 1) {
             let why = "asks for more than one property beyond the required ones, \
                        and a grammar cannot see that their names differ";
@@ -198,7 +268,10 @@ impl<'a> Rewriter<'a> {
             _ => {}
         }
         let wanted = self.members(names)?;
-        if let (Some(value), 1) = (wanted.get("$ref"), wanted.len()) {
+        if wanted.contains_key("const") && wanted.contains_key("enum") {
+            return Err(self.refused(names, "const", "beside enum cannot be enforced of the names of properties"));
+        }
+        if let (Some(value), 1) = (wanted.get("$ref"), wanted.keys().filter(|key| asserts(key)).count()) {
             return self.following(names, "$ref", value, |this, target| this.property_names(schema, members, target));
         }
         let known = ["type", "const", "enum", "pattern", "minLength", "maxLength", "format"];
@@ -231,7 +304,8 @@ impl<'a> Rewriter<'a> {
             Some(_) if bounded => {
                 return Err(self.refused(names, "pattern", "beside bounds of length cannot be enforced"))
             }
-            Some(pattern) => pattern::safe(pattern.as_str().unwrap_or_default()),
+            Some(Value::String(pattern)) => pattern::safe(pattern),
+            Some(_) => return Err(self.error(Code::Format, names, "pattern", "is no string")),
             None if bounded => format!("^(?s:.{{{least},{}}})$", most.map_or(String::new(), |most| most.to_string())),
             None => return Ok(json!({})),
         };
@@ -240,6 +314,11 @@ impl<'a> Rewriter<'a> {
         }
         Ok(json!({ "patternProperties": { pattern: true }, "additionalProperties": false }))
     }
+}
+
+/// A whole number without its sign.
+fn whole(number: &serde_json::Number) -> Option<u64> {
+    number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs))
 }
 
 /// Whether a keyword may make a document invalid.

@@ -48,6 +48,9 @@ const MAX_PROPERTIES: usize = 4_000;
 const MAX_PATTERNS: usize = 200;
 /// Remainders of `multipleOf`.
 const MAX_STEPS: u64 = 1_000_000;
+/// The squares of the numbers of members of all properties, and of all patternProperties.
+const MAX_SQUARES: usize = MAX_PROPERTIES * MAX_PROPERTIES;
+const MAX_PATTERN_SQUARES: usize = MAX_PATTERNS * MAX_PATTERNS;
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 const COUNTS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
 /// Keywords that apply schemas to the same value; the annotations of those schemas count for the schema that holds them.
@@ -73,6 +76,8 @@ struct Rewriter<'a> {
     parts: usize,
     /// The least common multiple of the digits of all `multipleOf`.
     steps: u64,
+    /// Of properties and of patternProperties, see MAX_SQUARES.
+    squares: (usize, usize),
     looks: Cell<usize>,
     notes: BTreeSet<&'static str>,
 }
@@ -88,6 +93,7 @@ pub fn rewrite(document: &Value) -> Result<Rewritten> {
         depth: 0,
         parts: 0,
         steps: 1,
+        squares: (0, 0),
         looks: Cell::new(0),
         notes: BTreeSet::new(),
     };
@@ -160,11 +166,12 @@ fn with(name: &str) -> Value {
     json!({ "type": "object", "required": [name] })
 }
 
-/// How many parts a schema has.
+/// How many parts a schema has; a long text counts as several.
 fn weight(schema: &Value) -> usize {
     match schema {
         Value::Array(list) => 1 + list.iter().map(weight).sum::<usize>(),
-        Value::Object(members) => 1 + members.values().map(weight).sum::<usize>(),
+        Value::Object(members) => 1 + members.iter().map(|(name, one)| name.len() / 64 + weight(one)).sum::<usize>(),
+        Value::String(text) => 1 + text.len() / 64,
         _ => 1,
     }
 }
@@ -289,6 +296,7 @@ impl<'a> Rewriter<'a> {
             _ => {
                 let mut parts = Vec::new();
                 for (name, dependent) in self.map(schema, keyword, value)? {
+                    self.charge(2 + name.len() / 32)?;
                     let then = if dependent.is_array() { requiring(name, dependent) } else { self.accept(dependent)? };
                     parts.push(any_of(vec![without(name), all_of(vec![with(name), then])]));
                 }
@@ -311,6 +319,7 @@ impl<'a> Rewriter<'a> {
     /// A reference to the definition that the target becomes.
     fn reference(&mut self, schema: &Value, keyword: &str, value: &Value) -> Result<Value> {
         let target = self.target(schema, keyword, value)?;
+        self.charge(1 + self.way.len())?;
         if target.is_boolean() {
             return Ok(target.clone());
         }
@@ -360,6 +369,7 @@ impl<'a> Rewriter<'a> {
         for (at, a) in schemas.iter().enumerate() {
             for (other, b) in schemas.iter().enumerate().skip(at + 1) {
                 if !self.disjoint(around, a, b) {
+                    self.charge(2)?;
                     overlaps[at].push(other);
                     overlaps[other].push(at);
                 }

@@ -79,15 +79,37 @@ fn take_out(hir: &Hir) -> Hir {
     }
 }
 
+/// A pattern of ECMAScript, as JSON schema has them, for a reader that knows classes in classes and `&&` and `~~` between
+/// them: in a class those characters are no more than themselves.
+fn plain_classes(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let (mut in_class, mut escaped) = (false, false);
+    for c in pattern.chars() {
+        if in_class && !escaped && matches!(c, '[' | '&' | '~') {
+            out.push('\\');
+        }
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// `pattern`, or the same without U+0001. One that is no pattern is left to the engine, which says what is wrong.
 pub fn safe(pattern: &str) -> String {
+    let pattern = plain_classes(pattern);
     // As the engine has it: \d and \w are ASCII's.
-    let read = ParserBuilder::new().utf8(false).build().parse(&regex_to_lark(pattern, "dw"));
-    let Ok(hir) = read else { return pattern.to_string() };
+    let read = ParserBuilder::new().utf8(false).build().parse(&regex_to_lark(&pattern, "dw"));
+    let Ok(hir) = read else { return pattern };
     let mut seen = Seen::default();
     seen.look(&hir);
     if seen.controls | 1 << LINE_END == u32::MAX && seen.partial {
         return take_out(&hir).to_string();
     }
-    pattern.to_string()
+    pattern
 }

@@ -50,7 +50,10 @@ impl<'a> Rewriter<'a> {
             "oneOf" => self.break_one_of(self.list(schema, keyword, value)?),
             "not" => Ok(vec![self.accept(value)?]),
             "if" => self.break_conditional(members, value),
-            "type" => Ok(vec![self.other_types(members)]),
+            "type" => {
+                self.known_types(schema, keyword, value)?;
+                Ok(vec![self.other_types(members)])
+            }
             "const" | "enum" => self.break_listed(schema, keyword, value),
             "required"
             | "properties"
@@ -84,6 +87,7 @@ impl<'a> Rewriter<'a> {
             "maxProperties" => ("object", "minProperties"),
             _ => return Ok(Vec::new()),
         };
+        self.exact(schema, keyword, value)?;
         if kind == "number" {
             return if value.is_number() {
                 Ok(vec![json!({ "type": kind, opposite: value })])
@@ -134,6 +138,7 @@ impl<'a> Rewriter<'a> {
         let mut ways = vec![all_of(self.reject_each(schemas)?)];
         for (at, a) in schemas.iter().enumerate() {
             for b in &schemas[at + 1..] {
+                self.charge(1)?;
                 if !self.disjoint_alone(a, b) {
                     ways.push(all_of(vec![self.accept(a)?, self.accept(b)?]));
                 }
@@ -163,6 +168,7 @@ impl<'a> Rewriter<'a> {
         let lacking = |name: &str| json!({ "type": "object", "properties": { name: false } });
         match keyword {
             "required" => {
+                self.charge(4 * weight(value))?;
                 let names = self.list(schema, keyword, value)?.iter().filter_map(Value::as_str);
                 Ok(names.map(lacking).collect())
             }

@@ -9,7 +9,7 @@ use super::{all_of, any_of, pattern, Members, TYPES};
 /// The squares of the lengths of strings that are excluded, all together.
 const MAX_EXCLUDED: usize = 40_000;
 /// Beyond it not every whole number is a double.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+pub const EXACT: f64 = 9_007_199_254_740_992.0;
 
 pub fn type_of(value: &Value) -> &'static str {
     match value {
