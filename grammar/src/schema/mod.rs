@@ -255,6 +255,7 @@ impl<'a> Rewriter<'a> {
     }
 
     fn accept_each(&mut self, schemas: &'a [Value]) -> Result<Vec<Value>> {
+        self.charge(schemas.len())?;
         schemas.iter().map(|schema| self.accept(schema)).collect()
     }
 

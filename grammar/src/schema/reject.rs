@@ -8,6 +8,7 @@ use crate::error::Result;
 
 impl<'a> Rewriter<'a> {
     pub fn reject_each(&mut self, schemas: &'a [Value]) -> Result<Vec<Value>> {
+        self.charge(schemas.len())?;
         schemas.iter().map(|schema| self.reject(schema)).collect()
     }
 
