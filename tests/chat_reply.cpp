@@ -186,6 +186,10 @@ TEST_CASE("Calls after one marker, as Mistral and Firefunction write them", "[ch
   // What stands between the marker and the arguments has a bound, and the same one however the text is cut.
   const std::string far = "[TOOL_CALLS]f[CALL_ID]" + std::string(600, 'x') + "[ARGS]{}";
   CHECK(read(ReplyFormat::mistral, far) == far);
+  // So has white space before a call, and before reasoning.
+  const std::string space(257, '\n'), call = R"({"name": "stop", "parameters": {}})";
+  CHECK(read(ReplyFormat::llama3, call + space + call) == "|stop{}|" + call);
+  CHECK(read(ReplyFormat::plain, space + "<think>a</think>") == space + "<think>a</think>");
 }
 
 TEST_CASE("Calls between markers, as DeepSeek writes them", "[chat]") {

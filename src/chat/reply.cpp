@@ -85,7 +85,7 @@ bool ReplyParser::begin() {
   const std::size_t first = std::min(rest().find_first_not_of(kSpace), rest().size());
   const std::string_view text = rest().substr(first);
   if (!at_end_ && first <= kMaxSpaceBytes && syntax_->think.starts_with(text)) return false;
-  if (text.starts_with(syntax_->think)) {
+  if (first <= kMaxSpaceBytes && text.starts_with(syntax_->think)) {
     at_ += first + syntax_->think.size();
     state_ = State::reasoning;
   } else {
@@ -159,7 +159,9 @@ bool ReplyParser::read_bare() {
   const std::string_view between = calls_.empty() ? kSpace : std::string_view("; \t\r\n");
   const std::size_t first = rest().find_first_not_of(between);
   if (first == std::string_view::npos && !at_end_ && rest().size() <= kMaxSpaceBytes) return false;
-  if (first != std::string_view::npos && rest()[first] == '{' && may_be_bare_call(rest().substr(first))) {
+  // White space beyond the bound ends it, however much of the text has come.
+  if (first <= kMaxSpaceBytes && first < rest().size() && rest()[first] == '{' &&
+      may_be_bare_call(rest().substr(first))) {
     CallSearch search = read_bare_call(rest().substr(first), tools_, scan_);
     if (search.outcome == CallSearch::more && !at_end_ && rest().size() <= kMaxCallBytes) return false;
     if (search.outcome == CallSearch::found) return take(std::move(search), first);
