@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -170,6 +171,28 @@ def test_plans_are_what_is_taken(model, root, cases):
         assert planned[name] == taken[name], name
     two = qinfer.plan(root / cases["model"], sessions=2, context=100)
     assert two["kv_cache_bytes"] >= 2 * 100 * two["kv_per_token"] > 0
+
+
+def test_closing_waits_for_what_runs(model):
+    session = prompted(model)
+    pieces = session.stream(300)
+    next(pieces)
+    session.close()
+    with pytest.raises(ValueError, match="closed"):
+        session.generate(1)
+    list(pieces)
+    session = prompted(model)
+    with pytest.raises(RuntimeError, match="a callback of its own call"):
+        session.generate(5, on_text=lambda _: session.close())
+    assert session.generate(3).new_tokens == 3
+
+
+def test_a_hub_that_fails_is_a_model_not_found(monkeypatch):
+    hub = types.ModuleType("huggingface_hub")
+    hub.snapshot_download = raising
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    with pytest.raises(qinfer.NotFoundError, match="the hub does not give it"):
+        qinfer.Model("nobody/no-such-model")
 
 
 def test_a_hub_id_names_what_is_missing(monkeypatch):

@@ -14,19 +14,8 @@ use crate::error::{Code, Result};
 /// Those that the engine checks; others are annotations, as draft 2020-12 has all of them.
 pub const FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
-const COPIED: [&str; 11] = [
-    "const",
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "maximum",
-    "minimum",
-    "multipleOf",
-    "pattern",
-    "required",
-    "type",
-    "additionalItems",
-];
+const COPIED: [&str; 8] =
+    ["const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "required", "type"];
 
 impl<'a> Rewriter<'a> {
     /// What the keywords demand that are not in IN_PLACE.
@@ -185,7 +174,6 @@ impl<'a> Rewriter<'a> {
         if let Some(rest) = rest {
             out.insert("items".to_string(), self.accept(rest)?);
         }
-        out.remove("additionalItems");
         Ok(())
     }
 
@@ -329,7 +317,9 @@ fn asserts(keyword: &str) -> bool {
         "dependentRequired",
         "format",
         "items",
+        "multipleOf",
         "not",
+        "pattern",
         "patternProperties",
         "prefixItems",
         "properties",

@@ -121,39 +121,36 @@ fn is_false(schema: &Value) -> bool {
 
 /// What all of `parts` allow.
 fn all_of(parts: Vec<Value>) -> Value {
-    let few = parts.len() <= MAX_COMPARED;
-    let mut kept: Vec<Value> = Vec::with_capacity(parts.len());
-    for part in parts {
-        if is_false(&part) {
-            return part;
-        }
-        if !(is_true(&part) || few && kept.contains(&part)) {
-            kept.push(part);
-        }
-    }
-    match kept.len() {
-        0 => json!({}),
-        1 => kept.swap_remove(0),
-        _ => json!({ "allOf": kept }),
-    }
+    joined(parts, "allOf", json!({}), is_true, is_false)
 }
 
 /// What one of `parts` allows.
 fn any_of(parts: Vec<Value>) -> Value {
+    joined(parts, "anyOf", Value::Bool(false), is_false, is_true)
+}
+
+/// `parts` without those that change nothing; one that decides stands alone.
+fn joined(
+    parts: Vec<Value>,
+    keyword: &str,
+    none: Value,
+    neutral: fn(&Value) -> bool,
+    decides: fn(&Value) -> bool,
+) -> Value {
     let few = parts.len() <= MAX_COMPARED;
     let mut kept: Vec<Value> = Vec::with_capacity(parts.len());
     for part in parts {
-        if is_true(&part) {
+        if decides(&part) {
             return part;
         }
-        if !(is_false(&part) || few && kept.contains(&part)) {
+        if !(neutral(&part) || few && kept.contains(&part)) {
             kept.push(part);
         }
     }
     match kept.len() {
-        0 => Value::Bool(false),
+        0 => none,
         1 => kept.swap_remove(0),
-        _ => json!({ "anyOf": kept }),
+        _ => json!({ keyword: kept }),
     }
 }
 

@@ -120,7 +120,7 @@ class Chat:
                 for part in reply.finish():
                     put(part)
 
-            parts: Stream[Part] = Stream(work)
+            parts: Stream[Part] = Stream(session, work)
             try:
                 yield from parts
                 self.messages.append(reply.message)

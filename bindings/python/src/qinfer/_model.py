@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import re
@@ -38,11 +39,16 @@ def members_of(struct: Any, without: Iterable[str] = ()) -> dict[str, Any]:
     return out
 
 
+def read_struct(struct: Any, function: Any, *arguments: Any) -> dict[str, Any]:
+    """What a function fills, as a dict."""
+    filled = sized(struct)
+    call(function, *arguments, ctypes.byref(filled))
+    return members_of(filled)
+
+
 def cpu_info() -> dict[str, Any]:
     """Cores, caches, and the kernel set ("target") that is chosen by default."""
-    info = sized(_abi.qinfer_cpu_info)
-    call(lib.qinfer_get_cpu_info, ctypes.byref(info))
-    return members_of(info)
+    return read_struct(_abi.qinfer_cpu_info, lib.qinfer_get_cpu_info)
 
 
 class Cancel(Handle):
@@ -96,9 +102,7 @@ class Runtime(Handle):
 
     @property
     def info(self) -> dict[str, Any]:
-        info = sized(_abi.qinfer_runtime_info)
-        call(lib.qinfer_runtime_get_info, self.native, ctypes.byref(info))
-        return members_of(info)
+        return read_struct(_abi.qinfer_runtime_info, lib.qinfer_runtime_get_info, self.native)
 
 
 def _find(path: Path) -> Path:
@@ -108,10 +112,17 @@ def _find(path: Path) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        message = f"{path} is no file or directory; to fetch it from the hub: pip install huggingface_hub"
-        raise NotFoundError("QINFER_E_NOT_FOUND", _abi.QINFER_E_NOT_FOUND, message, 2) from None
+        raise _not_there(path, "to fetch it from the hub: pip install huggingface_hub") from None
     patterns = ["*.json", "*.safetensors", "*.jinja", "*.model"]
-    return str(snapshot_download(str(path), allow_patterns=patterns))
+    try:
+        return str(snapshot_download(str(path), allow_patterns=patterns))
+    except Exception as failure:
+        raise _not_there(path, f"and the hub does not give it: {failure}") from failure
+
+
+def _not_there(path: Path, why: str) -> NotFoundError:
+    message = f"{path} is no file or directory; {why}"
+    return NotFoundError("QINFER_E_NOT_FOUND", _abi.QINFER_E_NOT_FOUND, message, errno.ENOENT)
 
 
 @dataclass(frozen=True)
@@ -175,16 +186,12 @@ class Model(Handle):
 
     @property
     def info(self) -> dict[str, Any]:
-        info = sized(_abi.qinfer_model_info)
-        call(lib.qinfer_model_get_info, self.native, ctypes.byref(info))
-        return members_of(info)
+        return read_struct(_abi.qinfer_model_info, lib.qinfer_model_get_info, self.native)
 
     @property
     def memory(self) -> dict[str, Any]:
         """Bytes in use, as plan() says beforehand."""
-        memory = sized(_abi.qinfer_memory)
-        call(lib.qinfer_model_get_memory, self.native, ctypes.byref(memory))
-        return members_of(memory)
+        return read_struct(_abi.qinfer_memory, lib.qinfer_model_get_memory, self.native)
 
     @property
     def metadata(self) -> dict[str, str]:

@@ -134,7 +134,7 @@ class _Run:
                     for delta in self.deltas_of(part):
                         put(delta)
 
-            stream: Stream[dict[str, Any]] = Stream(work)
+            stream: Stream[dict[str, Any]] = Stream(self.session, work)
             try:
                 yield from stream
             finally:

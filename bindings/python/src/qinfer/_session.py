@@ -6,14 +6,16 @@ import asyncio
 import ctypes
 import queue
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _abi
 from ._errors import StateError
 from ._library import Callbacks, Handle, call, encoded, fields_of, lib, read_tokens, sized
-from ._model import Cancel, Model, Path, members_of
+from ._model import Cancel, Model, Path, members_of, read_struct
 
 if TYPE_CHECKING:
     from ._grammar import Grammar
@@ -67,9 +69,7 @@ class KvCache(Handle):
 
     @property
     def stats(self) -> dict[str, Any]:
-        stats = sized(_abi.qinfer_kv_cache_stats)
-        call(lib.qinfer_kv_cache_get_stats, self.native, ctypes.byref(stats))
-        return members_of(stats)
+        return read_struct(_abi.qinfer_kv_cache_stats, lib.qinfer_kv_cache_get_stats, self.native)
 
 
 def evaluate(
@@ -84,8 +84,12 @@ def evaluate(
     options = sized(_abi.qinfer_eval_options, max_tokens=max_tokens, keep_logits=keep_logits)
     options.flags = 0 if logits else _abi.QINFER_EVAL_NO_LOGITS
     options.cancel = cancel.native if cancel else None
-    handles = (ctypes.c_void_p * len(sessions))(*[session.native for session in sessions])
-    call(lib.qinfer_eval, handles, len(sessions), ctypes.byref(options))
+    with ExitStack() as used:
+        # In one order, so that two calls with some sessions in common do not wait for each other.
+        for session in sorted(set(sessions), key=id):
+            used.enter_context(session._in_use())
+        handles = (ctypes.c_void_p * len(sessions))(*[session.native for session in sessions])
+        call(lib.qinfer_eval, handles, len(sessions), ctypes.byref(options))
 
 
 def _tokens(tokens: Iterable[int]) -> Any:
@@ -106,15 +110,40 @@ class Session(Handle):
         self.model = self.cache.model
         options = sized(_abi.qinfer_session_options, max_tokens=max_tokens, max_logits=max_logits)
         options.flags = _abi.QINFER_SESSION_EMBEDDINGS if embeddings else 0
-        self._hook: Any = None
+        self._prepare()
         self._create(lambda out: call(lib.qinfer_session_create, self.cache.native, ctypes.byref(options), out))
 
     @classmethod
     def _adopt(cls, cache: KvCache, create: Callable[[Any], None]) -> Session:
         session = cls.__new__(cls)
-        session.cache, session.model, session._hook = cache, cache.model, None
+        session.cache, session.model = cache, cache.model
+        session._prepare()
         session._create(create)
         return session
+
+    def _prepare(self) -> None:
+        self._hook: Any = None
+        self._using, self._depth = threading.RLock(), 0
+        self._streams: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """A long call, during which the session is not closed."""
+        with self._using:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+
+    def close(self) -> None:
+        """Ends its streams, waits for a call of another thread, and frees it. RuntimeError in a callback of its own."""
+        for stream in list(self._streams):
+            stream.leave()
+        with self._using:
+            if self._depth:
+                raise RuntimeError("a session cannot be closed by a callback of its own call")
+            super().close()
 
     # ---- Tokens
     def append(self, tokens: Iterable[int] | str) -> None:
@@ -159,15 +188,11 @@ class Session(Handle):
 
     @property
     def info(self) -> dict[str, Any]:
-        info = sized(_abi.qinfer_session_info)
-        call(lib.qinfer_session_get_info, self.native, ctypes.byref(info))
-        return members_of(info)
+        return read_struct(_abi.qinfer_session_info, lib.qinfer_session_get_info, self.native)
 
     @property
     def metrics(self) -> dict[str, Any]:
-        metrics = sized(_abi.qinfer_metrics)
-        call(lib.qinfer_session_get_metrics, self.native, ctypes.byref(metrics))
-        return members_of(metrics)
+        return read_struct(_abi.qinfer_metrics, lib.qinfer_session_get_metrics, self.native)
 
     # ---- Sampling
     def set_sampler(self, **options: Any) -> None:
@@ -214,7 +239,8 @@ class Session(Handle):
         """A call in which the hook may raise."""
         hook = self._hook.callbacks if isinstance(self._hook, _PythonHook) else None
         try:
-            (callbacks.call if callbacks else call)(function, *arguments)
+            with self._in_use():
+                (callbacks.call if callbacks else call)(function, self.native, *arguments)
         except Exception:
             if hook is not None and hook.raised is not None:
                 raised, hook.raised = hook.raised, None
@@ -227,7 +253,7 @@ class Session(Handle):
     def sample(self) -> int:
         """Draws a token from the last logits and appends it."""
         token = ctypes.c_int32()
-        self._call(lib.qinfer_session_sample, self.native, ctypes.byref(token))
+        self._call(lib.qinfer_session_sample, ctypes.byref(token))
         return token.value
 
     def logits(self, back: int = 0) -> Any:
@@ -291,21 +317,21 @@ class Session(Handle):
         options.cancel = cancel.native if cancel else None
         result = sized(_abi.qinfer_generate_result)
         self._call(
-            lib.qinfer_generate, self.native, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks
+            lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks
         )
         counts = members_of(result)
         return Generated("".join(pieces), _FINISHES[counts.pop("finish")], **counts)
 
     def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Iterator[str]:
         """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
-        return Stream(lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put))
+        return Stream(self, lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put))
 
     async def astream(
         self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
     ) -> AsyncIterator[str]:
         """stream() for asyncio: the loop is free while the model computes."""
         pieces: Stream[str] = Stream(
-            lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put)
+            self, lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put)
         )
 
         def following() -> str | None:
@@ -323,10 +349,10 @@ class Session(Handle):
 
 
 class Stream(Iterator[T]):
-    """What a generation on a thread of its own gives, through a queue. `work` is called there with a function that takes
-    one item, and says False once nobody reads any more."""
+    """What a generation of a session on a thread of its own gives, through a queue. `work` is called there with a function
+    that takes one item, and says False once nobody reads any more."""
 
-    def __init__(self, work: Callable[[Callable[[T], bool]], object]) -> None:
+    def __init__(self, session: Session, work: Callable[[Callable[[T], bool]], object]) -> None:
         self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
         self._left = threading.Event()
         self._over = False
@@ -345,6 +371,7 @@ class Stream(Iterator[T]):
             items.put((False, end))
 
         self._thread = threading.Thread(target=run, daemon=True)
+        session._streams.add(self)
         self._thread.start()
 
     def __next__(self) -> T:
@@ -359,10 +386,15 @@ class Stream(Iterator[T]):
             raise item
         raise StopIteration
 
-    def close(self) -> None:
-        """Ends the generation after its present token, and waits for that."""
+    def leave(self) -> None:
+        """Ends the generation after its present token, without waiting for that."""
         self._left.set()
-        self._thread.join()
+
+    def close(self) -> None:
+        """The same, and waits."""
+        self.leave()
+        if threading.current_thread() is not self._thread:  # the collector may run there
+            self._thread.join()
         self._over = True
 
     def __del__(self) -> None:
