@@ -93,6 +93,13 @@ TEST_CASE("schema: what could be written or read in two ways is taken in one", "
   check({R"({"type":"object","properties":{"a\nb":false}})", {"{}"}, {R"({"a\nb":1})", R"({"a\u000ab":1})"}});
   check(
       {R"({"type":"string","pattern":"^[^a&&b~[]$"})", {R"("c")"}, {R"("a")", R"("b")", R"("&")", R"("~")", R"("[")"}});
+  check_refused(QINFER_E_UNSUPPORTED, "no document that can be drawn", R"({"const":"a\u0000b"})");
+  // Nor do values with control characters that only \\u writes become the same without them.
+  check({R"({"enum":["a\u0000b","c",["a\u007f"]]})", {R"("c")"}, {R"("ab")", R"("a\u0000b")", R"(["a"])"}});
+  check({R"({"anyOf":[{"const":"a\u0001b"},{"type":"null"}]})", {"null"}, {R"("ab")"}});
+  check({R"({"type":"string","pattern":"^(a\\x00b|c[\\x00-\\x02]|d\\x7fe|f)$"})",
+         {R"("f")"},
+         {R"("ab")", R"("c")", R"("de")", R"("a\u0000b")"}});
   check_refused(QINFER_E_UNSUPPORTED, "\"const\" at # has 9007199254740993", R"({"const":9007199254740993})");
   check_refused(QINFER_E_UNSUPPORTED, "\"minimum\" at #/not has", R"({"not":{"minimum":9007199254740993}})");
   check_refused(QINFER_E_FORMAT, "expected names of JSON's types", R"({"not":{"type":"int"}})");

@@ -160,7 +160,7 @@ fn parse(kind: i32, bytes: &[u8], limits: &Limits) -> Result<Parsed> {
 }
 
 /// Turns what the compiler says into a status: its panics, what it lacks, what is beyond a limit, what cannot be met.
-fn refusal(what: &str, said: &str) -> Error {
+fn refusal(what: &str, notes: usize, said: &str) -> Error {
     let said = said.split("\n<backtrace>").next().unwrap_or(said);
     let said = said.split("\n<").next().unwrap_or(said).trim();
     if said.contains("symbols.len() < u16::MAX") {
@@ -170,6 +170,10 @@ fn refusal(what: &str, said: &str) -> Error {
         return crate::abi::panicked(panic);
     }
     if said.contains("Unsatisfiable schema") || said.contains("unsatisfiable") {
+        if notes > 0 {
+            let message = format!("no document that can be drawn fulfils this {what}, though others may: {said}");
+            return Error::new(Code::Unsupported, message);
+        }
         return Error::new(Code::InvalidArgument, format!("nothing fulfils this {what}: {said}"));
     }
     if let Some((_, keys)) = said.split_once("Unimplemented keys: ") {
@@ -189,10 +193,10 @@ fn refusal(what: &str, said: &str) -> Error {
 fn compile(vocab: Arc<Vocab>, kind: i32, bytes: &[u8], limits: &Limits) -> Result<Grammar> {
     with_stack(bytes.len().min(limits.source), || {
         let Parsed { grammar, what, notes } = parse(kind, bytes, limits)?;
-        let parser = vocab.parser(grammar, limits.parser.clone()).map_err(|said| refusal(what, &said))?;
+        let parser = vocab.parser(grammar, limits.parser.clone()).map_err(|said| refusal(what, notes, &said))?;
         let mut fresh = Matcher::new(Ok(parser));
         if let Some(said) = fresh.get_error() {
-            return Err(refusal(what, &said));
+            return Err(refusal(what, notes, &said));
         }
         let n_warnings = (fresh.grammar_warnings().len() + notes) as u32;
         Ok(Grammar { vocab, fresh: std::sync::Mutex::new(fresh), kind, n_warnings })

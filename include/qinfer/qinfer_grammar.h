@@ -84,12 +84,13 @@ typedef struct qinfer_grammar_options {
 /** Compiles a text (text, len), which may be used by any number of matchers.
  *  QINFER_E_FORMAT: not JSON, no regular expression, no Lark grammar; detail: byte offset, where it is known.
  *  QINFER_E_INVALID_ARGUMENT: not UTF-8 or with a NUL (detail: its offset), or a schema that nothing fulfils.
- *  QINFER_E_UNSUPPORTED: what a grammar cannot enforce, or a limit; the message names the keyword and its place.
+ *  QINFER_E_UNSUPPORTED: what a grammar cannot enforce or draw, or a limit; the message names the keyword and its place.
  *
  *  Of JSON schema: whatever text is drawn and ends is a document that fulfils the schema. Not every document that does
  *  can be drawn:
- *  - Properties come in the order of the schema. White space is bounded (QINFER_GRAMMAR_ANY_SPACE). Characters stand for
- *    themselves or are escaped by one letter, never as \u0061, so control characters that have no letter do not occur.
+ *  - Properties come in the order of the schema. White space is bounded (QINFER_GRAMMAR_ANY_SPACE).
+ *  - Characters stand for themselves or are escaped by one letter, never as \u0061: control characters that have no such
+ *    letter do not occur, nor values that hold one.
  *  - Whole numbers are written without a fraction, numbers with bounds or multipleOf without an exponent; what is not
  *    "integer" is no number at all.
  *  - The elements that "contains" asks for come first, or after those of prefixItems. minProperties 1 beside properties
@@ -97,9 +98,10 @@ typedef struct qinfer_grammar_options {
  *  - Where unevaluatedProperties or unevaluatedItems stands beside an anyOf of more than three schemas, one of these is
  *    meant to be fulfilled.
  *  - format date, date-time, duration, email, hostname, ipv4, ipv6, time, uri and uuid are enforced, others ignored.
- *  Each of these but the first two that a schema makes use of counts as a warning (n_warnings).
+ *  Each of these but the first and whole numbers that a schema makes use of counts as a warning (n_warnings).
  *  Refused are: references to other documents; uniqueItems, unless there is at most one element; minProperties beyond
- *  one more than the required ones, maxProperties beside optional properties; whole numbers beyond 2^53; patternProperties that may match the same name; pattern, multipleOf,
+ *  one more than the required ones, maxProperties beside optional properties; whole numbers beyond 2^53;
+ *  patternProperties that may match the same name; pattern, multipleOf,
  *  patternProperties, additionalProperties beside properties, unevaluatedProperties and unevaluatedItems under not, if
  *  and such schemas of oneOf as are not seen to exclude each other. Types, const, enum and required properties that
  *  differ are seen, through references too: the usual "kind" of an object is enough. */

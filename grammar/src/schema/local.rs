@@ -91,7 +91,7 @@ impl<'a> Rewriter<'a> {
                 self.charge(weight(value))?;
                 self.exact(schema, keyword, value)?;
                 self.known_types(schema, keyword, value)?;
-                out.insert(keyword.to_string(), value.clone());
+                self.copied(keyword, value, out);
             }
             _ if COUNTS.contains(&keyword) => {
                 out.insert(keyword.to_string(), self.count(schema, keyword, value)?.into());
@@ -99,6 +99,22 @@ impl<'a> Rewriter<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Of listed values those that can be drawn.
+    fn copied(&mut self, keyword: &str, value: &Value, out: &mut Members) {
+        let drawable = match (keyword, value) {
+            ("const", one) => is_drawable(one).then(|| one.clone()),
+            ("enum", Value::Array(list)) => Some(list.iter().filter(|one| is_drawable(one)).cloned().collect()),
+            _ => Some(value.clone()),
+        };
+        if drawable.as_ref() != Some(value) {
+            self.notes.insert("control characters");
+        }
+        match drawable {
+            Some(value) => out.insert(keyword.to_string(), value),
+            None => out.insert("allOf".to_string(), json!([false])),
+        };
     }
 
     /// Refuses whole numbers that the engine would round to doubles.
@@ -301,6 +317,15 @@ impl<'a> Rewriter<'a> {
             return Err(self.refused(schema, "propertyNames", "beside patternProperties cannot be enforced"));
         }
         Ok(json!({ "patternProperties": { pattern: true }, "additionalProperties": false }))
+    }
+}
+
+fn is_drawable(value: &Value) -> bool {
+    match value {
+        Value::String(text) => pattern::is_drawable(text),
+        Value::Array(list) => list.iter().all(is_drawable),
+        Value::Object(members) => members.values().all(is_drawable),
+        _ => true,
     }
 }
 

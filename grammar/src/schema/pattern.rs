@@ -1,9 +1,10 @@
 //! Patterns, as the engine reads them without mistake.
 //!
-//! The engine turns a pattern for text into one for JSON strings, byte set by byte set. For a set that holds every control
-//! character (or all but the line's end), as `[^"]` does, it allows every escape, and with them the quotation mark and the
-//! backslash even where the set excludes them (derivre 0.3.13, regexbuilder.rs). A set without one of the control
-//! characters is turned right. So where a pattern may have such a set, U+0001 is taken out of all of it.
+//! Texts are written without `\u`, so that there is one way to write each; control characters that have no letter of their
+//! own to be escaped by cannot be drawn then. The engine leaves such a character out of what it makes of a literal, and
+//! the rest matches; and for a set that holds every control character, as `[^"]` does, it allows every escape, the
+//! quotation mark and the backslash among them even where the set excludes those (derivre 0.3.13, regexbuilder.rs). So
+//! these characters are taken out of patterns, literals that hold one with them.
 
 use llguidance::regex_to_lark;
 use regex_syntax::hir::{
@@ -11,64 +12,31 @@ use regex_syntax::hir::{
 };
 use regex_syntax::ParserBuilder;
 
-const TAKEN_OUT: u8 = 1;
-const LINE_END: u32 = 10;
+/// The characters that cannot be drawn.
+const UNDRAWN: [(u8, u8); 4] = [(0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F)];
 
-/// What the pattern speaks of: a bit for each control character, and whether a set has some and not both of those that
-/// JSON escapes.
-#[derive(Default)]
-struct Seen {
-    controls: u32,
-    partial: bool,
+fn is_undrawn(byte: u8) -> bool {
+    UNDRAWN.iter().any(|&(first, last)| first <= byte && byte <= last)
 }
 
-impl Seen {
-    fn class(&mut self, ranges: impl Iterator<Item = (u32, u32)>) {
-        let (mut controls, mut quote, mut backslash) = (0u32, false, false);
-        for (first, last) in ranges {
-            let has = |c: u32| first <= c && c <= last;
-            (0..32).filter(|&c| has(c)).for_each(|c| controls |= 1 << c);
-            quote |= has(u32::from(b'"'));
-            backslash |= has(u32::from(b'\\'));
-        }
-        self.controls |= controls;
-        self.partial |= controls != 0 && !(quote && backslash);
-    }
-
-    fn look(&mut self, hir: &Hir) {
-        match hir.kind() {
-            HirKind::Literal(Literal(bytes)) => {
-                for &byte in bytes.iter().filter(|&&byte| byte < 32) {
-                    self.controls |= 1 << byte;
-                    self.partial = true;
-                }
-            }
-            HirKind::Class(Class::Unicode(class)) => {
-                self.class(class.iter().map(|range| (range.start().into(), range.end().into())));
-            }
-            HirKind::Class(Class::Bytes(class)) => {
-                self.class(class.iter().map(|range| (range.start().into(), range.end().into())));
-            }
-            HirKind::Repetition(repetition) => self.look(&repetition.sub),
-            HirKind::Capture(capture) => self.look(&capture.sub),
-            HirKind::Concat(list) | HirKind::Alternation(list) => list.iter().for_each(|one| self.look(one)),
-            HirKind::Empty | HirKind::Look(_) => {}
-        }
-    }
+/// Whether a text can be drawn.
+pub fn is_drawable(text: &str) -> bool {
+    !text.bytes().any(is_undrawn)
 }
 
 fn take_out(hir: &Hir) -> Hir {
     let each = |list: &Vec<Hir>| list.iter().map(take_out).collect::<Vec<_>>();
     match hir.kind() {
-        HirKind::Literal(Literal(bytes)) if bytes.contains(&TAKEN_OUT) => Hir::fail(),
+        HirKind::Literal(Literal(bytes)) if bytes.iter().any(|&byte| is_undrawn(byte)) => Hir::fail(),
         HirKind::Class(Class::Unicode(class)) => {
-            let (mut class, out) = (class.clone(), char::from(TAKEN_OUT));
-            class.difference(&ClassUnicode::new([ClassUnicodeRange::new(out, out)]));
+            let mut class = class.clone();
+            let range = |(first, last)| ClassUnicodeRange::new(char::from(first), char::from(last));
+            class.difference(&ClassUnicode::new(UNDRAWN.map(range)));
             Hir::class(Class::Unicode(class))
         }
         HirKind::Class(Class::Bytes(class)) => {
             let mut class = class.clone();
-            class.difference(&ClassBytes::new([ClassBytesRange::new(TAKEN_OUT, TAKEN_OUT)]));
+            class.difference(&ClassBytes::new(UNDRAWN.map(|(first, last)| ClassBytesRange::new(first, last))));
             Hir::class(Class::Bytes(class))
         }
         HirKind::Repetition(one) => Hir::repetition(Repetition { sub: Box::new(take_out(&one.sub)), ..one.clone() }),
@@ -100,16 +68,12 @@ fn plain_classes(pattern: &str) -> String {
     out
 }
 
-/// `pattern`, or the same without U+0001. One that is no pattern is left to the engine, which says what is wrong.
+/// `pattern` without what cannot be drawn. One that is no pattern is left to the engine, which says what is wrong.
 pub fn safe(pattern: &str) -> String {
     let pattern = plain_classes(pattern);
     // As the engine has it: \d and \w are ASCII's.
-    let read = ParserBuilder::new().utf8(false).build().parse(&regex_to_lark(&pattern, "dw"));
-    let Ok(hir) = read else { return pattern };
-    let mut seen = Seen::default();
-    seen.look(&hir);
-    if seen.controls | 1 << LINE_END == u32::MAX && seen.partial {
-        return take_out(&hir).to_string();
+    match ParserBuilder::new().utf8(false).build().parse(&regex_to_lark(&pattern, "dw")) {
+        Ok(read) => take_out(&read).to_string(),
+        Err(_) => pattern,
     }
-    pattern
 }
