@@ -1,10 +1,49 @@
 """The cases that every binding must do alike."""
 
+import array
 import threading
 
 import pytest
 
 import qinfer
+from qinfer import _errors, _library
+
+
+class Store:
+    """Files in memory."""
+
+    def __init__(self):
+        self.files, self.opened = {}, 0
+
+    def open(self, name, writing):
+        if not writing and name not in self.files:
+            raise FileNotFoundError(name)
+        self.opened += 1
+        return StoredFile(self, self.files.setdefault(name, bytearray()))
+
+
+class StoredFile:
+    def __init__(self, store, data):
+        self.store, self.data = store, data
+
+    def size(self):
+        return len(self.data)
+
+    def read_at(self, offset, n):
+        return bytes(self.data[offset : offset + n])
+
+    def write_at(self, offset, data):
+        self.data.extend(bytes(max(0, offset + len(data) - len(self.data))))
+        self.data[offset : offset + len(data)] = data
+
+    def sync(self):
+        pass
+
+    def truncate(self, n):
+        del self.data[n:]
+
+    def close(self):
+        self.store.opened -= 1
 
 
 def prompted(model, prompt, **options):
@@ -95,43 +134,68 @@ def test_cancel_from_another_thread(model, cases):
     assert session.generate(16).text == cases["greedy"][0]["text"]
 
 
-def test_forks_prefixes_and_snapshots(model, cases, tmp_path):
-    case = cases["greedy"][0]
+def test_hook(model, cases):
+    case, seen = cases["hook"], []
+
+    def ban(logits):
+        logits[case["ban"]] = float("-inf")
+
     session = prompted(model, case["prompt"])
-    session.generate(4)
-    fork = session.fork()
-    rest = fork.generate(12).text
-    assert case["text"].endswith(rest) and session.generate(12).text == rest
-    assert session.tokens == fork.tokens
+    session.set_logits_hook(ban, seen.append)
+    assert session.generate(case["new_tokens"]).text == case["text"]
+    assert seen == case["ids"]
+
+
+def test_forks_and_snapshots(model, cases, tmp_path):
+    case, store = cases["snapshot"], Store()
+    session = prompted(model, case["prompt"])
+    session.generate(case["before"])
     session.save(tmp_path / "snapshot")
-    loaded = qinfer.Session.load(session.cache, tmp_path / "snapshot")
-    assert loaded.tokens == session.tokens
-    assert loaded.generate(5).text == session.generate(5).text
-    cache = qinfer.KvCache(model, prefix=True, budget_blocks=16)
-    tokens = model.tokenize("Once upon a time, there was a little girl named Lily. " * 5)
+    session.save(case["name"], files=store.open)
+    assert list(store.files) == [case["name"]] and store.opened == 0
+    cache = qinfer.KvCache(model, budget_blocks=16)
+    others = [
+        session.fork(),
+        qinfer.Session.load(cache, tmp_path / "snapshot"),
+        qinfer.Session.load(cache, case["name"], files=store.open),
+    ]
+    assert store.opened == 0
+    rest = session.generate(case["after"]).text
+    assert cases["greedy"][0]["text"].endswith(rest)
+    for other in others:
+        assert other.generate(case["after"]).text == rest
+        assert other.tokens == session.tokens
+
+
+def test_prefixes(model, cases):
+    case = cases["prefix"]
+    cache = qinfer.KvCache(model, prefix=True, budget_blocks=case["budget_blocks"])
+    tokens = model.tokenize(case["text"] * case["times"])
     for cached in (False, True):
         with qinfer.Session(cache) as again:
             again.append(tokens)
             assert (again.generate(1).cached_tokens > 0) == cached
 
 
-def test_eight_sessions_at_once(model, cases):
-    cache = qinfer.KvCache(model, budget_blocks=64)
-    wrong = []
+def test_sessions_at_once(model, cases):
+    wanted = cases["concurrent"]
+    cache = qinfer.KvCache(model, budget_blocks=wanted["budget_blocks"])
+    done, wrong = [], []
 
     def run(case):
-        session = qinfer.Session(cache, max_tokens=64)
-        for _ in range(5):
+        session = qinfer.Session(cache, max_tokens=wanted["max_tokens"])
+        for _ in range(wanted["rounds"]):
             session.set_tokens(model.tokenize(case["prompt"]))
-            if session.generate(16).text != case["text"]:
-                wrong.append(case)
+            text = session.generate(case["new_tokens"]).text
+            (done if text == case["text"] else wrong).append(text)
 
-    threads = [threading.Thread(target=run, args=(cases["greedy"][at % 2],)) for at in range(8)]
+    count = wanted["sessions"]
+    threads = [threading.Thread(target=run, args=(cases["greedy"][at % 2],)) for at in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not wrong and len(done) == count * wanted["rounds"]
 
 
 def test_batches(model, cases):
@@ -171,6 +235,16 @@ def provoke(call, case, root, model, tmp_path):
         qinfer.Session(model).sample()
     elif call == "cpu_target":
         qinfer.Runtime(cpu_target=case["name"])
+    elif call == "files_io":
+
+        def broken(*_):
+            raise OSError("out of order")
+
+        qinfer.Session.load(qinfer.KvCache(model), case["says"], files=broken)
+    elif call == "buffer":
+        session = prompted(model, "Once")
+        session.evaluate()
+        session.copy_logits(array.array("f", [0]))
     elif call == "budget":
         qinfer.Model(root / "examples/models/tiny-stories", memory_budget=case["bytes"])
     elif call == "kv_full":
@@ -205,7 +279,16 @@ def test_errors(model, cases, root, tmp_path):
         with pytest.raises(qinfer.QinferError) as failed:
             provoke(case["call"], case, root, model, tmp_path)
         assert failed.value.status == case["status"], case
-        assert case["says"] in str(failed.value)
-    with pytest.raises(qinfer.InvalidArgumentError) as failed:
-        qinfer.Session(model).append([1, 1 << 30])
-    assert failed.value.detail == 1
+        assert case["says"] in failed.value.message
+        assert failed.value.detail == case.get("detail", failed.value.detail)
+    statuses = {case["status"] for case in cases["errors"]}
+    assert statuses == set(_errors.ERRORS) - {-1}, "every status but QINFER_E_INTERNAL is provoked"
+
+
+def test_every_status_has_an_exception_of_its_own():
+    for status, kind in _errors.ERRORS.items():
+        error = _library.error_of(status, "what", 7)
+        assert type(error) is kind and (error.status, error.message, error.detail) == (status, "what", 7)
+        assert error.name.startswith("QINFER_E_")
+    assert len(set(_errors.ERRORS.values())) == 13
+    assert type(_library.error_of(-99, "new", 0)) is qinfer.QinferError

@@ -45,6 +45,62 @@ def test_exceptions_pass_through_callbacks(model, root, cases):
         qinfer.Model(root / cases["model"], progress=raising)
 
 
+def test_exceptions_pass_through_files(model, root, cases, tmp_path):
+    class Broken:
+        """A file of which one method raises."""
+
+        def __init__(self, path, name, failure):
+            self.file, self.name, self.failure = path.open("rb"), name, failure
+
+        def __getattribute__(self, name):
+            if name == object.__getattribute__(self, "name"):
+                raise object.__getattribute__(self, "failure")
+            return object.__getattribute__(self, name)
+
+        def size(self):
+            return self.file.seek(0, 2)
+
+        def read_at(self, offset, n):
+            self.file.seek(offset)
+            return self.file.read(n)
+
+        def close(self):
+            self.file.close()
+
+    saved = tmp_path / "snapshot"
+    prompted(model).save(saved)
+    for method in ("size", "read_at", "close"):
+        with pytest.raises(Stop):
+            qinfer.Session.load(qinfer.KvCache(model), "a name", files=lambda *_: Broken(saved, method, Stop()))
+    for method in ("size", "read_at"):
+        failure = OSError("no disk")
+        with pytest.raises(qinfer.IoError, match="a name") as failed:
+            qinfer.Session.load(qinfer.KvCache(model), "a name", files=lambda *_: Broken(saved, method, failure))
+        assert failed.value.__cause__ is failure
+    with pytest.raises(qinfer.NotFoundError, match="a name"):
+        qinfer.Session.load(qinfer.KvCache(model), "a name", files=lambda *_: open(tmp_path / "none"))
+    with pytest.raises(Stop):
+        prompted(model).save("a name", files=raising)
+
+    def from_disk(name, _):
+        path = root / name
+        if not path.is_file():
+            raise FileNotFoundError
+        return Broken(path, "", None)
+
+    loaded = qinfer.Model(cases["model"], files=from_disk)
+    assert prompted(loaded).generate(16).text == cases["greedy"][0]["text"]
+
+
+def test_logits_into_the_room_of_the_caller(model, cases):
+    numpy = pytest.importorskip("numpy")
+    session, room = prompted(model), numpy.zeros(model.info["n_vocab"], numpy.float32)
+    session.evaluate()
+    assert session.copy_logits(room) == len(room) and (room == session.logits()).all()
+    with pytest.raises(TypeError, match="32-bit floats"):
+        session.copy_logits(room.astype(float))
+
+
 def test_a_hook_sees_and_bans(model, cases):
     numpy = pytest.importorskip("numpy")
     seen, taken_back = [], []

@@ -25,6 +25,7 @@ from ._errors import (
     StateError,
     UnsupportedError,
 )
+from ._files import File, Opener
 from ._grammar import Grammar
 from ._model import Cancel, ChatPrompt, Detokenizer, Model, Runtime, Token, build_info, cpu_info, plan, version
 from ._openai import Client
@@ -39,6 +40,7 @@ __all__ = [
     "Client",
     "ContextFullError",
     "Detokenizer",
+    "File",
     "FormatError",
     "Generated",
     "Grammar",
@@ -51,6 +53,7 @@ __all__ = [
     "NoMemoryError",
     "NotFoundError",
     "NumericError",
+    "Opener",
     "Part",
     "QinferError",
     "Reply",

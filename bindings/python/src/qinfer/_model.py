@@ -13,6 +13,7 @@ from typing import Any
 
 from . import _abi
 from ._errors import NotFoundError
+from ._files import HostFiles, Opener
 from ._library import Callbacks, Handle, call, encoded, lib, read_text, read_tokens, sized, text_at
 
 Path = str | os.PathLike[str]
@@ -139,7 +140,8 @@ class Model(Handle):
     """Weights, tokenizer and metadata; immutable, and for any number of threads.
 
     path: a directory of a Hugging Face checkpoint, a GGUF file, a packed file, or an id of the hub ("Qwen/Qwen3-0.6B";
-    needs huggingface_hub). progress: called with (done_bytes, total_bytes)."""
+    needs huggingface_hub). progress: called with (done_bytes, total_bytes). files: where path and packed_path are,
+    instead of the operating system's files; weights are read into memory then."""
 
     _free = "qinfer_model_free"
 
@@ -158,6 +160,7 @@ class Model(Handle):
         packed_path: Path | None = None,
         progress: Callable[[int, int], object] | None = None,
         cancel: Cancel | None = None,
+        files: Opener | None = None,
     ) -> None:
         self.runtime = runtime
         options = sized(_abi.qinfer_load_options, max_batch_tokens=max_batch_tokens, memory_budget_bytes=memory_budget)
@@ -170,7 +173,9 @@ class Model(Handle):
             options.flags |= flag if wanted else 0
         options.weight_format, options.packed_path = encoded(weight_format), encoded(packed_path)
         options.cancel = cancel.native if cancel else None
-        callbacks = Callbacks()
+        callbacks = Callbacks() if files is None else HostFiles(files)
+        if isinstance(callbacks, HostFiles):
+            options.files = ctypes.pointer(callbacks.native)
         if progress is not None:
             report = progress
 
@@ -181,7 +186,7 @@ class Model(Handle):
             guard = callbacks.guarded(_abi.qinfer_progress_fn, advance)
             options.progress = guard
         native = runtime.native if runtime else None
-        found = encoded(_find(path))
+        found = encoded(_find(path) if files is None else path)
         self._create(lambda out: callbacks.call(lib.qinfer_model_load, native, found, ctypes.byref(options), out))
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _abi
 from ._errors import StateError
+from ._files import HostFiles, Opener
 from ._library import Callbacks, Handle, call, encoded, fields_of, lib, read_tokens, sized
 from ._model import Cancel, Model, Path, members_of, read_struct
 
@@ -179,12 +180,28 @@ class Session(Handle):
         fork._hook = self._hook
         return fork
 
-    def save(self, path: Path) -> None:
-        call(lib.qinfer_session_save, self.native, encoded(path))
+    def save(self, path: Path, *, files: Opener | None = None) -> None:
+        """Tokens, keys, values and sampler, to a file; only what is new is written to one that has the beginning. files:
+        where path is, instead of the operating system's files."""
+        if files is None:
+            call(lib.qinfer_session_save, self.native, encoded(path))
+            return
+        host = HostFiles(files)
+        options = sized(_abi.qinfer_session_save_options, files=ctypes.pointer(host.native))
+        with self._in_use():
+            host.call(lib.qinfer_session_save_with, self.native, encoded(path), ctypes.byref(options))
 
     @classmethod
-    def load(cls, cache: KvCache, path: Path) -> Session:
-        return cls._adopt(cache, lambda out: call(lib.qinfer_session_load, cache.native, encoded(path), out))
+    def load(cls, cache: KvCache, path: Path, *, files: Opener | None = None) -> Session:
+        """A session as it was saved. The model must have the same weights."""
+        if files is None:
+            return cls._adopt(cache, lambda out: call(lib.qinfer_session_load, cache.native, encoded(path), out))
+        host = HostFiles(files)
+        options = sized(_abi.qinfer_session_load_options, files=ctypes.pointer(host.native))
+        load = lib.qinfer_session_load_with
+        return cls._adopt(
+            cache, lambda out: host.call(load, cache.native, encoded(path), ctypes.byref(options), out, None)
+        )
 
     @property
     def info(self) -> dict[str, Any]:
@@ -263,6 +280,17 @@ class Session(Handle):
         if not address:
             raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "these logits are not kept", 0)
         return _floats(ctypes.addressof(address.contents), self.model.info["n_vocab"], self)
+
+    def copy_logits(self, room: Any, back: int = 0) -> int:
+        """The same row copied into a writable buffer of floats, such as a numpy array of n_vocab float32 or array('f');
+        returns how many. BufferTooSmallError where they do not fit."""
+        view = memoryview(room)
+        if view.format != "f" or not view.c_contiguous:
+            raise TypeError("copy_logits() needs a contiguous buffer of 32-bit floats")
+        n = ctypes.c_size_t()
+        values = (ctypes.c_float * (view.nbytes // 4)).from_buffer(room)
+        call(lib.qinfer_session_copy_logits, self.native, back, values, len(values), ctypes.byref(n))
+        return n.value
 
     def logprobs(self, tokens: Iterable[int], back: int = 0) -> list[float]:
         listed = _tokens(tokens)
