@@ -1,0 +1,130 @@
+// Chats: conversations of which each turn evaluates only what is new.
+
+package qinfer
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"strings"
+)
+
+// Chat is a conversation with a model. Messages and the like may be changed between turns. It is for one goroutine at
+// a time.
+type Chat struct {
+	Conversation
+	Sampler   SamplerOptions // as it is at the first turn
+	MaxTokens uint32         // of a reply; 0 = no bound but the context's
+	Result    Generated      // of the last turn
+
+	model   *Model
+	session *Session
+}
+
+// NewChat begins a conversation with no messages.
+func (m *Model) NewChat() *Chat {
+	return &Chat{model: m}
+}
+
+// Close frees the chat's session. It always returns nil.
+func (c *Chat) Close() error {
+	if c.session != nil {
+		return c.session.Close()
+	}
+	return nil
+}
+
+// Session is the session that the chat evaluates; nil before the first turn.
+func (c *Chat) Session() *Session {
+	return c.session
+}
+
+// Send adds a message of the user and returns the content of the reply. Calls of tools are in the last of Messages.
+func (c *Chat) Send(ctx context.Context, content string) (string, error) {
+	var text strings.Builder
+	for part, err := range c.Stream(ctx, content) {
+		if err != nil {
+			return text.String(), err
+		}
+		if part.Kind == PartContent {
+			text.WriteString(part.Text)
+		}
+	}
+	return text.String(), nil
+}
+
+// Stream adds a message of the user and gives the parts of the reply as they come. At the end the reply is the last of
+// Messages; not where the loop is left before, or after an error.
+func (c *Chat) Stream(ctx context.Context, content string) iter.Seq2[Part, error] {
+	return func(yield func(Part, error) bool) {
+		c.Messages = append(c.Messages, Message{Role: "user", Content: content})
+		c.Reply(ctx)(yield)
+	}
+}
+
+// Reply gives the parts of the reply to Messages as they are.
+func (c *Chat) Reply(ctx context.Context) iter.Seq2[Part, error] {
+	return func(yield func(Part, error) bool) {
+		reply, err := c.prepare(ctx)
+		if err != nil {
+			yield(Part{}, err)
+			return
+		}
+		defer reply.Close()
+		takeTurns(func(emit func(Part) bool) error { return c.generate(ctx, reply, emit) }, yield)
+	}
+}
+
+// prepare gives the session the tokens of the conversation.
+func (c *Chat) prepare(ctx context.Context) (*Reply, error) {
+	tokens, err := c.model.TokenizeChat(ctx, c.Conversation)
+	if err != nil {
+		return nil, err
+	}
+	if c.session == nil {
+		if c.session, err = c.model.NewSession(SessionOptions{}); err != nil {
+			return nil, err
+		}
+		if err = c.session.SetSampler(c.Sampler); err != nil {
+			return nil, err
+		}
+	}
+	if _, err = c.session.SetTokens(tokens); err != nil {
+		return nil, err
+	}
+	return c.model.NewReply(ctx, c.Conversation)
+}
+
+// generate emits the parts of the reply, and keeps it as a message.
+func (c *Chat) generate(ctx context.Context, reply *Reply, emit func(Part) bool) error {
+	var failed error
+	going := true
+	emitAll := func(parts []Part, err error) {
+		failed = err
+		for _, part := range parts {
+			going = going && emit(part)
+		}
+	}
+	result, err := c.session.Generate(ctx, GenerateOptions{
+		MaxTokens: c.MaxTokens,
+		OnToken: func(token Token, _ string) bool {
+			emitAll(reply.Push(token))
+			return going && failed == nil
+		},
+	})
+	c.Result = result
+	if err != nil || failed != nil || !going {
+		if err == nil {
+			err = failed
+		}
+		return err
+	}
+	if emitAll(reply.Finish()); failed != nil || !going {
+		return failed
+	}
+	message, err := reply.Message()
+	if err == nil {
+		c.Messages = append(c.Messages, json.RawMessage(message))
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+// Generating: prompts evaluated and tokens drawn, in one call.
+
+package qinfer
+
+// #include "trampolines.h"
+import "C"
+
+import (
+	"context"
+	"iter"
+	"runtime/cgo"
+	"time"
+	"unsafe"
+)
+
+// GenerateOptions are those of [Session.Generate]; the zero value has the defaults.
+type GenerateOptions struct {
+	MaxTokens uint32   // new tokens; 0 = until an end token or the context is full
+	Stop      []string // texts of 1 to 4096 bytes; the output ends before the first that appears
+	// OnText is called with new text, in whole characters; text that may begin a stop text is held back. OnToken is
+	// called for each token, with the text that it completes, which may be "". False from either ends the generation.
+	OnText  func(text string) bool
+	OnToken func(token Token, text string) bool
+}
+
+// Finish says why a generation ended.
+type Finish int32
+
+// The reasons.
+const (
+	FinishNone     Finish = 0 // an error
+	FinishEnd      Finish = C.QINFER_FINISH_END
+	FinishStop     Finish = C.QINFER_FINISH_STOP
+	FinishLength   Finish = C.QINFER_FINISH_LENGTH
+	FinishCallback Finish = C.QINFER_FINISH_CALLBACK
+)
+
+// String is "end", "stop", "length", "callback" or "none".
+func (f Finish) String() string {
+	switch f {
+	case FinishEnd:
+		return "end"
+	case FinishStop:
+		return "stop"
+	case FinishLength:
+		return "length"
+	case FinishCallback:
+		return "callback"
+	}
+	return "none"
+}
+
+// Generated is the text of a generation, how it ended, and what it took.
+type Generated struct {
+	Text            string
+	Finish          Finish
+	PromptTokens    int
+	CachedTokens    int // of the prompt, taken from the cache instead of evaluated
+	NewTokens       int
+	Prefill, Decode time.Duration
+}
+
+// Generate evaluates what is pending, and draws tokens until done. After an error the session keeps the tokens made so
+// far, and the result counts them.
+func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, error) {
+	w, err := watch(ctx)
+	if err != nil {
+		return Generated{}, err
+	}
+	defer w.release()
+	var stops stopTexts
+	defer stops.copies.free()
+	stops.fill(o.Stop)
+	options := C.qinfer_generate_options{
+		max_tokens: C.uint32_t(o.MaxTokens), stop: stops.texts, stop_lens: stops.lens, n_stop: C.uint32_t(len(o.Stop)),
+		cancel: w.c,
+	}
+	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
+	var result C.qinfer_generate_result
+	result.struct_size = C.uint32_t(unsafe.Sizeof(result))
+	g := &generation{options: &o}
+	user := cgo.NewHandle(g)
+	defer user.Delete()
+	err = call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qgo_generate(s.c, &options, C.uintptr_t(user), &result, e)
+	}, &s.handle)
+	err = w.because(s.finishHook(g.finish(err, StatusCancelled, nil)))
+	return Generated{
+		Text: g.text.String(), Finish: Finish(result.finish),
+		PromptTokens: int(result.prompt_tokens), CachedTokens: int(result.cached_tokens), NewTokens: int(result.new_tokens),
+		Prefill: time.Duration(result.prefill_ns), Decode: time.Duration(result.decode_ns),
+	}, err
+}
+
+// Stream generates, and gives the text piece by piece:
+//
+//	for text, err := range session.Stream(ctx, qinfer.GenerateOptions{}) { ... }
+//
+// An error comes last, with "". The model computes on a goroutine of its own, in turn with the loop: nothing is
+// generated ahead, and the body may only read the session. Leaving the loop ends the generation; the session keeps the
+// tokens made so far and goes on.
+func (s *Session) Stream(ctx context.Context, o GenerateOptions) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		takeTurns(func(emit func(string) bool) error {
+			with := o
+			with.OnText = func(text string) bool {
+				return (o.OnText == nil || o.OnText(text)) && emit(text)
+			}
+			_, err := s.Generate(ctx, with)
+			return err
+		}, yield)
+	}
+}
+
+// stopTexts are texts and their lengths in memory of C, since the options point to them.
+type stopTexts struct {
+	copies texts
+	texts  **C.char
+	lens   *C.size_t
+}
+
+func (t *stopTexts) fill(stop []string) {
+	if len(stop) == 0 {
+		return
+	}
+	t.texts = (**C.char)(t.copies.room(len(stop) * int(unsafe.Sizeof(*t.texts))))
+	t.lens = (*C.size_t)(t.copies.room(len(stop) * int(unsafe.Sizeof(*t.lens))))
+	texts, lens := unsafe.Slice(t.texts, len(stop)), unsafe.Slice(t.lens, len(stop))
+	for at, text := range stop {
+		texts[at], lens[at] = t.copies.counted(text), C.size_t(len(text))
+	}
+}

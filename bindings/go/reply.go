@@ -1,0 +1,118 @@
+// Replies: what a model answers, taken apart into content, reasoning and calls of tools.
+
+package qinfer
+
+// #include "trampolines.h"
+import "C"
+
+import (
+	"context"
+	"encoding/json"
+	"runtime"
+	"unsafe"
+)
+
+// PartKind says what a part of a reply is.
+type PartKind int32
+
+// The kinds of parts.
+const (
+	PartContent   PartKind = C.QINFER_PART_CONTENT
+	PartReasoning PartKind = C.QINFER_PART_REASONING
+	PartCall      PartKind = C.QINFER_PART_CALL
+)
+
+// String is "content", "reasoning" or "call".
+func (k PartKind) String() string {
+	switch k {
+	case PartContent:
+		return "content"
+	case PartReasoning:
+		return "reasoning"
+	case PartCall:
+		return "call"
+	}
+	return "unknown"
+}
+
+// Part is a piece of a reply: new text of content or reasoning, or a whole call of a tool.
+type Part struct {
+	Kind PartKind
+	Text string // of a call its arguments: a JSON object as the model wrote it
+	Name string // of the tool that is called
+	ID   string // of the call
+}
+
+// Reply takes a reply apart while it comes. It is for one goroutine at a time.
+type Reply struct {
+	handle
+	c *C.qinfer_reply
+}
+
+// NewReply is for the reply to a conversation, the one that the prompt was made of.
+func (m *Model) NewReply(ctx context.Context, c Conversation) (*Reply, error) {
+	r := &Reply{}
+	err := c.run(ctx, func(conversation string, chat *C.qinfer_chat_options) error {
+		return call(func(e *C.qinfer_error) C.qinfer_status {
+			return C.qgo_reply_create(m.c, chars(conversation), C.size_t(len(conversation)), chat, &r.c, e)
+		}, &m.handle)
+	})
+	if err != nil {
+		return nil, err
+	}
+	made := r.c
+	r.open("Reply", func() { C.qinfer_reply_free(made) })
+	runtime.SetFinalizer(r, func(r *Reply) { r.close() })
+	return r, nil
+}
+
+// Push adds the next token, and gives the parts that are certain with it.
+func (r *Reply) Push(token Token) ([]Part, error) {
+	return r.parts(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_reply_push(r.c, C.qinfer_token(token), e) })
+}
+
+// Finish says that the reply is complete, and gives the parts that were held back.
+func (r *Reply) Finish() ([]Part, error) {
+	return r.parts(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_reply_finish(r.c, e) })
+}
+
+// parts makes a call, and reads the parts that there are after it: within one use of the handle, which their texts
+// need.
+func (r *Reply) parts(f func(e *C.qinfer_error) C.qinfer_status) ([]Part, error) {
+	var parts []Part
+	err := call(func(e *C.qinfer_error) C.qinfer_status {
+		status := f(e)
+		for status == C.QINFER_OK {
+			var part C.qinfer_reply_part
+			part.struct_size = C.uint32_t(unsafe.Sizeof(part))
+			status = C.qinfer_reply_next(r.c, &part, e)
+			if status != C.QINFER_OK || part.kind == C.QINFER_PART_NONE {
+				break
+			}
+			parts = append(parts, partOf(&part))
+		}
+		return status
+	}, &r.handle)
+	return parts, err
+}
+
+func partOf(p *C.qinfer_reply_part) Part {
+	text := C.GoStringN(p.text, C.int(p.text_len))
+	return Part{Kind: PartKind(p.kind), Text: text, Name: C.GoString(p.name), ID: C.GoString(p.id)}
+}
+
+// Message gives what was pushed as a message, to add to the conversation's.
+func (r *Reply) Message() (json.RawMessage, error) {
+	text, err := readText(1024, func(text *C.char, capacity C.size_t, n *C.size_t) error {
+		return call(func(e *C.qinfer_error) C.qinfer_status {
+			return C.qinfer_reply_message(r.c, text, capacity, n, e)
+		}, &r.handle)
+	})
+	return json.RawMessage(text), err
+}
+
+// Close frees the reply. It always returns nil.
+func (r *Reply) Close() error {
+	r.close()
+	return nil
+}

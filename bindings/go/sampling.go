@@ -1,0 +1,168 @@
+// Evaluating and sampling: logits, log probabilities, embeddings.
+
+package qinfer
+
+// #include "trampolines.h"
+import "C"
+
+import (
+	"context"
+	"unsafe"
+)
+
+// SamplerOptions say how tokens are drawn; the zero value is greedy.
+type SamplerOptions struct {
+	Temperature      float32 // 0 = greedy
+	TopK             uint32  // 0 = off
+	TopP, MinP       float32 // 0 = off
+	RepeatPenalty    float32 // a factor; 0 or 1 = off
+	FrequencyPenalty float32 // subtracted for each time that a token occurs
+	PresencePenalty  float32 // subtracted if a token occurs
+	PenaltyTokens    uint32  // how far back penalties look; 0 = all
+	Seed             uint64
+}
+
+// SetSampler says how tokens are drawn from now on, and reseeds. Without it a session is greedy.
+func (s *Session) SetSampler(o SamplerOptions) error {
+	options := C.qinfer_sampler_options{
+		temperature: C.float(o.Temperature), top_k: C.uint32_t(o.TopK), top_p: C.float(o.TopP), min_p: C.float(o.MinP),
+		repeat_penalty: C.float(o.RepeatPenalty), frequency_penalty: C.float(o.FrequencyPenalty),
+		presence_penalty: C.float(o.PresencePenalty), penalty_tokens: C.uint32_t(o.PenaltyTokens), seed: C.uint64_t(o.Seed),
+	}
+	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
+	return call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_session_set_sampler(s.c, &options, e)
+	}, &s.handle)
+}
+
+// SetBias adds to the logits of tokens; minus infinity bans one. It replaces what was set before; nil: no bias.
+func (s *Session) SetBias(bias map[Token]float32) error {
+	tokens, values := make([]Token, 0, len(bias)), make([]float32, 0, len(bias))
+	for token, value := range bias {
+		tokens, values = append(tokens, token), append(values, value)
+	}
+	return call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_session_set_bias(s.c, tokensOf(tokens), (*C.float)(unsafe.SliceData(values)),
+			C.size_t(len(tokens)), e)
+	}, &s.handle)
+}
+
+// EvaluateOptions are those of [Evaluate]; the zero value has the defaults.
+type EvaluateOptions struct {
+	MaxTokens  uint32 // evaluate at most so many in this call; 0 = all that are pending
+	KeepLogits uint32 // for the last tokens of each session; 0 = 1
+	NoLogits   bool   // compute none: for all chunks of a prompt but the last
+}
+
+// Evaluate evaluates the pending tokens of sessions of one cache as one batch. After an error no token is lost: call
+// again to go on.
+func Evaluate(ctx context.Context, sessions []*Session, o EvaluateOptions) error {
+	w, err := watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.release()
+	options := C.qinfer_eval_options{
+		max_tokens: C.uint32_t(o.MaxTokens), keep_logits: C.uint32_t(o.KeepLogits),
+		flags: flag(o.NoLogits, C.QINFER_EVAL_NO_LOGITS), cancel: w.c,
+	}
+	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
+	natives, used := make([]*C.qinfer_session, len(sessions)), make([]*handle, len(sessions))
+	for at, s := range sessions {
+		natives[at], used[at] = s.c, &s.handle
+	}
+	err = call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_eval(unsafe.SliceData(natives), C.size_t(len(natives)), &options, e)
+	}, used...)
+	return w.because(err)
+}
+
+// Evaluate evaluates the session's pending tokens.
+func (s *Session) Evaluate(ctx context.Context, o EvaluateOptions) error {
+	return Evaluate(ctx, []*Session{s}, o)
+}
+
+// Sample draws a token from the last logits, and appends it as pending.
+func (s *Session) Sample() (Token, error) {
+	var token C.qinfer_token
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_sample(s.c, &token, e) }, &s.handle)
+	return Token(token), s.finishHook(err)
+}
+
+// Logits gives a copy of the logits of the last evaluated token, or of the one that is back tokens earlier. [ErrState]
+// if they are not kept.
+func (s *Session) Logits(back int) ([]float32, error) {
+	values := make([]float32, s.cache.vocab)
+	n, err := s.CopyLogits(back, values)
+	return values[:n], err
+}
+
+// CopyLogits copies them into values, and returns how many there are. [ErrBufferTooSmall] if that is more than fit.
+func (s *Session) CopyLogits(back int, values []float32) (int, error) {
+	var n C.size_t
+	err := call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_session_copy_logits(s.c, C.size_t(back), (*C.float)(unsafe.SliceData(values)),
+			C.size_t(len(values)), &n, e)
+	}, &s.handle)
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
+
+// Logprobs gives the log probabilities of tokens under the model, natural logarithms, for the row of Logits(back).
+func (s *Session) Logprobs(back int, tokens ...Token) ([]float64, error) {
+	values := make([]float64, len(tokens))
+	err := call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_session_logprobs(s.c, C.size_t(back), tokensOf(tokens), C.size_t(len(tokens)),
+			(*C.double)(unsafe.SliceData(values)), e)
+	}, &s.handle)
+	return values, err
+}
+
+// TokenLogprob is a token with its log probability.
+type TokenLogprob struct {
+	Token   Token
+	Logprob float64
+}
+
+// TopLogprobs gives the n most likely tokens of that row, in descending order.
+func (s *Session) TopLogprobs(back, n int) ([]TokenLogprob, error) {
+	if n < 0 || n > s.cache.vocab {
+		return nil, newError(StatusInvalidArgument, "%d tokens of a vocabulary of %d", n, s.cache.vocab)
+	}
+	tokens, values := make([]Token, n), make([]float64, n)
+	err := call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_session_top_logprobs(s.c, C.size_t(back), tokensOf(tokens),
+			(*C.double)(unsafe.SliceData(values)), C.size_t(n), e)
+	}, &s.handle)
+	if err != nil {
+		return nil, err
+	}
+	top := make([]TokenLogprob, n)
+	for at := range top {
+		top[at] = TokenLogprob{tokens[at], values[at]}
+	}
+	return top, nil
+}
+
+// Pooling says how the hidden states of tokens become one embedding.
+type Pooling int32
+
+// The ways of pooling.
+const (
+	PoolDefault Pooling = C.QINFER_POOL_DEFAULT // the mean in an encoder, the last token's in a decoder
+	PoolLast    Pooling = C.QINFER_POOL_LAST
+	PoolMean    Pooling = C.QINFER_POOL_MEAN
+	PoolFirst   Pooling = C.QINFER_POOL_FIRST
+)
+
+// Embedding gives the session's embedding, of length 1. It needs SessionOptions.Embeddings or an encoder, and no
+// pending tokens.
+func (s *Session) Embedding(pooling Pooling) ([]float32, error) {
+	return readAll(4096, func(values *float32, capacity C.size_t, n *C.size_t) error {
+		return call(func(e *C.qinfer_error) C.qinfer_status {
+			return C.qinfer_session_embedding(s.c, C.int32_t(pooling), (*C.float)(values), capacity, n, e)
+		}, &s.handle)
+	})
+}
