@@ -1,0 +1,2 @@
+// The types of index.mjs, which are those of index.js.
+export * from './index.js';

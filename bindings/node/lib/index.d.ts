@@ -1,0 +1,507 @@
+// The types of qinfer for Node.js. Names and rules are those of the C ABI (qinfer.h); every failure of the library is a
+// QinferError. Bytes and nanoseconds are numbers, exact up to 2^53.
+/// <reference types="node" />
+/// <reference lib="esnext.disposable" />
+
+/** The version of the library that is loaded: "0.2.0". */
+export function version(): string;
+/** Commit, compiler, flags and kernel sets of the library. */
+export function buildInfo(): string;
+export function cpuInfo(): CpuInfo;
+
+export interface CpuInfo {
+  modelName: string;
+  /** All that CPU and operating system offer, in words separated by spaces. */
+  features: string;
+  /** The kernel set that is chosen by default. */
+  target: string;
+  nPhysicalCores: number;
+  nLogicalCores: number;
+  nNumaNodes: number;
+  l1dBytes: number;
+  l2Bytes: number;
+  l3Bytes: number;
+}
+
+/** A call that failed; message says what was wrong. */
+export class QinferError extends Error {
+  constructor(status: number, message: string, detail?: number);
+  /** The QINFER_E_* constant, negative. */
+  readonly status: number;
+  /** Its name: "QINFER_E_KV_FULL". */
+  readonly code: string;
+  /** What the constant says in qinfer.h (an index, bytes, errno), else 0. */
+  readonly detail: number;
+}
+
+/** An object of the library. It is freed by close(), or some time after nothing refers to it. */
+export interface Handle extends Disposable {
+  /** Frees it, after the calls that are using it; nothing the second time. Calls on it then are QINFER_E_STATE. */
+  close(): void;
+  readonly closed: boolean;
+}
+
+/** A request to stop that can be taken back, for any number of calls. They fail with QINFER_E_CANCELLED. */
+export class Cancel {
+  request(): void;
+  reset(): void;
+  readonly requested: boolean;
+}
+
+/** What ends a call that takes long, before it is over. */
+export interface Cancellable {
+  /** The call then throws the signal's reason. */
+  signal?: AbortSignal;
+  cancel?: Cancel;
+}
+
+/**
+ * An open file of the caller. Functions that fail throw, and what they throw comes out of the call; or they return a
+ * negative QINFER_E_* status, with which the call then fails.
+ */
+export interface HostFile {
+  size(): number | bigint;
+  /** All n bytes from offset, which are there. */
+  readAt(offset: number, n: number): Uint8Array | number;
+  /** Only of files that were opened for writing, as the next two. The bytes are the file's to keep. */
+  writeAt?(offset: number, bytes: Uint8Array): void | number;
+  /** Returns when all that was written will last. */
+  sync?(): void | number;
+  truncate?(nBytes: number): void | number;
+  close(): void | number;
+}
+
+/**
+ * Opens a file that is taken from somewhere else than the operating system's files. Null, or an error whose code is
+ * "ENOENT", says that there is none; one that is opened for writing is made. Of a model first the path itself is asked
+ * for and, if there is none, "PATH/config.json" and so on.
+ */
+export type OpenFile = (name: string, writing: boolean) => HostFile | null | number;
+
+/** Only for synchronous calls, because the callbacks must answer at once. */
+export interface WithFiles {
+  files?: OpenFile;
+}
+
+export interface RuntimeOptions {
+  /** Compute threads, the caller's included; 0 = physical cores. */
+  threads?: number;
+  /** A kernel set by name. */
+  cpuTarget?: string;
+  /** f32 activations and sums. */
+  exact?: boolean;
+  /** How long workers spin between evaluations; 0 = they sleep at once. */
+  spinUs?: number;
+}
+
+export interface Runtime extends Handle {}
+/** Threads and kernels. Evaluations on one runtime run one after another, each on all of its threads. */
+export class Runtime {
+  constructor(options?: RuntimeOptions);
+  readonly info: { nThreads: number; target: string };
+  readonly metrics: Metrics;
+}
+
+export interface LoadOptions extends Cancellable {
+  /** Without it the model gets a runtime of its own. */
+  runtime?: Runtime;
+  /** False: metadata and tokenizer only. */
+  weights?: boolean;
+  /** False: weights are read into memory instead of mapped. */
+  mmap?: boolean;
+  lock?: boolean;
+  verify?: boolean;
+  embedRows?: boolean;
+  weightFormat?: string;
+  maxBatchTokens?: number;
+  /** Bytes for the model, its caches and sessions; 0 = no bound. */
+  memoryBudget?: number | bigint;
+  /** The budget does not count what is mapped. */
+  budgetPrivate?: boolean;
+  /** A packed file of this model, used if it is up to date. */
+  packedPath?: string;
+  /** Called about every 16 MiB; the loading thread waits for it. False ends the call with QINFER_E_CANCELLED. */
+  progress?: (doneBytes: number, totalBytes: number) => boolean | void;
+}
+
+export interface ModelInfo {
+  architecture: string;
+  name: string;
+  weightFormat: string;
+  kernelSet: string;
+  nParams: number;
+  nActiveParams: number;
+  fileBytes: number;
+  nVocab: number;
+  nLayers: number;
+  nEmbd: number;
+  nHeads: number;
+  nKvHeads: number;
+  headDim: number;
+  contextTokens: number;
+  maxTokenBytes: number;
+  /** -1 = none */
+  bosToken: number;
+  nExperts: number;
+  nActiveExperts: number;
+  nExpertLayers: number;
+  expertFfn: number;
+  encoder: boolean;
+  tiedEmbeddings: boolean;
+  tokenizer: boolean;
+}
+
+export interface Memory {
+  weightsMapped: number;
+  weightsPrivate: number;
+  tables: number;
+  scratch: number;
+  kvPerBlock: number;
+  kvCacheBytes: number;
+  perSession: number;
+  loadPeak: number;
+  total: number;
+  kvLists: number;
+  kvPerToken: number;
+  kvPerSession: number;
+  systemLimit: number;
+  systemAvailable: number;
+  activeWeightBytes: number;
+  expertWeightBytes: number;
+}
+
+export interface Token {
+  id: number;
+  /** Perhaps a part of a character. */
+  bytes: Uint8Array;
+  control: boolean;
+  /** Ends a generation. */
+  end: boolean;
+}
+
+/** A message as the model's template wants it. */
+export type Message = Record<string, unknown>;
+
+/** How a prompt is made of a conversation. */
+export interface PromptOptions {
+  tools?: readonly unknown[];
+  /** The reply begins at the end of the prompt; default true. */
+  generationPrompt?: boolean;
+  /** No added tokens at all in what messages say. */
+  plainContent?: boolean;
+  /** A template instead of the model's. */
+  template?: string;
+  /** One of the model's templates. */
+  templateName?: string;
+  /** What the template is told the date is: "2026-11-22" or "2026-11-22T15:04:05". */
+  now?: string;
+  /** Other variables of the template, such as enable_thinking. */
+  variables?: Record<string, unknown>;
+}
+
+export interface Model extends Handle {}
+/** Weights, tokenizer and metadata; immutable, and for any number of sessions. */
+export class Model {
+  private constructor();
+  /** path: a directory of a checkpoint, a GGUF file, or a packed file. */
+  static load(path: string | URL, options?: LoadOptions): Promise<Model>;
+  static loadSync(path: string | URL, options?: LoadOptions & WithFiles): Model;
+  readonly info: Readonly<ModelInfo>;
+  readonly memory: Memory;
+  readonly metadata: Record<string, string>;
+  readonly endTokens: number[];
+  /** special: add what the tokenizer puts around a text; default true. parseSpecial: "<|im_end|>" becomes one token. */
+  tokenize(text: string, options?: { special?: boolean; parseSpecial?: boolean }): number[];
+  detokenize(tokens: Iterable<number>): string;
+  token(id: number): Token;
+  /** The token whose entry in the tokenizer is this text. */
+  findToken(text: string): number;
+  chatTemplate(name?: string): string;
+  renderChat(messages: readonly Message[], options?: PromptOptions): string;
+  /** Nothing that a message says becomes a control token. */
+  tokenizeChat(messages: readonly Message[], options?: PromptOptions): number[];
+}
+
+export interface Detokenizer extends Handle {}
+/** Text from tokens, one after another: whole characters, the rest is held back. */
+export class Detokenizer {
+  constructor(model: Model);
+  push(token: number): string;
+  /** What is held back; then it starts over. */
+  finish(): string;
+}
+
+export interface PlanOptions extends Cancellable {
+  runtime?: RuntimeOptions;
+  load?: Omit<LoadOptions, 'runtime' | 'progress' | keyof Cancellable>;
+  cache?: CacheOptions;
+  session?: SessionOptions;
+}
+/** What loading and creating with these options will take, from the headers of the files. */
+export function plan(path: string | URL, options?: PlanOptions): Promise<Memory>;
+export function planSync(path: string | URL, options?: PlanOptions): Memory;
+
+export interface CacheOptions {
+  kvType?: 'default' | 'f32' | 'f16' | 'bf16';
+  /** Tokens of a block: a power of two from 32 to 256. */
+  blockTokens?: number;
+  /** The smaller of the two budgets counts; without one there is room for one session of the model's context. */
+  budgetBytes?: number | bigint;
+  budgetBlocks?: number | bigint;
+  /** Freed blocks serve sessions that begin alike. */
+  prefix?: boolean;
+  commit?: boolean;
+  contiguous?: boolean;
+}
+
+export interface KvCache extends Handle {}
+/** Keys and values of sessions, in blocks. One cache serves any number of sessions. */
+export class KvCache {
+  constructor(model: Model, options?: CacheOptions);
+  readonly model: Model;
+  readonly stats: {
+    blockTokens: number;
+    blocksTotal: number;
+    blocksUsed: number;
+    blocksShared: number;
+    blocksCached: number;
+    bytesReserved: number;
+    bytesCommitted: number;
+    bytesResident: number;
+  };
+}
+
+export interface SessionOptions {
+  /** 0 = the model's context. */
+  maxTokens?: number;
+  /** Rows that logits() can give; 0 = 1. */
+  maxLogits?: number;
+  embeddings?: boolean;
+}
+
+/** All zero or missing: greedy. */
+export interface SamplerOptions {
+  temperature?: number;
+  topK?: number;
+  topP?: number;
+  minP?: number;
+  repeatPenalty?: number;
+  frequencyPenalty?: number;
+  presencePenalty?: number;
+  penaltyTokens?: number;
+  seed?: number | bigint;
+}
+
+export interface EvaluateOptions extends Cancellable {
+  /** At most this many tokens in this call; 0 = all that are pending. */
+  maxTokens?: number;
+  /** Rows of logits to keep for each session; 0 = 1. */
+  keepLogits?: number;
+  /** False: compute none. */
+  logits?: boolean;
+}
+/** Evaluates the pending tokens of sessions of one cache as one batch. */
+export function evaluate(sessions: Iterable<Session>, options?: EvaluateOptions): Promise<void>;
+export function evaluateSync(sessions: Iterable<Session>, options?: EvaluateOptions): void;
+
+export interface TokenLogprob {
+  token: number;
+  logprob: number;
+}
+
+/** What comes of a token. */
+export interface Piece {
+  /** -1: none; text that was held back until the end. */
+  token: number;
+  /** New whole characters, perhaps none. */
+  text: string;
+  /** With topLogprobs: the natural logarithm of its probability under the model, and the most likely tokens. */
+  logprob?: number;
+  top?: TokenLogprob[];
+}
+
+export interface StreamOptions extends Cancellable {
+  /** New tokens; 0 = until an end token or the end of the context. */
+  maxTokens?: number;
+  /** The output ends before the first of these that appears. */
+  stop?: string | readonly string[];
+  /** Most likely tokens that each piece has, 0 to 64; end tokens are pieces then, too. */
+  topLogprobs?: number;
+  /** How many tokens may be drawn and not yet taken by the reader; default 64, at least 1. */
+  ahead?: number;
+}
+
+export interface GenerateOptions extends StreamOptions {
+  /** New text. False ends the generation, and so does what it throws, which the call then throws. */
+  onText?: (text: string) => unknown;
+  /** Each piece, before onText has its text; with the same rules. */
+  onToken?: (piece: Piece) => unknown;
+}
+
+export interface Generated {
+  text: string;
+  /** An end token, a stop text, maxTokens or the context, a callback or a loop that was left. */
+  finish: 'end' | 'stop' | 'length' | 'callback';
+  promptTokens: number;
+  /** Of the prompt, found in the cache instead of evaluated. */
+  cachedTokens: number;
+  newTokens: number;
+  prefillNs: number;
+  decodeNs: number;
+}
+
+/** The items of a generation, which begins when the first one is asked for. One loop can read it. */
+export interface Stream<T> extends AsyncIterableIterator<T> {
+  next(): Promise<IteratorResult<T, undefined>>;
+  /** Ends the generation as of the last item: the session has no tokens beyond it. */
+  return(): Promise<IteratorResult<T, undefined>>;
+  [Symbol.asyncIterator](): this;
+  /** How the generation ended, once it has. */
+  readonly result: Generated | undefined;
+}
+
+/**
+ * Code between the logits and the sampler. False from any of them, or what they throw, ends the call. They run on the
+ * JavaScript thread; a call on another thread waits for them.
+ */
+export interface LogitsHook {
+  /** Changes the logits in place; the array is for this call alone. -Infinity bans a token. */
+  apply(logits: Float32Array): unknown;
+  /** Each token that sampling appends. */
+  accept?(token: number): unknown;
+  /** How many accepted tokens are about to be taken back. */
+  rewind?(nTokens: number): unknown;
+}
+
+export interface Metrics {
+  prefillTokens: number;
+  decodeTokens: number;
+  evals: number;
+  cachedTokens: number;
+  prefillNs: number;
+  decodeNs: number;
+  sampleNs: number;
+  waitNs: number;
+}
+
+export interface SnapshotOptions {
+  /** Go on from keys and values that other options computed, too. */
+  anyBits?: boolean;
+  /** QINFER_E_FORMAT instead of a state that may not be the last one. */
+  noRecovery?: boolean;
+}
+
+export interface Session extends Handle {}
+/**
+ * A list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. One call at a time uses a
+ * session: while one runs, all else but close() is QINFER_E_STATE. Its logits hook may read it.
+ */
+export class Session {
+  /** source: a cache, or a model, for which a cache is made that close() frees. */
+  constructor(source: KvCache | Model, options?: SessionOptions);
+  static load(cache: KvCache, path: string | URL, options?: SnapshotOptions): Promise<Session>;
+  static loadSync(cache: KvCache, path: string | URL, options?: SnapshotOptions & WithFiles): Session;
+  readonly cache: KvCache;
+  readonly model: Model;
+  /** Of a session that was loaded, what was found. */
+  readonly loaded?: { recovered: boolean; otherBits: boolean; tokens: number; evaluatedTokens: number };
+  save(path: string | URL): Promise<void>;
+  saveSync(path: string | URL, options?: WithFiles): void;
+  /** A copy that shares memory until one side writes. It has no hook. */
+  fork(): Session;
+
+  /** Adds pending tokens, or those of a text. */
+  append(tokens: Iterable<number> | string): void;
+  /** Makes these the session's tokens, and keeps what they have in common with those there are; returns how many. */
+  setTokens(tokens: Iterable<number>): number;
+  truncate(nTokens: number): void;
+  readonly tokens: number[];
+  readonly length: number;
+  /** Tokens that are not evaluated; 0: logits are there. */
+  readonly pending: number;
+  readonly info: {
+    maxTokens: number;
+    maxLogits: number;
+    nTokens: number;
+    nEvaluated: number;
+    nLogits: number;
+    nBias: number;
+    embeddings: boolean;
+    hasLogitsHook: boolean;
+  };
+  readonly memory: { kvPrivate: number; kvShared: number; kvReserved: number; other: number };
+  readonly metrics: Metrics;
+
+  setSampler(options?: SamplerOptions): void;
+  /** Adds to the logits of tokens; -Infinity bans one. Replaces what was set. */
+  setBias(bias: ReadonlyMap<number, number> | Readonly<Record<number, number>>): void;
+  setLogitsHook(hook: LogitsHook | LogitsHook['apply'] | null): void;
+  readonly logitsHook: LogitsHook | null;
+
+  evaluate(options?: EvaluateOptions): Promise<void>;
+  evaluateSync(options?: EvaluateOptions): void;
+  /** Draws a token from the last logits and appends it. */
+  sample(): Promise<number>;
+  sampleSync(): number;
+  /** A copy of the nVocab logits of the last evaluated token, or of one `back` earlier. */
+  logits(back?: number): Float32Array;
+  /** The same into an array of the caller; returns how many. */
+  copyLogits(values: Float32Array, back?: number): number;
+  logprobs(tokens: Iterable<number>, back?: number): number[];
+  /** The n most likely tokens, in descending order. */
+  topLogprobs(n: number, back?: number): TokenLogprob[];
+  /** nEmbd values, of length 1. */
+  embedding(pooling?: 'default' | 'last' | 'mean' | 'first'): Float32Array;
+
+  /** Evaluates what is pending, then draws tokens until done. */
+  generate(options?: GenerateOptions): Promise<Generated>;
+  generateSync(options?: GenerateOptions): Generated;
+  /** The text of generate(), piece by piece. Leaving the loop ends the generation as of the last piece. */
+  stream(options?: StreamOptions): Stream<string>;
+  /** The same, each token a piece. */
+  streamTokens(options?: StreamOptions): Stream<Piece>;
+}
+
+/** A part of a reply: a piece of content or reasoning, or a call of a tool with its arguments as text. */
+export type Part =
+  | { kind: 'content' | 'reasoning'; text: string }
+  | { kind: 'call'; text: string; name: string; id: string; call: number };
+
+export interface Reply extends Handle {}
+/** Takes a reply to a conversation apart while it comes. */
+export class Reply {
+  /** messages and options: those that the prompt was made with. */
+  constructor(model: Model, messages: readonly Message[], options?: PromptOptions);
+  /** The parts that are certain now. */
+  push(token: number): Part[];
+  finish(): Part[];
+  /** What was pushed, as a message to add to the conversation. */
+  readonly message: Message;
+}
+
+export interface ChatOptions extends PromptOptions {
+  messages?: Message[];
+  sampler?: SamplerOptions;
+  maxTokens?: number;
+}
+
+/** A conversation with a model. Each turn evaluates only what is new. */
+export class Chat implements Disposable {
+  constructor(model: Model, options?: ChatOptions);
+  readonly model: Model;
+  /** May be changed between turns. */
+  messages: Message[];
+  /** Made by the first turn. */
+  session: Session | null;
+  /** Of the last turn that was read to its end. */
+  result: Generated | undefined;
+  /** A message of the user; gives what the model says. Calls of tools are in the last message's tool_calls. */
+  send(content: string, options?: Pick<StreamOptions, 'maxTokens' | 'ahead' | keyof Cancellable>): Promise<string>;
+  /** The parts of the reply as they come. content null: a reply to the messages as they are. */
+  stream(
+    content: string | null,
+    options?: Pick<StreamOptions, 'maxTokens' | 'ahead' | keyof Cancellable>,
+  ): AsyncGenerator<Part, void, undefined>;
+  close(): void;
+  [Symbol.dispose](): void;
+}

@@ -1,0 +1,21 @@
+// The same as index.js, for ES modules.
+import qinfer from './index.js';
+
+export const {
+  version,
+  buildInfo,
+  cpuInfo,
+  QinferError,
+  Cancel,
+  Runtime,
+  Model,
+  Detokenizer,
+  plan,
+  planSync,
+  KvCache,
+  Session,
+  evaluate,
+  evaluateSync,
+  Chat,
+  Reply,
+} = qinfer;

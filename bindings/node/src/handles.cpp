@@ -1,0 +1,82 @@
+// See handles.h; and the function that closes a handle.
+#include "handles.h"
+
+#include "instance.h"
+#include "job.h"
+
+namespace qinfer_node {
+
+napi_value box(napi_env env, Kind kind, std::shared_ptr<void> object) {
+  auto boxed = std::make_unique<Box>(Box{kind, std::move(object)});
+  napi_value value = nullptr;
+  const auto release = [](napi_env, void* data, void*) { delete static_cast<Box*>(data); };
+  check(env, napi_create_external(env, boxed.get(), release, nullptr, &value));
+  boxed.release();
+  return value;
+}
+
+Box& box_of(napi_env env, napi_value value, Kind kind) {
+  void* data = nullptr;
+  if (type_of(env, value) == napi_external) check(env, napi_get_value_external(env, value, &data));
+  if (data == nullptr || static_cast<Box*>(data)->kind != kind)
+    throw_type_error(env, std::string("a ") + name_of(kind) + " is expected");
+  return *static_cast<Box*>(data);
+}
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::runtime: return "Runtime";
+    case Kind::model: return "Model";
+    case Kind::cache: return "KvCache";
+    case Kind::session: return "Session";
+    case Kind::detokenizer: return "Detokenizer";
+    case Kind::reply: return "Reply";
+    case Kind::job: return "call";
+  }
+  return "handle";
+}
+
+void throw_busy(napi_env env) { throw_error(env, QINFER_E_STATE, "another call is using the session", 0); }
+
+std::shared_ptr<Session> idle_session(napi_env env, napi_value value) {
+  std::shared_ptr<Session> session = object_of<Session>(env, value);
+  if (session->job != nullptr || session->in_callback != 0) throw_busy(env);
+  return session;
+}
+
+std::shared_ptr<Session> readable_session(napi_env env, napi_value value) {
+  std::shared_ptr<Session> session = object_of<Session>(env, value);
+  if (session->job != nullptr && session->in_callback == 0) throw_busy(env);
+  return session;
+}
+
+namespace {
+
+/// close(handle): lets go of the object; nothing the second time. A call that uses the session is cancelled.
+napi_value close_handle(const Args& args) {
+  void* data = nullptr;
+  check(args.env, napi_get_value_external(args.env, args[0], &data));
+  Box& box = *static_cast<Box*>(data);
+  if (box.kind == Kind::session && box.object != nullptr) {
+    if (Job* job = static_cast<Session*>(box.object.get())->job; job != nullptr) job->request_close();
+  }
+  // What frees the object runs callbacks of ours, which may look at the box.
+  const std::shared_ptr<void> object = std::move(box.object);
+  return nullptr;
+}
+
+napi_value is_closed(const Args& args) {
+  void* data = nullptr;
+  napi_value closed = nullptr;
+  check(args.env, napi_get_value_external(args.env, args[0], &data));
+  check(args.env, napi_get_boolean(args.env, static_cast<Box*>(data)->object == nullptr, &closed));
+  return closed;
+}
+
+}  // namespace
+
+void export_handles(napi_env env, napi_value exports) {
+  export_all(env, exports, {{"close", entry<close_handle>}, {"isClosed", entry<is_closed>}});
+}
+
+}  // namespace qinfer_node

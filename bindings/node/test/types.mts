@@ -1,0 +1,77 @@
+// Checked by `tsc --noEmit --strict` and never run: what programs write has types, and what is wrong has none.
+import {
+  Cancel,
+  Chat,
+  evaluate,
+  KvCache,
+  Model,
+  plan,
+  QinferError,
+  Runtime,
+  Session,
+  type Generated,
+  type HostFile,
+  type Memory,
+  type Part,
+  type Piece,
+} from 'qinfer';
+
+export async function text(path: string): Promise<string> {
+  using runtime = new Runtime({ threads: 2, exact: true });
+  const model: Model = await Model.load(path, { runtime, progress: (done, total) => done < total });
+  using cache = new KvCache(model, { budgetBlocks: 4n, kvType: 'f16' });
+  const session = new Session(cache, { maxLogits: 2 });
+  session.append('Once');
+  session.append([1, 2]);
+  session.append(Int32Array.of(3));
+  session.setSampler({ temperature: 1, seed: 7n });
+  session.setBias(new Map([[1, -Infinity]]));
+  session.setLogitsHook({ apply: (logits) => logits.fill(0), accept: (token) => token > 3 });
+  session.setLogitsHook((logits: Float32Array) => void (logits[0] = 1));
+  session.setLogitsHook(null);
+  await evaluate([session], { signal: AbortSignal.timeout(1), cancel: new Cancel() });
+  const token: number = await session.sample();
+  const best: { token: number; logprob: number }[] = session.topLogprobs(3);
+  let out = `${token} ${best.length} ${session.logits()[0]?.toFixed()}`;
+  for await (const piece of session.stream({ stop: ['.'], ahead: 8 })) out += piece.toUpperCase();
+  const pieces = session.streamTokens({ topLogprobs: 2 });
+  for await (const piece of pieces) out += (piece satisfies Piece).top?.[0]?.logprob ?? '';
+  const result: Generated | undefined = pieces.result;
+  const finish: 'end' | 'stop' | 'length' | 'callback' | undefined = result?.finish;
+  const memory: Memory = await plan(new URL(`file://${path}`), { session: { maxTokens: 10 } });
+  return out + finish + memory.total;
+}
+
+export async function calls(model: Model): Promise<string[]> {
+  const names: string[] = [];
+  const chat = new Chat(model, { tools: [], sampler: { topK: 4 }, variables: { enable_thinking: false } });
+  for await (const part of chat.stream('Hello!')) {
+    if (part.kind === 'call') names.push(part.name);
+    // @ts-expect-error: content has no name
+    if (part.kind === 'content') names.push(part.name);
+    (part satisfies Part).text.trim();
+  }
+  return names;
+}
+
+export function snapshot(session: Session, file: HostFile): Session {
+  session.saveSync('name', { files: (name, writing) => (writing && name !== '' ? file : null) });
+  return Session.loadSync(session.cache, 'name', { files: () => -6 });
+}
+
+export function wrong(session: Session, model: Model): void {
+  // @ts-expect-error: files only in synchronous calls
+  void session.save('name', { files: () => null });
+  // @ts-expect-error: no such option
+  void session.generate({ max_tokens: 3 });
+  // @ts-expect-error: a model is loaded
+  new Model('path');
+  // @ts-expect-error: not a text
+  model.tokenize(7);
+  // @ts-expect-error: an error is for reading
+  new QinferError(-1, 'what').status = 3;
+}
+
+export function handled(error: unknown): number {
+  return error instanceof QinferError && error.code === 'QINFER_E_KV_FULL' ? error.detail : 0;
+}
