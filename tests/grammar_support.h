@@ -93,9 +93,12 @@ inline std::uint32_t flags_of(const Matcher& matcher) {
   return info.flags;
 }
 
-/// Whether the bytes of `text`, and then the end, are accepted one by one.
+/// Whether the bytes of `text`, and then the end, are accepted one by one. Without assertions, which are for one
+/// thread.
 inline bool fulfils(const SmallVocab& small, const Grammar& grammar, const std::string& text) {
-  const Matcher matcher = matcher_of(grammar);
+  qinfer_grammar_matcher* created = nullptr;
+  if (qinfer_grammar_matcher_create(grammar.get(), &created, nullptr) != QINFER_OK) return false;
+  const Matcher matcher(created);
   std::vector<qinfer_token> tokens;
   for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
   tokens.push_back(small.end);
