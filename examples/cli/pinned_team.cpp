@@ -13,48 +13,55 @@ namespace cli {
 
 PinnedTeam::PinnedTeam(const std::vector<std::uint32_t>& cpus) : size_(cpus.size()) {
   threads_.reserve(size_);
-  for (std::size_t worker = 0; worker < size_; ++worker) {
-    threads_.emplace_back([this, worker](const std::stop_token& stop) { loop(stop, worker); });
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(cpus[worker], &set);
-    const int error = pthread_setaffinity_np(threads_.back().native_handle(), sizeof set, &set);
-    if (error != 0) throw Failure(format("cannot pin a thread to CPU %u: %s", cpus[worker], std::strerror(error)));
+  try {
+    for (const std::uint32_t cpu : cpus) start(cpu);
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
+PinnedTeam::~PinnedTeam() { stop(); }
+
+void PinnedTeam::start(std::uint32_t cpu) {
+  threads_.emplace_back([this, worker = threads_.size()] { loop(worker); });
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  const int error = pthread_setaffinity_np(threads_.back().native_handle(), sizeof set, &set);
+  if (error != 0) throw Failure(format("cannot pin a thread to CPU %u: %s", cpu, std::strerror(error)));
+}
+
+/// Wakes the workers for a round without work.
+void PinnedTeam::stop() {
+  work_ = nullptr;
+  round_.fetch_add(1);
+  round_.notify_all();
+}
+
 double PinnedTeam::run(const Work& work) {
-  std::unique_lock lock(mutex_);
   work_ = &work;
   done_ = 0;
-  ++round_;
-  wake_.notify_all();
-  wake_.wait(lock, [this] { return done_ == size_; });
+  round_.fetch_add(1);
+  round_.notify_all();
+  for (std::uint32_t done = 0; done != size_; done = done_.load()) done_.wait(done);
   return seconds_;
 }
 
-void PinnedTeam::loop(const std::stop_token& stop, std::size_t worker) {
+void PinnedTeam::loop(std::size_t worker) {
   using Clock = std::chrono::steady_clock;
-  std::uint64_t seen = 0;
-  while (true) {
-    const Work* work = nullptr;
-    {
-      std::unique_lock lock(mutex_);
-      if (!wake_.wait(lock, stop, [&] { return round_ != seen; })) return;
-      seen = round_;
-      work = work_;
-    }
+  for (std::uint32_t seen = 0;; ++seen) {
+    round_.wait(seen);
+    const Work* work = work_;
+    if (work == nullptr) return;
     wait_for_all();
     const Clock::time_point begin = Clock::now();
     (*work)(worker);
     wait_for_all();
     const std::chrono::duration<double> elapsed = Clock::now() - begin;
-    {
-      const std::lock_guard lock(mutex_);
-      if (worker == 0) seconds_ = elapsed.count();
-      ++done_;
-    }
-    wake_.notify_all();
+    if (worker == 0) seconds_ = elapsed.count();
+    done_.fetch_add(1);
+    done_.notify_one();
   }
 }
 

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -20,6 +17,9 @@ class PinnedTeam {
 
   /// One worker per CPU, each pinned. Throws Failure if the system refuses.
   explicit PinnedTeam(const std::vector<std::uint32_t>& cpus);
+  ~PinnedTeam();
+  PinnedTeam(const PinnedTeam&) = delete;
+  PinnedTeam& operator=(const PinnedTeam&) = delete;
 
   std::size_t size() const { return size_; }
   /// Runs work on every worker at once; returns the seconds from when all had begun until all were done. The calling
@@ -27,19 +27,20 @@ class PinnedTeam {
   double run(const Work& work);
 
  private:
-  void loop(const std::stop_token& stop, std::size_t worker);
+  void start(std::uint32_t cpu);
+  void stop();
+  void loop(std::size_t worker);
   void wait_for_all();
 
   std::size_t size_;
-  std::mutex mutex_;
-  std::condition_variable_any wake_;
-  const Work* work_ = nullptr;
-  std::uint64_t round_ = 0;  // counts calls of run
-  std::size_t done_ = 0;     // workers that finished the round
+  const Work* work_ = nullptr;  // null in a round: the workers end
+  // Atomics that are waited for, not a condition variable: programs that wait on one of g++ 12's need its libstdc++.
+  std::atomic<std::uint32_t> round_{0};  // counts calls of run
+  std::atomic<std::uint32_t> done_{0};   // workers that finished the round
   double seconds_ = 0;
   std::atomic<std::size_t> arrived_{0};
   std::atomic<std::uint64_t> barrier_{0};
-  std::vector<std::jthread> threads_;  // last: stopped and joined before the rest goes
+  std::vector<std::jthread> threads_;  // last: joined before the rest goes
 };
 
 }  // namespace cli
