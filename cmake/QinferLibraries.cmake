@@ -23,7 +23,7 @@ set(QINFER_SOVERSION 0.1)
 
 if(QINFER_BUILD_SHARED)
   add_library(qinfer SHARED)
-  target_link_libraries(qinfer PRIVATE qinfer_objects qinfer_kernels qinfer_flags PkgConfig::UTF8PROC Threads::Threads)
+  target_link_libraries(qinfer PRIVATE qinfer_objects qinfer_kernels qinfer_flags qinfer_utf8proc Threads::Threads)
   target_include_directories(qinfer INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   set_target_properties(qinfer PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${QINFER_SOVERSION}
                         LINK_DEPENDS ${PROJECT_SOURCE_DIR}/capi/qinfer.map LINKER_LANGUAGE CXX)
@@ -40,6 +40,7 @@ if(QINFER_BUILD_STATIC)
   set(QINFER_OBJECT_FILES "$<FILTER:$<TARGET_OBJECTS:qinfer_objects>,EXCLUDE,[.][gp]ch$>" "$<TARGET_OBJECTS:qinfer_kernels>")
   add_custom_command(OUTPUT ${QINFER_ONE_OBJECT}
     COMMAND ${QINFER_COMBINING_LINKER} -r --force-group-allocation -o ${QINFER_ONE_OBJECT} ${QINFER_OBJECT_FILES}
+            ${QINFER_UTF8PROC_ARCHIVE}
     COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=qinfer_* ${QINFER_ONE_OBJECT}
     DEPENDS ${QINFER_OBJECT_FILES} COMMAND_EXPAND_LISTS VERBATIM
     COMMENT "Linking the objects of the static library into one")
@@ -47,7 +48,7 @@ if(QINFER_BUILD_STATIC)
   set_source_files_properties(${QINFER_ONE_OBJECT} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   target_include_directories(qinfer_static INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   # Plain names: a host needs no package files of these to link.
-  target_link_libraries(qinfer_static INTERFACE utf8proc stdc++ m pthread)
+  target_link_libraries(qinfer_static INTERFACE $<$<NOT:$<BOOL:${QINFER_SELF_CONTAINED}>>:utf8proc> stdc++ m pthread)
   set_target_properties(qinfer_static PROPERTIES OUTPUT_NAME qinfer LINKER_LANGUAGE CXX)
   add_library(qinfer::qinfer_static ALIAS qinfer_static)
 endif()

@@ -100,3 +100,24 @@ for preset in release bench dev asan tsan lint fuzz; do
   (cd "$source" && cmake --preset $preset -N) | grep -q 'QINFER_WERROR="ON"' || fail "warnings are no errors in the preset $preset"
 done
 echo "flags: the user's"
+
+# FetchContent, as a project has it that names the sources: no tests, no install rules, no packages, no command of ours.
+mkdir "$work/fetching"
+cat >"$work/fetching/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(fetching LANGUAGES C CXX)
+include(FetchContent)
+FetchContent_Declare(qinfer SOURCE_DIR $source)
+FetchContent_MakeAvailable(qinfer)
+enable_testing()
+add_executable(app ../parent/app.c)
+target_link_libraries(app PRIVATE qinfer::qinfer)
+END
+cmake -G Ninja -S "$work/fetching" -B "$work/fetched" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+(cd "$work/fetched" && ctest -N) | grep -q 'Total Tests: 0' || fail "a parent that fetches has tests of ours"
+for target in qinfer_tests qinfer_cli package; do
+  ninja -C "$work/fetched" -t targets all | grep -q "^$target: " && fail "a parent that fetches has the target $target"
+done
+find "$work/fetched" -name cmake_install.cmake -exec grep -l 'file(INSTALL' {} + | grep . && fail "a parent that fetches has install rules of ours"
+ninja -C "$work/fetched" -t commands app | grep -q 'src/model/spec.cpp' || fail "the app does not build the library"
+echo "FetchContent: the library alone"
