@@ -1,0 +1,2042 @@
+//! The declarations of qinfer.h, made out of it by generate.sh. Do not edit.
+#![allow(missing_docs, non_camel_case_types, rustdoc::all, clippy::all)]
+
+pub const QINFER_VERSION_MAJOR: u32 = 0;
+pub const QINFER_VERSION_MINOR: u32 = 2;
+pub const QINFER_VERSION_PATCH: u32 = 0;
+pub const QINFER_VERSION: u32 = 200;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_runtime {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_model {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_detok {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_kv_cache {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_session {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_cancel {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_reply {
+    _unused: [u8; 0],
+}
+pub type qinfer_token = i32;
+pub type qinfer_status = i32;
+pub const QINFER_OK: i32 = 0;
+pub const QINFER_E_INTERNAL: i32 = -1;
+pub const QINFER_E_INVALID_ARGUMENT: i32 = -2;
+pub const QINFER_E_STATE: i32 = -3;
+pub const QINFER_E_UNSUPPORTED: i32 = -4;
+pub const QINFER_E_NO_MEMORY: i32 = -5;
+pub const QINFER_E_IO: i32 = -6;
+pub const QINFER_E_NOT_FOUND: i32 = -7;
+pub const QINFER_E_FORMAT: i32 = -8;
+pub const QINFER_E_BUFFER_TOO_SMALL: i32 = -9;
+pub const QINFER_E_KV_FULL: i32 = -10;
+pub const QINFER_E_CONTEXT_FULL: i32 = -11;
+pub const QINFER_E_CANCELLED: i32 = -12;
+pub const QINFER_E_NUMERIC: i32 = -13;
+#[doc = " Filled when a call fails, untouched otherwise; needs no initialisation. Layout frozen. Messages do not depend on the\n  locale."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_error {
+    pub code: qinfer_status,
+    pub reserved: i32,
+    pub detail: i64,
+    pub message: [::core::ffi::c_char; 240usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_error"][::core::mem::size_of::<qinfer_error>() - 256usize];
+    ["Alignment of qinfer_error"][::core::mem::align_of::<qinfer_error>() - 8usize];
+    ["Offset of field: qinfer_error::code"][::core::mem::offset_of!(qinfer_error, code) - 0usize];
+    ["Offset of field: qinfer_error::reserved"]
+        [::core::mem::offset_of!(qinfer_error, reserved) - 4usize];
+    ["Offset of field: qinfer_error::detail"]
+        [::core::mem::offset_of!(qinfer_error, detail) - 8usize];
+    ["Offset of field: qinfer_error::message"]
+        [::core::mem::offset_of!(qinfer_error, message) - 16usize];
+};
+impl Default for qinfer_error {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[doc = " An error with room of the caller's for the whole message."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_full_error {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub error: qinfer_error,
+    pub text: *mut ::core::ffi::c_char,
+    pub capacity: usize,
+    pub text_len: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_full_error"][::core::mem::size_of::<qinfer_full_error>() - 288usize];
+    ["Alignment of qinfer_full_error"][::core::mem::align_of::<qinfer_full_error>() - 8usize];
+    ["Offset of field: qinfer_full_error::struct_size"]
+        [::core::mem::offset_of!(qinfer_full_error, struct_size) - 0usize];
+    ["Offset of field: qinfer_full_error::reserved"]
+        [::core::mem::offset_of!(qinfer_full_error, reserved) - 4usize];
+    ["Offset of field: qinfer_full_error::error"]
+        [::core::mem::offset_of!(qinfer_full_error, error) - 8usize];
+    ["Offset of field: qinfer_full_error::text"]
+        [::core::mem::offset_of!(qinfer_full_error, text) - 264usize];
+    ["Offset of field: qinfer_full_error::capacity"]
+        [::core::mem::offset_of!(qinfer_full_error, capacity) - 272usize];
+    ["Offset of field: qinfer_full_error::text_len"]
+        [::core::mem::offset_of!(qinfer_full_error, text_len) - 280usize];
+};
+impl Default for qinfer_full_error {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_LOG_ERROR: u32 = 1;
+pub const QINFER_LOG_WARN: u32 = 2;
+pub const QINFER_LOG_INFO: u32 = 3;
+pub const QINFER_LOG_DEBUG: u32 = 4;
+#[doc = " One complete line without newline, valid during the call."]
+pub type qinfer_log_fn = ::core::option::Option<
+    unsafe extern "C" fn(
+        level: i32,
+        line: *const ::core::ffi::c_char,
+        line_len: usize,
+        user: *mut ::core::ffi::c_void,
+    ),
+>;
+#[doc = " Called about every 16 MiB and once at the end. Return nonzero to cancel."]
+pub type qinfer_progress_fn = ::core::option::Option<
+    unsafe extern "C" fn(done_bytes: u64, total_bytes: u64, user: *mut ::core::ffi::c_void) -> i32,
+>;
+#[doc = " After each token, with the new whole characters (maybe none). Return nonzero to stop."]
+pub type qinfer_token_fn = ::core::option::Option<
+    unsafe extern "C" fn(
+        text: *const ::core::ffi::c_char,
+        text_len: usize,
+        token: qinfer_token,
+        user: *mut ::core::ffi::c_void,
+    ) -> i32,
+>;
+pub const QINFER_FILE_READ: u32 = 1;
+pub const QINFER_FILE_WRITE: u32 = 2;
+#[doc = " Callbacks that take the place of the operating system's files, so that models and snapshots can come from an archive,\n  an encrypted store or memory. The struct is copied.\n\n  Names    The library hands a `path` argument to open as it is, \"\" too. If open finds it, it is one file (a packed\n           model, a snapshot), otherwise a directory, whose files are asked for as \"<path>/config.json\" (without the\n           slash where path is empty or ends with one). Nothing is listed. Names are borrowed during the call.\n  Results  0, or a QINFER_E_* status that the call then returns, with a message that names the file. QINFER_E_NOT_FOUND\n           of open says that there is no such file; of another callback it becomes QINFER_E_IO, and so do\n           QINFER_E_INTERNAL and values that are no status. After a failure nothing is called for that file but unmap\n           and close.\n  Threads  Called on the thread that makes the call, one at a time for each call of the library; calls on several threads\n           use the same callbacks at once. unmap and close of a mapped model are called on the thread that frees what\n           used it last. What a callback may do is said at the top, under Threads; opening other files through the same\n           callbacks inside one is among it.\n  Lifetime user is borrowed until the call returns; where a model was loaded with map, until it and all that depends on\n           it are freed. Each file opened is closed exactly once, after its unmap, and nothing is called after that.\n  Locking  Two calls that write to one file at once, or write and read it, are for the host to prevent."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_files {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub user: *mut ::core::ffi::c_void,
+    pub open: ::core::option::Option<
+        unsafe extern "C" fn(
+            name: *const ::core::ffi::c_char,
+            mode: i32,
+            out_file: *mut *mut ::core::ffi::c_void,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+    pub size: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            out_bytes: *mut u64,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+    pub read_at: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            offset: u64,
+            data: *mut ::core::ffi::c_void,
+            n: usize,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+    pub close: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+    pub map: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            n_bytes: u64,
+            out_data: *mut *const ::core::ffi::c_void,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+    pub unmap: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            data: *const ::core::ffi::c_void,
+            n_bytes: u64,
+            user: *mut ::core::ffi::c_void,
+        ),
+    >,
+    pub write_at: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            offset: u64,
+            data: *const ::core::ffi::c_void,
+            n: usize,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+    pub sync: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+    pub truncate: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: *mut ::core::ffi::c_void,
+            n_bytes: u64,
+            user: *mut ::core::ffi::c_void,
+        ) -> qinfer_status,
+    >,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_files"][::core::mem::size_of::<qinfer_files>() - 88usize];
+    ["Alignment of qinfer_files"][::core::mem::align_of::<qinfer_files>() - 8usize];
+    ["Offset of field: qinfer_files::struct_size"]
+        [::core::mem::offset_of!(qinfer_files, struct_size) - 0usize];
+    ["Offset of field: qinfer_files::reserved"]
+        [::core::mem::offset_of!(qinfer_files, reserved) - 4usize];
+    ["Offset of field: qinfer_files::user"][::core::mem::offset_of!(qinfer_files, user) - 8usize];
+    ["Offset of field: qinfer_files::open"][::core::mem::offset_of!(qinfer_files, open) - 16usize];
+    ["Offset of field: qinfer_files::size"][::core::mem::offset_of!(qinfer_files, size) - 24usize];
+    ["Offset of field: qinfer_files::read_at"]
+        [::core::mem::offset_of!(qinfer_files, read_at) - 32usize];
+    ["Offset of field: qinfer_files::close"]
+        [::core::mem::offset_of!(qinfer_files, close) - 40usize];
+    ["Offset of field: qinfer_files::map"][::core::mem::offset_of!(qinfer_files, map) - 48usize];
+    ["Offset of field: qinfer_files::unmap"]
+        [::core::mem::offset_of!(qinfer_files, unmap) - 56usize];
+    ["Offset of field: qinfer_files::write_at"]
+        [::core::mem::offset_of!(qinfer_files, write_at) - 64usize];
+    ["Offset of field: qinfer_files::sync"][::core::mem::offset_of!(qinfer_files, sync) - 72usize];
+    ["Offset of field: qinfer_files::truncate"]
+        [::core::mem::offset_of!(qinfer_files, truncate) - 80usize];
+};
+impl Default for qinfer_files {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_cpu_info {
+    pub struct_size: u32,
+    pub n_physical_cores: u32,
+    pub n_logical_cores: u32,
+    pub n_numa_nodes: u32,
+    pub l1d_bytes: u64,
+    pub l2_bytes: u64,
+    pub l3_bytes: u64,
+    pub model_name: [::core::ffi::c_char; 64usize],
+    pub features: [::core::ffi::c_char; 256usize],
+    pub target: [::core::ffi::c_char; 32usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_cpu_info"][::core::mem::size_of::<qinfer_cpu_info>() - 392usize];
+    ["Alignment of qinfer_cpu_info"][::core::mem::align_of::<qinfer_cpu_info>() - 8usize];
+    ["Offset of field: qinfer_cpu_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_cpu_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_cpu_info::n_physical_cores"]
+        [::core::mem::offset_of!(qinfer_cpu_info, n_physical_cores) - 4usize];
+    ["Offset of field: qinfer_cpu_info::n_logical_cores"]
+        [::core::mem::offset_of!(qinfer_cpu_info, n_logical_cores) - 8usize];
+    ["Offset of field: qinfer_cpu_info::n_numa_nodes"]
+        [::core::mem::offset_of!(qinfer_cpu_info, n_numa_nodes) - 12usize];
+    ["Offset of field: qinfer_cpu_info::l1d_bytes"]
+        [::core::mem::offset_of!(qinfer_cpu_info, l1d_bytes) - 16usize];
+    ["Offset of field: qinfer_cpu_info::l2_bytes"]
+        [::core::mem::offset_of!(qinfer_cpu_info, l2_bytes) - 24usize];
+    ["Offset of field: qinfer_cpu_info::l3_bytes"]
+        [::core::mem::offset_of!(qinfer_cpu_info, l3_bytes) - 32usize];
+    ["Offset of field: qinfer_cpu_info::model_name"]
+        [::core::mem::offset_of!(qinfer_cpu_info, model_name) - 40usize];
+    ["Offset of field: qinfer_cpu_info::features"]
+        [::core::mem::offset_of!(qinfer_cpu_info, features) - 104usize];
+    ["Offset of field: qinfer_cpu_info::target"]
+        [::core::mem::offset_of!(qinfer_cpu_info, target) - 360usize];
+};
+impl Default for qinfer_cpu_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_KERNELS_USABLE: u32 = 1;
+pub const QINFER_KERNELS_DEFAULT: u32 = 2;
+pub const QINFER_KERNELS_EXACT: u32 = 4;
+pub const QINFER_KERNELS_BY_NAME: u32 = 8;
+pub const QINFER_KERNELS_INVARIANT: u32 = 16;
+pub const QINFER_KERNELS_HELD_EXACTLY: u32 = 32;
+#[doc = " The kernel sets of this library, those first that are preferred. USABLE: this CPU and system have all that it needs,\n  DEFAULT: without a cpu_target it runs models of any kind, EXACT: under QINFER_RUNTIME_EXACT too, BY_NAME: only as\n  cpu_target, HELD_EXACTLY: where it is usable and comes before the DEFAULT it runs those models instead all of whose\n  matrices it keeps with the values of their files (qinfer_model_info.kernel_set says which it is), INVARIANT: a\n  token's logits do not depend on how many are evaluated with it."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_kernel_set_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub cpu_features: *const ::core::ffi::c_char,
+    pub weight_formats: *const ::core::ffi::c_char,
+    pub kv_types: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_kernel_set_info"][::core::mem::size_of::<qinfer_kernel_set_info>() - 40usize];
+    ["Alignment of qinfer_kernel_set_info"]
+        [::core::mem::align_of::<qinfer_kernel_set_info>() - 8usize];
+    ["Offset of field: qinfer_kernel_set_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_kernel_set_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_kernel_set_info::flags"]
+        [::core::mem::offset_of!(qinfer_kernel_set_info, flags) - 4usize];
+    ["Offset of field: qinfer_kernel_set_info::name"]
+        [::core::mem::offset_of!(qinfer_kernel_set_info, name) - 8usize];
+    ["Offset of field: qinfer_kernel_set_info::cpu_features"]
+        [::core::mem::offset_of!(qinfer_kernel_set_info, cpu_features) - 16usize];
+    ["Offset of field: qinfer_kernel_set_info::weight_formats"]
+        [::core::mem::offset_of!(qinfer_kernel_set_info, weight_formats) - 24usize];
+    ["Offset of field: qinfer_kernel_set_info::kv_types"]
+        [::core::mem::offset_of!(qinfer_kernel_set_info, kv_types) - 32usize];
+};
+impl Default for qinfer_kernel_set_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[doc = " Host memory for weights, KV blocks and scratch; small bookkeeping uses the C++ heap."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_allocator {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub alloc: ::core::option::Option<
+        unsafe extern "C" fn(
+            size: usize,
+            alignment: usize,
+            user: *mut ::core::ffi::c_void,
+        ) -> *mut ::core::ffi::c_void,
+    >,
+    pub release: ::core::option::Option<
+        unsafe extern "C" fn(
+            ptr: *mut ::core::ffi::c_void,
+            size: usize,
+            alignment: usize,
+            user: *mut ::core::ffi::c_void,
+        ),
+    >,
+    pub user: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_allocator"][::core::mem::size_of::<qinfer_allocator>() - 32usize];
+    ["Alignment of qinfer_allocator"][::core::mem::align_of::<qinfer_allocator>() - 8usize];
+    ["Offset of field: qinfer_allocator::struct_size"]
+        [::core::mem::offset_of!(qinfer_allocator, struct_size) - 0usize];
+    ["Offset of field: qinfer_allocator::reserved"]
+        [::core::mem::offset_of!(qinfer_allocator, reserved) - 4usize];
+    ["Offset of field: qinfer_allocator::alloc"]
+        [::core::mem::offset_of!(qinfer_allocator, alloc) - 8usize];
+    ["Offset of field: qinfer_allocator::release"]
+        [::core::mem::offset_of!(qinfer_allocator, release) - 16usize];
+    ["Offset of field: qinfer_allocator::user"]
+        [::core::mem::offset_of!(qinfer_allocator, user) - 24usize];
+};
+impl Default for qinfer_allocator {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_RUNTIME_EXACT: u32 = 1;
+pub const QINFER_RUNTIME_NORMAL_PAGES: u32 = 2;
+#[doc = " A token's logits do not depend on batch, chunking, threads or block size, for one target and precision (but for\n  \"amx_mixed\": there up to 4 tokens evaluated at once, and up to 4 logits kept at once, are computed another way than\n  more). The AMX targets leave no tiles behind; a host's own are lost in a call, as in any that the x86-64 ABI\n  describes."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_runtime_options {
+    pub struct_size: u32,
+    pub n_threads: u32,
+    pub spin_us: u32,
+    pub log_level: i32,
+    pub log: qinfer_log_fn,
+    pub log_user: *mut ::core::ffi::c_void,
+    pub cpu_ids: *const u32,
+    pub n_cpu_ids: u32,
+    pub flags: u32,
+    pub cpu_target: *const ::core::ffi::c_char,
+    pub allocator: *const qinfer_allocator,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_runtime_options"][::core::mem::size_of::<qinfer_runtime_options>() - 64usize];
+    ["Alignment of qinfer_runtime_options"]
+        [::core::mem::align_of::<qinfer_runtime_options>() - 8usize];
+    ["Offset of field: qinfer_runtime_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_runtime_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_runtime_options::n_threads"]
+        [::core::mem::offset_of!(qinfer_runtime_options, n_threads) - 4usize];
+    ["Offset of field: qinfer_runtime_options::spin_us"]
+        [::core::mem::offset_of!(qinfer_runtime_options, spin_us) - 8usize];
+    ["Offset of field: qinfer_runtime_options::log_level"]
+        [::core::mem::offset_of!(qinfer_runtime_options, log_level) - 12usize];
+    ["Offset of field: qinfer_runtime_options::log"]
+        [::core::mem::offset_of!(qinfer_runtime_options, log) - 16usize];
+    ["Offset of field: qinfer_runtime_options::log_user"]
+        [::core::mem::offset_of!(qinfer_runtime_options, log_user) - 24usize];
+    ["Offset of field: qinfer_runtime_options::cpu_ids"]
+        [::core::mem::offset_of!(qinfer_runtime_options, cpu_ids) - 32usize];
+    ["Offset of field: qinfer_runtime_options::n_cpu_ids"]
+        [::core::mem::offset_of!(qinfer_runtime_options, n_cpu_ids) - 40usize];
+    ["Offset of field: qinfer_runtime_options::flags"]
+        [::core::mem::offset_of!(qinfer_runtime_options, flags) - 44usize];
+    ["Offset of field: qinfer_runtime_options::cpu_target"]
+        [::core::mem::offset_of!(qinfer_runtime_options, cpu_target) - 48usize];
+    ["Offset of field: qinfer_runtime_options::allocator"]
+        [::core::mem::offset_of!(qinfer_runtime_options, allocator) - 56usize];
+};
+impl Default for qinfer_runtime_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_runtime_info {
+    pub struct_size: u32,
+    pub n_threads: u32,
+    pub target: [::core::ffi::c_char; 32usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_runtime_info"][::core::mem::size_of::<qinfer_runtime_info>() - 40usize];
+    ["Alignment of qinfer_runtime_info"][::core::mem::align_of::<qinfer_runtime_info>() - 4usize];
+    ["Offset of field: qinfer_runtime_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_runtime_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_runtime_info::n_threads"]
+        [::core::mem::offset_of!(qinfer_runtime_info, n_threads) - 4usize];
+    ["Offset of field: qinfer_runtime_info::target"]
+        [::core::mem::offset_of!(qinfer_runtime_info, target) - 8usize];
+};
+pub const QINFER_LOAD_NO_WEIGHTS: u32 = 1;
+pub const QINFER_LOAD_NO_MMAP: u32 = 2;
+pub const QINFER_LOAD_LOCK: u32 = 4;
+pub const QINFER_LOAD_VERIFY: u32 = 8;
+pub const QINFER_LOAD_EMBED_ROWS: u32 = 16;
+pub const QINFER_LOAD_BUDGET_PRIVATE: u32 = 32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_load_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub max_batch_tokens: u32,
+    pub reserved: u32,
+    pub memory_budget_bytes: u64,
+    pub weight_format: *const ::core::ffi::c_char,
+    pub progress: qinfer_progress_fn,
+    pub progress_user: *mut ::core::ffi::c_void,
+    pub cancel: *const qinfer_cancel,
+    pub packed_path: *const ::core::ffi::c_char,
+    pub files: *const qinfer_files,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_load_options"][::core::mem::size_of::<qinfer_load_options>() - 72usize];
+    ["Alignment of qinfer_load_options"][::core::mem::align_of::<qinfer_load_options>() - 8usize];
+    ["Offset of field: qinfer_load_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_load_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_load_options::flags"]
+        [::core::mem::offset_of!(qinfer_load_options, flags) - 4usize];
+    ["Offset of field: qinfer_load_options::max_batch_tokens"]
+        [::core::mem::offset_of!(qinfer_load_options, max_batch_tokens) - 8usize];
+    ["Offset of field: qinfer_load_options::reserved"]
+        [::core::mem::offset_of!(qinfer_load_options, reserved) - 12usize];
+    ["Offset of field: qinfer_load_options::memory_budget_bytes"]
+        [::core::mem::offset_of!(qinfer_load_options, memory_budget_bytes) - 16usize];
+    ["Offset of field: qinfer_load_options::weight_format"]
+        [::core::mem::offset_of!(qinfer_load_options, weight_format) - 24usize];
+    ["Offset of field: qinfer_load_options::progress"]
+        [::core::mem::offset_of!(qinfer_load_options, progress) - 32usize];
+    ["Offset of field: qinfer_load_options::progress_user"]
+        [::core::mem::offset_of!(qinfer_load_options, progress_user) - 40usize];
+    ["Offset of field: qinfer_load_options::cancel"]
+        [::core::mem::offset_of!(qinfer_load_options, cancel) - 48usize];
+    ["Offset of field: qinfer_load_options::packed_path"]
+        [::core::mem::offset_of!(qinfer_load_options, packed_path) - 56usize];
+    ["Offset of field: qinfer_load_options::files"]
+        [::core::mem::offset_of!(qinfer_load_options, files) - 64usize];
+};
+impl Default for qinfer_load_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_KV_DEFAULT: u32 = 0;
+pub const QINFER_KV_F32: u32 = 1;
+pub const QINFER_KV_F16: u32 = 2;
+pub const QINFER_KV_BF16: u32 = 3;
+pub const QINFER_CACHE_PREFIX: u32 = 1;
+pub const QINFER_CACHE_COMMIT: u32 = 2;
+pub const QINFER_CACHE_CONTIGUOUS: u32 = 4;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_kv_cache_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub kv_type: i32,
+    pub block_tokens: u32,
+    pub budget_bytes: u64,
+    pub budget_blocks: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_kv_cache_options"]
+        [::core::mem::size_of::<qinfer_kv_cache_options>() - 32usize];
+    ["Alignment of qinfer_kv_cache_options"]
+        [::core::mem::align_of::<qinfer_kv_cache_options>() - 8usize];
+    ["Offset of field: qinfer_kv_cache_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_kv_cache_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_kv_cache_options::flags"]
+        [::core::mem::offset_of!(qinfer_kv_cache_options, flags) - 4usize];
+    ["Offset of field: qinfer_kv_cache_options::kv_type"]
+        [::core::mem::offset_of!(qinfer_kv_cache_options, kv_type) - 8usize];
+    ["Offset of field: qinfer_kv_cache_options::block_tokens"]
+        [::core::mem::offset_of!(qinfer_kv_cache_options, block_tokens) - 12usize];
+    ["Offset of field: qinfer_kv_cache_options::budget_bytes"]
+        [::core::mem::offset_of!(qinfer_kv_cache_options, budget_bytes) - 16usize];
+    ["Offset of field: qinfer_kv_cache_options::budget_blocks"]
+        [::core::mem::offset_of!(qinfer_kv_cache_options, budget_blocks) - 24usize];
+};
+pub const QINFER_SESSION_EMBEDDINGS: u32 = 1;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_session_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub max_tokens: u32,
+    pub max_logits: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_session_options"][::core::mem::size_of::<qinfer_session_options>() - 16usize];
+    ["Alignment of qinfer_session_options"]
+        [::core::mem::align_of::<qinfer_session_options>() - 4usize];
+    ["Offset of field: qinfer_session_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_session_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_session_options::flags"]
+        [::core::mem::offset_of!(qinfer_session_options, flags) - 4usize];
+    ["Offset of field: qinfer_session_options::max_tokens"]
+        [::core::mem::offset_of!(qinfer_session_options, max_tokens) - 8usize];
+    ["Offset of field: qinfer_session_options::max_logits"]
+        [::core::mem::offset_of!(qinfer_session_options, max_logits) - 12usize];
+};
+#[doc = " Bytes, as planned or as in use: for equal options the two agree exactly."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_memory {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub weights_mapped: u64,
+    pub weights_private: u64,
+    pub tables: u64,
+    pub scratch: u64,
+    pub kv_per_block: u64,
+    pub kv_cache_bytes: u64,
+    pub per_session: u64,
+    pub load_peak: u64,
+    pub total: u64,
+    pub kv_lists: u64,
+    pub kv_per_token: u64,
+    pub kv_per_session: u64,
+    pub system_limit: u64,
+    pub system_available: u64,
+    pub active_weight_bytes: u64,
+    pub expert_weight_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_memory"][::core::mem::size_of::<qinfer_memory>() - 136usize];
+    ["Alignment of qinfer_memory"][::core::mem::align_of::<qinfer_memory>() - 8usize];
+    ["Offset of field: qinfer_memory::struct_size"]
+        [::core::mem::offset_of!(qinfer_memory, struct_size) - 0usize];
+    ["Offset of field: qinfer_memory::reserved"]
+        [::core::mem::offset_of!(qinfer_memory, reserved) - 4usize];
+    ["Offset of field: qinfer_memory::weights_mapped"]
+        [::core::mem::offset_of!(qinfer_memory, weights_mapped) - 8usize];
+    ["Offset of field: qinfer_memory::weights_private"]
+        [::core::mem::offset_of!(qinfer_memory, weights_private) - 16usize];
+    ["Offset of field: qinfer_memory::tables"]
+        [::core::mem::offset_of!(qinfer_memory, tables) - 24usize];
+    ["Offset of field: qinfer_memory::scratch"]
+        [::core::mem::offset_of!(qinfer_memory, scratch) - 32usize];
+    ["Offset of field: qinfer_memory::kv_per_block"]
+        [::core::mem::offset_of!(qinfer_memory, kv_per_block) - 40usize];
+    ["Offset of field: qinfer_memory::kv_cache_bytes"]
+        [::core::mem::offset_of!(qinfer_memory, kv_cache_bytes) - 48usize];
+    ["Offset of field: qinfer_memory::per_session"]
+        [::core::mem::offset_of!(qinfer_memory, per_session) - 56usize];
+    ["Offset of field: qinfer_memory::load_peak"]
+        [::core::mem::offset_of!(qinfer_memory, load_peak) - 64usize];
+    ["Offset of field: qinfer_memory::total"]
+        [::core::mem::offset_of!(qinfer_memory, total) - 72usize];
+    ["Offset of field: qinfer_memory::kv_lists"]
+        [::core::mem::offset_of!(qinfer_memory, kv_lists) - 80usize];
+    ["Offset of field: qinfer_memory::kv_per_token"]
+        [::core::mem::offset_of!(qinfer_memory, kv_per_token) - 88usize];
+    ["Offset of field: qinfer_memory::kv_per_session"]
+        [::core::mem::offset_of!(qinfer_memory, kv_per_session) - 96usize];
+    ["Offset of field: qinfer_memory::system_limit"]
+        [::core::mem::offset_of!(qinfer_memory, system_limit) - 104usize];
+    ["Offset of field: qinfer_memory::system_available"]
+        [::core::mem::offset_of!(qinfer_memory, system_available) - 112usize];
+    ["Offset of field: qinfer_memory::active_weight_bytes"]
+        [::core::mem::offset_of!(qinfer_memory, active_weight_bytes) - 120usize];
+    ["Offset of field: qinfer_memory::expert_weight_bytes"]
+        [::core::mem::offset_of!(qinfer_memory, expert_weight_bytes) - 128usize];
+};
+#[doc = " What the headers of a model say; texts are NUL-terminated and cut to what fits."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_model_details {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub architecture: [::core::ffi::c_char; 64usize],
+    pub name: [::core::ffi::c_char; 128usize],
+    pub weight_types: [::core::ffi::c_char; 64usize],
+    pub n_params: u64,
+    pub n_active_params: u64,
+    pub file_bytes: u64,
+    pub n_vocab: u32,
+    pub n_layers: u32,
+    pub n_window_layers: u32,
+    pub window_tokens: u32,
+    pub n_embd: u32,
+    pub n_ffn: u32,
+    pub n_heads: u32,
+    pub n_kv_heads: u32,
+    pub head_dim: u32,
+    pub context_tokens: u32,
+    pub max_token_bytes: u32,
+    pub bos_token: qinfer_token,
+    pub n_experts: u32,
+    pub n_active_experts: u32,
+    pub n_expert_layers: u32,
+    pub expert_ffn: u32,
+    pub shared_ffn: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_model_details"][::core::mem::size_of::<qinfer_model_details>() - 360usize];
+    ["Alignment of qinfer_model_details"][::core::mem::align_of::<qinfer_model_details>() - 8usize];
+    ["Offset of field: qinfer_model_details::struct_size"]
+        [::core::mem::offset_of!(qinfer_model_details, struct_size) - 0usize];
+    ["Offset of field: qinfer_model_details::flags"]
+        [::core::mem::offset_of!(qinfer_model_details, flags) - 4usize];
+    ["Offset of field: qinfer_model_details::architecture"]
+        [::core::mem::offset_of!(qinfer_model_details, architecture) - 8usize];
+    ["Offset of field: qinfer_model_details::name"]
+        [::core::mem::offset_of!(qinfer_model_details, name) - 72usize];
+    ["Offset of field: qinfer_model_details::weight_types"]
+        [::core::mem::offset_of!(qinfer_model_details, weight_types) - 200usize];
+    ["Offset of field: qinfer_model_details::n_params"]
+        [::core::mem::offset_of!(qinfer_model_details, n_params) - 264usize];
+    ["Offset of field: qinfer_model_details::n_active_params"]
+        [::core::mem::offset_of!(qinfer_model_details, n_active_params) - 272usize];
+    ["Offset of field: qinfer_model_details::file_bytes"]
+        [::core::mem::offset_of!(qinfer_model_details, file_bytes) - 280usize];
+    ["Offset of field: qinfer_model_details::n_vocab"]
+        [::core::mem::offset_of!(qinfer_model_details, n_vocab) - 288usize];
+    ["Offset of field: qinfer_model_details::n_layers"]
+        [::core::mem::offset_of!(qinfer_model_details, n_layers) - 292usize];
+    ["Offset of field: qinfer_model_details::n_window_layers"]
+        [::core::mem::offset_of!(qinfer_model_details, n_window_layers) - 296usize];
+    ["Offset of field: qinfer_model_details::window_tokens"]
+        [::core::mem::offset_of!(qinfer_model_details, window_tokens) - 300usize];
+    ["Offset of field: qinfer_model_details::n_embd"]
+        [::core::mem::offset_of!(qinfer_model_details, n_embd) - 304usize];
+    ["Offset of field: qinfer_model_details::n_ffn"]
+        [::core::mem::offset_of!(qinfer_model_details, n_ffn) - 308usize];
+    ["Offset of field: qinfer_model_details::n_heads"]
+        [::core::mem::offset_of!(qinfer_model_details, n_heads) - 312usize];
+    ["Offset of field: qinfer_model_details::n_kv_heads"]
+        [::core::mem::offset_of!(qinfer_model_details, n_kv_heads) - 316usize];
+    ["Offset of field: qinfer_model_details::head_dim"]
+        [::core::mem::offset_of!(qinfer_model_details, head_dim) - 320usize];
+    ["Offset of field: qinfer_model_details::context_tokens"]
+        [::core::mem::offset_of!(qinfer_model_details, context_tokens) - 324usize];
+    ["Offset of field: qinfer_model_details::max_token_bytes"]
+        [::core::mem::offset_of!(qinfer_model_details, max_token_bytes) - 328usize];
+    ["Offset of field: qinfer_model_details::bos_token"]
+        [::core::mem::offset_of!(qinfer_model_details, bos_token) - 332usize];
+    ["Offset of field: qinfer_model_details::n_experts"]
+        [::core::mem::offset_of!(qinfer_model_details, n_experts) - 336usize];
+    ["Offset of field: qinfer_model_details::n_active_experts"]
+        [::core::mem::offset_of!(qinfer_model_details, n_active_experts) - 340usize];
+    ["Offset of field: qinfer_model_details::n_expert_layers"]
+        [::core::mem::offset_of!(qinfer_model_details, n_expert_layers) - 344usize];
+    ["Offset of field: qinfer_model_details::expert_ffn"]
+        [::core::mem::offset_of!(qinfer_model_details, expert_ffn) - 348usize];
+    ["Offset of field: qinfer_model_details::shared_ffn"]
+        [::core::mem::offset_of!(qinfer_model_details, shared_ffn) - 352usize];
+    ["Offset of field: qinfer_model_details::reserved"]
+        [::core::mem::offset_of!(qinfer_model_details, reserved) - 356usize];
+};
+impl Default for qinfer_model_details {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_MODEL_ENCODER: u32 = 1;
+pub const QINFER_MODEL_TIED_EMBEDDINGS: u32 = 2;
+pub const QINFER_MODEL_TOKENIZER: u32 = 4;
+pub const QINFER_MODEL_PACKED: u32 = 8;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_model_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub architecture: *const ::core::ffi::c_char,
+    pub name: *const ::core::ffi::c_char,
+    pub weight_format: *const ::core::ffi::c_char,
+    pub n_params: u64,
+    pub file_bytes: u64,
+    pub n_vocab: u32,
+    pub n_layers: u32,
+    pub n_embd: u32,
+    pub n_heads: u32,
+    pub n_kv_heads: u32,
+    pub head_dim: u32,
+    pub context_tokens: u32,
+    pub max_token_bytes: u32,
+    pub bos_token: qinfer_token,
+    pub reserved: u32,
+    pub n_active_params: u64,
+    pub n_experts: u32,
+    pub n_active_experts: u32,
+    pub n_expert_layers: u32,
+    pub expert_ffn: u32,
+    pub kernel_set: *const ::core::ffi::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_model_info"][::core::mem::size_of::<qinfer_model_info>() - 120usize];
+    ["Alignment of qinfer_model_info"][::core::mem::align_of::<qinfer_model_info>() - 8usize];
+    ["Offset of field: qinfer_model_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_model_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_model_info::flags"]
+        [::core::mem::offset_of!(qinfer_model_info, flags) - 4usize];
+    ["Offset of field: qinfer_model_info::architecture"]
+        [::core::mem::offset_of!(qinfer_model_info, architecture) - 8usize];
+    ["Offset of field: qinfer_model_info::name"]
+        [::core::mem::offset_of!(qinfer_model_info, name) - 16usize];
+    ["Offset of field: qinfer_model_info::weight_format"]
+        [::core::mem::offset_of!(qinfer_model_info, weight_format) - 24usize];
+    ["Offset of field: qinfer_model_info::n_params"]
+        [::core::mem::offset_of!(qinfer_model_info, n_params) - 32usize];
+    ["Offset of field: qinfer_model_info::file_bytes"]
+        [::core::mem::offset_of!(qinfer_model_info, file_bytes) - 40usize];
+    ["Offset of field: qinfer_model_info::n_vocab"]
+        [::core::mem::offset_of!(qinfer_model_info, n_vocab) - 48usize];
+    ["Offset of field: qinfer_model_info::n_layers"]
+        [::core::mem::offset_of!(qinfer_model_info, n_layers) - 52usize];
+    ["Offset of field: qinfer_model_info::n_embd"]
+        [::core::mem::offset_of!(qinfer_model_info, n_embd) - 56usize];
+    ["Offset of field: qinfer_model_info::n_heads"]
+        [::core::mem::offset_of!(qinfer_model_info, n_heads) - 60usize];
+    ["Offset of field: qinfer_model_info::n_kv_heads"]
+        [::core::mem::offset_of!(qinfer_model_info, n_kv_heads) - 64usize];
+    ["Offset of field: qinfer_model_info::head_dim"]
+        [::core::mem::offset_of!(qinfer_model_info, head_dim) - 68usize];
+    ["Offset of field: qinfer_model_info::context_tokens"]
+        [::core::mem::offset_of!(qinfer_model_info, context_tokens) - 72usize];
+    ["Offset of field: qinfer_model_info::max_token_bytes"]
+        [::core::mem::offset_of!(qinfer_model_info, max_token_bytes) - 76usize];
+    ["Offset of field: qinfer_model_info::bos_token"]
+        [::core::mem::offset_of!(qinfer_model_info, bos_token) - 80usize];
+    ["Offset of field: qinfer_model_info::reserved"]
+        [::core::mem::offset_of!(qinfer_model_info, reserved) - 84usize];
+    ["Offset of field: qinfer_model_info::n_active_params"]
+        [::core::mem::offset_of!(qinfer_model_info, n_active_params) - 88usize];
+    ["Offset of field: qinfer_model_info::n_experts"]
+        [::core::mem::offset_of!(qinfer_model_info, n_experts) - 96usize];
+    ["Offset of field: qinfer_model_info::n_active_experts"]
+        [::core::mem::offset_of!(qinfer_model_info, n_active_experts) - 100usize];
+    ["Offset of field: qinfer_model_info::n_expert_layers"]
+        [::core::mem::offset_of!(qinfer_model_info, n_expert_layers) - 104usize];
+    ["Offset of field: qinfer_model_info::expert_ffn"]
+        [::core::mem::offset_of!(qinfer_model_info, expert_ffn) - 108usize];
+    ["Offset of field: qinfer_model_info::kernel_set"]
+        [::core::mem::offset_of!(qinfer_model_info, kernel_set) - 112usize];
+};
+impl Default for qinfer_model_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[doc = " How the weights are stored in the model's files, for each encoding that occurs, by bytes in descending order:\n  8 * file_bytes / n_params bits a weight. A matrix that serves as embedding and LM head counts once."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_encoding_info {
+    pub struct_size: u32,
+    pub n_tensors: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub n_params: u64,
+    pub file_bytes: u64,
+    pub memory_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_encoding_info"][::core::mem::size_of::<qinfer_encoding_info>() - 40usize];
+    ["Alignment of qinfer_encoding_info"][::core::mem::align_of::<qinfer_encoding_info>() - 8usize];
+    ["Offset of field: qinfer_encoding_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_encoding_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_encoding_info::n_tensors"]
+        [::core::mem::offset_of!(qinfer_encoding_info, n_tensors) - 4usize];
+    ["Offset of field: qinfer_encoding_info::name"]
+        [::core::mem::offset_of!(qinfer_encoding_info, name) - 8usize];
+    ["Offset of field: qinfer_encoding_info::n_params"]
+        [::core::mem::offset_of!(qinfer_encoding_info, n_params) - 16usize];
+    ["Offset of field: qinfer_encoding_info::file_bytes"]
+        [::core::mem::offset_of!(qinfer_encoding_info, file_bytes) - 24usize];
+    ["Offset of field: qinfer_encoding_info::memory_bytes"]
+        [::core::mem::offset_of!(qinfer_encoding_info, memory_bytes) - 32usize];
+};
+impl Default for qinfer_encoding_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_TEXT_ADD_SPECIAL: u32 = 1;
+pub const QINFER_TEXT_PARSE_SPECIAL: u32 = 2;
+pub const QINFER_TEXT_PLAIN_CONTENT: u32 = 4;
+pub const QINFER_TOKEN_CONTROL: u32 = 1;
+pub const QINFER_TOKEN_END: u32 = 2;
+pub const QINFER_TOKEN_BYTE: u32 = 4;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_text_part {
+    pub begin: u64,
+    pub end: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_text_part"][::core::mem::size_of::<qinfer_text_part>() - 16usize];
+    ["Alignment of qinfer_text_part"][::core::mem::align_of::<qinfer_text_part>() - 8usize];
+    ["Offset of field: qinfer_text_part::begin"]
+        [::core::mem::offset_of!(qinfer_text_part, begin) - 0usize];
+    ["Offset of field: qinfer_text_part::end"]
+        [::core::mem::offset_of!(qinfer_text_part, end) - 8usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_tokenize_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub max_work: u64,
+    pub cancel: *const qinfer_cancel,
+    pub content: *const qinfer_text_part,
+    pub n_content: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_tokenize_options"]
+        [::core::mem::size_of::<qinfer_tokenize_options>() - 40usize];
+    ["Alignment of qinfer_tokenize_options"]
+        [::core::mem::align_of::<qinfer_tokenize_options>() - 8usize];
+    ["Offset of field: qinfer_tokenize_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_tokenize_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_tokenize_options::flags"]
+        [::core::mem::offset_of!(qinfer_tokenize_options, flags) - 4usize];
+    ["Offset of field: qinfer_tokenize_options::max_work"]
+        [::core::mem::offset_of!(qinfer_tokenize_options, max_work) - 8usize];
+    ["Offset of field: qinfer_tokenize_options::cancel"]
+        [::core::mem::offset_of!(qinfer_tokenize_options, cancel) - 16usize];
+    ["Offset of field: qinfer_tokenize_options::content"]
+        [::core::mem::offset_of!(qinfer_tokenize_options, content) - 24usize];
+    ["Offset of field: qinfer_tokenize_options::n_content"]
+        [::core::mem::offset_of!(qinfer_tokenize_options, n_content) - 32usize];
+};
+impl Default for qinfer_tokenize_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_CHAT_GENERATION_PROMPT: u32 = 1;
+pub const QINFER_CHAT_PLAIN_CONTENT: u32 = 2;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_chat_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub template_name: *const ::core::ffi::c_char,
+    pub template_text: *const ::core::ffi::c_char,
+    pub now: *const ::core::ffi::c_char,
+    pub cancel: *const qinfer_cancel,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_chat_options"][::core::mem::size_of::<qinfer_chat_options>() - 40usize];
+    ["Alignment of qinfer_chat_options"][::core::mem::align_of::<qinfer_chat_options>() - 8usize];
+    ["Offset of field: qinfer_chat_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_chat_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_chat_options::flags"]
+        [::core::mem::offset_of!(qinfer_chat_options, flags) - 4usize];
+    ["Offset of field: qinfer_chat_options::template_name"]
+        [::core::mem::offset_of!(qinfer_chat_options, template_name) - 8usize];
+    ["Offset of field: qinfer_chat_options::template_text"]
+        [::core::mem::offset_of!(qinfer_chat_options, template_text) - 16usize];
+    ["Offset of field: qinfer_chat_options::now"]
+        [::core::mem::offset_of!(qinfer_chat_options, now) - 24usize];
+    ["Offset of field: qinfer_chat_options::cancel"]
+        [::core::mem::offset_of!(qinfer_chat_options, cancel) - 32usize];
+};
+impl Default for qinfer_chat_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_REPLY_AUTO: u32 = 0;
+pub const QINFER_REPLY_PLAIN: u32 = 1;
+pub const QINFER_REPLY_HERMES: u32 = 2;
+pub const QINFER_REPLY_LLAMA3: u32 = 3;
+pub const QINFER_REPLY_MISTRAL: u32 = 4;
+pub const QINFER_REPLY_DEEPSEEK: u32 = 5;
+pub const QINFER_REPLY_FUNCTIONARY: u32 = 6;
+pub const QINFER_REPLY_FIREFUNCTION: u32 = 7;
+#[doc = " How the families of models write calls of tools; reasoning is between <think> and </think> (Mistral: [THINK] and\n  [/THINK]) where the reply, or the end of the prompt, begins with it."]
+pub const QINFER_PART_NONE: u32 = 0;
+pub const QINFER_PART_CONTENT: u32 = 1;
+pub const QINFER_PART_REASONING: u32 = 2;
+pub const QINFER_PART_CALL: u32 = 3;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_reply_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub format: i32,
+    pub reserved: u32,
+    pub chat: *const qinfer_chat_options,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_reply_options"][::core::mem::size_of::<qinfer_reply_options>() - 24usize];
+    ["Alignment of qinfer_reply_options"][::core::mem::align_of::<qinfer_reply_options>() - 8usize];
+    ["Offset of field: qinfer_reply_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_reply_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_reply_options::flags"]
+        [::core::mem::offset_of!(qinfer_reply_options, flags) - 4usize];
+    ["Offset of field: qinfer_reply_options::format"]
+        [::core::mem::offset_of!(qinfer_reply_options, format) - 8usize];
+    ["Offset of field: qinfer_reply_options::reserved"]
+        [::core::mem::offset_of!(qinfer_reply_options, reserved) - 12usize];
+    ["Offset of field: qinfer_reply_options::chat"]
+        [::core::mem::offset_of!(qinfer_reply_options, chat) - 16usize];
+};
+impl Default for qinfer_reply_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_reply_part {
+    pub struct_size: u32,
+    pub kind: i32,
+    pub text: *const ::core::ffi::c_char,
+    pub text_len: usize,
+    pub name: *const ::core::ffi::c_char,
+    pub id: *const ::core::ffi::c_char,
+    pub call: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_reply_part"][::core::mem::size_of::<qinfer_reply_part>() - 48usize];
+    ["Alignment of qinfer_reply_part"][::core::mem::align_of::<qinfer_reply_part>() - 8usize];
+    ["Offset of field: qinfer_reply_part::struct_size"]
+        [::core::mem::offset_of!(qinfer_reply_part, struct_size) - 0usize];
+    ["Offset of field: qinfer_reply_part::kind"]
+        [::core::mem::offset_of!(qinfer_reply_part, kind) - 4usize];
+    ["Offset of field: qinfer_reply_part::text"]
+        [::core::mem::offset_of!(qinfer_reply_part, text) - 8usize];
+    ["Offset of field: qinfer_reply_part::text_len"]
+        [::core::mem::offset_of!(qinfer_reply_part, text_len) - 16usize];
+    ["Offset of field: qinfer_reply_part::name"]
+        [::core::mem::offset_of!(qinfer_reply_part, name) - 24usize];
+    ["Offset of field: qinfer_reply_part::id"]
+        [::core::mem::offset_of!(qinfer_reply_part, id) - 32usize];
+    ["Offset of field: qinfer_reply_part::call"]
+        [::core::mem::offset_of!(qinfer_reply_part, call) - 40usize];
+    ["Offset of field: qinfer_reply_part::reserved"]
+        [::core::mem::offset_of!(qinfer_reply_part, reserved) - 44usize];
+};
+impl Default for qinfer_reply_part {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_kv_cache_stats {
+    pub struct_size: u32,
+    pub block_tokens: u32,
+    pub blocks_total: u64,
+    pub blocks_used: u64,
+    pub blocks_shared: u64,
+    pub blocks_cached: u64,
+    pub bytes_reserved: u64,
+    pub bytes_committed: u64,
+    pub bytes_resident: u64,
+    pub reserved: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_kv_cache_stats"][::core::mem::size_of::<qinfer_kv_cache_stats>() - 72usize];
+    ["Alignment of qinfer_kv_cache_stats"]
+        [::core::mem::align_of::<qinfer_kv_cache_stats>() - 8usize];
+    ["Offset of field: qinfer_kv_cache_stats::struct_size"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, struct_size) - 0usize];
+    ["Offset of field: qinfer_kv_cache_stats::block_tokens"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, block_tokens) - 4usize];
+    ["Offset of field: qinfer_kv_cache_stats::blocks_total"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, blocks_total) - 8usize];
+    ["Offset of field: qinfer_kv_cache_stats::blocks_used"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, blocks_used) - 16usize];
+    ["Offset of field: qinfer_kv_cache_stats::blocks_shared"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, blocks_shared) - 24usize];
+    ["Offset of field: qinfer_kv_cache_stats::blocks_cached"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, blocks_cached) - 32usize];
+    ["Offset of field: qinfer_kv_cache_stats::bytes_reserved"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, bytes_reserved) - 40usize];
+    ["Offset of field: qinfer_kv_cache_stats::bytes_committed"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, bytes_committed) - 48usize];
+    ["Offset of field: qinfer_kv_cache_stats::bytes_resident"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, bytes_resident) - 56usize];
+    ["Offset of field: qinfer_kv_cache_stats::reserved"]
+        [::core::mem::offset_of!(qinfer_kv_cache_stats, reserved) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_sampler_options {
+    pub struct_size: u32,
+    pub temperature: f32,
+    pub top_k: u32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repeat_penalty: f32,
+    pub frequency_penalty: f32,
+    pub presence_penalty: f32,
+    pub penalty_tokens: u32,
+    pub reserved: u32,
+    pub seed: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_sampler_options"][::core::mem::size_of::<qinfer_sampler_options>() - 48usize];
+    ["Alignment of qinfer_sampler_options"]
+        [::core::mem::align_of::<qinfer_sampler_options>() - 8usize];
+    ["Offset of field: qinfer_sampler_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_sampler_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_sampler_options::temperature"]
+        [::core::mem::offset_of!(qinfer_sampler_options, temperature) - 4usize];
+    ["Offset of field: qinfer_sampler_options::top_k"]
+        [::core::mem::offset_of!(qinfer_sampler_options, top_k) - 8usize];
+    ["Offset of field: qinfer_sampler_options::top_p"]
+        [::core::mem::offset_of!(qinfer_sampler_options, top_p) - 12usize];
+    ["Offset of field: qinfer_sampler_options::min_p"]
+        [::core::mem::offset_of!(qinfer_sampler_options, min_p) - 16usize];
+    ["Offset of field: qinfer_sampler_options::repeat_penalty"]
+        [::core::mem::offset_of!(qinfer_sampler_options, repeat_penalty) - 20usize];
+    ["Offset of field: qinfer_sampler_options::frequency_penalty"]
+        [::core::mem::offset_of!(qinfer_sampler_options, frequency_penalty) - 24usize];
+    ["Offset of field: qinfer_sampler_options::presence_penalty"]
+        [::core::mem::offset_of!(qinfer_sampler_options, presence_penalty) - 28usize];
+    ["Offset of field: qinfer_sampler_options::penalty_tokens"]
+        [::core::mem::offset_of!(qinfer_sampler_options, penalty_tokens) - 32usize];
+    ["Offset of field: qinfer_sampler_options::reserved"]
+        [::core::mem::offset_of!(qinfer_sampler_options, reserved) - 36usize];
+    ["Offset of field: qinfer_sampler_options::seed"]
+        [::core::mem::offset_of!(qinfer_sampler_options, seed) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_session_save_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub files: *const qinfer_files,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_session_save_options"]
+        [::core::mem::size_of::<qinfer_session_save_options>() - 16usize];
+    ["Alignment of qinfer_session_save_options"]
+        [::core::mem::align_of::<qinfer_session_save_options>() - 8usize];
+    ["Offset of field: qinfer_session_save_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_session_save_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_session_save_options::flags"]
+        [::core::mem::offset_of!(qinfer_session_save_options, flags) - 4usize];
+    ["Offset of field: qinfer_session_save_options::files"]
+        [::core::mem::offset_of!(qinfer_session_save_options, files) - 8usize];
+};
+impl Default for qinfer_session_save_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_SNAPSHOT_ANY_BITS: u32 = 1;
+pub const QINFER_SNAPSHOT_NO_RECOVERY: u32 = 2;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_session_load_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub files: *const qinfer_files,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_session_load_options"]
+        [::core::mem::size_of::<qinfer_session_load_options>() - 16usize];
+    ["Alignment of qinfer_session_load_options"]
+        [::core::mem::align_of::<qinfer_session_load_options>() - 8usize];
+    ["Offset of field: qinfer_session_load_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_session_load_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_session_load_options::flags"]
+        [::core::mem::offset_of!(qinfer_session_load_options, flags) - 4usize];
+    ["Offset of field: qinfer_session_load_options::files"]
+        [::core::mem::offset_of!(qinfer_session_load_options, files) - 8usize];
+};
+impl Default for qinfer_session_load_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_SNAPSHOT_RECOVERED: u32 = 1;
+pub const QINFER_SNAPSHOT_OTHER_BITS: u32 = 2;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_session_load_result {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub tokens: u64,
+    pub evaluated_tokens: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_session_load_result"]
+        [::core::mem::size_of::<qinfer_session_load_result>() - 24usize];
+    ["Alignment of qinfer_session_load_result"]
+        [::core::mem::align_of::<qinfer_session_load_result>() - 8usize];
+    ["Offset of field: qinfer_session_load_result::struct_size"]
+        [::core::mem::offset_of!(qinfer_session_load_result, struct_size) - 0usize];
+    ["Offset of field: qinfer_session_load_result::flags"]
+        [::core::mem::offset_of!(qinfer_session_load_result, flags) - 4usize];
+    ["Offset of field: qinfer_session_load_result::tokens"]
+        [::core::mem::offset_of!(qinfer_session_load_result, tokens) - 8usize];
+    ["Offset of field: qinfer_session_load_result::evaluated_tokens"]
+        [::core::mem::offset_of!(qinfer_session_load_result, evaluated_tokens) - 16usize];
+};
+pub const QINFER_EVAL_NO_LOGITS: u32 = 1;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_eval_options {
+    pub struct_size: u32,
+    pub max_tokens: u32,
+    pub keep_logits: u32,
+    pub flags: u32,
+    pub cancel: *const qinfer_cancel,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_eval_options"][::core::mem::size_of::<qinfer_eval_options>() - 24usize];
+    ["Alignment of qinfer_eval_options"][::core::mem::align_of::<qinfer_eval_options>() - 8usize];
+    ["Offset of field: qinfer_eval_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_eval_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_eval_options::max_tokens"]
+        [::core::mem::offset_of!(qinfer_eval_options, max_tokens) - 4usize];
+    ["Offset of field: qinfer_eval_options::keep_logits"]
+        [::core::mem::offset_of!(qinfer_eval_options, keep_logits) - 8usize];
+    ["Offset of field: qinfer_eval_options::flags"]
+        [::core::mem::offset_of!(qinfer_eval_options, flags) - 12usize];
+    ["Offset of field: qinfer_eval_options::cancel"]
+        [::core::mem::offset_of!(qinfer_eval_options, cancel) - 16usize];
+};
+impl Default for qinfer_eval_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[doc = " Code of the host between the logits and the sampler: grammars, watermarks. The same in qinfer_session_sample and\n  qinfer_generate. apply and accept return 0 to go on; nonzero ends the call with QINFER_E_CANCELLED, and the token in\n  question is not added. Callbacks may run under the default floating-point environment instead of the host's."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_logits_hook {
+    pub struct_size: u32,
+    pub reserved: u32,
+    #[doc = " Before bias, penalties and filters, for every token: changes a private copy of the n_vocab logits (those that\n  qinfer_session_logits gives stay). A token set to -infinity is not drawn. Any other value that is not finite, or\n  all of them -infinity, is QINFER_E_NUMERIC, and no token is added."]
+    pub apply: ::core::option::Option<
+        unsafe extern "C" fn(
+            session: *const qinfer_session,
+            logits: *mut f32,
+            n_vocab: u32,
+            user: *mut ::core::ffi::c_void,
+        ) -> i32,
+    >,
+    #[doc = " Once for each token that sampling appends, when it is the last of the session. Tokens that the host appends are\n  not shown: a prompt is no part of a grammar. NULL = not called."]
+    pub accept: ::core::option::Option<
+        unsafe extern "C" fn(token: qinfer_token, user: *mut ::core::ffi::c_void) -> i32,
+    >,
+    #[doc = " qinfer_session_truncate is about to take back the last n_tokens of the accepted tokens. Nonzero: it ends with\n  QINFER_E_CANCELLED, and changes nothing. NULL = not called. A token that accept refused is not counted, nor is\n  one that was there when the hook was set."]
+    pub rewind: ::core::option::Option<
+        unsafe extern "C" fn(n_tokens: usize, user: *mut ::core::ffi::c_void) -> i32,
+    >,
+    #[doc = " Makes the user of a fork's hook, as its last step; nonzero: QINFER_E_CANCELLED, and no fork. May be called by as\n  many threads at once as fork the session. NULL = forks have no hook."]
+    pub clone: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            out_user: *mut *mut ::core::ffi::c_void,
+        ) -> i32,
+    >,
+    #[doc = " When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL =\n  not called."]
+    pub release: ::core::option::Option<unsafe extern "C" fn(user: *mut ::core::ffi::c_void)>,
+    pub user: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_logits_hook"][::core::mem::size_of::<qinfer_logits_hook>() - 56usize];
+    ["Alignment of qinfer_logits_hook"][::core::mem::align_of::<qinfer_logits_hook>() - 8usize];
+    ["Offset of field: qinfer_logits_hook::struct_size"]
+        [::core::mem::offset_of!(qinfer_logits_hook, struct_size) - 0usize];
+    ["Offset of field: qinfer_logits_hook::reserved"]
+        [::core::mem::offset_of!(qinfer_logits_hook, reserved) - 4usize];
+    ["Offset of field: qinfer_logits_hook::apply"]
+        [::core::mem::offset_of!(qinfer_logits_hook, apply) - 8usize];
+    ["Offset of field: qinfer_logits_hook::accept"]
+        [::core::mem::offset_of!(qinfer_logits_hook, accept) - 16usize];
+    ["Offset of field: qinfer_logits_hook::rewind"]
+        [::core::mem::offset_of!(qinfer_logits_hook, rewind) - 24usize];
+    ["Offset of field: qinfer_logits_hook::clone"]
+        [::core::mem::offset_of!(qinfer_logits_hook, clone) - 32usize];
+    ["Offset of field: qinfer_logits_hook::release"]
+        [::core::mem::offset_of!(qinfer_logits_hook, release) - 40usize];
+    ["Offset of field: qinfer_logits_hook::user"]
+        [::core::mem::offset_of!(qinfer_logits_hook, user) - 48usize];
+};
+impl Default for qinfer_logits_hook {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_POOL_DEFAULT: u32 = 0;
+pub const QINFER_POOL_LAST: u32 = 1;
+pub const QINFER_POOL_MEAN: u32 = 2;
+pub const QINFER_POOL_FIRST: u32 = 3;
+#[doc = " Made by the library: members beyond struct_size are not there."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_token_info {
+    pub struct_size: u32,
+    pub token: qinfer_token,
+    pub text: *const ::core::ffi::c_char,
+    pub text_len: usize,
+    pub logprob: f64,
+    pub n_top: u32,
+    pub reserved: u32,
+    pub top_tokens: *const qinfer_token,
+    pub top_logprobs: *const f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_token_info"][::core::mem::size_of::<qinfer_token_info>() - 56usize];
+    ["Alignment of qinfer_token_info"][::core::mem::align_of::<qinfer_token_info>() - 8usize];
+    ["Offset of field: qinfer_token_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_token_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_token_info::token"]
+        [::core::mem::offset_of!(qinfer_token_info, token) - 4usize];
+    ["Offset of field: qinfer_token_info::text"]
+        [::core::mem::offset_of!(qinfer_token_info, text) - 8usize];
+    ["Offset of field: qinfer_token_info::text_len"]
+        [::core::mem::offset_of!(qinfer_token_info, text_len) - 16usize];
+    ["Offset of field: qinfer_token_info::logprob"]
+        [::core::mem::offset_of!(qinfer_token_info, logprob) - 24usize];
+    ["Offset of field: qinfer_token_info::n_top"]
+        [::core::mem::offset_of!(qinfer_token_info, n_top) - 32usize];
+    ["Offset of field: qinfer_token_info::reserved"]
+        [::core::mem::offset_of!(qinfer_token_info, reserved) - 36usize];
+    ["Offset of field: qinfer_token_info::top_tokens"]
+        [::core::mem::offset_of!(qinfer_token_info, top_tokens) - 40usize];
+    ["Offset of field: qinfer_token_info::top_logprobs"]
+        [::core::mem::offset_of!(qinfer_token_info, top_logprobs) - 48usize];
+};
+impl Default for qinfer_token_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[doc = " Once for each token that was sampled, the end token included. Return nonzero to stop."]
+pub type qinfer_token_info_fn = ::core::option::Option<
+    unsafe extern "C" fn(info: *const qinfer_token_info, user: *mut ::core::ffi::c_void) -> i32,
+>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_generate_options {
+    pub struct_size: u32,
+    pub max_tokens: u32,
+    pub stop: *const *const ::core::ffi::c_char,
+    pub stop_lens: *const usize,
+    pub n_stop: u32,
+    pub flags: u32,
+    pub on_token: qinfer_token_fn,
+    pub user: *mut ::core::ffi::c_void,
+    pub cancel: *const qinfer_cancel,
+    pub on_token_info: qinfer_token_info_fn,
+    pub n_top: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_generate_options"]
+        [::core::mem::size_of::<qinfer_generate_options>() - 72usize];
+    ["Alignment of qinfer_generate_options"]
+        [::core::mem::align_of::<qinfer_generate_options>() - 8usize];
+    ["Offset of field: qinfer_generate_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_generate_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_generate_options::max_tokens"]
+        [::core::mem::offset_of!(qinfer_generate_options, max_tokens) - 4usize];
+    ["Offset of field: qinfer_generate_options::stop"]
+        [::core::mem::offset_of!(qinfer_generate_options, stop) - 8usize];
+    ["Offset of field: qinfer_generate_options::stop_lens"]
+        [::core::mem::offset_of!(qinfer_generate_options, stop_lens) - 16usize];
+    ["Offset of field: qinfer_generate_options::n_stop"]
+        [::core::mem::offset_of!(qinfer_generate_options, n_stop) - 24usize];
+    ["Offset of field: qinfer_generate_options::flags"]
+        [::core::mem::offset_of!(qinfer_generate_options, flags) - 28usize];
+    ["Offset of field: qinfer_generate_options::on_token"]
+        [::core::mem::offset_of!(qinfer_generate_options, on_token) - 32usize];
+    ["Offset of field: qinfer_generate_options::user"]
+        [::core::mem::offset_of!(qinfer_generate_options, user) - 40usize];
+    ["Offset of field: qinfer_generate_options::cancel"]
+        [::core::mem::offset_of!(qinfer_generate_options, cancel) - 48usize];
+    ["Offset of field: qinfer_generate_options::on_token_info"]
+        [::core::mem::offset_of!(qinfer_generate_options, on_token_info) - 56usize];
+    ["Offset of field: qinfer_generate_options::n_top"]
+        [::core::mem::offset_of!(qinfer_generate_options, n_top) - 64usize];
+    ["Offset of field: qinfer_generate_options::reserved"]
+        [::core::mem::offset_of!(qinfer_generate_options, reserved) - 68usize];
+};
+impl Default for qinfer_generate_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_FINISH_END: u32 = 1;
+pub const QINFER_FINISH_STOP: u32 = 2;
+pub const QINFER_FINISH_LENGTH: u32 = 3;
+pub const QINFER_FINISH_CALLBACK: u32 = 4;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_generate_result {
+    pub struct_size: u32,
+    pub finish: i32,
+    pub prompt_tokens: u32,
+    pub cached_tokens: u32,
+    pub new_tokens: u32,
+    pub reserved: u32,
+    pub prefill_ns: u64,
+    pub decode_ns: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_generate_result"][::core::mem::size_of::<qinfer_generate_result>() - 40usize];
+    ["Alignment of qinfer_generate_result"]
+        [::core::mem::align_of::<qinfer_generate_result>() - 8usize];
+    ["Offset of field: qinfer_generate_result::struct_size"]
+        [::core::mem::offset_of!(qinfer_generate_result, struct_size) - 0usize];
+    ["Offset of field: qinfer_generate_result::finish"]
+        [::core::mem::offset_of!(qinfer_generate_result, finish) - 4usize];
+    ["Offset of field: qinfer_generate_result::prompt_tokens"]
+        [::core::mem::offset_of!(qinfer_generate_result, prompt_tokens) - 8usize];
+    ["Offset of field: qinfer_generate_result::cached_tokens"]
+        [::core::mem::offset_of!(qinfer_generate_result, cached_tokens) - 12usize];
+    ["Offset of field: qinfer_generate_result::new_tokens"]
+        [::core::mem::offset_of!(qinfer_generate_result, new_tokens) - 16usize];
+    ["Offset of field: qinfer_generate_result::reserved"]
+        [::core::mem::offset_of!(qinfer_generate_result, reserved) - 20usize];
+    ["Offset of field: qinfer_generate_result::prefill_ns"]
+        [::core::mem::offset_of!(qinfer_generate_result, prefill_ns) - 24usize];
+    ["Offset of field: qinfer_generate_result::decode_ns"]
+        [::core::mem::offset_of!(qinfer_generate_result, decode_ns) - 32usize];
+};
+#[doc = " Totals since creation; a session counts its own share of a batch. A token that a session evaluates alone in a call\n  counts as decoded, more than one as prefill."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_metrics {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub prefill_tokens: u64,
+    pub decode_tokens: u64,
+    pub evals: u64,
+    pub cached_tokens: u64,
+    pub prefill_ns: u64,
+    pub decode_ns: u64,
+    pub sample_ns: u64,
+    pub wait_ns: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_metrics"][::core::mem::size_of::<qinfer_metrics>() - 72usize];
+    ["Alignment of qinfer_metrics"][::core::mem::align_of::<qinfer_metrics>() - 8usize];
+    ["Offset of field: qinfer_metrics::struct_size"]
+        [::core::mem::offset_of!(qinfer_metrics, struct_size) - 0usize];
+    ["Offset of field: qinfer_metrics::reserved"]
+        [::core::mem::offset_of!(qinfer_metrics, reserved) - 4usize];
+    ["Offset of field: qinfer_metrics::prefill_tokens"]
+        [::core::mem::offset_of!(qinfer_metrics, prefill_tokens) - 8usize];
+    ["Offset of field: qinfer_metrics::decode_tokens"]
+        [::core::mem::offset_of!(qinfer_metrics, decode_tokens) - 16usize];
+    ["Offset of field: qinfer_metrics::evals"]
+        [::core::mem::offset_of!(qinfer_metrics, evals) - 24usize];
+    ["Offset of field: qinfer_metrics::cached_tokens"]
+        [::core::mem::offset_of!(qinfer_metrics, cached_tokens) - 32usize];
+    ["Offset of field: qinfer_metrics::prefill_ns"]
+        [::core::mem::offset_of!(qinfer_metrics, prefill_ns) - 40usize];
+    ["Offset of field: qinfer_metrics::decode_ns"]
+        [::core::mem::offset_of!(qinfer_metrics, decode_ns) - 48usize];
+    ["Offset of field: qinfer_metrics::sample_ns"]
+        [::core::mem::offset_of!(qinfer_metrics, sample_ns) - 56usize];
+    ["Offset of field: qinfer_metrics::wait_ns"]
+        [::core::mem::offset_of!(qinfer_metrics, wait_ns) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_session_memory {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub kv_private: u64,
+    pub kv_shared: u64,
+    pub kv_reserved: u64,
+    pub other: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_session_memory"][::core::mem::size_of::<qinfer_session_memory>() - 40usize];
+    ["Alignment of qinfer_session_memory"]
+        [::core::mem::align_of::<qinfer_session_memory>() - 8usize];
+    ["Offset of field: qinfer_session_memory::struct_size"]
+        [::core::mem::offset_of!(qinfer_session_memory, struct_size) - 0usize];
+    ["Offset of field: qinfer_session_memory::reserved"]
+        [::core::mem::offset_of!(qinfer_session_memory, reserved) - 4usize];
+    ["Offset of field: qinfer_session_memory::kv_private"]
+        [::core::mem::offset_of!(qinfer_session_memory, kv_private) - 8usize];
+    ["Offset of field: qinfer_session_memory::kv_shared"]
+        [::core::mem::offset_of!(qinfer_session_memory, kv_shared) - 16usize];
+    ["Offset of field: qinfer_session_memory::kv_reserved"]
+        [::core::mem::offset_of!(qinfer_session_memory, kv_reserved) - 24usize];
+    ["Offset of field: qinfer_session_memory::other"]
+        [::core::mem::offset_of!(qinfer_session_memory, other) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_session_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub max_tokens: u32,
+    pub max_logits: u32,
+    pub n_tokens: u64,
+    pub n_evaluated: u64,
+    pub n_logits: u32,
+    pub n_bias: u32,
+    pub has_logits_hook: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_session_info"][::core::mem::size_of::<qinfer_session_info>() - 48usize];
+    ["Alignment of qinfer_session_info"][::core::mem::align_of::<qinfer_session_info>() - 8usize];
+    ["Offset of field: qinfer_session_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_session_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_session_info::flags"]
+        [::core::mem::offset_of!(qinfer_session_info, flags) - 4usize];
+    ["Offset of field: qinfer_session_info::max_tokens"]
+        [::core::mem::offset_of!(qinfer_session_info, max_tokens) - 8usize];
+    ["Offset of field: qinfer_session_info::max_logits"]
+        [::core::mem::offset_of!(qinfer_session_info, max_logits) - 12usize];
+    ["Offset of field: qinfer_session_info::n_tokens"]
+        [::core::mem::offset_of!(qinfer_session_info, n_tokens) - 16usize];
+    ["Offset of field: qinfer_session_info::n_evaluated"]
+        [::core::mem::offset_of!(qinfer_session_info, n_evaluated) - 24usize];
+    ["Offset of field: qinfer_session_info::n_logits"]
+        [::core::mem::offset_of!(qinfer_session_info, n_logits) - 32usize];
+    ["Offset of field: qinfer_session_info::n_bias"]
+        [::core::mem::offset_of!(qinfer_session_info, n_bias) - 36usize];
+    ["Offset of field: qinfer_session_info::has_logits_hook"]
+        [::core::mem::offset_of!(qinfer_session_info, has_logits_hook) - 40usize];
+    ["Offset of field: qinfer_session_info::reserved"]
+        [::core::mem::offset_of!(qinfer_session_info, reserved) - 44usize];
+};
+unsafe extern "C" {
+    #[doc = " What to pass as err, so that a call that fails fills *error. For nothing else: it is not the address of a\n  qinfer_error, and must not be read or written through. NULL gives NULL."]
+    pub fn qinfer_full_error_arg(error: *mut qinfer_full_error) -> *mut qinfer_error;
+    pub fn qinfer_version() -> u32;
+    pub fn qinfer_version_string() -> *const ::core::ffi::c_char;
+    pub fn qinfer_build_info() -> *const ::core::ffi::c_char;
+    pub fn qinfer_status_name(status: qinfer_status) -> *const ::core::ffi::c_char;
+    pub fn qinfer_get_cpu_info(out: *mut qinfer_cpu_info, err: *mut qinfer_error) -> qinfer_status;
+    #[doc = " \"avx2 fma avx512f\": all that CPU and operating system offer, in words separated by spaces."]
+    pub fn qinfer_cpu_features(
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_kernel_set_count() -> usize;
+    #[doc = " Below qinfer_kernel_set_count(), else QINFER_E_INVALID_ARGUMENT."]
+    pub fn qinfer_kernel_set_get_info(
+        index: usize,
+        out: *mut qinfer_kernel_set_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_kv_type_name(kv_type: i32) -> *const ::core::ffi::c_char;
+    pub fn qinfer_cancel_create(
+        out: *mut *mut qinfer_cancel,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " [any thread, async-signal-safe] Sticky until reset, so a request made before the call counts."]
+    pub fn qinfer_cancel_request(cancel: *mut qinfer_cancel);
+    pub fn qinfer_cancel_reset(cancel: *mut qinfer_cancel);
+    pub fn qinfer_cancel_free(cancel: *mut qinfer_cancel);
+    #[doc = " Evaluations on one runtime run one after another, each on all of its threads. options may be NULL."]
+    pub fn qinfer_runtime_create(
+        options: *const qinfer_runtime_options,
+        out: *mut *mut qinfer_runtime,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_runtime_free(runtime: *mut qinfer_runtime);
+    pub fn qinfer_runtime_get_info(
+        runtime: *const qinfer_runtime,
+        out: *mut qinfer_runtime_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " What loading and creating with these options will take. Reads headers only; path may also be a packed model or a\n  lone config.json. Any options may be NULL."]
+    pub fn qinfer_model_plan(
+        path: *const ::core::ffi::c_char,
+        runtime: *const qinfer_runtime_options,
+        load: *const qinfer_load_options,
+        cache: *const qinfer_kv_cache_options,
+        session: *const qinfer_session_options,
+        out: *mut qinfer_memory,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The same, buffer by buffer, as JSON: {\"model\": {...}, \"regions\": [{\"name\", \"belongs_to\": \"model\" | \"cache\" |\n  \"session\", \"bytes\", \"buffers\": [{\"name\", \"offset\", \"end\", \"bytes\", \"shape\", \"dtype\", \"lifetime\"}]}]}. Regions that\n  belong to model and cache add up to `total`, those of a session to `per_session`. In scratch, buffers whose\n  lifetimes (first and last step of a layer) do not meet may share bytes; what no buffer has is alignment to 64\n  bytes, or 4096 for blocks."]
+    pub fn qinfer_model_plan_map(
+        path: *const ::core::ffi::c_char,
+        runtime: *const qinfer_runtime_options,
+        load: *const qinfer_load_options,
+        cache: *const qinfer_kv_cache_options,
+        session: *const qinfer_session_options,
+        json: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be\n  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter."]
+    pub fn qinfer_model_inspect(
+        path: *const ::core::ffi::c_char,
+        options: *const qinfer_load_options,
+        out: *mut qinfer_model_details,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part, whose\n  others are beside it), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with defaults.\n  options may be NULL."]
+    pub fn qinfer_model_load(
+        runtime: *mut qinfer_runtime,
+        path: *const ::core::ffi::c_char,
+        options: *const qinfer_load_options,
+        out: *mut *mut qinfer_model,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_model_free(model: *mut qinfer_model);
+    #[doc = " Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants them, the\n  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded\n  model. out_path appears whole or not at all; of files that are there only an empty one or one that this function\n  wrote is replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is\n  QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is refused when\n  loaded; QINFER_LOAD_VERIFY also checks the weights. Both paths are the operating system's: options with files are\n  QINFER_E_UNSUPPORTED.\n\n  weight_format may also be \"q8_0\", \"q4_0\" or \"q4_k_m\", which quantise a checkpoint of f32, f16 and bf16: the mixes of\n  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each\n  matrix, with its encoding, bits and relative root mean square error. Memory: that of the quantised model and one of\n  its tensors. What is quantised already is QINFER_E_UNSUPPORTED, a weight that is not finite or beyond f16\n  QINFER_E_FORMAT."]
+    pub fn qinfer_model_pack(
+        runtime: *mut qinfer_runtime,
+        path: *const ::core::ffi::c_char,
+        options: *const qinfer_load_options,
+        out_path: *const ::core::ffi::c_char,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as\n  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The tokenizer\n  is there as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's keys.\n  What llama.cpp cannot read of the file, or takes otherwise, the log says at QINFER_LOG_WARN. The header is read back before weights are written:\n  QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for what the model is. Of files that are there only an\n  empty or a GGUF one is replaced. For the rest as qinfer_model_pack."]
+    pub fn qinfer_model_export_gguf(
+        runtime: *mut qinfer_runtime,
+        path: *const ::core::ffi::c_char,
+        options: *const qinfer_load_options,
+        out_path: *const ::core::ffi::c_char,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_model_get_info(
+        model: *const qinfer_model,
+        out: *mut qinfer_model_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_model_get_memory(
+        model: *const qinfer_model,
+        out: *mut qinfer_memory,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " 0 under QINFER_LOAD_NO_WEIGHTS."]
+    pub fn qinfer_model_encoding_count(model: *const qinfer_model) -> usize;
+    #[doc = " Below qinfer_model_encoding_count(), else QINFER_E_INVALID_ARGUMENT."]
+    pub fn qinfer_model_encoding_info(
+        model: *const qinfer_model,
+        index: usize,
+        out: *mut qinfer_encoding_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " [any thread] How many tokens each expert of a layer was chosen for in evaluations since the model was loaded, for\n  those who place experts; during an evaluation as far as it has come. *out_n: experts of the layer, 0 where it has\n  none. All counts are 0 under QINFER_LOAD_NO_WEIGHTS. Tokens taken from a cache are not counted, nor are those whose\n  router gave a number that is not finite; what is evaluated again is counted again. layer: below n_layers, else\n  QINFER_E_INVALID_ARGUMENT."]
+    pub fn qinfer_model_expert_counts(
+        model: *const qinfer_model,
+        layer: u32,
+        counts: *mut u64,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Stored metadata as text, sorted by key. Pointers live as long as the model; NULL if there is none."]
+    pub fn qinfer_model_meta_count(model: *const qinfer_model) -> usize;
+    pub fn qinfer_model_meta_key(
+        model: *const qinfer_model,
+        index: usize,
+    ) -> *const ::core::ffi::c_char;
+    pub fn qinfer_model_meta_value(
+        model: *const qinfer_model,
+        key: *const ::core::ffi::c_char,
+    ) -> *const ::core::ffi::c_char;
+    #[doc = " Text that is not UTF-8 is QINFER_E_INVALID_ARGUMENT; detail: offset of the first bad byte."]
+    pub fn qinfer_tokenize(
+        model: *const qinfer_model,
+        text: *const ::core::ffi::c_char,
+        len: usize,
+        flags: u32,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The same with options, which may be NULL. Steps are what a tokenizer's patterns and tables make of a text, whatever\n  they are: beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of what was not read any more), so\n  that no tokenizer file can make it hang. Those in use take 4 to 16 steps for a byte."]
+    pub fn qinfer_tokenize_with(
+        model: *const qinfer_model,
+        text: *const ::core::ffi::c_char,
+        len: usize,
+        options: *const qinfer_tokenize_options,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Raw bytes of one token, perhaps part of a character. Live as long as the model."]
+    pub fn qinfer_token_text(
+        model: *const qinfer_model,
+        token: qinfer_token,
+        out_n: *mut usize,
+    ) -> *const ::core::ffi::c_char;
+    pub fn qinfer_token_flags(model: *const qinfer_model, token: qinfer_token) -> u32;
+    #[doc = " The token whose entry in the tokenizer is exactly this text, as the file writes it: \"<|im_end|>\", or of a byte-level\n  vocabulary an entry with its stand-ins for bytes. QINFER_E_NOT_FOUND if there is none, or no tokenizer."]
+    pub fn qinfer_token_find(
+        model: *const qinfer_model,
+        text: *const ::core::ffi::c_char,
+        len: usize,
+        out: *mut qinfer_token,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The tokens that end generation, each once (QINFER_TOKEN_END); there may be none."]
+    pub fn qinfer_model_end_tokens(
+        model: *const qinfer_model,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The chat template that the model brings, as it is written (usually Jinja). name NULL:\n  the one called \"default\", as a template without a name is. QINFER_E_NOT_FOUND if there is none."]
+    pub fn qinfer_model_chat_template(
+        model: *const qinfer_model,
+        name: *const ::core::ffi::c_char,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Names of its chat templates, sorted; NULL past the last. Live as long as the model."]
+    pub fn qinfer_model_chat_template_name(
+        model: *const qinfer_model,
+        index: usize,
+    ) -> *const ::core::ffi::c_char;
+    #[doc = " The text that the chat template makes of a conversation: a JSON object of the template's variables, such as\n  {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [...], \"enable_thinking\": false}. bos_token and eos_token\n  are the model's where it has none. The template is Jinja as transformers sets it up, in an interpreter that reaches\n  nothing outside. `content` gets the parts of the text that came from the conversation, for qinfer_tokenize_with; it\n  and out_n_content may be NULL. len SIZE_MAX: conversation ends with NUL. options may be NULL.\n\n  QINFER_E_NOT_FOUND if there is no template; QINFER_E_FORMAT if it, or the conversation, cannot be read, with line and\n  column; QINFER_E_INVALID_ARGUMENT if it fails on this conversation (also with a message of its own, such as that\n  roles must alternate); QINFER_E_UNSUPPORTED if it asks for what is refused, and beyond the bounds of steps, text and\n  memory that every template has (docs/security.md)."]
+    pub fn qinfer_chat_render(
+        model: *const qinfer_model,
+        conversation: *const ::core::ffi::c_char,
+        len: usize,
+        options: *const qinfer_chat_options,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        content: *mut qinfer_text_part,
+        content_capacity: usize,
+        out_n_content: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The tokens of that text, with nothing around it. No byte that came from the conversation takes part in a control\n  token, whatever messages, tools and documents say: see qinfer_tokenize_options.content. Otherwise the ids are those\n  of the whole text."]
+    pub fn qinfer_chat_tokenize(
+        model: *const qinfer_model,
+        conversation: *const ::core::ffi::c_char,
+        len: usize,
+        options: *const qinfer_chat_options,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Takes the reply to a conversation apart while it comes, into content, reasoning and calls of tools. conversation, len\n  and options->chat are those that the prompt was made with (QINFER_CHAT_GENERATION_PROMPT among them), and errors as\n  in qinfer_chat_tokenize. What is not a call as the family writes it is content, as it is. Not for several threads at\n  once; callbacks of qinfer_generate may use it."]
+    pub fn qinfer_reply_create(
+        model: *const qinfer_model,
+        conversation: *const ::core::ffi::c_char,
+        len: usize,
+        options: *const qinfer_reply_options,
+        out: *mut *mut qinfer_reply,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The next token of the reply; an end token, and other control tokens that are no markers, add nothing. After\n  qinfer_reply_finish QINFER_E_STATE; after QINFER_E_NO_MEMORY the reply can only be freed."]
+    pub fn qinfer_reply_push(
+        reply: *mut qinfer_reply,
+        token: qinfer_token,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The reply is complete: what was held back is decided."]
+    pub fn qinfer_reply_finish(reply: *mut qinfer_reply, err: *mut qinfer_error) -> qinfer_status;
+    #[doc = " The next part, in order. Content and reasoning come in pieces as soon as they cannot be part of a marker, calls when\n  they are complete."]
+    pub fn qinfer_reply_next(
+        reply: *mut qinfer_reply,
+        out: *mut qinfer_reply_part,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " What was pushed as a message, in JSON, to add to the conversation's messages: {\"role\": \"assistant\", \"content\": ...,\n  \"reasoning_content\": ..., \"tool_calls\": [{\"id\", \"type\", \"function\": {\"name\", \"arguments\"}}]}, the last two where there\n  are any. arguments is an object or, where the family's templates want that, its text."]
+    pub fn qinfer_reply_message(
+        reply: *const qinfer_reply,
+        json: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_reply_free(reply: *mut qinfer_reply);
+    pub fn qinfer_detok_create(
+        model: *const qinfer_model,
+        out: *mut *mut qinfer_detok,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Emits whole characters and holds back an unfinished one; invalid bytes become U+FFFD. A capacity of\n  max_token_bytes * 3 + 16 always suffices."]
+    pub fn qinfer_detok_push(
+        detok: *mut qinfer_detok,
+        token: qinfer_token,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Emits what is held back and starts over."]
+    pub fn qinfer_detok_finish(
+        detok: *mut qinfer_detok,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_detok_free(detok: *mut qinfer_detok);
+    pub fn qinfer_kv_cache_create(
+        model: *const qinfer_model,
+        options: *const qinfer_kv_cache_options,
+        out: *mut *mut qinfer_kv_cache,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_kv_cache_free(cache: *mut qinfer_kv_cache);
+    pub fn qinfer_kv_cache_get_stats(
+        cache: *const qinfer_kv_cache,
+        out: *mut qinfer_kv_cache_stats,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_create(
+        cache: *mut qinfer_kv_cache,
+        options: *const qinfer_session_options,
+        out: *mut *mut qinfer_session,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Copy-on-write: blocks are shared, the last one is copied when either side first writes to it. The copy has the\n  tokens, logits, sampler and a clone of the hook too, and metrics of its own. Charges per_session of qinfer_memory,\n  as qinfer_session_create does, of which tokens and logits are shared until one side changes them."]
+    pub fn qinfer_session_fork(
+        session: *const qinfer_session,
+        out: *mut *mut qinfer_session,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Keeps the first n_tokens, pending ones included; 0 resets. If that drops evaluated tokens, the last one kept\n  becomes pending again, so that evaluating gives its logits; all do where layers with a sliding window have moved\n  beyond it. The sampler rewinds; its options stay."]
+    pub fn qinfer_session_truncate(
+        session: *mut qinfer_session,
+        n_tokens: usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Tokens, keys, values and sampler, to a file of this version of the format. To a file that holds the beginning of the\n  session already only what is new is written; a crash at any moment leaves the old state or the new one. Another file\n  than a snapshot is not overwritten: QINFER_E_FORMAT. QINFER_E_STATE while another process saves to it."]
+    pub fn qinfer_session_save(
+        session: *const qinfer_session,
+        path: *const ::core::ffi::c_char,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The same with options, which may be NULL. In a host's file what takes the place of another snapshot is written beside\n  it, before it counts: the file has room for both, and is cut to the size of one only by truncate."]
+    pub fn qinfer_session_save_with(
+        session: *const qinfer_session,
+        path: *const ::core::ffi::c_char,
+        options: *const qinfer_session_save_options,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was\n  saved (qinfer_session_get_info tells), its flags and its hook are not kept. The last token is pending: evaluating\n  it gives its logits. A kernel set other than the one that saved goes on from the stored keys and values, but not\n  with the same bits; the same one with other options that change bits is QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if\n  the file is damaged. Where one of the two states that a file holds has a damaged record, as after a crash while it\n  was written, the other is loaded: qinfer_session_load_with tells."]
+    pub fn qinfer_session_load(
+        cache: *mut qinfer_kv_cache,
+        path: *const ::core::ffi::c_char,
+        out: *mut *mut qinfer_session,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The same with options, which may be NULL, and with what was found, which may be NULL too."]
+    pub fn qinfer_session_load_with(
+        cache: *mut qinfer_kv_cache,
+        path: *const ::core::ffi::c_char,
+        options: *const qinfer_session_load_options,
+        out: *mut *mut qinfer_session,
+        result: *mut qinfer_session_load_result,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_free(session: *mut qinfer_session);
+    #[doc = " Adds pending tokens, computes nothing."]
+    pub fn qinfer_session_append(
+        session: *mut qinfer_session,
+        tokens: *const qinfer_token,
+        n: usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Makes these the session's tokens. What they have in common with those that it holds, from the first one on, stays as\n  it is, evaluated or pending (*out_kept tokens; may be NULL); the rest is cut off, as by qinfer_session_truncate, and\n  pending. So the next turn of a chat is the whole conversation: only what is new, or what its template now writes\n  otherwise, is evaluated, with the bits of a new session. After an error nothing has changed."]
+    pub fn qinfer_session_set_tokens(
+        session: *mut qinfer_session,
+        tokens: *const qinfer_token,
+        n: usize,
+        out_kept: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_get_tokens(
+        session: *const qinfer_session,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_length(session: *const qinfer_session) -> usize;
+    pub fn qinfer_session_pending(session: *const qinfer_session) -> usize;
+    #[doc = " Also reseeds. Without it a session is greedy."]
+    pub fn qinfer_session_set_sampler(
+        session: *mut qinfer_session,
+        options: *const qinfer_sampler_options,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Adds values[i] to the logit of tokens[i] when sampling (-infinity bans it for good; otherwise repeated tokens add\n  up, within the range of f32). Replaces the previous list; n 0 clears it; at most n_vocab entries."]
+    pub fn qinfer_session_set_bias(
+        session: *mut qinfer_session,
+        tokens: *const qinfer_token,
+        values: *const f32,
+        n: usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens\n  sessions with few pending tokens come first, so decoding continues while long prompts advance in chunks.\n  Sessions without pending tokens are passed over and keep their logits; if none has any it is QINFER_E_STATE.\n  Blocks for the whole call are taken first: QINFER_E_KV_FULL changes nothing; free, truncate or save and free other\n  sessions of the cache, or leave some out of the batch, and call again. After any other error, cancellation\n  included, no token is lost: those already evaluated stay so, the rest stays pending; call again to go on."]
+    pub fn qinfer_eval(
+        sessions: *const *mut qinfer_session,
+        n_sessions: usize,
+        options: *const qinfer_eval_options,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Replaces the session's hook; hook NULL: it has none from now on. After a failure the session has the hook that it\n  had, and user still is the caller's. Snapshots do not hold it. An encoder is QINFER_E_UNSUPPORTED."]
+    pub fn qinfer_session_set_logits_hook(
+        session: *mut qinfer_session,
+        hook: *const qinfer_logits_hook,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Draws one token from the last logits and appends it as pending. A session that holds max_tokens is\n  QINFER_E_CONTEXT_FULL: truncate it, or go on in another one."]
+    pub fn qinfer_session_sample(
+        session: *mut qinfer_session,
+        out: *mut qinfer_token,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " n_vocab floats for the last evaluated token, or the one `back` earlier; NULL if not kept (max_logits, keep_logits,\n  QINFER_EVAL_NO_LOGITS). Valid until the\n  session is next evaluated, truncated or freed. Own samplers read this and append."]
+    pub fn qinfer_session_logits(session: *const qinfer_session, back: usize) -> *const f32;
+    #[doc = " The same row copied into values: n_vocab floats."]
+    pub fn qinfer_session_copy_logits(
+        session: *const qinfer_session,
+        back: usize,
+        values: *mut f32,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Log probabilities of tokens under the model, for the row that qinfer_session_logits(session, back) gives: the\n  natural logarithm of its softmax, l[t] - m - log(sum of exp(l - m)) with m the largest, in double. Hook, bias,\n  penalties, temperature and filters play no part. After qinfer_session_sample, back 0 and the token drawn give its\n  own. Fills logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite."]
+    pub fn qinfer_session_logprobs(
+        session: *const qinfer_session,
+        back: usize,
+        tokens: *const qinfer_token,
+        n: usize,
+        logprobs: *mut f64,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The n most likely tokens of that row and their log probabilities, in descending order, equal ones by id. n: at most\n  n_vocab, else QINFER_E_INVALID_ARGUMENT."]
+    pub fn qinfer_session_top_logprobs(
+        session: *const qinfer_session,
+        back: usize,
+        tokens: *mut qinfer_token,
+        logprobs: *mut f64,
+        n: usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd\n  floats. Layers that a checkpoint keeps for other libraries to apply after that (the dense modules of\n  sentence-transformers) are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else\n  QINFER_E_STATE. An encoder evaluates a session whole: more pending tokens than max_batch_tokens are\n  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending."]
+    pub fn qinfer_session_embedding(
+        session: *const qinfer_session,
+        pooling: i32,
+        values: *mut f32,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Evaluates what is pending, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.\n  After an error or cancellation the session keeps the tokens made so far and *out counts them, with finish 0; a\n  token that was sampled last is pending then. out may be NULL."]
+    pub fn qinfer_generate(
+        session: *mut qinfer_session,
+        options: *const qinfer_generate_options,
+        out: *mut qinfer_generate_result,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_get_memory(
+        session: *const qinfer_session,
+        out: *mut qinfer_session_memory,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_get_info(
+        session: *const qinfer_session,
+        out: *mut qinfer_session_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_get_metrics(
+        session: *const qinfer_session,
+        out: *mut qinfer_metrics,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_runtime_get_metrics(
+        runtime: *const qinfer_runtime,
+        out: *mut qinfer_metrics,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+}

@@ -1,0 +1,267 @@
+//! Conversations: turns of which only what is new is evaluated.
+
+use std::fmt::Write as _;
+use std::iter::FusedIterator;
+use std::ops::ControlFlow;
+
+use crate::stream::Worker;
+use crate::{
+    Cancel, ChatOptions, Error, GenerateOptions, Generated, Model, Part, Reply, ReplyFormat,
+    ReplyOptions, Session,
+};
+
+/// A conversation with a model. Each turn evaluates only what is new.
+///
+/// ```
+/// # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../..")).unwrap();
+/// # use qinfer::{Chat, LoadOptions, Model};
+/// let model = Model::load("examples/models/tiny-chat", LoadOptions::default())?;
+/// let mut chat = Chat::new(&model)?;
+/// assert_eq!(chat.send("What is the capital of France?")?, "The capital of France is Paris.");
+/// # Ok::<(), qinfer::Error>(())
+/// ```
+///
+/// Messages, tools and variables are JSON text, so that any JSON library may make and read them.
+#[derive(Debug)]
+pub struct Chat {
+    /// The messages so far, a JSON object each. May be changed between turns.
+    pub messages: Vec<String>,
+    /// The tools that the model may call, a JSON object each.
+    pub tools: Vec<String>,
+    /// Other variables of the template, such as `enable_thinking`: name and JSON value.
+    pub variables: Vec<(String, String)>,
+    /// How prompts are rendered.
+    pub options: ChatOptions,
+    /// How calls are written.
+    pub format: ReplyFormat,
+    /// Tokens of a reply at most; 0 = no bound but the context's.
+    pub max_tokens: u32,
+    /// Ends a reply.
+    pub cancel: Option<Cancel>,
+    session: Session,
+    generated: Option<Generated>,
+}
+
+/// A message as JSON: `{"role": "user", "content": "Hi"}`.
+pub fn message(role: &str, content: &str) -> String {
+    format!(
+        "{{\"role\": {}, \"content\": {}}}",
+        quoted(role),
+        quoted(content)
+    )
+}
+
+/// A text as JSON.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+impl Chat {
+    /// A conversation in a session of its own.
+    pub fn new(model: &Model) -> Result<Chat, Error> {
+        Ok(Chat::with_session(Session::for_model(model)?))
+    }
+
+    /// A conversation in this session, which brings its sampler and its hook.
+    pub fn with_session(session: Session) -> Chat {
+        Chat {
+            messages: Vec::new(),
+            tools: Vec::new(),
+            variables: Vec::new(),
+            options: ChatOptions::default(),
+            format: ReplyFormat::default(),
+            max_tokens: 0,
+            cancel: None,
+            session,
+            generated: None,
+        }
+    }
+
+    /// The session, for its sampler, say.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// How the last reply ended.
+    pub fn generated(&self) -> Option<&Generated> {
+        self.generated.as_ref()
+    }
+
+    /// The conversation as JSON, as [`Model::render_chat`] takes it.
+    pub fn conversation(&self) -> String {
+        let mut out = format!("{{\"messages\": [{}]", self.messages.join(", "));
+        if !self.tools.is_empty() {
+            let _ = write!(out, ", \"tools\": [{}]", self.tools.join(", "));
+        }
+        for (name, value) in &self.variables {
+            let _ = write!(out, ", {}: {value}", quoted(name));
+        }
+        out + "}"
+    }
+
+    /// A message of the user; returns the content of the reply. Calls of tools are in the last of the messages.
+    pub fn send(&mut self, content: &str) -> Result<String, Error> {
+        let mut said = String::new();
+        self.messages.push(message("user", content));
+        self.reply_with(|part| {
+            if let Part::Content(text) = part {
+                said.push_str(&text);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(said)
+    }
+
+    /// A reply to the messages as they are, whose parts `on_part` gets as they come. The reply is added to the
+    /// messages, unless the call fails or `on_part` breaks it off.
+    pub fn reply_with(
+        &mut self,
+        mut on_part: impl FnMut(Part) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let turn = self.turn()?;
+        let mut put = |part: Option<Part>| part.map_or(ControlFlow::Continue(()), &mut on_part);
+        let done = turn.run(&mut self.session, &mut put)?;
+        self.messages.extend(done.message);
+        self.generated = Some(done.generated);
+        Ok(())
+    }
+
+    /// A message of the user; the parts of the reply come as an iterator, as [`Session::stream`] does. When it has
+    /// ended, the reply is added to the messages; dropped before, it is not.
+    pub fn stream(&mut self, content: &str) -> Result<ChatStream<'_>, Error> {
+        self.messages.push(message("user", content));
+        self.stream_reply()
+    }
+
+    /// The same for the messages as they are.
+    pub fn stream_reply(&mut self) -> Result<ChatStream<'_>, Error> {
+        let turn = self.turn()?;
+        let worker = Worker::start(&mut self.session, move |session, put| {
+            turn.run(session, put)
+        })?;
+        Ok(ChatStream {
+            worker,
+            messages: &mut self.messages,
+            generated: &mut self.generated,
+        })
+    }
+
+    /// Makes the session's tokens those of the prompt.
+    fn turn(&mut self) -> Result<Turn, Error> {
+        let conversation = self.conversation();
+        let model = self.session.model().clone();
+        let options = ReplyOptions {
+            format: self.format,
+            chat: self.options.clone(),
+        };
+        let reply = Reply::new(&model, &conversation, &options)?;
+        self.session
+            .set_tokens(&model.tokenize_chat(&conversation, &self.options)?)?;
+        let generate = GenerateOptions {
+            max_tokens: self.max_tokens,
+            cancel: self.cancel.clone(),
+            ..Default::default()
+        };
+        self.generated = None;
+        Ok(Turn { reply, generate })
+    }
+}
+
+/// A reply that is to come.
+struct Turn {
+    reply: Reply,
+    generate: GenerateOptions,
+}
+
+/// One that has come; without a message where it was broken off.
+struct Done {
+    message: Option<String>,
+    generated: Generated,
+}
+
+impl Turn {
+    fn run(
+        mut self,
+        session: &mut Session,
+        put: &mut dyn FnMut(Option<Part>) -> ControlFlow<()>,
+    ) -> Result<Done, Error> {
+        let mut failed = None;
+        let mut broken_off = false;
+        let generated = session.generate_with(&self.generate, |piece| {
+            let result = match piece.token {
+                Some(token) => self.reply.push(token),
+                None => Ok(()),
+            };
+            match result.and_then(|()| hand_over(&mut self.reply, put)) {
+                Ok(flow) => {
+                    broken_off |= flow.is_break();
+                    flow
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if !broken_off {
+            self.reply.finish()?;
+            broken_off = hand_over(&mut self.reply, put)?.is_break();
+        }
+        let message = (!broken_off).then(|| self.reply.message()).transpose()?;
+        Ok(Done { message, generated })
+    }
+}
+
+/// Hands over the parts that are certain.
+fn hand_over(
+    reply: &mut Reply,
+    put: &mut dyn FnMut(Option<Part>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Error> {
+    while let Some(part) = reply.next_part()? {
+        if put(Some(part)).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    // Tokens without a part, such as those of a call that is not complete, must not keep a reader that has left.
+    Ok(put(None))
+}
+
+/// The parts of a reply: [`Chat::stream`].
+pub struct ChatStream<'a> {
+    worker: Worker<'a, Part, Result<Done, Error>>,
+    messages: &'a mut Vec<String>,
+    generated: &'a mut Option<Generated>,
+}
+
+impl Iterator for ChatStream<'_> {
+    type Item = Result<Part, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(part) = self.worker.next() {
+            return Some(Ok(part));
+        }
+        match self.worker.join()? {
+            Ok(done) => {
+                self.messages.extend(done.message);
+                *self.generated = Some(done.generated);
+                None
+            }
+            Err(failed) => Some(Err(failed)),
+        }
+    }
+}
+
+impl FusedIterator for ChatStream<'_> {}

@@ -1,0 +1,219 @@
+//! Generation in one call, with a callback for each piece.
+
+use std::borrow::Cow;
+use std::ffi::{c_char, c_void};
+use std::ops::ControlFlow;
+use std::ptr;
+use std::time::Duration;
+
+use crate::cancel::pointer_of as cancel_pointer;
+use crate::error::{call, Error};
+use crate::handle::{array, slice_at};
+use crate::panics::guard;
+use crate::{sys, Cancel, Session, Token};
+
+/// How a text is generated.
+#[derive(Clone, Debug, Default)]
+pub struct GenerateOptions {
+    /// New tokens at most; 0 = until an end token or the context limit.
+    pub max_tokens: u32,
+    /// The text ends before the first of these that appears.
+    pub stop: Vec<String>,
+    /// Pieces come with log probabilities, and with this many of the most likely tokens (at most 64). They cost a
+    /// pass over the logits for each token.
+    pub top_logprobs: Option<u32>,
+    /// Ends the generation; its tokens stay.
+    pub cancel: Option<Cancel>,
+}
+
+/// Log probabilities under the model at one token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Logprobs<'a> {
+    /// That of the token that was drawn.
+    pub logprob: f64,
+    /// The most likely tokens, in descending order.
+    pub top_tokens: &'a [Token],
+    /// Their log probabilities.
+    pub top_logprobs: &'a [f64],
+}
+
+/// What one token adds to the text.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece<'a> {
+    /// The token that was drawn; `None` for text that was held back, after the last token. An end token comes only
+    /// with log probabilities, or with text.
+    pub token: Option<Token>,
+    /// New whole characters, maybe none. What may begin a stop text is held back.
+    pub text: Cow<'a, str>,
+    /// Where [`GenerateOptions::top_logprobs`] is set and there is a token.
+    pub logprobs: Option<Logprobs<'a>>,
+}
+
+/// Why a generation ended.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// An end token.
+    End,
+    /// A stop text.
+    Stop,
+    /// `max_tokens`, or the session is full.
+    Length,
+    /// The callback, or nobody reads the stream any more.
+    Callback,
+    /// A reason that this version of the binding does not know.
+    Other(i32),
+}
+
+impl Finish {
+    fn from_code(code: i32) -> Finish {
+        match code as u32 {
+            sys::QINFER_FINISH_END => Finish::End,
+            sys::QINFER_FINISH_STOP => Finish::Stop,
+            sys::QINFER_FINISH_LENGTH => Finish::Length,
+            sys::QINFER_FINISH_CALLBACK => Finish::Callback,
+            _ => Finish::Other(code),
+        }
+    }
+}
+
+/// A generation that ended, and what it took.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// The whole text.
+    pub text: String,
+    /// Why it ended.
+    pub finish: Finish,
+    /// Tokens of the session before.
+    pub prompt_tokens: u32,
+    /// Of these, taken from the cache instead of evaluated.
+    pub cached_tokens: u32,
+    /// Tokens drawn, the end token included.
+    pub new_tokens: u32,
+    /// For the prompt.
+    pub prefill: Duration,
+    /// For the evaluations after it.
+    pub decode: Duration,
+}
+
+impl Session {
+    /// Evaluates what is pending and draws tokens until an end token, a stop text or `max_tokens`. After an error or
+    /// a cancellation the session keeps the tokens made so far.
+    pub fn generate(&mut self, options: &GenerateOptions) -> Result<Generated, Error> {
+        self.generate_with(options, |_| ControlFlow::Continue(()))
+    }
+
+    /// The same, and hands each piece to `on_piece` as it comes. After `Break` text that was held back may follow.
+    pub fn generate_with<F>(
+        &mut self,
+        options: &GenerateOptions,
+        on_piece: F,
+    ) -> Result<Generated, Error>
+    where
+        F: FnMut(Piece<'_>) -> ControlFlow<()>,
+    {
+        let mut receiver = Receiver {
+            on_piece,
+            text: String::new(),
+            session: self.as_ptr(),
+            length: self.len(),
+        };
+        let stop: Vec<*const c_char> = options
+            .stop
+            .iter()
+            .map(|text| text.as_ptr().cast())
+            .collect();
+        let stop_lens: Vec<usize> = options.stop.iter().map(String::len).collect();
+        let with_logprobs = options.top_logprobs.is_some();
+        let raw = sys::qinfer_generate_options {
+            max_tokens: options.max_tokens,
+            stop: array(&stop),
+            stop_lens: array(&stop_lens),
+            n_stop: stop.len() as u32,
+            on_token: (!with_logprobs).then_some(on_token::<F> as _),
+            on_token_info: with_logprobs.then_some(on_token_info::<F> as _),
+            n_top: options.top_logprobs.unwrap_or(0),
+            user: ptr::from_mut(&mut receiver).cast(),
+            cancel: cancel_pointer(&options.cancel),
+            ..sys::sized()
+        };
+        let mut out = sys::sized::<sys::qinfer_generate_result>();
+        // SAFETY: all of it lives through the call; only the callbacks use the receiver meanwhile.
+        call(|error| unsafe { sys::qinfer_generate(self.as_mut_ptr(), &raw, &mut out, error) })?;
+        Ok(Generated {
+            text: receiver.text,
+            finish: Finish::from_code(out.finish),
+            prompt_tokens: out.prompt_tokens,
+            cached_tokens: out.cached_tokens,
+            new_tokens: out.new_tokens,
+            prefill: Duration::from_nanos(out.prefill_ns),
+            decode: Duration::from_nanos(out.decode_ns),
+        })
+    }
+}
+
+/// What the callbacks of one generation work with.
+struct Receiver<F> {
+    on_piece: F,
+    text: String,
+    session: *const sys::qinfer_session,
+    /// Tokens of the session when a piece came last.
+    length: usize,
+}
+
+impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> Receiver<F> {
+    fn receive(&mut self, piece: Piece<'_>) -> i32 {
+        self.text.push_str(&piece.text);
+        (self.on_piece)(piece).is_break() as i32
+    }
+}
+
+unsafe extern "C" fn on_token<F: FnMut(Piece<'_>) -> ControlFlow<()>>(
+    text: *const c_char,
+    len: usize,
+    token: sys::qinfer_token,
+    user: *mut c_void,
+) -> i32 {
+    guard(1, || {
+        // SAFETY: user is the receiver; the text lives during the call, in which a const function may be called.
+        let (receiver, text, length) = unsafe {
+            let receiver = &mut *user.cast::<Receiver<F>>();
+            let length = sys::qinfer_session_length(receiver.session);
+            (receiver, slice_at(text.cast::<u8>(), len), length)
+        };
+        // Text that was held back comes with the last token once more: that is no new one.
+        let token = (length != receiver.length).then_some(token);
+        receiver.length = length;
+        receiver.receive(Piece {
+            token,
+            text: String::from_utf8_lossy(text),
+            logprobs: None,
+        })
+    })
+}
+
+unsafe extern "C" fn on_token_info<F: FnMut(Piece<'_>) -> ControlFlow<()>>(
+    info: *const sys::qinfer_token_info,
+    user: *mut c_void,
+) -> i32 {
+    guard(1, || {
+        // SAFETY: user is the receiver; the struct, which has at least the members of 0.2, and its arrays live during
+        // the call.
+        unsafe {
+            let (info, receiver) = (&*info, &mut *user.cast::<Receiver<F>>());
+            let token = (info.token >= 0).then_some(info.token);
+            let n_top = info.n_top as usize;
+            receiver.receive(Piece {
+                token,
+                text: String::from_utf8_lossy(slice_at(info.text.cast::<u8>(), info.text_len)),
+                logprobs: token.map(|_| Logprobs {
+                    logprob: info.logprob,
+                    top_tokens: slice_at(info.top_tokens, n_top),
+                    top_logprobs: slice_at(info.top_logprobs, n_top),
+                }),
+            })
+        }
+    })
+}

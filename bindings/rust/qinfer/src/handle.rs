@@ -1,0 +1,156 @@
+//! Handles of the library that free themselves, and how text, paths and arrays pass between Rust and C.
+
+use std::borrow::Cow;
+use std::ffi::{c_char, CStr, CString};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+use crate::error::{attempt, call, Error, Status};
+use crate::{panics, sys};
+
+/// A handle, freed when it is dropped.
+pub(crate) struct Owned<T> {
+    pointer: NonNull<T>,
+    free: unsafe extern "C" fn(*mut T),
+}
+
+// SAFETY: handles may move between threads, and freeing is for any thread.
+unsafe impl<T> Send for Owned<T> {}
+// SAFETY: these may be used by several threads at once: a runtime and a cache lock themselves, a model does not
+// change, and a cancel is atomic.
+unsafe impl Sync for Owned<sys::qinfer_runtime> {}
+unsafe impl Sync for Owned<sys::qinfer_model> {}
+unsafe impl Sync for Owned<sys::qinfer_kv_cache> {}
+unsafe impl Sync for Owned<sys::qinfer_cancel> {}
+
+impl<T> Owned<T> {
+    /// What a function that creates a handle makes; `free` is the one that releases it.
+    pub(crate) fn create(
+        free: unsafe extern "C" fn(*mut T),
+        function: impl FnOnce(*mut *mut T, *mut sys::qinfer_error) -> sys::qinfer_status,
+    ) -> Result<Owned<T>, Error> {
+        let mut out = ptr::null_mut();
+        let result = attempt(|error| function(&mut out, error));
+        // Before the panic of a callback goes on: then what was made nevertheless is freed.
+        let owned = NonNull::new(out).map(|pointer| Owned { pointer, free });
+        panics::resume();
+        result?;
+        owned.ok_or_else(|| Error::new(Status::Internal, "success without a handle", 0))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.pointer.as_ptr()
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: nothing else frees the handle, and what borrows it is gone.
+        panics::quiet(|| unsafe { (self.free)(self.pointer.as_ptr()) });
+    }
+}
+
+/// NUL-terminated text. `what` is its name in the error for one with a NUL inside, whose detail is where.
+pub(crate) fn c_text(text: impl Into<Vec<u8>>, what: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|found| {
+        let at = found.nul_position();
+        let message = format!("{what} has a NUL byte at offset {at}");
+        Error::new(Status::InvalidArgument, message, at as i64)
+    })
+}
+
+/// Text that may be absent: NULL.
+pub(crate) fn optional_text(text: Option<&str>, what: &str) -> Result<Option<CString>, Error> {
+    text.map(|text| c_text(text, what)).transpose()
+}
+
+pub(crate) fn c_path(path: &Path, what: &str) -> Result<CString, Error> {
+    c_text(path.as_os_str().as_encoded_bytes(), what)
+}
+
+pub(crate) fn pointer_of(text: &Option<CString>) -> *const c_char {
+    text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
+}
+
+/// The address of an array for the library, which takes NULL for an empty one.
+pub(crate) fn array<T>(values: &[T]) -> *const T {
+    if values.is_empty() {
+        ptr::null()
+    } else {
+        values.as_ptr()
+    }
+}
+
+/// # Safety
+/// `text` is NULL or NUL-terminated text that lives for `'a`.
+pub(crate) unsafe fn text_at<'a>(text: *const c_char) -> Cow<'a, str> {
+    if text.is_null() {
+        return Cow::Borrowed("");
+    }
+    // SAFETY: as above.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy()
+}
+
+/// # Safety
+/// `data` is NULL or the address of `n` values that live for `'a`.
+pub(crate) unsafe fn slice_at<'a, T>(data: *const T, n: usize) -> &'a [T] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts(data, n) }
+}
+
+/// The NUL-terminated text of a struct's member.
+pub(crate) fn text_of(chars: &[c_char]) -> String {
+    let bytes: Vec<u8> = chars.iter().map(|&c| c as u8).collect();
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// What a function writes to (array, capacity, out_n); `room` elements are tried first.
+pub(crate) fn read_array<T: Clone + Default>(
+    room: usize,
+    mut function: impl FnMut(*mut T, usize, *mut usize, *mut sys::qinfer_error) -> sys::qinfer_status,
+) -> Result<Vec<T>, Error> {
+    let mut values = vec![T::default(); room];
+    loop {
+        let mut n = 0;
+        match call(|error| function(values.as_mut_ptr(), values.len(), &mut n, error)) {
+            Ok(()) => {
+                values.truncate(n);
+                return Ok(values);
+            }
+            Err(failed) if failed.status() == Status::BufferTooSmall && n > values.len() => {
+                values.resize(n, T::default());
+            }
+            Err(failed) => return Err(failed),
+        }
+    }
+}
+
+/// The same for text.
+pub(crate) fn read_text(
+    room: usize,
+    mut function: impl FnMut(
+        *mut c_char,
+        usize,
+        *mut usize,
+        *mut sys::qinfer_error,
+    ) -> sys::qinfer_status,
+) -> Result<String, Error> {
+    let bytes = read_array::<u8>(room, |text, capacity, n, error| {
+        function(text.cast(), capacity, n, error)
+    })?;
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned()))
+}
+
+/// What a function fills.
+pub(crate) fn read_struct<T: sys::StructSize>(
+    function: impl FnOnce(*mut T, *mut sys::qinfer_error) -> sys::qinfer_status,
+) -> Result<T, Error> {
+    let mut out = sys::sized::<T>();
+    call(|error| function(&mut out, error))?;
+    Ok(out)
+}

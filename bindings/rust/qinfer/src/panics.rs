@@ -1,0 +1,75 @@
+//! Panics of callbacks: caught before they reach the library, and resumed once the call that made the callback is
+//! over.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+
+type Payload = Box<dyn Any + Send>;
+
+thread_local! {
+    // Callbacks run on the thread of the call, so each call finds what its own callbacks left.
+    static CAUGHT: RefCell<Option<Payload>> = const { RefCell::new(None) };
+}
+
+/// Runs what a callback does. After a panic, its own or one of an earlier callback of the same call, the result is
+/// `failed`, which ends the call.
+pub(crate) fn guard<R>(failed: R, callback: impl FnOnce() -> R) -> R {
+    if CAUGHT.with_borrow(Option::is_some) {
+        return failed;
+    }
+    guard_release(failed, callback)
+}
+
+/// The same for callbacks that release something: they run after a panic, too.
+pub(crate) fn guard_release<R>(failed: R, callback: impl FnOnce() -> R) -> R {
+    match catch_unwind(AssertUnwindSafe(callback)) {
+        Ok(result) => result,
+        Err(payload) => {
+            keep(payload);
+            failed
+        }
+    }
+}
+
+fn keep(payload: Payload) {
+    let mut payload = Some(payload);
+    let _ = CAUGHT.try_with(|caught| {
+        let mut caught = caught.borrow_mut();
+        if caught.is_none() {
+            *caught = payload.take();
+        }
+    });
+    // Of two panics the first counts.
+    discard(payload);
+}
+
+/// Drops a payload. That may panic in turn, where nothing may: then what it panics with is leaked.
+fn discard(payload: Option<Payload>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
+    }
+}
+
+/// What a callback of the call that has just returned panicked with.
+pub(crate) fn take() -> Option<Payload> {
+    CAUGHT.try_with(|caught| caught.borrow_mut().take()).ok()?
+}
+
+/// Goes on with the panic of a callback, if there was one.
+pub(crate) fn resume() {
+    if let Some(payload) = take() {
+        resume_unwind(payload);
+    }
+}
+
+/// Runs what is called from drop(): a panic of a callback must not leave it, and is forgotten. One that an outer call
+/// waits for is kept.
+pub(crate) fn quiet(release: impl FnOnce()) {
+    let outer = take();
+    release();
+    discard(take());
+    if let Some(payload) = outer {
+        keep(payload);
+    }
+}
