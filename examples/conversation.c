@@ -14,7 +14,7 @@ typedef struct Chat {
 static int32_t show(const char* text, size_t n, qinfer_token token, void* user) {
   qinfer_reply_part part = {.struct_size = sizeof part};
   (void)text, (void)n;
-  if (qinfer_reply_push(user, token, NULL)) return 1;
+  if (token >= 0 && qinfer_reply_push(user, token, NULL)) return 1;
   while (qinfer_reply_next(user, &part, NULL) == QINFER_OK && part.kind != QINFER_PART_NONE)
     printf(part.kind == QINFER_PART_CALL ? "[call of %s%.*s]" : "%s%.*s", part.name != NULL ? part.name : "",
            (int)part.text_len, part.text);

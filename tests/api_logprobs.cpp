@@ -173,9 +173,11 @@ TEST_CASE("A generation tells each token's log probability and the most likely o
   const qinfer_generate_result result = session.generate(request);
   REQUIRE(result.new_tokens == 12);
   std::string told_text;
+  std::vector<qi::Token> told_tokens;
   std::size_t n = 0;
   for (const Told& one : told) {
     told_text += one.text;
+    told_tokens.push_back(one.token);
     if (one.token < 0) {
       REQUIRE(&one == &told.back());
       REQUIRE(one.logprob == 0);
@@ -190,6 +192,7 @@ TEST_CASE("A generation tells each token's log probability and the most likely o
   }
   REQUIRE(n == 12);
   REQUIRE(told_text == text);
+  REQUIRE(told_tokens == tokens);
 }
 
 TEST_CASE("An end token is told too, and nonzero from on_token_info stops", "[api][logprobs]") {

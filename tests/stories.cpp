@@ -228,6 +228,30 @@ TEST_CASE("stop texts end the output before them, wherever tokens are cut", "[st
   CHECK(session.generate_text(request) == full);
 }
 
+TEST_CASE("text that is held back until the end comes without a token", "[stories]") {
+  const qi::Model model = load_exact(kTinyStories, 2);
+  const auto prompt = model.tokenize("Once upon a time");
+  const Story story = tell(model, prompt, 3);  // ", there was"
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  session.append(prompt);
+  qi::Generation request;
+  request.max_tokens = 3;
+  request.stop = {" was never so"};
+  std::vector<std::int32_t> tokens;
+  std::string text;
+  request.on_token = [&](std::string_view piece, qinfer_token token) {
+    tokens.push_back(token);
+    text += piece;
+    return true;
+  };
+  REQUIRE(session.generate(request).finish == QINFER_FINISH_LENGTH);
+  std::vector<std::int32_t> expected = story.ids;
+  expected.push_back(-1);
+  REQUIRE(tokens == expected);
+  REQUIRE(text == story.text);
+}
+
 TEST_CASE("sampling with a seed is repeatable and survives truncation", "[stories]") {
   const qi::Model model = load_exact(kTinyStories, 2);
   qi::KvCache cache(model);

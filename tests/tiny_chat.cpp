@@ -72,7 +72,7 @@ Turn reply_to(const qi::Model& model, qi::Session& session, const Json& conversa
   turn.n_kept = session.set_tokens(prompt);
   qi::Generation request;
   request.on_token = [&](std::string_view, qinfer_token token) {
-    reply.push(token);
+    if (token >= 0) reply.push(token);
     return true;
   };
   turn.finish = session.generate(request).finish;

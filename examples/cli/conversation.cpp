@@ -137,7 +137,7 @@ TurnCounts Conversation::generate(qi::Reply& reply, const qi::Cancel& cancel, co
   request.max_tokens = options_.max_tokens;
   request.cancel = &cancel;
   request.on_token = [&](std::string_view, qinfer_token token) {
-    reply.push(token);
+    if (token >= 0) reply.push(token);
     drain(reply, on_part);
     return true;
   };

@@ -129,7 +129,8 @@ enum { QINFER_LOG_ERROR = 1, QINFER_LOG_WARN = 2, QINFER_LOG_INFO = 3, QINFER_LO
 typedef void (*qinfer_log_fn)(int32_t level, const char *line, size_t line_len, void *user);
 /** Called about every 16 MiB and once at the end. Return nonzero to cancel. */
 typedef int32_t (*qinfer_progress_fn)(uint64_t done_bytes, uint64_t total_bytes, void *user);
-/** After each token, with the new whole characters (maybe none). Return nonzero to stop. */
+/** After each token, with the new whole characters (maybe none). Text that was held back comes after the last token, with
+ *  token -1. Return nonzero to stop. */
 typedef int32_t (*qinfer_token_fn)(const char *text, size_t text_len, qinfer_token token, void *user);
 
 /* ---- Files of a host ---------------------------------------------------------------------------------- */

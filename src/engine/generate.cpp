@@ -34,10 +34,10 @@ class TextOutput {
   }
 
   /// The generation ends without a stop text: everything held back is text after all.
-  void finish(std::int32_t token) {
+  void finish() {
     if (detokenizer_ != nullptr) held_ += detokenizer_->finish(buffer_.subspan(held_));
     if (held_ != 0) {
-      emit(held_, token);
+      emit(held_, -1);
     } else if (info_.token >= 0) {
       tell({});  // the end token
     }
@@ -86,6 +86,7 @@ class TextOutput {
     return stop;
   }
 
+  /// `token`: -1 where the text comes after the last one.
   bool emit(std::size_t n, std::int32_t token) {
     bool stop = options_.on_token != nullptr && options_.on_token(held().substr(0, n), token, options_.user);
     if (tell(held().substr(0, n))) stop = true;
@@ -141,9 +142,7 @@ Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t&
   return status.code() == Code::cancelled ? cancelled() : std::move(status);
 }
 
-/// The loop; `token` is the last one sampled.
-Status run(Session& session, const GenerateOptions& options, TextOutput& text, GenerateResult& out,
-           std::int32_t& token) {
+Status run(Session& session, const GenerateOptions& options, TextOutput& text, GenerateResult& out) {
   const std::uint64_t cached = session.metrics().cached_tokens;
   Status status = evaluate(session, options, out.prefill_ns);
   out.cached_tokens = static_cast<std::uint32_t>(session.metrics().cached_tokens - cached);
@@ -156,7 +155,7 @@ Status run(Session& session, const GenerateOptions& options, TextOutput& text, G
     if (out.new_tokens != 0) QINFER_TRY(evaluate(session, options, out.decode_ns));
     // Evaluations look at the flag too, but there may be nothing to evaluate.
     if (options.cancelled != nullptr && options.cancelled->load()) return cancelled();
-    QINFER_ASSIGN(token, session.sample());
+    QINFER_ASSIGN(const std::int32_t token, session.sample());
     ++out.new_tokens;
     out.finish = text.push(token);
   }
@@ -170,10 +169,9 @@ Status generate(Session& session, const GenerateOptions& options, GenerateResult
   QINFER_TRY(check(session, options));
   out.prompt_tokens = static_cast<std::uint32_t>(session.length());
   TextOutput text(session, options);
-  std::int32_t token = -1;
-  Status status = run(session, options, text, out, token);
+  Status status = run(session, options, text, out);
   // Also after an error: the tokens made so far stay in the session, so their text belongs to the host.
-  if (out.finish != Finish::stop && out.finish != Finish::callback) text.finish(token);
+  if (out.finish != Finish::stop && out.finish != Finish::callback) text.finish();
   return status;
 }
 

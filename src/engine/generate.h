@@ -30,7 +30,7 @@ struct TokenInfo {
 struct GenerateOptions {
   std::uint32_t max_tokens = 0;  ///< new tokens; 0 = no limit but the context
   std::span<const std::string_view> stop;
-  /// New whole characters and the token they came with; true stops.
+  /// New whole characters and the token they came with, -1 for text that was held back until the end; true stops.
   bool (*on_token)(std::string_view text, std::int32_t token, void* user) = nullptr;
   /// Once for each token, and once more for text held back; true stops.
   bool (*on_token_info)(const TokenInfo& info, void* user) = nullptr;
