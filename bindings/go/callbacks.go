@@ -24,10 +24,7 @@ type caught struct {
 
 // run calls a callback and reports whether the call goes on. After a panic no callback of the call is run any more.
 func (c *caught) run(callback func() error) bool {
-	c.mu.Lock()
-	over := c.panicked
-	c.mu.Unlock()
-	if over {
+	if c.over() {
 		return false
 	}
 	err := c.protect(callback)
@@ -37,6 +34,13 @@ func (c *caught) run(callback func() error) bool {
 		c.mu.Unlock()
 	}
 	return err == nil
+}
+
+// over reports whether a callback panicked.
+func (c *caught) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.panicked
 }
 
 func (c *caught) protect(callback func() error) (err error) {
@@ -89,6 +93,7 @@ func qgoProgress(user C.uintptr_t, done, total C.uint64_t) C.int32_t {
 type generation struct {
 	caught
 	options *GenerateOptions
+	hook    *hookState // of the session; nil: none
 	text    strings.Builder
 	stopped bool
 }
@@ -96,6 +101,9 @@ type generation struct {
 //export qgoToken
 func qgoToken(user C.uintptr_t, text *C.char, n C.size_t, token C.qinfer_token) C.int32_t {
 	g := cgo.Handle(user).Value().(*generation)
+	if g.hook != nil && g.hook.over() {
+		return stopUnless(false)
+	}
 	going := g.run(func() error {
 		piece := ""
 		if n != 0 {

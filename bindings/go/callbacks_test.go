@@ -3,6 +3,7 @@
 package qinfer_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -372,4 +373,151 @@ func TestACallbackThatEndsItsGoroutineLeavesOnlyItsSessionBusy(t *testing.T) {
 	if text := generated(t, prompted(t, cases.Greedy[0].Prompt), 16).Text; text != cases.Greedy[0].Text {
 		t.Errorf("another session generated %q", text)
 	}
+}
+
+func TestTextThatWasHeldBackComesWithoutAToken(t *testing.T) {
+	session := prompted(t, "Once upon a time")
+	var tokens []qinfer.Token
+	text := ""
+	result := must(session.Generate(background, qinfer.GenerateOptions{
+		MaxTokens: 3, Stop: []string{" was zzzz"},
+		OnToken: func(token qinfer.Token, piece string) bool {
+			tokens, text = append(tokens, token), text+piece
+			return true
+		},
+	}))(t)
+	all := must(session.Tokens())(t)
+	if want := append(slices.Clone(all[len(all)-3:]), qinfer.NoToken); !slices.Equal(tokens, want) || text != result.Text {
+		t.Errorf("got the tokens %v, want %v; the text %q", tokens, want, text)
+	}
+}
+
+func TestAHookThatFailsIsOfItsOwnCallAlone(t *testing.T) {
+	session := evaluated(t, "Once upon a time")
+	fail := panicking
+	check(t, session.SetLogitsHook(&qinfer.LogitsHook{Apply: func([]float32) error { return fail() }}))
+	texts := 0
+	options := qinfer.GenerateOptions{MaxTokens: 3, OnText: func(string) bool { texts++; panic("a text came") }}
+	if value := panicOf(func() { session.Generate(background, options) }); value != ownPanic || texts != 0 {
+		t.Errorf("panicked with %v, %d texts came", value, texts)
+	}
+	fail = func() error { return nil }
+	if done := generated(t, session, 3); done.NewTokens != 3 {
+		t.Errorf("the session went on with %+v", done)
+	}
+	calls := 0
+	fail = func() error { // the second time, with text held back that OnText gets then
+		if calls++; calls == 3 {
+			return errOwn
+		}
+		return nil
+	}
+	held := qinfer.GenerateOptions{MaxTokens: 9, Stop: []string{" a", " the", "."}, OnText: func(string) bool { panic("a text came") }}
+	panicOf(func() { session.Generate(background, held) })
+	fail = func() error { return nil }
+	cancelled, cancel := context.WithCancel(background)
+	cancel()
+	if _, err := session.Generate(cancelled, qinfer.GenerateOptions{MaxTokens: 3}); errors.Is(err, errOwn) {
+		t.Errorf("got %v of an earlier call", err)
+	}
+}
+
+func TestACloneMayGiveNoHook(t *testing.T) {
+	session := evaluated(t, "Once upon a time")
+	check(t, session.SetLogitsHook(&qinfer.LogitsHook{Clone: func() (*qinfer.LogitsHook, error) { return nil, nil }}))
+	fork := must(session.Fork())(t)
+	defer fork.Close()
+	if must(fork.Info())(t).HasLogitsHook || !must(session.Info())(t).HasLogitsHook {
+		t.Error("the fork has a hook, or the session none")
+	}
+}
+
+func TestForksOfForksHaveNoHookWithoutClone(t *testing.T) {
+	session := evaluated(t, "Once upon a time")
+	check(t, session.SetLogitsHook(&qinfer.LogitsHook{Clone: func() (*qinfer.LogitsHook, error) {
+		return &qinfer.LogitsHook{}, nil
+	}}))
+	fork := must(session.Fork())(t)
+	defer fork.Close()
+	second := must(fork.Fork())(t)
+	defer second.Close()
+	if !must(fork.Info())(t).HasLogitsHook || must(second.Info())(t).HasLogitsHook {
+		t.Error("the fork has no hook, or its fork one")
+	}
+}
+
+func TestACallThatIsRefusedLeavesTheFailureOfTheHook(t *testing.T) {
+	session := evaluated(t, "Once upon a time")
+	drawn := 0
+	check(t, session.SetLogitsHook(&qinfer.LogitsHook{Apply: func([]float32) error {
+		if drawn++; drawn == 2 {
+			return errOwn
+		}
+		return nil
+	}}))
+	_, err := session.Generate(background, qinfer.GenerateOptions{MaxTokens: 3, Stop: []string{", zzzz"}, OnText: func(string) bool {
+		_, refused := session.Sample()
+		expectStatus(t, refused, qinfer.ErrState)
+		return true
+	}})
+	if !errors.Is(err, errOwn) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// noFiles open nothing, and say that they did.
+type noFiles struct{}
+
+func (noFiles) Open(string, bool) (qinfer.File, error) { return nil, nil }
+
+func TestFilesThatAreNilAreAnError(t *testing.T) {
+	session := evaluated(t, "Once upon a time")
+	err := session.SaveTo(noFiles{}, "saved")
+	if expectStatus(t, err, qinfer.ErrInvalidArgument); !strings.Contains(err.Error(), "no file and no error") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheFirstErrorOfAFileCounts(t *testing.T) {
+	session := evaluated(t, "Once upon a time")
+	cache := must(model.NewKvCache(qinfer.KvCacheOptions{}))(t)
+	store := &faultyFiles{memoryFiles: newMemoryFiles()}
+	check(t, session.SaveTo(store, "saved"))
+	errClose := errors.New("the file does not close")
+	at := ""
+	store.fail = func() error { return map[string]error{"read": errOwn, "close": errClose}[at] }
+	_, _, err := cache.LoadSession("saved", qinfer.LoadSessionOptions{Files: twoFaults{store, &at}})
+	if !errors.Is(err, errOwn) || errors.Is(err, errClose) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// twoFaults are files whose reading and closing fail.
+type twoFaults struct {
+	*faultyFiles
+	at *string
+}
+
+func (f twoFaults) Open(name string, write bool) (qinfer.File, error) {
+	file, err := f.faultyFiles.Open(name, write)
+	if err != nil {
+		return nil, err
+	}
+	return twoFaultsFile{file, f}, nil
+}
+
+type twoFaultsFile struct {
+	qinfer.File
+	of twoFaults
+}
+
+func (f twoFaultsFile) ReadAt([]byte, int64) (int, error) {
+	*f.of.at = "read"
+	return 0, f.of.fail()
+}
+
+func (f twoFaultsFile) Close() error {
+	f.File.Close()
+	*f.of.at = "close"
+	return f.of.fail()
 }

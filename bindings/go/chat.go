@@ -82,12 +82,15 @@ func (c *Chat) prepare(ctx context.Context) (*Reply, error) {
 		return nil, err
 	}
 	if c.session == nil {
-		if c.session, err = c.model.NewSession(SessionOptions{}); err != nil {
+		session, err := c.model.NewSession(SessionOptions{})
+		if err != nil {
 			return nil, err
 		}
-		if err = c.session.SetSampler(c.Sampler); err != nil {
+		if err = session.SetSampler(c.Sampler); err != nil {
+			session.Close()
 			return nil, err
 		}
+		c.session = session
 	}
 	if _, err = c.session.SetTokens(tokens); err != nil {
 		return nil, err
@@ -108,7 +111,9 @@ func (c *Chat) generate(ctx context.Context, reply *Reply, emit func(Part) bool)
 	result, err := c.session.Generate(ctx, GenerateOptions{
 		MaxTokens: c.MaxTokens,
 		OnToken: func(token Token, _ string) bool {
-			emitAll(reply.Push(token))
+			if token != NoToken {
+				emitAll(reply.Push(token))
+			}
 			return going && failed == nil
 		},
 	})

@@ -140,3 +140,41 @@ func TestRepliesAreTakenApartByHand(t *testing.T) {
 	}
 	expectStatus(t, func() error { _, err := reply.Push(1); return err }(), qinfer.ErrState)
 }
+
+func TestAReplyThatEndsInsideACharacterHasItOnce(t *testing.T) {
+	chat := chatModel.NewChat()
+	defer chat.Close()
+	must(chat.Send(background, "Hello!"))(t)
+	half := qinfer.NoToken
+	for token := qinfer.Token(0); half == qinfer.NoToken; token++ {
+		if string(must(chatModel.Token(token))(t).Text) == "\xc3" {
+			half = token
+		}
+	}
+	check(t, chat.Session().SetBias(map[qinfer.Token]float32{half: 1e6}))
+	chat.MaxTokens = 1
+	if reply := must(chat.Send(background, "Again!"))(t); reply != "\uFFFD" || chat.Result.Text != reply {
+		t.Errorf("replied %q, the text is %q", reply, chat.Result.Text)
+	}
+	if message := string(chat.Messages[len(chat.Messages)-1].(json.RawMessage)); strings.Count(message, "\uFFFD") != 1 {
+		t.Errorf("the message is %s", message)
+	}
+}
+
+func TestAChatWhoseSamplerIsWrongMayBeCorrected(t *testing.T) {
+	replies := map[string]bool{}
+	for seed := range uint64(8) {
+		chat := chatModel.NewChat()
+		chat.Sampler.Temperature = -1
+		_, err := chat.Send(background, "Hello!")
+		expectStatus(t, err, qinfer.ErrInvalidArgument)
+		chat.Messages = nil
+		chat.Sampler = qinfer.SamplerOptions{Temperature: 100, Seed: seed}
+		chat.MaxTokens = 8
+		replies[must(chat.Send(background, "Hello!"))(t)] = true
+		chat.Close()
+	}
+	if len(replies) < 2 {
+		t.Errorf("all seeds replied %v", replies)
+	}
+}

@@ -48,6 +48,7 @@ type filesCall struct {
 	files  Files
 	open   []File // C knows a file as its place here
 	status Status // that the last error became
+	failed bool   // a callback failed; not: a file was missing where one may be
 }
 
 // run runs a callback. Only where it opens a file the file may be missing.
@@ -67,6 +68,7 @@ func (c *filesCall) run(opening bool, callback func() error) C.qinfer_status {
 	if !opening && c.status == StatusNotFound {
 		c.status = StatusIO
 	}
+	c.failed = c.failed || c.status != StatusNotFound
 	return C.qinfer_status(c.status)
 }
 
@@ -79,6 +81,9 @@ func qgoFileOpen(user C.uintptr_t, name *C.char, mode C.int32_t, out *C.uintptr_
 	c := filesOf(user)
 	return c.run(true, func() error {
 		file, err := c.files.Open(C.GoString(name), mode == C.QINFER_FILE_WRITE)
+		if err == nil && file == nil {
+			err = newError(StatusInvalidArgument, "Open gave no file and no error")
+		}
 		if err != nil {
 			return err
 		}
@@ -152,8 +157,10 @@ func qgoFileTruncate(user, file C.uintptr_t, size C.uint64_t) C.qinfer_status {
 func qgoFileClose(user, file C.uintptr_t) C.qinfer_status {
 	c := filesOf(user)
 	// Also after a panic of another callback: the file is open, and nothing else will close it.
-	if err := c.protect(c.open[file].Close); err != nil {
-		c.err, c.status = err, StatusIO
+	if err := c.protect(func() error { return c.open[file].Close() }); err != nil {
+		if !c.failed { // else the file was closed because of that
+			c.err, c.status, c.failed = err, StatusIO, true
+		}
 		return C.QINFER_E_IO
 	}
 	return C.QINFER_OK

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"runtime/cgo"
 	"time"
@@ -18,7 +19,8 @@ type GenerateOptions struct {
 	MaxTokens uint32   // new tokens; 0 = until an end token or the context is full
 	Stop      []string // texts of 1 to 4096 bytes; the output ends before the first that appears
 	// OnText is called with new text, in whole characters; text that may begin a stop text is held back. OnToken is
-	// called for each token, with the text that it completes, which may be "". False from either ends the generation.
+	// called for each token, with the text that it completes, which may be ""; text that was held back comes at the end,
+	// with NoToken. False from either ends the generation.
 	OnText  func(text string) bool
 	OnToken func(token Token, text string) bool
 }
@@ -78,13 +80,17 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
 	var result C.qinfer_generate_result
 	result.struct_size = C.uint32_t(unsafe.Sizeof(result))
-	g := &generation{options: &o}
+	g := &generation{options: &o, hook: s.hook.Load()}
 	user := cgo.NewHandle(g)
 	defer user.Delete()
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qgo_generate(s.c, &options, C.uintptr_t(user), &result, e)
 	}, &s.handle)
-	err = w.because(s.finishHook(g.finish(err, StatusCancelled, nil)))
+	var ofHook caught // taken first: what a hook failed with must not stay for another call where OnText panicked
+	if g.hook != nil && errors.Is(err, ErrCancelled) {
+		ofHook.panicked, ofHook.value, ofHook.err = g.hook.take()
+	}
+	err = w.because(g.finish(ofHook.finish(err, StatusCancelled, nil), StatusCancelled, nil))
 	return Generated{
 		Text: g.text.String(), Finish: Finish(result.finish),
 		PromptTokens: int(result.prompt_tokens), CachedTokens: int(result.cached_tokens), NewTokens: int(result.new_tokens),

@@ -6,6 +6,7 @@ package qinfer
 import "C"
 
 import (
+	"errors"
 	"runtime/cgo"
 	"unsafe"
 )
@@ -37,6 +38,7 @@ type hookState struct {
 type forkCall struct {
 	caught
 	made *hookState
+	none bool // Clone gave no hook
 }
 
 //export qgoHookApply
@@ -63,12 +65,13 @@ func qgoHookRewind(user C.uintptr_t, n C.size_t) C.int32_t {
 func qgoHookClone(user, fork C.uintptr_t) C.uintptr_t {
 	hook := cgo.Handle(user).Value().(*hookState)
 	call := cgo.Handle(fork).Value().(*forkCall)
-	call.made = &hookState{}
+	call.made, call.none = &hookState{}, true
 	going := hook.Clone == nil || call.run(func() error {
 		clone, err := hook.Clone()
 		if clone != nil {
 			call.made.LogitsHook = *clone
 		}
+		call.none = clone == nil
 		return err
 	})
 	if !going {
@@ -108,8 +111,8 @@ func (s *Session) SetLogitsHook(hook *LogitsHook) error {
 
 // finishHook ends a call in which the session's hook may have failed.
 func (s *Session) finishHook(err error) error {
-	if hook := s.hook.Load(); hook != nil {
+	if hook := s.hook.Load(); hook != nil && errors.Is(err, ErrCancelled) {
 		return hook.finish(err, StatusCancelled, nil)
 	}
-	return err
+	return err // without the failure of the hook, if a callback made this call: it is of the call around it
 }

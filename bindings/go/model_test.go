@@ -38,6 +38,13 @@ func TestLibraryAndRuntimeTellWhatTheyAre(t *testing.T) {
 	}
 }
 
+func TestSpinningHasBounds(t *testing.T) {
+	for _, spin := range []time.Duration{-time.Second, 2 * time.Hour} {
+		_, err := qinfer.NewRuntime(qinfer.RuntimeOptions{Spin: spin})
+		expectStatus(t, err, qinfer.ErrInvalidArgument)
+	}
+}
+
 func TestModelTellsWhatItIs(t *testing.T) {
 	info := must(model.Info())(t)
 	if info.Vocab != 1024 || info.Architecture == "" || info.Params == 0 || !info.Tokenizer || info.KernelSet == "" {

@@ -6,6 +6,7 @@ package qinfer
 import "C"
 
 import (
+	"math"
 	"runtime"
 	"time"
 	"unsafe"
@@ -33,6 +34,9 @@ type RuntimeInfo struct {
 }
 
 func (o *RuntimeOptions) native(t *texts) C.qinfer_runtime_options {
+	if spin := o.Spin.Microseconds(); t.err == nil && (spin < 0 || spin > math.MaxUint32) {
+		t.err = newError(StatusInvalidArgument, "Spin is %v, expected 0 to %d us", o.Spin, uint32(math.MaxUint32))
+	}
 	options := C.qinfer_runtime_options{
 		n_threads:  C.uint32_t(o.Threads),
 		spin_us:    C.uint32_t(o.Spin.Microseconds()),

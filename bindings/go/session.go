@@ -155,6 +155,9 @@ func (s *Session) Fork() (*Session, error) {
 	}
 	copied := newSession(s.cache, made)
 	copied.hook.Store(fork.made)
+	if fork.none {
+		return copied, copied.SetLogitsHook(nil)
+	}
 	return copied, nil
 }
 

@@ -14,6 +14,9 @@ import (
 // Token is an entry of a model's vocabulary.
 type Token int32
 
+// NoToken stands where text comes without a token of its own.
+const NoToken Token = -1
+
 // TokenizeOptions are those of [Model.Tokenize].
 type TokenizeOptions struct {
 	// Plain leaves out what the tokenizer puts around a text, such as a begin token.
