@@ -105,7 +105,7 @@ impl Session {
         self.generate_with(options, |_| ControlFlow::Continue(()))
     }
 
-    /// The same, and hands each piece to `on_piece` as it comes. After `Break` text that was held back may follow.
+    /// The same, and hands each piece to `on_piece` as it comes.
     pub fn generate_with<F>(
         &mut self,
         options: &GenerateOptions,
@@ -117,8 +117,6 @@ impl Session {
         let mut receiver = Receiver {
             on_piece,
             text: String::new(),
-            session: self.as_ptr(),
-            length: self.len(),
         };
         let stop: Vec<*const c_char> = options
             .stop
@@ -158,9 +156,6 @@ impl Session {
 struct Receiver<F> {
     on_piece: F,
     text: String,
-    session: *const sys::qinfer_session,
-    /// Tokens of the session when a piece came last.
-    length: usize,
 }
 
 impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> Receiver<F> {
@@ -177,17 +172,15 @@ unsafe extern "C" fn on_token<F: FnMut(Piece<'_>) -> ControlFlow<()>>(
     user: *mut c_void,
 ) -> i32 {
     guard(1, || {
-        // SAFETY: user is the receiver; the text lives during the call, in which a const function may be called.
-        let (receiver, text, length) = unsafe {
-            let receiver = &mut *user.cast::<Receiver<F>>();
-            let length = sys::qinfer_session_length(receiver.session);
-            (receiver, slice_at(text.cast::<u8>(), len), length)
+        // SAFETY: user is the receiver; the text lives during the call.
+        let (receiver, text) = unsafe {
+            (
+                &mut *user.cast::<Receiver<F>>(),
+                slice_at(text.cast::<u8>(), len),
+            )
         };
-        // Text that was held back comes with the last token once more: that is no new one.
-        let token = (length != receiver.length).then_some(token);
-        receiver.length = length;
         receiver.receive(Piece {
-            token,
+            token: (token >= 0).then_some(token),
             text: String::from_utf8_lossy(text),
             logprobs: None,
         })

@@ -15,7 +15,11 @@ thread_local! {
 /// Runs what a callback does. After a panic, its own or one of an earlier callback of the same call, the result is
 /// `failed`, which ends the call.
 pub(crate) fn guard<R>(failed: R, callback: impl FnOnce() -> R) -> R {
-    if CAUGHT.with_borrow(Option::is_some) {
+    // Where the thread ends, its CAUGHT may be gone already.
+    if CAUGHT
+        .try_with(|caught| caught.borrow().is_some())
+        .unwrap_or(false)
+    {
         return failed;
     }
     guard_release(failed, callback)
@@ -23,13 +27,16 @@ pub(crate) fn guard<R>(failed: R, callback: impl FnOnce() -> R) -> R {
 
 /// The same for callbacks that release something: they run after a panic, too.
 pub(crate) fn guard_release<R>(failed: R, callback: impl FnOnce() -> R) -> R {
-    match catch_unwind(AssertUnwindSafe(callback)) {
-        Ok(result) => result,
-        Err(payload) => {
-            keep(payload);
-            failed
-        }
+    // An earlier panic must not come out of a call that the callback makes.
+    let earlier = take();
+    let result = catch_unwind(AssertUnwindSafe(callback));
+    if let Some(payload) = earlier {
+        keep(payload);
     }
+    result.unwrap_or_else(|payload| {
+        keep(payload);
+        failed
+    })
 }
 
 fn keep(payload: Payload) {
@@ -41,11 +48,13 @@ fn keep(payload: Payload) {
         }
     });
     // Of two panics the first counts.
-    discard(payload);
+    if let Some(payload) = payload {
+        discard(payload);
+    }
 }
 
 /// Drops a payload. That may panic in turn, where nothing may: then what it panics with is leaked.
-fn discard(payload: Option<Payload>) {
+pub(crate) fn discard(payload: Payload) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
     }
@@ -68,7 +77,9 @@ pub(crate) fn resume() {
 pub(crate) fn quiet(release: impl FnOnce()) {
     let outer = take();
     release();
-    discard(take());
+    if let Some(payload) = take() {
+        discard(payload);
+    }
     if let Some(payload) = outer {
         keep(payload);
     }

@@ -11,6 +11,7 @@ use std::sync::mpsc::{channel, sync_channel, Receiver};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use crate::panics::discard;
 use crate::{Error, GenerateOptions, Generated, Session, Status};
 
 /// What the thread ends with: the session, and the result or what the work panicked with.
@@ -96,8 +97,10 @@ impl<T, R> Worker<'_, T, R> {
 
 impl<T, R> Drop for Worker<'_, T, R> {
     fn drop(&mut self) {
-        // A panic that nobody waited for was reported when it happened.
-        let _ = self.put_back();
+        // A panic that no call waited for was reported when it happened.
+        if let Some(Err(payload)) = self.put_back() {
+            discard(payload);
+        }
     }
 }
 

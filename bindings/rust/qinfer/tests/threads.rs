@@ -184,3 +184,48 @@ fn a_stream_is_left_while_all_its_text_is_held_back() {
     let pieces: Vec<_> = session.stream(&options).unwrap().collect();
     assert_eq!((session.len(), pieces.len()), (context, 1));
 }
+
+/// Generates where the thread ends.
+struct AtTheEnd(Option<(Session, std::sync::mpsc::Sender<usize>)>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        if let Some((mut session, tell)) = self.0.take() {
+            let mut pieces = 0;
+            let made = session.generate_with(&three(), |_| {
+                pieces += 1;
+                ControlFlow::Continue(())
+            });
+            let _ = tell.send(made.map_or(0, |_| pieces));
+        }
+    }
+}
+
+thread_local! {
+    static AT_THE_END: std::cell::RefCell<AtTheEnd> = const { std::cell::RefCell::new(AtTheEnd(None)) };
+}
+
+fn three() -> GenerateOptions {
+    GenerateOptions {
+        max_tokens: 3,
+        ..Default::default()
+    }
+}
+
+#[test]
+fn what_is_dropped_where_a_thread_ends_may_generate() {
+    let (tell, told) = channel();
+    let session = prompted("Once upon a time");
+    std::thread::spawn(move || {
+        // First, so that it is dropped after what the crate has for the thread.
+        AT_THE_END.with(|_| ());
+        let mut other = prompted("Once upon a time");
+        other
+            .generate_with(&three(), |_| ControlFlow::Continue(()))
+            .unwrap();
+        AT_THE_END.with_borrow_mut(|end| end.0 = Some((session, tell)));
+    })
+    .join()
+    .unwrap();
+    assert_eq!(told.recv(), Ok(3));
+}
