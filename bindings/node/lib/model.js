@@ -19,6 +19,13 @@ class Runtime extends Handle {
   }
 }
 
+/** The handle of the runtime in the options, if there is one. */
+function runtimeOf(runtime) {
+  if (runtime === undefined || runtime === null) return undefined;
+  if (!(runtime instanceof Runtime)) throw new TypeError('runtime is not a Runtime');
+  return runtime[kHandle];
+}
+
 /** A conversation as JSON, of messages and the options of a ChatPrompt. */
 function conversationOf(messages, options) {
   const conversation = { ...options?.variables, messages };
@@ -39,12 +46,12 @@ class Model extends Handle {
 
   static async load(path, options) {
     const { runtime } = refuseFiles(options) ?? {};
-    const handle = await run(() => addon.modelLoad(runtime?.[kHandle], pathOf(path), options), options);
+    const handle = await run(() => addon.modelLoad(runtimeOf(runtime), pathOf(path), options), options);
     return new Model(kLoaded, handle);
   }
 
   static loadSync(path, options) {
-    const job = addon.modelLoad(options?.runtime?.[kHandle], pathOf(path), withFiles(options));
+    const job = addon.modelLoad(runtimeOf(options?.runtime), pathOf(path), withFiles(options));
     return new Model(kLoaded, runSync(job, options));
   }
 

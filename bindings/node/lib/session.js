@@ -53,9 +53,13 @@ function pieceOf(batch, at) {
 /** What the callbacks of a generation say about a piece: false ends it. */
 function tell(piece, { onToken, onText }) {
   const first = onToken?.(piece);
-  if (first === false || piece.text === '' || !onText) return first;
-  const second = onText(piece.text);
-  return first instanceof Promise ? Promise.all([first, second]).then((both) => !both.includes(false)) : second;
+  return first === false || piece.text === '' || !onText ? first : onText(piece.text);
+}
+
+/** The same where they may be asynchronous: one after the other. */
+async function tellAsync(piece, { onToken, onText }) {
+  const first = await onToken?.(piece);
+  return first === false || piece.text === '' || !onText ? first : await onText(piece.text);
 }
 
 class Session extends Handle {
@@ -221,8 +225,7 @@ class Session extends Handle {
       return run(() => addon.generate(this[kHandle], generateOptions(options), false), options);
     const pieces = this.streamTokens(options);
     for await (const piece of pieces) {
-      const answer = tell(piece, options);
-      if ((answer instanceof Promise ? await answer : answer) === false) break;
+      if ((await tellAsync(piece, options)) === false) break;
     }
     return pieces.result;
   }

@@ -59,7 +59,7 @@ class GenerateJob final : public Job {
   Reference on_piece_;
   bool queued_ = false, with_info_ = false, out_of_memory_ = false;
   std::uint32_t ahead_ = kDefaultAhead;
-  std::size_t length_before_ = 0, last_length_ = 0;
+  std::size_t length_before_ = 0;
 
   // Under mutex_ while the generation runs.
   std::string text_;
@@ -114,7 +114,7 @@ void GenerateJob::read_stop_texts(const Args& args, napi_value list) {
 }
 
 qinfer_status GenerateJob::run(qinfer_error* err) {
-  length_before_ = last_length_ = qinfer_session_length(sessions_[0]->handle);
+  length_before_ = qinfer_session_length(sessions_[0]->handle);
   return qinfer_generate(sessions_[0]->handle, &options_, &result_, err);
 }
 
@@ -122,9 +122,6 @@ qinfer_status GenerateJob::run(qinfer_error* err) {
 std::int32_t GenerateJob::add(const char* data, std::size_t size, qinfer_token token,
                               const qinfer_token_info* info) try {
   const std::size_t length = qinfer_session_length(sessions_[0]->handle);
-  // At the end text that was held back may come with a token that was there before.
-  if (length == last_length_) token = -1;
-  last_length_ = length;
   Piece piece = {token, 0, length, 0, {}, {}};
   if (info != nullptr) {
     piece.logprob = info->logprob;
@@ -176,23 +173,30 @@ napi_value GenerateJob::info_object(const Piece& piece) const {
 
 napi_value GenerateJob::take() {
   napi_value texts = nullptr, tokens = nullptr, infos = undefined(env_);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const std::size_t n = pieces_.size() - n_taken_;
-  wanted_ = n == 0;
+  std::vector<Piece> pieces;
+  std::vector<std::string> piece_texts;
+  {
+    // Copied under the lock, made objects after it: a setter of the program could come back to this job.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    wanted_ = pieces_.size() == n_taken_;
+    for (; n_taken_ < pieces_.size(); ++n_taken_) {
+      const std::size_t begin = text_begin(n_taken_);
+      pieces.push_back(pieces_[n_taken_]);
+      piece_texts.push_back(text_.substr(begin, pieces.back().text_end - begin));
+    }
+    room_.notify_one();
+  }
+  const std::size_t n = pieces.size();
   if (n == 0) return undefined(env_);
   check(env_, napi_create_array_with_length(env_, n, &texts));
   check(env_, napi_create_array_with_length(env_, n, &tokens));
   if (with_info_) check(env_, napi_create_array_with_length(env_, n, &infos));
   for (std::size_t i = 0; i < n; ++i) {
-    const Piece& piece = pieces_[n_taken_ + i];
-    const std::size_t begin = text_begin(n_taken_ + i);
     const auto index = static_cast<std::uint32_t>(i);
-    check(env_, napi_set_element(env_, texts, index, text(env_, text_.data() + begin, piece.text_end - begin)));
-    check(env_, napi_set_element(env_, tokens, index, number(env_, piece.token)));
-    if (with_info_) check(env_, napi_set_element(env_, infos, index, info_object(piece)));
+    check(env_, napi_set_element(env_, texts, index, text(env_, piece_texts[i])));
+    check(env_, napi_set_element(env_, tokens, index, number(env_, pieces[i].token)));
+    if (with_info_) check(env_, napi_set_element(env_, infos, index, info_object(pieces[i])));
   }
-  n_taken_ += n;
-  room_.notify_one();
   return Record(env_).set("texts", texts).set("tokens", tokens).set("infos", infos).object();
 }
 

@@ -183,7 +183,7 @@ void Job::request_close() {
   }
   request_cancel();
   stop_waiting();
-  if (over_) let_go();
+  if (over_ && !settled_) let_go();  // while it is settled, callbacks may run in a call with the session
 }
 
 void Job::let_go() {

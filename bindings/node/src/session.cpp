@@ -48,11 +48,17 @@ napi_value session_fork(const Args& args) {
   return box(args.env, Kind::session, fork);
 }
 
+/// Tokens of an Int32Array. A copy: a callback could detach the array, and another thread may write where it is shared.
+std::vector<qinfer_token> copied_tokens(napi_env env, napi_value array) {
+  const View<qinfer_token> view = tokens_of(env, array);
+  return std::vector<qinfer_token>(view.data, view.data + view.size);
+}
+
 napi_value session_append(const Args& args) {
   const auto session = idle_session(args.env, args[0]);
-  const View<qinfer_token> tokens = tokens_of(args.env, args[1]);
+  const std::vector<qinfer_token> tokens = copied_tokens(args.env, args[1]);
   call(args.env,
-       [&](qinfer_error* err) { return qinfer_session_append(session->handle, tokens.data, tokens.size, err); });
+       [&](qinfer_error* err) { return qinfer_session_append(session->handle, tokens.data(), tokens.size(), err); });
   return nullptr;
 }
 
@@ -76,9 +82,7 @@ void call_with_rewind(napi_env env, Session& session, const Function& function) 
 /// sessionSetTokens(session, Int32Array): how many are kept
 napi_value session_set_tokens(const Args& args) {
   const auto session = idle_session(args.env, args[0]);
-  const View<qinfer_token> view = tokens_of(args.env, args[1]);
-  // A copy: the rewind function could detach the array.
-  const std::vector<qinfer_token> tokens(view.data, view.data + view.size);
+  const std::vector<qinfer_token> tokens = copied_tokens(args.env, args[1]);
   std::size_t kept = 0;
   call_with_rewind(args.env, *session, [&](qinfer_error* err) {
     return qinfer_session_set_tokens(session->handle, tokens.data(), tokens.size(), &kept, err);
@@ -199,11 +203,11 @@ napi_value doubles(napi_env env, const std::vector<double>& values) {
 /// logprobs(session, Int32Array, back)
 napi_value logprobs(const Args& args) {
   const auto session = readable_session(args.env, args[0]);
-  const View<qinfer_token> tokens = tokens_of(args.env, args[1]);
+  const std::vector<qinfer_token> tokens = copied_tokens(args.env, args[1]);
   const std::size_t back = size_of(args.env, args[2], "back");
-  std::vector<double> values(tokens.size);
+  std::vector<double> values(tokens.size());
   call(args.env, [&](qinfer_error* err) {
-    return qinfer_session_logprobs(session->handle, back, tokens.data, tokens.size, values.data(), err);
+    return qinfer_session_logprobs(session->handle, back, tokens.data(), tokens.size(), values.data(), err);
   });
   return doubles(args.env, values);
 }

@@ -260,3 +260,46 @@ test('files callbacks that are wrong are type errors', async () => {
     (error) => error instanceof TypeError && !(error instanceof QinferError),
   );
 });
+
+test('an asynchronous onToken is waited for before onText is called, and its answer counts', async () => {
+  const order = [];
+  const session = prompted();
+  await session.generate({
+    maxTokens: 2,
+    onToken: async ({ token }) => {
+      await Promise.resolve();
+      order.push(token);
+    },
+    onText: (text) => order.push(text),
+  });
+  assert.deepEqual(
+    order.map((one) => typeof one),
+    ['number', 'string', 'number', 'string'],
+  );
+  const thenable = { then: (resolve) => resolve(false) };
+  const done = await prompted().generate({ maxTokens: 5, onToken: () => thenable });
+  assert.deepEqual([done.finish, done.newTokens], ['callback', 1]);
+  // Both fail: the first comes out, and none is left without a handler, which would end the process.
+  const first = new Stop('onToken');
+  const failing = prompted().generate({
+    onToken: () => Promise.reject(first),
+    onText() {
+      throw new Stop('onText');
+    },
+  });
+  await assert.rejects(failing, (error) => error === first);
+});
+
+test('a session may be closed by the rewind of a stream that was left', async () => {
+  for (let i = 0; i < 5; i++) {
+    const session = prompted();
+    session.setLogitsHook({ apply() {}, rewind: () => session.close() });
+    for await (const _ of session.stream({ maxTokens: 100 })) break;
+    assert.equal(session.closed, true);
+  }
+});
+
+test('a runtime that is none is a TypeError', async () => {
+  await assert.rejects(Model.load(modelPath, { runtime: {} }), TypeError);
+  assert.throws(() => Model.loadSync(modelPath, { runtime: 7 }), TypeError);
+});
