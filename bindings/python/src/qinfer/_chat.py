@@ -10,7 +10,7 @@ from typing import Any
 
 from . import _abi
 from ._grammar import Grammar
-from ._library import Handle, call, lib, read_text, sized, text_at
+from ._library import Handle, Held, call, lib, read_text, sized, text_at
 from ._model import Cancel, ChatPrompt, Model
 from ._session import Generated, Session, Stream
 
@@ -36,29 +36,30 @@ class Reply(Handle):
         options = sized(_abi.qinfer_reply_options)
         options.chat = ctypes.pointer(prompt.options)
         data = prompt.json
-        self._create(
-            lambda out: call(lib.qinfer_reply_create, model.native, data, len(data), ctypes.byref(options), out)
-        )
+        with Held(prompt.cancel):
+            self._create(
+                lambda out: call(lib.qinfer_reply_create, model, data, len(data), ctypes.byref(options), out)
+            )
 
     def push(self, token: int) -> list[Part]:
-        call(lib.qinfer_reply_push, self.native, token)
+        call(lib.qinfer_reply_push, self, token)
         return self._parts()
 
     def finish(self) -> list[Part]:
-        call(lib.qinfer_reply_finish, self.native)
+        call(lib.qinfer_reply_finish, self)
         return self._parts()
 
     @property
     def message(self) -> dict[str, Any]:
         """What was pushed as a message, to add to the conversation."""
-        out: dict[str, Any] = json.loads(read_text(lib.qinfer_reply_message, self.native))
+        out: dict[str, Any] = json.loads(read_text(lib.qinfer_reply_message, self))
         return out
 
     def _parts(self) -> list[Part]:
         parts: list[Part] = []
         part = sized(_abi.qinfer_reply_part)
         while True:
-            call(lib.qinfer_reply_next, self.native, ctypes.byref(part))
+            call(lib.qinfer_reply_next, self, ctypes.byref(part))
             if part.kind == _abi.QINFER_PART_NONE:
                 return parts
             name, identity = (part.name or b"").decode(), (part.id or b"").decode()
@@ -112,15 +113,15 @@ class Chat:
         session.set_grammar(grammar)
         with Reply(self.model, prompt) as reply:
 
-            def work(put: Callable[[Part], bool]) -> None:
+            def work(put: Callable[[Part | None], bool], ending: Cancel) -> None:
                 def receive(token: int, _: str) -> bool:
-                    return all([put(part) for part in reply.push(token)])
+                    return all([put(None), *(put(part) for part in reply.push(token))] if token >= 0 else [])
 
-                self.result = session.generate(max_tokens or self.max_tokens, on_token=receive, cancel=cancel)
+                self.result = session.generate(max_tokens or self.max_tokens, on_token=receive, cancel=ending)
                 for part in reply.finish():
                     put(part)
 
-            parts: Stream[Part] = Stream(session, work)
+            parts: Stream[Part] = Stream(session, work, cancel)
             try:
                 yield from parts
                 self.messages.append(reply.message)

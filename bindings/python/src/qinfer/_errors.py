@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import _abi
 
 
@@ -11,6 +13,9 @@ class QinferError(Exception):
     def __init__(self, name: str, status: int, message: str, detail: int) -> None:
         super().__init__(f"{name}: {message}")
         self.name, self.status, self.message, self.detail = name, status, message, detail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.status, self.message, self.detail)
 
 
 class InternalError(QinferError):

@@ -35,7 +35,7 @@ class HostFiles(Callbacks):
     def __init__(self, opener: Opener) -> None:
         super().__init__()
         self._opener = opener
-        self._files: list[File] = []
+        self._files: list[tuple[File, bool]] = []  # with whether it is written
         self._os_error: OSError | None = None
         kinds = fields_of(_abi.qinfer_files)
         self.native = sized(_abi.qinfer_files)
@@ -48,18 +48,16 @@ class HostFiles(Callbacks):
 
     def call(self, function: Any, *arguments: Any) -> None:
         try:
-            call(function, *arguments)
+            with self._interruptible():
+                call(function, *arguments)
         except QinferError as failure:
-            if self._os_error is not None:
-                raise failure from self._os_error
             if self.raised is None and self._closing.raised is None:
-                raise
-        raised = self.raised or self._closing.raised
-        if raised is not None:
-            raise raised
+                raise failure from self._os_error
+        self.raised, self._closing.raised = self.raised or self._closing.raised, None
+        self._raise()
 
     def _file(self, handle: int | None) -> File:
-        return self._files[(handle or 1) - 1]
+        return self._files[(handle or 1) - 1][0]
 
     def _attempt(self, work: Callable[[], object]) -> int:
         try:
@@ -72,8 +70,9 @@ class HostFiles(Callbacks):
     def _open(self, name: int, mode: int, out: Any, _: Any) -> int:
         path = ctypes.string_at(name).decode("utf-8", "surrogateescape")
 
+        writing = bool(mode & _abi.QINFER_FILE_WRITE)
         try:
-            self._files.append(self._opener(path, bool(mode & _abi.QINFER_FILE_WRITE)))
+            self._files.append((self._opener(path, writing), writing))
         except FileNotFoundError:
             return _abi.QINFER_E_NOT_FOUND
         except OSError as failure:
@@ -107,4 +106,8 @@ class HostFiles(Callbacks):
         return self._attempt(lambda: self._file(handle).truncate(n))
 
     def _close(self, handle: int, _: Any) -> int:
-        return self._attempt(self._file(handle).close)
+        before = self._os_error
+        status = self._attempt(self._file(handle).close)
+        if before is not None or not self._files[handle - 1][1]:
+            self._os_error = before  # the file was closed because of that, or lost nothing
+        return status

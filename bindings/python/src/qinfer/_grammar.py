@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _abi
-from ._library import Handle, call, fields_of, grammar_lib, lib, sized
+from ._library import Handle, Held, call, fields_of, grammar_lib, lib, sized
 from ._model import Model
 
 _vocabularies: weakref.WeakKeyDictionary[Model, _Vocabulary] = weakref.WeakKeyDictionary()
-_vocabularies_lock = threading.Lock()
+_vocabularies_lock = threading.RLock()
 
 
 class _Vocabulary(Handle):
@@ -24,11 +24,13 @@ class _Vocabulary(Handle):
 
     def __init__(self, model: Model) -> None:
         kinds = fields_of(_abi.qinfer_grammar_vocab_options)
-        options = sized(_abi.qinfer_grammar_vocab_options, n_tokens=model.info["n_vocab"], model=model.native)
+        options = sized(_abi.qinfer_grammar_vocab_options, n_tokens=model.info["n_vocab"])
+        options.model = model.native
         options.token_text = ctypes.cast(lib.qinfer_token_text, kinds["token_text"])
         options.token_flags = ctypes.cast(lib.qinfer_token_flags, kinds["token_flags"])
         library = grammar_lib()
-        self._create(lambda out: call(library.qinfer_grammar_vocab_create, ctypes.byref(options), out))
+        with Held(model):
+            self._create(lambda out: call(library.qinfer_grammar_vocab_create, ctypes.byref(options), out))
 
     def _library(self) -> ctypes.CDLL:
         return grammar_lib()
@@ -53,7 +55,7 @@ class Grammar(Handle):
         data = text.encode("utf-8")
         vocabulary, compile_text = _Vocabulary.of(model), grammar_lib().qinfer_grammar_compile
         self._create(
-            lambda out: call(compile_text, vocabulary.native, kind, data, len(data), ctypes.byref(options), out)
+            lambda out: call(compile_text, vocabulary, kind, data, len(data), ctypes.byref(options), out)
         )
 
     @classmethod
@@ -74,9 +76,9 @@ class Grammar(Handle):
     def _library(self) -> ctypes.CDLL:
         return grammar_lib()
 
-    def _install(self, session: int) -> None:
+    def _install(self, session: Handle) -> None:
         library, hook, matcher = grammar_lib(), sized(_abi.qinfer_logits_hook), ctypes.c_void_p()
-        call(library.qinfer_grammar_matcher_create, self.native, ctypes.byref(matcher))
+        call(library.qinfer_grammar_matcher_create, self, ctypes.byref(matcher))
         try:
             call(library.qinfer_grammar_matcher_hook, matcher, ctypes.byref(hook))
         finally:

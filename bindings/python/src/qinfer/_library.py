@@ -4,16 +4,42 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from . import _abi
 from ._errors import ERRORS, QinferError
 
 _FOLDER = Path(__file__).parent
-_ROOM = 4096
+_ROOM = 16384
+_INTEGERS = (ctypes.c_int32, ctypes.c_uint32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t)
+
+
+def checked(kind: Any, value: Any) -> Any:
+    """The value, which ctypes would cut to the type where it does not fit. ValueError then."""
+    if kind in _INTEGERS and isinstance(value, int):
+        bits = 8 * ctypes.sizeof(kind)
+        least = -(1 << (bits - 1)) if kind(-1).value < 0 else 0
+        if not least <= value < least + (1 << bits):
+            raise ValueError(f"{value} is out of range: {least} to {least + (1 << bits) - 1} is expected")
+    return value
+
+
+def _parameter(kind: Any) -> Any:
+    """The type of a parameter, for integers one that checks them."""
+    if kind not in _INTEGERS:
+        return kind
+
+    class Checked:
+        @staticmethod
+        def from_param(value: Any) -> Any:
+            return kind.from_param(checked(kind, value))
+
+    return Checked
 
 
 def _load(name: str, soname: str, variable: str) -> ctypes.CDLL:
@@ -23,13 +49,13 @@ def _load(name: str, soname: str, variable: str) -> ctypes.CDLL:
     library = ctypes.CDLL(named if named else str(beside) if beside.exists() else soname)
     for function, (result, arguments) in _abi.FUNCTIONS.items():
         if function.startswith("qinfer_grammar_") == (name == "qinfer_grammar"):
-            found = getattr(library, function)
-            found.restype, found.argtypes = result, arguments
+            found, kinds = getattr(library, function), cast(list[Any], arguments)
+            found.restype, found.argtypes = result, [_parameter(kind) for kind in kinds]
     return library
 
 
 lib = _load("qinfer", "libqinfer.so.0.1", "QINFER_LIBRARY")
-_grammar_lock = threading.Lock()
+_grammar_lock = threading.RLock()  # again by a __del__ that runs inside
 _grammar_lib: ctypes.CDLL | None = None
 
 
@@ -61,17 +87,28 @@ def error_of(status: int, message: str, detail: int) -> QinferError:
     return ERRORS.get(status, QinferError)(name, status, message, detail)
 
 
+def ask(function: Any, *arguments: Any) -> Any:
+    """Calls a function. A Handle among the arguments is not freed meanwhile."""
+    with Held(*[argument for argument in arguments if isinstance(argument, Handle)]):
+        try:
+            return function(*[one._handle if isinstance(one, Handle) else one for one in arguments])
+        except ctypes.ArgumentError as failure:
+            raise (ValueError if "ValueError" in str(failure) else TypeError)(str(failure)) from None
+
+
 def call(function: Any, *arguments: Any) -> None:
-    """Calls a function that ends with an error argument. Failures are raised."""
+    """The same with a function that ends with an error argument. Failures are raised."""
     failure = _failure
-    status = function(*arguments, failure.argument)
+    status = ask(function, *arguments, failure.argument)
     if status != 0:
         raise error_of(status, failure.text.value.decode("utf-8", "replace"), failure.full.error.detail)
 
 
 def sized(struct: Any, **members: Any) -> Any:
     """A struct whose first member is its size."""
-    return struct(struct_size=ctypes.sizeof(struct), **members)
+    kinds = fields_of(struct)
+    values = {name: checked(kinds[name], value) for name, value in members.items()}
+    return struct(struct_size=ctypes.sizeof(struct), **values)
 
 
 def fields_of(struct: Any) -> dict[str, Any]:
@@ -80,7 +117,13 @@ def fields_of(struct: Any) -> dict[str, Any]:
 
 
 def encoded(text: str | os.PathLike[str] | None) -> bytes | None:
-    return None if text is None else os.fspath(text).encode("utf-8", "surrogateescape")
+    """ValueError where a NUL would end the text in C."""
+    if text is None:
+        return None
+    data = os.fsencode(text) if isinstance(text, os.PathLike) else text.encode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        raise ValueError(f"{text!r} has a NUL")
+    return data
 
 
 def text_at(address: int | None, size: int) -> str:
@@ -112,10 +155,31 @@ def read_tokens(function: Any, *arguments: Any, room: int = 256) -> list[int]:
 
 
 class Callbacks:
-    """Keeps what callbacks raise until the call that made them is over."""
+    """Keeps what callbacks raise until the call that made them is over; KeyboardInterrupt too, which would be lost between
+    C and a callback. `ending` is a Cancel of the call's own, for that."""
 
-    def __init__(self) -> None:
+    def __init__(self, ending: Handle | None = None) -> None:
         self.raised: BaseException | None = None
+        self._ending = ending
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """SIGINT is kept instead of raised, where Python would raise it."""
+        usual = signal.default_int_handler
+        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+            yield
+            return
+
+        def keep(*_: object) -> None:
+            self.raised = KeyboardInterrupt()
+            if self._ending is not None:
+                lib.qinfer_cancel_request(self._ending._handle)
+
+        signal.signal(signal.SIGINT, keep)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
 
     def guarded(self, kind: Any, function: Callable[..., Any], failed: Any = 1) -> Any:
         """A C callback that calls `function`. What it raises ends the call: `failed` is returned."""
@@ -134,41 +198,78 @@ class Callbacks:
     def call(self, function: Any, *arguments: Any) -> None:
         """As call(); what a callback raised comes first."""
         try:
-            call(function, *arguments)
+            with self._interruptible():
+                call(function, *arguments)
         except QinferError:
             if self.raised is None:
                 raise
-        if self.raised is not None:
-            raised, self.raised = self.raised, None
-            raise raised
+        self._raise()
+
+    def _raise(self) -> None:
+        raised, self.raised = self.raised, None
+        try:
+            if raised is not None:
+                raise raised
+        finally:
+            del raised  # no cycle with its traceback
+
+
+handles = threading.RLock()  # again by a __del__ that runs inside
 
 
 class Handle:
     """An object of the library. It is freed by close(), at the end of a with statement, or when nothing refers to it; what
-    was made from it keeps what it needs."""
+    was made from it keeps what it needs. While a call of another thread uses it, close() leaves the freeing to that."""
 
     _free: str = ""
     _handle: int | None = None
+    _closed = False
+    _users = 0
 
     @property
     def native(self) -> int:
         """The handle of the C ABI. ValueError after close()."""
-        if self._handle is None:
+        if self._handle is None or self._closed:
             raise ValueError(f"this {type(self).__name__} is closed")
         return self._handle
 
+    def _begin(self) -> None:
+        """Keeps the handle until _end()."""
+        with handles:
+            _ = self.native
+            self._users += 1
+
+    def _end(self) -> None:
+        with handles:
+            self._users -= 1
+            last = self._closed and self._users == 0
+        if last:
+            self._release()
+
     def _create(self, call_create: Callable[[Any], None]) -> None:
         out = ctypes.c_void_p()
-        call_create(ctypes.byref(out))
+        try:
+            call_create(ctypes.byref(out))
+        except BaseException:  # of a callback, perhaps, in a call that made something
+            self._handle = out.value
+            self.close()
+            raise
         self._handle = out.value
 
     def _library(self) -> ctypes.CDLL:
         return lib
 
-    def close(self) -> None:
+    def _release(self) -> None:
         handle, self._handle = self._handle, None
         if handle is not None:
             getattr(self._library(), self._free)(handle)
+
+    def close(self) -> None:
+        with handles:
+            now = not self._closed and self._users == 0
+            self._closed = True
+        if now:
+            self._release()
 
     def __enter__(self) -> Any:
         return self
@@ -179,3 +280,24 @@ class Handle:
     def __del__(self) -> None:
         if self._handle is not None:
             self.close()
+
+
+class Held:
+    """A with statement during which handles are not freed. None stands for no handle."""
+
+    def __init__(self, *handles: Handle | None) -> None:
+        self._wanted = [handle for handle in handles if handle is not None]
+        self._held: list[Handle] = []
+
+    def __enter__(self) -> None:
+        try:
+            for handle in self._wanted:
+                handle._begin()
+                self._held.append(handle)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        while self._held:
+            self._held.pop()._end()

@@ -14,7 +14,7 @@ from typing import Any
 from . import _abi
 from ._errors import NotFoundError
 from ._files import HostFiles, Opener
-from ._library import Callbacks, Handle, call, encoded, lib, read_text, read_tokens, sized, text_at
+from ._library import Callbacks, Handle, Held, ask, call, encoded, lib, read_text, read_tokens, sized, text_at
 
 Path = str | os.PathLike[str]
 Message = Mapping[str, Any]
@@ -61,10 +61,10 @@ class Cancel(Handle):
         self._create(lambda out: call(lib.qinfer_cancel_create, out))
 
     def request(self) -> None:
-        lib.qinfer_cancel_request(self.native)
+        ask(lib.qinfer_cancel_request, self)
 
     def reset(self) -> None:
-        lib.qinfer_cancel_reset(self.native)
+        ask(lib.qinfer_cancel_reset, self)
 
 
 class Runtime(Handle):
@@ -84,10 +84,9 @@ class Runtime(Handle):
         log: Callable[[int, str], object] | None = None,
         log_level: int = _abi.QINFER_LOG_WARN,
     ) -> None:
-        options = sized(_abi.qinfer_runtime_options, n_threads=threads, spin_us=spin_us)
+        options = sized(_abi.qinfer_runtime_options, n_threads=threads, spin_us=spin_us, log_level=log_level)
         options.flags = _abi.QINFER_RUNTIME_EXACT if exact else 0
         options.cpu_target = encoded(cpu_target)
-        options.log_level = log_level
         if log is not None:
             sink = log
 
@@ -103,7 +102,7 @@ class Runtime(Handle):
 
     @property
     def info(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_runtime_info, lib.qinfer_runtime_get_info, self.native)
+        return read_struct(_abi.qinfer_runtime_info, lib.qinfer_runtime_get_info, self)
 
 
 def _find(path: Path) -> Path:
@@ -185,26 +184,29 @@ class Model(Handle):
 
             guard = callbacks.guarded(_abi.qinfer_progress_fn, advance)
             options.progress = guard
-        native = runtime.native if runtime else None
         found = encoded(_find(path) if files is None else path)
-        self._create(lambda out: callbacks.call(lib.qinfer_model_load, native, found, ctypes.byref(options), out))
+        with Held(cancel):
+            self._create(lambda out: callbacks.call(lib.qinfer_model_load, runtime, found, ctypes.byref(options), out))
+        info = self.info
+        self._n_vocab, self._n_embd = int(info["n_vocab"]), int(info["n_embd"])
 
     @property
     def info(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_model_info, lib.qinfer_model_get_info, self.native)
+        return read_struct(_abi.qinfer_model_info, lib.qinfer_model_get_info, self)
 
     @property
     def memory(self) -> dict[str, Any]:
         """Bytes in use, as plan() says beforehand."""
-        return read_struct(_abi.qinfer_memory, lib.qinfer_model_get_memory, self.native)
+        return read_struct(_abi.qinfer_memory, lib.qinfer_model_get_memory, self)
 
     @property
     def metadata(self) -> dict[str, str]:
         """What the files say of the model, as text."""
         out = {}
-        for index in range(lib.qinfer_model_meta_count(self.native)):
-            key = lib.qinfer_model_meta_key(self.native, index)
-            out[key.decode()] = (lib.qinfer_model_meta_value(self.native, key) or b"").decode("utf-8", "replace")
+        with Held(self):
+            for index in range(lib.qinfer_model_meta_count(self._handle)):
+                key = lib.qinfer_model_meta_key(self._handle, index)
+                out[key.decode()] = (lib.qinfer_model_meta_value(self._handle, key) or b"").decode("utf-8", "replace")
         return out
 
     def tokenize(self, text: str, *, special: bool = True, parse_special: bool = False) -> list[int]:
@@ -213,7 +215,7 @@ class Model(Handle):
         flags = _abi.QINFER_TEXT_ADD_SPECIAL if special else 0
         flags |= _abi.QINFER_TEXT_PARSE_SPECIAL if parse_special else 0
         data = text.encode("utf-8")
-        return read_tokens(lib.qinfer_tokenize, self.native, data, len(data), flags, room=len(data) + 16)
+        return read_tokens(lib.qinfer_tokenize, self, data, len(data), flags, room=len(data) + 16)
 
     def detokenize(self, tokens: Iterable[int]) -> str:
         """The text of tokens, without control tokens; bytes that are no characters become U+FFFD."""
@@ -223,25 +225,26 @@ class Model(Handle):
 
     def token(self, token: int) -> Token:
         size = ctypes.c_size_t()
-        address = lib.qinfer_token_text(self.native, token, ctypes.byref(size))
-        flags = lib.qinfer_token_flags(self.native, token)
-        text = ctypes.string_at(address, size.value) if address else b""
+        with Held(self):
+            address = ask(lib.qinfer_token_text, self, token, ctypes.byref(size))
+            flags = ask(lib.qinfer_token_flags, self, token)
+            text = ctypes.string_at(address, size.value) if address else b""
         control, end = bool(flags & _abi.QINFER_TOKEN_CONTROL), bool(flags & _abi.QINFER_TOKEN_END)
         return Token(token, text, control, end)
 
     def find_token(self, text: str) -> int:
         """The token whose entry in the tokenizer is this text. NotFoundError if there is none."""
         data, out = text.encode("utf-8"), ctypes.c_int32()
-        call(lib.qinfer_token_find, self.native, data, len(data), ctypes.byref(out))
+        call(lib.qinfer_token_find, self, data, len(data), ctypes.byref(out))
         return out.value
 
     @property
     def end_tokens(self) -> list[int]:
-        return read_tokens(lib.qinfer_model_end_tokens, self.native)
+        return read_tokens(lib.qinfer_model_end_tokens, self)
 
     def chat_template(self, name: str | None = None) -> str:
         """The template as it is written. NotFoundError if there is none of that name."""
-        return read_text(lib.qinfer_model_chat_template, self.native, encoded(name))
+        return read_text(lib.qinfer_model_chat_template, self, encoded(name))
 
     def render_chat(self, messages: Sequence[Message], **variables: Any) -> str:
         """The text that the model's template makes of messages; see ChatPrompt for what else may be given."""
@@ -251,19 +254,21 @@ class Model(Handle):
         def render(text: Any, capacity: int, out_n: Any, err: Any) -> int:
             return int(
                 lib.qinfer_chat_render(
-                    self.native, data, len(data), ctypes.byref(options), text, capacity, out_n, None, 0,
+                    self._handle, data, len(data), ctypes.byref(options), text, capacity, out_n, None, 0,
                     ctypes.byref(content), err
                 )
             )  # fmt: skip
 
-        return read_text(render, room=4096)
+        with Held(self, prompt.cancel):
+            return read_text(render, room=4096)
 
     def tokenize_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
         """The tokens of that text: nothing that a message says becomes a control token."""
         prompt = ChatPrompt(messages, **variables)
-        return read_tokens(
-            lib.qinfer_chat_tokenize, self.native, prompt.json, len(prompt.json), ctypes.byref(prompt.options), room=1024
-        )
+        with Held(prompt.cancel):
+            return read_tokens(
+                lib.qinfer_chat_tokenize, self, prompt.json, len(prompt.json), ctypes.byref(prompt.options), room=1024
+            )
 
 
 class ChatPrompt:
@@ -295,7 +300,7 @@ class ChatPrompt:
         self.options.template_text, self.options.template_name = encoded(template), encoded(template_name)
         self.options.now = encoded(now)
         self.options.cancel = cancel.native if cancel else None
-        self._cancel = cancel
+        self.cancel = cancel
 
 
 class Detokenizer(Handle):
@@ -307,15 +312,15 @@ class Detokenizer(Handle):
         self._room = model.info["max_token_bytes"] * 3 + 16
         self._text = ctypes.create_string_buffer(self._room)
         self._n = ctypes.c_size_t()
-        self._create(lambda out: call(lib.qinfer_detok_create, model.native, out))
+        self._create(lambda out: call(lib.qinfer_detok_create, model, out))
 
     def push(self, token: int) -> str:
-        call(lib.qinfer_detok_push, self.native, token, self._text, self._room, ctypes.byref(self._n))
+        call(lib.qinfer_detok_push, self, token, self._text, self._room, ctypes.byref(self._n))
         return self._text.raw[: self._n.value].decode("utf-8")
 
     def finish(self) -> str:
         """What is held back; then it starts over."""
-        call(lib.qinfer_detok_finish, self.native, self._text, self._room, ctypes.byref(self._n))
+        call(lib.qinfer_detok_finish, self, self._text, self._room, ctypes.byref(self._n))
         return self._text.raw[: self._n.value].decode("utf-8")
 
 

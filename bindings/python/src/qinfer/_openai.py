@@ -9,7 +9,7 @@ from typing import Any
 
 from ._chat import Part, Reply
 from ._grammar import Grammar
-from ._model import ChatPrompt, Message, Model
+from ._model import Cancel, ChatPrompt, Message, Model
 from ._session import Generated, Session, Stream
 
 _FINISHES = {"end": "stop", "stop": "stop", "length": "length", "callback": "stop"}
@@ -124,12 +124,14 @@ class _Run:
     def deltas(self) -> Iterator[dict[str, Any]]:
         with self.session, Reply(self.model, self.prompt) as reply:
 
-            def work(put: Any) -> None:
+            def work(put: Any, ending: Cancel) -> None:
                 def receive(token: int, _: str) -> bool:
+                    if token < 0:  # text that the reply holds back, too
+                        return True
                     going = all([put(delta) for part in reply.push(token) for delta in self.deltas_of(part)])
                     return going and not self.stop.found
 
-                self.result = self.session.generate(self.limit, on_token=receive)
+                self.result = self.session.generate(self.limit, on_token=receive, cancel=ending)
                 for part in reply.finish():
                     for delta in self.deltas_of(part):
                         put(delta)

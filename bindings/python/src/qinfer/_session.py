@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import ctypes
+import os
 import queue
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _abi
 from ._errors import StateError
 from ._files import HostFiles, Opener
-from ._library import Callbacks, Handle, call, encoded, fields_of, lib, read_tokens, sized
+from ._library import Callbacks, Handle, Held, ask, call, checked, encoded, fields_of, handles, lib, read_tokens, sized
 from ._model import Cancel, Model, Path, members_of, read_struct
 
 if TYPE_CHECKING:
@@ -61,16 +62,21 @@ class KvCache(Handle):
         contiguous: bool = False,
     ) -> None:
         self.model = model
-        options = sized(_abi.qinfer_kv_cache_options, block_tokens=block_tokens)
-        options.kv_type, options.budget_bytes, options.budget_blocks = _KV_TYPES[kv_type], budget_bytes, budget_blocks
+        options = sized(
+            _abi.qinfer_kv_cache_options,
+            block_tokens=block_tokens,
+            budget_bytes=budget_bytes,
+            budget_blocks=budget_blocks,
+            kv_type=_KV_TYPES[kv_type],
+        )
         options.flags = _abi.QINFER_CACHE_PREFIX if prefix else 0
         options.flags |= _abi.QINFER_CACHE_COMMIT if commit else 0
         options.flags |= _abi.QINFER_CACHE_CONTIGUOUS if contiguous else 0
-        self._create(lambda out: call(lib.qinfer_kv_cache_create, model.native, ctypes.byref(options), out))
+        self._create(lambda out: call(lib.qinfer_kv_cache_create, model, ctypes.byref(options), out))
 
     @property
     def stats(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_kv_cache_stats, lib.qinfer_kv_cache_get_stats, self.native)
+        return read_struct(_abi.qinfer_kv_cache_stats, lib.qinfer_kv_cache_get_stats, self)
 
 
 def evaluate(
@@ -85,22 +91,19 @@ def evaluate(
     options = sized(_abi.qinfer_eval_options, max_tokens=max_tokens, keep_logits=keep_logits)
     options.flags = 0 if logits else _abi.QINFER_EVAL_NO_LOGITS
     options.cancel = cancel.native if cancel else None
-    with ExitStack() as used:
-        # In one order, so that two calls with some sessions in common do not wait for each other.
-        for session in sorted(set(sessions), key=id):
-            used.enter_context(session._in_use())
-        handles = (ctypes.c_void_p * len(sessions))(*[session.native for session in sessions])
+    with Held(cancel, *sessions):
+        handles = (ctypes.c_void_p * len(sessions))(*[session._handle for session in sessions])
         call(lib.qinfer_eval, handles, len(sessions), ctypes.byref(options))
 
 
 def _tokens(tokens: Iterable[int]) -> Any:
     listed = list(tokens)
-    return (ctypes.c_int32 * len(listed))(*listed)
+    return (ctypes.c_int32 * len(listed))(*[checked(ctypes.c_int32, token) for token in listed])
 
 
 class Session(Handle):
     """A list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. For one thread at a
-    time. `source` is a cache, or a model, which then gets a cache for this session alone."""
+    time: while another thread uses it, a stream of its own too, all calls but close() are StateError. `source` is a cache, or a model, which then gets a cache for this session alone."""
 
     _free = "qinfer_session_free"
 
@@ -112,7 +115,7 @@ class Session(Handle):
         options = sized(_abi.qinfer_session_options, max_tokens=max_tokens, max_logits=max_logits)
         options.flags = _abi.QINFER_SESSION_EMBEDDINGS if embeddings else 0
         self._prepare()
-        self._create(lambda out: call(lib.qinfer_session_create, self.cache.native, ctypes.byref(options), out))
+        self._create(lambda out: call(lib.qinfer_session_create, self.cache, ctypes.byref(options), out))
 
     @classmethod
     def _adopt(cls, cache: KvCache, create: Callable[[Any], None]) -> Session:
@@ -124,59 +127,68 @@ class Session(Handle):
 
     def _prepare(self) -> None:
         self._hook: Any = None
-        self._using, self._depth = threading.RLock(), 0
+        self._using, self._depth, self._user, self._process = threading.RLock(), 0, 0, os.getpid()
         self._streams: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
 
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """A long call, during which the session is not closed."""
-        with self._using:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
+    def _begin(self) -> None:
+        """For this thread alone; its callbacks may use it again."""
+        _ = self.native
+        if not self._using.acquire(blocking=False):
+            raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "another thread, or a stream, uses the session", 0)
+        try:
+            super()._begin()
+        except BaseException:
+            self._using.release()
+            raise
+        self._depth, self._user = self._depth + 1, threading.get_ident()
+
+    def _end(self) -> None:
+        self._depth -= 1
+        super()._end()
+        self._using.release()
 
     def close(self) -> None:
         """Ends its streams, waits for a call of another thread, and frees it. RuntimeError in a callback of its own."""
+        if self._depth and self._user == threading.get_ident() and self._process == os.getpid():
+            raise RuntimeError("a session cannot be closed by a callback of its own call")
         for stream in list(self._streams):
-            stream.leave()
-        with self._using:
-            if self._depth:
-                raise RuntimeError("a session cannot be closed by a callback of its own call")
-            super().close()
+            stream.close()
+        super().close()
+        if self._process == os.getpid():  # a child of fork() has no threads to wait for
+            with self._using:
+                pass
 
     # ---- Tokens
     def append(self, tokens: Iterable[int] | str) -> None:
         """Adds pending tokens, or those of a text."""
         listed = _tokens(self.model.tokenize(tokens, special=len(self) == 0) if isinstance(tokens, str) else tokens)
-        call(lib.qinfer_session_append, self.native, listed, len(listed))
+        call(lib.qinfer_session_append, self, listed, len(listed))
 
     def set_tokens(self, tokens: Iterable[int]) -> int:
         """Makes these the session's tokens, and keeps what they have in common with those there are; returns how many
         that is."""
         listed, kept = _tokens(tokens), ctypes.c_size_t()
-        call(lib.qinfer_session_set_tokens, self.native, listed, len(listed), ctypes.byref(kept))
+        self._call(lib.qinfer_session_set_tokens, listed, len(listed), ctypes.byref(kept))
         return kept.value
 
     @property
     def tokens(self) -> list[int]:
-        return read_tokens(lib.qinfer_session_get_tokens, self.native, room=len(self) + 1)
+        return read_tokens(lib.qinfer_session_get_tokens, self, room=len(self) + 1)
 
     def __len__(self) -> int:
-        return int(lib.qinfer_session_length(self.native))
+        return int(ask(lib.qinfer_session_length, self))
 
     @property
     def pending(self) -> int:
         """Tokens that are not evaluated; 0: logits are there."""
-        return int(lib.qinfer_session_pending(self.native))
+        return int(ask(lib.qinfer_session_pending, self))
 
     def truncate(self, n_tokens: int) -> None:
-        call(lib.qinfer_session_truncate, self.native, n_tokens)
+        self._call(lib.qinfer_session_truncate, n_tokens)
 
     def fork(self) -> Session:
         """A copy that shares memory until one side writes."""
-        fork = Session._adopt(self.cache, lambda out: call(lib.qinfer_session_fork, self.native, out))
+        fork = Session._adopt(self.cache, lambda out: call(lib.qinfer_session_fork, self, out))
         fork._hook = self._hook
         return fork
 
@@ -184,32 +196,31 @@ class Session(Handle):
         """Tokens, keys, values and sampler, to a file; only what is new is written to one that has the beginning. files:
         where path is, instead of the operating system's files."""
         if files is None:
-            call(lib.qinfer_session_save, self.native, encoded(path))
+            call(lib.qinfer_session_save, self, encoded(path))
             return
         host = HostFiles(files)
         options = sized(_abi.qinfer_session_save_options, files=ctypes.pointer(host.native))
-        with self._in_use():
-            host.call(lib.qinfer_session_save_with, self.native, encoded(path), ctypes.byref(options))
+        host.call(lib.qinfer_session_save_with, self, encoded(path), ctypes.byref(options))
 
     @classmethod
     def load(cls, cache: KvCache, path: Path, *, files: Opener | None = None) -> Session:
         """A session as it was saved. The model must have the same weights."""
         if files is None:
-            return cls._adopt(cache, lambda out: call(lib.qinfer_session_load, cache.native, encoded(path), out))
+            return cls._adopt(cache, lambda out: call(lib.qinfer_session_load, cache, encoded(path), out))
         host = HostFiles(files)
         options = sized(_abi.qinfer_session_load_options, files=ctypes.pointer(host.native))
         load = lib.qinfer_session_load_with
         return cls._adopt(
-            cache, lambda out: host.call(load, cache.native, encoded(path), ctypes.byref(options), out, None)
+            cache, lambda out: host.call(load, cache, encoded(path), ctypes.byref(options), out, None)
         )
 
     @property
     def info(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_session_info, lib.qinfer_session_get_info, self.native)
+        return read_struct(_abi.qinfer_session_info, lib.qinfer_session_get_info, self)
 
     @property
     def metrics(self) -> dict[str, Any]:
-        return read_struct(_abi.qinfer_metrics, lib.qinfer_session_get_metrics, self.native)
+        return read_struct(_abi.qinfer_metrics, lib.qinfer_session_get_metrics, self)
 
     # ---- Sampling
     def set_sampler(self, **options: Any) -> None:
@@ -219,20 +230,20 @@ class Session(Handle):
         for name, value in options.items():
             if name not in fields_of(sampler):
                 raise TypeError(f"set_sampler() got an unexpected keyword argument {name!r}")
-            setattr(sampler, name, value)
-        call(lib.qinfer_session_set_sampler, self.native, ctypes.byref(sampler))
+            setattr(sampler, name, checked(fields_of(sampler)[name], value))
+        call(lib.qinfer_session_set_sampler, self, ctypes.byref(sampler))
 
     def set_bias(self, bias: Mapping[int, float]) -> None:
         """Adds to the logits of tokens; -inf bans one."""
         values = (ctypes.c_float * len(bias))(*bias.values())
-        call(lib.qinfer_session_set_bias, self.native, _tokens(bias), values, len(bias))
+        call(lib.qinfer_session_set_bias, self, _tokens(bias), values, len(bias))
 
     def set_grammar(self, grammar: Grammar | None) -> None:
         """What is drawn from now on fulfils the grammar."""
         if grammar is None:
-            call(lib.qinfer_session_set_logits_hook, self.native, None)
+            call(lib.qinfer_session_set_logits_hook, self, None)
         else:
-            grammar._install(self.native)
+            grammar._install(self)
         self._hook = grammar
 
     def set_logits_hook(
@@ -241,23 +252,24 @@ class Session(Handle):
         accept: Callable[[int], object] | None = None,
         rewind: Callable[[int], object] | None = None,
     ) -> None:
-        """Code between logits and sampler. apply gets the logits (a numpy array where numpy is there, else a ctypes array)
-        and changes them; accept each token drawn; rewind how many are taken back. What they raise ends the call with that
+        """Code between logits and sampler. apply gets a copy of the logits (a numpy array where numpy is there, else a ctypes
+        array), which is written back after it, and changes it; accept each token drawn; rewind how many are taken back. What they raise ends the call with that
         exception. A fork has no hook. apply None: no hook from now on."""
         if apply is None:
-            call(lib.qinfer_session_set_logits_hook, self.native, None)
+            call(lib.qinfer_session_set_logits_hook, self, None)
             self._hook = None
             return
         hook = _PythonHook(apply, accept, rewind)
-        call(lib.qinfer_session_set_logits_hook, self.native, ctypes.byref(hook.native))
+        call(lib.qinfer_session_set_logits_hook, self, ctypes.byref(hook.native))
         self._hook = hook
 
     def _call(self, function: Any, *arguments: Any, callbacks: Callbacks | None = None) -> None:
         """A call in which the hook may raise."""
         hook = self._hook.callbacks if isinstance(self._hook, _PythonHook) else None
         try:
-            with self._in_use():
-                (callbacks.call if callbacks else call)(function, self.native, *arguments)
+            (callbacks or Callbacks()).call(function, self, *arguments)
+        except StateError:  # what the hook raised is of the call that this one met
+            raise
         except Exception:
             if hook is not None and hook.raised is not None:
                 raised, hook.raised = hook.raised, None
@@ -274,12 +286,15 @@ class Session(Handle):
         return token.value
 
     def logits(self, back: int = 0) -> Any:
-        """The logits of the last evaluated token, or of one `back` earlier, without a copy: a numpy array where numpy is
-        there, else a ctypes array. Valid until the session is evaluated, truncated or closed. StateError if not kept."""
-        address = lib.qinfer_session_logits(self.native, back)
+        """The logits of the last evaluated token, or of one `back` earlier, without a copy, to read: a numpy array where
+        numpy is there, else a memoryview. They are these until the session is evaluated or truncated; a session that is
+        closed is freed after the last such array. StateError if not kept."""
+        address = ask(lib.qinfer_session_logits, self, back)
         if not address:
             raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "these logits are not kept", 0)
-        return _floats(ctypes.addressof(address.contents), self.model.info["n_vocab"], self)
+        array: Any = (ctypes.c_float * self.model._n_vocab).from_address(ctypes.addressof(address.contents))
+        array._owner = _Kept(self)
+        return _floats(memoryview(array).cast("B").cast("f").toreadonly())
 
     def copy_logits(self, room: Any, back: int = 0) -> int:
         """The same row copied into a writable buffer of floats, such as a numpy array of n_vocab float32 or array('f');
@@ -289,27 +304,27 @@ class Session(Handle):
             raise TypeError("copy_logits() needs a contiguous buffer of 32-bit floats")
         n = ctypes.c_size_t()
         values = (ctypes.c_float * (view.nbytes // 4)).from_buffer(room)
-        call(lib.qinfer_session_copy_logits, self.native, back, values, len(values), ctypes.byref(n))
+        call(lib.qinfer_session_copy_logits, self, back, values, len(values), ctypes.byref(n))
         return n.value
 
     def logprobs(self, tokens: Iterable[int], back: int = 0) -> list[float]:
         listed = _tokens(tokens)
         out = (ctypes.c_double * len(listed))()
-        call(lib.qinfer_session_logprobs, self.native, back, listed, len(listed), out)
+        call(lib.qinfer_session_logprobs, self, back, listed, len(listed), out)
         return list(out)
 
     def top_logprobs(self, n: int, back: int = 0) -> list[tuple[int, float]]:
         """The n most likely tokens with their log probabilities."""
         tokens, values = (ctypes.c_int32 * n)(), (ctypes.c_double * n)()
-        call(lib.qinfer_session_top_logprobs, self.native, back, tokens, values, n)
+        call(lib.qinfer_session_top_logprobs, self, back, tokens, values, n)
         return list(zip(tokens, values, strict=True))
 
     def embedding(self, pooling: str = "default") -> Any:
         """The session's embedding, of length 1: n_embd floats."""
-        n = self.model.info["n_embd"]
+        n = self.model._n_embd
         values, out = (ctypes.c_float * n)(), ctypes.c_size_t()
-        call(lib.qinfer_session_embedding, self.native, _POOLINGS[pooling], values, n, ctypes.byref(out))
-        return _floats(ctypes.addressof(values), n, values)
+        call(lib.qinfer_session_embedding, self, _POOLINGS[pooling], values, n, ctypes.byref(out))
+        return _floats(values)
 
     # ---- Generating
     def generate(
@@ -322,10 +337,12 @@ class Session(Handle):
         cancel: Cancel | None = None,
     ) -> Generated:
         """Evaluates what is pending and draws tokens until an end token, a stop text or max_tokens (0: no bound but the
-        context's). on_text gets new text; on_token each token and the text with it, which may be empty. False from either
-        ends the generation, and what they raise is raised here."""
+        context's). on_text gets new text; on_token each token and the text with it, which may be empty; text that was
+        held back comes at the end, with token -1. False from either ends the generation, and what they raise is raised
+        here."""
         pieces: list[str] = []
-        callbacks = Callbacks()
+        own = Cancel() if cancel is None else None
+        callbacks = Callbacks(own)
 
         def receive(text: int, size: int, token: int, _: Any) -> int:
             piece = ctypes.string_at(text, size).decode("utf-8") if size else ""
@@ -336,31 +353,32 @@ class Session(Handle):
                 going = on_text(piece) is not False and going
             return 0 if going else 1
 
-        texts = [text.encode("utf-8") for text in stop]
+        texts = [text.encode("utf-8") for text in ([stop] if isinstance(stop, str) else stop)]
         options = sized(_abi.qinfer_generate_options, max_tokens=max_tokens, n_stop=len(texts))
         options.stop = (ctypes.c_char_p * len(texts))(*texts)
         options.stop_lens = (ctypes.c_size_t * len(texts))(*[len(text) for text in texts])
         guard = callbacks.guarded(_abi.qinfer_token_fn, receive)
         options.on_token = guard
-        options.cancel = cancel.native if cancel else None
+        options.cancel = (own or cancel).native  # type: ignore[union-attr]
         result = sized(_abi.qinfer_generate_result)
-        self._call(
-            lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks
-        )
+        with Held(cancel, own):
+            self._call(lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks)
         counts = members_of(result)
         return Generated("".join(pieces), _FINISHES[counts.pop("finish")], **counts)
 
-    def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Iterator[str]:
+    def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
         """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
-        return Stream(self, lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put))
+
+        def work(put: Callable[[str | None], bool], ending: Cancel) -> None:
+            self.generate(max_tokens, stop=stop, cancel=ending, on_token=lambda _, text: put(text or None))
+
+        return Stream(self, work, cancel)
 
     async def astream(
         self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
     ) -> AsyncIterator[str]:
         """stream() for asyncio: the loop is free while the model computes."""
-        pieces: Stream[str] = Stream(
-            self, lambda put: self.generate(max_tokens, stop=stop, cancel=cancel, on_text=put)
-        )
+        pieces = self.stream(max_tokens, stop=stop, cancel=cancel)
 
         def following() -> str | None:
             return next(pieces, None)
@@ -373,33 +391,56 @@ class Session(Handle):
                     return
                 yield piece
         finally:
-            pieces.close()
+            pieces.leave()
+            await asyncio.shield(loop.run_in_executor(None, pieces.close))
+
+
+_running: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
+
+
+def _end_all() -> None:
+    """Where the interpreter ends, no thread may be in a callback any more."""
+    for stream in list(_running):
+        with handles:  # though it may be closed: the generation keeps it
+            if stream._cancel._handle is not None:
+                lib.qinfer_cancel_request(stream._cancel._handle)
+        stream.close()
+
+
+atexit.register(_end_all)
 
 
 class Stream(Iterator[T]):
     """What a generation of a session on a thread of its own gives, through a queue. `work` is called there with a function
-    that takes one item, and says False once nobody reads any more."""
+    that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls:
+    `cancel`, or one that leave() requests."""
 
-    def __init__(self, session: Session, work: Callable[[Callable[[T], bool]], object]) -> None:
+    def __init__(
+        self, session: Session, work: Callable[[Callable[[T | None], bool], Cancel], object], cancel: Cancel | None = None
+    ) -> None:
         self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
         self._left = threading.Event()
         self._over = False
-        items, left = self._items, self._left
+        self._own = Cancel() if cancel is None else None
+        self._cancel: Any = cancel or self._own
+        items, left, ending = self._items, self._left, self._cancel
 
-        def put(item: T) -> bool:
-            items.put((True, item))
+        def put(item: T | None) -> bool:
+            if item is not None:
+                items.put((True, item))
             return not left.is_set()
 
         def run() -> None:
             end: BaseException | None = None
             try:
-                work(put)
+                work(put, ending)
             except BaseException as raised:  # noqa: BLE001 - raised again by the one who reads
                 end = raised
             items.put((False, end))
 
         self._thread = threading.Thread(target=run, daemon=True)
         session._streams.add(self)
+        _running.add(self)
         self._thread.start()
 
     def __next__(self) -> T:
@@ -415,8 +456,10 @@ class Stream(Iterator[T]):
         raise StopIteration
 
     def leave(self) -> None:
-        """Ends the generation after its present token, without waiting for that."""
+        """Ends the generation, without waiting for that."""
         self._left.set()
+        if self._own is not None:
+            self._own.request()
 
     def close(self) -> None:
         """The same, and waits."""
@@ -429,14 +472,24 @@ class Stream(Iterator[T]):
         self.close()
 
 
-def _floats(address: int, n: int, owner: Any) -> Any:
-    array: Any = (ctypes.c_float * n).from_address(address)
-    array._owner = owner
+class _Kept:
+    """Keeps a session from being freed, and not from being used."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        Handle._begin(session)
+
+    def __del__(self) -> None:
+        Handle._end(self._session)
+
+
+def _floats(values: Any) -> Any:
+    """A numpy array over floats in memory, where numpy is there."""
     try:
         import numpy
     except ImportError:
-        return array
-    return numpy.frombuffer(array, dtype=numpy.float32)
+        return values
+    return numpy.frombuffer(values, dtype=numpy.float32)
 
 
 class _PythonHook:
@@ -453,7 +506,10 @@ class _PythonHook:
         kinds = fields_of(_abi.qinfer_logits_hook)
 
         def apply_to(_: int, logits: Any, n_vocab: int, __: Any) -> int:
-            apply(_floats(ctypes.addressof(logits.contents), n_vocab, None))
+            size, address = ctypes.sizeof(ctypes.c_float) * n_vocab, ctypes.addressof(logits.contents)
+            copy = (ctypes.c_float * n_vocab).from_buffer_copy(ctypes.string_at(address, size))
+            apply(_floats(copy))
+            ctypes.memmove(logits, copy, size)
             return 0
 
         def accept_one(token: int, _: Any) -> int:
