@@ -273,3 +273,15 @@ def test_no_output_of_its_own(root, cases):
 def test_declarations_are_those_of_the_headers(root):
     pytest.importorskip("pycparser")
     subprocess.run([sys.executable, root / "bindings" / "python" / "make_abi.py", "--check"], check=True)
+
+
+def test_readme_and_example_run(root, cases):
+    text = (root / "bindings" / "python" / "README.md").read_text()
+    lines = text.split("```python\n")[1].split("```")[0]
+    assert "models/Qwen3-0.6B-Q4_K_M.gguf" in lines
+    code = lines.replace("models/Qwen3-0.6B-Q4_K_M.gguf", str(root / cases["chat_model"]))
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "The capital of France is Paris."
+    example = root / "bindings" / "python" / "examples" / "story.py"
+    run = subprocess.run([sys.executable, example, root / cases["model"]], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("Once upon a time") and " tokens, " in run.stdout
