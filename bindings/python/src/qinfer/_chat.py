@@ -12,7 +12,8 @@ from . import _abi
 from ._grammar import Grammar
 from ._library import Handle, Held, call, lib, read_text, sized, text_at
 from ._model import Cancel, ChatPrompt, Model
-from ._session import Generated, Session, Stream
+from ._session import Generated, Session
+from ._stream import Stream
 
 _KINDS = {1: "content", 2: "reasoning", 3: "call"}
 

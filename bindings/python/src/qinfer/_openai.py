@@ -10,7 +10,8 @@ from typing import Any
 from ._chat import Part, Reply
 from ._grammar import Grammar
 from ._model import Cancel, ChatPrompt, Message, Model
-from ._session import Generated, Session, Stream
+from ._session import Generated, Session
+from ._stream import Stream
 
 _FINISHES = {"end": "stop", "stop": "stop", "length": "length", "callback": "stop"}
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import ctypes
 import os
-import queue
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from . import _abi
 from ._errors import StateError
 from ._files import HostFiles, Opener
-from ._library import Callbacks, Handle, Held, ask, call, checked, encoded, fields_of, handles, lib, read_tokens, sized
+from ._library import Callbacks, Handle, Held, ask, call, checked, encoded, fields_of, lib, read_tokens, sized
 from ._model import Cancel, Model, Path, members_of, read_struct
+from ._stream import Stream
 
 if TYPE_CHECKING:
     from ._grammar import Grammar
 
-T = TypeVar("T")
 _KV_TYPES = {"default": 0, "f32": _abi.QINFER_KV_F32, "f16": _abi.QINFER_KV_F16, "bf16": _abi.QINFER_KV_BF16}
 _POOLINGS = {"default": 0, "last": _abi.QINFER_POOL_LAST, "mean": _abi.QINFER_POOL_MEAN, "first": _abi.QINFER_POOL_FIRST}
 _FINISHES = {0: "error", 1: "end", 2: "stop", 3: "length", 4: "callback"}
@@ -393,83 +391,6 @@ class Session(Handle):
         finally:
             pieces.leave()
             await asyncio.shield(loop.run_in_executor(None, pieces.close))
-
-
-_running: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
-
-
-def _end_all() -> None:
-    """Where the interpreter ends, no thread may be in a callback any more."""
-    for stream in list(_running):
-        with handles:  # though it may be closed: the generation keeps it
-            if stream._cancel._handle is not None:
-                lib.qinfer_cancel_request(stream._cancel._handle)
-        stream.close()
-
-
-atexit.register(_end_all)
-
-
-class Stream(Iterator[T]):
-    """What a generation of a session on a thread of its own gives, through a queue. `work` is called there with a function
-    that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls:
-    `cancel`, or one that leave() requests."""
-
-    def __init__(
-        self, session: Session, work: Callable[[Callable[[T | None], bool], Cancel], object], cancel: Cancel | None = None
-    ) -> None:
-        self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
-        self._left = threading.Event()
-        self._over = False
-        self._own = Cancel() if cancel is None else None
-        self._cancel: Any = cancel or self._own
-        items, left, ending = self._items, self._left, self._cancel
-
-        def put(item: T | None) -> bool:
-            if item is not None:
-                items.put((True, item))
-            return not left.is_set()
-
-        def run() -> None:
-            end: BaseException | None = None
-            try:
-                work(put, ending)
-            except BaseException as raised:  # noqa: BLE001 - raised again by the one who reads
-                end = raised
-            items.put((False, end))
-
-        self._thread = threading.Thread(target=run, daemon=True)
-        session._streams.add(self)
-        _running.add(self)
-        self._thread.start()
-
-    def __next__(self) -> T:
-        if self._over:
-            raise StopIteration
-        going, item = self._items.get()
-        if going:
-            return item  # type: ignore[no-any-return]
-        self._over = True
-        self._thread.join()
-        if item is not None:
-            raise item
-        raise StopIteration
-
-    def leave(self) -> None:
-        """Ends the generation, without waiting for that."""
-        self._left.set()
-        if self._own is not None:
-            self._own.request()
-
-    def close(self) -> None:
-        """The same, and waits."""
-        self.leave()
-        if threading.current_thread() is not self._thread:  # the collector may run there
-            self._thread.join()
-        self._over = True
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class _Kept:

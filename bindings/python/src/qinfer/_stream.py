@@ -1,0 +1,93 @@
+"""Streams: generations on threads of their own, read piece by piece."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ._library import handles, lib
+from ._model import Cancel
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+T = TypeVar("T")
+_running: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
+
+
+def _end_all() -> None:
+    """Where the interpreter ends, no thread may be in a callback any more."""
+    for stream in list(_running):
+        with handles:  # though it may be closed: the generation keeps it
+            if stream._cancel._handle is not None:
+                lib.qinfer_cancel_request(stream._cancel._handle)
+        stream.close()
+
+
+atexit.register(_end_all)
+
+
+class Stream(Iterator[T]):
+    """What a generation of a session on a thread of its own gives, through a queue. `work` is called there with a function
+    that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls:
+    `cancel`, or one that leave() requests."""
+
+    def __init__(
+        self, session: Session, work: Callable[[Callable[[T | None], bool], Cancel], object], cancel: Cancel | None = None
+    ) -> None:
+        self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+        self._left = threading.Event()
+        self._over = False
+        self._own = Cancel() if cancel is None else None
+        self._cancel: Any = cancel or self._own
+        items, left, ending = self._items, self._left, self._cancel
+
+        def put(item: T | None) -> bool:
+            if item is not None:
+                items.put((True, item))
+            return not left.is_set()
+
+        def run() -> None:
+            end: BaseException | None = None
+            try:
+                work(put, ending)
+            except BaseException as raised:  # noqa: BLE001 - raised again by the one who reads
+                end = raised
+            items.put((False, end))
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        session._streams.add(self)
+        _running.add(self)
+        self._thread.start()
+
+    def __next__(self) -> T:
+        if self._over:
+            raise StopIteration
+        going, item = self._items.get()
+        if going:
+            return item  # type: ignore[no-any-return]
+        self._over = True
+        self._thread.join()
+        if item is not None:
+            raise item
+        raise StopIteration
+
+    def leave(self) -> None:
+        """Ends the generation, without waiting for that."""
+        self._left.set()
+        if self._own is not None:
+            self._own.request()
+
+    def close(self) -> None:
+        """The same, and waits."""
+        self.leave()
+        if threading.current_thread() is not self._thread:  # the collector may run there
+            self._thread.join()
+        self._over = True
+
+    def __del__(self) -> None:
+        self.close()
