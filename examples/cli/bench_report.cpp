@@ -107,8 +107,17 @@ void print_counted(const BenchReport& report) {
                                        report.experts.n > 0 ? "active " : "", report.prefill.tokens));
     print_row("", "+ full causal attention");
   }
-  if (work.decode_weight_bytes < static_cast<double>(report.cpu.l3_bytes)) {
+}
+
+/// Nothing is faster than what the machine can do: then the measurement of that is wrong.
+void print_wrong_ceilings(const BenchReport& report, const Rates& rate) {
+  const char* const kTooLow =
+      "was measured too low, perhaps beside other programs: its share says nothing, measure again";
+  if (rate.prefill_share > 1) print_row("wrong ceiling", format("%s %s", name_of_peak(report), kTooLow));
+  if (report.work.decode_weight_bytes < static_cast<double>(report.cpu.l3_bytes)) {
     print_row("note", "the weights fit into the L3 cache: decode is not bound by memory, its share may exceed 100 %");
+  } else if (rate.decode_share > 1) {
+    print_row("wrong ceiling", format("the read bandwidth %s", kTooLow));
   }
 }
 
@@ -165,6 +174,7 @@ void print_table(const BenchReport& report) {
     print_row(what, speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
   }
   print_counted(report);
+  print_wrong_ceilings(report, rate);
 }
 
 namespace {
