@@ -42,20 +42,20 @@ struct LockedWeights {
 
 LockedWeights locked_weights(const model::WeightsPlan& plan) {
   LockedWeights out;
-  out.in_memory = plan.private_bytes / platform::kPageBytes * platform::kPageBytes;
+  const std::uint64_t page = platform::page_bytes();
+  out.in_memory = plan.private_bytes / page * page;
   // Tensors share the pages at their ends with their neighbours.
   std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> ranges;  // file, first page, end
   for (const model::WeightItem& item : plan.items)
     if (item.mapped && item.bytes != 0)
-      ranges.emplace_back(item.stored.file, item.stored.offset / platform::kPageBytes,
-                          ceil_div(item.stored.offset + item.bytes, platform::kPageBytes));
+      ranges.emplace_back(item.stored.file, item.stored.offset / page, ceil_div(item.stored.offset + item.bytes, page));
   std::sort(ranges.begin(), ranges.end());
   std::uint64_t reached = 0;
   std::uint32_t in_file = UINT32_MAX;
   for (const auto& [file, first, end] : ranges) {
     if (file != in_file) reached = 0;
     in_file = file;
-    if (end > reached) out.mapped += (end - std::max(first, reached)) * platform::kPageBytes;
+    if (end > reached) out.mapped += (end - std::max(first, reached)) * page;
     reached = std::max(reached, end);
   }
   return out;

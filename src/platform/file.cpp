@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "platform/error_text.h"
+#include "platform/memory.h"
 #include "platform/size_limit.h"
 
 namespace qinfer::platform {
@@ -56,8 +57,7 @@ class SystemMapping final : public MappedFile {
   }
   void set(const void* data, std::size_t size) { bytes_ = {static_cast<const std::byte*>(data), size}; }
   void drop(std::uint64_t offset, std::uint64_t bytes) const override {
-    constexpr std::uint64_t kPage = 4096;
-    const std::uint64_t first = round_up(offset, kPage), end = (offset + bytes) / kPage * kPage;
+    const std::uint64_t page = page_bytes(), first = round_up(offset, page), end = (offset + bytes) / page * page;
     if (end > first) madvise(const_cast<std::byte*>(bytes_.data()) + first, end - first, MADV_DONTNEED);
   }
 };

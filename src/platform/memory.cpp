@@ -23,9 +23,9 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 /// The whole pages inside a range. Those at its ends may hold neighbours too, which unlocking would unlock as well.
 std::span<std::byte> own_pages(std::span<std::byte> range) {
   const auto address = reinterpret_cast<std::uintptr_t>(range.data());
-  const std::size_t skip = round_up(address, kPageBytes) - address;
+  const std::uint64_t page = page_bytes(), skip = round_up(address, page) - address;
   if (skip >= range.size()) return {};
-  return range.subspan(skip, (range.size() - skip) / kPageBytes * kPageBytes);
+  return range.subspan(skip, (range.size() - skip) / page * page);
 }
 
 /// An anonymous mapping; with 2 MiB pages it starts on one, so that all but its end can use them.
@@ -37,7 +37,7 @@ void* map_anonymous(std::uint64_t bytes, Pages pages) {
   auto* begin = static_cast<std::byte*>(data);
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   const std::uint64_t skip = round_up(address, kHugePage) - address;
-  const std::uint64_t end = round_up(skip + bytes, kPageBytes);
+  const std::uint64_t end = round_up(skip + bytes, page_bytes());
   if (skip > 0) munmap(begin, skip);
   if (bytes + extra > end) munmap(begin + end, bytes + extra - end);
   madvise(begin + skip, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: refused, pages are small
@@ -45,6 +45,8 @@ void* map_anonymous(std::uint64_t bytes, Pages pages) {
 }
 
 }  // namespace
+
+std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes, std::string_view what, Pages pages) {
   Buffer buffer;
@@ -55,12 +57,12 @@ Result<Buffer> Buffer::allocate(const Allocator& allocator, std::uint64_t bytes,
   if (!allocator.is_mapping()) {
     data = allocator.alloc(bytes, kAlignment, allocator.user);
     if (data != nullptr) std::memset(data, 0, bytes);
-  } else if (bytes < kPageBytes) {
+  } else if (bytes < page_bytes()) {
     data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (data != nullptr) std::memset(data, 0, bytes);
   } else {
     data = map_anonymous(bytes, allocator.normal_pages ? Pages::normal : pages);
-    if (allocator.normal_pages && data != nullptr) madvise(data, round_up(bytes, kPageBytes), MADV_NOHUGEPAGE);
+    if (allocator.normal_pages && data != nullptr) madvise(data, round_up(bytes, page_bytes()), MADV_NOHUGEPAGE);
   }
   if (data == nullptr)
     return error_at(Code::no_memory, static_cast<std::int64_t>(bytes), "no memory for {} ({} bytes)", what, bytes);
@@ -74,7 +76,7 @@ Buffer::~Buffer() {
   if (locked_) munlock(own_pages({data_, size_}).data(), own_pages({data_, size_}).size());
   if (!allocator_.is_mapping()) {
     allocator_.release(data_, size_, kAlignment, allocator_.user);
-  } else if (size_ < kPageBytes) {
+  } else if (size_ < page_bytes()) {
     std::free(data_);
   } else {
     munmap(data_, size_);
@@ -89,20 +91,20 @@ void Buffer::swap(Buffer& other) noexcept {
 }
 
 void Buffer::discard(std::size_t offset, std::size_t bytes) {
-  if (data_ == nullptr || !allocator_.is_mapping() || size_ < kPageBytes) return;
-  const std::size_t first = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
-  const std::size_t end = (offset + bytes) / kPageBytes * kPageBytes;
+  if (data_ == nullptr || !allocator_.is_mapping() || size_ < page_bytes()) return;
+  const std::uint64_t page = page_bytes(), first = round_up(offset, page), end = (offset + bytes) / page * page;
   if (end > first) madvise(data_ + first, end - first, MADV_DONTNEED);
 }
 
 void Buffer::hide_from_children() {
-  if (data_ != nullptr && allocator_.is_mapping() && size_ >= kPageBytes)
-    madvise(data_, round_up(size_, kPageBytes), MADV_DONTFORK);
+  if (data_ != nullptr && allocator_.is_mapping() && size_ >= page_bytes())
+    madvise(data_, round_up(size_, page_bytes()), MADV_DONTFORK);
 }
 
 void Buffer::commit() {
   volatile std::byte* bytes = data_;
-  for (std::size_t i = 0; i < size_; i += kPageBytes) bytes[i] = bytes[i];
+  const std::uint64_t page = page_bytes();
+  for (std::uint64_t i = 0; i < size_; i += page) bytes[i] = bytes[i];
 }
 
 Status Buffer::lock() {
@@ -116,17 +118,17 @@ Status Buffer::lock() {
 std::uint64_t resident_bytes(const void* data, std::uint64_t bytes) {
   constexpr std::size_t kChunk = 4096;  // pages
   unsigned char resident[kChunk];
-  const std::uint64_t skip = reinterpret_cast<std::uintptr_t>(data) % kPageBytes;
+  const std::uint64_t page = page_bytes(), skip = reinterpret_cast<std::uintptr_t>(data) % page;
   auto* at = static_cast<std::byte*>(const_cast<void*>(data)) - skip;
-  std::uint64_t pages = ceil_div(bytes + skip, kPageBytes), count = 0;
+  std::uint64_t pages = ceil_div(bytes + skip, page), count = 0;
   while (pages > 0) {
     const std::size_t n = std::min<std::uint64_t>(pages, kChunk);
-    if (mincore(at, n * kPageBytes, resident) != 0) return 0;
+    if (mincore(at, n * page, resident) != 0) return 0;
     for (std::size_t i = 0; i < n; ++i) count += resident[i] & 1u;
-    at += n * kPageBytes;
+    at += n * page;
     pages -= n;
   }
-  return count * kPageBytes;
+  return count * page;
 }
 
 std::uint64_t huge_page_bytes(const void* data, std::uint64_t bytes) {
@@ -168,7 +170,7 @@ std::uint64_t locked_bytes() {
 
 LockRoom lock_room(std::uint64_t bytes) {
   LockRoom room;
-  const std::uint64_t pages = round_up(bytes, kPageBytes);
+  const std::uint64_t pages = round_up(bytes, page_bytes());
   if (pages == 0 || pages < bytes) return room;
   // Pages of a range that cannot be accessed never become resident, and MLOCK_ONFAULT does not ask for it.
   void* range = mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -13,8 +13,8 @@
 
 namespace qinfer::platform {
 
-/// Memory is mapped and locked in units of it.
-inline constexpr std::size_t kPageBytes = 4096;
+/// Memory is mapped and locked in units of it: 4 KiB, on some systems 16 or 64.
+std::uint64_t page_bytes();
 
 /// The host's allocator, or (alloc == nullptr) anonymous mappings. Trivially copyable; the host keeps `user` alive.
 struct Allocator {

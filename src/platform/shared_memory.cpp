@@ -142,8 +142,6 @@ bool AddressRange::commit(std::uint64_t at, std::uint64_t bytes) {
   return mprotect(data_ + at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
-std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
-
 std::uint64_t max_mappings() {
   constexpr std::uint64_t kDefault = 65530;
   const std::string text = read_system_file("/proc/sys/vm/max_map_count");

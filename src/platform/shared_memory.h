@@ -71,8 +71,6 @@ class AddressRange {
   std::int32_t process_ = 0;
 };
 
-std::uint64_t page_bytes();
-
 /// How many mappings the process may have.
 std::uint64_t max_mappings();
 

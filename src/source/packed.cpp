@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kChecksumKey = "qinfer.checksum";
 constexpr std::string_view kNoChecksum = "0000000000000000";
+/// Of the format, whatever pages the system has: files are mapped whole.
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kStep = 16 << 20;
 
