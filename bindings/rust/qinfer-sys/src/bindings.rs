@@ -140,7 +140,7 @@ pub type qinfer_log_fn = ::core::option::Option<
 pub type qinfer_progress_fn = ::core::option::Option<
     unsafe extern "C" fn(done_bytes: u64, total_bytes: u64, user: *mut ::core::ffi::c_void) -> i32,
 >;
-#[doc = " After each token, with the new whole characters (maybe none). Return nonzero to stop."]
+#[doc = " After each token, with the new whole characters (maybe none). Text that was held back comes after the last token, with\n  token -1. Return nonzero to stop."]
 pub type qinfer_token_fn = ::core::option::Option<
     unsafe extern "C" fn(
         text: *const ::core::ffi::c_char,
