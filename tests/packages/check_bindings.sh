@@ -70,6 +70,7 @@ PYTHON
 
 python_tests() {
   set -e
+  rm -rf "$work/tests" # an earlier wheel of this version would stay
   python3 -m venv "$work/tests"
   "$work/tests/bin/pip" install --quiet --disable-pip-version-check pytest==9.2.0 pycparser==2.23 numpy==2.4.6 "$work"/dist/*.whl
   "$work/tests/bin/python" -m pytest -q -p no:cacheprovider "$source/bindings/python/tests"
