@@ -11,9 +11,9 @@
 // that some see has weight zero for the others, which is enough for finite values; others are added separately.
 #include "amx/amx.h"
 #include "amx/panels.h"
-#include "avx512/partials.h"
-#include "avx512/vec.h"
 #include "common/attention_segments.h"
+#include "tiled/math.h"
+#include "tiled/partials.h"
 
 namespace qinfer::kernels::amx {
 namespace {

@@ -2,7 +2,7 @@
 // next multiplication takes, so that nothing is packed in between. Where a batch is row-major, this is AVX-512's.
 #include "amx/amx.h"
 #include "amx/panels.h"
-#include "avx512/avx512.h"
+#include "tiled/tiled.h"
 
 namespace qinfer::kernels::amx {
 namespace {

@@ -7,7 +7,7 @@
 #include "amx/few_rows.h"
 
 #include "amx/moe.h"
-#include "avx512/avx512.h"
+#include "tiled/tiled.h"
 
 namespace qinfer::kernels::amx {
 namespace {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "amx/projections.h"
-#include "avx512/vec.h"
+#include "tiled/math.h"
 
 namespace qinfer::kernels::amx {
 namespace {

@@ -1,8 +1,8 @@
 // Binds the AMX operations into the kernel sets `amx` and `amx_mixed`, which differ in how few rows are multiplied.
 #include "amx/few_rows.h"
 #include "amx/moe.h"
-#include "avx512/avx512.h"
 #include "common/phases.h"
+#include "tiled/tiled.h"
 
 namespace qinfer::kernels::amx {
 namespace {

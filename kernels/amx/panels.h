@@ -6,9 +6,9 @@
 #pragma once
 
 #include "amx/tiles.h"
-#include "avx512/vec.h"
 #include "common/units.h"
 #include "kernel_set.h"
+#include "tiled/math.h"
 
 namespace qinfer::kernels::amx {
 namespace {

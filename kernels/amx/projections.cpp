@@ -1,7 +1,7 @@
 // Linear layers, the LM head, and the projections to queries, keys and values. See projections.h.
 #include "amx/projections.h"
 
-#include "avx512/avx512.h"
+#include "tiled/tiled.h"
 
 namespace qinfer::kernels::amx {
 

@@ -6,12 +6,10 @@
 // 2^-126 as zero.
 #pragma once
 
-#include "avx512/gemm_kernels.h"
+#include "tiled/gemm.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
-
-#ifdef __AVX512BF16__
 
 /// sums + the products of 16 pairs.
 inline __m512 add_pairs(__m512 sums, __m512i a, __m512i b) { return _mm512_dpbf16_ps(sums, (__m512bh)a, (__m512bh)b); }
@@ -74,8 +72,6 @@ struct Bf16Sums {
       }
   }
 };
-
-#endif
 
 }  // namespace
 }  // namespace qinfer::kernels::avx512

@@ -1,5 +1,6 @@
 // The two halves of an expert's network with f16 sums.
-#include "avx512/moe.h"
+#include "avx512/modes.h"
+#include "avx512/products.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {

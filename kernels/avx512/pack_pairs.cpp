@@ -1,8 +1,8 @@
 // Weights into tiles of 32 rows by pairs of columns, [N/32][K/2][32][2] in bf16: blocks of 16 rows by 16 pairs are
 // transposed in registers as dwords. Values that are bf16 already keep every bit.
-#include "avx512/avx512.h"
-#include "avx512/largest.h"
-#include "avx512/vec.h"
+#include "avx512/values.h"
+#include "tiled/largest.h"
+#include "tiled/tiled.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {

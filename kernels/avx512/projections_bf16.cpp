@@ -1,5 +1,6 @@
 // Projections with sums of bf16 pairs.
-#include "avx512/projections.h"
+#include "avx512/modes.h"
+#include "avx512/products.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {

@@ -1,5 +1,6 @@
 // Projections with f16 sums.
-#include "avx512/projections.h"
+#include "avx512/modes.h"
+#include "avx512/products.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {

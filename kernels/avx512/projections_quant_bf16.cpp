@@ -1,6 +1,7 @@
 // Projections with products of bf16 for quantised weights, and for matrices of which some are quantised and some are
 // bf16: all multiply the same panels, each by its own inner loops.
-#include "avx512/moe.h"
+#include "avx512/modes.h"
+#include "avx512/products.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {

@@ -14,8 +14,6 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-#ifdef __AVX512BF16__
-
 /// What every integer of up to six bits stands for, as bf16.
 template <TileIntegers integers, Meaning meaning>
 constexpr std::array<std::uint16_t, 64> bf16_table() {
@@ -41,8 +39,8 @@ inline __m512i integer_pairs(__m512i field) {
 
 /// Signed bytes of a column and of the next one, 16 rows each, as pairs.
 inline __m512i byte_pairs(const std::byte* at) {
-  const __m512i first = _mm512_castps_si512(_mm512_cvtepi32_ps(i8_at(at)));
-  const __m512i second = _mm512_castps_si512(_mm512_cvtepi32_ps(i8_at(at + kQuantRows)));
+  const __m512i first = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at)));
+  const __m512i second = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at + kQuantRows)));
   return _mm512_or_si512(_mm512_srli_epi32(first, 16), second);
 }
 
@@ -187,8 +185,6 @@ struct QuantBf16Sums {
 
 template <Encoding encoding>
 inline constexpr LoopTable<QuantBf16Sums<encoding>> kQuantBf16Table;
-
-#endif
 
 }  // namespace
 }  // namespace qinfer::kernels::avx512

@@ -1,5 +1,5 @@
-// Vector helpers of the AVX-512 kernels: loads of 32 weights of any type, elementary functions, reductions, and the
-// transposition that turns rows into columns.
+// The vector layer of tiled/vec.h for AVX-512, where 16 lanes are one register and a mask is one of its masks; and what
+// only kernels with these instructions need.
 //
 // Everything is in an unnamed namespace: files with different instruction sets include this header, and the linker
 // must never hand the code of one to the other.
@@ -11,27 +11,95 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "common/elementwise.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
-/// Rows of a weight tile, and positions of a KV tile: the lanes of one line of 16-bit values.
-inline constexpr std::int64_t kTileRows = 32;
+using F32x16 = __m512;
+using I32x16 = __m512i;
+using Lanes = __mmask16;
+using Mask = __mmask16;
 
-template <typename T>
-inline T smaller(T a, T b) {
-  return b < a ? b : a;
-}
-template <typename T>
-inline T larger(T a, T b) {
-  return a < b ? b : a;
+/// How many sums an inner loop keeps in registers: for this many tokens, of this many times 16 outputs each.
+inline constexpr int kSumTokens = 12, kSumGroups = 2;
+
+inline constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+/// All lanes below `count`.
+inline Lanes first_lanes(std::int64_t count) {
+  return count >= 16 ? Lanes{0xffff} : static_cast<Lanes>((1u << count) - 1);
 }
 
-/// 32 consecutive values as two registers of f32.
-struct Lanes32 {
-  __m512 low, high;
-};
+inline F32x16 zeros() { return _mm512_setzero_ps(); }
+inline F32x16 splat(float x) { return _mm512_set1_ps(x); }
+inline F32x16 add(F32x16 a, F32x16 b) { return _mm512_add_ps(a, b); }
+inline F32x16 sub(F32x16 a, F32x16 b) { return _mm512_sub_ps(a, b); }
+inline F32x16 mul(F32x16 a, F32x16 b) { return _mm512_mul_ps(a, b); }
+inline F32x16 divide(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
+inline F32x16 mul_add(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
+inline F32x16 mul_sub(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmsub_ps(a, b, c); }
+inline F32x16 neg_mul_add(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fnmadd_ps(a, b, c); }
+inline F32x16 larger_of(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
+inline F32x16 smaller_of(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
+
+inline F32x16 round_to_nearest(F32x16 x) { return _mm512_roundscale_ps(x, kNearest); }
+/// 0 for the infinities.
+inline F32x16 above_floor(F32x16 x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+inline F32x16 times_power_of_2(F32x16 p, F32x16 n) { return _mm512_scalef_ps(p, n); }
+
+inline I32x16 bits_of(F32x16 x) { return _mm512_castps_si512(x); }
+inline F32x16 floats_of(I32x16 x) { return _mm512_castsi512_ps(x); }
+inline I32x16 no_bits() { return _mm512_setzero_si512(); }
+inline I32x16 splat_bits(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+inline I32x16 add_bits(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
+inline I32x16 and_bits(I32x16 a, I32x16 b) { return _mm512_and_si512(a, b); }
+inline I32x16 or_bits(I32x16 a, I32x16 b) { return _mm512_or_si512(a, b); }
+inline I32x16 xor_bits(I32x16 a, I32x16 b) { return _mm512_xor_si512(a, b); }
+template <int n>
+inline I32x16 shift_left(I32x16 x) {
+  return _mm512_slli_epi32(x, n);
+}
+template <int n>
+inline I32x16 shift_right(I32x16 x) {
+  return _mm512_srli_epi32(x, n);
+}
+inline F32x16 as_floats(I32x16 x) { return _mm512_cvtepi32_ps(x); }
+
+inline Mask is_less(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+inline Mask is_less(I32x16 a, I32x16 b) { return _mm512_cmplt_epi32_mask(a, b); }
+inline Mask is_nan(F32x16 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+/// Lane i where bit i is set.
+inline Mask mask_of_bits(std::uint32_t bits) { return static_cast<Mask>(bits); }
+inline F32x16 select(Mask mask, F32x16 yes, F32x16 no) { return _mm512_mask_mov_ps(no, mask, yes); }
+inline I32x16 select(Mask mask, I32x16 yes, I32x16 no) { return _mm512_mask_mov_epi32(no, mask, yes); }
+
+inline F32x16 load(const void* at) { return _mm512_loadu_ps(at); }
+inline F32x16 load(Lanes lanes, const void* at) { return _mm512_maskz_loadu_ps(lanes, at); }
+inline void store(void* at, F32x16 x) { _mm512_storeu_ps(at, x); }
+inline void store(void* at, Lanes lanes, F32x16 x) { _mm512_mask_storeu_ps(at, lanes, x); }
+inline I32x16 load_dwords(const void* at) { return _mm512_loadu_si512(at); }
+inline I32x16 load_dwords(Lanes lanes, const void* at) { return _mm512_maskz_loadu_epi32(lanes, at); }
+inline void store_dwords(void* at, I32x16 x) { _mm512_storeu_si512(at, x); }
+inline void store_dwords(void* at, Lanes lanes, I32x16 x) { _mm512_mask_storeu_epi32(at, lanes, x); }
+inline I32x16 load_halves(Lanes lanes, const void* at) {
+  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, at));
+}
+inline void store_halves(void* at, Lanes lanes, I32x16 x) {
+  _mm256_mask_storeu_epi16(at, lanes, _mm512_cvtepi32_epi16(x));
+}
+/// 16 signed or unsigned bytes.
+inline I32x16 load_i8(const std::byte* at) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+}
+inline I32x16 load_u8(const std::byte* at) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+}
+
+template <DType type>
+inline F32x16 widen(I32x16 halves) {
+  if constexpr (type == DType::f16) return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(halves));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(halves, 16));
+}
 
 template <DType type>
 inline __m512 load16(const std::byte* at) {
@@ -45,29 +113,13 @@ inline __m512 load16(const std::byte* at) {
   }
 }
 
-template <DType type>
-inline Lanes32 load32(const std::byte* at) {
-  return {load16<type>(at), load16<type>(at + 16 * dtype_bytes(type))};
-}
-
-/// A line of bf16 as its even values and its odd ones, a shift and a mask: in order it would cost two shuffles more.
-inline Lanes32 widen_pairs(__m512i line) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(line, 16)),
-          _mm512_castsi512_ps(_mm512_and_si512(line, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
-}
-
-inline constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-
 /// Rounded to the nearest bf16, ties to even, in the upper half of each lane; NaN stays NaN, as in base/dtype.h.
 inline __m512i rounded_to_bf16(__m512 value) {
-  const __m512i bits = _mm512_castps_si512(value);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  return _mm512_mask_mov_epi32(rounded, nan, quiet);
+  const __m512i bits = bits_of(value);
+  const __m512i odd = and_bits(shift_right<16>(bits), splat_bits(1));
+  const __m512i rounded = add_bits(bits, add_bits(odd, splat_bits(0x7fff)));
+  return select(is_nan(value), or_bits(bits, splat_bits(0x400000)), rounded);
 }
-inline __m256i to_bf16(__m512 value) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_to_bf16(value), 16)); }
 
 /// 32 values as bf16, in order.
 inline __m512i bf16_pairs(__m512 low, __m512 high) {
@@ -77,102 +129,28 @@ inline __m512i bf16_pairs(__m512 low, __m512 high) {
   return _mm512_permutex2var_epi16(rounded_to_bf16(low), _mm512_load_si512(kOdd), rounded_to_bf16(high));
 }
 
-/// The first lanes that `mask` selects, narrowed and stored.
+/// Narrowed and stored.
 template <DType type>
-inline void store16(std::byte* at, __mmask16 mask, __m512 value) {
+inline void store16(std::byte* at, Lanes lanes, F32x16 value) {
   if constexpr (type == DType::f32) {
-    _mm512_mask_storeu_ps(at, mask, value);
+    _mm512_mask_storeu_ps(at, lanes, value);
   } else if constexpr (type == DType::f16) {
-    _mm256_mask_storeu_epi16(at, mask, _mm512_cvtps_ph(value, kNearest));
+    _mm256_mask_storeu_epi16(at, lanes, _mm512_cvtps_ph(value, kNearest));
   } else {
-    _mm256_mask_storeu_epi16(at, mask, to_bf16(value));
+    store_halves(at, lanes, shift_right<16>(rounded_to_bf16(value)));
   }
 }
 
-inline __mmask16 first_lanes(std::int64_t count) {
-  return count >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1u << count) - 1);
+/// Values 0, 2, 4 .. 30 of the 32 in `low` and `high`, and the others.
+inline void split_pairs(F32x16 low, F32x16 high, F32x16& even, F32x16& odd) {
+  const __m512i first = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  even = _mm512_permutex2var_ps(low, first, high);
+  odd = _mm512_permutex2var_ps(low, or_bits(first, splat_bits(1)), high);
 }
 
-/// Calls f(integral constant of the type) for a type known at run time.
-template <typename F>
-inline void with_dtype(DType type, F f) {
-  switch (type) {
-    case DType::f32: f.template operator()<DType::f32>(); break;
-    case DType::f16: f.template operator()<DType::f16>(); break;
-    case DType::bf16: f.template operator()<DType::bf16>(); break;
-  }
-}
-
-/// e^x within 2e-7 relative: 0 below -104, infinity above 88.73, NaN for NaN. The reduction and the Taylor polynomial
-/// are those of base/math.h, with fused multiply-adds. `x` is the second operand of min and max, which keeps NaN.
-inline __m512 exp_ps(__m512 x) {
-  const __m512 clamped = _mm512_max_ps(_mm512_set1_ps(-105.0f), _mm512_min_ps(_mm512_set1_ps(89.0f), x));
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, _mm512_set1_ps(1.44269504088896341f)), kNearest);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), clamped);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-  __m512 p = _mm512_set1_ps(1.0f / 5040.0f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 720.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(p, n);
-}
-
-/// 2^x within 1e-7 relative, for NaN NaN. The polynomial is the one of degree 6 with p(0) = 1 whose largest relative
-/// error on [0, 1) is smallest, 2.0e-9 (found by reweighted least squares in float64); scalef takes floor(x) itself.
-inline __m512 exp2_ps(__m512 x) {
-  const __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-  __m512 p = _mm512_set1_ps(0.000216129149f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0012467847f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.00967545155f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0554852821f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.240229309f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693147063f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(p, x);
-}
-
-/// x * sigmoid(x).
-inline __m512 silu_ps(__m512 x) {
-  const __m512 negated =
-      _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0x80000000u))));
-  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp_ps(negated)));
-}
-
-/// GELU by tanh, as base/activation.h has it.
-inline __m512 gelu_tanh_ps(__m512 x) {
-  const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(x, x), x);
-  const __m512 minus_twice_u =
-      _mm512_mul_ps(_mm512_set1_ps(-1.5957691216057308f), _mm512_fmadd_ps(_mm512_set1_ps(0.044715f), cube, x));
-  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp_ps(minus_twice_u)));
-}
-
-/// tanh as in base/math.h, with fused multiply-adds.
-inline __m512 tanh_ps(__m512 x) {
-  const __m512 square = _mm512_mul_ps(x, x), one = _mm512_set1_ps(1.0f);
-  __m512 p = _mm512_set1_ps(62.0f / 2835.0f);
-  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(-17.0f / 315.0f));
-  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(2.0f / 15.0f));
-  p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(-1.0f / 3.0f));
-  const __m512 series = _mm512_fmadd_ps(_mm512_mul_ps(x, square), p, x);
-  const __m512 e = exp_ps(_mm512_add_ps(x, x));
-  const __m512 quotient = _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2.0f), _mm512_add_ps(e, one)));
-  return _mm512_mask_mov_ps(quotient, _mm512_cmp_ps_mask(square, _mm512_set1_ps(0.0625f), _CMP_LT_OQ), series);
-}
-
-/// The vector operations of common/elementwise.h, over 16 values.
-struct VectorOps {
-  using V = __m512;
-  static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
-  static V mul_add(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-  static V mul_sub(V a, V b, V c) { return _mm512_fmsub_ps(a, b, c); }
-  static V silu(V x) { return silu_ps(x); }
-  static V gelu_tanh(V x) { return gelu_tanh_ps(x); }
-  static V tanh(V x) { return tanh_ps(x); }
-};
+inline float first_lane(F32x16 x) { return _mm512_cvtss_f32(x); }
+inline float largest_lane(F32x16 x) { return _mm512_reduce_max_ps(x); }
+inline std::int32_t largest_lane(I32x16 x) { return _mm512_reduce_max_epi32(x); }
 
 /// Sums the lanes pairwise: j with j + 8, + 4, + 2, + 1.
 inline float sum_lanes(__m512 v) {

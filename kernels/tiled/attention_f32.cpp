@@ -1,10 +1,10 @@
 // Attention with all sums in f32, over caches of every type.
-#include "avx512/attention.h"
+#include "tiled/attention.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
-using Attention = SegmentedAttention<Policy<Arithmetic::f32>>;
+using Attention = SegmentedAttention<Policy<F32Arithmetic>>;
 
 }  // namespace
 
@@ -18,4 +18,4 @@ WorkspaceSize attention_workspace(const Shape& shape) { return Attention::worksp
 
 std::uint64_t attention_split_bytes(const AttentionArgs& args) { return Attention::split_bytes(args); }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

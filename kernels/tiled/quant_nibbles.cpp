@@ -1,7 +1,7 @@
 // Inner loops over blocks of 32 values with four bits each.
-#include "avx512/quant_loops.h"
+#include "tiled/f32_sums.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 
 const TileKernels& quant_nibble_kernels(Encoding encoding) {
   switch (encoding) {
@@ -12,4 +12,4 @@ const TileKernels& quant_nibble_kernels(Encoding encoding) {
   }
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -1,52 +1,62 @@
 // Weights into tiles of 32 rows, [N/32][K][32]: blocks of 16 rows by 16 dwords are transposed in registers, which keeps
 // both sides in whole cache lines. Types that do not change are moved bit for bit, and so are the blocks of quantised
 // matrices; or they are widened.
-#include "avx512/avx512.h"
-#include "avx512/largest.h"
-#include "avx512/vec.h"
 #include "base/block_formats.h"
 #include "common/quant_tiles.h"
+#include "tiled/largest.h"
+#include "tiled/math.h"
+#include "tiled/tiled.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
-/// Sixteen values of one column, as stored.
+/// Values of one column as they are stored, in the low halves of dwords or as dwords.
 template <DType type>
-struct Raw {
-  __m256i bits;
-  static __m512 widen(Raw r) {
-    if constexpr (type == DType::f16) return _mm512_cvtph_ps(r.bits);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(r.bits), 16));
+F32x16 widen_raw(I32x16 raw) {
+  if constexpr (type == DType::f32) {
+    return floats_of(raw);
+  } else {
+    return widen<type>(raw);
   }
-};
-template <>
-struct Raw<DType::f32> {
-  __m512i bits;
-  static __m512 widen(Raw r) { return _mm512_castsi512_ps(r.bits); }
-};
+}
+template <DType type>
+void store_raw(std::byte* at, Lanes lanes, I32x16 raw) {
+  if constexpr (type == DType::f32) {
+    store_dwords(at, lanes, raw);
+  } else {
+    store_halves(at, lanes, raw);
+  }
+}
+
+/// The first `count` (1 to 32) 16-bit words of a row as dwords, zeros after them.
+inline I32x16 load_words(const std::byte* at, std::int64_t count) {
+  if (count >= 32) return load_dwords(at);
+  alignas(64) std::byte padded[64] = {};
+  __builtin_memcpy(padded, at, static_cast<std::size_t>(count) * 2);
+  return load_dwords(padded);
+}
 
 /// Calls emit(k, raw) for the columns [k, k + count) of 16 rows, of which `rows` exist; the others are zero.
 template <DType type, typename Emit>
 inline void transpose_columns(const std::byte* at, std::int64_t row_bytes, std::int64_t rows, std::int64_t count,
                               Emit emit) {
-  __m512i block[16];
+  I32x16 block[16];
   for (std::int64_t r = 0; r < 16; ++r) {
     if (r >= rows) {
-      block[r] = _mm512_setzero_si512();
+      block[r] = no_bits();
     } else if constexpr (type == DType::f32) {
-      block[r] = _mm512_maskz_loadu_epi32(first_lanes(count), at + r * row_bytes);
+      block[r] = load_dwords(first_lanes(count), at + r * row_bytes);
     } else {
-      const auto lanes = count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
-      block[r] = _mm512_maskz_loadu_epi16(lanes, at + r * row_bytes);
+      block[r] = load_words(at + r * row_bytes, count);
     }
   }
   transpose16(block);
   if constexpr (type == DType::f32) {
-    for (std::int64_t k = 0; k < count; ++k) emit(k, Raw<type>{block[k]});
+    for (std::int64_t k = 0; k < count; ++k) emit(k, block[k]);
   } else {
     for (std::int64_t k = 0; k < count; k += 2) {  // a dword holds columns k and k + 1
-      emit(k, Raw<type>{_mm512_cvtepi32_epi16(block[k / 2])});
-      if (k + 1 < count) emit(k + 1, Raw<type>{_mm512_cvtepi32_epi16(_mm512_srli_epi32(block[k / 2], 16))});
+      emit(k, and_bits(block[k / 2], splat_bits(0xffff)));
+      if (k + 1 < count) emit(k + 1, shift_right<16>(block[k / 2]));
     }
   }
 }
@@ -58,7 +68,7 @@ float pack_tiles(const Matrix& source, float scale, std::byte* destination, std:
   constexpr auto kToBytes = static_cast<std::int64_t>(dtype_bytes(to));
   constexpr std::int64_t kStep = from == DType::f32 ? 16 : 32;
   const std::int64_t cols = source.cols;
-  const __m512 inverse = _mm512_set1_ps(1 / scale);
+  const F32x16 inverse = splat(1 / scale);
   Largest largest;
   for (std::int64_t row = first; row < last; row += 16) {
     std::byte* lanes = destination + (row / kTileRows * cols * kTileRows + row % kTileRows) * kToBytes;
@@ -66,16 +76,14 @@ float pack_tiles(const Matrix& source, float scale, std::byte* destination, std:
     for (std::int64_t k = 0; k < cols; k += kStep) {
       const std::int64_t count = cols - k < kStep ? cols - k : kStep;
       transpose_columns<from>(at + k * kFromBytes, cols * kFromBytes, source.rows - row, count,
-                              [&](std::int64_t i, Raw<from> raw) {
+                              [&](std::int64_t i, I32x16 raw) {
                                 std::byte* out = lanes + (k + i) * kTileRows * kToBytes;
-                                const __m512 value = Raw<from>::widen(raw);
+                                const F32x16 value = widen_raw<from>(raw);
                                 largest.add(value);
-                                if constexpr (from == to && from == DType::f32) {
-                                  _mm512_storeu_si512(out, raw.bits);
-                                } else if constexpr (from == to) {
-                                  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), raw.bits);
+                                if constexpr (from == to) {
+                                  store_raw<to>(out, first_lanes(16), raw);
                                 } else {
-                                  store16<to>(out, 0xffff, _mm512_mul_ps(value, inverse));
+                                  store16<to>(out, first_lanes(16), mul(value, inverse));
                                 }
                               });
     }
@@ -88,17 +96,18 @@ template <DType from, DType to>
 float pack_values(const std::byte* source, std::byte* destination, std::int64_t n) {
   Largest largest;
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 lanes = first_lanes(n - i);
-    __m512 value;
-    if constexpr (from == DType::f32) {
-      value = _mm512_maskz_loadu_ps(lanes, source + 4 * i);
-    } else {
-      value = Raw<from>::widen({_mm256_maskz_loadu_epi16(lanes, source + 2 * i)});
-    }
-    largest.add(value);
+    const Lanes lanes = first_lanes(n - i);
     std::byte* out = destination + i * static_cast<std::int64_t>(dtype_bytes(to));
-    if constexpr (from == to && from != DType::f32) {  // every bit, also of a NaN
-      _mm256_mask_storeu_epi16(out, lanes, _mm256_maskz_loadu_epi16(lanes, source + 2 * i));
+    I32x16 raw;
+    if constexpr (from == DType::f32) {
+      raw = load_dwords(lanes, source + 4 * i);
+    } else {
+      raw = load_halves(lanes, source + 2 * i);
+    }
+    const F32x16 value = widen_raw<from>(raw);
+    largest.add(value);
+    if constexpr (from == to) {  // every bit, also of a NaN
+      store_raw<to>(out, lanes, raw);
     } else {
       store16<to>(out, lanes, value);
     }
@@ -171,7 +180,8 @@ PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info) {
 
 float pack(const Matrix& source, const WeightFormat& format, const PackInfo& info, std::byte* destination,
            std::int64_t first, std::int64_t last) {
-  if (format.layout == WeightLayout::pairs32) return pack_pairs(source, destination, first, last);
+  if constexpr (kNarrowProducts)
+    if (format.layout == WeightLayout::pairs32) return pack_pairs(source, destination, first, last);
   const bool tiles = format.layout == WeightLayout::tile32;
   if (!is_plain(format.encoding)) return pack_blocks(source, format.layout, destination, first, last);
   const std::int64_t begin = first * source.cols, count = (last - first) * source.cols;
@@ -195,4 +205,4 @@ float pack(const Matrix& source, const WeightFormat& format, const PackInfo& inf
   return largest;
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

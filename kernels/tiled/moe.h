@@ -2,9 +2,9 @@
 // into rows of their own, and down with its results weighted and added to the rows of the batch.
 #pragma once
 
-#include "avx512/projections.h"
+#include "tiled/projections.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 /// Where the products of gate and up of a slot are, one row after the other.
@@ -52,15 +52,15 @@ inline void add_weighted(const SlotWork& work, const Block& block, const Panels&
   for (std::int64_t m = 0; m < block.tokens; ++m) {
     const RoutedRow& routed = work.routes.rows[work.slot.first + block.first_row + m];
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
-    const __m512 weight = _mm512_set1_ps(routed.weight), scale = _mm512_set1_ps(work.args.scale);
+    const F32x16 weight = splat(routed.weight), scale = splat(work.args.scale);
     const bool adds = work.args.accumulate || !routed.first;
     float* out = work.args.out.row(routed.row) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
-      const __mmask16 lanes = first_lanes(count - j);
-      __m512 value = _mm512_mul_ps(scaled(block.sums + m * block.ld + j, exponent), weight);
-      value = _mm512_mul_ps(value, scale);
-      if (adds) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out + j), value);
-      _mm512_mask_storeu_ps(out + j, lanes, value);
+      const Lanes lanes = first_lanes(count - j);
+      F32x16 value = mul(scaled(block.sums + m * block.ld + j, exponent), weight);
+      value = mul(value, scale);
+      if (adds) value = add(load(lanes, out + j), value);
+      store(out + j, lanes, value);
     }
   }
 }
@@ -82,10 +82,21 @@ void slot_outer(const SlotWork& work) {
       [&](const Block& block) { add_weighted(work, block, panels, down); });
 }
 
+/// Packs panels [begin, end) of a slot into `memory`.
+template <typename Values>
+inline void pack_slot_as(const Routes& routes, const ExpertSlot& slot, const Operand& operand, std::byte* memory,
+                         std::int64_t begin, std::int64_t end) {
+  const auto row = [&](std::int64_t m) {
+    return operand.rows.row(operand.gathered ? routes.rows[slot.first + m].row : m);
+  };
+  const Panels panels(memory, slot.count, operand.cols, Values::kPerDword, Values::kSums);
+  pack_rows<Values>(row, slot.count, operand.limit, panels, begin, end);
+}
+
 template <typename Mode>
 constexpr SlotKernels slot_kernels() {
   return {slot_inner<Mode>, slot_outer<Mode>};
 }
 
 }  // namespace
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

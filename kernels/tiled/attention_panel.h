@@ -2,18 +2,11 @@
 // that queries see, and how queries get into a panel and results out of it.
 #pragma once
 
-#include "avx512/panels.h"
 #include "common/attention_segments.h"
+#include "tiled/panels.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
-
-/// What attention computes with. The last two are for caches of that type.
-enum class Arithmetic : std::uint8_t {
-  f32,
-  f16,  ///< weights and values are multiplied and summed in f16 within a tile
-  bf16  ///< products of bf16, scores too; sums are f32
-};
 
 /// Floats from one query's scores or weights to the next one's: those of a whole segment.
 inline constexpr int kWeightsLd = static_cast<int>(kSegmentTokens);
@@ -102,17 +95,15 @@ inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std
   constexpr auto kPerDword = static_cast<std::uint32_t>(Values::kPerDword);
   const std::uint32_t dwords = (panel.width + kPerDword - 1) / kPerDword;
   for (std::uint32_t i = 0; i < dwords; i += 16) {
-    __m512i block[16];
+    I32x16 block[16];
     for (int m = 0; m < 16; ++m)
-      block[m] =
-          m < panel.count && m < kPanelTokens ? Values::load(rows[m], i, panel.width, 0) : _mm512_setzero_si512();
+      block[m] = m < panel.count && m < kPanelTokens ? Values::load(rows[m], i, panel.width, 0) : no_bits();
     transpose16(block);
     for (std::uint32_t j = 0; j < 16 && i + j < dwords; ++j)
-      _mm512_mask_storeu_epi32(panel.queries + (i + j) * static_cast<std::uint32_t>(panel.count),
-                               first_lanes(panel.count), block[j]);
+      store_dwords(panel.queries + (i + j) * static_cast<std::uint32_t>(panel.count), first_lanes(panel.count),
+                   block[j]);
   }
-  for (std::int64_t i = 0; i < std::int64_t{panel.count} * panel.padded; i += 16)
-    _mm512_storeu_ps(panel.out + i, _mm512_setzero_ps());
+  for (std::int64_t i = 0; i < std::int64_t{panel.count} * panel.padded; i += 16) store(panel.out + i, zeros());
 }
 
 inline void close_panel(const Panel& panel, float* states, std::uint64_t first) {
@@ -121,9 +112,8 @@ inline void close_panel(const Panel& panel, float* states, std::uint64_t first) 
     state.max = panel.max[m];
     state.sum = panel.sum[m];
     for (std::uint32_t i = 0; i < panel.width; i += 16) {
-      const __mmask16 lanes = first_lanes(panel.width - i);
-      _mm512_mask_storeu_ps(state.out() + i, lanes,
-                            _mm512_loadu_ps(panel.out + static_cast<std::uint32_t>(m) * panel.padded + i));
+      const Lanes lanes = first_lanes(panel.width - i);
+      store(state.out() + i, lanes, load(panel.out + static_cast<std::uint32_t>(m) * panel.padded + i));
     }
   }
 }
@@ -136,9 +126,9 @@ void widen_keys(const AttentionArgs& args, const AttentionUnit& unit, std::uint3
     const std::byte* from = unit.k_tile(args, tile);
     float* to = keys + tile % kSegmentTiles * values;
     for (std::int64_t i = 0; i < values; i += 16)
-      _mm512_storeu_ps(to + i, load16<type>(from + i * static_cast<std::int64_t>(dtype_bytes(type))));
+      store(to + i, load16<type>(from + i * static_cast<std::int64_t>(dtype_bytes(type))));
   }
 }
 
 }  // namespace
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -16,16 +16,15 @@
 #pragma once
 
 #include <span>
-#include <type_traits>
 
-#include "avx512/attention_loops.h"
-#include "avx512/attention_panel.h"
-#include "avx512/attention_softmax.h"
-#include "avx512/avx512.h"
-#include "avx512/partials.h"
 #include "common/attention_segments.h"
+#include "tiled/attention_loops.h"
+#include "tiled/attention_panel.h"
+#include "tiled/attention_softmax.h"
+#include "tiled/partials.h"
+#include "tiled/tiled.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 /// From this many panels on, the keys of a segment are widened to f32 once for all of them. (No measurement of
@@ -37,35 +36,34 @@ inline constexpr std::int64_t kWidenPanels = 3;
 inline constexpr std::uint32_t kHeadsAtOnce = 8;
 
 /// The scores of a tile's keys, `wide` if they are f32 already.
-template <DType type, Arithmetic arithmetic>
+template <DType type, typename Arithmetic>
 void score_tile(const Panel& panel, std::uint32_t tile, const std::byte* keys, const std::byte* next, bool wide) {
   TileGroup group;
   group.tiles[0] = keys;
   group.next[0] = next;
   group.only_next = true;
   const auto* queries = reinterpret_cast<const std::uint32_t*>(panel.queries);
-#ifdef __AVX512BF16__
-  if constexpr (arithmetic == Arithmetic::bf16) {
-    static constexpr AttentionScores<Bf16Sums> kScores;
-    return kScores.at[panel.count](queries, (panel.width + 1) / 2, group, panel.weights_of(0, tile), kWeightsLd);
+  const std::int64_t dwords = units_of(panel.width, Arithmetic::Queries::kPerDword);
+  float* scores = panel.weights_of(0, tile);
+  if constexpr (Arithmetic::kWidens) {
+    static constexpr AttentionScores<F32Sums<DType::f32>> kWideScores;
+    if (wide) return kWideScores.at[panel.count](queries, dwords, group, scores, kWeightsLd);
   }
-#endif
-  static constexpr AttentionScores<F32Sums<type>> kScores;
-  static constexpr AttentionScores<F32Sums<DType::f32>> kWideScores;
-  (wide ? kWideScores.at : kScores.at)[panel.count](queries, panel.width, group, panel.weights_of(0, tile), kWeightsLd);
+  static constexpr AttentionScores<typename Arithmetic::template Scores<type>> kScores;
+  kScores.at[panel.count](queries, dwords, group, scores, kWeightsLd);
 }
 
-template <DType type, Arithmetic arithmetic>
+template <DType type, typename Arithmetic>
 void add_tile(Panel& panel, std::uint32_t tile, const std::byte* values, const std::byte* next) {
-  static constexpr ValueKernels<type, arithmetic> kValues;
+  static constexpr ValueKernels<type, Arithmetic> kValues;
   const TileLanes lanes = see_tile(panel, tile);
-  const bool whole = arithmetic != Arithmetic::bf16 || (lanes.begin | lanes.end) % 2 == 0;  // pairs of positions
+  const bool whole = (lanes.begin | lanes.end) % Arithmetic::kPositions == 0;
   kValues.at[panel.count][lanes.same && whole ? 0 : 1](
       panel, {values, panel.weights_of(0, tile), lanes.begin, lanes.end, next});
 }
 
 /// One panel over its segment; `wide_keys`: [tile][width][32] of the segment in f32, or null.
-template <DType type, Arithmetic arithmetic>
+template <DType type, typename Arithmetic>
 void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& panel, const float* wide_keys) {
   const auto keys_of = [&](std::uint32_t t) {
     if (wide_keys == nullptr) return unit.k_tile(args, t);
@@ -74,12 +72,12 @@ void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& p
   const auto values_of = [&](std::uint32_t t) { return unit.k_tile(args, t) + args.kv.tile_bytes(); };
   const TileRange tiles = panel.tiles;
   for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
-    score_tile<type, arithmetic>(panel, t, keys_of(t), t < tiles.last ? keys_of(t + 1) : values_of(tiles.first),
+    score_tile<type, Arithmetic>(panel, t, keys_of(t), t < tiles.last ? keys_of(t + 1) : values_of(tiles.first),
                                  wide_keys != nullptr);
   const float scale = cap_scores(args, panel);
-  for (int m = 0; m < panel.count; ++m) softmax_row<arithmetic>(panel, m, scale);
+  for (int m = 0; m < panel.count; ++m) softmax_row<Arithmetic>(panel, m, scale);
   for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
-    add_tile<type, arithmetic>(panel, t, values_of(t), t < tiles.last ? values_of(t + 1) : keys_of(tiles.first));
+    add_tile<type, Arithmetic>(panel, t, values_of(t), t < tiles.last ? values_of(t + 1) : keys_of(tiles.first));
 }
 
 /// Tiles that decode brings into the L2 before the one it reads. The inner loops prefetch the next tile into the L1,
@@ -92,7 +90,7 @@ inline void fetch_tile(const std::byte* at, std::uint64_t bytes) {
 }
 
 /// One panel for each of some neighbouring KV heads, all for the same row: tile by tile, in the order of memory.
-template <DType type, Arithmetic arithmetic>
+template <DType type, typename Arithmetic>
 void reduce_heads(const AttentionArgs& args, const AttentionUnit& first, std::span<Panel> panels) {
   const TileRange tiles = panels[0].tiles;
   const auto n = static_cast<std::uint32_t>(panels.size()), all = (tiles.last - tiles.first + 1) * n;
@@ -106,35 +104,24 @@ void reduce_heads(const AttentionArgs& args, const AttentionUnit& first, std::sp
   };
   for (std::uint32_t i = 0; i < all; ++i) {
     fetch_tile(tile_at(i + kTilesAhead), args.kv.tile_bytes());
-    score_tile<type, arithmetic>(panels[i % n], tiles.first + i / n, tile_at(i), tile_at(i + 1), false);
+    score_tile<type, Arithmetic>(panels[i % n], tiles.first + i / n, tile_at(i), tile_at(i + 1), false);
   }
   for (Panel& panel : panels) {
     const float scale = cap_scores(args, panel);
-    for (int m = 0; m < panel.count; ++m) softmax_row<arithmetic>(panel, m, scale);
+    for (int m = 0; m < panel.count; ++m) softmax_row<Arithmetic>(panel, m, scale);
   }
   for (std::uint32_t i = 0; i < all; ++i) {
     if (i + kTilesAhead < all) fetch_tile(tile_at(all + i + kTilesAhead), args.kv.tile_bytes());
-    add_tile<type, arithmetic>(panels[i % n], tiles.first + i / n, tile_at(all + i), tile_at(all + i + 1));
+    add_tile<type, Arithmetic>(panels[i % n], tiles.first + i / n, tile_at(all + i), tile_at(all + i + 1));
   }
 }
 
-template <Arithmetic arithmetic>
+template <typename Arithmetic>
 struct Policy {
-  using Queries = std::conditional_t<arithmetic == Arithmetic::bf16, Bf16Values, F32Values>;
+  using Queries = typename Arithmetic::Queries;
 
   /// 96 queries are eight panels: a segment's keys and values come from memory once and from the L2 seven times.
   static std::int64_t rows_per_unit(std::uint32_t group) { return group >= 96 ? 1 : 96 / group; }
-
-  template <typename F>
-  static void with_kv_type(DType type, F f) {
-    if constexpr (arithmetic == Arithmetic::f16) {
-      f.template operator()<DType::f16>();
-    } else if constexpr (arithmetic == Arithmetic::bf16) {
-      f.template operator()<DType::bf16>();
-    } else {
-      with_dtype(type, f);
-    }
-  }
 
   static std::uint64_t scratch_floats(std::uint32_t group, std::uint32_t width, std::uint32_t padded) {
     const std::uint64_t prefill = Panel::floats(kPanelTokens, width, padded) + std::uint64_t{kSegmentTokens} * width;
@@ -147,15 +134,16 @@ struct Policy {
                      float* states) {
     const std::int64_t queries = unit.n_rows * (args.n_heads / args.kv.n_kv_heads);
     float* wide_keys = nullptr;
-    if (arithmetic != Arithmetic::bf16 && queries > (kWidenPanels - 1) * kPanelTokens && args.kv.type != DType::f32) {
+    if (Arithmetic::kWidens && queries > (kWidenPanels - 1) * kPanelTokens && args.kv.type != DType::f32) {
       wide_keys = scratch + Panel::floats(kPanelTokens, args.kv.head_dim, args.kv.head_dim_padded);
-      with_kv_type(args.kv.type, [&]<DType type>() { widen_keys<type>(args, unit, segment, wide_keys); });
+      Arithmetic::with_kv_type(args.kv.type, [&]<DType type>() { widen_keys<type>(args, unit, segment, wide_keys); });
     }
     Panel panel;
     for (std::int64_t first = 0; first < queries; first += kPanelTokens) {
       panel.place(static_cast<int>(queries - first < kPanelTokens ? queries - first : kPanelTokens), args.kv, scratch);
       open_panel<Queries>(args, unit, segment, first, panel);
-      with_kv_type(args.kv.type, [&]<DType type>() { reduce_panel<type, arithmetic>(args, unit, panel, wide_keys); });
+      Arithmetic::with_kv_type(args.kv.type,
+                               [&]<DType type>() { reduce_panel<type, Arithmetic>(args, unit, panel, wide_keys); });
       close_panel(panel, states, static_cast<std::uint64_t>(first));
     }
   }
@@ -177,8 +165,8 @@ struct Policy {
           panels[i].place(static_cast<int>(group), args.kv, scratch + i * floats);
           open_panel<Queries>(args, of_head, segment, 0, panels[i]);
         }
-        with_kv_type(args.kv.type, [&]<DType type>() {
-          avx512::reduce_heads<type, arithmetic>(args, unit, std::span(panels).first(n));
+        Arithmetic::with_kv_type(args.kv.type, [&]<DType type>() {
+          QINFER_ISA::reduce_heads<type, Arithmetic>(args, unit, std::span(panels).first(n));
         });
         for (std::uint32_t i = 0; i < n; ++i) close_panel(panels[i], states, std::uint64_t{i} * group);
       }
@@ -197,4 +185,4 @@ struct Policy {
 };
 
 }  // namespace
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -1,7 +1,7 @@
 // Inner loops over blocks of 256 values that a tile holds in four bits each.
-#include "avx512/quant_loops.h"
+#include "tiled/f32_sums.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 
 const TileKernels& quant_long_nibble_kernels(Encoding encoding) {
   switch (encoding) {
@@ -11,4 +11,4 @@ const TileKernels& quant_long_nibble_kernels(Encoding encoding) {
   }
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -1,11 +1,11 @@
 // What follows the projection of a head: RMSNorm, rotary embedding in the half-rotation form, and the store of queries
 // as rows, of keys and values in the tiles of the cache. Where the norm is of all heads together, a block of queries or
 // keys is kept as it is, and a last phase finishes whole rows.
-#include "avx512/avx512.h"
-#include "avx512/panels.h"
-#include "avx512/vec.h"
+#include "tiled/math.h"
+#include "tiled/panels.h"
+#include "tiled/tiled.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 /// A head as a row, and the row of the rope table for its position.
@@ -14,16 +14,14 @@ struct RowHead {
   float* values;
   const float* table;  ///< [head_dim / 2][cos, sin]
 
-  __m512 load(std::int64_t i, std::int64_t n) const { return _mm512_maskz_loadu_ps(first_lanes(n), values + i); }
-  void store(std::int64_t i, std::int64_t n, __m512 value) const {
-    _mm512_mask_storeu_ps(values + i, first_lanes(n), value);
+  F32x16 load(std::int64_t i, std::int64_t n) const { return QINFER_ISA::load(first_lanes(n), values + i); }
+  void store(std::int64_t i, std::int64_t n, F32x16 value) const {
+    QINFER_ISA::store(values + i, first_lanes(n), value);
   }
-  void rope(std::int64_t i, std::int64_t n, __m512& cos, __m512& sin) const {
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
-    const __m512 low = _mm512_maskz_loadu_ps(first_lanes(2 * n), table + 2 * i);
-    const __m512 high = _mm512_maskz_loadu_ps(n > 8 ? first_lanes(2 * n - 16) : __mmask16{0}, table + 2 * i + 16);
-    cos = _mm512_permutex2var_ps(low, even, high), sin = _mm512_permutex2var_ps(low, odd, high);
+  void rope(std::int64_t i, std::int64_t n, F32x16& cos, F32x16& sin) const {
+    const F32x16 low = QINFER_ISA::load(first_lanes(2 * n), table + 2 * i);
+    const F32x16 high = n > 8 ? QINFER_ISA::load(first_lanes(2 * n - 16), table + 2 * i + 16) : zeros();
+    split_pairs(low, high, cos, sin);
   }
 };
 
@@ -35,7 +33,7 @@ void store_lanes(const float* values, std::int64_t ld, std::int64_t count, std::
   if (count == 1) {  // decoding: nothing to transpose
     alignas(64) std::byte narrow[16 * kBytes];
     for (std::int64_t i = 0; i < width; i += 16) {
-      store16<type>(narrow, 0xffff, _mm512_maskz_loadu_ps(first_lanes(width - i), values + i));
+      store16<type>(narrow, first_lanes(16), load(first_lanes(width - i), values + i));
       for (std::int64_t j = 0; j < 16 && i + j < width; ++j)
         __builtin_memcpy(tile + ((i + j) * kTileRows + lane) * kBytes, narrow + j * kBytes, kBytes);
     }
@@ -44,14 +42,12 @@ void store_lanes(const float* values, std::int64_t ld, std::int64_t count, std::
   for (std::int64_t first = 0; first < count; first += 16)
     for (std::int64_t i = 0; i < width; i += 16) {
       const std::int64_t rows = count - first < 16 ? count - first : 16, lines = width - i < 16 ? width - i : 16;
-      __m512i block[16];
+      I32x16 block[16];
       for (std::int64_t r = 0; r < 16; ++r)
-        block[r] = r < rows ? _mm512_maskz_loadu_epi32(first_lanes(width - i), values + (first + r) * ld + i)
-                            : _mm512_setzero_si512();
+        block[r] = r < rows ? load_dwords(first_lanes(width - i), values + (first + r) * ld + i) : no_bits();
       transpose16(block);
       for (std::int64_t j = 0; j < lines; ++j)
-        store16<type>(tile + ((i + j) * kTileRows + lane + first) * kBytes, first_lanes(rows),
-                      _mm512_castsi512_ps(block[j]));
+        store16<type>(tile + ((i + j) * kTileRows + lane + first) * kBytes, first_lanes(rows), floats_of(block[j]));
     }
 }
 
@@ -62,47 +58,9 @@ void store_rows(const float* values, std::int64_t ld, std::int64_t count, std::i
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   for (std::int64_t r = 0; r < count; ++r)
     for (std::int64_t i = 0; i < padded; i += 16) {
-      const __mmask16 lanes = i < width ? first_lanes(width - i) : __mmask16{0};
-      store16<type>(tile + ((lane + r) * padded + i) * kBytes, 0xffff,
-                    _mm512_maskz_loadu_ps(lanes, values + r * ld + i));
+      const F32x16 row = i < width ? load(first_lanes(width - i), values + r * ld + i) : zeros();
+      store16<type>(tile + ((lane + r) * padded + i) * kBytes, first_lanes(16), row);
     }
-}
-
-/// The heads of a run become neighbouring dwords of the lines of a tile [width / 2][32][2].
-void store_key_pairs(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
-                     std::byte* tile) {
-  const std::int64_t pairs = (width + 1) / 2;
-  for (std::int64_t first = 0; first < count; first += 16)
-    for (std::int64_t i = 0; i < pairs; i += 16) {
-      const std::int64_t rows = count - first < 16 ? count - first : 16, lines = pairs - i < 16 ? pairs - i : 16;
-      __m512i block[16];
-      for (std::int64_t r = 0; r < 16; ++r)
-        block[r] = r < rows ? Bf16Values::load(values + (first + r) * ld, i, width, 0) : _mm512_setzero_si512();
-      if (rows == 1) {  // decoding: nothing to transpose
-        alignas(64) std::uint32_t row[16];
-        _mm512_store_si512(row, block[0]);
-        for (std::int64_t j = 0; j < lines; ++j)
-          __builtin_memcpy(tile + ((i + j) * kTileRows + lane + first) * 4, row + j, 4);
-        continue;
-      }
-      transpose16(block);
-      for (std::int64_t j = 0; j < lines; ++j)
-        _mm512_mask_storeu_epi32(tile + ((i + j) * kTileRows + lane + first) * 4, first_lanes(rows), block[j]);
-    }
-}
-
-/// They become halves of the dwords of a tile [16][padded][2], the low ones for even positions.
-void store_value_pairs(const float* values, std::int64_t ld, std::int64_t count, std::int64_t lane, std::int64_t width,
-                       std::int64_t padded, std::byte* tile) {
-  for (std::int64_t r = 0; r < count; ++r) {
-    const bool odd = (lane + r) % 2 != 0;
-    for (std::int64_t i = 0; i < padded; i += 16) {
-      const __mmask16 lanes = i < width ? first_lanes(width - i) : __mmask16{0};
-      const __m512i high = rounded_to_bf16(_mm512_maskz_loadu_ps(lanes, values + r * ld + i));
-      _mm512_mask_storeu_epi16(tile + ((lane + r) / 2 * padded + i) * 4, odd ? 0xaaaaaaaa : 0x55555555,
-                               odd ? high : _mm512_srli_epi32(high, 16));
-    }
-  }
 }
 
 /// Keys become lanes, values rows (KvOrder::key_lanes), or both pairs.
@@ -110,10 +68,11 @@ void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, st
   std::byte* tile = k_tile(args, run, head);
   const std::int64_t lane = run.position % kTileTokens, width = args.kv.head_dim;
   const std::int64_t padded = args.kv.head_dim_padded;
-  if (args.kv.order == KvOrder::key_pairs) {
-    if (block.kind == HeadKind::key) return store_key_pairs(values, block.ld, run.count, lane, width, tile);
-    return store_value_pairs(values, block.ld, run.count, lane, width, padded, tile + args.kv.tile_bytes());
-  }
+  if constexpr (kNarrowProducts)
+    if (args.kv.order == KvOrder::key_pairs) {
+      if (block.kind == HeadKind::key) return write_key_pairs(values, block.ld, run.count, lane, width, tile);
+      return write_value_pairs(values, block.ld, run.count, lane, width, padded, tile + args.kv.tile_bytes());
+    }
   with_dtype(args.kv.type, [&]<DType type>() {
     if (block.kind == HeadKind::key) return store_lanes<type>(values, block.ld, run.count, lane, width, tile);
     store_rows<type>(values, block.ld, run.count, lane, width, padded, tile + args.kv.tile_bytes());
@@ -132,8 +91,8 @@ void finish_run(const QkvArgs& args, const HeadBlock& block, const Run& run) {
       if (block.kind != HeadKind::query) continue;
       float* out = args.q.row(run.first_row + r) + (block.first_head + h) * width;
       for (std::int64_t i = 0; i < width; i += 16) {
-        const __mmask16 lanes = first_lanes(width - i);
-        _mm512_mask_storeu_ps(out + i, lanes, _mm512_maskz_loadu_ps(lanes, head + i));
+        const Lanes lanes = first_lanes(width - i);
+        store(out + i, lanes, load(lanes, head + i));
       }
     }
     if (block.kind != HeadKind::query) write_cache(args, block, run, block.first_head + h, values);
@@ -176,4 +135,4 @@ void finish_heads(const QkvArgs& args, const HeadBlock& block) {
            [&](const Run& run) { finish_run(args, block, run); });
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -1,31 +1,29 @@
 // Embedding lookup, out of a row-major table or a tile-major LM head, and RMSNorm: one unit per row. The soft cap of
 // logits, which every LM head applies to its own slice.
-#include "avx512/avx512.h"
-#include "avx512/vec.h"
 #include "common/quant_tiles.h"
+#include "tiled/math.h"
+#include "tiled/tiled.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 template <DType type>
 void widen_row(const std::byte* at, std::int64_t width, float* out) {
   for (std::int64_t i = 0; i < width; i += 16) {
-    const __mmask16 lanes = first_lanes(width - i);
+    const Lanes lanes = first_lanes(width - i);
     if constexpr (type == DType::f32) {
-      _mm512_mask_storeu_ps(out + i, lanes, _mm512_maskz_loadu_ps(lanes, at + 4 * i));
+      store(out + i, lanes, load(lanes, at + 4 * i));
     } else {
-      alignas(64) std::byte padded[32];
-      _mm256_store_si256(reinterpret_cast<__m256i*>(padded), _mm256_maskz_loadu_epi16(lanes, at + 2 * i));
-      _mm512_mask_storeu_ps(out + i, lanes, load16<type>(padded));
+      store(out + i, lanes, widen<type>(load_halves(lanes, at + 2 * i)));
     }
   }
 }
 
 void scale_row(float* row, std::int64_t width, float scale) {
-  const __m512 factor = _mm512_set1_ps(scale);
+  const F32x16 factor = splat(scale);
   for (std::int64_t i = 0; i < width; i += 16) {
-    const __mmask16 lanes = first_lanes(width - i);
-    _mm512_mask_storeu_ps(row + i, lanes, _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, row + i), factor));
+    const Lanes lanes = first_lanes(width - i);
+    store(row + i, lanes, mul(load(lanes, row + i), factor));
   }
 }
 
@@ -100,32 +98,32 @@ namespace {
 
 template <bool accumulate>
 void norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out) {
-  __m512 squares = _mm512_setzero_ps();
+  F32x16 squares = zeros();
   for (std::int64_t k = 0; k < width; k += 16) {
-    const __m512 v = _mm512_maskz_loadu_ps(first_lanes(width - k), x + k);
-    squares = _mm512_fmadd_ps(v, v, squares);
+    const F32x16 v = load(first_lanes(width - k), x + k);
+    squares = mul_add(v, v, squares);
   }
-  const __m128 mean = _mm_set_ss(sum_lanes(squares) / static_cast<float>(width) + eps);
-  const __m512 scale = _mm512_set1_ps(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(mean)));
+  const float mean = sum_lanes(squares) / static_cast<float>(width) + eps;
+  const F32x16 scale = splat(1.0f / __builtin_sqrtf(mean));
   for (std::int64_t k = 0; k < width; k += 16) {
-    const __mmask16 lanes = first_lanes(width - k);
-    const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, x + k), scale);
-    __m512 value = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(lanes, weight + k));
-    if constexpr (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out + k), value);
-    _mm512_mask_storeu_ps(out + k, lanes, value);
+    const Lanes lanes = first_lanes(width - k);
+    const F32x16 v = mul(load(lanes, x + k), scale);
+    F32x16 value = mul(v, load(lanes, weight + k));
+    if constexpr (accumulate) value = add(load(lanes, out + k), value);
+    store(out + k, lanes, value);
   }
 }
 
 }  // namespace
 
 void cap_logits(const LmHeadArgs& args, std::int64_t begin, std::int64_t end) {
-  const __m512 inverse = _mm512_set1_ps(1.0f / args.softcap), cap = _mm512_set1_ps(args.softcap);
+  const F32x16 inverse = splat(1.0f / args.softcap), cap = splat(args.softcap);
   end = smaller(end, args.w.rows);
   for (std::int64_t m = 0; m < args.n; ++m)
     for (std::int64_t j = begin; j < end; j += 16) {
-      const __mmask16 lanes = first_lanes(end - j);
-      const __m512 x = _mm512_maskz_loadu_ps(lanes, args.out[m] + j);
-      _mm512_mask_storeu_ps(args.out[m] + j, lanes, soft_capped<VectorOps>(x, inverse, cap));
+      const Lanes lanes = first_lanes(end - j);
+      const F32x16 x = load(lanes, args.out[m] + j);
+      store(args.out[m] + j, lanes, soft_capped<VectorOps>(x, inverse, cap));
     }
 }
 
@@ -147,4 +145,4 @@ void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
   }
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

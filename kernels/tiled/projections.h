@@ -6,14 +6,15 @@
 // consecutive memory.
 #pragma once
 
-#include "avx512/avx512.h"
-#include "avx512/gemm_bf16.h"
-#include "avx512/panels.h"
 #include "common/phases.h"
 #include "common/quant_tiles.h"
 #include "common/units.h"
+#include "tiled/f32_sums.h"
+#include "tiled/math.h"
+#include "tiled/panels.h"
+#include "tiled/tiled.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 /// Inner loops that the type of the weights says.
@@ -49,37 +50,6 @@ struct QuantMode {
   using Loops = QuantLoops;
 };
 
-#ifdef __AVX512FP16__
-struct F16Mode {
-  using Values = F16Values;
-  using Loops = FixedLoops<F16Sums>;
-};
-#endif
-
-#ifdef __AVX512BF16__
-struct Bf16Mode {
-  using Values = Bf16Values;
-  using Loops = FixedLoops<Bf16Sums>;
-};
-#endif
-
-/// Quantised matrices, and plain ones in pairs beside them.
-struct QuantBf16Loops {
-  const TileKernels* kernels;
-  std::int64_t bytes;
-  explicit QuantBf16Loops(const Matrix& w)
-      : kernels(&quant_bf16_kernels(w.format.encoding)),
-        bytes(is_plain(w.format.encoding) ? (w.cols + 1) / 2 * kTileRows * 4
-                                          : bytes_of_quant_tile(w.format.encoding, w.cols)) {}
-  std::int64_t tiles_for(std::int64_t tokens) const { return kernels->most_tiles[tokens]; }
-  TileKernel kernel(std::int64_t tokens, std::int64_t tiles) const { return kernels->at[tokens][tiles]; }
-};
-
-struct QuantBf16Mode {
-  using Values = Bf16SummedValues;
-  using Loops = QuantBf16Loops;
-};
-
 /// Panels of the values that a mode multiplies.
 template <typename Mode>
 inline Panels panels_of(std::byte* memory, std::int64_t n, std::int64_t cols) {
@@ -93,10 +63,7 @@ inline bool packs_locally(std::int64_t n) { return n <= kLocalRows; }
 inline std::int64_t pack_units(std::int64_t n) { return packs_locally(n) ? 0 : panel_count(n); }
 
 /// log2 of a power of two.
-inline float log2_of(float power) {
-  const __m128 v = _mm_set_ss(power);
-  return _mm_cvtss_f32(_mm_getexp_ss(v, v));
-}
+inline float log2_of(float power) { return floor_log2(power); }
 
 inline float largest_of(const Matrix& a) { return a.pack.largest; }
 template <typename... Rest>
@@ -173,9 +140,7 @@ inline void multiply(const Loops& loops, const Panels& panels, std::int64_t n, s
 }
 
 /// Sums as values: undoes the power of two of the activations and of the weights.
-inline __m512 scaled(const float* at, float exponent) {
-  return _mm512_scalef_ps(_mm512_loadu_ps(at), _mm512_set1_ps(exponent));
-}
+inline F32x16 scaled(const float* at, float exponent) { return times_power_of_2(load(at), splat(exponent)); }
 
 /// Adds the bias, scales, adds the old values, each where asked for, and stores the outputs of a block in their rows.
 template <typename RowAt>
@@ -188,12 +153,12 @@ inline void store_block(const Block& block, const Panels& panels, const Matrix& 
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
     float* out = row(block.first_row + m) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
-      const __mmask16 lanes = first_lanes(count - j);
-      __m512 value = scaled(block.sums + m * block.ld + j, exponent);
-      if (bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, bias + first + j));
-      value = _mm512_mul_ps(value, _mm512_set1_ps(scale));
-      if (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out + j), value);
-      _mm512_mask_storeu_ps(out + j, lanes, value);
+      const Lanes lanes = first_lanes(count - j);
+      F32x16 value = scaled(block.sums + m * block.ld + j, exponent);
+      if (bias != nullptr) value = add(value, load(lanes, bias + first + j));
+      value = mul(value, splat(scale));
+      if (accumulate) value = add(load(lanes, out + j), value);
+      store(out + j, lanes, value);
     }
   }
 }
@@ -292,13 +257,12 @@ template <Activation activation>
       const float exponent = panels.exponents[block.first_row + m];
       const float* sums = block.sums + m * block.ld + 2 * pair * kTileRows;
       for (std::int64_t j = 0; j < count; j += 16) {
-        const __mmask16 lanes = first_lanes(count - j);
-        __m512 gate = scaled(sums + j, gate_exponent - exponent);
-        __m512 up = scaled(sums + kTileRows + j, up_exponent - exponent);
-        if (args.gate_bias != nullptr)
-          gate = _mm512_add_ps(gate, _mm512_maskz_loadu_ps(lanes, args.gate_bias + first + j));
-        if (args.up_bias != nullptr) up = _mm512_add_ps(up, _mm512_maskz_loadu_ps(lanes, args.up_bias + first + j));
-        _mm512_mask_storeu_ps(act.row(block.first_row + m) + first + j, lanes, gated<VectorOps>(activation, gate, up));
+        const Lanes lanes = first_lanes(count - j);
+        F32x16 gate = scaled(sums + j, gate_exponent - exponent);
+        F32x16 up = scaled(sums + kTileRows + j, up_exponent - exponent);
+        if (args.gate_bias != nullptr) gate = add(gate, load(lanes, args.gate_bias + first + j));
+        if (args.up_bias != nullptr) up = add(up, load(lanes, args.up_bias + first + j));
+        store(act.row(block.first_row + m) + first + j, lanes, gated<VectorOps>(activation, gate, up));
       }
     }
   }
@@ -427,10 +391,9 @@ inline void finish_sums(const Block& block, const Panels& panels, const HeadRang
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
     for (std::int64_t j = 0; j < count; j += 16) {
       float* at = block.sums + m * block.ld + j;
-      __m512 value = scaled(at, exponent);
-      if (range.bias != nullptr)
-        value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(first_lanes(count - j), range.bias + first + j));
-      _mm512_storeu_ps(at, value);
+      F32x16 value = scaled(at, exponent);
+      if (range.bias != nullptr) value = add(value, load(first_lanes(count - j), range.bias + first + j));
+      store(at, value);
     }
   }
 }
@@ -473,4 +436,4 @@ constexpr Projections projections() {
 }
 
 }  // namespace
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

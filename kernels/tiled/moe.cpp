@@ -3,11 +3,11 @@
 // The router is a linear layer of its own, always with f32 sums and the file's own values: what it loses would choose
 // other experts. With more than kLocalRouted rows of experts, a phase before each half packs the rows of all slots into
 // panels that all threads read, gathered or one after the other; with fewer each worker packs what it multiplies.
-#include "avx512/moe.h"
+#include "tiled/moe.h"
 
 #include <limits>
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 enum Phase : std::int32_t { kPackRouter, kRouter, kChoose, kList, kGather, kInner, kPackInner, kOuter };
@@ -30,8 +30,8 @@ Products products_for(const Matrix& w, Products best) {
 }
 
 const SlotKernels& kernels_for(Encoding encoding, Products products) {
-  if (products == Products::f16) return fp16_slot_kernels();
-  if (products == Products::bf16) return is_plain(encoding) ? bf16_slot_kernels() : quant_bf16_slot_kernels();
+  if constexpr (kNarrowProducts)
+    if (products != Products::f32) return narrow_slot_kernels(encoding, products);
   if (!is_plain(encoding)) return quant_slot_kernels();
   return encoding == Encoding::f16 ? kF16 : encoding == Encoding::bf16 ? kBf16 : kF32;
 }
@@ -64,16 +64,6 @@ void run_router(const MoeArgs& args, std::int32_t phase, Slice slice) {
 
 // ---- rows of slots as panels ----
 
-/// The operands of one half of a slot.
-struct Operand {
-  Activations rows;  ///< row i of the slot is row i, or row routes.rows[slot.first + i].row where it is gathered
-  bool gathered;
-  Products products;
-  bool sums;  ///< beside panels of bf16
-  float limit;
-  std::int64_t cols;
-};
-
 /// Where gate and up differ, products are not f16.
 Operand inner_operand(const MoeArgs& args, const ExpertSlot& slot, Products best) {
   const SlotMatrices w = matrices_of(args, slot);
@@ -94,18 +84,9 @@ Operand outer_operand(const MoeArgs& args, const ExpertSlot& slot, Products best
 /// Packs panels [begin, end) of a slot into `memory`.
 void pack_slot(const Routes& routes, const ExpertSlot& slot, const Operand& operand, std::byte* memory,
                std::int64_t begin, std::int64_t end) {
-  const auto row = [&](std::int64_t m) {
-    return operand.rows.row(operand.gathered ? routes.rows[slot.first + m].row : m);
-  };
-  const auto pack_as = [&]<typename Values>(Values) {
-    const Panels panels(memory, slot.count, operand.cols, Values::kPerDword, Values::kSums);
-    pack_rows<Values>(row, slot.count, operand.limit, panels, begin, end);
-  };
-  switch (operand.products) {
-    case Products::f32: return pack_as(F32Values());
-    case Products::f16: return pack_as(F16Values());
-    case Products::bf16: return operand.sums ? pack_as(Bf16SummedValues()) : pack_as(Bf16Values());
-  }
+  if constexpr (kNarrowProducts)
+    if (operand.products != Products::f32) return pack_narrow_slot(routes, slot, operand, memory, begin, end);
+  pack_slot_as<F32Values>(routes, slot, operand, memory, begin, end);
 }
 
 /// The shared panels of a slot, each row with its exponent. Only the last slot may be wider than the others.
@@ -188,19 +169,21 @@ void run_inner(const MoeArgs& args, Slice slice, Products best) {
     const SlotMatrices w = matrices_of(args, work.slot);
     if (w.gate->format == w.up->format)
       return kernels_for(encoding_of(*w.gate), inner_operand(args, work.slot, best).products).inner(work);
-    (best == Products::bf16 ? bf16_mixed_gate_and_up_tiles : mixed_gate_and_up_tiles)(
-        network_of(work), reinterpret_cast<std::uint32_t*>(work.panels), {work.begin, work.end, slice.worker},
-        inner_rows(args, work.slot));
+    auto* mixed = mixed_gate_and_up_tiles;
+    if constexpr (kNarrowProducts)
+      if (best == Products::bf16) mixed = bf16_mixed_gate_and_up_tiles;
+    mixed(network_of(work), reinterpret_cast<std::uint32_t*>(work.panels), {work.begin, work.end, slice.worker},
+          inner_rows(args, work.slot));
   });
 }
 
 void run_outer(const MoeArgs& args, Slice slice, Products best) {
   const Routes routes(args);
   const std::int64_t first = slice.begin * kTileRows, count = smaller(slice.end * kTileRows, args.down[0].rows) - first;
-  const __m512 nan = _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN());
+  const F32x16 nan = splat(std::numeric_limits<float>::quiet_NaN());
   for (std::int64_t i = 0; i < routes.n_lost(); ++i)
     for (std::int64_t j = 0; j < count; j += 16)
-      _mm512_mask_storeu_ps(args.out.row(routes.lost[i]) + first + j, first_lanes(count - j), nan);
+      store(args.out.row(routes.lost[i]) + first + j, first_lanes(count - j), nan);
   LocalPanels local(routes, args.workspace.of(slice.worker));
   const auto panels = [&](const ExpertSlot& slot) {
     return is_local(args) ? local.of(slot, outer_operand(args, slot, best))
@@ -213,7 +196,9 @@ void run_outer(const MoeArgs& args, Slice slice, Products best) {
   });
 }
 
-void run(const MoeArgs& args, std::int32_t phase, Slice slice, Products best) {
+}  // namespace
+
+void moe(const MoeArgs& args, std::int32_t phase, Slice slice, Products best) {
   switch (phase) {
     case kPackRouter:
     case kRouter: return run_router(args, phase, slice);
@@ -230,8 +215,6 @@ void run(const MoeArgs& args, std::int32_t phase, Slice slice, Products best) {
   }
 }
 
-}  // namespace
-
 std::int64_t moe_units(const MoeArgs& args, std::int32_t phase) {
   switch (phase) {
     case kPackRouter: return pack_units(args.n);
@@ -244,10 +227,6 @@ std::int64_t moe_units(const MoeArgs& args, std::int32_t phase) {
     default: return tiles_of(args.down[0].rows);
   }
 }
-
-void moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, Products::f32); }
-void fp16_moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, Products::f16); }
-void bf16_moe(const MoeArgs& args, std::int32_t phase, Slice slice) { run(args, phase, slice, Products::bf16); }
 
 MoeWorkspace moe_workspace(const Shape& shape) {
   const std::uint64_t shared_rows = shape.shared_width != 0 ? shape.batch : 0, rows = shape.routed_rows();
@@ -265,4 +244,4 @@ MoeWorkspace moe_workspace(const Shape& shape) {
   return size;
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -1,7 +1,7 @@
 // Inner loops over values of five and six bits, whose high bits are in planes of their own, and of eight.
-#include "avx512/quant_loops.h"
+#include "tiled/f32_sums.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 
 const TileKernels& quant_plane_kernels(Encoding encoding) {
   switch (encoding) {
@@ -13,4 +13,4 @@ const TileKernels& quant_plane_kernels(Encoding encoding) {
   }
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

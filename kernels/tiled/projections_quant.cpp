@@ -1,8 +1,8 @@
 // Projections with quantised weights and sums in f32, in both kernel sets. What is compiled here is the same for all
 // encodings: inner loops are chosen for each matrix.
-#include "avx512/moe.h"
+#include "tiled/moe.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 constexpr Projections kQuant = projections<QuantMode>();
@@ -19,4 +19,4 @@ const TileKernels& quant_kernels(Encoding encoding) {
   return layout.subs == 1 ? quant_nibble_kernels(encoding) : quant_long_nibble_kernels(encoding);
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

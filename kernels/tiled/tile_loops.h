@@ -6,8 +6,9 @@
 #include <cstdint>
 
 #include "base/encoding.h"
+#include "tiled/isa.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 /// Tokens of a panel: with two registers of sums for each and one tile, 24 of 32 registers are sums.
@@ -35,18 +36,12 @@ struct TileKernels {
 
 /// Of a quantised encoding (projections_quant.cpp), over panels of f32.
 const TileKernels& quant_kernels(Encoding encoding);
-/// The same over panels of bf16 pairs, with products of bf16; and those of plain bf16 in pairs, `cols` being pairs.
-/// (projections_quant_bf16.cpp)
-const TileKernels& quant_bf16_kernels(Encoding encoding);
 
 // quant_nibbles.cpp, quant_long_nibbles.cpp, quant_planes.cpp: those of blocks of 32 and of 256 with nibbles alone, and
 // those of 5, 6 and 8 bits.
 const TileKernels& quant_nibble_kernels(Encoding encoding);
 const TileKernels& quant_long_nibble_kernels(Encoding encoding);
 const TileKernels& quant_plane_kernels(Encoding encoding);
-// quant_bf16_nibbles.cpp, quant_bf16_planes.cpp.
-const TileKernels& quant_bf16_nibble_kernels(Encoding encoding);
-const TileKernels& quant_bf16_plane_kernels(Encoding encoding);
 
 namespace {
 
@@ -69,4 +64,4 @@ struct LoopTable : TileKernels {
 
 }  // namespace
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -1,8 +1,8 @@
 // Projections with sums in f32, for tiles of every plain type: the kernels of `avx512`, and those of `avx512_fp16` for
 // weights that are not f16; and for matrices of mixed encodings. Also the workspaces, which both ways of adding share.
-#include "avx512/projections.h"
+#include "tiled/projections.h"
 
-namespace qinfer::kernels::avx512 {
+namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
 constexpr Projections kF32 = projections<F32Mode<DType::f32>>();
@@ -83,4 +83,4 @@ WorkspaceSize ffn_workspace(const Shape& shape) {
   return size;
 }
 
-}  // namespace qinfer::kernels::avx512
+}  // namespace qinfer::kernels::QINFER_ISA

@@ -1,0 +1,34 @@
+// The operations with f16 sums and with products of bf16, which the kernel sets `avx512_fp16` and `avx512_bf16` have in
+// the place of those of tiled/tiled.h.
+#pragma once
+
+#include "tiled/tile_loops.h"
+#include "tiled/tiled.h"
+
+namespace qinfer::kernels::avx512 {
+
+// attention_fp16.cpp, attention_bf16.cpp; they differ from attention() in run alone.
+void fp16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
+void bf16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
+
+// projections_fp16.cpp, projections_bf16.cpp, projections_quant_bf16.cpp.
+const Projections& fp16_projections();
+const Projections& bf16_projections();
+/// With products of bf16, for tiles of any quantised encoding and plain pairs beside them.
+const Projections& quant_bf16_projections();
+/// mixed_gate_and_up() with products of bf16; q/k/v that differ are what quant_bf16_projections() takes.
+void bf16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);
+
+/// The inner loops of quantised weights over panels of bf16 pairs, and those of plain bf16 in pairs, `cols` being
+/// pairs.
+const TileKernels& quant_bf16_kernels(Encoding encoding);
+// quant_bf16_nibbles.cpp, quant_bf16_planes.cpp.
+const TileKernels& quant_bf16_nibble_kernels(Encoding encoding);
+const TileKernels& quant_bf16_plane_kernels(Encoding encoding);
+
+// moe_fp16.cpp, moe_bf16.cpp, projections_quant_bf16.cpp.
+const SlotKernels& fp16_slot_kernels();
+const SlotKernels& bf16_slot_kernels();
+const SlotKernels& quant_bf16_slot_kernels();
+
+}  // namespace qinfer::kernels::avx512

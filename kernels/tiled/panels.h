@@ -1,0 +1,115 @@
+// Activations as the inner loops want them: panels of 12 tokens, [k][tokens] dwords, and an exponent per token.
+//
+// For f32 sums a dword is the value, for products of bf16 it is two of them, k and k + 1, each rounded. For f16 sums it
+// is the value as f16, twice, scaled by a power of two per token so that no sum of 64 products can overflow: with
+// |x| * 2^e <= limit and limit * max|w| <= 992, every partial sum of a run stays under 64 * 992 = 63488, plus at most
+// 16 of rounding for each of the 32 steps beyond 32768 (the spacing there is 32), which is under 65504. NaN and
+// infinities are passed on and do not count for the scale.
+#pragma once
+
+#include <bit>
+
+#include "common/units.h"
+#include "kernel_set.h"
+#include "tiled/gemm.h"
+
+namespace qinfer::kernels::QINFER_ISA {
+namespace {
+
+/// Up to this many rows every worker packs all of them for itself: cheaper than a barrier. (No measurement of other
+/// numbers is kept.)
+inline constexpr std::int64_t kLocalRows = 8;
+
+inline std::int64_t panel_count(std::int64_t n) { return units_of(n, kPanelTokens); }
+
+/// Panels of n rows of `width` values, and after them in memory the exponents.
+struct Panels {
+  std::uint32_t* data = nullptr;
+  float* exponents = nullptr;  ///< of token m: the dwords hold x[m] * 2^exponents[m]
+  std::int64_t width = 0;
+  std::int64_t cols = 0;    ///< dwords of a row
+  std::int64_t stride = 0;  ///< with its sums, where there are any
+
+  /// Values of a row that a sum is of.
+  static constexpr std::int64_t kSummed = 32;
+
+  Panels(std::byte* memory, std::int64_t n, std::int64_t row_values, std::int64_t per_dword = 1, bool sums = false)
+      : data(reinterpret_cast<std::uint32_t*>(memory)),
+        exponents(reinterpret_cast<float*>(memory + n * row_values * 4)),
+        width(row_values),
+        cols((row_values + per_dword - 1) / per_dword),
+        stride(cols + (sums ? units_of(row_values, kSummed) : 0)) {}
+  /// Room for panels of any kind.
+  static std::uint64_t bytes(std::uint64_t n, std::uint64_t width) { return (n * width * 4 + n * 4 + 63) / 64 * 64; }
+  std::uint32_t* panel(std::int64_t p) const { return data + p * kPanelTokens * stride; }
+};
+
+/// Values as they are.
+struct F32Values {
+  static constexpr std::int64_t kPerDword = 1;
+  static constexpr bool kSums = false;
+  static float exponent(const float*, std::int64_t, float) { return 0; }
+  /// The 16 dwords of a row of `width` values that begin with dword k.
+  static I32x16 load(const float* row, std::int64_t k, std::int64_t width, float) {
+    return bits_of(QINFER_ISA::load(first_lanes(width - k), row + k));
+  }
+};
+
+/// floor(log2(x)) of a positive number that is not subnormal; 128 for infinity.
+inline float floor_log2(float x) {
+  return static_cast<float>(static_cast<int>(std::bit_cast<std::uint32_t>(x) >> 23) - 127);
+}
+
+/// The largest exponent e with 2^e * largest_weight <= 992, and 2^e within f16.
+inline float limit_exponent(float largest_weight) {
+  if (!(largest_weight > 0)) return 15;
+  const float e = floor_log2(992.0f / largest_weight);
+  return e < 15 ? e : 15;
+}
+
+/// Packs the panel of rows [first, first + tokens), row m of which is at row(m).
+template <typename Values, typename RowAt>
+inline void pack_panel(RowAt row, std::int64_t first, std::int64_t tokens, float limit, const Panels& panels) {
+  std::uint32_t* out = panels.panel(first / kPanelTokens);
+  float* exponents = panels.exponents + first;
+  for (std::int64_t m = 0; m < tokens; ++m) exponents[m] = Values::exponent(row(first + m), panels.width, limit);
+  const auto load = [&](std::int64_t m, std::int64_t k) {
+    return Values::load(row(first + m), k, panels.width, exponents[m]);
+  };
+  if (tokens == 1) {
+    for (std::int64_t k = 0; k < panels.cols; k += 16) {
+      const I32x16 dwords = load(0, k);
+      store_dwords(out + k, first_lanes(panels.cols - k), dwords);
+      if constexpr (Values::kSums) out[panels.cols + k / 16] = std::bit_cast<std::uint32_t>(Values::sum_row(dwords));
+    }
+    return;
+  }
+  for (std::int64_t k = 0; k < panels.cols; k += 16) {
+    I32x16 block[16];
+    for (std::int64_t m = 0; m < 16; ++m) block[m] = m < tokens ? load(m, k) : no_bits();
+    transpose16(block);
+    const std::int64_t count = panels.cols - k < 16 ? panels.cols - k : 16;
+    for (std::int64_t i = 0; i < count; ++i) store_dwords(out + (k + i) * tokens, first_lanes(tokens), block[i]);
+    if constexpr (Values::kSums)
+      store(out + (panels.cols + k / 16) * tokens, first_lanes(tokens), Values::sum_rows(block));
+  }
+}
+
+/// Packs panels [begin, end) of n rows, row m of which is at row(m).
+template <typename Values, typename RowAt>
+inline void pack_rows(RowAt row, std::int64_t n, float limit, const Panels& panels, std::int64_t begin,
+                      std::int64_t end) {
+  for (std::int64_t p = begin; p < end; ++p) {
+    const std::int64_t first = p * kPanelTokens;
+    pack_panel<Values>(row, first, n - first < kPanelTokens ? n - first : kPanelTokens, limit, panels);
+  }
+}
+
+template <typename Values>
+inline void pack_panels(const Activations& x, std::int64_t n, float limit, const Panels& panels, std::int64_t begin,
+                        std::int64_t end) {
+  pack_rows<Values>([&x](std::int64_t m) { return x.row(m); }, n, limit, panels, begin, end);
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::QINFER_ISA
