@@ -23,7 +23,8 @@ def best(bench, ceiling):
 
 def prefill_ceiling(bench):
     """Of the multiply-adds that qinfer's kernels are made of: its name, and GFLOP/s."""
-    names = {"f32-fma": "f32 FMA peak", "f16-fma": "f16 FMA peak", "bf16-dot": "bf16 dot peak"}
+    names = {"f32-fma": "f32 FMA peak", "f16-fma": "f16 FMA peak", "bf16-dot": "bf16 dot peak",
+             "avx2-fma": "AVX2 FMA peak"}
     return names[bench.peak], best(bench, f"ceiling/{bench.peak}")
 
 

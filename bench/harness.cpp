@@ -17,8 +17,12 @@ namespace qinfer::bench {
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus) {
   const platform::TileSystem& tiles = platform::tile_system();
   const cli::FmaPeak peak = cli::measure_fma_peak(cpus, platform::has_tiles(tiles) && tiles.request_permission());
-  return {cli::measure_read_bandwidth(cpus).bytes_per_second, peak.flops, peak.f16_flops, peak.dot_flops,
-          peak.tile_flops};
+  return {cli::measure_read_bandwidth(cpus).bytes_per_second,
+          peak.flops,
+          peak.f16_flops,
+          peak.dot_flops,
+          peak.tile_flops,
+          peak.avx2_flops};
 }
 
 std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t threads) {
@@ -50,7 +54,8 @@ const kernels::KernelSetRow& row_of(const kernels::KernelSet& set) {
 
 double projection_peak(const Ceilings& ceilings, const kernels::KernelSet& set, Encoding weights) {
   switch (row_of(set).numerics.multiplier(weights)) {
-    case kernels::Multiplier::f32_fma: return ceilings.f32_flops;
+    case kernels::Multiplier::f32_fma:
+      return std::string_view(set.name) == "avx2" ? ceilings.avx2_flops : ceilings.f32_flops;
     case kernels::Multiplier::f16_fma: return ceilings.f16_flops;
     case kernels::Multiplier::bf16_dot: return ceilings.dot_flops;
     case kernels::Multiplier::bf16_tiles: return ceilings.tile_flops;

@@ -223,14 +223,16 @@ void run(const LayersArgs& args) {
   if (weights != "f16" && weights != "bf16") throw Failure("weights are counted as 16 bits, these are " + weights);
   const bool f16 = kernels_need(bench.kernel_set(), "avx512_fp16") && weights == "f16" && peak.f16_flops > 0;
   const bool dot = bench.kernel_set() == "avx512_bf16" && peak.dot_flops > 0;
-  print(format(
-      "{\"name\": \"ceilings\", \"bytes_per_second\": %.0f, \"f32_flops\": %.0f, \"f16_flops\": %.0f, "
-      "\"dot_flops\": %.0f, \"kernel_set\": \"%s\", \"weight_format\": \"%s\", \"sums\": \"%s\", \"peak\": \"%s\"}\n",
-      bandwidth.bytes_per_second, peak.flops, peak.f16_flops, peak.dot_flops, bench.kernel_set().c_str(),
-      weights.c_str(), f16 ? "f16" : "f32",
-      dot   ? "bf16-dot"
-      : f16 ? "f16-fma"
-            : "f32-fma"));
+  print(
+      format("{\"name\": \"ceilings\", \"bytes_per_second\": %.0f, \"f32_flops\": %.0f, \"f16_flops\": %.0f, "
+             "\"dot_flops\": %.0f, \"avx2_flops\": %.0f, \"kernel_set\": \"%s\", \"weight_format\": \"%s\", \"sums\": "
+             "\"%s\", \"peak\": \"%s\"}\n",
+             bandwidth.bytes_per_second, peak.flops, peak.f16_flops, peak.dot_flops, peak.avx2_flops,
+             bench.kernel_set().c_str(), weights.c_str(), f16 ? "f16" : "f32",
+             dot                                        ? "bf16-dot"
+             : f16                                      ? "f16-fma"
+             : kernels_need(bench.kernel_set(), "avx2") ? "avx2-fma"
+                                                        : "f32-fma"));
   bench.run();
 }
 

@@ -28,6 +28,22 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND optimised -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
 
+# Headers of Highway are all that is used: nothing of it is linked.
+find_path(QINFER_HIGHWAY_INCLUDE_DIR hwy/highway.h DOC "Where hwy/highway.h is (Debian: package libhwy-dev)")
+if((QINFER_COMPILER_HAS_AVX2 OR QINFER_COMPILER_HAS_NEON) AND NOT QINFER_HIGHWAY_INCLUDE_DIR)
+  message(FATAL_ERROR "qinfer needs the headers of Google's Highway (Debian: package libhwy-dev)")
+endif()
+file(GLOB highway CONFIGURE_DEPENDS kernels/highway/*.cpp)
+if(QINFER_COMPILER_HAS_AVX2)
+  qinfer_add_kernels(avx2 FLAGS ${optimised} -mavx2 -mfma -mf16c -mbmi -mbmi2 SOURCES ${tiled} ${highway})
+  target_include_directories(qinfer_kernels_avx2 SYSTEM PRIVATE ${QINFER_HIGHWAY_INCLUDE_DIR})
+endif()
+if(QINFER_COMPILER_HAS_NEON)
+  # Highway's functions for NEON ask for the cryptographic instructions, which only functions that nothing here calls
+  # use: the kernels run on CPUs without them.
+  qinfer_add_kernels(neon FLAGS ${optimised} -march=armv8-a+crypto SOURCES ${tiled} ${highway})
+  target_include_directories(qinfer_kernels_neon SYSTEM PRIVATE ${QINFER_HIGHWAY_INCLUDE_DIR})
+endif()
 if(QINFER_COMPILER_HAS_AVX512)
   file(GLOB sources CONFIGURE_DEPENDS kernels/avx512/*.cpp)
   set(avx512 ${optimised} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
@@ -50,7 +66,9 @@ endif()
 
 # What the others link: all objects, and which of the sets there are.
 add_library(qinfer_kernels INTERFACE)
-set(definitions $<$<BOOL:${QINFER_COMPILER_HAS_AVX512}>:QINFER_HAVE_AVX512>
+set(definitions $<$<BOOL:${QINFER_COMPILER_HAS_AVX2}>:QINFER_HAVE_AVX2>
+                $<$<BOOL:${QINFER_COMPILER_HAS_NEON}>:QINFER_HAVE_NEON>
+                $<$<BOOL:${QINFER_COMPILER_HAS_AVX512}>:QINFER_HAVE_AVX512>
                 $<$<BOOL:${QINFER_COMPILER_HAS_AMX}>:QINFER_HAVE_AMX>)
 target_compile_definitions(qinfer_kernels INTERFACE ${definitions})
 target_compile_definitions(qinfer_kernels_portable PRIVATE ${definitions})

@@ -9,6 +9,9 @@
 #ifdef QINFER_HAVE_AVX512
 #include "avx512/avx512.h"
 #endif
+#if defined(QINFER_HAVE_AVX2) || defined(QINFER_HAVE_NEON)
+#include "highway/highway.h"
+#endif
 
 namespace qinfer::kernels {
 namespace {
@@ -66,6 +69,16 @@ constexpr KernelSetRow kSets[] = {
      .chosen_for = ChosenFor::none,
      .invariant = false,
      .numerics = {.multiplier = bf16_tiles, .unrounded_rows = amx::kFewRows}},
+#endif
+#ifdef QINFER_HAVE_AVX2
+    {.name = "avx2",
+     .needs = "avx2 fma f16c bmi1 bmi2",
+     .get = avx2::kernel_set,
+     .exact = true,
+     .numerics = {.multiplier = f32_fma}},
+#endif
+#ifdef QINFER_HAVE_NEON
+    {.name = "neon", .needs = "asimd", .get = neon::kernel_set, .exact = true, .numerics = {.multiplier = f32_fma}},
 #endif
     {.name = "reference",
      .needs = "",

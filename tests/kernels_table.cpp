@@ -307,6 +307,7 @@ void test_kernels_of(std::string_view set_name) {
   static const TestedSet tested_##set(#set); \
   TEST_CASE("every kernel of " #set " equals its definition in float64", "[kernels]") { test_kernels_of(#set); }
 TEST_KERNELS_OF(reference)
+TEST_KERNELS_OF(avx2)
 TEST_KERNELS_OF(avx512)
 TEST_KERNELS_OF(avx512_fp16)
 TEST_KERNELS_OF(avx512_bf16)
@@ -401,7 +402,10 @@ TEST_CASE("the kernel set follows from the CPU's features", "[kernels]") {
   CHECK(chosen("avx512_fp16") == "reference");
   CHECK(find_kernel_set("nonsense", "") == nullptr);
   if (kernel_sets().size() == 1) return;  // built for another processor
+  CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2") == "avx2");
+  CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2", true) == "avx2");
   CHECK(chosen("avx512f avx512bw avx512dq avx512vl") == "avx512");
+  CHECK(chosen("f16c fma avx2 bmi1 bmi2 avx512f avx512bw avx512dq avx512vl") == "avx512");
   CHECK(chosen("avx2 avx512f avx512bw avx512dq avx512vl avx512_fp16 amx_tile") == "avx512_fp16");
   CHECK(chosen("avx512f avx512bw avx512dq avx512vl avx512_fp16", true) == "avx512");
   CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl") == nullptr);

@@ -323,6 +323,36 @@ TEST_CASE("16-bit weights, activations and sums stay within their rounding", "[m
   }
 }
 
+TEST_CASE("sets with tiles and sums in f32 give the same bits, whatever the instruction set", "[models]") {
+  std::vector<std::string> targets;
+  for (const std::string& target : qinfer::test::usable_targets(true))
+    if (!qinfer::test::is_portable(target)) targets.push_back(target);
+  SKIP_UNLESS_CPU_HAS(targets.size() > 1, "two kernel sets with sums in f32");
+  for (const std::string& folder : fixture_folders()) {
+    const Expected expected = read_expected(folder);
+    if (expected.rows.empty()) continue;
+    for (const std::uint64_t flags : {std::uint64_t{0}, std::uint64_t{QINFER_RUNTIME_EXACT}}) {
+      std::vector<float> first;
+      for (const std::string& target : targets) {
+        auto options = qi::options<qinfer_runtime_options>();
+        options.cpu_target = target.c_str();
+        options.n_threads = 2;
+        options.flags = flags;
+        qi::Runtime runtime(options);
+        const std::vector<float> logits = evaluate(qi::Model::load(runtime, folder), expected.ids, 0);
+        if (first.empty()) first = logits;
+        const auto differs =
+            std::mismatch(first.begin(), first.end(), logits.begin(), logits.end(), [](float a, float b) {
+              return std::memcmp(&a, &b, sizeof a) == 0;
+            }).first;
+        INFO(folder << ", flags " << flags << ", " << target << " beside " << targets[0] << ": logit "
+                    << differs - first.begin());
+        CHECK(differs == first.end());
+      }
+    }
+  }
+}
+
 #ifdef QINFER_HAVE_AMX
 TEST_CASE("the AMX backends on emulated tiles are transformers with their roundings, in chunks of any size", "[amx]") {
   SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512 with BF16");

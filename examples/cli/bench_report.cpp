@@ -45,11 +45,15 @@ bool multiplies_bf16(const BenchReport& report) {
   return report.kernel_set == "avx512_bf16" && report.fma.dot_flops > 0;
 }
 
+/// The same of a set whose registers have 256 bits.
+bool has_avx2_alone(const BenchReport& report) { return kernels_need(report.kernel_set, "avx2"); }
+
 bool on_tiles(const BenchReport& report) { return report.fma.tile_flops > 0; }
 
 double fma_peak(const BenchReport& report) {
   if (on_tiles(report)) return report.fma.tile_flops;
   if (multiplies_bf16(report)) return report.fma.dot_flops;
+  if (has_avx2_alone(report)) return report.fma.avx2_flops;
   return sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops;
 }
 
@@ -57,12 +61,14 @@ double fma_peak(const BenchReport& report) {
 const char* key_of_peak(const BenchReport& report) {
   if (on_tiles(report)) return "amx-bf16";
   if (multiplies_bf16(report)) return "bf16-dot";
+  if (has_avx2_alone(report)) return "avx2-fma";
   return sums_in_f16(report) ? "f16-fma" : "f32-fma";
 }
 
 const char* name_of_peak(const BenchReport& report) {
   if (on_tiles(report)) return "the AMX peak";
   if (multiplies_bf16(report)) return "the bf16 dot peak";
+  if (has_avx2_alone(report)) return "the AVX2 FMA peak";
   return sums_in_f16(report) ? "the f16 FMA peak" : "the f32 FMA peak";
 }
 
@@ -159,6 +165,7 @@ void print_table(const BenchReport& report) {
                    report.bandwidth.prefetch_lines, human_bytes(report.bandwidth.buffer_bytes).c_str(),
                    report.bandwidth.buffer_reduced ? ", less than 2 GiB because memory is short" : ""));
   print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
+  if (has_avx2_alone(report)) print_row("AVX2 FMA peak", format("%10.1f GFLOP/s", report.fma.avx2_flops / 1e9));
   if (report.fma.f16_flops > 0) print_row("f16 FMA peak", format("%10.1f GFLOP/s", report.fma.f16_flops / 1e9));
   if (report.fma.dot_flops > 0) print_row("bf16 dot peak", format("%10.1f GFLOP/s", report.fma.dot_flops / 1e9));
   if (on_tiles(report)) print_row("AMX bf16 peak", format("%10.1f GFLOP/s", report.fma.tile_flops / 1e9));
@@ -208,10 +215,11 @@ void print_json(const BenchReport& report) {
       report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
       report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines);
   text += format(
-      ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"f16_flops\": %.0f, \"dot_flops\": %.0f, \"tile_flops\": "
+      ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"avx2_flops\": %.0f, \"f16_flops\": %.0f, \"dot_flops\": "
+      "%.0f, \"tile_flops\": "
       "%.0f}, \"sums\": \"%s\", \"peak\": \"%s\"",
-      report.fma.flops, report.fma.isa, report.fma.f16_flops, report.fma.dot_flops, report.fma.tile_flops,
-      sums_in_f16(report) ? "f16" : "f32", key_of_peak(report));
+      report.fma.flops, report.fma.isa, report.fma.avx2_flops, report.fma.f16_flops, report.fma.dot_flops,
+      report.fma.tile_flops, sums_in_f16(report) ? "f16" : "f32", key_of_peak(report));
   if (report.prefill.tokens > 0) {
     text += ", \"prefill\": " + json_samples(report.prefill) +
             format(", \"counted_flops\": %.0f, \"flops\": %.0f, \"share_of_fma_peak\": %.4f}", work.prefill_flops,

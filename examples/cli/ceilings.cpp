@@ -373,6 +373,10 @@ FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles) {
     return best;
   };
   peak.flops = best_of(loops.fma, loops.flops_per_round);
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    peak.avx2_flops = best_of(fma_avx2, 2.0 * 8 * 12);
+#endif
 #ifdef QI_HAVE_FP16
   const std::string features = std::string(" ") + qi::cpu_info().features + " ";
   if (features.find(" avx512_fp16 ") != features.npos) peak.f16_flops = best_of(fma_fp16, 2.0 * 32 * 24);

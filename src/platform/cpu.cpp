@@ -7,11 +7,15 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -88,6 +92,17 @@ std::uint32_t count_numa_nodes() {
   return std::max(nodes, 1u);
 }
 
+/// Separated by spaces.
+[[maybe_unused]] std::string names_of_present(std::span<const std::pair<const char*, bool>> table) {
+  std::string text;
+  for (const auto& [name, present] : table) {
+    if (!present) continue;
+    if (!text.empty()) text += ' ';
+    text += name;
+  }
+  return text;
+}
+
 #if defined(__x86_64__)
 std::string x86_model_name() {
   if (tile_system().cpuid(0x80000000, 0).a < 0x80000004) return "x86-64";
@@ -115,6 +130,8 @@ std::string x86_features(const TileSystem& tiles) {
       {"f16c", avx && bit(one.c, 29)},
       {"fma", avx && bit(one.c, 12)},
       {"avx2", avx && bit(seven.b, 5)},
+      {"bmi1", bit(seven.b, 3)},
+      {"bmi2", bit(seven.b, 8)},
       {"avx_vnni", avx && bit(seven1.a, 4)},
       {"avx512f", avx512 && bit(seven.b, 16)},
       {"avx512bw", avx512 && bit(seven.b, 30)},
@@ -127,13 +144,18 @@ std::string x86_features(const TileSystem& tiles) {
       {"amx_bf16", amx},
       {"amx_int8", amx && bit(seven.d, 25)},
   };
-  std::string text;
-  for (const auto& [name, present] : table) {
-    if (!present) continue;
-    if (!text.empty()) text += ' ';
-    text += name;
-  }
-  return text;
+  return names_of_present(table);
+}
+#elif defined(__aarch64__)
+/// By the names of /proc/cpuinfo.
+std::string arm_features() {
+  const unsigned long basic = getauxval(AT_HWCAP), later = getauxval(AT_HWCAP2);
+  const std::pair<const char*, bool> table[] = {
+      {"asimd", (basic & HWCAP_ASIMD) != 0},     {"asimdhp", (basic & HWCAP_ASIMDHP) != 0},
+      {"asimddp", (basic & HWCAP_ASIMDDP) != 0}, {"sve", (basic & HWCAP_SVE) != 0},
+      {"i8mm", (later & 1ul << 13) != 0},        {"bf16", (later & 1ul << 14) != 0},
+  };
+  return names_of_present(table);
 }
 #endif
 
@@ -159,6 +181,10 @@ CpuInfo detect_cpu(const TileSystem& tiles) {
 #if defined(__x86_64__)
   info.model_name = x86_model_name();
   info.features = x86_features(tiles);
+#elif defined(__aarch64__)
+  (void)tiles;
+  info.model_name = "aarch64";
+  info.features = arm_features();
 #else
   (void)tiles;
   info.model_name = "unknown";

@@ -1,0 +1,189 @@
+// The inner loops of projections with quantised weights and sums in f32: weights are decoded to the f32 values that
+// their encoding defines, bit for bit, and added up as in F32Sums, sequentially over k. So the results are those of the
+// same matrix held as tiles of f32.
+//
+// One token is multiplied with weights as they are decoded. For more tokens the 32 columns of a sub-block are decoded
+// into memory of 4 KiB, which the loops over f32 weights then read.
+#pragma once
+
+#include "highway/gemm_f32.h"
+#include "tiled/quant_scales.h"
+
+namespace qinfer::kernels::QINFER_ISA {
+namespace {
+
+/// Eight integers of each of 16 rows as signed bytes: nibble 2b in byte b of `even`, nibble 2b + 1 in byte b of `odd`.
+struct SignedBytes {
+  I32x16 even, odd;
+
+  /// Those of value v (0 .. 7) of a group, which is nibble 4 (v % 2) + v / 2.
+  template <int v>
+  I32x16 at() const {
+    constexpr int kNibble = 4 * (v % 2) + v / 2, kByte = kNibble / 2;
+    const I32x16& bytes = kNibble % 2 == 0 ? even : odd;
+    return each<I32x16>(
+        [&](std::size_t p) { return hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * kByte>(bytes.part[p])); });
+  }
+};
+
+/// The bits above the nibbles of a group in every byte, once its even or its odd nibbles are at the bytes' beginnings.
+constexpr std::uint32_t plane_bytes(TileIntegers integers) {
+  return integers == TileIntegers::six_bits ? 0x30303030 : 0x10101010;
+}
+
+/// What integers of four bits and more stand for, before they are scaled.
+template <Meaning meaning>
+inline I32x16 meant(I32x16 bytes) {
+  using ByteTag = hn::Repartition<std::int8_t, IntTag>;
+  if constexpr (is_table(meaning)) {
+    alignas(16) static constexpr std::array<std::int8_t, 16> kTable = [] {
+      std::array<std::int8_t, 16> table{};
+      for (std::size_t i = 0; i < 16; ++i) table[i] = static_cast<std::int8_t>(table_of(meaning)[i]);
+      return table;
+    }();
+    const auto table = hn::LoadDup128(ByteTag(), kTable.data());
+    return each<I32x16>([&](std::size_t p) {
+      return hn::BitCast(IntTag(), hn::TableLookupBytes(table, hn::BitCast(ByteTag(), bytes.part[p])));
+    });
+  } else if constexpr (meaning == Meaning::whole) {
+    return bytes;
+  } else {
+    const auto offset = hn::Set(ByteTag(), static_cast<std::int8_t>(offset_of(meaning)));
+    return each<I32x16>(
+        [&](std::size_t p) { return hn::BitCast(IntTag(), hn::Sub(hn::BitCast(ByteTag(), bytes.part[p]), offset)); });
+  }
+}
+
+/// `nibbles`: the dwords of a group. `plane`: its plane, shifted right by plane_shift(); not looked at where there is
+/// none.
+template <TileIntegers integers, Meaning meaning>
+inline SignedBytes signed_bytes(I32x16 nibbles, I32x16 plane) {
+  const I32x16 low = splat_bits(0x0f0f0f0f);
+  I32x16 even = and_bits(nibbles, low), odd = and_bits(shift_right<4>(nibbles), low);
+  if constexpr (integers != TileIntegers::nibbles) {
+    const I32x16 high = splat_bits(plane_bytes(integers));
+    even = or_bits(even, and_bits(shift_left<4>(plane), high));
+    odd = or_bits(odd, and_bits(plane, high));
+  }
+  return {meant<meaning>(even), meant<meaning>(odd)};
+}
+
+template <Encoding encoding>
+struct QuantSums {
+  static constexpr QuantLayout kLayout = quant_layout(encoding);
+  static constexpr TileIntegers kIntegers = kLayout.integers;
+  static constexpr TileScales kScales = kLayout.scales;
+  static constexpr Meaning kMeaning = meaning_of(encoding);
+  static constexpr int kRuns = runs_of(kScales);
+  static constexpr std::int64_t kRunCols = kQuantSub / kRuns;
+
+  static constexpr int tiles_for(int) { return 1; }
+  static constexpr std::int64_t tile_bytes(std::int64_t cols) { return cols / kLayout.block_cols * kLayout.block; }
+
+  static inline F32x16 weight_of(const RunScales& scales, I32x16 integers) {
+    if constexpr (has_minima(kScales)) return mul_sub(as_floats(integers), scales.scale, scales.minimum);
+    return mul(as_floats(integers), scales.scale);
+  }
+
+  /// Calls emit(column of the group, half, its 16 weights) for the values v and up of a group.
+  template <int v, typename Emit>
+  static inline void emit_values(const SignedBytes& bytes, const RunScales& scales, int half, Emit emit) {
+    emit(v, half, weight_of(scales, bytes.at<v>()));
+    if constexpr (v < 7) emit_values<v + 1>(bytes, scales, half, emit);
+  }
+
+  /// Group g of a sub-block, whose integers begin at `integers`.
+  template <int g, typename Emit>
+  static inline void decode_group(const std::byte* integers, const RunScales (&scales)[2], Emit emit) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const I32x16 nibbles = load_dwords(integers + nibbles_at(kIntegers, g) + 64 * half);
+      I32x16 plane = no_bits();
+      if constexpr (kIntegers != TileIntegers::nibbles)
+        plane = shift_right<plane_shift(kIntegers, g)>(load_dwords(integers + plane_at(kIntegers, g) + 64 * half));
+      emit_values<0>(signed_bytes<kIntegers, kMeaning>(nibbles, plane), scales[half], half, emit);
+    }
+  }
+
+  /// Eight columns of a sub-block of bytes.
+  template <typename Emit>
+  static inline void decode_bytes(const std::byte* integers, const RunScales (&scales)[2], Emit emit) {
+    for (int k = 0; k < 8; ++k)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half)
+        emit(k, half, weight_of(scales[half], load_i8(integers + k * kQuantRows + 16 * half)));
+  }
+
+  /// Calls emit(column, half, weights) for the columns of a sub-block: of each half in ascending order.
+  /// `block`, `sub`: where they begin.
+  template <int g, typename Emit>
+  static inline void decode_from(const std::byte* block, const std::byte* sub, RunScales (&scales)[2], Emit emit) {
+    if constexpr (g == 0 || (kRuns == 2 && g == 2))
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) scales[half] = scales_at<kScales>(block, sub, g / 2, half);
+    const auto shifted = [&](int k, int half, F32x16 weights) { emit(8 * g + k, half, weights); };
+    const std::byte* integers = sub + kLayout.sub_scales;
+    if constexpr (kIntegers == TileIntegers::bytes) {
+      decode_bytes(integers + 8 * g * kQuantRows, scales, shifted);
+    } else {
+      decode_group<g>(integers, scales, shifted);
+    }
+    if constexpr (g < 3) decode_from<g + 1>(block, sub, scales, emit);
+  }
+
+  /// Bytes to prefetch ahead.
+  static constexpr std::int64_t kAheadBytes = 8192;
+
+  static inline void fetch(const TileLines& lines, std::int64_t at, std::int64_t bytes) {
+    const std::int64_t ahead = at + kAheadBytes, beyond = ahead - bytes;
+    const std::byte* from = beyond < 0 ? lines.tiles[0] + ahead : lines.next[0] + beyond;
+    for (std::int64_t line = 0; line < kLayout.sub; line += 64) prefetch_line(from + line);
+  }
+
+  /// Calls f(block, sub) for the sub-blocks of a tile, and fetches what comes later.
+  template <typename F>
+  static inline void for_subs(const TileLines& lines, std::int64_t cols, F f) {
+    const std::int64_t bytes = tile_bytes(cols);
+    for (std::int64_t begin = 0; begin < bytes; begin += kLayout.block)
+      for (std::int64_t at = begin + kLayout.header; at < begin + kLayout.block; at += kLayout.sub) {
+        fetch(lines, at, bytes);
+        f(lines.tiles[0] + begin, lines.tiles[0] + at);
+      }
+  }
+
+  static void run_one(const float* x, std::int64_t cols, const TileLines& lines, float* c) {
+    F32x16 sums[2] = {zeros(), zeros()};
+    for_subs(lines, cols, [&](const std::byte* block, const std::byte* sub) {
+      RunScales scales[2];
+      decode_from<0>(block, sub, scales,
+                     [&](int k, int half, F32x16 weights) { sums[half] = mul_add(weights, splat(x[k]), sums[half]); });
+      x += kQuantSub;
+    });
+    store(c, sums[0]);
+    store(c + 16, sums[1]);
+  }
+
+  template <int tokens, int tiles>
+  static void run(const std::uint32_t* panel, std::int64_t cols, const TileLines& lines, float* c, std::int64_t ldc) {
+    static_assert(tiles == 1);
+    const float* x = reinterpret_cast<const float*>(panel);
+    if constexpr (tokens == 1) return run_one(x, cols, lines, c);
+    alignas(64) float weights[kQuantSub][kTileRows];
+    bool first = true;
+    for_subs(lines, cols, [&](const std::byte* block, const std::byte* sub) {
+      RunScales scales[2];
+      decode_from<0>(block, sub, scales,
+                     [&](int k, int half, F32x16 column) { store(&weights[k][16 * half], column); });
+      F32Sums<DType::f32>::add_columns<tokens>(x, kQuantSub, reinterpret_cast<const std::byte*>(weights), nullptr, c,
+                                               ldc, first);
+      x += kQuantSub * tokens;
+      first = false;
+    });
+  }
+};
+
+template <Encoding encoding>
+inline constexpr LoopTable<QuantSums<encoding>> kQuantTable;
+
+}  // namespace
+}  // namespace qinfer::kernels::QINFER_ISA
