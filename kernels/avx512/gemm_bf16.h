@@ -52,7 +52,7 @@ struct Bf16Sums {
     for (std::int64_t begin = 0; begin < pairs; begin += kRun) {
       const std::int64_t count = pairs - begin < kRun ? pairs - begin : kRun;
       const std::byte* ahead[tiles];
-      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<tiles, kLine>(t, w[t], begin, pairs);
+      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<kAhead / tiles * 64 / kLine, kLine>(t, w[t], begin, pairs);
       for (std::int64_t k = 0; k < count; ++k, x += tokens) {
         step<tokens, tiles>(x, w, sums);
 #pragma GCC unroll 8

@@ -27,8 +27,15 @@ struct F32Sums {
   static constexpr std::int64_t kLine = kTileRows * static_cast<std::int64_t>(dtype_bytes(weights));
   static constexpr std::int64_t tile_bytes(std::int64_t cols) { return cols * kLine; }
 
-  /// Tiles at a time: 24 sums in registers at most, two for each token and tile.
-  static constexpr int tiles_for(int tokens) { return tokens == 1 ? 8 : tokens <= 3 ? 4 : tokens <= 6 ? 2 : 1; }
+  /// Tiles at a time: 24 sums in registers at most, two for each token and tile. One token takes one: a single stream
+  /// is read fastest from memory, on Zen 4 by a third faster than eight.
+  static constexpr int tiles_for(int tokens) { return tokens == 1 ? 1 : tokens <= 3 ? 4 : tokens <= 6 ? 2 : 1; }
+
+  /// Lines from what is read to what is prefetched: with one token 4 KiB, at once into the L1; otherwise in two steps,
+  /// for the L1 can wait for few lines at a time: memory is read a tenth faster where a panel takes one tile at a time.
+  static constexpr std::int64_t distance(int tokens, int tiles) {
+    return (tokens == 1 ? 4096 : kAhead / tiles * 64) / kLine;
+  }
 
   template <int tokens, int tiles>
   static inline void step(const float* x, const std::byte* const (&w)[tiles], __m512 (&sums)[tokens][tiles][2]) {
@@ -55,16 +62,18 @@ struct F32Sums {
     for (std::int64_t begin = 0; begin < cols; begin += kRun) {
       const std::int64_t count = cols - begin < kRun ? cols - begin : kRun;
       const std::byte* ahead[tiles];
-      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<tiles, kLine>(t, w[t], begin, cols);
+      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<distance(tokens, tiles), kLine>(t, w[t], begin, cols);
       for (std::int64_t k = 0; k < count; ++k, x += tokens) {
         step<tokens, tiles>(x, w, sums);
 #pragma GCC unroll 8
         for (int t = 0; t < tiles; ++t) {
-          // In two steps, for the L1 can wait for few lines at a time: memory is read a tenth faster where a panel
-          // takes one tile at a time.
           for (std::int64_t part = 0; part < kLine; part += 64) {
-            prefetch_far(ahead[t] + k * kLine + part);
-            prefetch_line(w[t] + kNear * kLine + part);
+            if constexpr (tokens == 1) {
+              prefetch_line(ahead[t] + k * kLine + part);
+            } else {
+              prefetch_far(ahead[t] + k * kLine + part);
+              prefetch_line(w[t] + kNear * kLine + part);
+            }
           }
           w[t] += kLine;
         }

@@ -57,7 +57,7 @@ struct F16Sums {
     for (std::int64_t begin = 0; begin < cols; begin += kRun) {
       const std::int64_t count = cols - begin < kRun ? cols - begin : kRun;
       const std::byte* ahead[tiles];
-      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<tiles, kLine>(t, w[t], begin, cols);
+      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<kAhead / tiles * 64 / kLine, kLine>(t, w[t], begin, cols);
       __m512h sums[tokens][tiles];
 #pragma GCC unroll 12
       for (int m = 0; m < tokens; ++m)

@@ -28,10 +28,10 @@ struct TileGroup : TileLines {
   bool only_next = false;  ///< prefetch nothing but `next`: a whole tile ahead
 
   /// What to prefetch for tile t at w while products begin .. begin + kRun - 1 are added up.
-  template <int n_tiles, std::int64_t line>
+  /// `distance`: lines ahead; `line`: bytes of one.
+  template <std::int64_t distance, std::int64_t line>
   const std::byte* ahead(int t, const std::byte* w, std::int64_t begin, std::int64_t cols) const {
     if (only_next) return next[t] + begin * line;
-    constexpr std::int64_t distance = kAhead / n_tiles * 64 / line;
     const std::int64_t beyond = begin + (distance > kRun ? distance : kRun) - cols;
     return beyond < 0 ? w + distance * line : next[t] + beyond * line;
   }
