@@ -277,6 +277,10 @@ check_bench() {
   check "bench --json: an object" is_json_object
   expect "bench at a depth" 0 bench "$model" -p 0 -n 4 -r 1 -t 1 --depth 20 --sessions 3
   check "bench: sessions" stdout_has '^decode 4 x 3 at 20 .*tokens/s'
+  expect "bench of all kernel sets" 0 bench "$model" -p 16 -n 4 -r 1 -t 1 --all-targets
+  check "bench of all kernel sets: the portable one" stdout_has '^reference '
+  check "bench of all kernel sets: which is chosen" stdout_has 'chosen for this model'
+  expect "bench of all kernel sets and of one" 2 bench "$model" --all-targets --cpu-target reference
   expect "bench on more threads than CPUs" 2 bench "$model" -t 4000
 }
 

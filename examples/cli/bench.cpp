@@ -28,7 +28,7 @@ struct BenchArgs {
   std::uint32_t prefill = 512, decode = 64, repetitions = 5;
   std::uint32_t depth = kShortPrompt, sessions = 1;  // of decoding
   bool prefill_given = false, decode_given = false;
-  bool json = false;
+  bool json = false, all_targets = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -175,6 +175,41 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   out.weight_format = info.weight_format != nullptr ? info.weight_format : "";
 }
 
+/// The kernel sets that this machine can run, after the one that the library chooses: its name is empty.
+std::vector<std::string> targets_of(const BenchArgs& args) {
+  std::vector<std::string> targets = {args.runtime.cpu_target};
+  if (!args.all_targets) return targets;
+  for (const qinfer_kernel_set_info& set : qi::kernel_sets())
+    if ((set.flags & QINFER_KERNELS_USABLE) != 0 && (!args.runtime.exact || (set.flags & QINFER_KERNELS_EXACT) != 0))
+      targets.emplace_back(set.name);
+  return targets;
+}
+
+/// Measures a model with one kernel set after the other. One that cannot take the model says why.
+void compare_targets(BenchArgs& args, const BenchReport& machine) {
+  std::string chosen;
+  for (const std::string& target : targets_of(args)) {
+    if (target == chosen && !chosen.empty()) continue;
+    BenchReport result = machine;
+    args.runtime.cpu_target = target;
+    try {
+      measure_model(args, result.cpus, result);
+      if (kernels_need(target, "amx_bf16")) result.fma = measure_fma_peak(result.cpus, true);
+    } catch (const qi::Error& error) {
+      if (chosen.empty()) throw;  // the library's own choice
+      print_row(target, error.what());
+      continue;
+    }
+    if (args.json) {
+      print_json(result);
+    } else {
+      if (chosen.empty()) print_comparison(result);
+      print_target(result, chosen.empty());
+    }
+    if (chosen.empty()) chosen = result.kernel_set;
+  }
+}
+
 int run_bench(BenchArgs& args) {
   if (args.prefill == 0 && args.decode == 0) throw UsageError("-p 0 -n 0 leaves nothing to measure");
   BenchReport result;
@@ -193,6 +228,10 @@ int run_bench(BenchArgs& args) {
   result.fma =
       measure_fma_peak(result.cpus, kernels_need(args.runtime.cpu_target, "amx_bf16"));  // plan() has asked for tiles
   result.bandwidth = measure_read_bandwidth(result.cpus);
+  if (args.all_targets) {
+    compare_targets(args, result);
+    return 0;
+  }
   measure_model(args, result.cpus, result);
   args.json ? print_json(result) : print_table(result);
   return 0;
@@ -215,7 +254,9 @@ void add_bench(CLI::App& app, Command& chosen) {
   add_kv_arg(*command, args->kv);
   command->add_flag("--contiguous", args->contiguous, "Lay each session's blocks side by side in address space");
   add_runtime_args(*command, args->runtime);
-  command->add_flag("--json", args->json, "Print one JSON object");
+  command->add_flag("--json", args->json, "Print one JSON object (with --all-targets, one on each line)");
+  command->add_flag("--all-targets", args->all_targets, "Compare all kernel sets that this CPU can run")
+      ->excludes("--cpu-target");
   command->callback([args, prefill, decode, &chosen] {
     args->prefill_given = prefill->count() > 0;
     args->decode_given = decode->count() > 0;

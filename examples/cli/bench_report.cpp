@@ -48,7 +48,7 @@ bool multiplies_bf16(const BenchReport& report) {
 /// The same of a set whose registers have 256 bits.
 bool has_avx2_alone(const BenchReport& report) { return kernels_need(report.kernel_set, "avx2"); }
 
-bool on_tiles(const BenchReport& report) { return report.fma.tile_flops > 0; }
+bool on_tiles(const BenchReport& report) { return kernels_need(report.kernel_set, "amx_bf16"); }
 
 double fma_peak(const BenchReport& report) {
   if (on_tiles(report)) return report.fma.tile_flops;
@@ -152,24 +152,28 @@ Work count_work(const qi::Model& model, const Experts& experts, double kv_positi
   return work;
 }
 
-void print_table(const BenchReport& report) {
-  print_row("model",
-            format("%s, %s parameters%s, weights %s", report.model_name.substr(0, 200).c_str(),
-                   human_count(report.n_params).c_str(), active_note(report).c_str(), report.weight_format.c_str()));
-  print_row("machine",
-            format("%s, kernel set %s%s, %zu threads on CPUs %s", report.cpu.model_name, report.kernel_set.c_str(),
-                   report.exact ? " (exact)" : "", report.cpus.size(), join_numbers(report.cpus).c_str()));
+namespace {
+
+std::string model_line(const BenchReport& report) {
+  return format("%s, %s parameters%s", report.model_name.substr(0, 200).c_str(), human_count(report.n_params).c_str(),
+                active_note(report).c_str());
+}
+
+void print_ceilings(const BenchReport& report) {
   print_row("read bandwidth",
             format("%10.2f GB/s (best: %s pages, prefetch %u lines ahead; buffer %s%s)",
                    report.bandwidth.bytes_per_second / 1e9, report.bandwidth.huge_pages ? "2 MiB" : "4 KiB",
                    report.bandwidth.prefetch_lines, human_bytes(report.bandwidth.buffer_bytes).c_str(),
                    report.bandwidth.buffer_reduced ? ", less than 2 GiB because memory is short" : ""));
   print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
-  if (has_avx2_alone(report)) print_row("AVX2 FMA peak", format("%10.1f GFLOP/s", report.fma.avx2_flops / 1e9));
+  if (report.fma.avx2_flops > 0 && report.fma.avx2_flops != report.fma.flops)
+    print_row("AVX2 FMA peak", format("%10.1f GFLOP/s", report.fma.avx2_flops / 1e9));
   if (report.fma.f16_flops > 0) print_row("f16 FMA peak", format("%10.1f GFLOP/s", report.fma.f16_flops / 1e9));
   if (report.fma.dot_flops > 0) print_row("bf16 dot peak", format("%10.1f GFLOP/s", report.fma.dot_flops / 1e9));
-  if (on_tiles(report)) print_row("AMX bf16 peak", format("%10.1f GFLOP/s", report.fma.tile_flops / 1e9));
-  const Rates rate = rates(report);
+  if (report.fma.tile_flops > 0) print_row("AMX bf16 peak", format("%10.1f GFLOP/s", report.fma.tile_flops / 1e9));
+}
+
+void print_speeds(const BenchReport& report, const Rates& rate) {
   if (report.prefill.tokens > 0) {
     print_row(format("prefill %u", report.prefill.tokens),
               speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share, name_of_peak(report)));
@@ -180,7 +184,33 @@ void print_table(const BenchReport& report) {
     if (report.depth > 8) what += format(" at %u", report.depth);
     print_row(what, speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
   }
+}
+
+}  // namespace
+
+void print_table(const BenchReport& report) {
+  print_row("model", model_line(report) + ", weights " + report.weight_format);
+  print_row("machine",
+            format("%s, kernel set %s%s, %zu threads on CPUs %s", report.cpu.model_name, report.kernel_set.c_str(),
+                   report.exact ? " (exact)" : "", report.cpus.size(), join_numbers(report.cpus).c_str()));
+  print_ceilings(report);
+  const Rates rate = rates(report);
+  print_speeds(report, rate);
   print_counted(report);
+  print_wrong_ceilings(report, rate);
+}
+
+void print_comparison(const BenchReport& report) {
+  print_row("model", model_line(report));
+  print_row("machine", format("%s, %zu threads on CPUs %s%s", report.cpu.model_name, report.cpus.size(),
+                              join_numbers(report.cpus).c_str(), report.exact ? " (exact)" : ""));
+  print_ceilings(report);
+}
+
+void print_target(const BenchReport& report, bool chosen) {
+  print_row(report.kernel_set, "weights " + report.weight_format + (chosen ? ", chosen for this model" : ""));
+  const Rates rate = rates(report);
+  print_speeds(report, rate);
   print_wrong_ceilings(report, rate);
 }
 

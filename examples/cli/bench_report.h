@@ -52,6 +52,9 @@ struct BenchReport {
 };
 
 void print_table(const BenchReport& report);
+/// The head of a table that compares kernel sets, and the rows of one of them, which the library may have chosen.
+void print_comparison(const BenchReport& report);
+void print_target(const BenchReport& report, bool chosen);
 void print_json(const BenchReport& report);
 
 }  // namespace cli
