@@ -36,6 +36,7 @@ Multiplier f16_fma_for_f16(Encoding encoding) {
 Multiplier bf16_tiles(Encoding) { return Multiplier::bf16_tiles; }
 #endif
 
+/// In the order in which they are chosen, which follows from measurements: docs/performance.md has them, by CPU.
 constexpr KernelSetRow kSets[] = {
 #ifdef QINFER_HAVE_AVX512
     {.name = "avx512_fp16",
