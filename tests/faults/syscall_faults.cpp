@@ -178,9 +178,12 @@ ssize_t pwrite(int file, const void* buffer, size_t size, off_t at) {
 ssize_t pread64(int, void*, size_t, off64_t) __attribute__((alias("pread")));
 ssize_t pwrite64(int, const void*, size_t, off64_t) __attribute__((alias("pwrite")));
 int fstat(int file, struct stat* out) noexcept { return static_cast<int>(checked(kFstat, SYS_fstat, file, out)); }
-int stat(const char* path, struct stat* out) noexcept { return static_cast<int>(checked(kStat, SYS_stat, path, out)); }
+// By the calls that every processor has.
+int stat(const char* path, struct stat* out) noexcept {
+  return static_cast<int>(checked(kStat, SYS_newfstatat, AT_FDCWD, path, out, 0));
+}
 int lstat(const char* path, struct stat* out) noexcept {
-  return static_cast<int>(checked(kLstat, SYS_lstat, path, out));
+  return static_cast<int>(checked(kLstat, SYS_newfstatat, AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW));
 }
 int fsync(int file) { return static_cast<int>(checked(kFsync, SYS_fsync, file)); }
 int fdatasync(int file) { return static_cast<int>(checked(kFdatasync, SYS_fdatasync, file)); }
@@ -189,12 +192,14 @@ int ftruncate(int file, off_t size) noexcept {
 }
 int ftruncate64(int, off64_t) noexcept __attribute__((alias("ftruncate")));
 int rename(const char* from, const char* to) noexcept {
-  return static_cast<int>(checked(kRename, SYS_rename, from, to));
+  return static_cast<int>(checked(kRename, SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
 }
-int unlink(const char* path) noexcept { return static_cast<int>(checked(kUnlink, SYS_unlink, path)); }
+int unlink(const char* path) noexcept { return static_cast<int>(checked(kUnlink, SYS_unlinkat, AT_FDCWD, path, 0)); }
 int flock(int file, int operation) noexcept { return static_cast<int>(checked(kFlock, SYS_flock, file, operation)); }
 int fchmod(int file, mode_t mode) noexcept { return static_cast<int>(checked(kFchmod, SYS_fchmod, file, mode)); }
-int access(const char* path, int mode) noexcept { return static_cast<int>(checked(kAccess, SYS_access, path, mode)); }
+int access(const char* path, int mode) noexcept {
+  return static_cast<int>(checked(kAccess, SYS_faccessat, AT_FDCWD, path, mode));
+}
 int fcntl(int file, int command, ...) {
   va_list arguments;
   va_start(arguments, command);
@@ -236,7 +241,7 @@ int mincore(void* address, size_t size, unsigned char* out) noexcept {
   return static_cast<int>(checked(kMincore, SYS_mincore, address, size, out));
 }
 ssize_t readlink(const char* path, char* buffer, size_t size) noexcept {
-  return checked(kReadlink, SYS_readlink, path, buffer, size);
+  return checked(kReadlink, SYS_readlinkat, AT_FDCWD, path, buffer, size);
 }
 int getrlimit(__rlimit_resource_t resource, struct rlimit* out) noexcept {
   return static_cast<int>(checked(kGetrlimit, SYS_getrlimit, static_cast<int>(resource), out));
