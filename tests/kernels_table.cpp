@@ -313,6 +313,9 @@ TEST_KERNELS_OF(avx512_fp16)
 TEST_KERNELS_OF(avx512_bf16)
 TEST_KERNELS_OF(amx)
 TEST_KERNELS_OF(amx_mixed)
+#ifdef QINFER_HAVE_NEON
+TEST_KERNELS_OF(neon)
+#endif
 
 TEST_CASE("every kernel set has a test of its kernels", "[kernels]") {
   REQUIRE(!kernel_table().empty());
@@ -401,7 +404,9 @@ TEST_CASE("the kernel set follows from the CPU's features", "[kernels]") {
   CHECK(chosen("avx512f avx512bw avx512dq") == "reference");
   CHECK(chosen("avx512_fp16") == "reference");
   CHECK(find_kernel_set("nonsense", "") == nullptr);
-  if (kernel_sets().size() == 1) return;  // built for another processor
+#if defined(QINFER_HAVE_NEON)
+  CHECK(chosen("asimd") == "neon");
+#elif defined(__x86_64__)
   CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2") == "avx2");
   CHECK(chosen("sse4.2 avx f16c fma avx2 bmi1 bmi2", true) == "avx2");
   CHECK(chosen("avx512f avx512bw avx512dq avx512vl") == "avx512");
@@ -410,6 +415,7 @@ TEST_CASE("the kernel set follows from the CPU's features", "[kernels]") {
   CHECK(chosen("avx512f avx512bw avx512dq avx512vl avx512_fp16", true) == "avx512");
   CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl") == nullptr);
   CHECK(find_kernel_set("avx512_fp16", "avx512f avx512bw avx512dq avx512vl avx512_fp16", true) == nullptr);
+#endif
   CHECK(find_kernel_set("reference", "avx512f avx512bw avx512dq avx512vl") != nullptr);
 }
 
