@@ -96,7 +96,9 @@ Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<c
 /// Refuses keys and values of the same kernel set with other options: the session would go on with bits that neither
 /// setting gives. (Another kernel set is accepted: a host that moves a file between CPUs knows that it does.)
 Status check_origin(std::string_view saved, std::string_view own, const std::string& path) {
-  const auto family = [](std::string_view name) { return name.substr(0, name.find_first_of("/")); };
+  const auto family = [](std::string_view name) {
+    return std::string_view(name.begin(), std::find(name.begin(), name.end(), '/'));
+  };
   if (saved == own || family(saved) != family(own)) return Status();
   return error(Code::unsupported,
                "{}: saved with {} (kernel set, type of the weights, QINFER_LOAD_EMBED_ROWS, QINFER_RUNTIME_EXACT), the "
