@@ -37,7 +37,7 @@ done
 
 grep -rnE 'extern "C"' src kernels && say 'extern "C" outside capi/'
 grep -rnE '#include <(sys/|linux/|unistd|fcntl|pthread|sched|signal|dirent|cpuid)' src capi kernels | grep -v '^src/platform/' && say "operating system headers outside src/platform/"
-grep -rnE '_mm(256|512)?_[a-z]|__m(128|256|512)|_tile_|immintrin' src capi kernels/*.h kernels/*.cpp kernels/common kernels/reference && say "intrinsics outside kernels/<isa>/"
+grep -rnE '_mm(256|512)?_[a-z]|__m(128|256|512)|_tile_|immintrin' src capi kernels/*.h kernels/*.cpp kernels/common kernels/reference kernels/tiled && say "intrinsics outside kernels/<isa>/"
 grep -rnE '\b(getenv|abort|exit|printf|fprintf|puts)\(|std::(cout|cerr|clog)|#include <(iostream|cstdio|csignal)>' src capi kernels && say "a library must not print, exit or read the environment"
 grep -rnE 'std::(recursive_|shared_|timed_)*mutex|std::(lock_guard|unique_lock|scoped_lock|shared_lock|condition_variable)' src capi | grep -v '^src/base/mutex.h:' && say "locks are those of src/base/mutex.h, which clang checks"
 

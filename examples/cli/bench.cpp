@@ -177,8 +177,7 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
 
 /// The kernel sets that this machine can run, after the one that the library chooses: its name is empty.
 std::vector<std::string> targets_of(const BenchArgs& args) {
-  std::vector<std::string> targets = {args.runtime.cpu_target};
-  if (!args.all_targets) return targets;
+  std::vector<std::string> targets = {""};
   for (const qinfer_kernel_set_info& set : qi::kernel_sets())
     if ((set.flags & QINFER_KERNELS_USABLE) != 0 && (!args.runtime.exact || (set.flags & QINFER_KERNELS_EXACT) != 0))
       targets.emplace_back(set.name);
@@ -197,7 +196,7 @@ void compare_targets(BenchArgs& args, const BenchReport& machine) {
       if (kernels_need(target, "amx_bf16")) result.fma = measure_fma_peak(result.cpus, true);
     } catch (const qi::Error& error) {
       if (chosen.empty()) throw;  // the library's own choice
-      print_row(target, error.what());
+      args.json ? report(target + ": " + error.what()) : print_row(target, error.what());
       continue;
     }
     if (args.json) {

@@ -17,11 +17,10 @@ struct Bandwidth {
 };
 
 struct FmaPeak {
-  double flops = 0;  // per second, in f32 with the widest registers; a multiply-add counts as two
-  double avx2_flops =
-      0;                 // the same with registers of 256 bits, for kernels that use no wider ones; 0: the CPU has none
-  double f16_flops = 0;  // the same in f16 (AVX512-FP16); 0 where the CPU has none
-  double dot_flops = 0;  // of products of bf16 with f32 sums (AVX512-BF16); 0 where the CPU has none
+  double flops = 0;       // per second, in f32 with the widest registers; a multiply-add counts as two
+  double avx2_flops = 0;  // the same with registers of 256 bits; 0 where the CPU has no AVX2
+  double f16_flops = 0;   // the same in f16 (AVX512-FP16); 0 where the CPU has none
+  double dot_flops = 0;   // of products of bf16 with f32 sums (AVX512-BF16); 0 where the CPU has none
   double tile_flops = 0;  // of bf16 tiles (AMX); 0 where they were not asked for
   const char* isa = "";   // "avx512", "avx2", "sse2"
 };

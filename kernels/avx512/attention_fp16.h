@@ -40,7 +40,7 @@ void add_values_fp16(const Panel& panel, const ValueTile& tile) {
         }
       }
     }
-    // Widened through memory, as in gemm_kernels.h.
+    // Widened through memory, as in gemm_fp16.h.
     alignas(64) std::byte halves[count][2][64];
 #pragma GCC unroll 12
     for (int m = 0; m < count; ++m) {

@@ -81,7 +81,6 @@ struct QuantSums {
   static constexpr TileScales kScales = kLayout.scales;
   static constexpr Meaning kMeaning = meaning_of(encoding);
   static constexpr int kRuns = runs_of(kScales);
-  static constexpr std::int64_t kRunCols = kQuantSub / kRuns;
 
   static constexpr int tiles_for(int) { return 1; }
   static constexpr std::int64_t tile_bytes(std::int64_t cols) { return cols / kLayout.block_cols * kLayout.block; }

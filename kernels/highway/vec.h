@@ -29,7 +29,7 @@ using F16Tag = hn::Rebind<hwy::float16_t, FloatTag>;
 
 inline constexpr std::size_t kPartLanes = hn::MaxLanes(FloatTag());
 inline constexpr std::size_t kParts = 16 / kPartLanes;
-static_assert(kPartLanes == (sizeof(void*) == 8 && HWY_TARGET == HWY_AVX2 ? 8 : 4));
+static_assert(kPartLanes == (HWY_TARGET == HWY_AVX2 ? 8 : 4));
 
 struct F32x16 {
   hn::Vec<FloatTag> part[kParts];

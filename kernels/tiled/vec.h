@@ -2,19 +2,20 @@
 // I32x16 are 16 lanes of f32 and of 32-bit integers, however many registers that takes, Lanes are the first lanes of
 // them, Mask is any choice of lanes. Results are the same bits in all.
 //
-//   arithmetic   splat, zeros, add, sub, mul, divide; mul_add(a, b, c) = a * b + c, mul_sub = a * b - c, neg_mul_add =
-//                c - a * b, each rounded once; larger_of(a, b) and smaller_of(a, b), b where one of them is NaN
-//   powers       round_to_nearest, above_floor(x) = x - floor(x) rounded down, times_power_of_2(p, n) = p * 2^floor(n),
-//   rounded once bits         bits_of, floats_of, splat_bits, no_bits, add_bits (as integers), or_bits, and_bits,
-//   xor_bits,
-//                shift_left<n>, shift_right<n>, as_floats (of integers)
-//   masks        is_less, is_nan, mask_of_bits, select(mask, yes, no)
-//   memory       load, store, load_dwords, store_dwords; with Lanes only those are touched, and others are zero
-//   types        load16<type> and load32<type>, store16<type>: 16 and 32 values of a type; load_halves and
-//   store_halves:
-//                16-bit words as the low halves of dwords; widen<type>: such halves as f32
-//   sums         kSumTokens, kSumGroups: how many of them registers hold
-//   across       sum_lanes, largest_lane, first_lane, transpose16, split_pairs
+//   arithmetic  splat, zeros, add, sub, mul, divide, and rounded once mul_add(a, b, c) = a * b + c,
+//               mul_sub = a * b - c, neg_mul_add = c - a * b;
+//               larger_of(a, b) and smaller_of(a, b): b where one of them is NaN
+//   powers      round_to_nearest, above_floor(x) = x - floor(x) rounded down,
+//               times_power_of_2(p, n) = p * 2^floor(n) rounded once
+//   bits        bits_of, floats_of, splat_bits, no_bits, add_bits (as integers), or_bits, and_bits, xor_bits,
+//               shift_left<n>, shift_right<n>, as_floats (of integers)
+//   masks       is_less, is_nan, mask_of_bits, select(mask, yes, no)
+//   memory      load, store, load_dwords, store_dwords; with Lanes only those are touched, and others are zero
+//   types       load16<type> and load32<type>, store16<type>: 16 and 32 values of a type;
+//               load_halves and store_halves: 16-bit words as the low halves of dwords;
+//               widen<type>: such halves as f32; load_i8, load_u8: bytes as dwords
+//   sums        kSumTokens, kSumGroups: how many of them registers hold
+//   across      sum_lanes, largest_lane, first_lane, transpose16, split_pairs
 #pragma once
 
 #include "tiled/isa.h"
