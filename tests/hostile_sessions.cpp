@@ -135,11 +135,12 @@ void check_ways(const ModelDir& dir, const Way& one, const Way& other, const std
   REQUIRE(apart <= 0.02f * largest);
 }
 
-/// A kernel set that has its LM head in another type than f32 on request or by itself, and how.
-Way short_head() {
+/// A kernel set that by itself has an LM head of f32 weights in f16, but not a table of embeddings; empty if this CPU
+/// has none.
+std::string short_head() {
   for (const std::string& target : usable_targets())
-    if (target == "avx512") return {target};
-  return {"reference", "bf16"};
+    if (target == "avx512" || target == "avx2" || target == "neon") return target;
+  return "";
 }
 
 std::string name_of(const Way& way) {
@@ -152,8 +153,9 @@ std::string name_of(const Way& way) {
 }  // namespace
 
 TEST_CASE("A snapshot is refused where QINFER_LOAD_EMBED_ROWS makes other bits", "[hostile][snapshot]") {
+  SKIP_UNLESS_CPU_HAS(!short_head().empty(), "avx512, avx2 or neon");
   const Checkpoint checkpoint;
-  const Way plain = short_head();
+  const Way plain{short_head()};
   Way rows = plain;
   rows.load_flags = QINFER_LOAD_EMBED_ROWS;
   check_ways(checkpoint.dir, rows, plain, "saved with " + name_of(rows), "the model has " + name_of(plain));
