@@ -17,7 +17,7 @@ constexpr std::int64_t kChunk = 512;  // rows that the engine evaluates at once,
 
 KvLayout kv_layout(const KernelSet& set, std::int64_t layers) {
   KvLayout layout;
-  layout.type = DType::f16;
+  layout.type = set.default_kv_type(false);
   layout.n_layers = static_cast<std::uint32_t>(layers);
   layout.n_kv_heads = kKvHeads;
   layout.head_dim = kHeadDim;
@@ -27,6 +27,11 @@ KvLayout kv_layout(const KernelSet& set, std::int64_t layers) {
 }
 
 // ---- attention ----
+
+/// Of the products with keys and values of the type that the set's caches have.
+double attention_peak(const Context& context, const KernelSet& set) {
+  return projection_peak(context.ceilings, set, encoding_of(set.default_kv_type(false)));
+}
 
 /// A cache of enough layers that decoding, which walks through them, finds none in a CPU cache; prefill computes long
 /// on each and needs only one.
@@ -74,7 +79,7 @@ void bench_decode(benchmark::State& state, Context& context, const KernelSet& se
   const std::int64_t layers = cache->layout().n_layers;
   const double positions = static_cast<double>(tokens);
   const Work work{positions * static_cast<double>(kv_layout(set, 1).token_bytes()), 4.0 * kHeads * kHeadDim * positions,
-                  context.ceilings.f32_flops};
+                  attention_peak(context, set)};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t call) {
     kernels::AttentionArgs own = args;
     own.layer = static_cast<std::uint32_t>(call % layers);
@@ -93,7 +98,7 @@ void bench_prefill(benchmark::State& state, Context& context, const KernelSet& s
     chunks.push_back({cache->view(0), 0, kChunk, static_cast<std::uint32_t>(first)});
   const kernels::AttentionArgs args = attention_args(*cache, kChunk, q, out, memory);
   const double n = static_cast<double>(tokens);
-  const Work work{0, 4.0 * kHeads * kHeadDim * n * (n + 1) / 2, context.ceilings.f32_flops};
+  const Work work{0, 4.0 * kHeads * kHeadDim * n * (n + 1) / 2, attention_peak(context, set)};
   measure(state, context, work, [&](std::int32_t worker, std::int64_t) {
     for (const kernels::Sequence& chunk : chunks) {
       kernels::AttentionArgs own = args;
