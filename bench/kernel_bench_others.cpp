@@ -28,7 +28,8 @@ KvLayout kv_layout(const KernelSet& set, std::int64_t layers) {
 
 // ---- attention ----
 
-/// Of the products with keys and values of the type that the set's caches have.
+/// Of the products with keys and values of the type that the set's caches have. `avx512_fp16` computes scores in f32,
+/// so that its share of the f16 peak stays far below 1.
 double attention_peak(const Context& context, const KernelSet& set) {
   return projection_peak(context.ceilings, set, encoding_of(set.default_kv_type(false)));
 }
