@@ -455,11 +455,12 @@ struct Policy {
     }
   }
 
-  static void reduce_heads(const AttentionArgs& args, AttentionUnit unit, std::uint32_t n_kv_heads,
-                           std::uint32_t segment, float* scratch, float* states) {
+  static void reduce_heads(const AttentionArgs& args, const HeadRun& run, const HeadRun*, float* scratch,
+                           float* states) {
+    AttentionUnit unit = run.first;
     const std::uint64_t floats = (args.n_heads / args.kv.n_kv_heads) * partial_floats(args.kv.head_dim);
-    for (std::uint32_t i = 0; i < n_kv_heads; ++i, ++unit.kv_head, states += floats)
-      reduce(args, unit, segment, scratch, states);
+    for (std::uint32_t i = 0; i < run.n_kv_heads; ++i, ++unit.kv_head, states += floats)
+      reduce(args, unit, run.segment, scratch, states);
   }
 
   static void fold(Partial& total, Partial& part, std::uint32_t width) { avx512::fold_partials(total, part, width); }

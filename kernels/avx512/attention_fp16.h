@@ -8,8 +8,7 @@ namespace {
 
 /// out += weights x V with f16 sums over the tile; 64 lanes of V at a time, or the last 16, 32 or 48.
 template <int count, bool masked>
-void add_values_fp16(const Panel& panel, const ValueTile& tile) {
-  const std::int64_t padded = panel.padded;
+void add_values_fp16(const ValueTile& tile, std::int64_t padded, LaneRange seen) {
   const auto* pairs = reinterpret_cast<const std::uint32_t*>(tile.weights);
   for (std::int64_t d = 0; d < padded; d += 64) {
     const auto lanes_of_half = [&](std::int64_t half) {
@@ -20,8 +19,8 @@ void add_values_fp16(const Panel& panel, const ValueTile& tile) {
     __m512h sums[count][2];
 #pragma GCC unroll 12
     for (int m = 0; m < count; ++m) sums[m][0] = sums[m][1] = _mm512_setzero_ph();
-    const std::byte* line = tile.values + (tile.begin * padded + d) * 2;
-    for (std::uint32_t j = tile.begin; j < tile.end; ++j, line += padded * 2) {
+    const std::byte* line = tile.values + (seen.begin * padded + d) * 2;
+    for (std::uint32_t j = seen.begin; j < seen.end; ++j, line += padded * 2) {
       prefetch_line(tile.next + (d + j) * 64);
       prefetch_line(tile.next + (d + 32 + j) * 64);
       const __m512h low = _mm512_castsi512_ph(_mm512_maskz_loadu_epi16(lanes[0], line)),
@@ -31,9 +30,9 @@ void add_values_fp16(const Panel& panel, const ValueTile& tile) {
         const __m512h weight =
             _mm512_castsi512_ph(_mm512_set1_epi32(static_cast<int>(pairs[m * kWeightsLd + static_cast<int>(j)])));
         if constexpr (masked) {
-          const auto seen = static_cast<__mmask32>(-(panel.seen[m] >> j & 1u));
-          sums[m][0] = _mm512_mask3_fmadd_ph(low, weight, sums[m][0], seen);
-          sums[m][1] = _mm512_mask3_fmadd_ph(high, weight, sums[m][1], seen);
+          const auto taken = static_cast<__mmask32>(-(tile.seen[m] >> j & 1u));
+          sums[m][0] = _mm512_mask3_fmadd_ph(low, weight, sums[m][0], taken);
+          sums[m][1] = _mm512_mask3_fmadd_ph(high, weight, sums[m][1], taken);
         } else {
           sums[m][0] = _mm512_fmadd_ph(low, weight, sums[m][0]);
           sums[m][1] = _mm512_fmadd_ph(high, weight, sums[m][1]);
@@ -50,7 +49,7 @@ void add_values_fp16(const Panel& panel, const ValueTile& tile) {
     asm volatile("" : : "r"(&halves) : "memory");
 #pragma GCC unroll 12
     for (int m = 0; m < count; ++m) {
-      float* out = panel.out + m * padded + d;
+      float* out = tile.out + m * padded + d;
 #pragma GCC unroll 4
       for (int quarter = 0; quarter < 4; ++quarter) {
         if (quarter > 0 && d + 16 * quarter >= padded) break;
@@ -80,9 +79,12 @@ struct F16Arithmetic : F32Arithmetic {
     _mm512_storeu_si512(at, twice(low));
     _mm512_storeu_si512(at + 16, twice(high));
   }
+  /// No CPU with these products was at hand to measure more.
+  static constexpr int kScoreTiles = 1;
+  static constexpr bool takes_two(int) { return false; }
   template <DType, int count, bool masked>
-  static void add_values(const Panel& panel, const ValueTile& tile) {
-    add_values_fp16<count, masked>(panel, tile);
+  static void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
+    add_values_fp16<count, masked>(*tile, padded, lanes);
   }
   template <typename F>
   static void with_kv_type(DType, F f) {

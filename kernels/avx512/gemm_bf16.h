@@ -49,21 +49,25 @@ struct Bf16Sums {
     __m512 sums[tokens][tiles][2] = {};
     const std::byte* w[tiles];
     for (int t = 0; t < tiles; ++t) w[t] = group.tiles[t];
-    for (std::int64_t begin = 0; begin < pairs; begin += kRun) {
-      const std::int64_t count = pairs - begin < kRun ? pairs - begin : kRun;
-      const std::byte* ahead[tiles];
-      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<kAhead / tiles * 64 / kLine, kLine>(t, w[t], begin, pairs);
+    for (std::int64_t begin = 0; begin < pairs;) {
+      const std::int64_t count = TileGroup::run_length(begin, pairs);
+      const std::byte *ahead[tiles], *near[tiles];
+      for (int t = 0; t < tiles; ++t) {
+        ahead[t] = group.ahead<kAhead / tiles * 64 / kLine, kLine>(t, w[t], begin, pairs);
+        near[t] = group.near<kLine>(t, w[t], begin, pairs);
+      }
       for (std::int64_t k = 0; k < count; ++k, x += tokens) {
         step<tokens, tiles>(x, w, sums);
 #pragma GCC unroll 8
         for (int t = 0; t < tiles; ++t) {
           for (std::int64_t part = 0; part < kLine; part += 64) {
             prefetch_far(ahead[t] + k * kLine + part);
-            prefetch_line(w[t] + kNear * kLine + part);
+            prefetch_line(near[t] + k * kLine + part);
           }
           w[t] += kLine;
         }
       }
+      begin += count;
     }
     for (int m = 0; m < tokens; ++m)
       for (int t = 0; t < tiles; ++t) {

@@ -59,10 +59,13 @@ struct F32Sums {
     __m512 sums[tokens][tiles][2] = {};
     const std::byte* w[tiles];
     for (int t = 0; t < tiles; ++t) w[t] = group.tiles[t];
-    for (std::int64_t begin = 0; begin < cols; begin += kRun) {
-      const std::int64_t count = cols - begin < kRun ? cols - begin : kRun;
-      const std::byte* ahead[tiles];
-      for (int t = 0; t < tiles; ++t) ahead[t] = group.ahead<distance(tokens, tiles), kLine>(t, w[t], begin, cols);
+    for (std::int64_t begin = 0; begin < cols;) {
+      const std::int64_t count = TileGroup::run_length(begin, cols);
+      const std::byte *ahead[tiles], *near[tiles];
+      for (int t = 0; t < tiles; ++t) {
+        ahead[t] = group.ahead<distance(tokens, tiles), kLine>(t, w[t], begin, cols);
+        near[t] = group.near<kLine>(t, w[t], begin, cols);
+      }
       for (std::int64_t k = 0; k < count; ++k, x += tokens) {
         step<tokens, tiles>(x, w, sums);
 #pragma GCC unroll 8
@@ -72,12 +75,13 @@ struct F32Sums {
               prefetch_line(ahead[t] + k * kLine + part);
             } else {
               prefetch_far(ahead[t] + k * kLine + part);
-              prefetch_line(w[t] + kNear * kLine + part);
+              prefetch_line(near[t] + k * kLine + part);
             }
           }
           w[t] += kLine;
         }
       }
+      begin += count;
     }
     for (int m = 0; m < tokens; ++m)
       for (int t = 0; t < tiles; ++t) {

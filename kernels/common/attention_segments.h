@@ -11,7 +11,9 @@
 //   rows_per_unit(group)                          rows of one unit
 //   scratch_floats(group, width, padded)          of each worker, beside the states
 //   reduce(args, unit, segment, scratch, states)  segment `segment` of every (row, head) of the unit, from empty
-//   reduce_heads(args, unit, n, ...)              the same for a unit of one row and the n - 1 KV heads after it
+//   reduce_heads(args, run, next, ...)            the same for the KV heads of a run, which are of one row; `next` is
+//   the
+//                                                 run that is reduced after it, or null
 //   fold(total, part, width)                      total and part become one
 //   write(args, head, row, n, states, stride)     a finished head of n rows of the batch
 // Everything is in an unnamed namespace: files with different instruction sets include this header.
@@ -95,6 +97,12 @@ struct AttentionUnit {
   const std::byte* k_tile(const AttentionArgs& args, std::uint32_t tile) const {
     return sequence->kv.k_tile(args.kv, args.layer, kv_head, tile);
   }
+};
+
+/// Neighbouring KV heads of one segment, for one row: what decode reduces at once.
+struct HeadRun {
+  AttentionUnit first;
+  std::uint32_t n_kv_heads, segment;
 };
 
 struct SegmentRange {
@@ -219,7 +227,8 @@ struct SegmentedAttention {
   /// Units in the fixed order (sequence, row, segment, kv_head); partials in the same order, a group at a time.
   static void reduce_split(const AttentionArgs& args, Slice slice, float* scratch) {
     float* partials = reinterpret_cast<float*>(args.workspace.shared);
-    const std::uint32_t heads = group(args), kv_heads = args.kv.n_kv_heads;
+    const std::uint64_t floats = group(args) * partial_floats(args.kv.head_dim);
+    const std::uint32_t kv_heads = args.kv.n_kv_heads;
     std::int64_t index = 0;
     for (const Sequence& sequence : args.sequences) {
       for (std::int32_t row = 0; row < sequence.n_rows; ++row) {
@@ -228,13 +237,19 @@ struct SegmentedAttention {
         const std::int64_t units = std::int64_t{range.count} * kv_heads;
         const std::int64_t begin = slice.begin > index ? slice.begin - index : 0;
         const std::int64_t end = slice.end - index < units ? slice.end - index : units;
-        for (std::int64_t u = begin; u < end;) {
+        const auto run_from = [&](std::int64_t u) {
           const auto head = static_cast<std::uint32_t>(u % kv_heads), rest = static_cast<std::uint32_t>(end - u);
-          const std::uint32_t n = kv_heads - head < rest ? kv_heads - head : rest;
-          Policy::reduce_heads(
-              args, AttentionUnit{&sequence, row, 1, head}, n, range.first + static_cast<std::uint32_t>(u / kv_heads),
-              scratch, partials + static_cast<std::uint64_t>(index + u) * heads * partial_floats(args.kv.head_dim));
-          u += n;
+          return HeadRun{{&sequence, row, 1, head},
+                         kv_heads - head < rest ? kv_heads - head : rest,
+                         range.first + static_cast<std::uint32_t>(u / kv_heads)};
+        };
+        for (std::int64_t u = begin; u < end;) {
+          const HeadRun run = run_from(u);
+          const std::int64_t after = u + run.n_kv_heads;
+          const HeadRun next = run_from(after < end ? after : u);
+          Policy::reduce_heads(args, run, after < end ? &next : nullptr, scratch,
+                               partials + static_cast<std::uint64_t>(index + u) * floats);
+          u = after;
         }
         index += units;
       }

@@ -9,68 +9,142 @@
 namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
-/// What add_values() takes of one tile. While it reads the tile it fetches another one, of the same size, line by line:
-/// V is [32 positions][padded], so for 32 of its features (d / 32) and a position j it reads one line of 32 values, and
-/// fetches line 32 * (d / 32) + j of the next tile. All lines of the next tile are thus fetched once, in the order of
-/// memory, whatever the tile holds; where queries see fewer than 32 positions, as many lines fewer.
+/// A V tile, [32 positions][padded], and what it is multiplied with and added to.
 struct ValueTile {
-  const std::byte* values;   ///< the V tile
-  const float* weights;      ///< of the panel's first query; kWeightsLd further on those of the next
-  std::uint32_t begin, end;  ///< lanes that any query sees
-  const std::byte* next;     ///< the tile to fetch
+  const std::byte* values;
+  const float* weights;       ///< of the first query; kWeightsLd further on those of the next
+  float* out;                 ///< [query][padded]
+  const std::uint32_t* seen;  ///< the lanes that each query sees, one bit each
+  const std::byte* next;      ///< the tile, of the same size, to fetch meanwhile
 };
 
+/// What is fetched while a strip of a V tile is read, its `bytes` in each row: what is read 12 lines later into the L1,
+/// and of the next tile as many lines as are read into the L2.
+template <std::int64_t bytes>
+struct StripFetch {
+  static constexpr auto kRowsAhead = static_cast<std::uint32_t>((12 * 64 + bytes - 1) / bytes);
+  std::int64_t row_bytes;
+  std::uint32_t end;
+  const std::byte* after;  ///< the row that is read after the last one of the strip
+  const std::byte* far;    ///< the next tile's part
+
+  /// `at`: bytes of a row before the strip; of `rows` those in `read` are read.
+  StripFetch(const ValueTile& tile, std::int64_t at, std::int64_t bytes_of_row, LaneRange read, std::int64_t rows)
+      : row_bytes(bytes_of_row), end(read.end), far(tile.next + at * rows) {
+    const std::int64_t first = read.begin * row_bytes;
+    after = at + bytes < row_bytes ? tile.values + first + at + bytes : tile.next + first;
+  }
+  /// With the strip's part of row j, `row`, from `offset` on.
+  void line(const std::byte* row, std::uint32_t j, std::int64_t offset) const {
+    const std::uint32_t then = j + kRowsAhead;
+    prefetch_line((then < end ? row + kRowsAhead * row_bytes : after + (then - end) * row_bytes) + offset);
+    prefetch_far(far + j * bytes + offset);
+  }
+};
+
+/// How many times 16 features are summed at once for this many queries: as many as registers hold sums of, because each
+/// sum waits for the one before.
+constexpr int groups_for(int queries) {
+  int groups = 8;
+  while (groups > 1 && queries * groups > kSumTokens * kSumGroups) groups /= 2;
+  return groups;
+}
+
+/// Calls strip.operator()<groups>(d) for all features d: as many as can be at once, then what is left.
+template <int groups, typename Strip>
+inline void for_each_strip(std::int64_t padded, std::int64_t d, Strip strip) {
+  for (; padded - d >= 16 * groups; d += 16 * groups) strip.template operator()<groups>(d);
+  if constexpr (groups > 1) for_each_strip<groups / 2>(padded, d, strip);
+}
+
 /// out += weights x V for `count` queries from `first` on and 16 * groups features from d on. `masked`: not all queries
-/// see all lanes from begin to end.
+/// see all lanes.
 template <DType type, int count, int groups, bool masked>
-inline void add_strip(const Panel& panel, const ValueTile& tile, int first, std::int64_t d) {
+inline void add_strip(const ValueTile& tile, std::int64_t padded, LaneRange lanes, int first, std::int64_t d) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
-  const std::int64_t padded = panel.padded;
+  const std::int64_t row_bytes = padded * kBytes;
   F32x16 sums[count][groups];
 #pragma GCC unroll 12
   for (int m = 0; m < count; ++m)
-#pragma GCC unroll 2
-    for (int g = 0; g < groups; ++g) sums[m][g] = load(panel.out + (first + m) * padded + d + 16 * g);
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) sums[m][g] = load(tile.out + (first + m) * padded + d + 16 * g);
+  const StripFetch<16 * groups * kBytes> fetch(tile, d * kBytes, row_bytes, lanes, kTileTokens);
   const float* weights = tile.weights + first * kWeightsLd;
-  const std::byte* line = tile.values + (tile.begin * padded + d) * kBytes;
-  const bool fetches = first == 0 && d % 32 == 0;
-  for (std::uint32_t j = tile.begin; j < tile.end; ++j, line += padded * kBytes) {
-    if (fetches) {
-      prefetch_line(tile.next + (d + j) * 32 * kBytes);
-      if constexpr (kBytes > 2) prefetch_line(tile.next + (d + j) * 32 * kBytes + 64);
-    }
+  const std::byte* row = tile.values + lanes.begin * row_bytes + d * kBytes;
+  for (std::uint32_t j = lanes.begin; j < lanes.end; ++j, row += row_bytes) {
     F32x16 values[groups];
-#pragma GCC unroll 2
-    for (int g = 0; g < groups; ++g) values[g] = load16<type>(line + 16 * g * kBytes);
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) {
+      const std::int64_t at = 16 * g * kBytes;
+      if (first == 0 && at % 64 == 0) fetch.line(row, j, at);
+      values[g] = load16<type>(row + at);
+    }
 #pragma GCC unroll 12
     for (int m = 0; m < count; ++m) {
       if constexpr (masked)
-        if ((panel.seen[first + m] >> j & 1u) == 0) continue;
+        if ((tile.seen[first + m] >> j & 1u) == 0) continue;
       const F32x16 weight = splat(weights[m * kWeightsLd + static_cast<int>(j)]);
-#pragma GCC unroll 2
+#pragma GCC unroll 8
       for (int g = 0; g < groups; ++g) sums[m][g] = mul_add(values[g], weight, sums[m][g]);
     }
   }
 #pragma GCC unroll 12
   for (int m = 0; m < count; ++m)
-#pragma GCC unroll 2
-    for (int g = 0; g < groups; ++g) store(panel.out + (first + m) * padded + d + 16 * g, sums[m][g]);
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) store(tile.out + (first + m) * padded + d + 16 * g, sums[m][g]);
 }
 
 /// out += weights x V, as many queries and features at a time as registers hold sums of.
 template <DType type, int count, bool masked>
-void add_values(const Panel& panel, const ValueTile& tile) {
+void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
   constexpr int kHalf = (count + 1) / 2, kFirst = count <= kSumTokens ? count : kHalf;
   static_assert(kFirst <= kSumTokens);
-  for (std::int64_t d = 0; d < panel.padded; d += 16 * kSumGroups) {
-    if (panel.padded - d >= 16 * kSumGroups) {
-      add_strip<type, kFirst, kSumGroups, masked>(panel, tile, 0, d);
-      if constexpr (kFirst < count) add_strip<type, count - kFirst, kSumGroups, masked>(panel, tile, kFirst, d);
-    } else {  // the last 16 features, of sets that take 32 at a time
-      add_strip<type, kFirst, 1, masked>(panel, tile, 0, d);
-      if constexpr (kFirst < count) add_strip<type, count - kFirst, 1, masked>(panel, tile, kFirst, d);
-    }
+  for_each_strip<groups_for(kFirst)>(padded, 0, [&]<int groups>(std::int64_t d) {
+    add_strip<type, kFirst, groups, masked>(*tile, padded, lanes, 0, d);
+    if constexpr (kFirst < count) add_strip<type, count - kFirst, groups, masked>(*tile, padded, lanes, kFirst, d);
+  });
+}
+
+/// Two tiles that are read line by line in turn, each with its own weights and sums, for one query.
+template <DType type, int groups>
+inline void add_two_strips(const ValueTile* tiles, std::int64_t padded, LaneRange lanes, int query, std::int64_t d) {
+  constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
+  const std::int64_t row_bytes = padded * kBytes;
+  F32x16 sums[2][groups];
+#pragma GCC unroll 2
+  for (int t = 0; t < 2; ++t)
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) sums[t][g] = load(tiles[t].out + query * padded + d + 16 * g);
+  using Fetch = StripFetch<16 * groups * kBytes>;
+  const Fetch fetch[2] = {{tiles[0], d * kBytes, row_bytes, lanes, kTileTokens},
+                          {tiles[1], d * kBytes, row_bytes, lanes, kTileTokens}};
+  for (std::uint32_t j = lanes.begin; j < lanes.end; ++j) {
+    const std::int64_t at_row = j * row_bytes + d * kBytes, of_query = query * kWeightsLd + static_cast<int>(j);
+    const F32x16 weights[2] = {splat(tiles[0].weights[of_query]), splat(tiles[1].weights[of_query])};
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g)
+#pragma GCC unroll 2
+      for (int t = 0; t < 2; ++t) {
+        const std::byte* row = tiles[t].values + at_row;
+        const std::int64_t at = 16 * g * kBytes;
+        if (at % 64 == 0) fetch[t].line(row, j, at);
+        sums[t][g] = mul_add(load16<type>(row + at), weights[t], sums[t][g]);
+      }
   }
+#pragma GCC unroll 2
+  for (int t = 0; t < 2; ++t)
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) store(tiles[t].out + query * padded + d + 16 * g, sums[t][g]);
+}
+
+/// out += weights x V for two tiles, query by query: the first brings the tiles into the L1, where the others find
+/// them. What is fetched is asked for with every query, because a core drops prefetches while it waits for many lines:
+/// on Zen 4 decoding after 16k tokens takes 8 to 20 % longer if it is asked for once.
+template <DType type, int count>
+void add_two_values(const ValueTile* tiles, std::int64_t padded, LaneRange lanes) {
+  for (int query = 0; query < count; ++query)
+    for_each_strip<groups_for(2)>(
+        padded, 0, [&]<int groups>(std::int64_t d) { add_two_strips<type, groups>(tiles, padded, lanes, query, d); });
 }
 
 /// All in f32, over caches of every type.
@@ -85,14 +159,23 @@ struct F32Arithmetic {
   /// log2 of what a weight of the largest score is stored as; the same factor is in sums and outputs, and cancels.
   static constexpr float kWeightExponent = 0;
 
+  /// K tiles of a head that decode scores at once, at most.
+  static constexpr int kScoreTiles = 4;
+  /// Whether decode adds the values of two KV heads at once: where registers hold sums of all usual features, so that
+  /// tiles are read in the order of memory, and queries are few, so that it waits more than it computes.
+  static constexpr bool takes_two(int queries) { return groups_for(2) == 8 && queries <= 4; }
   /// Stores the 32 weights of a tile as the values' inner loop wants them.
   static void store_weights(float* at, F32x16 low, F32x16 high) {
     store(at, low);
     store(at + 16, high);
   }
   template <DType type, int count, bool masked>
-  static void add_values(const Panel& panel, const ValueTile& tile) {
-    QINFER_ISA::add_values<type, count, masked>(panel, tile);
+  static void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
+    QINFER_ISA::add_values<type, count, masked>(tile, padded, lanes);
+  }
+  template <DType type, int count>
+  static void add_two_values(const ValueTile* tiles, std::int64_t padded, LaneRange lanes) {
+    QINFER_ISA::add_two_values<type, count>(tiles, padded, lanes);
   }
   template <typename F>
   static void with_kv_type(DType type, F f) {
@@ -100,28 +183,38 @@ struct F32Arithmetic {
   }
 };
 
-using ValueKernel = void (*)(const Panel& panel, const ValueTile& tile);
-
-template <typename Sums>
+/// The inner loops of scores, for as many tiles at once as an arithmetic and its registers allow.
+template <typename Sums, int most_tiles>
 struct AttentionScores {
-  PanelKernel at[kPanelTokens + 1] = {};
+  PanelKernel at[kPanelTokens + 1][most_tiles + 1] = {};
 
-  template <int count>
-  constexpr void fill() {
-    at[count] = &Sums::template run<count, 1>;
-    if constexpr (count > 1) fill<count - 1>();
+  static constexpr int tiles_for(int count) {
+    return Sums::tiles_for(count) < most_tiles ? Sums::tiles_for(count) : most_tiles;
   }
-  constexpr AttentionScores() { fill<kPanelTokens>(); }
+  template <int count, int tiles>
+  constexpr void fill() {
+    at[count][tiles] = &Sums::template run<count, tiles>;
+    if constexpr (tiles > 1) {
+      fill<count, tiles - 1>();
+    } else if constexpr (count > 1) {
+      fill<count - 1, tiles_for(count - 1)>();
+    }
+  }
+  constexpr AttentionScores() { fill<kPanelTokens, tiles_for(kPanelTokens)>(); }
 };
+
+using ValueKernel = void (*)(const ValueTile* tiles, std::int64_t padded, LaneRange lanes);
 
 template <DType type, typename Arithmetic>
 struct ValueKernels {
-  ValueKernel at[kPanelTokens + 1][2] = {};
+  ValueKernel at[kPanelTokens + 1][2] = {};  ///< of one tile, not masked and masked
+  ValueKernel two[kPanelTokens + 1] = {};    ///< of two, not masked; null where they are not taken
 
   template <int count>
   constexpr void fill() {
     at[count][0] = &Arithmetic::template add_values<type, count, false>;
     at[count][1] = &Arithmetic::template add_values<type, count, true>;
+    if constexpr (Arithmetic::takes_two(count)) two[count] = &Arithmetic::template add_two_values<type, count>;
     if constexpr (count > 1) fill<count - 1>();
   }
   constexpr ValueKernels() { fill<kPanelTokens>(); }

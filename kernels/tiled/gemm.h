@@ -7,7 +7,8 @@
 //   F32Sums   sequential over k in f32, with fused multiply-adds: the same bits in all instruction sets.
 //   F16Sums   (AVX512-FP16) sequential in f16 over runs of 64 products cut at absolute k, the runs added in f32.
 //   Bf16Sums  (AVX512-BF16) sequential over pairs in f32.
-// While a tile is read, the line kAhead further on is prefetched, at the end of the tile that of the next group.
+// While a tile is read, the line kAhead further on is prefetched, at the end of the tile that of the next group; of
+// attention, whose tiles are short, the line of the next tile with the same number.
 #pragma once
 
 #include "tiled/tile_loops.h"
@@ -34,6 +35,20 @@ struct TileGroup : TileLines {
     if (only_next) return next[t] + begin * line;
     const std::int64_t beyond = begin + (distance > kRun ? distance : kRun) - cols;
     return beyond < 0 ? w + distance * line : next[t] + beyond * line;
+  }
+
+  /// How many columns to add up from `begin` on until what to prefetch is asked for again: at most kRun, and such that
+  /// the last kNear are by themselves.
+  static std::int64_t run_length(std::int64_t begin, std::int64_t cols) {
+    const std::int64_t left = cols - begin;
+    if (left <= kNear) return left;
+    return left - kNear < kRun ? left - kNear : kRun;
+  }
+  /// What is to go into the L1 meanwhile.
+  template <std::int64_t line>
+  const std::byte* near(int t, const std::byte* w, std::int64_t begin, std::int64_t cols) const {
+    const std::int64_t beyond = begin + kNear - cols;
+    return beyond < 0 ? w + kNear * line : next[t] + beyond * line;
   }
 };
 
