@@ -311,7 +311,7 @@ enum {
     QINFER_CACHE_PREFIX = 1, /* keep freed blocks while there is room: a session that begins like an earlier one is
                                 evaluated from the block where they part (one whose evaluated tokens end inside a block
                                 looks for nothing); same bits */
-    QINFER_CACHE_COMMIT = 2, /* prefault: no page fault later */
+    QINFER_CACHE_COMMIT = 2, /* prefault, with 2 MiB pages where the system has them: no page fault later */
     QINFER_CACHE_CONTIGUOUS = 4 /* each session sees one flat range of reserved address space; same results. Needs memfd
                                    and the default allocator, else QINFER_E_UNSUPPORTED */
 };

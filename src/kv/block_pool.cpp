@@ -49,7 +49,9 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(const KvLayout& layout, con
                    layout.block_bytes(), platform::page_bytes());
     QINFER_ASSIGN(pool->memory_, platform::SharedMemory::create(*bytes, options.commit));
   } else {
-    QINFER_ASSIGN(pool->arena_, platform::Buffer::allocate(allocator, *bytes, "the KV cache"));
+    // A block that is not taken must not be in memory, unless all are: only then may a page hold several.
+    const platform::Pages pages = options.commit ? platform::Pages::huge : platform::Pages::normal;
+    QINFER_ASSIGN(pool->arena_, platform::Buffer::allocate(allocator, *bytes, "the KV cache", pages));
     pool->arena_.hide_from_children();
     if (options.commit) pool->arena_.commit();
   }
