@@ -267,7 +267,12 @@ TEST_CASE("a packed file is refused by kernels that want other weights", "[packe
   check_refused(runtime_for("reference"), packed.path, QINFER_E_UNSUPPORTED, "packed as f16 for kernel set avx512");
   check_refused(runtime_for("avx512", true), packed.path, QINFER_E_UNSUPPORTED, "with QINFER_RUNTIME_EXACT");
   for (const std::string& target : usable_targets()) {
-    if (repacks(target) && !rounds_to_bf16(target)) logits_on(runtime_for(target), packed.path);  // they share a layout
+    if (repacks(target) && !rounds_to_bf16(target)) {  // they share a layout
+      const Runtime runtime = runtime_for(target), avx512 = runtime_for("avx512");
+      CHECK(logits_on(runtime, packed.path) == logits_on(runtime, packed.dir.path()));
+      const Packed other(packable(), target);
+      CHECK(logits_on(avx512, other.path) == logits_on(avx512, other.dir.path()));
+    }
     if (rounds_to_bf16(target))
       check_refused(runtime_for(target), packed.path, QINFER_E_UNSUPPORTED, (target + " does not take it so").c_str());
   }
