@@ -11,8 +11,7 @@
 //   rows_per_unit(group)                          rows of one unit
 //   scratch_floats(group, width, padded)          of each worker, beside the states
 //   reduce(args, unit, segment, scratch, states)  segment `segment` of every (row, head) of the unit, from empty
-//   reduce_heads(args, run, next, ...)            the same for the KV heads of a run, which are of one row; `next` is
-//   the
+//   reduce_heads(args, run, next, ...)            the same for the KV heads of a run, which are of one row; `next`: the
 //                                                 run that is reduced after it, or null
 //   fold(total, part, width)                      total and part become one
 //   write(args, head, row, n, states, stride)     a finished head of n rows of the batch

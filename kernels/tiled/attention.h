@@ -175,8 +175,8 @@ void add_heads(const AttentionArgs& args, const HeadTiles& heads, const HeadTile
       next[i] = values[i];
       if (first + n + i < count) {
         next[i] = heads.values(args, first + n + i);
-      } else if (i < then.n_heads) {
-        next[i] = then.keys(args, i, then.tiles.first);
+      } else if (then.n_heads != 0 && then.tiles.first + i <= then.tiles.last) {
+        next[i] = then.keys(args, 0, then.tiles.first + i);
       }
     }
     if (at_once == 1 && first + kTilesAhead < count)

@@ -25,7 +25,7 @@ struct StripFetch {
   static constexpr auto kRowsAhead = static_cast<std::uint32_t>((12 * 64 + bytes - 1) / bytes);
   std::int64_t row_bytes;
   std::uint32_t end;
-  const std::byte* after;  ///< the row that is read after the last one of the strip
+  const std::byte* after;  ///< what follows the last row: the next strip of this tile, or the next tile
   const std::byte* far;    ///< the next tile's part
 
   /// `at`: bytes of a row before the strip; of `rows` those in `read` are read.
@@ -138,8 +138,9 @@ inline void add_two_strips(const ValueTile* tiles, std::int64_t padded, LaneRang
 }
 
 /// out += weights x V for two tiles, query by query: the first brings the tiles into the L1, where the others find
-/// them. What is fetched is asked for with every query, because a core drops prefetches while it waits for many lines:
-/// on Zen 4 decoding after 16k tokens takes 8 to 20 % longer if it is asked for once.
+/// them if heads are not too wide for it. What is fetched is asked for with every query, because a core drops
+/// prefetches while it waits for many lines: on Zen 4 decoding after 16k tokens takes 8 to 20 % longer if it is asked
+/// for once.
 template <DType type, int count>
 void add_two_values(const ValueTile* tiles, std::int64_t padded, LaneRange lanes) {
   for (int query = 0; query < count; ++query)

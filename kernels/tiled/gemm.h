@@ -28,7 +28,7 @@ inline constexpr std::int64_t kRun = 64;
 struct TileGroup : TileLines {
   bool only_next = false;  ///< prefetch nothing but `next`: a whole tile ahead
 
-  /// What to prefetch for tile t at w while products begin .. begin + kRun - 1 are added up.
+  /// What to prefetch for tile t at w while the products from `begin` on are added up, at most kRun of them.
   /// `distance`: lines ahead; `line`: bytes of one.
   template <std::int64_t distance, std::int64_t line>
   const std::byte* ahead(int t, const std::byte* w, std::int64_t begin, std::int64_t cols) const {
