@@ -98,6 +98,7 @@ class HostMapping final : public platform::MappedFile {
   }
   void set(const void* data, std::uint64_t size) { bytes_ = {static_cast<const std::byte*>(data), size}; }
   void drop(std::uint64_t, std::uint64_t) const override {}
+  void prefer(platform::Pages) const override {}
 
  private:
   std::shared_ptr<const HostFile> file_;

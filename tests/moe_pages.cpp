@@ -1,12 +1,10 @@
 // Which pages of a mapped mixture of experts a process touches: those of experts that were chosen, and of everything
 // else in the file none. So a mapped model may be larger than memory.
-#include <fstream>
-#include <sstream>
-
 #ifdef QINFER_HAVE_AMX
 #include "amx_runtime.h"
 #endif
 #include "c_api.h"
+#include "smaps.h"
 #include "targets.h"
 
 using namespace qinfer::test;
@@ -25,20 +23,9 @@ TinySpec wide_mixture(qinfer::DType dtype) {
 
 /// Bytes of the mappings of a file that are in this process's page tables.
 std::uint64_t resident_bytes(const std::string& path) {
-  std::ifstream maps("/proc/self/smaps");
-  std::uint64_t bytes = 0;
-  bool in_file = false;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find('-') != line.npos && line.find(':') > line.find('-') && line.find(" kB") == line.npos)
-      in_file = line.size() >= path.size() && line.ends_with(path);
-    if (in_file && line.starts_with("Rss:")) {
-      std::istringstream fields(line.substr(4));
-      std::uint64_t kib = 0;
-      fields >> kib;
-      bytes += kib << 10;
-    }
-  }
-  return bytes;
+  std::uint64_t kib = 0;
+  for (const std::string& value : smaps_of(path, "Rss")) kib += std::stoull(value);
+  return kib << 10;
 }
 
 /// Evaluates one token and says how many bytes of the file that took.

@@ -60,6 +60,10 @@ class SystemMapping final : public MappedFile {
     const std::uint64_t page = page_bytes(), first = round_up(offset, page), end = (offset + bytes) / page * page;
     if (end > first) madvise(const_cast<std::byte*>(bytes_.data()) + first, end - first, MADV_DONTNEED);
   }
+  void prefer(Pages pages) const override {
+    const int advice = pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+    if (!bytes_.empty()) madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), advice);
+  }
 };
 
 Status SystemFile::read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const {

@@ -199,6 +199,9 @@ class MappedFile {
   /// The pages of a range leave the process (not the system's cache); reading them again brings them back. Nothing is
   /// done to a host's memory.
   virtual void drop(std::uint64_t offset, std::uint64_t bytes) const = 0;
+  /// A wish. With Pages::huge, file systems that can (XFS, and ext4 since Linux 6.16) read what is not in memory yet
+  /// into 2 MiB pages, and map it as such; others go on with small pages, and so does a host's memory.
+  virtual void prefer(Pages pages) const = 0;
 
  protected:
   MappedFile() = default;
