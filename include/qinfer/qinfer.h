@@ -274,7 +274,8 @@ QINFER_STATUS qinfer_runtime_get_info(const qinfer_runtime *runtime, qinfer_runt
 /* ---- Model ------------------------------------------------------------------------------------------- */
 enum {
     QINFER_LOAD_NO_WEIGHTS = 1, /* metadata and tokenizer only: fast, but no sessions */
-    QINFER_LOAD_NO_MMAP    = 2, /* read into private memory: for files that others may truncate while they are mapped */
+    QINFER_LOAD_NO_MMAP    = 2, /* read into private memory, on 2 MiB pages: for files that others may truncate while they
+                                   are mapped, and for speed where a mapped file is on small ones */
     QINFER_LOAD_LOCK       = 4, /* keep weights resident (mlock), mapped and private ones. Where RLIMIT_MEMLOCK, or the
                                    memory of the machine or cgroup, does not allow it, QINFER_E_NO_MEMORY (detail:
                                    bytes to lock) before any is read */
