@@ -193,9 +193,11 @@ Status PackedWriter::write(const std::string& path, std::string_view kernel_set,
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
   QINFER_TRY(file.write(std::as_bytes(std::span(length))));
   QINFER_TRY(file.write(std::as_bytes(std::span(text))));
+  const std::uint64_t before = sizeof length + text.size();
   for (const Item& item : items_) {
-    for (std::uint64_t at = 0; at < item.data.size(); at += kStep) {
-      const std::uint64_t part = std::min<std::uint64_t>(kStep, item.data.size() - at);
+    for (std::uint64_t at = 0, part = 0; at < item.data.size(); at += part) {
+      // Ends on multiples of a step in the file: where the system keeps what is written in large pages, none is cut.
+      part = std::min<std::uint64_t>(kStep - (before + done) % kStep, item.data.size() - at);
       QINFER_TRY(file.write(item.data.subspan(at, part)));
       done += part;
       if (progress && !progress(done, total)) return error(Code::cancelled, "packing was cancelled");
