@@ -111,9 +111,16 @@ inline I32x16 select(Mask mask, I32x16 yes, I32x16 no) {
       [&](std::size_t p) { return hn::IfThenElse(hn::RebindMask(IntTag(), mask.part[p]), yes.part[p], no.part[p]); });
 }
 
-/// Not Highway's Max and Min, which on Arm are NaN where one operand is.
-inline F32x16 larger_of(F32x16 a, F32x16 b) { return select(is_less(b, a), a, b); }
-inline F32x16 smaller_of(F32x16 a, F32x16 b) { return select(is_less(a, b), a, b); }
+/// Highway's Max and Min are the instructions of AVX2, which give b where one operand is NaN or both are zeros, and so
+/// what the comparisons give; on Arm they would be NaN where one operand is.
+inline F32x16 larger_of(F32x16 a, F32x16 b) {
+  if constexpr (HWY_TARGET != HWY_AVX2) return select(is_less(b, a), a, b);
+  return each<F32x16>([&](std::size_t p) { return hn::Max(a.part[p], b.part[p]); });
+}
+inline F32x16 smaller_of(F32x16 a, F32x16 b) {
+  if constexpr (HWY_TARGET != HWY_AVX2) return select(is_less(a, b), a, b);
+  return each<F32x16>([&](std::size_t p) { return hn::Min(a.part[p], b.part[p]); });
+}
 
 inline I32x16 bits_of(F32x16 x) {
   return each<I32x16>([&](std::size_t p) { return hn::BitCast(IntTag(), x.part[p]); });
