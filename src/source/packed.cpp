@@ -193,11 +193,12 @@ Status PackedWriter::write(const std::string& path, std::string_view kernel_set,
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
   QINFER_TRY(file.write(std::as_bytes(std::span(length))));
   QINFER_TRY(file.write(std::as_bytes(std::span(text))));
-  const std::uint64_t before = sizeof length + text.size();
+  const std::uint64_t data_begin = sizeof length + text.size();
   for (const Item& item : items_) {
     for (std::uint64_t at = 0, part = 0; at < item.data.size(); at += part) {
-      // Ends on multiples of a step in the file: where the system keeps what is written in large pages, none is cut.
-      part = std::min<std::uint64_t>(kStep - (before + done) % kStep, item.data.size() - at);
+      // Ends on a multiple of a step in the file: where the system keeps what is written in large pages, none is cut
+      // but those on the border of two tensors.
+      part = std::min<std::uint64_t>(kStep - (data_begin + done) % kStep, item.data.size() - at);
       QINFER_TRY(file.write(item.data.subspan(at, part)));
       done += part;
       if (progress && !progress(done, total)) return error(Code::cancelled, "packing was cancelled");
