@@ -299,7 +299,7 @@ qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, co
       return error(Code::invalid_argument, "keep_logits is {} beside QINFER_EVAL_NO_LOGITS, expected 0", o.keep_logits);
     for (std::size_t i = 0; i < n_sessions; ++i) {
       auto session = usable(sessions[i]);
-      if (!session.ok()) return session.take_status().with_prefix(fmt::format("sessions[{}]", i));
+      if (!session.ok()) return session.take_status().with_prefix(format_text("sessions[{}]", i));
     }
     const ExclusiveBatch exclusive(sessions, n_sessions);
     QINFER_TRY(exclusive.check(n_sessions));

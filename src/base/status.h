@@ -6,18 +6,14 @@
 // C ABI turns it into QINFER_E_NO_MEMORY.
 #pragma once
 
-// A library must not abort or print: fmt's own consistency checks are compiled out in every build.
-#ifndef FMT_ASSERT
-#define FMT_ASSERT(condition, message) static_cast<void>(0)
-#endif
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+
+#include "base/format.h"
 
 namespace qinfer {
 
@@ -81,12 +77,12 @@ class [[nodiscard]] Status {
 
 template <typename... Args>
 Status error(Code code, fmt::format_string<Args...> format, Args&&... args) {
-  return Status(code, fmt::format(format, std::forward<Args>(args)...));
+  return Status(code, format_text(format, std::forward<Args>(args)...));
 }
 
 template <typename... Args>
 Status error_at(Code code, std::int64_t detail, fmt::format_string<Args...> format, Args&&... args) {
-  return Status(code, fmt::format(format, std::forward<Args>(args)...), detail);
+  return Status(code, format_text(format, std::forward<Args>(args)...), detail);
 }
 
 template <typename T>

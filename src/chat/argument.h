@@ -26,7 +26,7 @@ class Bound {
   std::int64_t integer(std::size_t i, std::int64_t otherwise) const {
     if (values_[i] == nullptr) return otherwise;
     if (values_[i]->is_integral()) return values_[i]->as_integer();
-    run_.fail(fmt::format("argument '{}' is {}, expected an integer", names_[i], type_name(*values_[i])));
+    run_.fail(format_text("argument '{}' is {}, expected an integer", names_[i], type_name(*values_[i])));
     return otherwise;
   }
   Marks marks(std::size_t i) const { return values_[i] != nullptr ? marks_of(*values_[i]) : Marks{0}; }

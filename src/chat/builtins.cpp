@@ -41,7 +41,7 @@ bool bind(Run& run, const Arguments& arguments, std::span<const char* const> nam
           const Value** bound) {
   std::fill_n(bound, names.size(), nullptr);
   if (arguments.positional.size() > names.size()) {
-    run.fail(fmt::format("{}() takes {} positional arguments at most but {} were given", arguments.called, names.size(),
+    run.fail(format_text("{}() takes {} positional arguments at most but {} were given", arguments.called, names.size(),
                          arguments.positional.size()));
     return false;
   }
@@ -49,18 +49,18 @@ bool bind(Run& run, const Arguments& arguments, std::span<const char* const> nam
   for (const Named& named : arguments.named) {
     const std::size_t at = find_parameter(names, named.name.text->view());
     if (at == names.size()) {
-      run.fail(fmt::format("{}() got an unexpected keyword argument {}", arguments.called, short_repr(named.name)));
+      run.fail(format_text("{}() got an unexpected keyword argument {}", arguments.called, short_repr(named.name)));
       return false;
     }
     if (bound[at] != nullptr) {
-      run.fail(fmt::format("{}() got multiple values for argument {}", arguments.called, short_repr(named.name)));
+      run.fail(format_text("{}() got multiple values for argument {}", arguments.called, short_repr(named.name)));
       return false;
     }
     bound[at] = &named.value;
   }
   for (std::size_t i = 0; i < n_required; ++i) {
     if (bound[i] != nullptr) continue;
-    run.fail(fmt::format("{}() missing required argument: '{}'", arguments.called, names[i]));
+    run.fail(format_text("{}() missing required argument: '{}'", arguments.called, names[i]));
     return false;
   }
   return true;

@@ -17,7 +17,7 @@ constexpr std::size_t kLinear = 8;  // entries of a dict that are looked through
 bool too_deep(Run& run, int depth) {
   if (depth < kMaxValueDepth) return !run.charge(1);
   run.fail(
-      fmt::format("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
+      format_text("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
       Code::buffer_too_small);
   return true;
 }
@@ -112,7 +112,7 @@ bool is_less(Run& run, const Value& a, const Value& b, const char* op, int depth
   if (is_sequence(a) && a.kind == b.kind) return less_lists(run, *a.list, *b.list, op, depth);
   // `a > b` and `a <= b` are asked as b < a.
   const bool is_swapped = std::string_view(op) == ">" || std::string_view(op) == "<=";
-  run.fail(fmt::format("'{}' not supported between instances of '{}' and '{}'", op, type_name(is_swapped ? b : a),
+  run.fail(format_text("'{}' not supported between instances of '{}' and '{}'", op, type_name(is_swapped ? b : a),
                        type_name(is_swapped ? a : b)));
   return false;
 }
@@ -121,7 +121,7 @@ bool contains(Run& run, const Value& container, const Value& value) {
   switch (container.kind) {
     case Kind::text:
       if (!value.is_text()) {
-        run.fail(fmt::format("'in <string>' requires string as left operand, not {}", type_name(value)));
+        run.fail(format_text("'in <string>' requires string as left operand, not {}", type_name(value)));
         return false;
       }
       return Finder(run, value.text->view()).find(container.text->view(), 0) != std::string_view::npos;
@@ -139,7 +139,7 @@ bool contains(Run& run, const Value& container, const Value& value) {
     case Kind::tuple:
     case Kind::view:
     case Kind::iterator: break;
-    default: run.fail(fmt::format("argument of type '{}' is not iterable", type_name(container))); return false;
+    default: run.fail(format_text("argument of type '{}' is not iterable", type_name(container))); return false;
   }
   const List* items = elements(run, container);
   return std::any_of(items->begin(), items->end(), [&](const Value& item) { return is_equal(run, item, value); });
@@ -166,7 +166,7 @@ std::uint64_t hash_of(Run& run, const Value& key, int depth) {
     }
     case Kind::list:
     case Kind::dict:
-    case Kind::view: run.fail(fmt::format("unhashable type: '{}'", type_name(key))); return 0;
+    case Kind::view: run.fail(format_text("unhashable type: '{}'", type_name(key))); return 0;
     default: return mix(3, static_cast<std::uint64_t>(key.kind));
   }
 }
@@ -305,7 +305,7 @@ const List* elements(Run& run, const Value& value) {
         numbers.add(integer_value(value.range->start + i * value.range->step, value.marks));
       return numbers.finish(0).list;
     }
-    default: run.fail(fmt::format("'{}' object is not iterable", type_name(value))); return &kEmpty;
+    default: run.fail(format_text("'{}' object is not iterable", type_name(value))); return &kEmpty;
   }
 }
 
@@ -320,7 +320,7 @@ std::int64_t length(Run& run, const Value& value) {
     case Kind::dict: return static_cast<std::int64_t>(value.dict->size);
     case Kind::view: return static_cast<std::int64_t>(value.view->items.size);
     case Kind::range: return value.range->size;
-    default: run.fail(fmt::format("object of type '{}' has no len()", type_name(value))); return 0;
+    default: run.fail(format_text("object of type '{}' has no len()", type_name(value))); return 0;
   }
 }
 

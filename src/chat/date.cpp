@@ -50,12 +50,12 @@ int iso_week(const Date& date, int& year) {
 std::string offset_text(const Date& date) {
   if (!date.has_utc_offset) return {};
   const int minutes = (date.utc_offset < 0 ? -date.utc_offset : date.utc_offset) / 60;
-  return fmt::format("{}{:02}{:02}", date.utc_offset < 0 ? '-' : '+', minutes / 60, minutes % 60);
+  return format_text("{}{:02}{:02}", date.utc_offset < 0 ? '-' : '+', minutes / 60, minutes % 60);
 }
 
 std::string twelve_hours(const Date& date, char pad) {
   const int hour = date.hour % 12 == 0 ? 12 : date.hour % 12;
-  return pad == '0' ? fmt::format("{:02}", hour) : fmt::format("{:2}", hour);
+  return pad == '0' ? format_text("{:02}", hour) : format_text("{:2}", hour);
 }
 
 std::string name_part(const Date& date, char directive) {
@@ -83,31 +83,31 @@ bool date_part(const Date& date, char directive, std::string& out) {
   int iso_year = 0;
   const int iso = iso_week(date, iso_year);
   const auto two = [&](int number) {
-    out = fmt::format("{:02}", number);
+    out = format_text("{:02}", number);
     return true;
   };
   switch (directive) {
     case 'C': return two(date.year / 100);
     case 'd': return two(date.day);
-    case 'e': out = fmt::format("{:2}", date.day); return true;
-    case 'f': out = fmt::format("{:06}", date.microsecond); return true;
+    case 'e': out = format_text("{:2}", date.day); return true;
+    case 'f': out = format_text("{:06}", date.microsecond); return true;
     case 'g': return two(iso_year % 100);
-    case 'G': out = fmt::format("{}", iso_year); return true;
+    case 'G': out = format_text("{}", iso_year); return true;
     case 'H': return two(date.hour);
     case 'I': out = twelve_hours(date, '0'); return true;
-    case 'j': out = fmt::format("{:03}", of_year + 1); return true;
-    case 'k': out = fmt::format("{:2}", date.hour); return true;
+    case 'j': out = format_text("{:03}", of_year + 1); return true;
+    case 'k': out = format_text("{:2}", date.hour); return true;
     case 'l': out = twelve_hours(date, ' '); return true;
     case 'm': return two(date.month);
     case 'M': return two(date.minute);
     case 'S': return two(date.second);
-    case 'u': out = fmt::format("{}", day == 0 ? 7 : day); return true;
+    case 'u': out = format_text("{}", day == 0 ? 7 : day); return true;
     case 'U': return two((of_year + 7 - day) / 7);
     case 'V': return two(iso);
-    case 'w': out = fmt::format("{}", day); return true;
+    case 'w': out = format_text("{}", day); return true;
     case 'W': return two((of_year + 7 - (day + 6) % 7) / 7);
     case 'y': return two(date.year % 100);
-    case 'Y': out = fmt::format("{}", date.year); return true;
+    case 'Y': out = format_text("{}", date.year); return true;
     default: break;
   }
   out = name_part(date, directive);
@@ -158,7 +158,7 @@ Value format_date(Run& run, const Date& date, const Text& format) {
       out.add(is_bare ? without_padding(part) : part, 0);
     } else {
       return run.fail(
-          fmt::format("strftime_now() knows no directive %{}; %Y, %m, %d, %B, %b, %A, %a, %H, %M and %S are some",
+          format_text("strftime_now() knows no directive %{}; %Y, %m, %d, %B, %b, %A, %a, %H, %M and %S are some",
                       directive == '\0' ? std::string() : std::string(1, directive)));
     }
     ++at;

@@ -89,7 +89,7 @@ Value first(Run& run, const Arguments& arguments) {
 Value last(Run& run, const Arguments& arguments) {
   const Bound<1> given(run, arguments, {"seq"}, 1);
   if (!given) return {};
-  if (given[0].is(Kind::iterator)) return run.fail(fmt::format("'{}' object is not reversible", type_name(given[0])));
+  if (given[0].is(Kind::iterator)) return run.fail(format_text("'{}' object is not reversible", type_name(given[0])));
   const List* items = elements(run, given[0]);
   return items->size > 0 ? items->items[items->size - 1] : run.undefined_hint("No last item, sequence was empty.");
 }
@@ -145,7 +145,7 @@ Value dictsort(Run& run, const Arguments& arguments) {
   if (!given) return {};
   if (given[0].is_undefined()) return run.fail_undefined(given[0]);
   if (!given[0].is(Kind::dict))
-    return run.fail(fmt::format("'{}' object has no attribute 'items'", type_name(given[0])));
+    return run.fail(format_text("'{}' object has no attribute 'items'", type_name(given[0])));
   bool by_value = false;
   if (given.find(2) != nullptr) {
     const std::string_view by = given[2].is_text() ? given[2].text->view() : std::string_view();
@@ -287,7 +287,7 @@ Value map_attribute(Run& run, const Arguments& arguments) {
     else if (named.name.text->view() == "default")
       otherwise = &named.value;
     else
-      return run.fail(fmt::format("Unexpected keyword argument {}", short_repr(named.name)));
+      return run.fail(format_text("Unexpected keyword argument {}", short_repr(named.name)));
   }
   if (path == nullptr) return run.fail("map requires a filter argument");
   ListBuilder out(run);
@@ -308,7 +308,7 @@ Value map(Run& run, const Arguments& arguments) {
   if (run.failed()) return {};
   Inner inner;
   inner.index = name.is_text() ? find_filter(name.text->view()) : -1;
-  if (inner.index < 0) return run.fail(fmt::format("No filter named {}.", short_repr(name)));
+  if (inner.index < 0) return run.fail(format_text("No filter named {}.", short_repr(name)));
   if (arguments.positional.size() > kMostInner) return run.fail("map() is given too many arguments", Code::unsupported);
   inner.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
   inner.named = arguments.named;
@@ -334,7 +334,7 @@ Value choose(Run& run, const Arguments& arguments, bool wanted, bool has_path) {
   if (has_test) {
     const Value& name = arguments.positional[offset];
     inner.index = name.is_text() ? find_test(name.text->view()) : -1;
-    if (inner.index < 0) return run.fail(fmt::format("No test named {}.", short_repr(name)));
+    if (inner.index < 0) return run.fail(format_text("No test named {}.", short_repr(name)));
     inner.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(offset),
                             arguments.positional.end());
     inner.named = arguments.named;

@@ -17,7 +17,7 @@ Value abs_filter(Run& run, const Arguments& arguments) {
   const Value& value = given[0];
   if (value.is(Kind::number)) return number_value(std::abs(value.number), value.marks);
   if (value.is(Kind::big_integer)) return value.text->view().starts_with('-') ? negate(run, value) : value;
-  if (!value.is_integral()) return run.fail(fmt::format("bad operand type for abs(): '{}'", type_name(value)));
+  if (!value.is_integral()) return run.fail(format_text("bad operand type for abs(): '{}'", type_name(value)));
   return value.as_integer() < 0 ? negate(run, value) : integer_value(value.as_integer(), value.marks);
 }
 
@@ -107,7 +107,7 @@ Value round_filter(Run& run, const Arguments& arguments) {
   if (value.is_undefined())
     return method == "common" ? run.fail("type Undefined doesn't define __round__ method") : run.fail_undefined(value);
   if (value.is(Kind::big_integer) && (method == "common")) return value;
-  if (!value.is_numeric()) return run.fail(fmt::format("type {} doesn't define __round__ method", type_name(value)));
+  if (!value.is_numeric()) return run.fail(format_text("type {} doesn't define __round__ method", type_name(value)));
   if (method == "common") {
     if (!value.is_integral()) return number_value(round_to(value.number, precision), value.marks);
     if (precision >= 0) return integer_value(value.as_integer(), value.marks);
@@ -130,14 +130,14 @@ Value filesizeformat(Run& run, const Arguments& arguments) {
   } else {
     const auto parsed =
         given[0].is_text() || given[0].is(Kind::big_integer) ? parse_number(given[0].text->view()) : std::nullopt;
-    if (!parsed) return run.fail(fmt::format("could not convert to float: {}", short_repr(given[0])));
+    if (!parsed) return run.fail(format_text("could not convert to float: {}", short_repr(given[0])));
     bytes = *parsed;
   }
   const bool is_binary = given.truth(1, false);
   const double base = is_binary ? 1024 : 1000;
   const Marks marks = given.marks(0);
   if (bytes == 1) return run.text("1 Byte", marks);
-  if (bytes < base) return run.text(fmt::format("{} Bytes", static_cast<std::int64_t>(bytes)), marks);
+  if (bytes < base) return run.text(format_text("{} Bytes", static_cast<std::int64_t>(bytes)), marks);
   double unit = base * base;
   std::size_t i = 0;
   for (; i < 7 && bytes >= unit; ++i) unit *= base;

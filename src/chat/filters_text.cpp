@@ -31,7 +31,7 @@ Value trim(Run& run, const Arguments& arguments) {
   const Bound<2> given(run, arguments, {"value", "chars"}, 1);
   if (!given) return {};
   if (given.is_given(1) && !given[1].is_text())
-    return run.fail(fmt::format("strip arg must be None or str, not {}", type_name(given[1])));
+    return run.fail(format_text("strip arg must be None or str, not {}", type_name(given[1])));
   return strip(run, soft_text(run, given[0]), given.is_given(1) ? given[1].text : nullptr, true, true);
 }
 
@@ -114,8 +114,8 @@ Value truncate(Run& run, const Arguments& arguments) {
   const Value dots = given.find(3) != nullptr ? to_text(run, given[3]) : run.text_in_place("...", 0);
   const std::int64_t most = given.integer(1, 255), leeway = given.is_given(4) ? given.integer(4, 5) : 5;
   const std::int64_t end_size = length(run, dots);
-  if (most < end_size) return run.fail(fmt::format("expected length >= {}, got {}", end_size, most));
-  if (leeway < 0) return run.fail(fmt::format("expected leeway >= 0, got {}", leeway));
+  if (most < end_size) return run.fail(format_text("expected length >= {}, got {}", end_size, most));
+  if (leeway < 0) return run.fail(format_text("expected leeway >= 0, got {}", leeway));
   const std::int64_t size = length(run, given[0]);
   if (run.failed() || size <= most || size - most <= leeway) return given[0];
   if (!given[0].is_text()) return run.fail("truncate takes a text");
@@ -161,7 +161,7 @@ void quote_url(Run& run, TextBuilder& out, const Value& value, bool is_query) {
     else if (c == ' ' && is_query)
       out.add("+", text.text->marks_at(i));
     else
-      out.add(fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c))), text.text->marks_at(i));
+      out.add(format_text("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c))), text.text->marks_at(i));
   }
 }
 
@@ -184,7 +184,7 @@ Value urlencode(Run& run, const Arguments& arguments) {
       value = given[0].dict->entries[i].value;
     } else {
       const List* pair = elements(run, pairs->items[i]);
-      if (pair->size != 2) return run.fail(fmt::format("not a pair: urlencode takes pairs, got {} values", pair->size));
+      if (pair->size != 2) return run.fail(format_text("not a pair: urlencode takes pairs, got {} values", pair->size));
       key = pair->items[0];
       value = pair->items[1];
     }
@@ -263,7 +263,7 @@ Value striptags(Run& run, const Arguments& arguments) {
 
 Value refuse(Run& run, const Arguments& arguments) {
   return run.fail(
-      fmt::format("the filter {} is refused: it is for pages of HTML, or has no fixed result", arguments.called),
+      format_text("the filter {} is refused: it is for pages of HTML, or has no fixed result", arguments.called),
       Code::unsupported);
 }
 

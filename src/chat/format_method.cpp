@@ -95,7 +95,7 @@ class Formatter {
       return run_.fail(short_repr(key));
     }
     if (index < positional_.size()) return positional_[index];
-    return run_.fail(fmt::format("Replacement index {} out of range for positional args tuple", index));
+    return run_.fail(format_text("Replacement index {} out of range for positional args tuple", index));
   }
 
   Value find_field(const Text& format, std::size_t at, std::size_t end) {
@@ -152,7 +152,7 @@ class Formatter {
     take(",_", spec.grouping);
     if (take(".", flag)) number(spec.precision);
     if (spec.precision > kMaxPrecision) {
-      run_.fail(fmt::format("a precision is at most {}", kMaxPrecision), Code::unsupported);
+      run_.fail(format_text("a precision is at most {}", kMaxPrecision), Code::unsupported);
       return false;
     }
     if (!text.empty()) {
@@ -172,7 +172,7 @@ class Formatter {
       } else if (conversion == 'r') {
         write_repr(run_, converted, value);
       } else {
-        run_.fail(fmt::format("Unknown conversion specifier {}; there are !r and !s", conversion));
+        run_.fail(format_text("Unknown conversion specifier {}; there are !r and !s", conversion));
         return;
       }
       value = converted.finish();
@@ -183,11 +183,11 @@ class Formatter {
     if (value.is_numeric() && !(value.is(Kind::boolean) && spec.type == '\0'))
       return write_number(out, value, spec, marks);
     if (!value.is_text() && !value.is(Kind::boolean)) {
-      run_.fail(fmt::format("unsupported format string passed to {}.__format__", type_name(value)));
+      run_.fail(format_text("unsupported format string passed to {}.__format__", type_name(value)));
       return;
     }
     if (spec.type != '\0' && spec.type != 's') {
-      run_.fail(fmt::format("Unknown format code '{}' for object of type 'str'", spec.type));
+      run_.fail(format_text("Unknown format code '{}' for object of type 'str'", spec.type));
       return;
     }
     if (spec.has_sign || spec.alternate || spec.grouping != '\0' || spec.align == '=') {
@@ -219,7 +219,7 @@ class Formatter {
       }
       text = as_float ? number_text(value.as_number(), spec) : integer_text(value.as_integer(), spec);
     } else {
-      run_.fail(fmt::format("Unknown format code '{}' for object of type '{}'", spec.type, type_name(value)));
+      run_.fail(format_text("Unknown format code '{}' for object of type '{}'", spec.type, type_name(value)));
       return;
     }
     const Value made = run_.text(text, value.marks);

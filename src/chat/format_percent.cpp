@@ -120,7 +120,7 @@ class PercentFormatter {
     if (spec.type == '%') return out_.add("%", marks);
     static constexpr std::string_view kTypes = "srdiuxXofFeEgGc";
     if (kTypes.find(spec.type) == kTypes.npos) {
-      run_.fail(fmt::format("unsupported format character '{}' (0x{:x}) at index {}", spec.type,
+      run_.fail(format_text("unsupported format character '{}' (0x{:x}) at index {}", spec.type,
                             static_cast<unsigned>(static_cast<unsigned char>(spec.type)), at));
       return;
     }
@@ -162,14 +162,14 @@ class PercentFormatter {
     if (!value.is_numeric()) {
       return run_.fail(
           is_integer
-              ? fmt::format("%{} format: {} is required, not {}", spec.type,
+              ? format_text("%{} format: {} is required, not {}", spec.type,
                             spec.type == 'd' || spec.type == 'i' || spec.type == 'u' ? "a real number" : "an integer",
                             type_name(value))
-              : fmt::format("must be real number, not {}", type_name(value)));
+              : format_text("must be real number, not {}", type_name(value)));
     }
     if (!is_integer) return run_.text(number_text(value.as_number(), spec), value.marks);
     if (value.is(Kind::number) && (spec.type == 'x' || spec.type == 'X' || spec.type == 'o'))
-      return run_.fail(fmt::format("%{} format: an integer is required, not float", spec.type));
+      return run_.fail(format_text("%{} format: an integer is required, not float", spec.type));
     if (value.is(Kind::number) && !(value.number > -9.2e18 && value.number < 9.2e18))
       return run_.fail("the number is no integer of 64 bits", Code::unsupported);
     const std::int64_t integer = value.is(Kind::number) ? static_cast<std::int64_t>(value.number) : value.as_integer();

@@ -25,14 +25,14 @@ constexpr FunctionRow kFunctions[] = {{"range", Function::range},
 Value range(Run& run, const Arguments& arguments) {
   const std::size_t n = arguments.positional.size();
   if (!arguments.named.empty() || n == 0 || n > 3)
-    return run.fail(fmt::format("range takes 1 to 3 arguments, got {}", n + arguments.named.size()));
+    return run.fail(format_text("range takes 1 to 3 arguments, got {}", n + arguments.named.size()));
   std::int64_t parts[3] = {0, 0, 1};
   Marks marks = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const Value& value = arguments.positional[i];
     if (value.is_undefined()) return run.fail("'Undefined' object cannot be interpreted as an integer");
     if (!value.is_integral())
-      return run.fail(fmt::format("'{}' object cannot be interpreted as an integer", type_name(value)));
+      return run.fail(format_text("'{}' object cannot be interpreted as an integer", type_name(value)));
     parts[n == 1 ? 1 : i] = value.as_integer();
     marks = static_cast<Marks>(marks | value.marks);
   }
@@ -41,12 +41,12 @@ Value range(Run& run, const Arguments& arguments) {
   const auto distance = static_cast<double>(stop) - static_cast<double>(start);
   const double size = distance / static_cast<double>(step);
   if (size > static_cast<double>(kMaxRange) + 1)
-    return run.fail(fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange),
+    return run.fail(format_text("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange),
                     Code::buffer_too_small);
   std::int64_t elements_of = 0;
   if (size > 0) elements_of = (stop - start + (step > 0 ? step - 1 : step + 1)) / step;
   if (elements_of > kMaxRange)
-    return run.fail(fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange),
+    return run.fail(format_text("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange),
                     Code::buffer_too_small);
   Value value;
   value.kind = Kind::range;
@@ -58,7 +58,7 @@ Value range(Run& run, const Arguments& arguments) {
 /// dict(mapping or pairs, **named), and namespace() likewise.
 Value dict(Run& run, const Arguments& arguments, Kind kind) {
   if (arguments.positional.size() > 1)
-    return run.fail(fmt::format("dict expected at most 1 argument, got {}", arguments.positional.size()));
+    return run.fail(format_text("dict expected at most 1 argument, got {}", arguments.positional.size()));
   Dict* made = run.make(Dict{});
   Marks marks = 0;
   if (!arguments.positional.empty()) {
@@ -73,7 +73,7 @@ Value dict(Run& run, const Arguments& arguments, Kind kind) {
         if (run.failed()) return {};
         if (both->size != 2)
           return run.fail(
-              fmt::format("dictionary update sequence element #{} has length {}; 2 is required", i, both->size));
+              format_text("dictionary update sequence element #{} has length {}; 2 is required", i, both->size));
         set(run, *made, both->items[0], both->items[1]);
         ++i;
       }
@@ -83,7 +83,7 @@ Value dict(Run& run, const Arguments& arguments, Kind kind) {
   for (const Entry& entry : *made) {
     if (kind != Kind::space || !entry.key.is_text() || !entry.key.text->view().starts_with('_')) continue;
     return run.fail(
-        fmt::format("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. "
+        format_text("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. "
                     "Please rename the attribute.",
                     short_repr(entry.key)));
   }
@@ -128,7 +128,7 @@ Value strftime_now(Run& run, const Arguments& arguments) {
   const Bound<1> given(run, arguments, {"format"}, 1);
   if (!given) return {};
   if (!given[0].is_text())
-    return run.fail(fmt::format("strftime() argument 1 must be str, not {}", type_name(given[0])));
+    return run.fail(format_text("strftime() argument 1 must be str, not {}", type_name(given[0])));
   return format_date(run, *run.now(), *given[0].text);
 }
 
@@ -158,7 +158,7 @@ Value call_function(Run& run, Function function, const Arguments& arguments) {
     case Function::raise_exception: return raise_exception(run, named);
     case Function::strftime_now: return strftime_now(run, named);
     default:
-      return run.fail(fmt::format("the function {} is refused: it has no fixed result", named.called),
+      return run.fail(format_text("the function {} is refused: it has no fixed result", named.called),
                       Code::unsupported);
   }
 }

@@ -186,7 +186,7 @@ void Lexer::read_tag(bool is_block) {
       continue;
     }
     if (at_ >= source_.size()) {
-      fail(tag, fmt::format("the tag does not end; {} ends it", is_block ? "%}" : "}}"));
+      fail(tag, format_text("the tag does not end; {} ends it", is_block ? "%}" : "}}"));
       return;
     }
     if (!read_token()) return;
@@ -282,7 +282,7 @@ bool Lexer::read_string() {
   const char quote = source_[begin];
   std::size_t end = begin + 1;
   while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
-  if (end >= source_.size()) return fail(begin, fmt::format("the string does not end; {} ends it", quote));
+  if (end >= source_.size()) return fail(begin, format_text("the string does not end; {} ends it", quote));
   std::string text;
   if (const char* problem = read_string_literal(source_.substr(begin + 1, end - begin - 1), text); problem != nullptr)
     return fail(begin, problem);
@@ -299,14 +299,14 @@ bool Lexer::read_operator() {
       std::find_if(std::begin(kOperators), std::end(kOperators), [&](std::string_view op) { return starts(at_, op); });
   if (found == std::end(kOperators)) {
     const text::Char c = text::char_at(source_, at_);
-    return fail(at_, fmt::format("unexpected char '{}'; here stand names, literals and operators",
+    return fail(at_, format_text("unexpected char '{}'; here stand names, literals and operators",
                                  source_.substr(at_, c.size)));
   }
   const char c = (*found)[0];
   if (c == '(' || c == '[' || c == '{') brackets_ += c == '(' ? ')' : c == '[' ? ']' : '}';
   if (c == ')' || c == ']' || c == '}') {
-    if (brackets_.empty()) return fail(at_, fmt::format("unexpected '{}'; no bracket is open here", c));
-    if (brackets_.back() != c) return fail(at_, fmt::format("unexpected '{}', expected '{}'", c, brackets_.back()));
+    if (brackets_.empty()) return fail(at_, format_text("unexpected '{}'; no bracket is open here", c));
+    if (brackets_.back() != c) return fail(at_, format_text("unexpected '{}', expected '{}'", c, brackets_.back()));
     brackets_.pop_back();
   }
   push(TokenKind::op, at_, *found);

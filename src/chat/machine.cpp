@@ -116,7 +116,7 @@ void Machine::step_value(const Instruction& instruction) {
                                                : call_test(run_, instruction.small, arguments));
     }
     case Op::missing_name:
-      run_.fail(fmt::format("No {} named {} found.", instruction.flag == 0 ? "filter" : "test",
+      run_.fail(format_text("No {} named {} found.", instruction.flag == 0 ? "filter" : "test",
                             short_repr(program_.names[arg])));
       return;
     default: return;
@@ -159,7 +159,7 @@ void Machine::write(const Value& value) {
   write_text(run_, out, value, generated_);
   if (captures_.size() == 1 && out.size() > run_.limits().output)
     run_.fail(
-        fmt::format("it writes more than {} bytes, the most for this conversation; a template writes each message "
+        format_text("it writes more than {} bytes, the most for this conversation; a template writes each message "
                     "about once",
                     run_.limits().output),
         Code::buffer_too_small);
@@ -171,7 +171,7 @@ void Machine::set_field(std::uint32_t name) {
     run_.fail("cannot assign attribute on non-namespace object");
   } else if (program_.name(name).starts_with('_')) {
     run_.fail(
-        fmt::format("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. Please "
+        format_text("Chat templates cannot store underscore-prefixed attributes on a namespace, but got {}. Please "
                     "rename the attribute.",
                     short_repr(program_.names[name])));
   } else {
@@ -183,16 +183,16 @@ void Machine::unpack(std::size_t n) {
   const Value value = pop();
   if (!value.is_text() && !value.is_undefined() && !value.is(Kind::list) && !value.is(Kind::tuple) &&
       !value.is(Kind::dict) && !value.is(Kind::view) && !value.is(Kind::iterator) && !value.is(Kind::range)) {
-    run_.fail(fmt::format("cannot unpack non-iterable {} object", type_name(value)));
+    run_.fail(format_text("cannot unpack non-iterable {} object", type_name(value)));
     return;
   }
   const List items = *elements(run_, value);
   if (items.size < n) {
-    run_.fail(fmt::format("not enough values to unpack (expected {}, got {})", n, items.size));
+    run_.fail(format_text("not enough values to unpack (expected {}, got {})", n, items.size));
     return;
   }
   if (items.size > n) {
-    run_.fail(fmt::format("too many values to unpack (expected {})", n));
+    run_.fail(format_text("too many values to unpack (expected {})", n));
     return;
   }
   for (std::size_t i = n; i > 0; --i) push(items.items[i - 1]);

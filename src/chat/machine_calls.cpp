@@ -33,7 +33,7 @@ bool Machine::take_arguments(const CallShape& shape) {
 
 bool Machine::add_mapping(const Value& mapping) {
   if (!mapping.is(Kind::dict)) {
-    run_.fail(fmt::format("argument after ** must be a mapping, not {}", type_name(mapping)));
+    run_.fail(format_text("argument after ** must be a mapping, not {}", type_name(mapping)));
     return false;
   }
   for (const Entry& entry : *mapping.dict) {
@@ -44,7 +44,7 @@ bool Machine::add_mapping(const Value& mapping) {
     const bool is_twice = std::any_of(named_.begin(), named_.end(), [&](const Named& named) {
       return named.name.text->view() == entry.key.text->view();
     });
-    if (is_twice) run_.fail(fmt::format("got multiple values for keyword argument {}", quoted(entry.key)));
+    if (is_twice) run_.fail(format_text("got multiple values for keyword argument {}", quoted(entry.key)));
     if (!run_.charge(named_.size() + 1)) return false;
     named_.push_back({entry.key, entry.value});
   }
@@ -66,7 +66,7 @@ void Machine::call(const Instruction& instruction) {
       return push(run_.text_in_place({}, 0));
     }
     case Kind::undefined: run_.fail_undefined(callee); return;
-    default: run_.fail(fmt::format("'{}' object is not callable", type_name(callee)));
+    default: run_.fail(format_text("'{}' object is not callable", type_name(callee)));
   }
 }
 
@@ -74,7 +74,7 @@ void Machine::call(const Instruction& instruction) {
 bool Machine::enter(Scope* scope, std::size_t target) {
   if (frames_.size() >= kMaxCalls) {
     run_.fail(
-        fmt::format("macros and recursive loops call each other deeper than {} levels, which is the most; a template's "
+        format_text("macros and recursive loops call each other deeper than {} levels, which is the most; a template's "
                     "calls end sooner",
                     kMaxCalls),
         Code::buffer_too_small);
@@ -138,12 +138,12 @@ bool Machine::bind_specials(const Macro& macro, Scope& scope, std::size_t n_used
   } else if (!named_.empty()) {
     if (caller != named_.end() && !macro.code->has_caller) {
       run_.fail(
-          fmt::format("macro {} was invoked with two values for the special caller argument. This is most likely a "
+          format_text("macro {} was invoked with two values for the special caller argument. This is most likely a "
                       "bug.",
                       quoted(macro.name)));
       return false;
     }
-    run_.fail(fmt::format("macro {} takes no keyword argument {}", quoted(macro.name), quoted(named_.front().name)));
+    run_.fail(format_text("macro {} takes no keyword argument {}", quoted(macro.name), quoted(named_.front().name)));
     return false;
   }
   if (macro.code->has_varargs) {
@@ -151,7 +151,7 @@ bool Machine::bind_specials(const Macro& macro, Scope& scope, std::size_t n_used
                  run_.list(std::span<const Value>(positional_).subspan(n_used), 0, Kind::tuple));
   } else if (positional_.size() > n_used) {
     run_.fail(
-        fmt::format("macro {} takes not more than {} argument(s)", quoted(macro.name), macro.code->parameters.size()));
+        format_text("macro {} takes not more than {} argument(s)", quoted(macro.name), macro.code->parameters.size()));
     return false;
   }
   return !run_.failed();
@@ -160,7 +160,7 @@ bool Machine::bind_specials(const Macro& macro, Scope& scope, std::size_t n_used
 void Machine::set_missing(const Instruction& instruction) {
   const Value& name = program_.names[static_cast<std::size_t>(instruction.arg)];
   set_variable(run_, *scope_, static_cast<std::uint32_t>(instruction.arg),
-               run_.undefined_hint(fmt::format("parameter {} was not provided", quoted(name))));
+               run_.undefined_hint(format_text("parameter {} was not provided", quoted(name))));
 }
 
 void Machine::make_macro(const Instruction& instruction) {

@@ -65,7 +65,7 @@ Value list_index(Run& run, const Value& self, const Arguments& arguments) {
   for (std::int64_t i = place(1, 0); i < end && !run.failed(); ++i)
     if (is_equal(run, self.list->items[i], given[0])) return integer_value(i, self.marks);
   return run.fail(self.is(Kind::tuple) ? "tuple.index(x): x not in tuple"
-                                       : fmt::format("{} is not in list", short_repr(given[0])));
+                                       : format_text("{} is not in list", short_repr(given[0])));
 }
 
 Value cycle(Run& run, const Value& self, const Arguments& arguments) {

@@ -27,7 +27,7 @@ Value strip_method(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<1> given(run, arguments, {"chars"}, 0);
   if (!given) return {};
   if (given.is_given(0) && !given[0].is_text())
-    return run.fail(fmt::format("{} arg must be None or str", left && right ? "strip" : left ? "lstrip" : "rstrip"));
+    return run.fail(format_text("{} arg must be None or str", left && right ? "strip" : left ? "lstrip" : "rstrip"));
   return strip(run, *self.text, given.is_given(0) ? given[0].text : nullptr, left, right);
 }
 
@@ -55,7 +55,7 @@ Value has_affix(Run& run, const Value& self, const Arguments& arguments) {
   if (!given) return {};
   const List one = {&given[0], 1};
   if (!given[0].is_text() && !given[0].is(Kind::tuple)) {
-    return run.fail(fmt::format("{} first arg must be str or a tuple of str, not {}",
+    return run.fail(format_text("{} first arg must be str or a tuple of str, not {}",
                                 at_start ? "startswith" : "endswith", type_name(given[0])));
   }
   std::size_t from = 0, to = 0;
@@ -63,7 +63,7 @@ Value has_affix(Run& run, const Value& self, const Arguments& arguments) {
   const std::string_view part = inside ? self.text->view().substr(from, to - from) : std::string_view();
   for (const Value& affix : given[0].is_text() ? one : *given[0].list) {
     if (!affix.is_text()) {
-      return run.fail(fmt::format("tuple for {} must only contain str, not {}", at_start ? "startswith" : "endswith",
+      return run.fail(format_text("tuple for {} must only contain str, not {}", at_start ? "startswith" : "endswith",
                                   type_name(affix)));
     }
     run.charge(affix.text->size / 64 + 1);
@@ -79,7 +79,7 @@ template <Search kind>
 Value search(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<3> given(run, arguments, {"sub", "start", "end"}, 1);
   if (!given) return {};
-  if (!given[0].is_text()) return run.fail(fmt::format("must be str, not {}", type_name(given[0])));
+  if (!given[0].is_text()) return run.fail(format_text("must be str, not {}", type_name(given[0])));
   const Text& text = *self.text;
   const std::string_view needle = given[0].text->view();
   const Marks marks = static_cast<Marks>(text.any | given[0].text->any);
@@ -114,7 +114,7 @@ Value replace_method(Run& run, const Value& self, const Arguments& arguments) {
   if (!given) return {};
   for (std::size_t i : {0U, 1U})
     if (!given[i].is_text())
-      return run.fail(fmt::format("replace() argument {} must be str, not {}", i + 1, type_name(given[i])));
+      return run.fail(format_text("replace() argument {} must be str, not {}", i + 1, type_name(given[i])));
   const Value to = self.text->markup ? escape_html(run, given[1]) : given[1];
   return replace(run, *self.text, *given[0].text, *to.text, given.integer(2, -1), self.text->markup);
 }
@@ -124,7 +124,7 @@ Value split_method(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<2> given(run, arguments, {"sep", "maxsplit"}, 0);
   if (!given) return {};
   if (given.is_given(0) && !given[0].is_text())
-    return run.fail(fmt::format("must be str or None, not {}", type_name(given[0])));
+    return run.fail(format_text("must be str or None, not {}", type_name(given[0])));
   return split(run, *self.text, given.is_given(0) ? given[0].text : nullptr, given.integer(1, -1), from_right);
 }
 
@@ -137,7 +137,7 @@ template <bool from_right>
 Value partition(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<1> given(run, arguments, {"sep"}, 1);
   if (!given) return {};
-  if (!given[0].is_text()) return run.fail(fmt::format("must be str, not {}", type_name(given[0])));
+  if (!given[0].is_text()) return run.fail(format_text("must be str, not {}", type_name(given[0])));
   const Text& text = *self.text;
   const Value parts = split(run, text, given[0].text, 1, from_right);
   if (run.failed()) return {};
@@ -186,7 +186,7 @@ template <bool prefix>
 Value remove_affix(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<1> given(run, arguments, {"affix"}, 1);
   if (!given) return {};
-  if (!given[0].is_text()) return run.fail(fmt::format("argument must be str, not {}", type_name(given[0])));
+  if (!given[0].is_text()) return run.fail(format_text("argument must be str, not {}", type_name(given[0])));
   const Text& text = *self.text;
   const std::string_view affix = given[0].text->view();
   if (!(prefix ? text.view().starts_with(affix) : text.view().ends_with(affix))) return self;

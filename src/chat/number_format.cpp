@@ -52,11 +52,11 @@ std::string integer_text(std::int64_t value, const FormatSpec& spec) {
   const std::uint64_t size = is_negative ? ~static_cast<std::uint64_t>(value) + 1 : static_cast<std::uint64_t>(value);
   std::string digits, prefix;
   switch (spec.type) {
-    case 'x': digits = fmt::format("{:x}", size), prefix = "0x"; break;
-    case 'X': digits = fmt::format("{:X}", size), prefix = "0X"; break;
-    case 'o': digits = fmt::format("{:o}", size), prefix = "0o"; break;
-    case 'b': digits = fmt::format("{:b}", size), prefix = "0b"; break;
-    default: digits = fmt::format("{}", size); break;
+    case 'x': digits = format_text("{:x}", size), prefix = "0x"; break;
+    case 'X': digits = format_text("{:X}", size), prefix = "0X"; break;
+    case 'o': digits = format_text("{:o}", size), prefix = "0o"; break;
+    case 'b': digits = format_text("{:b}", size), prefix = "0b"; break;
+    default: digits = format_text("{}", size); break;
   }
   if (spec.grouping != '\0') digits = grouped(digits, spec.grouping, prefix.empty() ? 3 : 4);
   return with_sign(is_negative, spec, (spec.alternate ? prefix : std::string()) + digits);

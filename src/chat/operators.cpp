@@ -17,7 +17,7 @@ const char* symbol(Binary op) { return op == Binary::power ? "** or pow()" : kSy
 
 Value unsupported(Run& run, Binary op, const Value& a, const Value& b) {
   return run.fail(
-      fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", symbol(op), type_name(a), type_name(b)));
+      format_text("unsupported operand type(s) for {}: '{}' and '{}'", symbol(op), type_name(a), type_name(b)));
 }
 
 Value too_large(Run& run) {
@@ -128,7 +128,7 @@ Value add_others(Run& run, const Value& a, const Value& b) {
   if ((a.is(Kind::list) || a.is(Kind::tuple)) && a.kind == b.kind) return add_lists(run, a, b);
   if (a.is_text() || a.is(Kind::list) || a.is(Kind::tuple))
     return run.fail(
-        fmt::format("can only concatenate {} (not \"{}\") to {}", type_name(a), type_name(b), type_name(a)));
+        format_text("can only concatenate {} (not \"{}\") to {}", type_name(a), type_name(b), type_name(a)));
   return unsupported(run, Binary::add, a, b);
 }
 
@@ -151,7 +151,7 @@ Value binary(Run& run, Binary op, const Value& a, const Value& b) {
     if (is_repeated(b) && a.is_integral()) return repeat(run, b, a.as_integer(), a.marks);
     if (is_repeated(a) || is_repeated(b))
       return run.fail(
-          fmt::format("can't multiply sequence by non-int of type '{}'", type_name(is_repeated(a) ? b : a)));
+          format_text("can't multiply sequence by non-int of type '{}'", type_name(is_repeated(a) ? b : a)));
   }
   return unsupported(run, op, a, b);
 }
@@ -162,19 +162,19 @@ Value negate(Run& run, const Value& value) {
   if (value.is_integral()) return integers(run, Binary::subtract, 0, value.as_integer(), value.marks);
   if (value.is(Kind::big_integer)) {
     const std::string_view digits = value.text->view();
-    Value made = run.text(digits.starts_with('-') ? std::string(digits.substr(1)) : fmt::format("-{}", digits), 0);
+    Value made = run.text(digits.starts_with('-') ? std::string(digits.substr(1)) : format_text("-{}", digits), 0);
     made.kind = Kind::big_integer;
     made.marks = value.marks;
     return made;
   }
-  return run.fail(fmt::format("bad operand type for unary -: '{}'", type_name(value)));
+  return run.fail(format_text("bad operand type for unary -: '{}'", type_name(value)));
 }
 
 Value plus(Run& run, const Value& value) {
   if (value.is_undefined()) return run.fail_undefined(value);
   if (value.is(Kind::number) || value.is(Kind::big_integer)) return value;
   if (value.is_integral()) return integer_value(value.as_integer(), value.marks);
-  return run.fail(fmt::format("bad operand type for unary +: '{}'", type_name(value)));
+  return run.fail(format_text("bad operand type for unary +: '{}'", type_name(value)));
 }
 
 bool compare(Run& run, Compare op, const Value& a, const Value& b) {

@@ -38,7 +38,7 @@ Parser::Level::Level(Parser& parser, int weight) : parser_(parser), weight_(weig
   parser_.depth_ += weight;
   if (parser_.depth_ > kMaxNesting)
     parser_.fail(
-        fmt::format("the template nests deeper than {} levels (a block or a pair of brackets counts as two); use fewer "
+        format_text("the template nests deeper than {} levels (a block or a pair of brackets counts as two); use fewer "
                     "blocks and brackets inside each other",
                     kMaxNesting));
 }
@@ -81,8 +81,8 @@ std::string Parser::take_name(const char* what) {
 }
 
 void Parser::fail_expected(std::string_view expected) {
-  fail(now().kind == TokenKind::end ? fmt::format("unexpected end of template, expected '{}'", expected)
-                                    : fmt::format("expected token '{}', got '{}'", expected, describe(now())));
+  fail(now().kind == TokenKind::end ? format_text("unexpected end of template, expected '{}'", expected)
+                                    : format_text("expected token '{}', got '{}'", expected, describe(now())));
 }
 
 /// After an error only the end of the template is left to read.

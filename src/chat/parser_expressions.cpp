@@ -90,7 +90,7 @@ void Parser::emit_missing_else(std::size_t at) {
   Value missing;
   missing.marks = 0;
   const std::string hint =
-      fmt::format("the inline if-expression on line {} evaluated to false and no else section was defined.",
+      format_text("the inline if-expression on line {} evaluated to false and no else section was defined.",
                   find_place(program_.source, at).line);
   const Value text = program_.constants[static_cast<std::size_t>(text_constant(hint))];
   program_.missing.push_back({Missing::Reason::hint, text, ""});
@@ -212,7 +212,7 @@ void Parser::primary() {
   if (token.is_op("{")) return dict_display();
   if (!accept_op("(")) {
     const std::string text = token.kind == TokenKind::end ? "end of template" : token.text;
-    return fail(fmt::format("unexpected '{}'; an expression was expected", text));
+    return fail(format_text("unexpected '{}'; an expression was expected", text));
   }
   tuple(true, true);
   expect_op(")");
@@ -391,8 +391,8 @@ CallShape Parser::arguments() {
       advance();
       advance();
       if (std::find(made.names.begin(), made.names.end(), key) != made.names.end())
-        fail(fmt::format("keyword argument repeated: {}", program_.name(key)));
-      if (made.names.size() >= kMaxNamed) fail(fmt::format("a call has at most {} named arguments", kMaxNamed));
+        fail(format_text("keyword argument repeated: {}", program_.name(key)));
+      if (made.names.size() >= kMaxNamed) fail(format_text("a call has at most {} named arguments", kMaxNamed));
       made.names.push_back(key);
       expression();
     } else {
@@ -417,7 +417,7 @@ void Parser::filter() {
   if (index >= 0) {
     emit(Op::filter, at, shape(std::move(made)), static_cast<std::uint16_t>(index));
   } else if (conditions_ == 0) {
-    fail_at(at, fmt::format("No filter named '{}'.", called));
+    fail_at(at, format_text("No filter named '{}'.", called));
   } else {
     emit(Op::missing_name, at, name(called));
   }
@@ -446,7 +446,7 @@ void Parser::test() {
   if (index >= 0) {
     emit(Op::test, at, shape(std::move(made)), static_cast<std::uint16_t>(index));
   } else if (conditions_ == 0) {
-    return fail_at(at, fmt::format("No test named '{}'.", called));
+    return fail_at(at, format_text("No test named '{}'.", called));
   } else {
     emit(Op::missing_name, at, name(called), 0, 1);
   }

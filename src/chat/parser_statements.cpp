@@ -6,7 +6,7 @@
 namespace qinfer::chat {
 
 void Parser::fail_not_closed(std::size_t at, const char* end) {
-  fail_at(at, fmt::format("Unexpected end of template; this block is not closed, which {{% {} %}} does", end));
+  fail_at(at, format_text("Unexpected end of template; this block is not closed, which {{% {} %}} does", end));
 }
 
 std::size_t Parser::body(std::initializer_list<const char*> ends) {
@@ -66,14 +66,14 @@ void Parser::statement() {
   if (tag == "print") return print_statement();
   if (tag == "break" || tag == "continue") return loop_control(tag == "break");
   if (tag == "include" || tag == "import" || tag == "from" || tag == "extends") return refuse_statement(tag.c_str());
-  fail(fmt::format(
+  fail(format_text(
       "Encountered unknown tag '{}'; tags are set, if, for, macro, call, filter, with, block, break, continue, "
       "generation, raw and print, and what ends them",
       tag));
 }
 
 void Parser::refuse_statement(const char* what) {
-  fail(fmt::format("{{% {} %}} is refused: a chat template stands alone, and reads no other", what), Code::unsupported);
+  fail(format_text("{{% {} %}} is refused: a chat template stands alone, and reads no other", what), Code::unsupported);
 }
 
 /// One target or several with commas. The code takes the value that is on the stack.
@@ -109,7 +109,7 @@ void Parser::one_target(bool with_fields) {
   if (called == "loop" && in_for_target_)
     return fail_at(at, "Can't assign to special loop variable in for-loop target");
   for (const char* constant : {"true", "false", "none", "True", "False", "None"})
-    if (called == constant) return fail_at(at, fmt::format("can't assign to '{}'", called));
+    if (called == constant) return fail_at(at, format_text("can't assign to '{}'", called));
   if (!with_fields || !accept_op(".")) {
     emit(Op::store, at, name(called));
     return;
@@ -243,7 +243,7 @@ void Parser::for_statement() {
 
 void Parser::loop_control(bool is_break) {
   if (loops_ == 0)
-    return fail(fmt::format("'{}' outside loop; it belongs between {{% for %}} and {{% endfor %}}",
+    return fail(format_text("'{}' outside loop; it belongs between {{% for %}} and {{% endfor %}}",
                             is_break ? "break" : "continue"));
   emit(is_break ? Op::break_loop : Op::continue_loop, now().at);
   advance();
@@ -275,7 +275,7 @@ void Parser::signature(MacroCode& macro, Instructions& defaults) {
     const std::size_t at = now().at;
     const std::uint32_t called = name(take_name("name"));
     if (std::find(macro.parameters.begin(), macro.parameters.end(), called) != macro.parameters.end())
-      fail_at(at, fmt::format("duplicate argument '{}' in function definition", program_.name(called)));
+      fail_at(at, format_text("duplicate argument '{}' in function definition", program_.name(called)));
     const std::size_t skip = emit(Op::skip_if_set, at, 0, static_cast<std::uint16_t>(macro.parameters.size()));
     if (accept_op("=")) {
       expression();

@@ -15,7 +15,7 @@ namespace {
 bool too_deep(Run& run, int depth) {
   if (depth < kMaxValueDepth) return !run.charge(1);
   run.fail(
-      fmt::format("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
+      format_text("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
       Code::buffer_too_small);
   return true;
 }
@@ -28,9 +28,9 @@ std::string escape_char(char32_t c, char quote) {
   if (c == '\r') return "\\r";
   if (c == '\t') return "\\t";
   if (is_printable(c)) return {};
-  if (c < 0x100) return fmt::format("\\x{:02x}", static_cast<unsigned>(c));
-  if (c < 0x10000) return fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-  return fmt::format("\\U{:08x}", static_cast<unsigned>(c));
+  if (c < 0x100) return format_text("\\x{:02x}", static_cast<unsigned>(c));
+  if (c < 0x10000) return format_text("\\u{:04x}", static_cast<unsigned>(c));
+  return format_text("\\U{:08x}", static_cast<unsigned>(c));
 }
 
 char quote_of(std::string_view text) {
@@ -63,28 +63,28 @@ char quote_of(std::string_view text) {
     case Kind::undefined: return out.add("Undefined", value.marks);
     case Kind::none: return out.add("None", value.marks);
     case Kind::boolean: return out.add(value.boolean ? "True" : "False", value.marks);
-    case Kind::integer: return out.add(fmt::format("{}", value.integer), value.marks);
+    case Kind::integer: return out.add(format_text("{}", value.integer), value.marks);
     case Kind::number: return out.add(float_repr(value.number), value.marks);
     case Kind::big_integer: return out.add(value.text->view(), value.marks);
     case Kind::iterator:
       return out.add(value.iterator->function[0] != '\0'
-                         ? fmt::format("<{} object {}>", value.iterator->type, value.iterator->function)
-                         : fmt::format("<{} object>", value.iterator->type),
+                         ? format_text("<{} object {}>", value.iterator->type, value.iterator->function)
+                         : format_text("<{} object>", value.iterator->type),
                      value.marks);
     case Kind::range: {
       const Range& range = *value.range;
-      return out.add(range.step == 1 ? fmt::format("range({}, {})", range.start, range.stop)
-                                     : fmt::format("range({}, {}, {})", range.start, range.stop, range.step),
+      return out.add(range.step == 1 ? format_text("range({}, {})", range.start, range.stop)
+                                     : format_text("range({}, {}, {})", range.start, range.stop, range.step),
                      value.marks);
     }
     case Kind::loop:
-      return out.add(fmt::format("<LoopContext {}/{}>", value.loop->index0 + 1, value.loop->items.size), 0);
-    case Kind::macro: return out.add(fmt::format("<Macro {}>", short_repr(value.macro->name)), 0);
-    case Kind::function: return out.add(fmt::format("<function {}>", function_name(value.function)), 0);
+      return out.add(format_text("<LoopContext {}/{}>", value.loop->index0 + 1, value.loop->items.size), 0);
+    case Kind::macro: return out.add(format_text("<Macro {}>", short_repr(value.macro->name)), 0);
+    case Kind::function: return out.add(format_text("<function {}>", function_name(value.function)), 0);
     case Kind::method:
       return out.add(
-          fmt::format("<built-in method {} of {} object>", value.method->name, type_name(value.method->self)), 0);
-    default: return out.add(fmt::format("<{} object>", type_name(value)), value.marks);
+          format_text("<built-in method {} of {} object>", value.method->name, type_name(value.method->self)), 0);
+    default: return out.add(format_text("<{} object>", type_name(value)), value.marks);
   }
 }
 
@@ -124,7 +124,7 @@ std::string float_repr(double value) {
   const auto n = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
     if (n > 1) digits.insert(digits.begin() + 1, '.');
-    return fmt::format("{}{}e{}{:02}", sign, digits, exponent < 0 ? '-' : '+', std::abs(exponent));
+    return format_text("{}{}e{}{:02}", sign, digits, exponent < 0 ? '-' : '+', std::abs(exponent));
   }
   if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
   if (n <= exponent + 1) return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - n), '0') + ".0";
@@ -175,13 +175,13 @@ Value to_text(Run& run, const Value& value) {
 std::string short_repr(const Value& value) {
   constexpr std::size_t kMost = 200;
   switch (value.kind) {
-    case Kind::integer: return fmt::format("{}", value.integer);
+    case Kind::integer: return format_text("{}", value.integer);
     case Kind::number: return float_repr(value.number);
     case Kind::boolean: return value.boolean ? "True" : "False";
     case Kind::none: return "None";
     case Kind::undefined: return "Undefined";
     case Kind::text: break;
-    default: return fmt::format("<{}>", type_name(value));
+    default: return format_text("<{}>", type_name(value));
   }
   const std::string_view text = value.text->view();
   const char quote = quote_of(text);

@@ -24,10 +24,10 @@ std::string escape_char(char32_t c, bool ascii) {
   }
   if (c >= 0x20 && (c < 0x7F || !ascii)) return {};
   if (c == 0x7F) return {};
-  if (c < 0x10000) return fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+  if (c < 0x10000) return format_text("\\u{:04x}", static_cast<unsigned>(c));
   const auto high = static_cast<unsigned>(0xD800 + ((c - 0x10000) >> 10));
   const auto low = static_cast<unsigned>(0xDC00 + ((c - 0x10000) & 0x3FF));
-  return fmt::format("\\u{:04x}\\u{:04x}", high, low);
+  return format_text("\\u{:04x}\\u{:04x}", high, low);
 }
 
 [[gnu::noinline]] void write_string(Run& run, TextBuilder& out, const Text& text, bool ascii) {
@@ -59,10 +59,10 @@ std::string json_number(double value) {
   switch (key.kind) {
     case Kind::boolean: text = key.boolean ? "true" : "false"; break;
     case Kind::none: text = "null"; break;
-    case Kind::integer: text = fmt::format("{}", key.integer); break;
+    case Kind::integer: text = format_text("{}", key.integer); break;
     case Kind::big_integer: text = key.text->view(); break;
     case Kind::number: text = json_number(key.number); break;
-    default: run.fail(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key))); return;
+    default: run.fail(format_text("keys must be str, int, float, bool or None, not {}", type_name(key))); return;
   }
   out.add("\"" + text + "\"", key.marks);
 }
@@ -114,7 +114,7 @@ void write_object(Run& run, TextBuilder& out, const Value& value, const JsonStyl
 
 void write_json(Run& run, TextBuilder& out, const Value& value, const JsonStyle& style, int depth) {
   if (depth >= kMaxValueDepth) {
-    run.fail(fmt::format("lists and mappings are inside each other deeper than {} levels, which is the most",
+    run.fail(format_text("lists and mappings are inside each other deeper than {} levels, which is the most",
                          kMaxValueDepth),
              Code::buffer_too_small);
     return;
@@ -123,14 +123,14 @@ void write_json(Run& run, TextBuilder& out, const Value& value, const JsonStyle&
   switch (value.kind) {
     case Kind::none: return out.add("null", value.marks);
     case Kind::boolean: return out.add(value.boolean ? "true" : "false", value.marks);
-    case Kind::integer: return out.add(fmt::format("{}", value.integer), value.marks);
+    case Kind::integer: return out.add(format_text("{}", value.integer), value.marks);
     case Kind::big_integer: return out.add(value.text->view(), value.marks);
     case Kind::number: return out.add(json_number(value.number), value.marks);
     case Kind::text: return write_string(run, out, *value.text, style.ascii);
     case Kind::list:
     case Kind::tuple: return write_array(run, out, value, style, depth);
     case Kind::dict: return write_object(run, out, value, style, depth);
-    default: run.fail(fmt::format("Object of type {} is not JSON serializable", type_name(value)));
+    default: run.fail(format_text("Object of type {} is not JSON serializable", type_name(value)));
   }
 }
 

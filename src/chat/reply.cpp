@@ -1,10 +1,10 @@
 // See reply.h.
 #include "chat/reply.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "base/format.h"
 
 namespace qinfer::chat {
 namespace {
@@ -27,7 +27,7 @@ std::size_t end_without_space(std::string_view text) {
 }
 
 /// 9 letters and digits, as the strictest templates want them.
-std::string call_id(std::uint32_t index) { return fmt::format("call{:05}", index % 100000); }
+std::string call_id(std::uint32_t index) { return format_text("call{:05}", index % 100000); }
 
 }  // namespace
 
@@ -251,7 +251,7 @@ std::string ReplyParser::message() const {
   }
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     out += i == 0 ? R"(, "tool_calls": [)" : ", ";
-    out += fmt::format(R"({{"id": "{}", "type": "function", "function": {{"name": )",
+    out += format_text(R"({{"id": "{}", "type": "function", "function": {{"name": )",
                        call_id(first_id_ + static_cast<std::uint32_t>(i)));
     formats::append_json_string(calls_[i].name, out);
     out += R"(, "arguments": )";

@@ -32,7 +32,7 @@ bool Run::charge(std::uint64_t steps) {
   }
   if (steps_ <= limits_.steps) return !failed();
   fail(
-      fmt::format("it takes more than {} steps, the most for this conversation; a template whose loops end takes fewer",
+      format_text("it takes more than {} steps, the most for this conversation; a template whose loops end takes fewer",
                   limits_.steps),
       Code::buffer_too_small);
   return false;
@@ -41,7 +41,7 @@ bool Run::charge(std::uint64_t steps) {
 bool Run::can_take(std::uint64_t bytes) {
   if (bytes <= limits_.memory && memory_.used() <= limits_.memory - bytes) return true;
   fail(
-      fmt::format("its values take more than {} bytes, the most for this conversation; a template makes do with fewer, "
+      format_text("its values take more than {} bytes, the most for this conversation; a template makes do with fewer, "
                   "shorter texts",
                   limits_.memory),
       Code::buffer_too_small);

@@ -1,10 +1,9 @@
 // See source_place.h.
 #include "chat/source_place.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "base/format.h"
 #include "text/utf8.h"
 
 namespace qinfer::chat {
@@ -22,7 +21,7 @@ std::string quote_line(std::string_view line, std::size_t at) {
   while (begin > 0 && is_inside_char(line, begin)) --begin;
   std::size_t end = std::min(line.size(), begin + kQuote);
   while (end > begin && is_inside_char(line, end)) --end;
-  return fmt::format("{}{}{}", begin > 0 ? "..." : "", line.substr(begin, end - begin), end < line.size() ? "..." : "");
+  return format_text("{}{}{}", begin > 0 ? "..." : "", line.substr(begin, end - begin), end < line.size() ? "..." : "");
 }
 
 }  // namespace
@@ -40,7 +39,7 @@ Place find_place(std::string_view source, std::size_t offset) {
 }
 
 std::string place_message(const Place& place, std::string_view what) {
-  return fmt::format("chat template, line {}, column {}, in \"{}\": {}", place.line, place.column, place.quote, what);
+  return format_text("chat template, line {}, column {}, in \"{}\": {}", place.line, place.column, place.quote, what);
 }
 
 }  // namespace qinfer::chat

@@ -166,7 +166,7 @@ Value slice(Run& run, const Value& value, const Value& start, const Value& stop,
   if (value.is_undefined()) return run.fail_undefined(value);
   if (value.is(Kind::dict)) return run.fail("unhashable type: 'slice'");
   if (!value.is_text() && !value.is(Kind::list) && !value.is(Kind::tuple) && !value.is(Kind::range))
-    return run.fail(fmt::format("'{}' object is not subscriptable", type_name(value)));
+    return run.fail(format_text("'{}' object is not subscriptable", type_name(value)));
   Bounds bounds = {};
   if (!slice_bounds(run, length(run, value), start, stop, step, bounds)) return {};
   if (value.is_text()) return slice_text(run, *value.text, bounds);

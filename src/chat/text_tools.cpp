@@ -232,7 +232,7 @@ Value join(Run& run, const Text& separator, const List& items, bool convert) {
     const Value& item = items.items[i];
     if (i > 0) out.add(separator);
     if (!item.is_text() && !convert)
-      return run.fail(fmt::format("sequence item {}: expected str instance, {} found", i, type_name(item)));
+      return run.fail(format_text("sequence item {}: expected str instance, {} found", i, type_name(item)));
     if (separator.markup && !convert)
       out.add(*escape_html(run, item).text);
     else

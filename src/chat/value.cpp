@@ -1,8 +1,7 @@
 // See value.h.
 #include "chat/value.h"
 
-#include <fmt/format.h>
-
+#include "base/format.h"
 #include "chat/print.h"
 
 namespace qinfer::chat {
@@ -91,12 +90,12 @@ std::string undefined_message(const Value& value) {
   std::string name = missing.name.is_text() ? std::string(missing.name.text->view()) : std::string();
   switch (missing.reason) {
     case Missing::Reason::hint: return name;
-    case Missing::Reason::variable: return fmt::format("{} is undefined", short_repr(missing.name));
+    case Missing::Reason::variable: return format_text("{} is undefined", short_repr(missing.name));
     case Missing::Reason::unsafe:
-      return fmt::format("access to attribute {} of '{}' object is unsafe.", short_repr(missing.name), missing.object);
+      return format_text("access to attribute {} of '{}' object is unsafe.", short_repr(missing.name), missing.object);
     case Missing::Reason::attribute:
-      return fmt::format("'{}' has no attribute {}", missing.object, short_repr(missing.name));
-    case Missing::Reason::element: return fmt::format("{} has no element {}", missing.object, short_repr(missing.name));
+      return format_text("'{}' has no attribute {}", missing.object, short_repr(missing.name));
+    case Missing::Reason::element: return format_text("{} has no element {}", missing.object, short_repr(missing.name));
   }
   return "the value is undefined";
 }

@@ -142,7 +142,7 @@ Value call_test(Run& run, int index, const Arguments& arguments) {
   const std::size_t n = arguments.positional.size() + arguments.named.size();
   const std::size_t wanted = row.has_other ? 2 : 1;
   if (n != wanted || arguments.positional.empty()) {
-    return run.fail(fmt::format("the test {} takes {} argument{}, but {} {} given", row.name, wanted - 1,
+    return run.fail(format_text("the test {} takes {} argument{}, but {} {} given", row.name, wanted - 1,
                                 wanted == 2 ? "" : "s", n == 0 ? 0 : n - 1, n == 2 ? "was" : "were"));
   }
   const Value& value = arguments.positional[0];

@@ -24,11 +24,11 @@ bool has_tools(const Json& conversation) {
 
 /// A member of an object, with the comma after it.
 std::string text_member(std::string_view key, std::string_view value) {
-  std::string out = fmt::format("\"{}\":\"", key);
+  std::string out = format_text("\"{}\":\"", key);
   for (const char c : value) {
     if (c == '"' || c == '\\') out += '\\';
     if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      out += format_text("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
     else
       out += c;
   }
@@ -55,7 +55,7 @@ std::string completed(const Model& model, std::string_view conversation, const J
     added += "\"add_generation_prompt\":true,";
   const std::size_t brace = conversation.find('{');
   if (root.size() == 0 && !added.empty()) added.pop_back();  // its comma
-  return fmt::format("{{{}{}", added, conversation.substr(brace + 1));
+  return format_text("{{{}{}", added, conversation.substr(brace + 1));
 }
 
 /// Reads digits and what follows them.

@@ -1,12 +1,11 @@
 // See model.h.
 #include "engine/model.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <set>
 #include <tuple>
 
+#include "base/format.h"
 #include "platform/cgroup.h"
 #include "platform/thread.h"
 
@@ -193,7 +192,7 @@ std::string Model::describe_mix() const {
     names.insert(encoding_name(item.format.encoding));
     quantised = quantised || !is_plain(item.format.encoding);
   }
-  return quantised ? fmt::format("{}", fmt::join(names, "+")) : std::string();
+  return quantised ? format_text("{}", join_texts(names, "+")) : std::string();
 }
 
 std::string Model::origin() const {
@@ -204,7 +203,7 @@ std::string Model::origin() const {
   // "mixed" is what layers that mixed encodings had when they were converted to f32.
   std::string format = weight_format_ == "mixed" ? describe_mix() : weight_format_;
   if (format.empty() && weight_format_ == "mixed") format = "each";
-  return fmt::format("{}/{}{}{}", kernels_->name, format, rows ? "+rows" : "", runtime_->exact() ? "/exact" : "");
+  return format_text("{}/{}{}{}", kernels_->name, format, rows ? "+rows" : "", runtime_->exact() ? "/exact" : "");
 }
 
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,

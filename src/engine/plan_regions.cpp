@@ -60,7 +60,7 @@ PlannedRegion cache_region(const CacheBlueprint& cache) {
         size.blocks[g], layout.n_layers,       layout.n_kv_heads, layout.tiles_per_block(), 2,
         kTileTokens,    layout.head_dim_padded};
     region.buffers.push_back(
-        {fmt::format("kv_blocks_{}", g), offset, bytes, std::move(shape), std::string(dtype_name(layout.type)), {}});
+        {format_text("kv_blocks_{}", g), offset, bytes, std::move(shape), std::string(dtype_name(layout.type)), {}});
     offset += bytes;
   }
   return region;
@@ -72,7 +72,7 @@ PlannedRegion lists_region(const CacheBlueprint& cache) {
   const auto add = [&](const char* name, std::size_t group, std::uint64_t bytes, std::string_view type) {
     const std::uint64_t count = type == "u32" ? bytes / 4 : bytes;
     if (bytes != 0)
-      region.buffers.push_back({fmt::format("{}_{}", name, group), at, bytes, {count}, std::string(type), {}});
+      region.buffers.push_back({format_text("{}_{}", name, group), at, bytes, {count}, std::string(type), {}});
     at += bytes;
   };
   for (std::size_t g = 0; g < cache.layouts.size(); ++g) {

@@ -81,7 +81,7 @@ class Runtime {
   template <typename... Args>
   void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
     if (!logs(level)) return;
-    const std::string line = fmt::format(format, std::forward<Args>(args)...);
+    const std::string line = format_text(format, std::forward<Args>(args)...);
     options_.log(static_cast<std::int32_t>(level), line.data(), line.size(), options_.log_user);
   }
 

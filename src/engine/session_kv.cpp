@@ -25,7 +25,7 @@ std::string describe_fit(const Model& model, const CacheBlueprint& cache, std::u
     const bool fit = size.ok() && size.value().bytes + size.value().list_bytes <= left;
     (fit ? fits : too_many) = options.budget_blocks;
   }
-  return fmt::format("{} blocks of {} tokens would fit", fits, cache.block_tokens);
+  return format_text("{} blocks of {} tokens would fit", fits, cache.block_tokens);
 }
 
 }  // namespace
@@ -72,9 +72,9 @@ std::uint64_t KvCache::resident_bytes() const {
 std::string KvCache::describe_room() const {
   if (pools_.size() == 1) {
     const kv::PoolStats stats = pools_[0]->stats();
-    return fmt::format("{} of {} blocks free", stats.blocks_total - stats.blocks_used, stats.blocks_total);
+    return format_text("{} of {} blocks free", stats.blocks_total - stats.blocks_used, stats.blocks_total);
   }
-  return fmt::format("{} of {} bytes free", pools_[0]->budget().free_bytes(), blueprint_.size.bytes);
+  return format_text("{} of {} bytes free", pools_[0]->budget().free_bytes(), blueprint_.size.bytes);
 }
 
 Status Session::open_tables() {

@@ -1,12 +1,11 @@
 // See checkpoint.h.
 #include "formats/checkpoint.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "base/format.h"
 #include "formats/json.h"
 
 namespace qinfer::formats {
@@ -42,7 +41,7 @@ class IndexEvents final : public JsonEvents {
     if (depth_ != 2) return not_an_object();
     const auto [at, is_new] = shard_numbers_.emplace(value, static_cast<std::uint32_t>(shards.size()));
     if (is_new && shards.size() == kMaxShards)
-      return fail(fmt::format("more than {} shards, at most that many are accepted", kMaxShards));
+      return fail(format_text("more than {} shards, at most that many are accepted", kMaxShards));
     if (is_new) shards.push_back(value);
     entries.push_back(
         {static_cast<std::uint32_t>(names_.size()), static_cast<std::uint32_t>(tensor_.size()), at->second});
@@ -82,7 +81,7 @@ class IndexEvents final : public JsonEvents {
     std::sort(entries.begin(), entries.end(), less);
     for (std::size_t i = 1; i < entries.size(); ++i)
       if (name(entries[i - 1]) == name(entries[i]))
-        fail(fmt::format("the key \"{}\" appears twice in one object", name(entries[i])));
+        fail(format_text("the key \"{}\" appears twice in one object", name(entries[i])));
   }
   bool contains(std::string_view tensor) const {
     const auto at = std::lower_bound(entries.begin(), entries.end(), tensor,
@@ -104,7 +103,7 @@ class IndexEvents final : public JsonEvents {
   bool on_wrong_value() {
     if (!in_map_) return true;
     if (depth_ != 2) return not_an_object();
-    return fail(fmt::format("the file of tensor \"{}\" must be a string", tensor_));
+    return fail(format_text("the file of tensor \"{}\" must be a string", tensor_));
   }
 
   int depth_ = 0;
@@ -116,7 +115,7 @@ class IndexEvents final : public JsonEvents {
 
 }  // namespace
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<std::uint64_t>& shape) { return format_text("[{}]", join_texts(shape, ", ")); }
 
 namespace {
 

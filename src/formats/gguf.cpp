@@ -31,7 +31,7 @@ Result<SplitKeys> read_split_keys(const GgufMetadata& metadata) {
 }
 
 std::string part_suffix(std::int64_t number, std::int64_t count) {
-  return fmt::format("-{:05}-of-{:05}.gguf", number, count);
+  return format_text("-{:05}-of-{:05}.gguf", number, count);
 }
 
 }  // namespace

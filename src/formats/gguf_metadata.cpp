@@ -56,7 +56,7 @@ std::string printable(std::string_view text) {
 }
 
 std::string GgufValue::describe() const {
-  return is_array ? fmt::format("an array of {}", gguf_type_name(type)) : std::string(gguf_type_name(type));
+  return is_array ? format_text("an array of {}", gguf_type_name(type)) : std::string(gguf_type_name(type));
 }
 
 const GgufValue* GgufMetadata::find(std::string_view key) const {

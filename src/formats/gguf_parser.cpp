@@ -115,7 +115,7 @@ class GgufParser {
   template <typename... Args>
   Status malformed(fmt::format_string<Args...> format, Args&&... args) const {
     return error_at(Code::format, static_cast<std::int64_t>(at_), "{}: {}", name_,
-                    fmt::format(format, std::forward<Args>(args)...));
+                    format_text(format, std::forward<Args>(args)...));
   }
 
   /// Whether n bytes follow. `what` says what they are.
@@ -132,7 +132,7 @@ class GgufParser {
   }
 
   /// Of which key the value is that is being read.
-  std::string of_key() const { return key_.empty() ? std::string() : fmt::format(" of key \"{}\"", printable(key_)); }
+  std::string of_key() const { return key_.empty() ? std::string() : format_text(" of key \"{}\"", printable(key_)); }
 
   template <typename T>
   Status read(T& out, std::string_view what) {

@@ -112,7 +112,7 @@ class SaxAdapter final : public nlohmann::json_sax<nlohmann::json> {
   bool number(double value) { return events_.on_other({JsonType::number, false, value, 0}); }
   bool enter() {
     if (++depth_ <= kMaxJsonDepth) return true;
-    message = fmt::format("nested deeper than {} levels", kMaxJsonDepth);
+    message = format_text("nested deeper than {} levels", kMaxJsonDepth);
     return false;
   }
   bool leave() {
@@ -131,7 +131,7 @@ std::string_view strip_exception_tag(std::string_view message) {
 
 void append_number(double value, std::string& out) {
   const std::size_t begin = out.size();
-  fmt::format_to(std::back_inserter(out), "{}", value);
+  append_text(out, "{}", value);
   if (out.find_first_of(".en", begin) == out.npos) out += ".0";  // still not an integer
 }
 
@@ -140,7 +140,7 @@ void append_value(const Json& value, std::string& out) {
   switch (value.type()) {
     case JsonType::null: out += "null"; return;
     case JsonType::boolean: out += value.boolean() ? "true" : "false"; return;
-    case JsonType::integer: fmt::format_to(std::back_inserter(out), "{}", value.integer()); return;
+    case JsonType::integer: append_text(out, "{}", value.integer()); return;
     case JsonType::number:
       if (value.spelling().empty()) {
         append_number(value.number(), out);
@@ -190,7 +190,7 @@ void append_json_string(std::string_view text, std::string& out) {
       out += '\\';
       out += kLetters[at];
     } else if (static_cast<unsigned char>(c) < 0x20) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+      append_text(out, "\\u{:04x}", static_cast<unsigned>(c));
     } else {
       out += c;
     }
@@ -201,7 +201,7 @@ void append_json_string(std::string_view text, std::string& out) {
 std::string json_text(const JsonScalar& value) {
   if (value.type == JsonType::null) return "null";
   if (value.type == JsonType::boolean) return value.boolean ? "true" : "false";
-  if (value.large != 0) return fmt::format("{}", value.large);
+  if (value.large != 0) return format_text("{}", value.large);
   std::string out;
   append_number(value.number, out);
   return out;
@@ -268,7 +268,7 @@ Status parse_json_events(std::string_view text, std::string_view name, JsonEvent
 Json* JsonTreeBuilder::add(JsonType type) {
   std::vector<Json>& values = document_.values_;
   if (values.size() == kMaxJsonValues) {
-    failure_ = fmt::format("more than {} values", kMaxJsonValues);
+    failure_ = format_text("more than {} values", kMaxJsonValues);
     return nullptr;
   }
   Json& value = values.emplace_back();
@@ -302,7 +302,7 @@ bool JsonTreeBuilder::on_other(const JsonScalar& value) {
   if (added == nullptr) return false;
   if (value.type == JsonType::boolean) added->integer_ = value.boolean ? 1 : 0;
   if (value.type == JsonType::number) added->number_ = value.number;
-  if (value.large != 0) added->text_ = document_.keep(fmt::format("{}", value.large));
+  if (value.large != 0) added->text_ = document_.keep(format_text("{}", value.large));
   return true;
 }
 
@@ -326,7 +326,7 @@ bool JsonTreeBuilder::check_keys(std::size_t object) {
   std::sort(sorted_.begin(), sorted_.end());
   const auto twice = std::adjacent_find(sorted_.begin(), sorted_.end());
   if (twice == sorted_.end()) return true;
-  failure_ = fmt::format("the key \"{}\" appears twice in one object", *twice);
+  failure_ = format_text("the key \"{}\" appears twice in one object", *twice);
   return false;
 }
 

@@ -37,7 +37,7 @@ class HeaderEvents final : public JsonEvents {
     ++depth_;
     if (depth_ <= 2) return is_object || fail("a tensor must be described by an object");
     if (depth_ == 3 && !is_object && !in_metadata_ && (field_ == "shape" || field_ == "data_offsets")) return true;
-    return fail(fmt::format("\"{}\" of {} holds what the format does not allow", field_, describe()));
+    return fail(format_text("\"{}\" of {} holds what the format does not allow", field_, describe()));
   }
 
   bool on_end(bool) override {
@@ -63,11 +63,11 @@ class HeaderEvents final : public JsonEvents {
     constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
     for (unsigned i = 0; i < 3; ++i) {
       if (field_ != kFields[i]) continue;
-      if ((seen_ & 1u << i) != 0) return fail(fmt::format("\"{}\" of {} appears twice", field_, describe()));
+      if ((seen_ & 1u << i) != 0) return fail(format_text("\"{}\" of {} appears twice", field_, describe()));
       seen_ |= 1u << i;
       return true;
     }
-    return fail(fmt::format("{} has the unknown field \"{}\"", describe(), field_));
+    return fail(format_text("{} has the unknown field \"{}\"", describe(), field_));
   }
 
   bool on_string(std::string& value) override {
@@ -75,28 +75,28 @@ class HeaderEvents final : public JsonEvents {
       header.metadata.add(field_, value);
       return true;
     }
-    if (depth_ != 2 || field_ != "dtype") return fail(fmt::format("unexpected text in {}", describe()));
+    if (depth_ != 2 || field_ != "dtype") return fail(format_text("unexpected text in {}", describe()));
     const DtypeInfo* dtype = find_dtype(value);
-    if (dtype == nullptr) return fail(fmt::format("{} has the unknown dtype \"{}\"", describe(), value));
+    if (dtype == nullptr) return fail(format_text("{} has the unknown dtype \"{}\"", describe(), value));
     current_.dtype = dtype->name;
     return true;
   }
 
   bool on_integer(std::int64_t value) override {
-    if (depth_ != 3) return fail(fmt::format("unexpected number in {}", describe()));
-    if (value < 0) return fail(fmt::format("\"{}\" of {} holds {}", field_, describe(), value));
+    if (depth_ != 3) return fail(format_text("unexpected number in {}", describe()));
+    if (value < 0) return fail(format_text("\"{}\" of {} holds {}", field_, describe(), value));
     (field_ == "shape" ? current_.shape : offsets_).push_back(static_cast<std::uint64_t>(value));
     return true;
   }
 
-  bool on_other(const JsonScalar&) override { return fail(fmt::format("unexpected value in {}", describe())); }
+  bool on_other(const JsonScalar&) override { return fail(format_text("unexpected value in {}", describe())); }
 
   SafetensorsHeader header;
   std::string failure;
 
  private:
   std::string describe() const {
-    return current_.name.empty() ? "the header" : fmt::format("tensor \"{}\"", current_.name);
+    return current_.name.empty() ? "the header" : format_text("tensor \"{}\"", current_.name);
   }
 
   bool fail(std::string message) {
@@ -106,7 +106,7 @@ class HeaderEvents final : public JsonEvents {
 
   bool finish_tensor() {
     if (current_.dtype.empty() || (seen_ & kShape) == 0 || offsets_.size() != 2)
-      return fail(fmt::format("{} needs \"dtype\", \"shape\" and two \"data_offsets\"", describe()));
+      return fail(format_text("{} needs \"dtype\", \"shape\" and two \"data_offsets\"", describe()));
     current_.begin = offsets_[0];
     current_.end = offsets_[1];
     header.tensors.push_back(std::move(current_));

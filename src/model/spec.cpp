@@ -1,9 +1,9 @@
 // See spec.h.
 #include "model/spec.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "base/format.h"
 
 namespace qinfer::model {
 
@@ -58,12 +58,12 @@ class Text {
   void add(std::string_view name, T value, T off) {
     if (value == off) return;
     if constexpr (std::is_floating_point_v<T>) {
-      text_ += fmt::format(" {}={:a}", name, value);
+      text_ += format_text(" {}={:a}", name, value);
     } else {
-      text_ += fmt::format(" {}={}", name, static_cast<std::int64_t>(value));
+      text_ += format_text(" {}={}", name, static_cast<std::int64_t>(value));
     }
   }
-  void begin(std::string_view name) { text_ += fmt::format("\n{}", name); }
+  void begin(std::string_view name) { text_ += format_text("\n{}", name); }
   std::string take() { return std::move(text_); }
 
  private:

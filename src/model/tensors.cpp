@@ -90,13 +90,13 @@ std::string describe(const TensorId& id) {
   std::string_view name;
   for (const RoleRow& row : kLayerRoles)
     if (row.role == id.role) name = row.name;
-  if (id.expert != kNoExpert) return fmt::format("{} of expert {} of layer {}", name, id.expert, id.layer);
-  return fmt::format("{} of layer {}", name, id.layer);
+  if (id.expert != kNoExpert) return format_text("{} of expert {} of layer {}", name, id.expert, id.layer);
+  return format_text("{} of layer {}", name, id.layer);
 }
 
 std::string TensorInfo::quoted() const {
-  if (part_of.empty()) return fmt::format("\"{}\"", name);
-  return fmt::format("\"{}\" (rows of \"{}\")", name, part_of);
+  if (part_of.empty()) return format_text("\"{}\"", name);
+  return format_text("\"{}\" (rows of \"{}\")", name, part_of);
 }
 
 std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {

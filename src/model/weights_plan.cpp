@@ -35,7 +35,7 @@ bool serves_as_head(const ModelSpec& spec, const TensorId& id, bool separate) {
   return id.role == Role::embedding && spec.causal && spec.tied_embeddings && !separate;
 }
 
-std::string shape_text(std::span<const std::uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(std::span<const std::uint64_t> shape) { return format_text("[{}]", join_texts(shape, ", ")); }
 
 class Planner {
  public:
@@ -110,7 +110,7 @@ class Planner {
   Status malformed(const WeightItem& item, fmt::format_string<Args...> format, Args&&... args) const {
     return error_at(Code::format, static_cast<std::int64_t>(item.stored.offset), "{}: tensor {} {}",
                     source_.file_name(item.stored.file), item.stored.quoted(),
-                    fmt::format(format, std::forward<Args>(args)...));
+                    format_text(format, std::forward<Args>(args)...));
   }
 
   Status check_shape(const WeightItem& item, const std::vector<std::uint64_t>& expected) const {

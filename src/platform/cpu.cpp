@@ -4,7 +4,6 @@
 #include "platform/cgroup.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 #if defined(__aarch64__)
@@ -19,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/format.h"
 #include "platform/thread.h"
 
 namespace qinfer::platform {
@@ -62,7 +62,7 @@ double cgroup_quota() {
 std::uint32_t count_cores(const std::vector<int>& cpus) {
   std::set<std::pair<long long, long long>> cores;
   for (const int cpu : cpus) {
-    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
+    const std::string folder = format_text("/sys/devices/system/cpu/cpu{}/topology/", cpu);
     const long long core = leading_integer(read_small_file(folder + "core_id"));
     // Where the system does not tell, each logical CPU counts as a core.
     cores.emplace(leading_integer(read_small_file(folder + "physical_package_id")), core < 0 ? 1'000'000 + cpu : core);
@@ -72,7 +72,7 @@ std::uint32_t count_cores(const std::vector<int>& cpus) {
 
 std::uint64_t cache_bytes(int cpu, int level) {
   for (int index = 0; index < 8; ++index) {
-    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/", cpu, index);
+    const std::string folder = format_text("/sys/devices/system/cpu/cpu{}/cache/index{}/", cpu, index);
     if (leading_integer(read_small_file(folder + "level")) != level) continue;
     if (read_small_file(folder + "type") == "Instruction") continue;
     const std::string size = read_small_file(folder + "size");
@@ -87,7 +87,7 @@ std::uint64_t cache_bytes(int cpu, int level) {
 std::uint32_t count_numa_nodes() {
   std::uint32_t nodes = 0;
   for (int node = 0; node < 1024; ++node) {
-    if (access(fmt::format("/sys/devices/system/node/node{}", node).c_str(), F_OK) == 0) ++nodes;
+    if (access(format_text("/sys/devices/system/node/node{}", node).c_str(), F_OK) == 0) ++nodes;
   }
   return std::max(nodes, 1u);
 }

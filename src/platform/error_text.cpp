@@ -49,7 +49,7 @@ std::string errno_text(int code) {
 #endif
   for (const auto& known : kTexts)
     if (known.code == code) return known.text;
-  return fmt::format("unknown error {}", code);
+  return format_text("unknown error {}", code);
 }
 
 Status io_error(int code, std::string_view what) {

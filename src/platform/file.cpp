@@ -330,7 +330,7 @@ Result<OpenFile> Directory::open_file(std::string_view name) const {
     return file;
   }
   const std::string_view separator = path_.empty() || path_.ends_with('/') ? "" : "/";
-  QINFER_ASSIGN(OpenFile file, files_->open(fmt::format("{}{}{}", path_, separator, name)));
+  QINFER_ASSIGN(OpenFile file, files_->open(format_text("{}{}{}", path_, separator, name)));
   file.name = name;  // as in a directory of the operating system's, wherever it is told apart by it
   return file;
 }

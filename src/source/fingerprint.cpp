@@ -1,8 +1,7 @@
 // See fingerprint.h.
 #include "source/fingerprint.h"
 
-#include <fmt/ranges.h>
-
+#include "base/format.h"
 #include "base/hash.h"
 
 namespace qinfer::source {
@@ -34,7 +33,7 @@ Status sample(const Container& container, const Tensor& tensor, std::uint64_t fi
   const auto add = [&](std::uint64_t at, std::uint64_t n) -> Status {
     const std::span<std::byte> part = buffer.subspan(0, n);
     QINFER_TRY(container.read(tensor, first + at, part));
-    lines += fmt::format("{:016x}\n", hash_bytes(part));
+    lines += format_text("{:016x}\n", hash_bytes(part));
     return Status();
   };
   const bool small = bytes <= kSmall;
@@ -74,17 +73,17 @@ Result<std::string> current_version(const model::ModelSpec& spec, std::uint64_t 
                                     const FindTensor& find) {
   std::vector<std::byte> buffer(kSmall);
   std::string summary = model::canonical_text(spec);
-  summary += fmt::format("\ntokenizer {:016x}\n", tokenizer);
+  summary += format_text("\ntokenizer {:016x}\n", tokenizer);
   for (const model::TensorNeed& need : needs) {
     QINFER_ASSIGN(const model::TensorInfo info, find(need.id));
     const auto* tensor = container.find(info.stored_name());
     if (tensor == nullptr) return error(Code::not_found, "the checkpoint has no tensor \"{}\"", info.stored_name());
     const std::uint64_t begin = sampled(*tensor).begin;
-    summary += fmt::format("{} {} {} {}", model::describe(need.id), formats::shape_text(info.shape),
+    summary += format_text("{} {} {} {}", model::describe(need.id), formats::shape_text(info.shape),
                            encoding_name(info.encoding), static_cast<int>(info.transform));
     // Nothing is added for a whole tensor with its rows as stored: its line is the one that earlier builds wrote.
-    if (!info.part_of.empty()) summary += fmt::format(" from byte {}", info.offset - begin);
-    if (!info.row_order.empty()) summary += fmt::format(" rows {}", fmt::join(info.row_order, ","));
+    if (!info.part_of.empty()) summary += format_text(" from byte {}", info.offset - begin);
+    if (!info.row_order.empty()) summary += format_text(" rows {}", join_texts(info.row_order, ","));
     summary += '\n';
     if (!info.part_of.empty() && need.id.expert != model::kNoExpert) {
       QINFER_TRY(sample(container, *tensor, info.offset - begin, info.bytes, buffer, summary));
@@ -92,20 +91,20 @@ Result<std::string> current_version(const model::ModelSpec& spec, std::uint64_t 
     }
     summary += samples[static_cast<std::size_t>(tensor - container.tensors().data())];
   }
-  return fmt::format("2:{:016x}", hash_text(summary));
+  return format_text("2:{:016x}", hash_text(summary));
 }
 
 std::string first_version(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
                           std::span<const std::string> samples) {
   std::string summary;
-  for (const auto& [name, hash] : texts.files) summary += fmt::format("{} {:016x}\n", name, hash);
+  for (const auto& [name, hash] : texts.files) summary += format_text("{} {:016x}\n", name, hash);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const formats::Tensor& tensor = checkpoint.tensors()[i];
-    summary += fmt::format("{} {} {} {} {}\n", checkpoint.shard_name(tensor.shard), tensor.name, tensor.dtype,
+    summary += format_text("{} {} {} {} {}\n", checkpoint.shard_name(tensor.shard), tensor.name, tensor.dtype,
                            tensor.begin, tensor.end);
     summary += samples[i];
   }
-  return fmt::format("{:016x}", hash_text(summary));
+  return format_text("{:016x}", hash_text(summary));
 }
 
 }  // namespace
@@ -131,7 +130,7 @@ Result<std::string> sample_gguf(const formats::Gguf& gguf, CancelFlag cancel) {
   std::string out;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const formats::GgufTensor& tensor = gguf.tensors()[i];
-    out += fmt::format("{} {} {} {} {}\n", gguf.file(tensor.file).name, tensor.name, encoding_name(tensor.encoding),
+    out += format_text("{} {} {} {} {}\n", gguf.file(tensor.file).name, tensor.name, encoding_name(tensor.encoding),
                        tensor.offset, tensor.bytes);
     out += samples[i];
   }

@@ -1,13 +1,12 @@
 // See gguf_config.h. Every key of the architecture must be known: one that is not could change the result.
 #include "source/gguf_config.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 
+#include "base/format.h"
 #include "formats/json.h"
 #include "source/hf_architecture.h"
 #include "source/hf_experts.h"
@@ -110,11 +109,11 @@ class Converter {
     QINFER_TRY(read_tokens());
     add("tie_word_embeddings", gguf_.find("output.weight") == nullptr);
     std::string name = json_string(hugging_face_);
-    return fmt::format("{{\"architectures\": [{}]{}}}", name, fields_);
+    return format_text("{{\"architectures\": [{}]{}}}", name, fields_);
   }
 
  private:
-  std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_.name, name); }
+  std::string key(std::string_view name) const { return format_text("{}.{}", architecture_.name, name); }
   bool has(std::string_view name) const { return metadata_.has(key(name)); }
 
   static std::string json_string(std::string_view text) {
@@ -122,17 +121,17 @@ class Converter {
     formats::append_json_string(text, out);
     return out;
   }
-  void add_text(std::string_view field, std::string_view json) { fields_ += fmt::format(", \"{}\": {}", field, json); }
-  void add(std::string_view field, std::int64_t value) { add_text(field, fmt::format("{}", value)); }
+  void add_text(std::string_view field, std::string_view json) { fields_ += format_text(", \"{}\": {}", field, json); }
+  void add(std::string_view field, std::int64_t value) { add_text(field, format_text("{}", value)); }
   void add(std::string_view field, bool value) { add_text(field, value ? "true" : "false"); }
-  void add(std::string_view field, double value) { add_text(field, fmt::format("{}", value)); }
+  void add(std::string_view field, double value) { add_text(field, format_text("{}", value)); }
 
   /// f32 as the shortest decimal that gives the same f32, as config.json would have it: 1e-06,
   /// not 9.999999974752427e-7.
   static double shortest(double value) {
     const auto narrow = static_cast<float>(value);
     if (static_cast<double>(narrow) != value || !std::isfinite(value)) return value;
-    const std::string text = fmt::format("{}", narrow);
+    const std::string text = format_text("{}", narrow);
     double out = value;
     std::from_chars(text.data(), text.data() + text.size(), out);
     return out;
@@ -276,14 +275,14 @@ Result<std::string> Converter::yarn_scaling(double factor) {
   if (extrapolation && *extrapolation != -1 && *extrapolation != 1)
     return error(Code::unsupported, "{}: key \"{}\" is {}, supported is 1", metadata_.file(),
                  key("rope.scaling.yarn_ext_factor"), *extrapolation);
-  std::string out = fmt::format("{{\"rope_type\": \"yarn\", \"factor\": {}", factor);
-  if (original) out += fmt::format(", \"original_max_position_embeddings\": {}", *original);
-  if (fast) out += fmt::format(", \"beta_fast\": {}", *fast);
-  if (slow) out += fmt::format(", \"beta_slow\": {}", *slow);
+  std::string out = format_text("{{\"rope_type\": \"yarn\", \"factor\": {}", factor);
+  if (original) out += format_text(", \"original_max_position_embeddings\": {}", *original);
+  if (fast) out += format_text(", \"beta_fast\": {}", *fast);
+  if (slow) out += format_text(", \"beta_slow\": {}", *slow);
   // llama.cpp multiplies what the paper's factor gives.
   const double times = attention.value_or(1) * yarn_attention.value_or(1);
   if (times != 1)
-    out += fmt::format(", \"attention_factor\": {}", times * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0));
+    out += format_text(", \"attention_factor\": {}", times * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0));
   return out + "}";
 }
 
@@ -305,11 +304,11 @@ Result<std::string> Converter::rope_scaling(const std::vector<float>& divisors) 
     if (scales)
       return error(Code::unsupported, "{}: both \"{}\" and the tensor \"rope_freqs.weight\" scale rotary embeddings",
                    metadata_.file(), key("rope.scaling.factor"));
-    return fmt::format("{{\"rope_type\": \"divisors\", \"divisors\": [{}]}}", fmt::join(divisors, ", "));
+    return format_text("{{\"rope_type\": \"divisors\", \"divisors\": [{}]}}", join_texts(divisors, ", "));
   }
   if (!scales) return std::string();
   if (kind == "yarn") return yarn_scaling(*factor);
-  return fmt::format("{{\"rope_type\": \"linear\", \"factor\": {}}}", *factor);
+  return format_text("{{\"rope_type\": \"linear\", \"factor\": {}}}", *factor);
 }
 
 Status Converter::read_rope(const std::vector<float>& divisors) {
@@ -363,8 +362,8 @@ Status Converter::read_experts() {
   add("norm_topk_prob", architecture_.experts == GgufExperts::qwen3);
   std::vector<std::int64_t> dense;
   for (std::int64_t i = 0; i < layers_; ++i)
-    if (gguf_.find(fmt::format("blk.{}.ffn_gate_inp.weight", i)) == nullptr) dense.push_back(i);
-  if (!dense.empty()) add_text("mlp_only_layers", fmt::format("[{}]", fmt::join(dense, ", ")));
+    if (gguf_.find(format_text("blk.{}.ffn_gate_inp.weight", i)) == nullptr) dense.push_back(i);
+  if (!dense.empty()) add_text("mlp_only_layers", format_text("[{}]", join_texts(dense, ", ")));
   if (architecture_.experts == GgufExperts::qwen2) {
     QINFER_ASSIGN(const std::int64_t shared, required("expert_shared_feed_forward_length", 1, kMaxDim));
     add("shared_expert_intermediate_size", shared);
@@ -386,7 +385,7 @@ Status Converter::read_gemma() {
     if (window.value_or(0) == 0) {
       std::string types;
       for (std::int64_t i = 0; i < layers_; ++i) types += i == 0 ? "\"full_attention\"" : ", \"full_attention\"";
-      add_text("layer_types", fmt::format("[{}]", types));
+      add_text("layer_types", format_text("[{}]", types));
     }
     QINFER_ASSIGN(const auto local, number("rope.freq_base_swa", 1e-3, 1e15));
     add("rope_local_base_freq", local.value_or(10000));
@@ -426,7 +425,7 @@ Status Converter::read_tokens() {
   QINFER_ASSIGN(const auto model, metadata_.string("tokenizer.ggml.model"));
   const bool by_scores = model.value_or("") == "llama" && !metadata_.has("tokenizer.huggingface.json");
   const auto token = [&](std::string_view name, std::int64_t otherwise) -> Result<std::int64_t> {
-    QINFER_ASSIGN(const auto id, metadata_.integer(fmt::format("tokenizer.ggml.{}_token_id", name), -1, UINT32_MAX));
+    QINFER_ASSIGN(const auto id, metadata_.integer(format_text("tokenizer.ggml.{}_token_id", name), -1, UINT32_MAX));
     const std::int64_t known = id.value_or(otherwise < vocab_ ? otherwise : -1);
     return known == UINT32_MAX ? -1 : known;
   };
@@ -437,7 +436,7 @@ Status Converter::read_tokens() {
     QINFER_ASSIGN(const std::int64_t end, token(name, by_scores && name == "eos" ? 2 : -1));
     if (end >= 0 && std::find(ends.begin(), ends.end(), end) == ends.end()) ends.push_back(end);
   }
-  add_text("eos_token_id", fmt::format("[{}]", fmt::join(ends, ", ")));
+  add_text("eos_token_id", format_text("[{}]", join_texts(ends, ", ")));
   return Status();
 }
 

@@ -28,13 +28,13 @@ class Writer {
 
  private:
   void u32(std::string_view name, std::uint32_t value) {
-    out_.add_u32(fmt::format("{}.{}", architecture_.name, name), value);
+    out_.add_u32(format_text("{}.{}", architecture_.name, name), value);
   }
   void f32(std::string_view name, double value) {
-    out_.add_f32(fmt::format("{}.{}", architecture_.name, name), static_cast<float>(value));
+    out_.add_f32(format_text("{}.{}", architecture_.name, name), static_cast<float>(value));
   }
   void text(std::string_view name, std::string_view value) {
-    out_.add_text(fmt::format("{}.{}", architecture_.name, name), value);
+    out_.add_text(format_text("{}.{}", architecture_.name, name), value);
   }
 
   void add_sizes() {

@@ -150,7 +150,7 @@ class GgufSource final : public ModelSource {
       const GgufValue& value = all[i];
       const std::string key = "gguf." + std::string(value.key);
       if (value.is_array) {
-        metadata_.add(key, fmt::format("[{} of {}]", value.count, formats::gguf_type_name(value.type)));
+        metadata_.add(key, format_text("[{} of {}]", value.count, formats::gguf_type_name(value.type)));
       } else if (value.is_text()) {
         const std::string_view text = value.text();
         if (text.size() <= kMaxMetadataText && text::find_invalid_utf8(text) == text.size()) metadata_.add(key, text);
@@ -158,11 +158,11 @@ class GgufSource final : public ModelSource {
         metadata_.add(key, value.bytes[0] != 0 ? "true" : "false");
       } else if (value.type == GgufType::f32 || value.type == GgufType::f64) {
         QINFER_ASSIGN(const auto number, all.number(value.key));
-        metadata_.add(key, value.type == GgufType::f32 ? fmt::format("{}", static_cast<float>(*number))
-                                                       : fmt::format("{}", *number));
+        metadata_.add(key, value.type == GgufType::f32 ? format_text("{}", static_cast<float>(*number))
+                                                       : format_text("{}", *number));
       } else {
         QINFER_ASSIGN(const auto number, all.integer(value.key, INT64_MIN, INT64_MAX));
-        metadata_.add(key, fmt::format("{}", *number));
+        metadata_.add(key, format_text("{}", *number));
       }
     }
     static_cast<void>(metadata_.finish());
@@ -229,10 +229,10 @@ Result<std::string> gguf_state(const Gguf& gguf, CancelFlag cancel) {
   std::string all;
   for (std::size_t i = 0; i < gguf.metadata().size(); ++i) {
     const GgufValue& value = gguf.metadata()[i];
-    all += fmt::format("{} {} {:016x}\n", value.key, value.describe(), hash_text(value.bytes));
+    all += format_text("{} {} {:016x}\n", value.key, value.describe(), hash_text(value.bytes));
   }
   QINFER_ASSIGN(const std::string samples, sample_gguf(gguf, cancel));
-  return fmt::format("{:016x} {:016x}", hash_text(all), hash_text(samples));
+  return format_text("{:016x} {:016x}", hash_text(all), hash_text(samples));
 }
 
 }  // namespace qinfer::source

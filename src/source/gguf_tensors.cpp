@@ -48,7 +48,7 @@ GgufPlace expert_place(const model::ModelSpec& spec, const model::TensorId& id, 
   const model::FfnSpec& ffn = spec.layers[id.layer].ffn;
   const std::string_view kind = id.role == Role::gate ? "ffn_gate" : id.role == Role::up ? "ffn_up" : "ffn_down";
   const std::uint64_t rows = id.role == Role::down ? spec.n_embd : ffn.width;
-  return {fmt::format("{}{}.{}.weight", layer, kind, id.expert), fmt::format("{}{}_exps.weight", layer, kind),
+  return {format_text("{}{}.{}.weight", layer, kind, id.expert), format_text("{}{}_exps.weight", layer, kind),
           id.expert * rows, rows, ffn.experts * rows};
 }
 
@@ -88,7 +88,7 @@ GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& archi
     case Role::lm_head: return {"output.weight", {}};
     default: break;
   }
-  const std::string layer = fmt::format("blk.{}.", id.layer);
+  const std::string layer = format_text("blk.{}.", id.layer);
   if (id.layer < spec.n_layers()) {
     if (id.expert != model::kNoExpert) return expert_place(spec, id, layer);
     if (architecture.fused)

@@ -283,7 +283,7 @@ Status read_templates(const GgufMetadata& metadata, std::vector<ChatTemplate>& o
     if (name.empty() || name.find('\0') != name.npos || text::find_invalid_utf8(name) != name.size())
       return malformed("{}: key \"tokenizer.chat_templates\" has the name {}, expected text", metadata.file(),
                        in_quotes(name));
-    QINFER_TRY(add_template(metadata, fmt::format("{}.{}", key, name), std::string(name), out));
+    QINFER_TRY(add_template(metadata, format_text("{}.{}", key, name), std::string(name), out));
   }
   return Status();
 }

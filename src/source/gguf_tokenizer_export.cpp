@@ -73,7 +73,7 @@ class Exporter {
  private:
   std::string no_tokenizer(std::string_view why) {
     out_.add_text("tokenizer.ggml.model", "none");
-    return fmt::format("it finds no tokenizer, for none of its kinds is this one: {}", why);
+    return format_text("it finds no tokenizer, for none of its kinds is this one: {}", why);
   }
 
   /// The row of gguf_pre_tokenizers.h that splits as the file does.
@@ -95,12 +95,12 @@ class Exporter {
         const Json* use = child(part, "use_regex");
         if (use == nullptr || use->boolean()) patterns.emplace_back(text::kGpt2Pattern);
       } else {
-        return fmt::format("its pre-tokenizer has a part \"{}\"", type);
+        return format_text("its pre-tokenizer has a part \"{}\"", type);
       }
     }
     bool nfc = false;
     for (const Json* part : parts_of(child(&root_, "normalizer"), "normalizers")) {
-      if (text_of(part, "type") != "NFC") return fmt::format("it normalises by \"{}\"", text_of(part, "type"));
+      if (text_of(part, "type") != "NFC") return format_text("it normalises by \"{}\"", text_of(part, "type"));
       nfc = true;
     }
     const GgufPreTokenizer* row =
@@ -122,17 +122,17 @@ class Exporter {
                  text_of(part, "content") == kSpaceMark) {
         replaces = true;
       } else {
-        return fmt::format("it normalises by \"{}\"", type);
+        return format_text("it normalises by \"{}\"", type);
       }
     }
     // Gemma's splits at spaces, of which the normaliser leaves none.
     for (const Json* part : parts_of(child(&root_, "pre_tokenizer"), "pretokenizers"))
       if (text_of(part, "type") != "Split" || text_of(child(part, "pattern"), "String") != " ")
-        return fmt::format("its pre-tokenizer has a part \"{}\"", text_of(part, "type"));
+        return format_text("its pre-tokenizer has a part \"{}\"", text_of(part, "type"));
     if (!replaces) return "it does not replace spaces by U+2581";
     for (int byte = 0; byte < 256; ++byte)
-      if (!tokenizer_.tables().vocabulary.find_in_model(fmt::format("<0x{:02X}>", byte)))
-        return fmt::format("it has no token <0x{:02X}>", byte);
+      if (!tokenizer_.tables().vocabulary.find_in_model(format_text("<0x{:02X}>", byte)))
+        return format_text("it has no token <0x{:02X}>", byte);
     return check_scores();
   }
 
@@ -195,7 +195,7 @@ class Exporter {
     std::vector<std::int32_t> types;
     for (TokenId id = 0; id < static_cast<TokenId>(spec_.n_vocab); ++id) {
       const bool defined = vocabulary.flags(id) != 0;
-      tokens_.push_back(defined ? std::string(vocabulary.content(id)) : fmt::format("[PAD{}]", id));
+      tokens_.push_back(defined ? std::string(vocabulary.content(id)) : format_text("[PAD{}]", id));
       types.push_back(static_cast<std::int32_t>(defined ? type_of(id, tokens_.back()) : GgufTokenType::unused));
     }
     out_.add_texts(kGgufTokens, tokens_);
@@ -205,7 +205,7 @@ class Exporter {
   void add_merges() {
     std::vector<std::string> merges;
     for (std::size_t i = 0; i < file_.merges.size(); ++i)
-      merges.push_back(fmt::format("{} {}", file_.merges.left(i), file_.merges.right(i)));
+      merges.push_back(format_text("{} {}", file_.merges.left(i), file_.merges.right(i)));
     out_.add_texts("tokenizer.ggml.merges", merges);
   }
 
@@ -251,7 +251,7 @@ Result<std::string> add_gguf_tokenizer(std::string_view json, const model::Model
   // Numbers of config.json that the tokenizer has no token for stand for none.
   const auto add_id = [&](std::string_view name, TokenId id) {
     if (id >= 0 && static_cast<std::uint32_t>(id) < tokenizer.size())
-      out.add_u32(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<std::uint32_t>(id));
+      out.add_u32(format_text("tokenizer.ggml.{}_token_id", name), static_cast<std::uint32_t>(id));
   };
   add_id("bos", spec.bos_token);
   // A file has three places for tokens that end a text; this library knows others by their names.

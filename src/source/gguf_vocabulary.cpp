@@ -48,7 +48,7 @@ bool is_byte_name(std::string_view token) {
 
 Status check_token(const GgufMetadata& metadata, std::string_view token, GgufTokenType type, std::size_t i,
                    bool may_have_bytes) {
-  const auto where = [&] { return fmt::format("{}: {}[{}]", metadata.file(), kGgufTokens, i); };
+  const auto where = [&] { return format_text("{}: {}[{}]", metadata.file(), kGgufTokens, i); };
   if (const std::size_t bad = text::find_invalid_utf8(token); bad != token.size())
     return malformed("{} is not valid UTF-8 at byte {}", where(), bad);
   if (token.size() > text::kMaxTokenBytes)
@@ -103,7 +103,7 @@ Status add_gguf_tokens(const GgufVocabulary& vocabulary, bool strip_after, Cance
     if (!special && type != GgufTokenType::user_defined) continue;
     const bool strips = strip_after && token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
     QINFER_TRY(builder.add({.content = token, .id = id, .rstrip = strips, .special = special},
-                           fmt::format("{}[{}]", kGgufTokens, i)));
+                           format_text("{}[{}]", kGgufTokens, i)));
   }
   return builder.finish_added();
 }

@@ -1,8 +1,7 @@
 // See hf_tensors.h.
 #include "source/hf_tensors.h"
 
-#include <fmt/format.h>
-
+#include "base/format.h"
 #include "model/rope.h"
 
 namespace qinfer::source {
@@ -74,16 +73,16 @@ bool is_norm(Role role) {
 
 std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
   switch (id.role) {
-    case Role::embedding: return fmt::format("{}embed_tokens.weight", names.prefix);
-    case Role::final_norm: return fmt::format("{}norm.weight", names.prefix);
+    case Role::embedding: return format_text("{}embed_tokens.weight", names.prefix);
+    case Role::final_norm: return format_text("{}norm.weight", names.prefix);
     case Role::lm_head: return "lm_head.weight";
     default: break;
   }
-  const std::string layer = fmt::format("{}layers.{}.", names.prefix, id.layer);
+  const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
   const std::string_view block = names.mixtral ? "block_sparse_moe" : "mlp";
   if (id.expert != model::kNoExpert)
-    return fmt::format("{}{}.experts.{}.{}", layer, block, id.expert, name_in_expert(id.role, names.mixtral));
-  if (id.role == Role::router && names.mixtral) return fmt::format("{}{}.gate.weight", layer, block);
+    return format_text("{}{}.experts.{}.{}", layer, block, id.expert, name_in_expert(id.role, names.mixtral));
+  if (id.role == Role::router && names.mixtral) return format_text("{}{}.gate.weight", layer, block);
   return layer + std::string(name_in_layer(spec, id.role));
 }
 
@@ -105,7 +104,7 @@ std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorI
     }
     default: return std::nullopt;
   }
-  part.name = fmt::format("{}layers.{}.{}", names.prefix, id.layer, name);
+  part.name = format_text("{}layers.{}.{}", names.prefix, id.layer, name);
   return part;
 }
 
@@ -113,7 +112,7 @@ std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::
   if (id.expert == model::kNoExpert || id.layer >= spec.n_layers()) return std::nullopt;
   const model::FfnSpec& ffn = spec.layers[id.layer].ffn;
   const std::uint64_t width = ffn.width, hidden = spec.n_embd, experts = ffn.experts, expert = id.expert;
-  const std::string block = fmt::format("{}layers.{}.mlp.experts.", names.prefix, id.layer);
+  const std::string block = format_text("{}layers.{}.mlp.experts.", names.prefix, id.layer);
   if (id.role == Role::down) return HfPart{block + "down_proj", {experts, hidden, width}, expert * hidden, hidden};
   const std::uint64_t first = expert * 2 * width + (id.role == Role::up ? width : 0);
   return HfPart{block + "gate_up_proj", {experts, 2 * width, hidden}, first, width};

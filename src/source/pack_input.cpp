@@ -73,7 +73,7 @@ Result<std::string> PackInput::state(CancelFlag cancel) const {
   QINFER_ASSIGN(std::string state, make_first_fingerprint(texts, checkpoint, cancel));
   // What the fingerprint leaves out is packed, too.
   QINFER_ASSIGN(const std::vector<Text> all, this->texts(cancel));
-  for (const Text& text : all) state += fmt::format(" {} {:016x}", text.name, hash_text(text.text));
+  for (const Text& text : all) state += format_text(" {} {:016x}", text.name, hash_text(text.text));
   return state;
 }
 

@@ -50,7 +50,7 @@ std::string hex_float(float value) {
 std::string describe(const PackedTensor& info) {
   std::string layout(kernels::weight_layout_name(info.layout));
   if (info.quantised) layout.append("/").append(encoding_name(*info.quantised));
-  return fmt::format("{} {} {} {} {} {} {:016x}", layout, info.rows, info.cols, hex_float(info.pack.scale),
+  return format_text("{} {} {} {} {} {} {:016x}", layout, info.rows, info.cols, hex_float(info.pack.scale),
                      hex_float(info.pack.largest), encoding_name(info.source), info.checksum);
 }
 
@@ -88,11 +88,11 @@ Status check_header(const platform::OpenFile& file, std::string_view checksum) {
   QINFER_ASSIGN(const std::uint64_t length, formats::safetensors_header_bytes(text, file.size, file.name));
   text.resize(length);
   QINFER_TRY(platform::read_at(file, 8, std::as_writable_bytes(std::span(text))));
-  const std::size_t at = text.find(fmt::format("\"{}\":\"{}\"", kChecksumKey, checksum));
+  const std::size_t at = text.find(format_text("\"{}\":\"{}\"", kChecksumKey, checksum));
   if (at == text.npos || checksum.size() != kNoChecksum.size())
     return error_at(Code::format, 8, "{}: the header has no checksum", file.name);
   text.replace(at + kChecksumKey.size() + 4, kNoChecksum.size(), kNoChecksum);
-  if (fmt::format("{:016x}", hash_text(text)) != checksum)
+  if (format_text("{:016x}", hash_text(text)) != checksum)
     return error_at(Code::format, 8, "{}: the header does not match its checksum: the file is damaged", file.name);
   return Status();
 }
@@ -160,21 +160,21 @@ Status PackedFile::verify(std::string_view name, std::span<const std::byte> data
 }
 
 std::string PackedWriter::header(std::string_view kernel_set, const Fingerprints& fingerprints, bool exact) const {
-  std::string text = fmt::format(
+  std::string text = format_text(
       R"({{"__metadata__":{{"qinfer.packed":"{}","{}":"{}","qinfer.kernel_set":"{}","qinfer.exact":"{}","qinfer.source":"{}","qinfer.fingerprint":"{}")",
       kPackedVersion, kChecksumKey, kNoChecksum, kernel_set, exact ? 1 : 0, fingerprints.first, fingerprints.current);
   for (const Item& item : items_)
-    text += fmt::format(R"(,"{}{}":"{}")", kTensorKey, escape(item.name), describe(item.info));
+    text += format_text(R"(,"{}{}":"{}")", kTensorKey, escape(item.name), describe(item.info));
   text += '}';
   std::uint64_t offset = 0;
   for (const Item& item : items_) {
-    text += fmt::format(R"(,"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", escape(item.name), item.dtype,
+    text += format_text(R"(,"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", escape(item.name), item.dtype,
                         formats::shape_text(item.shape), offset, offset + item.data.size());
     offset += item.data.size();
   }
   text += '}';
   text.resize(round_up(text.size() + 8, kPage) - 8, ' ');  // data begins on a page
-  const std::string checksum = fmt::format("{:016x}", hash_text(text));
+  const std::string checksum = format_text("{:016x}", hash_text(text));
   text.replace(text.find(kChecksumKey) + kChecksumKey.size() + 3, checksum.size(), checksum);
   return text;
 }

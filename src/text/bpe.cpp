@@ -89,7 +89,7 @@ void Bpe::init_characters() {
     low_ids_[code] = vocabulary_->find_in_model(character).value_or(-1);
   }
   for (unsigned byte = 0; byte < 256; ++byte)
-    byte_ids_[byte] = vocabulary_->find_in_model(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+    byte_ids_[byte] = vocabulary_->find_in_model(format_text("<0x{:02X}>", byte)).value_or(-1);
 }
 
 bool Bpe::append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const {

@@ -17,7 +17,7 @@ std::string in_quotes(std::string_view text) {
     }
     const Char c = char_at(text, i);
     if (c.code < 0x20 || c.code == 0x7F) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c.code));
+      out += format_text("\\u{:04x}", static_cast<unsigned>(c.code));
     } else {
       out.append(text.substr(i, c.size));
     }

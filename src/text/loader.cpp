@@ -125,7 +125,7 @@ class Loader {
     if (field("added_tokens") != nullptr) {
       QINFER_ASSIGN(const Json* list, required_array(root(), "added_tokens", "the file"));
       std::size_t i = 0;
-      for (const Json& item : *list) QINFER_TRY(load_added_token(item, fmt::format("added_tokens[{}]", i++)));
+      for (const Json& item : *list) QINFER_TRY(load_added_token(item, format_text("added_tokens[{}]", i++)));
     }
     return builder_.finish_added();
   }

@@ -304,7 +304,7 @@ class Matcher {
 
 Result<Regex> Regex::compile(std::string_view pattern, std::string_view where) {
   const auto named = [&](Status status) {
-    return std::move(status).with_prefix(fmt::format("{}: the regular expression {}", where, in_quotes(pattern)));
+    return std::move(status).with_prefix(format_text("{}: the regular expression {}", where, in_quotes(pattern)));
   };
   if (pattern.size() > kMaxPatternBytes)
     return named(error(Code::unsupported, "{} bytes, at most {} are supported", pattern.size(), kMaxPatternBytes));

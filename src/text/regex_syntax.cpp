@@ -55,7 +55,7 @@ class Parser {
     return error(Code::unsupported, "{} at byte {} is not supported", construct, at_);
   }
 
-  Status too_deep() const { return refuse(fmt::format("nesting of more than {} groups", kMaxDepth)); }
+  Status too_deep() const { return refuse(format_text("nesting of more than {} groups", kMaxDepth)); }
 
   std::uint32_t add(RegexNode node) {
     tree_.nodes.push_back(node);
@@ -79,7 +79,7 @@ class Parser {
     auto at = std::find(tree_.sets.begin(), tree_.sets.end(), set);
     if (at == tree_.sets.end()) {
       if (tree_.sets.size() == kMaxSets)
-        return refuse(fmt::format("more than {} sets of characters, the last", kMaxSets));
+        return refuse(format_text("more than {} sets of characters, the last", kMaxSets));
       at = tree_.sets.insert(tree_.sets.end(), std::move(set));
     }
     RegexNode node;
@@ -119,7 +119,7 @@ class Parser {
       }
       QINFER_ASSIGN(std::uint32_t item, atom(caseless));
       for (int repeats = 0; peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{'; ++repeats) {
-        if (repeats == kMaxRepeats) return refuse(fmt::format("more than {} repetitions of one another", kMaxRepeats));
+        if (repeats == kMaxRepeats) return refuse(format_text("more than {} repetitions of one another", kMaxRepeats));
         QINFER_ASSIGN(const std::optional<std::uint32_t> repeated, repeat(item));
         if (!repeated) break;
         item = *repeated;

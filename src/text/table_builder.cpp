@@ -100,7 +100,7 @@ Status TableBuilder::finish(const Decoder& decoder, bool added_as_written) {
       return malformed("the token {} (id {}) has {} bytes, at most {} are supported", in_quotes(content), id,
                        content.size(), kMaxTokenBytes);
     if (Status status = decoder.decode_token(content, work_, scratch_, token); !status.ok())
-      return of_file(std::move(status), fmt::format("decoder: token {}", id));
+      return of_file(std::move(status), format_text("decoder: token {}", id));
     total += token.bytes.size();
     if (total > most_bytes_) return malformed("decoder: the tokens decode to more than {} bytes", most_bytes_);
     vocabulary.append_bytes(token.bytes);
