@@ -37,7 +37,7 @@ static int turn(Chat* chat, const char* message, qinfer_error* error) {
            qinfer_generate(chat->session, &draw, NULL, error) || qinfer_reply_finish(reply, error) ||
            qinfer_reply_message(reply, answer, sizeof answer, &n, error);
   if (!failed && printf("\n(%zu tokens of the prompt were there)\n", kept) > 0)
-    snprintf(strchr(end, 0), room - strlen(chat->json), ",%s,", answer);
+    snprintf(strchr(end, 0), room - strlen(chat->json), ",%.*s,", (int)n, answer);
   qinfer_reply_free(reply);
   return failed;
 }
