@@ -238,28 +238,28 @@ int run_bench(BenchArgs& args) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Command& chosen) {
+void add_bench(Commands& commands) {
   auto args = std::make_shared<BenchArgs>();
-  CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode against what this machine can do");
-  add_model_arg(*command, args->model);
+  Options options = commands.add("bench", "Measure prefill and decode against what this machine can do");
+  add_model_arg(options, args->model);
   const auto number = [&](const char* name, std::uint32_t& value, std::uint64_t lowest, const char* help) {
-    return command->add_option(name, value, help)->check(whole_number(lowest, 1u << 24))->type_name("N");
+    return options.add(name, value, help).whole_number(lowest, 1u << 24).type_name("N");
   };
-  auto* prefill = number("-p", args->prefill, 0, "Tokens of the prompt (default 512; 0 = no prefill)");
-  auto* decode = number("-n", args->decode, 0, "Tokens to decode (default 64; 0 = no decode)");
+  const Option prefill = number("-p", args->prefill, 0, "Tokens of the prompt (default 512; 0 = no prefill)");
+  const Option decode = number("-n", args->decode, 0, "Tokens to decode (default 64; 0 = no decode)");
   number("--depth", args->depth, 1, "Tokens in the context before the decoded ones (default 8)");
   number("--sessions", args->sessions, 1, "Sessions that decode in one batch (default 1)");
   number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");
-  add_kv_arg(*command, args->kv);
-  command->add_flag("--contiguous", args->contiguous, "Lay each session's blocks side by side in address space");
-  add_runtime_args(*command, args->runtime);
-  command->add_flag("--json", args->json, "Print one JSON object (with --all-targets, one on each line)");
-  command->add_flag("--all-targets", args->all_targets, "Compare all kernel sets that this CPU can run")
-      ->excludes("--cpu-target");
-  command->callback([args, prefill, decode, &chosen] {
-    args->prefill_given = prefill->count() > 0;
-    args->decode_given = decode->count() > 0;
-    chosen = [args] { return run_bench(*args); };
+  add_kv_arg(options, args->kv);
+  options.flag("--contiguous", args->contiguous, "Lay each session's blocks side by side in address space");
+  add_runtime_args(options, args->runtime);
+  options.flag("--json", args->json, "Print one JSON object (with --all-targets, one on each line)");
+  options.flag("--all-targets", args->all_targets, "Compare all kernel sets that this CPU can run")
+      .excludes("--cpu-target");
+  options.run([args, prefill, decode] {
+    args->prefill_given = prefill.count() > 0;
+    args->decode_given = decode.count() > 0;
+    return run_bench(*args);
   });
 }
 

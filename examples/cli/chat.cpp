@@ -330,44 +330,41 @@ int run_chat(ChatArgs& args) {
   return 0;
 }
 
-void add_conversation_args(CLI::App& command, ChatArgs& args) {
-  ConversationOptions& options = args.conversation;
-  command.add_option("--system", options.system, "What the model is to be")->type_name("TEXT");
-  command.add_option("-n", options.max_tokens, "Tokens of an answer at most (default: until it ends)")
-      ->check(whole_number(0, 1u << 30))
-      ->type_name("N");
-  command
-      .add_option("--context", options.context_tokens,
-                  "Tokens that the conversation has room for (default 8192, or "
-                  "the model's context where that is less)")
-      ->check(whole_number(1, 1u << 30))
-      ->type_name("N");
-  command.add_option("--template", args.template_file, "A chat template in place of the model's")->type_name("FILE");
-  command.add_option("--tools", args.tools_file, "A JSON array of tools; you are asked for their results")
-      ->type_name("FILE");
-  command.add_option("--variables", args.variables, "More variables of the template, as a JSON object")
-      ->type_name("JSON");
-  command
-      .add_option("--now", options.now, "What templates take for today, e.g. 2026-11-22 (default: the clock, in UTC)")
-      ->type_name("DATE");
-  command.add_flag("--no-think", args.no_thinking, "Ask for an answer without reasoning (enable_thinking is false)");
-  command.add_flag("--no-history", args.no_history, "Keep no file of the lines that were typed");
+void add_conversation_args(Options& options, ChatArgs& args) {
+  ConversationOptions& conversation = args.conversation;
+  options.add("--system", conversation.system, "What the model is to be").type_name("TEXT");
+  options.add("-n", conversation.max_tokens, "Tokens of an answer at most (default: until it ends)")
+      .whole_number(0, 1u << 30)
+      .type_name("N");
+  options
+      .add("--context", conversation.context_tokens,
+           "Tokens that the conversation has room for (default 8192, or "
+           "the model's context where that is less)")
+      .whole_number(1, 1u << 30)
+      .type_name("N");
+  options.add("--template", args.template_file, "A chat template in place of the model's").type_name("FILE");
+  options.add("--tools", args.tools_file, "A JSON array of tools; you are asked for their results").type_name("FILE");
+  options.add("--variables", args.variables, "More variables of the template, as a JSON object").type_name("JSON");
+  options.add("--now", conversation.now, "What templates take for today, e.g. 2026-11-22 (default: the clock, in UTC)")
+      .type_name("DATE");
+  options.flag("--no-think", args.no_thinking, "Ask for an answer without reasoning (enable_thinking is false)");
+  options.flag("--no-history", args.no_history, "Keep no file of the lines that were typed");
 }
 
 }  // namespace
 
-void add_chat(CLI::App& app, Command& chosen) {
+void add_chat(Commands& commands) {
   auto args = std::make_shared<ChatArgs>();
-  CLI::App* command = app.add_subcommand("chat", "Talk with a model: on a terminal, or once with MESSAGE or a pipe");
-  add_model_arg(*command, args->model);
-  command->add_option("MESSAGE", args->message, "Answer this, and what is piped in after it, instead of a conversation")
-      ->type_name("");
-  add_conversation_args(*command, *args);
-  add_grammar_args(*command, args->conversation.grammar);
-  add_sampler_args(*command, args->conversation.sampler);
-  add_kv_arg(*command, args->conversation.kv);
-  add_runtime_args(*command, args->runtime);
-  command->callback([args, &chosen] { chosen = [args] { return run_chat(*args); }; });
+  Options options = commands.add("chat", "Talk with a model: on a terminal, or once with MESSAGE or a pipe");
+  add_model_arg(options, args->model);
+  options.add("MESSAGE", args->message, "Answer this, and what is piped in after it, instead of a conversation")
+      .type_name("");
+  add_conversation_args(options, *args);
+  add_grammar_args(options, args->conversation.grammar);
+  add_sampler_args(options, args->conversation.sampler);
+  add_kv_arg(options, args->conversation.kv);
+  add_runtime_args(options, args->runtime);
+  options.run([args] { return run_chat(*args); });
 }
 
 }  // namespace cli

@@ -45,18 +45,18 @@ int run_embed(const EmbedArgs& args) {
 
 }  // namespace
 
-void add_embed(CLI::App& app, Command& chosen) {
+void add_embed(Commands& commands) {
   auto args = std::make_shared<EmbedArgs>();
-  CLI::App* command = app.add_subcommand("embed", "Print the embedding of each text, of length 1, as a line of JSON");
-  add_model_arg(*command, args->model);
-  command->add_option("TEXT", args->texts, "One or more texts")->required()->type_name("");
-  command
-      ->add_option("--pooling", args->pooling,
-                   "Which hidden states: last, mean, first (default: mean for encoders, otherwise last)")
-      ->check(CLI::IsMember({"last", "mean", "first"}))
-      ->type_name("WHICH");
-  add_runtime_args(*command, args->runtime);
-  command->callback([args, &chosen] { chosen = [args] { return run_embed(*args); }; });
+  Options options = commands.add("embed", "Print the embedding of each text, of length 1, as a line of JSON");
+  add_model_arg(options, args->model);
+  options.add("TEXT", args->texts, "One or more texts").required().type_name("");
+  options
+      .add("--pooling", args->pooling,
+           "Which hidden states: last, mean, first (default: mean for encoders, otherwise last)")
+      .one_of({"last", "mean", "first"})
+      .type_name("WHICH");
+  add_runtime_args(options, args->runtime);
+  options.run([args] { return run_embed(*args); });
 }
 
 }  // namespace cli

@@ -112,31 +112,25 @@ int run_generate(const GenerateArgs& args) {
 
 }  // namespace
 
-void add_generate(CLI::App& app, Command& chosen) {
+void add_generate(Commands& commands) {
   auto args = std::make_shared<GenerateArgs>();
-  CLI::App* command = app.add_subcommand("generate", "Print a prompt and the text that follows");
-  add_model_arg(*command, args->model);
-  command->add_option("PROMPT", args->prompt, "Start of the text; \"\" is the begin token alone")
-      ->required()
-      ->type_name("");
-  command
-      ->add_option("-n", args->max_tokens,
-                   "New tokens at most; 0 = until an end token or the context is full (default 256)")
-      ->check(whole_number(0, 1u << 30))
-      ->type_name("N");
-  command->add_option("--context", args->context, "Tokens the session has room for (default: prompt + N)")
-      ->check(whole_number(1, 1u << 30))
-      ->type_name("N");
+  Options options = commands.add("generate", "Print a prompt and the text that follows");
+  add_model_arg(options, args->model);
+  options.add("PROMPT", args->prompt, "Start of the text; \"\" is the begin token alone").required().type_name("");
+  options.add("-n", args->max_tokens, "New tokens at most; 0 = until an end token or the context is full (default 256)")
+      .whole_number(0, 1u << 30)
+      .type_name("N");
+  options.add("--context", args->context, "Tokens the session has room for (default: prompt + N)")
+      .whole_number(1, 1u << 30)
+      .type_name("N");
   // Without this the option would take every word that follows, the prompt included.
-  command->add_option("--stop", args->stop, "End before this text appears; may be repeated")
-      ->allow_extra_args(false)
-      ->type_name("TEXT");
-  add_grammar_args(*command, args->grammar);
-  add_sampler_args(*command, args->sampler);
-  add_kv_arg(*command, args->kv);
-  add_runtime_args(*command, args->runtime);
-  command->add_flag("--ids", args->ids, "Print the ids of the new tokens on a line after the text");
-  command->callback([args, &chosen] { chosen = [args] { return run_generate(*args); }; });
+  options.add("--stop", args->stop, "End before this text appears; may be repeated").one_value().type_name("TEXT");
+  add_grammar_args(options, args->grammar);
+  add_sampler_args(options, args->sampler);
+  add_kv_arg(options, args->kv);
+  add_runtime_args(options, args->runtime);
+  options.flag("--ids", args->ids, "Print the ids of the new tokens on a line after the text");
+  options.run([args] { return run_generate(*args); });
 }
 
 }  // namespace cli

@@ -9,13 +9,16 @@
 
 namespace cli {
 
-void add_grammar_args(CLI::App& command, GrammarArgs& args) {
-  CLI::Option* schema = command.add_option("--schema", args.schema_file, "Draw JSON that fulfils this JSON schema");
-  schema->type_name("FILE");
-  CLI::Option* regex = command.add_option("--regex", args.regex, "Draw text that matches this regular expression");
-  regex->type_name("TEXT")->excludes(schema);
-  CLI::Option* lark = command.add_option("--lark", args.lark_file, "Draw text that fulfils this Lark grammar");
-  lark->type_name("FILE")->excludes(schema)->excludes(regex);
+void add_grammar_args(Options& options, GrammarArgs& args) {
+  const Option schema =
+      options.add("--schema", args.schema_file, "Draw JSON that fulfils this JSON schema").type_name("FILE");
+  const Option regex = options.add("--regex", args.regex, "Draw text that matches this regular expression")
+                           .type_name("TEXT")
+                           .excludes(schema);
+  options.add("--lark", args.lark_file, "Draw text that fulfils this Lark grammar")
+      .type_name("FILE")
+      .excludes(schema)
+      .excludes(regex);
 }
 
 #ifdef QINFER_HAS_GRAMMAR

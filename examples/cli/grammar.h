@@ -4,9 +4,10 @@
 
 #include <qinfer/qinfer.hpp>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+
+#include "command_line.h"
 
 struct qinfer_grammar;
 struct qinfer_grammar_matcher;
@@ -17,7 +18,7 @@ namespace cli {
 struct GrammarArgs {
   std::string schema_file, regex, lark_file;
 };
-void add_grammar_args(CLI::App& command, GrammarArgs& args);
+void add_grammar_args(Options& options, GrammarArgs& args);
 
 class Grammar {
  public:

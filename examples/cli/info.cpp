@@ -75,13 +75,12 @@ int run_info(const InfoArgs& args) {
 
 }  // namespace
 
-void add_info(CLI::App& app, Command& chosen) {
+void add_info(Commands& commands) {
   auto args = std::make_shared<InfoArgs>();
-  CLI::App* command =
-      app.add_subcommand("info", "Show a model, its tokenizer, the kernel set and the memory to expect");
-  add_model_arg(*command, args->model);
-  add_runtime_args(*command, args->runtime);
-  command->callback([args, &chosen] { chosen = [args] { return run_info(*args); }; });
+  Options options = commands.add("info", "Show a model, its tokenizer, the kernel set and the memory to expect");
+  add_model_arg(options, args->model);
+  add_runtime_args(options, args->runtime);
+  options.run([args] { return run_info(*args); });
 }
 
 }  // namespace cli

@@ -81,16 +81,16 @@ int run_logits(const LogitsArgs& args) {
 
 }  // namespace
 
-void add_logits(CLI::App& app, Command& chosen) {
+void add_logits(Commands& commands) {
   auto args = std::make_shared<LogitsArgs>();
-  CLI::App* command = app.add_subcommand("logits", "Evaluate token ids and give the logits after each");
-  add_model_arg(*command, args->model);
-  command->add_option("--ids", args->ids, "The ids, e.g. 1,2,3")->required()->type_name("IDS");
-  command->add_option("--out", args->out, "Write float32 [n, vocab] here; default: print the five best of each row")
-      ->type_name("F.npy");
-  add_kv_arg(*command, args->kv);
-  add_runtime_args(*command, args->runtime);
-  command->callback([args, &chosen] { chosen = [args] { return run_logits(*args); }; });
+  Options options = commands.add("logits", "Evaluate token ids and give the logits after each");
+  add_model_arg(options, args->model);
+  options.add("--ids", args->ids, "The ids, e.g. 1,2,3").required().type_name("IDS");
+  options.add("--out", args->out, "Write float32 [n, vocab] here; default: print the five best of each row")
+      .type_name("F.npy");
+  add_kv_arg(options, args->kv);
+  add_runtime_args(options, args->runtime);
+  options.run([args] { return run_logits(*args); });
 }
 
 }  // namespace cli

@@ -2,7 +2,6 @@
 // turns every failure into one line on stderr and an exit status: 0 done, 1 failed, 2 usage. Results go to stdout,
 // everything else to stderr.
 #include <exception>
-#include <iostream>
 #include <new>
 #include <string>
 
@@ -12,31 +11,20 @@
 namespace {
 
 int parse_and_run(int argc, char** argv) {
-  CLI::App app("Runs language models on CPUs.", "qinfer");
-  cli::Command chosen;
-  cli::add_info(app, chosen);
-  cli::add_plan(app, chosen);
-  cli::add_tokenize(app, chosen);
-  cli::add_render(app, chosen);
-  cli::add_generate(app, chosen);
-  cli::add_chat(app, chosen);
-  cli::add_logits(app, chosen);
-  cli::add_embed(app, chosen);
-  cli::add_pack(app, chosen);
-  cli::add_bench(app, chosen);
-  app.set_version_flag("--version", std::string(qi::build_info()));
-  app.require_subcommand(1);
-  app.footer("Exit status: 0 done, 1 failed (one line says why), 2 usage.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked) {  // --help or --version
-    app.exit(asked, std::cout, std::cerr);
-    std::cout.flush();
-    return std::cout ? 0 : 1;
-  } catch (const CLI::ParseError& error) {
-    throw cli::UsageError(error.what());
-  }
-  const int status = chosen();
+  cli::Commands commands("qinfer", "Runs language models on CPUs.");
+  cli::add_info(commands);
+  cli::add_plan(commands);
+  cli::add_tokenize(commands);
+  cli::add_render(commands);
+  cli::add_generate(commands);
+  cli::add_chat(commands);
+  cli::add_logits(commands);
+  cli::add_embed(commands);
+  cli::add_pack(commands);
+  cli::add_bench(commands);
+  commands.set_version(std::string(qi::build_info()));
+  commands.set_footer("Exit status: 0 done, 1 failed (one line says why), 2 usage.");
+  const int status = commands.run(argc, argv);
   cli::flush_output();
   return status;
 }

@@ -1,52 +1,45 @@
-// options.h: command-line options that several commands share, and validators that say in one line what is wrong.
+// options.h: the commands, and options that several of them share.
 #pragma once
 
 #include <qinfer/qinfer.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
-#include <functional>
 #include <string>
+
+#include "command_line.h"
 
 namespace cli {
 
-/// What the command line chose; returns the exit status. Run after parsing, so that errors in it are not usage errors.
-using Command = std::function<int()>;
-
-// One per command: adds the subcommand and, when it is the one given, sets `chosen`.
-void add_info(CLI::App& app, Command& chosen);
-void add_plan(CLI::App& app, Command& chosen);
-void add_tokenize(CLI::App& app, Command& chosen);
-void add_render(CLI::App& app, Command& chosen);
-void add_generate(CLI::App& app, Command& chosen);
-void add_chat(CLI::App& app, Command& chosen);
-void add_logits(CLI::App& app, Command& chosen);
-void add_embed(CLI::App& app, Command& chosen);
-void add_pack(CLI::App& app, Command& chosen);
-void add_bench(CLI::App& app, Command& chosen);
-
-/// Digits only and in [lowest, highest]: CLI11 alone reads "-1" as 18446744073709551615 and "010" as 8.
-CLI::Validator whole_number(std::uint64_t lowest, std::uint64_t highest);
-/// A finite number in [lowest, highest].
-CLI::Validator real_number(double lowest, double highest);
+// One per command: adds it with its options.
+void add_info(Commands& commands);
+void add_plan(Commands& commands);
+void add_tokenize(Commands& commands);
+void add_render(Commands& commands);
+void add_generate(Commands& commands);
+void add_chat(Commands& commands);
+void add_logits(Commands& commands);
+void add_embed(Commands& commands);
+void add_pack(Commands& commands);
+void add_bench(Commands& commands);
 
 struct RuntimeArgs {
   std::uint32_t threads = 0;
   std::string cpu_target;
   bool exact = false;
 };
-void add_runtime_args(CLI::App& command, RuntimeArgs& args);
+void add_runtime_args(Options& options, RuntimeArgs& args);
 /// Points into args. Warnings of the library go to stderr.
 qinfer_runtime_options runtime_options(const RuntimeArgs& args);
 
 /// Adds --kv; kv_type() turns its value, "" included, into QINFER_KV_*.
-void add_kv_arg(CLI::App& command, std::string& kv);
+void add_kv_arg(Options& options, std::string& kv);
 int32_t kv_type(const std::string& kv);
 
 /// Temperature, filters, penalty and seed.
-void add_sampler_args(CLI::App& command, qinfer_sampler_options& sampler);
+void add_sampler_args(Options& options, qinfer_sampler_options& sampler);
 
 /// MODEL: a path, or the id of a model that the local Hugging Face cache has, which becomes its path (hub.h).
-void add_model_arg(CLI::App& command, std::string& model);
+/// `help`: in place of what the help says of it.
+void add_model_arg(Options& options, std::string& model, const char* help = nullptr);
 
 }  // namespace cli

@@ -48,24 +48,22 @@ int run_pack(const PackArgs& args) {
 
 }  // namespace
 
-void add_pack(CLI::App& app, Command& chosen) {
+void add_pack(Commands& commands) {
   auto args = std::make_shared<PackArgs>();
-  CLI::App* command = app.add_subcommand("pack", "Write a model as one file that loads by mapping");
-  add_model_arg(*command, args->model);
-  command->add_option("OUT", args->out, "The file to write; other commands take it as MODEL")
-      ->required()
-      ->type_name("");
-  command
-      ->add_option("--weights", args->weight_format,
-                   "Type of the weights (default: what the kernel set wants). The last three quantise a checkpoint and "
-                   "print the error of each matrix")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"}))
-      ->type_name("TYPE");
-  command->add_flag("--gguf", args->gguf,
-                    "Write a GGUF file, which llama.cpp reads too, in place of a packed one: weights as the model has "
-                    "them, or with --weights q8_0, q4_0 or q4_k_m quantised");
-  add_runtime_args(*command, args->runtime);
-  command->callback([args, &chosen] { chosen = [args] { return run_pack(*args); }; });
+  Options options = commands.add("pack", "Write a model as one file that loads by mapping");
+  add_model_arg(options, args->model);
+  options.add("OUT", args->out, "The file to write; other commands take it as MODEL").required().type_name("");
+  options
+      .add("--weights", args->weight_format,
+           "Type of the weights (default: what the kernel set wants). The last three quantise a checkpoint and "
+           "print the error of each matrix")
+      .one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"})
+      .type_name("TYPE");
+  options.flag("--gguf", args->gguf,
+               "Write a GGUF file, which llama.cpp reads too, in place of a packed one: weights as the model has "
+               "them, or with --weights q8_0, q4_0 or q4_k_m quantised");
+  add_runtime_args(options, args->runtime);
+  options.run([args] { return run_pack(*args); });
 }
 
 }  // namespace cli

@@ -40,13 +40,13 @@ struct Plan {
   std::uint64_t total = 0;  // sessions included
 };
 
-struct Options {
+struct PlanOptions {
   qinfer_runtime_options runtime;
   qinfer_load_options load = qi::options<qinfer_load_options>();
   qinfer_kv_cache_options cache = qi::options<qinfer_kv_cache_options>();
   qinfer_session_options session = qi::options<qinfer_session_options>();
 
-  explicit Options(const PlanArgs& args) : runtime(runtime_options(args.runtime)) {
+  explicit PlanOptions(const PlanArgs& args) : runtime(runtime_options(args.runtime)) {
     if (args.normal_pages) runtime.flags |= QINFER_RUNTIME_NORMAL_PAGES;
     load.max_batch_tokens = args.batch;
     session.max_tokens = args.context;
@@ -64,7 +64,7 @@ std::uint64_t times(std::uint64_t bytes, std::uint32_t sessions) {
 }
 
 /// A cache for `sessions` sessions of `context` tokens.
-Plan make_plan(const PlanArgs& args, Options& options) {
+Plan make_plan(const PlanArgs& args, PlanOptions& options) {
   Plan plan;
   plan.memory = qi::plan(args.model, &options.runtime, &options.load, &options.cache, &options.session);
   options.cache.budget_bytes = times(plan.memory.kv_per_session, args.sessions);
@@ -153,7 +153,7 @@ void print_plan_json(const PlanArgs& args, const Plan& plan) {
 /// Whether the plan stays within the bytes. What cannot be addressed does not fit either.
 bool fits(const PlanArgs& args) {
   try {
-    Options options(args);
+    PlanOptions options(args);
     return make_plan(args, options).total <= args.fit;
   } catch (const Failure&) {
     return false;
@@ -194,7 +194,7 @@ int print_fit(const PlanArgs& args, std::uint32_t most_tokens) {
 
 int run_plan(const PlanArgs& args) {
   if (args.map && args.fit != 0) throw UsageError("give either --map or --fit, not both");
-  Options options(args);
+  PlanOptions options(args);
   if (args.fit != 0) return print_fit(args, qi::inspect(args.model, options.load).context_tokens);
   Plan plan = make_plan(args, options);
   plan.details = qi::inspect(args.model, options.load);
@@ -209,26 +209,25 @@ int run_plan(const PlanArgs& args) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Command& chosen) {
+void add_plan(Commands& commands) {
   auto args = std::make_shared<PlanArgs>();
-  CLI::App* command = app.add_subcommand("plan", "Show the memory that loading and running will take, to the byte");
-  add_model_arg(*command, args->model);
-  command->get_option("MODEL")->description("Model directory, GGUF file, packed file, or a lone config.json");
+  Options options = commands.add("plan", "Show the memory that loading and running will take, to the byte");
+  add_model_arg(options, args->model, "Model directory, GGUF file, packed file, or a lone config.json");
   const auto number = [&](const char* name, auto& value, std::uint64_t highest, const char* help) {
-    command->add_option(name, value, help)->check(whole_number(1, highest))->type_name("N");
+    options.add(name, value, help).whole_number(1, highest).type_name("N");
   };
   number("--context", args->context, 1u << 30, "Tokens per session (default: the model's context)");
   number("--sessions", args->sessions, 1u << 20, "Sessions at once (default 1)");
   number("--block-tokens", args->block_tokens, 256, "Tokens per KV block, a power of two from 32 (default 32)");
   number("--batch", args->batch, 1u << 16, "Tokens evaluated in one pass (default 512)");
   number("--fit", args->fit, UINT64_MAX / 2, "Say what fits into N bytes: how long a context, how many sessions");
-  add_kv_arg(*command, args->kv);
-  add_runtime_args(*command, args->runtime);
-  command->add_flag("--prefix", args->prefix, "With a cache that keeps prefixes");
-  command->add_flag("--normal-pages", args->normal_pages, "Without 2 MiB pages");
-  command->add_flag("--json", args->json, "Print one JSON object");
-  command->add_flag("--map", args->map, "Print every buffer; with --json as one JSON object");
-  command->callback([args, &chosen] { chosen = [args] { return run_plan(*args); }; });
+  add_kv_arg(options, args->kv);
+  add_runtime_args(options, args->runtime);
+  options.flag("--prefix", args->prefix, "With a cache that keeps prefixes");
+  options.flag("--normal-pages", args->normal_pages, "Without 2 MiB pages");
+  options.flag("--json", args->json, "Print one JSON object");
+  options.flag("--map", args->map, "Print every buffer; with --json as one JSON object");
+  options.run([args] { return run_plan(*args); });
 }
 
 }  // namespace cli

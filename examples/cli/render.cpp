@@ -33,25 +33,23 @@ int run_render(const RenderArgs& args) {
 
 }  // namespace
 
-void add_render(CLI::App& app, Command& chosen) {
+void add_render(Commands& commands) {
   auto args = std::make_shared<RenderArgs>();
-  CLI::App* command = app.add_subcommand("render", "Print what a chat template makes of a conversation");
-  add_model_arg(*command, args->model);
-  command
-      ->add_option("CONVERSATION", args->conversation,
-                   "A JSON file: an object with messages, tools and any variable of the template; - is standard input")
-      ->required()
-      ->type_name("");
-  auto* file =
-      command->add_option("--template", args->template_file, "A template in place of the model's")->type_name("FILE");
-  command->add_option("--name", args->template_name, "The model's template of that name")
-      ->type_name("NAME")
-      ->excludes(file);
-  command->add_option("--now", args->now, "What templates take for today, e.g. 2026-11-22 (default: the clock, in UTC)")
-      ->type_name("DATE");
-  command->add_flag("--generation-prompt", args->generation_prompt, "Begin the assistant's answer");
-  command->add_flag("--ids", args->ids, "Print the token ids");
-  command->callback([args, &chosen] { chosen = [args] { return run_render(*args); }; });
+  Options options = commands.add("render", "Print what a chat template makes of a conversation");
+  add_model_arg(options, args->model);
+  options
+      .add("CONVERSATION", args->conversation,
+           "A JSON file: an object with messages, tools and any variable of the template; - is standard input")
+      .required()
+      .type_name("");
+  const Option file =
+      options.add("--template", args->template_file, "A template in place of the model's").type_name("FILE");
+  options.add("--name", args->template_name, "The model's template of that name").type_name("NAME").excludes(file);
+  options.add("--now", args->now, "What templates take for today, e.g. 2026-11-22 (default: the clock, in UTC)")
+      .type_name("DATE");
+  options.flag("--generation-prompt", args->generation_prompt, "Begin the assistant's answer");
+  options.flag("--ids", args->ids, "Print the token ids");
+  options.run([args] { return run_render(*args); });
 }
 
 }  // namespace cli

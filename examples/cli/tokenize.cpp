@@ -53,19 +53,19 @@ int run_tokenize(const TokenizeArgs& args) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& app, Command& chosen) {
+void add_tokenize(Commands& commands) {
   auto args = std::make_shared<TokenizeArgs>();
-  CLI::App* command = app.add_subcommand("tokenize", "Print the token ids of a text, or the text of token ids");
-  add_model_arg(*command, args->model);
-  auto* text = command->add_option("TEXT", args->text, "Default: standard input, to its last byte")->type_name("");
-  auto* decode =
-      command->add_option("--decode", args->decode, "Print the text of these ids, e.g. 1,2,3")->type_name("IDS");
-  command->add_flag("--special", args->special, "Add what the tokenizer puts around a text, e.g. the begin token");
-  command->add_flag("--no-parse-special", args->no_parse_special, "Take <|names|> of special tokens as plain text");
-  command->callback([args, text, decode, &chosen] {
-    args->text_given = text->count() > 0;
-    args->decode_given = decode->count() > 0;
-    chosen = [args] { return run_tokenize(*args); };
+  Options options = commands.add("tokenize", "Print the token ids of a text, or the text of token ids");
+  add_model_arg(options, args->model);
+  const Option text = options.add("TEXT", args->text, "Default: standard input, to its last byte").type_name("");
+  const Option decode =
+      options.add("--decode", args->decode, "Print the text of these ids, e.g. 1,2,3").type_name("IDS");
+  options.flag("--special", args->special, "Add what the tokenizer puts around a text, e.g. the begin token");
+  options.flag("--no-parse-special", args->no_parse_special, "Take <|names|> of special tokens as plain text");
+  options.run([args, text, decode] {
+    args->text_given = text.count() > 0;
+    args->decode_given = decode.count() > 0;
+    return run_tokenize(*args);
   });
 }
 
