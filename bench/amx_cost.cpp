@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "../tests/amx_emulator.h"
+#include "../tests/support/amx_emulator.h"
 #include "kernel_set.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"

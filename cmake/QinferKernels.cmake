@@ -65,13 +65,15 @@ if(QINFER_COMPILER_HAS_AMX)
 endif()
 
 # What the others link: all objects, and which of the sets there are.
-add_library(qinfer_kernels INTERFACE)
+add_library(qinfer_kernels_definitions INTERFACE)
 set(definitions $<$<BOOL:${QINFER_COMPILER_HAS_AVX2}>:QINFER_HAVE_AVX2>
                 $<$<BOOL:${QINFER_COMPILER_HAS_NEON}>:QINFER_HAVE_NEON>
                 $<$<BOOL:${QINFER_COMPILER_HAS_AVX512}>:QINFER_HAVE_AVX512>
                 $<$<BOOL:${QINFER_COMPILER_HAS_AMX}>:QINFER_HAVE_AMX>)
-target_compile_definitions(qinfer_kernels INTERFACE ${definitions})
-target_compile_definitions(qinfer_kernels_portable PRIVATE ${definitions})
+target_compile_definitions(qinfer_kernels_definitions INTERFACE ${definitions})
+target_link_libraries(qinfer_kernels_portable PRIVATE qinfer_kernels_definitions)
+add_library(qinfer_kernels INTERFACE)
+target_link_libraries(qinfer_kernels INTERFACE qinfer_kernels_definitions)
 set(QINFER_KERNEL_OBJECTS "")
 foreach(target ${QINFER_KERNEL_TARGETS})
   list(APPEND QINFER_KERNEL_OBJECTS $<TARGET_OBJECTS:${target}>)

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint_writer.h"
-#include "gguf_writer.h"
+#include "support/checkpoint_writer.h"
+#include "support/gguf_writer.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "checkpoint_writer.h"
+#include "support/checkpoint_writer.h"
 #include "held.h"
 
 namespace qinfer::faults {

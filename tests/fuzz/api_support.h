@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "api_sequence.h"
-#include "checkpoint_writer.h"
+#include "support/checkpoint_writer.h"
 #include "choices.h"
 
 namespace qinfer::fuzz {

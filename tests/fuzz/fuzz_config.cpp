@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "checkpoint_writer.h"
+#include "support/checkpoint_writer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const qinfer::test::ModelDir folder;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "choices.h"
-#include "gguf_writer.h"
+#include "support/gguf_writer.h"
 
 namespace qinfer::fuzz {
 

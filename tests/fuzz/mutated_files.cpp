@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checkpoint_writer.h"
+#include "support/checkpoint_writer.h"
 
 namespace qinfer::fuzz {
 namespace {

@@ -8,7 +8,7 @@ python=$1 so=$2 source=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
-wanted=$(grep -c '^qinfer_' "$source/tests/exported_symbols.txt")
+wanted=$(grep -c '^qinfer_' "$source/tests/abi/exported_symbols.txt")
 
 ZIG_GLOBAL_CACHE_DIR="$work/zig" ZIG_LOCAL_CACHE_DIR="$work/zig" \
   "$python" -m ziglang translate-c -I"$source/include" -lc "$source/include/qinfer/qinfer.h" >"$work/qinfer.zig"

@@ -1,0 +1,186 @@
+// The AMX backend through the C ABI: when it is chosen and when it is quietly left alone, and that no thread is left
+// with tiles in use, however a call ends. Its results have their tests in models_hugging_face.cpp and stories.cpp.
+#ifdef QINFER_HAVE_AMX
+#include "support/amx_runtime.h"
+#include "support/c_api.h"
+#include "support/targets.h"
+
+namespace {
+
+using namespace qinfer;
+using namespace qinfer::test;
+
+/// system_with_tiles() with one answer changed.
+platform::TileSystem without(void (*change)(platform::TileSystem&)) {
+  platform::TileSystem system = system_with_tiles();
+  change(system);
+  return system;
+}
+
+template <unsigned leaf, unsigned subleaf, platform::CpuidResult (*answer)()>
+platform::CpuidResult cpuid_but(unsigned at, unsigned sub) {
+  return at == leaf && sub == subleaf ? answer() : system_with_tiles().cpuid(at, sub);
+}
+
+platform::CpuidResult nothing() { return {}; }
+platform::CpuidResult no_bf16() { return {0, 0, 0, 1u << 24}; }
+platform::CpuidResult no_tile() { return {0, 0, 0, 1u << 22}; }
+platform::CpuidResult old_leaves() { return {0x1c, 0, 0, 0}; }
+platform::CpuidResult seven_tiles() { return {1024u << 16 | 8192, 7u << 16 | 64, 16, 0}; }
+platform::CpuidResult short_rows() { return {1024u << 16 | 8192, 8u << 16 | 32, 16, 0}; }
+platform::CpuidResult few_rows() { return {1024u << 16 | 8192, 8u << 16 | 64, 8, 0}; }
+platform::CpuidResult small_multiplier() { return {0, 64u << 8 | 8, 0, 0}; }
+
+bool chosen(const platform::TileSystem& system, const std::string& target, std::string& name) {
+  engine::RuntimeOptions options;
+  options.cpu_target = target;
+  options.tiles = &system;
+  auto set = engine::choose_kernels(options);
+  name = set.ok() ? std::string(set.value().any_model->name) : std::string(set.take_status().message());
+  return set.ok();
+}
+
+}  // namespace
+
+TEST_CASE("tiles are used only where CPU, system and permission are all there", "[amx]") {
+  CHECK(platform::has_tiles(system_with_tiles()));
+  using System = platform::TileSystem;
+  const System lacking[] = {
+      without([](System& s) { s.cpuid = cpuid_but<7, 0, no_bf16>; }),
+      without([](System& s) { s.cpuid = cpuid_but<7, 0, no_tile>; }),
+      without([](System& s) { s.cpuid = cpuid_but<0, 0, old_leaves>; }),
+      without([](System& s) { s.cpuid = cpuid_but<0x1d, 0, nothing>; }),  // some virtual machines show no palette
+      without([](System& s) { s.cpuid = cpuid_but<0x1d, 1, seven_tiles>; }),
+      without([](System& s) { s.cpuid = cpuid_but<0x1d, 1, short_rows>; }),
+      without([](System& s) { s.cpuid = cpuid_but<0x1d, 1, few_rows>; }),
+      without([](System& s) { s.cpuid = cpuid_but<0x1e, 0, small_multiplier>; }),
+      without([](System& s) { s.enabled_state = [] { return std::uint64_t{0x20000}; }; }),
+      without([](System& s) { s.enabled_state = [] { return std::uint64_t{0x40000}; }; }),
+      without([](System& s) { s.enabled_state = [] { return std::uint64_t{0}; }; })};
+  for (const System& system : lacking) {
+    CHECK_FALSE(platform::has_tiles(system));
+    std::string text;
+    CHECK_FALSE(chosen(system, "amx", text));
+    CHECK_THAT(text, contains("needs the CPU features"));
+  }
+}
+
+TEST_CASE("the system is asked for tiles only by who wants them, and may refuse", "[amx]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  static int asked;
+  platform::TileSystem system = system_with_tiles();
+  system.request_permission = [] {
+    ++asked;
+    return false;
+  };
+  asked = 0;
+  std::string text, best;
+  CHECK(chosen(system, "reference", text));
+  CHECK(chosen(system, "avx512", text));
+  CHECK(chosen(system, "", best));  // the backend is chosen by name alone
+  CHECK(best != "amx");
+  CHECK(asked == 0);
+  CHECK_FALSE(chosen(system, "amx", text));
+  CHECK(asked == 1);
+  CHECK_THAT(text, contains("cpu_target \"amx\" needs the CPU features"));
+  system.request_permission = [] { return true; };
+  CHECK(chosen(system, "amx", text));
+  CHECK(text == "amx");
+  engine::RuntimeOptions exact;
+  exact.cpu_target = "amx";
+  exact.exact = true;
+  exact.tiles = &system;
+  auto set = engine::choose_kernels(exact);
+  REQUIRE_FALSE(set.ok());
+  CHECK_THAT(std::string(set.take_status().message()), contains("QINFER_RUNTIME_EXACT"));
+}
+
+TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  EmulatedRuntime runtime(1);  // the calling thread does all the work
+  const qi::Model model = qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16");
+  CHECK(std::string(runtime.info().target) == "amx");
+  CHECK(std::string(model.info().weight_format) == "bf16");
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  session.append(std::vector<qinfer_token>(33, 5));
+  const amx::Counts before = amx::counts();
+  session.eval();
+  if (!amx::is_native()) CHECK(amx::counts().multiplications > before.multiplications);
+  if (!amx::configures_natively()) {
+    CHECK(amx::counts().configured > before.configured);
+    CHECK(amx::counts().configured - before.configured == amx::counts().released - before.released);
+  }
+  CHECK_FALSE(amx::tiles_in_use());
+  session.append(7);
+  qi::Cancel cancel;
+  cancel.request();
+  auto options = qi::options<qinfer_eval_options>();
+  options.cancel = cancel.native();
+  qinfer_session* handle = session.native();
+  CHECK(qinfer_eval(&handle, 1, &options, nullptr) == QINFER_E_CANCELLED);
+  CHECK_FALSE(amx::tiles_in_use());
+  options.cancel = nullptr;
+  options.keep_logits = 1000;
+  CHECK(qinfer_eval(&handle, 1, &options, nullptr) == QINFER_E_INVALID_ARGUMENT);
+  CHECK_FALSE(amx::tiles_in_use());
+  session.eval();
+  CHECK_FALSE(amx::tiles_in_use());
+}
+
+TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, past a segment of keys", "[amx]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  // Few rows and many (in panels) both: the chunks end with 1, 2 and 30 rows. Olmo 2 has a norm over all heads.
+  const char* architecture = GENERATE("LlamaForCausalLM", "Olmo2ForCausalLM");
+  INFO(architecture);
+  TinySpec spec;
+  spec.architecture = architecture;
+  spec.context_tokens = 1024;
+  spec.dtype = DType::bf16;
+  const ModelDir directory(spec);
+  std::vector<qinfer_token> tokens;
+  for (int i = 0; i < 530; ++i) tokens.push_back(i * 37 % 60);
+  const auto logits_of = [&](std::uint32_t threads, std::size_t chunk) {
+    EmulatedRuntime runtime(threads);
+    const qi::Model model = qi::Model::load(runtime, directory.path());
+    qi::KvCache cache(model);
+    qi::Session session(cache);
+    for (std::size_t i = 0; i < tokens.size(); i += chunk) {
+      session.append(tokens.data() + i, std::min(chunk, tokens.size() - i));
+      session.eval();
+    }
+    return session.copy_logits();
+  };
+  const std::vector<float> whole = logits_of(1, 530);
+  // The last token alone: its keys are split among the threads.
+  for (const std::size_t chunk : {529u, 100u, 33u}) {
+    INFO("chunks of " << chunk);
+    const std::vector<float> chunked = logits_of(2, chunk);
+    CHECK(std::memcmp(chunked.data(), whole.data(), whole.size() * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("formats that the AMX backend does not multiply are refused by name", "[amx]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  EmulatedRuntime runtime;
+  auto options = qi::options<qinfer_load_options>();
+  for (const char* format : {"f32", "f16"}) {
+    options.weight_format = format;
+    qinfer_model* model = nullptr;
+    REQUIRE_FAILS(
+        QINFER_E_INVALID_ARGUMENT, "kernel set amx cannot hold tensor",
+        qinfer_model_load(runtime.native(), QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16", &options, &model, &err));
+  }
+}
+
+TEST_CASE("bf16 checkpoints are multiplied where the file is mapped, others are converted once, as planned", "[amx]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  EmulatedRuntime runtime;
+  const auto memory_of = [&](const std::string& name) {
+    return qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/" + name).memory();
+  };
+  const qinfer_memory mapped = memory_of("qwen3-odd-bf16"), converted = memory_of("llama-sharded-f32");
+  CHECK(mapped.weights_mapped > 10 * mapped.weights_private);  // norms alone are widened
+  CHECK(converted.weights_private > converted.weights_mapped);
+}
+#endif
