@@ -57,7 +57,11 @@ if(QINFER_BUILD_GRAMMAR)
 endif()
 
 if(QINFER_HAS_GRAMMAR)
+  # Builds for several packages may share one, named in the environment since some are run by other tools.
   set(QINFER_GRAMMAR_TARGET_DIR ${PROJECT_BINARY_DIR}/cargo)
+  if(DEFINED ENV{QINFER_GRAMMAR_TARGET_DIR})
+    set(QINFER_GRAMMAR_TARGET_DIR $ENV{QINFER_GRAMMAR_TARGET_DIR})
+  endif()
   set(QINFER_GRAMMAR_ARCHIVE ${QINFER_GRAMMAR_TARGET_DIR}/release/libqinfer_grammar.a)
   file(GLOB_RECURSE QINFER_GRAMMAR_SOURCES CONFIGURE_DEPENDS ${QINFER_GRAMMAR_DIR}/src/*.rs)
   add_custom_command(OUTPUT ${QINFER_GRAMMAR_ARCHIVE}
