@@ -18,7 +18,7 @@ type LoadOptions struct {
 	NoWeights      bool     // metadata and tokenizer only: fast, but no sessions
 	NoMmap         bool     // read weights into private memory
 	Lock           bool     // keep weights resident
-	Verify         bool     // check that norm weights and biases are finite, and the weights of a packed model
+	Verify         bool     // check norm weights, biases, mapped scales, and checksums of a packed model
 	BudgetPrivate  bool     // MemoryBudget does not count mapped weights
 	MaxBatchTokens uint32   // evaluated in one pass over the weights; 0 = 512
 	MemoryBudget   uint64   // in bytes, for the model, its caches and sessions; 0 = none

@@ -28,9 +28,10 @@
  *            is accepted while the tail the library does not know is zero, else QINFER_E_UNSUPPORTED. Output
  *            structs are filled up to struct_size, with zeros beyond what the library knows. Of a struct that the
  *            library hands to a callback, members beyond its struct_size are not there.
- * Arrays     of structs: the elements are struct_size of the first one apart, and all have the same struct_size, else
- *            QINFER_E_INVALID_ARGUMENT (detail: index). So an array may be of a longer or shorter struct than the
- *            library knows, as a single struct may. (No function takes one yet.)
+ * Arrays     A struct without struct_size (qinfer_error, qinfer_text_part) keeps its layout, so its arrays are those of
+ *            C. In an array of structs with struct_size, which no function takes yet, all have the same struct_size
+ *            and begin that many bytes after each other, else QINFER_E_INVALID_ARGUMENT (detail: index): as a single
+ *            struct they may be longer or shorter than the library knows.
  * Threads    Functions taking a handle as const may run concurrently on it; a non-const handle needs exclusive
  *            access during the call; [any thread] lifts that. Handles may move between threads. Callbacks run
  *            on the calling thread, inside the call, may use only const and [any thread] functions, and must
@@ -279,7 +280,9 @@ enum {
     QINFER_LOAD_LOCK       = 4, /* keep weights resident (mlock), mapped and private ones. Where RLIMIT_MEMLOCK, or the
                                    memory of the machine or cgroup, does not allow it, QINFER_E_NO_MEMORY (detail:
                                    bytes to lock) before any is read */
-    QINFER_LOAD_VERIFY     = 8, /* check that norm weights and biases are finite */
+    QINFER_LOAD_VERIFY     = 8, /* norm weights and biases, and the scales of quantised matrices that are mapped, must be
+                                   finite; in a packed model matrices and RoPE table must match their checksums (there
+                                   scales are not looked at). Else QINFER_E_FORMAT */
     QINFER_LOAD_EMBED_ROWS = 16, /* tied embeddings: a table of rows, in the type of the file, beside the LM head, whose
                                    own layout otherwise serves both. Changes bits where the two types differ */
     QINFER_LOAD_BUDGET_PRIVATE = 32 /* memory_budget_bytes does not count weights_mapped, which the system may drop and
@@ -319,7 +322,8 @@ enum {
 typedef struct qinfer_kv_cache_options {
     uint32_t struct_size;
     uint32_t flags;        /* QINFER_CACHE_* */
-    int32_t  kv_type;      /* QINFER_KV_*; default f16, bf16 on amx, and f32 under QINFER_RUNTIME_EXACT */
+    int32_t  kv_type;      /* QINFER_KV_*; default f32 under QINFER_RUNTIME_EXACT, otherwise f16 or bf16, which the
+                              kernel set prefers */
     uint32_t block_tokens; /* tokens per block, a power of two from 32 to 256; 0 = 32 */
     uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens. Where layers
                                              differ in what they keep, a block counts once for each kind */
@@ -413,7 +417,7 @@ QINFER_API void qinfer_model_free(qinfer_model *model);
  *  model. out_path appears whole or not at all; of files that are there only an empty one or one that this function
  *  wrote is replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is
  *  QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is refused when
- *  loaded; QINFER_LOAD_VERIFY also checks the weights. Both paths are the operating system's: options with files are
+ *  loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating system's: options with files are
  *  QINFER_E_UNSUPPORTED.
  *
  *  weight_format may also be "q8_0", "q4_0" or "q4_k_m", which quantise a checkpoint of f32, f16 and bf16: the mixes of

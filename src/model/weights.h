@@ -74,7 +74,7 @@ struct WeightsOptions {
   std::optional<Encoding> weight_format;  ///< of matrices; absent: what the kernel set wants
   bool exact = false;                     ///< refuse a format that cannot hold the file's values
   bool use_mmap = true;
-  bool verify = false;              ///< norm weights and biases must be finite
+  bool verify = false;              ///< look at what is otherwise used unseen: QINFER_LOAD_VERIFY says what
   bool lock = false;                ///< keep resident
   bool separate_embedding = false;  ///< tied embeddings: a table to look rows up in, beside the LM head
 };

@@ -143,7 +143,7 @@ pub struct LoadOptions<'a> {
     pub no_mmap: bool,
     /// Keep weights resident.
     pub lock: bool,
-    /// Check that norm weights and biases are finite, and the checksums of a packed model.
+    /// Check that norm weights, biases and mapped scales are finite, and the checksums of a packed model.
     pub verify: bool,
     /// A table of rows beside the LM head of tied embeddings.
     pub embed_rows: bool,
