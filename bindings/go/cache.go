@@ -15,7 +15,7 @@ type KvType int32
 
 // The types of keys and values.
 const (
-	KvDefault KvType = C.QINFER_KV_DEFAULT // f32 in an exact runtime, otherwise f16 or bf16, which the kernel set prefers
+	KvDefault KvType = C.QINFER_KV_DEFAULT // f32 in an exact runtime, otherwise f16 or bf16, as the kernel set prefers
 	KvF32     KvType = C.QINFER_KV_F32
 	KvF16     KvType = C.QINFER_KV_F16
 	KvBF16    KvType = C.QINFER_KV_BF16

@@ -6,10 +6,9 @@
  *
  * Process    The library never throws, aborts, exits, prints, reads the environment, installs signal handlers
  *            or keeps mutable process-wide state. It runs no code at load or at exit, so a process may end with live
- *            handles.
- *            Handles do not work in a fork()ed child: calls there fail with QINFER_E_STATE. Free all handles before
- *            dlclose(): a runtime's threads run in the library's code. Writing beyond RLIMIT_FSIZE is QINFER_E_IO
- *            (EFBIG), without a SIGXFSZ.
+ *            handles. Handles do not work in a fork()ed child: calls there fail with QINFER_E_STATE. Free all handles
+ *            before dlclose(): a runtime's threads run in the library's code. Writing beyond RLIMIT_FSIZE is
+ *            QINFER_E_IO (EFBIG), without a SIGXFSZ.
  * Stack      No call needs more than 64 KiB of the calling thread's stack.
  * Stability  Within one major version nothing here is removed, renumbered or reordered. Functions, constants
  *            and trailing struct members are added, so treat an unknown negative status as an error.
@@ -24,10 +23,10 @@
  *            QINFER_E_BUFFER_TOO_SMALL and has no other effect, so (NULL, 0) asks for the size. Output text is
  *            not NUL-terminated.
  * Structs    struct_size is sizeof the struct as the caller knows it. Zero everything else, which always means
- *            "default", then set what differs. Members beyond a shorter struct read as zero; a longer struct
- *            is accepted while the tail the library does not know is zero, else QINFER_E_UNSUPPORTED. Output
- *            structs are filled up to struct_size, with zeros beyond what the library knows. Of a struct that the
- *            library hands to a callback, members beyond its struct_size are not there.
+ *            "default", then set what differs. Members beyond a shorter struct read as zero. A longer struct is
+ *            accepted if all bytes after the members that the library knows are zero, else QINFER_E_UNSUPPORTED.
+ *            Output structs are filled up to struct_size, with zeros after the members that the library knows. A
+ *            callback must not read members beyond the struct_size of a struct that the library hands to it.
  * Arrays     A struct without struct_size (qinfer_error, qinfer_text_part) keeps its layout, so its arrays are those of
  *            C. In an array of structs with struct_size, which no function takes yet, all have the same struct_size
  *            and begin that many bytes after each other, else QINFER_E_INVALID_ARGUMENT (detail: index): as a single
@@ -39,7 +38,7 @@
  *            A call that would change a session while another one does (from another thread, or from a callback)
  *            is QINFER_E_STATE; freeing a handle that is in use cannot be noticed.
  * Bits       Kernel set (cpu_target), QINFER_RUNTIME_EXACT, weight_format, QINFER_LOAD_EMBED_ROWS and kv_type change
- *            the bits of logits; no other option does, but for what "amx_mixed" says of batches below.
+ *            the bits of logits. No other option does, except with "amx_mixed", which is not batch-invariant (below).
  * Constants  fit int32_t and uint32_t: flags are held in uint32_t, kinds in int32_t.
  * Text       UTF-8. (text, len) is a byte range; len SIZE_MAX means NUL-terminated.
  */
@@ -113,7 +112,7 @@ typedef struct qinfer_error {
     char          message[240]; /* English, NUL-terminated; one that is too long has "..." for its middle */
 } qinfer_error;
 
-/** An error with room of the caller's for the whole message. */
+/** An error with a buffer of the caller for the whole message. */
 typedef struct qinfer_full_error {
     uint32_t     struct_size, reserved;
     qinfer_error error;    /* as any call fills it */
@@ -121,7 +120,7 @@ typedef struct qinfer_full_error {
     size_t       capacity; /* of text, the NUL included */
     size_t       text_len; /* of the whole message, without NUL */
 } qinfer_full_error;
-/** What to pass as err, so that a call that fails fills *error. For nothing else: it is not the address of a
+/** What to pass as err, so that a call that fails fills *error. Use it for nothing else: it is not the address of a
  *  qinfer_error, and must not be read or written through. NULL gives NULL. */
 QINFER_API qinfer_error *qinfer_full_error_arg(qinfer_full_error *error);
 
@@ -130,8 +129,8 @@ enum { QINFER_LOG_ERROR = 1, QINFER_LOG_WARN = 2, QINFER_LOG_INFO = 3, QINFER_LO
 typedef void (*qinfer_log_fn)(int32_t level, const char *line, size_t line_len, void *user);
 /** Called about every 16 MiB and once at the end. Return nonzero to cancel. */
 typedef int32_t (*qinfer_progress_fn)(uint64_t done_bytes, uint64_t total_bytes, void *user);
-/** After each token, with the new whole characters (maybe none). Text that was held back comes after the last token, with
- *  token -1. Return nonzero to stop. */
+/** After each token, with the new whole characters (maybe none). Text that was held back comes after the last token,
+ *  with token -1. Return nonzero to stop. */
 typedef int32_t (*qinfer_token_fn)(const char *text, size_t text_len, qinfer_token token, void *user);
 
 /* ---- Files of a host ---------------------------------------------------------------------------------- */
@@ -139,45 +138,48 @@ enum {
     QINFER_FILE_READ  = 1, /* an existing file */
     QINFER_FILE_WRITE = 2  /* reading and writing; where there is no file an empty one is made */
 };
-/** Callbacks that take the place of the operating system's files, so that models and snapshots can come from an archive,
- *  an encrypted store or memory. The struct is copied.
+/** Callbacks that take the place of the operating system's files, so that models and snapshots can come from an
+ *  archive, an encrypted store or memory. The struct is copied.
  *
  *  Names    The library hands a `path` argument to open as it is, "" too. If open finds it, it is one file (a packed
  *           model, a snapshot), otherwise a directory, whose files are asked for as "<path>/config.json" (without the
  *           slash where path is empty or ends with one). Nothing is listed. Names are borrowed during the call.
- *  Results  0, or a QINFER_E_* status that the call then returns, with a message that names the file. QINFER_E_NOT_FOUND
- *           of open says that there is no such file; of another callback it becomes QINFER_E_IO, and so do
- *           QINFER_E_INTERNAL and values that are no status. After a failure nothing is called for that file but unmap
- *           and close.
- *  Threads  Called on the thread that makes the call, one at a time for each call of the library; calls on several threads
- *           use the same callbacks at once. unmap and close of a mapped model are called on the thread that frees what
- *           used it last. What a callback may do is said at the top, under Threads; opening other files through the same
- *           callbacks inside one is among it.
- *  Lifetime user is borrowed until the call returns; where a model was loaded with map, until it and all that depends on
- *           it are freed. Each file opened is closed exactly once, after its unmap, and nothing is called after that.
- *  Locking  Two calls that write to one file at once, or write and read it, are for the host to prevent. */
+ *  Results  0, or a QINFER_E_* status that the call then returns, with a message that names the file.
+ *           QINFER_E_NOT_FOUND from open means that there is no such file. From another callback it becomes
+ *           QINFER_E_IO, and so do QINFER_E_INTERNAL and values that are no status. After a failure nothing is called
+ *           for that file but unmap and close.
+ *  Threads  Called on the thread that makes the call, one at a time for each call of the library; calls on several
+ *           threads use the same callbacks at once. unmap and close of a mapped model are called on the thread that
+ *           frees the last handle that uses it. A callback may do what the rules at the top allow (Threads), which
+ *           includes opening other files through the same callbacks.
+ *  Lifetime user is borrowed until the call returns or, if a model was loaded with map, until the model and all that
+ *           depends on it are freed. Each file opened is closed exactly once, after its unmap, and nothing is called
+ *           after that.
+ *  Locking  The host must prevent two calls that write to one file at once, or write and read it. */
 typedef struct qinfer_files {
     uint32_t struct_size, reserved;
     void *user;
-    qinfer_status (*open)(const char *name, int32_t mode, void **out_file, void *user); /* mode: QINFER_FILE_*; *out_file
-                                                                                           may be anything, NULL too */
-    qinfer_status (*size)(void *file, uint64_t *out_bytes, void *user); /* once, after opening; at most 2^63 - 1 */
-    qinfer_status (*read_at)(void *file, uint64_t offset, void *data, size_t n, void *user); /* all n bytes, or fail;
-                                                                                  never beyond the size and what was written */
-    qinfer_status (*close)(void *file, void *user); /* the file is closed whatever it returns; a failure counts only
-                                                       where the file was written to */
-    /* Models, optional: without map weights are read into private memory, as under QINFER_LOAD_NO_MMAP. */
-    qinfer_status (*map)(void *file, uint64_t n_bytes, const void **out_data, void *user); /* the whole file, read-only,
-                        at a multiple of 64 (else QINFER_E_UNSUPPORTED); any thread of the runtime reads it until unmap. The
-                        library neither locks nor advises its pages: QINFER_LOAD_LOCK is QINFER_E_UNSUPPORTED */
+    /** mode: QINFER_FILE_*; *out_file may be anything, NULL too. */
+    qinfer_status (*open)(const char *name, int32_t mode, void **out_file, void *user);
+    /** Once, after opening; at most 2^63 - 1. */
+    qinfer_status (*size)(void *file, uint64_t *out_bytes, void *user);
+    /** All n bytes, or fail. Never asks for bytes beyond the size, which writes may have grown. */
+    qinfer_status (*read_at)(void *file, uint64_t offset, void *data, size_t n, void *user);
+    /** The file is closed whatever it returns; a failure counts only where the file was written to. */
+    qinfer_status (*close)(void *file, void *user);
+    /** Models, optional: without map weights are read into private memory, as under QINFER_LOAD_NO_MMAP. Gives the
+     *  whole file, read-only, at a multiple of 64 (else QINFER_E_UNSUPPORTED); any thread of the runtime reads it until
+     *  unmap. The library neither locks nor advises its pages: QINFER_LOAD_LOCK is QINFER_E_UNSUPPORTED. */
+    qinfer_status (*map)(void *file, uint64_t n_bytes, const void **out_data, void *user);
     void (*unmap)(void *file, const void *data, uint64_t n_bytes, void *user); /* NULL: mapped until close */
-    /* Snapshots that are saved. Where the process or the machine stops in the midst of saving, any of the writes since the
-     * last sync may be there, in part or not at all; those before it must be whole. Then the old state or the new one is
-     * loaded; a file that was new is QINFER_E_NOT_FOUND if it has none. */
-    qinfer_status (*write_at)(void *file, uint64_t offset, const void *data, size_t n, void *user); /* all n bytes; beyond
-                                                       the end the file grows, and what is between may read as anything */
-    qinfer_status (*sync)(void *file, void *user);     /* returns when all that was written will last */
-    qinfer_status (*truncate)(void *file, uint64_t n_bytes, void *user); /* optional: cuts off what is of no use any more */
+    /** Snapshots: writes all n bytes. Beyond the end the file grows, and bytes in between may read as anything. When
+     *  the process or the machine stops while a snapshot is saved, each write since the last sync may be there, in part
+     *  or not at all; those before the sync must be whole. The next load then finds the old state or the new one, or
+     *  QINFER_E_NOT_FOUND in a new file that has neither. */
+    qinfer_status (*write_at)(void *file, uint64_t offset, const void *data, size_t n, void *user);
+    qinfer_status (*sync)(void *file, void *user); /* returns when all that was written will last */
+    /** Optional: cuts off what is of no use any more. */
+    qinfer_status (*truncate)(void *file, uint64_t n_bytes, void *user);
 } qinfer_files;
 
 /* ---- Library [any thread] ---------------------------------------------------------------------------- */
@@ -200,11 +202,14 @@ QINFER_STATUS qinfer_get_cpu_info(qinfer_cpu_info *out, qinfer_error *err);
 /** "avx2 fma avx512f": all that CPU and operating system offer, in words separated by spaces. */
 QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qinfer_error *err);
 
-/** The kernel sets of this library, those first that are preferred. USABLE: this CPU and system have all that it needs,
- *  DEFAULT: without a cpu_target it runs models of any kind, EXACT: under QINFER_RUNTIME_EXACT too, BY_NAME: only as
- *  cpu_target, HELD_EXACTLY: where it is usable and comes before the DEFAULT it runs those models instead all of whose
- *  matrices it keeps with the values of their files (qinfer_model_info.kernel_set says which it is), INVARIANT: a
- *  token's logits do not depend on how many are evaluated with it. */
+/** The kernel sets of this library, the preferred ones first.
+ *  USABLE        This CPU and system have all that the set needs.
+ *  DEFAULT       Runs models of any kind where cpu_target is NULL.
+ *  EXACT         Can be used under QINFER_RUNTIME_EXACT.
+ *  BY_NAME       Used only as cpu_target.
+ *  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the
+ *                DEFAULT. qinfer_model_info.kernel_set says which of the two a model runs on.
+ *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it. */
 enum {
     QINFER_KERNELS_USABLE = 1, QINFER_KERNELS_DEFAULT = 2, QINFER_KERNELS_EXACT = 4, QINFER_KERNELS_BY_NAME = 8,
     QINFER_KERNELS_INVARIANT = 16, QINFER_KERNELS_HELD_EXACTLY = 32
@@ -238,13 +243,13 @@ typedef struct qinfer_allocator {
     void *user; /* borrowed until the runtime and all that depends on it are freed */
 } qinfer_allocator;
 
-/** A token's logits do not depend on batch, chunking, threads or block size, for one target and precision (but for
- *  "amx_mixed": there up to 4 tokens evaluated at once, and up to 4 logits kept at once, are computed another way than
- *  more). The AMX targets leave no tiles behind; a host's own are lost in a call, as in any that the x86-64 ABI
- *  describes. */
+/** For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The exception
+ *  is "amx_mixed", which is not batch-invariant: it computes up to 4 tokens evaluated at once, and up to 4 rows of
+ *  logits kept at once, in another way than more. The AMX targets leave no tiles behind. Tiles that a host had loaded
+ *  are lost in a call, as in any call by the x86-64 ABI. */
 enum {
-    QINFER_RUNTIME_EXACT        = 1, /* f32 activations and sums (kernel sets with QINFER_KERNELS_EXACT), weights and
-                                        (by default) KV in a type that holds them exactly */
+    QINFER_RUNTIME_EXACT        = 1, /* f32 activations and sums (kernel sets with QINFER_KERNELS_EXACT), weights in a
+                                        type that holds them exactly, and keys and values in f32 by default */
     QINFER_RUNTIME_NORMAL_PAGES = 2  /* no 2 MiB pages: what the system counts is then exact to the page */
 };
 typedef struct qinfer_runtime_options {
@@ -258,7 +263,8 @@ typedef struct qinfer_runtime_options {
                                            that this process may use, else QINFER_E_INVALID_ARGUMENT */
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
-    const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and model */
+    const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and
+                                           model */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 
@@ -275,31 +281,32 @@ QINFER_STATUS qinfer_runtime_get_info(const qinfer_runtime *runtime, qinfer_runt
 /* ---- Model ------------------------------------------------------------------------------------------- */
 enum {
     QINFER_LOAD_NO_WEIGHTS = 1, /* metadata and tokenizer only: fast, but no sessions */
-    QINFER_LOAD_NO_MMAP    = 2, /* read into private memory, on 2 MiB pages: for files that others may truncate while they
-                                   are mapped, and for speed where a mapped file is on small ones */
+    QINFER_LOAD_NO_MMAP    = 2, /* read into private memory, on 2 MiB pages: for files that others may truncate while
+                                   they are mapped, and for speed where a mapped file is on small pages */
     QINFER_LOAD_LOCK       = 4, /* keep weights resident (mlock), mapped and private ones. Where RLIMIT_MEMLOCK, or the
                                    memory of the machine or cgroup, does not allow it, QINFER_E_NO_MEMORY (detail:
                                    bytes to lock) before any is read */
-    QINFER_LOAD_VERIFY     = 8, /* norm weights and biases, and the scales of quantised matrices that are mapped, must be
-                                   finite; in a packed model matrices and RoPE table must match their checksums (there
-                                   scales are not looked at). Else QINFER_E_FORMAT */
-    QINFER_LOAD_EMBED_ROWS = 16, /* tied embeddings: a table of rows, in the type of the file, beside the LM head, whose
-                                   own layout otherwise serves both. Changes bits where the two types differ */
+    QINFER_LOAD_VERIFY     = 8, /* norm weights and biases, and the scales of quantised matrices that are mapped, must
+                                   be finite; in a packed model matrices and RoPE table must match their checksums
+                                   (there scales are not looked at). Else QINFER_E_FORMAT */
+    QINFER_LOAD_EMBED_ROWS = 16, /* tied embeddings: keep a table of rows, in the type of the file, in addition to the
+                                   LM head, whose layout otherwise serves both. Changes bits where the types differ */
     QINFER_LOAD_BUDGET_PRIVATE = 32 /* memory_budget_bytes does not count weights_mapped, which the system may drop and
                                    read again (nor what qinfer_files.map gives): a mapped model may be larger than the
-                                   budget, and than memory. Then it runs as fast as what each token needs is read
-                                   again; experts that are never chosen are never read. With QINFER_LOAD_LOCK it is
-                                   QINFER_E_INVALID_ARGUMENT, unless QINFER_LOAD_NO_MMAP maps nothing */
+                                   budget, and than memory. Its speed then depends on how fast the system reads the
+                                   weights of each token again; experts that are never chosen are never read. With
+                                   QINFER_LOAD_LOCK it is QINFER_E_INVALID_ARGUMENT, unless QINFER_LOAD_NO_MMAP is set
+                                   and nothing is mapped */
 };
 typedef struct qinfer_load_options {
     uint32_t             struct_size;
     uint32_t             flags;               /* QINFER_LOAD_* */
     uint32_t             max_batch_tokens;    /* evaluated in one pass over the weights; 0 = 512 */
     uint32_t             reserved;
-    uint64_t             memory_budget_bytes; /* for the model, its caches and sessions: loading fails before it reads
-                                                 weights, creating before it takes memory, with what is needed, and
-                                                 for a cache how many blocks would fit; 0 = none. Plans are made for
-                                                 any budget */
+    uint64_t             memory_budget_bytes; /* for the model, its caches and sessions; 0 = none. Beyond it loading
+                                                 fails before weights are read, and creating before memory is taken;
+                                                 the error says how much is needed, and for a cache how many blocks
+                                                 would fit. Plans are made for any budget */
     const char          *weight_format;       /* of qinfer_kernel_set_info.weight_formats; NULL = what the kernel set
                                                  wants. qinfer_model_pack knows more */
     qinfer_progress_fn   progress;
@@ -312,9 +319,9 @@ typedef struct qinfer_load_options {
 
 enum { QINFER_KV_DEFAULT = 0, QINFER_KV_F32 = 1, QINFER_KV_F16 = 2, QINFER_KV_BF16 = 3 };
 enum {
-    QINFER_CACHE_PREFIX = 1, /* keep freed blocks while there is room: a session that begins like an earlier one is
-                                evaluated from the block where they part (one whose evaluated tokens end inside a block
-                                looks for nothing); same bits */
+    QINFER_CACHE_PREFIX = 1, /* keep freed blocks while there is room: a session that begins with the tokens of an
+                                earlier one is evaluated from the first block that differs, with the same bits. (A
+                                session whose evaluated tokens end inside a block does not search.) */
     QINFER_CACHE_COMMIT = 2, /* prefault, with 2 MiB pages where the system has them: no page fault later */
     QINFER_CACHE_CONTIGUOUS = 4 /* each session sees one flat range of reserved address space; same results. Needs memfd
                                    and the default allocator, else QINFER_E_UNSUPPORTED */
@@ -322,17 +329,18 @@ enum {
 typedef struct qinfer_kv_cache_options {
     uint32_t struct_size;
     uint32_t flags;        /* QINFER_CACHE_* */
-    int32_t  kv_type;      /* QINFER_KV_*; default f32 under QINFER_RUNTIME_EXACT, otherwise f16 or bf16, which the
+    int32_t  kv_type;      /* QINFER_KV_*; default f32 under QINFER_RUNTIME_EXACT, otherwise f16 or bf16, as the
                               kernel set prefers */
     uint32_t block_tokens; /* tokens per block, a power of two from 32 to 256; 0 = 32 */
-    uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens. Where layers
-                                             differ in what they keep, a block counts once for each kind */
+    uint64_t budget_bytes, budget_blocks; /* the smaller wins; both 0 = one session of context_tokens. Layers with
+                                             equal windows (or without one) are a group and have their own blocks: one
+                                             block of each group counts as one */
 } qinfer_kv_cache_options;
 
 enum {
     QINFER_SESSION_EMBEDDINGS = 1 /* keep final hidden states for qinfer_session_embedding: no prefixes are taken from
-                                     the cache, and cutting off evaluated tokens makes all pending. Encoders always
-                                     do */
+                                     the cache, and cutting off evaluated tokens makes all tokens pending. Always on
+                                     in an encoder */
 };
 typedef struct qinfer_session_options {
     uint32_t struct_size, flags;   /* QINFER_SESSION_* */
@@ -359,10 +367,11 @@ typedef struct qinfer_memory {
     uint64_t kv_per_token, kv_per_session; /* keys and values of a token; blocks that a session of max_tokens holds at
                                               most */
     uint64_t system_limit, system_available; /* of this machine or cgroup, now; 0 = not known */
-    uint64_t active_weight_bytes; /* of weights_mapped and weights_private, what is read to compute one token: of a
-                                     layer's experts the share of those that a token goes through, of all else
-                                     everything but an embedding that is no LM head, too */
-    uint64_t expert_weight_bytes; /* of them, what all experts of all layers have together; 0 without experts */
+    uint64_t active_weight_bytes; /* of weights_mapped and weights_private, what is read to compute one token: the
+                                     experts that a token goes through, and all other weights, except an input
+                                     embedding that is not also the LM head */
+    uint64_t expert_weight_bytes; /* of weights_mapped and weights_private, all experts of all layers; 0 without
+                                     experts */
 } qinfer_memory;
 
 /** What loading and creating with these options will take. Reads headers only; path may also be a packed model or a
@@ -373,7 +382,7 @@ QINFER_STATUS qinfer_model_plan(const char *path, const qinfer_runtime_options *
 /** The same, buffer by buffer, as JSON: {"model": {...}, "regions": [{"name", "belongs_to": "model" | "cache" |
  *  "session", "bytes", "buffers": [{"name", "offset", "end", "bytes", "shape", "dtype", "lifetime"}]}]}. Regions that
  *  belong to model and cache add up to `total`, those of a session to `per_session`. In scratch, buffers whose
- *  lifetimes (first and last step of a layer) do not meet may share bytes; what no buffer has is alignment to 64
+ *  lifetimes (first and last step of a layer) do not meet may share bytes. Bytes between buffers are alignment to 64
  *  bytes, or 4096 for blocks. */
 QINFER_STATUS qinfer_model_plan_map(const char *path, const qinfer_runtime_options *runtime,
                                     const qinfer_load_options *load, const qinfer_kv_cache_options *cache,
@@ -386,19 +395,19 @@ typedef struct qinfer_model_details {
     char     architecture[64], name[128];   /* name: as the checkpoint calls itself, or "" */
     char     weight_types[64];              /* of the matrices in the files: "bf16", or all of them, "bf16 f32"; of a
                                                lone config.json what it names */
-    uint64_t n_params, n_active_params;     /* active: what one token is computed with, of a layer with experts
-                                               n_active_experts of them, and all else (the embedding, too) */
+    uint64_t n_params, n_active_params;     /* active: those that compute one token: n_active_experts of a layer's
+                                               experts, and everything else, the embedding included */
     uint64_t file_bytes;                    /* of the weights; 0 for a lone config.json */
-    uint32_t n_vocab, n_layers, n_window_layers, window_tokens; /* layers that see only the last tokens, and the most
-                                                                   that one of these sees */
+    uint32_t n_vocab, n_layers, n_window_layers, window_tokens; /* layers with a sliding window, and the widest window
+                                                                   of them */
     uint32_t n_embd, n_ffn, n_heads, n_kv_heads, head_dim; /* n_ffn: of layers without experts; 0 if all have some */
     uint32_t context_tokens;                /* trained context length */
     uint32_t max_token_bytes;               /* 0 without a tokenizer */
     qinfer_token bos_token;                 /* -1 = none */
-    uint32_t n_experts, n_active_experts;   /* of a layer, and how many of them a token goes through; the largest of any
-                                               layer; 0 = none */
+    uint32_t n_experts, n_active_experts;   /* of a layer, and how many of them a token goes through; the largest of
+                                               any layer; 0 = none */
     uint32_t n_expert_layers;               /* layers that have experts */
-    uint32_t expert_ffn, shared_ffn;        /* width of each expert, and of the network beside them that all tokens go
+    uint32_t expert_ffn, shared_ffn;        /* width of each expert, and of the shared network that all tokens go
                                                through; 0 = none */
     uint32_t reserved;
 } qinfer_model_details;
@@ -406,39 +415,40 @@ typedef struct qinfer_model_details {
  *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter. */
 QINFER_STATUS qinfer_model_inspect(const char *path, const qinfer_load_options *options, qinfer_model_details *out,
                                    qinfer_error *err);
-/** path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part, whose
- *  others are beside it), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with defaults.
- *  options may be NULL. */
+/** path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part; the
+ *  other parts are in the same directory), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with
+ *  defaults. options may be NULL. */
 QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 qinfer_model **out, qinfer_error *err);
 QINFER_API void qinfer_model_free(qinfer_model *model);
-/** Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants them, the
- *  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded
- *  model. out_path appears whole or not at all; of files that are there only an empty one or one that this function
- *  wrote is replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is
- *  QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is refused when
- *  loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating system's: options with files are
- *  QINFER_E_UNSUPPORTED.
+/** Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants
+ *  them, the tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a
+ *  loaded model. out_path appears whole or not at all. An existing file is replaced (links are followed) only if it is
+ *  empty or was written by this function, else QINFER_E_FORMAT; a file of the model directory is
+ *  QINFER_E_INVALID_ARGUMENT. A packed file that is cut, altered in its header, or packed for other kernels is refused
+ *  when loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating system's: options with files
+ *  are QINFER_E_UNSUPPORTED.
  *
  *  weight_format may also be "q8_0", "q4_0" or "q4_k_m", which quantise a checkpoint of f32, f16 and bf16: the mixes of
  *  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each
- *  matrix, with its encoding, bits and relative root mean square error. Memory: that of the quantised model and one of
- *  its tensors. What is quantised already is QINFER_E_UNSUPPORTED, a weight that is not finite or beyond f16
- *  QINFER_E_FORMAT. */
+ *  matrix, with its encoding, bits and relative root mean square error. Needs the memory of the quantised model and of
+ *  one of its tensors. A model that is quantised already is QINFER_E_UNSUPPORTED; a weight that is not finite, or
+ *  beyond the range of f16, is QINFER_E_FORMAT. */
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
 /** Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as
- *  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The tokenizer
- *  is there as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's keys.
- *  What llama.cpp cannot read of the file, or takes otherwise, the log says at QINFER_LOG_WARN. The header is read back before weights are written:
- *  QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for what the model is. Of files that are there only an
- *  empty or a GGUF one is replaced. For the rest as qinfer_model_pack. */
+ *  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The file has
+ *  the tokenizer as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's
+ *  keys. The log says at QINFER_LOG_WARN what llama.cpp cannot read of the file, or reads with another meaning. The
+ *  header is read back before weights are written: QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for
+ *  what the model is. An existing file is replaced only if it is empty or a GGUF file. The rest is as in
+ *  qinfer_model_pack. */
 QINFER_STATUS qinfer_model_export_gguf(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                        const char *out_path, qinfer_error *err);
 
 enum {
     QINFER_MODEL_ENCODER         = 1, /* bidirectional: embeddings, no logits, nothing kept in a KV cache */
-    QINFER_MODEL_TIED_EMBEDDINGS = 2, /* the embedding is the LM head, too, and counts once in n_params */
+    QINFER_MODEL_TIED_EMBEDDINGS = 2, /* the embedding is also the LM head, and counts once in n_params */
     QINFER_MODEL_TOKENIZER       = 4, /* has one */
     QINFER_MODEL_PACKED          = 8  /* qinfer_model_inspect: a file of qinfer_model_pack */
 };
@@ -466,18 +476,18 @@ typedef struct qinfer_encoding_info {
     uint32_t    n_tensors;
     const char *name;         /* "q4_k"; static. Those of GGUF files are written in lower case */
     uint64_t    n_params;     /* values */
-    uint64_t    file_bytes;   /* that they have in the files; of a packed model in those that it was made from */
-    uint64_t    memory_bytes; /* that they take where they are used, mapped or not */
+    uint64_t    file_bytes;   /* in the model's files; of a packed model in the files that it was made from */
+    uint64_t    memory_bytes; /* where the weights are used, mapped or not */
 } qinfer_encoding_info;
 /** 0 under QINFER_LOAD_NO_WEIGHTS. */
 QINFER_API size_t qinfer_model_encoding_count(const qinfer_model *model);
 /** Below qinfer_model_encoding_count(), else QINFER_E_INVALID_ARGUMENT. */
 QINFER_STATUS qinfer_model_encoding_info(const qinfer_model *model, size_t index, qinfer_encoding_info *out,
                                          qinfer_error *err);
-/** [any thread] How many tokens each expert of a layer was chosen for in evaluations since the model was loaded, for
- *  those who place experts; during an evaluation as far as it has come. *out_n: experts of the layer, 0 where it has
- *  none. All counts are 0 under QINFER_LOAD_NO_WEIGHTS. Tokens taken from a cache are not counted, nor are those whose
- *  router gave a number that is not finite; what is evaluated again is counted again. layer: below n_layers, else
+/** [any thread] How many tokens each expert of a layer was chosen for since the model was loaded, for hosts that place
+ *  experts; during an evaluation as far as it has come. *out_n: experts of the layer, 0 where it has none. All counts
+ *  are 0 under QINFER_LOAD_NO_WEIGHTS. Tokens taken from a cache are not counted, nor are tokens for which the router
+ *  gave a number that is not finite; a token that is evaluated again is counted again. layer: below n_layers, else
  *  QINFER_E_INVALID_ARGUMENT. */
 QINFER_STATUS qinfer_model_expert_counts(const qinfer_model *model, uint32_t layer, uint64_t *counts, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
@@ -506,14 +516,15 @@ typedef struct qinfer_tokenize_options {
     uint64_t             max_work; /* steps that the call may take; 0 = 1,000,000 + 512 for each byte of the text */
     const qinfer_cancel *cancel;
     const qinfer_text_part *content; /* parts of the text that others wrote, whole characters, ascending and apart: no
-                                        byte of them takes part in a control token, whatever it says (but white space
-                                        may go with one that the tokenizer says takes it). Other added tokens, such as
-                                        "<think>", it may hold. NULL = none */
+                                        byte of them becomes part of a control token, whatever the text says, except
+                                        white space before or after a control token that the tokenizer lets take it.
+                                        Other added tokens, such as "<think>", are found in them, too. NULL = none */
     uint64_t             n_content;
 } qinfer_tokenize_options;
-/** The same with options, which may be NULL. Steps are what a tokenizer's patterns and tables make of a text, whatever
- *  they are: beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of what was not read any more), so
- *  that no tokenizer file can make it hang. Those in use take 4 to 16 steps for a byte. */
+/** The same with options, which may be NULL. Everything that the tokenizer's patterns and tables do with a text is
+ *  counted in steps. Beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of the text that was not
+ *  read any more), so that no tokenizer file can make it hang. The tokenizers of known models take 4 to 16 steps for a
+ *  byte. */
 QINFER_STATUS qinfer_tokenize_with(const qinfer_model *model, const char *text, size_t len,
                                    const qinfer_tokenize_options *options, qinfer_token *tokens, size_t capacity,
                                    size_t *out_n, qinfer_error *err);
@@ -521,15 +532,15 @@ QINFER_STATUS qinfer_tokenize_with(const qinfer_model *model, const char *text, 
 QINFER_API const char *qinfer_token_text(const qinfer_model *model, qinfer_token token, size_t *out_n);
 QINFER_API uint32_t    qinfer_token_flags(const qinfer_model *model, qinfer_token token); /* QINFER_TOKEN_* */
 
-/** The token whose entry in the tokenizer is exactly this text, as the file writes it: "<|im_end|>", or of a byte-level
+/** The token whose entry in the tokenizer is exactly this text, as the file writes it: "<|im_end|>", or in a byte-level
  *  vocabulary an entry with its stand-ins for bytes. QINFER_E_NOT_FOUND if there is none, or no tokenizer. */
 QINFER_STATUS qinfer_token_find(const qinfer_model *model, const char *text, size_t len, qinfer_token *out,
                                 qinfer_error *err);
 /** The tokens that end generation, each once (QINFER_TOKEN_END); there may be none. */
 QINFER_STATUS qinfer_model_end_tokens(const qinfer_model *model, qinfer_token *tokens, size_t capacity, size_t *out_n,
                                       qinfer_error *err);
-/** The chat template that the model brings, as it is written (usually Jinja). name NULL:
- *  the one called "default", as a template without a name is. QINFER_E_NOT_FOUND if there is none. */
+/** The model's chat template, as its files have it (usually Jinja). name NULL: the template called "default", which is
+ *  also the name of a template without one. QINFER_E_NOT_FOUND if there is none. */
 QINFER_STATUS qinfer_model_chat_template(const qinfer_model *model, const char *name, char *text, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
 /** Names of its chat templates, sorted; NULL past the last. Live as long as the model. */
@@ -549,36 +560,36 @@ typedef struct qinfer_chat_options {
                                            the system's clock, UTC */
     const qinfer_cancel *cancel;
 } qinfer_chat_options;
-/** The text that the chat template makes of a conversation: a JSON object of the template's variables, such as
- *  {"messages": [{"role": "user", "content": "Hi"}], "tools": [...], "enable_thinking": false}. bos_token and eos_token
- *  are the model's where it has none. The template is Jinja as transformers sets it up, in an interpreter that reaches
- *  nothing outside. `content` gets the parts of the text that came from the conversation, for qinfer_tokenize_with; it
- *  and out_n_content may be NULL. len SIZE_MAX: conversation ends with NUL. options may be NULL.
+/** Renders a conversation with the chat template. A conversation is a JSON object of the template's variables, such as
+ *  {"messages": [{"role": "user", "content": "Hi"}], "tools": [...], "enable_thinking": false}. If it has no bos_token
+ *  or eos_token, the template finds the model's. The template is Jinja as transformers sets it up, in an interpreter
+ *  that has no access to files, environment or network. `content` gets the parts of the text that came from the
+ *  conversation, for qinfer_tokenize_with; it and out_n_content may be NULL. options may be NULL.
  *
- *  QINFER_E_NOT_FOUND if there is no template; QINFER_E_FORMAT if it, or the conversation, cannot be read, with line and
- *  column; QINFER_E_INVALID_ARGUMENT if it fails on this conversation (also with a message of its own, such as that
- *  roles must alternate); QINFER_E_UNSUPPORTED if it asks for what is refused, and beyond the bounds of steps, text and
- *  memory that every template has (docs/security.md). */
+ *  QINFER_E_NOT_FOUND if there is no template. QINFER_E_FORMAT if the template or the conversation cannot be read, with
+ *  line and column. QINFER_E_INVALID_ARGUMENT if the template fails on this conversation, also when it raises an error
+ *  itself, such as that roles must alternate. QINFER_E_UNSUPPORTED if the template asks for something that is refused,
+ *  or goes beyond the bounds of steps, text and memory that every template has (docs/security.md). */
 QINFER_STATUS qinfer_chat_render(const qinfer_model *model, const char *conversation, size_t len,
                                  const qinfer_chat_options *options, char *text, size_t capacity, size_t *out_n,
                                  qinfer_text_part *content, size_t content_capacity, size_t *out_n_content,
                                  qinfer_error *err);
-/** The tokens of that text, with nothing around it. No byte that came from the conversation takes part in a control
- *  token, whatever messages, tools and documents say: see qinfer_tokenize_options.content. Otherwise the ids are those
- *  of the whole text. */
+/** The tokens of the rendered text; no begin or end token is added. No byte that came from the conversation becomes
+ *  part of a control token, whatever messages, tools and documents say: see qinfer_tokenize_options.content. Otherwise
+ *  the ids are those of the whole text. */
 QINFER_STATUS qinfer_chat_tokenize(const qinfer_model *model, const char *conversation, size_t len,
                                    const qinfer_chat_options *options, qinfer_token *tokens, size_t capacity,
                                    size_t *out_n, qinfer_error *err);
 
 /** How the families of models write calls of tools; reasoning is between <think> and </think> (Mistral: [THINK] and
- *  [/THINK]) where the reply, or the end of the prompt, begins with it. */
+ *  [/THINK]) where the reply begins with that marker, or the prompt ends with it. */
 enum {
     QINFER_REPLY_AUTO = 0,        /* the one that the chat template writes; PLAIN if that is none of these */
     QINFER_REPLY_PLAIN = 1,       /* no calls */
-    QINFER_REPLY_HERMES = 2,      /* Hermes and Qwen: <tool_call>{"name", "arguments"}</tool_call>, or <function=name> and
-                                     <parameter=key> inside */
-    QINFER_REPLY_LLAMA3 = 3,      /* {"name", "parameters"} as the reply, if it names one of the conversation's tools, or
-                                     after <|python_tag|> */
+    QINFER_REPLY_HERMES = 2,      /* Hermes and Qwen: <tool_call>{"name", "arguments"}</tool_call>, or <function=name>
+                                     and <parameter=key> inside */
+    QINFER_REPLY_LLAMA3 = 3,      /* {"name", "parameters"} as the reply, if it names one of the conversation's tools,
+                                     or after <|python_tag|> */
     QINFER_REPLY_MISTRAL = 4,     /* [TOOL_CALLS][{"name", "arguments"}], or [TOOL_CALLS]name[ARGS]{...} */
     QINFER_REPLY_DEEPSEEK = 5,    /* between tool call begin and end, with the arguments in a fence or not */
     QINFER_REPLY_FUNCTIONARY = 6, /* >>>name and JSON (of "python" code), >>>all and content */
@@ -589,7 +600,7 @@ typedef struct qinfer_reply_options {
     uint32_t struct_size, flags;     /* none yet */
     int32_t  format;                 /* QINFER_REPLY_* */
     uint32_t reserved;
-    const qinfer_chat_options *chat; /* those that the prompt was made with; NULL = none */
+    const qinfer_chat_options *chat; /* the options that the prompt was made with; NULL = none */
 } qinfer_reply_options;
 typedef struct qinfer_reply_part {
     uint32_t    struct_size;
@@ -597,28 +608,28 @@ typedef struct qinfer_reply_part {
     const char *text;     /* valid until the handle is next used: a piece of content or reasoning; of a call all its
                              arguments, a JSON object as the model wrote it (code, of Functionary's python) */
     size_t      text_len;
-    const char *name, *id; /* of a call, NUL-terminated, likewise; the id is 9 letters and digits, and another one for each
-                              call of the conversation */
+    const char *name, *id; /* of a call, NUL-terminated, valid as long as text; the id is 9 letters and digits, and
+                              different for each call of the conversation */
     uint32_t    call;     /* which call of the reply, from 0 */
     uint32_t    reserved;
 } qinfer_reply_part;
-/** Takes the reply to a conversation apart while it comes, into content, reasoning and calls of tools. conversation, len
- *  and options->chat are those that the prompt was made with (QINFER_CHAT_GENERATION_PROMPT among them), and errors as
- *  in qinfer_chat_tokenize. What is not a call as the family writes it is content, as it is. Not for several threads at
- *  once; callbacks of qinfer_generate may use it. */
+/** Takes the reply to a conversation apart while it is generated, into content, reasoning and calls of tools.
+ *  conversation, len and options->chat are those of the prompt (with QINFER_CHAT_GENERATION_PROMPT if it had that);
+ *  errors as in qinfer_chat_tokenize. Text that is not a call as the family writes it is content, unchanged. A reply is
+ *  for one thread at a time; callbacks of qinfer_generate may use it. */
 QINFER_STATUS qinfer_reply_create(const qinfer_model *model, const char *conversation, size_t len,
                                   const qinfer_reply_options *options, qinfer_reply **out, qinfer_error *err);
-/** The next token of the reply; an end token, and other control tokens that are no markers, add nothing. After
+/** Adds the next token of the reply; an end token, and other control tokens that are no markers, add nothing. After
  *  qinfer_reply_finish QINFER_E_STATE; after QINFER_E_NO_MEMORY the reply can only be freed. */
 QINFER_STATUS qinfer_reply_push(qinfer_reply *reply, qinfer_token token, qinfer_error *err);
-/** The reply is complete: what was held back is decided. */
+/** The reply is complete: text that was held back becomes parts. */
 QINFER_STATUS qinfer_reply_finish(qinfer_reply *reply, qinfer_error *err);
 /** The next part, in order. Content and reasoning come in pieces as soon as they cannot be part of a marker, calls when
  *  they are complete. */
 QINFER_STATUS qinfer_reply_next(qinfer_reply *reply, qinfer_reply_part *out, qinfer_error *err);
-/** What was pushed as a message, in JSON, to add to the conversation's messages: {"role": "assistant", "content": ...,
- *  "reasoning_content": ..., "tool_calls": [{"id", "type", "function": {"name", "arguments"}}]}, the last two where there
- *  are any. arguments is an object or, where the family's templates want that, its text. */
+/** The reply so far as a message, in JSON, to add to the conversation's messages: {"role": "assistant", "content": ...,
+ *  "reasoning_content": ..., "tool_calls": [{"id", "type", "function": {"name", "arguments"}}]}, the last two only if
+ *  there are any. arguments is an object or, where the family's templates want a text, that object as text. */
 QINFER_STATUS qinfer_reply_message(const qinfer_reply *reply, char *json, size_t capacity, size_t *out_n,
                                    qinfer_error *err);
 QINFER_API void qinfer_reply_free(qinfer_reply *reply);
@@ -638,8 +649,8 @@ QINFER_STATUS qinfer_kv_cache_create(const qinfer_model *model, const qinfer_kv_
 QINFER_API void qinfer_kv_cache_free(qinfer_kv_cache *cache);
 typedef struct qinfer_kv_cache_stats {
     uint32_t struct_size, block_tokens;
-    uint64_t blocks_total, blocks_used;       /* used: held by at least one session. Where layers differ in what they
-                                                 keep, of all kinds together, and total as many as there could be */
+    uint64_t blocks_total, blocks_used;       /* used: held by at least one session. With several groups (see
+                                                 budget_blocks) of all groups together; total: at most possible */
     uint64_t blocks_shared, blocks_cached;    /* held by several; free, but reusable as a prefix */
     uint64_t bytes_reserved, bytes_committed; /* address space; memory of the blocks used and cached */
     uint64_t bytes_resident, reserved;        /* as the operating system counts it, 0 where it does not tell */
@@ -662,35 +673,36 @@ typedef struct qinfer_sampler_options { /* all zero: greedy */
 
 QINFER_STATUS qinfer_session_create(qinfer_kv_cache *cache, const qinfer_session_options *options, qinfer_session **out,
                                     qinfer_error *err);
-/** Copy-on-write: blocks are shared, the last one is copied when either side first writes to it. The copy has the
- *  tokens, logits, sampler and a clone of the hook too, and metrics of its own. Charges per_session of qinfer_memory,
- *  as qinfer_session_create does, of which tokens and logits are shared until one side changes them. */
+/** Copy-on-write: blocks are shared, the last one is copied when either side first writes to it. The copy also has the
+ *  tokens, logits, sampler and a clone of the hook; its metrics begin at 0. Charges per_session of qinfer_memory, as
+ *  qinfer_session_create does, although tokens and logits are shared until one side changes them. */
 QINFER_STATUS qinfer_session_fork(const qinfer_session *session, qinfer_session **out, qinfer_error *err);
-/** Keeps the first n_tokens, pending ones included; 0 resets. If that drops evaluated tokens, the last one kept
- *  becomes pending again, so that evaluating gives its logits; all do where layers with a sliding window have moved
- *  beyond it. The sampler rewinds; its options stay. */
+/** Keeps the first n_tokens, pending ones included; 0 resets. If evaluated tokens are dropped, the last token kept
+ *  becomes pending again, so that evaluating gives its logits; if a sliding window has moved beyond it, all tokens
+ *  become pending. The sampler rewinds; its options stay. */
 QINFER_STATUS qinfer_session_truncate(qinfer_session *session, size_t n_tokens, qinfer_error *err);
-/** Tokens, keys, values and sampler, to a file of this version of the format. To a file that holds the beginning of the
- *  session already only what is new is written; a crash at any moment leaves the old state or the new one. Another file
- *  than a snapshot is not overwritten: QINFER_E_FORMAT. QINFER_E_STATE while another process saves to it. */
+/** Writes tokens, keys, values and sampler to a file of this version of the format. If the file already holds the
+ *  beginning of the session, only what is new is written. A crash at any moment leaves the old state or the new one.
+ *  QINFER_E_FORMAT for a file that is not a snapshot, which is not overwritten. QINFER_E_STATE while another process
+ *  saves to it. */
 QINFER_STATUS qinfer_session_save(const qinfer_session *session, const char *path, qinfer_error *err);
 typedef struct qinfer_session_save_options {
     uint32_t            struct_size, flags; /* none yet */
     const qinfer_files *files;              /* where path is; NULL = the operating system's files */
 } qinfer_session_save_options;
-/** The same with options, which may be NULL. In a host's file what takes the place of another snapshot is written beside
- *  it, before it counts: the file has room for both, and is cut to the size of one only by truncate. */
+/** The same with options, which may be NULL. In a host's file a snapshot that replaces another one is first written
+ *  where the old one is not: the file grows to hold both, and only truncate cuts it to the size of one. */
 QINFER_STATUS qinfer_session_save_with(const qinfer_session *session, const char *path,
                                        const qinfer_session_save_options *options, qinfer_error *err);
-/** Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was
- *  saved (qinfer_session_get_info tells), its flags and its hook are not kept. The last token is pending: evaluating
- *  it gives its logits. A kernel set other than the one that saved goes on from the stored keys and values, but not
- *  with the same bits; the same one with other options that change bits is QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if
- *  the file is damaged. Where one of the two states that a file holds has a damaged record, as after a crash while it
- *  was written, the other is loaded: qinfer_session_load_with tells. */
+/** Needs the same weights and kv_type as when saved. max_tokens and max_logits are those of the session that was saved
+ *  (qinfer_session_get_info tells); its flags and its hook are not kept. The last token is pending: evaluating it gives
+ *  its logits. Another kernel set than the one that saved goes on from the stored keys and values, but not with the
+ *  same bits. The same kernel set with other options that change bits is QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if the
+ *  file is damaged. A file holds two states; if one has a damaged record, as after a crash while it was written, the
+ *  other is loaded, and qinfer_session_load_with says so. */
 QINFER_STATUS qinfer_session_load(qinfer_kv_cache *cache, const char *path, qinfer_session **out, qinfer_error *err);
 enum {
-    QINFER_SNAPSHOT_ANY_BITS    = 1, /* go on from keys and values that other options computed, too */
+    QINFER_SNAPSHOT_ANY_BITS    = 1, /* also go on from keys and values that other options computed */
     QINFER_SNAPSHOT_NO_RECOVERY = 2  /* QINFER_E_FORMAT instead of a state that may not be the last one */
 };
 typedef struct qinfer_session_load_options {
@@ -705,7 +717,7 @@ typedef struct qinfer_session_load_result {
     uint32_t struct_size, flags;       /* QINFER_SNAPSHOT_RECOVERED, _OTHER_BITS */
     uint64_t tokens, evaluated_tokens; /* as they were saved */
 } qinfer_session_load_result;
-/** The same with options, which may be NULL, and with what was found, which may be NULL too. */
+/** The same with options and a result, each of which may be NULL. */
 QINFER_STATUS qinfer_session_load_with(qinfer_kv_cache *cache, const char *path,
                                        const qinfer_session_load_options *options, qinfer_session **out,
                                        qinfer_session_load_result *result, qinfer_error *err);
@@ -713,10 +725,11 @@ QINFER_API void qinfer_session_free(qinfer_session *session);
 
 /** Adds pending tokens, computes nothing. */
 QINFER_STATUS qinfer_session_append(qinfer_session *session, const qinfer_token *tokens, size_t n, qinfer_error *err);
-/** Makes these the session's tokens. What they have in common with those that it holds, from the first one on, stays as
- *  it is, evaluated or pending (*out_kept tokens; may be NULL); the rest is cut off, as by qinfer_session_truncate, and
- *  pending. So the next turn of a chat is the whole conversation: only what is new, or what its template now writes
- *  otherwise, is evaluated, with the bits of a new session. After an error nothing has changed. */
+/** Makes these the session's tokens. The common beginning with the tokens that it holds stays as it is, evaluated or
+ *  pending (*out_kept tokens; may be NULL). Its other tokens are cut off, as by qinfer_session_truncate, and the
+ *  remaining new ones are pending. So a host passes the whole conversation for the next turn of a chat, and only what
+ *  is new, or what the template now writes differently, is evaluated, with the bits of a new session. After an error
+ *  nothing has changed. */
 QINFER_STATUS qinfer_session_set_tokens(qinfer_session *session, const qinfer_token *tokens, size_t n, size_t *out_kept,
                                         qinfer_error *err);
 QINFER_STATUS qinfer_session_get_tokens(const qinfer_session *session, qinfer_token *tokens, size_t capacity,
@@ -734,10 +747,9 @@ QINFER_STATUS qinfer_session_set_bias(qinfer_session *session, const qinfer_toke
 
 /* ---- Evaluation: prefill, decode and continuous batching are one call -------------------------------- */
 enum {
-    QINFER_EVAL_NO_LOGITS = 1 /* keep none, and compute none: for all chunks of a prompt but the last. Needs
-                                 keep_logits 0. Sampling is then QINFER_E_STATE; truncating the session to the length
-                                 it has and evaluating it again gives the logits of its last token. Encoders have none
-                                 anyway */
+    QINFER_EVAL_NO_LOGITS = 1 /* compute and keep no logits: for all chunks of a prompt but the last. Needs keep_logits
+                                 0. Sampling is then QINFER_E_STATE; truncating the session to its own length and
+                                 evaluating it again gives the logits of its last token. Encoders never have logits */
 };
 typedef struct qinfer_eval_options {
     uint32_t             struct_size;
@@ -749,46 +761,47 @@ typedef struct qinfer_eval_options {
 
 /** Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens
  *  sessions with few pending tokens come first, so decoding continues while long prompts advance in chunks.
- *  Sessions without pending tokens are passed over and keep their logits; if none has any it is QINFER_E_STATE.
- *  Blocks for the whole call are taken first: QINFER_E_KV_FULL changes nothing; free, truncate or save and free other
- *  sessions of the cache, or leave some out of the batch, and call again. After any other error, cancellation
- *  included, no token is lost: those already evaluated stay so, the rest stays pending; call again to go on. */
+ *  Sessions without pending tokens are passed over and keep their logits; QINFER_E_STATE if no session has any.
+ *  Blocks for the whole call are promised first: QINFER_E_KV_FULL changes nothing. Then free, truncate, or save and
+ *  free other sessions of the cache, or leave some out of the batch, and call again. After any other error,
+ *  cancellation included, no token is lost: evaluated tokens stay evaluated, the others stay pending; call again to go
+ *  on. */
 QINFER_STATUS qinfer_eval(qinfer_session *const *sessions, size_t n_sessions, const qinfer_eval_options *options,
                           qinfer_error *err);
-/** Code of the host between the logits and the sampler: grammars, watermarks. The same in qinfer_session_sample and
- *  qinfer_generate. apply and accept return 0 to go on; nonzero ends the call with QINFER_E_CANCELLED, and the token in
- *  question is not added. Callbacks may run under the default floating-point environment instead of the host's. */
+/** Code of the host between the logits and the sampler, for grammars and watermarks, in qinfer_session_sample and
+ *  qinfer_generate alike. apply and accept return 0 to go on; nonzero ends the call with QINFER_E_CANCELLED, and the
+ *  token is not added. Callbacks may run under the default floating-point environment instead of the host's. */
 typedef struct qinfer_logits_hook {
     uint32_t struct_size, reserved;
-    /** Before bias, penalties and filters, for every token: changes a private copy of the n_vocab logits (those that
-     *  qinfer_session_logits gives stay). A token set to -infinity is not drawn. Any other value that is not finite, or
-     *  all of them -infinity, is QINFER_E_NUMERIC, and no token is added. */
+    /** Before bias, penalties and filters, for every token: changes a private copy of the n_vocab logits, not the row
+     *  that qinfer_session_logits gives. A token set to -infinity is not drawn. Any other value that is not finite, or
+     *  all tokens at -infinity, is QINFER_E_NUMERIC, and no token is added. */
     int32_t (*apply)(const qinfer_session *session, float *logits, uint32_t n_vocab, void *user);
     /** Once for each token that sampling appends, when it is the last of the session. Tokens that the host appends are
      *  not shown: a prompt is no part of a grammar. NULL = not called. */
     int32_t (*accept)(qinfer_token token, void *user);
-    /** qinfer_session_truncate is about to take back the last n_tokens of the accepted tokens. Nonzero: it ends with
-     *  QINFER_E_CANCELLED, and changes nothing. NULL = not called. A token that accept refused is not counted, nor is
-     *  one that was there when the hook was set. */
+    /** qinfer_session_truncate is about to take back the last n_tokens of the accepted tokens. Nonzero: it changes
+     *  nothing and ends with QINFER_E_CANCELLED. NULL = not called. Not counted are tokens that accept refused and
+     *  tokens that were there when the hook was set. */
     int32_t (*rewind)(size_t n_tokens, void *user);
-    /** Makes the user of a fork's hook, as its last step; nonzero: QINFER_E_CANCELLED, and no fork. May be called by as
-     *  many threads at once as fork the session. NULL = forks have no hook. */
+    /** The last step of a fork: makes the user of the fork's hook. Nonzero: QINFER_E_CANCELLED, and no fork. Several
+     *  threads may call it at once, if they fork the session at once. NULL = forks have no hook. */
     int32_t (*clone)(void *user, void **out_user);
-    /** When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL =
-     *  not called. */
+    /** The hook was replaced or cleared, or its session freed: nothing is called with this user any more. NULL = not
+     *  called. */
     void (*release)(void *user);
     void *user;
 } qinfer_logits_hook;
-/** Replaces the session's hook; hook NULL: it has none from now on. After a failure the session has the hook that it
- *  had, and user still is the caller's. Snapshots do not hold it. An encoder is QINFER_E_UNSUPPORTED. */
+/** Replaces the session's hook; NULL removes it. After a failure the session has the hook that it had, and user still
+ *  belongs to the caller. Snapshots hold no hook. An encoder is QINFER_E_UNSUPPORTED. */
 QINFER_STATUS qinfer_session_set_logits_hook(qinfer_session *session, const qinfer_logits_hook *hook,
                                              qinfer_error *err);
 /** Draws one token from the last logits and appends it as pending. A session that holds max_tokens is
  *  QINFER_E_CONTEXT_FULL: truncate it, or go on in another one. */
 QINFER_STATUS qinfer_session_sample(qinfer_session *session, qinfer_token *out, qinfer_error *err);
 /** n_vocab floats for the last evaluated token, or the one `back` earlier; NULL if not kept (max_logits, keep_logits,
- *  QINFER_EVAL_NO_LOGITS). Valid until the
- *  session is next evaluated, truncated or freed. Own samplers read this and append. */
+ *  QINFER_EVAL_NO_LOGITS). Valid until the session is next evaluated, truncated or freed. A sampler of the host reads
+ *  this and appends a token. */
 QINFER_API const float *qinfer_session_logits(const qinfer_session *session, size_t back);
 
 /** The same row copied into values: n_vocab floats. */
@@ -797,24 +810,24 @@ QINFER_STATUS qinfer_session_copy_logits(const qinfer_session *session, size_t b
 
 /** Log probabilities of tokens under the model, for the row that qinfer_session_logits(session, back) gives: the
  *  natural logarithm of its softmax, l[t] - m - log(sum of exp(l - m)) with m the largest, in double. Hook, bias,
- *  penalties, temperature and filters play no part. After qinfer_session_sample, back 0 and the token drawn give its
- *  own. Fills logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite. */
+ *  penalties, temperature and filters play no part. After qinfer_session_sample, back 0 is the row that the token was
+ *  drawn from. Fills logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite. */
 QINFER_STATUS qinfer_session_logprobs(const qinfer_session *session, size_t back, const qinfer_token *tokens, size_t n,
                                       double *logprobs, qinfer_error *err);
-/** The n most likely tokens of that row and their log probabilities, in descending order, equal ones by id. n: at most
- *  n_vocab, else QINFER_E_INVALID_ARGUMENT. */
+/** The n most likely tokens of such a row and their log probabilities, in descending order, equal ones by id. n: at
+ *  most n_vocab, else QINFER_E_INVALID_ARGUMENT. */
 QINFER_STATUS qinfer_session_top_logprobs(const qinfer_session *session, size_t back, qinfer_token *tokens,
                                           double *logprobs, size_t n, qinfer_error *err);
 
 /* ---- Embeddings --------------------------------------------------------------------------------------- */
 enum {
-    QINFER_POOL_DEFAULT = 0, /* the mean in an encoder, the last token's in a decoder */
+    QINFER_POOL_DEFAULT = 0, /* the mean in an encoder, the last token in a decoder */
     QINFER_POOL_LAST = 1, QINFER_POOL_MEAN = 2, QINFER_POOL_FIRST = 3
 };
 /** The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd
- *  floats. Layers that a checkpoint keeps for other libraries to apply after that (the dense modules of
- *  sentence-transformers) are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else
- *  QINFER_E_STATE. An encoder evaluates a session whole: more pending tokens than max_batch_tokens are
+ *  floats. Layers in the checkpoint that other libraries apply after that (the dense modules of sentence-transformers)
+ *  are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else QINFER_E_STATE. An
+ *  encoder evaluates all tokens of a session at once: more pending tokens than max_batch_tokens are
  *  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending. */
 QINFER_STATUS qinfer_session_embedding(const qinfer_session *session, int32_t pooling, float *values, size_t capacity,
                                        size_t *out_n, qinfer_error *err);
@@ -845,7 +858,7 @@ typedef struct qinfer_generate_options {
     qinfer_token_fn      on_token;   /* NULL = none; text that may begin a stop text is held back */
     void                *user;
     const qinfer_cancel *cancel;
-    qinfer_token_info_fn on_token_info; /* NULL = none; besides on_token, and after it; with the same user */
+    qinfer_token_info_fn on_token_info; /* NULL = none; called after on_token, with the same user */
     uint32_t             n_top;      /* most likely tokens that on_token_info is given; at most 64 */
     uint32_t             reserved;
 } qinfer_generate_options;
@@ -859,9 +872,9 @@ typedef struct qinfer_generate_result {
     uint64_t prefill_ns, decode_ns;
 } qinfer_generate_result;
 
-/** Evaluates what is pending, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.
- *  After an error or cancellation the session keeps the tokens made so far and *out counts them, with finish 0; a
- *  token that was sampled last is pending then. out may be NULL. */
+/** Evaluates the pending tokens, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.
+ *  After an error or cancellation the session keeps the tokens made so far, the last one pending if it was not yet
+ *  evaluated, and *out counts them, with finish 0. out may be NULL. */
 QINFER_STATUS qinfer_generate(qinfer_session *session, const qinfer_generate_options *options,
                               qinfer_generate_result *out, qinfer_error *err);
 

@@ -1,21 +1,22 @@
 /* clang-format off */
 /*
- * qinfer_grammar.h - JSON schemas, regular expressions and Lark grammars for the logits hook of qinfer.h: the text that a
- * session draws fulfils the grammar, token by token, in qinfer_session_sample and qinfer_generate, alone and in batches.
+ * qinfer_grammar.h - JSON schemas, regular expressions and Lark grammars for the logits hook of qinfer.h: the text that
+ * a session draws fulfils the grammar, token by token, in qinfer_session_sample and qinfer_generate, alone and in
+ * batches.
  *
- * A library of its own, libqinfer_grammar (link with qinfer-grammar of pkg-config, or qinfer::grammar of CMake), so that
- * libqinfer needs nothing of it. The rules at the head of qinfer.h hold here, but for what follows. The engine is
- * llguidance, which is written in Rust:
+ * It is a separate library, libqinfer_grammar (link with qinfer-grammar of pkg-config, or qinfer::grammar of CMake), so
+ * that libqinfer does not depend on it. The rules at the top of qinfer.h hold here too, with the exceptions below. The
+ * engine is llguidance, which is written in Rust:
  *
- * Process    A panic becomes QINFER_E_INTERNAL with its text, and nothing is printed: the panic hook that is set belongs
- *            to the copy of Rust's runtime inside this library, so other Rust code of the process keeps its own. When
- *            the heap is exhausted Rust aborts the process, which nothing here can prevent: the limits below bound what a
- *            grammar takes, and where that is not enough, compile in a process of your own. Rust's runtime reads the
- *            environment variable RUST_BACKTRACE (and RUST_LIB_BACKTRACE). Do not dlclose() this library.
+ * Process    A panic becomes QINFER_E_INTERNAL with its text, and nothing is printed: the panic hook belongs to the
+ *            copy of Rust's runtime inside this library, so other Rust code of the process keeps its own. When the heap
+ *            is exhausted Rust aborts the process, which nothing here can prevent: the limits below bound the memory of
+ *            a grammar. A host for which that is not enough compiles grammars in a separate process. Rust's runtime
+ *            reads the environment variables RUST_BACKTRACE and RUST_LIB_BACKTRACE. Do not dlclose() this library.
  * Memory     comes from the C heap, is not in any plan, and grows while masks are computed: a matcher keeps the states
  *            that it has seen, at most max_states of them.
- * Stack      Compiling and making a vocabulary run on a thread of their own, which ends before the call does: 16 MiB of
- *            stack and 1 KiB for each byte of the text. The calling thread needs 64 KiB, as everywhere.
+ * Stack      Grammars are compiled and vocabularies made on a separate thread, which ends before the call does, with 16
+ *            MiB of stack and 1 KiB for each byte of the text. The calling thread needs 64 KiB, as everywhere.
  * Threads    A vocabulary and a grammar may be used by many threads at once. A matcher locks itself.
  */
 #ifndef QINFER_GRAMMAR_H
@@ -84,27 +85,33 @@ typedef struct qinfer_grammar_options {
 /** Compiles a text (text, len), which may be used by any number of matchers.
  *  QINFER_E_FORMAT: not JSON, no regular expression, no Lark grammar; detail: byte offset, where it is known.
  *  QINFER_E_INVALID_ARGUMENT: not UTF-8 or with a NUL (detail: its offset), or a schema that nothing fulfils.
- *  QINFER_E_UNSUPPORTED: what a grammar cannot enforce or draw, or a limit; the message names the keyword and its place.
+ *  QINFER_E_UNSUPPORTED: something that a grammar cannot enforce or draw, or a limit; the message names the keyword and
+ *  its place.
  *
  *  Of JSON schema: whatever text is drawn and ends is a document that fulfils the schema. Not every document that does
  *  can be drawn:
  *  - Properties come in the order of the schema. White space is bounded (QINFER_GRAMMAR_ANY_SPACE).
- *  - Characters stand for themselves or are escaped by one letter, never as \u0061: control characters that have no such
- *    letter do not occur, nor values that hold one.
+ *  - Characters stand for themselves or are escaped by one letter, never as \u0061: control characters that have no
+ *    such letter do not occur, nor values that hold one.
  *  - Whole numbers are written without a fraction, numbers with bounds or multipleOf without an exponent; what is not
  *    "integer" is no number at all.
- *  - The elements that "contains" asks for come first, or after those of prefixItems. minProperties 1 beside properties
- *    asks for one of these.
- *  - Where unevaluatedProperties or unevaluatedItems stands beside an anyOf of more than three schemas, one of these is
- *    meant to be fulfilled.
+ *  - The elements that "contains" asks for come first, or after those of prefixItems. minProperties 1 together with
+ *    properties asks for one of these properties.
+ *  - In a schema with unevaluatedProperties or unevaluatedItems and an anyOf of more than three schemas, one of those
+ *    schemas alone counts as fulfilled.
  *  - format date, date-time, duration, email, hostname, ipv4, ipv6, time, uri and uuid are enforced, others ignored.
- *  Each of these but the first and whole numbers that a schema makes use of counts as a warning (n_warnings).
- *  Refused are: references to other documents; uniqueItems, unless there is at most one element; minProperties beyond
- *  one more than the required ones, maxProperties beside optional properties; whole numbers beyond 2^53;
- *  patternProperties that may match the same name; pattern, multipleOf,
- *  patternProperties, additionalProperties beside properties, unevaluatedProperties and unevaluatedItems under not, if
- *  and such schemas of oneOf as are not seen to exclude each other. Types, const, enum and required properties that
- *  differ are seen, through references too: the usual "kind" of an object is enough. */
+ *  Each of these that a schema makes use of counts as a warning (n_warnings), except the first and whole numbers.
+ *
+ *  Refused are:
+ *  - references to other documents;
+ *  - uniqueItems, unless there is at most one element;
+ *  - minProperties above the number of required properties plus one; maxProperties together with optional properties;
+ *  - whole numbers beyond 2^53;
+ *  - patternProperties that may match the same name;
+ *  - pattern, multipleOf, patternProperties, additionalProperties together with properties, unevaluatedProperties and
+ *    unevaluatedItems: under not, under if, and in those schemas of a oneOf that are not recognised as excluding each
+ *    other. They are recognised by types, const, enum and required properties that differ, through references too: the
+ *    usual "kind" of an object is enough. */
 QINFER_STATUS qinfer_grammar_compile(const qinfer_grammar_vocab *vocab, int32_t kind, const char *text, size_t len,
                                      const qinfer_grammar_options *options, qinfer_grammar **out, qinfer_error *err);
 typedef struct qinfer_grammar_info {
@@ -120,13 +127,13 @@ QINFER_API void qinfer_grammar_free(qinfer_grammar *grammar);
 /** A matcher at the beginning of the grammar. It holds the grammar, and that its vocabulary. */
 QINFER_STATUS qinfer_grammar_matcher_create(const qinfer_grammar *grammar, qinfer_grammar_matcher **out,
                                             qinfer_error *err);
-/** One at the same place, which goes its own way from there. */
+/** A matcher at the same place; from there on the two are independent. */
 QINFER_STATUS qinfer_grammar_matcher_clone(const qinfer_grammar_matcher *matcher, qinfer_grammar_matcher **out,
                                            qinfer_error *err);
 QINFER_API void qinfer_grammar_matcher_free(qinfer_grammar_matcher *matcher);
 
 /** Fills *out, whose struct_size the caller has set, for qinfer_session_set_logits_hook. The hook holds the matcher
- *  (which may be freed at once) until the session gives it back; if the session does not take it, call
+ *  (which may be freed at once) until the session releases the hook; if the session does not take the hook, call
  *  out->release(out->user). One matcher is for one session.
  *  Sampling      The mask bans what cannot come next, and the token drawn is accepted.
  *  Fork          The fork gets a matcher at the same place.
@@ -138,7 +145,7 @@ QINFER_API void qinfer_grammar_matcher_free(qinfer_grammar_matcher *matcher);
 QINFER_STATUS qinfer_grammar_matcher_hook(const qinfer_grammar_matcher *matcher, qinfer_logits_hook *out,
                                           qinfer_error *err);
 
-/** For hosts with samplers of their own: bit (t % 32) of word t / 32 is 1 if token t may come next. *out_n is
+/** For hosts that sample themselves: bit (t % 32) of word t / 32 is 1 if token t may come next. *out_n is
  *  (n_tokens + 31) / 32. End tokens may come where the text is complete. */
 QINFER_STATUS qinfer_grammar_matcher_mask(qinfer_grammar_matcher *matcher, uint32_t *words, size_t capacity,
                                           size_t *out_n, qinfer_error *err);

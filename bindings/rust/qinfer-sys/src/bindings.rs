@@ -86,7 +86,7 @@ impl Default for qinfer_error {
         }
     }
 }
-#[doc = " An error with room of the caller's for the whole message."]
+#[doc = " An error with a buffer of the caller for the whole message."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_full_error {
@@ -140,7 +140,7 @@ pub type qinfer_log_fn = ::core::option::Option<
 pub type qinfer_progress_fn = ::core::option::Option<
     unsafe extern "C" fn(done_bytes: u64, total_bytes: u64, user: *mut ::core::ffi::c_void) -> i32,
 >;
-#[doc = " After each token, with the new whole characters (maybe none). Text that was held back comes after the last token, with\n  token -1. Return nonzero to stop."]
+#[doc = " After each token, with the new whole characters (maybe none). Text that was held back comes after the last token,\n  with token -1. Return nonzero to stop."]
 pub type qinfer_token_fn = ::core::option::Option<
     unsafe extern "C" fn(
         text: *const ::core::ffi::c_char,
@@ -151,13 +151,14 @@ pub type qinfer_token_fn = ::core::option::Option<
 >;
 pub const QINFER_FILE_READ: u32 = 1;
 pub const QINFER_FILE_WRITE: u32 = 2;
-#[doc = " Callbacks that take the place of the operating system's files, so that models and snapshots can come from an archive,\n  an encrypted store or memory. The struct is copied.\n\n  Names    The library hands a `path` argument to open as it is, \"\" too. If open finds it, it is one file (a packed\n           model, a snapshot), otherwise a directory, whose files are asked for as \"<path>/config.json\" (without the\n           slash where path is empty or ends with one). Nothing is listed. Names are borrowed during the call.\n  Results  0, or a QINFER_E_* status that the call then returns, with a message that names the file. QINFER_E_NOT_FOUND\n           of open says that there is no such file; of another callback it becomes QINFER_E_IO, and so do\n           QINFER_E_INTERNAL and values that are no status. After a failure nothing is called for that file but unmap\n           and close.\n  Threads  Called on the thread that makes the call, one at a time for each call of the library; calls on several threads\n           use the same callbacks at once. unmap and close of a mapped model are called on the thread that frees what\n           used it last. What a callback may do is said at the top, under Threads; opening other files through the same\n           callbacks inside one is among it.\n  Lifetime user is borrowed until the call returns; where a model was loaded with map, until it and all that depends on\n           it are freed. Each file opened is closed exactly once, after its unmap, and nothing is called after that.\n  Locking  Two calls that write to one file at once, or write and read it, are for the host to prevent."]
+#[doc = " Callbacks that take the place of the operating system's files, so that models and snapshots can come from an\n  archive, an encrypted store or memory. The struct is copied.\n\n  Names    The library hands a `path` argument to open as it is, \"\" too. If open finds it, it is one file (a packed\n           model, a snapshot), otherwise a directory, whose files are asked for as \"<path>/config.json\" (without the\n           slash where path is empty or ends with one). Nothing is listed. Names are borrowed during the call.\n  Results  0, or a QINFER_E_* status that the call then returns, with a message that names the file.\n           QINFER_E_NOT_FOUND from open means that there is no such file. From another callback it becomes\n           QINFER_E_IO, and so do QINFER_E_INTERNAL and values that are no status. After a failure nothing is called\n           for that file but unmap and close.\n  Threads  Called on the thread that makes the call, one at a time for each call of the library; calls on several\n           threads use the same callbacks at once. unmap and close of a mapped model are called on the thread that\n           frees the last handle that uses it. A callback may do what the rules at the top allow (Threads), which\n           includes opening other files through the same callbacks.\n  Lifetime user is borrowed until the call returns or, if a model was loaded with map, until the model and all that\n           depends on it are freed. Each file opened is closed exactly once, after its unmap, and nothing is called\n           after that.\n  Locking  The host must prevent two calls that write to one file at once, or write and read it."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_files {
     pub struct_size: u32,
     pub reserved: u32,
     pub user: *mut ::core::ffi::c_void,
+    #[doc = " mode: QINFER_FILE_*; *out_file may be anything, NULL too."]
     pub open: ::core::option::Option<
         unsafe extern "C" fn(
             name: *const ::core::ffi::c_char,
@@ -166,6 +167,7 @@ pub struct qinfer_files {
             user: *mut ::core::ffi::c_void,
         ) -> qinfer_status,
     >,
+    #[doc = " Once, after opening; at most 2^63 - 1."]
     pub size: ::core::option::Option<
         unsafe extern "C" fn(
             file: *mut ::core::ffi::c_void,
@@ -173,6 +175,7 @@ pub struct qinfer_files {
             user: *mut ::core::ffi::c_void,
         ) -> qinfer_status,
     >,
+    #[doc = " All n bytes, or fail. Never asks for bytes beyond the size, which writes may have grown."]
     pub read_at: ::core::option::Option<
         unsafe extern "C" fn(
             file: *mut ::core::ffi::c_void,
@@ -182,12 +185,14 @@ pub struct qinfer_files {
             user: *mut ::core::ffi::c_void,
         ) -> qinfer_status,
     >,
+    #[doc = " The file is closed whatever it returns; a failure counts only where the file was written to."]
     pub close: ::core::option::Option<
         unsafe extern "C" fn(
             file: *mut ::core::ffi::c_void,
             user: *mut ::core::ffi::c_void,
         ) -> qinfer_status,
     >,
+    #[doc = " Models, optional: without map weights are read into private memory, as under QINFER_LOAD_NO_MMAP. Gives the\n  whole file, read-only, at a multiple of 64 (else QINFER_E_UNSUPPORTED); any thread of the runtime reads it until\n  unmap. The library neither locks nor advises its pages: QINFER_LOAD_LOCK is QINFER_E_UNSUPPORTED."]
     pub map: ::core::option::Option<
         unsafe extern "C" fn(
             file: *mut ::core::ffi::c_void,
@@ -204,6 +209,7 @@ pub struct qinfer_files {
             user: *mut ::core::ffi::c_void,
         ),
     >,
+    #[doc = " Snapshots: writes all n bytes. Beyond the end the file grows, and bytes in between may read as anything. When\n  the process or the machine stops while a snapshot is saved, each write since the last sync may be there, in part\n  or not at all; those before the sync must be whole. The next load then finds the old state or the new one, or\n  QINFER_E_NOT_FOUND in a new file that has neither."]
     pub write_at: ::core::option::Option<
         unsafe extern "C" fn(
             file: *mut ::core::ffi::c_void,
@@ -219,6 +225,7 @@ pub struct qinfer_files {
             user: *mut ::core::ffi::c_void,
         ) -> qinfer_status,
     >,
+    #[doc = " Optional: cuts off what is of no use any more."]
     pub truncate: ::core::option::Option<
         unsafe extern "C" fn(
             file: *mut ::core::ffi::c_void,
@@ -314,7 +321,7 @@ pub const QINFER_KERNELS_EXACT: u32 = 4;
 pub const QINFER_KERNELS_BY_NAME: u32 = 8;
 pub const QINFER_KERNELS_INVARIANT: u32 = 16;
 pub const QINFER_KERNELS_HELD_EXACTLY: u32 = 32;
-#[doc = " The kernel sets of this library, those first that are preferred. USABLE: this CPU and system have all that it needs,\n  DEFAULT: without a cpu_target it runs models of any kind, EXACT: under QINFER_RUNTIME_EXACT too, BY_NAME: only as\n  cpu_target, HELD_EXACTLY: where it is usable and comes before the DEFAULT it runs those models instead all of whose\n  matrices it keeps with the values of their files (qinfer_model_info.kernel_set says which it is), INVARIANT: a\n  token's logits do not depend on how many are evaluated with it."]
+#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the\n                DEFAULT. qinfer_model_info.kernel_set says which of the two a model runs on.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_kernel_set_info {
@@ -401,7 +408,7 @@ impl Default for qinfer_allocator {
 }
 pub const QINFER_RUNTIME_EXACT: u32 = 1;
 pub const QINFER_RUNTIME_NORMAL_PAGES: u32 = 2;
-#[doc = " A token's logits do not depend on batch, chunking, threads or block size, for one target and precision (but for\n  \"amx_mixed\": there up to 4 tokens evaluated at once, and up to 4 logits kept at once, are computed another way than\n  more). The AMX targets leave no tiles behind; a host's own are lost in a call, as in any that the x86-64 ABI\n  describes."]
+#[doc = " For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The exception\n  is \"amx_mixed\", which is not batch-invariant: it computes up to 4 tokens evaluated at once, and up to 4 rows of\n  logits kept at once, in another way than more. The AMX targets leave no tiles behind. Tiles that a host had loaded\n  are lost in a call, as in any call by the x86-64 ABI."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_runtime_options {
@@ -982,7 +989,7 @@ pub const QINFER_REPLY_MISTRAL: u32 = 4;
 pub const QINFER_REPLY_DEEPSEEK: u32 = 5;
 pub const QINFER_REPLY_FUNCTIONARY: u32 = 6;
 pub const QINFER_REPLY_FIREFUNCTION: u32 = 7;
-#[doc = " How the families of models write calls of tools; reasoning is between <think> and </think> (Mistral: [THINK] and\n  [/THINK]) where the reply, or the end of the prompt, begins with it."]
+#[doc = " How the families of models write calls of tools; reasoning is between <think> and </think> (Mistral: [THINK] and\n  [/THINK]) where the reply begins with that marker, or the prompt ends with it."]
 pub const QINFER_PART_NONE: u32 = 0;
 pub const QINFER_PART_CONTENT: u32 = 1;
 pub const QINFER_PART_REASONING: u32 = 2;
@@ -1264,13 +1271,13 @@ impl Default for qinfer_eval_options {
         }
     }
 }
-#[doc = " Code of the host between the logits and the sampler: grammars, watermarks. The same in qinfer_session_sample and\n  qinfer_generate. apply and accept return 0 to go on; nonzero ends the call with QINFER_E_CANCELLED, and the token in\n  question is not added. Callbacks may run under the default floating-point environment instead of the host's."]
+#[doc = " Code of the host between the logits and the sampler, for grammars and watermarks, in qinfer_session_sample and\n  qinfer_generate alike. apply and accept return 0 to go on; nonzero ends the call with QINFER_E_CANCELLED, and the\n  token is not added. Callbacks may run under the default floating-point environment instead of the host's."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_logits_hook {
     pub struct_size: u32,
     pub reserved: u32,
-    #[doc = " Before bias, penalties and filters, for every token: changes a private copy of the n_vocab logits (those that\n  qinfer_session_logits gives stay). A token set to -infinity is not drawn. Any other value that is not finite, or\n  all of them -infinity, is QINFER_E_NUMERIC, and no token is added."]
+    #[doc = " Before bias, penalties and filters, for every token: changes a private copy of the n_vocab logits, not the row\n  that qinfer_session_logits gives. A token set to -infinity is not drawn. Any other value that is not finite, or\n  all tokens at -infinity, is QINFER_E_NUMERIC, and no token is added."]
     pub apply: ::core::option::Option<
         unsafe extern "C" fn(
             session: *const qinfer_session,
@@ -1283,18 +1290,18 @@ pub struct qinfer_logits_hook {
     pub accept: ::core::option::Option<
         unsafe extern "C" fn(token: qinfer_token, user: *mut ::core::ffi::c_void) -> i32,
     >,
-    #[doc = " qinfer_session_truncate is about to take back the last n_tokens of the accepted tokens. Nonzero: it ends with\n  QINFER_E_CANCELLED, and changes nothing. NULL = not called. A token that accept refused is not counted, nor is\n  one that was there when the hook was set."]
+    #[doc = " qinfer_session_truncate is about to take back the last n_tokens of the accepted tokens. Nonzero: it changes\n  nothing and ends with QINFER_E_CANCELLED. NULL = not called. Not counted are tokens that accept refused and\n  tokens that were there when the hook was set."]
     pub rewind: ::core::option::Option<
         unsafe extern "C" fn(n_tokens: usize, user: *mut ::core::ffi::c_void) -> i32,
     >,
-    #[doc = " Makes the user of a fork's hook, as its last step; nonzero: QINFER_E_CANCELLED, and no fork. May be called by as\n  many threads at once as fork the session. NULL = forks have no hook."]
+    #[doc = " The last step of a fork: makes the user of the fork's hook. Nonzero: QINFER_E_CANCELLED, and no fork. Several\n  threads may call it at once, if they fork the session at once. NULL = forks have no hook."]
     pub clone: ::core::option::Option<
         unsafe extern "C" fn(
             user: *mut ::core::ffi::c_void,
             out_user: *mut *mut ::core::ffi::c_void,
         ) -> i32,
     >,
-    #[doc = " When the hook is replaced or cleared, or its session freed: nothing is called with this user any more. NULL =\n  not called."]
+    #[doc = " The hook was replaced or cleared, or its session freed: nothing is called with this user any more. NULL = not\n  called."]
     pub release: ::core::option::Option<unsafe extern "C" fn(user: *mut ::core::ffi::c_void)>,
     pub user: *mut ::core::ffi::c_void,
 }
@@ -1584,7 +1591,7 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_session_info, reserved) - 44usize];
 };
 unsafe extern "C" {
-    #[doc = " What to pass as err, so that a call that fails fills *error. For nothing else: it is not the address of a\n  qinfer_error, and must not be read or written through. NULL gives NULL."]
+    #[doc = " What to pass as err, so that a call that fails fills *error. Use it for nothing else: it is not the address of a\n  qinfer_error, and must not be read or written through. NULL gives NULL."]
     pub fn qinfer_full_error_arg(error: *mut qinfer_full_error) -> *mut qinfer_error;
     pub fn qinfer_version() -> u32;
     pub fn qinfer_version_string() -> *const ::core::ffi::c_char;
@@ -1636,7 +1643,7 @@ unsafe extern "C" {
         out: *mut qinfer_memory,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The same, buffer by buffer, as JSON: {\"model\": {...}, \"regions\": [{\"name\", \"belongs_to\": \"model\" | \"cache\" |\n  \"session\", \"bytes\", \"buffers\": [{\"name\", \"offset\", \"end\", \"bytes\", \"shape\", \"dtype\", \"lifetime\"}]}]}. Regions that\n  belong to model and cache add up to `total`, those of a session to `per_session`. In scratch, buffers whose\n  lifetimes (first and last step of a layer) do not meet may share bytes; what no buffer has is alignment to 64\n  bytes, or 4096 for blocks."]
+    #[doc = " The same, buffer by buffer, as JSON: {\"model\": {...}, \"regions\": [{\"name\", \"belongs_to\": \"model\" | \"cache\" |\n  \"session\", \"bytes\", \"buffers\": [{\"name\", \"offset\", \"end\", \"bytes\", \"shape\", \"dtype\", \"lifetime\"}]}]}. Regions that\n  belong to model and cache add up to `total`, those of a session to `per_session`. In scratch, buffers whose\n  lifetimes (first and last step of a layer) do not meet may share bytes. Bytes between buffers are alignment to 64\n  bytes, or 4096 for blocks."]
     pub fn qinfer_model_plan_map(
         path: *const ::core::ffi::c_char,
         runtime: *const qinfer_runtime_options,
@@ -1655,7 +1662,7 @@ unsafe extern "C" {
         out: *mut qinfer_model_details,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part, whose\n  others are beside it), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with defaults.\n  options may be NULL."]
+    #[doc = " path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part; the\n  other parts are in the same directory), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with\n  defaults. options may be NULL."]
     pub fn qinfer_model_load(
         runtime: *mut qinfer_runtime,
         path: *const ::core::ffi::c_char,
@@ -1664,7 +1671,7 @@ unsafe extern "C" {
         err: *mut qinfer_error,
     ) -> qinfer_status;
     pub fn qinfer_model_free(model: *mut qinfer_model);
-    #[doc = " Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants them, the\n  tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a loaded\n  model. out_path appears whole or not at all; of files that are there only an empty one or one that this function\n  wrote is replaced (links are followed), else QINFER_E_FORMAT; one of the directory's own is\n  QINFER_E_INVALID_ARGUMENT. A file that is cut, altered in its header, or packed for other kernels is refused when\n  loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating system's: options with files are\n  QINFER_E_UNSUPPORTED.\n\n  weight_format may also be \"q8_0\", \"q4_0\" or \"q4_k_m\", which quantise a checkpoint of f32, f16 and bf16: the mixes of\n  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each\n  matrix, with its encoding, bits and relative root mean square error. Memory: that of the quantised model and one of\n  its tensors. What is quantised already is QINFER_E_UNSUPPORTED, a weight that is not finite or beyond f16\n  QINFER_E_FORMAT."]
+    #[doc = " Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants\n  them, the tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a\n  loaded model. out_path appears whole or not at all. An existing file is replaced (links are followed) only if it is\n  empty or was written by this function, else QINFER_E_FORMAT; a file of the model directory is\n  QINFER_E_INVALID_ARGUMENT. A packed file that is cut, altered in its header, or packed for other kernels is refused\n  when loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating system's: options with files\n  are QINFER_E_UNSUPPORTED.\n\n  weight_format may also be \"q8_0\", \"q4_0\" or \"q4_k_m\", which quantise a checkpoint of f32, f16 and bf16: the mixes of\n  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each\n  matrix, with its encoding, bits and relative root mean square error. Needs the memory of the quantised model and of\n  one of its tensors. A model that is quantised already is QINFER_E_UNSUPPORTED; a weight that is not finite, or\n  beyond the range of f16, is QINFER_E_FORMAT."]
     pub fn qinfer_model_pack(
         runtime: *mut qinfer_runtime,
         path: *const ::core::ffi::c_char,
@@ -1672,7 +1679,7 @@ unsafe extern "C" {
         out_path: *const ::core::ffi::c_char,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as\n  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The tokenizer\n  is there as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's keys.\n  What llama.cpp cannot read of the file, or takes otherwise, the log says at QINFER_LOG_WARN. The header is read back before weights are written:\n  QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for what the model is. Of files that are there only an\n  empty or a GGUF one is replaced. For the rest as qinfer_model_pack."]
+    #[doc = " Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as\n  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The file has\n  the tokenizer as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's\n  keys. The log says at QINFER_LOG_WARN what llama.cpp cannot read of the file, or reads with another meaning. The\n  header is read back before weights are written: QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for\n  what the model is. An existing file is replaced only if it is empty or a GGUF file. The rest is as in\n  qinfer_model_pack."]
     pub fn qinfer_model_export_gguf(
         runtime: *mut qinfer_runtime,
         path: *const ::core::ffi::c_char,
@@ -1699,7 +1706,7 @@ unsafe extern "C" {
         out: *mut qinfer_encoding_info,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " [any thread] How many tokens each expert of a layer was chosen for in evaluations since the model was loaded, for\n  those who place experts; during an evaluation as far as it has come. *out_n: experts of the layer, 0 where it has\n  none. All counts are 0 under QINFER_LOAD_NO_WEIGHTS. Tokens taken from a cache are not counted, nor are those whose\n  router gave a number that is not finite; what is evaluated again is counted again. layer: below n_layers, else\n  QINFER_E_INVALID_ARGUMENT."]
+    #[doc = " [any thread] How many tokens each expert of a layer was chosen for since the model was loaded, for hosts that place\n  experts; during an evaluation as far as it has come. *out_n: experts of the layer, 0 where it has none. All counts\n  are 0 under QINFER_LOAD_NO_WEIGHTS. Tokens taken from a cache are not counted, nor are tokens for which the router\n  gave a number that is not finite; a token that is evaluated again is counted again. layer: below n_layers, else\n  QINFER_E_INVALID_ARGUMENT."]
     pub fn qinfer_model_expert_counts(
         model: *const qinfer_model,
         layer: u32,
@@ -1729,7 +1736,7 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The same with options, which may be NULL. Steps are what a tokenizer's patterns and tables make of a text, whatever\n  they are: beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of what was not read any more), so\n  that no tokenizer file can make it hang. Those in use take 4 to 16 steps for a byte."]
+    #[doc = " The same with options, which may be NULL. Everything that the tokenizer's patterns and tables do with a text is\n  counted in steps. Beyond max_work the call ends with QINFER_E_UNSUPPORTED (detail: offset of the text that was not\n  read any more), so that no tokenizer file can make it hang. The tokenizers of known models take 4 to 16 steps for a\n  byte."]
     pub fn qinfer_tokenize_with(
         model: *const qinfer_model,
         text: *const ::core::ffi::c_char,
@@ -1747,7 +1754,7 @@ unsafe extern "C" {
         out_n: *mut usize,
     ) -> *const ::core::ffi::c_char;
     pub fn qinfer_token_flags(model: *const qinfer_model, token: qinfer_token) -> u32;
-    #[doc = " The token whose entry in the tokenizer is exactly this text, as the file writes it: \"<|im_end|>\", or of a byte-level\n  vocabulary an entry with its stand-ins for bytes. QINFER_E_NOT_FOUND if there is none, or no tokenizer."]
+    #[doc = " The token whose entry in the tokenizer is exactly this text, as the file writes it: \"<|im_end|>\", or in a byte-level\n  vocabulary an entry with its stand-ins for bytes. QINFER_E_NOT_FOUND if there is none, or no tokenizer."]
     pub fn qinfer_token_find(
         model: *const qinfer_model,
         text: *const ::core::ffi::c_char,
@@ -1763,7 +1770,7 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The chat template that the model brings, as it is written (usually Jinja). name NULL:\n  the one called \"default\", as a template without a name is. QINFER_E_NOT_FOUND if there is none."]
+    #[doc = " The model's chat template, as its files have it (usually Jinja). name NULL: the template called \"default\", which is\n  also the name of a template without one. QINFER_E_NOT_FOUND if there is none."]
     pub fn qinfer_model_chat_template(
         model: *const qinfer_model,
         name: *const ::core::ffi::c_char,
@@ -1777,7 +1784,7 @@ unsafe extern "C" {
         model: *const qinfer_model,
         index: usize,
     ) -> *const ::core::ffi::c_char;
-    #[doc = " The text that the chat template makes of a conversation: a JSON object of the template's variables, such as\n  {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [...], \"enable_thinking\": false}. bos_token and eos_token\n  are the model's where it has none. The template is Jinja as transformers sets it up, in an interpreter that reaches\n  nothing outside. `content` gets the parts of the text that came from the conversation, for qinfer_tokenize_with; it\n  and out_n_content may be NULL. len SIZE_MAX: conversation ends with NUL. options may be NULL.\n\n  QINFER_E_NOT_FOUND if there is no template; QINFER_E_FORMAT if it, or the conversation, cannot be read, with line and\n  column; QINFER_E_INVALID_ARGUMENT if it fails on this conversation (also with a message of its own, such as that\n  roles must alternate); QINFER_E_UNSUPPORTED if it asks for what is refused, and beyond the bounds of steps, text and\n  memory that every template has (docs/security.md)."]
+    #[doc = " Renders a conversation with the chat template. A conversation is a JSON object of the template's variables, such as\n  {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [...], \"enable_thinking\": false}. If it has no bos_token\n  or eos_token, the template finds the model's. The template is Jinja as transformers sets it up, in an interpreter\n  that has no access to files, environment or network. `content` gets the parts of the text that came from the\n  conversation, for qinfer_tokenize_with; it and out_n_content may be NULL. options may be NULL.\n\n  QINFER_E_NOT_FOUND if there is no template. QINFER_E_FORMAT if the template or the conversation cannot be read, with\n  line and column. QINFER_E_INVALID_ARGUMENT if the template fails on this conversation, also when it raises an error\n  itself, such as that roles must alternate. QINFER_E_UNSUPPORTED if the template asks for something that is refused,\n  or goes beyond the bounds of steps, text and memory that every template has (docs/security.md)."]
     pub fn qinfer_chat_render(
         model: *const qinfer_model,
         conversation: *const ::core::ffi::c_char,
@@ -1791,7 +1798,7 @@ unsafe extern "C" {
         out_n_content: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The tokens of that text, with nothing around it. No byte that came from the conversation takes part in a control\n  token, whatever messages, tools and documents say: see qinfer_tokenize_options.content. Otherwise the ids are those\n  of the whole text."]
+    #[doc = " The tokens of the rendered text; no begin or end token is added. No byte that came from the conversation becomes\n  part of a control token, whatever messages, tools and documents say: see qinfer_tokenize_options.content. Otherwise\n  the ids are those of the whole text."]
     pub fn qinfer_chat_tokenize(
         model: *const qinfer_model,
         conversation: *const ::core::ffi::c_char,
@@ -1802,7 +1809,7 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Takes the reply to a conversation apart while it comes, into content, reasoning and calls of tools. conversation, len\n  and options->chat are those that the prompt was made with (QINFER_CHAT_GENERATION_PROMPT among them), and errors as\n  in qinfer_chat_tokenize. What is not a call as the family writes it is content, as it is. Not for several threads at\n  once; callbacks of qinfer_generate may use it."]
+    #[doc = " Takes the reply to a conversation apart while it is generated, into content, reasoning and calls of tools.\n  conversation, len and options->chat are those of the prompt (with QINFER_CHAT_GENERATION_PROMPT if it had that);\n  errors as in qinfer_chat_tokenize. Text that is not a call as the family writes it is content, unchanged. A reply is\n  for one thread at a time; callbacks of qinfer_generate may use it."]
     pub fn qinfer_reply_create(
         model: *const qinfer_model,
         conversation: *const ::core::ffi::c_char,
@@ -1811,13 +1818,13 @@ unsafe extern "C" {
         out: *mut *mut qinfer_reply,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The next token of the reply; an end token, and other control tokens that are no markers, add nothing. After\n  qinfer_reply_finish QINFER_E_STATE; after QINFER_E_NO_MEMORY the reply can only be freed."]
+    #[doc = " Adds the next token of the reply; an end token, and other control tokens that are no markers, add nothing. After\n  qinfer_reply_finish QINFER_E_STATE; after QINFER_E_NO_MEMORY the reply can only be freed."]
     pub fn qinfer_reply_push(
         reply: *mut qinfer_reply,
         token: qinfer_token,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The reply is complete: what was held back is decided."]
+    #[doc = " The reply is complete: text that was held back becomes parts."]
     pub fn qinfer_reply_finish(reply: *mut qinfer_reply, err: *mut qinfer_error) -> qinfer_status;
     #[doc = " The next part, in order. Content and reasoning come in pieces as soon as they cannot be part of a marker, calls when\n  they are complete."]
     pub fn qinfer_reply_next(
@@ -1825,7 +1832,7 @@ unsafe extern "C" {
         out: *mut qinfer_reply_part,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " What was pushed as a message, in JSON, to add to the conversation's messages: {\"role\": \"assistant\", \"content\": ...,\n  \"reasoning_content\": ..., \"tool_calls\": [{\"id\", \"type\", \"function\": {\"name\", \"arguments\"}}]}, the last two where there\n  are any. arguments is an object or, where the family's templates want that, its text."]
+    #[doc = " The reply so far as a message, in JSON, to add to the conversation's messages: {\"role\": \"assistant\", \"content\": ...,\n  \"reasoning_content\": ..., \"tool_calls\": [{\"id\", \"type\", \"function\": {\"name\", \"arguments\"}}]}, the last two only if\n  there are any. arguments is an object or, where the family's templates want a text, that object as text."]
     pub fn qinfer_reply_message(
         reply: *const qinfer_reply,
         json: *mut ::core::ffi::c_char,
@@ -1875,39 +1882,39 @@ unsafe extern "C" {
         out: *mut *mut qinfer_session,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Copy-on-write: blocks are shared, the last one is copied when either side first writes to it. The copy has the\n  tokens, logits, sampler and a clone of the hook too, and metrics of its own. Charges per_session of qinfer_memory,\n  as qinfer_session_create does, of which tokens and logits are shared until one side changes them."]
+    #[doc = " Copy-on-write: blocks are shared, the last one is copied when either side first writes to it. The copy also has the\n  tokens, logits, sampler and a clone of the hook; its metrics begin at 0. Charges per_session of qinfer_memory, as\n  qinfer_session_create does, although tokens and logits are shared until one side changes them."]
     pub fn qinfer_session_fork(
         session: *const qinfer_session,
         out: *mut *mut qinfer_session,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Keeps the first n_tokens, pending ones included; 0 resets. If that drops evaluated tokens, the last one kept\n  becomes pending again, so that evaluating gives its logits; all do where layers with a sliding window have moved\n  beyond it. The sampler rewinds; its options stay."]
+    #[doc = " Keeps the first n_tokens, pending ones included; 0 resets. If evaluated tokens are dropped, the last token kept\n  becomes pending again, so that evaluating gives its logits; if a sliding window has moved beyond it, all tokens\n  become pending. The sampler rewinds; its options stay."]
     pub fn qinfer_session_truncate(
         session: *mut qinfer_session,
         n_tokens: usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Tokens, keys, values and sampler, to a file of this version of the format. To a file that holds the beginning of the\n  session already only what is new is written; a crash at any moment leaves the old state or the new one. Another file\n  than a snapshot is not overwritten: QINFER_E_FORMAT. QINFER_E_STATE while another process saves to it."]
+    #[doc = " Writes tokens, keys, values and sampler to a file of this version of the format. If the file already holds the\n  beginning of the session, only what is new is written. A crash at any moment leaves the old state or the new one.\n  QINFER_E_FORMAT for a file that is not a snapshot, which is not overwritten. QINFER_E_STATE while another process\n  saves to it."]
     pub fn qinfer_session_save(
         session: *const qinfer_session,
         path: *const ::core::ffi::c_char,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The same with options, which may be NULL. In a host's file what takes the place of another snapshot is written beside\n  it, before it counts: the file has room for both, and is cut to the size of one only by truncate."]
+    #[doc = " The same with options, which may be NULL. In a host's file a snapshot that replaces another one is first written\n  where the old one is not: the file grows to hold both, and only truncate cuts it to the size of one."]
     pub fn qinfer_session_save_with(
         session: *const qinfer_session,
         path: *const ::core::ffi::c_char,
         options: *const qinfer_session_save_options,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Needs the same weights and kv_type as when saved; max_tokens and max_logits are those of the session that was\n  saved (qinfer_session_get_info tells), its flags and its hook are not kept. The last token is pending: evaluating\n  it gives its logits. A kernel set other than the one that saved goes on from the stored keys and values, but not\n  with the same bits; the same one with other options that change bits is QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if\n  the file is damaged. Where one of the two states that a file holds has a damaged record, as after a crash while it\n  was written, the other is loaded: qinfer_session_load_with tells."]
+    #[doc = " Needs the same weights and kv_type as when saved. max_tokens and max_logits are those of the session that was saved\n  (qinfer_session_get_info tells); its flags and its hook are not kept. The last token is pending: evaluating it gives\n  its logits. Another kernel set than the one that saved goes on from the stored keys and values, but not with the\n  same bits. The same kernel set with other options that change bits is QINFER_E_UNSUPPORTED. QINFER_E_FORMAT if the\n  file is damaged. A file holds two states; if one has a damaged record, as after a crash while it was written, the\n  other is loaded, and qinfer_session_load_with says so."]
     pub fn qinfer_session_load(
         cache: *mut qinfer_kv_cache,
         path: *const ::core::ffi::c_char,
         out: *mut *mut qinfer_session,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The same with options, which may be NULL, and with what was found, which may be NULL too."]
+    #[doc = " The same with options and a result, each of which may be NULL."]
     pub fn qinfer_session_load_with(
         cache: *mut qinfer_kv_cache,
         path: *const ::core::ffi::c_char,
@@ -1924,7 +1931,7 @@ unsafe extern "C" {
         n: usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Makes these the session's tokens. What they have in common with those that it holds, from the first one on, stays as\n  it is, evaluated or pending (*out_kept tokens; may be NULL); the rest is cut off, as by qinfer_session_truncate, and\n  pending. So the next turn of a chat is the whole conversation: only what is new, or what its template now writes\n  otherwise, is evaluated, with the bits of a new session. After an error nothing has changed."]
+    #[doc = " Makes these the session's tokens. The common beginning with the tokens that it holds stays as it is, evaluated or\n  pending (*out_kept tokens; may be NULL). Its other tokens are cut off, as by qinfer_session_truncate, and the\n  remaining new ones are pending. So a host passes the whole conversation for the next turn of a chat, and only what\n  is new, or what the template now writes differently, is evaluated, with the bits of a new session. After an error\n  nothing has changed."]
     pub fn qinfer_session_set_tokens(
         session: *mut qinfer_session,
         tokens: *const qinfer_token,
@@ -1955,14 +1962,14 @@ unsafe extern "C" {
         n: usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens\n  sessions with few pending tokens come first, so decoding continues while long prompts advance in chunks.\n  Sessions without pending tokens are passed over and keep their logits; if none has any it is QINFER_E_STATE.\n  Blocks for the whole call are taken first: QINFER_E_KV_FULL changes nothing; free, truncate or save and free other\n  sessions of the cache, or leave some out of the batch, and call again. After any other error, cancellation\n  included, no token is lost: those already evaluated stay so, the rest stays pending; call again to go on."]
+    #[doc = " Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens\n  sessions with few pending tokens come first, so decoding continues while long prompts advance in chunks.\n  Sessions without pending tokens are passed over and keep their logits; QINFER_E_STATE if no session has any.\n  Blocks for the whole call are promised first: QINFER_E_KV_FULL changes nothing. Then free, truncate, or save and\n  free other sessions of the cache, or leave some out of the batch, and call again. After any other error,\n  cancellation included, no token is lost: evaluated tokens stay evaluated, the others stay pending; call again to go\n  on."]
     pub fn qinfer_eval(
         sessions: *const *mut qinfer_session,
         n_sessions: usize,
         options: *const qinfer_eval_options,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Replaces the session's hook; hook NULL: it has none from now on. After a failure the session has the hook that it\n  had, and user still is the caller's. Snapshots do not hold it. An encoder is QINFER_E_UNSUPPORTED."]
+    #[doc = " Replaces the session's hook; NULL removes it. After a failure the session has the hook that it had, and user still\n  belongs to the caller. Snapshots hold no hook. An encoder is QINFER_E_UNSUPPORTED."]
     pub fn qinfer_session_set_logits_hook(
         session: *mut qinfer_session,
         hook: *const qinfer_logits_hook,
@@ -1974,7 +1981,7 @@ unsafe extern "C" {
         out: *mut qinfer_token,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " n_vocab floats for the last evaluated token, or the one `back` earlier; NULL if not kept (max_logits, keep_logits,\n  QINFER_EVAL_NO_LOGITS). Valid until the\n  session is next evaluated, truncated or freed. Own samplers read this and append."]
+    #[doc = " n_vocab floats for the last evaluated token, or the one `back` earlier; NULL if not kept (max_logits, keep_logits,\n  QINFER_EVAL_NO_LOGITS). Valid until the session is next evaluated, truncated or freed. A sampler of the host reads\n  this and appends a token."]
     pub fn qinfer_session_logits(session: *const qinfer_session, back: usize) -> *const f32;
     #[doc = " The same row copied into values: n_vocab floats."]
     pub fn qinfer_session_copy_logits(
@@ -1985,7 +1992,7 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Log probabilities of tokens under the model, for the row that qinfer_session_logits(session, back) gives: the\n  natural logarithm of its softmax, l[t] - m - log(sum of exp(l - m)) with m the largest, in double. Hook, bias,\n  penalties, temperature and filters play no part. After qinfer_session_sample, back 0 and the token drawn give its\n  own. Fills logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite."]
+    #[doc = " Log probabilities of tokens under the model, for the row that qinfer_session_logits(session, back) gives: the\n  natural logarithm of its softmax, l[t] - m - log(sum of exp(l - m)) with m the largest, in double. Hook, bias,\n  penalties, temperature and filters play no part. After qinfer_session_sample, back 0 is the row that the token was\n  drawn from. Fills logprobs[n]. QINFER_E_STATE if the row is not kept, QINFER_E_NUMERIC if it is not finite."]
     pub fn qinfer_session_logprobs(
         session: *const qinfer_session,
         back: usize,
@@ -1994,7 +2001,7 @@ unsafe extern "C" {
         logprobs: *mut f64,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The n most likely tokens of that row and their log probabilities, in descending order, equal ones by id. n: at most\n  n_vocab, else QINFER_E_INVALID_ARGUMENT."]
+    #[doc = " The n most likely tokens of such a row and their log probabilities, in descending order, equal ones by id. n: at\n  most n_vocab, else QINFER_E_INVALID_ARGUMENT."]
     pub fn qinfer_session_top_logprobs(
         session: *const qinfer_session,
         back: usize,
@@ -2003,7 +2010,7 @@ unsafe extern "C" {
         n: usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd\n  floats. Layers that a checkpoint keeps for other libraries to apply after that (the dense modules of\n  sentence-transformers) are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else\n  QINFER_E_STATE. An encoder evaluates a session whole: more pending tokens than max_batch_tokens are\n  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending."]
+    #[doc = " The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd\n  floats. Layers in the checkpoint that other libraries apply after that (the dense modules of sentence-transformers)\n  are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else QINFER_E_STATE. An\n  encoder evaluates all tokens of a session at once: more pending tokens than max_batch_tokens are\n  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending."]
     pub fn qinfer_session_embedding(
         session: *const qinfer_session,
         pooling: i32,
@@ -2012,7 +2019,7 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Evaluates what is pending, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.\n  After an error or cancellation the session keeps the tokens made so far and *out counts them, with finish 0; a\n  token that was sampled last is pending then. out may be NULL."]
+    #[doc = " Evaluates the pending tokens, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.\n  After an error or cancellation the session keeps the tokens made so far, the last one pending if it was not yet\n  evaluated, and *out counts them, with finish 0. out may be NULL."]
     pub fn qinfer_generate(
         session: *mut qinfer_session,
         options: *const qinfer_generate_options,
