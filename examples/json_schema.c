@@ -1,5 +1,5 @@
 /* json_schema.c - text that fulfils a JSON schema, whatever the model would have said: the grammar's hook lets no other
- * token through. Linked with libqinfer_grammar beside libqinfer.
+ * token through. Linked with libqinfer_grammar and libqinfer.
  * ./json_schema MODEL_DIRECTORY SCHEMA */
 #include <qinfer/qinfer.h>
 #include <qinfer/qinfer_grammar.h>

@@ -24,7 +24,8 @@
 namespace qinfer::kernels {
 
 /// `tied`: one matrix that is both the embedding and the LM head.
-/// `router`: decides which experts a row goes through, so that what a set loses there is more than a rounding.
+/// `router`: decides which experts a row goes through. An error there picks other experts,
+/// so sets keep the values of the file where they can.
 enum class WeightRole : std::uint8_t { embedding, q, k, v, o, gate, up, down, lm_head, tied, router };
 enum class WeightLayout : std::uint8_t {
   row_major,  ///< element (n, k) at data[n * cols + k]
@@ -276,7 +277,7 @@ struct MoeArgs {
   bool has_shared() const { return shared_gate.data != nullptr; }
 };
 
-/// out[m][j] = scale * sum over k of x[m][k] * w[j][k]; every row has an address of its own. With a soft cap, softcap *
+/// out[m][j] = scale * sum over k of x[m][k] * w[j][k]; each row has its own address. With a soft cap, softcap *
 /// tanh of that divided by softcap.
 struct LmHeadArgs {
   std::int64_t n = 0;
@@ -407,7 +408,7 @@ struct KernelSetRow {
   const KernelSet& (*get)();
   bool exact;  ///< it can hold every file's values, and computes in f32
   ChosenFor chosen_for = ChosenFor::all;
-  bool invariant = true;  ///< a row's results do not depend on the rows beside it
+  bool invariant = true;  ///< a row's results do not depend on the other rows of the batch
   Numerics numerics;
 };
 /// All of them, the best one first.

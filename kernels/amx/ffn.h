@@ -1,6 +1,6 @@
 // The first half of a feed-forward network on tiles, which may be an expert's (moe.cpp): gate and up in one call of the
 // micro-kernel, their product straight into the panels of the down projection. There is no buffer for gate or up, and
-// no pass of its own for the activation.
+// no separate pass for the activation.
 #pragma once
 
 #include "amx/projections.h"

@@ -9,7 +9,7 @@ namespace qinfer::kernels::amx {
 
 namespace {
 
-/// With more than two panels their rope tables are shared, and a phase of its own transposes them.
+/// With more than two panels their rope tables are shared, and a separate phase transposes them.
 inline std::int64_t shared_rope_panels(std::int64_t n) { return panel_count(n) > 2 ? panel_count(n) : 0; }
 
 }  // namespace

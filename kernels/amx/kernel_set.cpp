@@ -8,7 +8,8 @@ namespace qinfer::kernels::amx {
 namespace {
 
 /// Everything that is multiplied is row-major bf16: a bf16 checkpoint is used as it is, others are rounded
-/// once. A table of its own is looked up in the mapped file. Quantised weights are not for these sets.
+/// once. An embedding that is not also the LM head is looked up in the mapped file. Quantised weights are not for these
+/// sets.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   if (!is_plain(stored)) return false;
   out = {role == WeightRole::embedding ? stored

@@ -25,8 +25,8 @@ inline void for_routers(const MoeArgs& args, Slice slice, F f) {
   if (slice.begin < slice.end && slice.end > units) f(args.shared_router, Slice{0, 1, slice.worker}, args.router.rows);
 }
 
-/// A slot's network as one of its own. Between its halves each slot has panels of its own, or (few_rows.h) split rows
-/// in the room of them.
+/// A slot's network as a separate network. Between its halves each slot has its own panels or, in their place, split
+/// rows (few_rows.h).
 inline FfnArgs network_of(const MoeArgs& args, const ExpertSlot& slot) {
   const SlotMatrices w = matrices_of(args, slot);
   FfnArgs ffn;
@@ -59,7 +59,8 @@ inline void for_inner_slots(const MoeArgs& args, const Routes& routes, Slice sli
 // ---- the second half: sums over slots ----
 
 /// Rows and units of outputs that a worker sums up at once. Units: as many as reuse a slot's panels well; more where
-/// rows are few. Rows: at most this many, which staging the weights again for the next ones costs little beside.
+/// rows are few. Rows: at most this many, so many that staging the weights again for the
+/// next ones costs little in comparison.
 inline constexpr std::int64_t kRowsAtOnce = 4096, kUnitsAtOnce = 8, kLeastSumRows = 64;
 
 /// Some rows of the batch, and units of outputs.

@@ -28,7 +28,7 @@ struct Bf16Mode {
 };
 #endif
 
-/// Quantised matrices, and plain ones in pairs beside them.
+/// Quantised matrices, and plain ones in pairs together with them.
 struct QuantBf16Loops {
   const TileKernels* kernels;
   std::int64_t bytes;

@@ -14,7 +14,7 @@ void bf16_attention(const AttentionArgs& args, std::int32_t phase, Slice slice);
 // projections_fp16.cpp, projections_bf16.cpp, projections_quant_bf16.cpp.
 const Projections& fp16_projections();
 const Projections& bf16_projections();
-/// With products of bf16, for tiles of any quantised encoding and plain pairs beside them.
+/// With products of bf16, for tiles of any quantised encoding, and plain pairs together with them.
 const Projections& quant_bf16_projections();
 /// mixed_gate_and_up() with products of bf16; q/k/v that differ are what quant_bf16_projections() takes.
 void bf16_mixed_gate_and_up(const FfnArgs& args, std::int32_t phase, Slice slice);

@@ -9,7 +9,7 @@
 //
 // A backend brings a Policy:
 //   rows_per_unit(group)                          rows of one unit
-//   scratch_floats(group, width, padded)          of each worker, beside the states
+//   scratch_floats(group, width, padded)          of each worker, besides the states
 //   reduce(args, unit, segment, scratch, states)  segment `segment` of every (row, head) of the unit, from empty
 //   reduce_heads(args, run, next, ...)            the same for the KV heads of a run, which are of one row; `next`: the
 //                                                 run that is reduced after it, or null

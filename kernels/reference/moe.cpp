@@ -14,7 +14,7 @@ static_assert(kOuter + 1 == kMoePhases);
 
 std::int64_t router_units(const MoeArgs& args) { return output_units(args.router.rows); }
 
-/// A row of the batch as a view of its own.
+/// A row of the batch as a separate view.
 Activations one_row(const Activations& x, std::int64_t row) { return {x.row(row), ActivationLayout::row_major, x.ld}; }
 
 /// Outputs of the router, and with the last unit that of the shared one.

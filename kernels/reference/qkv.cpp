@@ -1,5 +1,5 @@
 // Query, key and value projections with head norm, rotary embedding and the write to the KV cache. A unit is one head
-// for all rows, so that norm and rotation find the whole head finished; a norm over all heads has a phase of its own.
+// for all rows, so that norm and rotation find the whole head finished; a norm over all heads has a separate phase.
 //
 // Tiles hold keys as [head_dim][32 positions] and values as [32 positions][head_dim]: both products of attention then
 // run along contiguous memory.

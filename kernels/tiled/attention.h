@@ -1,5 +1,5 @@
-// Attention over the KV cache: the order of work. Geometry, inner loops and softmax are in the attention_*.h beside
-// this.
+// Attention over the KV cache: the order of work. Geometry, inner loops and softmax are in the other
+// attention_*.h of this folder.
 //
 // Queries of one KV head are taken in panels of up to 12 (a few rows times the heads of the group), one segment of keys
 // at a time: all scores, their softmax, then all values.

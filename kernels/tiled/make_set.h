@@ -15,8 +15,8 @@ inline bool quantised_format(WeightRole role, Encoding stored, const Encoding* w
   return widened || wanted == nullptr || *wanted == stored;
 }
 
-/// A table of its own is looked up in the mapped file. Everything that is multiplied becomes tiles: f16, or for
-/// exactness the file's own type, which routers have always. Nothing is quantised here.
+/// An embedding that is not also the LM head is looked up in the mapped file. Everything that is multiplied becomes
+/// tiles: f16, or for exactness the file's own type, which routers have always. Nothing is quantised here.
 inline bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   if (role == WeightRole::embedding) {
     out = {stored, WeightLayout::row_major};

@@ -1,7 +1,7 @@
 // A mixture of experts: phases of the operation, and which inner loops each expert's matrices need.
 //
-// The router is a linear layer of its own, always with f32 sums and the file's own values: what it loses would choose
-// other experts. With more than kLocalRouted rows of experts, a phase before each half packs the rows of all slots into
+// The router is a separate linear layer, always with f32 sums and the file's own values: an error there picks other
+// experts. With more than kLocalRouted rows of experts, a phase before each half packs the rows of all slots into
 // panels that all threads read, gathered or one after the other; with fewer each worker packs what it multiplies.
 #include "tiled/moe.h"
 

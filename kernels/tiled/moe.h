@@ -1,5 +1,5 @@
 // The two halves of an expert's network over a slot of rows (common/routes.h), for either way of adding up: gate and up
-// into rows of their own, and down with its results weighted and added to the rows of the batch.
+// into separate rows, and down with its results weighted and added to the rows of the batch.
 #pragma once
 
 #include "tiled/projections.h"
@@ -13,7 +13,7 @@ inline Activations inner_rows(const MoeArgs& args, const ExpertSlot& slot) {
   return {rows, ActivationLayout::row_major, matrices_of(args, slot).gate->rows};
 }
 
-/// A slot's network as one of its own. Panels hold its rows.
+/// A slot's network as a separate network. Panels hold its rows.
 inline FfnArgs network_of(const SlotWork& work) {
   const SlotMatrices w = matrices_of(work.args, work.slot);
   FfnArgs args;

@@ -30,7 +30,7 @@ struct RunScales {
 constexpr bool has_minima(TileScales scales) {
   return scales == TileScales::d_and_m || scales == TileScales::long_minima;
 }
-/// Runs of a sub-block that have scales of their own.
+/// Runs of a sub-block, each of which has its own scale.
 constexpr int runs_of(TileScales scales) { return scales == TileScales::long_16 ? 2 : 1; }
 
 /// Of run `run` of the sub-block at `sub`, rows 16 * half and up; the block begins at `block`. All products are exact.

@@ -61,7 +61,7 @@ struct Projections {
 };
 /// For tiles of this encoding.
 const Projections& f32_projections(Encoding weights);
-/// For tiles of any quantised encoding: each matrix is multiplied by the loops of its own.
+/// For tiles of any quantised encoding: each matrix is multiplied by the loops of its encoding.
 const Projections& quant_projections();
 
 /// What activations are multiplied as.
@@ -104,7 +104,7 @@ struct Operand {
   Activations rows;  ///< row i of the slot is row i, or row routes.rows[slot.first + i].row where it is gathered
   bool gathered;
   Products products;
-  bool sums;  ///< beside panels of bf16
+  bool sums;  ///< in addition to panels of bf16
   float limit;
   std::int64_t cols;
 };

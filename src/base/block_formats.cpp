@@ -1,4 +1,4 @@
-// See block_formats.h. Offsets in bytes stand beside what they are of; numbers of more than one byte are little-endian.
+// See block_formats.h. Comments give the offsets of fields in bytes; numbers of several bytes are little-endian.
 #include "base/block_formats.h"
 
 #include <bit>

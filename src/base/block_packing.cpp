@@ -1,4 +1,4 @@
-// See block_packing.h. Offsets in bytes stand beside what they are of; numbers of more than one byte are little-endian.
+// See block_packing.h. Comments give the offsets of fields in bytes; numbers of several bytes are little-endian.
 #include "base/block_packing.h"
 
 #include <cstring>

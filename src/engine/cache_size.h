@@ -22,7 +22,7 @@ namespace qinfer::engine {
 /// How large a cache is.
 struct CacheSize {
   std::uint64_t bytes = 0;
-  std::uint64_t list_bytes = 0;       ///< beside the blocks
+  std::uint64_t list_bytes = 0;       ///< besides the blocks
   bool groups_share_bytes = false;    ///< otherwise each has its own part
   std::uint64_t blocks_total = 0;     ///< the most blocks that can be held, all groups together
   std::vector<std::uint64_t> blocks;  ///< block numbers of each group's pool

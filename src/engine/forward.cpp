@@ -3,8 +3,8 @@
 // All threads run the same pass, Pass::work(), and meet at a barrier after each phase of an operation: about five to a
 // layer (qkv, attention, output projection, gate and up, down), up to eight more in a mixture of experts. Between two
 // barriers each thread computes some of the phase's units. The norms of few rows are computed by the thread that
-// arrives last at the barrier before them, while the others still wait there; the norms of many rows are an operation
-// of their own, whose barrier is then cheap beside it.
+// arrives last at the barrier before them, while the others still wait there; the norms of many rows are a separate
+// operation, compared with which its barrier is cheap.
 #include "engine/forward.h"
 
 #include <algorithm>

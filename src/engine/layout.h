@@ -75,14 +75,14 @@ struct SessionLayout {
   std::uint64_t text = 0, text_bytes = 0;          ///< text held back because it may be the beginning of a stop text
   std::uint64_t embedding = 0;                     ///< f32 [3][n_embd], see HiddenStateRows
   std::uint64_t bytes = 0;
-  // Memory of their own, since forks share them:
+  // In separate memory, since forks share them:
   std::uint64_t tokens_bytes = 0;  ///< i32 [max_tokens]
   std::uint64_t logits_bytes = 0;  ///< f32 [max_logits][n_vocab]
 
   std::uint64_t total_bytes() const { return bytes + tokens_bytes + logits_bytes; }
 };
 
-/// What the layout of a session depends on, beside the model. `prefix`: the cache keeps prefixes, for which a session
+/// What the layout of a session depends on, besides the model. `prefix`: the cache keeps prefixes, for which a session
 /// notes the name of each block.
 struct SessionShape {
   std::uint32_t block_tokens = kTileTokens;

@@ -156,7 +156,7 @@ void Model::count_encodings() {
                            [&](const StoredEncoding& stored) { return stored.encoding == encoding; });
     if (at == stored_encodings_.end()) at = stored_encodings_.insert(at, StoredEncoding{encoding});
     at->memory_bytes += item.bytes;
-    // An embedding with a table of its own beside the LM head is one tensor of the file, listed twice.
+    // A tied embedding that is also kept as a table of rows is one tensor of the file, listed twice.
     if (before != nullptr && before->stored.name == item.stored.name) continue;
     const auto n = static_cast<std::uint64_t>(item.need.rows) * static_cast<std::uint64_t>(item.need.cols);
     ++at->n_tensors;
@@ -196,7 +196,7 @@ std::string Model::describe_mix() const {
 }
 
 std::string Model::origin() const {
-  // A table of rows beside the LM head, with values of its own.
+  // A table of rows whose values differ from those of the LM head.
   const auto encoding = [this](model::Role role) { return weights_.matrix(role).format.encoding; };
   const bool rows = spec_.tied_embeddings && spec_.causal && has_weights() &&
                     encoding(model::Role::embedding) != encoding(model::Role::lm_head);

@@ -2,7 +2,7 @@
 // the memory for the copy taken beforehand.
 //
 // A fork copies nothing, so it costs the same for long sessions and large vocabularies. It brings spare memory of the
-// same size, which is kept beside the shared one: with n holders there are n - 1 spares. A holder that is about to
+// same size, which is kept with the shared one: with n holders there are n - 1 spares. A holder that is about to
 // write calls make_own(): if there are other holders, it leaves them the shared memory, takes a spare, and copies the
 // bytes that it keeps. So writing allocates nothing and cannot fail. The last holder has no spare left, and writes to
 // the memory itself.

@@ -97,7 +97,7 @@ class Gguf {
  public:
   /// Whether a file begins as GGUF files do.
   static Result<bool> is_gguf(const platform::OpenFile& file);
-  /// `path`: the file, or the first of a split one (PREFIX-00001-of-00003.gguf), whose others are beside it. `files`
+  /// `path`: the file, or the first of a split one (PREFIX-00001-of-00003.gguf), with the others next to it. `files`
   /// null: the operating system's.
   static Result<Gguf> open(const std::string& path, const platform::Files* files, CancelFlag cancel);
 

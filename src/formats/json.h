@@ -21,7 +21,7 @@
 namespace qinfer::formats {
 
 inline constexpr int kMaxJsonDepth = 64;
-/// Values of one JsonDocument, each of which takes 56 bytes beside its text.
+/// Values of one JsonDocument, each of which takes 56 bytes besides its text.
 inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 20;
 
 enum class JsonType : std::uint8_t { null, boolean, integer, number, string, array, object };

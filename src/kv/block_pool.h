@@ -89,7 +89,7 @@ class BlockPool {
                                                    const platform::Allocator& allocator,
                                                    std::shared_ptr<Budget> budget = nullptr);
   ~BlockPool();
-  /// Bytes that a pool takes from the allocator beside its blocks.
+  /// Bytes that a pool takes from the allocator besides its blocks.
   static std::uint64_t list_bytes(const KvLayout& layout, const PoolOptions& options);
 
   const KvLayout& layout() const { return layout_; }

@@ -213,7 +213,7 @@ class SnapshotFile {
       if (!states[later]) return damaged(snapshot, kStates, "neither of the two saved states is whole");
       QINFER_ASSIGN(const bool has_tail, read_tail(snapshot, header, *states[later], later));
       if (has_tail) {
-        // The second state is written by the second save: only beside the first one may it be missing.
+        // The second state is written by the second save: it may be missing only if nothing was saved after the first.
         QINFER_ASSIGN(const bool blank, is_blank(snapshot, 1));
         const bool never_written = later == 0 && states[0]->sequence == 1 && blank;
         snapshot.recovered_ = root.damaged || (!states[1 - later] && !never_written);
@@ -323,7 +323,7 @@ class SnapshotFile {
   }
 
   /// Bytes that a disk cannot read any more are damage, which the other state may make good; a host's callback that
-  /// fails to read is an error of its own.
+  /// fails to read is a different error.
   static Result<bool> could_read(const Snapshot& snapshot, Status status) {
     if (!status.ok() && snapshot.file_.file->host_failed()) return status;
     return status.ok();

@@ -40,7 +40,7 @@
 
 namespace qinfer::kv {
 
-/// What a snapshot fits, beside the token ids.
+/// What a snapshot fits, besides the token ids.
 struct SnapshotModel {
   std::string fingerprint;  ///< of the weights, at most 31 bytes
   std::string origin;       ///< what computed keys and values, as far as it changes their bits; at most 31 bytes

@@ -36,7 +36,7 @@ struct FfnSpec {
   std::uint32_t experts = 0;       ///< 0: one network for all tokens
   std::uint32_t top_k = 0;         ///< experts that each token goes through
   bool normalise = false;          ///< the weights of a token's experts are divided by their sum
-  std::uint32_t shared_width = 0;  ///< of the network that every token goes through beside them; 0: there is none
+  std::uint32_t shared_width = 0;  ///< of the shared network, which every token goes through; 0: none
   bool has_experts() const { return experts != 0; }
 };
 

@@ -75,7 +75,7 @@ constexpr RoleRow kLayerRoles[] = {
 };
 static_assert(std::size(kLayerRoles) == kRoles - kGlobalRoles);
 
-/// Whether each expert of a layer has such a tensor of its own.
+/// Whether each expert of a layer has its own tensor of this role.
 bool is_of_expert(Role role) { return role == Role::gate || role == Role::up || role == Role::down; }
 
 }  // namespace

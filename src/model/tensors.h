@@ -98,7 +98,7 @@ using RowOrder = std::vector<std::uint16_t>;
 /// Where a tensor is stored and how. A tensor may be a range of rows of a larger one that the file has, such as the
 /// queries of one that holds queries, keys and values: shape, offset and bytes are those of the range.
 struct TensorInfo {
-  std::string name;                  ///< as its file calls it; of a range of rows, the name of a tensor of its own
+  std::string name;                  ///< as its file calls it; of a range of rows, the name of a separate tensor
   std::vector<std::uint64_t> shape;  ///< as stored, outermost dimension first
   Encoding encoding = Encoding::f32;
   Transform transform = Transform::none;

@@ -76,7 +76,7 @@ struct WeightsOptions {
   bool use_mmap = true;
   bool verify = false;              ///< look at what is otherwise used unseen: QINFER_LOAD_VERIFY says what
   bool lock = false;                ///< keep resident
-  bool separate_embedding = false;  ///< tied embeddings: a table to look rows up in, beside the LM head
+  bool separate_embedding = false;  ///< tied embeddings: a table to look rows up in, in addition to the LM head
 };
 
 /// One tensor to load.

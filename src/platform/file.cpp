@@ -245,7 +245,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, const MayReplace&
     if (handle.get() < 0) return io_error(errno, path);
     struct stat info = {};
     if (fstat(handle.get(), &info) != 0) return io_error(errno, path);
-    // With another name beside this one it belongs to something else.
+    // A file that also has another name belongs to something else.
     if (!S_ISREG(info.st_mode) || info.st_nlink > 1)
       return error_at(Code::format, -1, "{}: not a file of qinfer's own, and so not overwritten", temporary);
     QINFER_ASSIGN(const bool locked, lock_file(handle, temporary, path));

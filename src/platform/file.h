@@ -89,8 +89,8 @@ Result<OpenFile> open_path(const std::string& path, const Files* files = nullptr
 /// Whether a path is that of one file and not of a directory. Only a host's open() can fail.
 Result<bool> is_one_file(const std::string& path, const Files* files);
 
-/// A file that appears under its path whole or not at all: written beside it as PATH.qinfer-new, synced and renamed by
-/// commit(), removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps
+/// A file that appears under its path whole or not at all: written as PATH.qinfer-new, synced and renamed by commit(),
+/// removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps
 /// the permissions of a file that it replaces. QINFER_E_STATE while another writer has it, QINFER_E_FORMAT where
 /// something else than a regular file is.
 class AtomicFile {

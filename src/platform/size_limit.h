@@ -1,6 +1,6 @@
 // Writing beyond RLIMIT_FSIZE raises SIGXFSZ, which ends the process unless the host has decided otherwise. Around each
 // call that can make a file longer the signal is held back from the calling thread, and one that the call raised is
-// taken away: what remains is the error EFBIG. The host's mask, a handler of its own and a SIGXFSZ that others
+// taken away: what remains is the error EFBIG. The host's mask, its handler and a SIGXFSZ that others
 // sent stay as they were.
 #pragma once
 

@@ -42,7 +42,7 @@ Status sample(const Container& container, const Tensor& tensor, std::uint64_t fi
   return small ? Status() : add(bytes - kPart, kPart);
 }
 
-/// Of a tensor of three dimensions each matrix, such as an expert's, is sampled as if it were a tensor of its own.
+/// Of a tensor of three dimensions each matrix, such as an expert's, is sampled as if it were a separate tensor.
 template <typename Container, typename Tensor>
 Result<std::string> sample(const Container& container, const Tensor& tensor, std::span<std::byte> buffer) {
   std::string lines;

@@ -34,7 +34,7 @@ struct Fingerprints {
   bool include(std::string_view other) const { return !other.empty() && (other == current || other == first); }
 };
 
-/// What fingerprints are made of beside tensors.
+/// What fingerprints are made of besides tensors.
 struct FingerprintTexts {
   /// Version 1: name of a file, and its hash, 0 where it is absent.
   std::vector<std::pair<std::string, std::uint64_t>> files;

@@ -16,7 +16,7 @@ namespace {
 #define QINFER_SPACES R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"
 
 constexpr std::string_view kGpt2[] = {text::kGpt2Pattern};
-/// Each digit is a word of its own.
+/// Each digit is a separate word.
 constexpr std::string_view kDigits[] = {R"(\p{N})", text::kGpt2Pattern};
 constexpr std::string_view kLlama3[] = {
     QINFER_CONTRACTIONS "|" QINFER_BEFORE_WORD R"(\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" QINFER_SPACES};

@@ -24,7 +24,7 @@ using model::TensorId;
 using model::TensorInfo;
 
 constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
-/// Texts beyond this are not given as metadata; templates have a call of their own.
+/// Texts beyond this are not given as metadata; templates have a separate call.
 constexpr std::size_t kMaxMetadataText = 64 << 10;
 
 Result<std::vector<float>> read_rope_divisors(const Gguf& gguf) {

@@ -21,7 +21,7 @@ using text::TokenId;
 
 constexpr std::string_view kTypes = "tokenizer.ggml.token_type", kScores = "tokenizer.ggml.scores",
                            kMerges = "tokenizer.ggml.merges";
-/// What a token takes in a file beside its bytes: its length, type and score.
+/// What a token takes in a file besides its bytes: its length, type and score.
 constexpr std::size_t kBytesBeside = 16;
 
 Status missing(const GgufMetadata& metadata, std::string_view key, std::string_view expected) {

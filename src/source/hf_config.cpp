@@ -399,7 +399,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
   if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
-  if (!spec.causal) parsed.tied = Tied::yes;  // there is no LM head of its own
+  if (!spec.causal) parsed.tied = Tied::yes;  // there is no separate LM head
   parsed.norms_add_one = architecture->norms_add_one;
   parsed.names_tokens_beyond = architecture->names_tokens_beyond;
   parsed.bare_names = !architecture->causal;

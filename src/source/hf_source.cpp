@@ -108,8 +108,8 @@ class HfSource : public ModelSource {
  private:
   bool has(const std::string& name) const { return checkpoint_ && checkpoint_->find(name) != nullptr; }
 
-  /// The tensor that one of the model is rows of, if it has none of its own. Where there is neither, messages name the
-  /// one of its own.
+  /// The larger tensor that a tensor of the model is rows of, if the file does not have it as a separate tensor. Where
+  /// there is neither, messages name the separate one.
   std::optional<HfPart> part_of(const TensorId& id) const {
     if (fused_projections_) return hf_part(spec_, id, names_);
     if (id.expert == model::kNoExpert || has(name(id))) return std::nullopt;
@@ -117,7 +117,7 @@ class HfSource : public ModelSource {
     return part && has(part->name) ? part : std::nullopt;
   }
 
-  /// Mixtral's router has another name beside experts that are stored as one tensor.
+  /// Mixtral's router has another name where all experts are stored as one tensor.
   std::string stored_name(const TensorId& id) const {
     std::string name = this->name(id);
     if (id.role != model::Role::router || has(name)) return name;
@@ -172,7 +172,7 @@ class PackedModel final : public HfSource {
 
   const PackedFile& packed() const { return packed_; }
 
-  /// Tensors are stored as they are used, each as one of its own: norms, and rows in the model's order.
+  /// Tensors are stored as they are used, each as a separate one: norms, and rows in the model's order.
   model::RowOrder row_order(const TensorId&) const override { return {}; }
 
   Result<TensorInfo> find(const TensorId& id) const override {

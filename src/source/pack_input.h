@@ -1,4 +1,4 @@
-// What packing asks of a model directory or GGUF file beside the model itself: its texts, whether the output would take
+// What packing asks of a model directory or GGUF file besides the model: its texts, whether the output would take
 // the place of one of its files, and whether it changed meanwhile.
 #pragma once
 

@@ -76,7 +76,7 @@ class PackedWriter {
   /// Called with bytes written and in total; false cancels.
   using Progress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-  /// Writes to a temporary name beside `path`, then renames: `path` is either the old file or the whole new one.
+  /// Writes to a temporary name in its directory, then renames: `path` is either the old file or the whole new one.
   /// Another file than a packed model is not replaced: see is_packed_file().
   Status write(const std::string& path, std::string_view kernel_set, const Fingerprints& fingerprints, bool exact,
                const Progress& progress);

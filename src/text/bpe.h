@@ -1,5 +1,5 @@
 // Byte-pair encoding: turns one word into token ids by merging neighbours, the pair of lowest rank first. Either a
-// table lists the pairs that merge, each with a rank of its own, or (SentencePiece) two neighbours merge where what
+// table lists the pairs that merge, each with its rank, or (SentencePiece) two neighbours merge where what
 // they spell together is a token, whose score gives the rank.
 #pragma once
 
