@@ -102,7 +102,7 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 //
 //	for text, err := range session.Stream(ctx, qinfer.GenerateOptions{}) { ... }
 //
-// An error comes last, with "". The model computes on a goroutine of its own, in turn with the loop: nothing is
+// An error comes last, with "". The model computes on a separate goroutine, in turn with the loop: nothing is
 // generated ahead, and the body may only read the session. Leaving the loop ends the generation; the session keeps the
 // tokens made so far and goes on.
 func (s *Session) Stream(ctx context.Context, o GenerateOptions) iter.Seq2[string, error] {

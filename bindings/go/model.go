@@ -14,7 +14,7 @@ import (
 
 // LoadOptions are those of [Load], [Pack] and [PlanMemory]; the zero value has the defaults.
 type LoadOptions struct {
-	Runtime        *Runtime // nil = one of the model's own, with the defaults
+	Runtime        *Runtime // nil = a separate one with the defaults
 	NoWeights      bool     // metadata and tokenizer only: fast, but no sessions
 	NoMmap         bool     // read weights into private memory
 	Lock           bool     // keep weights resident

@@ -45,7 +45,7 @@ func newSession(cache *KvCache, made *C.qinfer_session) *Session {
 	return s
 }
 
-// NewSession makes a session with a cache of its own.
+// NewSession makes a session with its own cache.
 func (m *Model) NewSession(o SessionOptions) (*Session, error) {
 	cache, err := m.NewKvCache(KvCacheOptions{})
 	if err != nil {

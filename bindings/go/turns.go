@@ -4,7 +4,7 @@ package qinfer
 
 import "runtime"
 
-// turns are the two sides of an iterator: the work on a goroutine of its own, and the loop.
+// turns are the two sides of an iterator: the work on a separate goroutine, and the loop.
 type turns[T any] struct {
 	pieces   chan T
 	wanted   chan bool // answers each piece
@@ -13,7 +13,7 @@ type turns[T any] struct {
 	returned bool
 }
 
-// takeTurns runs work on a goroutine of its own and yields here what it emits: one of the two runs at a time, and emit
+// takeTurns runs work on a separate goroutine and yields here what it emits: one of the two runs at a time, and emit
 // returns false once nothing more is wanted. So a loop's body is never inside a call of C. There it could not end its
 // goroutine (runtime.Goexit, which t.FailNow calls), and iter.Pull would end the process, since a coroutine cannot
 // switch while its thread is in C.

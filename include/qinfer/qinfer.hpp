@@ -615,7 +615,7 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
         [&](auto** out, auto* error) { return qinfer_session_load(cache.native(), path.c_str(), out, error); });
     return session;
   }
-  /// The same with options, and what was found.
+  /// The same with options; the result says what was found in the file.
   static Session load(KvCache& cache, const std::string& path, const qinfer_session_load_options& options,
                       qinfer_session_load_result& result) {
     Session session;
@@ -708,7 +708,7 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
         0, [&](auto... out) { return qinfer_session_copy_logits(native(), back, out...); });
   }
 
-  /// Log probabilities under the model of tokens in that row; after sample(), of what was drawn.
+  /// Log probabilities of tokens under the model in row `back`; after sample() row 0 is the one drawn from.
   std::vector<double> logprobs(const std::vector<Token>& tokens, std::size_t back = 0) const {
     std::vector<double> values(tokens.size());
     call([&](auto* error) {

@@ -1,4 +1,4 @@
-// How jobs of the addon are run, at once or on a thread of their own, and how they are cancelled.
+// How jobs of the addon are run, at once or on a separate thread, and how they are cancelled.
 'use strict';
 
 const { addon } = require('./native.js');

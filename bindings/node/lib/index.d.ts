@@ -103,7 +103,7 @@ export class Runtime {
 }
 
 export interface LoadOptions extends Cancellable {
-  /** Without it the model gets a runtime of its own. */
+  /** Without it the model gets its own runtime. */
   runtime?: Runtime;
   /** False: metadata and tokenizer only. */
   weights?: boolean;

@@ -1,4 +1,4 @@
-// A generation that runs on a thread of its own, as an async iterator. The generation is ahead of the loop by as many
+// A generation that runs on a separate thread, as an async iterator. The generation is ahead of the loop by as many
 // tokens as the options allow; when the loop is left, what was drawn beyond the last item that it got is taken back.
 'use strict';
 

@@ -1,5 +1,5 @@
 // The job that generates. What comes of each token is a piece. On the JavaScript thread a piece is handed to a function
-// at once; on a thread of its own the generation puts pieces into a queue and goes on, as far ahead of its reader as
+// at once; on a separate thread the generation puts pieces into a queue and goes on, as far ahead of its reader as
 // the options allow. A reader that leaves says how many pieces it has consumed: what was drawn beyond them is taken
 // back, so that the session is as if the generation had stopped there.
 #include <algorithm>

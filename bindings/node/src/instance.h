@@ -1,5 +1,5 @@
 // What the addon keeps for each JavaScript environment that loads it: the main thread has one, and so has every worker
-// thread. There is no state beside it, so that environments know nothing of each other.
+// thread. There is no other state, so that environments know nothing of each other.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct Instance {
   napi_env env = nullptr;
   napi_ref error_class = nullptr;           ///< QinferError
   napi_threadsafe_function wake = nullptr;  ///< takes Job::Message
-  std::set<std::shared_ptr<Job>> running;   ///< jobs with a thread of their own
+  std::set<std::shared_ptr<Job>> running;   ///< jobs with a separate thread
   std::size_t held = 0;                     ///< jobs that keep the process alive
   bool ending = false;                      ///< the environment is being taken down
 };

@@ -1,5 +1,5 @@
 // Calls that take long. A Job holds the arguments of one call and everything that the call uses; it runs either at once
-// on the JavaScript thread or on a thread of its own, and callbacks of JavaScript run on the JavaScript thread both
+// on the JavaScript thread or on a separate thread, and callbacks of JavaScript run on the JavaScript thread both
 // ways.
 //
 // A thread of our own, and not one of libuv's pool: a stream may wait for its reader, and four of them would keep every
@@ -27,7 +27,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   /// Runs on this thread and returns the result, or throws.
   napi_value run_here();
-  /// Runs on a thread of its own. on_done(failed, value) is called when it is over, with the result or what is thrown;
+  /// Runs on a separate thread. on_done(failed, value) is called when it is over, with the result or what is thrown;
   /// on_ready() when pieces can be taken (GenerateJob).
   void start(napi_value on_done, napi_value on_ready);
   /// The outcome of a job that was started and defers it: the result, or throws. Only after on_done, and once.

@@ -43,7 +43,7 @@ def _parameter(kind: Any) -> Any:
 
 
 def _load(name: str, soname: str, variable: str) -> ctypes.CDLL:
-    """The library beside this file, else one that the environment names, else the system's."""
+    """The library next to this file, else one that the environment names, else the system's."""
     named = os.environ.get(variable)
     beside = _FOLDER / soname
     library = ctypes.CDLL(named if named else str(beside) if beside.exists() else soname)

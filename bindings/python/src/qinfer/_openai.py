@@ -80,7 +80,7 @@ class Completions:
         extra_body: Mapping[str, Any] | None = None,
     ) -> Any:
         """A completion, or with stream an iterator of chunks. extra_body: variables of the model's template. The members
-        are those of the service; what it has beside these parameters is refused by Python as an unknown argument."""
+        are those of the service; what it has besides these parameters is refused by Python as an unknown argument."""
         prompt = ChatPrompt(messages, tools=tools, **(extra_body or {}))
         tokens = self._model.tokenize_chat(messages, tools=tools, **(extra_body or {}))
         limit = max_completion_tokens or max_tokens or 0

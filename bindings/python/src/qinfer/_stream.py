@@ -1,4 +1,4 @@
-"""Streams: generations on threads of their own, read piece by piece."""
+"""Streams: generations on separate threads, read piece by piece."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ atexit.register(_end_all)
 
 
 class Stream(Iterator[T]):
-    """What a generation of a session on a thread of its own gives, through a queue. `work` is called there with a function
+    """What a generation of a session on a separate thread gives, through a queue. `work` is called there with a function
     that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls:
     `cancel`, or one that leave() requests."""
 

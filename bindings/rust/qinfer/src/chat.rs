@@ -67,7 +67,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl Chat {
-    /// A conversation in a session of its own.
+    /// A conversation in a new session.
     pub fn new(model: &Model) -> Result<Chat, Error> {
         Ok(Chat::with_session(Session::for_model(model)?))
     }

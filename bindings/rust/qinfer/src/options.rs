@@ -135,7 +135,7 @@ pub type Progress<'a> = Box<dyn FnMut(u64, u64) -> ControlFlow<()> + 'a>;
 /// How a [`Model`](crate::Model) is loaded.
 #[derive(Default)]
 pub struct LoadOptions<'a> {
-    /// The runtime to compute on; `None` = one of its own with defaults.
+    /// The runtime to compute on; `None` = a separate one with defaults.
     pub runtime: Option<Runtime>,
     /// Metadata and tokenizer only: fast, but no sessions.
     pub no_weights: bool,
@@ -145,7 +145,7 @@ pub struct LoadOptions<'a> {
     pub lock: bool,
     /// Check that norm weights, biases and mapped scales are finite, and the checksums of a packed model.
     pub verify: bool,
-    /// A table of rows beside the LM head of tied embeddings.
+    /// Tied embeddings: a table of rows in addition to the LM head.
     pub embed_rows: bool,
     /// The budget does not count mapped weights.
     pub budget_private: bool,

@@ -79,7 +79,7 @@ impl Session {
         })
     }
 
-    /// A session with a cache of its own, for the model's whole context.
+    /// A session with its own cache, for the model's whole context.
     pub fn for_model(model: &Model) -> Result<Session, Error> {
         let cache = KvCache::new(model, &KvCacheOptions::default())?;
         Session::new(&cache, &SessionOptions::default())

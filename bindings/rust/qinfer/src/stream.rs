@@ -1,5 +1,5 @@
 //! Streams: iterators over what a generation gives. Stop texts are held back and decided inside qinfer_generate,
-//! which pushes; an iterator pulls. So the generation runs on a thread of its own, with the session moved there, and
+//! which pushes; an iterator pulls. So the generation runs on a separate thread, with the session moved there, and
 //! hands over each item through a channel without room: it waits until the item is read, and so is at most one token
 //! ahead.
 
@@ -17,7 +17,7 @@ use crate::{Error, GenerateOptions, Generated, Session, Status};
 /// What the thread ends with: the session, and the result or what the work panicked with.
 type Ended<R> = Option<(Session, std::thread::Result<R>)>;
 
-/// Work with a session on a thread of its own, which gives items and in the end a result. The session is back when
+/// Work with a session on a separate thread, which gives items and in the end a result. The session is back when
 /// the work is joined or dropped. If it is forgotten (`std::mem::forget`) the session stays away, and calls with it
 /// fail.
 pub(crate) struct Worker<'a, T, R> {
@@ -115,7 +115,7 @@ impl Session {
     /// waits for that; the session keeps the tokens that were drawn, and goes on. (To leave a long prompt sooner,
     /// request the [`Cancel`](crate::Cancel) of the options first.)
     ///
-    /// The generation runs on a thread of its own. It is at most one piece ahead of the reader. Callbacks of the
+    /// The generation runs on a separate thread. It is at most one piece ahead of the reader. Callbacks of the
     /// session, such as its logits hook, run on that thread; what they panic with comes out of `next`.
     pub fn stream(&mut self, options: &GenerateOptions) -> Result<Stream<'_>, Error> {
         let options = options.clone();
