@@ -256,7 +256,16 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
                     {}};
     const std::uint64_t splits = amx::counts().splits;
     std::vector<std::byte> space;
-    run_all(set->linear, args, set->linear_workspace({1, 64, 1, 1, 2, 1, 1, 1}), space, 1);
+    run_all(set->linear, args,
+            set->linear_workspace({.batch = 1,
+                                   .hidden = 64,
+                                   .n_heads = 1,
+                                   .n_kv_heads = 1,
+                                   .head_dim = 2,
+                                   .ffn = 1,
+                                   .vocab = 1,
+                                   .context = 1}),
+            space, 1);
     if (!amx::is_native())
       CHECK(amx::counts().splits - splits == (offset == 0 ? 0 : static_cast<std::uint64_t>(cols * outputs / 32)));
     if (offset == 0) first = out;
@@ -303,7 +312,14 @@ TEST_CASE(
     ActivationBuffer in = operand(set, x.data() + first * kCols, n, kCols), out = residual(set, n, kOutputs);
     LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
     std::vector<std::byte> space;
-    const Shape shape{static_cast<std::uint32_t>(n), kCols, 1, 1, 2, 1, 1, 1};
+    const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                      .hidden = kCols,
+                      .n_heads = 1,
+                      .n_kv_heads = 1,
+                      .head_dim = 2,
+                      .ffn = 1,
+                      .vocab = 1,
+                      .context = 1};
     run_all(set.linear, args, set.linear_workspace(shape), space, workers);
     return out.rows();
   };
@@ -357,7 +373,17 @@ TEST_CASE("AMX attention: what later positions hold does not reach earlier ones"
       args.sequences = {&sequence, 1};
       std::vector<std::byte> space;
       run_all(set->attention, args,
-              set->attention_workspace({length, 1, 1, 1, width, 1, 1, 512, layout.head_dim_padded, 2}), space, 2);
+              set->attention_workspace({.batch = length,
+                                        .hidden = 1,
+                                        .n_heads = 1,
+                                        .n_kv_heads = 1,
+                                        .head_dim = width,
+                                        .ffn = 1,
+                                        .vocab = 1,
+                                        .context = 512,
+                                        .head_dim_padded = layout.head_dim_padded,
+                                        .n_threads = 2}),
+              space, 2);
       return out.rows();
     };
     const std::vector<float> want = run(clean);
@@ -398,7 +424,16 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
     LinearArgs args{1,     {&x[i], ActivationLayout::row_major, 1}, one.view, nullptr,
                     false, {&out, ActivationLayout::row_major, 1},  {}};
     std::vector<std::byte> space;
-    run_all(set->linear, args, set->linear_workspace({1, 1, 1, 1, 2, 1, 1, 1}), space, 1);
+    run_all(set->linear, args,
+            set->linear_workspace({.batch = 1,
+                                   .hidden = 1,
+                                   .n_heads = 1,
+                                   .n_kv_heads = 1,
+                                   .head_dim = 2,
+                                   .ffn = 1,
+                                   .vocab = 1,
+                                   .context = 1}),
+            space, 1);
     INFO(x[i]);
     REQUIRE(out == bf16_to_f32(operand_bits(x[i])));
   }
@@ -427,7 +462,16 @@ TEST_CASE("AMX: an infinite input stays what it is beside features that are not 
       FfnArgs args{n,       in.view(), one.view,   one.view, one.view,         nullptr,
                    nullptr, nullptr,   out.view(), {},       Activation::silu, false};
       std::vector<std::byte> space;
-      run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), space, 2);
+      run_all(set->ffn, args,
+              set->ffn_workspace({.batch = static_cast<std::uint32_t>(n),
+                                  .hidden = 1,
+                                  .n_heads = 1,
+                                  .n_kv_heads = 1,
+                                  .head_dim = 2,
+                                  .ffn = 1,
+                                  .vocab = 1,
+                                  .context = 1}),
+              space, 2);
       CHECK(out.get(0, 0) == INFINITY);
       CHECK(out.get(n - 1, 0) == INFINITY);
     }
@@ -481,7 +525,14 @@ TEST_CASE("an expert of Mixtral-8x22B's shape runs in its mapped weights and les
                  result.view(),
                  {}};
     std::vector<std::byte> space;
-    const Shape shape{static_cast<std::uint32_t>(n), kHidden, 1, 1, 2, kWidth, 1, 1};
+    const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                      .hidden = kHidden,
+                      .n_heads = 1,
+                      .n_kv_heads = 1,
+                      .head_dim = 2,
+                      .ffn = kWidth,
+                      .vocab = 1,
+                      .context = 1};
     run_all(set->ffn, args, set->ffn_workspace(shape), space, 2);
     const long long beside = anonymous() - before;
     INFO(n << " tokens: " << beside << " bytes beside the weights");

@@ -58,7 +58,14 @@ void guarded_ffn(const KernelSet& set, std::int64_t n, std::int64_t hidden, std:
   const GuardedMatrix gate(ffn, hidden, at_end), up(ffn, hidden, at_end), down(hidden, ffn, at_end);
   GuardedRows x(set.layouts.operand_of(n), n, hidden, at_end, 0.5f),
       out(set.layouts.residual_of(n), n, hidden, at_end, 0);
-  const GuardedWorkspace space(set.ffn_workspace({u32(n), u32(hidden), 1, 1, 2, u32(ffn), 1, 1}));
+  const GuardedWorkspace space(set.ffn_workspace({.batch = u32(n),
+                                                  .hidden = u32(hidden),
+                                                  .n_heads = 1,
+                                                  .n_kv_heads = 1,
+                                                  .head_dim = 2,
+                                                  .ffn = u32(ffn),
+                                                  .vocab = 1,
+                                                  .context = 1}));
   FfnArgs args;
   args.n = n;
   args.x = x.rows.view(), args.out = out.rows.view();
@@ -75,7 +82,14 @@ void guarded_lm_head(const KernelSet& set, std::int64_t n, std::int64_t hidden, 
       out(ActivationLayout::row_major, n, vocab, at_end, 0);
   std::vector<float*> rows;
   for (std::int64_t m = 0; m < n; ++m) rows.push_back(out.rows.view().row(m));
-  const GuardedWorkspace space(set.lm_head_workspace({u32(n), u32(hidden), 1, 1, 2, 1, u32(vocab), 1}));
+  const GuardedWorkspace space(set.lm_head_workspace({.batch = u32(n),
+                                                      .hidden = u32(hidden),
+                                                      .n_heads = 1,
+                                                      .n_kv_heads = 1,
+                                                      .head_dim = 2,
+                                                      .ffn = 1,
+                                                      .vocab = u32(vocab),
+                                                      .context = 1}));
   run(set.lm_head, LmHeadArgs{n, x.rows.view(), w.view, rows.data(), space.view});
   CHECK(out.rows.get(n - 1, vocab - 1) == 0.5f * static_cast<float>(hidden));
 }

@@ -24,9 +24,9 @@ struct TestCache {
 
 /// The shape of one attention test.
 struct AttentionCase {
-  std::uint32_t n_heads, n_kv_heads, head_dim, block_tokens, window;
-  std::vector<std::uint32_t> lengths;
-  bool split;
+  std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0, block_tokens = 32, window = 0;
+  std::vector<std::uint32_t> lengths = {};
+  bool split = false;
   float softcap = 0;
   bool causal = true;
   std::int64_t hidden = 33;
@@ -76,7 +76,14 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
     w.view.pack.largest = largest;
     LinearArgs args{n, in.view(), w.view, bias.data(), false, out.view(), {}};
     std::vector<std::byte> memory;
-    const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
+    const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                      .hidden = static_cast<std::uint32_t>(cols),
+                      .n_heads = 1,
+                      .n_kv_heads = 1,
+                      .head_dim = 2,
+                      .ffn = 1,
+                      .vocab = 1,
+                      .context = 1};
     run_all(set.linear, args, set.linear_workspace(shape), memory, 1);
     const std::vector<float> rows = out.rows();
     all.assign(rows.begin(), rows.end());
@@ -181,14 +188,14 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   args.sequences = sequences;
   args.q = q.values.view();
   std::vector<std::byte> memory;
-  Shape shape{static_cast<std::uint32_t>(n),
-              static_cast<std::uint32_t>(hidden),
-              c.n_heads,
-              c.n_kv_heads,
-              c.head_dim,
-              1,
-              1,
-              100};
+  Shape shape{.batch = static_cast<std::uint32_t>(n),
+              .hidden = static_cast<std::uint32_t>(hidden),
+              .n_heads = c.n_heads,
+              .n_kv_heads = c.n_kv_heads,
+              .head_dim = c.head_dim,
+              .ffn = 1,
+              .vocab = 1,
+              .context = 100};
   shape.qk_norm_whole = args.norm_whole;
   run_all(set.qkv, args, set.qkv_workspace(shape), memory, 3);
   const float most = queries_only ? d.wq.view.pack.largest
@@ -238,40 +245,71 @@ void test_qkv(const KernelSet& set, DType dtype) {
   for (const bool turned : {true, false}) {
     const QkvOptions normed{QkNorm::by_head, false, turned}, plain{QkNorm::none, false, turned},
         queries{QkNorm::by_head, true, turned};
-    qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, normed);
-    qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, queries);
-    qkv_case(set, same, {4, 4, 8, 32, 0, {70, 3, 40}, false}, plain);
-    qkv_case(set, same, {4, 2, 16, 64, 0, {35, 1, 65}, false}, normed);
-    qkv_case(set, same, {3, 3, 48, 32, 0, {34, 12, 1}, false}, normed);
-    qkv_case(set, same, {2, 1, 64, 32, 0, {20, 2, 33}, false}, normed);
-    qkv_case(set, same, {5, 1, 80, 32, 0, {3, 1, 32}, false}, normed);
-    qkv_case(set, same, {2, 2, 128, 128, 0, {2, 1, 64}, false}, normed);
-    qkv_case(set, same, {2, 1, 256, 32, 0, {14, 3, 8}, false}, normed);
-    qkv_case(set, same, {3, 1, 48, 32, 0, {2, 1, 20}, false}, normed);
-    qkv_case(set, same, {3, 1, 48, 32, 0, {2, 1, 20}, false}, plain);
+    qkv_case(set, same, {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {70, 3, 40}},
+             normed);
+    qkv_case(set, same, {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {70, 3, 40}},
+             queries);
+    qkv_case(set, same, {.n_heads = 4, .n_kv_heads = 4, .head_dim = 8, .block_tokens = 32, .lengths = {70, 3, 40}},
+             plain);
+    qkv_case(set, same, {.n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .block_tokens = 64, .lengths = {35, 1, 65}},
+             normed);
+    qkv_case(set, same, {.n_heads = 3, .n_kv_heads = 3, .head_dim = 48, .block_tokens = 32, .lengths = {34, 12, 1}},
+             normed);
+    qkv_case(set, same, {.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .block_tokens = 32, .lengths = {20, 2, 33}},
+             normed);
+    qkv_case(set, same, {.n_heads = 5, .n_kv_heads = 1, .head_dim = 80, .block_tokens = 32, .lengths = {3, 1, 32}},
+             normed);
+    qkv_case(set, same, {.n_heads = 2, .n_kv_heads = 2, .head_dim = 128, .block_tokens = 128, .lengths = {2, 1, 64}},
+             normed);
+    qkv_case(set, same, {.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .block_tokens = 32, .lengths = {14, 3, 8}},
+             normed);
+    qkv_case(set, same, {.n_heads = 3, .n_kv_heads = 1, .head_dim = 48, .block_tokens = 32, .lengths = {2, 1, 20}},
+             normed);
+    qkv_case(set, same, {.n_heads = 3, .n_kv_heads = 1, .head_dim = 48, .block_tokens = 32, .lengths = {2, 1, 20}},
+             plain);
     // More columns than a worker stages at once.
-    qkv_case(set, same, {3, 1, 80, 32, 0, {40, 3, 33}, false, 0, true, 2100}, normed);
-    qkv_case(set, same, {2, 1, 256, 32, 0, {40, 3, 8}, false, 0, true, 1100}, normed);
+    qkv_case(
+        set, same,
+        {.n_heads = 3, .n_kv_heads = 1, .head_dim = 80, .block_tokens = 32, .lengths = {40, 3, 33}, .hidden = 2100},
+        normed);
+    qkv_case(
+        set, same,
+        {.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .block_tokens = 32, .lengths = {40, 3, 8}, .hidden = 1100},
+        normed);
   }
   // A norm over all heads: few rows and many, heads of all tails, queries alone.
   const QkvOptions whole{QkNorm::whole};
   for (const std::uint32_t many : {2u, 3u, 5u, 6u, 7u, 14u, 15u, 38u, 70u}) {
-    qkv_case(set, same, {6, 2, 10, 32, 0, {many, 3, 40}, false}, whole);
-    qkv_case(set, same, {3, 1, 48, 64, 0, {many, 1, 65}, false}, whole);
+    qkv_case(set, same, {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {many, 3, 40}},
+             whole);
+    qkv_case(set, same, {.n_heads = 3, .n_kv_heads = 1, .head_dim = 48, .block_tokens = 64, .lengths = {many, 1, 65}},
+             whole);
   }
-  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, {QkNorm::whole, true});
-  qkv_case(set, same, {6, 2, 10, 32, 0, {70, 3, 40}, false}, {QkNorm::whole, false, false});
-  qkv_case(set, same, {4, 4, 2, 32, 0, {20, 2, 33}, false}, whole);
-  qkv_case(set, same, {3, 3, 16, 32, 0, {34, 12, 1}, false}, whole);
-  qkv_case(set, same, {5, 1, 80, 32, 0, {3, 1, 32}, false}, whole);
-  qkv_case(set, same, {2, 1, 256, 32, 0, {14, 3, 8}, false}, whole);
+  qkv_case(set, same, {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {70, 3, 40}},
+           {QkNorm::whole, true});
+  qkv_case(set, same, {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {70, 3, 40}},
+           {QkNorm::whole, false, false});
+  qkv_case(set, same, {.n_heads = 4, .n_kv_heads = 4, .head_dim = 2, .block_tokens = 32, .lengths = {20, 2, 33}},
+           whole);
+  qkv_case(set, same, {.n_heads = 3, .n_kv_heads = 3, .head_dim = 16, .block_tokens = 32, .lengths = {34, 12, 1}},
+           whole);
+  qkv_case(set, same, {.n_heads = 5, .n_kv_heads = 1, .head_dim = 80, .block_tokens = 32, .lengths = {3, 1, 32}},
+           whole);
+  qkv_case(set, same, {.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .block_tokens = 32, .lengths = {14, 3, 8}},
+           whole);
   // Each projection may have a type of its own.
   for (const DType k : weight_dtypes(set))
     for (const DType v : weight_dtypes(set)) {
-      qkv_case(set, {dtype, k, v}, {6, 2, 10, 32, 0, {70, 3, 40}, false}, {});
-      qkv_case(set, {dtype, k, v}, {3, 1, 48, 32, 0, {2, 1, 20}, false}, {});
-      qkv_case(set, {dtype, k, v}, {6, 2, 10, 32, 0, {20, 3, 40}, false}, whole);
-      if (k != dtype) qkv_case(set, {dtype, k, v}, {2, 1, 64, 32, 0, {20, 2, 33}, false}, {QkNorm::by_head, true});
+      qkv_case(set, {dtype, k, v},
+               {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {70, 3, 40}}, {});
+      qkv_case(set, {dtype, k, v},
+               {.n_heads = 3, .n_kv_heads = 1, .head_dim = 48, .block_tokens = 32, .lengths = {2, 1, 20}}, {});
+      qkv_case(set, {dtype, k, v},
+               {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {20, 3, 40}}, whole);
+      if (k != dtype)
+        qkv_case(set, {dtype, k, v},
+                 {.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .block_tokens = 32, .lengths = {20, 2, 33}},
+                 {QkNorm::by_head, true});
     }
 }
 
@@ -363,8 +401,16 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   args.kv = layout;
   args.sequences = sequences;
   args.split = c.split;
-  WorkspaceSize size = set.attention_workspace({static_cast<std::uint32_t>(rows), 1, c.n_heads, c.n_kv_heads,
-                                                c.head_dim, 1, 1, 4096, layout.head_dim_padded, 3});
+  WorkspaceSize size = set.attention_workspace({.batch = static_cast<std::uint32_t>(rows),
+                                                .hidden = 1,
+                                                .n_heads = c.n_heads,
+                                                .n_kv_heads = c.n_kv_heads,
+                                                .head_dim = c.head_dim,
+                                                .ffn = 1,
+                                                .vocab = 1,
+                                                .context = 4096,
+                                                .head_dim_padded = layout.head_dim_padded,
+                                                .n_threads = 3});
   if (c.split) size.shared = std::max(size.shared, set.attention_split_bytes(args));
   std::vector<std::byte> memory;
   run_all(set.attention, args, size, memory, 3);
@@ -403,25 +449,85 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
 }  // namespace
 
 void test_attention(const KernelSet& set, DType type) {
-  attention_case(set, type, {6, 2, 48, 32, 0, {1, 33, 70, 520}, false});
-  attention_case(set, type, {4, 4, 8, 64, 0, {32, 64, 1100}, false});
-  attention_case(set, type, {8, 1, 128, 256, 0, {600}, false});
-  attention_case(set, type, {3, 1, 10, 32, 20, {19, 20, 21, 100, 600}, false});
-  attention_case(set, type, {2, 1, 16, 128, 700, {1500}, false});
-  attention_case(set, type, {14, 1, 24, 32, 0, {40, 97}, false});
-  attention_case(set, type, {5, 5, 64, 32, 0, {31, 32, 33, 513}, false});
-  attention_case(set, type, {2, 2, 80, 64, 0, {90}, false});
-  attention_case(set, type, {4, 2, 96, 32, 33, {150}, false});
-  attention_case(set, type, {3, 1, 256, 32, 0, {70}, false});
-  attention_case(set, type, {6, 2, 48, 32, 0, {1, 33, 520}, false, 0.7f});
-  attention_case(set, type, {4, 1, 16, 32, 20, {70, 600}, true, 1.5f});
-  attention_case(set, type, {4, 2, 24, 32, 0, {1, 33, 64, 130}, false, 0, false});
-  attention_case(set, type, {3, 1, 16, 32, 9, {1, 8, 9, 10, 100}, false, 0.9f, false});
-  attention_case(set, type, {2, 2, 10, 64, 300, {700}, false, 0, false});
-  attention_case(set, type, {7, 1, 128, 32, 0, {1, 600}, true});
-  attention_case(set, type, {6, 2, 48, 32, 0, {513, 1600, 1}, true});
-  attention_case(set, type, {4, 2, 16, 64, 600, {1700, 600}, true});
-  attention_case(set, type, {4, 2, 10, 32, 0, {1, 33, 513, 5, 6, 7, 8, 9, 10, 1100, 12}, true});
+  attention_case(set, type,
+                 {.n_heads = 6, .n_kv_heads = 2, .head_dim = 48, .block_tokens = 32, .lengths = {1, 33, 70, 520}});
+  attention_case(set, type,
+                 {.n_heads = 4, .n_kv_heads = 4, .head_dim = 8, .block_tokens = 64, .lengths = {32, 64, 1100}});
+  attention_case(set, type, {.n_heads = 8, .n_kv_heads = 1, .head_dim = 128, .block_tokens = 256, .lengths = {600}});
+  attention_case(set, type,
+                 {.n_heads = 3,
+                  .n_kv_heads = 1,
+                  .head_dim = 10,
+                  .block_tokens = 32,
+                  .window = 20,
+                  .lengths = {19, 20, 21, 100, 600}});
+  attention_case(
+      set, type,
+      {.n_heads = 2, .n_kv_heads = 1, .head_dim = 16, .block_tokens = 128, .window = 700, .lengths = {1500}});
+  attention_case(set, type, {.n_heads = 14, .n_kv_heads = 1, .head_dim = 24, .block_tokens = 32, .lengths = {40, 97}});
+  attention_case(set, type,
+                 {.n_heads = 5, .n_kv_heads = 5, .head_dim = 64, .block_tokens = 32, .lengths = {31, 32, 33, 513}});
+  attention_case(set, type, {.n_heads = 2, .n_kv_heads = 2, .head_dim = 80, .block_tokens = 64, .lengths = {90}});
+  attention_case(set, type,
+                 {.n_heads = 4, .n_kv_heads = 2, .head_dim = 96, .block_tokens = 32, .window = 33, .lengths = {150}});
+  attention_case(set, type, {.n_heads = 3, .n_kv_heads = 1, .head_dim = 256, .block_tokens = 32, .lengths = {70}});
+  attention_case(
+      set, type,
+      {.n_heads = 6, .n_kv_heads = 2, .head_dim = 48, .block_tokens = 32, .lengths = {1, 33, 520}, .softcap = 0.7f});
+  attention_case(set, type,
+                 {.n_heads = 4,
+                  .n_kv_heads = 1,
+                  .head_dim = 16,
+                  .block_tokens = 32,
+                  .window = 20,
+                  .lengths = {70, 600},
+                  .split = true,
+                  .softcap = 1.5f});
+  attention_case(set, type,
+                 {.n_heads = 4,
+                  .n_kv_heads = 2,
+                  .head_dim = 24,
+                  .block_tokens = 32,
+                  .lengths = {1, 33, 64, 130},
+                  .causal = false});
+  attention_case(set, type,
+                 {.n_heads = 3,
+                  .n_kv_heads = 1,
+                  .head_dim = 16,
+                  .block_tokens = 32,
+                  .window = 9,
+                  .lengths = {1, 8, 9, 10, 100},
+                  .softcap = 0.9f,
+                  .causal = false});
+  attention_case(set, type,
+                 {.n_heads = 2,
+                  .n_kv_heads = 2,
+                  .head_dim = 10,
+                  .block_tokens = 64,
+                  .window = 300,
+                  .lengths = {700},
+                  .causal = false});
+  attention_case(
+      set, type,
+      {.n_heads = 7, .n_kv_heads = 1, .head_dim = 128, .block_tokens = 32, .lengths = {1, 600}, .split = true});
+  attention_case(
+      set, type,
+      {.n_heads = 6, .n_kv_heads = 2, .head_dim = 48, .block_tokens = 32, .lengths = {513, 1600, 1}, .split = true});
+  attention_case(set, type,
+                 {.n_heads = 4,
+                  .n_kv_heads = 2,
+                  .head_dim = 16,
+                  .block_tokens = 64,
+                  .window = 600,
+                  .lengths = {1700, 600},
+                  .split = true});
+  attention_case(set, type,
+                 {.n_heads = 4,
+                  .n_kv_heads = 2,
+                  .head_dim = 10,
+                  .block_tokens = 32,
+                  .lengths = {1, 33, 513, 5, 6, 7, 8, 9, 10, 1100, 12},
+                  .split = true});
 }
 
 }  // namespace qinfer::test
@@ -449,7 +555,16 @@ void qinfer::test::test_split_attention(const KernelSet& set) {
     args.window = window;
     args.kv = layout;
     args.sequences = {&sequence, 1};
-    const WorkspaceSize size = set.attention_workspace({1, 1, 6, 2, 16, 1, 1, 4096, layout.head_dim_padded, 4});
+    const WorkspaceSize size = set.attention_workspace({.batch = 1,
+                                                        .hidden = 1,
+                                                        .n_heads = 6,
+                                                        .n_kv_heads = 2,
+                                                        .head_dim = 16,
+                                                        .ffn = 1,
+                                                        .vocab = 1,
+                                                        .context = 4096,
+                                                        .head_dim_padded = layout.head_dim_padded,
+                                                        .n_threads = 4});
     std::vector<std::byte> memory;
     args.out = whole.view();
     run_all(set.attention, args, size, memory, 1);

@@ -23,7 +23,14 @@ float dot_model(const float* x, const float* w, std::int64_t cols) {
 std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const std::vector<float>& x, std::int64_t n) {
   ActivationBuffer in = operand(set, x.data(), n, w.view.cols), out = residual(set, n, w.view.rows);
   LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
-  const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(w.view.cols), 1, 1, 2, 1, 1, 1};
+  const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                    .hidden = static_cast<std::uint32_t>(w.view.cols),
+                    .n_heads = 1,
+                    .n_kv_heads = 1,
+                    .head_dim = 2,
+                    .ffn = 1,
+                    .vocab = 1,
+                    .context = 1};
   std::vector<std::byte> memory;
   run_all(set.linear, args, set.linear_workspace(shape), memory, 2);
   return out.rows();
@@ -71,7 +78,14 @@ void write_cache(const KernelSet& set, const QkvInput& input, PairCache& cache) 
     args.wq = input.wq.view, args.wk = input.wk.view, args.wv = input.wv.view;
     args.n_heads = input.heads, args.kv = cache.layout, args.sequences = {&sequence, 1};
     const auto rows = static_cast<std::uint32_t>(n);
-    const Shape shape{rows, static_cast<std::uint32_t>(hidden), input.heads, input.heads, input.head_dim, 1, 1, 96};
+    const Shape shape{.batch = rows,
+                      .hidden = static_cast<std::uint32_t>(hidden),
+                      .n_heads = input.heads,
+                      .n_kv_heads = input.heads,
+                      .head_dim = input.head_dim,
+                      .ffn = 1,
+                      .vocab = 1,
+                      .context = 96};
     std::vector<std::byte> memory;
     run_all(set.qkv, args, set.qkv_workspace(shape), memory, 2);
   }
@@ -89,8 +103,16 @@ std::vector<float> attend(const KernelSet& set, PairCache& cache, const float* q
   args.sequences = {&sequence, 1};
   std::vector<std::byte> memory;
   run_all(set.attention, args,
-          set.attention_workspace({static_cast<std::uint32_t>(n), 1, kHeads, 2, cache.layout.head_dim, 1, 1, 4096,
-                                   cache.layout.head_dim_padded, 3}),
+          set.attention_workspace({.batch = static_cast<std::uint32_t>(n),
+                                   .hidden = 1,
+                                   .n_heads = kHeads,
+                                   .n_kv_heads = 2,
+                                   .head_dim = cache.layout.head_dim,
+                                   .ffn = 1,
+                                   .vocab = 1,
+                                   .context = 4096,
+                                   .head_dim_padded = cache.layout.head_dim_padded,
+                                   .n_threads = 3}),
           memory, 3);
   return out.rows();
 }

@@ -117,7 +117,14 @@ std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const s
                               int workers) {
   ActivationBuffer in = operand(set, x.data(), n, w.view.cols), out = residual(set, n, w.view.rows);
   LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
-  const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(w.view.cols), 1, 1, 2, 1, 1, 1};
+  const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                    .hidden = static_cast<std::uint32_t>(w.view.cols),
+                    .n_heads = 1,
+                    .n_kv_heads = 1,
+                    .head_dim = 2,
+                    .ffn = 1,
+                    .vocab = 1,
+                    .context = 1};
   std::vector<std::byte> memory;
   run_all(set.linear, args, set.linear_workspace(shape), memory, workers);
   return out.rows();
@@ -169,8 +176,14 @@ TEST_CASE("q/k/v of any encodings have the bits that each has alone, with produc
       args.wq = w[0].packed.view, args.wk = w[1].packed.view, args.wv = w[2].packed.view;
       args.n_heads = kHeads, args.kv = layout, args.sequences = {&sequence, 1};
       std::vector<std::byte> memory;
-      const Shape shape{
-          static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), kHeads, kHeads, kWidth, 1, 1, 32};
+      const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                        .hidden = static_cast<std::uint32_t>(cols),
+                        .n_heads = kHeads,
+                        .n_kv_heads = kHeads,
+                        .head_dim = kWidth,
+                        .ffn = 1,
+                        .vocab = 1,
+                        .context = 32};
       run_all(set->qkv, args, set->qkv_workspace(shape), memory, 3);
       std::vector<float> alone[3];
       for (int i = 0; i < 3; ++i) alone[i] = run_linear(*set, w[i].packed, x, n, 1);
@@ -203,14 +216,14 @@ TEST_CASE("networks whose gate and up differ in their encoding, with products of
       FfnArgs args{n,          in.view(), gate.packed.view, up.packed.view, down.packed.view, nullptr, nullptr, nullptr,
                    out.view(), {},        Activation::silu, false};
       std::vector<std::byte> memory;
-      const Shape shape{static_cast<std::uint32_t>(n),
-                        static_cast<std::uint32_t>(hidden),
-                        1,
-                        1,
-                        2,
-                        static_cast<std::uint32_t>(width),
-                        1,
-                        1};
+      const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                        .hidden = static_cast<std::uint32_t>(hidden),
+                        .n_heads = 1,
+                        .n_kv_heads = 1,
+                        .head_dim = 2,
+                        .ffn = static_cast<std::uint32_t>(width),
+                        .vocab = 1,
+                        .context = 1};
       run_all(set->ffn, args, set->ffn_workspace(shape), memory, 3);
       const std::vector<float> g = run_linear(*set, gate.packed, x, n, 1), u = run_linear(*set, up.packed, x, n, 1),
                                got = out.rows();

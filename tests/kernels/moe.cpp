@@ -13,8 +13,8 @@ namespace qinfer::test {
 namespace {
 
 struct MoeCase {
-  std::int64_t n, hidden, width, shared;
-  std::uint32_t experts, top_k;
+  std::int64_t n = 0, hidden = 0, width = 0, shared = 0;
+  std::uint32_t experts = 0, top_k = 0;
   bool normalise = true, accumulate = true;
   float scale = 1;
   Activation activation() const { return n % 2 == 0 ? Activation::silu : Activation::gelu_tanh; }
@@ -263,21 +263,31 @@ class Mixture {
 }  // namespace
 
 void test_moe_ffn(const KernelSet& set, DType dtype) {
-  std::vector<MoeCase> cases = {{1, 65, 33, 0, 1, 1},
-                                {1, 144, 70, 0, 8, 8},
-                                {2, 65, 33, 50, 3, 2, false},
-                                {5, 33, 97, 0, 40, 3},
-                                {9, 144, 70, 31, 6, 2},
-                                {12, 65, 32, 64, 4, 1, false},
-                                {13, 64, 64, 0, 5, 5},
-                                {17, 40, 33, 0, 70, 2},
-                                {33, 65, 70, 0, 2, 1},
-                                {40, 97, 31, 130, 7, 3},
-                                {70, 65, 33, 0, 3, 2},
-                                {100, 33, 40, 33, 1, 1},
-                                {24, 65, 33, 0, 4, 2, true, false},
-                                {3, 65, 33, 20, 4, 2, false, false, 0.3f}};
-  for (std::int64_t n = 4; n < 24; ++n) cases.push_back({n, 48, 35, n % 3 == 0 ? 21 : 0, 6, 2});
+  std::vector<MoeCase> cases = {
+      {.n = 1, .hidden = 65, .width = 33, .experts = 1, .top_k = 1},
+      {.n = 1, .hidden = 144, .width = 70, .experts = 8, .top_k = 8},
+      {.n = 2, .hidden = 65, .width = 33, .shared = 50, .experts = 3, .top_k = 2, .normalise = false},
+      {.n = 5, .hidden = 33, .width = 97, .experts = 40, .top_k = 3},
+      {.n = 9, .hidden = 144, .width = 70, .shared = 31, .experts = 6, .top_k = 2},
+      {.n = 12, .hidden = 65, .width = 32, .shared = 64, .experts = 4, .top_k = 1, .normalise = false},
+      {.n = 13, .hidden = 64, .width = 64, .experts = 5, .top_k = 5},
+      {.n = 17, .hidden = 40, .width = 33, .experts = 70, .top_k = 2},
+      {.n = 33, .hidden = 65, .width = 70, .experts = 2, .top_k = 1},
+      {.n = 40, .hidden = 97, .width = 31, .shared = 130, .experts = 7, .top_k = 3},
+      {.n = 70, .hidden = 65, .width = 33, .experts = 3, .top_k = 2},
+      {.n = 100, .hidden = 33, .width = 40, .shared = 33, .experts = 1, .top_k = 1},
+      {.n = 24, .hidden = 65, .width = 33, .experts = 4, .top_k = 2, .accumulate = false},
+      {.n = 3,
+       .hidden = 65,
+       .width = 33,
+       .shared = 20,
+       .experts = 4,
+       .top_k = 2,
+       .normalise = false,
+       .accumulate = false,
+       .scale = 0.3f}};
+  for (std::int64_t n = 4; n < 24; ++n)
+    cases.push_back({.n = n, .hidden = 48, .width = 35, .shared = n % 3 == 0 ? 21 : 0, .experts = 6, .top_k = 2});
   unsigned seed = 1;
   for (const MoeCase& c : cases) {
     Mixture mixture(set, all_of(dtype), c, seed++);
@@ -294,7 +304,7 @@ void test_moe_ffn(const KernelSet& set, DType dtype) {
 
 void test_moe_invariance(const KernelSet& set) {
   for (const DType dtype : weight_dtypes(set)) {
-    const MoeCase c{41, 65, 70, 33, 9, 2};
+    const MoeCase c{.n = 41, .hidden = 65, .width = 70, .shared = 33, .experts = 9, .top_k = 2};
     Mixture mixture(set, all_of(dtype), c, 5);
     const std::vector<float> all = mixture.run(1, 0, c.n);
     for (const int workers : {2, 3, 7}) CHECK(mixture.run(workers, 0, c.n) == all);
@@ -322,7 +332,7 @@ bool same_row(const std::vector<float>& a, const std::vector<float>& b, std::int
 void test_moe_not_finite(const KernelSet& set) {
   for (const std::int64_t n : {1, 3, 9, 30}) {
     const DType dtype = weight_dtypes(set).front();
-    const MoeCase c{n, 65, 33, n == 9 ? 20 : 0, 6, 2};
+    const MoeCase c{.n = n, .hidden = 65, .width = 33, .shared = n == 9 ? 20 : 0, .experts = 6, .top_k = 2};
     for (const float poison : {NAN, INFINITY, -INFINITY}) {
       Mixture mixture(set, all_of(dtype), c, 8);
       const std::vector<float> before = mixture.run(2, 0, n);

@@ -14,7 +14,14 @@ std::vector<float> run_linear(const KernelSet& set, const Matrix& w, const std::
   ActivationBuffer in = operand(set, x.data(), n, w.cols);
   ActivationBuffer out = residual(set, before, n, w.rows);
   LinearArgs args{n, in.view(), w, bias.data(), true, out.view(), {}, 0.75f};
-  const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(w.cols), 1, 1, 2, 1, 1, 1};
+  const Shape shape{.batch = static_cast<std::uint32_t>(n),
+                    .hidden = static_cast<std::uint32_t>(w.cols),
+                    .n_heads = 1,
+                    .n_kv_heads = 1,
+                    .head_dim = 2,
+                    .ffn = 1,
+                    .vocab = 1,
+                    .context = 1};
   std::vector<std::byte> memory;
   run_all(set.linear, args, set.linear_workspace(shape), memory, workers);
   return out.rows();
@@ -117,7 +124,16 @@ TEST_CASE("LM heads with quantised weights equal those with their values as f32"
           ActivationBuffer in = operand(*set, x.data(), n, cols);
           LmHeadArgs args{n, in.view(), w.as(wide).view, rows.data(), {}, 30};
           std::vector<std::byte> memory;
-          run_all(set->lm_head, args, set->lm_head_workspace({40, 256, 1, 1, 2, 1, 131, 1}), memory, 2);
+          run_all(set->lm_head, args,
+                  set->lm_head_workspace({.batch = 40,
+                                          .hidden = 256,
+                                          .n_heads = 1,
+                                          .n_kv_heads = 1,
+                                          .head_dim = 2,
+                                          .ffn = 1,
+                                          .vocab = 131,
+                                          .context = 1}),
+                  memory, 2);
           of_form.push_back(logits);
         }
         REQUIRE(same_bits(of_form[0], of_form[1]));

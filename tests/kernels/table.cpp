@@ -24,7 +24,16 @@ void test_lm_head(const KernelSet& set, DType dtype) {
     for (const auto& [softcap, scale] :
          {std::pair(0.0f, 1.0f), std::pair(0.0f, 0.3f), std::pair(7.0f, 1.0f), std::pair(7.0f, 2.5f)}) {
       args.softcap = softcap, args.scale = scale;
-      run_all(set.lm_head, args, set.lm_head_workspace({40, 37, 1, 1, 2, 1, 131, 1}), memory, 2);
+      run_all(set.lm_head, args,
+              set.lm_head_workspace({.batch = 40,
+                                     .hidden = 37,
+                                     .n_heads = 1,
+                                     .n_kv_heads = 1,
+                                     .head_dim = 2,
+                                     .ffn = 1,
+                                     .vocab = 131,
+                                     .context = 1}),
+              memory, 2);
       for (std::size_t m = 0; m < rows.size(); ++m)
         for (std::size_t j = 0; j < 131; ++j) {
           const Sum sum = dot(x.data() + m * 37, w.values.data() + j * 37, cols);
@@ -126,14 +135,14 @@ void ffn_case(const KernelSet& set, Random& random, const FfnTypes& types, const
                c.activation(),
                c.accumulate()};
   std::vector<std::byte> memory;
-  const Shape shape{static_cast<std::uint32_t>(c.n),
-                    static_cast<std::uint32_t>(c.hidden),
-                    1,
-                    1,
-                    2,
-                    static_cast<std::uint32_t>(c.ffn),
-                    1,
-                    1};
+  const Shape shape{.batch = static_cast<std::uint32_t>(c.n),
+                    .hidden = static_cast<std::uint32_t>(c.hidden),
+                    .n_heads = 1,
+                    .n_kv_heads = 1,
+                    .head_dim = 2,
+                    .ffn = static_cast<std::uint32_t>(c.ffn),
+                    .vocab = 1,
+                    .context = 1};
   run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
   check_ffn(set, types, c, d, out.rows());
   // A scale is one more rounding of what comes out, before the old values are added.
@@ -435,8 +444,16 @@ TEST_CASE("soft caps are within 4e-7 of the cap over the whole range, through th
       ActivationBuffer in = operand(*set, x.data(), n, 1);
       LmHeadArgs args{n, in.view(), one.view, rows.data(), {}, cap};
       std::vector<std::byte> memory;
-      run_all(set->lm_head, args, set->lm_head_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory,
-              2);
+      run_all(set->lm_head, args,
+              set->lm_head_workspace({.batch = static_cast<std::uint32_t>(n),
+                                      .hidden = 1,
+                                      .n_heads = 1,
+                                      .n_kv_heads = 1,
+                                      .head_dim = 2,
+                                      .ffn = 1,
+                                      .vocab = 1,
+                                      .context = 1}),
+              memory, 2);
       CHECK(std::isnan(out[0]));
       CHECK(out[1] == cap);
       CHECK(out[2] == -cap);
@@ -465,7 +482,16 @@ TEST_CASE("gelu is within its bound over the whole range, through the feed-forwa
     FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
     args.activation = Activation::gelu_tanh;
     std::vector<std::byte> memory;
-    run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory, 2);
+    run_all(set->ffn, args,
+            set->ffn_workspace({.batch = static_cast<std::uint32_t>(n),
+                                .hidden = 1,
+                                .n_heads = 1,
+                                .n_kv_heads = 1,
+                                .head_dim = 2,
+                                .ffn = 1,
+                                .vocab = 1,
+                                .context = 1}),
+            memory, 2);
     const std::vector<float> out = result.rows();
     CHECK(std::isnan(out[0]));
     for (std::size_t i = 1; i < x.size(); ++i) {
@@ -495,7 +521,16 @@ TEST_CASE("silu is within its bound over the whole range, through the feed-forwa
     ActivationBuffer in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
     FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
     std::vector<std::byte> memory;
-    run_all(set->ffn, args, set->ffn_workspace({static_cast<std::uint32_t>(n), 1, 1, 1, 2, 1, 1, 1}), memory, 2);
+    run_all(set->ffn, args,
+            set->ffn_workspace({.batch = static_cast<std::uint32_t>(n),
+                                .hidden = 1,
+                                .n_heads = 1,
+                                .n_kv_heads = 1,
+                                .head_dim = 2,
+                                .ffn = 1,
+                                .vocab = 1,
+                                .context = 1}),
+            memory, 2);
     const std::vector<float> out = result.rows();
     CHECK(std::isnan(out[0]));
     for (std::size_t i = 1; i < x.size(); ++i) {
