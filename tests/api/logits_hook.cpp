@@ -7,8 +7,8 @@
 
 #include <qinfer/qinfer.hpp>
 
-#include "support/c_api.h"
 #include "kv/support.h"
+#include "support/c_api.h"
 
 using namespace qinfer::test;
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "support/c_api.h"
 #include "sampling/logprobs.h"
+#include "support/c_api.h"
 
 using namespace qinfer::test;
 

@@ -1,8 +1,8 @@
 // What a model tells besides its numbers: tokens by their text, end tokens, chat templates.
 #include <qinfer/qinfer.hpp>
 
-#include "support/c_api.h"
 #include "support.h"
+#include "support/c_api.h"
 
 using namespace qinfer::test;
 

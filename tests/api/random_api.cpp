@@ -1,8 +1,8 @@
 // Calls of the C ABI in random order, with fixed seeds, against lists of tokens and fresh sessions. fuzz_api makes the
 // same calls as libFuzzer leads it.
-#include "support/catch.h"
 #include "fuzz/api_sequence.h"
 #include "fuzz/choices.h"
+#include "support/catch.h"
 #include "support/soak.h"
 
 TEST_CASE("random calls of the API leave sessions as fresh ones would be", "[kv][fuzz]") {

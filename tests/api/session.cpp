@@ -1,6 +1,6 @@
 // Evaluations that keep no logits, and what a session says of itself.
-#include "support/c_api.h"
 #include "kv/support.h"
+#include "support/c_api.h"
 
 using namespace qinfer::test;
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "support/c_api.h"
 #include "kv/support.h"
+#include "support/c_api.h"
 
 using namespace qinfer::test;
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "support/catch.h"
 #include "chat/support.h"
+#include "support/catch.h"
 #include "support/test_data.h"
 
 namespace {

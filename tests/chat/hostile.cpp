@@ -1,6 +1,6 @@
 // Chat templates that mean harm: each ends soon, in an error that says what it hit, with bounded memory and stack.
-#include "support/catch.h"
 #include "chat/support.h"
+#include "support/catch.h"
 
 namespace {
 

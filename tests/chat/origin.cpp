@@ -1,7 +1,7 @@
 // Where the bytes of a rendered text come from: whatever a template does with what people wrote, it stays theirs, and
 // what the template wrote stays the template's.
-#include "support/catch.h"
 #include "chat/support.h"
+#include "support/catch.h"
 
 namespace {
 

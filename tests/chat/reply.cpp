@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "support/catch.h"
 #include "chat/reply.h"
 #include "chat/support.h"
+#include "support/catch.h"
 #include "support/test_data.h"
 
 namespace {

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "support/catch.h"
 #include "chat/support.h"
+#include "support/catch.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "chat/support.h"
 #include "support/test_data.h"
-#include "text/support.h"
+#include "support/tokenizers.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

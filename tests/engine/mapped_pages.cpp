@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "support/c_api.h"
 #include "platform/memory.h"
+#include "support/c_api.h"
 #include "support/skip.h"
 #include "support/smaps.h"
 

@@ -2,9 +2,9 @@
 // the same: Llama with the same values in tensors of their own.
 #include <cmath>
 
-#include "support/c_api.h"
 #include "model/rope.h"
 #include "source/model_source.h"
+#include "support/c_api.h"
 #include "support/targets.h"
 
 using namespace qinfer;

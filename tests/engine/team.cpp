@@ -1,6 +1,6 @@
 // The thread team, the block pool and the runtime under concurrency: what the thread sanitizer runs.
-#include "engine/phases.h"
 #include "engine/team.h"
+#include "engine/phases.h"
 
 #include <qinfer/qinfer.hpp>
 
@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "kv/block_pool.h"
 #include "support/catch.h"
 #include "support/checkpoint_writer.h"
-#include "kv/block_pool.h"
 
 using namespace qinfer;
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <mutex>
 
-#include "support/c_api.h"
 #include "model/weights.h"
 #include "source/model_source.h"
+#include "support/c_api.h"
 #include "support/targets.h"
 
 using namespace qinfer;

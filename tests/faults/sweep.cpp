@@ -12,8 +12,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "support/checkpoint_writer.h"
 #include "held.h"
+#include "support/checkpoint_writer.h"
 
 namespace qinfer::faults {
 namespace {

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "api_sequence.h"
-#include "support/checkpoint_writer.h"
 #include "choices.h"
+#include "support/checkpoint_writer.h"
 
 namespace qinfer::fuzz {
 

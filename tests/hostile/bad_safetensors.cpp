@@ -8,8 +8,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "support/c_api.h"
 #include "formats/safetensors.h"
+#include "support/c_api.h"
 
 using namespace qinfer::test;
 using qinfer::DType;

@@ -1,7 +1,7 @@
 // Files of every kind that the library reads, changed at random with fixed seeds: each is accepted or refused with a
 // status and a message. The fuzzers of tests/fuzz make the same changes as libFuzzer leads them.
-#include "support/catch.h"
 #include "fuzz/mutated_files.h"
+#include "support/catch.h"
 #include "support/soak.h"
 
 using namespace qinfer::fuzz;

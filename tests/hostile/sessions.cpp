@@ -4,8 +4,8 @@
 #include <cmath>
 #include <thread>
 
-#include "support/c_api.h"
 #include "kv/support.h"
+#include "support/c_api.h"
 #include "support/skip.h"
 #include "support/targets.h"
 

@@ -8,9 +8,9 @@
 #include <chrono>
 #include <fstream>
 
-#include "support/c_api.h"
 #include "formats/safetensors.h"
 #include "formats/text_table.h"
+#include "support/c_api.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

@@ -3,10 +3,10 @@
 #include <atomic>
 #include <thread>
 
+#include "support/tokenizers.h"
 #include "text/char_class.h"
 #include "text/regex.h"
 #include "text/utf8.h"
-#include "text/support.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

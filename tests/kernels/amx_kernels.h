@@ -4,8 +4,8 @@
 
 #include <sys/mman.h>
 
-#include "support/amx_emulator.h"
 #include "kernels/support.h"
+#include "support/amx_emulator.h"
 #include "support/skip.h"
 
 namespace qinfer::test {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <set>
 
-#include "kernels/amx_kernels.h"
 #include "common/routes.h"
+#include "kernels/amx_kernels.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/block_formats.h"
-#include "support/catch.h"
 #include "common/quant_tiles.h"
 #include "kernel_set.h"
+#include "support/catch.h"
 
 namespace {
 

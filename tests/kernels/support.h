@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/activations.h"
 #include "base/math.h"
-#include "support/catch.h"
 #include "kernel_set.h"
+#include "kernels/activations.h"
+#include "support/catch.h"
 #include "support/targets.h"
 
 namespace qinfer::test {

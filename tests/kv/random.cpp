@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "support/soak.h"
+#include "engine/session.h"
 #include "support/catch.h"
 #include "support/checkpoint_writer.h"
-#include "engine/session.h"
+#include "support/soak.h"
 
 using namespace qinfer;
 

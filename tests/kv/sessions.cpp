@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "kv/support.h"
 #include "support/catch.h"
 #include "support/checkpoint_writer.h"
-#include "kv/support.h"
 
 using qinfer::test::same_bits;
 using qinfer::test::tokens_of;

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "support/c_api.h"
 #include "sampling/stored_options.h"
+#include "support/c_api.h"
 
 using namespace qinfer::test;
 using qinfer::sampling::Bias;

@@ -23,9 +23,9 @@
 #ifdef QINFER_HAVE_AMX
 #include "support/amx_runtime.h"
 #endif
+#include "kv/support.h"
 #include "support/catch.h"
 #include "support/checkpoint_writer.h"
-#include "kv/support.h"
 #include "support/targets.h"
 
 using qinfer::test::same_bits;

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "kv/support.h"
 #include "support/c_api.h"
 #include "support/catch.h"
 #include "support/checkpoint_writer.h"
-#include "kv/support.h"
 
 using qinfer::test::same_bits;
 using qinfer::test::tokens_of;

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "support/catch.h"
 #include "formats/checkpoint.h"
+#include "support/catch.h"
 #include "support/test_data.h"
 
 namespace qinfer {

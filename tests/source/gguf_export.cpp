@@ -6,9 +6,9 @@
 #include <iterator>
 #include <map>
 
+#include "formats/gguf.h"
 #include "support/c_api.h"
 #include "support/checkpoint_writer.h"
-#include "formats/gguf.h"
 #include "support/skip.h"
 
 using namespace qinfer;

@@ -4,10 +4,10 @@
 #include <map>
 
 #include "base/quantise.h"
-#include "support/c_api.h"
-#include "support/skip.h"
 #include "source/quantisation.h"
 #include "source/quantised_source.h"
+#include "support/c_api.h"
+#include "support/skip.h"
 #include "support/targets.h"
 
 using namespace qinfer;

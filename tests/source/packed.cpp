@@ -7,9 +7,9 @@
 #include <cstring>
 #include <functional>
 
+#include "source/packed.h"
 #include "support/c_api.h"
 #include "support/skip.h"
-#include "source/packed.h"
 #include "support/targets.h"
 
 using namespace qinfer::test;

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/block_packing.h"
-#include "support/catch.h"
 #include "formats/checkpoint.h"
+#include "support/catch.h"
 
 namespace qinfer {
 namespace {

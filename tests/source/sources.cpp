@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "support/c_api.h"
 #include "model/tensors.h"
+#include "support/c_api.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

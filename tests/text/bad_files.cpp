@@ -1,6 +1,6 @@
 // tokenizer.json files that are damaged, hostile or beyond what is implemented: each must give an error that names the
 // file and what is at fault.
-#include "text/support.h"
+#include "support/tokenizers.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

@@ -5,7 +5,7 @@
 #include "support/checkpoint_writer.h"
 #include "support/skip.h"
 #include "support/test_data.h"
-#include "text/support.h"
+#include "support/tokenizers.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

@@ -1,5 +1,5 @@
 // The detokeniser: whole characters only, U+FFFD for what is not one, and what happens at the start of a text.
-#include "text/support.h"
+#include "support/tokenizers.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

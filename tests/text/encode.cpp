@@ -1,7 +1,7 @@
 // What the encoder does that no golden file shows: errors of the caller, options, and use from many threads.
 #include <thread>
 
-#include "text/support.h"
+#include "support/tokenizers.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

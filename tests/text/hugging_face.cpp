@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "support/test_data.h"
-#include "text/support.h"
+#include "support/tokenizers.h"
 
 using namespace qinfer;
 using namespace qinfer::test;

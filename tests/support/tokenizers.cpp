@@ -1,49 +1,27 @@
-// Tokenizers in tests: loading, whole-sequence encoding and decoding, and files that differ from a good one in one
-// thing.
-#pragma once
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-#include "support/catch.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer.h"
+// See tokenizers.h.
+#include "support/tokenizers.h"
 
 namespace qinfer::test {
 
-using Json = nlohmann::json;
-using text::Detokenizer;
-using text::TokenId;
-using text::Tokenizer;
-
-inline std::string read_text_file(const std::filesystem::path& path) {
+std::string read_text_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-inline std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size = 0,
-                                                      bool drop_special = false) {
+std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size, bool drop_special) {
   auto loaded = Tokenizer::from_json(json, "tokenizer.json", {vocab_size, drop_special});
   if (!loaded.ok()) FAIL(std::string(loaded.take_status().message()));
   return std::move(loaded.value());
 }
 
-inline std::vector<TokenId> encode(const Tokenizer& tokenizer, std::string_view text, bool parse_special = true,
-                                   bool add_special = false) {
+std::vector<TokenId> encode(const Tokenizer& tokenizer, std::string_view text, bool parse_special, bool add_special) {
   std::vector<TokenId> ids;
   const Status status = tokenizer.encode(text, {add_special, parse_special}, ids);
   if (!status.ok()) FAIL(std::string(status.message()));
   return ids;
 }
 
-/// What the tokens give through a Detokenizer, one push at a time.
-inline std::string decode(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool at_start = true) {
+std::string decode(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool at_start) {
   std::vector<char> buffer(3 * tokenizer.max_token_bytes() + 16);
   Detokenizer detokenizer(tokenizer, at_start);
   std::string text;
@@ -51,8 +29,7 @@ inline std::string decode(const Tokenizer& tokenizer, const std::vector<TokenId>
   return text.append(buffer.data(), detokenizer.finish(buffer));
 }
 
-/// A small tokenizer with byte fallback: "a", "b", "ab", U+2581, the bytes from 4 on, and "<unk>", "<s>", "</s>".
-inline Json small_tokenizer() {
+Json small_tokenizer() {
   Json vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
   constexpr char kHex[] = "0123456789ABCDEF";
   for (int byte = 0; byte < 256; ++byte) vocab[std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">"] = 4 + byte;
@@ -88,8 +65,5 @@ inline Json small_tokenizer() {
             {"vocab", std::move(vocab)},
             {"merges", {"a b", "\u2581 a"}}}}};
 }
-
-/// The token of one byte of small_tokenizer().
-inline constexpr TokenId small_byte(int byte) { return 4 + byte; }
 
 }  // namespace qinfer::test
