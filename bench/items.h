@@ -90,18 +90,19 @@ struct ItemOptions {
   std::string filter;  ///< only names that contain it
   std::uint32_t threads = 2;
   std::string cpus;
-  bool ceilings_only = false;
+  bool ceilings_only = false, bandwidth_only = false;
 };
 
 inline ItemOptions parse_item_options(int argc, char** argv) {
   ItemOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
-    if (name == "--ceilings") {
-      options.ceilings_only = true;
+    if (name == "--ceilings" || name == "--bandwidth") {
+      (name == "--ceilings" ? options.ceilings_only : options.bandwidth_only) = true;
       continue;
     }
-    if (i + 1 == argc) throw std::runtime_error("options: --runs N --filter TEXT --threads N --cpus 0,1 --ceilings");
+    if (i + 1 == argc)
+      throw std::runtime_error("options: --runs N --filter TEXT --threads N --cpus 0,1 --ceilings --bandwidth");
     const char* value = argv[++i];
     if (name == "--runs") options.runs = std::max(1, std::atoi(value));
     if (name == "--filter") options.filter = value;

@@ -1,5 +1,6 @@
 // qinfer_ops: the operations that onednn_bench measures with oneDNN, computed by qinfer's kernels on a pinned team; one
-// line of JSON for each (items.h). `qinfer_ops --ceilings` prints only what the machine can do at best.
+// line of JSON for each (items.h). `qinfer_ops --ceilings` prints only what the machine can do at best,
+// `qinfer_ops --bandwidth` only how fast memory is at this moment.
 //
 // Who is measured: each kernel set that this CPU can run (the portable one only where there is no other), with the
 // weights it would choose if its sums are f16, otherwise with bf16 weights, which is what oneDNN has here:
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ceilings.h"
 #include "harness.h"
 #include "items.h"
 
@@ -255,6 +257,11 @@ int main(int argc, char** argv) {
     const ItemOptions options = parse_item_options(argc, argv);
     const std::vector<std::uint32_t> cpus = parse_cpus(options.cpus, options.threads);
     if (options.ceilings_only) return print_ceilings(cpus), 0;
+    if (options.bandwidth_only) {
+      std::printf("{\"name\": \"bandwidth\", \"gb_per_s\": %.3f}\n",
+                  cli::BandwidthProbe(cpus).bytes_per_second() / 1e9);
+      return 0;
+    }
     Operations(options, cpus).run();
     return 0;
   } catch (const std::exception& e) {

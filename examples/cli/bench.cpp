@@ -58,7 +58,8 @@ void fit_to_context(BenchArgs& args, std::uint32_t context) {
   }
 }
 
-Samples time_prefill(qi::Session& session, const std::vector<qinfer_token>& tokens, std::uint32_t repetitions) {
+Samples time_prefill(qi::Session& session, const std::vector<qinfer_token>& tokens, std::uint32_t repetitions,
+                     ConditionsMeter& meter) {
   Samples samples;
   // A first run brings the weights into memory.
   session.append(tokens.data(), std::min(tokens.size(), kWarmUp));
@@ -66,9 +67,11 @@ Samples time_prefill(qi::Session& session, const std::vector<qinfer_token>& toke
   for (std::uint32_t i = 0; i < repetitions; ++i) {
     session.truncate(0);
     session.append(tokens);
+    meter.begin();
     const auto begin = std::chrono::steady_clock::now();
     session.eval();
     samples.seconds.push_back(seconds_since(begin));
+    samples.conditions.push_back(meter.end());
   }
   return samples;
 }
@@ -87,7 +90,8 @@ void back_to_prompt(std::vector<qi::Session>& sessions, std::uint32_t depth) {
 }
 
 /// Decodes with all sessions in one batch; the prompts are evaluated once, and cut back to between repetitions.
-Samples time_decode(std::vector<qi::Session>& sessions, std::uint32_t n_vocab, const BenchArgs& args) {
+Samples time_decode(std::vector<qi::Session>& sessions, std::uint32_t n_vocab, const BenchArgs& args,
+                    ConditionsMeter& meter) {
   Samples samples;
   const std::vector<qi::Session*> batch = batch_of(sessions);
   for (std::uint32_t i = 0; i < sessions.size(); ++i) {
@@ -96,14 +100,17 @@ Samples time_decode(std::vector<qi::Session>& sessions, std::uint32_t n_vocab, c
     sessions[i].eval();
   }
   for (std::uint32_t i = 0; i <= args.repetitions; ++i) {
-    back_to_prompt(sessions, args.depth);
+    if (i > 0) meter.begin();
+    back_to_prompt(sessions, args.depth);  // evaluates a token, which brings small models back into the caches
     const std::uint32_t n = i > 0 ? args.decode : std::min(args.decode, kShortPrompt);
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint32_t done = 0; done < n; ++done) {
       for (qi::Session& session : sessions) session.sample();
       qi::eval(batch);
     }
-    if (i > 0) samples.seconds.push_back(seconds_since(begin));
+    if (i == 0) continue;
+    samples.seconds.push_back(seconds_since(begin));
+    samples.conditions.push_back(meter.end());
   }
   return samples;
 }
@@ -157,9 +164,10 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   for (std::uint32_t i = 0; i < args.sessions; ++i) sessions.emplace_back(cache, session_options);
 
   report(format("running %u x prefill %u, decode %u", args.repetitions, args.prefill, args.decode));
+  ConditionsMeter meter(cpus);
   if (args.prefill > 0)
-    out.prefill = time_prefill(sessions[0], random_tokens(args.prefill, info.n_vocab), args.repetitions);
-  if (args.decode > 0) out.decode = time_decode(sessions, info.n_vocab, args);
+    out.prefill = time_prefill(sessions[0], random_tokens(args.prefill, info.n_vocab), args.repetitions, meter);
+  if (args.decode > 0) out.decode = time_decode(sessions, info.n_vocab, args, meter);
   out.experts = count_experts(model, sessions, args);
   out.prefill.tokens = args.prefill;
   out.decode.tokens = args.decode * args.sessions;

@@ -2,6 +2,8 @@
 #include "bench_report.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 #include "support.h"
 
@@ -173,17 +175,41 @@ void print_ceilings(const BenchReport& report) {
   if (report.fma.tile_flops > 0) print_row("AMX bf16 peak", format("%10.1f GFLOP/s", report.fma.tile_flops / 1e9));
 }
 
+std::string prefill_name(const BenchReport& report) { return format("prefill %u", report.prefill.tokens); }
+
+std::string decode_name(const BenchReport& report) {
+  std::string what = format("decode %u", report.decode.tokens / report.sessions);
+  if (report.sessions > 1) what += format(" x %u", report.sessions);
+  if (report.depth > 8) what += format(" at %u", report.depth);
+  return what;
+}
+
+/// What other programs took, and how fast memory was, around all samples.
+void print_conditions(const BenchReport& report) {
+  double lowest = 0, highest = 0, others = -1;
+  for (const Samples* samples : {&report.prefill, &report.decode}) {
+    for (const Conditions& c : samples->conditions) {
+      const double least = std::min(c.bandwidth_before, c.bandwidth_after);
+      lowest = lowest == 0 ? least : std::min(lowest, least);
+      highest = std::max({highest, c.bandwidth_before, c.bandwidth_after});
+      others = std::max(others, c.share_of_others);
+    }
+  }
+  std::string text = format("memory gave %.1f..%.1f GB/s", lowest / 1e9, highest / 1e9);
+  if (others >= 0) text += format(", other programs took up to %.0f %% of the CPUs", others * 100);
+  print_row("around samples", text);
+}
+
 void print_speeds(const BenchReport& report, const Rates& rate) {
   if (report.prefill.tokens > 0) {
-    print_row(format("prefill %u", report.prefill.tokens),
+    print_row(prefill_name(report),
               speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share, name_of_peak(report)));
   }
   if (report.decode.tokens > 0) {
-    std::string what = format("decode %u", report.decode.tokens / report.sessions);
-    if (report.sessions > 1) what += format(" x %u", report.sessions);
-    if (report.depth > 8) what += format(" at %u", report.depth);
-    print_row(what, speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
+    print_row(decode_name(report),
+              speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
   }
+  print_conditions(report);
 }
 
 }  // namespace
@@ -227,29 +253,76 @@ std::string json_samples(const Samples& samples) {
   return text + "]";
 }
 
+/// Each repetition as an entry of "samples" in bench/results; work: bytes or FLOPs of a token, which `bound` limits.
+std::string json_entries(const Samples& samples, const std::string& what, double work, const char* bound) {
+  std::string text;
+  for (std::size_t i = 0; i < samples.seconds.size(); ++i) {
+    const Conditions& c = samples.conditions[i];
+    text += (i > 0 ? ", " : "") + std::string("{\"what\": ") + json_string(what) +
+            format(
+                ", \"engine\": \"qinfer\", \"round\": %zu, \"tokens_per_second\": %.3f, \"work\": %.0f, "
+                "\"bound\": \"%s\", \"bandwidth_before_gb_s\": %.2f, \"bandwidth_after_gb_s\": %.2f",
+                i + 1, samples.tokens / std::max(samples.seconds[i], 1e-9), work, bound, c.bandwidth_before / 1e9,
+                c.bandwidth_after / 1e9) +
+            ", \"share_others\": " + (c.share_of_others < 0 ? "null" : format("%.4f", c.share_of_others)) + "}";
+  }
+  return text;
+}
+
+/// The members that a file of bench/results has and that are not there already under another name.
+std::string json_kept(const BenchReport& report) {
+  const std::string model = std::filesystem::path(report.model_name).filename().string();
+  std::string text =
+      "\"format\": 1, \"title\": \"qinfer alone\", \"label\": " + json_string(model + ", " + report.kernel_set) + ", " +
+      json_provenance(report.cpu.model_name, report.cpus.size()) + ", \"engines\": {\"qinfer\": " +
+      json_string("kernel set " + report.kernel_set + ", weights " + report.weight_format) + "}" +
+      format(", \"ceilings\": {\"read-bandwidth\": [%.3f], \"f32-fma\": [%.2f]",
+             report.bandwidth.bytes_per_second / 1e9, report.fma.flops / 1e9);
+  const std::pair<const char*, double> others[] = {{"avx2-fma", report.fma.avx2_flops},
+                                                   {"f16-fma", report.fma.f16_flops},
+                                                   {"bf16-dot", report.fma.dot_flops},
+                                                   {"amx-bf16", report.fma.tile_flops}};
+  for (const auto& [name, flops] : others)
+    if (flops > 0) text += format(", \"%s\": [%.2f]", name, flops / 1e9);
+  text += "}, \"samples\": [";
+  if (report.prefill.tokens > 0)
+    text += json_entries(report.prefill, prefill_name(report), report.work.prefill_flops / report.prefill.tokens,
+                         key_of_peak(report));
+  if (report.prefill.tokens > 0 && report.decode.tokens > 0) text += ", ";
+  if (report.decode.tokens > 0)
+    text +=
+        json_entries(report.decode, decode_name(report),
+                     report.work.decode_weight_bytes / report.sessions + report.work.decode_kv_bytes, "read-bandwidth");
+  return text + "]";
+}
+
+std::string json_machine_at_best(const BenchReport& report) {
+  return format(
+             ", \"read_bandwidth\": {\"bytes_per_second\": %.0f, \"buffer_bytes\": %llu, \"huge_pages\": %s, "
+             "\"prefetch_lines\": %u}",
+             report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
+             report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines) +
+         format(
+             ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"avx2_flops\": %.0f, \"f16_flops\": %.0f, "
+             "\"dot_flops\": %.0f, \"tile_flops\": %.0f}, \"sums\": \"%s\", \"peak\": \"%s\"",
+             report.fma.flops, report.fma.isa, report.fma.avx2_flops, report.fma.f16_flops, report.fma.dot_flops,
+             report.fma.tile_flops, sums_in_f16(report) ? "f16" : "f32", key_of_peak(report));
+}
+
 }  // namespace
 
 void print_json(const BenchReport& report) {
   const Work& work = report.work;
   const Rates rate = rates(report);
-  std::string text =
-      "{\"model\": " + json_string(report.model_name) + ", \"weight_format\": " + json_string(report.weight_format) +
-      ", \"n_params\": " + std::to_string(report.n_params) +
-      ", \"n_active_params\": " + std::to_string(report.n_active_params) +
-      ", \"kv\": " + json_string(report.kv.empty() ? "default" : report.kv) +
-      ", \"exact\": " + (report.exact ? "true" : "false") + ", \"cpu\": " + json_string(report.cpu.model_name) +
-      ", \"kernel_set\": " + json_string(report.kernel_set) + ", \"cpu_ids\": [" + join_numbers(report.cpus) + "]";
-  text += format(
-      ", \"read_bandwidth\": {\"bytes_per_second\": %.0f, \"buffer_bytes\": %llu, \"huge_pages\": %s, "
-      "\"prefetch_lines\": %u}",
-      report.bandwidth.bytes_per_second, static_cast<unsigned long long>(report.bandwidth.buffer_bytes),
-      report.bandwidth.huge_pages ? "true" : "false", report.bandwidth.prefetch_lines);
-  text += format(
-      ", \"fma_peak\": {\"flops\": %.0f, \"isa\": \"%s\", \"avx2_flops\": %.0f, \"f16_flops\": %.0f, \"dot_flops\": "
-      "%.0f, \"tile_flops\": "
-      "%.0f}, \"sums\": \"%s\", \"peak\": \"%s\"",
-      report.fma.flops, report.fma.isa, report.fma.avx2_flops, report.fma.f16_flops, report.fma.dot_flops,
-      report.fma.tile_flops, sums_in_f16(report) ? "f16" : "f32", key_of_peak(report));
+  std::string text = "{" + json_kept(report) + ", \"model\": " + json_string(report.model_name) +
+                     ", \"weight_format\": " + json_string(report.weight_format) +
+                     ", \"n_params\": " + std::to_string(report.n_params) +
+                     ", \"n_active_params\": " + std::to_string(report.n_active_params) +
+                     ", \"kv\": " + json_string(report.kv.empty() ? "default" : report.kv) +
+                     ", \"exact\": " + (report.exact ? "true" : "false") +
+                     ", \"cpu\": " + json_string(report.cpu.model_name) +
+                     ", \"kernel_set\": " + json_string(report.kernel_set) + ", \"cpu_ids\": [" +
+                     join_numbers(report.cpus) + "]" + json_machine_at_best(report);
   if (report.prefill.tokens > 0) {
     text += ", \"prefill\": " + json_samples(report.prefill) +
             format(", \"counted_flops\": %.0f, \"flops\": %.0f, \"share_of_fma_peak\": %.4f}", work.prefill_flops,

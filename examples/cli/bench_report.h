@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_conditions.h"
 #include "ceilings.h"
 
 namespace cli {
@@ -14,6 +15,7 @@ namespace cli {
 struct Samples {
   std::uint32_t tokens = 0;
   std::vector<double> seconds;
+  std::vector<Conditions> conditions;  // of each repetition
 };
 
 /// What a token costs at least, from the sizes of the model; independent of how the library does it.

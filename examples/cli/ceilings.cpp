@@ -280,14 +280,27 @@ class Buffer {
   bool granted_ = false;
 };
 
+/// `usual` bytes, less where memory is short.
+std::uint64_t affordable_bytes(std::uint64_t usual, std::uint64_t share) {
+  const std::uint64_t available = available_memory();
+  if (available != 0) usual = std::min(usual, available / share / kHugePage * kHugePage);
+  return std::max<std::uint64_t>(usual, kHugePage);
+}
+
+/// Each worker touches its own part, so that on NUMA machines it is near its reader.
+void touch_slices(PinnedTeam& team, const Buffer& buffer) {
+  const std::size_t slice = buffer.size() / team.size();
+  team.run([&](std::size_t worker) { touch_pages(buffer.data() + worker * slice, slice); });
+}
+
 /// Best bytes per second of a few passes over the buffer, each worker reading a slice of its own.
-double read_speed(PinnedTeam& team, const Buffer& buffer, const Loops& loops, std::size_t ahead) {
+double read_speed(PinnedTeam& team, const Buffer& buffer, const Loops& loops, std::size_t ahead, int runs = kRuns) {
   const std::size_t slice = buffer.size() / team.size() / (kStreams * kLine) * (kStreams * kLine);
   const std::size_t share = slice / kLine / kStreams;
   const std::size_t lines = (share > 4 * kSkewLines ? share - kSkewLines : share) * kStreams;
   std::atomic<std::uint64_t> sink{0};
   double best = 0;
-  for (int run = 0; run < kRuns; ++run) {
+  for (int run = 0; run < runs; ++run) {
     const double seconds = team.run([&](std::size_t worker) {
       sink.fetch_add(loops.read(buffer.data() + worker * slice, lines, ahead), std::memory_order_relaxed);
     });
@@ -330,11 +343,8 @@ std::vector<std::uint32_t> choose_cpus(std::uint32_t threads) {
 
 Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
   constexpr std::uint64_t kUsualBytes = std::uint64_t{2} << 30;
-  const std::uint64_t available = available_memory();
   Bandwidth best;
-  best.buffer_bytes = kUsualBytes;
-  if (available != 0) best.buffer_bytes = std::min(kUsualBytes, available / 4 / kHugePage * kHugePage);
-  best.buffer_bytes = std::max<std::uint64_t>(best.buffer_bytes, kHugePage);
+  best.buffer_bytes = affordable_bytes(kUsualBytes, 4);
   best.buffer_reduced = best.buffer_bytes < kUsualBytes;
 
   const Loops loops = choose_loops();
@@ -342,9 +352,7 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
   for (const bool huge_pages : {false, true}) {
     const Buffer buffer(static_cast<std::size_t>(best.buffer_bytes), huge_pages);
     if (!buffer.granted()) continue;
-    const std::size_t slice = buffer.size() / team.size();
-    // Each worker touches its own part, so that on NUMA machines it is near its reader.
-    team.run([&](std::size_t worker) { touch_pages(buffer.data() + worker * slice, slice); });
+    touch_slices(team, buffer);
     for (const unsigned ahead : {0u, 32u, 64u}) {
       const double speed = read_speed(team, buffer, loops, ahead);
       if (speed <= best.bytes_per_second) continue;
@@ -354,6 +362,32 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
     }
   }
   return best;
+}
+
+struct BandwidthProbe::State {
+  static constexpr std::uint64_t kUsualBytes = std::uint64_t{512} << 20;
+
+  explicit State(const std::vector<std::uint32_t>& cpus)
+      : team(cpus), buffer(static_cast<std::size_t>(affordable_bytes(kUsualBytes, 8)), true) {
+    touch_slices(team, buffer);
+    double best = 0;
+    for (const unsigned lines : {0u, 32u, 64u}) {
+      const double speed = read_speed(team, buffer, loops, lines, kFew);
+      if (speed > best) best = speed, ahead = lines;
+    }
+  }
+  static constexpr int kFew = 3;
+  Loops loops = choose_loops();
+  PinnedTeam team;
+  Buffer buffer;
+  unsigned ahead = 0;  // the best distance of prefetching
+};
+
+BandwidthProbe::BandwidthProbe(const std::vector<std::uint32_t>& cpus) : state_(std::make_unique<State>(cpus)) {}
+BandwidthProbe::~BandwidthProbe() = default;
+
+double BandwidthProbe::bytes_per_second() {
+  return read_speed(state_->team, state_->buffer, state_->loops, state_->ahead, State::kFew);
 }
 
 FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace cli {
@@ -37,5 +38,19 @@ std::vector<std::uint32_t> choose_cpus(std::uint32_t threads);
 Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus);
 /// `tiles`: the process may use AMX, and wants to know how fast.
 FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles = false);
+
+/// The read bandwidth of this moment, in a tenth of a second or so: less than measure_read_bandwidth would find at its
+/// best, but often enough to tell a minute in which memory is slow from one in which it is fast. Keeps its buffer, half
+/// a GiB unless memory is short, and its threads.
+class BandwidthProbe {
+ public:
+  explicit BandwidthProbe(const std::vector<std::uint32_t>& cpus);
+  ~BandwidthProbe();
+  double bytes_per_second();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace cli
