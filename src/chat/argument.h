@@ -15,7 +15,7 @@ template <std::size_t n>
 class Bound {
  public:
   Bound(Run& run, const Arguments& arguments, const std::array<const char*, n>& names, std::size_t n_required)
-      : run_(run), names_(names), good_(bind(run, arguments, names, n_required, values_.data())) {}
+      : run_(run), names_(names), good_(bind_arguments(run, arguments, names, n_required, values_.data())) {}
 
   explicit operator bool() const { return good_; }
   /// Null where it was not given.

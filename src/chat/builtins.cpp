@@ -37,8 +37,8 @@ Value call_filter(Run& run, int index, const Arguments& arguments) {
   return row->call(run, {row->name, arguments.positional, arguments.named});
 }
 
-bool bind(Run& run, const Arguments& arguments, std::span<const char* const> names, std::size_t n_required,
-          const Value** bound) {
+bool bind_arguments(Run& run, const Arguments& arguments, std::span<const char* const> names, std::size_t n_required,
+                    const Value** bound) {
   std::fill_n(bound, names.size(), nullptr);
   if (arguments.positional.size() > names.size()) {
     run.fail(format_text("{}() takes {} positional arguments at most but {} were given", arguments.called, names.size(),

@@ -37,8 +37,8 @@ Value call_function(Run& run, Function function, const Arguments& arguments);
 
 /// Puts arguments in the order of `names`; those not given are null. False with an error where one is unknown, given
 /// twice, or missing among the first `n_required`.
-bool bind(Run& run, const Arguments& arguments, std::span<const char* const> names, std::size_t n_required,
-          const Value** bound);
+bool bind_arguments(Run& run, const Arguments& arguments, std::span<const char* const> names, std::size_t n_required,
+                    const Value** bound);
 
 /// One row of a table.
 using Builtin = Value (*)(Run& run, const Arguments& arguments);

@@ -14,14 +14,6 @@ namespace {
 
 constexpr std::size_t kLinear = 8;  // entries of a dict that are looked through one by one
 
-bool too_deep(Run& run, int depth) {
-  if (depth < kMaxValueDepth) return !run.charge(1);
-  run.fail(
-      format_text("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
-      Code::buffer_too_small);
-  return true;
-}
-
 bool is_sequence(const Value& value) { return value.is(Kind::list) || value.is(Kind::tuple); }
 
 bool numbers_equal(const Value& a, const Value& b) {
@@ -73,7 +65,7 @@ bool less_lists(Run& run, const List& a, const List& b, const char* op, int dept
 }  // namespace
 
 bool is_equal(Run& run, const Value& a, const Value& b, int depth) {
-  if (too_deep(run, depth)) return false;
+  if (run.too_deep(depth)) return false;
   if (a.is_numeric() && b.is_numeric()) return numbers_equal(a, b);
   if (is_sequence(a) && a.kind == b.kind) return a.list == b.list || equal_lists(run, *a.list, *b.list, depth);
   if (a.kind != b.kind) return false;
@@ -96,7 +88,7 @@ bool is_equal(Run& run, const Value& a, const Value& b, int depth) {
 }
 
 bool is_less(Run& run, const Value& a, const Value& b, const char* op, int depth) {
-  if (too_deep(run, depth)) return false;
+  if (run.too_deep(depth)) return false;
   if (a.is_undefined() || b.is_undefined()) {
     run.fail_undefined(a.is_undefined() ? a : b);
     return false;
@@ -146,7 +138,7 @@ bool contains(Run& run, const Value& container, const Value& value) {
 }
 
 std::uint64_t hash_of(Run& run, const Value& key, int depth) {
-  if (too_deep(run, depth)) return 0;
+  if (run.too_deep(depth)) return 0;
   switch (key.kind) {
     case Kind::boolean:
     case Kind::integer: return mix(1, static_cast<std::uint64_t>(key.as_integer()));

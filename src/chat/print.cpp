@@ -12,14 +12,6 @@
 namespace qinfer::chat {
 namespace {
 
-bool too_deep(Run& run, int depth) {
-  if (depth < kMaxValueDepth) return !run.charge(1);
-  run.fail(
-      format_text("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
-      Code::buffer_too_small);
-  return true;
-}
-
 /// How repr() writes one character of a text with this quote; empty where it stays.
 std::string escape_char(char32_t c, char quote) {
   if (c == static_cast<char32_t>(quote)) return std::string("\\") + quote;
@@ -133,7 +125,7 @@ std::string float_repr(double value) {
 }
 
 void write_repr(Run& run, TextBuilder& out, const Value& value, int depth) {
-  if (too_deep(run, depth)) return;
+  if (run.too_deep(depth)) return;
   switch (value.kind) {
     case Kind::text: return write_text_repr(run, out, *value.text);
     case Kind::list:

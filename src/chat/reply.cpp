@@ -9,8 +9,6 @@
 namespace qinfer::chat {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
-
 constexpr int kMaxFailedAtEnd = 16;
 
 /// Bytes at the end of `text` with which `marker` begins.

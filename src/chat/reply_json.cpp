@@ -4,8 +4,6 @@
 namespace qinfer::chat {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
-
 /// Walks a text that is valid JSON.
 class Walker {
  public:

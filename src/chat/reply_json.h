@@ -9,6 +9,7 @@
 
 namespace qinfer::chat {
 
+inline constexpr std::string_view kSpace = " \t\r\n";
 /// More white space than this is part of no call, and no place to wait for one.
 inline constexpr std::size_t kMaxSpaceBytes = 256;
 

@@ -170,4 +170,11 @@ Value TextBuilder::finish(bool markup) {
   return text_value(run_.make(made));
 }
 
+bool Run::too_deep(int depth) {
+  if (depth < kMaxValueDepth) return !charge(1);
+  fail(format_text("lists and mappings are inside each other deeper than {} levels, which is the most", kMaxValueDepth),
+       Code::buffer_too_small);
+  return true;
+}
+
 }  // namespace qinfer::chat

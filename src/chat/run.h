@@ -40,6 +40,8 @@ class Run {
   /// Counts steps, and looks now and then whether to stop; false, with an error, where there are too many or it is to.
   bool charge(std::uint64_t steps);
   std::uint64_t steps() const { return steps_; }
+  /// Whether to stop at a value that is inside so many others, with an error; counts a step.
+  bool too_deep(int depth);
   /// Whether so many bytes more are within the bound; false with an error.
   bool can_take(std::uint64_t bytes);
   const Limits& limits() const { return limits_; }

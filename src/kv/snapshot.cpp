@@ -46,11 +46,6 @@ std::uint64_t checksum_of(const T& record) {
   return hash(&record, offsetof(T, checksum));
 }
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 /// The tail as one run of bytes, in this order.
 struct Tail {
   std::span<const std::int32_t> tokens;
@@ -208,8 +203,8 @@ class SnapshotFile {
       for (int i = 0; i < 2; ++i) {
         QINFER_ASSIGN(states[i], read_state(snapshot, header, i));
       }
-      const auto sequence = [&](int i) { return states[i] ? states[i]->sequence : 0; };
-      const int later = sequence(1) > sequence(0) ? 1 : 0;
+      const std::uint64_t sequences[] = {states[0] ? states[0]->sequence : 0, states[1] ? states[1]->sequence : 0};
+      const int later = sequences[1] > sequences[0] ? 1 : 0;
       if (!states[later]) return damaged(snapshot, kStates, "neither of the two saved states is whole");
       QINFER_ASSIGN(const bool has_tail, read_tail(snapshot, header, *states[later], later));
       if (has_tail) {

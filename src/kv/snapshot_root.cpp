@@ -35,11 +35,6 @@ std::uint64_t checksum_of(const RootRecord& record) {
   return XXH3_64bits_withSeed(&record, offsetof(RootRecord, checksum), kRootVersion);
 }
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 /// The first page as far as the file has one, and zeros.
 Status read_first_page(const platform::OpenFile& file, std::span<std::byte> page) {
   std::fill(page.begin(), page.end(), std::byte{});

@@ -28,6 +28,12 @@ inline constexpr char kSnapshotMagic[8] = {'q', 'i', 'n', 'f', 'K', 'V', '\r', '
 inline constexpr std::uint32_t kSnapshotVersion = 2, kRootVersion = 3;
 inline constexpr std::uint64_t kSnapshotPage = 4096;
 
+/// A record as it is stored.
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
 struct SnapshotRoot {
   bool is_root = false;        ///< the first page is no snapshot's own
   bool exists = true;          ///< a snapshot was completed once

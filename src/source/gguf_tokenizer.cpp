@@ -23,7 +23,7 @@ constexpr std::string_view kModel = "tokenizer.ggml.model", kPre = "tokenizer.gg
                            kWholeFile = "tokenizer.huggingface.json";
 
 // As tokenizer.json would say it. SentencePiece writes a space as U+2581, and puts one before each text.
-constexpr std::string_view kNfc = R"({"type": "NFC"})";
+constexpr std::string_view kNfcNormalizer = R"({"type": "NFC"})";
 constexpr std::string_view kSpaces = R"({"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"})";
 constexpr std::string_view kPrefixAndSpaces = R"({"type": "Sequence", "normalizers": [
     {"type": "Prepend", "prepend": "\u2581"},
@@ -146,7 +146,7 @@ class Reader {
     if (pre == nullptr)
       return error(Code::unsupported, "{}: {} is {}, supported are {}", metadata_.file(), kPre, in_quotes(pre_),
                    gguf_pre_tokenizer_names());
-    QINFER_ASSIGN(tables.normalizer, make_normalizer(pre->nfc ? kNfc : ""));
+    QINFER_ASSIGN(tables.normalizer, make_normalizer(pre->nfc ? kNfcNormalizer : ""));
     QINFER_ASSIGN(tables.pre_tokenizer, text::PreTokenizer::byte_level(pre->patterns, kPre));
     decoder_ = kByteLevelDecoder;
     adds_bos = pre->add_bos;

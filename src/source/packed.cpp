@@ -15,7 +15,7 @@ constexpr std::string_view kChecksumKey = "qinfer.checksum";
 constexpr std::string_view kNoChecksum = "0000000000000000";
 /// Of the format, whatever pages the system has: files are mapped whole.
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kStep = 16 << 20;
+constexpr std::uint64_t kWriteStep = 16 << 20;
 
 /// Takes the next word of a line.
 std::string_view next_word(std::string_view& line) {
@@ -198,7 +198,7 @@ Status PackedWriter::write(const std::string& path, std::string_view kernel_set,
     for (std::uint64_t at = 0, part = 0; at < item.data.size(); at += part) {
       // Ends on a multiple of a step in the file: where the system keeps what is written in large pages, none is cut
       // but those on the border of two tensors.
-      part = std::min<std::uint64_t>(kStep - (data_begin + done) % kStep, item.data.size() - at);
+      part = std::min<std::uint64_t>(kWriteStep - (data_begin + done) % kWriteStep, item.data.size() - at);
       QINFER_TRY(file.write(item.data.subspan(at, part)));
       done += part;
       if (progress && !progress(done, total)) return error(Code::cancelled, "packing was cancelled");

@@ -15,7 +15,7 @@ using model::TensorId;
 using model::TensorInfo;
 
 /// Bytes of the inner source that are read at once, at most, but for a row that is longer.
-constexpr std::uint64_t kStep = 4 << 20;
+constexpr std::uint64_t kReadStep = 4 << 20;
 /// Values that are widened at once: whole blocks of every encoding.
 constexpr std::int64_t kRun = 256;
 
@@ -113,7 +113,7 @@ class QuantisedSource final : public ModelSource {
     if (found == matrices_.end()) return inner_->read(tensor, offset, out);
     Quantised& matrix = found->second;
     const std::uint64_t row_bytes = matrix.row_bytes(), end = offset + out.size();
-    const std::uint64_t rows_at_once = std::max<std::uint64_t>(kStep / matrix.original_row_bytes(), 1);
+    const std::uint64_t rows_at_once = std::max<std::uint64_t>(kReadStep / matrix.original_row_bytes(), 1);
     const std::uint64_t last = (end + row_bytes - 1) / row_bytes;
     std::vector<std::byte> blocks;
     for (std::uint64_t row = offset / row_bytes; row < last; row += rows_at_once) {

@@ -16,7 +16,7 @@ constexpr std::uint32_t kEnd = UINT32_MAX;
 constexpr TokenId kMerged = -1;   // into the symbol before
 constexpr TokenId kNoToken = -2;  // a character that is none, by score
 /// As in vocabulary.cpp; this table is up to two thirds full, so that runs are up to some 250 long.
-constexpr std::size_t kMaxProbes = 1024;
+constexpr std::size_t kMaxPairProbes = 1024;
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
@@ -42,14 +42,14 @@ Status MergeTable::add(TokenId left, TokenId right, std::uint32_t rank, TokenId 
   const std::size_t mask = slots_.size() - 1;
   std::size_t i = pair_hash(key) & mask;
   for (std::size_t probes = 0; slots_[i].pair != UINT64_MAX && slots_[i].pair != key; i = (i + 1) & mask)
-    if (++probes > kMaxProbes) return malformed("too many pairs share a hash value");
+    if (++probes > kMaxPairProbes) return malformed("too many pairs share a hash value");
   slots_[i] = {key, {rank, merged}};
   return Status();
 }
 
 Status MergeTable::check() const {
   const auto is_used = [](const Slot& slot) { return slot.pair != UINT64_MAX; };
-  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("too many pairs share a hash value");
+  if (longest_run(slots_, is_used) > kMaxPairProbes) return malformed("too many pairs share a hash value");
   return Status();
 }
 

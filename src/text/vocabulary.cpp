@@ -11,7 +11,7 @@ namespace {
 
 /// A file made to collide could make every search a walk through the whole table. A table of 4 million random entries,
 /// half full, has runs of up to some 80 used slots; what needs more is refused.
-constexpr std::size_t kMaxProbes = 256;
+constexpr std::size_t kMaxTokenProbes = 256;
 constexpr std::size_t kFirstSlots = 1024;
 
 std::uint64_t hash_of(std::string_view s) {
@@ -97,7 +97,7 @@ Status Vocabulary::insert(std::string_view content, TokenId id) {
     return malformed("the token {} has two ids, {} and {}", in_quotes(content), slot_id(slots_[i]), id);
   }
   const std::size_t mask = slots_.size() - 1;
-  if (((i - static_cast<std::size_t>(hash)) & mask) > kMaxProbes)
+  if (((i - static_cast<std::size_t>(hash)) & mask) > kMaxTokenProbes)
     return malformed("the token {} is one of too many that share a hash value", in_quotes(content));
   slots_[i] = slot_value(hash, id);
   ++count_;
@@ -135,7 +135,7 @@ void Vocabulary::append_bytes(std::string_view bytes) {
 
 Status Vocabulary::finish() {
   const auto is_used = [](std::uint64_t slot) { return slot != 0; };
-  if (longest_run(slots_, is_used) > kMaxProbes) return malformed("too many tokens share a hash value");
+  if (longest_run(slots_, is_used) > kMaxTokenProbes) return malformed("too many tokens share a hash value");
   trim(content_blob_);
   trim(bytes_blob_);
   trim(content_begin_);

@@ -36,7 +36,7 @@ parent() {
 
 # Flags for optimisation at link time: of each half of the library one file is compiled, and is no bytecode.
 parent -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON -DCMAKE_POLICY_DEFAULT_CMP0069=NEW -DCMAKE_CXX_FLAGS=-flto \
-  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON || fail "$(cat "$work/log")"
+  -DQINFER_UNITY_BUILD=OFF || fail "$(cat "$work/log")"
 for object in qinfer_objects.dir/src/model/spec.cpp qinfer_kernels_portable.dir/kernels/reference/elementwise.cpp; do
   cmake --build "$work/build" --target "qinfer/CMakeFiles/$object.o" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
   file=$work/build/qinfer/CMakeFiles/$object.o
@@ -92,7 +92,7 @@ rm -r "$work/build"
 parent || fail "$(cat "$work/log")"
 grep -qx 'CMAKE_BUILD_TYPE:STRING=' "$work/build/CMakeCache.txt" || fail "the parent's build type became $(grep CMAKE_BUILD_TYPE "$work/build/CMakeCache.txt")"
 cmake -G Ninja -S "$source" -B "$work/package" -DCMAKE_CXX_COMPILER="$cxx" -DQINFER_BUILD_TESTS=OFF -DQINFER_BUILD_EXAMPLES=OFF \
-  -DCMAKE_CXX_FLAGS_RELEASE="-O2 -g" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+  -DQINFER_UNITY_BUILD=OFF -DCMAKE_CXX_FLAGS_RELEASE="-O2 -g" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 grep '"command".*src/model/spec.cpp' "$work/package/compile_commands.json" >"$work/command"
 grep -q -e ' -O2 -g ' "$work/command" || fail "not compiled with the user's flags: $(cat "$work/command")"
 grep -q -e ' -O3' -e ' -DNDEBUG' -e ' -Werror' "$work/command" && fail "compiled with flags that the user did not give: $(cat "$work/command")"
@@ -113,7 +113,7 @@ enable_testing()
 add_executable(app ../parent/app.c)
 target_link_libraries(app PRIVATE qinfer::qinfer)
 END
-cmake -G Ninja -S "$work/fetching" -B "$work/fetched" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+cmake -G Ninja -S "$work/fetching" -B "$work/fetched" -DCMAKE_CXX_COMPILER="$cxx" -DQINFER_UNITY_BUILD=OFF >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 (cd "$work/fetched" && ctest -N) | grep -q 'Total Tests: 0' || fail "a parent that fetches has tests of ours"
 for target in qinfer_tests qinfer_cli package; do
   ninja -C "$work/fetched" -t targets all | grep -q "^$target: " && fail "a parent that fetches has the target $target"
