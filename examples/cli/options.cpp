@@ -66,9 +66,8 @@ void add_sampler_args(Options& options, qinfer_sampler_options& sampler) {
 
 void add_model_arg(Options& options, std::string& model, const char* help) {
   const char* any =
-      "Directory with config.json, *.safetensors and tokenizer.json, a GGUF file, a packed file, or the id of a model "
-      "in "
-      "the Hugging Face cache (Qwen/Qwen3-0.6B)";
+      "Directory with config.json, *.safetensors and tokenizer.json, a GGUF file, a packed file, or the id of a "
+      "model in the Hugging Face cache (Qwen/Qwen3-0.6B)";
   options.add("MODEL", model, help != nullptr ? help : any)
       .required()
       .replaced_by([](const std::string& path) { return find_model(path); })

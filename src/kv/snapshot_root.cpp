@@ -31,7 +31,7 @@ RootHead root_head() {
   return head;
 }
 
-std::uint64_t checksum_of(const RootRecord& record) {
+std::uint64_t root_checksum(const RootRecord& record) {
   return XXH3_64bits_withSeed(&record, offsetof(RootRecord, checksum), kRootVersion);
 }
 
@@ -59,7 +59,7 @@ Result<SnapshotRoot> read_root(const platform::OpenFile& file) {
     RootRecord record;
     std::memcpy(&record, page + at, sizeof record);
     const bool blank = record.sequence == 0 && record.base == 0 && record.checksum == 0;
-    const bool whole = record.checksum == checksum_of(record) && record.sequence != 0 &&
+    const bool whole = record.checksum == root_checksum(record) && record.sequence != 0 &&
                        record.base % kSnapshotPage == 0 && record.base >= kSnapshotPage;
     root.damaged = root.damaged || (!blank && !whole);
     both_written = both_written && !blank;
@@ -101,7 +101,7 @@ Status write_root(platform::WritableFile& file) {
 Status write_root_record(platform::WritableFile& file, const SnapshotRoot& before, std::uint64_t base) {
   const auto write = [&](std::uint64_t sequence) -> Status {
     RootRecord record = {sequence, base, 0};
-    record.checksum = checksum_of(record);
+    record.checksum = root_checksum(record);
     QINFER_TRY(file.write_at(kRecords[sequence % 2], bytes_of(record)));
     return file.sync();
   };

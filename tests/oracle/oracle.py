@@ -13,7 +13,7 @@ MAX_SHOWN = 5  # differences of one comparison that are printed
 def data_folders():
     """Where test data is, as the tests look for it (CONTRIBUTING.md)."""
     named = os.environ.get("QINFER_TEST_DATA")
-    folders = [pathlib.Path(named)] if named else [ROOT.parent / "shared" / "data", ROOT / "build" / "test-data"]
+    folders = ([pathlib.Path(named)] if named else []) + [ROOT / "build" / "test-data"]
     return [folder for folder in folders if folder.is_dir()]
 
 

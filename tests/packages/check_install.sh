@@ -75,7 +75,7 @@ END
 chmod +x "$work/tools/note" "$work/tools/dpkg-query"
 for tool in cmake apt-get sudo; do ln -s note "$work/tools/$tool"; done
 PATH="$work/tools:$PATH" "$source/dev" install "$work/elsewhere" 2>/dev/null
-diff "$work/calls" - <<END || { echo "FAILED: ./dev install runs other commands"; exit 1; }
+diff <(sed "s/ -DCMAKE_[A-Z]*_COMPILER_LAUNCHER=[a-z]*//g" "$work/calls") - <<END || { echo "FAILED: ./dev install runs other commands"; exit 1; }
 cmake --preset install
 cmake --build --preset install
 cmake --install build/install --prefix $work/elsewhere

@@ -37,7 +37,7 @@ parent() {
 # Flags for optimisation at link time: of each half of the library one file is compiled, and is no bytecode.
 parent -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON -DCMAKE_POLICY_DEFAULT_CMP0069=NEW -DCMAKE_CXX_FLAGS=-flto \
   -DQINFER_UNITY_BUILD=OFF || fail "$(cat "$work/log")"
-for object in qinfer_objects.dir/src/model/spec.cpp qinfer_kernels_portable.dir/kernels/reference/elementwise.cpp; do
+for object in qinfer_src.dir/src/model/spec.cpp qinfer_kernels_portable.dir/kernels/reference/elementwise.cpp; do
   cmake --build "$work/build" --target "qinfer/CMakeFiles/$object.o" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
   file=$work/build/qinfer/CMakeFiles/$object.o
   { readelf -h "$file" && ! readelf -SW "$file" | grep -q gnu.lto; } >"$work/log" 2>&1 || fail "$object is bytecode"
