@@ -108,7 +108,8 @@ class Evaluation {
       enlist(false);
       status = promise_and_take_first(refused);
     }
-    return refused != nullptr ? no_room(*refused) : std::move(status);
+    if (refused != nullptr) return no_room(*refused);
+    return status;
   }
 
   /// Links the sessions with pending tokens, fewest first, equal ones in the caller's order, and shares out max_tokens.

@@ -15,7 +15,7 @@ constexpr std::uint64_t kMaxName = 64, kMaxKey = 65'535;
 constexpr std::uint64_t kLeastKeyValue = 13, kLeastTensor = 24;
 constexpr std::uint64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
 
-/// Bytes of a value; 0 for strings and arrays.
+/// Bytes of a value. Strings and arrays have at least one each.
 std::uint64_t value_bytes(GgufType type) {
   switch (type) {
     case GgufType::u8:
@@ -32,7 +32,7 @@ std::uint64_t value_bytes(GgufType type) {
     case GgufType::string:
     case GgufType::array: break;
   }
-  return 0;
+  return 1;
 }
 
 struct TensorType {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-constexpr std::uint32_t kVocab = 16000;
+constexpr std::uint32_t kVocab = 16000, kContext = 1024;  ///< two batches
 
 /// The mix that llama-quantize calls Q4_K_M: 6 bits for the embedding, and in half of the layers for two matrices.
 void make_quantised(const std::string& path) {
@@ -30,7 +30,7 @@ void make_quantised(const std::string& path) {
                                                          .ffn = 2048,
                                                          .layers = 40,
                                                          .vocab = kVocab,
-                                                         .context = 2048,
+                                                         .context = kContext,
                                                          .type = kQ4K,
                                                          .tokenizer = false});
   for (qinfer::test::GgufTestTensor& tensor : file.tensors) {
@@ -49,7 +49,7 @@ void make(const std::string& path) {
   qinfer::test::TinySpec spec;
   spec.architecture = "Qwen3ForCausalLM";
   spec.hidden = 512, spec.heads = 8, spec.kv_heads = 4, spec.head_dim = 64, spec.ffn = 2048, spec.layers = 10;
-  spec.vocab = kVocab, spec.context_tokens = 2048, spec.tied = true, spec.dtype = qinfer::DType::bf16;
+  spec.vocab = kVocab, spec.context_tokens = kContext, spec.tied = true, spec.dtype = qinfer::DType::bf16;
   const qinfer::test::ModelDir built(spec);
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"})
     std::ofstream(path + "/" + name, std::ios::binary) << built.read(name);
@@ -87,7 +87,7 @@ int run(const std::string& folder, const std::string& mode) {
   sampler.repeat_penalty = 1.1f;
   session.set_sampler(sampler);
   // All that was planned is used: every block, all rows of a batch.
-  std::vector<qinfer_token> tokens(2040);
+  std::vector<qinfer_token> tokens(kContext - 8);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<qinfer_token>(i * 7919 % kVocab);
   session.append(tokens);
   auto eval_options = qi::options<qinfer_eval_options>();
