@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "api_support.h"
 #include "support/checkpoint_writer.h"
 
 namespace qinfer::fuzz {
@@ -27,13 +28,6 @@ bool good(qinfer_status status, const qinfer_error& err) {
 
 void must(qinfer_status status, const qinfer_error& err) {
   if (status != QINFER_OK) broken("what must succeed failed:", err.message);
-}
-
-template <typename T>
-T sized() {
-  T value = {};
-  value.struct_size = sizeof(T);
-  return value;
 }
 
 const std::vector<std::string>& known_in_config() {

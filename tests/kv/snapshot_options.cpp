@@ -1,8 +1,5 @@
 // The sampler's options in a snapshot: what older builds stored is read right, what newer ones will store is refused by
 // name, and nothing is taken for something else.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -10,6 +7,7 @@
 
 #include "sampling/stored_options.h"
 #include "support/c_api.h"
+#include "support/hash.h"
 
 using namespace qinfer::test;
 using qinfer::sampling::Bias;

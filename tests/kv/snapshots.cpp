@@ -1,8 +1,5 @@
 // Snapshots: what comes back is what was saved, in any cache; damage is noticed; a process that is killed while saving
 // leaves the old state or the new one.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <qinfer/qinfer.hpp>
 
 #include <fcntl.h>
@@ -26,6 +23,7 @@
 #include "kv/support.h"
 #include "support/catch.h"
 #include "support/checkpoint_writer.h"
+#include "support/hash.h"
 #include "support/targets.h"
 
 using qinfer::test::same_bits;
