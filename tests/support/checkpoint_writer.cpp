@@ -289,6 +289,7 @@ ModelDir::~ModelDir() {
 }
 
 void ModelDir::write(std::string_view name, std::string_view bytes) const {
+  remove(name);  // ext4 writes a file out to the disk that was cut to nothing and closed again
   std::ofstream out(file(name), std::ios::binary | std::ios::trunc);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!out.flush()) throw std::runtime_error("cannot write " + file(name));
