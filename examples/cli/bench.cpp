@@ -27,6 +27,7 @@ struct BenchArgs {
   RuntimeArgs runtime;
   std::uint32_t prefill = 512, decode = 64, repetitions = 5;
   std::uint32_t depth = kShortPrompt, sessions = 1;  // of decoding
+  std::uint32_t read_mib = 2048;
   bool prefill_given = false, decode_given = false;
   bool json = false, all_targets = false;
 };
@@ -164,7 +165,7 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   for (std::uint32_t i = 0; i < args.sessions; ++i) sessions.emplace_back(cache, session_options);
 
   report(format("running %u x prefill %u, decode %u", args.repetitions, args.prefill, args.decode));
-  ConditionsMeter meter(cpus);
+  ConditionsMeter meter(cpus, std::uint64_t{args.read_mib} << 18);
   if (args.prefill > 0)
     out.prefill = time_prefill(sessions[0], random_tokens(args.prefill, info.n_vocab), args.repetitions, meter);
   if (args.decode > 0) out.decode = time_decode(sessions, info.n_vocab, args, meter);
@@ -234,7 +235,7 @@ int run_bench(BenchArgs& args) {
   report(format("measuring the ceilings of %zu thread%s", result.cpus.size(), result.cpus.size() == 1 ? "" : "s"));
   result.fma =
       measure_fma_peak(result.cpus, kernels_need(args.runtime.cpu_target, "amx_bf16"));  // plan() has asked for tiles
-  result.bandwidth = measure_read_bandwidth(result.cpus);
+  result.bandwidth = measure_read_bandwidth(result.cpus, std::uint64_t{args.read_mib} << 20);
   if (args.all_targets) {
     compare_targets(args, result);
     return 0;
@@ -258,6 +259,7 @@ void add_bench(Commands& commands) {
   number("--depth", args->depth, 1, "Tokens in the context before the decoded ones (default 8)");
   number("--sessions", args->sessions, 1, "Sessions that decode in one batch (default 1)");
   number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");
+  number("--read-mib", args->read_mib, 8, "Memory that is read to know its bandwidth, in MiB (default 2048)");
   add_kv_arg(options, args->kv);
   options.flag("--contiguous", args->contiguous, "Lay each session's blocks side by side in address space");
   add_runtime_args(options, args->runtime);

@@ -19,7 +19,8 @@ struct Conditions {
 
 class ConditionsMeter {
  public:
-  explicit ConditionsMeter(const std::vector<std::uint32_t>& cpus) : cpus_(cpus), probe_(cpus) {}
+  ConditionsMeter(const std::vector<std::uint32_t>& cpus, std::uint64_t read_bytes)
+      : cpus_(cpus), probe_(cpus, read_bytes) {}
   /// Directly before and after a sample.
   void begin();
   Conditions end();

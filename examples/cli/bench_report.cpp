@@ -166,7 +166,7 @@ void print_ceilings(const BenchReport& report) {
             format("%10.2f GB/s (best: %s pages, prefetch %u lines ahead; buffer %s%s)",
                    report.bandwidth.bytes_per_second / 1e9, report.bandwidth.huge_pages ? "2 MiB" : "4 KiB",
                    report.bandwidth.prefetch_lines, human_bytes(report.bandwidth.buffer_bytes).c_str(),
-                   report.bandwidth.buffer_reduced ? ", less than 2 GiB because memory is short" : ""));
+                   report.bandwidth.buffer_reduced ? ", less than was asked for because memory is short" : ""));
   print_row("f32 FMA peak", format("%10.1f GFLOP/s (%s)", report.fma.flops / 1e9, report.fma.isa));
   if (report.fma.avx2_flops > 0 && report.fma.avx2_flops != report.fma.flops)
     print_row("AVX2 FMA peak", format("%10.1f GFLOP/s", report.fma.avx2_flops / 1e9));

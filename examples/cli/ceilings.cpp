@@ -341,15 +341,14 @@ std::vector<std::uint32_t> choose_cpus(std::uint32_t threads) {
   return cpus;
 }
 
-Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
-  constexpr std::uint64_t kUsualBytes = std::uint64_t{2} << 30;
+Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus, std::uint64_t wanted_bytes) {
   Bandwidth best;
-  best.buffer_bytes = affordable_bytes(kUsualBytes, 4);
-  best.buffer_reduced = best.buffer_bytes < kUsualBytes;
+  best.buffer_bytes = affordable_bytes(wanted_bytes, 4);
+  best.buffer_reduced = best.buffer_bytes < wanted_bytes;
 
   const Loops loops = choose_loops();
   PinnedTeam team(cpus);
-  for (const bool huge_pages : {false, true}) {
+  for (const bool huge_pages : {true, false}) {
     const Buffer buffer(static_cast<std::size_t>(best.buffer_bytes), huge_pages);
     if (!buffer.granted()) continue;
     touch_slices(team, buffer);
@@ -360,15 +359,14 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus) {
       best.huge_pages = huge_pages;
       best.prefetch_lines = ahead;
     }
+    break;  // small pages are never faster
   }
   return best;
 }
 
 struct BandwidthProbe::State {
-  static constexpr std::uint64_t kUsualBytes = std::uint64_t{512} << 20;
-
-  explicit State(const std::vector<std::uint32_t>& cpus)
-      : team(cpus), buffer(static_cast<std::size_t>(affordable_bytes(kUsualBytes, 8)), true) {
+  State(const std::vector<std::uint32_t>& cpus, std::uint64_t wanted_bytes)
+      : team(cpus), buffer(static_cast<std::size_t>(affordable_bytes(wanted_bytes, 8)), true) {
     touch_slices(team, buffer);
     double best = 0;
     for (const unsigned lines : {0u, 32u, 64u}) {
@@ -383,7 +381,8 @@ struct BandwidthProbe::State {
   unsigned ahead = 0;  // the best distance of prefetching
 };
 
-BandwidthProbe::BandwidthProbe(const std::vector<std::uint32_t>& cpus) : state_(std::make_unique<State>(cpus)) {}
+BandwidthProbe::BandwidthProbe(const std::vector<std::uint32_t>& cpus, std::uint64_t wanted_bytes)
+    : state_(std::make_unique<State>(cpus, wanted_bytes)) {}
 BandwidthProbe::~BandwidthProbe() = default;
 
 double BandwidthProbe::bytes_per_second() {

@@ -11,7 +11,7 @@ namespace cli {
 struct Bandwidth {
   double bytes_per_second = 0;
   std::uint64_t buffer_bytes = 0;
-  bool buffer_reduced = false;  // less than the usual 2 GiB, because memory is short
+  bool buffer_reduced = false;  // less than was wanted, because memory is short
   // The combination that was fastest. Huge pages were asked for; the system may have given less.
   bool huge_pages = false;
   unsigned prefetch_lines = 0;
@@ -35,16 +35,18 @@ std::vector<std::uint32_t> usable_cpus();
 std::vector<std::uint32_t> choose_cpus(std::uint32_t threads);
 
 /// Both run one thread per entry of cpus, pinned to it. They throw Failure where that or the memory is refused.
-Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus);
+Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus,
+                                 std::uint64_t wanted_bytes = std::uint64_t{2} << 30);
 /// `tiles`: the process may use AMX, and wants to know how fast.
 FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles = false);
 
 /// The read bandwidth of this moment, in a tenth of a second or so: less than measure_read_bandwidth would find at its
-/// best, but often enough to tell a minute in which memory is slow from one in which it is fast. Keeps its buffer, half
-/// a GiB unless memory is short, and its threads.
+/// best, but often enough to tell a minute in which memory is slow from one in which it is fast. Keeps its buffer,
+/// smaller than wanted if memory is short, and its threads.
 class BandwidthProbe {
  public:
-  explicit BandwidthProbe(const std::vector<std::uint32_t>& cpus);
+  explicit BandwidthProbe(const std::vector<std::uint32_t>& cpus,
+                          std::uint64_t wanted_bytes = std::uint64_t{512} << 20);
   ~BandwidthProbe();
   double bytes_per_second();
 

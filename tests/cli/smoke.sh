@@ -260,24 +260,24 @@ check_experts() {
   check "plan: experts" stdout_has '^experts  *8, of which 3 '
   expect "plan --json of a mixture" 0 plan "$mixture" --json
   check "plan --json: active parameters" [ "$(json_field n_active_params)" = 27152 ]
-  expect "bench of a mixture" 0 bench "$mixture" -p 8 -n 4 -r 1 -t 1
+  expect "bench of a mixture" 0 bench "$mixture" --read-mib 64 -p 8 -n 4 -r 1 -t 1
   check "bench: active parameters" stdout_has '27.2 k active: 3 of 8 experts'
   check "bench: experts read" stdout_has 'of each mixture 3.0 experts of 8,'
   check "bench: active layer parameters" stdout_has 'active layer parameters x 8 tokens'
-  expect "bench --json of a mixture" 0 bench "$mixture" -p 0 -n 4 -r 1 -t 1 --sessions 4 --json
+  expect "bench --json of a mixture" 0 bench "$mixture" --read-mib 64 -p 0 -n 4 -r 1 -t 1 --sessions 4 --json
   check "bench --json of a mixture: an object" is_json_object
   check "bench --json: experts of a step" [ "$(json_field active)" = 3 ]
 }
 
 check_bench() {
-  expect "bench" 0 bench "$model" -p 16 -n 4 -r 2 -t 1
+  expect "bench" 0 bench "$model" --read-mib 64 -p 16 -n 4 -r 2 -t 1
   check "bench: prefill" stdout_has '^prefill 16 .*tokens/s'
   check "bench: decode" stdout_has '^decode 4 .*tokens/s'
-  expect "bench --json" 0 bench "$model" -p 16 -n 4 -r 1 --json --exact --kv f32
+  expect "bench --json" 0 bench "$model" --read-mib 64 -p 16 -n 4 -r 1 --json --exact --kv f32
   check "bench --json: an object" is_json_object
-  expect "bench at a depth" 0 bench "$model" -p 0 -n 4 -r 1 -t 1 --depth 20 --sessions 3
+  expect "bench at a depth" 0 bench "$model" --read-mib 64 -p 0 -n 4 -r 1 -t 1 --depth 20 --sessions 3
   check "bench: sessions" stdout_has '^decode 4 x 3 at 20 .*tokens/s'
-  expect "bench of all kernel sets" 0 bench "$model" -p 16 -n 4 -r 1 -t 1 --all-targets
+  expect "bench of all kernel sets" 0 bench "$model" --read-mib 64 -p 16 -n 4 -r 1 -t 1 --all-targets
   check "bench of all kernel sets: the portable one" stdout_has '^reference '
   check "bench of all kernel sets: which is chosen" stdout_has 'chosen for this model'
   expect "bench of all kernel sets and of one" 2 bench "$model" --all-targets --cpu-target reference
