@@ -21,7 +21,8 @@ SIMPLE = {"int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "u
 NO_TEXT = ["qinfer_token_text", "qinfer_full_error_arg"]
 HEAD = '''"""The C ABI, made out of qinfer.h and qinfer_grammar.h by make_abi.py. Do not edit.
 
-Pointers to handles and to what a host passes through are c_void_p; text that comes in is c_char_p.
+Handles that functions take have their name in C; pointers to what a host passes through are c_void_p; text that comes in
+is c_char_p.
 """
 # fmt: off
 # mypy: ignore-errors
@@ -75,6 +76,17 @@ class Writer:
         return ["c_void_p" if one.name == "err" else self.type_of(one.type) for one in listed
                 if not (isinstance(one.type, c_ast.TypeDecl) and one.type.type.names == ["void"])]
 
+    def handle(self, node):
+        """The name of the handle that a parameter is, or None."""
+        pointed = node.type if isinstance(node, c_ast.PtrDecl) else None
+        name = " ".join(pointed.type.names) if isinstance(pointed, c_ast.TypeDecl) else ""
+        opaque = name.startswith("qinfer_") and name not in self.structs and name not in SIMPLE
+        return f'"{name}"' if opaque and name != "qinfer_error" else None
+
+    def function_arguments(self, node):
+        handles = [self.handle(one.type) for one in (node.args.params if node.args else [])]
+        return [handle or kind for handle, kind in zip(handles, self.arguments(node))]
+
     def callback_arguments(self, node):
         # ctypes makes bytes of a c_char_p that a callback is given, up to the first NUL: the address and the length are
         # what callbacks get.
@@ -110,7 +122,7 @@ class Writer:
         elif isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.FuncDecl) and node.name.startswith("qinfer_"):
             result = node.type.type
             kind = "c_void_p" if node.name in NO_TEXT else self.type_of(result)
-            self.functions[node.name] = (kind, self.arguments(node.type))
+            self.functions[node.name] = (kind, self.function_arguments(node.type))
 
     def text(self):
         constants = "".join(f"{name} = {value}\n" for name, value in self.constants.items())

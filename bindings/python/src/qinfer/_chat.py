@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from . import _abi
+from ._errors import CancelledError
 from ._grammar import Grammar
-from ._library import Handle, Held, call, lib, read_text, sized, text_at
-from ._model import Cancel, ChatPrompt, Model
+from ._library import Handle, Held, call, expect, lib, read_text, sized, text_at
+from ._model import Cancel, ChatPrompt, Model, Path, model_of
 from ._session import Generated, Session
 from ._stream import Stream
 
@@ -34,6 +36,7 @@ class Reply(Handle):
     _free = "qinfer_reply_free"
 
     def __init__(self, model: Model, prompt: ChatPrompt) -> None:
+        expect(ChatPrompt, prompt)
         options = sized(_abi.qinfer_reply_options)
         options.chat = ctypes.pointer(prompt.options)
         data = prompt.json
@@ -67,23 +70,31 @@ class Reply(Handle):
             parts.append(Part(_KINDS[part.kind], text_at(part.text, part.text_len), name, identity))
 
 
-@dataclass
 class Chat:
-    """A conversation with a model. Each turn evaluates only what is new.
+    """A conversation with a model, or the one at a path. Each turn evaluates only what is new.
 
         chat = Chat(model)
         print(chat.send("What is the capital of France?"))
 
-    messages may be changed between turns. variables are the template's, such as enable_thinking."""
+    messages may be changed between turns. variables are the template's, such as enable_thinking. A turn that fails takes
+    its message back; of one that is left, or cancelled, the reply so far stays, if there is any."""
 
-    model: Model
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    tools: Sequence[Mapping[str, Any]] | None = None
-    sampler: dict[str, Any] = field(default_factory=dict)
-    variables: dict[str, Any] = field(default_factory=dict)
-    max_tokens: int = 0
-    session: Session | None = None
-    result: Generated | None = None
+    def __init__(
+        self,
+        model: Model | Path,
+        messages: Iterable[dict[str, Any]] = (),
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        sampler: Mapping[str, Any] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int = 0,
+        session: Session | None = None,
+    ) -> None:
+        self.model = model_of(model)
+        expect(Model, self.model)
+        self.messages, self.tools, self.max_tokens, self.session = list(messages), tools, max_tokens, session
+        self.sampler, self.variables = dict(sampler or {}), dict(variables or {})
+        self.result: Generated | None = None
+        self._turn: Callable[[], Generator[Part, None, None] | None] = lambda: None  # the last, as long as it is referred to
 
     def send(self, content: str, **options: Any) -> str:
         """A message of the user; returns what the model says. Calls of tools are in messages[-1]["tool_calls"]."""
@@ -91,40 +102,65 @@ class Chat:
             pass
         return str(self.messages[-1].get("content") or "")
 
-    def stream(self, content: str | None, **options: Any) -> Iterator[Part]:
-        """The parts of the reply as they come. content None: a reply to messages as they are."""
-        if content is not None:
-            self.messages.append({"role": "user", "content": content})
-        prompt = ChatPrompt(self.messages, tools=self.tools, **self.variables)
-        if self.session is None:
-            self.session = Session(self.model)
-            self.session.set_sampler(**self.sampler)
-        yield from self._reply(self.session, prompt, **options)
-
-    def _reply(
+    def stream(
         self,
-        session: Session,
-        prompt: ChatPrompt,
+        content: str | None,
         *,
         max_tokens: int = 0,
         grammar: Grammar | None = None,
         cancel: Cancel | None = None,
-    ) -> Iterator[Part]:
-        session.set_tokens(self.model.tokenize_chat(self.messages, tools=self.tools, **self.variables))
-        session.set_grammar(grammar)
-        with Reply(self.model, prompt) as reply:
+    ) -> Generator[Part, None, None]:
+        """The parts of the reply as they come. content None: a reply to messages as they are. Ends the turn before, if that
+        was left."""
+        before = self._turn()
+        if before is not None:
+            before.close()
+        turn = self._stream(content, max_tokens or self.max_tokens, grammar, cancel)
+        self._turn = weakref.ref(turn)
+        return turn
 
-            def work(put: Callable[[Part | None], bool], ending: Cancel) -> None:
-                def receive(token: int, _: str) -> bool:
-                    return all([put(None), *(put(part) for part in reply.push(token))] if token >= 0 else [])
+    def _stream(
+        self, content: str | None, max_tokens: int, grammar: Grammar | None, cancel: Cancel | None
+    ) -> Generator[Part, None, None]:
+        added = [] if content is None else [{"role": "user", "content": content}]
+        self.messages += added
+        try:
+            prompt = ChatPrompt(self.messages, tools=self.tools, **self.variables)
+            if self.session is None:
+                self.session = Session(self.model)
+                self.session.set_sampler(**self.sampler)
+            self.session.set_tokens(self.model.tokenize_chat(self.messages, tools=self.tools, **self.variables))
+            self.session.set_grammar(grammar)
+            with Reply(self.model, prompt) as reply:
+                yield from self._reply(self.session, reply, max_tokens, cancel)
+        finally:
+            if added and self.messages and self.messages[-1] is added[0]:
+                self.messages.pop()
 
-                self.result = session.generate(max_tokens or self.max_tokens, on_token=receive, cancel=ending)
-                for part in reply.finish():
-                    put(part)
+    def _reply(
+        self, session: Session, reply: Reply, max_tokens: int, cancel: Cancel | None
+    ) -> Generator[Part, None, None]:
+        received = 0
 
-            parts: Stream[Part] = Stream(session, work, cancel)
-            try:
-                yield from parts
+        def work(put: Callable[[Part | None], bool], ending: Cancel) -> None:
+            def receive(token: int, _: str) -> bool:
+                nonlocal received
+                received += token >= 0
+                return all([put(None), *(put(part) for part in reply.push(token))] if token >= 0 else [])
+
+            self.result = session.generate(max_tokens, on_token=receive, cancel=ending)
+            for part in reply.finish():
+                put(part)
+
+        parts: Stream[Part] = Stream(session, work, cancel)
+        try:
+            yield from parts
+        except (GeneratorExit, KeyboardInterrupt, CancelledError):
+            parts.close()
+            if received:
+                reply.finish()
                 self.messages.append(reply.message)
-            finally:
-                parts.close()
+            raise
+        finally:
+            parts.close()
+        self.messages.append(reply.message)

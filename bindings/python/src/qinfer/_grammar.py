@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _abi
-from ._library import Handle, Held, call, fields_of, grammar_lib, lib, sized
+from ._library import Handle, Held, address_of, call, expect, fields_of, grammar_lib, lib, sized, utf8
 from ._model import Model
 
 _vocabularies: weakref.WeakKeyDictionary[Model, _Vocabulary] = weakref.WeakKeyDictionary()
@@ -25,7 +25,7 @@ class _Vocabulary(Handle):
     def __init__(self, model: Model) -> None:
         kinds = fields_of(_abi.qinfer_grammar_vocab_options)
         options = sized(_abi.qinfer_grammar_vocab_options, n_tokens=model.info["n_vocab"])
-        options.model = model.native
+        options.model = address_of(Model, model)
         options.token_text = ctypes.cast(lib.qinfer_token_text, kinds["token_text"])
         options.token_flags = ctypes.cast(lib.qinfer_token_flags, kinds["token_flags"])
         library = grammar_lib()
@@ -51,8 +51,9 @@ class Grammar(Handle):
     _free = "qinfer_grammar_free"
 
     def __init__(self, model: Model, kind: int, text: str, *, any_space: bool = False) -> None:
+        expect(Model, model)
         options = sized(_abi.qinfer_grammar_options, flags=_abi.QINFER_GRAMMAR_ANY_SPACE if any_space else 0)
-        data = text.encode("utf-8")
+        data = utf8(text)
         vocabulary, compile_text = _Vocabulary.of(model), grammar_lib().qinfer_grammar_compile
         self._create(
             lambda out: call(compile_text, vocabulary, kind, data, len(data), ctypes.byref(options), out)

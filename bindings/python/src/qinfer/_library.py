@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import]  # signal.getsignal() makes an enum of each answer: 0.4 ms for all, not 10 us
 import ctypes
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from ._errors import ERRORS, QinferError
 
 _FOLDER = Path(__file__).parent
 _ROOM = 16384
+_SIGNALS = [int(number) for number in signal.valid_signals()]
 _INTEGERS = (ctypes.c_int32, ctypes.c_uint32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t)
 
 
@@ -30,16 +33,37 @@ def checked(kind: Any, value: Any) -> Any:
 
 
 def _parameter(kind: Any) -> Any:
-    """The type of a parameter, for integers one that checks them."""
-    if kind not in _INTEGERS:
-        return kind
+    """The type of a parameter, for integers one that checks them, and for a handle (its name in C) one that takes an
+    object of its class alone: ctypes would take any number for an address."""
 
     class Checked:
         @staticmethod
         def from_param(value: Any) -> Any:
-            return kind.from_param(checked(kind, value))
+            if not isinstance(kind, str):
+                return kind.from_param(checked(kind, value))
+            if value is None or isinstance(value, ctypes.c_void_p):
+                return value
+            expect(_classes.get(kind, Handle), value)
+            return ctypes.c_void_p(value._handle)
 
-    return Checked
+    return Checked if isinstance(kind, str) or kind in _INTEGERS else kind
+
+
+_classes: dict[str, type[Handle]] = {}  # by the name of the handle in C
+
+
+def expect(kind: Any, value: Any) -> None:
+    """TypeError that names the class that is wanted."""
+    if not isinstance(value, kind):
+        raise TypeError(f"a {kind.__name__} is expected, not {value!r:.80}")
+
+
+def address_of(kind: type[Handle], value: Any) -> int | None:
+    """The address of a handle of that class, for a member of a struct; None for None. ValueError after close()."""
+    if value is None:
+        return None
+    expect(kind, value)
+    return int(value.native)
 
 
 def _load(name: str, soname: str, variable: str) -> ctypes.CDLL:
@@ -91,9 +115,11 @@ def ask(function: Any, *arguments: Any) -> Any:
     """Calls a function. A Handle among the arguments is not freed meanwhile."""
     with Held(*[argument for argument in arguments if isinstance(argument, Handle)]):
         try:
-            return function(*[one._handle if isinstance(one, Handle) else one for one in arguments])
+            return function(*arguments)
         except ctypes.ArgumentError as failure:
-            raise (ValueError if "ValueError" in str(failure) else TypeError)(str(failure)) from None
+            raise (ValueError if "ValueError" in str(failure) else TypeError)(
+                re.sub(r"^argument \d+: \w+: ", "", str(failure))
+            ) from None
 
 
 def call(function: Any, *arguments: Any) -> None:
@@ -102,6 +128,54 @@ def call(function: Any, *arguments: Any) -> None:
     status = ask(function, *arguments, failure.argument)
     if status != 0:
         raise error_of(status, failure.text.value.decode("utf-8", "replace"), failure.full.error.detail)
+
+
+def call_apart(ending: Handle, function: Any, *arguments: Any) -> None:
+    """As call(), of a function that may take long and calls nothing back. On the main thread it runs on one of its own, so
+    that the handlers of signals run meanwhile; what they raise requests `ending`, a Cancel of the call, and comes out."""
+    if threading.current_thread() is not threading.main_thread():
+        return call(function, *arguments)
+    ended: list[BaseException | None] = []
+    running = threading.Lock()  # not Thread.join(), which takes a thread for ended where a handler raised (Python 3.11)
+    running.acquire()
+
+    def work() -> None:
+        try:
+            failure = _failure
+            status = function(*arguments, failure.argument)
+            text = failure.text.value.decode("utf-8", "replace")
+            ended.append(error_of(status, text, failure.full.error.detail) if status != 0 else None)
+        except BaseException as raised:  # noqa: BLE001 - raised again by the one who waits
+            ended.append(raised)
+        finally:
+            running.release()
+
+    thread = threading.Thread(target=work, daemon=True)
+    with Held(ending, *[argument for argument in arguments if isinstance(argument, Handle)]):
+        try:
+            thread.start()
+            running.acquire()
+        except BaseException:
+            lib.qinfer_cancel_request(ending)
+            while thread.ident is not None and not ended:
+                _wait_for(running)
+            lib.qinfer_cancel_reset(ending)  # which may be the caller's, who has not requested it
+            raise
+    if ended[0] is not None:
+        raise ended[0]
+
+
+def _wait_for(running: Any) -> None:
+    """For a moment, whatever handlers of signals raise: the first is raised."""
+    try:
+        running.acquire(timeout=1)
+    except BaseException:  # noqa: BLE001
+        pass
+
+
+def utf8(text: str) -> bytes:
+    expect(str, text)
+    return text.encode("utf-8")
 
 
 def sized(struct: Any, **members: Any) -> Any:
@@ -120,6 +194,8 @@ def encoded(text: str | os.PathLike[str] | None) -> bytes | None:
     """ValueError where a NUL would end the text in C."""
     if text is None:
         return None
+    if not isinstance(text, (str, os.PathLike)):
+        raise TypeError(f"a text or a path is expected, not {text!r:.80}")
     data = os.fsencode(text) if isinstance(text, os.PathLike) else text.encode("utf-8", "surrogateescape")
     if b"\0" in data:
         raise ValueError(f"{text!r} has a NUL")
@@ -140,6 +216,8 @@ def read_text(function: Any, *arguments: Any, room: int = 1024) -> str:
             call(function, *arguments, buffer, room, ctypes.byref(n))
             return buffer.raw[: n.value].decode("utf-8", "replace")
         except ERRORS[_abi.QINFER_E_BUFFER_TOO_SMALL]:
+            if n.value < room:  # something else was too small
+                raise
             room = max(n.value + 1, 2 * room)
 
 
@@ -151,35 +229,46 @@ def read_tokens(function: Any, *arguments: Any, room: int = 256) -> list[int]:
             call(function, *arguments, buffer, room, ctypes.byref(n))
             return buffer[: n.value]
         except ERRORS[_abi.QINFER_E_BUFFER_TOO_SMALL]:
+            if n.value <= room:
+                raise
             room = max(n.value, 2 * room)
 
 
 class Callbacks:
-    """Keeps what callbacks raise until the call that made them is over; KeyboardInterrupt too, which would be lost between
-    C and a callback. `ending` is a Cancel of the call's own, for that."""
+    """Keeps what callbacks raise until the call that made them is over, and what handlers of signals raise, which would be
+    lost between C and a callback. `ending` is a Cancel of the call's own, for that."""
 
     def __init__(self, ending: Handle | None = None) -> None:
         self.raised: BaseException | None = None
         self._ending = ending
 
+    def _keeping(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        """The handler of a signal, of which what it raises is kept."""
+
+        def keep(*arguments: Any) -> None:
+            try:
+                handler(*arguments)
+            except BaseException as raised:  # noqa: BLE001 - raised again by call()
+                self.raised = raised
+                if self._ending is not None:
+                    lib.qinfer_cancel_request(self._ending)
+
+        return keep
+
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """SIGINT is kept instead of raised, where Python would raise it."""
-        usual = signal.default_int_handler
-        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        """What handlers of signals raise is kept, where Python would raise it."""
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
-
-        def keep(*_: object) -> None:
-            self.raised = KeyboardInterrupt()
-            if self._ending is not None:
-                lib.qinfer_cancel_request(self._ending._handle)
-
-        signal.signal(signal.SIGINT, keep)
+        usual = {number: handler for number in _SIGNALS if callable(handler := _signal.getsignal(number))}
+        for number, handler in usual.items():
+            _signal.signal(number, self._keeping(handler))
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, usual)
+            for number, handler in usual.items():
+                _signal.signal(number, handler)
 
     def guarded(self, kind: Any, function: Callable[..., Any], failed: Any = 1) -> Any:
         """A C callback that calls `function`. What it raises ends the call: `failed` is returned."""
@@ -222,9 +311,17 @@ class Handle:
     was made from it keeps what it needs. While a call of another thread uses it, close() leaves the freeing to that."""
 
     _free: str = ""
+    _instead = "make another"  # what to do where a copy is wanted
     _handle: int | None = None
     _closed = False
     _users = 0
+
+    def __init_subclass__(cls) -> None:
+        _classes.setdefault(cls._free.removesuffix("_free"), cls)
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        """No copies, and no pickles for other processes: two objects would free one handle."""
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {self._instead}")
 
     @property
     def native(self) -> int:
@@ -262,7 +359,7 @@ class Handle:
     def _release(self) -> None:
         handle, self._handle = self._handle, None
         if handle is not None:
-            getattr(self._library(), self._free)(handle)
+            getattr(self._library(), self._free)(ctypes.c_void_p(handle))
 
     def close(self) -> None:
         with handles:

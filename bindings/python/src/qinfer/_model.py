@@ -14,7 +14,23 @@ from typing import Any
 from . import _abi
 from ._errors import NotFoundError
 from ._files import HostFiles, Opener
-from ._library import Callbacks, Handle, Held, ask, call, encoded, lib, read_text, read_tokens, sized, text_at
+from ._library import (
+    Callbacks,
+    Handle,
+    Held,
+    address_of,
+    ask,
+    call,
+    call_apart,
+    encoded,
+    expect,
+    lib,
+    read_text,
+    read_tokens,
+    sized,
+    text_at,
+    utf8,
+)
 
 Path = str | os.PathLike[str]
 Message = Mapping[str, Any]
@@ -88,6 +104,7 @@ class Runtime(Handle):
         options.flags = _abi.QINFER_RUNTIME_EXACT if exact else 0
         options.cpu_target = encoded(cpu_target)
         if log is not None:
+            expect(Callable, log)
             sink = log
 
             def deliver(level: int, line: int, size: int, _: Any) -> None:
@@ -107,7 +124,7 @@ class Runtime(Handle):
 
 def _find(path: Path) -> Path:
     """The path, or the snapshot of a model that is named by its id of the Hugging Face hub."""
-    if os.path.exists(path) or not re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)):
+    if not isinstance(path, (str, os.PathLike)) or os.path.exists(path) or not re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)):
         return path
     try:
         from huggingface_hub import snapshot_download
@@ -143,6 +160,7 @@ class Model(Handle):
     instead of the operating system's files; weights are read into memory then."""
 
     _free = "qinfer_model_free"
+    _instead = "threads may share it, another process loads it from its path"
 
     def __init__(
         self,
@@ -171,7 +189,8 @@ class Model(Handle):
         ):
             options.flags |= flag if wanted else 0
         options.weight_format, options.packed_path = encoded(weight_format), encoded(packed_path)
-        options.cancel = cancel.native if cancel else None
+        ending = Cancel() if cancel is None else cancel
+        options.cancel = address_of(Cancel, ending)
         callbacks = Callbacks() if files is None else HostFiles(files)
         if isinstance(callbacks, HostFiles):
             options.files = ctypes.pointer(callbacks.native)
@@ -185,10 +204,21 @@ class Model(Handle):
             guard = callbacks.guarded(_abi.qinfer_progress_fn, advance)
             options.progress = guard
         found = encoded(_find(path) if files is None else path)
-        with Held(cancel):
-            self._create(lambda out: callbacks.call(lib.qinfer_model_load, runtime, found, ctypes.byref(options), out))
+
+        def load(out: Any) -> None:
+            arguments = lib.qinfer_model_load, runtime, found, ctypes.byref(options), out
+            if files is None and progress is None:
+                call_apart(ending, *arguments)
+            else:
+                callbacks.call(*arguments)
+
+        if runtime is not None:
+            expect(Runtime, runtime)
+        with Held(ending):
+            self._create(load)
         info = self.info
         self._n_vocab, self._n_embd = int(info["n_vocab"]), int(info["n_embd"])
+        self._n_active = int(info["n_active_params"])
 
     @property
     def info(self) -> dict[str, Any]:
@@ -204,9 +234,9 @@ class Model(Handle):
         """What the files say of the model, as text."""
         out = {}
         with Held(self):
-            for index in range(lib.qinfer_model_meta_count(self._handle)):
-                key = lib.qinfer_model_meta_key(self._handle, index)
-                out[key.decode()] = (lib.qinfer_model_meta_value(self._handle, key) or b"").decode("utf-8", "replace")
+            for index in range(lib.qinfer_model_meta_count(self)):
+                key = lib.qinfer_model_meta_key(self, index)
+                out[key.decode()] = (lib.qinfer_model_meta_value(self, key) or b"").decode("utf-8", "replace")
         return out
 
     def tokenize(self, text: str, *, special: bool = True, parse_special: bool = False) -> list[int]:
@@ -214,7 +244,7 @@ class Model(Handle):
         "<|im_end|>" in the text becomes one token; never for text of strangers."""
         flags = _abi.QINFER_TEXT_ADD_SPECIAL if special else 0
         flags |= _abi.QINFER_TEXT_PARSE_SPECIAL if parse_special else 0
-        data = text.encode("utf-8")
+        data = utf8(text)
         return read_tokens(lib.qinfer_tokenize, self, data, len(data), flags, room=len(data) + 16)
 
     def detokenize(self, tokens: Iterable[int]) -> str:
@@ -234,7 +264,7 @@ class Model(Handle):
 
     def find_token(self, text: str) -> int:
         """The token whose entry in the tokenizer is this text. NotFoundError if there is none."""
-        data, out = text.encode("utf-8"), ctypes.c_int32()
+        data, out = utf8(text), ctypes.c_int32()
         call(lib.qinfer_token_find, self, data, len(data), ctypes.byref(out))
         return out.value
 
@@ -249,13 +279,12 @@ class Model(Handle):
     def render_chat(self, messages: Sequence[Message], **variables: Any) -> str:
         """The text that the model's template makes of messages; see ChatPrompt for what else may be given."""
         prompt = ChatPrompt(messages, **variables)
-        data, options, content = prompt.json, prompt.options, ctypes.c_size_t()
+        data, options = prompt.json, prompt.options
 
         def render(text: Any, capacity: int, out_n: Any, err: Any) -> int:
             return int(
                 lib.qinfer_chat_render(
-                    self._handle, data, len(data), ctypes.byref(options), text, capacity, out_n, None, 0,
-                    ctypes.byref(content), err
+                    self, data, len(data), ctypes.byref(options), text, capacity, out_n, None, 0, None, err
                 )
             )  # fmt: skip
 
@@ -299,8 +328,13 @@ class ChatPrompt:
         self.options.flags |= _abi.QINFER_CHAT_PLAIN_CONTENT if plain_content else 0
         self.options.template_text, self.options.template_name = encoded(template), encoded(template_name)
         self.options.now = encoded(now)
-        self.options.cancel = cancel.native if cancel else None
+        self.options.cancel = address_of(Cancel, cancel)
         self.cancel = cancel
+
+
+def model_of(source: Model | Path) -> Model:
+    """The model, or the one at a path."""
+    return Model(source) if isinstance(source, (str, os.PathLike)) else source
 
 
 class Detokenizer(Handle):
@@ -309,6 +343,7 @@ class Detokenizer(Handle):
     _free = "qinfer_detok_free"
 
     def __init__(self, model: Model) -> None:
+        expect(Model, model)
         self._room = model.info["max_token_bytes"] * 3 + 16
         self._text = ctypes.create_string_buffer(self._room)
         self._n = ctypes.c_size_t()

@@ -9,7 +9,8 @@ from typing import Any
 
 from ._chat import Part, Reply
 from ._grammar import Grammar
-from ._model import Cancel, ChatPrompt, Message, Model
+from ._library import expect
+from ._model import Cancel, ChatPrompt, Message, Model, Path, model_of
 from ._session import Generated, Session
 from ._stream import Stream
 
@@ -191,6 +192,7 @@ class _Chat:
 class Client:
     """client = Client("path"); client.chat.completions.create(messages=[...])"""
 
-    def __init__(self, model: Model | str) -> None:
-        self.model = model if isinstance(model, Model) else Model(model)
+    def __init__(self, model: Model | Path) -> None:
+        self.model = model_of(model)
+        expect(Model, self.model)
         self.chat = _Chat(self.model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -14,8 +15,24 @@ from typing import TYPE_CHECKING, Any
 from . import _abi
 from ._errors import StateError
 from ._files import HostFiles, Opener
-from ._library import Callbacks, Handle, Held, ask, call, checked, encoded, fields_of, lib, read_tokens, sized
-from ._model import Cancel, Model, Path, members_of, read_struct
+from ._library import (
+    Callbacks,
+    Handle,
+    Held,
+    address_of,
+    ask,
+    call,
+    call_apart,
+    checked,
+    encoded,
+    expect,
+    fields_of,
+    lib,
+    read_tokens,
+    sized,
+    utf8,
+)
+from ._model import Cancel, Model, Path, members_of, model_of, read_struct
 from ._stream import Stream
 
 if TYPE_CHECKING:
@@ -49,7 +66,7 @@ class KvCache(Handle):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Path,
         *,
         kv_type: str = "default",
         block_tokens: int = 0,
@@ -59,7 +76,7 @@ class KvCache(Handle):
         commit: bool = False,
         contiguous: bool = False,
     ) -> None:
-        self.model = model
+        self.model = model = model_of(model)
         options = sized(
             _abi.qinfer_kv_cache_options,
             block_tokens=block_tokens,
@@ -85,13 +102,24 @@ def evaluate(
     logits: bool = True,
     cancel: Cancel | None = None,
 ) -> None:
-    """Evaluates the pending tokens of sessions of one cache as one batch. The GIL is free meanwhile."""
+    """Evaluates the pending tokens of sessions of one cache as one batch. The GIL is free meanwhile, and
+    the handlers of signals run: Ctrl-C ends it, and what was evaluated stays so."""
     options = sized(_abi.qinfer_eval_options, max_tokens=max_tokens, keep_logits=keep_logits)
     options.flags = 0 if logits else _abi.QINFER_EVAL_NO_LOGITS
-    options.cancel = cancel.native if cancel else None
-    with Held(cancel, *sessions):
+    for session in sessions:
+        expect(Session, session)
+    long = _is_long(sessions)
+    ending = Cancel() if cancel is None and long else cancel
+    options.cancel = address_of(Cancel, ending)
+    with Held(ending, *sessions):
         handles = (ctypes.c_void_p * len(sessions))(*[session._handle for session in sessions])
-        call(lib.qinfer_eval, handles, len(sessions), ctypes.byref(options))
+        arguments = lib.qinfer_eval, handles, len(sessions), ctypes.byref(options)
+        call_apart(ending, *arguments) if ending is not None and long else call(*arguments)
+
+
+def _is_long(sessions: Sequence[Session]) -> bool:
+    """Whether an evaluation may take long enough for a signal to come: some milliseconds and more."""
+    return sum(session.pending * session.model._n_active for session in sessions) > 200_000_000
 
 
 def _tokens(tokens: Iterable[int]) -> Any:
@@ -101,12 +129,15 @@ def _tokens(tokens: Iterable[int]) -> Any:
 
 class Session(Handle):
     """A list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. For one thread at a
-    time: while another thread uses it, a stream of its own too, all calls but close() are StateError. `source` is a cache, or a model, which then gets a cache for this session alone."""
+    time: while another thread uses it, a stream of its own too, all calls but close() are StateError; but in an except clause
+    a call ends a stream that was being read when the exception came. `source` is a cache, or a model or the path of one,
+    which then gets a cache for this session alone."""
 
     _free = "qinfer_session_free"
+    _instead = "fork() makes a session with the same tokens, save() and load() one of another process"
 
     def __init__(
-        self, source: KvCache | Model, *, max_tokens: int = 0, max_logits: int = 0, embeddings: bool = False
+        self, source: KvCache | Model | Path, *, max_tokens: int = 0, max_logits: int = 0, embeddings: bool = False
     ) -> None:
         self.cache = source if isinstance(source, KvCache) else KvCache(source)
         self.model = self.cache.model
@@ -117,6 +148,7 @@ class Session(Handle):
 
     @classmethod
     def _adopt(cls, cache: KvCache, create: Callable[[Any], None]) -> Session:
+        expect(KvCache, cache)
         session = cls.__new__(cls)
         session.cache, session.model = cache, cache.model
         session._prepare()
@@ -131,7 +163,7 @@ class Session(Handle):
     def _begin(self) -> None:
         """For this thread alone; its callbacks may use it again."""
         _ = self.native
-        if not self._using.acquire(blocking=False):
+        if not self._using.acquire(blocking=False) and not (self._end_left() and self._using.acquire(blocking=False)):
             raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "another thread, or a stream, uses the session", 0)
         try:
             super()._begin()
@@ -139,6 +171,15 @@ class Session(Handle):
             self._using.release()
             raise
         self._depth, self._user = self._depth + 1, threading.get_ident()
+
+    def _end_left(self) -> bool:
+        """In an except clause: ends the streams that this thread was reading when the exception came, whose traceback
+        keeps them."""
+        handled = sys.exc_info()[1]
+        left = [stream for stream in list(self._streams) if handled is not None and stream.left_by(handled)]
+        for stream in left:
+            stream.close()
+        return bool(left)
 
     def _end(self) -> None:
         self._depth -= 1
@@ -240,6 +281,8 @@ class Session(Handle):
         """What is drawn from now on fulfils the grammar."""
         if grammar is None:
             call(lib.qinfer_session_set_logits_hook, self, None)
+        elif not hasattr(grammar, "_install"):
+            raise TypeError(f"a Grammar is expected, not {grammar!r:.80}")
         else:
             grammar._install(self)
         self._hook = grammar
@@ -253,6 +296,9 @@ class Session(Handle):
         """Code between logits and sampler. apply gets a copy of the logits (a numpy array where numpy is there, else a ctypes
         array), which is written back after it, and changes it; accept each token drawn; rewind how many are taken back. What they raise ends the call with that
         exception. A fork has no hook. apply None: no hook from now on."""
+        for function in (apply, accept, rewind):
+            if function is not None:
+                expect(Callable, function)
         if apply is None:
             call(lib.qinfer_session_set_logits_hook, self, None)
             self._hook = None
@@ -264,6 +310,9 @@ class Session(Handle):
     def _call(self, function: Any, *arguments: Any, callbacks: Callbacks | None = None) -> None:
         """A call in which the hook may raise."""
         hook = self._hook.callbacks if isinstance(self._hook, _PythonHook) else None
+        if hook is None and callbacks is None:
+            call(function, self, *arguments)
+            return
         try:
             (callbacks or Callbacks()).call(function, self, *arguments)
         except StateError:  # what the hook raised is of the call that this one met
@@ -351,18 +400,30 @@ class Session(Handle):
                 going = on_text(piece) is not False and going
             return 0 if going else 1
 
-        texts = [text.encode("utf-8") for text in ([stop] if isinstance(stop, str) else stop)]
+        texts = [utf8(text) for text in ([stop] if isinstance(stop, str) else stop)]
         options = sized(_abi.qinfer_generate_options, max_tokens=max_tokens, n_stop=len(texts))
         options.stop = (ctypes.c_char_p * len(texts))(*texts)
         options.stop_lens = (ctypes.c_size_t * len(texts))(*[len(text) for text in texts])
         guard = callbacks.guarded(_abi.qinfer_token_fn, receive)
         options.on_token = guard
-        options.cancel = (own or cancel).native  # type: ignore[union-attr]
+        options.cancel = address_of(Cancel, own or cancel)
         result = sized(_abi.qinfer_generate_result)
         with Held(cancel, own):
+            evaluated = self._evaluate_prompt(own or cancel)
             self._call(lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks)
         counts = members_of(result)
+        for name, value in evaluated.items():
+            counts[name] += value
         return Generated("".join(pieces), _FINISHES[counts.pop("finish")], **counts)
+
+    def _evaluate_prompt(self, ending: Cancel | None) -> dict[str, int]:
+        """Evaluates a long prompt before generate() does, so that a signal can end it; what that took."""
+        if not _is_long([self]):
+            return {}
+        before = self.metrics
+        evaluate([self], cancel=ending)
+        after = self.metrics
+        return {name: after[name] - before[name] for name in ("cached_tokens", "prefill_ns")}
 
     def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
         """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import queue
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ def _end_all() -> None:
     for stream in list(_running):
         with handles:  # though it may be closed: the generation keeps it
             if stream._cancel._handle is not None:
-                lib.qinfer_cancel_request(stream._cancel._handle)
+                lib.qinfer_cancel_request(ctypes.c_void_p(stream._cancel._handle))
         stream.close()
 
 
@@ -59,6 +61,7 @@ class Stream(Iterator[T]):
                 end = raised
             items.put((False, end))
 
+        self._reader, self._handled = threading.get_ident(), id(sys.exc_info()[1])
         self._thread = threading.Thread(target=run, daemon=True)
         session._streams.add(self)
         _running.add(self)
@@ -67,7 +70,11 @@ class Stream(Iterator[T]):
     def __next__(self) -> T:
         if self._over:
             raise StopIteration
-        going, item = self._items.get()
+        try:
+            going, item = self._items.get()
+        except BaseException:  # of a signal's handler
+            self.close()
+            raise
         if going:
             return item  # type: ignore[no-any-return]
         self._over = True
@@ -75,6 +82,10 @@ class Stream(Iterator[T]):
         if item is not None:
             raise item
         raise StopIteration
+
+    def left_by(self, exception: BaseException) -> bool:
+        """Whether this thread made the stream, and before it handled that exception."""
+        return self._reader == threading.get_ident() and self._handled != id(exception)
 
     def leave(self) -> None:
         """Ends the generation, without waiting for that."""
