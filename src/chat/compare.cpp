@@ -121,10 +121,12 @@ bool contains(Run& run, const Value& container, const Value& value) {
     case Kind::range: {
       const Range& range = *container.range;
       if (!value.is_integral()) return false;
-      const std::int64_t last = range.start + (range.size - 1) * range.step;
+      const std::int64_t last = range.at(range.size - 1);
       const std::int64_t number = value.as_integer();
       if (range.size == 0 || number < std::min(range.start, last) || number > std::max(range.start, last)) return false;
-      return (number - range.start) % range.step == 0;
+      const auto distance = static_cast<std::uint64_t>(number) - static_cast<std::uint64_t>(range.start);
+      const auto step = static_cast<std::uint64_t>(range.step);
+      return range.step > 0 ? distance % step == 0 : (0 - distance) % (0 - step) == 0;
     }
     case Kind::undefined:
     case Kind::list:
@@ -294,7 +296,7 @@ const List* elements(Run& run, const Value& value) {
     case Kind::range: {
       ListBuilder numbers(run);
       for (std::int64_t i = 0; i < value.range->size && !run.failed(); ++i)
-        numbers.add(integer_value(value.range->start + i * value.range->step, value.marks));
+        numbers.add(integer_value(value.range->at(i), value.marks));
       return numbers.finish(0).list;
     }
     default: run.fail(format_text("'{}' object is not iterable", type_name(value))); return &kEmpty;

@@ -23,6 +23,7 @@ Value path_item(Run& run, const Value& value, const Value& path, const Value* ot
     return at;
   }
   const std::string_view text = path.text->view();
+  if (!run.charge_bytes(text.size())) return at;
   for (std::size_t begin = 0; begin <= text.size() && run.charge(1);) {
     const std::size_t end = std::min(text.find('.', begin), text.size());
     const std::string_view part = text.substr(begin, end - begin);

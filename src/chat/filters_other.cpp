@@ -64,7 +64,7 @@ Value int_filter(Run& run, const Arguments& arguments) {
   if (!value.is_text()) return otherwise;
   if (const auto integer = parse_integer(run, value.text->view(), given.integer(2, 10)))
     return integer_value(*integer, value.text->any);
-  const auto number = parse_number(value.text->view());
+  const auto number = parse_number(run, value.text->view());
   return number ? integer_of(run, *number, value.text->any, otherwise) : otherwise;
 }
 
@@ -75,7 +75,7 @@ Value float_filter(Run& run, const Arguments& arguments) {
   if (value.is_undefined()) return run.fail_undefined(value);
   if (value.is_numeric()) return number_value(value.as_number(), value.marks);
   if (value.is_text() || value.is(Kind::big_integer))
-    if (const auto number = parse_number(value.text->view())) return number_value(*number, marks_of(value));
+    if (const auto number = parse_number(run, value.text->view())) return number_value(*number, marks_of(value));
   return given.find(1) != nullptr ? given[1] : number_value(0, marks_of(value));
 }
 
@@ -129,7 +129,7 @@ Value filesizeformat(Run& run, const Arguments& arguments) {
     bytes = given[0].as_number();
   } else {
     const auto parsed =
-        given[0].is_text() || given[0].is(Kind::big_integer) ? parse_number(given[0].text->view()) : std::nullopt;
+        given[0].is_text() || given[0].is(Kind::big_integer) ? parse_number(run, given[0].text->view()) : std::nullopt;
     if (!parsed) return run.fail(format_text("could not convert to float: {}", short_repr(given[0])));
     bytes = *parsed;
   }

@@ -135,7 +135,7 @@ Value wordcount(Run& run, const Arguments& arguments) {
   std::int64_t n = 0;
   bool in_word = false;
   run.charge(text.size / 8);
-  for (std::size_t i = 0; i < text.size;) {
+  for (std::size_t i = 0; i < text.size && run.goes_on();) {
     const text::Char c = text::char_at(text.view(), i);
     const bool is_word = c.code == '_' || is_alnum(c.code);
     n += is_word && !in_word ? 1 : 0;

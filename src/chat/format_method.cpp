@@ -45,10 +45,12 @@ class Formatter {
   std::size_t field(TextBuilder& out, const Text& format, std::size_t at, int depth) {
     const std::string_view view = format.view();
     std::size_t end = at;
+    if (!run_.charge(1)) return format.size;
     for (int braces = 1; end < format.size; ++end) {
       braces += view[end] == '{' ? 1 : view[end] == '}' ? -1 : 0;
-      if (braces == 0) break;
+      if (braces == 0 || !run_.goes_on()) break;
     }
+    run_.charge_bytes(end - at);
     if (end >= format.size) {
       run_.fail(at >= format.size ? "Single '{' encountered in format string" : "expected '}' before end of string");
       return end;
@@ -99,18 +101,18 @@ class Formatter {
   }
 
   Value find_field(const Text& format, std::size_t at, std::size_t end) {
-    const std::string_view view = format.view();
-    std::size_t next = std::min(std::min(view.find_first_of(".[", at), view.size()), end);
+    const std::string_view view = format.view().substr(0, end);
+    std::size_t next = std::min(view.find_first_of(".[", at), end);
     Value value = first_part(format, at, next - at);
     while (next < end && run_.charge(1)) {
       const std::size_t begin = next + 1;
       if (view[next] == '.') {
-        next = std::min(std::min(view.find_first_of(".[", begin), view.size()), end);
+        next = std::min(view.find_first_of(".[", begin), end);
         value = attribute(run_, value, run_.part(format, begin, next - begin));
         continue;
       }
       const std::size_t close = view.find(']', begin);
-      if (close == std::string_view::npos || close >= end) return run_.fail("Missing ']' in format string");
+      if (close == std::string_view::npos) return run_.fail("Missing ']' in format string");
       const std::string_view key = view.substr(begin, close - begin);
       const bool is_index = !key.empty() && key.size() < 18 &&
                             std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });

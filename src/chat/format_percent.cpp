@@ -76,6 +76,8 @@ class PercentFormatter {
       const Value given = argument();
       if (!given.is_integral())
         run_.fail("* wants int");
+      else if (given.as_integer() < -INT64_MAX)  // which has no positive counterpart
+        run_.fail("width or precision too big");
       else
         value = given.as_integer();
       return at + 1;

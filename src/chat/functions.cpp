@@ -38,20 +38,19 @@ Value range(Run& run, const Arguments& arguments) {
   }
   const auto [start, stop, step] = parts;
   if (step == 0) return run.fail("range() arg 3 must not be zero");
-  const auto distance = static_cast<double>(stop) - static_cast<double>(start);
-  const double size = distance / static_cast<double>(step);
-  if (size > static_cast<double>(kMaxRange) + 1)
-    return run.fail(format_text("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange),
-                    Code::buffer_too_small);
-  std::int64_t elements_of = 0;
-  if (size > 0) elements_of = (stop - start + (step > 0 ? step - 1 : step + 1)) / step;
-  if (elements_of > kMaxRange)
+  // Without signs: the distance may have 64 bits.
+  const auto from = static_cast<std::uint64_t>(start), to = static_cast<std::uint64_t>(stop);
+  const auto width = static_cast<std::uint64_t>(step);
+  std::uint64_t size = 0;
+  if (step > 0 && stop > start) size = (to - from - 1) / width + 1;
+  if (step < 0 && stop < start) size = (from - to - 1) / (0 - width) + 1;
+  if (size > static_cast<std::uint64_t>(kMaxRange))
     return run.fail(format_text("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange),
                     Code::buffer_too_small);
   Value value;
   value.kind = Kind::range;
   value.marks = marks;
-  value.range = run.make(Range{start, stop, step, std::max<std::int64_t>(0, elements_of)});
+  value.range = run.make(Range{start, stop, step, static_cast<std::int64_t>(size)});
   return value;
 }
 

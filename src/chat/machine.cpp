@@ -15,6 +15,7 @@ Machine::Machine(Run& run, const Program& program)
 }
 
 void Machine::define(std::string_view name, const Value& value) {
+  run_.charge_bytes(16 * program_.names.size());
   for (std::uint32_t i = 0; i < program_.names.size(); ++i)
     if (program_.name(i) == name) set_variable(run_, *context_, i, value);
 }

@@ -114,7 +114,7 @@ bool Machine::bind_macro(const Macro& macro, Scope& scope) {
     const auto found = std::find_if(named_.begin(), named_.end(), [&](const Named& named) {
       return named.name.text->view() == program_.name(parameters[i]);
     });
-    if (!run_.charge(1)) return false;
+    if (!run_.charge(named_.size() + 1)) return false;
     if (found == named_.end()) continue;
     set_variable(run_, scope, parameters[i], found->value);
     named_.erase(found);

@@ -172,6 +172,7 @@ Value zfill(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<1> given(run, arguments, {"width"}, 1);
   if (!given) return {};
   const Text& text = *self.text;
+  run.charge_bytes(text.size);
   const std::int64_t missing = given.integer(0, 0) - static_cast<std::int64_t>(count_chars(text.view()));
   if (missing <= 0) return self;
   const std::size_t head = text.size > 0 && (text.data[0] == '-' || text.data[0] == '+') ? 1 : 0;
@@ -189,6 +190,7 @@ Value remove_affix(Run& run, const Value& self, const Arguments& arguments) {
   if (!given[0].is_text()) return run.fail(format_text("argument must be str, not {}", type_name(given[0])));
   const Text& text = *self.text;
   const std::string_view affix = given[0].text->view();
+  run.charge_bytes(affix.size());
   if (!(prefix ? text.view().starts_with(affix) : text.view().ends_with(affix))) return self;
   return run.part(text, prefix ? affix.size() : 0, text.size - affix.size());
 }
@@ -221,7 +223,7 @@ Value all_are(Run& run, const Value& self, const Arguments& arguments) {
   if (!given) return {};
   bool good = self.text->size > 0;
   run.charge(self.text->size / 8);
-  for (std::size_t i = 0; i < self.text->size && good;) {
+  for (std::size_t i = 0; i < self.text->size && good && run.goes_on();) {
     const text::Char c = text::char_at(self.text->view(), i);
     good = is(c.code);
     i += c.size;

@@ -10,6 +10,7 @@ namespace qinfer::chat {
 namespace {
 
 constexpr int kMaxFailedAtEnd = 16;
+constexpr std::size_t kMaxWasted = 4 * kMaxCallBytes;
 
 /// Bytes at the end of `text` with which `marker` begins.
 std::size_t beginning_of(std::string_view marker, std::string_view text) {
@@ -45,6 +46,18 @@ void ReplyParser::push(std::string_view text) {
   }
   text_ += text;
   run();
+}
+
+void ReplyParser::consume(std::size_t n) {
+  at_ += n;
+  consumed_ += n;
+  searched_ -= std::min(searched_, n);
+}
+
+/// Counts n bytes that were read and will be again; false where these become too many.
+bool ReplyParser::may_waste(std::size_t n) {
+  wasted_ += n;
+  return wasted_ <= kMaxWasted + 16 * consumed_;
 }
 
 void ReplyParser::finish() {
@@ -84,7 +97,7 @@ bool ReplyParser::begin() {
   const std::string_view text = rest().substr(first);
   if (!at_end_ && first <= kMaxSpaceBytes && syntax_->think.starts_with(text)) return false;
   if (first <= kMaxSpaceBytes && text.starts_with(syntax_->think)) {
-    at_ += first + syntax_->think.size();
+    consume(first + syntax_->think.size());
     state_ = State::reasoning;
   } else {
     state_ = State::content;
@@ -97,18 +110,18 @@ bool ReplyParser::read_reasoning() {
   if (end != std::string_view::npos) {
     add_reasoning(rest().substr(0, end));
     space_.clear();
-    at_ += end + syntax_->think_end.size();
+    consume(end + syntax_->think_end.size());
     state_ = State::after_reasoning;
     return true;
   }
   const std::size_t held = at_end_ ? 0 : beginning_of(syntax_->think_end, rest());
   add_reasoning(rest().substr(0, rest().size() - held));
-  at_ = text_.size() - held;
+  consume(rest().size() - held);
   return false;
 }
 
 bool ReplyParser::skip_line_ends() {
-  at_ = std::min(text_.find_first_not_of('\n', at_), text_.size());
+  consume(std::min(rest().find_first_not_of('\n'), rest().size()));
   if (at_ < text_.size()) state_ = State::content;
   return at_ < text_.size();
 }
@@ -138,16 +151,17 @@ bool ReplyParser::read_content() {
     for (const std::string_view known : {syntax_->call, syntax_->ignored[0], syntax_->ignored[1]})
       if (!at_end_) held = std::max(held, beginning_of(known, text));
     add_content(text.substr(0, text.size() - held));
-    at_ += text.size() - held;
+    consume(text.size() - held);
     return false;
   }
   add_content(text.substr(0, first));
-  at_ += first;
+  consume(first);
   if (marker == syntax_->call) {
     state_ = State::call;
     scan_ = {};
+    scan_.at = searched_ - std::min(searched_, marker.size());
   } else {
-    at_ += marker.size();
+    consume(marker.size());
   }
   return true;
 }
@@ -172,22 +186,23 @@ bool ReplyParser::read_bare() {
 bool ReplyParser::read_marked() {
   const std::size_t marker = syntax_->call.size();
   CallSearch search = read_calls(syntax_->format, rest().substr(marker), at_end_, tools_, scan_);
+  searched_ = std::max(searched_, scan_.at == 0 ? 0 : marker + scan_.at);
   if (search.outcome == CallSearch::more && rest().size() <= kMaxCallBytes) return false;
   if (search.outcome == CallSearch::found) return take(std::move(search), marker);
   state_ = State::content;
   // Of a call that is too long all that was held is content, of any other the marker alone: what follows it is looked
   // at again. At the end that is given up soon, or a reply of nothing but markers would be read once for each of them.
   const bool give_up = search.outcome == CallSearch::more || (at_end_ && ++failed_at_end_ > kMaxFailedAtEnd);
-  const std::size_t n = give_up ? rest().size() : marker;
+  const std::size_t n = give_up ? rest().size() : marker + (may_waste(search.size) ? 0 : search.size);
   add_content(rest().substr(begun_, n - begun_));
   begun_ = 0;
-  at_ += n;
+  consume(n);
   return true;
 }
 
 /// Consumes the calls that were found, and the `before` bytes in front of them.
 bool ReplyParser::take(CallSearch search, std::size_t before) {
-  at_ += before + search.size;
+  consume(before + search.size);
   state_ = State::content;
   scan_ = {};
   begun_ = 0;

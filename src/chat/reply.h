@@ -4,6 +4,9 @@
 // but for what may be the beginning of a marker and for white space before one; a call when it is complete. How the
 // pieces are cut changes nothing. What is not a call as the model's family writes it (reply_format.h) is content,
 // marker and all; so nothing that a model wrote is lost but white space around markers.
+//
+// Reading takes time in proportion to the text. After a marker that begins no call what follows it is read again, so
+// what is read in vain has a bound (may_waste()); beyond it all that the call would have been is content.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +69,8 @@ class ReplyParser {
   bool read_bare();
   bool read_marked();
   bool take(CallSearch search, std::size_t before);
+  void consume(std::size_t n);
+  bool may_waste(std::size_t n);
 
   void add(PartKind kind, std::string_view text);
   void add_content(std::string_view text);
@@ -79,7 +84,9 @@ class ReplyParser {
 
   std::string text_;  // what is not decided yet, from at_ on
   std::size_t at_ = 0;
-  std::size_t begun_;  // bytes of a marker that the prompt ends with, which are no content whatever follows
+  std::size_t begun_;         // bytes of a marker that the prompt ends with, which are no content whatever follows
+  std::size_t searched_ = 0;  // bytes from at_ on in which no end of a call begins
+  std::size_t consumed_ = 0, wasted_ = 0;
   int failed_at_end_ = 0;
   State state_;
   bool at_end_ = false;

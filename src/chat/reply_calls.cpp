@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 namespace qinfer::chat {
 namespace {
@@ -25,7 +26,13 @@ CallSearch more_unless(bool at_end) {
   return search;
 }
 
-CallSearch no_call() { return more_unless(true); }
+/// `size`: bytes that were looked at to know that, where that is more than a few.
+CallSearch no_call(std::size_t size = 0) {
+  CallSearch search;
+  search.outcome = CallSearch::none;
+  search.size = size;
+  return search;
+}
 
 CallSearch found(std::size_t size, std::vector<ToolCall> calls) { return {CallSearch::found, size, std::move(calls)}; }
 
@@ -116,14 +123,14 @@ std::optional<ToolCall> call_of_tags(std::string_view text, const ToolList& tool
   if (!name || trim_space(*name).empty()) return std::nullopt;
   ToolCall call{.name = std::string(trim_space(*name)), .arguments = "{"};
   const std::string_view body = text.substr(0, std::min(text.rfind("</function>"), text.size()));
-  std::vector<std::string_view> keys;
+  std::set<std::string_view> keys;
   while (const auto key = take_between(body, "<parameter=", ">", at)) {
     const std::size_t end = body.find("</parameter>", at);
-    if (end == std::string_view::npos || std::find(keys.begin(), keys.end(), *key) != keys.end()) return std::nullopt;
+    if (end == std::string_view::npos || keys.contains(*key)) return std::nullopt;
     const std::string_view value = without_line_ends(body.substr(at, end - at));
     at = end + std::string_view("</parameter>").size();
     if (!keys.empty()) call.arguments += ", ";
-    keys.push_back(*key);
+    keys.insert(*key);
     formats::append_json_string(*key, call.arguments);
     call.arguments += ": ";
     if (!tools.is_text(call.name, *key) && formats::parse_json(value, "value").ok())
@@ -136,7 +143,7 @@ std::optional<ToolCall> call_of_tags(std::string_view text, const ToolList& tool
 }
 
 CallSearch one_call(std::size_t size, std::optional<ToolCall> call) {
-  if (!call) return no_call();
+  if (!call) return no_call(size);
   std::vector<ToolCall> calls;
   calls.push_back(std::move(*call));
   return found(size, std::move(calls));
@@ -150,7 +157,7 @@ std::size_t size_with(std::string_view text, std::size_t at, std::string_view en
 /// Where `end` is, going on where the last search stopped.
 std::size_t find_end(std::string_view text, std::string_view end, CallScan& scan) {
   const std::size_t at = text.find(end, scan.at);
-  if (at == std::string_view::npos) scan.at = text.size() - std::min(text.size(), end.size() - 1);
+  scan.at = at != std::string_view::npos ? at : text.size() - std::min(text.size(), end.size() - 1);
   return at;
 }
 
@@ -159,8 +166,8 @@ CallSearch read_hermes(std::string_view text, bool at_end, const ToolList& tools
   const std::size_t end = find_end(text, kEnd, scan);
   if (end == std::string_view::npos && !at_end) return more_unless(at_end);
   const std::string_view body = trim_space(text.substr(0, std::min(end, text.size())));
-  return one_call(size_with(text, end, kEnd),
-                  body.starts_with("<function=") ? call_of_tags(body, tools) : call_of_object(body));
+  if (!body.starts_with('{') && !body.starts_with("<function=")) return no_call();
+  return one_call(size_with(text, end, kEnd), body.front() == '{' ? call_of_object(body) : call_of_tags(body, tools));
 }
 
 CallSearch read_deepseek(std::string_view text, bool at_end, CallScan& scan) {
@@ -169,7 +176,7 @@ CallSearch read_deepseek(std::string_view text, bool at_end, CallScan& scan) {
   if (end == std::string_view::npos && !at_end) return more_unless(at_end);
   const std::string_view body = text.substr(0, std::min(end, text.size()));
   const std::size_t separator = body.find(kSeparator);
-  if (separator == std::string_view::npos) return no_call();
+  if (separator == std::string_view::npos) return no_call(body.size());
   // "function" and then the name and a fence, or the name and then bare JSON.
   std::string_view name = body.substr(0, separator);
   std::string_view arguments = body.substr(separator + kSeparator.size());
@@ -182,7 +189,7 @@ CallSearch read_deepseek(std::string_view text, bool at_end, CallScan& scan) {
   }
   name = trim_space(name);
   arguments = trim_space(arguments);
-  if (name.empty() || !parse_object(arguments)) return no_call();
+  if (name.empty() || !parse_object(arguments)) return no_call(body.size());
   return one_call(size_with(text, end, kEnd), ToolCall{.name = std::string(name), .arguments = std::string(arguments)});
 }
 
@@ -192,7 +199,7 @@ CallSearch read_array(std::string_view text, bool at_end, CallScan& scan) {
   const auto size = scan.json.find(text.substr(begin));
   if (!size) return more_unless(at_end);
   auto calls = calls_of_array(text.substr(begin, *size));
-  if (!calls) return no_call();
+  if (!calls) return no_call(begin + *size);
   return found(begin + *size, std::move(*calls));
 }
 
@@ -213,7 +220,7 @@ CallSearch read_named_object(std::string_view text, bool at_end, CallScan& scan)
   const auto size = scan.json.find(text.substr(brace));
   if (!size) return more_unless(at_end);
   const std::string_view arguments = text.substr(brace, *size);
-  if (!parse_object(arguments)) return no_call();
+  if (!parse_object(arguments)) return no_call(brace + *size);
   return one_call(brace + *size, ToolCall{.name = std::string(name), .arguments = std::string(arguments)});
 }
 
@@ -269,7 +276,7 @@ CallSearch read_functionary(std::string_view text, bool at_end, const ToolList& 
   const std::string_view body = trim_space(text.substr(line.size, end - line.size));
   ToolCall call{.name = std::string(name), .arguments = std::string(body)};
   call.is_code = !parse_object(body);
-  if (call.is_code && name != kCodeRecipient) return no_call();
+  if (call.is_code && name != kCodeRecipient) return no_call(end);
   return one_call(end, std::move(call));
 }
 
@@ -283,6 +290,7 @@ std::vector<std::string> text_parameters(const Json& function) {
     const Json* type = property.find("type");
     if (type != nullptr && type->text() == "string") names.emplace_back(property.key());
   }
+  std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -308,8 +316,8 @@ const ToolList::Tool* ToolList::find(std::string_view name) const {
 
 bool ToolList::is_text(std::string_view tool, std::string_view parameter) const {
   const Tool* found = find(tool);
-  return found != nullptr && std::find(found->text_parameters.begin(), found->text_parameters.end(), parameter) !=
-                                 found->text_parameters.end();
+  return found != nullptr &&
+         std::binary_search(found->text_parameters.begin(), found->text_parameters.end(), parameter);
 }
 
 CallSearch read_calls(ReplyFormat format, std::string_view text, bool at_end, const ToolList& tools, CallScan& scan) {

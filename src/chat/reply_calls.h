@@ -44,13 +44,13 @@ class ToolList {
 
 /// What a search leaves for the next one of the same text, when more of it is there.
 struct CallScan {
-  std::size_t at = 0;
+  std::size_t at = 0;  ///< no end of a call begins before
   JsonEnd json;
 };
 
 struct CallSearch {
   enum Outcome { more, none, found } outcome = more;
-  std::size_t size = 0;         ///< found: bytes of the text that they are
+  std::size_t size = 0;         ///< found: bytes of the text that they are; none: bytes that were read in vain
   std::vector<ToolCall> calls;  ///< found; of ">>>all" none
 };
 

@@ -21,14 +21,11 @@ Value Run::raise(std::string message) {
   return fail(std::move(message));
 }
 
-/// Steps between two looks at the request to stop.
-constexpr std::uint64_t kStepsUnseen = 4096;
-
 bool Run::charge(std::uint64_t steps) {
   steps_ += steps;
   if (steps_ >= look_at_) {
     look_at_ = steps_ + kStepsUnseen;
-    if (cancel_.requested()) fail("rendering was cancelled", Code::cancelled);
+    look();
   }
   if (steps_ <= limits_.steps) return !failed();
   fail(
@@ -38,8 +35,13 @@ bool Run::charge(std::uint64_t steps) {
   return false;
 }
 
+bool Run::look() {
+  if (cancel_.requested()) fail("rendering was cancelled", Code::cancelled);
+  return !failed();
+}
+
 bool Run::can_take(std::uint64_t bytes) {
-  if (bytes <= limits_.memory && memory_.used() <= limits_.memory - bytes) return true;
+  if (bytes <= limits_.memory && memory_.used() + open_ <= limits_.memory - bytes) return true;
   fail(
       format_text("its values take more than {} bytes, the most for this conversation; a template makes do with fewer, "
                   "shorter texts",
@@ -118,11 +120,9 @@ Value Run::undefined(Missing::Reason reason, const Value& name, const char* obje
 Value Run::undefined_hint(std::string_view hint) { return undefined(Missing::Reason::hint, text(hint, 0)); }
 
 void TextBuilder::add(std::string_view text, Marks marks) {
-  if (text.empty() || run_.failed()) return;
-  // What is written here becomes a value or the output, each with a bound of its own; this is the wider one.
-  if (!run_.can_take(text_.size() + text.size())) return;
+  if (text.empty() || !run_.charge(text.size() / 64 + 1) || !open_.make_room(text_, text.size())) return;
   if (marks != marks_) {
-    if (!text_.empty()) changes_.push_back({text_.size(), marks_});
+    if (!text_.empty() && open_.make_room(changes_, 1)) changes_.push_back({text_.size(), marks_});
     marks_ = marks;
   }
   text_ += text;
@@ -141,12 +141,13 @@ void TextBuilder::add(const Text& text, std::size_t from, std::size_t size, Mark
 
 void TextBuilder::pad(std::uint64_t n, std::string_view text, Marks marks) {
   if (text.empty() || n == 0) return;
-  if (n > run_.limits().memory || !run_.can_take(text_.size() + n * text.size())) {
+  if (n > run_.limits().memory) {
     run_.can_take(run_.limits().memory + 1);
     return;
   }
-  text_.reserve(text_.size() + n * text.size());
-  for (std::uint64_t i = 0; i < n; ++i) add(text, marks);
+  if (!run_.charge(n * text.size() / 64) || !open_.make_room(text_, n * text.size())) return;
+  add(text, marks);
+  for (std::uint64_t i = 1; i < n && run_.goes_on(); ++i) text_ += text;
 }
 
 void TextBuilder::add_char(char32_t code, Marks marks) {

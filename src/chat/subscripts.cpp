@@ -67,7 +67,7 @@ bool own_item(Run& run, const Value& value, const Value& key, Value& found) {
   if (at < 0) at += size;
   if (at < 0 || at >= size) return false;
   if (value.is(Kind::range)) {
-    found = integer_value(value.range->start + at * value.range->step, value.marks);
+    found = integer_value(value.range->at(at), value.marks);
   } else if (value.is_text()) {
     const std::size_t offset = char_offset(value.text->view(), static_cast<std::size_t>(at));
     run.charge(offset / 32);
@@ -123,7 +123,8 @@ Value slice_text(Run& run, const Text& text, const Bounds& bounds) {
     return run.part(text, from, char_offset(view.substr(from), static_cast<std::size_t>(bounds.stop - bounds.start)));
   }
   std::vector<std::size_t> offsets;
-  if (!run.can_take(text.size * sizeof(std::size_t))) return {};
+  OpenBytes open(run);
+  if (!open.make_room(offsets, text.size)) return {};
   for (std::size_t i = 0; i < text.size; i += text::utf8_length(static_cast<std::uint8_t>(view[i])))
     offsets.push_back(i);
   TextBuilder out(run);
@@ -172,12 +173,12 @@ Value slice(Run& run, const Value& value, const Value& start, const Value& stop,
   if (value.is_text()) return slice_text(run, *value.text, bounds);
   if (value.is(Kind::range)) {
     const Range& range = *value.range;
-    const std::int64_t first = range.start + bounds.start * range.step, last = range.start + bounds.stop * range.step;
+    const std::int64_t first = range.at(bounds.start), last = range.at(bounds.stop);
+    const std::int64_t wide_step = Range{0, 0, range.step, 0}.at(bounds.step);
     const std::int64_t width = bounds.step > 0 ? bounds.stop - bounds.start : bounds.start - bounds.stop;
     const std::int64_t step_size = bounds.step > 0 ? bounds.step : -bounds.step;
     Value made = value;
-    made.range =
-        run.make(Range{first, last, range.step * bounds.step, width <= 0 ? 0 : (width + step_size - 1) / step_size});
+    made.range = run.make(Range{first, last, wide_step, width <= 0 ? 0 : (width + step_size - 1) / step_size});
     return made;
   }
   if (bounds.step == 1) {

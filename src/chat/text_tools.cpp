@@ -115,6 +115,7 @@ Value strip(Run& run, const Text& text, const Text* chars, bool left, bool right
 }
 
 Value replace(Run& run, const Text& text, const Text& from, const Text& to, std::int64_t n, bool markup) {
+  if (n < 0) n = INT64_MAX;
   TextBuilder out(run);
   std::size_t at = 0;
   if (from.size == 0) {  // between all characters
@@ -149,7 +150,7 @@ Value split_words(Run& run, const Text& text, std::int64_t n) {
     if (n == 0) {
       end = text.size;
     } else {
-      while (end < text.size && !is_space(text::char_at(view, end).code)) end += size_at(text, end);
+      while (end < text.size && !is_space(text::char_at(view, end).code) && run.goes_on()) end += size_at(text, end);
     }
     parts.add(run.part(text, at, end - at));
     at = n == 0 ? text.size : skip_space(view, end);
@@ -168,7 +169,7 @@ Value split_words_from_right(Run& run, const Text& text, std::int64_t n) {
     } else {
       while (begin > 0) {
         const text::Char c = text::char_before(view, begin);
-        if (is_space(c.code)) break;
+        if (is_space(c.code) || !run.goes_on()) break;
         begin -= c.size;
       }
     }
@@ -182,10 +183,12 @@ Value split_words_from_right(Run& run, const Text& text, std::int64_t n) {
 }  // namespace
 
 Value split(Run& run, const Text& text, const Text* separator, std::int64_t n, bool from_right) {
+  const bool is_bounded = n >= 0;
+  if (!is_bounded) n = INT64_MAX;
   if (separator == nullptr) return from_right ? split_words_from_right(run, text, n) : split_words(run, text, n);
   if (separator->size == 0) return run.fail("empty separator");
   ListBuilder parts(run);
-  if (from_right && n >= 0) {
+  if (from_right && is_bounded) {
     // The last n separators, each found backwards.
     std::size_t end = text.size;
     for (; n > 0 && run.charge(1); --n) {
@@ -217,7 +220,8 @@ Value split_lines(Run& run, const Text& text, bool keep_ends) {
   run.charge(text.size / 8);
   for (std::size_t at = 0; at < text.size && !run.failed();) {
     std::size_t end = at;
-    while (end < text.size && !is_line_end(text::char_at(text.view(), end).code)) end += size_at(text, end);
+    while (end < text.size && !is_line_end(text::char_at(text.view(), end).code) && run.goes_on())
+      end += size_at(text, end);
     std::size_t after = end;
     if (end < text.size) after += text.view().substr(end).starts_with("\r\n") ? 2 : size_at(text, end);
     lines.add(run.part(text, at, (keep_ends ? after : end) - at));
@@ -278,6 +282,7 @@ Value indent(Run& run, const Text& text, const Text& indention, bool first, bool
 }
 
 std::optional<std::int64_t> parse_integer(Run& run, std::string_view text, std::int64_t base) {
+  if (!run.charge_bytes(text.size())) return std::nullopt;
   text = text.substr(0, skip_space_back(text, text.size()));
   text.remove_prefix(std::min(text.size(), skip_space(text, 0)));
   std::string digits;
@@ -311,7 +316,8 @@ std::optional<std::int64_t> parse_integer(Run& run, std::string_view text, std::
   return value;
 }
 
-std::optional<double> parse_number(std::string_view text) {
+std::optional<double> parse_number(Run& run, std::string_view text) {
+  if (!run.charge_bytes(text.size())) return std::nullopt;
   text = text.substr(0, skip_space_back(text, text.size()));
   text.remove_prefix(std::min(text.size(), skip_space(text, 0)));
   std::string digits;

@@ -28,6 +28,6 @@ Value justify(Run& run, const Text& text, std::int64_t width, const Text& fill, 
 Value indent(Run& run, const Text& text, const Text& indention, bool first, bool blank);
 /// Python's int(text, base); nullopt where it is no integer. Fails beyond 64 bits.
 std::optional<std::int64_t> parse_integer(Run& run, std::string_view text, std::int64_t base);
-std::optional<double> parse_number(std::string_view text);
+std::optional<double> parse_number(Run& run, std::string_view text);
 
 }  // namespace qinfer::chat

@@ -154,6 +154,11 @@ struct Iterator {
 };
 struct Range {
   std::int64_t start, stop, step, size;
+  /// Number i, which is within 64 bits where the range has it; its multiple of the step may not be.
+  std::int64_t at(std::int64_t i) const {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(start) +
+                                     static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(step));
+  }
 };
 struct Cycler {
   List items;

@@ -256,6 +256,37 @@ TEST_CASE("A reply of markers, or a call that never ends, takes time in proporti
   }
 }
 
+TEST_CASE("Markers that become no call, and calls of many parameters, take time in proportion to their size",
+          "[chat]") {
+  const auto times = [](const std::string& text, std::size_t n) {
+    std::string out;
+    for (std::size_t i = 0; i < n; ++i) out += text;
+    return out;
+  };
+  const std::string tool_call = R"({"name": "stop", "arguments": {}})";
+  // What follows markers that begin no call is still read.
+  CHECK(read(setup_for(ReplyFormat::hermes), times("<tool_call>", 50) + tool_call + "</tool_call>", 4096) ==
+        times("<tool_call>", 49) + "|stop{}|");
+  for (const std::string& reply :
+       {times("<tool_call>", 90'000) + "</tool_call>", times("<tool_call>{", 80'000) + "</tool_call>",
+        times("<tool_call><function=f><parameter=k>", 30'000) + "</tool_call>"}) {
+    CAPTURE(reply.substr(0, 40));
+    CHECK(read(setup_for(ReplyFormat::hermes), reply, reply.size()) == reply);
+    CHECK(read(setup_for(ReplyFormat::hermes), reply, 10'000) == reply);
+  }
+  const std::string arrays = times("[TOOL_CALLS][", 80'000) + times("]", 80'000);
+  CHECK(read(setup_for(ReplyFormat::mistral), arrays, arrays.size()) == arrays);
+  const std::string begins = times("<｜tool▁call▁begin｜>", 20'000) + "<｜tool▁call▁end｜>";
+  CHECK(read(setup_for(ReplyFormat::deepseek), begins, begins.size()) == begins);
+  std::string parameters = "<tool_call><function=f>", arguments;
+  for (int i = 0; i < 30'000; ++i) {
+    parameters += fmt::format("<parameter=k{}>{}</parameter>", i, i);
+    arguments += fmt::format("{}\"k{}\": {}", i == 0 ? "" : ", ", i, i);
+  }
+  parameters += "</function></tool_call>";
+  CHECK(read(setup_for(ReplyFormat::hermes), parameters, parameters.size()) == "|f{" + arguments + "}|");
+}
+
 namespace {
 
 constexpr const char* kWeatherTool = R"({"type": "function", "function": {

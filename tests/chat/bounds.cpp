@@ -1,0 +1,149 @@
+// The bounds of a rendering hold whatever a template does: memory is what was promised, also of what is still being
+// written, and all work is counted in steps of about the same time, so that it ends and can be cancelled.
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string>
+
+#include "base/cancel.h"
+#include "chat/builtins.h"
+#include "chat/support.h"
+#include "support/catch.h"
+
+namespace {
+
+using namespace qinfer;
+using namespace qinfer::test;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+/// Bytes that "Name:   1234 kB" of /proc/self/status says.
+std::uint64_t status_bytes(std::string_view name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(name)) return std::stoull(line.substr(name.size() + 1)) * 1024;
+  return 0;
+}
+
+/// Renders, and returns by how much the memory of the process grew at most.
+std::uint64_t memory_of(const std::string& source, ChatResult& result) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  const std::uint64_t before = status_bytes("VmRSS:");
+  result = render_chat(source, R"({"messages": [{"role": "user", "content": "x"}]})");
+  return status_bytes("VmHWM:") - std::min(before, status_bytes("VmHWM:"));
+}
+
+struct Cost {
+  double seconds = 0;
+  std::uint64_t steps = 0;
+};
+
+Cost cost_of(const std::string& source, const std::string& variables) {
+  const auto begin = std::chrono::steady_clock::now();
+  const ChatResult result = render_chat(source, variables);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  return {took.count(), result.ok() ? result.rendered.steps : 0};
+}
+
+}  // namespace
+
+TEST_CASE("chat bounds: memory of open texts, marks and lists counts", "[chat]") {
+  const std::string text = "{% set t = 'a' * 1000000 %}";
+  const std::string nested = [&] {
+    std::string out = text, end;
+    for (int i = 0; i < 20; ++i) {
+      out += "{% set x %}" + std::string("{% for i in range(60) %}{{ t }}{% endfor %}");
+      end += "{% endset %}";
+    }
+    return out + end;
+  }();
+  for (const std::string& source :
+       {text + "{% macro m(n) %}{% for i in range(120) %}{{ t }}{% endfor %}{% if n %}{{ m(n-1) }}{% endif %}"
+               "{% endmacro %}{% set x = m(60) %}x",
+        nested, std::string("{{ (('x' ~ messages[0].content[0]) * 10000000)|length }}"),
+        std::string("{% macro m(n) %}{{ ('x' ~ messages[0].content[0]) * 1000000 }}{% if n %}{{ m(n-1) }}{% endif %}"
+                    "{% endmacro %}{% set x = m(60) %}x"),
+        std::string("{{ (range(90000)|list * 100)|map('string')|list|length }}")}) {
+    ChatResult result;
+    const std::uint64_t grown = memory_of(source, result);
+    INFO(source.substr(0, 200) << ": " << result.message);
+    CHECK(result.code == Code::buffer_too_small);
+    CHECK(grown <= 128 * kMiB + 16 * kMiB);
+  }
+}
+
+TEST_CASE("chat bounds: what scans a text counts it", "[chat]") {
+  const std::string big = "{% set t = 'a' * 8000000 %}{% for i in range(100000) %}";
+  for (const char* call :
+       {"t|int", "t|float", "t|int(base=36)", "t.zfill(3)", "t.removeprefix(t ~ 'b')", "t.removesuffix(t)",
+        "t|filesizeformat", "[{}]|map(attribute=t)|list", "t.isalpha()", "t|wordcount", "t|length", "t[7000000]"}) {
+    const ChatResult result = render_chat(big + "{% set x = " + call + " %}{% endfor %}");
+    INFO(call << ": " << result.message);
+    CHECK(!result.ok());
+  }
+  // The work of these grew with the square of their size.
+  for (const char* source :
+       {"{{ ('{}' * 100000).format(*range(100000))|length }}", "{{ ('{a}' * 300000).format(**{'a': 1})|length }}",
+        "{{ ('{a.b}{a[b]}' * 100000).format(a={'b': 1})|length }}"}) {
+    const Cost cost = cost_of(source, "{}");
+    INFO(source << ": " << cost.seconds << " s");
+    CHECK(cost.steps > 0);
+    CHECK(cost.seconds < 5);
+  }
+}
+
+TEST_CASE("chat bounds: a step of every builtin takes about the same time", "[chat]") {
+  std::vector<std::string> calls;
+  const auto add = [&](const std::string& begin, const char* name) {
+    for (const char* arguments : {"()", "('b')", "(t)", "('b', 'c')", "(t, t)", "(3)", "('b', t, 3)"})
+      calls.push_back(begin + name + arguments);
+  };
+  for (const auto rows : {chat::text_filters(), chat::list_filters(), chat::other_filters()})
+    for (const chat::BuiltinRow& row : rows) {
+      add("t|", row.name);
+      add("l|", row.name);
+    }
+  for (const chat::MethodRow& row : chat::text_methods()) add("t.", row.name);
+  for (const char* more : {"t in t", "t == t ~ 'b'", "t ~ t", "t % t", "t[::2]", "t[3:-3]", "l|list == l", "t|length"})
+    calls.emplace_back(more);
+  for (const std::size_t size : {kMiB, 8 * kMiB}) {
+    const std::string_view unit = "ab 1{}é\\n%";
+    const std::string begin =
+        fmt::format("{{% set l = ['b', 'a'] %}}{{% set t = '{}' * {} %}}", unit, size / unit.size());
+    const Cost nothing = cost_of(begin, "{}");
+    for (const std::string& call : calls) {
+      // The larger one shows what grows with the square.
+      if (size > kMiB && (!call.starts_with('t') || !(call.ends_with("()") || call.find('(') == call.npos))) continue;
+      const Cost cost = cost_of(begin + "{% set x = " + call + " %}", "{}");
+      if (cost.steps == 0) continue;  // refused, for other arguments are right; or too many steps
+      const double seconds = cost.seconds - nothing.seconds, steps = static_cast<double>(cost.steps - nothing.steps);
+      INFO(call << " of " << size << " bytes: " << seconds << " s, " << steps << " steps");
+      // A microsecond for each, and one look at the request to stop within 50 ms.
+      CHECK(seconds <= 0.05 + 1e-6 * steps);
+    }
+  }
+}
+
+TEST_CASE("chat bounds: integers at the ends of 64 bits", "[chat]") {
+  const std::string least = "(-9223372036854775807 - 1)", most = "9223372036854775807";
+  const auto text = [](const std::string& expression) {
+    const ChatResult result = render_chat("{{ " + expression + " }}");
+    return result.ok() ? result.text() : result.message;
+  };
+  CHECK(text("range(" + least + ", " + most + ", " + most + ")|length") == "3");
+  CHECK(text("range(" + least + ", " + most + ", " + most + ")|list") ==
+        "[-9223372036854775808, -1, 9223372036854775806]");
+  CHECK(text("range(0, " + least + ", " + least + ")|length") == "1");
+  CHECK(text("range(" + most + ", " + least + ", " + least + ")|list") == "[9223372036854775807, -1]");
+  CHECK(text("9223372036854775806 in range(" + least + ", " + most + ", " + most + ")") == "True");
+  CHECK(text("0 in range(" + least + ", " + most + ", " + most + ")") == "False");
+  CHECK(text("range(" + least + ", " + most + ", " + most + ")[2]") == "9223372036854775806");
+  CHECK(text("range(" + least + ", " + most + ", " + most + ")[::2]|list") ==
+        "[-9223372036854775808, 9223372036854775806]");
+  CHECK(text("'%*d' % (" + least + ", 5)").find("too big") != std::string::npos);
+  CHECK(text("'a-b-c'.replace('-', '', " + least + ")") == "abc");
+  CHECK(text("'abc'.replace('', '-', " + least + ")") == "-a-b-c-");
+  CHECK(text("'a b c'.split(' ', " + least + ")") == "['a', 'b', 'c']");
+  CHECK(text("'a b c'.split(none, " + least + ")") == "['a', 'b', 'c']");
+  CHECK(text("'a b c'.rsplit(none, " + least + ")") == "['a', 'b', 'c']");
+}
