@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "base/format.h"
+#include "base/hash.h"
+#include "kv/snapshot.h"
 #include "platform/cgroup.h"
 #include "platform/thread.h"
 
@@ -195,7 +197,7 @@ std::string Model::describe_mix() const {
   return quantised ? format_text("{}", join_texts(names, "+")) : std::string();
 }
 
-std::string Model::origin() const {
+std::string Model::describe_origin() const {
   // A table of rows whose values differ from those of the LM head.
   const auto encoding = [this](model::Role role) { return weights_.matrix(role).format.encoding; };
   const bool rows = spec_.tied_embeddings && spec_.causal && has_weights() &&
@@ -204,6 +206,20 @@ std::string Model::origin() const {
   std::string format = weight_format_ == "mixed" ? describe_mix() : weight_format_;
   if (format.empty() && weight_format_ == "mixed") format = "each";
   return format_text("{}/{}{}{}", kernels_->name, format, rows ? "+rows" : "", runtime_->exact() ? "/exact" : "");
+}
+
+std::string Model::origin() const {
+  std::string origin = describe_origin();
+  if (origin.size() <= kv::kMaxSnapshotName) return origin;
+  const std::size_t family = origin.find('/') + 1;
+  return format_text("{}#{:016x}", origin.substr(0, family), hash_text(std::string_view(origin).substr(family)));
+}
+
+bool Model::has_origin(std::string_view saved) const {
+  if (saved == origin()) return true;
+  // Earlier builds cut what was longer.
+  const std::string whole = describe_origin();
+  return saved.size() == kv::kMaxSnapshotName && whole.starts_with(saved);
 }
 
 Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtime, const std::string& path,

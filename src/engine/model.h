@@ -92,7 +92,11 @@ class Model {
   Result<Charge> charge(std::uint64_t bytes, std::string_view what,
                         const std::function<std::string(std::uint64_t left)>& what_fits) const;
   /// What the bits of its keys and values depend on: kernel set, formats of the weights, precision.
+  std::string describe_origin() const;
+  /// The same as snapshots name it, in at most kv::kMaxSnapshotName bytes: of a longer one a hash.
   std::string origin() const;
+  /// Whether a snapshot's is the same.
+  bool has_origin(std::string_view saved) const;
   /// The blueprint that it was loaded by.
   const ModelBlueprint& blueprint() const { return blueprint_; }
   /// What blueprints of caches and sessions are made for.

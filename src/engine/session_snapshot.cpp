@@ -95,11 +95,12 @@ Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<c
 
 /// Refuses keys and values of the same kernel set with other options: the session would go on with bits that neither
 /// setting gives. (Another kernel set is accepted: a host that moves a file between CPUs knows that it does.)
-Status check_origin(std::string_view saved, std::string_view own, const std::string& path) {
+Status check_origin(std::string_view saved, const Model& model, const std::string& path) {
   const auto family = [](std::string_view name) {
     return std::string_view(name.begin(), std::find(name.begin(), name.end(), '/'));
   };
-  if (saved == own || family(saved) != family(own)) return Status();
+  const std::string own = model.describe_origin();
+  if (model.has_origin(saved) || family(saved) != family(own)) return Status();
   return error(Code::unsupported,
                "{}: saved with {} (kernel set, type of the weights, QINFER_LOAD_EMBED_ROWS, QINFER_RUNTIME_EXACT), the "
                "model has {}: the bits would be those of neither",
@@ -218,7 +219,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   if (snapshot.recovered() && options.no_recovery)
     return error_at(Code::format, -1, "{}: what was saved last is damaged; the state before it has {} tokens", path,
                     snapshot.tokens().size());
-  if (!options.any_bits) QINFER_TRY(check_origin(snapshot.model().origin, model.origin(), path));
+  if (!options.any_bits) QINFER_TRY(check_origin(snapshot.model().origin, model, path));
   QINFER_TRY(check_tokens(snapshot, model, path));
   auto sampler = sampling::parse_stored_options(snapshot.extra());
   if (!sampler.ok()) return sampler.take_status().with_prefix(path);
@@ -230,14 +231,14 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   QINFER_TRY(std::move(status));
   std::unique_ptr<Session> session = std::move(created.value());
   result = {snapshot.tokens().size(), snapshot.n_evaluated(), snapshot.recovered(),
-            snapshot.model().origin != model.origin()};
+            !model.has_origin(snapshot.model().origin)};
   // Loaded blocks are never published to the prefix cache: other kernels may have computed them, or they may be forged.
   session->untrusted_ = true;
   QINFER_TRY(session->append(snapshot.tokens()));
   QINFER_TRY(session->read_tables(snapshot, path));
   session->advance(snapshot.n_evaluated());
-  session->origin_ = snapshot.model().origin;
-  session->same_origin_ = snapshot.model().origin == model.origin();
+  session->same_origin_ = model.has_origin(snapshot.model().origin);
+  session->origin_ = session->same_origin_ ? model.origin() : snapshot.model().origin;
   // The logits are not in the file: evaluating the last token again gives them.
   if (session->pending() == 0 && session->n_tokens_ != 0) {
     --session->n_evaluated_;

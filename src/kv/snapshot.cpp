@@ -26,7 +26,7 @@ struct Header {
   std::uint32_t max_tokens, max_logits;
   std::uint32_t tile_order;  ///< KvOrder
   std::uint64_t extra_capacity, tail_capacity, blocks_offset;
-  char fingerprint[32], origin[32];
+  char fingerprint[kMaxSnapshotName + 1], origin[kMaxSnapshotName + 1];
   std::uint64_t checksum;  ///< of all before
 };
 
@@ -471,6 +471,9 @@ Status save_in_place(platform::WritableFile& file, const platform::OpenFile& rea
 
 Status save_snapshot(const std::string& path, const SnapshotModel& model, const SnapshotState& state,
                      const platform::Files* files) {
+  if (std::max(model.fingerprint.size(), model.origin.size()) > kMaxSnapshotName)
+    return error(Code::internal, "{}: a snapshot's names have at most {} bytes: {}, {}", path, kMaxSnapshotName,
+                 model.fingerprint, model.origin);
   if (files != nullptr) {
     QINFER_ASSIGN(const std::shared_ptr<platform::WritableFile> file, files->open_to_write(path));
     QINFER_TRY(save_in_place(*file, {file, file->size(), path}, model, state));

@@ -40,10 +40,13 @@
 
 namespace qinfer::kv {
 
-/// What a snapshot fits, besides the token ids.
+/// Bytes of a name in the header.
+inline constexpr std::size_t kMaxSnapshotName = 31;
+
+/// What a snapshot fits, besides the token ids. Names that are longer than kMaxSnapshotName are refused.
 struct SnapshotModel {
-  std::string fingerprint;  ///< of the weights, at most 31 bytes
-  std::string origin;       ///< what computed keys and values, as far as it changes their bits; at most 31 bytes
+  std::string fingerprint;  ///< of the weights
+  std::string origin;       ///< what computed keys and values, as far as it changes their bits
   /// Of each group of layers, 1 to kMaxGroups; they differ only in the number of layers.
   std::vector<KvLayout> layouts;
   std::vector<std::uint32_t> windows;
