@@ -4,6 +4,10 @@
 //
 // One token is multiplied with weights as they are decoded. For more tokens the 32 columns of a sub-block are decoded
 // into memory of 4 KiB, which the loops over f32 weights then read.
+//
+// The functions that a compiler sees are run_one(), decode() and add_decoded(). All that they call is inlined into them
+// ([[gnu::flatten]]): left to itself GCC makes calls of the pieces, which pass vectors through memory, at the speed of
+// scalar code. A test looks for calls in the objects.
 #pragma once
 
 #include "highway/gemm_f32.h"
@@ -12,17 +16,34 @@
 namespace qinfer::kernels::QINFER_ISA {
 namespace {
 
-/// Eight integers of each of 16 rows as signed bytes: nibble 2b in byte b of `even`, nibble 2b + 1 in byte b of `odd`.
-struct SignedBytes {
+/// Byte `from` of each lane as byte `to`, the others 0.
+template <int from, int to>
+inline I32x16 move_byte(I32x16 x) {
+  using ByteTag = hn::Repartition<std::uint8_t, IntTag>;
+  alignas(16) static constexpr std::array<std::uint8_t, 16> kFrom = [] {
+    std::array<std::uint8_t, 16> places{};
+    for (std::size_t i = 0; i < 16; ++i) places[i] = static_cast<std::uint8_t>(i % 4 == to ? i - to + from : 0x80);
+    return places;
+  }();
+  const auto places = hn::LoadDup128(ByteTag(), kFrom.data());
+  return each<I32x16>([&](std::size_t p) {
+    return hn::BitCast(IntTag(), hn::TableLookupBytesOr0(hn::BitCast(ByteTag(), x.part[p]), places));
+  });
+}
+
+/// Eight integers of each of 16 rows as bytes: nibble 2b in byte b of `even`, nibble 2b + 1 in byte b of `odd`.
+struct GroupBytes {
   I32x16 even, odd;
 
-  /// Those of value v (0 .. 7) of a group, which is nibble 4 (v % 2) + v / 2.
-  template <int v>
+  /// Those of value v (0 .. 7) of a group, which is nibble 4 (v % 2) + v / 2. A shuffle of bytes instead of one or both
+  /// of the shifts: it has a port of its own beside those of the arithmetic.
+  template <int v, bool has_sign>
   I32x16 at() const {
     constexpr int kNibble = 4 * (v % 2) + v / 2, kByte = kNibble / 2;
     const I32x16& bytes = kNibble % 2 == 0 ? even : odd;
-    return each<I32x16>(
-        [&](std::size_t p) { return hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * kByte>(bytes.part[p])); });
+    if constexpr (!has_sign) return move_byte<kByte, 0>(bytes);
+    const I32x16 highest = kByte == 3 ? bytes : move_byte<kByte, 3>(bytes);
+    return each<I32x16>([&](std::size_t p) { return hn::ShiftRight<24>(highest.part[p]); });
   }
 };
 
@@ -57,7 +78,7 @@ inline I32x16 meant(I32x16 bytes) {
 /// `nibbles`: the dwords of a group. `plane`: its plane, shifted right by plane_shift(); not looked at where there is
 /// none.
 template <TileIntegers integers, Meaning meaning>
-inline SignedBytes signed_bytes(I32x16 nibbles, I32x16 plane) {
+inline GroupBytes group_bytes(I32x16 nibbles, I32x16 plane) {
   const I32x16 low = splat_bits(0x0f0f0f0f);
   I32x16 even = and_bits(nibbles, low), odd = and_bits(shift_right<4>(nibbles), low);
   if constexpr (integers != TileIntegers::nibbles) {
@@ -70,7 +91,8 @@ inline SignedBytes signed_bytes(I32x16 nibbles, I32x16 plane) {
 
 /// c = or += the products of the 32 columns of a sub-block. One function for all encodings, as decode() says.
 template <int tokens>
-[[gnu::noinline]] void add_decoded(const float* x, const std::byte* weights, float* c, std::int64_t ldc, bool first) {
+[[gnu::noinline, gnu::flatten]] void add_decoded(const float* x, const std::byte* weights, float* c, std::int64_t ldc,
+                                                 bool first) {
   F32Sums<DType::f32>::add_columns<tokens>(x, kQuantSub, weights, nullptr, c, ldc, first);
 }
 
@@ -92,8 +114,8 @@ struct QuantSums {
 
   /// Calls emit(column of the group, half, its 16 weights) for the values v and up of a group.
   template <int v, typename Emit>
-  static inline void emit_values(const SignedBytes& bytes, const RunScales& scales, int half, Emit emit) {
-    emit(v, half, weight_of(scales, bytes.at<v>()));
+  static inline void emit_values(const GroupBytes& bytes, const RunScales& scales, int half, Emit emit) {
+    emit(v, half, weight_of(scales, bytes.at<v, kMeaning != Meaning::whole>()));
     if constexpr (v < 7) emit_values<v + 1>(bytes, scales, half, emit);
   }
 
@@ -106,7 +128,7 @@ struct QuantSums {
       I32x16 plane = no_bits();
       if constexpr (kIntegers != TileIntegers::nibbles)
         plane = shift_right<plane_shift(kIntegers, g)>(load_dwords(integers + plane_at(kIntegers, g) + 64 * half));
-      emit_values<0>(signed_bytes<kIntegers, kMeaning>(nibbles, plane), scales[half], half, emit);
+      emit_values<0>(group_bytes<kIntegers, kMeaning>(nibbles, plane), scales[half], half, emit);
     }
   }
 
@@ -156,7 +178,7 @@ struct QuantSums {
       }
   }
 
-  static void run_one(const float* x, std::int64_t cols, const TileLines& lines, float* c) {
+  [[gnu::flatten]] static void run_one(const float* x, std::int64_t cols, const TileLines& lines, float* c) {
     F32x16 sums[2] = {zeros(), zeros()};
     for_subs(lines, cols, [&](const std::byte* block, const std::byte* sub) {
       RunScales scales[2];
@@ -170,8 +192,8 @@ struct QuantSums {
 
   /// The 32 columns of a sub-block as f32. Not inline: one function for all numbers of tokens compiles in a tenth of
   /// the time.
-  [[gnu::noinline]] static void decode(const std::byte* block, const std::byte* sub,
-                                       float (&out)[kQuantSub][kTileRows]) {
+  [[gnu::noinline, gnu::flatten]] static void decode(const std::byte* block, const std::byte* sub,
+                                                     float (&out)[kQuantSub][kTileRows]) {
     RunScales scales[2];
     decode_from<0>(block, sub, scales, [&](int k, int half, F32x16 weights) { store(&out[k][16 * half], weights); });
   }
