@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include "support.h"
@@ -43,6 +44,57 @@ std::string check_one_of(const std::string& text, const std::vector<std::string>
   return json_string(text) + " is not one of " + join_texts(texts);
 }
 
+/// How many letters to add, take away, change or exchange with the next, to make one text of another (Damerau 1964,
+/// without letters that are changed twice).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      d[i][j] = std::max(i, j);
+      if (i == 0 || j == 0) continue;
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+/// "; did you mean NAME?", of the name that was probably meant; empty if none is near.
+std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
+  const auto far = [&](const std::string& name) { return distance(given.substr(0, 100), name); };
+  const auto nearest = std::min_element(names.begin(), names.end(),
+                                        [&](const std::string& a, const std::string& b) { return far(a) < far(b); });
+  if (nearest == names.end() || far(*nearest) > 1 + nearest->size() / 4) return {};
+  return "; did you mean " + *nearest + "?";
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> names_of_options(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+/// A number of bytes with a unit, such as 200MiB or 1.5GB, as digits. What is none stays as it is.
+std::string bytes_of(const std::string& text) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},   {"TB", 1e12},  {"KB", 1e3},   {"KiB", 0x1p10},
+      {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40}};
+  const char* end = text.data() + text.size();
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  for (const auto& [unit, size] : kUnits)
+    if (error == std::errc() && std::string_view(stop, end) == unit && number >= 0 && number * size < 0x1p63)
+      return std::to_string(static_cast<std::uint64_t>(number * size));
+  return text;
+}
+
 }  // namespace
 
 Option Option::required() const {
@@ -74,6 +126,10 @@ Option Option::whole_number(std::uint64_t lowest, std::uint64_t highest) const {
   option_->check(CLI::Validator(
       [lowest, highest](const std::string& text) { return check_whole_number(text, lowest, highest); }, ""));
   return *this;
+}
+
+Option Option::bytes(std::uint64_t lowest, std::uint64_t highest) const {
+  return replaced_by(bytes_of).whole_number(lowest, highest);
 }
 
 Option Option::real_number(double lowest, double highest) const {
@@ -136,17 +192,42 @@ Options Commands::add(const char* name, const char* description) {
 void Commands::set_version(std::string version) { app_->set_version_flag("--version", std::move(version)); }
 void Commands::set_footer(const char* text) { app_->footer(text); }
 
-int Commands::run(int argc, char** argv) {
+void Commands::parse(std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
-    app_->parse(argc, argv);
+    app_->parse(std::move(arguments));
+  } catch (const CLI::ExtrasError& error) {
+    const std::vector<CLI::App*> given = app_->get_subcommands();
+    for (const std::string& text : app_->remaining(true))
+      if (text.starts_with("--") && !given.empty())
+        throw UsageError(json_string(text) + " is no option of it" + suggestion(text, names_of_options(*given[0])));
+    throw UsageError(error.what());
+  }
+}
+
+int Commands::run(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  // "qinfer" and "qinfer help [COMMAND]" are "qinfer [COMMAND] --help".
+  if (arguments.empty() || arguments[0] == "help")
+    arguments = {arguments.size() > 1 ? arguments[1] : "--help", "--help"};
+  const std::string name = arguments[0];
+  const std::vector<std::string> names = names_of_commands(*app_);
+  const bool is_known = std::find(names.begin(), names.end(), name) != names.end();
+  const std::string hint = " (see qinfer " + (is_known ? name + " " : "") + "--help)";
+  if (!is_known && !name.starts_with('-'))
+    throw UsageError(json_string(name) + " is no command" + suggestion(name, names) + hint);
+  try {
+    parse(std::move(arguments));
+    return chosen_();
   } catch (const CLI::Success& asked) {  // --help or --version
     app_->exit(asked, std::cout, std::cerr);
     std::cout.flush();
     return std::cout ? 0 : 1;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
+    throw UsageError(error.what() + hint);
+  } catch (const UsageError& error) {
+    throw UsageError(error.what() + hint);
   }
-  return chosen_();
 }
 
 }  // namespace cli

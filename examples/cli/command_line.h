@@ -34,6 +34,8 @@ class Option {
 
   /// Digits only and in [lowest, highest]: CLI11 alone reads "-1" as 18446744073709551615 and "010" as 8.
   Option whole_number(std::uint64_t lowest, std::uint64_t highest) const;
+  /// The same of bytes, which may have a unit: 200MiB, 1.5GB.
+  Option bytes(std::uint64_t lowest, std::uint64_t highest) const;
   /// A finite number in [lowest, highest].
   Option real_number(double lowest, double highest) const;
   /// The help shows them.
@@ -82,10 +84,13 @@ class Commands {
   void set_version(std::string version);
   void set_footer(const char* text);
 
-  /// Parses, and runs the command that was given. Help and version go to stdout. Throws UsageError.
+  /// Parses, and runs the command that was given. Help and version go to stdout. Throws UsageError, which names what
+  /// was probably meant and the help of the command.
   int run(int argc, char** argv);
 
  private:
+  void parse(std::vector<std::string> arguments);
+
   std::unique_ptr<CLI::App> app_;
   std::function<int()> chosen_;  ///< what to do, as the command that was given says
 };

@@ -25,10 +25,24 @@
 namespace cli {
 namespace {
 
-volatile std::sig_atomic_t signal_seen = 0;
-extern "C" void note_signal(int number) { signal_seen = number; }
-
 constexpr int kSignals[] = {SIGINT, SIGWINCH, SIGTSTP, SIGTERM, SIGHUP};
+
+/// Of each signal on its own: several may arrive at once.
+volatile std::sig_atomic_t signals_seen[std::size(kSignals)] = {};
+extern "C" void note_signal(int number) {
+  for (std::size_t i = 0; i < std::size(kSignals); ++i)
+    if (kSignals[i] == number) signals_seen[i] = 1;
+}
+
+/// One that has arrived and was not taken yet; 0 if there is none.
+int take_signal() {
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    if (signals_seen[i] == 0) continue;
+    signals_seen[i] = 0;
+    return kSignals[i];
+  }
+  return 0;
+}
 
 /// While it lives, these signals arrive only where wait() waits for input, so that none is missed and none finds the
 /// terminal in a state that only an editor understands.
@@ -39,6 +53,7 @@ class HeldSignals {
     sigemptyset(&held);
     for (const int number : kSignals) sigaddset(&held, number);
     sigprocmask(SIG_BLOCK, &held, &before_mask_);
+    for (volatile std::sig_atomic_t& seen : signals_seen) seen = 0;
     struct sigaction action {};
     action.sa_handler = note_signal;
     for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
@@ -50,13 +65,13 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  /// 0 when there is input, otherwise the signal that arrived first.
+  /// 0 when there is input, otherwise a signal that arrived.
   int wait() const {
-    signal_seen = 0;
     pollfd input{STDIN_FILENO, POLLIN, 0};
-    while (ppoll(&input, 1, nullptr, &before_mask_) < 0)
-      if (signal_seen != 0) return signal_seen;
-    return 0;
+    for (;;) {
+      if (const int number = take_signal(); number != 0) return number;
+      if (ppoll(&input, 1, nullptr, &before_mask_) >= 0) return 0;
+    }
   }
   /// What the signal does where there is no editor.
   void let_happen(int number) const {

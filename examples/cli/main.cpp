@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   try {
     return parse_and_run(argc, argv);
   } catch (const cli::UsageError& error) {
-    cli::report(std::string(error.what()) + " (see qinfer --help)");
+    cli::report(error.what());
     return 2;
   } catch (const qi::Error& error) {
     cli::report(std::string(error.what()) + " (" + error.status_name() + ")");

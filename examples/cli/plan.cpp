@@ -220,7 +220,10 @@ void add_plan(Commands& commands) {
   number("--sessions", args->sessions, 1u << 20, "Sessions at once (default 1)");
   number("--block-tokens", args->block_tokens, 256, "Tokens per KV block, a power of two from 32 (default 32)");
   number("--batch", args->batch, 1u << 16, "Tokens evaluated in one pass (default 512)");
-  number("--fit", args->fit, UINT64_MAX / 2, "Say what fits into N bytes: how long a context, how many sessions");
+  options
+      .add("--fit", args->fit, "Say what fits into so many bytes (200MiB, 8GB): how long a context, how many sessions")
+      .bytes(1, UINT64_MAX / 2)
+      .type_name("BYTES");
   add_kv_arg(options, args->kv);
   add_runtime_args(options, args->runtime);
   options.flag("--prefix", args->prefix, "With a cache that keeps prefixes");

@@ -54,8 +54,15 @@ is_id_line() { [ "$(wc -l <"$1")" -eq 1 ] && grep -Eq '^[0-9]+(,[0-9]+)*$' "$1";
 is_json_object() { [ "$(wc -l <"$out")" -eq 1 ] && grep -Eq '^\{.*\}$' "$out"; }
 
 check_usage() {
-  expect "no command" 2
+  expect "no command" 0
+  check "no command: the help" stdout_has "Usage"
   expect "unknown command" 2 frobnicate
+  check "unknown command: the help of all" grep -q 'no command (see qinfer --help)' "$err"
+  expect "a command with a typo" 2 genrate "$model" x
+  check "a command with a typo: the nearest" grep -q '"genrate" is no command; did you mean generate?' "$err"
+  expect "an option with a typo" 2 generate "$model" x --tmep 1
+  check "an option with a typo: the nearest" grep -q '"--tmep" is no option of it; did you mean --temp?' "$err"
+  check "an option with a typo: the command's help" grep -q 'see qinfer generate --help' "$err"
   expect "info without a model" 2 info
   expect "unknown option" 2 info "$model" --frobnicate
   expect "negative number" 2 generate "$model" x -n -5
@@ -70,6 +77,10 @@ check_usage() {
   expect "bench of nothing" 2 bench "$model" -p 0 -n 0
   expect "help" 0 --help
   check "help: on stdout" stdout_has "Usage"
+  expect "help as a command" 0 help
+  check "help as a command: on stdout" stdout_has "Usage"
+  expect "help with a command" 0 help generate
+  check "help with a command: on stdout" stdout_has "PROMPT"
   expect "help of a command" 0 generate --help
   check "help of a command: on stdout" stdout_has "PROMPT"
   expect "version" 0 --version
@@ -100,6 +111,9 @@ check_plan_map() {
   check "plan --map --json: an object" is_json_object
   expect "plan --fit" 0 plan "$model" --fit 30000000
   check "plan --fit: a context" stdout_has '^longest context  *[0-9]* tokens x 1 sessions'
+  expect "plan --fit with a unit" 0 plan "$model" --fit 30MB
+  check "plan --fit with a unit: the same context" stdout_has '^longest context  *[0-9]* tokens x 1 sessions'
+  expect "plan --fit: no unit" 2 plan "$model" --fit 30XB
   expect "plan --fit: too little" 1 plan "$model" --fit 1000
   expect "plan --map and --fit" 2 plan "$model" --map --fit 30000000
 }
