@@ -176,9 +176,19 @@ def test_a_stream_that_an_exception_left_is_ended_by_the_next_call(chat_model):
         session.truncate(1)
         session.evaluate()
         # One that is made in here is read in here.
+        running, go_on = threading.Event(), threading.Event()
+
+        def wait(_):
+            running.set()
+            go_on.wait()
+
+        session.set_logits_hook(wait)
+        stream = session.stream()
+        running.wait()
         with pytest.raises(qinfer.StateError):
-            for _ in session.stream():
-                session.truncate(1)
+            session.truncate(1)
+        go_on.set()
+        stream.close()
 
 
 def roles(chat):

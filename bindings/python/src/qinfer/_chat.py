@@ -140,7 +140,7 @@ class Chat:
     def _reply(
         self, session: Session, reply: Reply, max_tokens: int, cancel: Cancel | None
     ) -> Generator[Part, None, None]:
-        received = 0
+        received, finished = 0, False
 
         def work(put: Callable[[Part | None], bool], ending: Cancel) -> None:
             def receive(token: int, _: str) -> bool:
@@ -148,7 +148,9 @@ class Chat:
                 received += token >= 0
                 return all([put(None), *(put(part) for part in reply.push(token))] if token >= 0 else [])
 
+            nonlocal finished
             self.result = session.generate(max_tokens, on_token=receive, cancel=ending)
+            finished = True
             for part in reply.finish():
                 put(part)
 
@@ -158,7 +160,8 @@ class Chat:
         except (GeneratorExit, KeyboardInterrupt, CancelledError):
             parts.close()
             if received:
-                reply.finish()
+                if not finished:  # ended by an error, such as a request to cancel
+                    reply.finish()
                 self.messages.append(reply.message)
             raise
         finally:
