@@ -182,6 +182,7 @@ def test_errors_can_be_pickled():
 def test_the_interpreter_may_end_in_a_stream(root, cases, end):
     script = f"""
 import os, signal, sys, time, qinfer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
 model = qinfer.Model({str(root / cases["model"])!r})
 session = qinfer.Session(model)
 session.append("Once upon a time")
@@ -219,6 +220,7 @@ def test_a_cancelled_astream_leaves_the_loop_free(prompted):
 def test_ctrl_c_ends_a_generation(root, cases):
     script = f"""
 import os, signal, threading, qinfer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
 model = qinfer.Model({str(root / cases["model"])!r})
 session = qinfer.Session(model)
 session.append("Once upon a time")

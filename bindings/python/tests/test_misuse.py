@@ -223,3 +223,66 @@ def test_a_turn_that_is_left_keeps_the_reply_so_far(chat_model):
     except Stop:
         assert chat.send(QUESTION) == ANSWER
     assert roles(chat) == ["user", "assistant"] * 3
+
+
+@pytest.mark.parametrize("size", [2**80, -1, "many"])
+def test_sizes_of_files_that_cannot_be_are_errors(size):
+    class Odd:
+        def size(self):
+            return size
+
+        def close(self):
+            pass
+
+    with pytest.raises((ValueError, TypeError)):
+        qinfer.Model("a name", files=lambda *_: Odd())
+
+
+def test_a_handler_may_not_use_a_session_that_is_evaluated_apart(slow_session, after_a_moment):
+    met = []
+
+    def use(*_):
+        for call in (lambda: slow_session.tokens, slow_session.fork, lambda: slow_session.truncate(1)):
+            try:
+                call()
+            except qinfer.StateError as failure:
+                met.append(failure)
+
+    slow_session.truncate(400)
+    after_a_moment(signal.SIGUSR1, use)
+    slow_session.evaluate()
+    assert len(met) == 3
+    assert slow_session.pending == 0 and len(slow_session.tokens) == 400
+
+
+def test_a_signal_leaves_the_callers_cancel_alone(slow_session, after_a_moment):
+    cancel = qinfer.Cancel()
+    after_a_moment(signal.SIGUSR1, stop)
+    with pytest.raises(Stop):
+        slow_session.evaluate(cancel=cancel)
+    slow_session.truncate(3)
+    slow_session.evaluate(cancel=cancel)
+    cancel.request()
+    with pytest.raises(qinfer.CancelledError):
+        slow_session.generate(1, cancel=cancel)
+    cancel.reset()
+    assert slow_session.generate(1, cancel=cancel).new_tokens == 1
+
+
+def test_a_handler_that_is_changed_in_a_callback_stays(chat_model):
+    usual = signal.getsignal(signal.SIGUSR2)
+    session = qinfer.Session(chat_model)
+    session.append(chat_model.tokenize_chat([{"role": "user", "content": QUESTION}]))
+    signal.signal(signal.SIGUSR2, stop)
+    try:
+        session.generate(3, on_token=lambda *_: bool(signal.signal(signal.SIGUSR2, signal.SIG_IGN)) or True)
+        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR2, usual)
+
+
+def test_a_signal_during_short_calls_comes_out_as_it_is(chat_model, after_a_moment):
+    after_a_moment(signal.SIGUSR1, stop)
+    with pytest.raises(Stop):
+        while True:
+            chat_model.detokenize(range(5, 100))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from . import _abi
 from ._errors import QinferError
-from ._library import Callbacks, call, fields_of, sized
+from ._library import Callbacks, call, checked, fields_of, sized
 
 
 class File(Protocol):
@@ -83,7 +83,7 @@ class HostFiles(Callbacks):
 
     def _size(self, handle: int, out: Any, _: Any) -> int:
         def work() -> None:
-            out[0] = self._file(handle).size()
+            out[0] = checked(ctypes.c_uint64, self._file(handle).size())
 
         return self._attempt(work)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import _signal  # type: ignore[import]  # signal.getsignal() makes an enum of each answer: 0.4 ms for all, not 10 us
 import ctypes
 import os
-import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -32,21 +31,26 @@ def checked(kind: Any, value: Any) -> Any:
     return value
 
 
-def _parameter(kind: Any) -> Any:
-    """The type of a parameter, for integers one that checks them, and for a handle (its name in C) one that takes an
-    object of its class alone: ctypes would take any number for an address."""
+def _check_of(kind: Any) -> Callable[[Any], Any] | None:
+    """What makes an argument of a value, or None: of integers a check that they fit, and of a handle (whose name in C
+    `kind` is) one that it is an object of its class, since ctypes would take any number for an address. Called before
+    ctypes is: what a signal's handler raises inside of it is lost."""
 
-    class Checked:
-        @staticmethod
-        def from_param(value: Any) -> Any:
-            if not isinstance(kind, str):
-                return kind.from_param(checked(kind, value))
-            if value is None or isinstance(value, ctypes.c_void_p):
-                return value
-            expect(_classes.get(kind, Handle), value)
-            return ctypes.c_void_p(value._handle)
+    def handle(value: Any) -> Any:
+        if value is None or isinstance(value, ctypes.c_void_p):
+            return value
+        expect(_classes.get(kind, Handle), value)
+        return pointer(value)
 
-    return Checked if isinstance(kind, str) or kind in _INTEGERS else kind
+    def integer(value: Any) -> Any:
+        return checked(kind, value)
+
+    return handle if isinstance(kind, str) else integer if kind in _INTEGERS else None
+
+
+def pointer(handle: Handle) -> Any:
+    """The handle as an argument of C."""
+    return ctypes.c_void_p(handle._handle)
 
 
 _classes: dict[str, type[Handle]] = {}  # by the name of the handle in C
@@ -74,7 +78,9 @@ def _load(name: str, soname: str, variable: str) -> ctypes.CDLL:
     for function, (result, arguments) in _abi.FUNCTIONS.items():
         if function.startswith("qinfer_grammar_") == (name == "qinfer_grammar"):
             found, kinds = getattr(library, function), cast(list[Any], arguments)
-            found.restype, found.argtypes = result, [_parameter(kind) for kind in kinds]
+            found.restype = result
+            found.argtypes = [ctypes.c_void_p if isinstance(kind, str) else kind for kind in kinds]
+            found.checks = [_check_of(kind) for kind in kinds]
     return library
 
 
@@ -115,11 +121,16 @@ def ask(function: Any, *arguments: Any) -> Any:
     """Calls a function. A Handle among the arguments is not freed meanwhile."""
     with Held(*[argument for argument in arguments if isinstance(argument, Handle)]):
         try:
-            return function(*arguments)
-        except ctypes.ArgumentError as failure:
-            raise (ValueError if "ValueError" in str(failure) else TypeError)(
-                re.sub(r"^argument \d+: \w+: ", "", str(failure))
-            ) from None
+            return function(*_checked_arguments(function, arguments))
+        except ctypes.ArgumentError as failure:  # of a type of C, whose checks run no Python
+            raise TypeError(str(failure)) from None
+
+
+def _checked_arguments(function: Any, arguments: Sequence[Any]) -> list[Any]:
+    checks = getattr(function, "checks", None)
+    if checks is None:  # a function of this package
+        return list(arguments)
+    return [value if check is None else check(value) for check, value in zip(checks, arguments, strict=False)]
 
 
 def call(function: Any, *arguments: Any) -> None:
@@ -132,45 +143,50 @@ def call(function: Any, *arguments: Any) -> None:
 
 def call_apart(ending: Handle, function: Any, *arguments: Any) -> None:
     """As call(), of a function that may take long and calls nothing back. On the main thread it runs on one of its own, so
-    that the handlers of signals run meanwhile; what they raise requests `ending`, a Cancel of the call, and comes out."""
+    that the handlers of signals run meanwhile; what they raise requests `ending`, a Cancel of this call alone, and comes
+    out once the call is over."""
     if threading.current_thread() is not threading.main_thread():
         return call(function, *arguments)
     ended: list[BaseException | None] = []
+    begun = threading.Lock()  # whoever acquires it decides whether the work is done at all
     running = threading.Lock()  # not Thread.join(), which takes a thread for ended where a handler raised (Python 3.11)
     running.acquire()
+    end = pointer(ending)
 
-    def work() -> None:
-        try:
-            failure = _failure
-            status = function(*arguments, failure.argument)
-            text = failure.text.value.decode("utf-8", "replace")
-            ended.append(error_of(status, text, failure.full.error.detail) if status != 0 else None)
-        except BaseException as raised:  # noqa: BLE001 - raised again by the one who waits
-            ended.append(raised)
-        finally:
-            running.release()
-
-    thread = threading.Thread(target=work, daemon=True)
     with Held(ending, *[argument for argument in arguments if isinstance(argument, Handle)]):
+        listed = _checked_arguments(function, arguments)
+
+        def work() -> None:
+            if not begun.acquire(blocking=False):
+                return
+            try:
+                failure = _failure
+                status = function(*listed, failure.argument)
+                text = failure.text.value.decode("utf-8", "replace")
+                ended.append(error_of(status, text, failure.full.error.detail) if status != 0 else None)
+            except BaseException as raised:  # noqa: BLE001 - raised again by the one who waits
+                ended.append(raised)
+            finally:
+                running.release()
+
         try:
-            thread.start()
+            threading.Thread(target=work, daemon=True).start()
             running.acquire()
-        except BaseException:
-            lib.qinfer_cancel_request(ending)
-            while thread.ident is not None and not ended:
-                _wait_for(running)
-            lib.qinfer_cancel_reset(ending)  # which may be the caller's, who has not requested it
-            raise
+        except BaseException as first:
+            while True:
+                try:
+                    if begun.acquire(blocking=False):  # it has not begun, and will not
+                        break
+                    lib.qinfer_cancel_request(end)
+                    if running.acquire(timeout=0.1):
+                        break
+                except BaseException:  # noqa: BLE001 - of another signal: the first comes out
+                    pass
+            if not isinstance(first, RuntimeError) or ended:
+                raise
+            return call(function, *arguments)  # no thread can be made where the interpreter ends
     if ended[0] is not None:
         raise ended[0]
-
-
-def _wait_for(running: Any) -> None:
-    """For a moment, whatever handlers of signals raise: the first is raised."""
-    try:
-        running.acquire(timeout=1)
-    except BaseException:  # noqa: BLE001
-        pass
 
 
 def utf8(text: str) -> bytes:
@@ -251,7 +267,7 @@ class Callbacks:
             except BaseException as raised:  # noqa: BLE001 - raised again by call()
                 self.raised = raised
                 if self._ending is not None:
-                    lib.qinfer_cancel_request(self._ending)
+                    lib.qinfer_cancel_request(pointer(self._ending))
 
         return keep
 
@@ -261,14 +277,23 @@ class Callbacks:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        usual = {number: handler for number in _SIGNALS if callable(handler := _signal.getsignal(number))}
-        for number, handler in usual.items():
-            _signal.signal(number, self._keeping(handler))
+        installed: list[tuple[int, Any, Any]] = []
         try:
+            for number in _SIGNALS:
+                handler = _signal.getsignal(number)
+                if callable(handler):
+                    installed.append((number, self._keeping(handler), handler))
+                    _signal.signal(number, installed[-1][1])
             yield
         finally:
-            for number, handler in usual.items():
-                _signal.signal(number, handler)
+            while installed:
+                try:
+                    number, kept, handler = installed[-1]
+                    if _signal.getsignal(number) is kept:  # not one that was set meanwhile
+                        _signal.signal(number, handler)
+                    installed.pop()
+                except BaseException as raised:  # noqa: BLE001 - of a handler that is its own again
+                    self.raised = self.raised or raised
 
     def guarded(self, kind: Any, function: Callable[..., Any], failed: Any = 1) -> Any:
         """A C callback that calls `function`. What it raises ends the call: `failed` is returned."""

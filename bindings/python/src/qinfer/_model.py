@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from ._library import (
     encoded,
     expect,
     lib,
+    pointer,
     read_text,
     read_tokens,
     sized,
@@ -74,12 +76,30 @@ class Cancel(Handle):
     _free = "qinfer_cancel_free"
 
     def __init__(self) -> None:
+        self._requested = False
+        self._followers: weakref.WeakSet[Cancel] = weakref.WeakSet()
         self._create(lambda out: call(lib.qinfer_cancel_create, out))
 
+    @classmethod
+    def of_call(cls, cancel: Cancel | None) -> Cancel:
+        """One of a call's own, which a signal may request, and which is requested when the caller's is."""
+        own = cls()
+        if cancel is not None:
+            expect(Cancel, cancel)
+            _ = cancel.native
+            cancel._followers.add(own)
+            if cancel._requested:
+                own.request()
+        return own
+
     def request(self) -> None:
+        self._requested = True
         ask(lib.qinfer_cancel_request, self)
+        for follower in list(self._followers):
+            follower.request()
 
     def reset(self) -> None:
+        self._requested = False
         ask(lib.qinfer_cancel_reset, self)
 
 
@@ -189,7 +209,7 @@ class Model(Handle):
         ):
             options.flags |= flag if wanted else 0
         options.weight_format, options.packed_path = encoded(weight_format), encoded(packed_path)
-        ending = Cancel() if cancel is None else cancel
+        ending = Cancel.of_call(cancel)
         options.cancel = address_of(Cancel, ending)
         callbacks = Callbacks() if files is None else HostFiles(files)
         if isinstance(callbacks, HostFiles):
@@ -234,9 +254,9 @@ class Model(Handle):
         """What the files say of the model, as text."""
         out = {}
         with Held(self):
-            for index in range(lib.qinfer_model_meta_count(self)):
-                key = lib.qinfer_model_meta_key(self, index)
-                out[key.decode()] = (lib.qinfer_model_meta_value(self, key) or b"").decode("utf-8", "replace")
+            for index in range(lib.qinfer_model_meta_count(pointer(self))):
+                key = lib.qinfer_model_meta_key(pointer(self), index)
+                out[key.decode()] = (lib.qinfer_model_meta_value(pointer(self), key) or b"").decode("utf-8", "replace")
         return out
 
     def tokenize(self, text: str, *, special: bool = True, parse_special: bool = False) -> list[int]:
@@ -284,7 +304,7 @@ class Model(Handle):
         def render(text: Any, capacity: int, out_n: Any, err: Any) -> int:
             return int(
                 lib.qinfer_chat_render(
-                    self, data, len(data), ctypes.byref(options), text, capacity, out_n, None, 0, None, err
+                    pointer(self), data, len(data), ctypes.byref(options), text, capacity, out_n, None, 0, None, err
                 )
             )  # fmt: skip
 

@@ -109,12 +109,21 @@ def evaluate(
     for session in sessions:
         expect(Session, session)
     long = _is_long(sessions)
-    ending = Cancel() if cancel is None and long else cancel
+    ending = Cancel.of_call(cancel) if long else cancel
     options.cancel = address_of(Cancel, ending)
     with Held(ending, *sessions):
         handles = (ctypes.c_void_p * len(sessions))(*[session._handle for session in sessions])
         arguments = lib.qinfer_eval, handles, len(sessions), ctypes.byref(options)
-        call_apart(ending, *arguments) if ending is not None and long else call(*arguments)
+        if ending is None or not long:
+            call(*arguments)
+            return
+        try:
+            for session in sessions:
+                session._apart = True
+            call_apart(ending, *arguments)
+        finally:
+            for session in sessions:
+                session._apart = False
 
 
 def _is_long(sessions: Sequence[Session]) -> bool:
@@ -157,12 +166,16 @@ class Session(Handle):
 
     def _prepare(self) -> None:
         self._hook: Any = None
+        self._apart = False  # a thread evaluates it while this one waits for signals
         self._using, self._depth, self._user, self._process = threading.RLock(), 0, 0, os.getpid()
         self._streams: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
 
     def _begin(self) -> None:
         """For this thread alone; its callbacks may use it again."""
         _ = self.native
+        self._release_left()
+        if self._apart:
+            raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "a call that a signal has interrupted uses the session", 0)
         if not self._using.acquire(blocking=False) and not (self._end_left() and self._using.acquire(blocking=False)):
             raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "another thread, or a stream, uses the session", 0)
         try:
@@ -171,6 +184,11 @@ class Session(Handle):
             self._using.release()
             raise
         self._depth, self._user = self._depth + 1, threading.get_ident()
+
+    def _release_left(self) -> None:
+        """What a signal's handler raised between taking the session and noting that may have left it taken."""
+        while self._depth == 0 and self._using._is_owned():  # type: ignore[attr-defined]
+            self._using.release()
 
     def _end_left(self) -> bool:
         """In an except clause: ends the streams that this thread was reading when the exception came, whose traceback
@@ -388,7 +406,7 @@ class Session(Handle):
         held back comes at the end, with token -1. False from either ends the generation, and what they raise is raised
         here."""
         pieces: list[str] = []
-        own = Cancel() if cancel is None else None
+        own = Cancel.of_call(cancel)
         callbacks = Callbacks(own)
 
         def receive(text: int, size: int, token: int, _: Any) -> int:
@@ -406,17 +424,17 @@ class Session(Handle):
         options.stop_lens = (ctypes.c_size_t * len(texts))(*[len(text) for text in texts])
         guard = callbacks.guarded(_abi.qinfer_token_fn, receive)
         options.on_token = guard
-        options.cancel = address_of(Cancel, own or cancel)
+        options.cancel = address_of(Cancel, own)
         result = sized(_abi.qinfer_generate_result)
-        with Held(cancel, own):
-            evaluated = self._evaluate_prompt(own or cancel)
+        with Held(own):
+            evaluated = self._evaluate_prompt(own)
             self._call(lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks)
         counts = members_of(result)
         for name, value in evaluated.items():
             counts[name] += value
         return Generated("".join(pieces), _FINISHES[counts.pop("finish")], **counts)
 
-    def _evaluate_prompt(self, ending: Cancel | None) -> dict[str, int]:
+    def _evaluate_prompt(self, ending: Cancel) -> dict[str, int]:
         """Evaluates a long prompt before generate() does, so that a signal can end it; what that took."""
         if not _is_long([self]):
             return {}

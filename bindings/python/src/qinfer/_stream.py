@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import queue
 import sys
 import threading
@@ -11,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._library import handles, lib
+from ._library import handles, lib, pointer
 from ._model import Cancel
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def _end_all() -> None:
     for stream in list(_running):
         with handles:  # though it may be closed: the generation keeps it
             if stream._cancel._handle is not None:
-                lib.qinfer_cancel_request(ctypes.c_void_p(stream._cancel._handle))
+                lib.qinfer_cancel_request(pointer(stream._cancel))
         stream.close()
 
 
@@ -35,8 +34,8 @@ atexit.register(_end_all)
 
 class Stream(Iterator[T]):
     """What a generation of a session on a separate thread gives, through a queue. `work` is called there with a function
-    that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls:
-    `cancel`, or one that leave() requests."""
+    that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls,
+    which leave() requests, and `cancel` too."""
 
     def __init__(
         self, session: Session, work: Callable[[Callable[[T | None], bool], Cancel], object], cancel: Cancel | None = None
@@ -44,8 +43,8 @@ class Stream(Iterator[T]):
         self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
         self._left = threading.Event()
         self._over = False
-        self._own = Cancel() if cancel is None else None
-        self._cancel: Any = cancel or self._own
+        self._cancel = Cancel.of_call(cancel)
+        session._release_left()
         items, left, ending = self._items, self._left, self._cancel
 
         def put(item: T | None) -> bool:
@@ -90,8 +89,7 @@ class Stream(Iterator[T]):
     def leave(self) -> None:
         """Ends the generation, without waiting for that."""
         self._left.set()
-        if self._own is not None:
-            self._own.request()
+        self._cancel.request()
 
     def close(self) -> None:
         """The same, and waits."""
