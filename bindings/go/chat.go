@@ -54,10 +54,17 @@ func (c *Chat) Send(ctx context.Context, content string) (string, error) {
 }
 
 // Stream adds a message of the user and gives the parts of the reply as they come. At the end the reply is the last of
-// Messages; not where the loop is left before, or after an error.
+// Messages, as far as it came where the loop is left before or ctx ends it. Where there is none, as after another error,
+// the message of the user is taken back.
 func (c *Chat) Stream(ctx context.Context, content string) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
+		before := len(c.Messages)
 		c.Messages = append(c.Messages, Message{Role: "user", Content: content})
+		defer func() {
+			if len(c.Messages) == before+1 {
+				c.Messages = c.Messages[:before]
+			}
+		}()
 		c.Reply(ctx)(yield)
 	}
 }
@@ -98,10 +105,10 @@ func (c *Chat) prepare(ctx context.Context) (*Reply, error) {
 	return c.model.NewReply(ctx, c.Conversation)
 }
 
-// generate emits the parts of the reply, and keeps it as a message.
+// generate emits the parts of the reply, and keeps it as a message, or what has come of it when it is ended from outside.
 func (c *Chat) generate(ctx context.Context, reply *Reply, emit func(Part) bool) error {
 	var failed error
-	going := true
+	going, received := true, 0
 	emitAll := func(parts []Part, err error) {
 		failed = err
 		for _, part := range parts {
@@ -112,24 +119,26 @@ func (c *Chat) generate(ctx context.Context, reply *Reply, emit func(Part) bool)
 		MaxTokens: c.MaxTokens,
 		OnToken: func(token Token, _ string) bool {
 			if token != NoToken {
+				received++
 				emitAll(reply.Push(token))
 			}
 			return going && failed == nil
 		},
 	})
 	c.Result = result
-	if err != nil || failed != nil || !going {
-		if err == nil {
-			err = failed
-		}
+	if err == nil {
+		err = failed
+	}
+	if err != nil && (ctx.Err() == nil || received == 0) {
 		return err
 	}
-	if emitAll(reply.Finish()); failed != nil || !going {
+	if emitAll(reply.Finish()); failed != nil {
 		return failed
 	}
-	message, err := reply.Message()
-	if err == nil {
-		c.Messages = append(c.Messages, json.RawMessage(message))
+	message, unread := reply.Message()
+	if unread != nil {
+		return unread
 	}
+	c.Messages = append(c.Messages, json.RawMessage(message))
 	return err
 }

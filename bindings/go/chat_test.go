@@ -3,6 +3,7 @@
 package qinfer_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"regexp"
@@ -67,9 +68,22 @@ func TestChatsMayBeLeftAndGoOn(t *testing.T) {
 		check(t, err)
 		break
 	}
-	if len(chat.Messages) != 1 {
-		t.Errorf("the messages are %s", chat.Messages)
+	if len(chat.Messages) != 2 {
+		t.Fatalf("the messages are %s", chat.Messages)
 	}
+	var left struct{ Content string }
+	check(t, json.Unmarshal(chat.Messages[1].(json.RawMessage), &left))
+	if left.Content == "" || !strings.HasPrefix(cases.Chat[0].Reply, left.Content) {
+		t.Errorf("what has come of the reply is %q", left.Content)
+	}
+	cancelled, cancel := context.WithCancel(background)
+	cancel()
+	for _, ctx := range []context.Context{cancelled, background} {
+		if _, err := chat.Send(ctx, strings.Repeat("Hello! ", 2000)); err == nil || len(chat.Messages) != 2 {
+			t.Errorf("%v, and the messages are %s", err, chat.Messages)
+		}
+	}
+	chat.Messages = chat.Messages[:1]
 	text := ""
 	for part, err := range chat.Reply(background) {
 		check(t, err)

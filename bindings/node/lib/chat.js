@@ -44,24 +44,50 @@ class Chat {
     return this.messages.at(-1).content ?? '';
   }
 
-  async *stream(content, { maxTokens = this.#maxTokens, ahead, signal, cancel } = {}) {
-    if (content !== undefined && content !== null) this.messages.push({ role: 'user', content });
-    if (this.session === null) {
-      this.session = new Session(this.model);
-      this.session.setSampler(this.#sampler);
-    }
-    this.session.setTokens(this.model.tokenizeChat(this.messages, this.#prompt));
-    const reply = new Reply(this.model, this.messages, this.#prompt);
+  async *stream(content, options = {}) {
+    const added = content === undefined || content === null ? undefined : { role: 'user', content };
+    if (added) this.messages.push(added);
     try {
-      const pieces = this.session.streamTokens({ maxTokens, ahead, signal, cancel });
+      if (this.session === null) {
+        this.session = new Session(this.model);
+        this.session.setSampler(this.#sampler);
+      }
+      this.session.setTokens(this.model.tokenizeChat(this.messages, this.#prompt));
+      const reply = new Reply(this.model, this.messages, this.#prompt);
+      try {
+        yield* this.#reply(reply, options);
+      } finally {
+        reply.close();
+      }
+    } finally {
+      // A turn without a reply leaves nothing: templates want roles that alternate.
+      if (added && this.messages.at(-1) === added) this.messages.pop();
+    }
+  }
+
+  /** The parts of the reply. What has come of one that is left, or cancelled, is kept as a message, too. */
+  async *#reply(reply, { maxTokens = this.#maxTokens, ahead, signal, cancel }) {
+    const pieces = this.session.streamTokens({ maxTokens, ahead, signal, cancel });
+    let received = 0;
+    let finished = false;
+    let failed = false;
+    try {
       for await (const { token } of pieces) {
-        if (token >= 0) yield* reply.push(token);
+        if (token < 0) continue;
+        received++;
+        yield* reply.push(token);
       }
       this.result = pieces.result;
+      finished = true;
       yield* reply.finish();
-      this.messages.push(reply.message);
+    } catch (error) {
+      failed = !signal?.aborted && !cancel?.requested;
+      throw error;
     } finally {
-      reply.close();
+      if (!failed && received > 0) {
+        if (!finished) reply.finish();
+        this.messages.push(reply.message);
+      }
     }
   }
 

@@ -485,7 +485,10 @@ export interface ChatOptions extends PromptOptions {
   maxTokens?: number;
 }
 
-/** A conversation with a model. Each turn evaluates only what is new. */
+/**
+ * A conversation with a model. Each turn evaluates only what is new. A turn that fails takes its message back; of one that
+ * is left, or ended by a signal, the reply so far stays, if there is any.
+ */
 export class Chat implements Disposable {
   constructor(model: Model, options?: ChatOptions);
   readonly model: Model;

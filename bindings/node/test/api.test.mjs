@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import {
   buildInfo,
+  Cancel,
   Chat,
   cpuInfo,
   Detokenizer,
@@ -128,6 +129,27 @@ test('turns of a chat evaluate only what is new', async () => {
   const short = new Chat(chatModel, { maxTokens: 2 });
   await short.send('Hello!');
   assert.deepEqual([short.result.finish, short.result.newTokens], ['length', 2]);
+});
+
+test('a turn that fails takes its message back, one that is left keeps the reply so far', async () => {
+  const chat = new Chat(chatModel);
+  await assert.rejects(chat.send('Hello! '.repeat(2000)));
+  const cancel = new Cancel();
+  cancel.request();
+  await assert.rejects(chat.send('Hello!', { cancel }));
+  await assert.rejects(chat.send('Hello!', { signal: AbortSignal.abort() }));
+  assert.deepEqual(chat.messages, []);
+  for await (const part of chat.stream('What is the capital of France?')) {
+    assert.ok(part.text);
+    break;
+  }
+  assert.deepEqual(
+    chat.messages.map(({ role }) => role),
+    ['user', 'assistant'],
+  );
+  assert.ok(chat.messages[1].content && 'The capital of France is Paris.'.startsWith(chat.messages[1].content));
+  assert.equal(await chat.send('What is the capital of France?'), 'The capital of France is Paris.');
+  assert.equal(chat.messages.length, 4);
 });
 
 test('tokens of a session are appended, replaced, cut off and forked', () => {

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::iter::FusedIterator;
 use std::ops::ControlFlow;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use crate::panics::discard;
 use crate::stream::Worker;
 use crate::{
     Cancel, ChatOptions, Error, GenerateOptions, Generated, Model, Part, Reply, ReplyFormat,
-    ReplyOptions, Session,
+    ReplyOptions, Session, Status,
 };
 
 /// A conversation with a model. Each turn evaluates only what is new.
@@ -112,18 +114,20 @@ impl Chat {
     /// A message of the user; returns the content of the reply. Calls of tools are in the last of the messages.
     pub fn send(&mut self, content: &str) -> Result<String, Error> {
         let mut said = String::new();
+        let n_messages = self.messages.len();
         self.messages.push(message("user", content));
-        self.reply_with(|part| {
+        let result = self.reply_with(|part| {
             if let Part::Content(text) = part {
                 said.push_str(&text);
             }
             ControlFlow::Continue(())
-        })?;
-        Ok(said)
+        });
+        take_back(&mut self.messages, n_messages);
+        result.map(|()| said)
     }
 
     /// A reply to the messages as they are, whose parts `on_part` gets as they come. The reply is added to the
-    /// messages, unless the call fails or `on_part` breaks it off.
+    /// messages, as far as it came where `on_part` breaks it off or a request ends it, unless the call fails.
     pub fn reply_with(
         &mut self,
         mut on_part: impl FnMut(Part) -> ControlFlow<()>,
@@ -131,29 +135,46 @@ impl Chat {
         let turn = self.turn()?;
         let mut put = |part: Option<Part>| part.map_or(ControlFlow::Continue(()), &mut on_part);
         let done = turn.run(&mut self.session, &mut put)?;
-        self.messages.extend(done.message);
-        self.generated = Some(done.generated);
-        Ok(())
+        done.keep(&mut self.messages, &mut self.generated)
     }
 
     /// A message of the user; the parts of the reply come as an iterator, as [`Session::stream`] does. When it has
-    /// ended, the reply is added to the messages; dropped before, it is not.
+    /// ended, or is dropped before, the reply is added to the messages as far as it came. Where there is none, the
+    /// message of the user is taken back.
     pub fn stream(&mut self, content: &str) -> Result<ChatStream<'_>, Error> {
+        let n_messages = self.messages.len();
         self.messages.push(message("user", content));
-        self.stream_reply()
+        match self.turn() {
+            Ok(turn) => self.start(turn, Some(n_messages)),
+            Err(failed) => {
+                self.messages.truncate(n_messages);
+                Err(failed)
+            }
+        }
     }
 
     /// The same for the messages as they are.
     pub fn stream_reply(&mut self) -> Result<ChatStream<'_>, Error> {
         let turn = self.turn()?;
+        self.start(turn, None)
+    }
+
+    fn start(&mut self, turn: Turn, n_before: Option<usize>) -> Result<ChatStream<'_>, Error> {
         let worker = Worker::start(&mut self.session, move |session, put| {
             turn.run(session, put)
-        })?;
-        Ok(ChatStream {
-            worker,
-            messages: &mut self.messages,
-            generated: &mut self.generated,
-        })
+        });
+        match worker {
+            Ok(worker) => Ok(ChatStream {
+                worker,
+                messages: &mut self.messages,
+                generated: &mut self.generated,
+                n_before,
+            }),
+            Err(failed) => {
+                take_back(&mut self.messages, n_before.unwrap_or(usize::MAX));
+                Err(failed)
+            }
+        }
     }
 
     /// Makes the session's tokens those of the prompt.
@@ -183,10 +204,30 @@ struct Turn {
     generate: GenerateOptions,
 }
 
-/// One that has come; without a message where it was broken off.
+/// One that has come, as far as it came; without a message where nothing did.
 struct Done {
     message: Option<String>,
-    generated: Generated,
+    generated: Result<Generated, Error>,
+}
+
+impl Done {
+    fn keep(
+        self,
+        messages: &mut Vec<String>,
+        generated: &mut Option<Generated>,
+    ) -> Result<(), Error> {
+        messages.extend(self.message);
+        *generated = Some(self.generated?);
+        Ok(())
+    }
+}
+
+/// Without a reply after the message of the user, which is number `n_before`, that goes too: templates want roles that
+/// alternate.
+fn take_back(messages: &mut Vec<String>, n_before: usize) {
+    if n_before.checked_add(1) == Some(messages.len()) {
+        messages.truncate(n_before);
+    }
 }
 
 impl Turn {
@@ -197,7 +238,9 @@ impl Turn {
     ) -> Result<Done, Error> {
         let mut failed = None;
         let mut broken_off = false;
+        let mut received = false;
         let generated = session.generate_with(&self.generate, |piece| {
+            received |= piece.token.is_some();
             let result = match piece.token {
                 Some(token) => self.reply.push(token),
                 None => Ok(()),
@@ -212,15 +255,24 @@ impl Turn {
                     ControlFlow::Break(())
                 }
             }
-        })?;
+        });
         if let Some(error) = failed {
             return Err(error);
         }
-        if !broken_off {
+        let generated = match generated {
+            Err(error) if error.status() != Status::Cancelled => return Err(error),
+            ended => ended,
+        };
+        let is_reply = generated.is_ok() && !broken_off;
+        let message = if received || is_reply {
             self.reply.finish()?;
-            broken_off = hand_over(&mut self.reply, put)?.is_break();
-        }
-        let message = (!broken_off).then(|| self.reply.message()).transpose()?;
+            if is_reply {
+                let _ = hand_over(&mut self.reply, put)?;
+            }
+            Some(self.reply.message()?)
+        } else {
+            None
+        };
         Ok(Done { message, generated })
     }
 }
@@ -244,6 +296,27 @@ pub struct ChatStream<'a> {
     worker: Worker<'a, Part, Result<Done, Error>>,
     messages: &'a mut Vec<String>,
     generated: &'a mut Option<Generated>,
+    /// Messages before that of the user, if the stream has added one.
+    n_before: Option<usize>,
+}
+
+impl ChatStream<'_> {
+    /// Keeps what there is once the work is over; `None` if that was done.
+    fn keep(&mut self) -> Option<Result<(), Error>> {
+        let result = self.worker.join()?;
+        let kept = result.and_then(|done| done.keep(self.messages, self.generated));
+        take_back(self.messages, self.n_before.unwrap_or(usize::MAX));
+        Some(kept)
+    }
+}
+
+impl Drop for ChatStream<'_> {
+    fn drop(&mut self) {
+        // A panic of the work would end the process in a drop while another one unwinds.
+        if !std::thread::panicking() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.keep())).map_err(discard);
+        }
+    }
 }
 
 impl Iterator for ChatStream<'_> {
@@ -253,12 +326,8 @@ impl Iterator for ChatStream<'_> {
         if let Some(part) = self.worker.next() {
             return Some(Ok(part));
         }
-        match self.worker.join()? {
-            Ok(done) => {
-                self.messages.extend(done.message);
-                *self.generated = Some(done.generated);
-                None
-            }
+        match self.keep()? {
+            Ok(()) => None,
             Err(failed) => Some(Err(failed)),
         }
     }

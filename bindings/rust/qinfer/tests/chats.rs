@@ -152,17 +152,57 @@ fn a_turn_evaluates_only_what_is_new() {
 }
 
 #[test]
-fn a_reply_that_is_broken_off_is_no_message() {
+fn a_reply_that_is_broken_off_is_kept_as_far_as_it_came() {
     let mut chat = Chat::new(chat_model()).unwrap();
     let mut stream = chat.stream("Hello!").unwrap();
     assert!(stream.next().unwrap().is_ok());
     drop(stream);
-    assert_eq!(chat.messages.len(), 1);
-    chat.reply_with(|_| ControlFlow::Break(())).unwrap();
-    assert_eq!(chat.messages.len(), 1);
-    chat.reply_with(|_| ControlFlow::Continue(())).unwrap();
     assert_eq!(chat.messages.len(), 2);
+    let whole = {
+        let mut other = Chat::new(chat_model()).unwrap();
+        other.send("Hello!").unwrap();
+        other.messages[1].clone()
+    };
+    let content = |message: &str| -> String {
+        let message: Value = serde_json::from_str(message).unwrap();
+        message["content"].as_str().unwrap().into()
+    };
+    assert!(content(&whole).starts_with(&content(&chat.messages[1])));
+    assert!(!content(&chat.messages[1]).is_empty());
+    chat.messages.pop();
+    chat.reply_with(|_| ControlFlow::Break(())).unwrap();
+    assert!(content(&whole).starts_with(&content(&chat.messages[1])));
+    assert_eq!(
+        chat.send("What is the capital of France?").unwrap(),
+        "The capital of France is Paris."
+    );
+    assert_eq!(chat.messages.len(), 4);
     assert_eq!(chat.generated().unwrap().finish, qinfer::Finish::End);
+}
+
+#[test]
+fn a_turn_that_fails_takes_its_message_back() {
+    let mut chat = Chat::new(chat_model()).unwrap();
+    let cancel = qinfer::Cancel::new().unwrap();
+    cancel.request();
+    chat.cancel = Some(cancel);
+    assert_eq!(
+        chat.send("Hello!").unwrap_err().status(),
+        qinfer::Status::Cancelled
+    );
+    chat.cancel = None;
+    assert!(chat.send(&"Hello! ".repeat(2000)).is_err());
+    assert!(
+        chat.stream(&"Hello! ".repeat(2000))
+            .map(|stream| stream.count())
+            .unwrap_or(1)
+            > 0
+    );
+    assert!(chat.messages.is_empty());
+    assert_eq!(
+        chat.send("What is the capital of France?").unwrap(),
+        "The capital of France is Paris."
+    );
 }
 
 #[test]
