@@ -124,9 +124,12 @@ bool contains(Run& run, const Value& container, const Value& value) {
       const std::int64_t last = range.at(range.size - 1);
       const std::int64_t number = value.as_integer();
       if (range.size == 0 || number < std::min(range.start, last) || number > std::max(range.start, last)) return false;
-      const auto distance = static_cast<std::uint64_t>(number) - static_cast<std::uint64_t>(range.start);
-      const auto step = static_cast<std::uint64_t>(range.step);
-      return range.step > 0 ? distance % step == 0 : (0 - distance) % (0 - step) == 0;
+      if (range.size == 1) return number == range.start;
+      // Without signs, and not by the step, which of a part of a range may have more than 64 bits.
+      const auto apart = [](std::int64_t a, std::int64_t b) {
+        return static_cast<std::uint64_t>(std::max(a, b)) - static_cast<std::uint64_t>(std::min(a, b));
+      };
+      return apart(number, range.start) % (apart(last, range.start) / static_cast<std::uint64_t>(range.size - 1)) == 0;
     }
     case Kind::undefined:
     case Kind::list:
@@ -231,8 +234,8 @@ void set(Run& run, Dict& dict, const Value& key, const Value& value) {
   ++dict.size;
 }
 
-Finder::Finder(Run& run, std::string_view needle) : run_(run), needle_(needle) {
-  if (needle.size() <= 16 || !run.charge(needle.size()) || !run.can_take(needle.size() * sizeof(std::size_t))) return;
+Finder::Finder(Run& run, std::string_view needle) : run_(run), needle_(needle), open_(run) {
+  if (needle.size() <= 16 || !run.charge(needle.size()) || !open_.make_room(borders_, needle.size())) return;
   borders_.resize(needle.size());
   for (std::size_t i = 1, k = 0; i < needle.size(); ++i) {
     while (k > 0 && needle[i] != needle[k]) k = borders_[k - 1];

@@ -33,6 +33,7 @@ class Finder {
  private:
   Run& run_;
   std::string_view needle_;
+  OpenBytes open_;
   std::vector<std::size_t> borders_;  // of the needle's beginnings; empty for short needles
 };
 

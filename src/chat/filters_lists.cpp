@@ -46,22 +46,37 @@ struct Keyed {
   Value key, value;
 };
 
-std::vector<Keyed> keyed(Run& run, const List& items, const Value* path, bool case_sensitive,
-                         const Value* otherwise = nullptr) {
-  std::vector<Keyed> out;
+class KeyedList {
+ public:
+  explicit KeyedList(Run& run) : run_(run), open_(run) {}
+  bool add(const Value& key, const Value& value) {
+    if (!run_.charge(1) || !open_.make_room(items_, 1)) return false;
+    items_.push_back({key, value});
+    return true;
+  }
+  const std::vector<Keyed>& items() const { return items_; }
+  /// In the order of the keys, equal ones as they are.
+  void sort(bool reverse) {
+    if (!run_.can_take(items_.size() * sizeof(Keyed))) return;  // for a while as many again
+    const auto before = [&](const Keyed& a, const Keyed& b) {
+      return !run_.failed() && (reverse ? is_less(run_, b.key, a.key) : is_less(run_, a.key, b.key));
+    };
+    std::stable_sort(items_.begin(), items_.end(), before);
+  }
+
+ private:
+  Run& run_;
+  OpenBytes open_;
+  std::vector<Keyed> items_;
+};
+
+KeyedList keyed(Run& run, const List& items, const Value* path, bool case_sensitive, const Value* otherwise = nullptr) {
+  KeyedList out(run);
   for (const Value& value : items) {
-    if (!run.charge(1) || !run.can_take(out.size() * sizeof(Keyed))) break;
     const Value key = path != nullptr ? path_item(run, value, *path, otherwise) : value;
-    out.push_back({case_sensitive ? key : without_case(run, key), value});
+    if (!out.add(case_sensitive ? key : without_case(run, key), value)) break;
   }
   return out;
-}
-
-void sort_keyed(Run& run, std::vector<Keyed>& items, bool reverse) {
-  const auto before = [&](const Keyed& a, const Keyed& b) {
-    return !run.failed() && (reverse ? is_less(run, b.key, a.key) : is_less(run, a.key, b.key));
-  };
-  std::stable_sort(items.begin(), items.end(), before);
 }
 
 Value length_filter(Run& run, const Arguments& arguments) {
@@ -117,10 +132,8 @@ Value sort(Run& run, const Arguments& arguments) {
   if (!given) return {};
   const List* items = elements(run, given[0]);
   const bool case_sensitive = given.truth(2, false);
-  std::vector<Keyed> sorted;
-  if (!given.is_given(3)) {
-    sorted = keyed(run, *items, nullptr, case_sensitive);
-  } else {
+  KeyedList sorted = keyed(run, given.is_given(3) ? List{} : *items, nullptr, case_sensitive);
+  if (given.is_given(3)) {
     // The keys are lists, one element for each path: undefined ones are equal, where they alone have no order.
     const Value comma = run.text_in_place(",", 0);
     const Value paths = given[3].is_text() ? split(run, *given[3].text, comma.text, -1, false)
@@ -131,13 +144,12 @@ Value sort(Run& run, const Arguments& arguments) {
         const Value key = path_item(run, value, path);
         keys.add(case_sensitive ? key : without_case(run, key));
       }
-      if (!run.charge(1)) return {};
-      sorted.push_back({keys.finish(0), value});
+      if (!sorted.add(keys.finish(0), value)) return {};
     }
   }
-  sort_keyed(run, sorted, given.truth(1, false));
+  sorted.sort(given.truth(1, false));
   ListBuilder out(run);
-  for (const Keyed& entry : sorted) out.add(entry.value);
+  for (const Keyed& entry : sorted.items()) out.add(entry.value);
   return out.finish(given.marks(0));
 }
 
@@ -153,17 +165,16 @@ Value dictsort(Run& run, const Arguments& arguments) {
     if (by != "key" && by != "value") return run.fail("You can only sort by either \"key\" or \"value\"");
     by_value = by == "value";
   }
-  std::vector<Keyed> sorted;
+  KeyedList sorted(run);
   for (const Entry& entry : *given[0].dict) {
-    if (!run.charge(1)) return {};
     const std::array<Value, 2> pair = {entry.key, entry.value};
     const Value& key = by_value ? entry.value : entry.key;
-    sorted.push_back(
-        {given.truth(1, false) ? key : without_case(run, key), run.list(pair, given[0].marks, Kind::tuple)});
+    const Value tuple = run.list(pair, given[0].marks, Kind::tuple);
+    if (!sorted.add(given.truth(1, false) ? key : without_case(run, key), tuple)) return {};
   }
-  sort_keyed(run, sorted, given.truth(3, false));
+  sorted.sort(given.truth(3, false));
   ListBuilder out(run);
-  for (const Keyed& entry : sorted) out.add(entry.value);
+  for (const Keyed& entry : sorted.items()) out.add(entry.value);
   return out.finish(given.marks(0));
 }
 
@@ -172,7 +183,8 @@ Value unique(Run& run, const Arguments& arguments) {
   if (!given) return {};
   ListBuilder out(run);
   Dict seen;
-  for (const Keyed& entry : keyed(run, *elements(run, given[0]), given.find(2), given.truth(1, false))) {
+  const KeyedList list = keyed(run, *elements(run, given[0]), given.find(2), given.truth(1, false));
+  for (const Keyed& entry : list.items()) {
     const std::size_t before = seen.size;
     set(run, seen, entry.key, none_value());
     if (seen.size > before) out.add(entry.value);
@@ -184,7 +196,8 @@ template <bool is_max>
 Value extreme(Run& run, const Arguments& arguments) {
   const Bound<3> given(run, arguments, {"value", "case_sensitive", "attribute"}, 1);
   if (!given) return {};
-  const std::vector<Keyed> items = keyed(run, *elements(run, given[0]), given.find(2), given.truth(1, false));
+  const KeyedList list = keyed(run, *elements(run, given[0]), given.find(2), given.truth(1, false));
+  const std::vector<Keyed>& items = list.items();
   if (items.empty()) return run.undefined_hint("No aggregated item, sequence was empty.");
   const Keyed* best = items.data();
   for (const Keyed& entry : items) {
@@ -252,8 +265,9 @@ Value groupby(Run& run, const Arguments& arguments) {
   const Bound<4> given(run, arguments, {"value", "attribute", "default", "case_sensitive"}, 2);
   if (!given) return {};
   const bool case_sensitive = given.truth(3, false);
-  std::vector<Keyed> items = keyed(run, *elements(run, given[0]), given.find(1), case_sensitive, given.find(2));
-  sort_keyed(run, items, false);
+  KeyedList list = keyed(run, *elements(run, given[0]), given.find(1), case_sensitive, given.find(2));
+  list.sort(false);
+  const std::vector<Keyed>& items = list.items();
   ListBuilder groups(run), group(run);
   for (std::size_t i = 0; i < items.size() && !run.failed(); ++i) {
     group.add(items[i].value);

@@ -136,6 +136,7 @@ Value filesizeformat(Run& run, const Arguments& arguments) {
   const bool is_binary = given.truth(1, false);
   const double base = is_binary ? 1024 : 1000;
   const Marks marks = given.marks(0);
+  if (bytes < -0x1p63) return run.fail("the number of bytes is beyond 64 bits, which is the most", Code::unsupported);
   if (bytes == 1) return run.text("1 Byte", marks);
   if (bytes < base) return run.text(format_text("{} Bytes", static_cast<std::int64_t>(bytes)), marks);
   double unit = base * base;

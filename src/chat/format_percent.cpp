@@ -109,7 +109,10 @@ class PercentFormatter {
       spec.align = '<';
       spec.width = -spec.width;
     }
-    if (char_at(at) == '.') at = number(at + 1, spec.precision);
+    if (char_at(at) == '.') {
+      at = number(at + 1, spec.precision);
+      spec.precision = std::max<std::int64_t>(spec.precision, 0);
+    }
     while (char_at(at) == 'l' || char_at(at) == 'h' || char_at(at) == 'L') ++at;
     if (at >= format_.size && !run_.failed()) run_.fail("incomplete format");
     if (run_.failed()) return at;

@@ -77,8 +77,8 @@ class Machine {
   std::int64_t loop_depth_ = 0;
   std::vector<Value> stack_;
   std::vector<LoopState*> loops_;
-  std::vector<Scope*> blocks_;            // the scopes around those that blocks opened
-  std::vector<std::vector<Value>> kept_;  // elements that passed the condition of a loop, for each that is being asked
+  std::vector<Scope*> blocks_;     // the scopes around those that blocks opened
+  std::vector<ListBuilder> kept_;  // elements that passed the condition of a loop, for each that is being asked
   std::vector<TextBuilder> captures_;
   std::vector<Frame> frames_;
   std::vector<Value> positional_;

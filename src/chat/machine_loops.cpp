@@ -51,14 +51,14 @@ void Machine::step_loop(const Instruction& instruction) {
   LoopState& loop = *loops_.back();
   switch (instruction.op) {
     case Op::filter_next:
-      if (loop.position == 0) kept_.emplace_back();
+      if (loop.position == 0) kept_.emplace_back(run_);
       if (!next_element(loop)) jump(instruction);
       return;
     case Op::filter_keep:
-      if (is_true(pop())) kept_.back().push_back(loop.items.items[loop.position - 1]);
+      if (is_true(pop())) kept_.back().add(loop.items.items[loop.position - 1]);
       return;
     case Op::filter_done:
-      loop.items = *run_.list(kept_.back(), 0).list;
+      loop.items = *kept_.back().finish(0).list;
       loop.position = 0;
       kept_.pop_back();
       return;

@@ -173,12 +173,12 @@ Value zfill(Run& run, const Value& self, const Arguments& arguments) {
   if (!given) return {};
   const Text& text = *self.text;
   run.charge_bytes(text.size);
-  const std::int64_t missing = given.integer(0, 0) - static_cast<std::int64_t>(count_chars(text.view()));
-  if (missing <= 0) return self;
+  const std::int64_t width = given.integer(0, 0), size = static_cast<std::int64_t>(count_chars(text.view()));
+  if (width <= size) return self;
   const std::size_t head = text.size > 0 && (text.data[0] == '-' || text.data[0] == '+') ? 1 : 0;
   TextBuilder out(run);
   out.add(text, 0, head);
-  out.pad(static_cast<std::uint64_t>(missing), "0", given.marks(0));
+  out.pad(static_cast<std::uint64_t>(width - size), "0", given.marks(0));
   out.add(text, head, text.size - head);
   return out.finish(text.markup);
 }

@@ -165,8 +165,10 @@ CallSearch read_hermes(std::string_view text, bool at_end, const ToolList& tools
   constexpr std::string_view kEnd = "</tool_call>";
   const std::size_t end = find_end(text, kEnd, scan);
   if (end == std::string_view::npos && !at_end) return more_unless(at_end);
-  const std::string_view body = trim_space(text.substr(0, std::min(end, text.size())));
-  if (!body.starts_with('{') && !body.starts_with("<function=")) return no_call();
+  const std::string_view whole = text.substr(0, std::min(end, text.size()));
+  const std::size_t first = std::min(whole.find_first_not_of(kSpace), whole.size());
+  if (!whole.substr(first).starts_with('{') && !whole.substr(first).starts_with("<function=")) return no_call(first);
+  const std::string_view body = trim_space(whole);
   return one_call(size_with(text, end, kEnd), body.front() == '{' ? call_of_object(body) : call_of_tags(body, tools));
 }
 

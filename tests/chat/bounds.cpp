@@ -63,7 +63,9 @@ TEST_CASE("chat bounds: memory of open texts, marks and lists counts", "[chat]")
         nested, std::string("{{ (('x' ~ messages[0].content[0]) * 10000000)|length }}"),
         std::string("{% macro m(n) %}{{ ('x' ~ messages[0].content[0]) * 1000000 }}{% if n %}{{ m(n-1) }}{% endif %}"
                     "{% endmacro %}{% set x = m(60) %}x"),
-        std::string("{{ (range(90000)|list * 100)|map('string')|list|length }}")}) {
+        std::string("{{ (range(90000)|list * 100)|map('string')|list|length }}"),
+        std::string("{{ (range(90000)|list * 25)|sort|length }}"),
+        std::string("{{ (range(90000)|list * 25)|sort(attribute='x')|length }}")}) {
     ChatResult result;
     const std::uint64_t grown = memory_of(source, result);
     INFO(source.substr(0, 200) << ": " << result.message);
@@ -140,6 +142,17 @@ TEST_CASE("chat bounds: integers at the ends of 64 bits", "[chat]") {
   CHECK(text("range(" + least + ", " + most + ", " + most + ")[2]") == "9223372036854775806");
   CHECK(text("range(" + least + ", " + most + ", " + most + ")[::2]|list") ==
         "[-9223372036854775808, 9223372036854775806]");
+  // Parts of a range, whose step may have more than 64 bits.
+  CHECK(text("-9223372036854775807 in range(-9223372036854775807, " + most + ", 4611686018427387904)[::4]") == "True");
+  CHECK(text("range(" + least + ", " + most + ", 4611686018427387904)[::3]|list") ==
+        "[-9223372036854775808, 4611686018427387904]");
+  CHECK(text("-4611686018427387904 in range(" + least + ", " + most + ", 4611686018427387904)[::3]") == "False");
+  CHECK(text("4611686018427387904 in range(" + least + ", " + most + ", 4611686018427387904)[::3]") == "True");
+  CHECK(text("[3 in range(0, 10, 3), 4 in range(0, 10, 3), 7 in range(10, 0, -3), 6 in range(10, 0, -3)]") ==
+        "[True, False, True, False]");
+  CHECK(text("'abc'.zfill(" + least + ")") == "abc");
+  CHECK(text("'%.*s' % (-1, 'abc')").empty());
+  CHECK(text("(0 - 10.0 ** 300)|filesizeformat").find("64 bits") != std::string::npos);
   CHECK(text("'%*d' % (" + least + ", 5)").find("too big") != std::string::npos);
   CHECK(text("'a-b-c'.replace('-', '', " + least + ")") == "abc");
   CHECK(text("'abc'.replace('', '-', " + least + ")") == "-a-b-c-");

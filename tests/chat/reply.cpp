@@ -269,7 +269,8 @@ TEST_CASE("Markers that become no call, and calls of many parameters, take time 
         times("<tool_call>", 49) + "|stop{}|");
   for (const std::string& reply :
        {times("<tool_call>", 90'000) + "</tool_call>", times("<tool_call>{", 80'000) + "</tool_call>",
-        times("<tool_call><function=f><parameter=k>", 30'000) + "</tool_call>"}) {
+        times("<tool_call><function=f><parameter=k>", 30'000) + "</tool_call>",
+        times("<tool_call>", 45'000) + std::string(400'000, ' ') + "</tool_call>"}) {
     CAPTURE(reply.substr(0, 40));
     CHECK(read(setup_for(ReplyFormat::hermes), reply, reply.size()) == reply);
     CHECK(read(setup_for(ReplyFormat::hermes), reply, 10'000) == reply);
