@@ -851,7 +851,9 @@ typedef int32_t (*qinfer_token_info_fn)(const qinfer_token_info *info, void *use
 typedef struct qinfer_generate_options {
     uint32_t             struct_size;
     uint32_t             max_tokens; /* new tokens; 0 = until an end token or the context limit */
-    const char *const   *stop;       /* n_stop texts of 1 to 4096 bytes; output ends before the first that appears */
+    /** n_stop texts of 1 to 4096 bytes; output ends before the first that appears. One that is a control token, which
+     *  has no text in the output, ends it at that token. */
+    const char *const   *stop;
     const size_t        *stop_lens;  /* their lengths; NULL = NUL-terminated */
     uint32_t             n_stop;     /* at most 256 */
     uint32_t             flags;      /* none yet */

@@ -23,6 +23,10 @@ class TextOutput {
   Finish push(std::int32_t token) {
     if (options_.on_token_info != nullptr) look_up(token);
     if (session_.model().is_end_token(token)) return Finish::end;
+    if (is_stop_token(token)) {
+      finish();
+      return Finish::stop;
+    }
     if (detokenizer_ != nullptr) held_ += detokenizer_->push(token, buffer_.subspan(held_));
     const std::size_t stop = first_stop();
     if (stop != std::string_view::npos) {
@@ -45,6 +49,14 @@ class TextOutput {
 
  private:
   std::string_view held() const { return {buffer_.data(), held_}; }
+
+  /// Whether a stop text is this control token, which has no text of its own in the output.
+  bool is_stop_token(std::int32_t token) const {
+    if (options_.stop.empty()) return false;  // otherwise there is a tokenizer
+    const text::Tokenizer& tokenizer = *session_.model().tokenizer();
+    return tokenizer.is_control(token) && std::any_of(options_.stop.begin(), options_.stop.end(),
+                                                      [&](auto stop) { return tokenizer.find(stop) == token; });
+  }
 
   std::size_t first_stop() const {
     std::size_t first = std::string_view::npos;

@@ -132,6 +132,31 @@ TEST_CASE("tiny-chat replies on every kernel set as on the reference", "[tiny-ch
   }
 }
 
+TEST_CASE("a stop text that is a control token ends the output at that token", "[tiny-chat][chat]") {
+  const qi::Model model = load(0, 1);
+  const qi::Token control = model.find_token("<|im_start|>");
+  for (const char* stop : {"<|im_start|>", "<|im_sta"}) {
+    qi::KvCache cache(model);
+    qi::Session session(cache);
+    session.append(model.tokenize("What is"));
+    qi::Generation request;
+    request.max_tokens = 3;
+    request.stop = {"never written", stop};
+    session.set_bias({{control, 1e6f}});
+    std::string text;
+    request.on_token = [&](std::string_view piece, qi::Token) {
+      text += piece;
+      return true;
+    };
+    const bool is_token = stop == std::string_view("<|im_start|>");
+    const qinfer_generate_result result = session.generate(request);
+    CAPTURE(stop);
+    CHECK(result.finish == (is_token ? QINFER_FINISH_STOP : QINFER_FINISH_LENGTH));
+    CHECK(result.new_tokens == (is_token ? 1 : 3));
+    CHECK(text.empty());
+  }
+}
+
 TEST_CASE("perplexity of tiny-chat on held-out replies equals that of transformers", "[tiny-chat][chat]") {
   const qi::Model model = load(QINFER_RUNTIME_EXACT, 2);
   qi::KvCache cache(model);
