@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -118,7 +120,8 @@ class Chat {
   void answer_calls(LineEditor& editor);
   TurnCounts turn(const std::function<TurnCounts(const qi::Cancel&, const Conversation::OnPart&)>& ask);
   bool obey(const std::string& command);
-  void save(const std::string& path) const;
+  void save(const std::string& name) const;
+  void load(const std::string& name);
   std::string remark(const TurnCounts& counts) const;
 
   Style style_;
@@ -207,11 +210,41 @@ void Chat::answer_calls(LineEditor& editor) {
   }
 }
 
-void Chat::save(const std::string& path) const {
-  std::ofstream file(path, std::ios::binary);
-  file << conversation_.text();
-  file.close();
-  if (!file) throw Failure(format("cannot write %s: %s", path.c_str(), std::strerror(errno)));
+/// "~/x" in the home folder, as a shell has it.
+std::string path_of(const std::string& name) {
+  const char* home = std::getenv("HOME");
+  return home != nullptr && (name == "~" || name.starts_with("~/")) ? home + name.substr(1) : name;
+}
+
+/// Whether nothing is lost if a conversation takes the place of what is there.
+bool may_be_replaced(const std::filesystem::path& path) {
+  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{64} << 20;
+  if (!std::filesystem::exists(path)) return true;
+  return std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) <= kMaxBytes &&
+         Conversation::is_conversation(read_file(path.string()));
+}
+
+void Chat::save(const std::string& name) const {
+  const std::string path = std::filesystem::weakly_canonical(path_of(name)).string();
+  if (!may_be_replaced(path))
+    throw Failure(path + " is no conversation, and /save replaces nothing else: give another name");
+  std::string beside = path + ".XXXXXX";
+  const int opened = mkstemp(beside.data());
+  const std::string text = conversation_.text();
+  std::FILE* file = opened >= 0 ? fdopen(opened, "wb") : nullptr;
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr) written = std::fclose(file) == 0 && written;
+  if (!written || std::rename(beside.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    if (opened >= 0) std::remove(beside.c_str());
+    throw Failure(format("cannot write %s: %s", path.c_str(), std::strerror(error)));
+  }
+  print(style_.dim("saved " + std::to_string(conversation_.n_messages()) + " messages in " + path) + "\n");
+}
+
+void Chat::load(const std::string& name) {
+  conversation_.load(read_file(path_of(name)));
+  print(style_.dim("goes on after " + std::to_string(conversation_.n_messages()) + " messages") + "\n");
 }
 
 /// A line that begins with a slash. False: the conversation is to end.
@@ -232,7 +265,7 @@ bool Chat::obey(const std::string& line) {
   } else if (command == "/save") {
     save(rest);
   } else if (command == "/load") {
-    conversation_.load(read_file(rest));
+    load(rest);
   } else if (command == "/stats") {
     const TurnCounts& total = conversation_.total();
     print("prompts " + count_text(total.prompt_tokens) + rate(total.prompt_tokens, total.prefill_ns) + ", replies " +

@@ -198,9 +198,11 @@ void Commands::parse(std::vector<std::string> arguments) {
     app_->parse(std::move(arguments));
   } catch (const CLI::ExtrasError& error) {
     const std::vector<CLI::App*> given = app_->get_subcommands();
-    for (const std::string& text : app_->remaining(true))
-      if (text.starts_with("--") && !given.empty())
-        throw UsageError(json_string(text) + " is no option of it" + suggestion(text, names_of_options(*given[0])));
+    for (const std::string& text : app_->remaining(true)) {
+      const std::string name = text.substr(0, text.find('='));
+      if (name.starts_with("--") && name.size() > 2 && !given.empty())
+        throw UsageError(json_string(name) + " is no option of it" + suggestion(name, names_of_options(*given[0])));
+    }
     throw UsageError(error.what());
   }
 }

@@ -69,10 +69,21 @@ void Conversation::set_system(const std::string& text) {
 
 std::string Conversation::text() const { return root_.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-void Conversation::load(const std::string& text) {
+namespace {
+
+/// Of a text that is no conversation nothing.
+Json read_conversation(const std::string& text) {
   Json read = Json::parse(text, nullptr, false);
-  if (!read.is_object() || !read.contains("messages") || !read["messages"].is_array())
-    throw Failure("not a conversation: expected a JSON object with an array of messages");
+  return read.is_object() && read.contains("messages") && read["messages"].is_array() ? read : Json();
+}
+
+}  // namespace
+
+bool Conversation::is_conversation(const std::string& text) { return !read_conversation(text).is_null(); }
+
+void Conversation::load(const std::string& text) {
+  Json read = read_conversation(text);
+  if (read.is_null()) throw Failure("not a conversation: expected a JSON object with an array of messages");
   root_ = std::move(read);
   open_calls_.clear();
 }

@@ -65,6 +65,9 @@ class Conversation {
   std::string text() const;
   /// Takes a conversation that text() gave, or any object with messages.
   void load(const std::string& text);
+  /// Whether load() would take it.
+  static bool is_conversation(const std::string& text);
+  std::size_t n_messages() const { return root_["messages"].size(); }
 
   std::uint64_t context_used() const { return session_.length(); }
   std::uint64_t cache_bytes() const { return cache_.stats().bytes_committed; }

@@ -25,7 +25,8 @@
 namespace cli {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGWINCH, SIGTSTP, SIGTERM, SIGHUP};
+/// Those that end the program first.
+constexpr int kSignals[] = {SIGTERM, SIGHUP, SIGINT, SIGWINCH, SIGTSTP};
 
 /// Of each signal on its own: several may arrive at once.
 volatile std::sig_atomic_t signals_seen[std::size(kSignals)] = {};
@@ -59,8 +60,11 @@ class HeldSignals {
     for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
   }
   ~HeldSignals() {
-    sigprocmask(SIG_SETMASK, &before_mask_, nullptr);  // one that has arrived since is noted, and that is all
     for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+    sigprocmask(SIG_SETMASK, &before_mask_, nullptr);
+    // What came together with another signal and was not taken.
+    for (int number = take_signal(); number != 0; number = take_signal())
+      if (number == SIGTERM || number == SIGHUP) raise(number);
   }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;

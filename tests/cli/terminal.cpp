@@ -18,6 +18,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -146,6 +147,14 @@ void talk(const char* qinfer, const char* model, const fs::path& folder) {
   chat.wait_for_prompt("a prompt after it");
   chat.type("/save " + (folder / "first.json").string() + "\r");
   chat.wait_for_prompt("/save");
+  check(chat.shown().find("saved 2 messages in ") != std::string::npos, "/save says so", chat.shown());
+  std::ofstream(folder / "other.txt") << "not a conversation";
+  chat.type("/save " + (folder / "other.txt").string() + "\r");
+  chat.wait_for("is no conversation", "/save replaces nothing else");
+  chat.wait_for_prompt("a prompt after it");
+  std::ostringstream other;
+  other << std::ifstream(folder / "other.txt").rdbuf();
+  check(other.str() == "not a conversation", "what /save refused is as it was", other.str());
   chat.type("/reset\r");
   chat.wait_for_prompt("/reset");
   chat.type("Once\r\rtwo \xc3\xa4\r");  // a paste of three lines
@@ -162,6 +171,7 @@ void talk(const char* qinfer, const char* model, const fs::path& folder) {
   chat.wait_for_prompt("a prompt after it");
   chat.type("/load " + (folder / "first.json").string() + "\r");
   chat.wait_for_prompt("/load");
+  check(chat.shown().find("goes on after 2 messages") != std::string::npos, "/load says so", chat.shown());
   chat.type("\x04");
   check(chat.wait_for_end() == 0, "Ctrl-D ends the program with status 0", chat.shown());
 
