@@ -129,7 +129,8 @@ bool contains(Run& run, const Value& container, const Value& value) {
       const auto apart = [](std::int64_t a, std::int64_t b) {
         return static_cast<std::uint64_t>(std::max(a, b)) - static_cast<std::uint64_t>(std::min(a, b));
       };
-      return apart(number, range.start) % (apart(last, range.start) / static_cast<std::uint64_t>(range.size - 1)) == 0;
+      const std::uint64_t stride = apart(last, range.start) / static_cast<std::uint64_t>(range.size - 1);
+      return stride != 0 && apart(number, range.start) % stride == 0;
     }
     case Kind::undefined:
     case Kind::list:
