@@ -1,7 +1,7 @@
-# qinfer_test_groups(OUT FOLDER SOURCES...): files that compile test files some at a time, in OUT. Most of the time that a
-# test file takes to compile goes into templates that the next one uses too. CMake's own unity builds would need names that
-# are unique over all files of a folder; here each file is in a namespace of its own, so what it includes has to be included
-# before. A file that opens the library's namespace, or replaces operator new, is left alone.
+# qinfer_test_groups(OUT FOLDER SOURCES...): files that compile test files some at a time, in OUT. Most of the time that
+# a test file takes to compile goes into templates that the next one uses too. CMake's own unity builds would need names
+# that are unique over all files of a folder; here each file is in a namespace of its own, so what it includes has to be
+# included before. A file that opens the library's namespace, or replaces operator new, is left alone.
 function(qinfer_test_groups out folder)
   set(group 0)
   set(count 0)

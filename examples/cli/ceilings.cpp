@@ -359,7 +359,7 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus, std::ui
       best.huge_pages = huge_pages;
       best.prefetch_lines = ahead;
     }
-    break;  // small pages are never faster
+    break;  // small pages only where large ones are refused
   }
   return best;
 }

@@ -335,7 +335,7 @@ void one_mapping_a_block(const qi::Model& model) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int steps = argc == 3 ? std::atoi(argv[2]) : 200;
+  const int steps = argc == 3 ? std::atoi(argv[2]) : 500;
   if (argc < 2 || argc > 3 || steps < 10) return std::fputs("usage: count_allocations MODEL [STEPS]\n", stderr), 2;
   auto options = qi::options<qinfer_runtime_options>();
   options.n_threads = 2;

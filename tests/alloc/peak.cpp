@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-constexpr std::uint32_t kVocab = 16000, kContext = 1024;  ///< two batches
+constexpr std::uint32_t kVocab = 16000, kContext = 2048;
 
 /// The mix that llama-quantize calls Q4_K_M: 6 bits for the embedding, and in half of the layers for two matrices.
 void make_quantised(const std::string& path) {

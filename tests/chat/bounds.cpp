@@ -1,7 +1,7 @@
 // The bounds of a rendering hold whatever a template does: memory is what was promised, also of what is still being
 // written, and all work is counted in steps of about the same time, so that it ends and can be cancelled.
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -33,16 +33,28 @@ std::uint64_t memory_of(const std::string& source, ChatResult& result) {
   return status_bytes("VmHWM:") - std::min(before, status_bytes("VmHWM:"));
 }
 
+/// Of the CPU: what others take of a busy machine is not the template's.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+#ifdef QINFER_SANITIZED
+constexpr bool kIsMeasured = false;  // sanitizers take time and memory of their own
+#else
+constexpr bool kIsMeasured = true;
+#endif
+
 struct Cost {
   double seconds = 0;
   std::uint64_t steps = 0;
 };
 
 Cost cost_of(const std::string& source, const std::string& variables) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = thread_seconds();
   const ChatResult result = render_chat(source, variables);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  return {took.count(), result.ok() ? result.rendered.steps : 0};
+  return {thread_seconds() - begin, result.ok() ? result.rendered.steps : 0};
 }
 
 }  // namespace
@@ -70,7 +82,7 @@ TEST_CASE("chat bounds: memory of open texts, marks and lists counts", "[chat]")
     const std::uint64_t grown = memory_of(source, result);
     INFO(source.substr(0, 200) << ": " << result.message);
     CHECK(result.code == Code::buffer_too_small);
-    CHECK(grown <= 128 * kMiB + 16 * kMiB);
+    CHECK((!kIsMeasured || grown <= 128 * kMiB + 16 * kMiB));
   }
 }
 
@@ -90,7 +102,7 @@ TEST_CASE("chat bounds: what scans a text counts it", "[chat]") {
     const Cost cost = cost_of(source, "{}");
     INFO(source << ": " << cost.seconds << " s");
     CHECK(cost.steps > 0);
-    CHECK(cost.seconds < 5);
+    CHECK((!kIsMeasured || cost.seconds < 5));
   }
 }
 
@@ -121,7 +133,7 @@ TEST_CASE("chat bounds: a step of every builtin takes about the same time", "[ch
       const double seconds = cost.seconds - nothing.seconds, steps = static_cast<double>(cost.steps - nothing.steps);
       INFO(call << " of " << size << " bytes: " << seconds << " s, " << steps << " steps");
       // A microsecond for each, and one look at the request to stop within 50 ms.
-      CHECK(seconds <= 0.05 + 1e-6 * steps);
+      CHECK((!kIsMeasured || seconds <= 0.05 + 1e-6 * steps));
     }
   }
 }

@@ -106,8 +106,7 @@ TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[in
     if (spec.architecture == "Qwen2MoeForCausalLM") spec.experts = 7, spec.top_k = 3, spec.shared_ffn = 40;
     if (spec.architecture == "MistralForCausalLM") spec.window = 600;
     const qinfer::test::ModelDir directory(spec);
-    // Three segments of keys for one of them, two for the others.
-    const auto tokens = random_tokens(spec.architecture == "Qwen3ForCausalLM" ? 1100 : 700, 1);
+    const auto tokens = random_tokens(1100, 1);
     for (const auto& [target, kv_type] : targets_and_types()) {
       Setup base;
       base.kv_type = kv_type;

@@ -25,6 +25,7 @@ from ._library import (
     call_apart,
     encoded,
     expect,
+    handles,
     lib,
     pointer,
     read_text,
@@ -87,7 +88,8 @@ class Cancel(Handle):
         if cancel is not None:
             expect(Cancel, cancel)
             _ = cancel.native
-            cancel._followers.add(own)
+            with handles:  # which request() goes through on another thread
+                cancel._followers.add(own)
             if cancel._requested:
                 own.request()
         return own
@@ -95,7 +97,9 @@ class Cancel(Handle):
     def request(self) -> None:
         self._requested = True
         ask(lib.qinfer_cancel_request, self)
-        for follower in list(self._followers):
+        with handles:
+            followers = list(self._followers)
+        for follower in followers:
             follower.request()
 
     def reset(self) -> None:
