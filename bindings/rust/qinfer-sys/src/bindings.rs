@@ -1394,6 +1394,7 @@ pub type qinfer_token_info_fn = ::core::option::Option<
 pub struct qinfer_generate_options {
     pub struct_size: u32,
     pub max_tokens: u32,
+    #[doc = " n_stop texts of 1 to 4096 bytes; output ends before the first that appears. One that is a control token, which\n  has no text in the output, ends it at that token."]
     pub stop: *const *const ::core::ffi::c_char,
     pub stop_lens: *const usize,
     pub n_stop: u32,
