@@ -2,6 +2,7 @@
 //! are copies of.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::{JsonCompileOptions, Matcher};
@@ -12,7 +13,7 @@ use crate::check;
 use crate::error::{CError, Code, Error, Result};
 use crate::schema::{rewrite, Rewritten};
 use crate::thread::with_stack;
-use crate::vocab::Vocab;
+use crate::vocab::{Parsed as Made, Vocab};
 
 const JSON_SCHEMA: i32 = 1;
 const REGEX: i32 = 2;
@@ -21,6 +22,10 @@ const ANY_SPACE: u32 = 1;
 /// serde_json refuses more than 128.
 const MAX_DEPTH: u32 = 120;
 const MAX_SOURCE: u64 = 1 << 20;
+/// The engine counts some 14 steps in a microsecond. What it does not count may take 70 times as long as these, and a
+/// little in any case: a machine may be slow.
+const TIME_PER_STEP: Duration = Duration::from_micros(5);
+const LEAST_TIME: Duration = Duration::from_millis(100);
 /// What may be between two parts of a document: nothing, up to two blanks, or a line's end and the next one's
 /// indentation. Without bounds a model that has begun to write blanks may never end.
 const BOUNDED_SPACE: &str = r"[\x20\x09]{1,2}|\x0D?\x0A[\x20\x09]{0,40}";
@@ -62,6 +67,8 @@ pub struct Grammar {
     pub vocab: Arc<Vocab>,
     /// At the beginning; new matchers are deep copies, so that they share no cache and no lock.
     pub fresh: std::sync::Mutex<Matcher>,
+    /// CPU time that a call of the engine may take.
+    pub time: Duration,
     kind: i32,
     n_warnings: u32,
 }
@@ -71,6 +78,7 @@ struct Limits {
     depth: u32,
     any_space: bool,
     parser: ParserLimits,
+    time: Duration,
 }
 
 /// `value`, or `default` where it is 0; beyond `most` an error that names it.
@@ -102,6 +110,7 @@ fn limits(options: &Options) -> Result<Limits> {
         depth: limit(options.max_depth.into(), 64, MAX_DEPTH.into(), "max_depth")? as u32,
         any_space: options.flags & ANY_SPACE != 0,
         parser,
+        time: TIME_PER_STEP.saturating_mul(mask_work as u32).max(LEAST_TIME),
     })
 }
 
@@ -166,6 +175,10 @@ fn refusal(what: &str, notes: usize, said: &str) -> Error {
     if said.contains("symbols.len() < u16::MAX") {
         return Error::new(Code::Unsupported, format!("the {what} has more symbols than the engine can hold"));
     }
+    if said.contains("missing special token prefix") {
+        let message = format!("the {what} names a control token as <name>, and this vocabulary has none");
+        return Error::new(Code::Format, message);
+    }
     if let Some(panic) = said.strip_prefix("panic: ") {
         return crate::abi::panicked(panic);
     }
@@ -190,16 +203,39 @@ fn refusal(what: &str, notes: usize, said: &str) -> Error {
     Error::new(code, format!("the {what} cannot be compiled: {said}"))
 }
 
+/// The refusal of a grammar that names an end token as a part of the text.
+fn named_end(vocab: &Vocab, what: &str, said: &str) -> Option<Error> {
+    let name = vocab.end_names.iter().find(|name| said.contains(&format!("unknown special token: {name:?}")))?;
+    let message = format!(
+        "the {what} names {name}, which is an end token: it may come where the text is complete and nowhere else, so \
+         leave it out"
+    );
+    Some(Error::new(Code::Unsupported, message))
+}
+
+fn row_too_long(what: &str, rule: &str, limit: usize) -> Error {
+    let message = format!(
+        "the {what} has more than {limit} items where its rule {rule:?} begins, which is beyond max_row_items of \
+         qinfer_grammar_options; a terminal is one item whatever it matches"
+    );
+    Error::new(Code::Unsupported, message)
+}
+
 fn compile(vocab: Arc<Vocab>, kind: i32, bytes: &[u8], limits: &Limits) -> Result<Grammar> {
     with_stack(bytes.len().min(limits.source), || {
         let Parsed { grammar, what, notes } = parse(kind, bytes, limits)?;
-        let parser = vocab.parser(grammar, limits.parser.clone()).map_err(|said| refusal(what, notes, &said))?;
-        let mut fresh = Matcher::new(Ok(parser));
+        let made = vocab.parser(grammar, limits.parser.clone());
+        let refused = |said: String| named_end(&vocab, what, &said).unwrap_or_else(|| refusal(what, notes, &said));
+        let parser = match made.map_err(refused)? {
+            Made::Parser(parser) => *parser,
+            Made::RowTooLong(rule) => return Err(row_too_long(what, &rule, limits.parser.max_items_in_row)),
+        };
+        let mut fresh = Matcher::new(Ok(parser)).into_cancellable();
         if let Some(said) = fresh.get_error() {
             return Err(refusal(what, notes, &said));
         }
         let n_warnings = (fresh.grammar_warnings().len() + notes) as u32;
-        Ok(Grammar { vocab, fresh: std::sync::Mutex::new(fresh), kind, n_warnings })
+        Ok(Grammar { vocab, fresh: std::sync::Mutex::new(fresh), time: limits.time, kind, n_warnings })
     })
 }
 

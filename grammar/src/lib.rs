@@ -8,6 +8,8 @@ mod check;
 mod compile;
 mod error;
 mod matcher;
+mod rows;
 mod schema;
 mod thread;
 mod vocab;
+mod watch;

@@ -1,13 +1,16 @@
 //! Matchers: where a text stands in a grammar. One belongs to one session, as the user of its logits hook.
 
+use std::fmt::Display;
 use std::os::raw::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use llguidance::Matcher as Engine;
 
 use crate::abi::{borrow, caught, clear, copy_out, give, guard, null_argument, panicked, SizeFirst};
 use crate::compile::Grammar;
 use crate::error::{CError, Code, Error, Result};
+use crate::watch::Watcher;
 
 const ACCEPTING: u32 = 1;
 const ENDED: u32 = 2;
@@ -55,6 +58,7 @@ struct State {
 pub struct Matcher {
     grammar: Arc<Grammar>,
     state: Mutex<State>,
+    watcher: Watcher,
 }
 
 /// A lock is never refused: what a panic has left behind is noticed by the engine, and thrown away by recover().
@@ -62,22 +66,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn no_extension() -> Error {
+    Error::new(Code::Unsupported, "no token of the vocabulary goes on from here, and the text is not complete")
+}
+
 /// What the engine says, without what it appends for its own developers.
-fn failure(said: &str) -> Error {
+fn failure(said: &str, time: Duration) -> Error {
     let said = said.split("\n<").next().unwrap_or(said).trim();
-    match said.strip_prefix("panic: ") {
-        Some(panic) => panicked(panic),
-        None if said == "NoExtensionBias" => {
-            Error::new(Code::Unsupported, "no token of the vocabulary goes on from here, and the text is not complete")
-        }
-        None => Error::new(Code::Unsupported, format!("the grammar engine gave up: {said}")),
+    if let Some(panic) = said.strip_prefix("panic: ") {
+        return panicked(panic);
     }
+    let limit = match said {
+        "NoExtensionBias" => return no_extension(),
+        "operation cancelled" => {
+            let message = format!(
+                "the grammar takes more than {} ms here, which is beyond mask_work of qinfer_grammar_options",
+                time.as_millis()
+            );
+            return Error::new(Code::Unsupported, message);
+        }
+        _ if said.contains("Current row has") => "max_row_items",
+        _ if said.contains("Too many items") || said.contains("fuel") => "mask_work",
+        _ if said.contains("states") => "max_states",
+        _ => return Error::new(Code::Unsupported, format!("the grammar engine gave up: {said}")),
+    };
+    Error::new(Code::Unsupported, format!("the text is beyond {limit} of qinfer_grammar_options here: {said}"))
 }
 
 impl Matcher {
     fn new(grammar: Arc<Grammar>) -> Self {
         let engine = lock(&grammar.fresh).deep_clone();
-        Matcher { grammar, state: Mutex::new(State { engine, tokens: Vec::new(), fed: 0, failure: None }) }
+        let state = Mutex::new(State { engine, tokens: Vec::new(), fed: 0, failure: None });
+        Matcher { grammar, state, watcher: Watcher::default() }
     }
 
     fn copy(&self) -> Result<Self> {
@@ -98,6 +118,39 @@ impl Matcher {
         self.grammar.vocab.end_tokens.contains(&token)
     }
 
+    /// Calls the engine, which may take as long as the grammar's limits say.
+    fn call<T, E: Display>(
+        &self,
+        engine: &mut Engine,
+        body: impl FnOnce(&mut Engine) -> std::result::Result<T, E>,
+    ) -> Result<T> {
+        let time = self.grammar.time;
+        self.watcher.run(engine.cancellation_handle(), time, || {
+            caught(|| body(engine).map_err(|e| failure(&e.to_string(), time)))
+        })
+    }
+
+    /// What the engine allows, without what it would not accept: tokens without text, which grammars can name by their
+    /// numbers, and end tokens where the text is not complete.
+    fn allowed(&self, engine: &mut Engine) -> Result<Vec<u32>> {
+        let vocab = &self.grammar.vocab;
+        if engine.is_stopped() {
+            // An engine that has failed says so in compute_mask_or_eos().
+            return self.call(engine, |e| e.compute_mask_or_eos()).map(|_| vocab.ends.clone());
+        }
+        let (mask, complete) = self.call(engine, |e| {
+            let mask = e.compute_mask();
+            mask.and_then(|mask| e.is_accepting().map(|complete| (mask, complete)))
+        })?;
+        let ends = if complete { u32::MAX } else { 0 };
+        let words = mask.as_slice().iter().zip(&vocab.drawn).zip(&vocab.ends);
+        let words: Vec<u32> = words.map(|((mask, drawn), end)| mask & drawn | end & ends).collect();
+        if words.iter().all(|&word| word == 0) {
+            return Err(no_extension());
+        }
+        Ok(words)
+    }
+
     /// The tokens that may come next; calls `use_mask` with a bit for each.
     fn mask<T>(&self, use_mask: impl FnOnce(&[u32]) -> T) -> Result<T> {
         let mut state = lock(&self.state);
@@ -108,13 +161,9 @@ impl Matcher {
             let message = "the text is complete, and the vocabulary has no end token that could say so";
             return Err(Error::new(Code::State, message));
         }
-        match caught(|| state.engine.compute_mask_or_eos().map_err(|e| failure(&e.to_string()))) {
-            Ok(mask) => Ok(use_mask(mask.as_slice())),
-            Err(error) => {
-                state.failure = Some(error.clone());
-                Err(error)
-            }
-        }
+        let allowed = self.allowed(&mut state.engine);
+        state.failure = allowed.as_ref().err().cloned();
+        allowed.map(|mask| use_mask(&mask))
     }
 
     fn accept(&self, token: u32) -> Result<()> {
@@ -123,7 +172,8 @@ impl Matcher {
             return Err(error.clone());
         }
         let refused = || Error::new(Code::InvalidArgument, format!("token {token} cannot come next in this grammar"));
-        if token as usize >= self.grammar.vocab.n_tokens {
+        let vocab = &self.grammar.vocab;
+        if !self.is_end(token) && !has(&vocab.drawn, token) {
             return Err(refused());
         }
         if state.engine.is_stopped() {
@@ -133,16 +183,26 @@ impl Matcher {
             state.tokens.push(token);
             return Ok(());
         }
-        match caught(|| state.engine.try_consume_tokens(&[token]).map_err(|e| failure(&e.to_string()))) {
-            Ok(0) => Err(refused()),
-            Ok(_) => {
+        let consumed = self.call(&mut state.engine, |e| match e.validate_tokens(&[token]) {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Some(e.consume_tokens(&[token]).map_err(|e| e.to_string()))),
+            Err(error) => Err(error),
+        });
+        match consumed {
+            Ok(None) => return Err(refused()),
+            Ok(Some(consumed)) => state.failure = consumed.err().map(|said| failure(&said, self.grammar.time)),
+            Err(error) => {
+                state.failure = Some(error.clone());
+                return Err(error);
+            }
+        }
+        match &state.failure {
+            Some(error) if error.code == Code::Internal => Err(error.clone()),
+            // A token that masks offer is accepted. Where it leads beyond a limit, the text cannot go on from there.
+            _ => {
                 state.tokens.push(token);
                 state.fed += 1;
                 Ok(())
-            }
-            Err(error) => {
-                state.failure = Some(error.clone());
-                Err(error)
             }
         }
     }
@@ -155,7 +215,7 @@ impl Matcher {
         };
         let back = state.fed.saturating_sub(left);
         if state.failure.is_none() {
-            let rolled = caught(|| state.engine.rollback(back).map_err(|e| failure(&e.to_string())));
+            let rolled = caught(|| state.engine.rollback(back).map_err(|e| failure(&e.to_string(), self.grammar.time)));
             if rolled.is_ok() {
                 state.tokens.truncate(left);
                 state.fed = state.fed.min(left);
@@ -169,14 +229,12 @@ impl Matcher {
     fn recover(&self, state: &mut State, left: usize) -> Result<()> {
         let fed = state.fed.min(left);
         let mut engine = lock(&self.grammar.fresh).deep_clone();
-        let again = caught(|| {
-            let n = engine.try_consume_tokens(&state.tokens[..fed]).map_err(|e| failure(&e.to_string()))?;
-            if n == fed {
-                return Ok(());
-            }
-            Err(Error::new(Code::Internal, format!("token {n} of those that were accepted is now refused")))
-        });
-        if let Err(error) = again {
+        for (n, &token) in state.tokens[..fed].iter().enumerate() {
+            let error = match self.call(&mut engine, |e| e.try_consume_tokens(&[token])) {
+                Ok(0) => Error::new(Code::Internal, format!("token {n} of those that were accepted is now refused")),
+                Ok(_) => continue,
+                Err(error) => error,
+            };
             state.failure = Some(error.clone());
             return Err(error);
         }
@@ -191,12 +249,16 @@ impl Matcher {
         let mut state = lock(&self.state);
         let mut flags = if state.failure.is_some() { FAILED } else { 0 };
         if flags == 0 {
-            let accepting = state.engine.is_stopped()
-                || caught(|| state.engine.is_accepting().map_err(|e| failure(&e.to_string()))).unwrap_or(false);
+            let accepting =
+                state.engine.is_stopped() || self.call(&mut state.engine, |e| e.is_accepting()).unwrap_or(false);
             flags = if accepting { ACCEPTING } else { 0 } | if state.engine.is_stopped() { ENDED } else { 0 };
         }
         Info { struct_size: 0, flags, n_tokens: state.tokens.len() as u64 }
     }
+}
+
+fn has(bits: &[u32], token: u32) -> bool {
+    bits.get(token as usize / 32).is_some_and(|word| word >> (token % 32) & 1 != 0)
 }
 
 /// Bans what the mask does not allow. `logits` has one element for each token.
@@ -378,10 +440,7 @@ pub unsafe extern "C" fn qinfer_grammar_matcher_mask(
             }
             let words = std::slice::from_raw_parts_mut(words, n);
             matcher.mask(|mask| {
-                words.copy_from_slice(&mask[..n]);
-                if n_tokens % 32 != 0 {
-                    words[n - 1] &= (1 << (n_tokens % 32)) - 1;
-                }
+                words.copy_from_slice(mask);
             })
         })
     }

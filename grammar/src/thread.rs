@@ -1,4 +1,5 @@
-//! Work on a stack of its own: compilers recurse as deep as their input goes, and a host's thread may have little room.
+//! Threads: for work that needs a large stack, since compilers recurse as deep as their input goes and a host's thread
+//! may have little room; and those that watch.
 
 use crate::abi::{caught, panic_text, panicked};
 use crate::error::{Code, Error, Result};
@@ -37,6 +38,17 @@ impl Drop for BlockedSignals {
     }
 }
 
+fn not_started(stack: usize, error: std::io::Error) -> Error {
+    let message = format!("a thread with a stack of {stack} bytes could not be started: {error}");
+    Error::at(Code::NoMemory, stack as i64, message)
+}
+
+/// Starts a thread that ends by itself.
+pub fn start(stack: usize, body: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>> {
+    let _blocked = BlockedSignals::new();
+    std::thread::Builder::new().stack_size(stack).spawn(body).map_err(|error| not_started(stack, error))
+}
+
 /// Runs `body` on a thread with room for what `text_bytes` bytes of input may need, and waits for it.
 pub fn with_stack<T: Send>(text_bytes: usize, body: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let stack = STACK_BYTES + STACK_PER_BYTE * text_bytes;
@@ -45,10 +57,7 @@ pub fn with_stack<T: Send>(text_bytes: usize, body: impl FnOnce() -> Result<T> +
             let _blocked = BlockedSignals::new();
             std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, || caught(body))
         };
-        let thread = started.map_err(|error| {
-            let message = format!("a thread with a stack of {stack} bytes could not be started: {error}");
-            Error::at(Code::NoMemory, stack as i64, message)
-        })?;
+        let thread = started.map_err(|error| not_started(stack, error))?;
         thread.join().unwrap_or_else(|payload| Err(panicked(&panic_text(payload.as_ref()))))
     })
 }

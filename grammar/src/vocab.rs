@@ -1,14 +1,17 @@
 //! A vocabulary: the bytes of each token, and the trie over them that masks are computed with. Made once per model.
 
 use std::os::raw::c_void;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use llguidance::api::ParserLimits;
+use llguidance::api::{GrammarInit, ParserLimits};
+use llguidance::panic_utils::catch_unwind;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, INVALID_TOKEN};
 use llguidance::ParserFactory;
 
 use crate::abi::{borrow, clear, copy_in, give, guard, null_argument, SizeFirst};
 use crate::error::{CError, Code, Error, Result};
+use crate::rows;
 use crate::thread::with_stack;
 
 const TOKEN_CONTROL: u32 = 1;
@@ -45,6 +48,18 @@ pub struct Vocab {
     factory: ParserFactory,
     pub n_tokens: usize,
     pub end_tokens: Vec<u32>,
+    /// What Lark grammars would call the end tokens.
+    pub end_names: Vec<String>,
+    /// A bit for each token that a text may contain, and one for each that ends it.
+    pub drawn: Vec<u32>,
+    pub ends: Vec<u32>,
+}
+
+/// What the engine makes of a grammar.
+pub enum Parsed {
+    Parser(Box<llguidance::TokenParser>),
+    /// A rule at whose beginning there are too many items.
+    RowTooLong(String),
 }
 
 impl Vocab {
@@ -53,11 +68,21 @@ impl Vocab {
         &self,
         grammar: llguidance::api::TopLevelGrammar,
         limits: ParserLimits,
-    ) -> std::result::Result<llguidance::TokenParser, String> {
-        let init = llguidance::api::GrammarInit::Serialized(grammar);
-        let logger = llguidance::Logger::new(0, 0);
-        let caps = InferenceCapabilities::default();
-        self.factory.create_parser_from_init_ext(init, logger, caps, limits).map_err(|e| format!("{e:#}"))
+    ) -> std::result::Result<Parsed, String> {
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let mut logger = llguidance::Logger::new(0, 0);
+            let env = self.factory.tok_env();
+            let (grammar, lexer) = GrammarInit::Serialized(grammar).to_internal(Some(env.clone()), limits.clone())?;
+            let init = GrammarInit::Internal(grammar.clone(), lexer.clone());
+            let extra = self.factory.extra_lexemes();
+            let compiled = init.to_cgrammar(Some(env.clone()), &mut logger, limits.clone(), extra)?;
+            if let Some(rule) = rows::too_long(&compiled, limits.max_items_in_row) {
+                return Ok(Parsed::RowTooLong(rule.to_string()));
+            }
+            let (init, caps) = (GrammarInit::Internal(grammar, lexer), InferenceCapabilities::default());
+            Ok(Parsed::Parser(Box::new(self.factory.create_parser_from_init_ext(init, logger, caps, limits)?)))
+        }));
+        made.map_err(|e| format!("{e:#}"))
     }
 }
 
@@ -91,15 +116,38 @@ unsafe fn read_token<'a>(options: &Options, index: usize) -> Result<Token<'a>> {
     }
 }
 
-/// What the trie has for a token: nothing for those that no text may contain.
+/// Whether the engine would take a control token's name, or the beginning of one, for the number of a token, as it
+/// writes them: [123].
+fn like_a_number(name: &[u8]) -> bool {
+    let Some(digits) = name.strip_prefix(b"[") else { return false };
+    digits.strip_suffix(b"]").unwrap_or(digits).iter().all(u8::is_ascii_digit)
+}
+
+/// What the trie has for a token: nothing for those that no text may contain. End tokens have a name that no grammar can
+/// write, since the engine accepts them nowhere but where the grammar is complete.
 fn word((text, flags): Token) -> Vec<u8> {
+    if flags & TOKEN_END != 0 {
+        return vec![CONTROL_MARK, 0];
+    }
     if text.is_empty() || text.len() > MAX_WORD || text.contains(&CONTROL_MARK) {
         return Vec::new();
     }
-    if flags & (TOKEN_CONTROL | TOKEN_END) == 0 {
+    if flags & TOKEN_CONTROL == 0 {
         return text.to_vec();
     }
+    if like_a_number(text) {
+        return Vec::new();
+    }
     [&[CONTROL_MARK], text].concat()
+}
+
+/// A bit for each of `n` tokens that is chosen.
+fn bits(n: usize, chosen: impl Fn(usize) -> bool) -> Vec<u32> {
+    let mut bits = vec![0; n.div_ceil(32)];
+    for token in (0..n).filter(|&token| chosen(token)) {
+        bits[token / 32] |= 1 << (token % 32);
+    }
+    bits
 }
 
 /// # Safety
@@ -113,12 +161,14 @@ unsafe fn create(options: &Options) -> Result<Vocab> {
     if options.token_text.is_none() && (options.texts.is_null() || options.text_lens.is_null()) {
         return Err(null_argument("qinfer_grammar_vocab_options: token_text, and texts or text_lens,"));
     }
-    let (mut words, mut end_tokens, mut total) = (Vec::with_capacity(n_tokens), Vec::new(), 0);
+    let (mut words, mut end_tokens, mut end_names, mut total) =
+        (Vec::with_capacity(n_tokens), Vec::new(), Vec::new(), 0);
     for index in 0..n_tokens {
         // SAFETY: passed on.
         let token = unsafe { read_token(options, index)? };
         if token.1 & TOKEN_END != 0 {
             end_tokens.push(index as u32);
+            end_names.push(String::from_utf8_lossy(token.0).into_owned());
         }
         words.push(word(token));
         total += words[index].len();
@@ -127,11 +177,13 @@ unsafe fn create(options: &Options) -> Result<Vocab> {
             return Err(Error::at(Code::Unsupported, index as i64, message));
         }
     }
-    with_stack(0, move || build(words, end_tokens))
+    with_stack(0, move || build(words, end_tokens, end_names))
 }
 
-fn build(words: Vec<Vec<u8>>, end_tokens: Vec<u32>) -> Result<Vocab> {
+fn build(words: Vec<Vec<u8>>, end_tokens: Vec<u32>, end_names: Vec<String>) -> Result<Vocab> {
     let n_tokens = words.len();
+    let is_end = |token: usize| end_tokens.binary_search(&(token as u32)).is_ok();
+    let (drawn, ends) = (bits(n_tokens, |token| !words[token].is_empty() && !is_end(token)), bits(n_tokens, is_end));
     let info = TokRxInfo::new(n_tokens as u32, end_tokens.first().copied().unwrap_or(INVALID_TOKEN));
     let mut trie = TokTrie::from(&info, &words);
     if !end_tokens.is_empty() {
@@ -141,7 +193,7 @@ fn build(words: Vec<Vec<u8>>, end_tokens: Vec<u32>) -> Result<Vocab> {
     let mut factory = ParserFactory::new_simple(&env)
         .map_err(|e| Error::new(Code::Internal, format!("no slices of this vocabulary: {e}")))?;
     factory.quiet();
-    Ok(Vocab { factory, n_tokens, end_tokens })
+    Ok(Vocab { factory, n_tokens, end_tokens, end_names, drawn, ends })
 }
 
 /// See qinfer_grammar.h.

@@ -17,7 +17,9 @@
  *            that it has seen, at most max_states of them.
  * Stack      Grammars are compiled and vocabularies made on a separate thread, which ends before the call does, with 16
  *            MiB of stack and 1 KiB for each byte of the text. The calling thread needs 64 KiB, as everywhere.
- * Threads    A vocabulary and a grammar may be used by many threads at once. A matcher locks itself.
+ * Threads    A vocabulary and a grammar may be used by many threads at once. A matcher locks itself. While it
+ *            computes a mask or accepts a token a second thread sleeps, which stops a grammar that takes too long
+ *            (mask_work) and ends by itself. Where the system starts no thread the call is QINFER_E_NO_MEMORY.
  */
 #ifndef QINFER_GRAMMAR_H
 #define QINFER_GRAMMAR_H
@@ -38,8 +40,9 @@ QINFER_API uint32_t qinfer_grammar_version(void);
 /* ---- Vocabulary --------------------------------------------------------------------------------------- */
 /** The tokens, given in one of two ways: by qinfer_token_text and qinfer_token_flags of a model (or functions like
  *  them), or by arrays. A token without text, with more than 1000 bytes or with a byte 0xFF is never drawn. Nor is a
- *  control token (QINFER_TOKEN_CONTROL), except an end token (QINFER_TOKEN_END) where the grammar is complete, and what
- *  a Lark grammar names as <|name|>. */
+ *  control token (QINFER_TOKEN_CONTROL), except what a Lark grammar names as <|name|> or by its number; one whose text
+ *  is like "[123]" or the beginning of that is never drawn. End tokens (QINFER_TOKEN_END) come where the grammar is
+ *  complete and nowhere else: a Lark grammar that names one is QINFER_E_UNSUPPORTED. */
 typedef struct qinfer_grammar_vocab_options {
     uint32_t             struct_size;
     uint32_t             n_tokens;     /* n_vocab of the model: one for each logit */
@@ -77,9 +80,12 @@ typedef struct qinfer_grammar_options {
     uint32_t max_depth;        /* of brackets in the text; default 64, at most 120 */
     uint32_t max_states;       /* of the lexer; default 50,000, at most 10,000,000 */
     uint32_t max_symbols;      /* of the compiled grammar; default 200,000, at most 10,000,000 */
-    uint32_t max_row_items;    /* of the parser, at one place of the text; default 2,000, at most 1,000,000 */
+    uint32_t max_row_items;    /* of the parser, at one place of the text; default 2,000, at most 1,000,000. A grammar
+                                  that has more wherever one of its rules begins is refused; a text that comes to more
+                                  cannot go on */
     uint64_t compile_work;     /* steps of the regular expressions' compiler; default 1,000,000, at most 10^9 */
-    uint64_t mask_work;        /* the same for one mask; default 200,000, at most 10^8 */
+    uint64_t mask_work;        /* the same for one mask; default 200,000, at most 10^8. Also 5 us of CPU time for each,
+                                  and 100 ms at least, for one mask or one token that is accepted */
 } qinfer_grammar_options;
 
 /** Compiles a text (text, len), which may be used by any number of matchers.
@@ -146,10 +152,13 @@ QINFER_STATUS qinfer_grammar_matcher_hook(const qinfer_grammar_matcher *matcher,
                                           qinfer_error *err);
 
 /** For hosts that sample themselves: bit (t % 32) of word t / 32 is 1 if token t may come next. *out_n is
- *  (n_tokens + 31) / 32. End tokens may come where the text is complete. */
+ *  (n_tokens + 31) / 32. End tokens may come where the text is complete. Every token of the
+ *  mask is accepted. QINFER_E_UNSUPPORTED as qinfer_grammar_matcher_error. */
 QINFER_STATUS qinfer_grammar_matcher_mask(qinfer_grammar_matcher *matcher, uint32_t *words, size_t capacity,
                                           size_t *out_n, qinfer_error *err);
-/** Accepts n tokens, all or none: QINFER_E_INVALID_ARGUMENT if one cannot come next (detail: its index). */
+/** Accepts n tokens, all or none: QINFER_E_INVALID_ARGUMENT if one cannot come next (detail: its index). A token that
+ *  leads beyond a limit is accepted, and the matcher fails then: what comes after it, a mask or another token, is
+ *  QINFER_E_UNSUPPORTED. */
 QINFER_STATUS qinfer_grammar_matcher_accept(qinfer_grammar_matcher *matcher, const qinfer_token *tokens, size_t n,
                                             qinfer_error *err);
 /** Takes back the last n tokens; more than were accepted is QINFER_E_INVALID_ARGUMENT. A matcher that has failed works

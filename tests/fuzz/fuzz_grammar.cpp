@@ -133,9 +133,7 @@ void walk(qinfer_grammar_matcher* matcher, Choices& choices) {
     for (std::size_t tried = 0; tried <= kEnd && (mask[token / 32] >> (token % 32) & 1) == 0; ++tried)
       token = (token + 1) % 257;
     const auto chosen = static_cast<qinfer_token>(token);
-    const qinfer_status accepted = qinfer_grammar_matcher_accept(matcher, &chosen, 1, nullptr);
-    if (accepted == QINFER_E_UNSUPPORTED) return;  // a limit
-    if (accepted != QINFER_OK) __builtin_trap();
+    if (qinfer_grammar_matcher_accept(matcher, &chosen, 1, nullptr) != QINFER_OK) __builtin_trap();
     if (choices.one_of(4)) {
       if (qinfer_grammar_matcher_rewind(matcher, 1, nullptr) != QINFER_OK) __builtin_trap();
       if (qinfer_grammar_matcher_mask(matcher, again, kWords, &n, nullptr) != QINFER_OK) return;

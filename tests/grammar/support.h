@@ -4,6 +4,7 @@
 
 #include <qinfer/qinfer_grammar.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,17 +18,20 @@ using GrammarVocab = std::unique_ptr<qinfer_grammar_vocab, Freer<qinfer_grammar_
 using Grammar = std::unique_ptr<qinfer_grammar, Freer<qinfer_grammar_free>>;
 using Matcher = std::unique_ptr<qinfer_grammar_matcher, Freer<qinfer_grammar_matcher_free>>;
 
-/// Some words, the bytes 0 to 255 as tokens 0 to 255, and an end token as the last.
+/// Some words, the bytes 0 to 255 as tokens 0 to 255, control tokens from `separator` on, two of which look like the
+/// numbers that Lark grammars can name tokens by, and an end token as the last.
 struct SmallVocab {
   std::vector<std::string> texts;
-  qinfer_token end = 0;
+  qinfer_token separator = 0, end = 0;
   GrammarVocab vocab;
 
   SmallVocab() {
     for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
     for (const char* word :
-         {"true", "false", "null", "\":", "{\"", "\"}", "name", " ,", "12", "345", "ab", "abc", "\n"})
+         {"true", "false", "null", "\":", "{\"", "\"}", "name", " ,", "12", "345", "ab", "abc", "aaaaaaaa", "\n"})
       texts.emplace_back(word);
+    separator = static_cast<qinfer_token>(texts.size());
+    for (const char* control : {"<sep>", "[5]", "[12"}) texts.emplace_back(control);
     end = static_cast<qinfer_token>(texts.size());
     texts.emplace_back("<end>");
     std::vector<const char*> pointers;
@@ -37,6 +41,7 @@ struct SmallVocab {
       sizes.push_back(text.size());
     }
     std::vector<std::uint32_t> flags(texts.size(), 0);
+    std::fill(flags.begin() + separator, flags.end(), QINFER_TOKEN_CONTROL);
     flags.back() = QINFER_TOKEN_CONTROL | QINFER_TOKEN_END;
     auto options = sized<qinfer_grammar_vocab_options>();
     options.n_tokens = static_cast<std::uint32_t>(texts.size());
@@ -62,9 +67,10 @@ inline GrammarVocab vocab_of(const qinfer_model* model) {
   return GrammarVocab(out);
 }
 
-inline Grammar compile(const GrammarVocab& vocab, std::int32_t kind, std::string_view text) {
+inline Grammar compile(const GrammarVocab& vocab, std::int32_t kind, std::string_view text,
+                       const qinfer_grammar_options* options = nullptr) {
   qinfer_grammar* out = nullptr;
-  REQUIRE_OK(qinfer_grammar_compile(vocab.get(), kind, text.data(), text.size(), nullptr, &out, &err));
+  REQUIRE_OK(qinfer_grammar_compile(vocab.get(), kind, text.data(), text.size(), options, &out, &err));
   return Grammar(out);
 }
 
