@@ -216,6 +216,13 @@ std::string path_of(const std::string& name) {
   return home != nullptr && (name == "~" || name.starts_with("~/")) ? home + name.substr(1) : name;
 }
 
+/// A rename does not ask for the permissions of the file that it replaces.
+bool is_protected(const std::filesystem::path& path) {
+  const auto permissions = std::filesystem::status(path).permissions();
+  return std::filesystem::exists(path) &&
+         (permissions & std::filesystem::perms::owner_write) == std::filesystem::perms::none;
+}
+
 /// Whether nothing is lost if a conversation takes the place of what is there.
 bool may_be_replaced(const std::filesystem::path& path) {
   constexpr std::uintmax_t kMaxBytes = std::uintmax_t{64} << 20;
@@ -228,6 +235,8 @@ void Chat::save(const std::string& name) const {
   const std::string path = std::filesystem::weakly_canonical(path_of(name)).string();
   if (!may_be_replaced(path))
     throw Failure(path + " is no conversation, and /save replaces nothing else: give another name");
+  if (is_protected(path))
+    throw Failure(path + " is a read-only file: make it writable (chmod u+w) or give another name");
   std::string beside = path + ".XXXXXX";
   const int opened = mkstemp(beside.data());
   const std::string text = conversation_.text();

@@ -205,6 +205,15 @@ Status sync_directory_of(const std::string& path) {
   return Status();
 }
 
+/// Root may write to any file, and a rename asks for the directory's permissions alone: what the owner has protected is
+/// left as it is all the same.
+Status check_not_protected(const std::string& path, std::uint32_t permissions) {
+  if ((permissions & S_IWUSR) != 0) return Status();
+  return error_at(Code::io, EACCES,
+                  "{}: a read-only file, and so not overwritten: make it writable (chmod u+w) or give another name",
+                  path);
+}
+
 }  // namespace
 
 /// What is at a path before it is written to.
@@ -222,6 +231,7 @@ Result<AtomicFile::Place> AtomicFile::judge(const std::string& path, const MayRe
   place.device = info.st_dev;
   place.number = info.st_ino;
   place.permissions = info.st_mode & 07777;
+  QINFER_TRY(check_not_protected(path, place.permissions));
   if (!may_replace || info.st_size == 0) return place;
   QINFER_ASSIGN(const OpenFile file, open_path(place.path));
   QINFER_TRY(may_replace(file));
@@ -284,6 +294,7 @@ Status AtomicFile::commit() {
   if (!exists && errno != ENOENT) return io_error(errno, path_);
   if (exists != place_.exists || (exists && (now.st_dev != place_.device || now.st_ino != place_.number)))
     return error(Code::state, "{} was changed by another process while it was written", path_);
+  if (exists) QINFER_TRY(check_not_protected(path_, now.st_mode));
   if (rename(temporary_.c_str(), place_.path.c_str()) != 0) return io_error(errno, path_);
   temporary_.clear();
   return sync_directory_of(place_.path);
@@ -295,6 +306,7 @@ Result<UpdatedFile> UpdatedFile::open(const std::string& path) {
     if (stat(path.c_str(), &info) != 0) return io_error(errno, path);
     if (!S_ISREG(info.st_mode))
       return error_at(Code::format, -1, "{}: not a regular file, and so not overwritten", path);
+    QINFER_TRY(check_not_protected(path, info.st_mode));
     FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
     if (handle.get() < 0) return io_error(errno, path);
     QINFER_ASSIGN(const bool locked, lock_file(handle, path, path));

@@ -92,7 +92,7 @@ Result<bool> is_one_file(const std::string& path, const Files* files);
 /// A file that appears under its path whole or not at all: written as PATH.qinfer-new, synced and renamed by commit(),
 /// removed again without it. Symbolic links are followed: the file that they lead to is replaced. It keeps
 /// the permissions of a file that it replaces. QINFER_E_STATE while another writer has it, QINFER_E_FORMAT where
-/// something else than a regular file is.
+/// something else than a regular file is, QINFER_E_IO (EACCES) where the file's owner may not write to it.
 class AtomicFile {
  public:
   /// Refuses to let a file be replaced; not asked about empty ones.
@@ -139,7 +139,7 @@ class AtomicFile {
 /// An existing file that is changed in place, by one process at a time.
 class UpdatedFile {
  public:
-  /// QINFER_E_STATE while another writer has it.
+  /// QINFER_E_STATE while another writer has it, QINFER_E_IO (EACCES) where the file's owner may not write to it.
   static Result<UpdatedFile> open(const std::string& path);
   UpdatedFile(UpdatedFile&&) = default;
   UpdatedFile& operator=(UpdatedFile&&) = delete;

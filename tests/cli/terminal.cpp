@@ -155,6 +155,10 @@ void talk(const char* qinfer, const char* model, const fs::path& folder) {
   std::ostringstream other;
   other << std::ifstream(folder / "other.txt").rdbuf();
   check(other.str() == "not a conversation", "what /save refused is as it was", other.str());
+  fs::permissions(folder / "first.json", fs::perms::owner_write, fs::perm_options::remove);
+  chat.type("/save " + (folder / "first.json").string() + "\r");
+  chat.wait_for("is a read-only file", "/save leaves a read-only file");
+  chat.wait_for_prompt("a prompt after it");
   chat.type("/reset\r");
   chat.wait_for_prompt("/reset");
   chat.type("Once\r\rtwo \xc3\xa4\r");  // a paste of three lines

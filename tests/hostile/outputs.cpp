@@ -324,3 +324,42 @@ TEST_CASE("a file that is replaced keeps its permissions", "[hostile][packed][sn
     }
   }
 }
+
+TEST_CASE("a read-only file is left as it is, also by root", "[hostile][packed][snapshot]") {
+  const Stack s;
+  const Session other = make_session(s.cache);
+  append(other, {7, 8, 9});
+  std::vector<Writer> all = writers(s);
+  all.push_back({"export", [&s](const std::string& out, qinfer_error* err) {
+                   return qinfer_model_export_gguf(s.runtime.get(), s.dir.path().c_str(), nullptr, out.c_str(), err);
+                 }});
+  all.push_back({"save another session", [&other](const std::string& out, qinfer_error* err) {
+                   return qinfer_session_save(other.get(), out.c_str(), err);
+                 }});
+  for (const Writer& writer : all) {
+    const std::string out = s.place.file("out");
+    // Its own kind, which "save" continues and the others replace, and an empty file.
+    for (const bool empty : {false, true}) {
+      if (empty) {
+        s.place.write("out", "");
+      } else if (std::string(writer.name) == "save another session") {
+        REQUIRE_OK(s.save(out, &err));
+      } else {
+        REQUIRE_OK(writer.write(out, &err));
+      }
+      link_to(out, s.place.file("link"));
+      for (const mode_t mode : {mode_t{0444}, mode_t{0555}}) {
+        REQUIRE(chmod(out.c_str(), mode) == 0);
+        for (const char* name : {"out", "link"}) {
+          check_refused(s, writer, name, QINFER_E_IO, "a read-only file, and so not overwritten");
+          REQUIRE_FAILS_AT(QINFER_E_IO, EACCES, name, writer.write(s.place.file(name), &err));
+        }
+        REQUIRE(permissions_of(out) == mode);
+      }
+      REQUIRE(chmod(out.c_str(), 0644) == 0);
+      REQUIRE_OK(writer.write(out, &err));
+      s.place.remove("link");
+      s.place.remove("out");
+    }
+  }
+}
