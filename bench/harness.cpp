@@ -16,7 +16,7 @@ namespace qinfer::bench {
 
 Ceilings measure_ceilings(const std::vector<std::uint32_t>& cpus) {
   const platform::TileSystem& tiles = platform::tile_system();
-  const cli::FmaPeak peak = cli::measure_fma_peak(cpus, platform::has_tiles(tiles) && tiles.request_permission());
+  const cli::FmaPeak peak = cli::measure_fma_peak(cpus, platform::has_tiles(tiles) && tiles.request_permission().ok());
   return {cli::measure_read_bandwidth(cpus).bytes_per_second,
           peak.flops,
           peak.f16_flops,
@@ -36,7 +36,7 @@ std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t thr
 }
 
 std::vector<const kernels::KernelSet*> usable_sets() {
-  const bool permitted = platform::tile_system().request_permission();
+  const bool permitted = platform::tile_system().request_permission().ok();
   const std::string features = platform::detect_cpu().features;
   std::vector<const kernels::KernelSet*> sets;
   for (const kernels::KernelSetRow& row : kernels::kernel_sets()) {

@@ -5,10 +5,11 @@
  * These rules hold for every declaration below.
  *
  * Process    The library never throws, aborts, exits, prints, reads the environment, installs signal handlers
- *            or keeps mutable process-wide state. It runs no code at load or at exit, so a process may end with live
- *            handles. Handles do not work in a fork()ed child: calls there fail with QINFER_E_STATE. Free all handles
- *            before dlclose(): a runtime's threads run in the library's code. Writing beyond RLIMIT_FSIZE is
- *            QINFER_E_IO (EFBIG), without a SIGXFSZ.
+ *            or keeps mutable process-wide state, except for what the system permits a process that uses AMX
+ *            (cpu_target). It runs no code at load or at exit, so a process may end with live handles. Handles do not
+ *            work in a fork()ed child: calls there fail with QINFER_E_STATE. Free all handles before dlclose(): a
+ *            runtime's threads run in the library's code. Writing beyond RLIMIT_FSIZE is QINFER_E_IO (EFBIG), without
+ *            a SIGXFSZ.
  * Stack      No call needs more than 64 KiB of the calling thread's stack.
  * Stability  Within one major version nothing here is removed, renumbered or reordered. Functions, constants
  *            and trailing struct members are added, so treat an unknown negative status as an error.
@@ -264,7 +265,12 @@ typedef struct qinfer_runtime_options {
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
     const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and
-                                           model */
+                                           model. "amx" and "amx_mixed" have the system permit this process to use
+                                           tiles, for as long as it lives, also after all handles are freed: from
+                                           then on sigaltstack() fails with ENOMEM for a stack of less than
+                                           sysconf(_SC_SIGSTKSZ) bytes (SIGSTKSZ, 8,192, is too small). Where a
+                                           thread has such a stack already the system refuses, which is
+                                           QINFER_E_UNSUPPORTED */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 

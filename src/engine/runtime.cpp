@@ -27,24 +27,34 @@ constexpr std::string_view kTileFeature = "amx_";
 std::string without_tiles(std::string features) {
   for (std::size_t at = features.find(kTileFeature); at != features.npos; at = features.find(kTileFeature))
     features.erase(at, features.find(' ', at) - at);
+  while (features.ends_with(' ')) features.pop_back();
   return features;
 }
 
+struct UsableFeatures {
+  std::string names;
+  std::string refusal;  ///< why the system does not let tiles be used, if it was asked
+};
+
 /// The usable features of the CPU. The system is asked for its permission to use tiles only if a set would be chosen
 /// that needs them; where it refuses, the CPU is as one without.
-std::string usable_features(const RuntimeOptions& options) {
+UsableFeatures usable_features(const RuntimeOptions& options) {
   std::string features = platform::detect_cpu(*options.tiles).features;
-  if (features.find(kTileFeature) == features.npos) return features;
+  if (features.find(kTileFeature) == features.npos) return {std::move(features), {}};
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
   const bool wants_tiles =
       set != nullptr && set != kernels::find_kernel_set(options.cpu_target, without_tiles(features), options.exact);
-  return !wants_tiles || options.tiles->request_permission() ? features : without_tiles(std::move(features));
+  if (!wants_tiles) return {std::move(features), {}};
+  const Status permitted = options.tiles->request_permission();
+  if (permitted.ok()) return {std::move(features), {}};
+  return {without_tiles(std::move(features)), format_text("; {}", permitted.message())};
 }
 
 }  // namespace
 
 Result<KernelChoice> choose_kernels(const RuntimeOptions& options) {
-  const std::string features = usable_features(options);
+  const UsableFeatures usable = usable_features(options);
+  const std::string& features = usable.names;
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
   if (set != nullptr)
     return KernelChoice{set,
@@ -57,8 +67,8 @@ Result<KernelChoice> choose_kernels(const RuntimeOptions& options) {
     if (kernels::find_kernel_set(info.name, features) != nullptr)
       return error(Code::unsupported, "cpu_target \"{}\" rounds to 16 bits, which QINFER_RUNTIME_EXACT rules out",
                    info.name);
-    return error(Code::unsupported, "cpu_target \"{}\" needs the CPU features {}, this CPU and system have {}",
-                 info.name, info.needs, features.empty() ? "none that are known" : features);
+    return error(Code::unsupported, "cpu_target \"{}\" needs the CPU features {}, this CPU and system have {}{}",
+                 info.name, info.needs, features.empty() ? "none that are known" : features, usable.refusal);
   }
   return error(Code::unsupported, "cpu_target \"{}\" is not known, expected one of {}", options.cpu_target, names);
 }

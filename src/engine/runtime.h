@@ -1,5 +1,6 @@
 // Runtime: the thread team, the chosen kernel set, the allocator, the log sink and the counters, which all models of a
-// runtime use. There is no process-wide state, so two hosts in one process do not affect each other.
+// runtime use. There is no process-wide state but the system's permission to use tiles (platform/tiles.h), so two hosts
+// in one process do not affect each other.
 #pragma once
 
 #include <atomic>

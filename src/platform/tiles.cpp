@@ -1,6 +1,10 @@
 // See tiles.h.
 #include "platform/tiles.h"
 
+#include <cerrno>
+
+#include "platform/error_text.h"
+
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -24,26 +28,45 @@ std::uint64_t real_enabled_state() {
   return std::uint64_t{high} << 32 | low;
 }
 
-bool real_request() {
+Status real_request() {
 #if defined(__linux__)
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;               // the number of the state component
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? Status() : tile_refusal(errno);
 #else
-  return false;
+  return tile_refusal(ENOSYS);
 #endif
 }
 #else
 CpuidResult real_cpuid(unsigned, unsigned) { return {}; }
 std::uint64_t real_enabled_state() { return 0; }
-bool real_request() { return false; }
+Status real_request() { return tile_refusal(ENOSYS); }
 #endif
+
+/// What Linux means by an errno of ARCH_REQ_XCOMP_PERM.
+const char* cause_of(int code) {
+  switch (code) {
+    case ENOSPC:
+    case ENOMEM: return "a thread has an alternate signal stack (sigaltstack) of less than sysconf(_SC_SIGSTKSZ) bytes";
+    case EPERM:
+    case EACCES: return "something like a seccomp filter forbids it";
+    case EINVAL:
+    case ENOSYS:
+    case EOPNOTSUPP: return "the kernel is older than Linux 5.16, or has no tiles to give";
+    default: return "for a reason that is not known";
+  }
+}
 
 constexpr TileSystem kSystem{real_cpuid, real_enabled_state, real_request};
 
 }  // namespace
 
 const TileSystem& tile_system() { return kSystem; }
+
+Status tile_refusal(int code) {
+  return error_at(Code::unsupported, code, "the system refused the use of AMX tiles (arch_prctl: {}): {}",
+                  errno_text(code), cause_of(code));
+}
 
 bool has_tiles(const TileSystem& system) {
   constexpr std::uint64_t kTileState = 0x60000;  // configuration and data

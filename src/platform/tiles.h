@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/status.h"
+
 namespace qinfer::platform {
 
 struct CpuidResult {
@@ -14,8 +16,12 @@ struct CpuidResult {
 struct TileSystem {
   CpuidResult (*cpuid)(unsigned leaf, unsigned subleaf) = nullptr;
   std::uint64_t (*enabled_state)() = nullptr;  ///< XCR0: the register files that the system saves
-  bool (*request_permission)() = nullptr;      ///< for the whole process, for good; asking again is harmless
+  /// For the whole process, for good; asking again is harmless. A refusal is tile_refusal().
+  Status (*request_permission)() = nullptr;
 };
+
+/// QINFER_E_UNSUPPORTED with the reason why the system may have refused: `code` is the errno of arch_prctl.
+Status tile_refusal(int code);
 
 /// This CPU and system.
 const TileSystem& tile_system();

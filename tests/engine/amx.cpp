@@ -1,6 +1,8 @@
 // The AMX backend through the C ABI: when it is chosen and when it is quietly left alone, and that no thread is left
 // with tiles in use, however a call ends. Its results have their tests in models_hugging_face.cpp and stories.cpp.
 #ifdef QINFER_HAVE_AMX
+#include <cerrno>
+
 #include "support/amx_runtime.h"
 #include "support/c_api.h"
 #include "support/targets.h"
@@ -65,13 +67,33 @@ TEST_CASE("tiles are used only where CPU, system and permission are all there", 
   }
 }
 
+TEST_CASE("a system that does not let tiles be used is asked why", "[amx]") {
+  struct Case {
+    int code;
+    const char *name, *cause;
+  };
+  for (const Case& c :
+       {Case{ENOSPC, "No space left on device", "sigaltstack"},
+        Case{ENOMEM, "Cannot allocate memory", "sysconf(_SC_SIGSTKSZ)"},
+        Case{EPERM, "Operation not permitted", "seccomp"}, Case{EACCES, "Permission denied", "seccomp"},
+        Case{EINVAL, "Invalid argument", "Linux 5.16"}, Case{ENOSYS, "Function not implemented", "Linux 5.16"},
+        Case{EOPNOTSUPP, "not supported", "no tiles"}, Case{EIO, "Input/output error", "not known"}}) {
+    INFO(c.name);
+    Status status = platform::tile_refusal(c.code);
+    CHECK(status.code() == Code::unsupported);
+    CHECK(status.detail() == c.code);
+    CHECK_THAT(std::string(status.message()), contains(c.name));
+    CHECK_THAT(std::string(status.message()), contains(c.cause));
+  }
+}
+
 TEST_CASE("the system is asked for tiles only by who wants them, and may refuse", "[amx]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
   static int asked;
   platform::TileSystem system = system_with_tiles();
   system.request_permission = [] {
     ++asked;
-    return false;
+    return platform::tile_refusal(ENOSPC);
   };
   asked = 0;
   std::string text, best;
@@ -83,7 +105,9 @@ TEST_CASE("the system is asked for tiles only by who wants them, and may refuse"
   CHECK_FALSE(chosen(system, "amx", text));
   CHECK(asked == 1);
   CHECK_THAT(text, contains("cpu_target \"amx\" needs the CPU features"));
-  system.request_permission = [] { return true; };
+  CHECK_THAT(text, contains("; the system refused the use of AMX tiles (arch_prctl: No space left on device)"));
+  CHECK_THAT(text, contains("sigaltstack"));
+  system.request_permission = [] { return Status(); };
   CHECK(chosen(system, "amx", text));
   CHECK(text == "amx");
   engine::RuntimeOptions exact;

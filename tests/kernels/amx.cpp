@@ -106,7 +106,7 @@ std::uint64_t ceil_of(std::int64_t a, std::int64_t b) { return static_cast<std::
 
 /// Whether this CPU has AMX itself, and the system lets this process use it.
 bool has_silicon() {
-  return platform::has_tiles(platform::tile_system()) && platform::tile_system().request_permission();
+  return platform::has_tiles(platform::tile_system()) && platform::tile_system().request_permission().ok();
 }
 
 }  // namespace

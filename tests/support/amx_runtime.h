@@ -25,7 +25,7 @@ inline platform::TileSystem system_with_tiles() {
     return {};
   };
   system.enabled_state = [] { return std::uint64_t{0x60000}; };
-  system.request_permission = [] { return true; };
+  system.request_permission = [] { return Status(); };
   return system;
 }
 

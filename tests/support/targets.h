@@ -13,7 +13,8 @@ namespace qinfer::test {
 
 /// The CPU's features; those of AMX only where the system lets this process use tiles.
 inline std::string usable_features() {
-  const bool permitted = platform::has_tiles(platform::tile_system()) && platform::tile_system().request_permission();
+  const bool permitted =
+      platform::has_tiles(platform::tile_system()) && platform::tile_system().request_permission().ok();
   platform::TileSystem system = platform::tile_system();
   if (!permitted) system.enabled_state = [] { return std::uint64_t{0}; };
   return platform::detect_cpu(system).features;
