@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 
 import pytest
 
@@ -113,9 +114,9 @@ def after_a_moment():
     """Sends this process a signal soon."""
     timers, usual = [], {}
 
-    def send(number, handler):
+    def send(number, handler, seconds=0.1):
         usual[number] = signal.signal(number, handler)
-        timers.append(threading.Timer(0.1, os.kill, (os.getpid(), number)))
+        timers.append(threading.Timer(seconds, os.kill, (os.getpid(), number)))
         timers[-1].start()
 
     yield send
@@ -189,6 +190,24 @@ def test_a_stream_that_an_exception_left_is_ended_by_the_next_call(chat_model):
             session.truncate(1)
         go_on.set()
         stream.close()
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_two_signals_leave_no_session_in_use(chat_model, after_a_moment, close):
+    """The second one comes while the end of the stream is waited for."""
+    session = qinfer.Session(chat_model)
+    session.append(chat_model.tokenize_chat([{"role": "user", "content": QUESTION}]))
+    running = threading.Event()
+    session.set_logits_hook(lambda _: running.set() or time.sleep(0.5))
+    stream = session.stream()
+    running.wait()
+    after_a_moment(signal.SIGUSR1, stop)
+    after_a_moment(signal.SIGUSR2, stop, 0.2)
+    with pytest.raises(Stop):
+        stream.close() if close else list(stream)
+    session.set_logits_hook(None)
+    session.truncate(3)
+    assert session.generate(2).new_tokens == 2
 
 
 def roles(chat):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from . import _abi
+from ._apart import Apart
 from ._errors import ERRORS, QinferError
 
 _FOLDER = Path(__file__).parent
@@ -148,17 +149,12 @@ def call_apart(ending: Handle, function: Any, *arguments: Any) -> None:
     if threading.current_thread() is not threading.main_thread():
         return call(function, *arguments)
     ended: list[BaseException | None] = []
-    begun = threading.Lock()  # whoever acquires it decides whether the work is done at all
-    running = threading.Lock()  # not Thread.join(), which takes a thread for ended where a handler raised (Python 3.11)
-    running.acquire()
     end = pointer(ending)
 
     with Held(ending, *[argument for argument in arguments if isinstance(argument, Handle)]):
         listed = _checked_arguments(function, arguments)
 
         def work() -> None:
-            if not begun.acquire(blocking=False):
-                return
             try:
                 failure = _failure
                 status = function(*listed, failure.argument)
@@ -166,22 +162,13 @@ def call_apart(ending: Handle, function: Any, *arguments: Any) -> None:
                 ended.append(error_of(status, text, failure.full.error.detail) if status != 0 else None)
             except BaseException as raised:  # noqa: BLE001 - raised again by the one who waits
                 ended.append(raised)
-            finally:
-                running.release()
 
+        apart = Apart(work)
         try:
-            threading.Thread(target=work, daemon=True).start()
-            running.acquire()
+            apart.start()
+            apart.wait()
         except BaseException as first:
-            while True:
-                try:
-                    if begun.acquire(blocking=False):  # it has not begun, and will not
-                        break
-                    lib.qinfer_cancel_request(end)
-                    if running.acquire(timeout=0.1):
-                        break
-                except BaseException:  # noqa: BLE001 - of another signal: the first comes out
-                    pass
+            apart.end(lambda: lib.qinfer_cancel_request(end))
             if not isinstance(first, RuntimeError) or ended:
                 raise
             return call(function, *arguments)  # no thread can be made where the interpreter ends

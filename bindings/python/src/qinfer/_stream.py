@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ._apart import Apart
 from ._library import handles, lib, pointer
 from ._model import Cancel
 
@@ -61,10 +62,10 @@ class Stream(Iterator[T]):
             items.put((False, end))
 
         self._reader, self._handled = threading.get_ident(), id(sys.exc_info()[1])
-        self._thread = threading.Thread(target=run, daemon=True)
+        self._apart = Apart(run)
         session._streams.add(self)
         _running.add(self)
-        self._thread.start()
+        self._apart.start()
 
     def __next__(self) -> T:
         if self._over:
@@ -77,7 +78,7 @@ class Stream(Iterator[T]):
         if going:
             return item  # type: ignore[no-any-return]
         self._over = True
-        self._thread.join()
+        self._apart.wait()
         if item is not None:
             raise item
         raise StopIteration
@@ -92,11 +93,15 @@ class Stream(Iterator[T]):
         self._cancel.request()
 
     def close(self) -> None:
-        """The same, and waits."""
-        self.leave()
-        if threading.current_thread() is not self._thread:  # the collector may run there
-            self._thread.join()
+        """The same, and waits: the session is free then. What handlers of signals raise meanwhile comes out after that."""
+        if self._apart.inside:  # of the collector, which may run there
+            self.leave()
+            return
+        first = self._apart.end(self.leave)
         self._over = True
+        if first is not None:
+            raise first
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_apart"):
+            self.close()

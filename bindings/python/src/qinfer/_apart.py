@@ -1,0 +1,68 @@
+"""Work on separate threads, for which others wait."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from sys import is_finalizing
+
+
+class Apart:
+    """Work on a thread of its own. Thread.join() takes a thread for ended where a signal's handler raised in it (Python
+    3.11); here waiting says nothing but the truth, and may be tried again."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work: Callable[[], object] | None = work
+        self._done, self._process = False, os.getpid()
+        self._begun = threading.Lock()  # whoever acquires it decides whether the work is done at all
+        self._running = threading.Lock()  # wakes who waits; a handler that raises may leave it acquired
+        self._running.acquire()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        work, self._work = self._work, None
+        if work is None or not self._begun.acquire(blocking=False):
+            return
+        try:
+            work()
+        finally:
+            self._done = True
+            self._running.release()
+
+    @property
+    def over(self) -> bool:
+        """Whether the work is done, or its thread is no more: in a child of fork(), and where the interpreter has ended."""
+        return self._done or self._process != os.getpid() or is_finalizing()
+
+    @property
+    def inside(self) -> bool:
+        """Whether this is the thread that does the work."""
+        return threading.current_thread() is self._thread
+
+    def wait(self, seconds: float = threading.TIMEOUT_MAX) -> None:
+        """Until the work is over, or about as long."""
+        while not self.over and seconds > 0:
+            if self._running.acquire(timeout=min(0.1, seconds)):
+                self._running.release()
+            seconds -= 0.1
+
+    def end(self, request: Callable[[], object]) -> BaseException | None:
+        """Keeps the work from beginning, or requests its end and waits, whatever handlers of signals raise meanwhile.
+        Returns what was raised first."""
+        first: BaseException | None = None
+        while not self.over:
+            try:
+                if self._begun.acquire(blocking=False):
+                    self._done = True
+                    break
+                try:
+                    request()
+                finally:
+                    self.wait(0.1)
+            except BaseException as raised:  # noqa: BLE001 - the first is returned
+                first = first or raised
+        return first
