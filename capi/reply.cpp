@@ -82,6 +82,7 @@ qinfer_status qinfer_reply_next(qinfer_reply* reply, qinfer_reply_part* out, qin
     next.text_len = part.text.size();
     if (part.kind == chat::PartKind::call) {
       next.name = part.name.c_str();
+      next.name_len = part.name.size();
       next.id = part.id.c_str();
       next.call = part.call;
     }

@@ -105,6 +105,19 @@ func TestChatsAnswerAsTheCases(t *testing.T) {
 	}
 }
 
+func TestCallsHaveTheirWholeNames(t *testing.T) {
+	reply := must(chatModel.NewReply(background, qinfer.Conversation{Messages: cases.Chat[0].Messages}))(t)
+	defer reply.Close()
+	var parts []qinfer.Part
+	for _, token := range must(chatModel.Tokenize(cases.Call.Text, qinfer.TokenizeOptions{ParseSpecial: true}))(t) {
+		parts = append(parts, must(reply.Push(token))(t)...)
+	}
+	parts = append(parts, must(reply.Finish())(t)...)
+	if len(parts) != 1 || parts[0].Kind != qinfer.PartCall || parts[0].Name != cases.Call.Name {
+		t.Errorf("the parts are %q, want a call of %q", parts, cases.Call.Name)
+	}
+}
+
 func TestHookBansATokenAndSeesEveryToken(t *testing.T) {
 	c, session := cases.Hook, prompted(t, cases.Hook.Prompt)
 	var seen []qinfer.Token

@@ -48,6 +48,10 @@ var cases struct {
 		Messages []any  `json:"messages"`
 		Reply    string `json:"reply"`
 	} `json:"chat"`
+	Call struct {
+		Text string `json:"text"`
+		Name string `json:"name"`
+	} `json:"call"`
 	Schema json.RawMessage `json:"schema"` // grammars are left out
 	Hook   greedyCase      `json:"hook"`
 	Prefix struct {

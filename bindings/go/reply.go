@@ -98,7 +98,8 @@ func (r *Reply) parts(f func(e *C.qinfer_error) C.qinfer_status) ([]Part, error)
 
 func partOf(p *C.qinfer_reply_part) Part {
 	text := C.GoStringN(p.text, C.int(p.text_len))
-	return Part{Kind: PartKind(p.kind), Text: text, Name: C.GoString(p.name), ID: C.GoString(p.id)}
+	name := C.GoStringN(p.name, C.int(p.name_len))
+	return Part{Kind: PartKind(p.kind), Text: text, Name: name, ID: C.GoString(p.id)}
 }
 
 // Message gives what was pushed as a message, to add to the conversation's.

@@ -94,8 +94,9 @@ class Writer:
 
     def struct(self, name, node):
         self.structs.add(name)
-        # What a member named text points to has a length beside it, and may hold a NUL.
-        kinds = [(field.name, "c_void_p" if field.name == "text" else self.type_of(field.type)) for field in node.decls]
+        # What has a length next to it may hold a NUL.
+        names = ["text", *(field.name.removesuffix("_len") for field in node.decls if field.name.endswith("_len"))]
+        kinds = [(field.name, "c_void_p" if field.name in names else self.type_of(field.type)) for field in node.decls]
         fields = "".join(f"        (\"{field}\", {kind}),\n" for field, kind in kinds)
         self.lines.append(f"\n\nclass {name}(Structure):\n    _fields_ = [\n{fields}    ]")
 

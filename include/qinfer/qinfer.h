@@ -618,6 +618,7 @@ typedef struct qinfer_reply_part {
                               different for each call of the conversation */
     uint32_t    call;     /* which call of the reply, from 0 */
     uint32_t    reserved;
+    size_t      name_len; /* bytes of name: a model may write a NUL into it */
 } qinfer_reply_part;
 /** Takes the reply to a conversation apart while it is generated, into content, reasoning and calls of tools.
  *  conversation, len and options->chat are those of the prompt (with QINFER_CHAT_GENERATION_PROMPT if it had that);

@@ -527,7 +527,7 @@ class Reply : public detail::Handle<qinfer_reply, qinfer_reply_free> {
     Part out;
     out.kind = part.kind;
     out.text.assign(part.text_len != 0 ? part.text : "", part.text_len);
-    if (part.name != nullptr) out.name = part.name;
+    out.name.assign(part.name_len != 0 ? part.name : "", part.name_len);
     if (part.id != nullptr) out.id = part.id;
     out.call = part.call;
     return out;

@@ -74,6 +74,15 @@ TEST_CASE("A reply is content, reasoning and calls, in the format that the templ
   CHECK(read(plain, R"({"name": "f", "parameters": {}})", nullptr, QINFER_REPLY_LLAMA3) == "3:f:{};");
 }
 
+TEST_CASE("A name with a NUL is whole", "[api][chat]") {
+  const ModelDir dir{TinySpec()};
+  const std::string text = R"(<tool_call>{"name": "f\u0000g", "arguments": {}}</tool_call>)";
+  const std::string name("f\0g", 3);
+  std::string message;
+  CHECK(read(model_with(dir, kHermes), text, &message) == "3:" + name + ":{};");
+  CHECK(Json::parse(message)["tool_calls"][0]["function"]["name"] == name);
+}
+
 TEST_CASE("What a prompt has begun belongs to the reply", "[api][chat]") {
   const ModelDir dir{TinySpec()};
   // Only what the template itself has written counts, and only at the end.

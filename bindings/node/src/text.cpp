@@ -84,7 +84,8 @@ napi_value next_parts(napi_env env, qinfer_reply* reply) {
     const bool known = part.kind > 0 && part.kind < static_cast<std::int32_t>(std::size(kPartKinds));
     Record record(env);
     record.set("kind", known ? kPartKinds[part.kind] : "unknown").set("text", text(env, part.text, part.text_len));
-    if (part.kind == QINFER_PART_CALL) record.set("name", part.name).set("id", part.id).set("call", part.call);
+    if (part.kind == QINFER_PART_CALL)
+      record.set("name", text(env, part.name, part.name_len)).set("id", part.id).set("call", part.call);
     check(env, napi_set_element(env, parts, i, record.object()));
   }
 }

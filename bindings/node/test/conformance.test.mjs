@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { Cancel, Chat, evaluate, KvCache, Model, QinferError, Runtime, Session } from 'qinfer';
+import { Cancel, Chat, evaluate, KvCache, Model, QinferError, Reply, Runtime, Session } from 'qinfer';
 import {
   cases,
   chatModel,
@@ -16,8 +16,8 @@ import {
 } from './support.mjs';
 
 test('every key of the cases is covered here, but for schema', () => {
-  const covered = ['model', 'chat_model', 'greedy', 'stop', 'roundtrip', 'chat', 'hook', 'prefix', 'snapshot'];
-  assert.deepEqual(Object.keys(cases).sort(), [...covered, 'concurrent', 'errors', 'schema'].sort());
+  const covered = ['model', 'chat_model', 'greedy', 'stop', 'roundtrip', 'chat', 'call', 'hook', 'prefix'];
+  assert.deepEqual(Object.keys(cases).sort(), [...covered, 'snapshot', 'concurrent', 'errors', 'schema'].sort());
 });
 
 test('greedy: one call gives the text and the ids, on a thread and at once', async () => {
@@ -102,6 +102,16 @@ test('chat: conversations are answered, streamed and at once', async () => {
     assert.deepEqual([text, chat.messages.at(-1).content], [reply, reply]);
     assert.equal(await new Chat(chatModel).send(messages.at(-1).content), reply);
   }
+});
+
+test('call: the name is whole', () => {
+  const reply = new Reply(chatModel, cases.chat[0].messages);
+  const parts = chatModel.tokenize(cases.call.text, { parseSpecial: true }).flatMap((token) => reply.push(token));
+  parts.push(...reply.finish());
+  assert.deepEqual(
+    parts.map(({ kind, name }) => [kind, name]),
+    [['call', cases.call.name]],
+  );
 });
 
 test('hook: a token is banned, and every token is seen, on a thread and at once', async () => {

@@ -96,6 +96,14 @@ def test_chat(chat_model, cases):
         assert chat.messages[-1]["content"] == case["reply"]
 
 
+def test_call(chat_model, cases):
+    case = cases["call"]
+    reply = qinfer.Reply(chat_model, qinfer.ChatPrompt([{"role": "user", "content": "Hi"}]))
+    parts = [part for token in chat_model.tokenize(case["text"], parse_special=True) for part in reply.push(token)]
+    assert [(part.kind, part.name) for part in parts + reply.finish()] == [("call", case["name"])]
+    assert reply.message["tool_calls"][0]["function"]["name"] == case["name"]
+
+
 def test_schema(model, cases):
     import json
 

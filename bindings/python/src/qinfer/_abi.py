@@ -354,10 +354,11 @@ class qinfer_reply_part(Structure):
         ("kind", c_int32),
         ("text", c_void_p),
         ("text_len", c_size_t),
-        ("name", c_char_p),
+        ("name", c_void_p),
         ("id", c_char_p),
         ("call", c_uint32),
         ("reserved", c_uint32),
+        ("name_len", c_size_t),
     ]
 
 class qinfer_kv_cache_stats(Structure):

@@ -66,8 +66,8 @@ class Reply(Handle):
             call(lib.qinfer_reply_next, self, ctypes.byref(part))
             if part.kind == _abi.QINFER_PART_NONE:
                 return parts
-            name, identity = (part.name or b"").decode(), (part.id or b"").decode()
-            parts.append(Part(_KINDS[part.kind], text_at(part.text, part.text_len), name, identity))
+            text, name = text_at(part.text, part.text_len), text_at(part.name, part.name_len)
+            parts.append(Part(_KINDS[part.kind], text, name, (part.id or b"").decode()))
 
 
 class Chat:

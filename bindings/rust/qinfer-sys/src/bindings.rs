@@ -1038,10 +1038,11 @@ pub struct qinfer_reply_part {
     pub id: *const ::core::ffi::c_char,
     pub call: u32,
     pub reserved: u32,
+    pub name_len: usize,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_reply_part"][::core::mem::size_of::<qinfer_reply_part>() - 48usize];
+    ["Size of qinfer_reply_part"][::core::mem::size_of::<qinfer_reply_part>() - 56usize];
     ["Alignment of qinfer_reply_part"][::core::mem::align_of::<qinfer_reply_part>() - 8usize];
     ["Offset of field: qinfer_reply_part::struct_size"]
         [::core::mem::offset_of!(qinfer_reply_part, struct_size) - 0usize];
@@ -1059,6 +1060,8 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_reply_part, call) - 40usize];
     ["Offset of field: qinfer_reply_part::reserved"]
         [::core::mem::offset_of!(qinfer_reply_part, reserved) - 44usize];
+    ["Offset of field: qinfer_reply_part::name_len"]
+        [::core::mem::offset_of!(qinfer_reply_part, name_len) - 48usize];
 };
 impl Default for qinfer_reply_part {
     fn default() -> Self {

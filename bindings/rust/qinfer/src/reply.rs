@@ -124,14 +124,16 @@ impl Reply {
             let part = read_struct::<sys::qinfer_reply_part>(|out, error| {
                 sys::qinfer_reply_next(self.handle.as_ptr(), out, error)
             })?;
-            let bytes = slice_at(part.text.cast::<u8>(), part.text_len);
-            let text = String::from_utf8_lossy(bytes).into_owned();
+            let owned = |text: *const c_char, n| {
+                String::from_utf8_lossy(slice_at(text.cast::<u8>(), n)).into_owned()
+            };
+            let text = owned(part.text, part.text_len);
             Ok(match part.kind as u32 {
                 sys::QINFER_PART_CONTENT => Some(Part::Content(text)),
                 sys::QINFER_PART_REASONING => Some(Part::Reasoning(text)),
                 sys::QINFER_PART_CALL => Some(Part::Call {
                     index: part.call,
-                    name: text_at(part.name).into_owned(),
+                    name: owned(part.name, part.name_len),
                     id: text_at(part.id).into_owned(),
                     arguments: text,
                 }),

@@ -9,8 +9,8 @@ use common::store::{Fault, Store};
 use common::*;
 use qinfer::{
     Cancel, Chat, Error, EvalOptions, Finish, GenerateOptions, KvCache, KvCacheOptions,
-    LoadOptions, Model, Part, Runtime, RuntimeOptions, Session, SnapshotOptions, Status, Token,
-    TokenizeOptions,
+    LoadOptions, Model, Part, Reply, ReplyOptions, Runtime, RuntimeOptions, Session,
+    SnapshotOptions, Status, Token, TokenizeOptions,
 };
 use serde_json::Value;
 
@@ -24,6 +24,7 @@ fn every_key_of_the_cases_has_a_test_here() {
         "stop",
         "roundtrip",
         "chat",
+        "call",
         "schema",
         "hook",
         "prefix",
@@ -158,6 +159,29 @@ fn conversations_are_answered() {
             (&"assistant".into(), &case["reply"])
         );
     }
+}
+
+#[test]
+fn a_call_has_its_whole_name() {
+    let case = &cases()["call"];
+    let conversation = r#"{"messages": [{"role": "user", "content": "Hi"}]}"#;
+    let options = TokenizeOptions {
+        parse_special: true,
+        ..Default::default()
+    };
+    let mut reply = Reply::new(chat_model(), conversation, &ReplyOptions::default()).unwrap();
+    for token in chat_model()
+        .tokenize_with(text(&case["text"]), &options)
+        .unwrap()
+    {
+        reply.push(token).unwrap();
+    }
+    reply.finish().unwrap();
+    match reply.next_part().unwrap() {
+        Some(Part::Call { name, .. }) => assert_eq!(name, text(&case["name"])),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(reply.next_part().unwrap(), None);
 }
 
 #[test]
