@@ -42,18 +42,15 @@ class HostFiles(Callbacks):
         self.native.open = self.guarded(kinds["open"], self._open, _abi.QINFER_E_IO)
         for name in ("size", "read_at", "write_at", "sync", "truncate"):
             setattr(self.native, name, self.guarded(kinds[name], getattr(self, "_" + name), _abi.QINFER_E_IO))
-        # Not refused once another callback has raised: every file is closed.
-        self._closing = Callbacks()
-        self.native.close = self._closing.guarded(kinds["close"], self._close, _abi.QINFER_E_IO)
+        self.native.close = self.guarded(kinds["close"], self._close, _abi.QINFER_E_IO, always=True)
 
     def call(self, function: Any, *arguments: Any) -> None:
         try:
             with self._interruptible():
                 call(function, *arguments)
         except QinferError as failure:
-            if self.raised is None and self._closing.raised is None:
+            if self.raised is None:
                 raise failure from self._os_error
-        self.raised, self._closing.raised = self.raised or self._closing.raised, None
         self._raise()
 
     def _file(self, handle: int | None) -> File:

@@ -8,11 +8,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from sys import is_finalizing
 from typing import Any, cast
 
-from . import _abi
+from . import _abi, _exit
 from ._apart import Apart
 from ._errors import ERRORS, QinferError
 
@@ -93,6 +94,8 @@ _grammar_lib: ctypes.CDLL | None = None
 def grammar_lib() -> ctypes.CDLL:
     """libqinfer_grammar, loaded when it is first needed: it may not be there."""
     global _grammar_lib
+    if _grammar_lib is not None:
+        return _grammar_lib
     with _grammar_lock:
         if _grammar_lib is None:
             _grammar_lib = _load("qinfer_grammar", "libqinfer_grammar.so.0.2", "QINFER_GRAMMAR_LIBRARY")
@@ -122,9 +125,11 @@ def ask(function: Any, *arguments: Any) -> Any:
     """Calls a function. A Handle among the arguments is not freed meanwhile."""
     with Held(*[argument for argument in arguments if isinstance(argument, Handle)]):
         try:
-            return function(*_checked_arguments(function, arguments))
+            result = function(*_checked_arguments(function, arguments))
         except ctypes.ArgumentError as failure:  # of a type of C, whose checks run no Python
             raise TypeError(str(failure)) from None
+        _exit.check()
+        return result
 
 
 def _checked_arguments(function: Any, arguments: Sequence[Any]) -> list[Any]:
@@ -282,18 +287,20 @@ class Callbacks:
                 except BaseException as raised:  # noqa: BLE001 - of a handler that is its own again
                     self.raised = self.raised or raised
 
-    def guarded(self, kind: Any, function: Callable[..., Any], failed: Any = 1) -> Any:
-        """A C callback that calls `function`. What it raises ends the call: `failed` is returned."""
+    def guarded(self, kind: Any, function: Callable[..., Any], failed: Any = 1, always: bool = False) -> Any:
+        """A C callback that calls `function`. What it raises ends the call: `failed` is returned, and from then on without
+        calling it, unless that is `always` to be done."""
 
         def guard(*arguments: Any) -> Any:
-            if self.raised is not None:
+            if not always and (self.raised is not None or _exit.refusing):
                 return failed
             try:
                 return function(*arguments)
             except BaseException as raised:  # noqa: BLE001 - no exception may pass through C
-                self.raised = raised
+                self.raised = self.raised or raised
                 return failed
 
+        _exit.callbacks.add(guard.__code__)
         return kind(guard)
 
     def call(self, function: Any, *arguments: Any) -> None:
@@ -315,7 +322,22 @@ class Callbacks:
             del raised  # no cycle with its traceback
 
 
-handles = threading.RLock()  # again by a __del__ that runs inside
+_handles = threading.RLock()  # again by a __del__ that runs inside
+_no_lock: AbstractContextManager[Any] = nullcontext()
+
+
+def handles() -> AbstractContextManager[Any]:
+    """The lock of all handles. Where the interpreter has ended there is one thread, and one that is no more may have it."""
+    return _no_lock if is_finalizing() else _handles
+
+
+def _free_lock() -> None:
+    """In a child of fork(), where a thread that there is not may have it."""
+    global _handles
+    _handles = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_free_lock)
 
 
 class Handle:
@@ -344,12 +366,12 @@ class Handle:
 
     def _begin(self) -> None:
         """Keeps the handle until _end()."""
-        with handles:
+        with handles():
             _ = self.native
             self._users += 1
 
     def _end(self) -> None:
-        with handles:
+        with handles():
             self._users -= 1
             last = self._closed and self._users == 0
         if last:
@@ -374,7 +396,7 @@ class Handle:
             getattr(self._library(), self._free)(ctypes.c_void_p(handle))
 
     def close(self) -> None:
-        with handles:
+        with handles():
             now = not self._closed and self._users == 0
             self._closed = True
         if now:
@@ -392,7 +414,8 @@ class Handle:
 
 
 class Held:
-    """A with statement during which handles are not freed. None stands for no handle."""
+    """A with statement during which handles are not freed, and for whose end that of the interpreter waits. None stands for
+    no handle."""
 
     def __init__(self, *handles: Handle | None) -> None:
         self._wanted = [handle for handle in handles if handle is not None]
@@ -400,6 +423,8 @@ class Held:
 
     def __enter__(self) -> None:
         try:
+            _exit.calls[self] = threading.get_ident()
+            _exit.check()
             for handle in self._wanted:
                 handle._begin()
                 self._held.append(handle)
@@ -410,3 +435,4 @@ class Held:
     def __exit__(self, *_: object) -> None:
         while self._held:
             self._held.pop()._end()
+        _exit.calls.pop(self, None)

@@ -9,10 +9,11 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from . import _abi
+from . import _abi, _exit
 from ._errors import NotFoundError
 from ._files import HostFiles, Opener
 from ._library import (
@@ -83,21 +84,28 @@ class Cancel(Handle):
 
     @classmethod
     def of_call(cls, cancel: Cancel | None) -> Cancel:
-        """One of a call's own, which a signal may request, and which is requested when the caller's is."""
+        """One of a call's own, which a signal or the end of the interpreter may request, and which is requested when the
+        caller's is."""
         own = cls()
         if cancel is not None:
             expect(Cancel, cancel)
             _ = cancel.native
-            with handles:  # which request() goes through on another thread
+        with handles():  # in which other threads go through these
+            _of_calls.add(own)
+            if cancel is not None:
                 cancel._followers.add(own)
-            if cancel._requested:
-                own.request()
+        if cancel is not None and cancel._requested:
+            own.request()
         return own
 
     def request(self) -> None:
         self._requested = True
-        ask(lib.qinfer_cancel_request, self)
-        with handles:
+        self._begin()  # and not ask(), which refuses where the interpreter ends
+        try:
+            lib.qinfer_cancel_request(pointer(self))
+        finally:
+            self._end()
+        with handles():
             followers = list(self._followers)
         for follower in followers:
             follower.request()
@@ -105,6 +113,20 @@ class Cancel(Handle):
     def reset(self) -> None:
         self._requested = False
         ask(lib.qinfer_cancel_reset, self)
+
+
+_of_calls: weakref.WeakSet[Cancel] = weakref.WeakSet()
+
+
+def _cancel_calls() -> None:
+    with handles():
+        cancels = list(_of_calls)
+    for cancel in cancels:
+        with suppress(ValueError):  # of one that is closed meanwhile
+            cancel.request()
+
+
+_exit.requests.append(_cancel_calls)
 
 
 class Runtime(Handle):
@@ -137,6 +159,7 @@ class Runtime(Handle):
                 except Exception:  # noqa: BLE001 - nothing waits for it
                     pass
 
+            _exit.callbacks.add(deliver.__code__)
             self._log = _abi.qinfer_log_fn(deliver)
             options.log = self._log
         self._create(lambda out: call(lib.qinfer_runtime_create, ctypes.byref(options), out))

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from sys import is_finalizing
 from typing import TYPE_CHECKING, Any
 
 from . import _abi
@@ -211,7 +212,7 @@ class Session(Handle):
         for stream in list(self._streams):
             stream.close()
         super().close()
-        if self._process == os.getpid():  # a child of fork() has no threads to wait for
+        if self._process == os.getpid() and not is_finalizing():  # else there are no threads to wait for
             with self._using:
                 pass
 

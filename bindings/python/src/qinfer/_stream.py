@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import queue
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _abi, _exit
 from ._apart import Apart
-from ._library import handles, lib, pointer
+from ._errors import StateError
+from ._library import Held
 from ._model import Cancel
 
 if TYPE_CHECKING:
     from ._session import Session
 
 T = TypeVar("T")
-_running: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
-
-
-def _end_all() -> None:
-    """Where the interpreter ends, no thread may be in a callback any more."""
-    for stream in list(_running):
-        with handles:  # though it may be closed: the generation keeps it
-            if stream._cancel._handle is not None:
-                lib.qinfer_cancel_request(pointer(stream._cancel))
-        stream.close()
-
-
-atexit.register(_end_all)
 
 
 class Stream(Iterator[T]):
@@ -41,6 +28,10 @@ class Stream(Iterator[T]):
     def __init__(
         self, session: Session, work: Callable[[Callable[[T | None], bool], Cancel], object], cancel: Cancel | None = None
     ) -> None:
+        _exit.check()
+        if _exit.begun():
+            what = "the interpreter ends: a stream cannot begin any more"
+            raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, what, 0)
         self._items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
         self._left = threading.Event()
         self._over = False
@@ -56,7 +47,8 @@ class Stream(Iterator[T]):
         def run() -> None:
             end: BaseException | None = None
             try:
-                work(put, ending)
+                with Held():
+                    work(put, ending)
             except BaseException as raised:  # noqa: BLE001 - raised again by the one who reads
                 end = raised
             items.put((False, end))
@@ -64,8 +56,8 @@ class Stream(Iterator[T]):
         self._reader, self._handled = threading.get_ident(), id(sys.exc_info()[1])
         self._apart = Apart(run)
         session._streams.add(self)
-        _running.add(self)
-        self._apart.start()
+        with Held():  # the interpreter must not end before a thread has begun (Python 3.11 crashes)
+            self._apart.start()
 
     def __next__(self) -> T:
         if self._over:
