@@ -3,6 +3,7 @@
 ends.py ROOT SECONDS KIND...
 """
 
+import asyncio
 import pathlib
 import sys
 import threading
@@ -158,6 +159,17 @@ def streams(n_tokens=200):
     return lambda: (session.truncate(3), list(session.stream(n_tokens)))
 
 
+def loops():
+    session = prompted()
+
+    async def read():
+        session.truncate(3)
+        async for _ in session.astream(200):
+            pass
+
+    return lambda: asyncio.run(read())
+
+
 def texts():
     model = qinfer.Model(CHAT, qinfer.Runtime(threads=1))
 
@@ -189,6 +201,7 @@ KINDS = {
     "completions": completions,
     "streams": streams,
     "short streams": lambda: streams(1),
+    "loops": loops,
     "texts": texts,
 }
 

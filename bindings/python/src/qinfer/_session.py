@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import os
 import sys
@@ -34,7 +33,7 @@ from ._library import (
     utf8,
 )
 from ._model import Cancel, Model, Path, members_of, model_of, read_struct
-from ._stream import Stream
+from ._stream import Stream, follow
 
 if TYPE_CHECKING:
     from ._grammar import Grammar
@@ -446,31 +445,21 @@ class Session(Handle):
 
     def stream(self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None) -> Stream[str]:
         """The text of generate(), piece by piece. Leaving the loop ends the generation; its tokens stay."""
+        return self._stream(max_tokens, stop, cancel, lambda: None)
 
-        def work(put: Callable[[str | None], bool], ending: Cancel) -> None:
-            self.generate(max_tokens, stop=stop, cancel=ending, on_token=lambda _, text: put(text or None))
-
-        return Stream(self, work, cancel)
-
-    async def astream(
+    def astream(
         self, max_tokens: int = 0, *, stop: Sequence[str] = (), cancel: Cancel | None = None
     ) -> AsyncIterator[str]:
         """stream() for asyncio: the loop is free while the model computes."""
-        pieces = self.stream(max_tokens, stop=stop, cancel=cancel)
+        return follow(lambda wake: self._stream(max_tokens, stop, cancel, wake))
 
-        def following() -> str | None:
-            return next(pieces, None)
+    def _stream(
+        self, max_tokens: int, stop: Sequence[str], cancel: Cancel | None, wake: Callable[[], object]
+    ) -> Stream[str]:
+        def work(put: Callable[[str | None], bool], ending: Cancel) -> None:
+            self.generate(max_tokens, stop=stop, cancel=ending, on_token=lambda _, text: put(text or None))
 
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                piece = await loop.run_in_executor(None, following)
-                if piece is None:
-                    return
-                yield piece
-        finally:
-            pieces.leave()
-            await asyncio.shield(loop.run_in_executor(None, pieces.close))
+        return Stream(self, work, cancel, wake)
 
 
 class _Kept:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _abi, _exit
@@ -23,10 +25,14 @@ T = TypeVar("T")
 class Stream(Iterator[T]):
     """What a generation of a session on a separate thread gives, through a queue. `work` is called there with a function
     that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls,
-    which leave() requests, and `cancel` too."""
+    which leave() requests, and `cancel` too. `wake` is called on that thread when there is something to read."""
 
     def __init__(
-        self, session: Session, work: Callable[[Callable[[T | None], bool], Cancel], object], cancel: Cancel | None = None
+        self,
+        session: Session,
+        work: Callable[[Callable[[T | None], bool], Cancel], object],
+        cancel: Cancel | None = None,
+        wake: Callable[[], object] = lambda: None,
     ) -> None:
         _exit.check()
         if _exit.begun():
@@ -42,6 +48,7 @@ class Stream(Iterator[T]):
         def put(item: T | None) -> bool:
             if item is not None:
                 items.put((True, item))
+                wake()
             return not left.is_set()
 
         def run() -> None:
@@ -52,6 +59,7 @@ class Stream(Iterator[T]):
             except BaseException as raised:  # noqa: BLE001 - raised again by the one who reads
                 end = raised
             items.put((False, end))
+            wake()
 
         self._reader, self._handled = threading.get_ident(), id(sys.exc_info()[1])
         self._apart = Apart(run)
@@ -75,6 +83,16 @@ class Stream(Iterator[T]):
             raise item
         raise StopIteration
 
+    @property
+    def over(self) -> bool:
+        """Whether the end was read, or waited for."""
+        return self._over
+
+    @property
+    def ready(self) -> bool:
+        """Whether next() need not wait."""
+        return self._over or not self._items.empty()
+
     def left_by(self, exception: BaseException) -> bool:
         """Whether this thread made the stream, and before it handled that exception."""
         return self._reader == threading.get_ident() and self._handled != id(exception)
@@ -97,3 +115,36 @@ class Stream(Iterator[T]):
     def __del__(self) -> None:
         if hasattr(self, "_apart"):
             self.close()
+
+
+async def follow(begin: Callable[[Callable[[], object]], Stream[T]]) -> AsyncIterator[T]:
+    """What a stream gives, for asyncio. `begin` makes the stream with that `wake`. No executor waits for it: where the
+    interpreter ends, those refuse before loops of daemon threads have."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # of a loop that is closed
+            loop.call_soon_threadsafe(ready.set)
+
+    async def arrival() -> None:
+        while not stream.ready:
+            ready.clear()
+            await ready.wait()
+
+    async def end() -> None:
+        while not stream.over:
+            await arrival()
+            with suppress(Exception):  # what ended it, which nothing reads
+                next(stream, None)
+
+    stream = begin(wake)
+    try:
+        while True:
+            await arrival()
+            item = next(stream, None)
+            if item is None:
+                return
+            yield item
+    finally:
+        stream.leave()
+        await asyncio.shield(end())
