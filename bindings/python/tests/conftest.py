@@ -1,6 +1,7 @@
 import json
 import pathlib
 
+import called
 import pytest
 
 import qinfer
@@ -26,3 +27,23 @@ def model(cases):
 @pytest.fixture(scope="session")
 def chat_model(cases):
     return qinfer.Model(ROOT / cases["chat_model"], qinfer.Runtime(threads=1))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all-called", action="store_true", help="fail if no test calls a public function of the package")
+
+
+def pytest_configure(config):
+    config.called = called.Called(qinfer) if config.getoption("--all-called") else None
+
+
+def pytest_sessionfinish(session, exitstatus):
+    watch = session.config.called
+    if watch is not None and watch.missing and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.called is not None:
+        for name in sorted(config.called.missing):
+            terminalreporter.write_line(f"FAILED: no test calls {name}")

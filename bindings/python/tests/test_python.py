@@ -1,6 +1,8 @@
 """What only Python has: exceptions in callbacks, numpy, asyncio, completions, the command line, the declarations."""
 
 import asyncio
+import json
+import re
 import subprocess
 import sys
 import types
@@ -218,6 +220,46 @@ def test_a_grammar_is_for_any_number_of_sessions(model):
         qinfer.Grammar.regex(model, "a(b")
     with pytest.raises(qinfer.UnsupportedError, match="uniqueItems"):
         qinfer.Grammar.json_schema(model, {"type": "array", "uniqueItems": True})
+
+
+def test_a_lark_grammar(model):
+    try:
+        grammar = qinfer.Grammar.lark(model, 'start: "a" DIGITS\nDIGITS: /[0-9]{2}/')
+    except OSError:
+        pytest.skip("libqinfer_grammar was not built")
+    session = prompted(model)
+    session.set_grammar(grammar)
+    assert re.fullmatch("a[0-9]{2}", session.generate(10).text)
+
+
+def test_what_the_library_says_of_itself():
+    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", qinfer.version()) and qinfer.version() == qinfer.__version__
+    assert f"qinfer {qinfer.version()}" in qinfer.build_info()
+    cpu = qinfer.cpu_info()
+    assert 1 <= cpu["n_physical_cores"] <= cpu["n_logical_cores"]
+    assert qinfer.Runtime(threads=1).info == {"n_threads": 1, "target": cpu["target"]}
+    assert qinfer.Runtime(threads=2, cpu_target="reference").info == {"n_threads": 2, "target": "reference"}
+
+
+def test_what_a_model_says_of_itself(chat_model, root, cases):
+    folder = root / cases["chat_model"]
+    assert chat_model.chat_template() == (folder / "chat_template.jinja").read_text()
+    with pytest.raises(qinfer.NotFoundError):
+        chat_model.chat_template("no such template")
+    config = json.loads((folder / "config.json").read_text())
+    assert chat_model.metadata["config.model_type"] == config["model_type"]
+    assert int(chat_model.metadata["config.vocab_size"]) == config["vocab_size"] == chat_model.info["n_vocab"]
+
+
+def test_what_a_session_says_of_itself(model):
+    session = prompted(model, max_tokens=40, max_logits=2, embeddings=True)
+    session.evaluate(keep_logits=2)
+    session.append([5, 6])
+    session.set_bias({5: 1.0})
+    session.set_logits_hook(lambda _: None)
+    expected = {"max_tokens": 40, "max_logits": 2, "n_logits": 2, "n_bias": 1, "has_logits_hook": 1}
+    expected |= {"n_tokens": len(session), "n_evaluated": len(session) - 2}
+    assert expected.items() <= session.info.items()
 
 
 def test_plans_are_what_is_taken(model, root, cases):
