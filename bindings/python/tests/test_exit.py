@@ -43,6 +43,8 @@ def test_the_interpreter_may_end_in_any_call(root, turn):
 
 def test_calls_that_begin_later_say_so(root):
     body = """
+other = ends.prompted()
+other.generate(1)
 ending, ended, said = threading.Event(), threading.Event(), []
 def late():
     ending.wait()
@@ -55,11 +57,13 @@ def late():
     ended.set()
     session.model.tokenize("a")  # ends this thread without a word
 threading.Thread(target=late, daemon=True).start()
+threading.Thread(target=ends.again, args=(ends.generate(), threading.Event()), daemon=True).start()
+time.sleep(0.05)
 def ask():
     ending.set()
     ended.wait()
     assert len(said) == 4 and all("the interpreter ends" in text for text in said), said
-    assert session.generate(3, on_text=str).new_tokens == 3  # of the thread that ends it
+    assert other.generate(3, on_text=str).new_tokens == 3  # of the thread that ends it
     session.save("a name", files=lambda *_: ends.Memory())
     try:
         session.stream()

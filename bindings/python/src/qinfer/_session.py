@@ -169,6 +169,7 @@ class Session(Handle):
         self._apart = False  # a thread evaluates it while this one waits for signals
         self._using, self._depth, self._user, self._process = threading.RLock(), 0, 0, os.getpid()
         self._streams: weakref.WeakSet[Stream[Any]] = weakref.WeakSet()
+        self._spare: list[Cancel] = []  # of a generation that is over
 
     def _begin(self) -> None:
         """For this thread alone; its callbacks may use it again."""
@@ -406,7 +407,7 @@ class Session(Handle):
         held back comes at the end, with token -1. False from either ends the generation, and what they raise is raised
         here."""
         pieces: list[str] = []
-        own = Cancel.of_call(cancel)
+        own = self._cancel_of_call(cancel)
         callbacks = Callbacks(own)
 
         def receive(text: int, size: int, token: int, _: Any) -> int:
@@ -429,10 +430,23 @@ class Session(Handle):
         with Held(own):
             evaluated = self._evaluate_prompt(own)
             self._call(lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks)
+        if cancel is None:  # nothing else refers to it, so that nothing requests it late
+            self._spare = [own]
         counts = members_of(result)
         for name, value in evaluated.items():
             counts[name] += value
         return Generated("".join(pieces), _FINISHES[counts.pop("finish")], **counts)
+
+    def _cancel_of_call(self, cancel: Cancel | None) -> Cancel:
+        """Perhaps one of an earlier call: to make one is a fifth of what Python does for a call."""
+        if cancel is None:
+            try:
+                own = self._spare.pop()
+                if not own._requested:
+                    return own
+            except IndexError:
+                pass
+        return Cancel.of_call(cancel)
 
     def _evaluate_prompt(self, ending: Cancel) -> dict[str, int]:
         """Evaluates a long prompt before generate() does, so that a signal can end it; what that took."""
