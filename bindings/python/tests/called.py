@@ -71,7 +71,8 @@ class Called:
             function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
             if not self._is_ours(function):
                 continue
-            noting = self._noting(function, f"{kind.__module__}.{kind.__name__}.{name}", functools.partial(setattr, kind, name, value))
+            put_back = functools.partial(setattr, kind, name, value)
+            noting = self._noting(function, f"{kind.__module__}.{kind.__name__}.{name}", put_back)
             if isinstance(value, property):
                 noting = property(noting, value.fset, value.fdel, value.__doc__)
             elif isinstance(value, (classmethod, staticmethod)):

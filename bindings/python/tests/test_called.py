@@ -52,8 +52,8 @@ def test_what_is_not_called_is_listed(tmp_path, monkeypatch):
 
 def test_a_run_that_leaves_something_out_fails(root):
     tests = root / "bindings" / "python" / "tests" / "test_conformance.py"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--all-called", tests, "-k", "comes_back"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    options = ["-q", "-p", "no:cacheprovider", "--all-called", "-k", "comes_back"]
+    done = subprocess.run([sys.executable, "-m", "pytest", *options, tests], capture_output=True, text=True)
     said = done.stdout.splitlines()
     assert done.returncode == 1 and "FAILED: no test calls qinfer._model.plan" in said, done.stdout
     assert "FAILED: no test calls qinfer._model.Model.tokenize" not in said and "1 passed" in said[-1]

@@ -35,7 +35,7 @@ class Apart:
 
     @property
     def over(self) -> bool:
-        """Whether the work is done, or its thread is no more: in a child of fork(), and where the interpreter has ended."""
+        """Whether the work is done, or its thread is no more: in a child of fork(), and after the interpreter."""
         return self._done or self._process != os.getpid() or is_finalizing()
 
     @property

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from threading import get_ident
 from types import CodeType
 
-# Seconds: calls end where they look at a Cancel, after a layer of the model at the latest, or when they are done. A callback
-# that does not return is perhaps waiting for something that will not come any more. It gets SystemExit after half of its
-# time.
+# Seconds: calls end where they look at a Cancel, after a layer of the model at the latest, or when they are done. A
+# callback that does not return is perhaps waiting for something that will not come any more. It gets SystemExit after
+# half of its time.
 TO_END, TO_RETURN = 10.0, 2.0
 
 calls: dict[object, int] = {}  # those that run, with their threads

@@ -288,8 +288,8 @@ class Callbacks:
                     self.raised = self.raised or raised
 
     def guarded(self, kind: Any, function: Callable[..., Any], failed: Any = 1, always: bool = False) -> Any:
-        """A C callback that calls `function`. What it raises ends the call: `failed` is returned, and from then on without
-        calling it, unless that is `always` to be done."""
+        """A C callback that calls `function`. What it raises ends the call: `failed` is returned, and from then on
+        without calling it, unless that is `always` to be done."""
 
         def guard(*arguments: Any) -> Any:
             if not always and (self.raised is not None or _exit.refusing):
@@ -327,7 +327,7 @@ _no_lock: AbstractContextManager[Any] = nullcontext()
 
 
 def handles() -> AbstractContextManager[Any]:
-    """The lock of all handles. Where the interpreter has ended there is one thread, and one that is no more may have it."""
+    """The lock of all handles. After the interpreter there is one thread, and one that is no more may have it."""
     return _no_lock if is_finalizing() else _handles
 
 
@@ -414,8 +414,8 @@ class Handle:
 
 
 class Held:
-    """A with statement during which handles are not freed, and for whose end that of the interpreter waits. None stands for
-    no handle."""
+    """A with statement during which handles are not freed, and for whose end that of the interpreter waits. None stands
+    for no handle."""
 
     def __init__(self, *handles: Handle | None) -> None:
         self._wanted = [handle for handle in handles if handle is not None]

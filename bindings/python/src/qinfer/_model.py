@@ -84,8 +84,8 @@ class Cancel(Handle):
 
     @classmethod
     def of_call(cls, cancel: Cancel | None) -> Cancel:
-        """One of a call's own, which a signal or the end of the interpreter may request, and which is requested when the
-        caller's is."""
+        """One of a call's own, which a signal or the end of the interpreter may request, and which is requested when
+        the caller's is."""
         own = cls()
         if cancel is not None:
             expect(Cancel, cancel)

@@ -23,9 +23,10 @@ T = TypeVar("T")
 
 
 class Stream(Iterator[T]):
-    """What a generation of a session on a separate thread gives, through a queue. `work` is called there with a function
-    that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for its calls,
-    which leave() requests, and `cancel` too. `wake` is called on that thread when there is something to read."""
+    """What a generation of a session on a separate thread gives, through a queue. `work` is called there with a
+    function that takes one item, or None for no item, and says False once nothing reads any more, and with a Cancel for
+    its calls, which leave() requests, and `cancel` too. `wake` is called on that thread when there is something to
+    read."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Stream(Iterator[T]):
         self._cancel.request()
 
     def close(self) -> None:
-        """The same, and waits: the session is free then. What handlers of signals raise meanwhile comes out after that."""
+        """The same, and waits: the session is free then. What handlers of signals raise meanwhile comes out last."""
         if self._apart.inside:  # of the collector, which may run there
             self.leave()
             return
