@@ -1,6 +1,7 @@
 // See values.h.
 #include "values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -274,6 +275,12 @@ napi_value Reference::get() const {
 
 void Reference::reset() {
   if (reference_ != nullptr) napi_delete_reference(env_, std::exchange(reference_, nullptr));
+}
+
+std::size_t more_room(napi_env env, const Failure& failure, qinfer_status status, std::size_t had, std::size_t needed) {
+  if (status != QINFER_E_BUFFER_TOO_SMALL || needed <= had)
+    throw_error(env, status, failure.message(), failure.detail());
+  return std::max(needed, 2 * had);
 }
 
 void keep_exception(napi_env env, Reference& out) {

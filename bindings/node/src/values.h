@@ -137,6 +137,10 @@ class Record {
   napi_value object_;
 };
 
+/// The room for a call that had too little of it, or throws its error: one that says that less is needed than it had
+/// is not tried again.
+std::size_t more_room(napi_env env, const Failure& failure, qinfer_status status, std::size_t had, std::size_t needed);
+
 /// What function(text, capacity, out_n, err) writes.
 template <class Function>
 napi_value read_text(napi_env env, Function function, std::size_t room = 1024) {
@@ -146,8 +150,7 @@ napi_value read_text(napi_env env, Function function, std::size_t room = 1024) {
     Failure failure;
     const qinfer_status status = function(buffer.data(), buffer.size(), &n, failure.argument());
     if (status == QINFER_OK) return text(env, buffer.data(), n);
-    if (status != QINFER_E_BUFFER_TOO_SMALL) throw_error(env, status, failure.message(), failure.detail());
-    buffer.resize(n > 2 * buffer.size() ? n : 2 * buffer.size());
+    buffer.resize(more_room(env, failure, status, buffer.size(), n));
   }
 }
 
@@ -159,9 +162,7 @@ napi_value read_tokens(napi_env env, Function function, std::size_t room = 256) 
     std::size_t n = 0;
     Failure failure;
     const qinfer_status status = function(buffer.data(), buffer.size(), &n, failure.argument());
-    if (status != QINFER_OK && status != QINFER_E_BUFFER_TOO_SMALL)
-      throw_error(env, status, failure.message(), failure.detail());
-    buffer.resize(status == QINFER_OK ? n : (n > 2 * buffer.size() ? n : 2 * buffer.size()));
+    buffer.resize(status == QINFER_OK ? n : more_room(env, failure, status, buffer.size(), n));
     if (status == QINFER_OK) return int32_array(env, buffer);
   }
 }
