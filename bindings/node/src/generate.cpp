@@ -243,12 +243,18 @@ napi_value GenerateJob::result() {
 
 napi_value generate(const Args& args) { return box(args.env, Kind::job, std::make_shared<GenerateJob>(args)); }
 
+std::shared_ptr<GenerateJob> generation_of(const Args& args) {
+  auto generation = std::dynamic_pointer_cast<GenerateJob>(object_of<Job>(args.env, args[0]));
+  if (generation == nullptr) throw_type_error(args.env, "a call of generate is expected");
+  return generation;
+}
+
 /// take(job of generate)
-napi_value take(const Args& args) { return static_cast<GenerateJob&>(*object_of<Job>(args.env, args[0])).take(); }
+napi_value take(const Args& args) { return generation_of(args)->take(); }
 
 /// leave(job of generate, pieces consumed)
 napi_value leave(const Args& args) {
-  static_cast<GenerateJob&>(*object_of<Job>(args.env, args[0])).leave(size_of(args.env, args[1], "consumed"));
+  generation_of(args)->leave(size_of(args.env, args[1], "consumed"));
   return nullptr;
 }
 

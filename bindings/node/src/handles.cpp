@@ -5,6 +5,33 @@
 #include "job.h"
 
 namespace qinfer_node {
+namespace {
+
+/// Marks what box() makes. The address is that of this copy of the addon: another one, which a process may have loaded
+/// besides, could have boxes of another layout.
+napi_type_tag box_tag() {
+  static const char here = 0;
+  return {0x71696e6665722d62, reinterpret_cast<std::uintptr_t>(&here)};
+}
+
+/// The box of a value, or null where it is none.
+Box* find_box(napi_env env, napi_value value) {
+  const napi_type_tag tag = box_tag();
+  bool tagged = false;
+  if (type_of(env, value) == napi_external) check(env, napi_check_object_type_tag(env, value, &tag, &tagged));
+  void* data = nullptr;
+  if (tagged) check(env, napi_get_value_external(env, value, &data));
+  return static_cast<Box*>(data);
+}
+
+/// The box of a handle of any kind.
+Box& any_box_of(napi_env env, napi_value value) {
+  Box* const box = find_box(env, value);
+  if (box == nullptr) throw_type_error(env, "a handle is expected");
+  return *box;
+}
+
+}  // namespace
 
 napi_value box(napi_env env, Kind kind, std::shared_ptr<void> object) {
   auto boxed = std::make_unique<Box>(Box{kind, std::move(object)});
@@ -12,15 +39,15 @@ napi_value box(napi_env env, Kind kind, std::shared_ptr<void> object) {
   const auto release = [](napi_env, void* data, void*) { delete static_cast<Box*>(data); };
   check(env, napi_create_external(env, boxed.get(), release, nullptr, &value));
   boxed.release();
+  const napi_type_tag tag = box_tag();
+  check(env, napi_type_tag_object(env, value, &tag));
   return value;
 }
 
 Box& box_of(napi_env env, napi_value value, Kind kind) {
-  void* data = nullptr;
-  if (type_of(env, value) == napi_external) check(env, napi_get_value_external(env, value, &data));
-  if (data == nullptr || static_cast<Box*>(data)->kind != kind)
-    throw_type_error(env, std::string("a ") + name_of(kind) + " is expected");
-  return *static_cast<Box*>(data);
+  Box* const box = find_box(env, value);
+  if (box == nullptr || box->kind != kind) throw_type_error(env, std::string("a ") + name_of(kind) + " is expected");
+  return *box;
 }
 
 const char* name_of(Kind kind) {
@@ -54,9 +81,7 @@ namespace {
 
 /// close(handle): lets go of the object; nothing the second time. A call that uses the session is cancelled.
 napi_value close_handle(const Args& args) {
-  void* data = nullptr;
-  check(args.env, napi_get_value_external(args.env, args[0], &data));
-  Box& box = *static_cast<Box*>(data);
+  Box& box = any_box_of(args.env, args[0]);
   if (box.kind == Kind::session && box.object != nullptr) {
     if (Job* job = static_cast<Session*>(box.object.get())->job; job != nullptr) job->request_close();
   }
@@ -66,10 +91,8 @@ napi_value close_handle(const Args& args) {
 }
 
 napi_value is_closed(const Args& args) {
-  void* data = nullptr;
   napi_value closed = nullptr;
-  check(args.env, napi_get_value_external(args.env, args[0], &data));
-  check(args.env, napi_get_boolean(args.env, static_cast<Box*>(data)->object == nullptr, &closed));
+  check(args.env, napi_get_boolean(args.env, any_box_of(args.env, args[0]).object == nullptr, &closed));
   return closed;
 }
 

@@ -1,5 +1,6 @@
-// The objects of the library as JavaScript holds them: an external value with a Box, whose object is counted. A call
-// holds a count of what it uses, so that closing a handle during a call frees it when the call is over.
+// The objects of the library as JavaScript holds them: an external value with a Box, whose object is counted, and a
+// type tag that no other addon's values have. A call holds a count of what it uses, so that closing a handle during a
+// call frees it when the call is over.
 #pragma once
 
 #include <memory>
