@@ -2,6 +2,7 @@
 'use strict';
 
 const { addon } = require('./native.js');
+const { wrong } = require('./values.js');
 
 const kAttach = Symbol('attach');
 const kCancelled = -12; // QINFER_E_CANCELLED
@@ -10,31 +11,38 @@ class Cancel {
   #requested = false;
   #running = new Set();
 
+  /** The object itself, if it is one. */
+  static #of(value) {
+    if (typeof value !== 'object' || value === null || !(#running in value)) throw wrong('this', 'a Cancel', value);
+    return value;
+  }
+
   get requested() {
-    return this.#requested;
+    return Cancel.#of(this).#requested;
   }
 
   request() {
-    this.#requested = true;
+    Cancel.#of(this).#requested = true;
     for (const request of this.#running) request();
   }
 
   reset() {
-    this.#requested = false;
+    Cancel.#of(this).#requested = false;
   }
 
   /** Calls `request` when this is requested, until the function that is returned is called. */
   [kAttach](request) {
-    this.#running.add(request);
+    Cancel.#of(this).#running.add(request);
     if (this.#requested) request();
     return () => this.#running.delete(request);
   }
 }
 
-/** Lets options.signal and options.cancel request the end of a job, until the function that is returned is called. */
-function watch(job, options, abort = () => addon.cancel(job)) {
-  const { signal, cancel } = options ?? {};
-  signal?.throwIfAborted();
+// `settings` are options that were read: signal and cancel among them.
+
+/** Lets signal and cancel request the end of a job, until the function that is returned is called. */
+function watch(job, { signal, cancel }, abort = () => addon.cancel(job)) {
+  if (signal?.aborted) throw signal.reason;
   const detach = cancel?.[kAttach](() => addon.cancel(job));
   signal?.addEventListener('abort', abort, { once: true });
   return () => {
@@ -44,30 +52,28 @@ function watch(job, options, abort = () => addon.cancel(job)) {
 }
 
 /** What is thrown for an error of a job: the reason of its signal, if that ended it. */
-function reasonOf(error, options) {
-  return options?.signal?.aborted && error?.status === kCancelled ? options.signal.reason : error;
+function reasonOf(error, { signal }) {
+  return signal?.aborted && error?.status === kCancelled ? signal.reason : error;
 }
 
 // Jobs are closed when they are over, and not when they are collected: they hold the session that they use, which could
 // not be freed before.
 
-function runSync(job, options) {
+function runSync(job, settings) {
   let release;
   try {
-    release = watch(job, options);
+    release = watch(job, settings);
     return addon.runSync(job);
   } catch (error) {
-    throw reasonOf(error, options);
+    throw reasonOf(error, settings);
   } finally {
     release?.();
     addon.close(job);
   }
 }
 
-/** Runs the job that `make` gives. What `make` throws rejects the promise, as all else does. */
-function run(make, options) {
+function run(job, settings) {
   return new Promise((resolve, reject) => {
-    const job = make();
     let release;
     const end = () => {
       release?.();
@@ -75,11 +81,11 @@ function run(make, options) {
     };
     const done = (failed, value) => {
       end();
-      if (failed) reject(reasonOf(value, options));
+      if (failed) reject(reasonOf(value, settings));
       else resolve(value);
     };
     try {
-      release = watch(job, options);
+      release = watch(job, settings);
       addon.runAsync(job, done);
     } catch (error) {
       end();

@@ -2,34 +2,47 @@
 'use strict';
 
 const { addon } = require('./native.js');
-const { Handle, kHandle } = require('./handles.js');
-const { conversationOf } = require('./model.js');
+const { Handle, handleOf } = require('./handles.js');
+const { Model, conversationOf, messagesOf } = require('./model.js');
 const { Session } = require('./session.js');
+const { nested, optionsOf, u32, wrong } = require('./values.js');
+const { kPrompt, kSampler, kTurn } = require('./options.js');
 
 class Reply extends Handle {
   constructor(model, messages, options) {
-    super(addon.replyCreate(model[kHandle], conversationOf(messages, options), options));
+    const handle = handleOf(model, Model, 'model');
+    const prompt = optionsOf(options, kPrompt, 'Reply');
+    super(addon.replyCreate(handle, conversationOf(messages, prompt), prompt));
   }
 
   push(token) {
-    return addon.replyPush(this[kHandle], token);
+    return addon.replyPush(handleOf(this, Reply), token);
   }
 
   finish() {
-    return addon.replyFinish(this[kHandle]);
+    return addon.replyFinish(handleOf(this, Reply));
   }
 
   get message() {
-    return JSON.parse(addon.replyMessage(this[kHandle]));
+    return JSON.parse(addon.replyMessage(handleOf(this, Reply)));
   }
 }
+
+const kChat = {
+  ...kPrompt,
+  messages: (messages) => [...messagesOf(messages)],
+  sampler: nested(kSampler),
+  maxTokens: u32,
+};
 
 class Chat {
   #prompt;
   #sampler;
   #maxTokens;
 
-  constructor(model, { messages = [], sampler, maxTokens, ...prompt } = {}) {
+  constructor(model, options) {
+    handleOf(model, Model, 'model');
+    const { messages = [], sampler, maxTokens, ...prompt } = optionsOf(options, kChat, 'Chat');
     this.model = model;
     this.messages = messages;
     this.session = null;
@@ -40,22 +53,40 @@ class Chat {
   }
 
   async send(content, options) {
-    for await (const _ of this.stream(content, options));
+    for await (const _ of Chat.#begin(this, content, options, 'send()'));
     return this.messages.at(-1).content ?? '';
   }
 
-  async *stream(content, options = {}) {
-    const added = content === undefined || content === null ? undefined : { role: 'user', content };
+  stream(content, options) {
+    return Chat.#begin(this, content, options, 'stream()');
+  }
+
+  /** A turn, which begins when its first part is asked for. */
+  static #begin(chat, content, options, of) {
+    Chat.#check(chat);
+    if (typeof content !== 'string' && content !== null)
+      throw wrong('content', 'a string, or null for a reply to the messages as they are', content);
+    return chat.#turn(content, { maxTokens: chat.#maxTokens, ...optionsOf(options, kTurn, of) });
+  }
+
+  static #check(chat) {
+    if (typeof chat !== 'object' || chat === null || !(#prompt in chat)) throw wrong('this', 'a Chat', chat);
+  }
+
+  async *#turn(content, settings) {
+    const added = content === null ? undefined : { role: 'user', content };
+    messagesOf(this.messages);
     if (added) this.messages.push(added);
     try {
       if (this.session === null) {
         this.session = new Session(this.model);
         this.session.setSampler(this.#sampler);
       }
+      handleOf(this.session, Session, 'session');
       this.session.setTokens(this.model.tokenizeChat(this.messages, this.#prompt));
       const reply = new Reply(this.model, this.messages, this.#prompt);
       try {
-        yield* this.#reply(reply, options);
+        yield* this.#reply(reply, settings);
       } finally {
         reply.close();
       }
@@ -66,8 +97,9 @@ class Chat {
   }
 
   /** The parts of the reply. What has come of one that is left, or cancelled, is kept as a message, too. */
-  async *#reply(reply, { maxTokens = this.#maxTokens, ahead, signal, cancel }) {
-    const pieces = this.session.streamTokens({ maxTokens, ahead, signal, cancel });
+  async *#reply(reply, settings) {
+    const { signal, cancel } = settings;
+    const pieces = this.session.streamTokens(settings);
     let received = 0;
     let finished = false;
     let failed = false;
@@ -92,17 +124,18 @@ class Chat {
   }
 
   close() {
+    Chat.#check(this);
     this.session?.close();
   }
-}
-if (Symbol.dispose) {
-  Object.defineProperty(Chat.prototype, Symbol.dispose, {
-    value() {
+
+  static {
+    const value = function () {
+      Chat.#check(this);
       this.close();
-    },
-    configurable: true,
-    writable: true,
-  });
+    };
+    if (Symbol.dispose)
+      Object.defineProperty(Chat.prototype, Symbol.dispose, { value, configurable: true, writable: true });
+  }
 }
 
 module.exports = { Chat, Reply };

@@ -3,6 +3,7 @@
 
 const { fileURLToPath } = require('node:url');
 const { addon } = require('./native.js');
+const { callback, wrong } = require('./values.js');
 
 /** Where an object keeps its handle of the addon. */
 const kHandle = Symbol('handle');
@@ -13,16 +14,17 @@ class Handle {
   }
 
   get closed() {
-    return addon.isClosed(this[kHandle]);
+    return addon.isClosed(handleOf(this, Handle));
   }
 
   close() {
-    addon.close(this[kHandle]);
+    addon.close(handleOf(this, Handle));
   }
 }
 if (Symbol.dispose) {
   Object.defineProperty(Handle.prototype, Symbol.dispose, {
     value() {
+      handleOf(this, Handle);
       this.close();
     },
     configurable: true,
@@ -30,23 +32,35 @@ if (Symbol.dispose) {
   });
 }
 
+/** The handle of an object, which must be of that class; `what` names it in the error. */
+function handleOf(value, Class, what = 'this') {
+  if (value instanceof Class && Object.hasOwn(value, kHandle)) return value[kHandle];
+  const isPath = Class.name === 'Model' && (typeof value === 'string' || value instanceof URL);
+  const hint = isPath ? ': await Model.load(path), or Model.loadSync(path), gives one' : '';
+  throw wrong(what, Class === Handle ? 'an object of qinfer that can be closed' : `a ${Class.name}`, value, hint);
+}
+
 /** Tokens as the addon takes them. An Int32Array alone would turn 2 ** 40 into 0, and "a" too. */
-function tokensOf(tokens) {
+function tokensOf(tokens, what = 'tokens') {
   if (tokens instanceof Int32Array) return tokens;
-  if (typeof tokens?.[Symbol.iterator] !== 'function') throw new TypeError('tokens must be a list of numbers');
+  if (typeof tokens === 'string' || typeof tokens?.[Symbol.iterator] !== 'function')
+    throw wrong(what, 'a list of numbers', tokens);
   const list = Array.from(tokens);
-  for (const token of list) {
-    if (!Number.isInteger(token) || token !== (token | 0)) throw new TypeError(`${token} is not a token`);
+  for (const [at, token] of list.entries()) {
+    if (!Number.isInteger(token) || token !== (token | 0)) throw wrong(`${what}[${at}]`, 'a token', token);
   }
   return Int32Array.from(list);
 }
 
 function pathOf(path) {
-  return path instanceof URL ? fileURLToPath(path) : path;
+  if (typeof path === 'string') return path;
+  if (path instanceof URL && path.protocol === 'file:') return fileURLToPath(path);
+  throw wrong('path', 'a string or a file: URL', path);
 }
 
-/** The `open` of a host as the addon takes it: that there is no such file may also be said by throwing ENOENT. */
-function openerOf(open) {
+/** The option `files` of a synchronous call as the addon takes it: ENOENT, too, says that there is no such file. */
+function files(open, what) {
+  callback(open, what);
   return (name, writing) => {
     try {
       return open(name, writing);
@@ -57,15 +71,9 @@ function openerOf(open) {
   };
 }
 
-/** Options of a synchronous call with `files` as the addon takes them. */
-function withFiles(options) {
-  return options?.files ? { ...options, files: openerOf(options.files) } : options;
+/** The option `files` of a call on a separate thread. */
+function noFiles() {
+  throw new TypeError('files needs the synchronous form of the call: its callbacks must answer at once');
 }
 
-function refuseFiles(options) {
-  if (options?.files)
-    throw new TypeError('files needs the synchronous form of the call: its callbacks must answer at once');
-  return options;
-}
-
-module.exports = { Handle, kHandle, tokensOf, pathOf, withFiles, refuseFiles };
+module.exports = { Handle, handleOf, tokensOf, pathOf, files, noFiles };

@@ -1,5 +1,6 @@
 // The types of qinfer for Node.js. Names and rules are those of the C ABI (qinfer.h); every failure of the library is a
-// QinferError. Bytes and nanoseconds are numbers, exact up to 2^53.
+// QinferError. An argument of a wrong type, or an option that there is not, is a TypeError that names it. Options are
+// read once, when a call begins. Bytes and nanoseconds are numbers, exact up to 2^53.
 /// <reference types="node" />
 /// <reference lib="esnext.disposable" />
 
@@ -498,9 +499,15 @@ export class Chat implements Disposable {
   session: Session | null;
   /** Of the last turn that was read to its end. */
   result: Generated | undefined;
-  /** A message of the user; gives what the model says. Calls of tools are in the last message's tool_calls. */
-  send(content: string, options?: Pick<StreamOptions, 'maxTokens' | 'ahead' | keyof Cancellable>): Promise<string>;
-  /** The parts of the reply as they come. content null: a reply to the messages as they are. */
+  /**
+   * A message of the user, or null for a reply to the messages as they are; gives what the model says. Calls of tools
+   * are in the last message's tool_calls.
+   */
+  send(
+    content: string | null,
+    options?: Pick<StreamOptions, 'maxTokens' | 'ahead' | keyof Cancellable>,
+  ): Promise<string>;
+  /** The parts of the reply as they come. */
   stream(
     content: string | null,
     options?: Pick<StreamOptions, 'maxTokens' | 'ahead' | keyof Cancellable>,

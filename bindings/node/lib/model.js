@@ -2,35 +2,47 @@
 'use strict';
 
 const { addon } = require('./native.js');
-const { Handle, kHandle, tokensOf, pathOf, withFiles, refuseFiles } = require('./handles.js');
+const { Handle, handleOf, tokensOf, pathOf, files, noFiles } = require('./handles.js');
 const { run, runSync } = require('./calls.js');
+const { callback, instance, isObject, json, optionsOf, wrong } = require('./values.js');
+const { kCancellable, kPlan, kPrompt, kRuntime, kTokenize, kWeights } = require('./options.js');
 
 class Runtime extends Handle {
   constructor(options) {
-    super(addon.runtimeCreate(options));
+    super(addon.runtimeCreate(optionsOf(options, kRuntime, 'Runtime')));
   }
 
   get info() {
-    return addon.runtimeInfo(this[kHandle]);
+    return addon.runtimeInfo(handleOf(this, Runtime));
   }
 
   get metrics() {
-    return addon.runtimeMetrics(this[kHandle]);
+    return addon.runtimeMetrics(handleOf(this, Runtime));
   }
 }
 
-/** The handle of the runtime in the options, if there is one. */
-function runtimeOf(runtime) {
-  if (runtime === undefined || runtime === null) return undefined;
-  if (!(runtime instanceof Runtime)) throw new TypeError('runtime is not a Runtime');
-  return runtime[kHandle];
+const kLoadSync = { runtime: instance(Runtime), ...kWeights, progress: callback, files, ...kCancellable };
+const kLoad = { ...kLoadSync, files: noFiles };
+
+function loadJob(path, settings) {
+  const runtime = settings.runtime && handleOf(settings.runtime, Runtime, 'runtime');
+  return addon.modelLoad(runtime, pathOf(path), settings);
 }
 
-/** A conversation as JSON, of messages and the options of a ChatPrompt. */
-function conversationOf(messages, options) {
-  const conversation = { ...options?.variables, messages };
-  if (options?.tools?.length) conversation.tools = options.tools;
-  return JSON.stringify(conversation);
+/** The messages of a conversation, which must be objects. */
+function messagesOf(messages) {
+  if (!Array.isArray(messages)) throw wrong('messages', 'an array of messages', messages);
+  messages.forEach((each, at) => {
+    if (!isObject(each)) throw wrong(`messages[${at}]`, 'an object such as {role, content}', each);
+  });
+  return messages;
+}
+
+/** A conversation as JSON, of messages and the options of a prompt. */
+function conversationOf(messages, { tools, variables }) {
+  const conversation = { ...variables, messages: messagesOf(messages) };
+  if (tools?.length) conversation.tools = tools;
+  return json(conversation, 'the conversation');
 }
 
 const kLoaded = Symbol('loaded');
@@ -45,81 +57,88 @@ class Model extends Handle {
   }
 
   static async load(path, options) {
-    const { runtime } = refuseFiles(options) ?? {};
-    const handle = await run(() => addon.modelLoad(runtimeOf(runtime), pathOf(path), options), options);
-    return new Model(kLoaded, handle);
+    const settings = optionsOf(options, kLoad, 'Model.load()');
+    return new Model(kLoaded, await run(loadJob(path, settings), settings));
   }
 
   static loadSync(path, options) {
-    const job = addon.modelLoad(runtimeOf(options?.runtime), pathOf(path), withFiles(options));
-    return new Model(kLoaded, runSync(job, options));
+    const settings = optionsOf(options, kLoadSync, 'Model.loadSync()');
+    return new Model(kLoaded, runSync(loadJob(path, settings), settings));
   }
 
   get info() {
+    handleOf(this, Model);
     return this.#info;
   }
 
   get memory() {
-    return addon.modelMemory(this[kHandle]);
+    return addon.modelMemory(handleOf(this, Model));
   }
 
   get metadata() {
-    return addon.modelMetadata(this[kHandle]);
+    return addon.modelMetadata(handleOf(this, Model));
   }
 
   get endTokens() {
-    return Array.from(addon.endTokens(this[kHandle]));
+    return Array.from(addon.endTokens(handleOf(this, Model)));
   }
 
   tokenize(text, options) {
-    return Array.from(addon.tokenize(this[kHandle], text, options));
+    const handle = handleOf(this, Model);
+    return Array.from(addon.tokenize(handle, text, optionsOf(options, kTokenize, 'tokenize()')));
   }
 
   detokenize(tokens) {
-    return addon.detokenize(this[kHandle], tokensOf(tokens));
+    return addon.detokenize(handleOf(this, Model), tokensOf(tokens));
   }
 
   token(id) {
-    return addon.token(this[kHandle], id);
+    return addon.token(handleOf(this, Model), id);
   }
 
   findToken(text) {
-    return addon.findToken(this[kHandle], text);
+    return addon.findToken(handleOf(this, Model), text);
   }
 
   chatTemplate(name) {
-    return addon.chatTemplate(this[kHandle], name);
+    return addon.chatTemplate(handleOf(this, Model), name);
   }
 
   renderChat(messages, options) {
-    return addon.renderChat(this[kHandle], conversationOf(messages, options), options);
+    const handle = handleOf(this, Model);
+    const prompt = optionsOf(options, kPrompt, 'renderChat()');
+    return addon.renderChat(handle, conversationOf(messages, prompt), prompt);
   }
 
   tokenizeChat(messages, options) {
-    return Array.from(addon.tokenizeChat(this[kHandle], conversationOf(messages, options), options));
+    const handle = handleOf(this, Model);
+    const prompt = optionsOf(options, kPrompt, 'tokenizeChat()');
+    return Array.from(addon.tokenizeChat(handle, conversationOf(messages, prompt), prompt));
   }
 }
 
 class Detokenizer extends Handle {
   constructor(model) {
-    super(addon.detokCreate(model[kHandle]));
+    super(addon.detokCreate(handleOf(model, Model, 'model')));
   }
 
   push(token) {
-    return addon.detokPush(this[kHandle], token);
+    return addon.detokPush(handleOf(this, Detokenizer), token);
   }
 
   finish() {
-    return addon.detokFinish(this[kHandle]);
+    return addon.detokFinish(handleOf(this, Detokenizer));
   }
 }
 
 async function plan(path, options) {
-  return run(() => addon.plan(pathOf(path), options), options);
+  const settings = optionsOf(options, kPlan, 'plan()');
+  return run(addon.plan(pathOf(path), settings), settings);
 }
 
 function planSync(path, options) {
-  return runSync(addon.plan(pathOf(path), options), options);
+  const settings = optionsOf(options, kPlan, 'planSync()');
+  return runSync(addon.plan(pathOf(path), settings), settings);
 }
 
-module.exports = { Runtime, Model, Detokenizer, conversationOf, plan, planSync };
+module.exports = { Runtime, Model, Detokenizer, conversationOf, messagesOf, plan, planSync };

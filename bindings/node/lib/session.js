@@ -2,44 +2,75 @@
 'use strict';
 
 const { addon } = require('./native.js');
-const { Handle, kHandle, tokensOf, pathOf, withFiles, refuseFiles } = require('./handles.js');
+const { Handle, handleOf, tokensOf, pathOf, files, noFiles } = require('./handles.js');
 const { run, runSync } = require('./calls.js');
 const { Model } = require('./model.js');
 const { Stream } = require('./stream.js');
+const { callback, isObject, isPlain, number, optionsOf, wrong } = require('./values.js');
+const { kCache, kEvaluate, kGenerate, kSampler, kSession, kSnapshot, kStream } = require('./options.js');
 
 const kPoolings = ['default', 'last', 'mean', 'first']; // at their QINFER_POOL_*
-const kHandleOf = Symbol('of a handle');
 
 class KvCache extends Handle {
   constructor(model, options) {
-    super(addon.cacheCreate(model[kHandle], options));
+    super(addon.cacheCreate(handleOf(model, Model, 'model'), optionsOf(options, kCache, 'KvCache')));
     this.model = model;
   }
 
   get stats() {
-    return addon.cacheStats(this[kHandle]);
+    return addon.cacheStats(handleOf(this, KvCache));
   }
 }
 
-function evaluateJob(sessions, options) {
-  return addon.evaluate(
-    Array.from(sessions, (session) => session[kHandle]),
-    options,
-  );
+/** The handles of a list of sessions. */
+function handlesOf(sessions) {
+  if (typeof sessions === 'string' || typeof sessions?.[Symbol.iterator] !== 'function')
+    throw wrong('sessions', 'a list of Sessions', sessions);
+  return Array.from(sessions, (session, at) => handleOf(session, Session, `sessions[${at}]`));
 }
 
 /** Evaluates the pending tokens of sessions of one cache as one batch. */
 async function evaluate(sessions, options) {
-  return run(() => evaluateJob(sessions, options), options);
+  const settings = optionsOf(options, kEvaluate, 'evaluate()');
+  return run(addon.evaluate(handlesOf(sessions), settings), settings);
 }
 
 function evaluateSync(sessions, options) {
-  return runSync(evaluateJob(sessions, options), options);
+  const settings = optionsOf(options, kEvaluate, 'evaluateSync()');
+  return runSync(addon.evaluate(handlesOf(sessions), settings), settings);
 }
 
 /** The options of a generation as the addon takes them. */
-function generateOptions({ maxTokens, stop, topLogprobs, ahead } = {}) {
-  return { maxTokens, stop: typeof stop === 'string' ? [stop] : stop, top: topLogprobs, ahead };
+function generateOptions(options, kinds, of) {
+  const { topLogprobs: top, ...settings } = optionsOf(options, kinds, of);
+  return { ...settings, top };
+}
+
+/** Tokens and values of a bias, as the addon takes them. */
+function biasOf(bias) {
+  const isList = Array.isArray(bias) || (ArrayBuffer.isView(bias) && !(bias instanceof DataView));
+  if (!(bias instanceof Map) && !isList && !isPlain(bias)) throw wrong('bias', 'a Map or an object of numbers', bias);
+  const entries = bias instanceof Map ? [...bias] : Object.entries(bias);
+  const tokenOf = (key) => (typeof key === 'string' && /^-?\d+$/.test(key) ? Number(key) : key);
+  const tokens = tokensOf(
+    entries.map(([key]) => tokenOf(key)),
+    'tokens of bias',
+  );
+  return [tokens, Float32Array.from(entries, ([key, value]) => number(value, `bias[${String(key)}]`))];
+}
+
+/** The functions of a logits hook as the addon takes them; those of an object have it as `this`. */
+function hookOf(hook) {
+  if (hook === null) return null;
+  if (typeof hook === 'function') return { apply: hook };
+  if (!isObject(hook)) throw wrong('hook', 'a function, an object with a function apply, or null', hook);
+  const functions = {};
+  for (const name of ['apply', 'accept', 'rewind']) {
+    const value = hook[name];
+    if (name !== 'apply' && (value === undefined || value === null)) continue;
+    functions[name] = callback(value, `${name} of hook`).bind(hook);
+  }
+  return functions;
 }
 
 function textOf(batch, at) {
@@ -62,186 +93,216 @@ async function tellAsync(piece, { onToken, onText }) {
   return first === false || piece.text === '' || !onText ? first : await onText(piece.text);
 }
 
+/** A session that the addon has made already. */
+class Made {
+  constructor(handle, loaded) {
+    this.handle = handle;
+    this.loaded = loaded;
+  }
+}
+
+const kSave = { files };
+const kSaveOnThread = { files: noFiles };
+const kLoad = { ...kSnapshot, files };
+const kLoadOnThread = { ...kSnapshot, files: noFiles };
+
 class Session extends Handle {
   #ownCache = null;
   #hook = null; // The addon refers to it weakly.
 
   constructor(source, options) {
-    const cache = source instanceof Model ? new KvCache(source) : source;
-    super(options?.[kHandleOf] ?? addon.sessionCreate(cache[kHandle], options));
-    if (source instanceof Model) this.#ownCache = cache;
+    if (!(source instanceof KvCache) && !(source instanceof Model)) {
+      const isPath = typeof source === 'string' || source instanceof URL;
+      const hint = isPath ? ': await Model.load(path), or Model.loadSync(path), gives a Model' : '';
+      throw wrong('source', 'a KvCache or a Model', source, hint);
+    }
+    const made = options instanceof Made ? options : null;
+    const settings = made === null ? optionsOf(options, kSession, 'Session') : null;
+    const own = source instanceof Model ? new KvCache(source) : null;
+    const cache = own ?? source;
+    try {
+      super(made?.handle ?? addon.sessionCreate(handleOf(cache, KvCache, 'source'), settings));
+    } catch (error) {
+      own?.close();
+      throw error;
+    }
+    this.#ownCache = own;
     this.cache = cache;
     this.model = cache.model;
-    this.loaded = options?.loaded;
+    this.loaded = made?.loaded;
   }
 
   static async load(cache, path, options) {
-    const found = await run(() => addon.sessionLoad(cache[kHandle], pathOf(path), refuseFiles(options)), options);
-    return Session.#restored(cache, found);
+    const settings = optionsOf(options, kLoadOnThread, 'Session.load()');
+    const job = addon.sessionLoad(handleOf(cache, KvCache, 'cache'), pathOf(path), settings);
+    return Session.#restored(cache, await run(job, settings));
   }
 
   static loadSync(cache, path, options) {
-    return Session.#restored(
-      cache,
-      runSync(addon.sessionLoad(cache[kHandle], pathOf(path), withFiles(options)), options),
-    );
+    const settings = optionsOf(options, kLoad, 'Session.loadSync()');
+    const job = addon.sessionLoad(handleOf(cache, KvCache, 'cache'), pathOf(path), settings);
+    return Session.#restored(cache, runSync(job, settings));
   }
 
   static #restored(cache, { handle, ...loaded }) {
-    return new Session(cache, { [kHandleOf]: handle, loaded });
+    return new Session(cache, new Made(handle, loaded));
   }
 
   close() {
+    handleOf(this, Session);
     super.close();
     this.#ownCache?.close();
   }
 
   fork() {
-    return new Session(this.cache, { [kHandleOf]: addon.sessionFork(this[kHandle]) });
+    const made = new Made(addon.sessionFork(handleOf(this, Session)));
+    return new Session(this.cache, made);
   }
 
   async save(path, options) {
-    return run(() => addon.sessionSave(this[kHandle], pathOf(path), refuseFiles(options)), options);
+    const settings = optionsOf(options, kSaveOnThread, 'save()');
+    return run(addon.sessionSave(handleOf(this, Session), pathOf(path), settings), settings);
   }
 
   saveSync(path, options) {
-    return runSync(addon.sessionSave(this[kHandle], pathOf(path), withFiles(options)), options);
+    const settings = optionsOf(options, kSave, 'saveSync()');
+    return runSync(addon.sessionSave(handleOf(this, Session), pathOf(path), settings), settings);
   }
 
   // ---- Tokens
   append(tokens) {
-    const special = typeof tokens === 'string' && this.length === 0;
-    addon.sessionAppend(
-      this[kHandle],
-      tokensOf(typeof tokens === 'string' ? this.model.tokenize(tokens, { special }) : tokens),
-    );
+    const handle = handleOf(this, Session);
+    const list = typeof tokens === 'string' ? this.model.tokenize(tokens, { special: this.length === 0 }) : tokens;
+    addon.sessionAppend(handle, tokensOf(list));
   }
 
   setTokens(tokens) {
-    return addon.sessionSetTokens(this[kHandle], tokensOf(tokens));
+    return addon.sessionSetTokens(handleOf(this, Session), tokensOf(tokens));
   }
 
   truncate(nTokens) {
-    addon.sessionTruncate(this[kHandle], nTokens);
+    addon.sessionTruncate(handleOf(this, Session), nTokens);
   }
 
   get tokens() {
-    return Array.from(addon.sessionTokens(this[kHandle]));
+    return Array.from(addon.sessionTokens(handleOf(this, Session)));
   }
 
   get length() {
-    return addon.sessionLength(this[kHandle]);
+    return addon.sessionLength(handleOf(this, Session));
   }
 
   get pending() {
-    return addon.sessionPending(this[kHandle]);
+    return addon.sessionPending(handleOf(this, Session));
   }
 
   get info() {
-    return addon.sessionInfo(this[kHandle]);
+    return addon.sessionInfo(handleOf(this, Session));
   }
 
   get memory() {
-    return addon.sessionMemory(this[kHandle]);
+    return addon.sessionMemory(handleOf(this, Session));
   }
 
   get metrics() {
-    return addon.sessionMetrics(this[kHandle]);
+    return addon.sessionMetrics(handleOf(this, Session));
   }
 
   // ---- Sampling
   setSampler(options) {
-    addon.sessionSetSampler(this[kHandle], options);
+    addon.sessionSetSampler(handleOf(this, Session), optionsOf(options, kSampler, 'setSampler()'));
   }
 
   setBias(bias) {
-    const entries = bias instanceof Map ? [...bias] : Object.entries(bias);
-    const tokens = tokensOf(entries.map(([token]) => Number(token)));
-    addon.sessionSetBias(
-      this[kHandle],
-      tokens,
-      Float32Array.from(entries, ([, value]) => value),
-    );
+    addon.sessionSetBias(handleOf(this, Session), ...biasOf(bias));
   }
 
   setLogitsHook(hook) {
-    const { apply, accept, rewind } = typeof hook === 'function' ? { apply: hook } : (hook ?? {});
-    const functions = hook ? { apply, accept, rewind } : null;
-    addon.setLogitsHook(this[kHandle], functions);
+    const handle = handleOf(this, Session);
+    const functions = hookOf(hook);
+    addon.setLogitsHook(handle, functions);
     this.#hook = functions;
   }
 
   get logitsHook() {
+    handleOf(this, Session);
     return this.#hook;
   }
 
   async evaluate(options) {
-    return evaluate([this], options);
+    const settings = optionsOf(options, kEvaluate, 'evaluate()');
+    return run(addon.evaluate([handleOf(this, Session)], settings), settings);
   }
 
   evaluateSync(options) {
-    return evaluateSync([this], options);
+    const settings = optionsOf(options, kEvaluate, 'evaluateSync()');
+    return runSync(addon.evaluate([handleOf(this, Session)], settings), settings);
   }
 
   async sample() {
-    return run(() => addon.sample(this[kHandle]));
+    return run(addon.sample(handleOf(this, Session)), {});
   }
 
   sampleSync() {
-    return runSync(addon.sample(this[kHandle]));
+    return runSync(addon.sample(handleOf(this, Session)), {});
   }
 
   // ---- Results
   logits(back = 0) {
+    const handle = handleOf(this, Session);
     const values = new Float32Array(this.model.info.nVocab);
-    this.copyLogits(values, back);
+    addon.copyLogits(handle, back, values);
     return values;
   }
 
   copyLogits(values, back = 0) {
-    return addon.copyLogits(this[kHandle], back, values);
+    return addon.copyLogits(handleOf(this, Session), back, values);
   }
 
   logprobs(tokens, back = 0) {
-    return addon.logprobs(this[kHandle], tokensOf(tokens), back);
+    return addon.logprobs(handleOf(this, Session), tokensOf(tokens), back);
   }
 
   topLogprobs(n, back = 0) {
-    const { tokens, logprobs } = addon.topLogprobs(this[kHandle], n, back);
+    const { tokens, logprobs } = addon.topLogprobs(handleOf(this, Session), n, back);
     return Array.from(tokens, (token, at) => ({ token, logprob: logprobs[at] }));
   }
 
   embedding(pooling = 'default') {
+    const handle = handleOf(this, Session);
     const kind = kPoolings.indexOf(pooling);
-    if (kind < 0) throw new TypeError(`pooling must be one of ${kPoolings.join(', ')}`);
+    if (kind < 0) throw wrong('pooling', `one of ${kPoolings.join(', ')}`, pooling);
     const values = new Float32Array(this.model.info.nEmbd);
-    addon.embedding(this[kHandle], kind, values);
+    addon.embedding(handle, kind, values);
     return values;
   }
 
   // ---- Generating
-  async generate(options = {}) {
-    if (!options.onText && !options.onToken)
-      return run(() => addon.generate(this[kHandle], generateOptions(options), false), options);
-    const pieces = this.streamTokens(options);
+  async generate(options) {
+    const handle = handleOf(this, Session);
+    const settings = generateOptions(options, kGenerate, 'generate()');
+    if (!settings.onText && !settings.onToken) return run(addon.generate(handle, settings, false), settings);
+    const pieces = new Stream(handle, settings, pieceOf);
     for await (const piece of pieces) {
-      if ((await tellAsync(piece, options)) === false) break;
+      if ((await tellAsync(piece, settings)) === false) break;
     }
     return pieces.result;
   }
 
-  generateSync(options = {}) {
-    const onPiece = (token, text, info) => tell({ token, text, ...info }, options);
-    const told = options.onText || options.onToken ? onPiece : undefined;
-    return runSync(addon.generate(this[kHandle], generateOptions(options), false, told), options);
+  generateSync(options) {
+    const handle = handleOf(this, Session);
+    const settings = generateOptions(options, kGenerate, 'generateSync()');
+    const onPiece = (token, text, info) => tell({ token, text, ...info }, settings);
+    const told = settings.onText || settings.onToken ? onPiece : undefined;
+    return runSync(addon.generate(handle, settings, false, told), settings);
   }
 
   stream(options) {
-    return new Stream(() => addon.generate(this[kHandle], generateOptions(options), true), options, textOf);
+    return new Stream(handleOf(this, Session), generateOptions(options, kStream, 'stream()'), textOf);
   }
 
   streamTokens(options) {
-    return new Stream(() => addon.generate(this[kHandle], generateOptions(options), true), options, pieceOf);
+    return new Stream(handleOf(this, Session), generateOptions(options, kStream, 'streamTokens()'), pieceOf);
   }
 }
 

@@ -4,6 +4,7 @@
 
 const { addon } = require('./native.js');
 const { watch } = require('./calls.js');
+const { wrong } = require('./values.js');
 
 /** Streams that are forgotten in the middle must not leave a session in use. */
 const forgotten = new FinalizationRegistry((state) => {
@@ -50,7 +51,8 @@ async function over(state) {
 }
 
 /** Starts a job. The state refers to its stream nowhere, so that a forgotten stream is collected. */
-function start(job, options) {
+function start(session, settings) {
+  const job = addon.generate(session, settings, true);
   const state = {
     job,
     consumed: 0,
@@ -75,7 +77,7 @@ function start(job, options) {
     state.wake();
   };
   try {
-    state.release = watch(job, options, abort);
+    state.release = watch(job, settings, abort);
     addon.runAsync(job, done, state.wake);
   } catch (error) {
     state.release();
@@ -87,8 +89,8 @@ function start(job, options) {
 }
 
 class Stream {
-  #make;
-  #options;
+  #session;
+  #settings;
   #select;
   #state = null; // what start() gives
   #batch = null;
@@ -98,19 +100,25 @@ class Stream {
   #result;
 
   /**
-   * @param {() => any} make gives the job; called when the first item is asked for
-   * @param {any} options with signal and cancel
+   * @param {any} session the handle; the generation begins when the first item is asked for
+   * @param {any} settings options that were read
    * @param {(batch: any, at: number) => any} select the item for a token, undefined for none
    */
-  constructor(make, options, select) {
-    this.#make = make;
-    this.#options = options;
+  constructor(session, settings, select) {
+    this.#session = session;
+    this.#settings = settings;
     this.#select = select;
+  }
+
+  /** The object itself, if it is one. */
+  static #of(value) {
+    if (typeof value !== 'object' || value === null || !(#settings in value)) throw wrong('this', 'a Stream', value);
+    return value;
   }
 
   /** How the generation ended, once it has. */
   get result() {
-    return this.#result;
+    return Stream.#of(this).#result;
   }
 
   [Symbol.asyncIterator]() {
@@ -118,6 +126,11 @@ class Stream {
   }
 
   next() {
+    try {
+      Stream.#of(this);
+    } catch (error) {
+      return Promise.reject(error);
+    }
     if (this.#waiting === null) {
       const item = this.#take();
       if (item !== undefined) return Promise.resolve({ value: item, done: false });
@@ -134,7 +147,7 @@ class Stream {
 
   /** Ends the generation as of the last item. */
   async return(value) {
-    if (this.#state === null) this.#ended = true;
+    if (Stream.#of(this).#state === null) this.#ended = true;
     if (!this.#ended) {
       leave(this.#state);
       await this.#finish();
@@ -174,7 +187,7 @@ class Stream {
 
   #start() {
     try {
-      this.#state = start(this.#make(), this.#options);
+      this.#state = start(this.#session, this.#settings);
       forgotten.register(this, this.#state, this);
     } catch (error) {
       this.#ended = true;
@@ -188,7 +201,7 @@ class Stream {
     this.#ended = true;
     forgotten.unregister(this);
     this.#result = settle(this.#state);
-    if (this.#state.aborted) throw this.#options.signal.reason;
+    if (this.#state.aborted) throw this.#settings.signal.reason;
   }
 }
 

@@ -94,7 +94,7 @@ qinfer_status Files::read_at(const void* file, std::uint64_t offset, void* data,
   const napi_value found =
       call_file(file, "readAt", {number(env_, static_cast<double>(offset)), number(env_, static_cast<double>(n))});
   if (const qinfer_status status = status_of(found); status != QINFER_OK) return status;
-  const View<std::uint8_t> bytes = bytes_of(env_, found);
+  const View<std::uint8_t> bytes = bytes_of(env_, found, "what readAt gives");
   if (bytes.size != n)
     throw_type_error(env_, "readAt gave " + std::to_string(bytes.size) + " bytes instead of " + std::to_string(n));
   if (n != 0) std::memcpy(data, bytes.data, n);

@@ -40,7 +40,7 @@ napi_value Hook::function(const char* name) const {
 
 bool Hook::apply(float* logits, std::uint32_t n_vocab) {
   View<float> view = {nullptr, 0};
-  if (array_) view = floats_of(env_, array_.get());
+  if (array_) view = floats_of(env_, array_.get(), "the logits");
   if (view.size != n_vocab) {  // none yet, or JavaScript detached it
     napi_value buffer = nullptr, array = nullptr;
     void* data = nullptr;
@@ -51,7 +51,7 @@ bool Hook::apply(float* logits, std::uint32_t n_vocab) {
   }
   std::memcpy(view.data, logits, n_vocab * sizeof(float));
   const bool going = !is_false(env_, call_function(env_, functions(), function("apply"), {array_.get()}));
-  view = floats_of(env_, array_.get());
+  view = floats_of(env_, array_.get(), "the logits");
   if (view.size != n_vocab) throw_type_error(env_, "the logits were detached by the hook");
   std::memcpy(logits, view.data, n_vocab * sizeof(float));
   return going;

@@ -50,7 +50,7 @@ napi_value session_fork(const Args& args) {
 
 /// Tokens of an Int32Array. A copy: a callback could detach the array, and another thread may write where it is shared.
 std::vector<qinfer_token> copied_tokens(napi_env env, napi_value array) {
-  const View<qinfer_token> view = tokens_of(env, array);
+  const View<qinfer_token> view = tokens_of(env, array, "tokens");
   return std::vector<qinfer_token>(view.data, view.data + view.size);
 }
 
@@ -171,8 +171,8 @@ napi_value session_set_sampler(const Args& args) {
 /// sessionSetBias(session, Int32Array, Float32Array of as many values)
 napi_value session_set_bias(const Args& args) {
   const auto session = idle_session(args.env, args[0]);
-  const View<qinfer_token> tokens = tokens_of(args.env, args[1]);
-  const View<float> values = floats_of(args.env, args[2]);
+  const View<qinfer_token> tokens = tokens_of(args.env, args[1], "tokens");
+  const View<float> values = floats_of(args.env, args[2], "values");
   if (tokens.size != values.size) throw_type_error(args.env, "as many tokens as values are expected");
   call(args.env, [&](qinfer_error* err) {
     return qinfer_session_set_bias(session->handle, tokens.data, values.data, tokens.size, err);
@@ -184,7 +184,7 @@ napi_value session_set_bias(const Args& args) {
 napi_value copy_logits(const Args& args) {
   const auto session = readable_session(args.env, args[0]);
   const std::size_t back = size_of(args.env, args[1], "back");
-  const View<float> room = floats_of(args.env, args[2]);
+  const View<float> room = floats_of(args.env, args[2], "values");
   std::size_t n = 0;
   call(args.env, [&](qinfer_error* err) {
     return qinfer_session_copy_logits(session->handle, back, room.data, room.size, &n, err);
@@ -234,7 +234,7 @@ napi_value top_logprobs(const Args& args) {
 napi_value embedding(const Args& args) {
   const auto session = readable_session(args.env, args[0]);
   const auto pooling = static_cast<std::int32_t>(integer_of(args.env, args[1], "pooling", INT32_MIN, INT32_MAX));
-  const View<float> room = floats_of(args.env, args[2]);
+  const View<float> room = floats_of(args.env, args[2], "values");
   std::size_t n = 0;
   call(args.env, [&](qinfer_error* err) {
     return qinfer_session_embedding(session->handle, pooling, room.data, room.size, &n, err);

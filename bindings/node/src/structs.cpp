@@ -50,10 +50,11 @@ qinfer_kv_cache_options cache_options(napi_env env, const Options& options) {
   qinfer_kv_cache_options native = sized<qinfer_kv_cache_options>();
   if (options.has("kvType")) {
     const std::string name = text_of(env, options.get("kvType"), "kvType");
-    while (qinfer_kv_type_name(native.kv_type) != nullptr && name != qinfer_kv_type_name(native.kv_type))
-      ++native.kv_type;
+    std::string known;
+    for (const char* each; (each = qinfer_kv_type_name(native.kv_type)) != nullptr && name != each; ++native.kv_type)
+      known += (known.empty() ? "" : ", ") + std::string(each);
     if (qinfer_kv_type_name(native.kv_type) == nullptr)
-      throw_error(env, QINFER_E_INVALID_ARGUMENT, "kvType is \"" + name + "\", which is no type of keys and values", 0);
+      throw_error(env, QINFER_E_INVALID_ARGUMENT, "kvType is \"" + name + "\", which is none of " + known, 0);
   }
   options.read("blockTokens", native.block_tokens);
   options.read("budgetBytes", native.budget_bytes);

@@ -24,7 +24,7 @@ std::shared_ptr<qinfer_detok> make_detokenizer(napi_env env, const qinfer_model*
 /// detokenize(model, Int32Array): the text of all of them
 napi_value detokenize(const Args& args) {
   const auto model = object_of<qinfer_model>(args.env, args[0]);
-  const View<qinfer_token> tokens = tokens_of(args.env, args[1]);
+  const View<qinfer_token> tokens = tokens_of(args.env, args[1], "tokens");
   const auto detokenizer = make_detokenizer(args.env, model.get());
   std::string room(detokenizer_room(args.env, model.get()), '\0'), out;
   std::size_t n = 0;

@@ -14,19 +14,16 @@ constexpr double kLargestInteger = 9007199254740991.0;  // Number.MAX_SAFE_INTEG
 
 std::string named(const char* what, const char* rest) { return std::string(what) + " must be " + rest; }
 
-struct TypedArray {
-  napi_typedarray_type type;
-  std::size_t length;
-  void* data;
-};
-
-TypedArray typed_array(napi_env env, napi_value value) {
+template <class Element>
+View<Element> view_of(napi_env env, napi_value value, napi_typedarray_type wanted, const char* what, const char* name) {
   bool is_typed = false;
+  napi_typedarray_type type = napi_int8_array;
+  std::size_t length = 0;
+  void* data = nullptr;
   check(env, napi_is_typedarray(env, value, &is_typed));
-  if (!is_typed) throw_type_error(env, "a typed array is expected");
-  TypedArray array = {};
-  check(env, napi_get_typedarray_info(env, value, &array.type, &array.length, &array.data, nullptr, nullptr));
-  return array;
+  if (is_typed) check(env, napi_get_typedarray_info(env, value, &type, &length, &data, nullptr, nullptr));
+  if (!is_typed || type != wanted) throw_type_error(env, named(what, name));
+  return {static_cast<Element*>(data), length};
 }
 
 }  // namespace
@@ -170,22 +167,16 @@ qinfer_token token_of(napi_env env, napi_value value) {
   return static_cast<qinfer_token>(integer_of(env, value, "a token", INT32_MIN, INT32_MAX));
 }
 
-View<qinfer_token> tokens_of(napi_env env, napi_value value) {
-  const TypedArray array = typed_array(env, value);
-  if (array.type != napi_int32_array) throw_type_error(env, "an Int32Array is expected");
-  return {static_cast<qinfer_token*>(array.data), array.length};
+View<qinfer_token> tokens_of(napi_env env, napi_value value, const char* what) {
+  return view_of<qinfer_token>(env, value, napi_int32_array, what, "an Int32Array");
 }
 
-View<float> floats_of(napi_env env, napi_value value) {
-  const TypedArray array = typed_array(env, value);
-  if (array.type != napi_float32_array) throw_type_error(env, "a Float32Array is expected");
-  return {static_cast<float*>(array.data), array.length};
+View<float> floats_of(napi_env env, napi_value value, const char* what) {
+  return view_of<float>(env, value, napi_float32_array, what, "a Float32Array");
 }
 
-View<std::uint8_t> bytes_of(napi_env env, napi_value value) {
-  const TypedArray array = typed_array(env, value);
-  if (array.type != napi_uint8_array) throw_type_error(env, "a Uint8Array is expected");
-  return {static_cast<std::uint8_t*>(array.data), array.length};
+View<std::uint8_t> bytes_of(napi_env env, napi_value value, const char* what) {
+  return view_of<std::uint8_t>(env, value, napi_uint8_array, what, "a Uint8Array");
 }
 
 Options::Options(napi_env env, napi_value object) : env_(env), object_(object) {

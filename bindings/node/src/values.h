@@ -96,9 +96,9 @@ struct View {
   Element* data;
   std::size_t size;
 };
-View<qinfer_token> tokens_of(napi_env env, napi_value value);
-View<float> floats_of(napi_env env, napi_value value);
-View<std::uint8_t> bytes_of(napi_env env, napi_value value);
+View<qinfer_token> tokens_of(napi_env env, napi_value value, const char* what);
+View<float> floats_of(napi_env env, napi_value value, const char* what);
+View<std::uint8_t> bytes_of(napi_env env, napi_value value, const char* what);
 
 /// Members of an object of options, or of none (undefined). What is undefined or null stays as it is.
 class Options {

@@ -1,0 +1,92 @@
+// The options that there are, and what each may be. index.d.ts says what they mean.
+'use strict';
+
+const { Cancel } = require('./calls.js');
+const { boolean, callback, instance, jsonArray, jsonObject, nested } = require('./values.js');
+const { number, signal, string, strings, u32, u64 } = require('./values.js');
+
+const kCancellable = { signal, cancel: instance(Cancel) };
+
+const kRuntime = { threads: u32, cpuTarget: string, exact: boolean, spinUs: u32 };
+
+/** Of a load and of the plan of one. */
+const kWeights = {
+  weights: boolean,
+  mmap: boolean,
+  lock: boolean,
+  verify: boolean,
+  embedRows: boolean,
+  weightFormat: string,
+  maxBatchTokens: u32,
+  memoryBudget: u64,
+  budgetPrivate: boolean,
+  packedPath: string,
+};
+
+const kCache = {
+  kvType: string,
+  blockTokens: u32,
+  budgetBytes: u64,
+  budgetBlocks: u64,
+  prefix: boolean,
+  commit: boolean,
+  contiguous: boolean,
+};
+
+const kSession = { maxTokens: u32, maxLogits: u32, embeddings: boolean };
+
+const kPlan = {
+  runtime: nested(kRuntime),
+  load: nested(kWeights),
+  cache: nested(kCache),
+  session: nested(kSession),
+  ...kCancellable,
+};
+
+const kTokenize = { special: boolean, parseSpecial: boolean };
+
+const kPrompt = {
+  tools: jsonArray,
+  generationPrompt: boolean,
+  plainContent: boolean,
+  template: string,
+  templateName: string,
+  now: string,
+  variables: jsonObject,
+};
+
+const kSampler = {
+  temperature: number,
+  topK: u32,
+  topP: number,
+  minP: number,
+  repeatPenalty: number,
+  frequencyPenalty: number,
+  presencePenalty: number,
+  penaltyTokens: u32,
+  seed: u64,
+};
+
+const kEvaluate = { maxTokens: u32, keepLogits: u32, logits: boolean, ...kCancellable };
+const kSnapshot = { anyBits: boolean, noRecovery: boolean };
+
+const kStream = { maxTokens: u32, stop: strings, topLogprobs: u32, ahead: u32, ...kCancellable };
+const kGenerate = { ...kStream, onText: callback, onToken: callback };
+const kTurn = { maxTokens: u32, ahead: u32, ...kCancellable };
+
+module.exports = {
+  kCancellable,
+  kRuntime,
+  kWeights,
+  kCache,
+  kSession,
+  kPlan,
+  kTokenize,
+  kPrompt,
+  kSampler,
+  kEvaluate,
+  kSnapshot,
+  kStream,
+  kGenerate,
+  kTurn,
+};
