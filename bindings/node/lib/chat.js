@@ -53,8 +53,11 @@ class Chat {
   }
 
   async send(content, options) {
-    for await (const _ of Chat.#begin(this, content, options, 'send()'));
-    return this.messages.at(-1).content ?? '';
+    const turn = Chat.#begin(this, content, options, 'send()');
+    const length = this.messages.length;
+    for await (const _ of turn);
+    // A model that ends its turn at once leaves no message.
+    return (this.messages.length > length && this.messages.at(-1).content) || '';
   }
 
   stream(content, options) {
@@ -78,10 +81,7 @@ class Chat {
     messagesOf(this.messages);
     if (added) this.messages.push(added);
     try {
-      if (this.session === null) {
-        this.session = new Session(this.model);
-        this.session.setSampler(this.#sampler);
-      }
+      this.session ??= this.#start();
       handleOf(this.session, Session, 'session');
       this.session.setTokens(this.model.tokenizeChat(this.messages, this.#prompt));
       const reply = new Reply(this.model, this.messages, this.#prompt);
@@ -94,6 +94,17 @@ class Chat {
       // A turn without a reply leaves nothing: templates want roles that alternate.
       if (added && this.messages.at(-1) === added) this.messages.pop();
     }
+  }
+
+  #start() {
+    const session = new Session(this.model);
+    try {
+      session.setSampler(this.#sampler);
+    } catch (error) {
+      session.close();
+      throw error;
+    }
+    return session;
   }
 
   /** The parts of the reply. What has come of one that is left, or cancelled, is kept as a message, too. */

@@ -131,6 +131,20 @@ test('turns of a chat evaluate only what is new', async () => {
   assert.deepEqual([short.result.finish, short.result.newTokens], ['length', 2]);
 });
 
+test('a turn that the model ends at once is an empty reply, and leaves no message', async () => {
+  const before = [
+    { role: 'user', content: 'Hello!' },
+    { role: 'assistant', content: 'Hi!' },
+  ];
+  for (const messages of [[], before]) {
+    const chat = new Chat(chatModel, { messages });
+    chat.session = new Session(chatModel);
+    chat.session.setBias({ [chatModel.endTokens[0]]: 1e9 });
+    assert.equal(await chat.send('What is the capital of France?'), '');
+    assert.deepEqual([chat.messages, chat.result.finish], [messages, 'end']);
+  }
+});
+
 test('a turn that fails takes its message back, one that is left keeps the reply so far', async () => {
   const chat = new Chat(chatModel);
   await assert.rejects(chat.send('Hello! '.repeat(2000)));

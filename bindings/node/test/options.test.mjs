@@ -146,6 +146,14 @@ test('a chat keeps its options, and not those that an object has later', async (
   assert.equal(chat.result.newTokens, 3);
 });
 
+test('a sampler that is refused leaves the chat without a session', async () => {
+  const chat = new Chat(chatModel, { sampler: { temperature: -1 } });
+  for (let round = 0; round < 2; round++) {
+    await failsWith('QINFER_E_INVALID_ARGUMENT', () => chat.send('Hello!'));
+    assert.deepEqual([chat.session, chat.messages], [null, []]);
+  }
+});
+
 test('values of options that are of the right type and of no use are named', async () => {
   const error = await failsWith('QINFER_E_INVALID_ARGUMENT', () => new KvCache(model, { kvType: 'f8' }));
   assert.match(error.message, /kvType is "f8", which is none of default, f32, f16, bf16/);
