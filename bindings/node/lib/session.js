@@ -81,16 +81,25 @@ function pieceOf(batch, at) {
   return { token: batch.tokens[at], text: batch.texts[at], ...batch.infos?.[at] };
 }
 
-/** What the callbacks of a generation say about a piece: false ends it. */
-function tell(piece, { onToken, onText }) {
-  const first = onToken?.(piece);
-  return first === false || piece.text === '' || !onText ? first : onText(piece.text);
-}
-
-/** The same where they may be asynchronous: one after the other. */
-async function tellAsync(piece, { onToken, onText }) {
-  const first = await onToken?.(piece);
-  return first === false || piece.text === '' || !onText ? first : await onText(piece.text);
+/**
+ * What tells the callbacks of a generation of its pieces; false from one of them ends it. When onToken has ended it, in
+ * any way, onText is not called any more.
+ */
+function tellerOf(handle, { onToken, onText, signal }) {
+  const isOver = () => signal?.aborted || addon.isClosed(handle);
+  const wantsText = (answer, piece) => answer !== false && piece.text !== '' && onText && !isOver();
+  return {
+    tell(piece) {
+      if (isOver()) return undefined;
+      const answer = onToken?.(piece);
+      return wantsText(answer, piece) ? onText(piece.text) : answer;
+    },
+    /** The same where they may be asynchronous: one after the other. */
+    async tellAsync(piece) {
+      const answer = await onToken?.(piece);
+      return wantsText(answer, piece) ? await onText(piece.text) : answer;
+    },
+  };
 }
 
 /** A session that the addon has made already. */
@@ -283,8 +292,9 @@ class Session extends Handle {
     const settings = generateOptions(options, kGenerate, 'generate()');
     if (!settings.onText && !settings.onToken) return run(addon.generate(handle, settings, false), settings);
     const pieces = new Stream(handle, settings, pieceOf);
+    const teller = tellerOf(handle, settings);
     for await (const piece of pieces) {
-      if ((await tellAsync(piece, settings)) === false) break;
+      if ((await teller.tellAsync(piece)) === false) break;
     }
     return pieces.result;
   }
@@ -292,9 +302,13 @@ class Session extends Handle {
   generateSync(options) {
     const handle = handleOf(this, Session);
     const settings = generateOptions(options, kGenerate, 'generateSync()');
-    const onPiece = (token, text, info) => tell({ token, text, ...info }, settings);
+    const teller = tellerOf(handle, settings);
+    const onPiece = (token, text, info) => teller.tell({ token, text, ...info });
     const told = settings.onText || settings.onToken ? onPiece : undefined;
-    return runSync(addon.generate(handle, settings, false, told), settings);
+    const result = runSync(addon.generate(handle, settings, false, told), settings);
+    // The last callback aborted it.
+    if (settings.signal?.aborted) throw settings.signal.reason;
+    return result;
   }
 
   stream(options) {

@@ -21,6 +21,11 @@ function leave(state) {
   state.wake();
 }
 
+/** Whether no item may come any more: the loop was left, the signal aborted, or the session closed. */
+function isEnded(state) {
+  return state.left || addon.isClosed(state.session);
+}
+
 /** The outcome of a generation that is over; its session is free again afterwards. */
 function settle(state) {
   state.release();
@@ -55,6 +60,7 @@ function start(session, settings) {
   const job = addon.generate(session, settings, true);
   const state = {
     job,
+    session,
     consumed: 0,
     left: false,
     aborted: false,
@@ -158,7 +164,7 @@ class Stream {
   /** The next item that is there already. */
   #take() {
     const batch = this.#batch;
-    if (batch === null || this.#state.left) return undefined;
+    if (batch === null || isEnded(this.#state)) return undefined;
     while (this.#at < batch.texts.length) {
       const item = this.#select(batch, this.#at++);
       this.#state.consumed++;
@@ -172,7 +178,7 @@ class Stream {
     if (this.#ended) return { value: undefined, done: true };
     if (this.#state === null) this.#start();
     const state = this.#state;
-    while (!state.left) {
+    while (!isEnded(state)) {
       const item = this.#take();
       if (item !== undefined) return { value: item, done: false };
       this.#batch = addon.take(state.job) ?? null;

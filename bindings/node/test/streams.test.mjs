@@ -1,8 +1,9 @@
 // Streams and the signals that end calls.
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Cancel, evaluate, Model, plan, Session } from 'qinfer';
+import { Cancel, evaluate, KvCache, Model, plan, Session } from 'qinfer';
 import { cases, failsWith, model, modelPath, prompted } from './support.mjs';
 
 const [greedy] = cases.greedy;
@@ -232,4 +233,99 @@ test('a signal that is aborted after a call is over changes nothing', async () =
   controller.abort();
   assert.equal(done.text, greedy.text);
   assert.equal((await session.generate({ maxTokens: 2 })).newTokens, 2);
+});
+
+test('no item comes after the session was closed, however many were drawn', async () => {
+  const cache = new KvCache(model, { budgetBlocks: 8 });
+  for (const stream of ['stream', 'streamTokens']) {
+    for (const maxTokens of [16, 100]) {
+      const session = new Session(cache);
+      session.append(greedy.prompt);
+      const items = [];
+      await failsWith('QINFER_E_CANCELLED', async () => {
+        for await (const item of session[stream]({ maxTokens })) {
+          items.push(item);
+          // So that others are drawn, and wait to be taken.
+          await sleep(20);
+          session.close();
+        }
+      });
+      assert.equal(items.length, 1);
+      assert.equal(cache.stats.blocksUsed, 0);
+    }
+  }
+});
+
+/** Ways for a callback to end the generation that it is called by, with what comes out of the call. */
+const endings = {
+  abort: (session, controller) => [() => controller.abort(), { name: 'AbortError' }],
+  close: (session) => [() => session.close(), { code: 'QINFER_E_CANCELLED' }],
+};
+
+for (const generate of ['generate', 'generateSync']) {
+  test(`no callback of ${generate}() is called after one has ended it`, async () => {
+    for (const [name, ending] of Object.entries(endings)) {
+      for (const maxTokens of [3, 100]) {
+        const controller = new AbortController();
+        const session = prompted();
+        const told = [];
+        const [end, expected] = ending(session, controller);
+        const onToken = ({ token }) => {
+          told.push(token);
+          if (told.length === 5) end();
+        };
+        const onText = (text) => told.push(text);
+        const call = async () => session[generate]({ maxTokens, signal: controller.signal, onToken, onText });
+        // Where the third token is the last one, the generation may be over before it is ended.
+        if (maxTokens > 3) await assert.rejects(call, expected);
+        else await call().catch(() => {});
+        assert.equal(told.length, 5, `${name}: ${told}`);
+      }
+    }
+  });
+
+  test(`text that ${generate}() holds back does not come after the last callback has aborted it`, async () => {
+    const controller = new AbortController();
+    const session = prompted();
+    const told = [];
+    const onToken = ({ token }) => {
+      told.push(token);
+      if (told.length === greedy.ids.length) controller.abort();
+    };
+    const options = { maxTokens: 16, stop: ['girl.!'], onToken, signal: controller.signal };
+    await assert.rejects(async () => session[generate](options), { name: 'AbortError' });
+    assert.deepEqual(told, greedy.ids);
+    assert.deepEqual(session.tokens.slice(4), greedy.ids);
+  });
+}
+
+test('nothing listens to a signal after the call, however it ended', async () => {
+  const { signal } = new AbortController();
+  const throwing = () => {
+    throw new Error('a callback');
+  };
+  const leaving = async (stream) => {
+    for await (const _ of stream) break;
+  };
+  const closing = async (session, stream) => {
+    for await (const _ of stream) session.close();
+  };
+  const calls = [
+    (session) => session.generate({ maxTokens: 2, signal }),
+    (session) => session.generate({ signal, onText: throwing }),
+    (session) => session.generateSync({ maxTokens: 2, signal }),
+    (session) => session.generateSync({ signal, onText: throwing }),
+    (session) => session.evaluate({ signal }),
+    (session) => leaving(session.stream({ signal })),
+    (session) => closing(session, session.stream({ signal })),
+    (session) => Promise.all([session.generate({ maxTokens: 9 }), session.stream({ signal }).next()]),
+    () => Model.load(modelPath, { signal }),
+    () => Model.load('no such model', { signal }),
+  ];
+  for (const call of calls) {
+    await Promise.resolve(prompted())
+      .then(call)
+      .catch(() => {});
+    assert.equal(getEventListeners(signal, 'abort').length, 0, String(call));
+  }
 });
