@@ -316,8 +316,9 @@ export interface Piece {
   token: number;
   /** New whole characters, perhaps none. */
   text: string;
-  /** With topLogprobs: the natural logarithm of its probability under the model, and the most likely tokens. */
+  /** With topLogprobs: the natural logarithm of its probability under the model; 0 without a token. */
   logprob?: number;
+  /** With topLogprobs: as many of the most likely tokens, in descending order; none without a token. */
   top?: TokenLogprob[];
 }
 
@@ -326,13 +327,19 @@ export interface StreamOptions extends Cancellable {
   maxTokens?: number;
   /** The output ends before the first of these that appears. */
   stop?: string | readonly string[];
-  /** Most likely tokens that each piece has, 0 to 64; end tokens are pieces then, too. */
-  topLogprobs?: number;
   /** How many tokens may be drawn and not yet taken by the reader; default 64, at least 1. */
   ahead?: number;
 }
 
-export interface GenerateOptions extends StreamOptions {
+export interface PieceOptions extends StreamOptions {
+  /**
+   * Each piece has its log probability and this many of the most likely tokens, 0 to 64 and at most nVocab; end tokens
+   * are pieces then, too. generate() needs onToken for it.
+   */
+  topLogprobs?: number;
+}
+
+export interface GenerateOptions extends PieceOptions {
   /** New text. False ends the generation, and so does what it throws, which the call then throws. */
   onText?: (text: string) => unknown;
   /** Each piece, before onText has its text; with the same rules. */
@@ -460,7 +467,7 @@ export class Session {
   /** The text of generate(), piece by piece. Leaving the loop ends the generation as of the last piece. */
   stream(options?: StreamOptions): Stream<string>;
   /** The same, each token a piece. */
-  streamTokens(options?: StreamOptions): Stream<Piece>;
+  streamTokens(options?: PieceOptions): Stream<Piece>;
 }
 
 /** A part of a reply: a piece of content or reasoning, or a call of a tool with its arguments as text. */

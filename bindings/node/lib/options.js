@@ -2,8 +2,10 @@
 'use strict';
 
 const { Cancel } = require('./calls.js');
-const { boolean, callback, instance, jsonArray, jsonObject, nested } = require('./values.js');
+const { boolean, callback, instance, integer, jsonArray, jsonObject, nested } = require('./values.js');
 const { number, signal, string, strings, u32, u64 } = require('./values.js');
+
+const kMostTopLogprobs = 64; // qinfer_generate_options.n_top
 
 const kCancellable = { signal, cancel: instance(Cancel) };
 
@@ -70,8 +72,9 @@ const kSampler = {
 const kEvaluate = { maxTokens: u32, keepLogits: u32, logits: boolean, ...kCancellable };
 const kSnapshot = { anyBits: boolean, noRecovery: boolean };
 
-const kStream = { maxTokens: u32, stop: strings, topLogprobs: u32, ahead: u32, ...kCancellable };
-const kGenerate = { ...kStream, onText: callback, onToken: callback };
+const kStream = { maxTokens: u32, stop: strings, ahead: u32, ...kCancellable };
+const kStreamTokens = { ...kStream, topLogprobs: integer(0, kMostTopLogprobs) };
+const kGenerate = { ...kStreamTokens, onText: callback, onToken: callback };
 const kTurn = { maxTokens: u32, ahead: u32, ...kCancellable };
 
 module.exports = {
@@ -87,6 +90,7 @@ module.exports = {
   kEvaluate,
   kSnapshot,
   kStream,
+  kStreamTokens,
   kGenerate,
   kTurn,
 };

@@ -7,7 +7,7 @@ const { run, runSync } = require('./calls.js');
 const { Model } = require('./model.js');
 const { Stream } = require('./stream.js');
 const { callback, isObject, isPlain, number, optionsOf, wrong } = require('./values.js');
-const { kCache, kEvaluate, kGenerate, kSampler, kSession, kSnapshot, kStream } = require('./options.js');
+const { kCache, kEvaluate, kGenerate, kSampler, kSession, kSnapshot, kStream, kStreamTokens } = require('./options.js');
 
 const kPoolings = ['default', 'last', 'mean', 'first']; // at their QINFER_POOL_*
 
@@ -40,10 +40,12 @@ function evaluateSync(sessions, options) {
   return runSync(addon.evaluate(handlesOf(sessions), settings), settings);
 }
 
-/** The options of a generation as the addon takes them. */
-function generateOptions(options, kinds, of) {
-  const { topLogprobs: top, ...settings } = optionsOf(options, kinds, of);
-  return { ...settings, top };
+/** The options of a generation, whose log probabilities need someone to be told. */
+function generateOptions(options, of) {
+  const settings = optionsOf(options, kGenerate, of);
+  if (settings.topLogprobs !== undefined && !settings.onToken)
+    throw new TypeError(`topLogprobs of ${of} needs onToken, whose pieces have them; streamTokens() gives pieces, too`);
+  return settings;
 }
 
 /** Tokens and values of a bias, as the addon takes them. */
@@ -289,7 +291,7 @@ class Session extends Handle {
   // ---- Generating
   async generate(options) {
     const handle = handleOf(this, Session);
-    const settings = generateOptions(options, kGenerate, 'generate()');
+    const settings = generateOptions(options, 'generate()');
     if (!settings.onText && !settings.onToken) return run(addon.generate(handle, settings, false), settings);
     const pieces = new Stream(handle, settings, pieceOf);
     const teller = tellerOf(handle, settings);
@@ -301,7 +303,7 @@ class Session extends Handle {
 
   generateSync(options) {
     const handle = handleOf(this, Session);
-    const settings = generateOptions(options, kGenerate, 'generateSync()');
+    const settings = generateOptions(options, 'generateSync()');
     const teller = tellerOf(handle, settings);
     const onPiece = (token, text, info) => teller.tell({ token, text, ...info });
     const told = settings.onText || settings.onToken ? onPiece : undefined;
@@ -312,11 +314,11 @@ class Session extends Handle {
   }
 
   stream(options) {
-    return new Stream(handleOf(this, Session), generateOptions(options, kStream, 'stream()'), textOf);
+    return new Stream(handleOf(this, Session), optionsOf(options, kStream, 'stream()'), textOf);
   }
 
   streamTokens(options) {
-    return new Stream(handleOf(this, Session), generateOptions(options, kStream, 'streamTokens()'), pieceOf);
+    return new Stream(handleOf(this, Session), optionsOf(options, kStreamTokens, 'streamTokens()'), pieceOf);
   }
 }
 

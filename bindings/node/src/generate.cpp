@@ -28,7 +28,7 @@ struct Piece {
 
 class GenerateJob final : public Job {
  public:
-  /// generate(session, {maxTokens, stop: [texts], top, ahead}, queued, onPiece(token, text, info) or undefined)
+  /// generate(session, {maxTokens, stop: [texts], topLogprobs, ahead}, queued, onPiece(token, text, info) or undefined)
   explicit GenerateJob(const Args& args);
 
   /// The pieces since the last time, as {texts, tokens, infos}, or undefined if there are none; then on_ready is called
@@ -78,8 +78,8 @@ GenerateJob::GenerateJob(const Args& args) : Job(args.env) {
   options.read("maxTokens", options_.max_tokens);
   options.read("ahead", ahead_);
   ahead_ = std::max(ahead_, 1u);
-  with_info_ = options.has("top");
-  options.read("top", options_.n_top);
+  with_info_ = options.has("topLogprobs");
+  options.read("topLogprobs", options_.n_top);
   if (options.has("stop")) read_stop_texts(args, options.get("stop"));
   options_.stop = stop_texts_.data();
   options_.stop_lens = stop_lengths_.data();

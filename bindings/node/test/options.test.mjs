@@ -163,7 +163,7 @@ test('values of options that are of the right type and of no use are named', asy
   });
   const options = { load: { mmap: 'no' } };
   await assert.rejects(plan(modelPath, options), { name: 'TypeError', message: /^load\.mmap must be true or false/ });
-  for (const wrong of [new Map([['maxTokens', 1]]), AbortSignal.timeout(60_000), [], 'fast'])
+  for (const wrong of [new Map([['maxTokens', 1]]), AbortSignal.timeout(60_000), prompted(), [], 'fast'])
     assert.throws(() => prompted().stream(wrong), { name: 'TypeError', message: /^options must be an object/ });
   class Settings {
     get maxTokens() {
@@ -203,4 +203,33 @@ test('a hook of a class is called with its object', () => {
   assert.throws(() => session.setLogitsHook({ accept() {} }), { name: 'TypeError', message: /^apply of hook/ });
   assert.throws(() => session.setLogitsHook({ apply() {}, accept: 7 }), { message: /^accept of hook/ });
   assert.equal(session.info.hasLogitsHook, true);
+});
+
+test('topLogprobs is from 0 to 64, and needs what is told of pieces', async () => {
+  const pieces = [];
+  const onToken = (piece) => void pieces.push(piece);
+  for (const generate of ['generate', 'generateSync']) {
+    for (const topLogprobs of [0, 64]) {
+      pieces.length = 0;
+      const done = await prompted()[generate]({ maxTokens: 2, onToken, topLogprobs, stop: ['girl.!'] });
+      assert.equal(pieces.length, done.newTokens);
+      for (const { top, logprob } of pieces) assert.ok(top.length === topLogprobs && logprob < 0);
+    }
+    for (const topLogprobs of [65, -1, 1.5, '3', NaN])
+      await assert.rejects(async () => prompted()[generate]({ maxTokens: 2, onToken, topLogprobs }), {
+        name: 'TypeError',
+        message: /^topLogprobs must be an integer from 0 to 64/,
+      });
+    await assert.rejects(async () => prompted()[generate]({ maxTokens: 2, topLogprobs: 3 }), {
+      name: 'TypeError',
+      message: /topLogprobs of generate(Sync)?\(\) needs onToken/,
+    });
+  }
+  assert.throws(() => prompted().stream({ topLogprobs: 3 }), { name: 'TypeError', message: /topLogprobs/ });
+  assert.throws(() => prompted().streamTokens({ topLogprobs: 65 }), { name: 'TypeError', message: /topLogprobs/ });
+  // Text that comes without a token has no log probability.
+  const held = [];
+  for await (const piece of prompted().streamTokens({ maxTokens: 16, stop: 'girl.!', topLogprobs: 2 }))
+    held.push(piece);
+  assert.deepEqual(held.at(-1), { token: -1, text: 'girl.', logprob: 0, top: [] });
 });

@@ -64,6 +64,8 @@ export function wrong(session: Session, model: Model): void {
   void session.save('name', { files: () => null });
   // @ts-expect-error: no such option
   void session.generate({ max_tokens: 3 });
+  // @ts-expect-error: a text has no log probabilities
+  session.stream({ topLogprobs: 3 });
   // @ts-expect-error: a model is loaded
   new Model('path');
   // @ts-expect-error: not a text
