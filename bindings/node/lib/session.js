@@ -83,6 +83,13 @@ function pieceOf(batch, at) {
   return { token: batch.tokens[at], text: batch.texts[at], ...batch.infos?.[at] };
 }
 
+/** The answer of a callback that nothing can wait for. */
+function atOnce(answer, callback) {
+  if (!(answer instanceof Promise)) return answer;
+  answer.catch(() => {}); // The error below is what the program is told.
+  throw new TypeError(`${callback} of generateSync() gave a promise, and must answer at once; generate() waits for it`);
+}
+
 /**
  * What tells the callbacks of a generation of its pieces; false from one of them ends it. When onToken has ended it, in
  * any way, onText is not called any more.
@@ -93,8 +100,8 @@ function tellerOf(handle, { onToken, onText, signal }) {
   return {
     tell(piece) {
       if (isOver()) return undefined;
-      const answer = onToken?.(piece);
-      return wantsText(answer, piece) ? onText(piece.text) : answer;
+      const answer = atOnce(onToken?.(piece), 'onToken');
+      return wantsText(answer, piece) ? atOnce(onText(piece.text), 'onText') : answer;
     },
     /** The same where they may be asynchronous: one after the other. */
     async tellAsync(piece) {

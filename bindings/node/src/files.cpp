@@ -55,7 +55,9 @@ napi_value Files::call_file(const void* file, const char* method, const std::vec
   check(env_, napi_get_named_property(env_, object, method, &function));
   if (type_of(env_, function) != napi_function)
     throw_type_error(env_, std::string("the file has no function ") + method);
-  return call_function(env_, object, function, arguments);
+  const napi_value answer = call_function(env_, object, function, arguments);
+  refuse_promise(env_, answer, method);
+  return answer;
 }
 
 bool Files::has_method(const void* file, const char* method) const {
@@ -75,6 +77,7 @@ qinfer_status Files::open(const char* name, std::int32_t mode, void** out) {
   napi_value writing = nullptr;
   check(env_, napi_get_boolean(env_, (mode & QINFER_FILE_WRITE) != 0, &writing));
   const napi_value file = call_function(env_, undefined(env_), open_.get(), {text(env_, name), writing});
+  refuse_promise(env_, file, "files");
   if (is_nullish(env_, file)) return QINFER_E_NOT_FOUND;
   if (const qinfer_status status = status_of(file); status != QINFER_OK) return status;
   if (type_of(env_, file) != napi_object) throw_type_error(env_, "open must return a file, null or a status");

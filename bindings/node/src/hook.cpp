@@ -50,7 +50,7 @@ bool Hook::apply(float* logits, std::uint32_t n_vocab) {
     view = {static_cast<float*>(data), n_vocab};
   }
   std::memcpy(view.data, logits, n_vocab * sizeof(float));
-  const bool going = !is_false(env_, call_function(env_, functions(), function("apply"), {array_.get()}));
+  const bool going = goes_on(env_, call_function(env_, functions(), function("apply"), {array_.get()}), "apply");
   view = floats_of(env_, array_.get(), "the logits");
   if (view.size != n_vocab) throw_type_error(env_, "the logits were detached by the hook");
   std::memcpy(logits, view.data, n_vocab * sizeof(float));
@@ -59,13 +59,15 @@ bool Hook::apply(float* logits, std::uint32_t n_vocab) {
 
 bool Hook::accept(qinfer_token token) {
   const napi_value accept = function("accept");
-  return is_nullish(env_, accept) || !is_false(env_, call_function(env_, functions(), accept, {number(env_, token)}));
+  return is_nullish(env_, accept) ||
+         goes_on(env_, call_function(env_, functions(), accept, {number(env_, token)}), "accept");
 }
 
 bool Hook::rewind(std::size_t n_tokens) {
   const napi_value rewind = function("rewind");
-  return is_nullish(env_, rewind) ||
-         !is_false(env_, call_function(env_, functions(), rewind, {number(env_, static_cast<double>(n_tokens))}));
+  if (is_nullish(env_, rewind)) return true;
+  return goes_on(env_, call_function(env_, functions(), rewind, {number(env_, static_cast<double>(n_tokens))}),
+                 "rewind");
 }
 
 template <class Work>

@@ -32,7 +32,7 @@ class LoadJob final : public Job {
       const napi_value answer =
           call_function(env_, undefined(env_), progress_.get(),
                         {number(env_, static_cast<double>(done)), number(env_, static_cast<double>(total))});
-      return !is_false(env_, answer);
+      return goes_on(env_, answer, "progress");
     });
     return going ? 0 : 1;
   }

@@ -84,6 +84,17 @@ bool is_false(napi_env env, napi_value value) {
   return !is_true;
 }
 
+void refuse_promise(napi_env env, napi_value answer, const char* callback) {
+  bool is_promise = false;
+  check(env, napi_is_promise(env, answer, &is_promise));
+  if (is_promise) throw_type_error(env, std::string(callback) + " gave a promise, and must answer at once");
+}
+
+bool goes_on(napi_env env, napi_value answer, const char* callback) {
+  refuse_promise(env, answer, callback);
+  return !is_false(env, answer);
+}
+
 napi_value undefined(napi_env env) {
   napi_value value = nullptr;
   check(env, napi_get_undefined(env, &value));

@@ -71,6 +71,9 @@ napi_value entry(napi_env env, napi_callback_info info) {
 napi_valuetype type_of(napi_env env, napi_value value);
 bool is_nullish(napi_env env, napi_value value);
 bool is_false(napi_env env, napi_value value);
+/// Whether a callback wants to go on, by its answer: not false. A promise is a TypeError, because nothing waits for it.
+bool goes_on(napi_env env, napi_value answer, const char* callback);
+void refuse_promise(napi_env env, napi_value answer, const char* callback);
 napi_value undefined(napi_env env);
 napi_value number(napi_env env, double value);
 napi_value text(napi_env env, const char* data, std::size_t size = NAPI_AUTO_LENGTH);

@@ -303,3 +303,31 @@ test('a runtime that is none is a TypeError', async () => {
   await assert.rejects(Model.load(modelPath, { runtime: {} }), TypeError);
   assert.throws(() => Model.loadSync(modelPath, { runtime: 7 }), TypeError);
 });
+
+test('a promise where an answer is needed at once is a TypeError', async () => {
+  const slowly = async () => {};
+  const store = new MemoryStore();
+  const session = prompted();
+  session.saveSync('snapshot', { files: store.open });
+  for (const name of ['size', 'readAt', 'close']) {
+    const files = (...args) => Object.assign(store.open(...args), { [name]: slowly });
+    const message = new RegExp(`^${name} gave a promise`);
+    assert.throws(() => Session.loadSync(new KvCache(model), 'snapshot', { files }), { name: 'TypeError', message });
+  }
+  const opening = { files: slowly };
+  assert.throws(() => session.saveSync('snapshot', opening), { name: 'TypeError', message: /^files gave a promise/ });
+  for (const name of ['onToken', 'onText'])
+    assert.throws(() => prompted().generateSync({ maxTokens: 3, [name]: slowly }), {
+      name: 'TypeError',
+      message: new RegExp(`^${name} of generateSync\\(\\) gave a promise`),
+    });
+  for (const generate of ['generate', 'generateSync'])
+    for (const name of ['apply', 'accept']) {
+      const hooked = prompted();
+      hooked.setLogitsHook({ apply() {}, [name]: slowly });
+      const message = new RegExp(`^${name} gave a promise`);
+      await assert.rejects(async () => hooked[generate]({ maxTokens: 3 }), { name: 'TypeError', message });
+    }
+  const message = /^progress gave a promise/;
+  await assert.rejects(Model.load(modelPath, { progress: slowly }), { name: 'TypeError', message });
+});
