@@ -48,7 +48,9 @@ for formatter in clang-format-16 clang-format; do
 done
 
 step "tests"
-QINFER_CHECKOUT=$checkout npm test --silent
+mkdir "$work/calls"
+QINFER_CHECKOUT=$checkout QINFER_NODE_CALLS=$work/calls npm test --silent
+node scripts/uncalled.mjs "$work/calls"
 
 step "the packed package in an empty folder"
 npm pack --silent --pack-destination "$work"

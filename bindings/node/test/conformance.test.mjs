@@ -2,7 +2,18 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { Cancel, Chat, evaluate, KvCache, Model, QinferError, Reply, Runtime, Session } from 'qinfer';
+import {
+  Cancel,
+  Chat,
+  evaluate,
+  evaluateSync,
+  KvCache,
+  Model,
+  QinferError,
+  Reply,
+  Runtime,
+  Session,
+} from 'qinfer';
 import {
   cases,
   chatModel,
@@ -54,7 +65,8 @@ test('greedy: a batch of sessions gives the same ids', async () => {
   sessions.forEach((session, at) => session.append(cases.greedy[at].prompt));
   const drawn = sessions.map(() => []);
   for (let at = 0; at < 16; at++) {
-    await evaluate(sessions);
+    if (at % 2 === 0) await evaluate(sessions);
+    else evaluateSync(sessions);
     sessions.forEach((session, which) => drawn[which].push(session.sampleSync()));
   }
   assert.deepEqual(
@@ -254,6 +266,7 @@ test('every status has its name, and one that is not known is an error too', () 
 test('a cancel ends a generation on another thread, which goes on after a reset', async () => {
   const cancel = new Cancel();
   const session = prompted();
+  assert.equal(cancel.requested, false);
   setTimeout(() => cancel.request(), 20);
   await failsWith('QINFER_E_CANCELLED', async () => {
     for (;;) {
@@ -262,7 +275,9 @@ test('a cancel ends a generation on another thread, which goes on after a reset'
     }
   });
   await failsWith('QINFER_E_CANCELLED', () => session.generate({ maxTokens: 1, cancel }));
+  assert.equal(cancel.requested, true);
   cancel.reset();
+  assert.equal(cancel.requested, false);
   session.truncate(4);
   assert.equal((await session.generate({ maxTokens: 16, cancel })).text, cases.greedy[0].text);
 });

@@ -1,0 +1,23 @@
+// Which public functions no test calls, by what test/calls.cjs noted while the tests ran. Ends with 1 if there is one.
+// node scripts/uncalled.mjs FOLDER
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const [folder] = process.argv.slice(2);
+if (folder === undefined) {
+  console.error('usage: node scripts/uncalled.mjs FOLDER');
+  process.exit(2);
+}
+const notes = readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')));
+const all = new Set(notes.flatMap((note) => note.all));
+const called = new Set(notes.flatMap((note) => note.called));
+const uncalled = [...all].filter((name) => !called.has(name));
+if (called.size === 0) {
+  console.error(`no test called anything, by what is in ${folder}`);
+  process.exitCode = 1;
+} else if (uncalled.length > 0) {
+  console.error(`no test calls ${uncalled.sort().join(', ')}`);
+  process.exitCode = 1;
+} else {
+  console.log(`every one of ${all.size} public functions is called by a test`);
+}
