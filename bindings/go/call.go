@@ -197,14 +197,30 @@ func readText(room int, f func(text *C.char, capacity C.size_t, n *C.size_t) err
 
 // readAll calls f with room for that many elements, and again with as much as is needed.
 func readAll[T any](room int, f func(values *T, capacity C.size_t, n *C.size_t) error) ([]T, error) {
+	return readRoom(room, func(values []T) (uint64, error) {
+		var n C.size_t
+		err := f(unsafe.SliceData(values), C.size_t(len(values)), &n)
+		return uint64(n), err
+	})
+}
+
+// mostElements are more than any call gives.
+const mostElements = 1 << 40
+
+// readRoom is readAll without C: read returns how many elements there are.
+func readRoom[T any](room int, read func(values []T) (uint64, error)) ([]T, error) {
 	for {
-		values, n := make([]T, room), C.size_t(0)
-		err := f(unsafe.SliceData(values), C.size_t(room), &n)
-		if err == nil {
+		values := make([]T, room)
+		n, err := read(values)
+		switch {
+		case err == nil && n > uint64(room):
+			return nil, newError(StatusInternal, "%d elements were written to room for %d", n, room)
+		case err == nil:
 			return values[:n], nil
-		}
-		if !errors.Is(err, ErrBufferTooSmall) || int(n) <= room {
-			return nil, err
+		case !errors.Is(err, ErrBufferTooSmall) || n <= uint64(room):
+			return nil, err // also of a size that fits, which would be asked for again and again
+		case n > mostElements:
+			return nil, newError(StatusNoMemory, "there is no room for %d elements", n)
 		}
 		room = int(n)
 	}
