@@ -5,10 +5,7 @@ package qinfer
 // #include "trampolines.h"
 import "C"
 
-import (
-	"runtime"
-	"unsafe"
-)
+import "unsafe"
 
 // KvType is how keys and values are held. It changes the bits of logits.
 type KvType int32
@@ -46,10 +43,10 @@ func (o *KvCacheOptions) native() C.qinfer_kv_cache_options {
 // KvCache has keys and values of sessions, in blocks of a fixed budget. It is for any number of sessions and
 // goroutines.
 type KvCache struct {
-	handle
-	c     *C.qinfer_kv_cache
-	model *Model
-	vocab int // tokens of the model's vocabulary
+	object *object
+	c      *C.qinfer_kv_cache
+	model  *Model
+	vocab  int // tokens of the model's vocabulary
 }
 
 // NewKvCache makes a cache.
@@ -61,19 +58,28 @@ func (m *Model) NewKvCache(o KvCacheOptions) (*KvCache, error) {
 	k, options := &KvCache{model: m, vocab: info.Vocab}, o.native()
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_kv_cache_create(m.c, &options, &k.c, e)
-	}, &m.handle)
+	}, m.used())
 	if err != nil {
 		return nil, err
 	}
 	made := k.c
-	k.open("KvCache", func() { C.qinfer_kv_cache_free(made) })
-	runtime.SetFinalizer(k, func(k *KvCache) { k.close() })
+	k.object = newObject(func() { C.qinfer_kv_cache_free(made) })
 	return k, nil
+}
+
+// used is for the calls that use the handle, which may be nil.
+func (k *KvCache) used() use {
+	if k == nil {
+		return use{kind: "KvCache", from: "Model.NewKvCache", isNil: true}
+	}
+	return use{kind: "KvCache", from: "Model.NewKvCache", object: k.object}
 }
 
 // Close frees the cache when its last session is freed. It always returns nil.
 func (k *KvCache) Close() error {
-	k.close()
+	if k != nil {
+		k.object.close()
+	}
 	return nil
 }
 
@@ -91,7 +97,7 @@ type KvCacheStats struct {
 func (k *KvCache) Stats() (KvCacheStats, error) {
 	var s C.qinfer_kv_cache_stats
 	s.struct_size = C.uint32_t(unsafe.Sizeof(s))
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_kv_cache_get_stats(k.c, &s, e) }, &k.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_kv_cache_get_stats(k.c, &s, e) }, k.used())
 	return KvCacheStats{
 		BlockTokens: int(s.block_tokens), BlocksTotal: uint64(s.blocks_total), BlocksUsed: uint64(s.blocks_used),
 		BlocksShared: uint64(s.blocks_shared), BlocksCached: uint64(s.blocks_cached),

@@ -9,54 +9,89 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"unsafe"
 )
 
-// handle counts the calls that use an object of the library, so that it is not freed while one does.
-type handle struct {
+// object counts the calls that use an object of the library, so that it is not freed while one does. The copies of a
+// handle share it.
+type object struct {
 	mu     sync.Mutex
-	kind   string
-	free   func() // nil in the zero value, which counts as closed
+	free   func()
 	users  int
 	closed bool
 }
 
-func (h *handle) open(kind string, free func()) {
-	h.kind, h.free = kind, free
+// newObject is closed at the latest when nothing refers to it any more.
+func newObject(free func()) *object {
+	o := &object{free: free}
+	runtime.SetFinalizer(o, (*object).close)
+	return o
 }
 
-// acquire keeps the object until done.
-func (h *handle) acquire() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed || h.free == nil {
-		return fmt.Errorf("%w: a %s", ErrClosed, h.kind)
+// acquire keeps the object until done, and reports whether it could: not after close.
+func (o *object) acquire() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return false
 	}
-	h.users++
-	return nil
+	o.users++
+	return true
 }
 
-func (h *handle) done() {
-	h.mu.Lock()
-	h.users--
-	last := h.closed && h.users == 0
-	h.mu.Unlock()
+func (o *object) done() {
+	o.mu.Lock()
+	o.users--
+	last := o.closed && o.users == 0
+	o.mu.Unlock()
 	if last {
-		h.free()
+		o.free()
 	}
 }
 
-// close frees the object now, or when the last call that uses it ends.
-func (h *handle) close() {
-	h.mu.Lock()
-	last := !h.closed && h.free != nil && h.users == 0
-	h.closed = true
-	h.mu.Unlock()
-	if last {
-		h.free()
+// close frees the object now, or when the last call that uses it ends. There is none in the zero value of a handle.
+func (o *object) close() {
+	if o == nil {
+		return
 	}
+	o.mu.Lock()
+	last := !o.closed && o.users == 0
+	o.closed = true
+	o.mu.Unlock()
+	if last {
+		o.free()
+	}
+}
+
+// use is a handle that a call uses.
+type use struct {
+	kind, from string  // its type, and what makes one
+	isNil      bool    // it is a nil pointer
+	object     *object // nil in the zero value, too
+	place      int     // of the handle in a list of sessions, from 1; 0 = it is in none
+}
+
+func (u *use) acquire() error {
+	if u.object != nil && u.object.acquire() {
+		return nil
+	}
+	what, detail := "the "+u.kind, int64(0)
+	if u.place != 0 {
+		what, detail = fmt.Sprintf("sessions[%d]", u.place-1), int64(u.place-1)
+	}
+	switch {
+	case u.isNil:
+		return &Error{Status: StatusInvalidArgument, Detail: detail,
+			Message: fmt.Sprintf("%s is nil, expected a %s of %s", what, u.kind, u.from)}
+	case u.object == nil:
+		return &Error{Status: StatusInvalidArgument, Detail: detail, closed: true,
+			Message: fmt.Sprintf("%s is a zero value, expected a %s of %s", what, u.kind, u.from)}
+	}
+	return &Error{Status: StatusState, Detail: detail, closed: true,
+		Message: fmt.Sprintf("%s is closed, expected an open %s", what, u.kind)}
 }
 
 // failures are rooms for errors that no call uses: as many as there ever were calls at once.
@@ -89,14 +124,11 @@ func errorOf(status C.qinfer_status, room *C.qgo_failure) error {
 	return &Error{Status: Status(status), Message: C.GoString(&room.text[0]), Detail: int64(room.full.error.detail)}
 }
 
-// call makes a call that uses handles; nil ones are left out. Panics of callbacks do not come this far. The handles are
-// let go of without defer: where a callback ended the goroutine, C has not returned and must keep what it uses.
-func call(f func(err *C.qinfer_error) C.qinfer_status, used ...*handle) error {
-	for at, h := range used {
-		if h == nil {
-			continue
-		}
-		if err := h.acquire(); err != nil {
+// call makes a call that uses handles. Panics of callbacks do not come this far. The handles are let go of without
+// defer: where a callback ended the goroutine, C has not returned and must keep what it uses.
+func call(f func(err *C.qinfer_error) C.qinfer_status, used ...use) error {
+	for at := range used {
+		if err := used[at].acquire(); err != nil {
 			doneAll(used[:at])
 			return err
 		}
@@ -112,11 +144,9 @@ func call(f func(err *C.qinfer_error) C.qinfer_status, used ...*handle) error {
 	return err
 }
 
-func doneAll(used []*handle) {
-	for _, h := range used {
-		if h != nil {
-			h.done()
-		}
+func doneAll(used []use) {
+	for at := range used {
+		used[at].object.done()
 	}
 }
 
@@ -224,6 +254,19 @@ func readRoom[T any](room int, read func(values []T) (uint64, error)) ([]T, erro
 		}
 		room = int(n)
 	}
+}
+
+// textAt copies a text of the library.
+func textAt(text *C.char, n C.size_t) string {
+	return string(unsafe.Slice((*byte)(unsafe.Pointer(text)), n))
+}
+
+// notNegative is an error that names an argument which is below 0: for C it would be a very large number.
+func notNegative(what string, value int) error {
+	if value >= 0 {
+		return nil
+	}
+	return newError(StatusInvalidArgument, "%s is %d, expected 0 or more", what, value)
 }
 
 func flag(on bool, bits C.uint32_t) C.uint32_t {

@@ -12,13 +12,16 @@ import (
 
 // watcher requests a cancel when its context ends.
 type watcher struct {
-	handle
-	ctx  context.Context
-	c    *C.qinfer_cancel // nil where the context cannot end
-	stop func() bool
+	ctx    context.Context
+	c      *C.qinfer_cancel // nil where the context cannot end
+	object *object
+	stop   func() bool
 }
 
 func watch(ctx context.Context) (*watcher, error) {
+	if ctx == nil {
+		return nil, newError(StatusInvalidArgument, "ctx is nil, expected a context such as context.Background()")
+	}
 	w := &watcher{ctx: ctx}
 	if ctx.Done() == nil {
 		return w, nil
@@ -27,7 +30,7 @@ func watch(ctx context.Context) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.open("context", func() { C.qinfer_cancel_free(w.c) })
+	w.object = &object{free: func() { C.qinfer_cancel_free(w.c) }}
 	if ctx.Err() != nil {
 		w.request() // before the call, which a goroutine might miss
 	}
@@ -37,9 +40,9 @@ func watch(ctx context.Context) (*watcher, error) {
 
 // request may run while release does: the cancel is freed after it.
 func (w *watcher) request() {
-	if w.acquire() == nil {
+	if w.object.acquire() {
 		C.qinfer_cancel_request(w.c)
-		w.done()
+		w.object.done()
 	}
 }
 
@@ -47,7 +50,7 @@ func (w *watcher) request() {
 func (w *watcher) release() {
 	if w.c != nil {
 		w.stop()
-		w.close()
+		w.object.close()
 	}
 }
 

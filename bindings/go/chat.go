@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -28,7 +29,7 @@ func (m *Model) NewChat() *Chat {
 
 // Close frees the chat's session. It always returns nil.
 func (c *Chat) Close() error {
-	if c.session != nil {
+	if c != nil && c.session != nil {
 		return c.session.Close()
 	}
 	return nil
@@ -36,6 +37,9 @@ func (c *Chat) Close() error {
 
 // Session is the session that the chat evaluates; nil before the first turn.
 func (c *Chat) Session() *Session {
+	if c == nil {
+		return nil
+	}
 	return c.session
 }
 
@@ -58,8 +62,12 @@ func (c *Chat) Send(ctx context.Context, content string) (string, error) {
 // the message of the user is taken back.
 func (c *Chat) Stream(ctx context.Context, content string) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
+		if err := c.check(); err != nil {
+			yield(Part{}, err)
+			return
+		}
 		before := len(c.Messages)
-		c.Messages = append(c.Messages, Message{Role: "user", Content: content})
+		c.add(Message{Role: "user", Content: content})
 		defer func() {
 			if len(c.Messages) == before+1 {
 				c.Messages = c.Messages[:before]
@@ -82,8 +90,27 @@ func (c *Chat) Reply(ctx context.Context) iter.Seq2[Part, error] {
 	}
 }
 
+// check is for the calls of a Chat that may be nil or a zero value.
+func (c *Chat) check() error {
+	switch {
+	case c == nil:
+		return newError(StatusInvalidArgument, "the Chat is nil, expected a Chat of Model.NewChat")
+	case c.model == nil:
+		return newError(StatusInvalidArgument, "the Chat has no Model, expected a Chat of Model.NewChat")
+	}
+	return nil
+}
+
+// add adds a message, and leaves what others have in the memory after the messages.
+func (c *Chat) add(message any) {
+	c.Messages = append(slices.Clip(c.Messages), message)
+}
+
 // prepare gives the session the tokens of the conversation.
 func (c *Chat) prepare(ctx context.Context) (*Reply, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	tokens, err := c.model.TokenizeChat(ctx, c.Conversation)
 	if err != nil {
 		return nil, err
@@ -139,6 +166,6 @@ func (c *Chat) generate(ctx context.Context, reply *Reply, emit func(Part) bool)
 	if unread != nil {
 		return unread
 	}
-	c.Messages = append(c.Messages, json.RawMessage(message))
+	c.add(json.RawMessage(message))
 	return err
 }

@@ -81,7 +81,7 @@ func (m *Model) RenderChat(ctx context.Context, c Conversation) (string, error) 
 			return call(func(e *C.qinfer_error) C.qinfer_status {
 				return C.qinfer_chat_render(m.c, chars(conversation), C.size_t(len(conversation)), options,
 					text, capacity, n, nil, 0, nil, e)
-			}, &m.handle)
+			}, m.used())
 		})
 		return err
 	})
@@ -96,7 +96,7 @@ func (m *Model) TokenizeChat(ctx context.Context, c Conversation) ([]Token, erro
 			return call(func(e *C.qinfer_error) C.qinfer_status {
 				return C.qinfer_chat_tokenize(m.c, chars(conversation), C.size_t(len(conversation)), options,
 					tokens, capacity, n, e)
-			}, &m.handle)
+			}, m.used())
 		})
 		return err
 	})
@@ -114,7 +114,7 @@ func (m *Model) ChatTemplate(name string) (string, error) {
 	return readText(4096, func(text *C.char, capacity C.size_t, n *C.size_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qinfer_model_chat_template(m.c, native, text, capacity, n, e)
-		}, &m.handle)
+		}, m.used())
 	})
 }
 
@@ -129,6 +129,6 @@ func (m *Model) ChatTemplateNames() ([]string, error) {
 			}
 			names = append(names, C.GoString(name))
 		}
-	}, &m.handle)
+	}, m.used())
 	return names, err
 }

@@ -11,7 +11,8 @@
 // [Runtime], [Model], [KvCache], [Session], [Detokenizer] and [Reply] hold memory of the library until Close. They may
 // be closed in any order and more than once; afterwards their methods return [ErrClosed]. Close does not wait: while
 // another goroutine is in a call, the memory lives until that call ends. A handle that is no longer reachable is freed
-// by a finalizer, at some later time.
+// by a finalizer, at some later time. A copy of such a struct is the same handle. The methods of a nil pointer and of a
+// zero value return an error.
 //
 // # Goroutines
 //

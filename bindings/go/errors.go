@@ -44,6 +44,7 @@ type Error struct {
 	Detail  int64  // as the constant of the status says, else 0
 
 	causes []error
+	closed bool // ErrClosed, too
 }
 
 // Errors to compare with, by errors.Is.
@@ -63,10 +64,14 @@ var (
 	ErrNumeric         error = &Error{Status: StatusNumeric}
 )
 
-// ErrClosed is what the methods of a handle return after its Close.
+// ErrClosed is what errors.Is finds in the error of a call that was given a handle after its Close, or one that no
+// function of this package made.
 var ErrClosed = errors.New("qinfer: the handle is closed")
 
 func (e *Error) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
 	text := "qinfer: " + e.Status.String()
 	if e.Message != "" {
 		text += ": " + e.Message
@@ -77,14 +82,23 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether target is the Err variable of this status.
+// Is reports whether target is the Err variable of this status, or ErrClosed where a handle was.
 func (e *Error) Is(target error) bool {
+	if e == nil {
+		return false
+	}
+	if target == ErrClosed {
+		return e.closed
+	}
 	t, ok := target.(*Error)
-	return ok && t.Message == "" && t.causes == nil && t.Status == e.Status
+	return ok && t != nil && t.Message == "" && t.causes == nil && t.Status == e.Status
 }
 
 // Unwrap gives what made the call fail: the error of a context or a callback, and a syscall.Errno where Detail is one.
 func (e *Error) Unwrap() []error {
+	if e == nil {
+		return nil
+	}
 	causes := e.causes
 	if (e.Status == StatusIO || e.Status == StatusNotFound) && e.Detail > 0 {
 		causes = append([]error{syscall.Errno(e.Detail)}, causes...)

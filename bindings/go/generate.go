@@ -80,12 +80,12 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
 	var result C.qinfer_generate_result
 	result.struct_size = C.uint32_t(unsafe.Sizeof(result))
-	g := &generation{options: &o, hook: s.hook.Load()}
+	g := &generation{options: &o, hook: s.hooked()}
 	user := cgo.NewHandle(g)
 	defer user.Delete()
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qgo_generate(s.c, &options, C.uintptr_t(user), &result, e)
-	}, &s.handle)
+	}, s.used())
 	var ofHook caught // taken first: what a hook failed with must not stay for another call where OnText panicked
 	if g.hook != nil && errors.Is(err, ErrCancelled) {
 		ofHook.panicked, ofHook.value, ofHook.err = g.hook.take()

@@ -100,7 +100,7 @@ func (s *Session) SetLogitsHook(hook *LogitsHook) error {
 	}
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qgo_set_logits_hook(s.c, C.uintptr_t(user), clones, e)
-	}, &s.handle)
+	}, s.used())
 	if err == nil {
 		s.hook.Store(state)
 	} else if hook != nil {
@@ -109,9 +109,17 @@ func (s *Session) SetLogitsHook(hook *LogitsHook) error {
 	return err
 }
 
+// hooked is the session's hook, or nil.
+func (s *Session) hooked() *hookState {
+	if s == nil || s.hook == nil {
+		return nil
+	}
+	return s.hook.Load()
+}
+
 // finishHook ends a call in which the session's hook may have failed.
 func (s *Session) finishHook(err error) error {
-	if hook := s.hook.Load(); hook != nil && errors.Is(err, ErrCancelled) {
+	if hook := s.hooked(); hook != nil && errors.Is(err, ErrCancelled) {
 		return hook.finish(err, StatusCancelled, nil)
 	}
 	return err // without the failure of the hook, if a callback made this call: it is of the call around it

@@ -43,7 +43,7 @@ func memoryOf(m *C.qinfer_memory) Memory {
 func (m *Model) Memory() (Memory, error) {
 	var memory C.qinfer_memory
 	memory.struct_size = C.uint32_t(unsafe.Sizeof(memory))
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_model_get_memory(m.c, &memory, e) }, &m.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_model_get_memory(m.c, &memory, e) }, m.used())
 	return memoryOf(&memory), err
 }
 

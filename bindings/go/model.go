@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"context"
-	"runtime"
 	"runtime/cgo"
 	"unsafe"
 )
@@ -31,8 +30,8 @@ type LoadOptions struct {
 
 // Model has weights, tokenizer and metadata. It never changes, and is for any number of goroutines.
 type Model struct {
-	handle
-	c *C.qinfer_model
+	object *object
+	c      *C.qinfer_model
 }
 
 func (o *LoadOptions) native(t *texts, cancel *C.qinfer_cancel) C.qinfer_load_options {
@@ -57,15 +56,14 @@ func Load(ctx context.Context, path string, o LoadOptions) (*Model, error) {
 		return withFiles(o.Files, func(files C.uintptr_t) error {
 			return call(func(e *C.qinfer_error) C.qinfer_status {
 				return C.qgo_model_load(o.Runtime.native(), from, native, progress, files, &m.c, e)
-			}, o.Runtime.handleOf())
+			}, o.Runtime.optional()...)
 		}, m.discard)
 	}, m.discard)
 	if err != nil {
 		return nil, err
 	}
 	made := m.c
-	m.open("Model", func() { C.qinfer_model_free(made) })
-	runtime.SetFinalizer(m, func(m *Model) { m.close() })
+	m.object = newObject(func() { C.qinfer_model_free(made) })
 	return m, nil
 }
 
@@ -84,7 +82,7 @@ func Pack(ctx context.Context, path, outPath string, o LoadOptions) error {
 	return o.run(ctx, path, func(native *C.qinfer_load_options, from *C.char, progress C.uintptr_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qgo_model_pack(o.Runtime.native(), from, native, progress, to, e)
-		}, o.Runtime.handleOf())
+		}, o.Runtime.optional()...)
 	}, nil)
 }
 
@@ -118,9 +116,19 @@ func (m *Model) discard() {
 	C.qinfer_model_free(m.c)
 }
 
+// used is for the calls that use the handle, which may be nil.
+func (m *Model) used() use {
+	if m == nil {
+		return use{kind: "Model", from: "Load", isNil: true}
+	}
+	return use{kind: "Model", from: "Load", object: m.object}
+}
+
 // Close frees the model when nothing that was made from it is left. It always returns nil.
 func (m *Model) Close() error {
-	m.close()
+	if m != nil {
+		m.object.close()
+	}
 	return nil
 }
 
@@ -151,7 +159,7 @@ func (m *Model) Info() (ModelInfo, error) {
 			info = modelInfoOf(&i) // its texts live as long as the model
 		}
 		return status
-	}, &m.handle)
+	}, m.used())
 	return info, err
 }
 
@@ -179,6 +187,6 @@ func (m *Model) Metadata() (map[string]string, error) {
 			metadata[C.GoString(key)] = C.GoString(C.qinfer_model_meta_value(m.c, key))
 		}
 		return C.QINFER_OK
-	}, &m.handle)
+	}, m.used())
 	return metadata, err
 }

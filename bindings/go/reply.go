@@ -8,7 +8,6 @@ import "C"
 import (
 	"context"
 	"encoding/json"
-	"runtime"
 	"unsafe"
 )
 
@@ -45,8 +44,8 @@ type Part struct {
 
 // Reply takes a reply apart while it comes. It is for one goroutine at a time.
 type Reply struct {
-	handle
-	c *C.qinfer_reply
+	object *object
+	c      *C.qinfer_reply
 }
 
 // NewReply is for the reply to a conversation, the one that the prompt was made of.
@@ -55,15 +54,22 @@ func (m *Model) NewReply(ctx context.Context, c Conversation) (*Reply, error) {
 	err := c.run(ctx, func(conversation string, chat *C.qinfer_chat_options) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qgo_reply_create(m.c, chars(conversation), C.size_t(len(conversation)), chat, &r.c, e)
-		}, &m.handle)
+		}, m.used())
 	})
 	if err != nil {
 		return nil, err
 	}
 	made := r.c
-	r.open("Reply", func() { C.qinfer_reply_free(made) })
-	runtime.SetFinalizer(r, func(r *Reply) { r.close() })
+	r.object = newObject(func() { C.qinfer_reply_free(made) })
 	return r, nil
+}
+
+// used is for the calls that use the handle, which may be nil.
+func (r *Reply) used() use {
+	if r == nil {
+		return use{kind: "Reply", from: "Model.NewReply", isNil: true}
+	}
+	return use{kind: "Reply", from: "Model.NewReply", object: r.object}
 }
 
 // Push adds the next token, and gives the parts that are certain with it.
@@ -92,14 +98,13 @@ func (r *Reply) parts(f func(e *C.qinfer_error) C.qinfer_status) ([]Part, error)
 			parts = append(parts, partOf(&part))
 		}
 		return status
-	}, &r.handle)
+	}, r.used())
 	return parts, err
 }
 
 func partOf(p *C.qinfer_reply_part) Part {
-	text := C.GoStringN(p.text, C.int(p.text_len))
-	name := C.GoStringN(p.name, C.int(p.name_len))
-	return Part{Kind: PartKind(p.kind), Text: text, Name: name, ID: C.GoString(p.id)}
+	name := textAt(p.name, C.size_t(p.name_len))
+	return Part{Kind: PartKind(p.kind), Text: textAt(p.text, p.text_len), Name: name, ID: C.GoString(p.id)}
 }
 
 // Message gives what was pushed as a message, to add to the conversation's.
@@ -107,13 +112,15 @@ func (r *Reply) Message() (json.RawMessage, error) {
 	text, err := readText(1024, func(text *C.char, capacity C.size_t, n *C.size_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qinfer_reply_message(r.c, text, capacity, n, e)
-		}, &r.handle)
+		}, r.used())
 	})
 	return json.RawMessage(text), err
 }
 
 // Close frees the reply. It always returns nil.
 func (r *Reply) Close() error {
-	r.close()
+	if r != nil {
+		r.object.close()
+	}
 	return nil
 }

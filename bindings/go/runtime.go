@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"math"
-	"runtime"
 	"time"
 	"unsafe"
 )
@@ -23,8 +22,8 @@ type RuntimeOptions struct {
 
 // Runtime has the threads that compute. Evaluations on one runtime run one after another, each on all of its threads.
 type Runtime struct {
-	handle
-	c *C.qinfer_runtime
+	object *object
+	c      *C.qinfer_runtime
 }
 
 // RuntimeInfo is what a runtime was made with, with the defaults filled in.
@@ -61,14 +60,23 @@ func NewRuntime(o RuntimeOptions) (*Runtime, error) {
 		return nil, err
 	}
 	made := r.c
-	r.open("Runtime", func() { C.qinfer_runtime_free(made) })
-	runtime.SetFinalizer(r, func(r *Runtime) { r.close() })
+	r.object = newObject(func() { C.qinfer_runtime_free(made) })
 	return r, nil
+}
+
+// used is for the calls that use the handle, which may be nil.
+func (r *Runtime) used() use {
+	if r == nil {
+		return use{kind: "Runtime", from: "NewRuntime", isNil: true}
+	}
+	return use{kind: "Runtime", from: "NewRuntime", object: r.object}
 }
 
 // Close ends the threads when nothing that was made with the runtime is left. It always returns nil.
 func (r *Runtime) Close() error {
-	r.close()
+	if r != nil {
+		r.object.close()
+	}
 	return nil
 }
 
@@ -76,7 +84,7 @@ func (r *Runtime) Close() error {
 func (r *Runtime) Info() (RuntimeInfo, error) {
 	var info C.qinfer_runtime_info
 	info.struct_size = C.uint32_t(unsafe.Sizeof(info))
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_runtime_get_info(r.c, &info, e) }, &r.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_runtime_get_info(r.c, &info, e) }, r.used())
 	return RuntimeInfo{Threads: int(info.n_threads), Target: C.GoString(&info.target[0])}, err
 }
 
@@ -84,16 +92,16 @@ func (r *Runtime) Info() (RuntimeInfo, error) {
 func (r *Runtime) Metrics() (Metrics, error) {
 	var m C.qinfer_metrics
 	m.struct_size = C.uint32_t(unsafe.Sizeof(m))
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_runtime_get_metrics(r.c, &m, e) }, &r.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_runtime_get_metrics(r.c, &m, e) }, r.used())
 	return metricsOf(&m), err
 }
 
-// handleOf is nil for no runtime.
-func (r *Runtime) handleOf() *handle {
+// optional has no handle for no runtime.
+func (r *Runtime) optional() []use {
 	if r == nil {
 		return nil
 	}
-	return &r.handle
+	return []use{r.used()}
 }
 
 // native is NULL for no runtime.

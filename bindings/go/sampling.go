@@ -32,7 +32,7 @@ func (s *Session) SetSampler(o SamplerOptions) error {
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
 	return call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_set_sampler(s.c, &options, e)
-	}, &s.handle)
+	}, s.used())
 }
 
 // SetBias adds to the logits of tokens; minus infinity bans one. It replaces what was set before; nil: no bias.
@@ -44,7 +44,7 @@ func (s *Session) SetBias(bias map[Token]float32) error {
 	return call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_set_bias(s.c, tokensOf(tokens), (*C.float)(unsafe.SliceData(values)),
 			C.size_t(len(tokens)), e)
-	}, &s.handle)
+	}, s.used())
 }
 
 // EvaluateOptions are those of [Evaluate]; the zero value has the defaults.
@@ -57,6 +57,15 @@ type EvaluateOptions struct {
 // Evaluate evaluates the pending tokens of sessions of one cache as one batch. After an error no token is lost: call
 // again to go on.
 func Evaluate(ctx context.Context, sessions []*Session, o EvaluateOptions) error {
+	used := make([]use, len(sessions))
+	for at, s := range sessions {
+		used[at] = s.used()
+		used[at].place = at + 1
+	}
+	return evaluate(ctx, sessions, used, o)
+}
+
+func evaluate(ctx context.Context, sessions []*Session, used []use, o EvaluateOptions) error {
 	w, err := watch(ctx)
 	if err != nil {
 		return err
@@ -67,9 +76,11 @@ func Evaluate(ctx context.Context, sessions []*Session, o EvaluateOptions) error
 		flags: flag(o.NoLogits, C.QINFER_EVAL_NO_LOGITS), cancel: w.c,
 	}
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
-	natives, used := make([]*C.qinfer_session, len(sessions)), make([]*handle, len(sessions))
+	natives := make([]*C.qinfer_session, len(sessions))
 	for at, s := range sessions {
-		natives[at], used[at] = s.c, &s.handle
+		if s != nil {
+			natives[at] = s.c
+		}
 	}
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_eval(unsafe.SliceData(natives), C.size_t(len(natives)), &options, e)
@@ -79,31 +90,37 @@ func Evaluate(ctx context.Context, sessions []*Session, o EvaluateOptions) error
 
 // Evaluate evaluates the session's pending tokens.
 func (s *Session) Evaluate(ctx context.Context, o EvaluateOptions) error {
-	return Evaluate(ctx, []*Session{s}, o)
+	return evaluate(ctx, []*Session{s}, []use{s.used()}, o)
 }
 
 // Sample draws a token from the last logits, and appends it as pending.
 func (s *Session) Sample() (Token, error) {
 	var token C.qinfer_token
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_sample(s.c, &token, e) }, &s.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_sample(s.c, &token, e) }, s.used())
 	return Token(token), s.finishHook(err)
 }
 
 // Logits gives a copy of the logits of the last evaluated token, or of the one that is back tokens earlier. [ErrState]
 // if they are not kept.
 func (s *Session) Logits(back int) ([]float32, error) {
-	values := make([]float32, s.cache.vocab)
+	values := make([]float32, s.vocab())
 	n, err := s.CopyLogits(back, values)
-	return values[:n], err
+	if err != nil {
+		return nil, err
+	}
+	return values[:n], nil
 }
 
 // CopyLogits copies them into values, and returns how many there are. [ErrBufferTooSmall] if that is more than fit.
 func (s *Session) CopyLogits(back int, values []float32) (int, error) {
+	if err := notNegative("back", back); err != nil {
+		return 0, err
+	}
 	var n C.size_t
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_copy_logits(s.c, C.size_t(back), (*C.float)(unsafe.SliceData(values)),
 			C.size_t(len(values)), &n, e)
-	}, &s.handle)
+	}, s.used())
 	if err != nil {
 		return 0, err
 	}
@@ -112,12 +129,18 @@ func (s *Session) CopyLogits(back int, values []float32) (int, error) {
 
 // Logprobs gives the log probabilities of tokens under the model, natural logarithms, for the row of Logits(back).
 func (s *Session) Logprobs(back int, tokens ...Token) ([]float64, error) {
+	if err := notNegative("back", back); err != nil {
+		return nil, err
+	}
 	values := make([]float64, len(tokens))
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_logprobs(s.c, C.size_t(back), tokensOf(tokens), C.size_t(len(tokens)),
 			(*C.double)(unsafe.SliceData(values)), e)
-	}, &s.handle)
-	return values, err
+	}, s.used())
+	if err != nil {
+		return nil, err
+	}
+	return values, nil
 }
 
 // TokenLogprob is a token with its log probability.
@@ -128,14 +151,18 @@ type TokenLogprob struct {
 
 // TopLogprobs gives the n most likely tokens of that row, in descending order.
 func (s *Session) TopLogprobs(back, n int) ([]TokenLogprob, error) {
-	if n < 0 || n > s.cache.vocab {
-		return nil, newError(StatusInvalidArgument, "%d tokens of a vocabulary of %d", n, s.cache.vocab)
+	if err := notNegative("back", back); err != nil {
+		return nil, err
 	}
-	tokens, values := make([]Token, n), make([]float64, n)
+	if err := notNegative("n", n); err != nil {
+		return nil, err
+	}
+	room := min(n, s.vocab()) // of more the library writes nothing
+	tokens, values := make([]Token, room), make([]float64, room)
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_top_logprobs(s.c, C.size_t(back), tokensOf(tokens),
 			(*C.double)(unsafe.SliceData(values)), C.size_t(n), e)
-	}, &s.handle)
+	}, s.used())
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +190,6 @@ func (s *Session) Embedding(pooling Pooling) ([]float32, error) {
 	return readAll(4096, func(values *float32, capacity C.size_t, n *C.size_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qinfer_session_embedding(s.c, C.int32_t(pooling), (*C.float)(values), capacity, n, e)
-		}, &s.handle)
+		}, s.used())
 	})
 }

@@ -6,7 +6,6 @@ package qinfer
 import "C"
 
 import (
-	"runtime"
 	"runtime/cgo"
 	"sync/atomic"
 	"unsafe"
@@ -31,18 +30,16 @@ func (o *SessionOptions) native() C.qinfer_session_options {
 // Session is a list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. It is for one
 // goroutine at a time.
 type Session struct {
-	handle
-	c     *C.qinfer_session
-	cache *KvCache
-	hook  atomic.Pointer[hookState]
+	object *object
+	c      *C.qinfer_session
+	cache  *KvCache
+	hook   *atomic.Pointer[hookState] // of all copies of the handle
 }
 
 // newSession wraps a session that the library made.
 func newSession(cache *KvCache, made *C.qinfer_session) *Session {
-	s := &Session{c: made, cache: cache}
-	s.open("Session", func() { C.qinfer_session_free(made) })
-	runtime.SetFinalizer(s, func(s *Session) { s.close() })
-	return s
+	object := newObject(func() { C.qinfer_session_free(made) })
+	return &Session{object: object, c: made, cache: cache, hook: new(atomic.Pointer[hookState])}
 }
 
 // NewSession makes a session with its own cache.
@@ -61,7 +58,7 @@ func (k *KvCache) NewSession(o SessionOptions) (*Session, error) {
 	var made *C.qinfer_session
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_create(k.c, &options, &made, e)
-	}, &k.handle)
+	}, k.used())
 	if err != nil {
 		return nil, err
 	}
@@ -70,15 +67,33 @@ func (k *KvCache) NewSession(o SessionOptions) (*Session, error) {
 
 // Close frees the session. It always returns nil.
 func (s *Session) Close() error {
-	s.close()
+	if s != nil {
+		s.object.close()
+	}
 	return nil
+}
+
+// used is for the calls that use the handle, which may be nil.
+func (s *Session) used() use {
+	if s == nil {
+		return use{kind: "Session", from: "NewSession, Fork or LoadSession", isNil: true}
+	}
+	return use{kind: "Session", from: "NewSession, Fork or LoadSession", object: s.object}
+}
+
+// vocab is 0 in nil and the zero value, which no call takes.
+func (s *Session) vocab() int {
+	if s == nil || s.cache == nil {
+		return 0
+	}
+	return s.cache.vocab
 }
 
 // Append adds pending tokens, and computes nothing.
 func (s *Session) Append(tokens ...Token) error {
 	return call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_append(s.c, tokensOf(tokens), C.size_t(len(tokens)), e)
-	}, &s.handle)
+	}, s.used())
 }
 
 // AppendText adds the tokens of a text, in an empty session with those that the tokenizer puts around it. The model
@@ -101,7 +116,7 @@ func (s *Session) SetTokens(tokens []Token) (kept int, err error) {
 	var n C.size_t
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_set_tokens(s.c, tokensOf(tokens), C.size_t(len(tokens)), &n, e)
-	}, &s.handle)
+	}, s.used())
 	return int(n), s.finishHook(err)
 }
 
@@ -110,7 +125,7 @@ func (s *Session) Tokens() ([]Token, error) {
 	return readTokens(256, func(tokens *C.qinfer_token, capacity C.size_t, n *C.size_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qinfer_session_get_tokens(s.c, tokens, capacity, n, e)
-		}, &s.handle)
+		}, s.used())
 	})
 }
 
@@ -119,7 +134,7 @@ func (s *Session) Len() (n int, err error) {
 	err = call(func(*C.qinfer_error) C.qinfer_status {
 		n = int(C.qinfer_session_length(s.c))
 		return C.QINFER_OK
-	}, &s.handle)
+	}, s.used())
 	return n, err
 }
 
@@ -128,15 +143,18 @@ func (s *Session) Pending() (n int, err error) {
 	err = call(func(*C.qinfer_error) C.qinfer_status {
 		n = int(C.qinfer_session_pending(s.c))
 		return C.QINFER_OK
-	}, &s.handle)
+	}, s.used())
 	return n, err
 }
 
 // Truncate keeps the first n tokens. If that drops evaluated ones, the last that is kept is pending again.
 func (s *Session) Truncate(n int) error {
+	if err := notNegative("n", n); err != nil {
+		return err
+	}
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_session_truncate(s.c, C.size_t(n), e)
-	}, &s.handle)
+	}, s.used())
 	return s.finishHook(err)
 }
 
@@ -148,7 +166,7 @@ func (s *Session) Fork() (*Session, error) {
 	var made *C.qinfer_session
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qgo_session_fork(s.c, C.uintptr_t(user), &made, e)
-	}, &s.handle)
+	}, s.used())
 	err = fork.finish(err, StatusCancelled, func() { C.qinfer_session_free(made) })
 	if err != nil {
 		return nil, err
@@ -178,7 +196,7 @@ func (s *Session) SaveTo(files Files, name string) error {
 	return withFiles(files, func(user C.uintptr_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qgo_session_save(s.c, to, user, e)
-		}, &s.handle)
+		}, s.used())
 	}, nil)
 }
 
@@ -211,7 +229,7 @@ func (k *KvCache) LoadSession(path string, o LoadSessionOptions) (*Session, Snap
 	err := withFiles(o.Files, func(user C.uintptr_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qgo_session_load(k.c, from, flags, user, &made, &found, e)
-		}, &k.handle)
+		}, k.used())
 	}, func() { C.qinfer_session_free(made) })
 	if err != nil {
 		return nil, Snapshot{}, err
@@ -237,7 +255,7 @@ type SessionInfo struct {
 func (s *Session) Info() (SessionInfo, error) {
 	var i C.qinfer_session_info
 	i.struct_size = C.uint32_t(unsafe.Sizeof(i))
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_get_info(s.c, &i, e) }, &s.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_get_info(s.c, &i, e) }, s.used())
 	return SessionInfo{
 		MaxTokens: int(i.max_tokens), MaxLogits: int(i.max_logits),
 		Embeddings: i.flags&C.QINFER_SESSION_EMBEDDINGS != 0,
@@ -257,7 +275,7 @@ type SessionMemory struct {
 func (s *Session) Memory() (SessionMemory, error) {
 	var m C.qinfer_session_memory
 	m.struct_size = C.uint32_t(unsafe.Sizeof(m))
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_get_memory(s.c, &m, e) }, &s.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_get_memory(s.c, &m, e) }, s.used())
 	return SessionMemory{
 		KvPrivate: uint64(m.kv_private), KvShared: uint64(m.kv_shared), KvReserved: uint64(m.kv_reserved),
 		Other: uint64(m.other),
@@ -268,6 +286,6 @@ func (s *Session) Memory() (SessionMemory, error) {
 func (s *Session) Metrics() (Metrics, error) {
 	var m C.qinfer_metrics
 	m.struct_size = C.uint32_t(unsafe.Sizeof(m))
-	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_get_metrics(s.c, &m, e) }, &s.handle)
+	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_session_get_metrics(s.c, &m, e) }, s.used())
 	return metricsOf(&m), err
 }

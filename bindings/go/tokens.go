@@ -6,7 +6,6 @@ package qinfer
 import "C"
 
 import (
-	"runtime"
 	"strings"
 	"unsafe"
 )
@@ -31,7 +30,7 @@ func (m *Model) Tokenize(text string, o TokenizeOptions) ([]Token, error) {
 	return readTokens(len(text)/2+16, func(tokens *C.qinfer_token, capacity C.size_t, n *C.size_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qinfer_tokenize(m.c, chars(text), C.size_t(len(text)), flags, tokens, capacity, n, e)
-		}, &m.handle)
+		}, m.used())
 	})
 }
 
@@ -62,19 +61,27 @@ type TokenInfo struct {
 	Byte    bool // stands for one byte
 }
 
-// Token describes a token.
+// Token describes a token. One that the model does not have is [ErrInvalidArgument].
 func (m *Model) Token(token Token) (TokenInfo, error) {
 	var info TokenInfo
 	err := call(func(*C.qinfer_error) C.qinfer_status {
 		var n C.size_t
 		if text := C.qinfer_token_text(m.c, C.qinfer_token(token), &n); text != nil {
-			info.Text = C.GoBytes(unsafe.Pointer(text), C.int(n))
+			info.Text = append([]byte{}, textAt(text, n)...)
 		}
 		flags := C.qinfer_token_flags(m.c, C.qinfer_token(token))
 		info.Control, info.End = flags&C.QINFER_TOKEN_CONTROL != 0, flags&C.QINFER_TOKEN_END != 0
 		info.Byte = flags&C.QINFER_TOKEN_BYTE != 0
 		return C.QINFER_OK
-	}, &m.handle)
+	}, m.used())
+	if err != nil || info.Text != nil {
+		return info, err
+	}
+	// One without a text may still be a row of the model's vocabulary.
+	about, err := m.Info()
+	if err == nil && (token < 0 || int(token) >= about.Vocab) {
+		err = newError(StatusInvalidArgument, "token is %d, expected 0 to %d", token, about.Vocab-1)
+	}
 	return info, err
 }
 
@@ -83,7 +90,7 @@ func (m *Model) FindToken(text string) (Token, error) {
 	var token C.qinfer_token
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qinfer_token_find(m.c, chars(text), C.size_t(len(text)), &token, e)
-	}, &m.handle)
+	}, m.used())
 	return Token(token), err
 }
 
@@ -92,15 +99,15 @@ func (m *Model) EndTokens() ([]Token, error) {
 	return readTokens(16, func(tokens *C.qinfer_token, capacity C.size_t, n *C.size_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
 			return C.qinfer_model_end_tokens(m.c, tokens, capacity, n, e)
-		}, &m.handle)
+		}, m.used())
 	})
 }
 
 // Detokenizer makes text of tokens one after another: whole characters, the rest is held back.
 type Detokenizer struct {
-	handle
-	c    *C.qinfer_detok
-	room []byte
+	object *object
+	c      *C.qinfer_detok
+	room   []byte
 }
 
 // NewDetokenizer begins a text.
@@ -110,14 +117,21 @@ func (m *Model) NewDetokenizer() (*Detokenizer, error) {
 		return nil, err
 	}
 	d := &Detokenizer{room: make([]byte, info.MaxTokenBytes*3+16)} // always suffices
-	err = call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_detok_create(m.c, &d.c, e) }, &m.handle)
+	err = call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_detok_create(m.c, &d.c, e) }, m.used())
 	if err != nil {
 		return nil, err
 	}
 	made := d.c
-	d.open("Detokenizer", func() { C.qinfer_detok_free(made) })
-	runtime.SetFinalizer(d, func(d *Detokenizer) { d.close() })
+	d.object = newObject(func() { C.qinfer_detok_free(made) })
 	return d, nil
+}
+
+// used is for the calls that use the handle, which may be nil.
+func (d *Detokenizer) used() use {
+	if d == nil {
+		return use{kind: "Detokenizer", from: "Model.NewDetokenizer", isNil: true}
+	}
+	return use{kind: "Detokenizer", from: "Model.NewDetokenizer", object: d.object}
 }
 
 // Push gives the text that is complete with this token.
@@ -139,7 +153,7 @@ func (d *Detokenizer) read(
 	var n C.size_t
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
 		return f((*C.char)(unsafe.Pointer(unsafe.SliceData(d.room))), C.size_t(len(d.room)), &n, e)
-	}, &d.handle)
+	}, d.used())
 	if err != nil {
 		return "", err
 	}
@@ -148,6 +162,8 @@ func (d *Detokenizer) read(
 
 // Close frees the detokenizer. It always returns nil.
 func (d *Detokenizer) Close() error {
-	d.close()
+	if d != nil {
+		d.object.close()
+	}
 	return nil
 }
