@@ -8,6 +8,7 @@ import "C"
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"unsafe"
 )
 
@@ -33,15 +34,27 @@ type Conversation struct {
 }
 
 func (c *Conversation) json() (string, error) {
-	variables := make(map[string]any, len(c.Variables)+2)
+	variables := make(map[string]json.RawMessage, len(c.Variables)+2)
 	for name, value := range c.Variables {
-		variables[name] = value
+		if name == "messages" || name == "tools" && len(c.Tools) != 0 {
+			return "", newError(StatusInvalidArgument, "Variables has %q, expected them in the Conversation alone", name)
+		}
+		text, err := jsonOf(fmt.Sprintf("Variables[%q]", name), value)
+		if err != nil {
+			return "", err
+		}
+		variables[name] = text
 	}
-	variables["messages"] = append([]any{}, c.Messages...)
+	var err error
+	if variables["messages"], err = jsonObjects("Messages", c.Messages); err != nil {
+		return "", err
+	}
 	if len(c.Tools) != 0 {
-		variables["tools"] = c.Tools
+		if variables["tools"], err = jsonObjects("Tools", c.Tools); err != nil {
+			return "", err
+		}
 	}
-	text, err := json.Marshal(variables)
+	text, err := jsonOf("Variables", variables)
 	return string(text), err
 }
 

@@ -60,7 +60,7 @@ func (c *filesCall) run(opening bool, callback func() error) C.qinfer_status {
 	var failed *Error
 	switch {
 	case c.panicked:
-	case errors.As(c.err, &failed) && failed.Status < 0 && failed.Status != StatusInternal:
+	case errors.As(c.err, &failed) && failed != nil && failed.Status < 0 && failed.Status != StatusInternal:
 		c.status = failed.Status
 	case errors.Is(c.err, fs.ErrNotExist):
 		c.status = StatusNotFound
@@ -98,6 +98,9 @@ func qgoFileSize(user, file C.uintptr_t, out *C.uint64_t) C.qinfer_status {
 	c := filesOf(user)
 	return c.run(false, func() error {
 		size, err := c.open[file].Size()
+		if err == nil && size < 0 {
+			err = newError(StatusIO, "Size gave %d, expected 0 or more", size)
+		}
 		*out = C.uint64_t(size)
 		return err
 	})
@@ -126,7 +129,10 @@ func qgoFileWriteAt(user, file C.uintptr_t, offset C.uint64_t, data unsafe.Point
 		if !ok || offset > math.MaxInt64 {
 			return newError(StatusUnsupported, "the file is not a WritableFile")
 		}
-		_, err := to.WriteAt(unsafe.Slice((*byte)(data), n), int64(offset))
+		written, err := to.WriteAt(unsafe.Slice((*byte)(data), n), int64(offset))
+		if err == nil && written != int(n) {
+			err = io.ErrShortWrite
+		}
 		return err
 	})
 }

@@ -8,9 +8,12 @@ import "C"
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"math"
 	"runtime/cgo"
 	"time"
+	"unicode/utf8"
 	"unsafe"
 )
 
@@ -23,6 +26,20 @@ type GenerateOptions struct {
 	// with NoToken. False from either ends the generation.
 	OnText  func(text string) bool
 	OnToken func(token Token, text string) bool
+}
+
+// check looks for what the library cannot see: a number of texts that C would cut, and texts that never appear.
+func (o *GenerateOptions) check() error {
+	if uint64(len(o.Stop)) > math.MaxUint32 {
+		return newError(StatusInvalidArgument, "Stop has %d texts, expected at most 256", len(o.Stop))
+	}
+	for at, text := range o.Stop {
+		if !utf8.ValidString(text) {
+			return &Error{Status: StatusInvalidArgument, Detail: int64(at),
+				Message: fmt.Sprintf("Stop[%d] is not UTF-8, expected text as it may appear", at)}
+		}
+	}
+	return nil
 }
 
 // Finish says why a generation ended.
@@ -65,6 +82,9 @@ type Generated struct {
 // Generate evaluates what is pending, and draws tokens until done. After an error the session keeps the tokens made so
 // far, and the result counts them.
 func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, error) {
+	if err := o.check(); err != nil {
+		return Generated{}, err
+	}
 	w, err := watch(ctx)
 	if err != nil {
 		return Generated{}, err

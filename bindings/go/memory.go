@@ -58,6 +58,12 @@ type PlanOptions struct {
 // PlanMemory tells what loading a model, and making a cache and sessions with these options, will take. It reads
 // headers only.
 func PlanMemory(path string, o PlanOptions) (Memory, error) {
+	switch {
+	case o.Load.Files != nil:
+		return Memory{}, newError(StatusUnsupported, "Load.Files is set, expected nil: plans read the system's files")
+	case o.Load.Runtime != nil:
+		return Memory{}, newError(StatusInvalidArgument, "Load.Runtime is set, expected nil: see Runtime")
+	}
 	var t texts
 	defer t.free()
 	from := t.add("the path", path)

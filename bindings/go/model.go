@@ -71,11 +71,11 @@ func Load(ctx context.Context, path string, o LoadOptions) (*Model, error) {
 // mapping. WeightFormat may also be "q8_0", "q4_0" or "q4_k_m", which quantise. The file appears whole or not at all.
 func Pack(ctx context.Context, path, outPath string, o LoadOptions) error {
 	if o.Files != nil {
-		return newError(StatusUnsupported, "models are packed from and to the operating system's files")
+		return newError(StatusUnsupported, "Files is set, expected nil: the system's files are packed")
 	}
 	var t texts
 	defer t.free()
-	to := t.add("the path", outPath)
+	to := t.add("the path of the packed file", outPath)
 	if t.err != nil {
 		return t.err
 	}

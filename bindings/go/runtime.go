@@ -33,12 +33,14 @@ type RuntimeInfo struct {
 }
 
 func (o *RuntimeOptions) native(t *texts) C.qinfer_runtime_options {
-	if spin := o.Spin.Microseconds(); t.err == nil && (spin < 0 || spin > math.MaxUint32) {
-		t.err = newError(StatusInvalidArgument, "Spin is %v, expected 0 to %d us", o.Spin, uint32(math.MaxUint32))
+	spin := o.Spin.Microseconds()
+	if t.err == nil && (spin < 0 || spin > math.MaxUint32 || o.Spin%time.Microsecond != 0) {
+		t.err = newError(StatusInvalidArgument, "Spin is %v, expected whole microseconds from 0 to %d", o.Spin,
+			uint32(math.MaxUint32))
 	}
 	options := C.qinfer_runtime_options{
 		n_threads:  C.uint32_t(o.Threads),
-		spin_us:    C.uint32_t(o.Spin.Microseconds()),
+		spin_us:    C.uint32_t(spin),
 		flags:      flag(o.Exact, C.QINFER_RUNTIME_EXACT) | flag(o.NormalPages, C.QINFER_RUNTIME_NORMAL_PAGES),
 		cpu_target: t.optional("the CPU target", o.CPUTarget),
 	}
