@@ -94,6 +94,7 @@ type generation struct {
 	caught
 	options *GenerateOptions
 	hook    *hookState // of the session; nil: none
+	watcher *watcher
 	text    strings.Builder
 	stopped bool
 }
@@ -117,6 +118,7 @@ func qgoToken(user C.uintptr_t, text *C.char, n C.size_t, token C.qinfer_token) 
 		}
 		return nil
 	})
+	g.watcher.look()
 	return stopUnless(going && !g.stopped)
 }
 

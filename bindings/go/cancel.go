@@ -46,6 +46,13 @@ func (w *watcher) request() {
 	}
 }
 
+// look is for callbacks that may have ended the context, whose goroutine would come some tokens later.
+func (w *watcher) look() {
+	if w.c != nil && w.ctx.Err() != nil {
+		w.request()
+	}
+}
+
 // release ends the watch.
 func (w *watcher) release() {
 	if w.c != nil {

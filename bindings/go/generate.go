@@ -100,7 +100,7 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
 	var result C.qinfer_generate_result
 	result.struct_size = C.uint32_t(unsafe.Sizeof(result))
-	g := &generation{options: &o, hook: s.hooked()}
+	g := &generation{options: &o, hook: s.hooked(), watcher: w}
 	user := cgo.NewHandle(g)
 	defer user.Delete()
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
