@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests the Go binding against an installed qinfer: format, vet, tests with the race detector, examples, a short bench.
+# Tests the Go binding against an installed qinfer: format, vet, tests with the race detector (also that they call every
+# exported function), examples, a short bench.
 #
 #   test.sh PREFIX       PREFIX/lib/pkgconfig/qinfer.pc is that of the library
 #
@@ -12,7 +13,7 @@ skip() {
   exit 77
 }
 
-[ $# -eq 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 prefix=$(cd "$1" && pwd)
 folder=$(cd "$(dirname "$0")" && pwd)
 pc=$(ls "$prefix"/lib*/pkgconfig/qinfer.pc "$prefix"/lib/*/pkgconfig/qinfer.pc 2>/dev/null | head -n 1 || true)
@@ -53,7 +54,15 @@ cd "$folder"
 unformatted=$("$(dirname "$(command -v "$go")")/gofmt" -l .)
 [ -z "$unformatted" ] || { echo "gofmt would change: $unformatted" >&2; exit 1; }
 "$go" vet ./...
-"$go" test -race -count=1 ./...
+
+# An exported function of which no test but the walks over all of them runs a statement needs a test.
+cover=(-race -covermode=atomic -coverpkg=qinfer)
+"$go" test "${cover[@]}" -coverprofile="$work/coverage" -count=1 -skip '^TestWalk' ./...
+"$go" test "${cover[@]}" -count=1 -run '^TestWalk' .
+functions=$("$go" tool cover -func="$work/coverage")
+[[ $functions == *Generate* ]] || { echo "test.sh: go tool cover lists no functions" >&2; exit 1; }
+uncalled=$(awk '$2 ~ /^[A-Z]/ && $3 == "0.0%" { print $1, $2 }' <<<"$functions")
+[ -z "$uncalled" ] || { printf 'no test calls\n%s\n' "$uncalled" >&2; exit 1; }
 
 repository=$(cd ../.. && pwd)
 stories=$repository/examples/models/tiny-stories
