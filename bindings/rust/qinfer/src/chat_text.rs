@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::cancel::pointer_of as cancel_pointer;
 use crate::error::{call, Error, Status};
-use crate::handle::{optional_text, pointer_of, read_array, read_text, text_at};
+use crate::handle::{fits, grow, optional_text, pointer_of, read_array, read_text, text_at};
 use crate::options::flag;
 use crate::{sys, Cancel, Model, Token};
 
@@ -130,6 +130,8 @@ impl Model {
             });
             match result {
                 Ok(()) => {
+                    fits(n, room.0.len())?;
+                    fits(n_content, room.1.len())?;
                     let parts = room.1[..n_content].iter();
                     return Ok(Rendered {
                         text: String::from_utf8_lossy(&room.0[..n]).into_owned(),
@@ -141,9 +143,8 @@ impl Model {
                     if failed.status() == Status::BufferTooSmall
                         && (n > room.0.len() || n_content > room.1.len()) =>
                 {
-                    room.0.resize(room.0.len().max(n), 0);
-                    room.1
-                        .resize_with(room.1.len().max(n_content), Default::default);
+                    grow(&mut room.0, n)?;
+                    grow(&mut room.1, n_content)?;
                 }
                 Err(failed) => return Err(failed),
             }

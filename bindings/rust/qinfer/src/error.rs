@@ -136,6 +136,7 @@ pub(crate) fn attempt(
     function: impl FnOnce(*mut sys::qinfer_error) -> sys::qinfer_status,
 ) -> Result<(), Error> {
     let mut room = [MaybeUninit::<c_char>::uninit(); MESSAGE_ROOM];
+    room[0].write(0);
     let mut full = sys::qinfer_full_error {
         text: room.as_mut_ptr().cast(),
         capacity: room.len(),
@@ -147,7 +148,7 @@ pub(crate) fn attempt(
     if code == sys::QINFER_OK {
         return Ok(());
     }
-    // SAFETY: a call that failed has filled the text, with its NUL.
+    // SAFETY: a call that failed has filled the text, with its NUL; otherwise there is the NUL of above.
     let message = unsafe { CStr::from_ptr(room.as_ptr().cast()) };
     Err(Error {
         status: Status::from_code(code),

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_void, CStr};
 use std::ptr;
 use std::sync::Arc;
 
+use crate::handle::slice_at;
 use crate::panics::{guard, guard_release};
 use crate::{sys, Status};
 
@@ -174,6 +175,9 @@ unsafe extern "C" fn read_at(
     // SAFETY: file is open, and data has room for n bytes. The host may read them, so they must have a value.
     unsafe {
         with(file, |open| {
+            if n == 0 {
+                return open.file.read_at(offset, &mut []); // data may be NULL, which no slice begins at
+            }
             ptr::write_bytes(data.cast::<u8>(), 0, n);
             let data = std::slice::from_raw_parts_mut(data.cast::<u8>(), n);
             open.file.read_at(offset, data)
@@ -191,8 +195,7 @@ unsafe extern "C" fn write_at(
     // SAFETY: file is open, and data has n bytes.
     unsafe {
         with(file, |open| {
-            let data = std::slice::from_raw_parts(data.cast::<u8>(), n);
-            open.file.write_at(offset, data)
+            open.file.write_at(offset, slice_at(data.cast::<u8>(), n))
         })
     }
 }
@@ -244,4 +247,39 @@ unsafe extern "C" fn close(file: *mut c_void, _: *mut c_void) -> sys::qinfer_sta
         drop(open.mapped);
         code_of(open.file.close())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Empty;
+
+    impl File for Empty {
+        fn size(&mut self) -> Result<u64, Status> {
+            Ok(0)
+        }
+        fn read_at(&mut self, _: u64, data: &mut [u8]) -> Result<(), Status> {
+            assert!(data.is_empty());
+            Ok(())
+        }
+        fn write_at(&mut self, _: u64, data: &[u8]) -> Result<(), Status> {
+            assert!(data.is_empty());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_bytes_may_be_at_null() {
+        let mut open = Open {
+            file: Box::new(Empty),
+            mapped: None,
+        };
+        let file = ptr::from_mut(&mut open).cast();
+        // SAFETY: the file is open, and no bytes are read or written.
+        unsafe {
+            assert_eq!(read_at(file, 0, ptr::null_mut(), 0, ptr::null_mut()), 0);
+            assert_eq!(write_at(file, 0, ptr::null(), 0, ptr::null_mut()), 0);
+        }
+    }
 }

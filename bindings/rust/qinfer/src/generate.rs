@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::cancel::pointer_of as cancel_pointer;
 use crate::error::{call, Error};
 use crate::handle::{array, slice_at};
+use crate::options::count;
 use crate::panics::guard;
 use crate::{sys, Cancel, Session, Token};
 
@@ -129,7 +130,7 @@ impl Session {
             max_tokens: options.max_tokens,
             stop: array(&stop),
             stop_lens: array(&stop_lens),
-            n_stop: stop.len() as u32,
+            n_stop: count(stop.len()),
             on_token: (!with_logprobs).then_some(on_token::<F> as _),
             on_token_info: with_logprobs.then_some(on_token_info::<F> as _),
             n_top: options.top_logprobs.unwrap_or(0),

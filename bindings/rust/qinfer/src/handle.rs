@@ -118,15 +118,37 @@ pub(crate) fn read_array<T: Clone + Default>(
         let mut n = 0;
         match call(|error| function(values.as_mut_ptr(), values.len(), &mut n, error)) {
             Ok(()) => {
+                fits(n, values.len())?;
                 values.truncate(n);
                 return Ok(values);
             }
             Err(failed) if failed.status() == Status::BufferTooSmall && n > values.len() => {
-                values.resize(n, T::default());
+                grow(&mut values, n)?;
             }
+            // Also of a size that fits, which would be asked for again and again.
             Err(failed) => return Err(failed),
         }
     }
+}
+
+/// That no more than `room` elements were written.
+pub(crate) fn fits(n: usize, room: usize) -> Result<(), Error> {
+    if n <= room {
+        return Ok(());
+    }
+    let message = format!("{n} elements were written to room for {room}");
+    Err(Error::new(Status::Internal, message, 0))
+}
+
+/// Makes room for `n` elements, if that is more than there is.
+pub(crate) fn grow<T: Clone + Default>(values: &mut Vec<T>, n: usize) -> Result<(), Error> {
+    let more = n.saturating_sub(values.len());
+    values.try_reserve_exact(more).map_err(|_| {
+        let message = format!("there is no room for {n} elements");
+        Error::new(Status::NoMemory, message, 0)
+    })?;
+    values.resize(n.max(values.len()), T::default());
+    Ok(())
 }
 
 /// The same for text.
@@ -153,4 +175,61 @@ pub(crate) fn read_struct<T: sys::StructSize>(
     let mut out = sys::sized::<T>();
     call(|error| function(&mut out, error))?;
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is asked for by a call that reports these sizes, and then has its values.
+    fn asked(sizes: &[usize]) -> (Vec<usize>, Result<Vec<u8>, Error>) {
+        let mut asked = Vec::new();
+        let result = read_array::<u8>(4, |values, capacity, n, _| {
+            asked.push(capacity);
+            let size = sizes.get(asked.len() - 1).copied();
+            // SAFETY: n is the call's, and values has the room that is told.
+            unsafe {
+                *n = size.unwrap_or(2);
+                if size.is_some() {
+                    return sys::QINFER_E_BUFFER_TOO_SMALL;
+                }
+                ptr::write_bytes(values, b'a', 2);
+            }
+            sys::QINFER_OK
+        });
+        (asked, result)
+    }
+
+    #[test]
+    fn a_size_that_is_above_the_room_is_given() {
+        assert_eq!(asked(&[5, 6]), (vec![4, 5, 6], Ok(b"aa".to_vec())));
+    }
+
+    #[test]
+    fn a_size_that_fits_is_an_error() {
+        for size in [0, 3, 4] {
+            let (asked, result) = asked(&[size]);
+            assert_eq!(asked, [4]);
+            assert_eq!(result.unwrap_err().status(), Status::BufferTooSmall);
+        }
+    }
+
+    #[test]
+    fn a_size_that_no_memory_has_is_an_error() {
+        for size in [usize::MAX, 1 << 62] {
+            let (asked, result) = asked(&[size]);
+            assert_eq!(asked, [4]);
+            assert_eq!(result.unwrap_err().status(), Status::NoMemory);
+        }
+    }
+
+    #[test]
+    fn more_than_the_room_is_an_error() {
+        let result = read_array::<u8>(4, |_, _, n, _| {
+            // SAFETY: n is the call's.
+            unsafe { *n = 5 };
+            sys::QINFER_OK
+        });
+        assert_eq!(result.unwrap_err().status(), Status::Internal);
+    }
 }

@@ -107,7 +107,7 @@ impl RuntimeOptions {
                 .as_ref()
                 .map_or(ptr::null_mut(), |log| ptr::from_ref(&**log) as *mut c_void),
             cpu_ids: array(&self.cpu_ids),
-            n_cpu_ids: self.cpu_ids.len() as u32,
+            n_cpu_ids: count(self.cpu_ids.len()),
             flags,
             cpu_target: pointer_of(&cpu_target),
             ..sys::sized()
@@ -227,10 +227,26 @@ unsafe extern "C" fn report(done: u64, total: u64, user: *mut c_void) -> i32 {
     })
 }
 
+/// A length for the library. It refuses the largest one; a remainder of 2^32 it would take for a short list.
+pub(crate) fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
 pub(crate) fn flag(wanted: bool, flag: u32) -> u32 {
     if wanted {
         flag
     } else {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn long_lists_are_not_taken_for_short_ones() {
+        assert_eq!((count(0), count(256)), (0, 256));
+        assert_eq!(count(u32::MAX as usize + 2), u32::MAX);
     }
 }
