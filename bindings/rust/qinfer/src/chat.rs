@@ -68,6 +68,27 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
+/// Whether a text is one JSON value, as far as commas and brackets go. The library reads what is inside.
+fn is_one_value(text: &str) -> bool {
+    let (mut depth, mut in_text, mut escaped) = (0, false, false);
+    for c in text.bytes() {
+        if in_text {
+            in_text = escaped || c != b'"';
+            escaped = !escaped && c == b'\\';
+            continue;
+        }
+        match c {
+            b'"' => in_text = true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth > 0 => depth -= 1,
+            b'}' | b']' => return false,
+            b',' | b':' if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    depth == 0 && !in_text && !text.trim().is_empty()
+}
+
 impl Chat {
     /// A conversation in a new session.
     pub fn new(model: &Model) -> Result<Chat, Error> {
@@ -177,8 +198,28 @@ impl Chat {
         }
     }
 
+    /// Looks for parts that would change the meaning of others.
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |what: String, wanted: &str, at: usize| {
+            let message = format!("{what} is not JSON of one {wanted}");
+            Err(Error::new(Status::InvalidArgument, message, at as i64))
+        };
+        for (name, list) in [("messages", &self.messages), ("tools", &self.tools)] {
+            let bad = |text: &String| !text.trim_start().starts_with('{') || !is_one_value(text);
+            if let Some(at) = list.iter().position(bad) {
+                return refuse(format!("{name}[{at}]"), "object", at);
+            }
+        }
+        let bad = |variable: &(String, String)| !is_one_value(&variable.1);
+        if let Some(at) = self.variables.iter().position(bad) {
+            return refuse(format!("variables[{at}]"), "value", at);
+        }
+        Ok(())
+    }
+
     /// Makes the session's tokens those of the prompt.
     fn turn(&mut self) -> Result<Turn, Error> {
+        self.check()?;
         let conversation = self.conversation();
         let model = self.session.model().clone();
         let options = ReplyOptions {
