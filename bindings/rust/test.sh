@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks the Rust binding: format, clippy, documentation, tests, doc tests and examples.
+# Checks the Rust binding: format, clippy, documentation, tests (also that they call every public function), doc tests
+# and examples.
 #   test.sh PREFIX     against the qinfer that is installed at PREFIX (PREFIX/lib/pkgconfig/qinfer.pc)
 #   test.sh --build    against one that cargo builds from this checkout (takes minutes)
 # Builds in $QINFER_BINDINGS_WORK, by default a temporary folder that is removed; writes nothing into the checkout. Crates
@@ -57,6 +58,7 @@ run cargo fmt --all --check
 run cargo clippy --locked --quiet --package qinfer --package qinfer-sys --all-targets $features -- -D warnings
 RUSTDOCFLAGS='-D warnings' run cargo doc --locked --quiet --no-deps --package qinfer --package qinfer-sys $features
 run cargo test --locked --quiet --package qinfer --package qinfer-sys $features
+run "$here/uncalled.sh" $features
 
 # The programs, where the README runs them.
 cd "$root"

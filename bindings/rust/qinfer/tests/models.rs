@@ -107,6 +107,20 @@ fn plans_are_what_is_taken() {
 }
 
 #[test]
+fn handles_are_for_the_functions_that_this_crate_leaves_out() {
+    use qinfer::sys;
+    let (runtime, cache, cancel) = (runtime(), cache(1), qinfer::Cancel::new().unwrap());
+    let mut session = session_of(&cache, 0);
+    // SAFETY: the handles live.
+    unsafe {
+        assert!(sys::qinfer_model_encoding_count(model().as_ptr()) > 0);
+        assert_eq!(sys::qinfer_session_length(session.as_mut_ptr()), 0);
+        assert_eq!(sys::qinfer_session_pending(session.as_ptr()), 0);
+    }
+    assert!(!runtime.as_ptr().is_null() && !cache.as_ptr().is_null() && !cancel.as_ptr().is_null());
+}
+
+#[test]
 fn a_packed_model_is_used_and_verified() {
     let folder = Folder::new();
     let path = root().join(text(&cases()["model"]));
