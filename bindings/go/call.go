@@ -22,6 +22,7 @@ type object struct {
 	free   func()
 	users  int
 	closed bool
+	alone  bool // one call at a time: two would break the object, and the library does not notice them
 }
 
 // newObject is closed at the latest when nothing refers to it any more.
@@ -31,15 +32,22 @@ func newObject(free func()) *object {
 	return o
 }
 
-// acquire keeps the object until done, and reports whether it could: not after close.
+// acquire keeps the object until done, and reports whether it could: not after close, nor where another call uses an
+// object that is for one.
 func (o *object) acquire() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
+	if o.closed || o.alone && o.users != 0 {
 		return false
 	}
 	o.users++
 	return true
+}
+
+func (o *object) isClosed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.closed
 }
 
 func (o *object) done() {
@@ -89,6 +97,9 @@ func (u *use) acquire() error {
 	case u.object == nil:
 		return &Error{Status: StatusInvalidArgument, Detail: detail, closed: true,
 			Message: fmt.Sprintf("%s is a zero value, expected a %s of %s", what, u.kind, u.from)}
+	}
+	if !u.object.isClosed() {
+		return newError(StatusState, "%s is in another call, expected one that no other goroutine uses", what)
 	}
 	return &Error{Status: StatusState, Detail: detail, closed: true,
 		Message: fmt.Sprintf("%s is closed, expected an open %s", what, u.kind)}

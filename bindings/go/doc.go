@@ -17,7 +17,7 @@
 // # Goroutines
 //
 // Runtimes, models and caches are for any number of goroutines. A session, a detokenizer and a reply are for one
-// goroutine at a time; the library returns [ErrState] where it notices that two change a session at once.
+// goroutine at a time: a second call at once returns [ErrState], for a session where both change it.
 //
 // # Contexts
 //

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,6 +125,32 @@ func TestTwoGoroutinesCannotUseOneSession(t *testing.T) {
 		_, refused = session.Generate(background, qinfer.GenerateOptions{MaxTokens: 1})
 	}
 	expectStatus(t, refused, qinfer.ErrState)
+}
+
+func TestGoroutinesThatShareADetokenizerOrAReplyAreRefused(t *testing.T) {
+	detokenizer := must(chatModel.NewDetokenizer())(t)
+	defer detokenizer.Close()
+	reply := must(chatModel.NewReply(background, qinfer.Conversation{Messages: cases.Chat[0].Messages}))(t)
+	defer reply.Close()
+	tokens := must(chatModel.Tokenize(strings.Repeat("é日本語😀 ", 150), qinfer.TokenizeOptions{}))(t)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for _, token := range tokens {
+				_, push := detokenizer.Push(token)
+				_, part := reply.Push(token)
+				_, message := reply.Message()
+				for _, err := range []error{push, part, message} {
+					if err != nil && (!errors.Is(err, qinfer.ErrState) || !strings.Contains(err.Error(), "is in another call")) {
+						t.Error(err)
+					}
+				}
+			}
+		}()
+	}
+	all.Wait()
 }
 
 func TestWhatIsNotReachableIsFreed(t *testing.T) {

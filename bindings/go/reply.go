@@ -61,6 +61,7 @@ func (m *Model) NewReply(ctx context.Context, c Conversation) (*Reply, error) {
 	}
 	made := r.c
 	r.object = newObject(func() { C.qinfer_reply_free(made) })
+	r.object.alone = true
 	return r, nil
 }
 

@@ -123,6 +123,7 @@ func (m *Model) NewDetokenizer() (*Detokenizer, error) {
 	}
 	made := d.c
 	d.object = newObject(func() { C.qinfer_detok_free(made) })
+	d.object.alone = true
 	return d, nil
 }
 
@@ -150,14 +151,16 @@ func (d *Detokenizer) Finish() (string, error) {
 
 func (d *Detokenizer) read(
 	f func(text *C.char, capacity C.size_t, n *C.size_t, e *C.qinfer_error) C.qinfer_status) (string, error) {
-	var n C.size_t
+	text := ""
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
-		return f((*C.char)(unsafe.Pointer(unsafe.SliceData(d.room))), C.size_t(len(d.room)), &n, e)
+		var n C.size_t
+		status := f((*C.char)(unsafe.Pointer(unsafe.SliceData(d.room))), C.size_t(len(d.room)), &n, e)
+		if status == C.QINFER_OK {
+			text = string(d.room[:n])
+		}
+		return status
 	}, d.used())
-	if err != nil {
-		return "", err
-	}
-	return string(d.room[:n]), nil
+	return text, err
 }
 
 // Close frees the detokenizer. It always returns nil.
