@@ -73,6 +73,16 @@ constexpr TensorType kTensorTypes[] = {{0, "F32", Encoding::f32},
                                        {35, "TQ2_0", {}},
                                        {39, "MXFP4", Encoding::mxfp4},
                                        {40, "NVFP4", {}}};
+/// Numbers that files still have, with the rows of several matrices interleaved for one kind of CPU.
+struct RemovedType {
+  std::uint32_t number;
+  std::string_view name, instead;
+};
+constexpr RemovedType kRemovedTypes[] = {
+    {4, "Q4_2", "Q4_0"},      {5, "Q4_3", "Q4_1"},          {31, "Q4_0_4_4", "Q4_0"},     {32, "Q4_0_4_8", "Q4_0"},
+    {33, "Q4_0_8_8", "Q4_0"}, {36, "IQ4_NL_4_4", "IQ4_NL"}, {37, "IQ4_NL_4_8", "IQ4_NL"}, {38, "IQ4_NL_8_8", "IQ4_NL"}};
+/// ik_llama.cpp counts its own types from here on, and repacked ones from 200 or so.
+constexpr std::uint32_t kFirstForeign = 97, kLastForeign = 999;
 constexpr std::string_view kReadTypes =
     "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS and MXFP4";
 
@@ -294,6 +304,20 @@ class GgufParser {
       tensor.encoding = *type.encoding;
       return Status();
     }
+    for (const RemovedType& type : kRemovedTypes) {
+      if (type.number != number) continue;
+      return error_at(Code::unsupported, static_cast<std::int64_t>(at_),
+                      "{}: tensor \"{}\" is {}, which llama.cpp removed: take the same model as {}", name_, tensor.name,
+                      type.name, type.instead);
+    }
+    if (number >= kFirstForeign && number <= kLastForeign)
+      return error_at(Code::unsupported, static_cast<std::int64_t>(at_),
+                      "{}: tensor \"{}\" has the type {}, which is one of ik_llama.cpp's own; supported are {}", name_,
+                      tensor.name, number, kReadTypes);
+    if (number < kFirstForeign)
+      return error_at(Code::unsupported, static_cast<std::int64_t>(at_),
+                      "{}: tensor \"{}\" has the type {}, which is newer than this library; supported are {}", name_,
+                      tensor.name, number, kReadTypes);
     return malformed("tensor \"{}\" has the type {}, which the format does not have", tensor.name, number);
   }
 

@@ -229,7 +229,20 @@ TEST_CASE("CVE-2026-33298: dimensions of a tensor that are none, or wrap around"
 }
 
 TEST_CASE("Types of tensors that GGUF does not have, has no more, or that are not read", "[bad][gguf]") {
-  for (const std::uint32_t type : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u, 41u, 9999u, 1u << 31, 0xffffffffu})
+  const std::pair<std::uint32_t, const char*> removed[] = {
+      {4, "Q4_2, which llama.cpp removed: take the same model as Q4_0"},
+      {31, "Q4_0_4_4, which llama.cpp removed: take the same model as Q4_0"},
+      {33, "Q4_0_8_8, which llama.cpp removed: take the same model as Q4_0"},
+      {38, "IQ4_NL_8_8, which llama.cpp removed: take the same model as IQ4_NL"}};
+  for (const auto& [type, name] : removed)
+    REQUIRE_UNSUPPORTED(fmt::format("\"t\" is {}", name), one_tensor({64}, type).bytes());
+  for (const std::uint32_t type : {41u, 42u, 96u})
+    REQUIRE_UNSUPPORTED(fmt::format("the type {}, which is newer than this library", type),
+                        one_tensor({64}, type).bytes());
+  for (const std::uint32_t type : {97u, 139u, 202u, 399u})
+    REQUIRE_UNSUPPORTED(fmt::format("the type {}, which is one of ik_llama.cpp's own", type),
+                        one_tensor({64}, type).bytes());
+  for (const std::uint32_t type : {1000u, 9999u, 1u << 31, 0xffffffffu})
     REQUIRE_CONTAINER("\"t\" has the type " + std::to_string(type) + ", which the format does not have",
                       one_tensor({64}, type).bytes());
   const std::pair<std::uint32_t, const char*> known[] = {{9, "Q8_1"},   {10, "Q2_K"},  {16, "IQ2_XXS"}, {19, "IQ1_S"},
