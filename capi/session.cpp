@@ -88,10 +88,10 @@ bool call_info_function(const engine::TokenInfo& token, void* user) {
   return callbacks->info(&info, callbacks->user) != 0;
 }
 
-Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, bool causal) {
+Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, bool mean) {
   using Pooling = engine::Session::Pooling;
   switch (pooling) {
-    case QINFER_POOL_DEFAULT: return causal ? Pooling::last : Pooling::mean;
+    case QINFER_POOL_DEFAULT: return mean ? Pooling::mean : Pooling::last;
     case QINFER_POOL_LAST: return Pooling::last;
     case QINFER_POOL_MEAN: return Pooling::mean;
     case QINFER_POOL_FIRST: return Pooling::first;
@@ -363,7 +363,8 @@ qinfer_status qinfer_session_embedding(const qinfer_session* session, int32_t po
     QINFER_ASSIGN(const engine::Session* impl, usable(session));
     QINFER_REQUIRE(out_n);
     *out_n = 0;
-    QINFER_ASSIGN(const engine::Session::Pooling kind, pooling_of(pooling, impl->model().spec().causal));
+    const model::ModelSpec& spec = impl->model().spec();
+    QINFER_ASSIGN(const engine::Session::Pooling kind, pooling_of(pooling, !spec.causal || spec.mean_pooling));
     QINFER_TRY(impl->check_embedding());
     *out_n = impl->model().spec().n_embd;
     if (*out_n > capacity || values == nullptr)

@@ -53,6 +53,9 @@ void print_model(const qi::Model& model, const qinfer_model_info& info, const st
                                ? "none"
                                : std::to_string(info.bos_token) + " " + json_string(model.token_text(info.bos_token)));
   print_row("end tokens", end_tokens(model));
+  for (std::size_t i = 0; i < model.meta_count(); ++i)
+    if (const std::string key(model.meta_key(i)); key.rfind("qinfer.note.", 0) == 0)
+      print_row("note", std::string(model.meta(key).value_or("")));
 }
 
 int run_info(const InfoArgs& args) {

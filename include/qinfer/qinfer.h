@@ -422,8 +422,10 @@ typedef struct qinfer_model_details {
 QINFER_STATUS qinfer_model_inspect(const char *path, const qinfer_load_options *options, qinfer_model_details *out,
                                    qinfer_error *err);
 /** path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part; the
- *  other parts are in the same directory), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with
- *  defaults. options may be NULL. */
+ *  other parts are in the same directory) or a directory that holds one, or a file that qinfer_model_pack wrote.
+ *  runtime NULL: a private runtime with defaults. options may be NULL. What does not matter refuses no model, such as
+ *  a token that the model has no row for; the log (QINFER_LOG_WARN) and the metadata "qinfer.note.1" and so on say
+ *  what was passed over or put right. A decoder without lm_head.weight gives embeddings, and no logits. */
 QINFER_STATUS qinfer_model_load(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 qinfer_model **out, qinfer_error *err);
 QINFER_API void qinfer_model_free(qinfer_model *model);
@@ -542,7 +544,8 @@ QINFER_API uint32_t    qinfer_token_flags(const qinfer_model *model, qinfer_toke
  *  vocabulary an entry with its stand-ins for bytes. QINFER_E_NOT_FOUND if there is none, or no tokenizer. */
 QINFER_STATUS qinfer_token_find(const qinfer_model *model, const char *text, size_t len, qinfer_token *out,
                                 qinfer_error *err);
-/** The tokens that end generation, each once (QINFER_TOKEN_END); there may be none. */
+/** The tokens that end generation, each once (QINFER_TOKEN_END); there may be none. They are those that the model's
+ *  files name, added tokens whose name says it ("<|im_end|>"), and what the chat template writes after an answer. */
 QINFER_STATUS qinfer_model_end_tokens(const qinfer_model *model, qinfer_token *tokens, size_t capacity, size_t *out_n,
                                       qinfer_error *err);
 /** The model's chat template, as its files have it (usually Jinja). name NULL: the template called "default", which is
@@ -828,7 +831,7 @@ QINFER_STATUS qinfer_session_top_logprobs(const qinfer_session *session, size_t 
 
 /* ---- Embeddings --------------------------------------------------------------------------------------- */
 enum {
-    QINFER_POOL_DEFAULT = 0, /* the mean in an encoder, the last token in a decoder */
+    QINFER_POOL_DEFAULT = 0, /* the mean in an encoder; the last token in a decoder, or what its GGUF file says */
     QINFER_POOL_LAST = 1, QINFER_POOL_MEAN = 2, QINFER_POOL_FIRST = 3
 };
 /** The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd

@@ -117,8 +117,8 @@ Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& ta
 
 Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
                                    const CacheBlueprint& cache, const SessionOptions& options, PlannedRegion* region) {
-  SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.causal, options.max_tokens,
-                     options.max_logits};
+  SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.gives_logits(),
+                     options.max_tokens, options.max_logits};
   if (shape.max_tokens == 0) shape.max_tokens = spec.context_tokens;
   if (shape.max_logits == 0) shape.max_logits = 1;
   if (shape.max_tokens > spec.context_tokens)

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <chrono>
 
+#include "source/chat_tokens.h"
+
 namespace qinfer::engine {
 namespace {
 
@@ -39,18 +41,11 @@ std::string text_member(std::string_view key, std::string_view value) {
 std::string completed(const Model& model, std::string_view conversation, const Json& root, const ChatOptions& options) {
   std::string added;
   const source::ChatTemplates& known = model.named_tokens();
-  const auto add_token = [&](std::string_view key, const std::optional<std::string>& text, text::TokenId id,
-                             text::TokenId fallback) {
-    if (root.find(key) != nullptr) return;
-    if (text) added += text_member(key, *text);
-    if (known.has_texts || model.tokenizer() == nullptr) return;
-    const text::TokenId token = id >= 0 ? id : fallback;
-    const std::string_view content = token >= 0 ? model.tokenizer()->content(token) : std::string_view();
-    if (!content.empty()) added += text_member(key, content);
+  const auto add_token = [&](std::string_view key, const std::optional<std::string>& text) {
+    if (text && root.find(key) == nullptr) added += text_member(key, *text);
   };
-  const std::vector<text::TokenId>& ends = model.spec().end_tokens;
-  add_token("bos_token", known.bos_text, known.bos_id, model.spec().bos_token);
-  add_token("eos_token", known.eos_text, known.eos_id, ends.empty() ? -1 : ends.front());
+  add_token("bos_token", source::bos_text(known, model.tokenizer(), model.spec()));
+  add_token("eos_token", source::eos_text(known, model.tokenizer(), model.spec()));
   if (options.generation_prompt && root.find("add_generation_prompt") == nullptr)
     added += "\"add_generation_prompt\":true,";
   const std::size_t brace = conversation.find('{');

@@ -61,7 +61,7 @@ class Evaluation {
       if (session.eval_state.active)
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i), "session {} appears twice", i);
       const std::size_t rows = options_.keep_logits;
-      if (model_.spec().causal && rows > session.max_logits())
+      if (model_.spec().gives_logits() && rows > session.max_logits())
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                         "keep_logits is {}, session {} has room for {} (max_logits)", rows, i, session.max_logits());
       session.eval_state = {};
@@ -147,7 +147,7 @@ class Evaluation {
       Session& session = **at;
       session.eval_state.count = std::min(session.pending(), left);
       if (!model_.spec().causal && session.eval_state.count < session.pending()) session.eval_state.count = 0;
-      const std::size_t kept = model_.spec().causal ? options_.keep_logits : 0;
+      const std::size_t kept = model_.spec().gives_logits() ? options_.keep_logits : 0;
       session.eval_state.kept = std::min(kept, session.eval_state.count);
       left -= session.eval_state.count;
       if (session.eval_state.count == 0) {

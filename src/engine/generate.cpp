@@ -128,9 +128,7 @@ Status check(const Session& session, const GenerateOptions& options) {
                  std::min(kMaxTop, session.model().spec().n_vocab));
   if (!options.stop.empty() && session.model().tokenizer() == nullptr)
     return error(Code::not_found, "stop texts need a tokenizer, the model directory has no tokenizer.json");
-  if (!session.model().spec().causal)
-    return error(Code::unsupported, "{} is an encoder: it gives embeddings, and generates nothing",
-                 session.model().spec().architecture);
+  QINFER_TRY(session.model().spec().check_gives_logits());
   if (session.length() == 0) return error(Code::state, "the session is empty: append a prompt first");
   return Status();
 }

@@ -155,9 +155,9 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
                              PlannedRegion* region) {
   SessionLayout layout;
   layout.max_tokens = shape.max_tokens;
-  layout.max_logits = spec.causal ? shape.max_logits : 0;
+  layout.max_logits = spec.gives_logits() ? shape.max_logits : 0;
   layout.n_groups = static_cast<std::uint32_t>(spec.kv_groups.size());
-  layout.embeddings = shape.embeddings || !spec.causal;
+  layout.embeddings = shape.embeddings || !spec.gives_logits();
   layout.max_blocks =
       layout.n_groups == 0 ? 0 : static_cast<std::uint32_t>(ceil_div(shape.max_tokens, shape.block_tokens));
   const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4, blocks = layout.max_blocks;

@@ -200,7 +200,7 @@ std::string Model::describe_mix() const {
 std::string Model::describe_origin() const {
   // A table of rows whose values differ from those of the LM head.
   const auto encoding = [this](model::Role role) { return weights_.matrix(role).format.encoding; };
-  const bool rows = spec_.tied_embeddings && spec_.causal && has_weights() &&
+  const bool rows = spec_.tied_embeddings && spec_.gives_logits() && has_weights() &&
                     encoding(model::Role::embedding) != encoding(model::Role::lm_head);
   // "mixed" is what layers that mixed encodings had when they were converted to f32.
   std::string format = weight_format_ == "mixed" ? describe_mix() : weight_format_;
@@ -269,6 +269,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   if (model_runtime.logs(LogLevel::info) && private_bytes > 0)
     model_runtime.log(LogLevel::info, "weights: {} of {} private bytes on 2 MiB pages",
                       platform::huge_page_bytes(model->weights_.memory.data(), private_bytes), private_bytes);
+  for (const std::string& note : source.notes()) model_runtime.log(LogLevel::warn, "{}: {}", path, note);
   model_runtime.log(LogLevel::info, "loaded {}: {}, {} parameters, weights {}, kernel set {}", path,
                     model->spec_.architecture, model->n_params(), model->weight_format_, model->kernels_->name);
   return std::shared_ptr<const Model>(std::move(model));

@@ -203,10 +203,7 @@ Status Session::set_bias(std::span<const std::int32_t> tokens, std::span<const f
   return Status();
 }
 
-Status Session::check_samples() const {
-  if (model().spec().causal) return Status();
-  return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", model().spec().architecture);
-}
+Status Session::check_samples() const { return model().spec().check_gives_logits(); }
 
 void Session::set_logits_hook(std::unique_ptr<LogitsHook> hook) {
   std::fill(accepted().begin(), accepted().end(), 0);

@@ -125,7 +125,7 @@ class Session {
   /// Whether every token is evaluated, the last one with QINFER_EVAL_NO_LOGITS; and the error of a call that needs its
   /// logits then.
   bool has_skipped_logits() const {
-    return model().spec().causal && n_logits_ == 0 && n_tokens_ != 0 && pending() == 0;
+    return model().spec().gives_logits() && n_logits_ == 0 && n_tokens_ != 0 && pending() == 0;
   }
   static Status skipped_logits();
 

@@ -337,6 +337,32 @@ Result<JsonDocument> parse_json(std::string_view text, std::string_view name, Ca
   return builder.take();
 }
 
+Result<JsonDocument> parse_python_json(std::string_view text, std::string_view name, CancelFlag cancel) {
+  constexpr std::string_view kNames[] = {"NaN", "Infinity", "-Infinity"};
+  std::string quoted;
+  std::size_t copied = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (in_string) {
+      if (text[i] == '\\')
+        ++i;
+      else if (text[i] == '"')
+        in_string = false;
+      continue;
+    }
+    in_string = text[i] == '"';
+    for (const std::string_view word : kNames) {
+      if (!text.substr(i).starts_with(word)) continue;
+      append_text(quoted, "{}\"{}\"", text.substr(copied, i - copied), word);
+      copied = i + word.size();
+      i = copied - 1;
+      break;
+    }
+  }
+  if (copied == 0) return parse_json(text, name, cancel);
+  return parse_json(quoted.append(text.substr(copied)), name, cancel);
+}
+
 const Json* find_field(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
   return value == nullptr || value->is_null() ? nullptr : value;

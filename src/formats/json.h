@@ -122,6 +122,10 @@ class JsonDocument {
 /// Parses `text` as one JSON value. `name` (a file name) begins every message; detail is the byte offset.
 Result<JsonDocument> parse_json(std::string_view text, std::string_view name, CancelFlag cancel = {});
 
+/// As parse_json(), but numbers that Python's json writes and JSON does not have (NaN, Infinity, -Infinity) are strings
+/// of that name: a field that nobody reads may be one, and one that is read as a number names it.
+Result<JsonDocument> parse_python_json(std::string_view text, std::string_view name, CancelFlag cancel = {});
+
 /// Receives the events of a parse whose result must not become a tree, such as a tokenizer's tables. Each handler
 /// returns false to stop with an error that it has stored itself.
 class JsonEvents {

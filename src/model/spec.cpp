@@ -30,6 +30,12 @@ void group_layers(ModelSpec& spec) {
   }
 }
 
+Status ModelSpec::check_gives_logits() const {
+  if (gives_logits()) return Status();
+  if (!causal) return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", architecture);
+  return error(Code::unsupported, "the model's files have no lm_head.weight: it gives embeddings, not logits");
+}
+
 std::uint32_t ModelSpec::ffn_width() const {
   std::uint32_t widest = 0;
   for (const LayerSpec& layer : layers)
@@ -120,6 +126,8 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("qk_norm_whole", spec.qk_norm_whole, false);
   out.add("tied", spec.tied_embeddings, false);
   out.add("encoder", !spec.causal, false);
+  out.add("no_lm_head", spec.no_lm_head, false);
+  out.add("mean_pooling", spec.mean_pooling, false);
   out.add("no_attention_norm", !spec.norms.before_attention, false);
   out.add("attention_post_norm", spec.norms.after_attention, false);
   out.add("no_ffn_norm", !spec.norms.before_ffn, false);

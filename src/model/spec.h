@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/activation.h"
+#include "base/status.h"
 
 namespace qinfer::model {
 
@@ -73,8 +74,10 @@ struct ModelSpec {
   bool qk_norm = false;        ///< RMSNorm of each query and key head
   bool qk_norm_whole = false;  ///< with qk_norm: of all query heads together, and of all key heads
   bool tied_embeddings = false;
-  bool causal = true;  ///< false: every token sees those after it too, and there is no LM head
-  NormPlaces norms;    ///< of every layer
+  bool causal = true;         ///< false: every token sees those after it too, and there is no LM head
+  bool no_lm_head = false;    ///< of a causal model: its files have none; tied_embeddings is true
+  bool mean_pooling = false;  ///< of a causal model: embeddings are means of all tokens where a host does not say
+  NormPlaces norms;           ///< of every layer
   float embedding_scale = 1;
   float attention_scale = 0;    ///< of scores; 0 = 1 / sqrt(head_dim)
   float residual_scale = 1;     ///< of what attention and network give, before it is normalised or added
@@ -94,6 +97,10 @@ struct ModelSpec {
   std::uint32_t n_ropes() const { return static_cast<std::uint32_t>(ropes.size()); }
   /// Of the widest feed-forward network; 0 where all layers have experts.
   std::uint32_t ffn_width() const;
+  /// False: it gives embeddings only.
+  bool gives_logits() const { return causal && !no_lm_head; }
+  /// QINFER_E_UNSUPPORTED if it does not.
+  Status check_gives_logits() const;
   /// The largest of each number among the layers that have experts; all 0 without such layers.
   FfnSpec largest_mixture() const;
 };

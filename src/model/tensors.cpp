@@ -117,7 +117,8 @@ std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {
     }
   }
   needs.push_back({{Role::final_norm}, true, 1, spec.n_embd});
-  if (spec.causal && !spec.tied_embeddings) needs.push_back({{Role::lm_head}, false, spec.n_vocab, spec.n_embd});
+  if (spec.gives_logits() && !spec.tied_embeddings)
+    needs.push_back({{Role::lm_head}, false, spec.n_vocab, spec.n_embd});
   return needs;
 }
 

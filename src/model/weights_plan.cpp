@@ -32,7 +32,7 @@ WeightRole kernel_role(Role role, bool both) {
 
 /// `separate`: tied embeddings are kept a second time, as rows.
 bool serves_as_head(const ModelSpec& spec, const TensorId& id, bool separate) {
-  return id.role == Role::embedding && spec.causal && spec.tied_embeddings && !separate;
+  return id.role == Role::embedding && spec.gives_logits() && spec.tied_embeddings && !separate;
 }
 
 std::string shape_text(std::span<const std::uint64_t> shape) { return format_text("[{}]", join_texts(shape, ", ")); }
@@ -62,7 +62,7 @@ class Planner {
   }
 
  private:
-  bool splits_embedding() const { return spec_.causal && spec_.tied_embeddings && options_.separate_embedding; }
+  bool splits_embedding() const { return spec_.gives_logits() && spec_.tied_embeddings && options_.separate_embedding; }
 
   /// `stored`: the tensor of the source that it is made of.
   Status add(const TensorNeed& need, const TensorId& stored) {

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -34,6 +36,23 @@ Result<Directory> Directory::open(const std::string& path, std::shared_ptr<const
     return io_error(code, path);
   }
   return directory;
+}
+
+Result<std::vector<std::string>> Directory::names(std::size_t most) const {
+  std::vector<std::string> names;
+  if (files_ != nullptr) return names;
+  FileHandle handle(::openat(handle_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (handle.get() < 0) return io_error(errno, path_);
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(::fdopendir(handle.get()), &::closedir);
+  if (list == nullptr) return io_error(errno, path_);
+  static_cast<void>(handle.release());
+  while (const dirent* entry = ::readdir(list.get())) {
+    if (names.size() == most) return std::vector<std::string>();
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 namespace {

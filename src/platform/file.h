@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "platform/memory.h"
@@ -27,6 +28,8 @@ class FileHandle {
   }
   ~FileHandle();
   int get() const { return fd_; }
+  /// It is another's to close from now on.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -168,6 +171,8 @@ class Directory {
   /// if there is no such file.
   Result<OpenFile> open_file(std::string_view name) const;
 
+  /// The names of what is in it, sorted, unless there are more than `most`: then an empty list. Not of a host's files.
+  Result<std::vector<std::string>> names(std::size_t most) const;
   /// The whole text of a small file; larger than `max_bytes` is QINFER_E_FORMAT.
   Result<std::string> read_text(std::string_view name, std::uint64_t max_bytes) const;
 

@@ -34,6 +34,7 @@ constexpr GgufArchitecture kArchitectures[] = {
 
 /// Keys that are read here or elsewhere for every architecture, or that change no result.
 constexpr std::string_view kKnownKeys[] = {"block_count",
+                                           "pooling_type",
                                            "context_length",
                                            "embedding_length",
                                            "feed_forward_length",
@@ -84,7 +85,6 @@ constexpr OptionalKey kOptionalKeys[] = {
     {"nextn_predict_layers", 0},
     {"attention.clamp_kqv", 0},
     {"attention.max_alibi_bias", 0},
-    {"pooling_type", 0},
     {"rope.scaling.yarn_log_multiplier", 0},
 };
 /// Booleans and what they must be.
@@ -107,6 +107,7 @@ class Converter {
     QINFER_TRY(read_experts());
     QINFER_TRY(read_scales());
     QINFER_TRY(read_tokens());
+    QINFER_TRY(read_pooling());
     add("tie_word_embeddings", gguf_.find("output.weight") == nullptr);
     std::string name = json_string(hugging_face_);
     return format_text("{{\"architectures\": [{}]{}}}", name, fields_);
@@ -181,6 +182,7 @@ class Converter {
   Status read_scales();
   Status read_gemma();
   Status read_tokens();
+  Status read_pooling();
 
   const Gguf& gguf_;
   const GgufMetadata& metadata_;
@@ -421,13 +423,23 @@ Status Converter::read_scales() {
 }
 
 /// Files say that there is no such token by no key, or by -1 in 32 bits.
+/// What makes one vector of a text: the mean of all tokens or the last one; a file may say that nothing does. Decoders
+/// have no token that stands for the text, nor a head for ranks.
+Status Converter::read_pooling() {
+  QINFER_ASSIGN(const auto pooling, metadata_.integer(key("pooling_type"), -1, INT32_MAX));
+  if (pooling == 1) add_text("qinfer_pooling", "\"mean\"");
+  if (!pooling || *pooling == -1 || *pooling == 0 || *pooling == 1 || *pooling == 3) return Status();
+  return error(Code::unsupported, "{}: key \"{}\" is {}, supported are 0 (none), 1 (mean) and 3 (last)",
+               metadata_.file(), key("pooling_type"), *pooling);
+}
+
 Status Converter::read_tokens() {
   QINFER_ASSIGN(const auto model, metadata_.string("tokenizer.ggml.model"));
   const bool by_scores = model.value_or("") == "llama" && !metadata_.has("tokenizer.huggingface.json");
   const auto token = [&](std::string_view name, std::int64_t otherwise) -> Result<std::int64_t> {
     QINFER_ASSIGN(const auto id, metadata_.integer(format_text("tokenizer.ggml.{}_token_id", name), -1, UINT32_MAX));
     const std::int64_t known = id.value_or(otherwise < vocab_ ? otherwise : -1);
-    return known == UINT32_MAX ? -1 : known;
+    return known < vocab_ ? known : -1;  // the reader of the tokenizer has a note on one that is beyond
   };
   QINFER_ASSIGN(const std::int64_t bos, token("bos", by_scores ? 1 : -1));
   add("bos_token_id", bos);

@@ -60,14 +60,14 @@ class GgufSource final : public ModelSource {
     spec_ = std::move(texts.config.spec);
     mixtral_names_ = texts.config.mixtral_names;
     metadata_ = std::move(texts.metadata);
+    notes_ = std::move(texts.notes);
     QINFER_TRY(add_metadata());
     QINFER_ASSIGN(const auto name, gguf_.metadata().string("general.name"));
     if (name && text::find_invalid_utf8(*name) == name->size()) spec_.name = *name;
     chat_templates_ = read_gguf_chat_templates(gguf_.metadata());
     if (has_gguf_tokenizer(gguf_.metadata())) {
-      QINFER_ASSIGN(
-          GgufTokenizer tokenizer,
-          read_gguf_tokenizer(gguf_.metadata(), {spec_.n_vocab, texts.config.names_tokens_beyond}, options.cancel));
+      QINFER_ASSIGN(GgufTokenizer tokenizer,
+                    read_gguf_tokenizer(gguf_.metadata(), {spec_.n_vocab, &notes_}, options.cancel));
       take_end_tokens(tokenizer, spec_);
       tokenizer_ = std::move(tokenizer.tokenizer);
       tokenizer_hash_ = tokenizer_->fingerprint();
@@ -165,7 +165,6 @@ class GgufSource final : public ModelSource {
         metadata_.add(key, format_text("{}", *number));
       }
     }
-    static_cast<void>(metadata_.finish());
     return Status();
   }
 

@@ -36,13 +36,6 @@ constexpr std::string_view kPrefixAndSpacesDecoder = R"({"type": "Sequence", "de
     {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
     {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
 
-/// Added tokens with these names end a turn in every model that has them. Files name one or two of them at most.
-constexpr std::string_view kEndNames[] = {
-    "<|eot_id|>",      "<|eom_id|>",         "<|im_end|>",    "<|end|>",
-    "<|return|>",      "<|call|>",           "<end_of_turn>", "<|endoftext|>",
-    "<|end_of_text|>", "<end_of_utterance>", "<EOT>",         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>",
-};
-
 Result<text::Normalizer> make_normalizer(std::string_view json) {
   if (json.empty()) return text::Normalizer();
   QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_json(json, "normalizer"));
@@ -65,12 +58,11 @@ class Reader {
     if (whole) {
       QINFER_TRY(read_whole_file(*whole));
     } else {
-      QINFER_ASSIGN(vocabulary_, read_gguf_vocabulary(metadata_, limits_.vocab_size, is_llama_));
+      QINFER_ASSIGN(vocabulary_, read_gguf_vocabulary(metadata_, limits_, is_llama_));
       QINFER_TRY(read_ids(vocabulary_.tokens.size()));
       QINFER_TRY(build());
     }
-    mark_control();
-    find_end_tokens();
+    QINFER_TRY(mark_control());
     return std::move(out_);
   }
 
@@ -91,6 +83,7 @@ class Reader {
     const std::string name = metadata_.file() + ": " + std::string(kWholeFile);
     QINFER_ASSIGN(out_.tokenizer, text::Tokenizer::from_json(json, name, limits_, cancel_));
     is_llama_ = false;  // no ids are assumed
+    is_whole_file_ = true;
     return read_ids(out_.tokenizer->size());
   }
 
@@ -103,8 +96,10 @@ class Reader {
       out = -1;
     } else if (static_cast<std::uint64_t>(*id) < count) {
       out = static_cast<TokenId>(*id);
-    } else {
-      return malformed("{}: key \"{}\" is {}, expected 0 to {}", metadata_.file(), key, *id, count - 1);
+    } else {  // never drawn, and not found in a text
+      out = -1;
+      if (limits_.notes != nullptr)
+        limits_.notes->add("key \"{}\" is {}, but there are only ids below {}: it is passed over", key, *id, count);
     }
     return Status();
   }
@@ -120,11 +115,12 @@ class Reader {
   }
 
   Status build() {
-    text::TableBuilder builder(vocabulary_.bytes, cancel_);
+    text::TableBuilder builder(vocabulary_.bytes, cancel_, limits_.notes);
     text::TokenizerTables& tables = builder.tables();
     tables.vocabulary = text::Vocabulary(text::kMaxIds);
     QINFER_ASSIGN(const bool strip_after, strips_after_added_tokens());
-    QINFER_TRY(add_gguf_tokens(vocabulary_, strip_after, cancel_, builder).with_prefix(metadata_.file()));
+    QINFER_TRY(
+        add_gguf_tokens(vocabulary_, strip_after, cancel_, builder, limits_.notes).with_prefix(metadata_.file()));
     bool adds_bos = is_llama_;
     if (is_llama_) {
       QINFER_TRY(build_by_score(tables));
@@ -223,36 +219,24 @@ class Reader {
     return hash_bytes(std::as_bytes(std::span(parts)));
   }
 
-  void mark_control() {
-    for (const TokenId id : {out_.bos, out_.eos, out_.eot, out_.eom})
-      if (id >= 0) out_.tokenizer->mark_control(id);
-  }
-
-  void find_end_tokens() {
-    const auto find_added = [&](std::string_view name) {
-      const auto id = out_.tokenizer->find(name);
-      const bool added = id && (out_.tokenizer->tables().vocabulary.flags(*id) & text::kTokenAdded) != 0;
-      return added ? *id : TokenId{-1};
-    };
-    std::vector<TokenId>& ends = out_.end_tokens;
-    for (const TokenId id : {out_.eos, out_.eot, out_.eom})
-      if (id >= 0) ends.push_back(id);
-    // gpt-oss ends parts of a turn with <|end|>, and the turn with these.
-    const bool has_parts = find_added("<|return|>") >= 0 && find_added("<|call|>") >= 0;
-    for (const std::string_view name : kEndNames) {
-      const TokenId id = has_parts && name == "<|end|>" ? -1 : find_added(name);
+  /// A token that the file names by its id is found as a whole in a text, whatever its type; a tokenizer.json is
+  /// followed to the letter.
+  Status mark_control() {
+    for (const TokenId id : {out_.bos, out_.eos, out_.eot, out_.eom}) {
       if (id < 0) continue;
-      ends.push_back(id);
-      out_.tokenizer->mark_control(id);
+      if (is_whole_file_) {
+        out_.tokenizer->mark_control(id);
+      } else {
+        QINFER_TRY(out_.tokenizer->make_added(id));
+      }
     }
-    std::sort(ends.begin(), ends.end());
-    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    return Status();
   }
 
   const GgufMetadata& metadata_;
   const text::TokenizerLimits limits_;
   CancelFlag cancel_;
-  bool is_llama_ = false, adds_space_ = false;
+  bool is_llama_ = false, adds_space_ = false, is_whole_file_ = false;
   std::string pre_;
   std::string_view decoder_;
   GgufVocabulary vocabulary_;
@@ -319,8 +303,8 @@ bool has_gguf_tokenizer(const formats::GgufMetadata& metadata) {
 
 void take_end_tokens(const GgufTokenizer& tokenizer, model::ModelSpec& spec) {
   if (tokenizer.bos >= 0) spec.bos_token = tokenizer.bos;
-  for (const text::TokenId token : tokenizer.end_tokens)
-    if (std::find(spec.end_tokens.begin(), spec.end_tokens.end(), token) == spec.end_tokens.end())
+  for (const text::TokenId token : {tokenizer.eos, tokenizer.eot, tokenizer.eom})
+    if (token >= 0 && std::find(spec.end_tokens.begin(), spec.end_tokens.end(), token) == spec.end_tokens.end())
       spec.end_tokens.push_back(token);
 }
 

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "base/cancel.h"
 #include "base/status.h"
@@ -24,8 +23,6 @@ struct GgufTokenizer {
   /// -1: there is none. Where keys are absent, the model "llama" has the ids 1, 2 and 0 for the first two and the
   /// unknown token; "gpt2" has none.
   text::TokenId bos = -1, eos = -1, eot = -1, eom = -1, unknown = -1, padding = -1;
-  /// Ascending: eos, eot, eom, and added tokens whose name says that they end a turn.
-  std::vector<text::TokenId> end_tokens;
 };
 
 /// Whether a file has a tokenizer: some say that they have "none", or nothing about it.

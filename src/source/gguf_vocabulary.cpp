@@ -46,6 +46,12 @@ bool is_byte_name(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && is_hex(token[3]) && is_hex(token[4]) && token[5] == '>';
 }
 
+/// Of a token whose type the file does not say.
+GgufTokenType usual_type(std::string_view token, bool may_have_bytes, bool is_unknown) {
+  if (may_have_bytes && is_byte_name(token)) return GgufTokenType::byte;
+  return may_have_bytes && is_unknown ? GgufTokenType::unknown : GgufTokenType::normal;
+}
+
 Status check_token(const GgufMetadata& metadata, std::string_view token, GgufTokenType type, std::size_t i,
                    bool may_have_bytes) {
   const auto where = [&] { return format_text("{}: {}[{}]", metadata.file(), kGgufTokens, i); };
@@ -64,11 +70,11 @@ Status check_token(const GgufMetadata& metadata, std::string_view token, GgufTok
 
 }  // namespace
 
-Result<GgufVocabulary> read_gguf_vocabulary(const GgufMetadata& metadata, std::uint32_t max_tokens,
+Result<GgufVocabulary> read_gguf_vocabulary(const GgufMetadata& metadata, const text::TokenizerLimits& limits,
                                             bool may_have_bytes) {
   // Lengths first: a list takes several times the bytes that the file has for it.
   GgufVocabulary out;
-  const std::uint32_t limit = max_tokens == 0 ? text::kMaxIds : std::min(max_tokens, text::kMaxIds);
+  const std::uint32_t limit = limits.vocab_size == 0 ? text::kMaxIds : std::min(limits.vocab_size, text::kMaxIds);
   const std::uint64_t count = count_of(metadata, kGgufTokens);
   if (!metadata.has(kGgufTokens)) return missing(metadata, kGgufTokens, "the texts of all tokens");
   if (count == 0) return malformed("{}: key \"{}\" is empty", metadata.file(), kGgufTokens);
@@ -79,9 +85,13 @@ Result<GgufVocabulary> read_gguf_vocabulary(const GgufMetadata& metadata, std::u
   QINFER_ASSIGN(auto tokens, metadata.strings(kGgufTokens));
   if (tokens) out.tokens = std::move(*tokens);
   QINFER_ASSIGN(const auto types, metadata.integers(kTypes, 0, static_cast<std::int64_t>(GgufTokenType::byte)));
-  if (!types) return missing(metadata, kTypes, "the kind of each token");
-  for (std::size_t i = 0; i < types->size(); ++i) {
-    out.types.push_back(static_cast<GgufTokenType>((*types)[i]));
+  if (!types && limits.notes != nullptr)
+    limits.notes->add("the key \"{}\" is missing: all tokens are taken for ordinary ones", kTypes);
+  QINFER_ASSIGN(const auto unknown, metadata.integer("tokenizer.ggml.unknown_token_id", -1, UINT32_MAX));
+  const std::int64_t unknown_id = unknown.value_or(may_have_bytes ? 0 : -1);
+  for (std::size_t i = 0; i < out.tokens.size(); ++i) {
+    out.types.push_back(types ? static_cast<GgufTokenType>((*types)[i])
+                              : usual_type(out.tokens[i], may_have_bytes, static_cast<std::int64_t>(i) == unknown_id));
     QINFER_TRY(check_token(metadata, out.tokens[i], out.types[i], i, may_have_bytes));
     out.bytes += out.tokens[i].size() + kBytesBeside;
   }
@@ -91,7 +101,7 @@ Result<GgufVocabulary> read_gguf_vocabulary(const GgufMetadata& metadata, std::u
 }
 
 Status add_gguf_tokens(const GgufVocabulary& vocabulary, bool strip_after, CancelFlag cancel,
-                       text::TableBuilder& builder) {
+                       text::TableBuilder& builder, Notes* notes) {
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     if (i % text::kLookForCancel == 0) QINFER_TRY(cancel.check("loading a tokenizer"));
     const std::string_view token = vocabulary.tokens[i];
@@ -99,13 +109,22 @@ Status add_gguf_tokens(const GgufVocabulary& vocabulary, bool strip_after, Cance
     if (token.empty() || type == GgufTokenType::unused) continue;
     const bool special = type == GgufTokenType::control || type == GgufTokenType::unknown;
     const auto id = static_cast<std::int64_t>(i);
+    if (const auto first = builder.tables().vocabulary.find(token)) {
+      if (notes != nullptr)
+        notes->add("{}[{}] is {} as {}[{}] is, which is the token of that text", kGgufTokens, i, in_quotes(token),
+                   kGgufTokens, *first);
+      QINFER_TRY(builder.tables().vocabulary.add_again(
+          token, id, special ? text::kTokenAdded | text::kTokenControl : text::kTokenInModel));
+      continue;
+    }
     if (!special) QINFER_TRY(builder.tables().vocabulary.add(token, id, text::kTokenInModel).with_prefix(kGgufTokens));
     if (!special && type != GgufTokenType::user_defined) continue;
     const bool strips = strip_after && token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
     QINFER_TRY(builder.add({.content = token, .id = id, .rstrip = strips, .special = special},
                            format_text("{}[{}]", kGgufTokens, i)));
   }
-  return builder.finish_added();
+  builder.finish_added();
+  return Status();
 }
 
 Status read_gguf_merges(const GgufMetadata& metadata, const text::Vocabulary& vocabulary, CancelFlag cancel,

@@ -27,15 +27,17 @@ struct GgufVocabulary {
   std::size_t bytes = 0;  ///< of all tokens, and what stores them
 };
 
-/// Checks everything but duplicates, which add_gguf_tokens() finds. `max_tokens`: rows of the embedding, 0 = no limit.
-Result<GgufVocabulary> read_gguf_vocabulary(const formats::GgufMetadata& metadata, std::uint32_t max_tokens,
+/// Checks everything but duplicates, which add_gguf_tokens() finds. Without tokenizer.ggml.token_type, which the format
+/// lets be absent, all tokens are normal but bytes (where there may be such) and the unknown one.
+Result<GgufVocabulary> read_gguf_vocabulary(const formats::GgufMetadata& metadata, const text::TokenizerLimits& limits,
                                             bool may_have_bytes);
 
 /// Normal tokens, bytes and user-defined ones become tokens of the model; user-defined ones, control tokens and the
 /// unknown one are added tokens too. Unused and empty ones are not defined. `strip_after`: added tokens take the white
-/// space after them, as in Phi-3.
+/// space after them, as in Phi-3. Of tokens with the same text the first is what the text becomes; the others are
+/// decoded to it. `notes` may be null.
 Status add_gguf_tokens(const GgufVocabulary& vocabulary, bool strip_after, CancelFlag cancel,
-                       text::TableBuilder& builder);
+                       text::TableBuilder& builder, Notes* notes);
 
 /// tokenizer.ggml.merges. `hash` becomes one of the merges too.
 Status read_gguf_merges(const formats::GgufMetadata& metadata, const text::Vocabulary& vocabulary, CancelFlag cancel,

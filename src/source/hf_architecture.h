@@ -71,8 +71,6 @@ struct Architecture {
   bool tied_by_default = false;
   Experts experts = Experts::none;
   bool fused_projections = false;  ///< one tensor holds q, k and v, and one gate and up
-  /// The tokenizer names tokens, for images, that the embedding has no rows for.
-  bool names_tokens_beyond = false;
 };
 
 }  // namespace qinfer::source

@@ -49,7 +49,6 @@ constexpr Architecture gemma3(std::string_view name, bool causal) {
   row.ropes_by_layer_type = true;
   row.attention_cap = {};
   row.logit_cap = {true, 0};
-  row.names_tokens_beyond = true;
   return row;
 }
 
@@ -346,15 +345,18 @@ Status read_shared_kv(const FieldReader& fields, ModelSpec& spec) {
   return Status();
 }
 
-/// A token id or a list of them, appended to `ids`; ids beyond the vocabulary are errors. Some files write -1 for
-/// "none".
+/// A token id or a list of them, appended to `ids`. Some files write -1 for "none".
 Status read_token_list(const FieldReader& fields, std::string_view key, const Json& value, std::uint32_t n_vocab,
-                       std::vector<std::int32_t>& ids) {
+                       std::vector<std::int32_t>& ids, Notes& notes) {
   const auto add = [&](const Json& item) {
-    if (!item.is_integer() || item.integer() < -1 || item.integer() >= n_vocab)
+    if (!item.is_integer() || item.integer() < -1)
       return error_at(Code::format, -1, "{}: \"{}\" holds {}, expected token ids below {}", fields.where(), key,
                       formats::json_text(item), n_vocab);
-    if (item.integer() >= 0) ids.push_back(static_cast<std::int32_t>(item.integer()));
+    if (item.integer() >= n_vocab)
+      notes.add("{}: \"{}\" holds {}, but the model has only ids below {}: it is passed over", fields.where(), key,
+                item.integer(), n_vocab);
+    else if (item.integer() >= 0)
+      ids.push_back(static_cast<std::int32_t>(item.integer()));
     return Status();
   };
   if (!value.is_array()) return add(value);
@@ -362,22 +364,22 @@ Status read_token_list(const FieldReader& fields, std::string_view key, const Js
   return Status();
 }
 
-Status read_tokens(const FieldReader& fields, ModelSpec& spec) {
+Status read_tokens(const FieldReader& fields, ModelSpec& spec, Notes& notes) {
   if (const Json* value = find_field(fields.object(), "bos_token_id")) {
     std::vector<std::int32_t> ids;
-    QINFER_TRY(read_token_list(fields, "bos_token_id", *value, spec.n_vocab, ids));
+    QINFER_TRY(read_token_list(fields, "bos_token_id", *value, spec.n_vocab, ids, notes));
     spec.bos_token = ids.empty() ? -1 : ids.front();
   }
   if (const Json* value = find_field(fields.object(), "eos_token_id")) {
     spec.end_tokens.clear();
-    QINFER_TRY(read_token_list(fields, "eos_token_id", *value, spec.n_vocab, spec.end_tokens));
+    QINFER_TRY(read_token_list(fields, "eos_token_id", *value, spec.n_vocab, spec.end_tokens, notes));
   }
   return Status();
 }
 
 }  // namespace
 
-Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_view name) {
+Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_view name, Notes& notes) {
   if (!config.is_object()) return error_at(Code::format, 0, "{}: expected a JSON object", name);
   const FieldReader fields(config, std::string(name));
   QINFER_ASSIGN(const Architecture* architecture, find_architecture(fields));
@@ -395,24 +397,25 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
                                                : read_rope(fields, architecture->rope, spec));
   QINFER_TRY(read_shared_kv(fields, spec));
   group_layers(spec);
-  QINFER_TRY(read_tokens(fields, spec));
+  QINFER_TRY(read_tokens(fields, spec, notes));
   QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
   if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
   if (!spec.causal) parsed.tied = Tied::yes;  // there is no separate LM head
   parsed.norms_add_one = architecture->norms_add_one;
-  parsed.names_tokens_beyond = architecture->names_tokens_beyond;
   parsed.bare_names = !architecture->causal;
   parsed.mixtral_names = architecture->experts == Experts::mixtral;
   parsed.fused_projections = architecture->fused_projections;
+  QINFER_ASSIGN(const auto pooling, fields.string("qinfer_pooling"));  // of a GGUF file
+  spec.mean_pooling = spec.causal && pooling == "mean";
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
   if (label) spec.name = std::move(*label);
   return parsed;
 }
 
-Status apply_generation_config(const formats::Json& config, std::string_view name, ModelSpec& spec) {
+Status apply_generation_config(const formats::Json& config, std::string_view name, ModelSpec& spec, Notes& notes) {
   if (!config.is_object()) return error_at(Code::format, 0, "{}: expected a JSON object", name);
-  return read_tokens(FieldReader(config, std::string(name)), spec);
+  return read_tokens(FieldReader(config, std::string(name)), spec, notes);
 }
 
 }  // namespace qinfer::source

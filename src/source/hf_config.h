@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/notes.h"
 #include "base/status.h"
 #include "formats/json.h"
 #include "model/spec.h"
@@ -15,18 +16,19 @@ enum class Tied : std::uint8_t { no, yes, unstated };
 struct ParsedConfig {
   model::ModelSpec spec;
   Tied tied = Tied::unstated;
-  bool norms_add_one = false;        ///< the weights of norms are stored less one
-  bool names_tokens_beyond = false;  ///< the tokenizer may name special tokens that the embedding has no rows for
-  bool bare_names = false;           ///< names of tensors may begin without "model."
-  bool mixtral_names = false;        ///< tensors of experts and routers have Mixtral's names
-  bool fused_projections = false;    ///< one tensor holds q, k and v, and one gate and up
+  bool norms_add_one = false;      ///< the weights of norms are stored less one
+  bool bare_names = false;         ///< names of tensors may begin without "model."
+  bool mixtral_names = false;      ///< tensors of experts and routers have Mixtral's names
+  bool fused_projections = false;  ///< one tensor holds q, k and v, and one gate and up
 };
 
 /// QINFER_E_UNSUPPORTED names the field whose value qinfer does not know; QINFER_E_FORMAT the field that is missing,
 /// of the wrong type or out of range. `name` begins every message.
-Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_view name);
+/// Tokens beyond the vocabulary, which can never be drawn, are passed over with a note.
+Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_view name, Notes& notes);
 
 /// Begin and end tokens of generation_config.json override those of config.json.
-Status apply_generation_config(const formats::Json& config, std::string_view name, model::ModelSpec& spec);
+Status apply_generation_config(const formats::Json& config, std::string_view name, model::ModelSpec& spec,
+                               Notes& notes);
 
 }  // namespace qinfer::source

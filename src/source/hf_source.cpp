@@ -3,6 +3,7 @@
 
 #include "source/gguf_source.h"
 #include "source/hf_tensors.h"
+#include "source/model_folder.h"
 
 namespace qinfer::source {
 namespace {
@@ -67,6 +68,7 @@ class HfSource : public ModelSource {
     tokenizer_ = std::move(texts.tokenizer);
     chat_templates_ = std::move(texts.chat_templates);
     metadata_ = std::move(texts.metadata);
+    notes_ = std::move(texts.notes);
     texts_ = std::move(texts.fingerprint);
     assumed_encoding_ = texts.stated_encoding;
   }
@@ -77,17 +79,21 @@ class HfSource : public ModelSource {
   void take(Checkpoint checkpoint) {
     checkpoint_ = std::move(checkpoint);
     file_bytes_ = checkpoint_->file_bytes();
-    if (bare_names_ && checkpoint_->find("model.embed_tokens.weight") != nullptr) names_.prefix = "model.";
-    if (tied_ == Tied::unstated) spec_.tied_embeddings = checkpoint_->find("lm_head.weight") == nullptr;
+    // Embedding models are saved without the class around the layers, and so without its name.
+    if (has("model.embed_tokens.weight"))
+      names_.prefix = "model.";
+    else if (has("embed_tokens.weight"))
+      names_.prefix = "";
+    const bool has_head = has("lm_head.weight");
+    if (tied_ == Tied::unstated) spec_.tied_embeddings = !has_head;
+    if (!spec_.tied_embeddings && !has_head && spec_.causal) {
+      spec_.no_lm_head = spec_.tied_embeddings = true;
+      notes_.add("there is no tensor lm_head.weight: the model gives embeddings, and no logits");
+    }
     const formats::TextTable& metadata = checkpoint_->metadata();
     for (std::size_t i = 0; i < metadata.size(); ++i)
       if (!metadata.key(i).starts_with(kTensorKey))
         metadata_.add("safetensors." + std::string(metadata.key(i)), metadata.value(i));
-  }
-
-  void finish(const std::string& path) {
-    path_ = path;
-    static_cast<void>(metadata_.finish());
   }
 
  protected:
@@ -102,7 +108,6 @@ class HfSource : public ModelSource {
   }
 
   std::optional<Checkpoint> checkpoint_;
-  std::string path_;
   bool fused_projections_ = false;  ///< in the file
 
  private:
@@ -212,8 +217,9 @@ class PackedModel final : public HfSource {
 
 /// Whether nothing that the packed file was made of has changed in the directory since. Chat templates are no part of
 /// that, and so are the directory's.
-Result<ChatTemplates> check_directory(const std::string& path, const PackedFile& packed, const std::string& packed_path,
-                                      const SourceOptions& options) {
+Result<ChatTemplates> check_directory(const std::string& given, const PackedFile& packed,
+                                      const std::string& packed_path, const SourceOptions& options) {
+  QINFER_ASSIGN(const std::string path, find_model(given, true, options.files));
   QINFER_ASSIGN(const bool one_file, platform::is_one_file(path, options.files.get()));
   if (one_file) {
     QINFER_ASSIGN(const auto gguf, open_gguf(path, options));
@@ -242,7 +248,6 @@ Result<std::unique_ptr<ModelSource>> open_hf_directory(const std::string& path, 
     QINFER_ASSIGN(Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
     source->take(std::move(checkpoint));
   }
-  source->finish(path);
   return std::unique_ptr<ModelSource>(std::move(source));
 }
 
@@ -257,7 +262,6 @@ Result<std::unique_ptr<ModelSource>> open_packed_model(const std::string& path, 
     QINFER_ASSIGN(ChatTemplates templates, check_directory(directory, source->packed(), path, options));
     source->take(std::move(templates));
   }
-  source->finish(path);
   return std::unique_ptr<ModelSource>(std::move(source));
 }
 
@@ -271,7 +275,6 @@ Result<std::unique_ptr<ModelSource>> open_lone_config(const std::string& path, c
   QINFER_ASSIGN(HfTexts texts, read_hf_config_text(text, name, options.cancel));
   auto source = std::make_unique<HfSource>();
   source->take(std::move(texts));
-  source->finish(path);
   return std::unique_ptr<ModelSource>(std::move(source));
 }
 

@@ -51,14 +51,13 @@ Status flatten(const Json& value, std::string& prefix, std::size_t& left, format
 }
 
 Status read_generation_config(const std::string& text, std::string_view name, HfTexts& out, CancelFlag cancel) {
-  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_json(text, name, cancel));
-  return apply_generation_config(config.root(), name, out.config.spec);
+  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_python_json(text, name, cancel));
+  return apply_generation_config(config.root(), name, out.config.spec, out.notes);
 }
 
 Status read_tokenizer(const std::string& text, std::string_view name, HfTexts& out, CancelFlag cancel) {
   const model::ModelSpec& spec = out.config.spec;
-  QINFER_ASSIGN(out.tokenizer,
-                text::Tokenizer::from_json(text, name, {spec.n_vocab, out.config.names_tokens_beyond}, cancel));
+  QINFER_ASSIGN(out.tokenizer, text::Tokenizer::from_json(text, name, {spec.n_vocab, &out.notes}, cancel));
   if (spec.bos_token >= 0) out.tokenizer->mark_control(spec.bos_token);
   for (const std::int32_t token : spec.end_tokens) out.tokenizer->mark_control(token);
   out.fingerprint.tokenizer = out.tokenizer->fingerprint();
@@ -74,7 +73,7 @@ Status read_packed_gguf(const std::string& text, HfTexts& out, CancelFlag cancel
   if (!header) return error_at(Code::format, -1, "{}: it ends before its key-values do", name);
   out.chat_templates = read_gguf_chat_templates(header->metadata);
   if (!has_gguf_tokenizer(header->metadata)) return Status();
-  const text::TokenizerLimits limits{out.config.spec.n_vocab, out.config.names_tokens_beyond};
+  const text::TokenizerLimits limits{out.config.spec.n_vocab, &out.notes};
   QINFER_ASSIGN(GgufTokenizer read, read_gguf_tokenizer(header->metadata, limits, cancel));
   take_end_tokens(read, out.config.spec);
   out.tokenizer = std::move(read.tokenizer);
@@ -124,8 +123,8 @@ Result<std::optional<std::string>> TextFiles::find(std::string_view name, std::u
 
 Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view name, CancelFlag cancel) {
   HfTexts out;
-  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_json(text, name, cancel));
-  QINFER_ASSIGN(out.config, parse_hf_config(config.root(), name));
+  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_python_json(text, name, cancel));
+  QINFER_ASSIGN(out.config, parse_hf_config(config.root(), name, out.notes));
   out.config.spec.tied_embeddings = out.config.tied == Tied::yes;
   out.stated_encoding = stated_encoding(config.root());
   std::string prefix = "config";
@@ -138,7 +137,7 @@ namespace {
 
 Status parse_chat_templates(const std::string& text, std::string_view name, std::vector<ChatTemplate>& out,
                             CancelFlag cancel) {
-  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_json(text, name, cancel));
+  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_python_json(text, name, cancel));
   return add_templates(document.root(), name, out);
 }
 
@@ -153,7 +152,7 @@ std::optional<std::string> token_text(const Json& object, std::string_view key) 
 Status read_named_tokens(const TextFiles& files, ChatTemplates& out, CancelFlag cancel) {
   QINFER_ASSIGN(const auto text, files.find("tokenizer_config.json", kMaxTemplateBytes));
   if (!text) return Status();
-  const auto document = formats::parse_json(*text, "tokenizer_config.json", cancel);
+  const auto document = formats::parse_python_json(*text, "tokenizer_config.json", cancel);
   if (!document.ok()) return Status();
   const Json& root = document.value().root();
   out.has_texts = root.is_object() && (formats::find_field(root, "bos_token") != nullptr ||

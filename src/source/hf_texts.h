@@ -57,6 +57,7 @@ struct HfTexts {
   ChatTemplates chat_templates;
   formats::TextTable metadata;  ///< config.json flattened; finish() has not been called
   FingerprintTexts fingerprint;
+  Notes notes;
 };
 
 Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel);

@@ -2,20 +2,41 @@
 #include "source/model_source.h"
 
 #include "platform/file.h"
+#include "source/chat_tokens.h"
 #include "source/gguf_source.h"
 #include "source/hf_source.h"
+#include "source/model_folder.h"
 
 namespace qinfer::source {
+namespace {
+
+Result<std::unique_ptr<ModelSource>> open_any(const std::string& path, const SourceOptions& options) {
+  if (!options.packed_path.empty()) return open_packed_model(options.packed_path, path, options);
+  QINFER_ASSIGN(const std::string model, find_model(path, !options.no_weights, options.files));
+  QINFER_ASSIGN(const bool one_file, platform::is_one_file(model, options.files.get()));
+  if (!one_file) return open_hf_directory(model, options);
+  if (model.ends_with(".json")) return open_lone_config(model, options);
+  QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(model, options.files.get()));
+  QINFER_ASSIGN(const bool is_gguf, formats::Gguf::is_gguf(file));
+  if (is_gguf || model.ends_with(".gguf")) return open_gguf(model, options);
+  return open_packed_model(model, {}, options);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path, const SourceOptions& options) {
-  if (!options.packed_path.empty()) return open_packed_model(options.packed_path, path, options);
-  QINFER_ASSIGN(const bool one_file, platform::is_one_file(path, options.files.get()));
-  if (!one_file) return open_hf_directory(path, options);
-  if (path.ends_with(".json")) return open_lone_config(path, options);
-  QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(path, options.files.get()));
-  QINFER_ASSIGN(const bool is_gguf, formats::Gguf::is_gguf(file));
-  if (is_gguf || path.ends_with(".gguf")) return open_gguf(path, options);
-  return open_packed_model(path, {}, options);
+  QINFER_ASSIGN(auto source, open_any(path, options));
+  QINFER_TRY(source->complete(options.cancel));
+  return source;
+}
+
+Status ModelSource::complete(CancelFlag cancel) {
+  if (tokenizer_ != nullptr) QINFER_TRY(find_end_tokens(chat_templates_, *tokenizer_, spec_, notes_, cancel));
+  note_lines_ = notes_.take();
+  for (std::size_t i = 0; i < note_lines_.size(); ++i)
+    metadata_.add(format_text("qinfer.note.{}", i + 1), note_lines_[i]);
+  static_cast<void>(metadata_.finish());
+  return Status();
 }
 
 }  // namespace qinfer::source

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cancel.h"
+#include "base/notes.h"
 #include "base/status.h"
 #include "formats/text_table.h"
 #include "model/spec.h"
@@ -48,18 +49,21 @@ struct ChatTemplates {
 
 class ModelSource : public model::TensorSource {
  public:
-  /// Decides what `path` is: a directory as Hugging Face lays it out, a GGUF file (of a split one the first part), a
-  /// packed model, or a config.json alone (a name that ends with ".json"), of which a memory plan can be made and
-  /// nothing be loaded. Messages name the file and the field at fault.
+  /// Decides what `path` is: a directory as Hugging Face lays it out, or that holds one GGUF file; a GGUF file (of a
+  /// split one the first part), a packed model, or a config.json alone (a name that ends with ".json"), of which a
+  /// memory plan can be made and nothing be loaded. Messages name the file and the field at fault.
   static Result<std::unique_ptr<ModelSource>> open(const std::string& path, const SourceOptions& options);
 
   const model::ModelSpec& spec() const { return spec_; }
   /// Null if there is none, or after it was taken.
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
   std::unique_ptr<text::Tokenizer> take_tokenizer() { return std::move(tokenizer_); }
-  /// "config.rope_scaling.factor" -> "8.0", and the metadata of the files of tensors.
+  /// "config.rope_scaling.factor" -> "8.0", the metadata of the files of tensors, and notes() as "qinfer.note.1" and so
+  /// on.
   formats::TextTable take_metadata() { return std::move(metadata_); }
   ChatTemplates take_chat_templates() { return std::move(chat_templates_); }
+  /// What was passed over or put right while the files were read.
+  const std::vector<std::string>& notes() const { return note_lines_; }
   /// Of the files of tensors.
   std::uint64_t file_bytes() const { return file_bytes_; }
 
@@ -73,11 +77,17 @@ class ModelSource : public model::TensorSource {
   virtual const model::TensorInfo* rope_table() const { return nullptr; }
   virtual Result<Fingerprints> fingerprints(CancelFlag cancel) const = 0;
 
+ private:
+  /// What all sources have in common, once they have read their files.
+  Status complete(CancelFlag cancel);
+
  protected:
   model::ModelSpec spec_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::uint64_t tokenizer_hash_ = 0;
-  formats::TextTable metadata_;
+  formats::TextTable metadata_;  ///< open() calls its finish()
+  Notes notes_;
+  std::vector<std::string> note_lines_;
   ChatTemplates chat_templates_;
   std::uint64_t file_bytes_ = 0;
   Encoding assumed_encoding_ = Encoding::bf16;

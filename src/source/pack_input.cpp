@@ -7,10 +7,12 @@
 #include "formats/checkpoint.h"
 #include "source/gguf_source.h"
 #include "source/hf_texts.h"
+#include "source/model_folder.h"
 
 namespace qinfer::source {
 
-Result<PackInput> PackInput::open(const std::string& path) {
+Result<PackInput> PackInput::open(const std::string& given) {
+  QINFER_ASSIGN(const std::string path, find_model(given, true, nullptr));
   PackInput input;
   if (platform::is_regular_file(path)) {
     QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(path));

@@ -43,17 +43,24 @@ Status AddedTokens::add(std::string_view content, const AddedToken& token) {
   return Status();
 }
 
-Status AddedTokens::finish() {
-  std::sort(pending_.begin(), pending_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (std::size_t i = 1; i < pending_.size(); ++i) {
-    if (pending_[i - 1].first != pending_[i].first) continue;
-    return malformed("the added tokens {} and {} have the same content {}", pending_[i - 1].second.id,
-                     pending_[i].second.id, in_quotes(pending_[i].first));
-  }
+void AddedTokens::finish() {
+  std::stable_sort(pending_.begin(), pending_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  pending_.erase(std::unique(pending_.begin(), pending_.end(), same), pending_.end());
   tokens_.reserve(pending_.size());
   for (const auto& [content, token] : pending_) tokens_.push_back(token);
   build_trie();
   pending_ = {};
+}
+
+Status AddedTokens::add_later(const AddedToken& token, const Vocabulary& vocabulary) {
+  for (const AddedToken& known : tokens_) pending_.emplace_back(vocabulary.content(known.id), known);
+  QINFER_TRY(add(vocabulary.content(token.id), token));
+  tokens_.clear();
+  nodes_.clear();
+  edges_.clear();
+  first_node_ = {};
+  finish();
   return Status();
 }
 

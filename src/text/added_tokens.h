@@ -41,10 +41,12 @@ struct Segment {
 
 class AddedTokens {
  public:
-  /// Contents must be valid UTF-8, not empty. Code::format if one is there already.
+  /// Contents must be valid UTF-8, not empty. Of tokens with the same content the first is found.
   Status add(std::string_view content, const AddedToken& token);
   /// To be called once after the last add.
-  Status finish();
+  void finish();
+  /// Adds one to those that finish() was called for, all of which are found by their contents in the vocabulary.
+  Status add_later(const AddedToken& token, const Vocabulary& vocabulary);
 
   bool empty() const { return tokens_.empty(); }
   /// Whether one of them is a control token.

@@ -28,12 +28,12 @@ std::uint64_t fingerprint_of(const TokenizerFile& file) {
 
 class Loader {
  public:
-  Loader(TokenizerFile file, std::size_t file_size, std::uint32_t id_limit, bool drop_special, CancelFlag cancel)
+  Loader(TokenizerFile file, std::size_t file_size, std::uint32_t id_limit, Notes* notes, CancelFlag cancel)
       : file_(std::move(file)),
         id_limit_(id_limit),
-        drop_special_(drop_special),
+        notes_(notes),
         cancel_(cancel),
-        builder_(file_size, cancel),
+        builder_(file_size, cancel, notes),
         tables_(&builder_.tables()) {
     tables_->fingerprint = fingerprint_of(file_);
   }
@@ -127,7 +127,8 @@ class Loader {
       std::size_t i = 0;
       for (const Json& item : *list) QINFER_TRY(load_added_token(item, format_text("added_tokens[{}]", i++)));
     }
-    return builder_.finish_added();
+    builder_.finish_added();
+    return Status();
   }
 
   Status load_added_token(const Json& item, const std::string& where) {
@@ -142,14 +143,22 @@ class Loader {
     QINFER_ASSIGN(const bool normalized, required_boolean(item, "normalized", where));
     QINFER_ASSIGN(const bool special, required_boolean(item, "special", where));
 
-    // The model has no row for it: its name is text then.
-    if (drop_special_ && special && id >= id_limit_ && id < kMaxIds && !content.empty()) return Status();
+    if (id < 0)
+      return malformed("{}: the token {} has the id {}, expected 0 to {}", where, in_quotes(content), id,
+                       id_limit_ - 1);
+    // The model has no row for it and never draws it: its name is text then.
+    if (id >= id_limit_ && !content.empty()) {
+      if (notes_ != nullptr)
+        notes_->add("{}: the token {} has the id {}, but the model only ids below {}: it is passed over", where,
+                    in_quotes(content), id, id_limit_);
+      return Status();
+    }
     return builder_.add({content, id, lstrip, rstrip, single_word, normalized, special}, where);
   }
 
   TokenizerFile file_;
   std::int64_t id_limit_;
-  bool drop_special_;  // those beyond the limit
+  Notes* notes_;
   CancelFlag cancel_;
   TableBuilder builder_;
   TokenizerTables* tables_;  // the builder's
@@ -161,7 +170,7 @@ Result<std::unique_ptr<TokenizerTables>> load_tokenizer(std::string_view text, s
                                                         const TokenizerLimits& limits, CancelFlag cancel) {
   const std::uint32_t id_limit = limits.vocab_size == 0 ? kMaxIds : std::min(limits.vocab_size, kMaxIds);
   QINFER_ASSIGN(TokenizerFile file, read_tokenizer_file(text, name, id_limit, cancel));
-  Loader loader(std::move(file), text.size(), id_limit, limits.drop_special_beyond, cancel);
+  Loader loader(std::move(file), text.size(), id_limit, limits.notes, cancel);
   if (Status status = loader.run(); !status.ok()) return std::move(status).with_prefix(name);
   return loader.take();
 }

@@ -35,8 +35,9 @@ Status add_merge(const MergeRow& merge, std::uint32_t rank, const Vocabulary& vo
   return table.add(ids[0], ids[1], rank, ids[2]).with_prefix(list);
 }
 
-TableBuilder::TableBuilder(std::size_t source_bytes, CancelFlag cancel)
+TableBuilder::TableBuilder(std::size_t source_bytes, CancelFlag cancel, Notes* notes)
     : cancel_(cancel),
+      notes_(notes),
       most_bytes_(most_bytes_of(source_bytes)),
       work_(Work::default_limit(source_bytes), cancel),
       tables_(std::make_unique<TokenizerTables>()) {}
@@ -45,16 +46,15 @@ Status TableBuilder::add(const AddedTokenRow& row, std::string_view where) {
   if (row.content.empty()) return malformed("{}: \"content\" is empty", where);
   Vocabulary& vocabulary = tables_->vocabulary;
   const std::uint8_t flags = row.special ? kTokenAdded | kTokenControl : kTokenAdded;
-  const auto in_model = vocabulary.find_in_model(row.content);
-  if (in_model && *in_model == row.id) {
-    if ((vocabulary.flags(*in_model) & kTokenAdded) != 0)
-      return malformed("{}: the token {} (id {}) appears twice", where, in_quotes(row.content), row.id);
-    vocabulary.set_flags(*in_model, flags);
-  } else {
-    // Refuses a second id for the content.
-    QINFER_TRY(vocabulary.add(row.content, row.id, flags).with_prefix(where));
-  }
-  const AddedToken token{static_cast<TokenId>(row.id), row.lstrip, row.rstrip, row.single_word};
+  const auto known = vocabulary.find(row.content);
+  if (!known) QINFER_TRY(vocabulary.add(row.content, row.id, flags).with_prefix(where));
+  const TokenId id = known.value_or(static_cast<TokenId>(row.id));
+  if (known && *known != row.id && notes_ != nullptr)
+    notes_->add("{}: the token {} has the id {} already, {} is passed over", where, in_quotes(row.content), *known,
+                row.id);
+  if (known && (vocabulary.flags(id) & kTokenAdded) != 0) return Status();
+  vocabulary.set_flags(id, flags);
+  const AddedToken token{id, row.lstrip, row.rstrip, row.single_word};
   if (row.normalized) return add_normalized(row, token, where);
   return tables_->added_raw.add(row.content, token).with_prefix(where);
 }
@@ -71,9 +71,9 @@ Status TableBuilder::add_normalized(const AddedTokenRow& row, const AddedToken& 
   return Status();
 }
 
-Status TableBuilder::finish_added() {
-  QINFER_TRY(tables_->added_raw.finish());
-  return tables_->added_normalized.finish();
+void TableBuilder::finish_added() {
+  tables_->added_raw.finish();
+  tables_->added_normalized.finish();
 }
 
 /// A special token is a control token here even where it is matched in another, normalised form. (Hugging Face's

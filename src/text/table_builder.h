@@ -44,12 +44,13 @@ Status add_merge(const MergeRow& merge, std::uint32_t rank, const Vocabulary& vo
 
 class TableBuilder {
  public:
-  /// `source_bytes`: of what the tables are made from, which bounds what they may become.
-  TableBuilder(std::size_t source_bytes, CancelFlag cancel);
+  /// `source_bytes`: of what the tables are made from, which bounds what they may become. `notes` may be null.
+  TableBuilder(std::size_t source_bytes, CancelFlag cancel, Notes* notes);
 
   TokenizerTables& tables() { return *tables_; }
+  /// A content that the vocabulary has with another id keeps that id, as in Hugging Face's library.
   Status add(const AddedTokenRow& row, std::string_view where);
-  Status finish_added();
+  void finish_added();
   /// Gives every token its bytes in a decoded text. `added_as_written`: those of added tokens are their contents,
   /// whatever the decoder would make of them.
   Status finish(const Decoder& decoder, bool added_as_written);
@@ -59,6 +60,7 @@ class TableBuilder {
   Status add_normalized(const AddedTokenRow& row, const AddedToken& token, std::string_view where);
 
   CancelFlag cancel_;
+  Notes* notes_;
   std::size_t most_bytes_, forms_ = 0;
   Work work_;
   std::unique_ptr<TokenizerTables> tables_;

@@ -197,6 +197,17 @@ void Tokenizer::mark_control(TokenId id) {
   if (tables_->vocabulary.flags(id) != 0) tables_->vocabulary.set_flags(id, kTokenControl);
 }
 
+Status Tokenizer::make_added(TokenId id) {
+  Vocabulary& vocabulary = tables_->vocabulary;
+  if (vocabulary.flags(id) == 0 || vocabulary.content(id).empty()) return Status();
+  if ((vocabulary.flags(id) & kTokenAdded) == 0) {
+    QINFER_TRY(tables_->added_raw.add_later({.id = id}, vocabulary));
+    vocabulary.set_flags(id, kTokenAdded);
+  }
+  vocabulary.set_flags(id, kTokenControl);
+  return Status();
+}
+
 std::string_view Tokenizer::content(TokenId id) const { return tables_->vocabulary.content(id); }
 std::uint32_t Tokenizer::size() const { return tables_->vocabulary.size(); }
 std::uint64_t Tokenizer::fingerprint() const { return tables_->fingerprint; }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/cancel.h"
+#include "base/notes.h"
 #include "base/status.h"
 #include "platform/memory.h"
 #include "text/text_part.h"
@@ -22,11 +23,10 @@ namespace qinfer::text {
 using TokenId = std::int32_t;
 
 struct TokenizerLimits {
-  /// Ids must be below this (config.json's vocab_size, the rows of the embedding); 0 = no limit.
+  /// Ids of the model must be below this (config.json's vocab_size, the rows of the embedding); 0 = no limit.
+  /// Added tokens beyond are passed over, and their names are text.
   std::uint32_t vocab_size = 0;
-  /// Special tokens beyond that are left out instead of refused: Gemma 3 names tokens for images, which the models for
-  /// text alone have no rows for.
-  bool drop_special_beyond = false;
+  Notes* notes = nullptr;  ///< takes what was passed over; may be null
 };
 
 struct EncodeOptions {
@@ -73,6 +73,9 @@ class Tokenizer {
   bool is_byte(TokenId id) const;
   /// Declares a token (the model's bos and eos) a control token. Only while loading, before the object is shared.
   void mark_control(TokenId id);
+  /// The same of a token that is ordinary text so far: from now on it is found in a text as a whole. Only while
+  /// loading.
+  Status make_added(TokenId id);
 
   /// One more than the largest id that the file defines.
   std::uint32_t size() const;

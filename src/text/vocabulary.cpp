@@ -104,17 +104,33 @@ Status Vocabulary::insert(std::string_view content, TokenId id) {
   return Status();
 }
 
-Status Vocabulary::add(std::string_view content, std::int64_t id, std::uint8_t flags) {
+Status Vocabulary::check_id(std::string_view content, std::int64_t id) const {
   if (id < 0 || id >= static_cast<std::int64_t>(id_limit_)) {
     return malformed("the token {} has the id {}, expected 0 to {}", in_quotes(content), id,
                      static_cast<std::int64_t>(id_limit_) - 1);
   }
-  const auto index = static_cast<std::size_t>(id);
-  if (index < flags_.size() && flags_[index] != 0) {
+  if (static_cast<std::uint64_t>(id) < flags_.size() && flags_[static_cast<std::size_t>(id)] != 0) {
     return malformed("the id {} is given to two tokens, {} and {}", id,
                      in_quotes(this->content(static_cast<TokenId>(id))), in_quotes(content));
   }
+  return Status();
+}
+
+Status Vocabulary::add(std::string_view content, std::int64_t id, std::uint8_t flags) {
+  QINFER_TRY(check_id(content, id));
   QINFER_TRY(insert(content, static_cast<TokenId>(id)));
+  define(content, static_cast<TokenId>(id), flags);
+  return Status();
+}
+
+Status Vocabulary::add_again(std::string_view content, std::int64_t id, std::uint8_t flags) {
+  QINFER_TRY(check_id(content, id));
+  define(content, static_cast<TokenId>(id), flags);
+  return Status();
+}
+
+void Vocabulary::define(std::string_view content, TokenId id, std::uint8_t flags) {
+  const auto index = static_cast<std::size_t>(id);
   if (index >= flags_.size()) {
     flags_.resize(index + 1);
     content_begin_.resize(index + 1);
@@ -124,7 +140,6 @@ Status Vocabulary::add(std::string_view content, std::int64_t id, std::uint8_t f
   content_begin_[index] = static_cast<std::uint32_t>(content_blob_.size());
   content_size_[index] = static_cast<std::uint32_t>(content.size());
   content_blob_.append(content);
-  return Status();
 }
 
 void Vocabulary::append_bytes(std::string_view bytes) {

@@ -32,6 +32,8 @@ class Vocabulary {
 
   /// Defines an id. Code::format, naming the token, if the id is out of range or taken or the content is not new.
   Status add(std::string_view content, std::int64_t id, std::uint8_t flags);
+  /// Defines an id whose content another id has, which stays the one that find() gives.
+  Status add_again(std::string_view content, std::int64_t id, std::uint8_t flags);
   void set_flags(TokenId id, std::uint8_t flags) { flags_[static_cast<std::size_t>(id)] |= flags; }
   /// Appends the decoded form of the next id; to be called for every id from 0 on, then finish() once.
   void append_bytes(std::string_view bytes);
@@ -57,7 +59,9 @@ class Vocabulary {
 
  private:
   std::size_t find_slot(std::string_view content, std::uint64_t hash) const;
+  Status check_id(std::string_view content, std::int64_t id) const;
   Status insert(std::string_view content, TokenId id);
+  void define(std::string_view content, TokenId id, std::uint8_t flags);
   void grow();
 
   std::uint32_t id_limit_;

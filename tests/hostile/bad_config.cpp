@@ -371,9 +371,8 @@ TEST_CASE("config.json: Phi3's windows, partial heads and rope types", "[bad]") 
 TEST_CASE("config.json and generation_config.json: token ids out of range", "[bad]") {
   const TinySpec spec;
   const ModelDir dir(spec);
-  const char* bad[] = {"300",   "-2",       "2147483648", "4294967295", "18446744073709551615",
-                       "1e300", "1.5",      "\"2\"",      "true",       "[2,300]",
-                       "[[2]]", "[2,null]", "{}"};
+  const char* bad[] = {"-2", "18446744073709551615", "1e300", "1.5", "\"2\"", "true", "[2,-3]", "[[2]]", "[2,null]",
+                       "{}"};
   for (const char* key : {"bos_token_id", "eos_token_id"})
     for (const char* value : bad) refuse_field(dir, spec, key, value, QINFER_E_FORMAT, quoted(key) + " holds ");
   dir.write("config.json", tiny_config(spec).dump());

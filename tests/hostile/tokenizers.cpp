@@ -142,7 +142,7 @@ TEST_CASE("a normaliser's output is bounded in proportion to the text", "[text][
   // A chain that is too long is refused when it is loaded.
   for (int i = 0; i < 100; ++i) steps.push_back({{"type", "NFC"}});
   file["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
-  CHECK(Tokenizer::from_json(file.dump(), "tokenizer.json", {0, false}).take_status().code() == Code::unsupported);
+  CHECK(Tokenizer::from_json(file.dump(), "tokenizer.json", {}).take_status().code() == Code::unsupported);
 }
 
 TEST_CASE("patterns that would be endless programs are refused", "[text][bad]") {
@@ -161,7 +161,7 @@ TEST_CASE("patterns that would be endless programs are refused", "[text][bad]") 
 
 TEST_CASE("what a small file makes of itself when it is loaded is bounded", "[text][bad]") {
   const auto refuse = [](const Json& file, const std::string& part) {
-    auto loaded = Tokenizer::from_json(file.dump(), "tokenizer.json", {0, false});
+    auto loaded = Tokenizer::from_json(file.dump(), "tokenizer.json", {});
     INFO("expected an error about " << part);
     REQUIRE_FALSE(loaded.ok());
     const Status status = loaded.take_status();

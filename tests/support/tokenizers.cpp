@@ -8,8 +8,8 @@ std::string read_text_file(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size, bool drop_special) {
-  auto loaded = Tokenizer::from_json(json, "tokenizer.json", {vocab_size, drop_special});
+std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size) {
+  auto loaded = Tokenizer::from_json(json, "tokenizer.json", {vocab_size});
   if (!loaded.ok()) FAIL(std::string(loaded.take_status().message()));
   return std::move(loaded.value());
 }

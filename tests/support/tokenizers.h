@@ -24,8 +24,7 @@ using text::Tokenizer;
 
 std::string read_text_file(const std::filesystem::path& path);
 
-std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size = 0,
-                                               bool drop_special = false);
+std::unique_ptr<Tokenizer> load_tokenizer_text(std::string_view json, std::uint32_t vocab_size = 0);
 
 std::vector<TokenId> encode(const Tokenizer& tokenizer, std::string_view text, bool parse_special = true,
                             bool add_special = false);

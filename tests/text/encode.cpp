@@ -71,22 +71,45 @@ TEST_CASE("encode appends, and control tokens are found only when asked for", "[
   tokenizer->mark_control(-1);
 }
 
-TEST_CASE("special tokens that the model has no rows for are plain text", "[text]") {
+TEST_CASE("added tokens that the model has no rows for are plain text, and a note says so", "[text]") {
+  const bool special = GENERATE(true, false);
+  const std::int64_t id = GENERATE(as<std::int64_t>(), 270, 300, 100'000'000, INT64_MAX);
   Json json = small_tokenizer();
   Json image = json["added_tokens"][0];
-  image["id"] = 300;
+  image["id"] = id;
   image["content"] = "<image>";
+  image["special"] = special;
   json["added_tokens"].push_back(image);
-  const auto all = load_tokenizer_text(json.dump()), fewer = load_tokenizer_text(json.dump(), 270, true);
-  CHECK(encode(*all, "<image>") == std::vector<TokenId>{300});
-  CHECK(encode(*fewer, "<image>") == encode(*load_tokenizer_text(small_tokenizer().dump()), "<image>"));
-  // Others than special ones are part of what the model was trained on.
-  json["added_tokens"].back()["special"] = false;
-  auto refused = Tokenizer::from_json(json.dump(), "tokenizer.json", {270, true});
-  CHECK(refused.take_status().code() == Code::format);
-  json["added_tokens"].back()["special"] = true;
-  refused = Tokenizer::from_json(json.dump(), "tokenizer.json", {270, false});
-  CHECK(refused.take_status().code() == Code::format);
+  Notes notes;
+  auto fewer = Tokenizer::from_json(json.dump(), "tokenizer.json", {270, &notes});
+  REQUIRE(fewer.ok());
+  CHECK(encode(*fewer.value(), "<image>") == encode(*load_tokenizer_text(small_tokenizer().dump()), "<image>"));
+  const std::vector<std::string> lines = notes.take();
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("added_tokens[3]: the token \"<image>\" has the id " + std::to_string(id)) == 0);
+  if (id == 300) CHECK(encode(*load_tokenizer_text(json.dump()), "<image>") == std::vector<TokenId>{300});
+}
+
+TEST_CASE("an added token that is there already keeps its id, as in Hugging Face's library", "[text]") {
+  Json json = small_tokenizer();
+  Json again = json["added_tokens"][1];  // <s>, 1
+  again["id"] = 290;
+  json["added_tokens"].push_back(again);
+  json["added_tokens"].push_back(json["added_tokens"][1]);
+  Json word = again;
+  word["content"] = "ab";  // a token of the model
+  word["special"] = false;
+  json["added_tokens"].push_back(word);
+  Notes notes;
+  auto loaded = Tokenizer::from_json(json.dump(), "tokenizer.json", {0, &notes});
+  REQUIRE(loaded.ok());
+  const Tokenizer& tokenizer = *loaded.value();
+  CHECK(encode(tokenizer, "<s>") == std::vector<TokenId>{1});
+  CHECK(tokenizer.size() == load_tokenizer_text(small_tokenizer().dump())->size());
+  CHECK(tokenizer.token_bytes(290).empty());
+  CHECK(tokenizer.find("ab") == 262);
+  CHECK(encode(tokenizer, "ab") == std::vector<TokenId>{262});  // no space before an added token
+  CHECK(notes.take().size() == 2);
 }
 
 TEST_CASE("what is known of single tokens", "[text]") {

@@ -1666,7 +1666,7 @@ unsafe extern "C" {
         out: *mut qinfer_model_details,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part; the\n  other parts are in the same directory), or a file that qinfer_model_pack wrote. runtime NULL: a private runtime with\n  defaults. options may be NULL."]
+    #[doc = " path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part; the\n  other parts are in the same directory) or a directory that holds one, or a file that qinfer_model_pack wrote.\n  runtime NULL: a private runtime with defaults. options may be NULL. What does not matter refuses no model, such as\n  a token that the model has no row for; the log (QINFER_LOG_WARN) and the metadata \"qinfer.note.1\" and so on say\n  what was passed over or put right. A decoder without lm_head.weight gives embeddings, and no logits."]
     pub fn qinfer_model_load(
         runtime: *mut qinfer_runtime,
         path: *const ::core::ffi::c_char,
@@ -1766,7 +1766,7 @@ unsafe extern "C" {
         out: *mut qinfer_token,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The tokens that end generation, each once (QINFER_TOKEN_END); there may be none."]
+    #[doc = " The tokens that end generation, each once (QINFER_TOKEN_END); there may be none. They are those that the model's\n  files name, added tokens whose name says it (\"<|im_end|>\"), and what the chat template writes after an answer."]
     pub fn qinfer_model_end_tokens(
         model: *const qinfer_model,
         tokens: *mut qinfer_token,
