@@ -50,15 +50,14 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+/// Of a folder with no GGUF file. One with config.json alone is left to the reader of checkpoints.
 Status no_model(const std::string& path, const std::vector<std::string>& names, bool has_config) {
   for (const Foreign& row : kForeign)
     for (const std::string& name : names)
       if (name.starts_with(row.begin) && name.ends_with(row.end))
         return error(Code::not_found, "{}: {} is {}", path, name, row.what);
+  if (has_config) return Status();
   const std::string found = names.empty() ? std::string("nothing") : listed(names);
-  if (has_config)
-    return error(Code::not_found, "{}: neither {} nor {} is beside config.json, but {}", path, formats::kSingleFile,
-                 formats::kIndexFile, found);
   return error(Code::not_found, "{}: config.json is not there, nor a GGUF file, but {}", path, found);
 }
 
@@ -79,7 +78,10 @@ Result<std::string> find_model(const std::string& path, bool needs_weights,
   for (const std::string& name : names)
     if (name.ends_with(".gguf") && !name.starts_with("mmproj") && !is_later_part(name)) models.push_back(name);
   if (models.size() == 1) return format_text("{}{}{}", path, path.ends_with('/') ? "" : "/", models[0]);
-  if (models.empty()) return no_model(path, names, has_config);
+  if (models.empty()) {
+    QINFER_TRY(no_model(path, names, has_config));
+    return path;
+  }
   return error(Code::not_found, "{}: {} GGUF files are there, give the path of one of them: {}", path, models.size(),
                listed(models));
 }

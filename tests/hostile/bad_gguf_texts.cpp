@@ -113,7 +113,7 @@ TEST_CASE("Tokenizers of a GGUF file that do not fit the model", "[bad][gguf]") 
   REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, "\"tokenizer.ggml.tokens\" has 9 tokens, expected at most 8", loads,
                      tiny_gguf(fewer).bytes());
   file = tiny_gguf();
-  file.keys.set("tokenizer.ggml.eos_token_id", 9U);
+  file.keys.set("tokenizer.ggml.eos_token_id", "9");
   REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, "eos_token_id", loads, file.bytes());
   file = tiny_gguf();
   file.keys.set("tokenizer.ggml.model", "bert");

@@ -233,7 +233,7 @@ TEST_CASE("a folder that is no model is called what it is", "[source][oddities]"
       {{"adapter_config.json", "adapter_model.safetensors"}, "adapter_config.json is an adapter"},
       {{"config.json", "weights.npz"}, "weights.npz is weights of MLX"},
       {{"config.json", "tf_model.h5"}, "tf_model.h5 is weights of TensorFlow"},
-      {{"config.json"}, "neither model.safetensors nor model.safetensors.index.json is beside config.json"},
+      {{"config.json"}, "neither model.safetensors nor model.safetensors.index.json"},
   }));
   const ModelDir dir;
   for (const std::string& name : c.files) dir.write(name, bytes.count(name) != 0 ? bytes.at(name) : "?");
