@@ -80,7 +80,9 @@ float pack_tiles(const Matrix& source, float scale, std::byte* destination, std:
                                 std::byte* out = lanes + (k + i) * kTileRows * kToBytes;
                                 const F32x16 value = widen_raw<from>(raw);
                                 largest.add(value);
-                                if constexpr (from == to) {
+                                if constexpr (from == to && to != DType::f16) {
+                                  store_raw<to>(out, first_lanes(16), raw);
+                                } else if (from == to && scale == 1) {  // every bit, also of a NaN
                                   store_raw<to>(out, first_lanes(16), raw);
                                 } else {
                                   store16<to>(out, first_lanes(16), mul(value, inverse));
@@ -168,11 +170,16 @@ float pack_widened(const Matrix& source, const WeightFormat& format, const PackI
 }  // namespace
 
 /// f16 ends at 65504: a matrix with larger values is packed again, divided by the smallest power of two that will do.
-/// Nearly always the values fit as they are.
+/// Below 2^-14 it loses bits: tiles of a matrix without larger values than 2^-6 are packed again, too, multiplied by a
+/// power of two so that the largest is at least 1/2. Nearly always the values fit as they are.
 PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info) {
+  constexpr float kSmall = 0x1p-6f, kLeastScale = 0x1p-100f;  // whose inverse is finite
   float scale = 1;
-  if (format.encoding == Encoding::f16)
+  if (format.encoding == Encoding::f16) {
     while (largest / scale > 65504.0f) scale *= 2;  // division by a power of two is exact here
+    if (format.layout == WeightLayout::tile32 && largest > 0 && largest < kSmall)
+      while (largest / scale < 0.5f && scale > kLeastScale) scale /= 2;
+  }
   const bool again = scale != info.scale;
   info = {scale, largest / scale};
   return again ? PackEnd::again : PackEnd::done;

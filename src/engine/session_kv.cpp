@@ -6,6 +6,7 @@
 // these may have been evicted. Then a shorter beginning is adopted, at whose end no window sees the gap
 // (shorten_to_windows()), and the rest is computed again.
 #include <algorithm>
+#include <cstring>
 
 #include "engine/session.h"
 
@@ -271,6 +272,50 @@ Session::KvBytes Session::kv_bytes() const {
     bytes.reserved += table.reserved_bytes();
   }
   return bytes;
+}
+
+namespace {
+
+/// The first layer of a group (by number in the group) whose keys or values at [first, end) are not all finite; -1:
+/// there is none. Of types that are wider than f16 none is looked for.
+std::int64_t layer_beyond(const KvLayout& layout, const KvView& view, std::size_t first, std::size_t end,
+                          bool& is_key) {
+  if (layout.type != DType::f16) return -1;
+  const auto is_finite = [](const std::byte* at) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, at, sizeof bits);
+    return (bits & 0x7C00) != 0x7C00;
+  };
+  for (std::uint32_t layer = 0; layer < layout.n_layers; ++layer)
+    for (std::uint32_t head = 0; head < layout.n_kv_heads; ++head)
+      for (auto position = static_cast<std::uint32_t>(first); position < end; ++position) {
+        const std::byte* keys = view.k_tile(layout, layer, head, position / kTileTokens);
+        const std::byte* values = keys + layout.tile_bytes();
+        for (std::uint32_t i = 0; i < layout.head_dim; ++i) {
+          is_key = !is_finite(keys + 2 * layout.k_index(position, i));
+          if (is_key || !is_finite(values + 2 * layout.v_index(position, i))) return layer;
+        }
+      }
+  return -1;
+}
+
+}  // namespace
+
+Status Session::explained(Status status) const {
+  if (status.code() != Code::numeric) return status;
+  for (std::size_t g = 0; g < memory_layout_.n_groups; ++g) {
+    bool is_key = false;
+    const std::int64_t found =
+        layer_beyond(cache_->layout(g), kv_view(g), tables()[g].first_position(), n_evaluated_, is_key);
+    const std::vector<model::LayerSpec>& layers = model().spec().layers;
+    for (std::size_t i = 0; found >= 0 && i < layers.size(); ++i)
+      if (layers[i].has_own_kv() && layers[i].kv_group == g && layers[i].kv_index == found)
+        return error(Code::numeric,
+                     "{}: {} of layer {} are beyond f16, the cache's type (kv_type), which ends at 65504: bf16 and f32 "
+                     "hold them",
+                     status.message(), is_key ? "keys" : "values", i);
+  }
+  return status;
 }
 
 }  // namespace qinfer::engine

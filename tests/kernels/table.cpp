@@ -401,6 +401,21 @@ TEST_CASE("weights beyond f16 are packed with a scale, or refused", "[kernels]")
     CHECK(info.scale == 16384);
     CHECK(info.largest == 1e9f / 16384);  // 61035
     CHECK(set->pack_end(f16, 1e9f, info) == PackEnd::done);
+    // What is small, but not as rows, which have no scale.
+    PackInfo small;
+    CHECK(set->pack_end(f16, 3e-6f, small) == PackEnd::again);
+    CHECK(small.scale == 0x1p-18f);
+    CHECK(small.largest == 3e-6f * 0x1p18f);  // 0.79
+    CHECK(set->pack_end(f16, 3e-6f, small) == PackEnd::done);
+    CHECK(set->pack_end(f16, 1e-45f, small) == PackEnd::again);
+    CHECK(small.scale == 0x1p-100f);
+    for (const float largest : {0.0f, 0x1p-6f, 0.02f}) {
+      PackInfo plain;
+      CHECK(set->pack_end(f16, largest, plain) == PackEnd::done);
+      CHECK(plain.scale == 1);
+    }
+    PackInfo rows;
+    CHECK(set->pack_end({Encoding::f16, WeightLayout::row_major}, 3e-6f, rows) == PackEnd::done);
   }
 }
 
