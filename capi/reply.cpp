@@ -7,12 +7,6 @@
 using namespace qinfer;
 using capi::guard;
 
-struct qinfer_reply {
-  std::shared_ptr<const engine::Model> model;
-  std::unique_ptr<engine::ChatReply> impl;
-  chat::ReplyPart part;  // that the host was given last
-};
-
 namespace {
 
 /// The rules for every call with a reply.
@@ -41,12 +35,13 @@ qinfer_status qinfer_reply_create(const qinfer_model* model, const char* convers
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(conversation, len, "conversation"));
     qinfer_reply_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_reply_options"));
-    QINFER_TRY(capi::unknown_flags(o.flags, 0, "flags"));
+    QINFER_TRY(capi::unknown_flags(o.flags, QINFER_REPLY_NO_REASONING, "flags"));
     QINFER_ASSIGN(const chat::ReplyFormat format, reply_format(o.format));
     QINFER_ASSIGN(const engine::ChatOptions chat, capi::chat_options(o.chat));
     auto reply = std::make_unique<qinfer_reply>();
     reply->model = model->impl;
-    QINFER_ASSIGN(reply->impl, engine::ChatReply::create(model->impl, view, chat, format));
+    QINFER_ASSIGN(reply->impl, engine::ChatReply::create(model->impl, view, chat, format,
+                                                         (o.flags & QINFER_REPLY_NO_REASONING) == 0));
     *out = reply.release();
     return Status();
   });
@@ -97,6 +92,16 @@ qinfer_status qinfer_reply_message(const qinfer_reply* reply, char* json, size_t
     *out_n = 0;
     QINFER_TRY(check_usable(reply));
     return capi::copy_array<char>(reply->impl->message(), json, capacity, out_n);
+  });
+}
+
+qinfer_status qinfer_reply_in_reasoning(const qinfer_reply* reply, int32_t* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = 0;
+    QINFER_TRY(check_usable(reply));
+    *out = reply->impl->in_reasoning() ? 1 : 0;
+    return Status();
   });
 }
 

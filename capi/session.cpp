@@ -314,7 +314,7 @@ qinfer_status qinfer_session_sample(qinfer_session* session, qinfer_token* out, 
     *out = -1;
     const capi::Exclusive exclusive(session);
     QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
-    QINFER_ASSIGN(*out, impl->sample());
+    QINFER_ASSIGN(*out, impl->sample(true));
     return Status();
   });
 }
@@ -395,12 +395,16 @@ qinfer_status qinfer_generate(qinfer_session* session, const qinfer_generate_opt
     parsed.n_top = o.n_top;
     parsed.user = &callbacks;
     parsed.cancelled = capi::flag_of(o.cancel);
+    if (o.reply != nullptr) parsed.reply = o.reply->impl.get();
+    parsed.max_reasoning_tokens = o.max_reasoning_tokens;
     engine::GenerateResult result;
     Status status = engine::generate(*impl, parsed, result);
     values.finish = static_cast<std::int32_t>(result.finish);
     values.prompt_tokens = result.prompt_tokens;
     values.cached_tokens = result.cached_tokens;
     values.new_tokens = result.new_tokens;
+    values.reasoning_tokens = result.reasoning_tokens;
+    values.flags = result.in_reasoning ? QINFER_RESULT_IN_REASONING : 0;
     values.prefill_ns = result.prefill_ns;
     values.decode_ns = result.decode_ns;
     if (out != nullptr) QINFER_TRY(capi::copy_out(values, out, "qinfer_generate_result"));

@@ -48,6 +48,12 @@ struct qinfer_session {
   std::atomic<bool> busy{false};
 };
 
+struct qinfer_reply {
+  std::shared_ptr<const qinfer::engine::Model> model;
+  std::unique_ptr<qinfer::engine::ChatReply> impl;
+  qinfer::chat::ReplyPart part;  ///< that the host was given last
+};
+
 struct qinfer_cancel {
   std::atomic<bool> requested{false};
 };

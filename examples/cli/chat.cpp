@@ -70,6 +70,7 @@ class Style {
     }
     return out;
   }
+  bool is_terminal() const { return terminal_; }
   std::string dim(std::string_view text) const {
     return colours_ ? "\033[2m" + std::string(text) + "\033[0m" : std::string(text);
   }
@@ -81,10 +82,11 @@ class Style {
 /// Writes the parts of a reply as they come.
 class ReplyPrinter {
  public:
-  explicit ReplyPrinter(const Style& style) : style_(style) {}
+  ReplyPrinter(const Style& style, bool shows_reasoning) : style_(style), shows_reasoning_(shows_reasoning) {}
 
   void print_part(std::int32_t kind, std::string_view text) {
     const bool reasoning = kind == QINFER_PART_REASONING;
+    if (reasoning && !shows_reasoning_) return;
     if (reasoning_ && !reasoning) print("\n\n");
     reasoning_ = reasoning;
     const std::string shown = style_.harmless(text);
@@ -99,6 +101,7 @@ class ReplyPrinter {
 
  private:
   const Style& style_;
+  const bool shows_reasoning_;
   bool reasoning_ = false, ends_line_ = true;
 };
 
@@ -173,6 +176,7 @@ std::string Chat::remark(const TurnCounts& counts) const {
   text += rate(decoded, counts.decode_ns);
   if (counts.finish == 0) text += ", interrupted";
   if (counts.finish == QINFER_FINISH_LENGTH) text += ", ended by the length limit";
+  if (counts.in_reasoning && counts.finish != 0) text += " inside of its reasoning (see --max-think)";
   return text + ", context " + std::to_string(conversation_.context_used()) + " of " +
          std::to_string(conversation_.context_tokens()) + "]";
 }
@@ -180,7 +184,8 @@ std::string Chat::remark(const TurnCounts& counts) const {
 /// One reply, which a request of cancel_ ends.
 TurnCounts Chat::turn(const std::function<TurnCounts(const qi::Cancel&, const Conversation::OnPart&)>& ask) {
   cancel_.reset();
-  ReplyPrinter printer(style_);
+  // What a program reads that asked for a grammar is the answer alone.
+  ReplyPrinter printer(style_, style_.is_terminal() || !conversation_.has_grammar());
   const TurnCounts counts =
       ask(cancel_, [&](std::int32_t kind, std::string_view text) { printer.print_part(kind, text); });
   printer.end();
@@ -340,6 +345,7 @@ void read_files(ChatArgs& args) {
     if (!options.variables.is_object()) throw Failure("--variables: expected a JSON object");
   }
   if (args.no_thinking) options.variables["enable_thinking"] = false;
+  options.no_reasoning = args.no_thinking;
 }
 
 /// What is asked where there is no conversation on a terminal: the message, and what is piped in after it.
@@ -389,7 +395,12 @@ void add_conversation_args(Options& options, ChatArgs& args) {
   options.add("--variables", args.variables, "More variables of the template, as a JSON object").type_name("JSON");
   options.add("--now", conversation.now, "What templates take for today, e.g. 2026-11-22 (default: the clock, in UTC)")
       .type_name("DATE");
-  options.flag("--no-think", args.no_thinking, "Ask for an answer without reasoning (enable_thinking is false)");
+  options.flag(
+      "--no-think", args.no_thinking,
+      "Ask for an answer without reasoning (enable_thinking is false); a grammar holds from the first token on");
+  options.add("--max-think", conversation.max_reasoning, "Tokens of reasoning at most; then the answer begins")
+      .whole_number(1, 1u << 30)
+      .type_name("N");
   options.flag("--no-history", args.no_history, "Keep no file of the lines that were typed");
 }
 

@@ -113,6 +113,7 @@ TurnCounts Conversation::reply(std::vector<Json> added, const qi::Cancel& cancel
   const qinfer_chat_options chat = chat_options();
   auto reply_options = qi::options<qinfer_reply_options>();
   reply_options.chat = &chat;
+  if (options_.no_reasoning && grammar_.is_set()) reply_options.flags |= QINFER_REPLY_NO_REASONING;
   qi::Reply reply(model_, conversation, reply_options);
   const std::vector<qinfer_token> prompt = model_.tokenize_chat(conversation, chat);
   if (prompt.size() >= context_tokens_)
@@ -147,8 +148,9 @@ TurnCounts Conversation::generate(qi::Reply& reply, const qi::Cancel& cancel, co
   qi::Generation request;
   request.max_tokens = options_.max_tokens;
   request.cancel = &cancel;
-  request.on_token = [&](std::string_view, qinfer_token token) {
-    if (token >= 0) reply.push(token);
+  request.reply = &reply;
+  request.max_reasoning_tokens = options_.max_reasoning;
+  request.on_token = [&](std::string_view, qinfer_token) {
     drain(reply, on_part);
     return true;
   };
@@ -168,6 +170,7 @@ TurnCounts Conversation::generate(qi::Reply& reply, const qi::Cancel& cancel, co
   counts.new_tokens = result.new_tokens;
   counts.decode_ns = result.decode_ns;
   counts.finish = result.finish;
+  counts.in_reasoning = (result.flags & QINFER_RESULT_IN_REASONING) != 0;
   return counts;
 }
 

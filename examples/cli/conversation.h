@@ -24,6 +24,8 @@ struct ConversationOptions {
   Json tools;                       ///< an array, or null
   Json variables = Json::object();  ///< more variables of the template
   std::uint32_t max_tokens = 0;     ///< of a reply; 0 = until it ends
+  std::uint32_t max_reasoning = 0;  ///< of these; 0 = no bound
+  bool no_reasoning = false;        ///< a grammar holds from the first token on
   std::uint32_t context_tokens = 0;
   std::string kv;
   GrammarArgs grammar;  ///< of each reply
@@ -39,7 +41,8 @@ struct TurnCounts {
   std::uint64_t prompt_tokens = 0;  ///< that were evaluated; the others were there already
   std::uint64_t new_tokens = 0;
   std::uint64_t prefill_ns = 0, decode_ns = 0;
-  std::int32_t finish = 0;  ///< QINFER_FINISH_*; 0: cancelled
+  std::int32_t finish = 0;    ///< QINFER_FINISH_*; 0: cancelled
+  bool in_reasoning = false;  ///< it ended there
 };
 
 class Conversation {
@@ -52,6 +55,7 @@ class Conversation {
   /// Adds a message of the user and the model's reply to it. Throws Failure or qi::Error and leaves the conversation as
   /// it was if there is no reply at all; a reply that was cancelled stays as far as it came.
   TurnCounts ask(const std::string& text, const qi::Cancel& cancel, const OnPart& on_part);
+  bool has_grammar() const { return grammar_.is_set(); }
   /// The calls of tools in the last reply that have no result yet.
   const std::vector<ToolCall>& open_calls() const { return open_calls_; }
   /// Adds the results of all open calls, in their order, and the reply to them.

@@ -25,6 +25,7 @@ class Grammar {
   /// Compiles what is given for a model, or does nothing. Throws Failure.
   Grammar(const qi::Model& model, const GrammarArgs& args);
 
+  bool is_set() const { return grammar_ != nullptr; }
   /// The next token that the session draws is the first of a text that fulfils the grammar.
   void begin(qi::Session& session);
   /// What the session draws is free again.

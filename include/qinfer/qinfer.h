@@ -605,8 +605,13 @@ enum {
     QINFER_REPLY_FIREFUNCTION = 7 /* functools[{"name", "arguments"}] */
 };
 enum { QINFER_PART_NONE = 0, QINFER_PART_CONTENT = 1, QINFER_PART_REASONING = 2, QINFER_PART_CALL = 3 };
+enum {
+    /** Nothing is taken for reasoning, even where the prompt ends with its marker: with a grammar the answer then begins
+     *  at once. */
+    QINFER_REPLY_NO_REASONING = 1
+};
 typedef struct qinfer_reply_options {
-    uint32_t struct_size, flags;     /* none yet */
+    uint32_t struct_size, flags;     /* QINFER_REPLY_NO_REASONING */
     int32_t  format;                 /* QINFER_REPLY_* */
     uint32_t reserved;
     const qinfer_chat_options *chat; /* the options that the prompt was made with; NULL = none */
@@ -642,6 +647,9 @@ QINFER_STATUS qinfer_reply_next(qinfer_reply *reply, qinfer_reply_part *out, qin
  *  there are any. arguments is an object or, where the family's templates want a text, that object as text. */
 QINFER_STATUS qinfer_reply_message(const qinfer_reply *reply, char *json, size_t capacity, size_t *out_n,
                                    qinfer_error *err);
+/** *out: 1 while the reply is in its reasoning, whose end has not come; otherwise 0. For hosts that draw tokens with
+ *  qinfer_session_sample and have a grammar: it is for what comes after the reasoning. */
+QINFER_STATUS qinfer_reply_in_reasoning(const qinfer_reply *reply, int32_t *out, qinfer_error *err);
 QINFER_API void qinfer_reply_free(qinfer_reply *reply);
 
 QINFER_STATUS qinfer_detok_create(const qinfer_model *model, qinfer_detok **out, qinfer_error *err);
@@ -872,16 +880,24 @@ typedef struct qinfer_generate_options {
     const qinfer_cancel *cancel;
     qinfer_token_info_fn on_token_info; /* NULL = none; called after on_token, with the same user */
     uint32_t             n_top;      /* most likely tokens that on_token_info is given; at most 64 */
-    uint32_t             reserved;
+    uint32_t             max_reasoning_tokens; /* with reply: after so many tokens of reasoning its end marker follows,
+                                        whatever the model would draw; 0 = no bound */
+    /** NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and
+     *  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is
+     *  free, and a grammar begins where the content begins. */
+    qinfer_reply        *reply;
 } qinfer_generate_options;
 
 enum { QINFER_FINISH_END = 1, QINFER_FINISH_STOP = 2, QINFER_FINISH_LENGTH = 3, QINFER_FINISH_CALLBACK = 4 };
+enum { QINFER_RESULT_IN_REASONING = 1 /* it ended inside of the reasoning: there is no content */ };
 typedef struct qinfer_generate_result {
     uint32_t struct_size;
     int32_t  finish; /* QINFER_FINISH_* */
     uint32_t prompt_tokens, cached_tokens; /* cached: of the prompt, taken from the cache instead of evaluated */
     uint32_t new_tokens, reserved;
     uint64_t prefill_ns, decode_ns;
+    uint32_t flags;            /* QINFER_RESULT_IN_REASONING */
+    uint32_t reasoning_tokens; /* of the new ones, with a reply; its end marker is one of them */
 } qinfer_generate_result;
 
 /** Evaluates the pending tokens, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.

@@ -532,6 +532,13 @@ class Reply : public detail::Handle<qinfer_reply, qinfer_reply_free> {
     out.call = part.call;
     return out;
   }
+  /// Whether its reasoning has begun and not ended.
+  bool in_reasoning() const {
+    std::int32_t in_reasoning = 0;
+    detail::FullError error;
+    detail::check(qinfer_reply_in_reasoning(native(), &in_reasoning, error.arg()), error);
+    return in_reasoning != 0;
+  }
   /// What was pushed, as a message for the conversation: JSON.
   std::string message() const {
     return detail::collected<std::string>(1 << 12, [&](auto... out) { return qinfer_reply_message(native(), out...); });
@@ -558,6 +565,9 @@ struct Generation {
   OnTokenInfo on_token_info;      ///< may be empty; told of the end token too
   std::uint32_t n_top = 0;        ///< most likely tokens for on_token_info, at most 64
   const Cancel* cancel = nullptr;
+  /// Gets each token before the callbacks do; while it is in its reasoning, the session's hook rests.
+  Reply* reply = nullptr;
+  std::uint32_t max_reasoning_tokens = 0;  ///< with a reply: then its reasoning is ended; 0 = no bound
 };
 
 /// Code between the logits of a session and its sampler, as qinfer_logits_hook says. A member that returns false
@@ -755,6 +765,8 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     native_options.n_top = request.n_top;
     native_options.user = &calls;
     native_options.cancel = request.cancel != nullptr ? request.cancel->native() : nullptr;
+    native_options.reply = request.reply != nullptr ? request.reply->native() : nullptr;
+    native_options.max_reasoning_tokens = request.max_reasoning_tokens;
 
     qinfer_generate_result result = qi::options<qinfer_generate_result>();
     detail::FullError error;

@@ -36,7 +36,9 @@ ReplyParser::ReplyParser(ReplySetup setup)
       first_id_(setup.n_earlier_calls),
       text_(std::move(setup.begun)),
       begun_(text_.size()),
-      state_(setup.in_reasoning ? State::reasoning : State::begin),
+      state_(setup.in_reasoning ? State::reasoning
+             : setup.reasons    ? State::begin
+                                : State::content),
       may_be_bare_(setup.format == ReplyFormat::llama3 && !tools_.empty()) {}
 
 void ReplyParser::push(std::string_view text) {
@@ -72,6 +74,11 @@ ReplyPart ReplyParser::next() {
   ReplyPart part = std::move(parts_.front());
   parts_.pop_front();
   return part;
+}
+
+bool ReplyParser::has_content() const {
+  if (in_reasoning()) return false;
+  return !calls_.empty() || end_without_space(content_) != 0 || end_without_space(rest()) != 0;
 }
 
 void ReplyParser::run() {

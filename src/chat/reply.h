@@ -36,6 +36,7 @@ struct ReplyPart {
 struct ReplySetup {
   ReplyFormat format = ReplyFormat::plain;  ///< not automatic
   bool in_reasoning = false;                ///< the prompt has begun it
+  bool reasons = true;                      ///< false: a marker of reasoning is content
   std::string begun;                        ///< what of the reply the prompt holds: a marker, or nothing
   ToolList tools;
   std::uint32_t n_earlier_calls = 0;  ///< of the conversation, so that ids differ
@@ -54,6 +55,10 @@ class ReplyParser {
   std::string message() const;
 
   const ReplySyntax& syntax() const { return *syntax_; }
+  /// Whether reasoning has begun and its end has not come.
+  bool in_reasoning() const { return state_ == State::reasoning; }
+  /// Whether something else than reasoning and white space has come.
+  bool has_content() const;
 
  private:
   enum class State { begin, reasoning, after_reasoning, content, call };

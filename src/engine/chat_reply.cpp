@@ -59,7 +59,8 @@ ChatReply::ChatReply(std::shared_ptr<const Model> model, chat::ReplySetup setup)
 }
 
 Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model> model, std::string_view conversation,
-                                                     const ChatOptions& options, chat::ReplyFormat format) {
+                                                     const ChatOptions& options, chat::ReplyFormat format,
+                                                     bool reasons) {
   if (model->tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
   QINFER_ASSIGN(const chat::Rendered prompt, render_chat(*model, conversation, options));
   QINFER_ASSIGN(const formats::JsonDocument given, formats::parse_json(conversation, "conversation", options.cancel));
@@ -67,7 +68,18 @@ Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model
     QINFER_ASSIGN(const std::string_view text, chat_template_for(*model, given.root(), options));
     format = chat::find_reply_format(text);
   }
-  return std::unique_ptr<ChatReply>(new ChatReply(std::move(model), setup_of(format, given.root(), prompt)));
+  chat::ReplySetup setup = setup_of(format, given.root(), prompt);
+  setup.in_reasoning = setup.in_reasoning && reasons;
+  setup.reasons = reasons;
+  std::unique_ptr<ChatReply> reply(new ChatReply(std::move(model), std::move(setup)));
+  QINFER_TRY(reply->find_reasoning_end());
+  return reply;
+}
+
+Status ChatReply::find_reasoning_end() {
+  text::EncodeOptions options;
+  options.parse_special = true;
+  return model_->tokenizer()->encode(parser_.syntax().think_end, options, reasoning_end_);
 }
 
 Status ChatReply::check_open() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,9 +19,9 @@ namespace qinfer::engine {
 class ChatReply {
  public:
   /// The conversation and the options that the prompt is made with. `format` automatic: the one that its template
-  /// shows.
+  /// shows. `reasons` false: nothing is taken for reasoning, whatever the prompt ends with.
   static Result<std::unique_ptr<ChatReply>> create(std::shared_ptr<const Model> model, std::string_view conversation,
-                                                   const ChatOptions& options, chat::ReplyFormat format);
+                                                   const ChatOptions& options, chat::ReplyFormat format, bool reasons);
 
   /// Tokens that the vocabulary does not have, and control tokens that are no markers, say nothing.
   Status push(text::TokenId token);
@@ -28,16 +29,24 @@ class ChatReply {
   Status finish();
   chat::ReplyPart next() { return parser_.next(); }
   std::string message() const { return parser_.message(); }
+  bool in_reasoning() const { return parser_.in_reasoning(); }
+  bool has_content() const { return parser_.has_content(); }
+  /// The tokens that end reasoning.
+  std::span<const text::TokenId> reasoning_end() const { return reasoning_end_; }
+  const Model& model() const { return *model_; }
+  /// QINFER_E_STATE if it is finished.
+  Status check_open() const;
 
  private:
   ChatReply(std::shared_ptr<const Model> model, chat::ReplySetup setup);
-  Status check_open() const;
+  Status find_reasoning_end();
 
   std::shared_ptr<const Model> model_;
   text::Detokenizer detokenizer_;
   std::vector<char> text_;  // of one token
   /// The markers of the family that are control tokens.
   std::vector<std::pair<text::TokenId, std::string_view>> markers_;
+  std::vector<text::TokenId> reasoning_end_;
   chat::ReplyParser parser_;
   bool finished_ = false;
 };

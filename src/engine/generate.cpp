@@ -130,7 +130,14 @@ Status check(const Session& session, const GenerateOptions& options) {
     return error(Code::not_found, "stop texts need a tokenizer, the model directory has no tokenizer.json");
   QINFER_TRY(session.model().spec().check_gives_logits());
   if (session.length() == 0) return error(Code::state, "the session is empty: append a prompt first");
-  return Status();
+  if (options.reply == nullptr && options.max_reasoning_tokens != 0)
+    return error(Code::invalid_argument,
+                 "max_reasoning_tokens is {}, but there is no reply, which tells reasoning from content",
+                 options.max_reasoning_tokens);
+  if (options.reply == nullptr) return Status();
+  if (&options.reply->model() != &session.model())
+    return error(Code::invalid_argument, "the reply is of another model than the session");
+  return options.reply->check_open();
 }
 
 /// One message, wherever the generation was when it was cancelled.
@@ -152,7 +159,51 @@ Status evaluate(Session& session, const GenerateOptions& options, std::uint64_t&
   return status.code() == Code::cancelled ? cancelled() : std::move(status);
 }
 
+/// Draws the tokens of a reply: without the session's hook while it reasons, and, when it has reasoned for long enough,
+/// the tokens that end that.
+class Drawing {
+ public:
+  Drawing(Session& session, const GenerateOptions& options) : session_(session), options_(options) {}
+
+  Result<std::int32_t> next(GenerateResult& out) {
+    if (options_.reply == nullptr) return session_.sample(true);
+    const bool reasons = options_.reply->in_reasoning();
+    if (reasons && forced_.empty() && options_.max_reasoning_tokens != 0 &&
+        out.reasoning_tokens >= options_.max_reasoning_tokens)
+      forced_ = options_.reply->reasoning_end();
+    if (!reasons) forced_ = {};
+    QINFER_ASSIGN(const std::int32_t token, forced_.empty() ? session_.sample(!reasons) : force());
+    QINFER_TRY(options_.reply->push(token));
+    if (reasons) {
+      ++out.reasoning_tokens;
+      QINFER_TRY(check_end(token));
+    }
+    return token;
+  }
+
+ private:
+  Result<std::int32_t> force() {
+    const std::int32_t token = forced_.front();
+    forced_ = forced_.subspan(1);
+    QINFER_TRY(session_.append({&token, 1}));
+    return token;
+  }
+
+  /// A marker of several tokens may end inside of one.
+  Status check_end(std::int32_t token) const {
+    if (session_.logits_hook() == nullptr || !options_.reply->has_content()) return Status();
+    return error(Code::unsupported,
+                 "the token {} ends the reasoning and begins the content, which the logits hook has not seen begin",
+                 token);
+  }
+
+  Session& session_;
+  const GenerateOptions& options_;
+  std::span<const text::TokenId> forced_;  ///< still to come
+};
+
 Status run(Session& session, const GenerateOptions& options, TextOutput& text, GenerateResult& out) {
+  Drawing drawing(session, options);
   const std::uint64_t cached = session.metrics().cached_tokens;
   Status status = evaluate(session, options, out.prefill_ns);
   out.cached_tokens = static_cast<std::uint32_t>(session.metrics().cached_tokens - cached);
@@ -165,7 +216,7 @@ Status run(Session& session, const GenerateOptions& options, TextOutput& text, G
     if (out.new_tokens != 0) QINFER_TRY(evaluate(session, options, out.decode_ns));
     // Evaluations look at the flag too, but there may be nothing to evaluate.
     if (options.cancelled != nullptr && options.cancelled->load()) return cancelled();
-    QINFER_ASSIGN(const std::int32_t token, session.sample());
+    QINFER_ASSIGN(const std::int32_t token, drawing.next(out));
     ++out.new_tokens;
     out.finish = text.push(token);
   }
@@ -180,6 +231,7 @@ Status generate(Session& session, const GenerateOptions& options, GenerateResult
   out.prompt_tokens = static_cast<std::uint32_t>(session.length());
   TextOutput text(session, options);
   Status status = run(session, options, text, out);
+  out.in_reasoning = options.reply != nullptr && options.reply->in_reasoning();
   // Also after an error: the tokens made so far stay in the session, so their text belongs to the host.
   if (out.finish != Finish::stop && out.finish != Finish::callback) text.finish();
   return status;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "engine/chat_reply.h"
 #include "engine/eval.h"
 #include "engine/session.h"
 
@@ -37,11 +38,19 @@ struct GenerateOptions {
   std::uint32_t n_top = 0;  ///< most likely tokens for it; at most kMaxTop
   void* user = nullptr;
   const std::atomic<bool>* cancelled = nullptr;
+  /// Gets each token before the callbacks do. While it is in its reasoning, the session's hook rests: a grammar begins
+  /// where the content begins.
+  ChatReply* reply = nullptr;
+  /// With a reply: after so many tokens of reasoning its end marker follows, whatever the model would draw; 0 = no
+  /// bound.
+  std::uint32_t max_reasoning_tokens = 0;
 };
 
 struct GenerateResult {
   Finish finish = Finish::none;
   std::uint32_t prompt_tokens = 0, cached_tokens = 0, new_tokens = 0;
+  std::uint32_t reasoning_tokens = 0;  ///< of new_tokens; its end marker is one of them
+  bool in_reasoning = false;           ///< it ended there: there is no content
   std::uint64_t prefill_ns = 0, decode_ns = 0;
 };
 

@@ -130,7 +130,8 @@ Status Session::embedding(Pooling pooling, std::span<float> out) const {
   const std::span<const float> values(embedding_data() + row * width, width);
   double squares = 0;
   for (const float value : values) squares += static_cast<double>(value) * value;
-  if (!std::isfinite(squares)) return error(Code::numeric, "the hidden states are not finite: there is no embedding");
+  if (!std::isfinite(squares))
+    return explained(error(Code::numeric, "the hidden states are not finite: there is no embedding"));
   const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
   for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<float>(values[i] * scale);
   return Status();
@@ -156,7 +157,9 @@ Status Session::logprobs(std::size_t back, std::span<const std::int32_t> tokens,
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "token {} at index {} is not in the vocabulary of {}", tokens[i], i, row.size());
   const platform::ScopedFloatEnvironment environment;
-  QINFER_ASSIGN(const double normalizer, sampling::log_normalizer(row));
+  auto normalized = sampling::log_normalizer(row);
+  if (!normalized.ok()) return explained(normalized.take_status());
+  const double normalizer = normalized.value();
   sampling::subtract(row, tokens, normalizer, out);
   return Status();
 }
@@ -168,7 +171,9 @@ Status Session::top_logprobs(std::size_t back, std::span<std::int32_t> tokens, s
     return error(Code::invalid_argument, "n is {}: more than the {} tokens of the vocabulary", tokens.size(),
                  row.size());
   const platform::ScopedFloatEnvironment environment;
-  QINFER_ASSIGN(const double normalizer, sampling::log_normalizer(row));
+  auto normalized = sampling::log_normalizer(row);
+  if (!normalized.ok()) return explained(normalized.take_status());
+  const double normalizer = normalized.value();
   sampling::top_tokens(row, tokens);
   sampling::subtract(row, tokens, normalizer, out);
   return Status();
@@ -240,7 +245,7 @@ Status Session::accept_last() {
   return Status::fixed(Code::cancelled, "the accept function of the session's logits hook refused: no token was added");
 }
 
-Result<std::int32_t> Session::sample() {
+Result<std::int32_t> Session::sample(bool with_hook) {
   QINFER_TRY(check_samples());
   if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before sampling", pending());
   if (has_skipped_logits()) return skipped_logits();
@@ -254,11 +259,13 @@ Result<std::int32_t> Session::sample() {
       {reinterpret_cast<float*>(memory_.data() + memory_layout_.sampler_logits), n_vocab},
       {reinterpret_cast<std::uint32_t*>(memory_.data() + memory_layout_.sampler_ids), n_vocab},
       {reinterpret_cast<std::uint32_t*>(memory_.data() + memory_layout_.sampler_counts), n_vocab}};
-  QINFER_ASSIGN(const std::int32_t token, sampling::sample(logits(0), tokens(), sampler_, {bias_data(), n_bias_},
-                                                           workspace, hook_edit(hook_.get())));
+  auto sampled = sampling::sample(logits(0), tokens(), sampler_, {bias_data(), n_bias_}, workspace,
+                                  hook_edit(with_hook ? hook_.get() : nullptr));
+  if (!sampled.ok()) return explained(sampled.take_status());
+  const std::int32_t token = sampled.value();
   tokens_.make_own(n_tokens_ * sizeof(std::int32_t));
   token_data()[n_tokens_++] = token;
-  if (hook_ != nullptr) QINFER_TRY(accept_last());
+  if (with_hook && hook_ != nullptr) QINFER_TRY(accept_last());
   const std::uint64_t elapsed = platform::now_ns() - begin;
   metrics_.sample_ns += elapsed;
   model().runtime().metrics().sample_ns += elapsed;

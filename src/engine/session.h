@@ -112,7 +112,9 @@ class Session {
 
   Status set_sampler(const sampling::SamplerOptions& options);
   Status set_bias(std::span<const std::int32_t> tokens, std::span<const float> values);
-  Result<std::int32_t> sample();
+  Result<std::int32_t> sample(bool with_hook);
+  /// A failure, with where it comes from if that is a key or value that the cache cannot hold: f16 ends at 65504.
+  Status explained(Status status) const;
   /// QINFER_E_UNSUPPORTED for an encoder, which has no logits.
   Status check_samples() const;
   /// Replaces the hook; null: none. Tokens that are there already do not count as accepted. Snapshots hold no hook.

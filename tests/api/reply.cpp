@@ -146,7 +146,7 @@ TEST_CASE("Replies refuse what makes no sense", "[api][chat][bad]") {
     REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "format is " + std::to_string(format), create("{}", &options, &err));
   }
   options.format = 0;
-  options.flags = 1;
+  options.flags = 2;
   REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "flags", create("{}", &options, &err));
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "model is NULL",
                 qinfer_reply_create(nullptr, "{}", 2, nullptr, &created, &err));

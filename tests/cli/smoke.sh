@@ -317,6 +317,19 @@ check_grammar() {
     '"required":["sum","sure"],"additionalProperties":false' >"$work/schema.json"
   expect "chat --schema" 0 chat "$chat_model" "What is 3 + 4?" --schema "$work/schema.json"
   check "chat --schema: a document" grep -qxE '\{"sum":-?[0-9]+,"sure":(true|false)\}' <(tr -d '[:space:]' <"$out")
+  printf '%s' '{{ messages[-1].content }}{% if add_generation_prompt %}<think>{% endif %}' >"$work/think.jinja"
+  expect "chat --schema after reasoning" 0 chat "$chat_model" Hi --template "$work/think.jinja" \
+    --schema "$work/schema.json" --max-think 5
+  check "chat --schema after reasoning: the document alone" \
+    grep -qxE '\{"sum":-?[0-9]+,"sure":(true|false)\}' <(tr -d '[:space:]' <"$out")
+  expect "chat --schema inside of the reasoning" 0 chat "$chat_model" Hi --template "$work/think.jinja" \
+    --schema "$work/schema.json" -n 3
+  check "chat --schema inside of the reasoning: said" grep -q 'inside of its reasoning' "$err"
+  check "chat --schema inside of the reasoning: no answer" [ ! -s "$out" ]
+  expect "chat --schema --no-think" 0 chat "$chat_model" Hi --template "$work/think.jinja" \
+    --schema "$work/schema.json" --no-think
+  check "chat --schema --no-think: a document" \
+    grep -qxE '\{"sum":-?[0-9]+,"sure":(true|false)\}' <(tr -d '[:space:]' <"$out")
   printf '{"not":{}}' >"$work/schema.json"
   expect "chat with a schema that is refused" 1 chat "$chat_model" x --schema "$work/schema.json"
   check "chat with a schema that is refused: the file and the keyword" grep -q 'schema.json: .*not' "$err"

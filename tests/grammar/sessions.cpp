@@ -185,3 +185,37 @@ TEST_CASE("grammar: a vocabulary that is not the model's ends the call and says 
   REQUIRE(flags_of(matcher) == QINFER_GRAMMAR_FAILED);
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "the model's logits are", qinfer_grammar_matcher_error(matcher.get(), &err));
 }
+
+TEST_CASE("a schema begins where the content of a reply that reasons begins", "[grammar]") {
+  Stories stories;
+  const std::uint64_t seed = GENERATE(1, 2, 3, 4);
+  const bool reasons = GENERATE(true, false);
+  auto chat = sized<qinfer_chat_options>();
+  chat.template_text = "{{ messages[0].content }}<think>\n";
+  auto options = sized<qinfer_reply_options>();
+  options.chat = &chat;
+  options.flags = reasons ? 0 : QINFER_REPLY_NO_REASONING;
+  qinfer_reply* reply = nullptr;
+  REQUIRE_OK(qinfer_reply_create(stories.model.get(), R"({"messages": [{"content": "Hi"}]})", SIZE_MAX, &options,
+                                 &reply, &err));
+  const std::unique_ptr<qinfer_reply, Freer<qinfer_reply_free>> owner(reply);
+  const Session session = stories.session(matcher_of(stories.grammar), seed);
+  auto generation = sized<qinfer_generate_options>();
+  generation.max_tokens = 300;
+  generation.reply = reply;
+  generation.max_reasoning_tokens = 12;
+  auto result = sized<qinfer_generate_result>();
+  REQUIRE_OK(qinfer_generate(session.get(), &generation, &result, &err));
+  REQUIRE_OK(qinfer_reply_finish(reply, &err));
+  std::string content, reasoning;
+  auto part = sized<qinfer_reply_part>();
+  for (;;) {
+    REQUIRE_OK(qinfer_reply_next(reply, &part, &err));
+    if (part.kind == QINFER_PART_NONE) break;
+    (part.kind == QINFER_PART_CONTENT ? content : reasoning).append(part.text, part.text_len);
+  }
+  CAPTURE(content, reasoning);
+  stories.require_fulfilled(content);
+  CHECK(reasoning.empty() != reasons);
+  CHECK((result.reasoning_tokens > 12) == reasons);
+}

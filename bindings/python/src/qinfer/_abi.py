@@ -74,6 +74,7 @@ QINFER_PART_NONE = 0
 QINFER_PART_CONTENT = 1
 QINFER_PART_REASONING = 2
 QINFER_PART_CALL = 3
+QINFER_REPLY_NO_REASONING = 1
 QINFER_SNAPSHOT_ANY_BITS = 1
 QINFER_SNAPSHOT_NO_RECOVERY = 2
 QINFER_SNAPSHOT_RECOVERED = 1
@@ -87,6 +88,7 @@ QINFER_FINISH_END = 1
 QINFER_FINISH_STOP = 2
 QINFER_FINISH_LENGTH = 3
 QINFER_FINISH_CALLBACK = 4
+QINFER_RESULT_IN_REASONING = 1
 QINFER_GRAMMAR_JSON_SCHEMA = 1
 QINFER_GRAMMAR_REGEX = 2
 QINFER_GRAMMAR_LARK = 3
@@ -461,7 +463,8 @@ class qinfer_generate_options(Structure):
         ("cancel", c_void_p),
         ("on_token_info", qinfer_token_info_fn),
         ("n_top", c_uint32),
-        ("reserved", c_uint32),
+        ("max_reasoning_tokens", c_uint32),
+        ("reply", c_void_p),
     ]
 
 class qinfer_generate_result(Structure):
@@ -474,6 +477,8 @@ class qinfer_generate_result(Structure):
         ("reserved", c_uint32),
         ("prefill_ns", c_uint64),
         ("decode_ns", c_uint64),
+        ("flags", c_uint32),
+        ("reasoning_tokens", c_uint32),
     ]
 
 class qinfer_metrics(Structure):
@@ -603,6 +608,7 @@ FUNCTIONS = {
     "qinfer_reply_finish": (c_int32, ["qinfer_reply", c_void_p]),
     "qinfer_reply_next": (c_int32, ["qinfer_reply", POINTER(qinfer_reply_part), c_void_p]),
     "qinfer_reply_message": (c_int32, ["qinfer_reply", c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
+    "qinfer_reply_in_reasoning": (c_int32, ["qinfer_reply", POINTER(c_int32), c_void_p]),
     "qinfer_reply_free": (None, ["qinfer_reply"]),
     "qinfer_detok_create": (c_int32, ["qinfer_model", POINTER(c_void_p), c_void_p]),
     "qinfer_detok_push": (c_int32, ["qinfer_detok", c_int32, c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),

@@ -994,6 +994,8 @@ pub const QINFER_PART_NONE: u32 = 0;
 pub const QINFER_PART_CONTENT: u32 = 1;
 pub const QINFER_PART_REASONING: u32 = 2;
 pub const QINFER_PART_CALL: u32 = 3;
+#[doc = " Nothing is taken for reasoning, even where the prompt ends with its marker: with a grammar the answer then begins\n  at once."]
+pub const QINFER_REPLY_NO_REASONING: u32 = 1;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_reply_options {
@@ -1407,12 +1409,14 @@ pub struct qinfer_generate_options {
     pub cancel: *const qinfer_cancel,
     pub on_token_info: qinfer_token_info_fn,
     pub n_top: u32,
-    pub reserved: u32,
+    pub max_reasoning_tokens: u32,
+    #[doc = " NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and\n  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is\n  free, and a grammar begins where the content begins."]
+    pub reply: *mut qinfer_reply,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of qinfer_generate_options"]
-        [::core::mem::size_of::<qinfer_generate_options>() - 72usize];
+        [::core::mem::size_of::<qinfer_generate_options>() - 80usize];
     ["Alignment of qinfer_generate_options"]
         [::core::mem::align_of::<qinfer_generate_options>() - 8usize];
     ["Offset of field: qinfer_generate_options::struct_size"]
@@ -1437,8 +1441,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_generate_options, on_token_info) - 56usize];
     ["Offset of field: qinfer_generate_options::n_top"]
         [::core::mem::offset_of!(qinfer_generate_options, n_top) - 64usize];
-    ["Offset of field: qinfer_generate_options::reserved"]
-        [::core::mem::offset_of!(qinfer_generate_options, reserved) - 68usize];
+    ["Offset of field: qinfer_generate_options::max_reasoning_tokens"]
+        [::core::mem::offset_of!(qinfer_generate_options, max_reasoning_tokens) - 68usize];
+    ["Offset of field: qinfer_generate_options::reply"]
+        [::core::mem::offset_of!(qinfer_generate_options, reply) - 72usize];
 };
 impl Default for qinfer_generate_options {
     fn default() -> Self {
@@ -1453,6 +1459,7 @@ pub const QINFER_FINISH_END: u32 = 1;
 pub const QINFER_FINISH_STOP: u32 = 2;
 pub const QINFER_FINISH_LENGTH: u32 = 3;
 pub const QINFER_FINISH_CALLBACK: u32 = 4;
+pub const QINFER_RESULT_IN_REASONING: u32 = 1;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct qinfer_generate_result {
@@ -1464,10 +1471,12 @@ pub struct qinfer_generate_result {
     pub reserved: u32,
     pub prefill_ns: u64,
     pub decode_ns: u64,
+    pub flags: u32,
+    pub reasoning_tokens: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_generate_result"][::core::mem::size_of::<qinfer_generate_result>() - 40usize];
+    ["Size of qinfer_generate_result"][::core::mem::size_of::<qinfer_generate_result>() - 48usize];
     ["Alignment of qinfer_generate_result"]
         [::core::mem::align_of::<qinfer_generate_result>() - 8usize];
     ["Offset of field: qinfer_generate_result::struct_size"]
@@ -1486,6 +1495,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_generate_result, prefill_ns) - 24usize];
     ["Offset of field: qinfer_generate_result::decode_ns"]
         [::core::mem::offset_of!(qinfer_generate_result, decode_ns) - 32usize];
+    ["Offset of field: qinfer_generate_result::flags"]
+        [::core::mem::offset_of!(qinfer_generate_result, flags) - 40usize];
+    ["Offset of field: qinfer_generate_result::reasoning_tokens"]
+        [::core::mem::offset_of!(qinfer_generate_result, reasoning_tokens) - 44usize];
 };
 #[doc = " Totals since creation; a session counts its own share of a batch. A token that a session evaluates alone in a call\n  counts as decoded, more than one as prefill."]
 #[repr(C)]
@@ -1842,6 +1855,12 @@ unsafe extern "C" {
         json: *mut ::core::ffi::c_char,
         capacity: usize,
         out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " *out: 1 while the reply is in its reasoning, whose end has not come; otherwise 0. For hosts that draw tokens with\n  qinfer_session_sample and have a grammar: it is for what comes after the reasoning."]
+    pub fn qinfer_reply_in_reasoning(
+        reply: *const qinfer_reply,
+        out: *mut i32,
         err: *mut qinfer_error,
     ) -> qinfer_status;
     pub fn qinfer_reply_free(reply: *mut qinfer_reply);
