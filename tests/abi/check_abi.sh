@@ -22,7 +22,7 @@ echo "a program of 0.1: ok"
 command -v abidw >/dev/null || { echo "skipped: machine: abidw is not there (package abigail-tools)"; exit 77; }
 public=(--headers-dir "$source/include/qinfer" --drop-private-types --no-elf-needed --no-corpus-path)
 if [ "${3:-}" = --write ]; then
-  abidw "${public[@]}" --exported-interfaces-only --no-comp-dir-path --no-show-locs "$so" | sed "s| path='[^']*/capi/| path='capi/|" >"$baseline"
+  abidw "${public[@]}" --exported-interfaces-only --no-comp-dir-path --no-show-locs "$so" | sed "s| path='[^']*'| path='capi'|" >"$baseline"
   exit 0
 fi
 [ -s "$baseline" ] || fail "the baseline $baseline is not there"
