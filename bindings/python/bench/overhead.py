@@ -23,7 +23,7 @@ TOKENS = 200
 
 def in_c(session):
     options = sized(_abi.qinfer_generate_options, max_tokens=TOKENS)
-    call(lib.qinfer_generate, session.native, ctypes.byref(options), None)
+    call(lib.qinfer_generate, session, ctypes.byref(options), None)
 
 
 def with_callback(session):

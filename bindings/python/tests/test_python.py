@@ -327,3 +327,9 @@ def test_readme_and_example_run(root, cases):
     example = root / "bindings" / "python" / "examples" / "story.py"
     run = subprocess.run([sys.executable, example, root / cases["model"]], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("Once upon a time") and " tokens, " in run.stdout
+
+
+def test_the_bench_runs(root):
+    bench = root / "bindings" / "python" / "bench" / "overhead.py"
+    run = subprocess.run([sys.executable, bench, "1"], capture_output=True, text=True, check=True)
+    assert run.stdout.count(" us a token, ") == 3
