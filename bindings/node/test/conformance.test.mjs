@@ -2,18 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import {
-  Cancel,
-  Chat,
-  evaluate,
-  evaluateSync,
-  KvCache,
-  Model,
-  QinferError,
-  Reply,
-  Runtime,
-  Session,
-} from 'qinfer';
+import { Cancel, Chat, evaluate, evaluateSync, KvCache, Model, QinferError, Reply, Runtime, Session } from 'qinfer';
 import {
   cases,
   chatModel,
