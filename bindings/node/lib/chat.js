@@ -1,54 +1,36 @@
-// Conversations: replies taken apart, and turns of which only what is new is evaluated.
+// Conversations, in turns of which only what is new is evaluated.
 'use strict';
 
-const { addon } = require('./native.js');
-const { Handle, handleOf } = require('./handles.js');
-const { Model, conversationOf, messagesOf } = require('./model.js');
+const { handleOf } = require('./handles.js');
+const { Model, messagesOf } = require('./model.js');
+const { Reply } = require('./reply.js');
 const { Session } = require('./session.js');
 const { nested, optionsOf, u32, wrong } = require('./values.js');
-const { kPrompt, kSampler, kTurn } = require('./options.js');
-
-class Reply extends Handle {
-  constructor(model, messages, options) {
-    const handle = handleOf(model, Model, 'model');
-    const prompt = optionsOf(options, kPrompt, 'Reply');
-    super(addon.replyCreate(handle, conversationOf(messages, prompt), prompt));
-  }
-
-  push(token) {
-    return addon.replyPush(handleOf(this, Reply), token);
-  }
-
-  finish() {
-    return addon.replyFinish(handleOf(this, Reply));
-  }
-
-  get message() {
-    return JSON.parse(addon.replyMessage(handleOf(this, Reply)));
-  }
-}
+const { kReply, kSampler, kTurn } = require('./options.js');
 
 const kChat = {
-  ...kPrompt,
+  ...kReply,
   messages: (messages) => [...messagesOf(messages)],
   sampler: nested(kSampler),
   maxTokens: u32,
+  maxReasoningTokens: u32,
 };
 
 class Chat {
   #prompt;
   #sampler;
-  #maxTokens;
+  #turnOptions;
 
   constructor(model, options) {
     handleOf(model, Model, 'model');
-    const { messages = [], sampler, maxTokens, ...prompt } = optionsOf(options, kChat, 'Chat');
+    const { messages = [], sampler, ...others } = optionsOf(options, kChat, 'Chat');
+    const { maxTokens, maxReasoningTokens, reasoning, ...prompt } = others;
     this.model = model;
     this.messages = messages;
     this.session = null;
     this.result = undefined;
     this.#sampler = sampler;
-    this.#maxTokens = maxTokens;
+    this.#turnOptions = { maxTokens, maxReasoningTokens, reasoning };
     this.#prompt = prompt;
   }
 
@@ -69,14 +51,14 @@ class Chat {
     Chat.#check(chat);
     if (typeof content !== 'string' && content !== null)
       throw wrong('content', 'a string, or null for a reply to the messages as they are', content);
-    return chat.#turn(content, { maxTokens: chat.#maxTokens, ...optionsOf(options, kTurn, of) });
+    return chat.#turn(content, { ...chat.#turnOptions, ...optionsOf(options, kTurn, of) });
   }
 
   static #check(chat) {
     if (typeof chat !== 'object' || chat === null || !(#prompt in chat)) throw wrong('this', 'a Chat', chat);
   }
 
-  async *#turn(content, settings) {
+  async *#turn(content, { reasoning, ...settings }) {
     const added = content === null ? undefined : { role: 'user', content };
     messagesOf(this.messages);
     if (added) this.messages.push(added);
@@ -84,7 +66,7 @@ class Chat {
       this.session ??= this.#start();
       handleOf(this.session, Session, 'session');
       this.session.setTokens(this.model.tokenizeChat(this.messages, this.#prompt));
-      const reply = new Reply(this.model, this.messages, this.#prompt);
+      const reply = new Reply(this.model, this.messages, { ...this.#prompt, reasoning });
       try {
         yield* this.#reply(reply, settings);
       } finally {
@@ -110,15 +92,14 @@ class Chat {
   /** The parts of the reply. What has come of one that is left, or cancelled, is kept as a message, too. */
   async *#reply(reply, settings) {
     const { signal, cancel } = settings;
-    const pieces = this.session.streamTokens(settings);
+    const pieces = this.session.streamTokens({ ...settings, reply });
     let received = 0;
     let finished = false;
     let failed = false;
     try {
-      for await (const { token } of pieces) {
-        if (token < 0) continue;
-        received++;
-        yield* reply.push(token);
+      for await (const { token, parts } of pieces) {
+        if (token >= 0) received++;
+        yield* parts;
       }
       this.result = pieces.result;
       finished = true;
@@ -149,4 +130,4 @@ class Chat {
   }
 }
 
-module.exports = { Chat, Reply };
+module.exports = { Chat };

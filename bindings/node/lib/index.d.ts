@@ -320,6 +320,8 @@ export interface Piece {
   logprob?: number;
   /** With topLogprobs: as many of the most likely tokens, in descending order; none without a token. */
   top?: TokenLogprob[];
+  /** With reply: its parts that are certain now. */
+  parts?: Part[];
 }
 
 export interface StreamOptions extends Cancellable {
@@ -329,6 +331,13 @@ export interface StreamOptions extends Cancellable {
   stop?: string | readonly string[];
   /** How many tokens may be drawn and not yet taken by the reader; default 64, at least 1. */
   ahead?: number;
+  /**
+   * The reply that these tokens are. It gets each of them just before the program does (do not push them). Until its
+   * reasoning ends the session's logits hook rests: what the hook asks for begins where the content begins.
+   */
+  reply?: Reply;
+  /** With reply: after so many tokens of reasoning its end marker follows; 0 = no bound. */
+  maxReasoningTokens?: number;
 }
 
 export interface PieceOptions extends StreamOptions {
@@ -354,6 +363,10 @@ export interface Generated {
   /** Of the prompt, found in the cache instead of evaluated. */
   cachedTokens: number;
   newTokens: number;
+  /** Of the new ones, with reply; the end marker is one of them. */
+  reasoningTokens: number;
+  /** With reply: it ended inside of the reasoning, and there is no content. */
+  inReasoning: boolean;
   prefillNs: number;
   decodeNs: number;
 }
@@ -475,27 +488,46 @@ export type Part =
   | { kind: 'content' | 'reasoning'; text: string }
   | { kind: 'call'; text: string; name: string; id: string; call: number };
 
+export interface ReplyOptions extends PromptOptions {
+  /** False: nothing is taken for reasoning, even where the prompt ends with its marker. */
+  reasoning?: boolean;
+}
+
 export interface Reply extends Handle {}
 /** Takes a reply to a conversation apart while it comes. */
 export class Reply {
   /** messages and options: those that the prompt was made with. */
-  constructor(model: Model, messages: readonly Message[], options?: PromptOptions);
+  constructor(model: Model, messages: readonly Message[], options?: ReplyOptions);
   /** The parts that are certain now. */
   push(token: number): Part[];
   finish(): Part[];
+  /** Whether it is in its reasoning, whose end has not come. */
+  readonly inReasoning: boolean;
   /** What was pushed, as a message to add to the conversation. */
   readonly message: Message;
 }
 
-export interface ChatOptions extends PromptOptions {
+export interface ChatOptions extends ReplyOptions {
   messages?: Message[];
   sampler?: SamplerOptions;
   maxTokens?: number;
+  maxReasoningTokens?: number;
+}
+
+/** Of one turn, instead of those of the chat. */
+export interface TurnOptions extends Cancellable {
+  maxTokens?: number;
+  /** After so many tokens of reasoning its end marker follows; 0 = no bound. */
+  maxReasoningTokens?: number;
+  /** False: nothing is taken for reasoning, and a logits hook is asked from the first token on. */
+  reasoning?: boolean;
+  ahead?: number;
 }
 
 /**
  * A conversation with a model. Each turn evaluates only what is new. A turn that fails takes its message back; of one that
- * is left, or ended by a signal, the reply so far stays, if there is any.
+ * is left, or ended by a signal, the reply so far stays, if there is any. A logits hook of the session rests until the
+ * reasoning of a reply ends.
  */
 export class Chat implements Disposable {
   constructor(model: Model, options?: ChatOptions);
@@ -510,15 +542,9 @@ export class Chat implements Disposable {
    * A message of the user, or null for a reply to the messages as they are; gives what the model says. Calls of tools
    * are in the last message's tool_calls.
    */
-  send(
-    content: string | null,
-    options?: Pick<StreamOptions, 'maxTokens' | 'ahead' | keyof Cancellable>,
-  ): Promise<string>;
+  send(content: string | null, options?: TurnOptions): Promise<string>;
   /** The parts of the reply as they come. */
-  stream(
-    content: string | null,
-    options?: Pick<StreamOptions, 'maxTokens' | 'ahead' | keyof Cancellable>,
-  ): AsyncGenerator<Part, void, undefined>;
+  stream(content: string | null, options?: TurnOptions): AsyncGenerator<Part, void, undefined>;
   close(): void;
   [Symbol.dispose](): void;
 }

@@ -5,7 +5,8 @@ const { addon, QinferError } = require('./native.js');
 const { Cancel } = require('./calls.js');
 const { Runtime, Model, Detokenizer, plan, planSync } = require('./model.js');
 const { KvCache, Session, evaluate, evaluateSync } = require('./session.js');
-const { Chat, Reply } = require('./chat.js');
+const { Reply } = require('./reply.js');
+const { Chat } = require('./chat.js');
 
 const version = () => addon.version();
 const buildInfo = () => addon.buildInfo();

@@ -57,6 +57,8 @@ const kPrompt = {
   variables: jsonObject,
 };
 
+const kReply = { ...kPrompt, reasoning: boolean };
+
 const kSampler = {
   temperature: number,
   topK: u32,
@@ -72,10 +74,10 @@ const kSampler = {
 const kEvaluate = { maxTokens: u32, keepLogits: u32, logits: boolean, ...kCancellable };
 const kSnapshot = { anyBits: boolean, noRecovery: boolean };
 
-const kStream = { maxTokens: u32, stop: strings, ahead: u32, ...kCancellable };
+const kStream = { maxTokens: u32, maxReasoningTokens: u32, stop: strings, ahead: u32, ...kCancellable };
 const kStreamTokens = { ...kStream, topLogprobs: integer(0, kMostTopLogprobs) };
 const kGenerate = { ...kStreamTokens, onText: callback, onToken: callback };
-const kTurn = { maxTokens: u32, ahead: u32, ...kCancellable };
+const kTurn = { maxTokens: u32, maxReasoningTokens: u32, reasoning: boolean, ahead: u32, ...kCancellable };
 
 module.exports = {
   kCancellable,
@@ -86,6 +88,7 @@ module.exports = {
   kPlan,
   kTokenize,
   kPrompt,
+  kReply,
   kSampler,
   kEvaluate,
   kSnapshot,

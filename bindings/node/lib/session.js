@@ -5,6 +5,7 @@ const { addon } = require('./native.js');
 const { Handle, handleOf, tokensOf, pathOf, files, noFiles } = require('./handles.js');
 const { run, runSync } = require('./calls.js');
 const { Model } = require('./model.js');
+const { Feed, replyOption } = require('./reply.js');
 const { Stream } = require('./stream.js');
 const { callback, isObject, isPlain, number, optionsOf, wrong } = require('./values.js');
 const { kCache, kEvaluate, kGenerate, kSampler, kSession, kSnapshot, kStream, kStreamTokens } = require('./options.js');
@@ -40,9 +41,13 @@ function evaluateSync(sessions, options) {
   return runSync(addon.evaluate(handlesOf(sessions), settings), settings);
 }
 
+const kStreamReply = { ...kStream, reply: replyOption };
+const kStreamTokensReply = { ...kStreamTokens, reply: replyOption };
+const kGenerateReply = { ...kGenerate, reply: replyOption };
+
 /** The options of a generation, whose log probabilities need someone to be told. */
 function generateOptions(options, of) {
-  const settings = optionsOf(options, kGenerate, of);
+  const settings = optionsOf(options, kGenerateReply, of);
   if (settings.topLogprobs !== undefined && !settings.onToken)
     throw new TypeError(`topLogprobs of ${of} needs onToken, whose pieces have them; streamTokens() gives pieces, too`);
   return settings;
@@ -75,12 +80,20 @@ function hookOf(hook) {
   return functions;
 }
 
-function textOf(batch, at) {
+function textOf(batch, at, feed) {
+  feed.add(batch.tokens[at]);
   return batch.texts[at] === '' ? undefined : batch.texts[at];
 }
 
-function pieceOf(batch, at) {
-  return { token: batch.tokens[at], text: batch.texts[at], ...batch.infos?.[at] };
+function pieceOf(batch, at, feed) {
+  const token = batch.tokens[at];
+  return { token, text: batch.texts[at], ...batch.infos?.[at], ...feed.parts(token) };
+}
+
+/** A piece of which only the text is told: the parts stay for the program to take. */
+function textPieceOf(batch, at, feed) {
+  feed.add(batch.tokens[at]);
+  return { text: batch.texts[at] };
 }
 
 /** The answer of a callback that nothing can wait for. */
@@ -299,8 +312,9 @@ class Session extends Handle {
   async generate(options) {
     const handle = handleOf(this, Session);
     const settings = generateOptions(options, 'generate()');
-    if (!settings.onText && !settings.onToken) return run(addon.generate(handle, settings, false), settings);
-    const pieces = new Stream(handle, settings, pieceOf);
+    const isTold = settings.onText || settings.onToken || settings.reply;
+    if (!isTold) return run(addon.generate(handle, settings, false), settings);
+    const pieces = new Stream(handle, settings, settings.onToken ? pieceOf : textPieceOf);
     const teller = tellerOf(handle, settings);
     for await (const piece of pieces) {
       if ((await teller.tellAsync(piece)) === false) break;
@@ -312,20 +326,24 @@ class Session extends Handle {
     const handle = handleOf(this, Session);
     const settings = generateOptions(options, 'generateSync()');
     const teller = tellerOf(handle, settings);
-    const onPiece = (token, text, info) => teller.tell({ token, text, ...info });
-    const told = settings.onText || settings.onToken ? onPiece : undefined;
+    const feed = new Feed(settings.reply);
+    const select = settings.onToken ? pieceOf : textPieceOf;
+    const onPiece = (token, text, info) =>
+      teller.tell(select({ tokens: [token], texts: [text], infos: [info] }, 0, feed));
+    const told = settings.onText || settings.onToken || settings.reply ? onPiece : undefined;
     const result = runSync(addon.generate(handle, settings, false, told), settings);
+    feed.addRest(handle, result);
     // The last callback aborted it.
     if (settings.signal?.aborted) throw settings.signal.reason;
     return result;
   }
 
   stream(options) {
-    return new Stream(handleOf(this, Session), optionsOf(options, kStream, 'stream()'), textOf);
+    return new Stream(handleOf(this, Session), optionsOf(options, kStreamReply, 'stream()'), textOf);
   }
 
   streamTokens(options) {
-    return new Stream(handleOf(this, Session), optionsOf(options, kStreamTokens, 'streamTokens()'), pieceOf);
+    return new Stream(handleOf(this, Session), optionsOf(options, kStreamTokensReply, 'streamTokens()'), pieceOf);
   }
 }
 

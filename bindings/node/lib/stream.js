@@ -4,6 +4,7 @@
 
 const { addon } = require('./native.js');
 const { watch } = require('./calls.js');
+const { Feed } = require('./reply.js');
 const { wrong } = require('./values.js');
 
 /** Streams that are forgotten in the middle must not leave a session in use. */
@@ -98,6 +99,7 @@ class Stream {
   #session;
   #settings;
   #select;
+  #feed;
   #state = null; // what start() gives
   #batch = null;
   #at = 0;
@@ -108,12 +110,14 @@ class Stream {
   /**
    * @param {any} session the handle; the generation begins when the first item is asked for
    * @param {any} settings options that were read
-   * @param {(batch: any, at: number) => any} select the item for a token, undefined for none
+   * @param {(batch: any, at: number, feed: Feed) => any} select the item for a token, undefined for none; gives the
+   *   token to the reply
    */
   constructor(session, settings, select) {
     this.#session = session;
     this.#settings = settings;
     this.#select = select;
+    this.#feed = new Feed(settings.reply);
   }
 
   /** The object itself, if it is one. */
@@ -137,7 +141,7 @@ class Stream {
     } catch (error) {
       return Promise.reject(error);
     }
-    if (this.#waiting === null) {
+    if (this.#waiting === null && !this.#feed.hasReply) {
       const item = this.#take();
       if (item !== undefined) return Promise.resolve({ value: item, done: false });
     }
@@ -166,7 +170,7 @@ class Stream {
     const batch = this.#batch;
     if (batch === null || isEnded(this.#state)) return undefined;
     while (this.#at < batch.texts.length) {
-      const item = this.#select(batch, this.#at++);
+      const item = this.#select(batch, this.#at++, this.#feed);
       this.#state.consumed++;
       if (item !== undefined) return item;
     }
@@ -178,14 +182,21 @@ class Stream {
     if (this.#ended) return { value: undefined, done: true };
     if (this.#state === null) this.#start();
     const state = this.#state;
-    while (!isEnded(state)) {
-      const item = this.#take();
-      if (item !== undefined) return { value: item, done: false };
-      this.#batch = addon.take(state.job) ?? null;
-      this.#at = 0;
-      if (this.#batch !== null) continue;
-      if (state.over) break;
-      await change(state);
+    try {
+      while (!isEnded(state)) {
+        const item = this.#take();
+        if (item !== undefined) return { value: item, done: false };
+        this.#batch = addon.take(state.job) ?? null;
+        this.#at = 0;
+        if (this.#batch !== null) continue;
+        if (state.over) break;
+        await change(state);
+      }
+    } catch (error) {
+      // The reply was closed, for example, and could not get the token.
+      leave(state);
+      await this.#finish();
+      throw error;
     }
     await this.#finish();
     return { value: undefined, done: true };
@@ -207,6 +218,7 @@ class Stream {
     this.#ended = true;
     forgotten.unregister(this);
     this.#result = settle(this.#state);
+    this.#feed.addRest(this.#session, this.#result);
     if (this.#state.aborted) throw this.#settings.signal.reason;
   }
 }

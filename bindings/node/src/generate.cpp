@@ -7,6 +7,7 @@
 #include <condition_variable>
 
 #include "job.h"
+#include "reply.h"
 
 namespace qinfer_node {
 namespace {
@@ -17,10 +18,17 @@ constexpr std::uint32_t kDefaultAhead = 64;
 /// delivered together, with the next one.
 constexpr std::chrono::milliseconds kWakeInterval(2);
 
+/// Where a reply is.
+struct Reasoning {
+  std::uint32_t n_tokens = 0;  ///< of it so far
+  bool inside = false;
+};
+
 struct Piece {
   qinfer_token token;        ///< -1: text that was held back until the end
   std::size_t text_end;      ///< in text_; it begins where the piece before it ends
   std::size_t length_after;  ///< tokens of the session
+  Reasoning reasoning_after;
   double logprob = 0;
   std::vector<qinfer_token> top_tokens;
   std::vector<double> top_logprobs;
@@ -28,7 +36,8 @@ struct Piece {
 
 class GenerateJob final : public Job {
  public:
-  /// generate(session, {maxTokens, stop: [texts], topLogprobs, ahead}, queued, onPiece(token, text, info) or undefined)
+  /// generate(session, {maxTokens, stop: [texts], topLogprobs, ahead, reply, maxReasoningTokens}, queued,
+  /// onPiece(token, text, info) or undefined)
   explicit GenerateJob(const Args& args);
 
   /// The pieces since the last time, as {texts, tokens, infos}, or undefined if there are none; then on_ready is called
@@ -39,6 +48,9 @@ class GenerateJob final : public Job {
 
  private:
   void read_stop_texts(const Args& args, napi_value list);
+  void read_reply(const Args& args, const Options& options);
+  bool in_reasoning() const;
+  Reasoning reasoning_at(std::size_t length);
   std::int32_t add(const char* data, std::size_t size, qinfer_token token, const qinfer_token_info* info);
   bool hand_over(const Piece& piece, const std::string& piece_text);
   napi_value info_object(const Piece& piece) const;
@@ -60,6 +72,10 @@ class GenerateJob final : public Job {
   bool queued_ = false, with_info_ = false, out_of_memory_ = false;
   std::uint32_t ahead_ = kDefaultAhead;
   std::size_t length_before_ = 0;
+  std::shared_ptr<qinfer_reply> reply_;  ///< a copy, for the thread of the generation
+  bool reasons_before_ = false;
+  Reasoning reasoning_;  ///< at the last piece, when the session had length_told_ tokens
+  std::size_t length_told_ = 0;
 
   // Under mutex_ while the generation runs.
   std::string text_;
@@ -84,6 +100,7 @@ GenerateJob::GenerateJob(const Args& args) : Job(args.env) {
   options_.stop = stop_texts_.data();
   options_.stop_lens = stop_lengths_.data();
   options_.n_stop = static_cast<std::uint32_t>(stop_.size());
+  read_reply(args, options);
   options_.cancel = cancel();
   options_.user = this;
   queued_ = !is_false(args.env, args[2]);
@@ -113,8 +130,29 @@ void GenerateJob::read_stop_texts(const Args& args, napi_value list) {
   }
 }
 
+void GenerateJob::read_reply(const Args& args, const Options& options) {
+  options.read("maxReasoningTokens", options_.max_reasoning_tokens);
+  if (!options.has("reply")) return;
+  reply_ = object_of<Reply>(args.env, options.get("reply"))->copy(args.env);
+  options_.reply = reply_.get();
+  reasons_before_ = reasoning_.inside = in_reasoning();
+}
+
+bool GenerateJob::in_reasoning() const {
+  std::int32_t inside = 0;
+  return reply_ != nullptr && qinfer_reply_in_reasoning(reply_.get(), &inside, nullptr) == QINFER_OK && inside != 0;
+}
+
+/// After each token, on the thread of the generation.
+Reasoning GenerateJob::reasoning_at(std::size_t length) {
+  if (reasoning_.inside) reasoning_.n_tokens += static_cast<std::uint32_t>(length - length_told_);
+  reasoning_.inside = in_reasoning();
+  length_told_ = length;
+  return reasoning_;
+}
+
 qinfer_status GenerateJob::run(qinfer_error* err) {
-  length_before_ = qinfer_session_length(sessions_[0]->handle);
+  length_told_ = length_before_ = qinfer_session_length(sessions_[0]->handle);
   return qinfer_generate(sessions_[0]->handle, &options_, &result_, err);
 }
 
@@ -122,7 +160,7 @@ qinfer_status GenerateJob::run(qinfer_error* err) {
 std::int32_t GenerateJob::add(const char* data, std::size_t size, qinfer_token token,
                               const qinfer_token_info* info) try {
   const std::size_t length = qinfer_session_length(sessions_[0]->handle);
-  Piece piece = {token, 0, length, 0, {}, {}};
+  Piece piece = {token, 0, length, reasoning_at(length), 0, {}, {}};
   if (info != nullptr) {
     piece.logprob = info->logprob;
     piece.top_tokens.assign(info->top_tokens, info->top_tokens + info->n_top);
@@ -218,6 +256,9 @@ void GenerateJob::conclude() {
   text_.resize(text_begin(n_consumed_));
   result_.finish = QINFER_FINISH_CALLBACK;
   result_.new_tokens = static_cast<std::uint32_t>(length - length_before_);
+  const Reasoning seen = n_consumed_ == 0 ? Reasoning{0, reasons_before_} : pieces_[n_consumed_ - 1].reasoning_after;
+  result_.reasoning_tokens = seen.n_tokens;
+  result_.flags = seen.inside ? QINFER_RESULT_IN_REASONING : 0;
   set_outcome(QINFER_OK, "", 0);
   forget_raised();
   if (sessions_.empty()) return;  // closed
@@ -236,6 +277,8 @@ napi_value GenerateJob::result() {
       .set("promptTokens", result_.prompt_tokens)
       .set("cachedTokens", result_.cached_tokens)
       .set("newTokens", result_.new_tokens)
+      .set("reasoningTokens", result_.reasoning_tokens)
+      .set_flag("inReasoning", (result_.flags & QINFER_RESULT_IN_REASONING) != 0)
       .set("prefillNs", result_.prefill_ns)
       .set("decodeNs", result_.decode_ns)
       .object();

@@ -12,6 +12,7 @@ namespace qinfer_node {
 
 class Job;
 class Hook;
+class Reply;
 
 enum class Kind { runtime, model, cache, session, detokenizer, reply, job };
 
@@ -58,7 +59,7 @@ constexpr Kind kind_of<qinfer_detok>() {
   return Kind::detokenizer;
 }
 template <>
-constexpr Kind kind_of<qinfer_reply>() {
+constexpr Kind kind_of<Reply>() {
   return Kind::reply;
 }
 template <>

@@ -31,6 +31,7 @@ void export_job_control(napi_env env, napi_value exports);
 void export_library(napi_env env, napi_value exports);
 void export_model(napi_env env, napi_value exports);
 void export_text(napi_env env, napi_value exports);
+void export_reply(napi_env env, napi_value exports);
 void export_session(napi_env env, napi_value exports);
 void export_model_jobs(napi_env env, napi_value exports);
 void export_session_jobs(napi_env env, napi_value exports);

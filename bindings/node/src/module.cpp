@@ -53,7 +53,7 @@ NAPI_MODULE_INIT() {
   try {
     make_instance(env);
     export_all(env, exports, {{"setErrorClass", entry<set_error_class>}});
-    for (const auto part : {export_handles, export_job_control, export_library, export_model, export_text,
+    for (const auto part : {export_handles, export_job_control, export_library, export_model, export_text, export_reply,
                             export_session, export_model_jobs, export_session_jobs, export_generate})
       part(env, exports);
   } catch (const Thrown&) {

@@ -100,6 +100,7 @@ const fittingOptions = {
   AbortSignal: (value) => value instanceof AbortSignal,
   Cancel: (value) => value instanceof Cancel,
   Runtime: (value) => value instanceof Runtime,
+  Reply: (value) => value instanceof Reply,
   OpenFile: isFunction,
   'readonly unknown[]': Array.isArray,
   'Record<string, unknown>': isPlain,

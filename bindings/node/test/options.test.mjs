@@ -1,7 +1,7 @@
 // Options are read once, when a call begins: what happens to the object afterwards changes nothing.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Cancel, Chat, evaluate, KvCache, Model, plan, Session } from 'qinfer';
+import { Cancel, Chat, evaluate, KvCache, Model, plan, Reply, Session } from 'qinfer';
 import { cases, chatModel, failsWith, model, modelPath, prompted } from './support.mjs';
 
 const [greedy] = cases.greedy;
@@ -28,7 +28,15 @@ test('every option is read once, before the call returns', async () => {
   const signal = AbortSignal.timeout(60_000);
   const cancel = new Cancel();
   const piecewise = { maxTokens: 4, stop: ['nowhere'], ahead: 3, signal, cancel };
+  const turn = { maxTokens: 3, maxReasoningTokens: 2, reasoning: false, ahead: 2, signal, cancel };
   const callbacks = { onToken() {}, onText() {}, topLogprobs: 2 };
+  const greeting = [{ role: 'user', content: 'Hello!' }];
+  const replyOf = (options) => new Reply(chatModel, greeting, options);
+  const greeted = () => {
+    const session = new Session(chatModel);
+    session.append(chatModel.tokenizeChat(greeting));
+    return session;
+  };
   const reading = async (stream) => {
     for await (const _ of stream);
   };
@@ -46,9 +54,14 @@ test('every option is read once, before the call returns', async () => {
     [{ maxTokens: 8, maxLogits: 2 }, (options) => new Session(model, options)],
     [{ temperature: 1, seed: 3n }, (options) => prompted().setSampler(options)],
     [{ tools: [], generationPrompt: true }, (options) => chatModel.renderChat([], options)],
-    [{ messages: [], maxTokens: 3, sampler: {} }, (options) => new Chat(chatModel, options).send('Hello!')],
-    [{ maxTokens: 3, ahead: 2, signal, cancel }, (options) => new Chat(chatModel).send('Hello!', options)],
-    [{ maxTokens: 3, ahead: 2, signal, cancel }, (options) => reading(new Chat(chatModel).stream('Hello!', options))],
+    [
+      { messages: [], maxTokens: 3, maxReasoningTokens: 2, reasoning: true, sampler: {} },
+      (options) => new Chat(chatModel, options).send('Hello!'),
+    ],
+    [{ reasoning: false, now: '2026-11-22' }, (options) => replyOf(options)],
+    [{ maxTokens: 2, reply: replyOf(), maxReasoningTokens: 3 }, (options) => greeted().generate(options)],
+    [{ ...turn }, (options) => new Chat(chatModel).send('Hello!', options)],
+    [{ ...turn }, (options) => reading(new Chat(chatModel).stream('Hello!', options))],
   ];
   for (const [values, call] of calls) {
     const { options, reads, close } = readOnce(values);

@@ -7,6 +7,7 @@ import {
   Model,
   plan,
   QinferError,
+  Reply,
   Runtime,
   Session,
   type Generated,
@@ -45,13 +46,17 @@ export async function text(path: string): Promise<string> {
 export async function calls(model: Model): Promise<string[]> {
   const names: string[] = [];
   const chat = new Chat(model, { tools: [], sampler: { topK: 4 }, variables: { enable_thinking: false } });
-  for await (const part of chat.stream('Hello!')) {
+  for await (const part of chat.stream('Hello!', { maxReasoningTokens: 9, reasoning: true })) {
     if (part.kind === 'call') names.push(part.name);
     // @ts-expect-error: content has no name
     if (part.kind === 'content') names.push(part.name);
     (part satisfies Part).text.trim();
   }
-  return names;
+  using reply = new Reply(model, chat.messages, { reasoning: !chat.result?.inReasoning });
+  for await (const { parts } of chat.session!.streamTokens({ reply, maxReasoningTokens: 9 }))
+    names.push(...(parts ?? []).map(({ kind }) => kind));
+  const spent: number | false | undefined = !reply.inReasoning && chat.result?.reasoningTokens;
+  return spent ? names : [];
 }
 
 export function snapshot(session: Session, file: HostFile): Session {
@@ -64,6 +69,8 @@ export function wrong(session: Session, model: Model): void {
   void session.save('name', { files: () => null });
   // @ts-expect-error: no such option
   void session.generate({ max_tokens: 3 });
+  // @ts-expect-error: the reply of a chat's turn is the chat's
+  void new Chat(model).send('Hello!', { reply: new Reply(model, []) });
   // @ts-expect-error: a text has no log probabilities
   session.stream({ topLogprobs: 3 });
   // @ts-expect-error: a model is loaded
