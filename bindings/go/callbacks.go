@@ -93,10 +93,29 @@ func qgoProgress(user C.uintptr_t, done, total C.uint64_t) C.int32_t {
 type generation struct {
 	caught
 	options *GenerateOptions
-	hook    *hookState // of the session; nil: none
+	hook    *hookState      // of the session; nil: none
+	reply   *C.qinfer_reply // of the options, which the call has meanwhile; nil: none
 	watcher *watcher
 	text    strings.Builder
 	stopped bool
+	unread  error // why parts of the reply could not be read
+}
+
+// giveParts gives OnPart what is certain with the new token, until it wants no more.
+func (g *generation) giveParts() {
+	for going := true; going; {
+		var part Part
+		var there bool
+		g.unread = call(func(e *C.qinfer_error) (status C.qinfer_status) {
+			part, there, status = nextPart(g.reply, e)
+			return status
+		})
+		if g.unread == nil && !there {
+			return
+		}
+		going = g.unread == nil && g.options.OnPart(part)
+	}
+	g.stopped = true
 }
 
 //export qgoToken
@@ -115,6 +134,9 @@ func qgoToken(user C.uintptr_t, text *C.char, n C.size_t, token C.qinfer_token) 
 		g.stopped = g.options.OnToken != nil && !g.options.OnToken(Token(token), piece)
 		if piece != "" && g.options.OnText != nil {
 			g.stopped = !g.options.OnText(piece) || g.stopped
+		}
+		if g.options.OnPart != nil {
+			g.giveParts()
 		}
 		return nil
 	})

@@ -10,13 +10,14 @@ import (
 	"strings"
 )
 
-// Chat is a conversation with a model. Messages and the like may be changed between turns. It is for one goroutine at
-// a time.
+// Chat is a conversation with a model. Messages and the like may be changed between turns. While a reply is in its
+// reasoning, the LogitsHook of the session rests. It is for one goroutine at a time.
 type Chat struct {
 	Conversation
-	Sampler   SamplerOptions // as it is at the first turn
-	MaxTokens uint32         // of a reply; 0 = no bound but the context's
-	Result    Generated      // of the last turn
+	Sampler            SamplerOptions // as it is at the first turn
+	MaxTokens          uint32         // of a reply; 0 = no bound but the context's
+	MaxReasoningTokens uint32         // of these; then the reasoning is ended, and the content begins; 0 = no bound
+	Result             Generated      // of the last turn
 
 	model   *Model
 	session *Session
@@ -134,33 +135,24 @@ func (c *Chat) prepare(ctx context.Context) (*Reply, error) {
 
 // generate emits the parts of the reply, and keeps it as a message, or what has come of it when it is ended from outside.
 func (c *Chat) generate(ctx context.Context, reply *Reply, emit func(Part) bool) error {
-	var failed error
-	going, received := true, 0
-	emitAll := func(parts []Part, err error) {
-		failed = err
-		for _, part := range parts {
-			going = going && emit(part)
-		}
+	going := true
+	give := func(part Part) bool {
+		going = going && emit(part)
+		return going
 	}
 	result, err := c.session.Generate(ctx, GenerateOptions{
-		MaxTokens: c.MaxTokens,
-		OnToken: func(token Token, _ string) bool {
-			if token != NoToken {
-				received++
-				emitAll(reply.Push(token))
-			}
-			return going && failed == nil
-		},
+		MaxTokens: c.MaxTokens, Reply: reply, MaxReasoningTokens: c.MaxReasoningTokens, OnPart: give,
 	})
 	c.Result = result
-	if err == nil {
-		err = failed
-	}
-	if err != nil && (ctx.Err() == nil || received == 0) {
+	if err != nil && (ctx.Err() == nil || result.NewTokens == 0) {
 		return err
 	}
-	if emitAll(reply.Finish()); failed != nil {
-		return failed
+	parts, unread := reply.Finish()
+	if unread != nil {
+		return unread
+	}
+	for _, part := range parts {
+		give(part)
 	}
 	message, unread := reply.Message()
 	if unread != nil {

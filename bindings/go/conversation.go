@@ -31,6 +31,7 @@ type Conversation struct {
 	TemplateName string // of the model; "" = "tool_use" if there is one and there are tools, else "default"
 	TemplateText string // a template instead of the model's
 	Now          string // what the template is told the date is, "2026-11-22"; "" = the system's clock
+	NoReasoning  bool   // for [Model.NewReply]: nothing is taken for reasoning, even where the prompt ends with its marker
 }
 
 func (c *Conversation) json() (string, error) {

@@ -26,6 +26,14 @@ type GenerateOptions struct {
 	// with NoToken. False from either ends the generation.
 	OnText  func(text string) bool
 	OnToken func(token Token, text string) bool
+
+	// Reply is the reply that these tokens are, or nil: it is given each of them, and no other call may use it meanwhile.
+	// While it is in its reasoning, the session's LogitsHook rests: what the hook enforces begins with the content.
+	Reply              *Reply
+	MaxReasoningTokens uint32 // with Reply: after so many its reasoning is ended; 0 = no bound
+	// OnPart is called with the parts of the reply as they come, after OnText. False ends the generation. What is still
+	// to come is in Reply.Finish.
+	OnPart func(part Part) bool
 }
 
 // check looks for what the library cannot see: a number of texts that C would cut, and texts that never appear.
@@ -38,6 +46,9 @@ func (o *GenerateOptions) check() error {
 			return &Error{Status: StatusInvalidArgument, Detail: int64(at),
 				Message: fmt.Sprintf("Stop[%d] is not UTF-8, expected text as it may appear", at)}
 		}
+	}
+	if o.OnPart != nil && o.Reply == nil {
+		return newError(StatusInvalidArgument, "OnPart is set, but there is no Reply that has parts")
 	}
 	return nil
 }
@@ -76,6 +87,8 @@ type Generated struct {
 	PromptTokens    int
 	CachedTokens    int // of the prompt, taken from the cache instead of evaluated
 	NewTokens       int
+	ReasoningTokens int  // of the new ones, where the options have a Reply; its end marker is one of them
+	InReasoning     bool // it ended inside of the reasoning: there is no content
 	Prefill, Decode time.Duration
 }
 
@@ -95,25 +108,34 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 	stops.fill(o.Stop)
 	options := C.qinfer_generate_options{
 		max_tokens: C.uint32_t(o.MaxTokens), stop: stops.texts, stop_lens: stops.lens, n_stop: C.uint32_t(len(o.Stop)),
-		cancel: w.c,
+		cancel: w.c, max_reasoning_tokens: C.uint32_t(o.MaxReasoningTokens),
 	}
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
 	var result C.qinfer_generate_result
 	result.struct_size = C.uint32_t(unsafe.Sizeof(result))
 	g := &generation{options: &o, hook: s.hooked(), watcher: w}
+	used := []use{s.used()}
+	if o.Reply != nil {
+		g.reply, used = o.Reply.c, append(used, o.Reply.used())
+	}
+	options.reply = g.reply
 	user := cgo.NewHandle(g)
 	defer user.Delete()
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
 		return C.qgo_generate(s.c, &options, C.uintptr_t(user), &result, e)
-	}, s.used())
+	}, used...)
 	var ofHook caught // taken first: what a hook failed with must not stay for another call where OnText panicked
 	if g.hook != nil && errors.Is(err, ErrCancelled) {
 		ofHook.panicked, ofHook.value, ofHook.err = g.hook.take()
 	}
 	err = w.because(g.finish(ofHook.finish(err, StatusCancelled, nil), StatusCancelled, nil))
+	if err == nil {
+		err = g.unread
+	}
 	return Generated{
 		Text: g.text.String(), Finish: Finish(result.finish),
 		PromptTokens: int(result.prompt_tokens), CachedTokens: int(result.cached_tokens), NewTokens: int(result.new_tokens),
+		ReasoningTokens: int(result.reasoning_tokens), InReasoning: result.flags&C.QINFER_RESULT_IN_REASONING != 0,
 		Prefill: time.Duration(result.prefill_ns), Decode: time.Duration(result.decode_ns),
 	}, err
 }

@@ -42,7 +42,8 @@ type Part struct {
 	ID   string // of the call
 }
 
-// Reply takes a reply apart while it comes. It is for one goroutine at a time.
+// Reply takes a reply apart while it comes: in Push, or in a generation that has it ([GenerateOptions]). It is for one
+// goroutine at a time.
 type Reply struct {
 	object *object
 	c      *C.qinfer_reply
@@ -53,7 +54,8 @@ func (m *Model) NewReply(ctx context.Context, c Conversation) (*Reply, error) {
 	r := &Reply{}
 	err := c.run(ctx, func(conversation string, chat *C.qinfer_chat_options) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status {
-			return C.qgo_reply_create(m.c, chars(conversation), C.size_t(len(conversation)), chat, &r.c, e)
+			return C.qgo_reply_create(m.c, chars(conversation), C.size_t(len(conversation)), chat,
+				flag(c.NoReasoning, C.QINFER_REPLY_NO_REASONING), &r.c, e)
 		}, m.used())
 	})
 	if err != nil {
@@ -88,24 +90,38 @@ func (r *Reply) Finish() ([]Part, error) {
 func (r *Reply) parts(f func(e *C.qinfer_error) C.qinfer_status) ([]Part, error) {
 	var parts []Part
 	err := call(func(e *C.qinfer_error) C.qinfer_status {
-		status := f(e)
-		for status == C.QINFER_OK {
-			var part C.qinfer_reply_part
-			part.struct_size = C.uint32_t(unsafe.Sizeof(part))
-			status = C.qinfer_reply_next(r.c, &part, e)
-			if status != C.QINFER_OK || part.kind == C.QINFER_PART_NONE {
-				break
+		status, there := f(e), true
+		for status == C.QINFER_OK && there {
+			var part Part
+			if part, there, status = nextPart(r.c, e); there {
+				parts = append(parts, part)
 			}
-			parts = append(parts, partOf(&part))
 		}
 		return status
 	}, r.used())
 	return parts, err
 }
 
-func partOf(p *C.qinfer_reply_part) Part {
+// nextPart reads the next part, if there is one. The caller has the handle meanwhile.
+func nextPart(reply *C.qinfer_reply, e *C.qinfer_error) (part Part, there bool, status C.qinfer_status) {
+	var p C.qinfer_reply_part
+	p.struct_size = C.uint32_t(unsafe.Sizeof(p))
+	status = C.qinfer_reply_next(reply, &p, e)
+	if status != C.QINFER_OK || p.kind == C.QINFER_PART_NONE {
+		return Part{}, false, status
+	}
 	name := textAt(p.name, C.size_t(p.name_len))
-	return Part{Kind: PartKind(p.kind), Text: textAt(p.text, p.text_len), Name: name, ID: C.GoString(p.id)}
+	return Part{Kind: PartKind(p.kind), Text: textAt(p.text, p.text_len), Name: name, ID: C.GoString(p.id)}, true, status
+}
+
+// InReasoning reports whether the reasoning has begun and not ended. What is drawn with Sample under a grammar is free
+// until then.
+func (r *Reply) InReasoning() (bool, error) {
+	var reasons C.int32_t
+	err := call(func(e *C.qinfer_error) C.qinfer_status {
+		return C.qinfer_reply_in_reasoning(r.c, &reasons, e)
+	}, r.used())
+	return reasons != 0, err
 }
 
 // Message gives what was pushed as a message, to add to the conversation's.

@@ -132,8 +132,8 @@ qinfer_status qgo_generate(qinfer_session* session, const qinfer_generate_option
 }
 
 qinfer_status qgo_reply_create(const qinfer_model* model, const char* conversation, size_t len,
-                               const qinfer_chat_options* chat, qinfer_reply** out, qinfer_error* err) {
-  const qinfer_reply_options options = {.struct_size = sizeof options, .chat = chat};
+                               const qinfer_chat_options* chat, uint32_t flags, qinfer_reply** out, qinfer_error* err) {
+  const qinfer_reply_options options = {.struct_size = sizeof options, .flags = flags, .chat = chat};
   return qinfer_reply_create(model, conversation, len, &options, out, err);
 }
 

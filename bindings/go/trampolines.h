@@ -29,7 +29,7 @@ qinfer_status qgo_generate(qinfer_session* session, const qinfer_generate_option
                            qinfer_generate_result* out, qinfer_error* err);
 /* The chat options are a pointer inside others, which must not be in memory of Go. */
 qinfer_status qgo_reply_create(const qinfer_model* model, const char* conversation, size_t len,
-                               const qinfer_chat_options* chat, qinfer_reply** out, qinfer_error* err);
+                               const qinfer_chat_options* chat, uint32_t flags, qinfer_reply** out, qinfer_error* err);
 
 /* With clones 0 forks have no hook. */
 qinfer_status qgo_set_logits_hook(qinfer_session* session, uintptr_t hook, int clones, qinfer_error* err);
