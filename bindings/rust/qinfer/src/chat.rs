@@ -38,6 +38,10 @@ pub struct Chat {
     pub format: ReplyFormat,
     /// Tokens of a reply at most; 0 = no bound but the context's.
     pub max_tokens: u32,
+    /// Of these, tokens of reasoning at most; then the content begins. 0 = no bound.
+    pub max_reasoning_tokens: u32,
+    /// Nothing is taken for reasoning: a hook of the session has each reply from its first token on.
+    pub no_reasoning: bool,
     /// Ends a reply.
     pub cancel: Option<Cancel>,
     session: Session,
@@ -95,7 +99,8 @@ impl Chat {
         Ok(Chat::with_session(Session::for_model(model)?))
     }
 
-    /// A conversation in this session, which brings its sampler and its hook.
+    /// A conversation in this session, which brings its sampler and its hook. The hook is asked once the reasoning of a
+    /// reply has ended.
     pub fn with_session(session: Session) -> Chat {
         Chat {
             messages: Vec::new(),
@@ -104,6 +109,8 @@ impl Chat {
             options: ChatOptions::default(),
             format: ReplyFormat::default(),
             max_tokens: 0,
+            max_reasoning_tokens: 0,
+            no_reasoning: false,
             cancel: None,
             session,
             generated: None,
@@ -224,6 +231,7 @@ impl Chat {
         let model = self.session.model().clone();
         let options = ReplyOptions {
             format: self.format,
+            no_reasoning: self.no_reasoning,
             chat: self.options.clone(),
         };
         let reply = Reply::new(&model, &conversation, &options)?;
@@ -231,6 +239,7 @@ impl Chat {
             .set_tokens(&model.tokenize_chat(&conversation, &self.options)?)?;
         let generate = GenerateOptions {
             max_tokens: self.max_tokens,
+            max_reasoning_tokens: self.max_reasoning_tokens,
             cancel: self.cancel.clone(),
             ..Default::default()
         };
@@ -277,29 +286,14 @@ impl Turn {
         session: &mut Session,
         put: &mut dyn FnMut(Option<Part>) -> ControlFlow<()>,
     ) -> Result<Done, Error> {
-        let mut failed = None;
         let mut broken_off = false;
         let mut received = false;
-        let generated = session.generate_with(&self.generate, |piece| {
+        let generated = session.generate_with_reply(&self.generate, &mut self.reply, |piece| {
             received |= piece.token.is_some();
-            let result = match piece.token {
-                Some(token) => self.reply.push(token),
-                None => Ok(()),
-            };
-            match result.and_then(|()| hand_over(&mut self.reply, put)) {
-                Ok(flow) => {
-                    broken_off |= flow.is_break();
-                    flow
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
+            let flow = hand_over(piece.parts, put);
+            broken_off |= flow.is_break();
+            flow
         });
-        if let Some(error) = failed {
-            return Err(error);
-        }
         let generated = match generated {
             Err(error) if error.status() != Status::Cancelled => return Err(error),
             ended => ended,
@@ -308,7 +302,11 @@ impl Turn {
         let message = if received || is_reply {
             self.reply.finish()?;
             if is_reply {
-                let _ = hand_over(&mut self.reply, put)?;
+                while let Some(part) = self.reply.next_part()? {
+                    if put(Some(part)).is_break() {
+                        break;
+                    }
+                }
             }
             Some(self.reply.message()?)
         } else {
@@ -318,18 +316,16 @@ impl Turn {
     }
 }
 
-/// Hands over the parts that are certain.
+/// Hands over the parts of one token.
 fn hand_over(
-    reply: &mut Reply,
+    parts: Vec<Part>,
     put: &mut dyn FnMut(Option<Part>) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Error> {
-    while let Some(part) = reply.next_part()? {
-        if put(Some(part)).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
+) -> ControlFlow<()> {
+    for part in parts {
+        put(Some(part))?;
     }
     // Tokens without a part, such as those of a call that is not complete, must not keep a reader that has left.
-    Ok(put(None))
+    put(None)
 }
 
 /// The parts of a reply: [`Chat::stream`].

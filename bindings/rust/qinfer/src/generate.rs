@@ -11,13 +11,16 @@ use crate::error::{call, Error};
 use crate::handle::{array, slice_at};
 use crate::options::count;
 use crate::panics::guard;
-use crate::{sys, Cancel, Session, Token};
+use crate::reply::next_part;
+use crate::{sys, Cancel, Part, Reply, Session, Token};
 
 /// How a text is generated.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
     /// New tokens at most; 0 = until an end token or the context limit.
     pub max_tokens: u32,
+    /// With a reply: after so many tokens of reasoning it is ended, and the content begins; 0 = no bound.
+    pub max_reasoning_tokens: u32,
     /// The text ends before the first of these that appears.
     pub stop: Vec<String>,
     /// Pieces come with log probabilities, and with this many of the most likely tokens (at most 64). They cost a
@@ -49,6 +52,8 @@ pub struct Piece<'a> {
     pub text: Cow<'a, str>,
     /// Where [`GenerateOptions::top_logprobs`] is set and there is a token.
     pub logprobs: Option<Logprobs<'a>>,
+    /// The parts of the reply that are certain with the token; none without a reply.
+    pub parts: Vec<Part>,
 }
 
 /// Why a generation ended.
@@ -93,6 +98,10 @@ pub struct Generated {
     pub cached_tokens: u32,
     /// Tokens drawn, the end token included.
     pub new_tokens: u32,
+    /// Of these, with a reply; the end marker of the reasoning is one of them.
+    pub reasoning_tokens: u32,
+    /// It ended inside of the reasoning: there is no content.
+    pub in_reasoning: bool,
     /// For the prompt.
     pub prefill: Duration,
     /// For the evaluations after it.
@@ -115,9 +124,39 @@ impl Session {
     where
         F: FnMut(Piece<'_>) -> ControlFlow<()>,
     {
+        self.generate_for(options, ptr::null_mut(), on_piece)
+    }
+
+    /// The same for the reply that the tokens are: each is pushed to it, and the pieces have its parts. While it is in
+    /// its reasoning the session's [`LogitsHook`](crate::LogitsHook) rests: a grammar begins where the content begins.
+    /// [`Reply::finish`] and [`Reply::next_part`] give what is left in the end.
+    pub fn generate_with_reply<F>(
+        &mut self,
+        options: &GenerateOptions,
+        reply: &mut Reply,
+        on_piece: F,
+    ) -> Result<Generated, Error>
+    where
+        F: FnMut(Piece<'_>) -> ControlFlow<()>,
+    {
+        self.generate_for(options, reply.as_mut_ptr(), on_piece)
+    }
+
+    /// `reply` is NULL, or one that the caller has borrowed.
+    fn generate_for<F>(
+        &mut self,
+        options: &GenerateOptions,
+        reply: *mut sys::qinfer_reply,
+        on_piece: F,
+    ) -> Result<Generated, Error>
+    where
+        F: FnMut(Piece<'_>) -> ControlFlow<()>,
+    {
         let mut receiver = Receiver {
             on_piece,
             text: String::new(),
+            reply,
+            failed: None,
         };
         let stop: Vec<*const c_char> = options
             .stop
@@ -136,17 +175,24 @@ impl Session {
             n_top: options.top_logprobs.unwrap_or(0),
             user: ptr::from_mut(&mut receiver).cast(),
             cancel: cancel_pointer(&options.cancel),
+            max_reasoning_tokens: options.max_reasoning_tokens,
+            reply,
             ..sys::sized()
         };
         let mut out = sys::sized::<sys::qinfer_generate_result>();
         // SAFETY: all of it lives through the call; only the callbacks use the receiver meanwhile.
         call(|error| unsafe { sys::qinfer_generate(self.as_mut_ptr(), &raw, &mut out, error) })?;
+        if let Some(failed) = receiver.failed {
+            return Err(failed);
+        }
         Ok(Generated {
             text: receiver.text,
             finish: Finish::from_code(out.finish),
             prompt_tokens: out.prompt_tokens,
             cached_tokens: out.cached_tokens,
             new_tokens: out.new_tokens,
+            reasoning_tokens: out.reasoning_tokens,
+            in_reasoning: out.flags & sys::QINFER_RESULT_IN_REASONING != 0,
             prefill: Duration::from_nanos(out.prefill_ns),
             decode: Duration::from_nanos(out.decode_ns),
         })
@@ -157,12 +203,33 @@ impl Session {
 struct Receiver<F> {
     on_piece: F,
     text: String,
+    reply: *mut sys::qinfer_reply,
+    /// Why parts of the reply could not be read.
+    failed: Option<Error>,
 }
 
 impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> Receiver<F> {
-    fn receive(&mut self, piece: Piece<'_>) -> i32 {
+    fn receive(&mut self, mut piece: Piece<'_>) -> i32 {
         self.text.push_str(&piece.text);
+        match self.parts() {
+            Ok(parts) => piece.parts = parts,
+            Err(failed) => {
+                self.failed = Some(failed);
+                return 1;
+            }
+        }
         (self.on_piece)(piece).is_break() as i32
+    }
+
+    fn parts(&self) -> Result<Vec<Part>, Error> {
+        let mut parts = Vec::new();
+        if !self.reply.is_null() {
+            // SAFETY: the reply is borrowed for the generation, which waits for its callbacks.
+            while let Some(part) = unsafe { next_part(self.reply) }? {
+                parts.push(part);
+            }
+        }
+        Ok(parts)
     }
 }
 
@@ -184,6 +251,7 @@ unsafe extern "C" fn on_token<F: FnMut(Piece<'_>) -> ControlFlow<()>>(
             token: (token >= 0).then_some(token),
             text: String::from_utf8_lossy(text),
             logprobs: None,
+            parts: Vec::new(),
         })
     })
 }
@@ -207,6 +275,7 @@ unsafe extern "C" fn on_token_info<F: FnMut(Piece<'_>) -> ControlFlow<()>>(
                     top_tokens: slice_at(info.top_tokens, n_top),
                     top_logprobs: slice_at(info.top_logprobs, n_top),
                 }),
+                parts: Vec::new(),
             })
         }
     })

@@ -245,6 +245,8 @@ fn sessions_that_do_not_go_together_are_errors() {
 fn every_call_of_a_session_that_a_forgotten_stream_has_fails() {
     let mut session = begun();
     std::mem::forget(session.stream(&up_to(1)).unwrap());
+    let conversation = format!("{{\"messages\": [{}]}}", message("user", "Hi"));
+    let mut reply = Reply::new(chat_model(), &conversation, &ReplyOptions::default()).unwrap();
     let folder = Folder::new();
     let hook = |_: &mut [f32]| ();
     for result in [
@@ -278,6 +280,9 @@ fn every_call_of_a_session_that_a_forgotten_stream_has_fails() {
             }),
         ),
         session.generate(&up_to(1)).map(drop),
+        session
+            .generate_with_reply(&up_to(1), &mut reply, |_| ControlFlow::Continue(()))
+            .map(drop),
         session.stream(&up_to(1)).unwrap().finish().map(drop),
     ] {
         let error = result.unwrap_err();
