@@ -8,7 +8,7 @@
 Names and rules are those of the C ABI (qinfer.h); every failure is a QinferError.
 """
 
-from ._chat import Chat, Part, Reply
+from ._chat import Chat
 from ._errors import (
     BufferTooSmallError,
     CancelledError,
@@ -29,6 +29,7 @@ from ._files import File, Opener
 from ._grammar import Grammar
 from ._model import Cancel, ChatPrompt, Detokenizer, Model, Runtime, Token, build_info, cpu_info, plan, version
 from ._openai import Client
+from ._reply import Part, Reply
 from ._session import Generated, KvCache, Session, evaluate
 
 __all__ = [

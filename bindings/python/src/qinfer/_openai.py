@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ._chat import Part, Reply
 from ._grammar import Grammar
 from ._library import expect
 from ._model import Cancel, ChatPrompt, Message, Model, Path, model_of
+from ._reply import Part, Reply
 from ._session import Generated, Session
 from ._stream import Stream
 
@@ -79,9 +79,12 @@ class Completions:
         presence_penalty: float = 0,
         frequency_penalty: float = 0,
         extra_body: Mapping[str, Any] | None = None,
+        max_reasoning_tokens: int = 0,
+        reasoning: bool = True,
     ) -> Any:
         """A completion, or with stream an iterator of chunks. extra_body: variables of the model's template. The members
-        are those of the service; what it has besides these parameters is refused by Python as an unknown argument."""
+        are those of the service; what it has besides these parameters is refused by Python as an unknown argument. The
+        last two are as in Chat.stream()."""
         prompt = ChatPrompt(messages, tools=tools, **(extra_body or {}))
         tokens = self._model.tokenize_chat(messages, tools=tools, **(extra_body or {}))
         limit = max_completion_tokens or max_tokens or 0
@@ -97,7 +100,8 @@ class Completions:
         session.append(tokens)
         session.set_grammar(self._grammar(response_format))
         stops = [stop] if isinstance(stop, str) else list(stop or ())
-        run = _Run(self._model, session, prompt, limit, stops, model)
+        limits = {"max_tokens": limit, "max_reasoning_tokens": max_reasoning_tokens}
+        run = _Run(self._model, session, prompt, limits, reasoning, stops, model)
         return run.chunks() if stream else run.completion()
 
     def _grammar(self, response_format: Mapping[str, Any] | None) -> Grammar | None:
@@ -115,25 +119,30 @@ class _Run:
     """One completion."""
 
     def __init__(
-        self, model: Model, session: Session, prompt: ChatPrompt, limit: int, stop: list[str], name: str
+        self,
+        model: Model,
+        session: Session,
+        prompt: ChatPrompt,
+        limits: Mapping[str, Any],
+        reasoning: bool,
+        stop: list[str],
+        name: str,
     ) -> None:
-        self.model, self.session, self.prompt, self.limit = model, session, prompt, limit
+        self.model, self.session, self.prompt, self.limits, self.reasoning = model, session, prompt, limits, reasoning
         self.stop = _StopTexts(stop)
         self.head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": name or "local"}
         self.n_calls = 0
         self.result: Generated | None = None
 
     def deltas(self) -> Iterator[dict[str, Any]]:
-        with self.session, Reply(self.model, self.prompt) as reply:
+        with self.session, Reply(self.model, self.prompt, reasoning=self.reasoning) as reply:
 
             def work(put: Any, ending: Cancel) -> None:
                 def receive(token: int, _: str) -> bool:
-                    if token < 0:  # text that the reply holds back, too
-                        return True
-                    going = all([put(delta) for part in reply.push(token) for delta in self.deltas_of(part)])
+                    going = all([put(delta) for part in reply.take() for delta in self.deltas_of(part)])
                     return going and not self.stop.found
 
-                self.result = self.session.generate(self.limit, on_token=receive, cancel=ending)
+                self.result = self.session.generate(**self.limits, reply=reply, on_token=receive, cancel=ending)
                 for part in reply.finish():
                     for delta in self.deltas_of(part):
                         put(delta)
@@ -163,7 +172,13 @@ class _Run:
 
     def usage(self) -> Object:
         prompt, new = (self.result.prompt_tokens, self.result.new_tokens) if self.result else (0, 0)
-        return Object(prompt_tokens=prompt, completion_tokens=new, total_tokens=prompt + new)
+        details = Object(reasoning_tokens=self.result.reasoning_tokens if self.result else 0)
+        return Object(
+            prompt_tokens=prompt,
+            completion_tokens=new,
+            total_tokens=prompt + new,
+            completion_tokens_details=details,
+        )
 
     def chunks(self) -> Iterator[Object]:
         def chunk(delta: dict[str, Any], finish: str | None) -> Object:

@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from sys import is_finalizing
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from ._library import (
     utf8,
 )
 from ._model import Cancel, Model, Path, members_of, model_of, read_struct
+from ._reply import Reply
 from ._stream import Stream, follow
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ _FINISHES = {0: "error", 1: "end", 2: "stop", 3: "length", 4: "callback"}
 
 @dataclass(frozen=True)
 class Generated:
-    """How a generation ended ("end": an end token, "stop": a stop text, "length", "callback") and what it took."""
+    """How a generation ended ("end": an end token, "stop": a stop text, "length", "callback") and what it took.
+    in_reasoning: it ended inside of the reply's reasoning, so that there is no content."""
 
     text: str
     finish: str
@@ -54,6 +57,8 @@ class Generated:
     new_tokens: int
     prefill_ns: int
     decode_ns: int
+    reasoning_tokens: int = 0
+    in_reasoning: bool = False
 
 
 class KvCache(Handle):
@@ -401,11 +406,14 @@ class Session(Handle):
         on_text: Callable[[str], object] | None = None,
         on_token: Callable[[int, str], object] | None = None,
         cancel: Cancel | None = None,
+        reply: Reply | None = None,
+        max_reasoning_tokens: int = 0,
     ) -> Generated:
         """Evaluates what is pending and draws tokens until an end token, a stop text or max_tokens (0: no bound but the
         context's). on_text gets new text; on_token each token and the text with it, which may be empty; text that was
         held back comes at the end, with token -1. False from either ends the generation, and what they raise is raised
-        here."""
+        here. reply gets each token before the callbacks do, and take() in them gives its parts; while it is in its
+        reasoning the session's grammar or hook rests, and after max_reasoning_tokens (0: no bound) that is ended."""
         pieces: list[str] = []
         own = self._cancel_of_call(cancel)
         callbacks = Callbacks(own)
@@ -426,8 +434,10 @@ class Session(Handle):
         guard = callbacks.guarded(_abi.qinfer_token_fn, receive)
         options.on_token = guard
         options.cancel = address_of(Cancel, own)
+        options.reply = address_of(Reply, reply)
+        options.max_reasoning_tokens = max_reasoning_tokens
         result = sized(_abi.qinfer_generate_result)
-        with Held(own):
+        with Held(own), nullcontext() if reply is None else reply._generated():
             evaluated = self._evaluate_prompt(own)
             self._call(lib.qinfer_generate, ctypes.byref(options), ctypes.byref(result), callbacks=callbacks)
         if cancel is None:  # nothing else refers to it, so that nothing requests it late
@@ -435,7 +445,8 @@ class Session(Handle):
         counts = members_of(result)
         for name, value in evaluated.items():
             counts[name] += value
-        return Generated("".join(pieces), _FINISHES[counts.pop("finish")], **counts)
+        in_reasoning = (counts.pop("flags") & _abi.QINFER_RESULT_IN_REASONING) != 0
+        return Generated("".join(pieces), _FINISHES[counts.pop("finish")], in_reasoning=in_reasoning, **counts)
 
     def _cancel_of_call(self, cancel: Cancel | None) -> Cancel:
         """Perhaps one of an earlier call: to make one is a fifth of what Python does for a call."""
