@@ -432,10 +432,11 @@ QINFER_API void qinfer_model_free(qinfer_model *model);
 /** Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants
  *  them, the tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a
  *  loaded model. out_path appears whole or not at all. An existing file is replaced (links are followed) only if it is
- *  empty or was written by this function, else QINFER_E_FORMAT; a file of the model directory is
- *  QINFER_E_INVALID_ARGUMENT. A packed file that is cut, altered in its header, or packed for other kernels is refused
- *  when loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating system's: options with files
- *  are QINFER_E_UNSUPPORTED.
+ *  empty or was written by this function, else QINFER_E_FORMAT, and if its owner may write to it, else QINFER_E_IO
+ *  (EACCES); a file of the model directory is QINFER_E_INVALID_ARGUMENT. Weights are converted on all threads of the
+ *  runtime, and written to the file on the calling one. A packed file that is cut, altered in its header, or packed
+ *  for other kernels is refused when loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating
+ *  system's: options with files are QINFER_E_UNSUPPORTED.
  *
  *  weight_format may also be "q8_0", "q4_0" or "q4_k_m", which quantise a checkpoint of f32, f16 and bf16: the mixes of
  *  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each
