@@ -607,8 +607,8 @@ enum {
 };
 enum { QINFER_PART_NONE = 0, QINFER_PART_CONTENT = 1, QINFER_PART_REASONING = 2, QINFER_PART_CALL = 3 };
 enum {
-    /** Nothing is taken for reasoning, even where the prompt ends with its marker: with a grammar the answer then begins
-     *  at once. */
+    /** Nothing is taken for reasoning, even where the prompt ends with its marker: with a grammar the answer begins at
+     *  once. */
     QINFER_REPLY_NO_REASONING = 1
 };
 typedef struct qinfer_reply_options {
@@ -871,7 +871,7 @@ typedef struct qinfer_generate_options {
     uint32_t             struct_size;
     uint32_t             max_tokens; /* new tokens; 0 = until an end token or the context limit */
     /** n_stop texts of 1 to 4096 bytes; output ends before the first that appears. One that is a control token, which
-     *  has no text in the output, ends it at that token. */
+     *  has no text in the output, ends it at that token (with QINFER_FINISH_STOP, even if it is an end token). */
     const char *const   *stop;
     const size_t        *stop_lens;  /* their lengths; NULL = NUL-terminated */
     uint32_t             n_stop;     /* at most 256 */

@@ -22,11 +22,11 @@ class TextOutput {
   /// Adds the text of a token and passes on what is safe. Returns a reason to stop, or Finish::none.
   Finish push(std::int32_t token) {
     if (options_.on_token_info != nullptr) look_up(token);
-    if (session_.model().is_end_token(token)) return Finish::end;
-    if (is_stop_token(token)) {
+    if (is_stop_token(token)) {  // also where it is an end token: the host has named it
       finish();
       return Finish::stop;
     }
+    if (session_.model().is_end_token(token)) return Finish::end;
     if (detokenizer_ != nullptr) held_ += detokenizer_->push(token, buffer_.subspan(held_));
     const std::size_t stop = first_stop();
     if (stop != std::string_view::npos) {

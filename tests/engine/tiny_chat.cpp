@@ -134,8 +134,9 @@ TEST_CASE("tiny-chat replies on every kernel set as on the reference", "[tiny-ch
 
 TEST_CASE("a stop text that is a control token ends the output at that token", "[tiny-chat][chat]") {
   const qi::Model model = load(0, 1);
-  const qi::Token control = model.find_token("<|im_start|>");
-  for (const char* stop : {"<|im_start|>", "<|im_sta"}) {
+  for (const char* stop : {"<|im_start|>", "<|im_end|>", "<|im_sta"}) {  // the second is an end token, too
+    const bool is_token = std::string_view(stop).ends_with("|>");
+    const qi::Token control = model.find_token(is_token ? stop : "<|im_start|>");
     qi::KvCache cache(model);
     qi::Session session(cache);
     session.append(model.tokenize("What is"));
@@ -148,7 +149,6 @@ TEST_CASE("a stop text that is a control token ends the output at that token", "
       text += piece;
       return true;
     };
-    const bool is_token = stop == std::string_view("<|im_start|>");
     const qinfer_generate_result result = session.generate(request);
     CAPTURE(stop);
     CHECK(result.finish == (is_token ? QINFER_FINISH_STOP : QINFER_FINISH_LENGTH));

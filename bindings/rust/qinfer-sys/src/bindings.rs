@@ -994,7 +994,7 @@ pub const QINFER_PART_NONE: u32 = 0;
 pub const QINFER_PART_CONTENT: u32 = 1;
 pub const QINFER_PART_REASONING: u32 = 2;
 pub const QINFER_PART_CALL: u32 = 3;
-#[doc = " Nothing is taken for reasoning, even where the prompt ends with its marker: with a grammar the answer then begins\n  at once."]
+#[doc = " Nothing is taken for reasoning, even where the prompt ends with its marker: with a grammar the answer begins at\n  once."]
 pub const QINFER_REPLY_NO_REASONING: u32 = 1;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1399,7 +1399,7 @@ pub type qinfer_token_info_fn = ::core::option::Option<
 pub struct qinfer_generate_options {
     pub struct_size: u32,
     pub max_tokens: u32,
-    #[doc = " n_stop texts of 1 to 4096 bytes; output ends before the first that appears. One that is a control token, which\n  has no text in the output, ends it at that token."]
+    #[doc = " n_stop texts of 1 to 4096 bytes; output ends before the first that appears. One that is a control token, which\n  has no text in the output, ends it at that token (with QINFER_FINISH_STOP, even if it is an end token)."]
     pub stop: *const *const ::core::ffi::c_char,
     pub stop_lens: *const usize,
     pub n_stop: u32,
