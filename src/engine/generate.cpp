@@ -6,6 +6,7 @@
 
 #include "platform/thread.h"
 #include "sampling/logprobs.h"
+#include "text/utf8.h"
 
 namespace qinfer::engine {
 namespace {
@@ -122,6 +123,9 @@ Status check(const Session& session, const GenerateOptions& options) {
     if (options.stop[i].empty() || options.stop[i].size() > kMaxStopBytes)
       return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                       "stop text {} has {} bytes, expected 1 to {}", i, options.stop[i].size(), kMaxStopBytes);
+    if (const std::size_t bad = text::find_invalid_utf8(options.stop[i]); bad != options.stop[i].size())
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "stop text {} is not valid UTF-8 at byte {}, and output is: it would never appear", i, bad);
   }
   if (options.n_top > std::min(kMaxTop, session.model().spec().n_vocab))
     return error(Code::invalid_argument, "n_top is {}, at most {} are accepted", options.n_top,

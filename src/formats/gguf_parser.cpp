@@ -131,8 +131,8 @@ class GgufParser {
   /// Whether n bytes follow. `what` says what they are.
   Status need(std::uint64_t n, std::string_view what) {
     if (n > file_bytes_ - at_)
-      return malformed("{}{} at byte {} takes {} bytes, the file has {} more", what, of_key(), at_, n,
-                       file_bytes_ - at_);
+      return malformed("{}{} at byte {} takes {} bytes, the file has {} more: it is cut or damaged", what, of_key(),
+                       at_, n, file_bytes_ - at_);
     if (n <= size_ - at_) return Status();
     if (at_ >= kMaxHeader || n > kMaxHeader - at_)
       return malformed("{}{} at byte {} ends after the first {} bytes, which the header may have", what, of_key(), at_,
@@ -221,8 +221,8 @@ class GgufParser {
 
   Status skip_strings(const GgufValue& value) {
     if (value.count > (file_bytes_ - at_) / 8)
-      return malformed("key \"{}\" says that it has {} strings, {} bytes follow", printable(value.key), value.count,
-                       file_bytes_ - at_);
+      return malformed("key \"{}\" says that it has {} strings, {} bytes follow: the file is cut or damaged",
+                       printable(value.key), value.count, file_bytes_ - at_);
     std::string_view text;
     for (std::uint64_t i = 0; i < value.count; ++i) {
       if (i % 4096 == 0) QINFER_TRY(cancel_.check("reading a GGUF file"));
@@ -234,8 +234,8 @@ class GgufParser {
   Status skip_numbers(const GgufValue& value) {
     const std::uint64_t each = value_bytes(value.type);
     if (value.count > (file_bytes_ - at_) / each)
-      return malformed("key \"{}\" says that it has {} values of {}, {} bytes follow", printable(value.key),
-                       value.count, gguf_type_name(value.type), file_bytes_ - at_);
+      return malformed("key \"{}\" says that it has {} values of {}, {} bytes follow: the file is cut or damaged",
+                       printable(value.key), value.count, gguf_type_name(value.type), file_bytes_ - at_);
     QINFER_TRY(need(value.count * each, "a value"));
     at_ += value.count * each;
     return Status();
@@ -348,8 +348,8 @@ class GgufParser {
         return malformed("tensor \"{}\" begins at byte {} of the data, expected {}", tensor.name, tensor.offset, next);
       const std::uint64_t begin = data + next;
       if (begin > file_bytes_ || tensor.bytes > file_bytes_ - begin)
-        return malformed("tensor \"{}\" ends at byte {}, the file has {}", tensor.name, begin + tensor.bytes,
-                         file_bytes_);
+        return malformed("tensor \"{}\" ends at byte {}, the file has {}: it is cut or damaged", tensor.name,
+                         begin + tensor.bytes, file_bytes_);
       tensor.offset = begin;
       next = round_up(next + tensor.bytes, alignment_);
     }

@@ -165,8 +165,8 @@ Result<std::uint64_t> safetensors_header_bytes(std::string_view first8, std::uin
     return error_at(Code::format, 0, "{}: the header claims {} bytes, at most {} are accepted", name, length,
                     kMaxSafetensorsHeader);
   if (length > file_bytes - 8)
-    return error_at(Code::format, 0, "{}: the header claims {} bytes, but only {} follow", name, length,
-                    file_bytes - 8);
+    return error_at(Code::format, 0, "{}: the header claims {} bytes, but only {} follow: the file is cut or damaged",
+                    name, length, file_bytes - 8);
   return length;
 }
 
@@ -204,8 +204,8 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view prefix, std:
     expected = tensor.end;
     if (expected > data_bytes)
       return error_at(Code::format, static_cast<std::int64_t>(expected),
-                      "{}: tensor \"{}\" ends at byte {} of the data, which has {}", name, tensor.name, tensor.end,
-                      data_bytes);
+                      "{}: tensor \"{}\" ends at byte {} of the data, which has {}: the file is cut or damaged", name,
+                      tensor.name, tensor.end, data_bytes);
     tensor.begin += 8 + length;
     tensor.end += 8 + length;
   }

@@ -1,6 +1,8 @@
 // See model_source.h: which kind of source a path is.
 #include "source/model_source.h"
 
+#include <span>
+
 #include "platform/file.h"
 #include "source/chat_tokens.h"
 #include "source/gguf_source.h"
@@ -9,6 +11,16 @@
 
 namespace qinfer::source {
 namespace {
+
+/// Whether a file that is none of GGUF can be a packed model, which begins as safetensors files do: with the length of
+/// a header, an object of JSON.
+Status check_packed(const platform::OpenFile& file) {
+  char begin[9] = {};
+  if (file.size >= sizeof begin) QINFER_TRY(platform::read_at(file, 0, std::as_writable_bytes(std::span(begin))));
+  const bool is_pointer = std::string_view(begin, 8) == "version ";  // to a git-LFS object, which is told next
+  if (begin[8] == '{' || is_pointer) return Status();
+  return error(Code::format, "{}: not a model: neither a GGUF file nor a packed model begins so", file.name);
+}
 
 Result<std::unique_ptr<ModelSource>> open_any(const std::string& path, const SourceOptions& options) {
   if (!options.packed_path.empty()) return open_packed_model(options.packed_path, path, options);
@@ -19,6 +31,7 @@ Result<std::unique_ptr<ModelSource>> open_any(const std::string& path, const Sou
   QINFER_ASSIGN(const platform::OpenFile file, platform::open_path(model, options.files.get()));
   QINFER_ASSIGN(const bool is_gguf, formats::Gguf::is_gguf(file));
   if (is_gguf || model.ends_with(".gguf")) return open_gguf(model, options);
+  QINFER_TRY(check_packed(file));
   return open_packed_model(model, {}, options);
 }
 

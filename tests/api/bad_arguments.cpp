@@ -451,6 +451,10 @@ TEST_CASE("Evaluation, sampler, bias and stop texts out of range", "[bad]") {
   texts[1] = "ok";
   REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 2, "stop text 2 has 4097 bytes",
                    qinfer_generate(one, &generate, nullptr, &err));
+  texts[1] = "ab\xFFx";  // output is valid UTF-8
+  REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 1, "stop text 1 is not valid UTF-8 at byte 2",
+                   qinfer_generate(one, &generate, nullptr, &err));
+  texts[1] = "";
   generate.stop_lens = lens.data();
   REQUIRE_FAILS_AT(QINFER_E_INVALID_ARGUMENT, 1, "stop text 1 has 0 bytes",
                    qinfer_generate(one, &generate, nullptr, &err));

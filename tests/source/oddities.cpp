@@ -240,3 +240,25 @@ TEST_CASE("a folder that is no model is called what it is", "[source][oddities]"
   qinfer_model* loaded = nullptr;
   REQUIRE_FAILS(QINFER_E_NOT_FOUND, c.message, qinfer_model_load(nullptr, dir.path().c_str(), nullptr, &loaded, &err));
 }
+
+TEST_CASE("a file that is no model, or is cut, is called that", "[source][oddities]") {
+  const ModelDir dir{TinySpec()}, other;
+  const std::string packed = other.file("packed"), gguf = tiny_gguf().bytes();
+  REQUIRE_OK(qinfer_model_pack(nullptr, dir.path().c_str(), nullptr, packed.c_str(), &err));
+  const std::string whole = other.read("packed");
+  struct Case {
+    std::string bytes;
+    const char* message;
+  };
+  for (const Case& c :
+       {Case{"", "not a model"}, Case{"# A page\n\nOf text.", "not a model"},
+        Case{std::string(64, '\0'), "not a model"}, Case{gguf.substr(0, gguf.size() - 1), "the file has"},
+        Case{gguf.substr(0, 200), "it is cut or damaged"},
+        Case{whole.substr(0, whole.size() - 1), "the file is cut or damaged"},
+        Case{whole.substr(0, 300), "the file is cut or damaged"}}) {
+    other.write("model", c.bytes);
+    qinfer_model* loaded = nullptr;
+    REQUIRE_FAILS(QINFER_E_FORMAT, c.message,
+                  qinfer_model_load(nullptr, other.file("model").c_str(), nullptr, &loaded, &err));
+  }
+}
