@@ -94,7 +94,8 @@ qinfer_memory to_c(const engine::MemoryTotals& totals) {
 
 std::uint32_t flags_of(const model::ModelSpec& spec, bool has_tokenizer) {
   return (spec.causal ? 0u : std::uint32_t{QINFER_MODEL_ENCODER}) |
-         (spec.tied_embeddings ? std::uint32_t{QINFER_MODEL_TIED_EMBEDDINGS} : 0u) |
+         (spec.tied_embeddings && !spec.no_lm_head ? std::uint32_t{QINFER_MODEL_TIED_EMBEDDINGS} : 0u) |
+         (spec.no_lm_head ? std::uint32_t{QINFER_MODEL_NO_LM_HEAD} : 0u) |
          (has_tokenizer ? std::uint32_t{QINFER_MODEL_TOKENIZER} : 0u);
 }
 

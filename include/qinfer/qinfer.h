@@ -459,7 +459,8 @@ enum {
     QINFER_MODEL_ENCODER         = 1, /* bidirectional: embeddings, no logits, nothing kept in a KV cache */
     QINFER_MODEL_TIED_EMBEDDINGS = 2, /* the embedding is also the LM head, and counts once in n_params */
     QINFER_MODEL_TOKENIZER       = 4, /* has one */
-    QINFER_MODEL_PACKED          = 8  /* qinfer_model_inspect: a file of qinfer_model_pack */
+    QINFER_MODEL_PACKED          = 8, /* qinfer_model_inspect: a file of qinfer_model_pack */
+    QINFER_MODEL_NO_LM_HEAD      = 16 /* a decoder whose files have no LM head: embeddings, no logits */
 };
 typedef struct qinfer_model_info {
     uint32_t     struct_size;
@@ -881,11 +882,11 @@ typedef struct qinfer_generate_options {
     const qinfer_cancel *cancel;
     qinfer_token_info_fn on_token_info; /* NULL = none; called after on_token, with the same user */
     uint32_t             n_top;      /* most likely tokens that on_token_info is given; at most 64 */
-    uint32_t             max_reasoning_tokens; /* with reply: after so many tokens of reasoning its end marker follows,
-                                        whatever the model would draw; 0 = no bound */
+    uint32_t             max_reasoning_tokens; /* with reply: after so many tokens of reasoning in this call its end
+                                        marker follows, whatever the model would draw; 0 = no bound */
     /** NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and
      *  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is
-     *  free, and a grammar begins where the content begins. */
+     *  free, no stop text is looked for in it, and a grammar begins where the content begins. */
     qinfer_reply        *reply;
 } qinfer_generate_options;
 

@@ -20,15 +20,17 @@ class TextOutput {
     if (detokenizer_ != nullptr) detokenizer_->reset(session.length() == 0);
   }
 
-  /// Adds the text of a token and passes on what is safe. Returns a reason to stop, or Finish::none.
-  Finish push(std::int32_t token) {
+  /// Adds the text of a token and passes on what is safe. Returns a reason to stop, or Finish::none. Stop texts are for
+  /// content, not for reasoning.
+  Finish push(std::int32_t token, bool is_reasoning) {
     if (options_.on_token_info != nullptr) look_up(token);
-    if (is_stop_token(token)) {  // also where it is an end token: the host has named it
+    if (!is_reasoning && is_stop_token(token)) {  // also where it is an end token: the host has named it
       finish();
       return Finish::stop;
     }
     if (session_.model().is_end_token(token)) return Finish::end;
     if (detokenizer_ != nullptr) held_ += detokenizer_->push(token, buffer_.subspan(held_));
+    if (is_reasoning) return emit(held_, token) ? Finish::callback : Finish::none;
     const std::size_t stop = first_stop();
     if (stop != std::string_view::npos) {
       emit(stop, token);
@@ -171,18 +173,26 @@ class Drawing {
 
   Result<std::int32_t> next(GenerateResult& out) {
     if (options_.reply == nullptr) return session_.sample(true);
+    QINFER_TRY(options_.reply->check_open());  // a callback may have finished it
     const bool reasons = options_.reply->in_reasoning();
+    was_reasoning_ = reasons;
     if (reasons && forced_.empty() && options_.max_reasoning_tokens != 0 &&
         out.reasoning_tokens >= options_.max_reasoning_tokens)
       forced_ = options_.reply->reasoning_end();
     if (!reasons) forced_ = {};
     QINFER_ASSIGN(const std::int32_t token, forced_.empty() ? session_.sample(!reasons) : force());
     QINFER_TRY(options_.reply->push(token));
-    if (reasons) {
-      ++out.reasoning_tokens;
-      QINFER_TRY(check_end(token));
-    }
+    if (reasons) ++out.reasoning_tokens;
     return token;
+  }
+  /// Whether the last token was one of the reasoning.
+  bool was_reasoning() const { return was_reasoning_; }
+  /// After the token was passed on: a marker of several tokens may have ended inside of it.
+  Status check_end(std::int32_t token) const {
+    if (!was_reasoning_ || session_.logits_hook() == nullptr || !options_.reply->has_content()) return Status();
+    return error(Code::unsupported,
+                 "the token {} ends the reasoning and begins the content, which the logits hook has not seen begin",
+                 token);
   }
 
  private:
@@ -193,17 +203,10 @@ class Drawing {
     return token;
   }
 
-  /// A marker of several tokens may end inside of one.
-  Status check_end(std::int32_t token) const {
-    if (session_.logits_hook() == nullptr || !options_.reply->has_content()) return Status();
-    return error(Code::unsupported,
-                 "the token {} ends the reasoning and begins the content, which the logits hook has not seen begin",
-                 token);
-  }
-
   Session& session_;
   const GenerateOptions& options_;
   std::span<const text::TokenId> forced_;  ///< still to come
+  bool was_reasoning_ = false;
 };
 
 Status run(Session& session, const GenerateOptions& options, TextOutput& text, GenerateResult& out) {
@@ -222,7 +225,8 @@ Status run(Session& session, const GenerateOptions& options, TextOutput& text, G
     if (options.cancelled != nullptr && options.cancelled->load()) return cancelled();
     QINFER_ASSIGN(const std::int32_t token, drawing.next(out));
     ++out.new_tokens;
-    out.finish = text.push(token);
+    out.finish = text.push(token, drawing.was_reasoning());
+    QINFER_TRY(drawing.check_end(token));
   }
   return Status();
 }

@@ -179,11 +179,12 @@ class GgufParser {
     QINFER_TRY(read(n_keys_, "the number of key-values"));
     const std::uint64_t left = file_bytes_ - at_;
     if (n_keys_ > kMaxGgufKeys || n_keys_ > left / kLeastKeyValue)
-      return malformed("it says that it has {} key-values, the {} bytes that follow hold at most {}", n_keys_, left,
-                       std::min(kMaxGgufKeys, left / kLeastKeyValue));
+      return malformed(
+          "it says that it has {} key-values, the {} bytes that follow hold at most {}: it is cut or damaged", n_keys_,
+          left, std::min(kMaxGgufKeys, left / kLeastKeyValue));
     if (n_tensors_ > kMaxGgufTensors || n_tensors_ > left / kLeastTensor)
-      return malformed("it says that it has {} tensors, the {} bytes that follow hold at most {}", n_tensors_, left,
-                       std::min(kMaxGgufTensors, left / kLeastTensor));
+      return malformed("it says that it has {} tensors, the {} bytes that follow hold at most {}: it is cut or damaged",
+                       n_tensors_, left, std::min(kMaxGgufTensors, left / kLeastTensor));
     return Status();
   }
 

@@ -353,6 +353,8 @@ Result<JsonDocument> parse_python_json(std::string_view text, std::string_view n
     in_string = text[i] == '"';
     for (const std::string_view word : kNames) {
       if (!text.substr(i).starts_with(word)) continue;
+      const std::size_t next = text.find_first_not_of(" \t\r\n", i + word.size());
+      if (next != text.npos && text[next] == ':') break;  // no name of a member
       append_text(quoted, "{}\"{}\"", text.substr(copied, i - copied), word);
       copied = i + word.size();
       i = copied - 1;

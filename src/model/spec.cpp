@@ -142,7 +142,7 @@ std::string canonical_text(const ModelSpec& spec) {
   for (const LayerSpec& layer : spec.layers) add_layer(layer, out);
   out.begin("tokens");
   out.add("bos", spec.bos_token, -1);
-  for (const std::int32_t token : spec.end_tokens) out.add("end", token, -1);
+  for (std::size_t i = 0; i + spec.n_found_ends < spec.end_tokens.size(); ++i) out.add("end", spec.end_tokens[i], -1);
   return out.take();
 }
 

@@ -90,6 +90,9 @@ struct ModelSpec {
 
   std::int32_t bos_token = -1;
   std::vector<std::int32_t> end_tokens;
+  /// How many of them, at the end of the list, were found by their names or by the chat template. Fingerprints leave
+  /// them out: a template may be changed without making saved sessions and packed files another model's.
+  std::size_t n_found_ends = 0;
 
   std::uint32_t n_layers() const { return static_cast<std::uint32_t>(layers.size()); }
   std::uint32_t q_dim() const { return n_heads * head_dim; }

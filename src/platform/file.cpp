@@ -38,21 +38,22 @@ Result<Directory> Directory::open(const std::string& path, std::shared_ptr<const
   return directory;
 }
 
-Result<std::vector<std::string>> Directory::names(std::size_t most) const {
+Result<std::optional<std::vector<std::string>>> Directory::names(std::size_t most) const {
   std::vector<std::string> names;
-  if (files_ != nullptr) return names;
+  if (files_ != nullptr) return std::optional(std::move(names));
   FileHandle handle(::openat(handle_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (handle.get() < 0) return io_error(errno, path_);
   const std::unique_ptr<DIR, int (*)(DIR*)> list(::fdopendir(handle.get()), &::closedir);
   if (list == nullptr) return io_error(errno, path_);
   static_cast<void>(handle.release());
   while (const dirent* entry = ::readdir(list.get())) {
-    if (names.size() == most) return std::vector<std::string>();
     const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
+    if (name == "." || name == "..") continue;
+    if (names.size() == most) return std::optional<std::vector<std::string>>();
+    names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());
-  return names;
+  return std::optional(std::move(names));
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -171,8 +172,8 @@ class Directory {
   /// if there is no such file.
   Result<OpenFile> open_file(std::string_view name) const;
 
-  /// The names of what is in it, sorted, unless there are more than `most`: then an empty list. Not of a host's files.
-  Result<std::vector<std::string>> names(std::size_t most) const;
+  /// The names of what is in it, sorted; nullopt if there are more than `most`. Of a host's files none.
+  Result<std::optional<std::vector<std::string>>> names(std::size_t most) const;
   /// The whole text of a small file; larger than `max_bytes` is QINFER_E_FORMAT.
   Result<std::string> read_text(std::string_view name, std::uint64_t max_bytes) const;
 

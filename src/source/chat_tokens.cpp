@@ -52,9 +52,11 @@ class TurnEnds {
       : templates_(templates), tokenizer_(tokenizer), spec_(spec), notes_(notes), cancel_(cancel) {}
 
   Status run() {
-    QINFER_TRY(add_named());
+    const std::size_t named = spec_.end_tokens.size();
+    add_known();
     for (const ChatTemplate& one : templates_.list)
-      if (one.name == kDefaultChatTemplate) return read_template(one.text);
+      if (one.name == kDefaultChatTemplate) QINFER_TRY(read_template(one.text));
+    spec_.n_found_ends = spec_.end_tokens.size() - named;
     return Status();
   }
 
@@ -70,11 +72,12 @@ class TurnEnds {
   }
   /// A token of the model, which it can draw.
   std::optional<TokenId> find(std::string_view name) const {
-    const auto id = tokenizer_.find(name);
+    const auto id = name.empty() ? std::nullopt : tokenizer_.find(name);
     return id && static_cast<std::uint32_t>(*id) < spec_.n_vocab ? id : std::nullopt;
   }
 
-  Status add_named() {
+  /// What tokenizer_config.json and the table of names say.
+  void add_known() {
     const auto add = [&](TokenId id) {
       if (!is_end(id)) spec_.end_tokens.push_back(id);
       tokenizer_.mark_control(id);
@@ -83,7 +86,6 @@ class TurnEnds {
       if (const auto id = find(*templates_.eos_text)) add(*id);
     for (const std::string_view name : kEndNames)
       if (const auto id = find(name); id && is_added(*id) && !is_exception(name)) add(*id);
-    return Status();
   }
 
   Status read_template(std::string_view text) {
@@ -207,6 +209,11 @@ class TurnEnds {
 };
 
 }  // namespace
+
+bool has_marker_shape(std::string_view text) {
+  return text.size() > 2 && text.size() <= kMaxLiteral && std::none_of(text.begin(), text.end(), is_space) &&
+         ((text.front() == '<' && text.back() == '>') || (text.front() == '[' && text.back() == ']'));
+}
 
 std::optional<std::string> bos_text(const ChatTemplates& templates, const text::Tokenizer* tokenizer,
                                     const model::ModelSpec& spec) {

@@ -9,12 +9,13 @@
 //      [...] that is one whole token, directly after the answer, with nothing of the same turn after it.
 // A table of exceptions names what ends a part of a turn only. Tokens of the third kind are control tokens, whatever
 // the file says they are: conversions of GGUF files exist in which they are ordinary text, and would be spelled letter
-// by letter. In such a file the
-// literals that the next turn of the user and the next answer begin with are control tokens, too.
+// by letter. In such a file the literals that the next turn of the user and the next answer begin with are control
+// tokens, too.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/cancel.h"
 #include "base/notes.h"
@@ -24,6 +25,9 @@
 #include "text/tokenizer.h"
 
 namespace qinfer::source {
+
+/// <...> or [...], of no more than 64 bytes and without white space.
+bool has_marker_shape(std::string_view text);
 
 /// The texts of bos_token and eos_token for a template; none: not defined. `tokenizer` may be null.
 std::optional<std::string> bos_text(const ChatTemplates& templates, const text::Tokenizer* tokenizer,

@@ -422,7 +422,6 @@ Status Converter::read_scales() {
   return Status();
 }
 
-/// Files say that there is no such token by no key, or by -1 in 32 bits.
 /// What makes one vector of a text: the mean of all tokens or the last one; a file may say that nothing does. Decoders
 /// have no token that stands for the text, nor a head for ranks.
 Status Converter::read_pooling() {
@@ -433,13 +432,16 @@ Status Converter::read_pooling() {
                metadata_.file(), key("pooling_type"), *pooling);
 }
 
+/// Files say that there is no such token by no key, or by -1 in 32 bits.
 Status Converter::read_tokens() {
+  const formats::GgufValue* tokens = metadata_.find("tokenizer.ggml.tokens");
+  const std::int64_t count = tokens != nullptr ? std::min(vocab_, static_cast<std::int64_t>(tokens->count)) : vocab_;
   QINFER_ASSIGN(const auto model, metadata_.string("tokenizer.ggml.model"));
   const bool by_scores = model.value_or("") == "llama" && !metadata_.has("tokenizer.huggingface.json");
   const auto token = [&](std::string_view name, std::int64_t otherwise) -> Result<std::int64_t> {
     QINFER_ASSIGN(const auto id, metadata_.integer(format_text("tokenizer.ggml.{}_token_id", name), -1, UINT32_MAX));
-    const std::int64_t known = id.value_or(otherwise < vocab_ ? otherwise : -1);
-    return known < vocab_ ? known : -1;  // the reader of the tokenizer has a note on one that is beyond
+    const std::int64_t known = id.value_or(otherwise < count ? otherwise : -1);
+    return known < count ? known : -1;  // the reader of the tokenizer has a note on one that is beyond
   };
   QINFER_ASSIGN(const std::int64_t bos, token("bos", by_scores ? 1 : -1));
   add("bos_token_id", bos);

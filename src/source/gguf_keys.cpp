@@ -49,6 +49,7 @@ class Writer {
     u32("attention.value_length", spec_.head_dim);
     f32("attention.layer_norm_rms_epsilon", spec_.norm_eps);
     u32("vocab_size", spec_.n_vocab);
+    if (spec_.mean_pooling) u32("pooling_type", 1);
   }
 
   /// Of the layers with a window where there are two, and of the others.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/hash.h"
+#include "source/chat_tokens.h"
 #include "source/gguf_pre_tokenizers.h"
 #include "source/gguf_vocabulary.h"
 #include "text/fields.h"
@@ -219,15 +220,16 @@ class Reader {
     return hash_bytes(std::as_bytes(std::span(parts)));
   }
 
-  /// A token that the file names by its id is found as a whole in a text, whatever its type; a tokenizer.json is
-  /// followed to the letter.
+  /// A marker that the file names by its id is found as a whole in a text, whatever its type. What else is named, a
+  /// line end say, stays part of ordinary text; a tokenizer.json is followed to the letter.
   Status mark_control() {
     for (const TokenId id : {out_.bos, out_.eos, out_.eot, out_.eom}) {
       if (id < 0) continue;
-      if (is_whole_file_) {
-        out_.tokenizer->mark_control(id);
-      } else {
+      const std::string_view content = out_.tokenizer->content(id);
+      if (!is_whole_file_ && has_marker_shape(content) && out_.tokenizer->find(content) == id) {
         QINFER_TRY(out_.tokenizer->make_added(id));
+      } else {
+        out_.tokenizer->mark_control(id);
       }
     }
     return Status();

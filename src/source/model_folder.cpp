@@ -54,7 +54,7 @@ std::string listed(const std::vector<std::string>& names) {
 Status no_model(const std::string& path, const std::vector<std::string>& names, bool has_config) {
   for (const Foreign& row : kForeign)
     for (const std::string& name : names)
-      if (name.starts_with(row.begin) && name.ends_with(row.end))
+      if (name.starts_with(row.begin) && name.ends_with(row.end) && name != "training_args.bin")
         return error(Code::not_found, "{}: {} is {}", path, name, row.what);
   if (has_config) return Status();
   const std::string found = names.empty() ? std::string("nothing") : listed(names);
@@ -72,14 +72,19 @@ Result<std::string> find_model(const std::string& path, bool needs_weights,
     return directory.open_file(name).take_status().code() != Code::not_found;
   };
   const bool has_config = has("config.json");
-  if (has_config && (!needs_weights || has(formats::kSingleFile) || has(formats::kIndexFile))) return path;
-  QINFER_ASSIGN(const std::vector<std::string> names, directory.names(kMostNames));
+  if (has_config && (has(formats::kSingleFile) || has(formats::kIndexFile))) return path;
+  QINFER_ASSIGN(const auto names, directory.names(kMostNames));
+  if (!names && has_config) return path;
+  if (!names)
+    return error(Code::not_found, "{}: config.json is not there, but more than {} files: give the path of the model",
+                 path, kMostNames);
   std::vector<std::string> models;
-  for (const std::string& name : names)
-    if (name.ends_with(".gguf") && !name.starts_with("mmproj") && !is_later_part(name)) models.push_back(name);
+  for (const std::string& name : *names)
+    if (name.ends_with(".gguf") && name.find("mmproj") == name.npos && !is_later_part(name)) models.push_back(name);
   if (models.size() == 1) return format_text("{}{}{}", path, path.ends_with('/') ? "" : "/", models[0]);
+  if (has_config && !needs_weights) return path;
   if (models.empty()) {
-    QINFER_TRY(no_model(path, names, has_config));
+    QINFER_TRY(no_model(path, *names, has_config));
     return path;
   }
   return error(Code::not_found, "{}: {} GGUF files are there, give the path of one of them: {}", path, models.size(),

@@ -40,7 +40,7 @@ Encoding q4_k_m_encoding(const model::ModelSpec& spec, const model::TensorId& id
 
 Encoding wanted_encoding(Quantisation mix, const model::ModelSpec& spec, const model::TensorId& id) {
   if (mix == Quantisation::q8_0) return Encoding::q8_0;
-  const bool is_tied_head = id.role == Role::embedding && spec.tied_embeddings && spec.causal;
+  const bool is_tied_head = id.role == Role::embedding && spec.tied_embeddings && spec.gives_logits();
   if (id.role == Role::lm_head || is_tied_head) return Encoding::q6_k;
   if (mix == Quantisation::q4_0) return Encoding::q4_0;
   return id.role == Role::embedding ? Encoding::q4_k : q4_k_m_encoding(spec, id);

@@ -71,6 +71,10 @@ class Bpe {
   /// The same for merges by score: ranks[id] is that of a merge which makes the token, MergeTable::kNoRank where none
   /// does. Of equal ranks the leftmost merge comes first. A character that is no token may be part of one.
   void init_by_score(const BpeOptions& options, std::pmr::vector<std::uint32_t> ranks, const Vocabulary& vocabulary);
+  /// Merges by score make this token no more. (Where merges are listed, those that lead to it stay.)
+  void forbid(TokenId id) {
+    if (static_cast<std::size_t>(id) < ranks_.size()) ranks_[static_cast<std::size_t>(id)] = MergeTable::kNoRank;
+  }
   /// Appends the ids of `word`, which is spelled as in the vocabulary. False if there are no more steps for it.
   bool encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
   /// What stands for characters without a token; -1: nothing does.

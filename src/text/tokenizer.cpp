@@ -203,6 +203,7 @@ Status Tokenizer::make_added(TokenId id) {
   if ((vocabulary.flags(id) & kTokenAdded) == 0) {
     QINFER_TRY(tables_->added_raw.add_later({.id = id}, vocabulary));
     vocabulary.set_flags(id, kTokenAdded);
+    tables_->bpe.forbid(id);
   }
   vocabulary.set_flags(id, kTokenControl);
   return Status();

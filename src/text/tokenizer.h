@@ -73,8 +73,8 @@ class Tokenizer {
   bool is_byte(TokenId id) const;
   /// Declares a token (the model's bos and eos) a control token. Only while loading, before the object is shared.
   void mark_control(TokenId id);
-  /// The same of a token that is ordinary text so far: from now on it is found in a text as a whole. Only while
-  /// loading.
+  /// The same of a token that is ordinary text so far: from now on it is found in a text as a whole, and
+  /// merges by score do not lead to it. Only while loading.
   Status make_added(TokenId id);
 
   /// One more than the largest id that the file defines.

@@ -202,7 +202,15 @@ TEST_CASE("a token that ends the reasoning and begins the content is told of, wh
   if (GENERATE(false, true)) {
     turn.add_hook();
     qi::Generation request = turn.request(1, 0);
-    REQUIRE_THROWS_WITH(turn.session.generate(request), contains("ends the reasoning and begins the content"));
+    std::string text;
+    request.on_token = [&](std::string_view piece, qi::Token) {
+      text += piece;
+      return true;
+    };
+    auto counts = qi::options<qinfer_generate_result>();
+    REQUIRE_THROWS_WITH(turn.session.generate(request, &counts), contains("ends the reasoning and begins the content"));
+    CHECK(text == ">x");
+    CHECK(counts.new_tokens == 1);
   } else {
     turn.session.generate(turn.request(1, 0));
     turn.reply->finish();
@@ -241,4 +249,32 @@ TEST_CASE("generation with a reply that does not fit is refused", "[api][reasoni
   CHECK(out == 0);
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "out is NULL",
                 qinfer_reply_in_reasoning(turn.reply->native(), nullptr, &err));
+}
+
+TEST_CASE("stop texts are for the content", "[api][reasoning]") {
+  Turn turn;
+  turn.add_hook();
+  qi::Generation request = turn.request(20, 4);
+  request.stop = {"bb", "cc", "</think>"};
+  std::string text;
+  request.on_token = [&](std::string_view piece, qi::Token) {
+    text += piece;
+    return true;
+  };
+  const qinfer_generate_result result = turn.session.generate(request);
+  CHECK(result.finish == QINFER_FINISH_STOP);
+  CHECK(result.new_tokens == 7);
+  CHECK(text == "bbbb");
+}
+
+TEST_CASE("a reply that a callback finishes ends the generation before another token", "[api][reasoning]") {
+  Turn turn;
+  qi::Generation request = turn.request(9, 0);
+  request.on_token = [&](std::string_view, qi::Token) {
+    turn.reply->finish();
+    return true;
+  };
+  const std::size_t before = turn.session.tokens().size();
+  REQUIRE_THROWS_WITH(turn.session.generate(request), contains("the reply is finished"));
+  CHECK(turn.session.tokens().size() == before + 1);
 }

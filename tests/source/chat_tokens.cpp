@@ -144,6 +144,20 @@ TEST_CASE("a token that is there already is an end token without becoming anothe
         std::string::npos);
 }
 
+TEST_CASE("a vocabulary with an empty token has no end token of it", "[source][chat]") {
+  Json json = small_tokenizer();
+  json["model"]["vocab"][""] = 300;
+  const auto tokenizer = load_tokenizer_text(json.dump());
+  model::ModelSpec spec;
+  spec.n_vocab = tokenizer->size();
+  source::ChatTemplates templates;
+  templates.list.push_back({"default", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"});
+  Notes notes;
+  REQUIRE(source::find_end_tokens(templates, *tokenizer, spec, notes, {}).ok());
+  CHECK(spec.end_tokens.empty());
+  CHECK(notes.take().empty());
+}
+
 TEST_CASE("real templates: what ends a turn and what begins one change their kind, and nothing else",
           "[source][chat]") {
   SKIP_UNLESS_TEST_DATA("chat-templates/Qwen-Qwen3-0.6B.jinja");

@@ -155,6 +155,8 @@ TEST_CASE("tensors may be named without \"model.\", and the LM head be absent", 
     return;
   }
   require_note(model, "there is no tensor lm_head.weight");
+  REQUIRE((model.info().flags & QINFER_MODEL_NO_LM_HEAD) != 0);
+  REQUIRE((model.info().flags & QINFER_MODEL_TIED_EMBEDDINGS) == 0);
   session.eval();
   REQUIRE(session.embedding() == session.embedding(QINFER_POOL_LAST));
   qinfer_token token = 0;
@@ -197,6 +199,72 @@ TEST_CASE("numbers that only Python's JSON has refuse nothing where nobody reads
   }
 }
 
+TEST_CASE("an end token of a GGUF file that is no marker stays a part of ordinary text", "[source][oddities]") {
+  // "a" ends texts here.
+  const qi::Model model =
+      load_gguf(gguf_with([](GgufFile& file) { file.keys.set("tokenizer.ggml.eos_token_id", 0U); }));
+  CHECK(model.end_tokens() == std::vector<qi::Token>{0, 5});
+  auto chat = qi::options<qinfer_chat_options>();
+  chat.template_text = "{{ messages[0].content }}<|im_end|>";
+  CHECK(model.tokenize_chat(R"({"messages": [{"role": "user", "content": "b aba"}]})", chat) ==
+        std::vector<qi::Token>{1, 2, 3, 0, 5});
+}
+
+TEST_CASE("what people write is spelled where a file without types has pieces of a marker", "[source][oddities]") {
+  const qi::Model model = load_gguf(gguf_with([](GgufFile& file) {
+    file.keys.remove("tokenizer.ggml.token_type");
+    file.keys.remove("tokenizer.ggml.merges");
+    file.keys.remove("tokenizer.ggml.eos_token_id");
+    file.keys.set("tokenizer.ggml.model", "llama");
+    file.keys.set("tokenizer.ggml.add_space_prefix", false);
+    file.keys.set("tokenizer.ggml.tokens",
+                  std::vector<std::string>{"<unk>", "<s>", "</s>", "<", "/", "s", ">", "</", "s>"});
+    file.keys.set("tokenizer.ggml.scores", std::vector<float>(9, 0.0F));
+  }));
+  auto chat = qi::options<qinfer_chat_options>();
+  chat.template_text = "{{ messages[0].content }}</s>";
+  CHECK(model.tokenize_chat(R"({"messages": [{"role": "user", "content": "</s>"}]})", chat) ==
+        std::vector<qi::Token>{7, 8, 2});
+}
+
+TEST_CASE("fingerprints know nothing of end tokens that names and templates tell", "[source][oddities]") {
+  const GgufFile file = gguf_with([](GgufFile& f) { f.keys.remove("tokenizer.ggml.eos_token_id"); });
+  const ModelDir dir;
+  dir.write("model.gguf", file.bytes());
+  const std::string model = dir.file("model.gguf"), packed = dir.file("packed");
+  REQUIRE(qi::Model::load(model).end_tokens() == std::vector<qi::Token>{5});
+  REQUIRE_OK(qinfer_model_pack(nullptr, model.c_str(), nullptr, packed.c_str(), &err));
+  auto options = qi::options<qinfer_load_options>();
+  options.packed_path = packed.c_str();
+  REQUIRE(qi::Model::load(model, options).end_tokens() == std::vector<qi::Token>{5});
+  // A session goes on after its model's template was changed.
+  const ModelDir hugging_face{TinySpec()};
+  const auto write_template = [&](const char* end) {
+    hugging_face.write(
+        "tokenizer_config.json",
+        nlohmann::json{{"chat_template", std::string("{% for m in messages %}{{ m.content }}") + end + "{% endfor %}"}}
+            .dump());
+    return qi::Model::load(hugging_face.path());
+  };
+  const qi::Model before = write_template("</s>"), after = write_template("<s>");
+  REQUIRE(before.end_tokens() != after.end_tokens());
+  qi::KvCache first(before), second(after);
+  qi::Session session(first);
+  session.append({1, 2, 3});
+  session.eval();
+  session.save(dir.file("session"));
+  REQUIRE(qi::Session::load(second, dir.file("session")).tokens() == session.tokens());
+}
+
+TEST_CASE("a GGUF file of a model that pools by the mean says so", "[source][oddities]") {
+  const ModelDir dir;
+  dir.write("model.gguf", gguf_with([](GgufFile& file) { file.keys.set("llama.pooling_type", 1U); }).bytes());
+  const std::string out = dir.file("out.gguf");
+  REQUIRE_OK(qinfer_model_export_gguf(nullptr, dir.file("model.gguf").c_str(), nullptr, out.c_str(), &err));
+  const qi::Model model = qi::Model::load(out);
+  REQUIRE(embedding_of(model) == embedding_of(model, QINFER_POOL_MEAN));
+}
+
 TEST_CASE("a folder with one GGUF file is that model", "[source][oddities]") {
   const GgufFile file = tiny_gguf({.layers = 2});
   const ModelDir dir;
@@ -212,6 +280,9 @@ TEST_CASE("a folder with one GGUF file is that model", "[source][oddities]") {
   for (const std::string& path : {dir.path(), dir.path() + "/"}) {
     REQUIRE(qi::Model::load(path).info().n_layers == 2);
     REQUIRE(qi::inspect(path).n_layers == 2);
+    auto options = qi::options<qinfer_load_options>();
+    options.flags = QINFER_LOAD_NO_WEIGHTS;
+    REQUIRE(qi::Model::load(path, options).info().n_layers == 2);
   }
   const std::string packed = dir.file("packed");
   REQUIRE_OK(qinfer_model_pack(nullptr, dir.path().c_str(), nullptr, packed.c_str(), &err));

@@ -760,6 +760,7 @@ pub const QINFER_MODEL_ENCODER: u32 = 1;
 pub const QINFER_MODEL_TIED_EMBEDDINGS: u32 = 2;
 pub const QINFER_MODEL_TOKENIZER: u32 = 4;
 pub const QINFER_MODEL_PACKED: u32 = 8;
+pub const QINFER_MODEL_NO_LM_HEAD: u32 = 16;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_model_info {
@@ -1410,7 +1411,7 @@ pub struct qinfer_generate_options {
     pub on_token_info: qinfer_token_info_fn,
     pub n_top: u32,
     pub max_reasoning_tokens: u32,
-    #[doc = " NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and\n  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is\n  free, and a grammar begins where the content begins."]
+    #[doc = " NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and\n  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is\n  free, no stop text is looked for in it, and a grammar begins where the content begins."]
     pub reply: *mut qinfer_reply,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
