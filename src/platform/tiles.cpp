@@ -32,7 +32,8 @@ Status real_request() {
 #if defined(__linux__)
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;               // the number of the state component
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? Status() : tile_refusal(errno);
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return Status();
+  return tile_refusal(errno);
 #else
   return tile_refusal(ENOSYS);
 #endif

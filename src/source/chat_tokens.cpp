@@ -188,7 +188,8 @@ class TurnEnds {
     QINFER_ASSIGN(const auto all, render(compiled, 3, false));
     const std::size_t answer = all ? all->text.rfind(kAnswer) : std::string::npos;
     const std::size_t after = answer == std::string::npos ? answer : all->text.find(end, answer);
-    return after == std::string::npos ? Status() : take_opener(literal_at(*all, after + end.size()));
+    if (after == std::string::npos) return Status();
+    return take_opener(literal_at(*all, after + end.size()));
   }
 
   Status take_opener(std::string_view opener) {
