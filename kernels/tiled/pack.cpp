@@ -69,6 +69,7 @@ float pack_tiles(const Matrix& source, float scale, std::byte* destination, std:
   constexpr std::int64_t kStep = from == DType::f32 ? 16 : 32;
   const std::int64_t cols = source.cols;
   const F32x16 inverse = splat(1 / scale);
+  const bool as_stored = from == to && (to != DType::f16 || scale == 1);  // every bit, also of a NaN
   Largest largest;
   for (std::int64_t row = first; row < last; row += 16) {
     std::byte* lanes = destination + (row / kTileRows * cols * kTileRows + row % kTileRows) * kToBytes;
@@ -80,9 +81,7 @@ float pack_tiles(const Matrix& source, float scale, std::byte* destination, std:
                                 std::byte* out = lanes + (k + i) * kTileRows * kToBytes;
                                 const F32x16 value = widen_raw<from>(raw);
                                 largest.add(value);
-                                if constexpr (from == to && to != DType::f16) {
-                                  store_raw<to>(out, first_lanes(16), raw);
-                                } else if (from == to && scale == 1) {  // every bit, also of a NaN
+                                if (as_stored) {
                                   store_raw<to>(out, first_lanes(16), raw);
                                 } else {
                                   store16<to>(out, first_lanes(16), mul(value, inverse));
