@@ -886,7 +886,7 @@ typedef struct qinfer_generate_options {
                                         marker follows, whatever the model would draw; 0 = no bound */
     /** NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and
      *  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is
-     *  free, no stop text is looked for in it, and a grammar begins where the content begins. */
+     *  free, no stop text but a control token is looked for in it, and a grammar begins where the content begins. */
     qinfer_reply        *reply;
 } qinfer_generate_options;
 

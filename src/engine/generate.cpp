@@ -21,10 +21,10 @@ class TextOutput {
   }
 
   /// Adds the text of a token and passes on what is safe. Returns a reason to stop, or Finish::none. Stop texts are for
-  /// content, not for reasoning.
+  /// content, not for reasoning, but for those that are a control token.
   Finish push(std::int32_t token, bool is_reasoning) {
     if (options_.on_token_info != nullptr) look_up(token);
-    if (!is_reasoning && is_stop_token(token)) {  // also where it is an end token: the host has named it
+    if (is_stop_token(token)) {  // also where it is an end token: the host has named it
       finish();
       return Finish::stop;
     }

@@ -255,7 +255,7 @@ TEST_CASE("stop texts are for the content", "[api][reasoning]") {
   Turn turn;
   turn.add_hook();
   qi::Generation request = turn.request(20, 4);
-  request.stop = {"bb", "cc", "</think>"};
+  request.stop = {"bb", "cc"};
   std::string text;
   request.on_token = [&](std::string_view piece, qi::Token) {
     text += piece;
@@ -265,6 +265,12 @@ TEST_CASE("stop texts are for the content", "[api][reasoning]") {
   CHECK(result.finish == QINFER_FINISH_STOP);
   CHECK(result.new_tokens == 7);
   CHECK(text == "bbbb");
+  Turn other;  // one that is a control token is one anywhere
+  request.reply = other.reply.get();
+  request.stop = {"</think>"};
+  const qinfer_generate_result reasoning = other.session.generate(request);
+  CHECK(reasoning.finish == QINFER_FINISH_STOP);
+  CHECK(reasoning.new_tokens == 5);
 }
 
 TEST_CASE("a reply that a callback finishes ends the generation before another token", "[api][reasoning]") {

@@ -1411,7 +1411,7 @@ pub struct qinfer_generate_options {
     pub on_token_info: qinfer_token_info_fn,
     pub n_top: u32,
     pub max_reasoning_tokens: u32,
-    #[doc = " NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and\n  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is\n  free, no stop text is looked for in it, and a grammar begins where the content begins."]
+    #[doc = " NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and\n  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is\n  free, no stop text but a control token is looked for in it, and a grammar begins where the content begins."]
     pub reply: *mut qinfer_reply,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
