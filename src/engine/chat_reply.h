@@ -33,6 +33,8 @@ class ChatReply {
   bool has_content() const { return parser_.has_content(); }
   /// The tokens that end reasoning.
   std::span<const text::TokenId> reasoning_end() const { return reasoning_end_; }
+  /// Those of them that are still to come, where a generation has begun to force them: the next one goes on with them.
+  std::span<const text::TokenId> forced = {};
   const Model& model() const { return *model_; }
   /// QINFER_E_STATE if it is finished.
   Status check_open() const;

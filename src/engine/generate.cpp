@@ -176,11 +176,12 @@ class Drawing {
     QINFER_TRY(options_.reply->check_open());  // a callback may have finished it
     const bool reasons = options_.reply->in_reasoning();
     was_reasoning_ = reasons;
-    if (reasons && forced_.empty() && options_.max_reasoning_tokens != 0 &&
+    std::span<const text::TokenId>& forced = options_.reply->forced;
+    if (reasons && forced.empty() && options_.max_reasoning_tokens != 0 &&
         out.reasoning_tokens >= options_.max_reasoning_tokens)
-      forced_ = options_.reply->reasoning_end();
-    if (!reasons) forced_ = {};
-    QINFER_ASSIGN(const std::int32_t token, forced_.empty() ? session_.sample(!reasons) : force());
+      forced = options_.reply->reasoning_end();
+    if (!reasons) forced = {};
+    QINFER_ASSIGN(const std::int32_t token, forced.empty() ? session_.sample(!reasons) : force(forced));
     QINFER_TRY(options_.reply->push(token));
     if (reasons) ++out.reasoning_tokens;
     return token;
@@ -196,16 +197,15 @@ class Drawing {
   }
 
  private:
-  Result<std::int32_t> force() {
-    const std::int32_t token = forced_.front();
-    forced_ = forced_.subspan(1);
+  Result<std::int32_t> force(std::span<const text::TokenId>& forced) {
+    const std::int32_t token = forced.front();
     QINFER_TRY(session_.append({&token, 1}));
+    forced = forced.subspan(1);
     return token;
   }
 
   Session& session_;
   const GenerateOptions& options_;
-  std::span<const text::TokenId> forced_;  ///< still to come
   bool was_reasoning_ = false;
 };
 

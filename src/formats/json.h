@@ -122,8 +122,9 @@ class JsonDocument {
 /// Parses `text` as one JSON value. `name` (a file name) begins every message; detail is the byte offset.
 Result<JsonDocument> parse_json(std::string_view text, std::string_view name, CancelFlag cancel = {});
 
-/// As parse_json(), but numbers that Python's json writes and JSON does not have (NaN, Infinity, -Infinity) are strings
-/// of that name: a field that nobody reads may be one, and one that is read as a number names it.
+/// As parse_json(), but NaN, Infinity and -Infinity, which Python's json module writes and JSON does not have, become
+/// the strings "NaN" and so on. They do no harm in a field that is not read; where a number is read, the error names
+/// the field.
 Result<JsonDocument> parse_python_json(std::string_view text, std::string_view name, CancelFlag cancel = {});
 
 /// Receives the events of a parse whose result must not become a tree, such as a tokenizer's tables. Each handler

@@ -211,6 +211,10 @@ class TurnEnds {
 
 }  // namespace
 
+bool is_end_name(std::string_view name) {
+  return std::find(std::begin(kEndNames), std::end(kEndNames), name) != std::end(kEndNames);
+}
+
 bool has_marker_shape(std::string_view text) {
   return text.size() > 2 && text.size() <= kMaxLiteral && std::none_of(text.begin(), text.end(), is_space) &&
          ((text.front() == '<' && text.back() == '>') || (text.front() == '[' && text.back() == ']'));

@@ -26,6 +26,8 @@
 
 namespace qinfer::source {
 
+/// Whether added tokens of this name end a turn in every model that has them.
+bool is_end_name(std::string_view name);
 /// <...> or [...], of no more than 64 bytes and without white space.
 bool has_marker_shape(std::string_view text);
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/hash.h"
+#include "source/chat_tokens.h"
 #include "text/fields.h"
 #include "text/utf8.h"
 
@@ -49,6 +50,7 @@ bool is_byte_name(std::string_view token) {
 /// Of a token whose type the file does not say.
 GgufTokenType usual_type(std::string_view token, bool may_have_bytes, bool is_unknown) {
   if (may_have_bytes && is_byte_name(token)) return GgufTokenType::byte;
+  if (is_end_name(token)) return GgufTokenType::control;
   return may_have_bytes && is_unknown ? GgufTokenType::unknown : GgufTokenType::normal;
 }
 

@@ -28,7 +28,8 @@ struct GgufVocabulary {
 };
 
 /// Checks everything but duplicates, which add_gguf_tokens() finds. Without tokenizer.ggml.token_type, which the format
-/// lets be absent, all tokens are normal but bytes (where there may be such) and the unknown one.
+/// lets be absent, all tokens are normal but bytes (where there may be such), the unknown one, and those with a name
+/// that ends turns.
 Result<GgufVocabulary> read_gguf_vocabulary(const formats::GgufMetadata& metadata, const text::TokenizerLimits& limits,
                                             bool may_have_bytes);
 

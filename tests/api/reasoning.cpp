@@ -194,6 +194,18 @@ TEST_CASE("a marker of several tokens ends the reasoning, too", "[api][reasoning
   CHECK(turn.calls.accepted.size() == 2);
 }
 
+TEST_CASE("an end marker that max_tokens cuts goes on in the next generation", "[api][reasoning]") {
+  Turn turn(false);
+  turn.add_hook();
+  const auto n = static_cast<std::uint32_t>(turn.model.tokenize("</think>").size());
+  turn.session.generate(turn.request(2 + n / 2, 2));
+  REQUIRE(turn.reply->in_reasoning());
+  const qinfer_generate_result rest = turn.session.generate(turn.request(n - n / 2 + 2, 2));
+  turn.reply->finish();
+  CHECK(rest.reasoning_tokens == n - n / 2);
+  CHECK(turn.parts() == "r:bb;c:cc;");
+}
+
 TEST_CASE("a token that ends the reasoning and begins the content is told of, where there is a hook",
           "[api][reasoning]") {
   Turn turn(false);

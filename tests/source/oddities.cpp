@@ -116,6 +116,12 @@ TEST_CASE("a GGUF file without types of tokens", "[source][oddities]") {
   CHECK(model.end_tokens() == std::vector<qi::Token>{5});
   CHECK(model.tokenize("ab<|im_end|>", QINFER_TEXT_PARSE_SPECIAL) == std::vector<qi::Token>{3, 5});
   require_note(model, "tokenizer.ggml.token_type");
+  const qi::Model unnamed = load_gguf(gguf_with([](GgufFile& file) {
+    file.keys.remove("tokenizer.ggml.token_type");
+    file.keys.remove("tokenizer.ggml.eos_token_id");
+  }));
+  CHECK(unnamed.end_tokens() == std::vector<qi::Token>{5});  // by its name alone
+  CHECK(unnamed.tokenize("ab<|im_end|>", QINFER_TEXT_PARSE_SPECIAL) == std::vector<qi::Token>{3, 5});
   const qi::Model by_scores = load_gguf(gguf_with([](GgufFile& file) {
     file.keys.remove("tokenizer.ggml.token_type");
     file.keys.remove("tokenizer.ggml.merges");

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 
+from host_files import DiskFile, MemoryFile
+
 import qinfer
 
 ROOT = pathlib.Path(sys.argv[1])
@@ -81,53 +83,14 @@ def logged():
     return lambda: qinfer.Model(CHAT, runtime)
 
 
-class DiskFile:
-    def __init__(self, path):
-        self.file = path.open("rb")
-
-    def size(self):
-        return self.file.seek(0, 2)
-
-    def read_at(self, offset, n):
-        self.file.seek(offset)
-        return self.file.read(n)
-
-    def close(self):
-        self.file.close()
-
-
 def from_disk(name, writing):
     if not (ROOT / name).is_file():
         raise FileNotFoundError(name)
     return DiskFile(ROOT / name)
 
 
-class Memory:
-    def __init__(self):
-        self.data = bytearray()
-
-    def size(self):
-        return len(self.data)
-
-    def read_at(self, offset, n):
-        return bytes(self.data[offset : offset + n])
-
-    def write_at(self, offset, data):
-        self.data.extend(bytes(max(0, offset + len(data) - len(self.data))))
-        self.data[offset : offset + len(data)] = data
-
-    def sync(self):
-        pass
-
-    def truncate(self, n):
-        del self.data[n:]
-
-    def close(self):
-        pass
-
-
 def snapshots():
-    session, file = prompted(), Memory()
+    session, file = prompted(), MemoryFile()
     session.generate(100)
 
     def work():

@@ -4,6 +4,7 @@ import array
 import threading
 
 import pytest
+from host_files import MemoryFile
 
 import qinfer
 from qinfer import _errors, _library
@@ -22,25 +23,10 @@ class Store:
         return StoredFile(self, self.files.setdefault(name, bytearray()))
 
 
-class StoredFile:
+class StoredFile(MemoryFile):
     def __init__(self, store, data):
-        self.store, self.data = store, data
-
-    def size(self):
-        return len(self.data)
-
-    def read_at(self, offset, n):
-        return bytes(self.data[offset : offset + n])
-
-    def write_at(self, offset, data):
-        self.data.extend(bytes(max(0, offset + len(data) - len(self.data))))
-        self.data[offset : offset + len(data)] = data
-
-    def sync(self):
-        pass
-
-    def truncate(self, n):
-        del self.data[n:]
+        super().__init__(data)
+        self.store = store
 
     def close(self):
         self.store.opened -= 1

@@ -64,7 +64,7 @@ def ask():
     ended.wait()
     assert len(said) == 4 and all("the interpreter ends" in text for text in said), said
     assert other.generate(3, on_text=str).new_tokens == 3  # of the thread that ends it
-    session.save("a name", files=lambda *_: ends.Memory())
+    session.save("a name", files=lambda *_: ends.MemoryFile())
     try:
         session.stream()
     except qinfer.StateError as failure:

@@ -8,6 +8,7 @@ import sys
 import types
 
 import pytest
+from host_files import DiskFile
 
 import qinfer
 
@@ -48,26 +49,17 @@ def test_exceptions_pass_through_callbacks(model, root, cases):
 
 
 def test_exceptions_pass_through_files(model, root, cases, tmp_path):
-    class Broken:
+    class Broken(DiskFile):
         """A file of which one method raises."""
 
         def __init__(self, path, name, failure):
-            self.file, self.name, self.failure = path.open("rb"), name, failure
+            super().__init__(path)
+            self.name, self.failure = name, failure
 
         def __getattribute__(self, name):
             if name == object.__getattribute__(self, "name"):
                 raise object.__getattribute__(self, "failure")
             return object.__getattribute__(self, name)
-
-        def size(self):
-            return self.file.seek(0, 2)
-
-        def read_at(self, offset, n):
-            self.file.seek(offset)
-            return self.file.read(n)
-
-        def close(self):
-            self.file.close()
 
     saved = tmp_path / "snapshot"
     prompted(model).save(saved)
