@@ -248,7 +248,9 @@ Value escape_html(Run& run, const Value& value) {
   if (value.is_text() && value.text->markup) return value;
   const Value text = to_text(run, value);
   TextBuilder out(run);
-  for (std::size_t i = 0; i < text.text->size; ++i) {
+  run.charge(text.text->size / 8);
+  std::size_t plain = 0;  // where what stays as it is begins
+  for (std::size_t i = 0; i < text.text->size && run.goes_on(); ++i) {
     const char c = text.text->data[i];
     const char* escaped = c == '&'    ? "&amp;"
                           : c == '<'  ? "&lt;"
@@ -256,12 +258,12 @@ Value escape_html(Run& run, const Value& value) {
                           : c == '"'  ? "&#34;"
                           : c == '\'' ? "&#39;"
                                       : nullptr;
-    if (escaped != nullptr)
-      out.add(escaped, text.text->marks_at(i));
-    else
-      out.add(*text.text, i, 1);
+    if (escaped == nullptr) continue;
+    out.add(*text.text, plain, i - plain);
+    out.add(escaped, text.text->marks_at(i));
+    plain = i + 1;
   }
-  run.charge(text.text->size / 8);
+  out.add(*text.text, plain, text.text->size - plain);
   return out.finish(true);
 }
 

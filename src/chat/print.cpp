@@ -36,7 +36,7 @@ char quote_of(std::string_view text) {
   if (text.markup) out.add("Markup(", text.any);
   out.add(mark, text.any);
   std::size_t plain = 0;
-  for (std::size_t i = 0; i < text.size;) {
+  for (std::size_t i = 0; i < text.size && run.goes_on();) {
     const text::Char c = text::char_at(text.view(), i);
     if (const std::string escaped = escape_char(c.code, quote); !escaped.empty()) {
       out.add(text, plain, i - plain);

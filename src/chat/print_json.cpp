@@ -34,7 +34,7 @@ std::string escape_char(char32_t c, bool ascii) {
   run.charge(text.size / 8);
   out.add("\"", text.any);
   std::size_t plain = 0;
-  for (std::size_t i = 0; i < text.size;) {
+  for (std::size_t i = 0; i < text.size && run.goes_on();) {
     const text::Char c = text::char_at(text.view(), i);
     if (const std::string escaped = escape_char(c.code, ascii); !escaped.empty()) {
       out.add(text, plain, i - plain);

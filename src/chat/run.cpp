@@ -131,7 +131,7 @@ void TextBuilder::add(std::string_view text, Marks marks) {
 void TextBuilder::add(const Text& text, std::size_t from, std::size_t size, Marks more) {
   if (text.each == nullptr) return add(text.view().substr(from, size), text.any | more);
   const std::size_t end = from + size;
-  while (from < end) {
+  while (from < end && !run_.failed()) {
     std::size_t next = from + 1;
     while (next < end && text.each[next] == text.each[from]) ++next;
     add(text.view().substr(from, next - from), static_cast<Marks>(text.each[from] | more));

@@ -56,6 +56,21 @@ bool holds(std::string_view chars, char32_t code) {
   return false;
 }
 
+/// Without white space at its ends.
+std::string_view trimmed(Run& run, std::string_view text) {
+  while (!text.empty() && run.goes_on()) {
+    const text::Char c = text::char_at(text, 0);
+    if (!is_space(c.code)) break;
+    text.remove_prefix(c.size);
+  }
+  while (!text.empty() && run.goes_on()) {
+    const text::Char c = text::char_before(text, text.size());
+    if (!is_space(c.code)) break;
+    text.remove_suffix(c.size);
+  }
+  return text;
+}
+
 std::size_t size_at(const Text& text, std::size_t at) {
   return text::utf8_length(static_cast<std::uint8_t>(text.data[at]));
 }
@@ -283,9 +298,10 @@ Value indent(Run& run, const Text& text, const Text& indention, bool first, bool
 
 std::optional<std::int64_t> parse_integer(Run& run, std::string_view text, std::int64_t base) {
   if (!run.charge_bytes(text.size())) return std::nullopt;
-  text = text.substr(0, skip_space_back(text, text.size()));
-  text.remove_prefix(std::min(text.size(), skip_space(text, 0)));
+  text = trimmed(run, text);
+  OpenBytes open(run);
   std::string digits;
+  if (!open.make_room(digits, text.size())) return std::nullopt;
   if (text.starts_with('-') || text.starts_with('+')) {
     if (text.front() == '-') digits += '-';
     text.remove_prefix(1);
@@ -301,7 +317,7 @@ std::optional<std::int64_t> parse_integer(Run& run, std::string_view text, std::
   }
   if (base == 0) base = 10;
   if (base < 2 || base > 36) return std::nullopt;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = 0; i < text.size() && run.goes_on(); ++i) {
     if (text[i] != '_')
       digits += text[i];
     else if (i == 0 || i + 1 == text.size() || text[i - 1] == '_')
@@ -318,10 +334,11 @@ std::optional<std::int64_t> parse_integer(Run& run, std::string_view text, std::
 
 std::optional<double> parse_number(Run& run, std::string_view text) {
   if (!run.charge_bytes(text.size())) return std::nullopt;
-  text = text.substr(0, skip_space_back(text, text.size()));
-  text.remove_prefix(std::min(text.size(), skip_space(text, 0)));
+  text = trimmed(run, text);
+  OpenBytes open(run);
   std::string digits;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  if (!open.make_room(digits, text.size())) return std::nullopt;
+  for (std::size_t i = 0; i < text.size() && run.goes_on(); ++i) {
     const auto is_digit_at = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
     if (text[i] == '_' && i > 0 && is_digit_at(i - 1) && is_digit_at(i + 1)) continue;
     digits += text[i];

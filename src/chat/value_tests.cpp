@@ -70,7 +70,7 @@ bool has_case(Run& run, const Value& value, const Value&) {
   const Value text = to_text(run, value);
   run.charge(text.text->size / 8);
   bool found = false;
-  for (std::size_t i = 0; i < text.text->size;) {
+  for (std::size_t i = 0; i < text.text->size && run.goes_on();) {
     const text::Char c = text::char_at(text.text->view(), i);
     if (is_title(c.code) || (upper ? is_lower(c.code) : is_upper(c.code))) return false;
     found = found || (upper ? is_upper(c.code) : is_lower(c.code));

@@ -1,9 +1,15 @@
 // The bounds of a rendering hold whatever a template does: memory is what was promised, also of what is still being
 // written, and all work is counted in steps of about the same time, so that it ends and can be cancelled.
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/cancel.h"
 #include "chat/builtins.h"
@@ -34,11 +40,12 @@ std::uint64_t memory_of(const std::string& source, ChatResult& result) {
 }
 
 /// Of the CPU: what others take of a busy machine is not the template's.
-double thread_seconds() {
+double seconds_of(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+double thread_seconds() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 #ifdef QINFER_SANITIZED
 constexpr bool kIsMeasured = false;  // sanitizers take time and memory of their own
@@ -55,6 +62,58 @@ Cost cost_of(const std::string& source, const std::string& variables) {
   const double begin = thread_seconds();
   const ChatResult result = render_chat(source, variables);
   return {thread_seconds() - begin, result.ok() ? result.rendered.steps : 0};
+}
+
+/// Template code that makes a text t of about so many bytes and a short list l.
+std::string texts_of(std::size_t size) {
+  const std::string_view unit = "ab 1{}é\\n%";
+  return fmt::format("{{% set l = ['b', 'a'] %}}{{% set t = '{}' * {} %}}", unit, size / unit.size());
+}
+
+/// Expressions that call each filter and method with the text, in all the ways that their arguments may be.
+std::vector<std::string> calls_of_builtins() {
+  std::vector<std::string> calls;
+  const auto add = [&](const std::string& begin, const char* name) {
+    for (const char* arguments : {"()", "('b')", "(t)", "('b', 'c')", "(t, t)", "(3)", "('b', t, 3)"})
+      calls.push_back(begin + name + arguments);
+  };
+  for (const auto rows : {chat::text_filters(), chat::list_filters(), chat::other_filters()})
+    for (const chat::BuiltinRow& row : rows) {
+      add("t|", row.name);
+      add("l|", row.name);
+    }
+  for (const chat::MethodRow& row : chat::text_methods()) add("t.", row.name);
+  for (const char* more : {"t in t", "t == t ~ 'b'", "t ~ t", "t % t", "t[::2]", "t[3:-3]", "l|list == l", "t|length"})
+    calls.emplace_back(more);
+  return calls;
+}
+
+bool is_of_the_text_alone(const std::string& call) {
+  return call.starts_with('t') && (call.ends_with("()") || call.find('(') == call.npos);
+}
+
+struct StoppedAfter {
+  Code code = Code::ok;
+  double seconds = 0;  ///< of the CPU, from the request on
+};
+
+/// Renders, and asks it to stop once it has taken so many seconds of the CPU.
+StoppedAfter stop_after(const std::string& source, double seconds) {
+  clockid_t clock{};
+  pthread_getcpuclockid(pthread_self(), &clock);
+  std::atomic<bool> flag = false, is_over = false;
+  double requested = 0;
+  const double begin = thread_seconds();
+  std::jthread other([&] {
+    while (!is_over && seconds_of(clock) - begin < seconds) std::this_thread::sleep_for(std::chrono::microseconds(500));
+    requested = seconds_of(clock);
+    flag = true;
+  });
+  const ChatResult result = render_chat(source, "{}", true, {}, &flag);
+  const double end = thread_seconds();
+  is_over = true;
+  other.join();
+  return {result.code, end - std::min(end, requested)};
 }
 
 }  // namespace
@@ -107,27 +166,12 @@ TEST_CASE("chat bounds: what scans a text counts it", "[chat]") {
 }
 
 TEST_CASE("chat bounds: a step of every builtin takes about the same time", "[chat]") {
-  std::vector<std::string> calls;
-  const auto add = [&](const std::string& begin, const char* name) {
-    for (const char* arguments : {"()", "('b')", "(t)", "('b', 'c')", "(t, t)", "(3)", "('b', t, 3)"})
-      calls.push_back(begin + name + arguments);
-  };
-  for (const auto rows : {chat::text_filters(), chat::list_filters(), chat::other_filters()})
-    for (const chat::BuiltinRow& row : rows) {
-      add("t|", row.name);
-      add("l|", row.name);
-    }
-  for (const chat::MethodRow& row : chat::text_methods()) add("t.", row.name);
-  for (const char* more : {"t in t", "t == t ~ 'b'", "t ~ t", "t % t", "t[::2]", "t[3:-3]", "l|list == l", "t|length"})
-    calls.emplace_back(more);
   for (const std::size_t size : {kMiB, 8 * kMiB}) {
-    const std::string_view unit = "ab 1{}é\\n%";
-    const std::string begin =
-        fmt::format("{{% set l = ['b', 'a'] %}}{{% set t = '{}' * {} %}}", unit, size / unit.size());
+    const std::string begin = texts_of(size);
     const Cost nothing = cost_of(begin, "{}");
-    for (const std::string& call : calls) {
+    for (const std::string& call : calls_of_builtins()) {
       // The larger one shows what grows with the square.
-      if (size > kMiB && (!call.starts_with('t') || !(call.ends_with("()") || call.find('(') == call.npos))) continue;
+      if (size > kMiB && !is_of_the_text_alone(call)) continue;
       const Cost cost = cost_of(begin + "{% set x = " + call + " %}", "{}");
       if (cost.steps == 0) continue;  // refused, for other arguments are right; or too many steps
       const double seconds = cost.seconds - nothing.seconds, steps = static_cast<double>(cost.steps - nothing.steps);
@@ -136,6 +180,24 @@ TEST_CASE("chat bounds: a step of every builtin takes about the same time", "[ch
       CHECK((!kIsMeasured || seconds <= 0.05 + 1e-6 * steps));
     }
   }
+}
+
+TEST_CASE("chat bounds: every builtin sees a request to stop within 50 ms", "[chat]") {
+  const std::string begin = texts_of(24 * kMiB);
+  const Cost nothing = cost_of(begin, "{}");
+  int stopped = 0;
+  for (const std::string& call : calls_of_builtins()) {
+    if (!is_of_the_text_alone(call)) continue;
+    const std::string source = begin + "{% set x = " + call + " %}";
+    const double whole = cost_of(source, "{}").seconds;
+    // What is over before, or soon after, tells nothing.
+    if (whole < nothing.seconds + 0.1) continue;
+    const StoppedAfter result = stop_after(source, nothing.seconds + (whole - nothing.seconds) / 3);
+    INFO(call << ": " << whole << " s in all, " << result.seconds << " s after the request");
+    CHECK((!kIsMeasured || result.seconds <= 0.05));
+    stopped += result.code == Code::cancelled ? 1 : 0;
+  }
+  CHECK((!kIsMeasured || stopped > 0));
 }
 
 TEST_CASE("chat bounds: integers at the ends of 64 bits", "[chat]") {

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/cancel.h"
 #include "chat/template.h"
 #include "formats/json.h"
 
@@ -34,7 +35,7 @@ inline ChatResult failed_with(Status status) {
 }
 
 inline ChatResult render_chat(std::string_view source, std::string_view variables = "{}", bool has_date = true,
-                              const chat::Limits& limits = {}) {
+                              const chat::Limits& limits = {}, CancelFlag cancel = {}) {
   auto compiled = chat::Template::compile(source);
   if (!compiled.ok()) return failed_with(compiled.take_status());
   auto parsed = formats::parse_json(variables, "variables");
@@ -43,6 +44,7 @@ inline ChatResult render_chat(std::string_view source, std::string_view variable
   chat::RenderOptions options;
   options.now = has_date ? &date : nullptr;
   options.limits = limits;
+  options.cancel = cancel;
   auto rendered = compiled.value().render(parsed.value().root(), options);
   if (!rendered.ok()) return failed_with(rendered.take_status());
   ChatResult result;

@@ -1,6 +1,15 @@
 // Fuzzes chat templates: the input is a template as it is, or chooses pieces of one; what compiles is rendered with a
-// conversation that holds all types of values. Bounds are small, so that a template which uses them up does so soon.
+// conversation that holds all types of values. Bounds are small, so that a template which uses them up does so soon;
+// that they hold is looked at too, of memory by the sanitizer's hooks and of time by the CPU's clock.
 #include "chat/template.h"
+
+#include <sanitizer/allocator_interface.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <ctime>
+
 #include "choices.h"
 
 namespace {
@@ -209,6 +218,35 @@ constexpr const char* kPieces[] = {"{{ ",
                                    "  ",
                                    "é"};
 
+constexpr std::uint64_t kSteps = 200000, kOutput = 1 << 20, kMemory = 8 << 20;
+
+// What this thread has allocated; hooks may be called before any constructor.
+std::atomic<std::int64_t> live_bytes = 0, most_bytes = 0;
+
+void on_malloc(const volatile void*, std::size_t size) {
+  live_bytes += static_cast<std::int64_t>(size);
+  most_bytes = std::max(most_bytes.load(), live_bytes.load());
+}
+void on_free(const volatile void* memory) {
+  live_bytes -= static_cast<std::int64_t>(__sanitizer_get_allocated_size(memory));
+}
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Traps where what began at `begin`, when so many bytes were allocated, has taken more than a rendering may: its
+/// values and its text, some room for what grows, and ten microseconds for each step in this slow build.
+void check_cost(const char* what, double begin, std::int64_t before) {
+  const double seconds = thread_seconds() - begin;
+  const std::int64_t bytes = most_bytes - before;
+  if (seconds <= 1e-5 * kSteps && bytes <= static_cast<std::int64_t>(kMemory + 2 * kOutput)) return;
+  std::fprintf(stderr, "%s took %.3f s and %lld bytes\n", what, seconds, static_cast<long long>(bytes));
+  __builtin_trap();
+}
+
 std::string make_source(Choices choices) {
   if (choices.byte() % 4 == 0) return choices.text(4096);
   std::string source;
@@ -221,13 +259,22 @@ std::string make_source(Choices choices) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace qinfer;
   static const auto variables = formats::parse_json(kVariables, "variables");
-  const auto compiled = chat::Template::compile(make_source(Choices({reinterpret_cast<const char*>(data), size})));
+  static const int hooks = __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
+  if (hooks == 0) __builtin_trap();
+  const std::string source = make_source(Choices({reinterpret_cast<const char*>(data), size}));
+  const std::int64_t before = live_bytes;
+  most_bytes = before;
+  double begin = thread_seconds();
+  const auto compiled = chat::Template::compile(source);
+  check_cost("compiling", begin, before);
   if (!compiled.ok()) return 0;
   const chat::Date date;
   chat::RenderOptions options;
   options.now = &date;
-  options.limits = {200000, 1 << 20, 8 << 20};
+  options.limits = {kSteps, kOutput, kMemory};
+  begin = thread_seconds();
   const auto rendered = compiled.value().render(variables.value().root(), options);
+  check_cost("rendering", begin, before);
   if (!rendered.ok()) return 0;
   const chat::Rendered& result = rendered.value();
   std::size_t last = 0;
