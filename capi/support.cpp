@@ -54,11 +54,23 @@ std::size_t append_line(std::string_view text, std::size_t most, char* line, std
 constexpr std::uintptr_t kFullMark = 1;
 static_assert(alignof(qinfer_error) > kFullMark && alignof(qinfer_full_error) > kFullMark);
 
-/// The whole message into the caller's room, and the frozen struct, which is returned.
+/// Writes a message and its NUL into `line`, which has room for `room` characters and the NUL. One that is too long
+/// loses its middle: it begins with the file at fault, often a long path, and ends with the reason.
+void write_line(std::string_view message, char* line, std::size_t room, std::size_t beginning) {
+  std::size_t size = append_line(message, message.size() <= room ? room : beginning, line, 0);
+  if (message.size() > room) {
+    size = append_line("...", room, line, size);
+    std::size_t end = message.size() - (room - size);
+    while (end < message.size() && text::utf8_is_continuation(static_cast<std::uint8_t>(message[end]))) ++end;
+    size = append_line(message.substr(end), room, line, size);
+  }
+  line[size] = '\0';
+}
+
+/// The message into the caller's room, and the frozen struct, which is returned.
 qinfer_error* fill_full(qinfer_full_error& full, std::string_view message) {
   full.text_len = message.size();
-  if (full.text != nullptr && full.capacity != 0)
-    full.text[append_line(message, full.capacity - 1, full.text, 0)] = '\0';
+  if (full.text != nullptr && full.capacity != 0) write_line(message, full.text, full.capacity - 1, full.capacity / 2);
   return &full.error;
 }
 
@@ -76,17 +88,8 @@ void fill_error(qinfer_error* err, Code code, std::int64_t detail, std::string_v
   *err = qinfer_error();
   err->code = static_cast<qinfer_status>(code);
   err->detail = detail;
-  // A long message loses its middle: it begins with the file at fault, often a long path, and ends with the reason.
-  constexpr std::size_t kRoom = sizeof err->message - 1, kBeginning = 80;
-  if (message.size() <= kRoom) {
-    append_line(message, kRoom, err->message, 0);
-    return;
-  }
-  std::size_t size = append_line(message, kBeginning, err->message, 0);
-  size = append_line("...", kRoom, err->message, size);
-  std::size_t end = message.size() - (kRoom - size);
-  while (end < message.size() && text::utf8_is_continuation(static_cast<std::uint8_t>(message[end]))) ++end;
-  append_line(message.substr(end), kRoom, err->message, size);
+  constexpr std::size_t kBeginning = 80;
+  write_line(message, err->message, sizeof err->message - 1, kBeginning);
 }
 
 qinfer_status finish(qinfer_error* err, const Status& status) {

@@ -117,7 +117,8 @@ typedef struct qinfer_error {
 typedef struct qinfer_full_error {
     uint32_t     struct_size, reserved;
     qinfer_error error;    /* as any call fills it */
-    char        *text;     /* filled when a call fails: the whole message, NUL-terminated, cut to what fits */
+    char        *text;     /* filled when a call fails: the whole message, NUL-terminated; one that is too long for
+                              it has "..." for its middle */
     size_t       capacity; /* of text, the NUL included */
     size_t       text_len; /* of the whole message, without NUL */
 } qinfer_full_error;

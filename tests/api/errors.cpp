@@ -10,6 +10,14 @@ namespace {
 /// A path that no message holds whole beside its reason.
 std::string long_path() { return "/nowhere" + std::string(60, '/') + "directory/" + std::string(300, 'x') + "/end"; }
 
+/// What is left of a text of ASCII in room for so many bytes, of which one is the NUL.
+std::string without_middle(const std::string& text, std::size_t capacity) {
+  const std::size_t room = capacity - 1;
+  if (text.size() <= room) return text;
+  const std::string cut = (text.substr(0, capacity / 2) + "...").substr(0, room);
+  return cut + text.substr(text.size() - (room - cut.size()));
+}
+
 struct Full {
   qinfer_full_error full = sized<qinfer_full_error>();
   std::vector<char> text;
@@ -47,7 +55,7 @@ TEST_CASE("A full error has the whole message, and the short one besides", "[api
     REQUIRE(cut.load(path) == QINFER_E_NOT_FOUND);
     REQUIRE(cut.full.text_len == text.size());
     REQUIRE(std::string(cut.full.error.message) == plain.message);
-    if (capacity != 0) REQUIRE(std::string(cut.text.data()) == text.substr(0, capacity - 1));
+    if (capacity != 0) REQUIRE(std::string(cut.text.data()) == without_middle(text, capacity));
     for (std::size_t i = capacity; i < cut.text.size(); ++i) REQUIRE(cut.text[i] == '#');
   }
 }
@@ -59,8 +67,8 @@ TEST_CASE("A full error is one line of whole characters, and untouched by succes
   REQUIRE(full.load(path) == QINFER_E_NOT_FOUND);
   const std::string text = full.text.data();
   REQUIRE_THAT(text, contains("/nowhere/?\?\xc3\xa9"));
-  REQUIRE((text.size() == 199 || text.size() == 198));
-  REQUIRE(text.compare(text.size() - 2, 2, "\xc3\xa9") == 0);
+  REQUIRE(text.size() >= 196);
+  REQUIRE_THAT(text, contains("\xc3\xa9...\xc3\xa9"));
 
   const qinfer_full_error before = full.full;
   qinfer_cancel* cancel = nullptr;

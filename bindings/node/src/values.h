@@ -32,7 +32,7 @@ class Failure {
   std::int64_t detail() const { return full_.error.detail; }
 
  private:
-  char text_[8192];
+  char text_[16384];
   qinfer_full_error full_;
 };
 
