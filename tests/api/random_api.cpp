@@ -5,6 +5,9 @@
 #include "support/catch.h"
 #include "support/soak.h"
 
+#include <thread>
+#include <vector>
+
 TEST_CASE("random calls of the API leave sessions as fresh ones would be", "[kv][fuzz]") {
   qinfer::fuzz::ApiSequences sequences;
   const std::size_t steps = qinfer::test::soak_steps(400);
@@ -19,4 +22,18 @@ TEST_CASE("random calls of the API leave sessions as fresh ones would be", "[kv]
   CHECK(counts.cancelled > steps / 20);
   CHECK(counts.refused > steps / 20);
   CHECK(counts.generated > steps / 10);
+}
+
+TEST_CASE("random calls of the API on several runtimes at once", "[kv][fuzz][threads]") {
+  const std::size_t steps = qinfer::test::soak_steps(100), first = qinfer::test::first_seed();
+  std::vector<std::size_t> compared(3);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < compared.size(); ++t)
+    threads.emplace_back([&compared, steps, first, t] {
+      qinfer::fuzz::ApiSequences sequences;  // with runtimes, models and caches of its own
+      for (std::size_t i = 0; i < steps; ++i) sequences.run(qinfer::fuzz::random_bytes(first + 1000 * t + i, 400));
+      compared[t] = sequences.counts().compared;
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::size_t count : compared) CHECK(count > steps);
 }
