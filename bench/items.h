@@ -5,6 +5,7 @@
 //   ffn      down(silu(gate(x)) * up(x)), hidden x width of one expert of Mixtral-8x22B
 //   moe_ffn  such networks of several experts in one step, experts x hidden x width; ROWS for each expert
 //   matmul   x times one matrix, inputs x outputs
+//   linear E the same with weights that a file holds in the encoding E, of qinfer alone (--encodings)
 //   sdpa     scaled dot-product attention, batch x keys x head size; `causal`: a query sees the keys before it
 // Bytes are those of the weights (sdpa: of q, k, v and the result), each counted once per call. Weights come from
 // memory: calls walk through copies of half a gigabyte together.
@@ -32,6 +33,7 @@ inline const std::vector<std::int64_t> kExpertRows = {1, 4, 16, 64};
 inline constexpr std::int64_t kMoeExperts[] = {1, 8};
 inline const std::vector<MatmulShape> kMatmuls = {
     {kExpertHidden, kExpertWidth, kExpertRows}, {1024, 3072, {512}}, {3072, 1024, {512}}};
+inline const MatmulShape kEncodedMatmul = {1024, 3072, {1, 64}};
 inline constexpr std::int64_t kSdpaBatch = 32, kSdpaKeys = 512;
 inline constexpr std::int64_t kSdpaHeadSizes[] = {64, 128};
 
@@ -90,19 +92,22 @@ struct ItemOptions {
   std::string filter;  ///< only names that contain it
   std::uint32_t threads = 2;
   std::string cpus;
-  bool ceilings_only = false, bandwidth_only = false;
+  bool ceilings_only = false, bandwidth_only = false, encodings_only = false;
 };
 
 inline ItemOptions parse_item_options(int argc, char** argv) {
   ItemOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
-    if (name == "--ceilings" || name == "--bandwidth") {
-      (name == "--ceilings" ? options.ceilings_only : options.bandwidth_only) = true;
+    if (name == "--ceilings" || name == "--bandwidth" || name == "--encodings") {
+      options.ceilings_only |= name == "--ceilings";
+      options.bandwidth_only |= name == "--bandwidth";
+      options.encodings_only |= name == "--encodings";
       continue;
     }
     if (i + 1 == argc)
-      throw std::runtime_error("options: --runs N --filter TEXT --threads N --cpus 0,1 --ceilings --bandwidth");
+      throw std::runtime_error(
+          "options: --runs N --filter TEXT --threads N --cpus 0,1 --ceilings --bandwidth --encodings");
     const char* value = argv[++i];
     if (name == "--runs") options.runs = std::max(1, std::atoi(value));
     if (name == "--filter") options.filter = value;

@@ -1,6 +1,7 @@
 // qinfer_ops: the operations that onednn_bench measures with oneDNN, computed by qinfer's kernels on a pinned team; one
 // line of JSON for each (items.h). `qinfer_ops --ceilings` prints only what the machine can do at best,
-// `qinfer_ops --bandwidth` only how fast memory is at this moment.
+// `qinfer_ops --bandwidth` only how fast memory is at this moment; `qinfer_ops --encodings` multiplies with every
+// encoding of weights on every kernel set, the portable one too.
 //
 // Who is measured: each kernel set that this CPU can run (the portable one only where there is no other), with the
 // weights it would choose if its sums are f16, otherwise with bf16 weights, which is what oneDNN has here:
@@ -73,6 +74,12 @@ class Operations {
       const Encoding weights = projection_peak(kinds, *set, own) == kinds.f16_flops ? own : Encoding::bf16;
       contenders_.push_back({set, weights, std::string("qinfer-").append(set->name)});
     }
+  }
+
+  /// One matrix in each encoding on each set, as the set holds what a file has in it.
+  void run_encodings() {
+    for (const KernelSet* set : usable_sets())
+      for (const EncodingTraits& traits : encodings()) encoded(*set, traits.encoding);
   }
 
   void run() {
@@ -170,23 +177,42 @@ class Operations {
     const Weights w = weights(who, WeightRole::o, shape.outputs, shape.inputs, copies);
     for (const std::int64_t n : shape.rows) {
       const std::string name = item_name("matmul", shape.inputs, shape.outputs, n) + who.name;
-      if (!items_.wanted(name)) continue;
-      const RandomRows x = random_operand(*who.set, n, shape.inputs), out = random_residual(*who.set, n, shape.outputs);
-      kernels::Shape sizes;
-      sizes.batch = static_cast<std::uint32_t>(n);
-      sizes.hidden = static_cast<std::uint32_t>(shape.inputs);
-      const OperationMemory memory(who.set->linear_workspace(sizes), team_.size());
-      items_.measure(name, product_work(1, shape.inputs, shape.outputs, n),
-                     [&](std::int64_t first, std::int64_t count) {
-                       return team_.time(first, count, [&](std::int32_t worker, std::int64_t call) {
-                         kernels::LinearArgs args;
-                         args.n = n;
-                         args.x = x.view(), args.w = w.copy(call), args.out = out.view();
-                         args.workspace = memory.view();
-                         team_.run_operation(who.set->linear, args, worker);
-                       });
-                     });
+      if (items_.wanted(name)) linear(*who.set, name, shape, n, w, product_work(1, shape.inputs, shape.outputs, n));
     }
+  }
+
+  void encoded(const KernelSet& set, Encoding encoding) {
+    const MatmulShape& shape = kEncodedMatmul;
+    kernels::WeightFormat format;
+    if (!set.weight_format(WeightRole::o, encoding, &encoding, false, format)) return;
+    const std::uint64_t bytes = kernels::weight_bytes(format, shape.outputs, shape.inputs);
+    const Weights w(team_, set, format, shape.outputs, shape.inputs, cold_copies(bytes));
+    const std::string item = std::string("linear ").append(encoding_name(encoding));
+    for (const std::int64_t n : shape.rows) {
+      const std::string name = item_name(item.c_str(), shape.inputs, shape.outputs, n) + "qinfer-" + set.name;
+      if (!items_.wanted(name)) continue;
+      ItemWork work = product_work(1, shape.inputs, shape.outputs, n);
+      work.bytes = static_cast<double>(bytes);
+      linear(set, name, shape, n, w, work);
+    }
+  }
+
+  void linear(const KernelSet& set, const std::string& name, const MatmulShape& shape, std::int64_t n, const Weights& w,
+              const ItemWork& work) {
+    const RandomRows x = random_operand(set, n, shape.inputs), out = random_residual(set, n, shape.outputs);
+    kernels::Shape sizes;
+    sizes.batch = static_cast<std::uint32_t>(n);
+    sizes.hidden = static_cast<std::uint32_t>(shape.inputs);
+    const OperationMemory memory(set.linear_workspace(sizes), team_.size());
+    items_.measure(name, work, [&](std::int64_t first, std::int64_t count) {
+      return team_.time(first, count, [&](std::int32_t worker, std::int64_t call) {
+        kernels::LinearArgs args;
+        args.n = n;
+        args.x = x.view(), args.w = w.copy(call), args.out = out.view();
+        args.workspace = memory.view();
+        team_.run_operation(set.linear, args, worker);
+      });
+    });
   }
 
   /// Batch 32 as 32 sequences of one head, keys and values as f16 in the cache.
@@ -239,6 +265,8 @@ void print_ceilings(const std::vector<std::uint32_t>& cpus) {
   const Ceilings ceilings = measure_ceilings(cpus);
   std::printf("{\"name\": \"ceiling/read-bandwidth\", \"gb_per_s\": %.3f}\n", ceilings.bandwidth / 1e9);
   std::printf("{\"name\": \"ceiling/f32-fma\", \"gflops\": %.2f}\n", ceilings.f32_flops / 1e9);
+  if (ceilings.avx2_flops > 0)
+    std::printf("{\"name\": \"ceiling/avx2-fma\", \"gflops\": %.2f}\n", ceilings.avx2_flops / 1e9);
   if (ceilings.f16_flops > 0)
     std::printf("{\"name\": \"ceiling/f16-fma\", \"gflops\": %.2f}\n", ceilings.f16_flops / 1e9);
   if (ceilings.dot_flops > 0)
@@ -262,7 +290,8 @@ int main(int argc, char** argv) {
                   cli::BandwidthProbe(cpus).bytes_per_second() / 1e9);
       return 0;
     }
-    Operations(options, cpus).run();
+    Operations operations(options, cpus);
+    options.encodings_only ? operations.run_encodings() : operations.run();
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "qinfer_ops: %s\n", e.what());
