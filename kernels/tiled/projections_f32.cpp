@@ -49,8 +49,20 @@ void multiply_tile(const Matrix& w, std::int64_t tile, const std::uint32_t* pane
     case Encoding::f32: return multiply_tile<F32Mode<DType::f32>>(w, tile, panel, tokens, sums, ld);
     case Encoding::f16: return multiply_tile<F32Mode<DType::f16>>(w, tile, panel, tokens, sums, ld);
     case Encoding::bf16: return multiply_tile<F32Mode<DType::bf16>>(w, tile, panel, tokens, sums, ld);
-    default: return multiply_tile<QuantMode>(w, tile, panel, tokens, sums, ld);
+    case Encoding::q8_0:
+    case Encoding::q4_0:
+    case Encoding::q4_1:
+    case Encoding::q5_0:
+    case Encoding::q5_1:
+    case Encoding::q3_k:
+    case Encoding::q4_k:
+    case Encoding::q5_k:
+    case Encoding::q6_k:
+    case Encoding::iq4_nl:
+    case Encoding::iq4_xs:
+    case Encoding::mxfp4: break;
   }
+  multiply_tile<QuantMode>(w, tile, panel, tokens, sums, ld);
 }
 
 }  // namespace

@@ -7,8 +7,21 @@ const TileKernels& quant_long_nibble_kernels(Encoding encoding) {
   switch (encoding) {
     case Encoding::q3_k: return kQuantTable<Encoding::q3_k>;
     case Encoding::iq4_xs: return kQuantTable<Encoding::iq4_xs>;
-    default: return kQuantTable<Encoding::q4_k>;
+    case Encoding::q4_k: return kQuantTable<Encoding::q4_k>;
+    case Encoding::f32:
+    case Encoding::f16:
+    case Encoding::bf16:
+    case Encoding::q8_0:
+    case Encoding::q4_0:
+    case Encoding::q4_1:
+    case Encoding::q5_0:
+    case Encoding::q5_1:
+    case Encoding::q5_k:
+    case Encoding::q6_k:
+    case Encoding::iq4_nl:
+    case Encoding::mxfp4: break;
   }
+  __builtin_unreachable();  // asked for these alone
 }
 
 }  // namespace qinfer::kernels::QINFER_ISA

@@ -215,8 +215,12 @@ ScalePlaces scale_places(Encoding encoding) {
     case Encoding::q5_k: return {0, 2};
     case Encoding::q3_k: return {108, -1};
     case Encoding::q6_k: return {208, -1};
-    default: return {};
+    case Encoding::f32:
+    case Encoding::f16:
+    case Encoding::bf16:
+    case Encoding::mxfp4: break;
   }
+  return {};
 }
 
 bool is_finite_f16(std::uint16_t bits) { return (bits & 0x7c00) != 0x7c00; }

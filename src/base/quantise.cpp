@@ -341,8 +341,13 @@ BlockFunction block_function(Encoding to) {
     case Encoding::q5_k: return quantise_long_with_minima<Integers<0, 31>, blocks::pack_q5_k>;
     case Encoding::q6_k: return quantise_q6_k;
     case Encoding::iq4_nl: return quantise_iq4_nl;
-    default: return nullptr;
+    case Encoding::f32:
+    case Encoding::f16:
+    case Encoding::bf16:
+    case Encoding::iq4_xs:
+    case Encoding::mxfp4: break;
   }
+  return nullptr;
 }
 
 }  // namespace

@@ -33,8 +33,13 @@ std::optional<std::int64_t> integer_at(const GgufValue& value, std::uint64_t i) 
       return static_cast<std::int64_t>(
           std::min(large, static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())));
     }
-    default: return std::nullopt;
+    case GgufType::f32:
+    case GgufType::boolean:
+    case GgufType::string:
+    case GgufType::array:
+    case GgufType::f64: break;
   }
+  return std::nullopt;
 }
 
 std::optional<double> number_at(const GgufValue& value, std::uint64_t i) {

@@ -81,12 +81,9 @@ bool is_of_expert(Role role) { return role == Role::gate || role == Role::up || 
 }  // namespace
 
 std::string describe(const TensorId& id) {
-  switch (id.role) {
-    case Role::embedding: return "embedding";
-    case Role::final_norm: return "final_norm";
-    case Role::lm_head: return "lm_head";
-    default: break;
-  }
+  if (id.role == Role::embedding) return "embedding";
+  if (id.role == Role::final_norm) return "final_norm";
+  if (id.role == Role::lm_head) return "lm_head";
   std::string_view name;
   for (const RoleRow& row : kLayerRoles)
     if (row.role == id.role) name = row.name;

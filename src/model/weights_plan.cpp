@@ -10,7 +10,7 @@ using kernels::WeightFormat;
 using kernels::WeightLayout;
 using kernels::WeightRole;
 
-/// What a kernel set makes of a matrix. `both`: the embedding is the LM head, too.
+/// What a kernel set makes of a matrix, which the role is one of. `both`: the embedding is the LM head, too.
 WeightRole kernel_role(Role role, bool both) {
   switch (role) {
     case Role::embedding: return both ? WeightRole::tied : WeightRole::embedding;
@@ -26,8 +26,23 @@ WeightRole kernel_role(Role role, bool both) {
     case Role::shared_up: return WeightRole::up;
     case Role::router:
     case Role::shared_router: return WeightRole::router;
-    default: return WeightRole::lm_head;
+    case Role::lm_head: return WeightRole::lm_head;
+    case Role::final_norm:
+    case Role::attn_norm:
+    case Role::attn_post_norm:
+    case Role::ffn_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm:
+    case Role::q_bias:
+    case Role::k_bias:
+    case Role::v_bias:
+    case Role::o_bias:
+    case Role::gate_bias:
+    case Role::up_bias:
+    case Role::down_bias: break;  // vectors, which have no format
   }
+  __builtin_unreachable();
 }
 
 /// `separate`: tied embeddings are kept a second time, as rows.

@@ -57,18 +57,13 @@ std::optional<GgufPlace> fused_place(const model::ModelSpec& spec, const model::
                                      const std::string& layer) {
   const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim();
   const std::string qkv = layer + "attn_qkv.weight", up = layer + "ffn_up.weight";
-  switch (id.role) {
-    case Role::q: return GgufPlace{layer + "attn_q.weight", qkv, 0, q, q + 2 * kv};
-    case Role::k: return GgufPlace{layer + "attn_k.weight", qkv, q, kv, q + 2 * kv};
-    case Role::v: return GgufPlace{layer + "attn_v.weight", qkv, q + kv, kv, q + 2 * kv};
-    case Role::gate:
-    case Role::up: {
-      const std::uint64_t width = spec.layers[id.layer].ffn.width;
-      const bool is_up = id.role == Role::up;
-      return GgufPlace{layer + (is_up ? "ffn_up (second half)" : "ffn_gate"), up, is_up ? width : 0, width, 2 * width};
-    }
-    default: return std::nullopt;
-  }
+  if (id.role == Role::q) return GgufPlace{layer + "attn_q.weight", qkv, 0, q, q + 2 * kv};
+  if (id.role == Role::k) return GgufPlace{layer + "attn_k.weight", qkv, q, kv, q + 2 * kv};
+  if (id.role == Role::v) return GgufPlace{layer + "attn_v.weight", qkv, q + kv, kv, q + 2 * kv};
+  if (id.role != Role::gate && id.role != Role::up) return std::nullopt;
+  const std::uint64_t width = spec.layers[id.layer].ffn.width;
+  const bool is_up = id.role == Role::up;
+  return GgufPlace{layer + (is_up ? "ffn_up (second half)" : "ffn_gate"), up, is_up ? width : 0, width, 2 * width};
 }
 
 /// Row i of a head of the model is stored row 2 i, and row h + i stored row 2 i + 1, h being half of the dimensions.
@@ -82,12 +77,9 @@ model::RowOrder interleaved_order(std::uint32_t head_dim) {
 }  // namespace
 
 GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& architecture, const model::TensorId& id) {
-  switch (id.role) {
-    case Role::embedding: return {"token_embd.weight", {}};
-    case Role::final_norm: return {"output_norm.weight", {}};
-    case Role::lm_head: return {"output.weight", {}};
-    default: break;
-  }
+  if (id.role == Role::embedding) return {"token_embd.weight", {}};
+  if (id.role == Role::final_norm) return {"output_norm.weight", {}};
+  if (id.role == Role::lm_head) return {"output.weight", {}};
   const std::string layer = format_text("blk.{}.", id.layer);
   if (id.layer < spec.n_layers()) {
     if (id.expert != model::kNoExpert) return expert_place(spec, id, layer);
@@ -100,13 +92,8 @@ GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& archi
 model::RowOrder gguf_row_order(const model::ModelSpec& spec, const GgufArchitecture& architecture,
                                const model::TensorId& id) {
   if (!architecture.interleaved) return hf_row_order(spec, id);
-  switch (id.role) {
-    case Role::q:
-    case Role::k:
-    case Role::q_bias:
-    case Role::k_bias: return interleaved_order(spec.head_dim);
-    default: return {};
-  }
+  const bool is_turned = id.role == Role::q || id.role == Role::k || id.role == Role::q_bias || id.role == Role::k_bias;
+  return is_turned ? interleaved_order(spec.head_dim) : model::RowOrder();
 }
 
 }  // namespace qinfer::source

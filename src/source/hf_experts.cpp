@@ -21,8 +21,10 @@ constexpr Defaults defaults_of(Experts kind) {
   switch (kind) {
     case Experts::qwen3: return {128, 8, 768, 0};
     case Experts::qwen2: return {60, 4, 1408, 5632};
-    default: return {8, 2, 0, 0};
+    case Experts::none:
+    case Experts::mixtral: break;
   }
+  return {8, 2, 0, 0};
 }
 
 /// num_experts, which newer files call num_local_experts; in Qwen2-MoE the latter is no field.

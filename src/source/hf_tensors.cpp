@@ -49,35 +49,29 @@ std::string_view name_in_layer(const model::ModelSpec& spec, Role role) {
 
 /// The name of an expert's matrix, after "experts.<i>.".
 std::string_view name_in_expert(Role role, bool mixtral) {
-  switch (role) {
-    case Role::gate: return mixtral ? "w1.weight" : "gate_proj.weight";
-    case Role::up: return mixtral ? "w3.weight" : "up_proj.weight";
-    default: return mixtral ? "w2.weight" : "down_proj.weight";
-  }
+  if (role == Role::gate) return mixtral ? "w1.weight" : "gate_proj.weight";
+  if (role == Role::up) return mixtral ? "w3.weight" : "up_proj.weight";
+  if (role == Role::down) return mixtral ? "w2.weight" : "down_proj.weight";
+  return {};  // experts have no other tensors
 }
 
 bool is_norm(Role role) {
-  switch (role) {
-    case Role::final_norm:
-    case Role::attn_norm:
-    case Role::attn_post_norm:
-    case Role::ffn_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm: return true;
-    default: return false;
-  }
+  return role == Role::final_norm || role == Role::attn_norm || role == Role::attn_post_norm ||
+         role == Role::ffn_norm || role == Role::ffn_post_norm || role == Role::q_norm || role == Role::k_norm;
+}
+
+/// Whether what it gives is turned by rotary position embedding.
+bool is_turned(Role role) {
+  return role == Role::q || role == Role::k || role == Role::q_bias || role == Role::k_bias || role == Role::q_norm ||
+         role == Role::k_norm;
 }
 
 }  // namespace
 
 std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
-  switch (id.role) {
-    case Role::embedding: return format_text("{}embed_tokens.weight", names.prefix);
-    case Role::final_norm: return format_text("{}norm.weight", names.prefix);
-    case Role::lm_head: return "lm_head.weight";
-    default: break;
-  }
+  if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);
+  if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
+  if (id.role == Role::lm_head) return "lm_head.weight";
   const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
   const std::string_view block = names.mixtral ? "block_sparse_moe" : "mlp";
   if (id.expert != model::kNoExpert)
@@ -89,23 +83,14 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
 std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
   if (id.layer >= spec.n_layers()) return std::nullopt;
   const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim(), hidden = spec.n_embd;
-  HfPart part;
-  std::string_view name = "self_attn.qkv_proj.weight";
-  switch (id.role) {
-    case Role::q: part = {{}, {q + 2 * kv, hidden}, 0, q}; break;
-    case Role::k: part = {{}, {q + 2 * kv, hidden}, q, kv}; break;
-    case Role::v: part = {{}, {q + 2 * kv, hidden}, q + kv, kv}; break;
-    case Role::gate:
-    case Role::up: {
-      const std::uint64_t width = spec.layers[id.layer].ffn.width;
-      name = "mlp.gate_up_proj.weight";
-      part = {{}, {2 * width, hidden}, id.role == Role::up ? width : 0, width};
-      break;
-    }
-    default: return std::nullopt;
-  }
-  part.name = format_text("{}layers.{}.{}", names.prefix, id.layer, name);
-  return part;
+  const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
+  const std::string qkv = layer + "self_attn.qkv_proj.weight";
+  if (id.role == Role::q) return HfPart{qkv, {q + 2 * kv, hidden}, 0, q};
+  if (id.role == Role::k) return HfPart{qkv, {q + 2 * kv, hidden}, q, kv};
+  if (id.role == Role::v) return HfPart{qkv, {q + 2 * kv, hidden}, q + kv, kv};
+  if (id.role != Role::gate && id.role != Role::up) return std::nullopt;
+  const std::uint64_t width = spec.layers[id.layer].ffn.width;
+  return HfPart{layer + "mlp.gate_up_proj.weight", {2 * width, hidden}, id.role == Role::up ? width : 0, width};
 }
 
 std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
@@ -119,16 +104,7 @@ std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::
 }
 
 model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id) {
-  switch (id.role) {
-    case Role::q:
-    case Role::k:
-    case Role::q_bias:
-    case Role::k_bias:
-    case Role::q_norm:
-    case Role::k_norm: break;
-    default: return {};
-  }
-  if (id.layer >= spec.n_layers()) return {};
+  if (!is_turned(id.role) || id.layer >= spec.n_layers()) return {};
   const std::uint32_t rope = spec.layers[id.layer].rope;
   if (rope >= spec.n_ropes() || spec.ropes[rope].rotary_dims == 0) return {};
   return model::partial_rotary_order(spec.head_dim, spec.ropes[rope].rotary_dims);

@@ -24,18 +24,13 @@ Encoding q4_k_m_encoding(const model::ModelSpec& spec, const model::TensorId& id
   const bool fused = architecture != nullptr && architecture->fused;
   const bool eight_experts = spec.layers[id.layer].ffn.experts == 8;
   const bool more_bits = has_more_bits(id.layer, spec.n_layers());
-  switch (id.role) {
-    case Role::q: return fused ? Encoding::q5_k : Encoding::q4_k;
-    case Role::k: return fused ? Encoding::q5_k : eight_experts ? Encoding::q8_0 : Encoding::q4_k;
-    case Role::v:
-      if (fused) return Encoding::q5_k;
-      if (eight_experts) return Encoding::q8_0;
-      return more_bits ? Encoding::q6_k : Encoding::q4_k;
-    case Role::o: return eight_experts ? Encoding::q5_k : Encoding::q4_k;
-    case Role::down:
-    case Role::shared_down: return more_bits ? Encoding::q6_k : Encoding::q4_k;
-    default: return Encoding::q4_k;
+  if (id.role == Role::o) return eight_experts ? Encoding::q5_k : Encoding::q4_k;
+  if (id.role == Role::q || id.role == Role::k || id.role == Role::v) {
+    if (fused) return Encoding::q5_k;
+    if (eight_experts && id.role != Role::q) return Encoding::q8_0;
   }
+  const bool is_costly = id.role == Role::v || id.role == Role::down || id.role == Role::shared_down;
+  return is_costly && more_bits ? Encoding::q6_k : Encoding::q4_k;
 }
 
 Encoding wanted_encoding(Quantisation mix, const model::ModelSpec& spec, const model::TensorId& id) {
@@ -48,12 +43,9 @@ Encoding wanted_encoding(Quantisation mix, const model::ModelSpec& spec, const m
 
 /// Of blocks of 32 values, what is used for one of 256.
 Encoding short_block(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::q4_k: return Encoding::q5_0;
-    case Encoding::q5_k: return Encoding::q5_1;
-    case Encoding::q6_k: return Encoding::q8_0;
-    default: return encoding;
-  }
+  if (encoding == Encoding::q4_k) return Encoding::q5_0;
+  if (encoding == Encoding::q5_k) return Encoding::q5_1;
+  return encoding == Encoding::q6_k ? Encoding::q8_0 : encoding;
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 # What CONTRIBUTING.md says of the folders:
 #   each folder includes only itself and what its row of the table there names;
 #   only capi/ says extern "C", only platform/ includes headers of the operating system, and only folders of kernels/
-#   hold intrinsics; the library does not print, exit or read the environment.
+#   hold intrinsics; the library does not print, exit or read the environment;
+#   no file includes itself by way of others.
 # usage: check_layers.sh SOURCE_DIR
 set -u
 cd "$1" || exit 1
@@ -34,6 +35,19 @@ for folder in src/*/ capi/ kernels/; do
   [[ $checked == *" ${folder%/} "* ]] || say "CONTRIBUTING.md does not say what ${folder%/} may include"
 done
 [ $includes -gt 100 ] || say "only $includes includes were found"
+
+# "FILE INCLUDED" for each include of a file of the project, which is beside the file or below one of the roots.
+includes_of_files() {
+  local file target root
+  grep -rE '^ *# *include "' src capi kernels --include='*.h' --include='*.cpp' --include='*.inc' |
+    sed -E 's/^([^:]*):[^"]*"([^"]*)".*/\1 \2/' | while read -r file target; do
+    for root in "$(dirname "$file")" src kernels capi; do
+      [ -e "$root/$target" ] && echo "$file $root/$target" && break
+    done
+  done
+}
+cycles=$(includes_of_files | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*[.][a-z]*\)$/\1/p' | tr '\n' ' ')
+[ -z "$cycles" ] || say "these include each other in a circle: $cycles"
 
 grep -rnE 'extern "C"' src kernels && say 'extern "C" outside capi/'
 grep -rnE '#include <(sys/|linux/|unistd|fcntl|pthread|sched|signal|dirent|cpuid)' src capi kernels | grep -v '^src/platform/' && say "operating system headers outside src/platform/"
