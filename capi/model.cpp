@@ -115,9 +115,10 @@ qinfer_model_details to_c(const engine::ModelDetails& details) {
   out.window_tokens = details.window_tokens;
   out.n_embd = spec.n_embd;
   out.n_ffn = spec.ffn_width();
-  out.n_heads = spec.n_heads;
-  out.n_kv_heads = spec.n_kv_heads;
-  out.head_dim = spec.head_dim;
+  const model::AttentionSpec attention = spec.largest_attention();
+  out.n_heads = attention.n_heads;
+  out.n_kv_heads = attention.n_kv_heads;
+  out.head_dim = attention.head_dim;
   out.context_tokens = spec.context_tokens;
   out.max_token_bytes = details.max_token_bytes;
   out.bos_token = spec.bos_token;
@@ -266,9 +267,10 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     info.n_vocab = spec.n_vocab;
     info.n_layers = spec.n_layers();
     info.n_embd = spec.n_embd;
-    info.n_heads = spec.n_heads;
-    info.n_kv_heads = spec.n_kv_heads;
-    info.head_dim = spec.head_dim;
+    const model::AttentionSpec attention = spec.largest_attention();
+    info.n_heads = attention.n_heads;
+    info.n_kv_heads = attention.n_kv_heads;
+    info.head_dim = attention.head_dim;
     info.context_tokens = spec.context_tokens;
     info.max_token_bytes = model->impl->max_token_bytes();
     info.bos_token = spec.bos_token;

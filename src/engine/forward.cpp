@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 
 #include "engine/phases.h"
 
 namespace qinfer::engine {
 namespace {
 
+using model::AttentionSpec;
 using model::Role;
 
 /// Up to this many rows a norm is cheaper than a barrier; one that cannot be cut always is.
@@ -51,7 +53,7 @@ class Pass {
   kernels::Activations operand(std::uint64_t offset, std::uint32_t width) const {
     return view(offset, operand_, width);
   }
-  kernels::Activations queries() const { return view(layout_.q, query_, spec_.q_dim()); }
+  kernels::Activations queries(const AttentionSpec& about) const { return view(layout_.q, query_, about.q_dim()); }
 
   kernels::Workspace workspace(std::uint64_t shared_offset) const {
     return {model_.scratch() + shared_offset, model_.scratch() + layout_.per_worker, layout_.per_worker_bytes};
@@ -104,15 +106,15 @@ class Pass {
     if (!serial) run_norm(norm, worker);
   }
 
-  const KvLayout& kv_of(const model::LayerSpec& layer) const {
-    return spec_.causal ? kv_layouts_[layer.kv_group] : layout_.kv;
+  const KvLayout& kv_of(const AttentionSpec& about) const {
+    return spec_.causal ? kv_layouts_[about.kv_group] : layout_.kv;
   }
 
-  std::span<const kernels::Sequence> sequences_of(const model::LayerSpec& layer) const {
-    return {batch_arrays(model_).sequences_of(layer.kv_group), batch_.n_sequences};
+  std::span<const kernels::Sequence> sequences_of(const AttentionSpec& about) const {
+    return {batch_arrays(model_).sequences_of(about.kv_group), batch_.n_sequences};
   }
 
-  kernels::QkvArgs qkv_args(std::uint32_t layer) const {
+  kernels::QkvArgs qkv_args(const AttentionSpec& about, std::uint32_t layer) const {
     const model::Weights& w = model_.weights();
     kernels::QkvArgs args;
     args.n = batch_.n_rows;
@@ -122,29 +124,27 @@ class Pass {
     args.bv = w.vector(Role::v_bias, layer);
     args.q_norm = w.vector(Role::q_norm, layer), args.k_norm = w.vector(Role::k_norm, layer);
     args.norm_eps = spec_.norm_eps;
-    args.norm_whole = spec_.qk_norm_whole;
-    const model::LayerSpec& about = spec_.layers[layer];
+    args.norm_whole = about.qk_norm == model::QkNorm::whole;
     args.rope = about.no_rope ? nullptr : model_.rope(about.rope);
-    args.n_heads = spec_.n_heads;
+    args.n_heads = about.n_heads;
     args.kv = kv_of(about);
     args.layer = about.kv_index;
     args.sequences = sequences_of(about);
-    args.q = queries();
+    args.q = queries(about);
     args.workspace = workspace(layout_.shared);
     return args;
   }
 
-  kernels::AttentionArgs attention_args(std::uint32_t layer) const {
+  kernels::AttentionArgs attention_args(const AttentionSpec& about) const {
     kernels::AttentionArgs args;
     args.n = batch_.n_rows;
-    args.q = queries();
-    args.out = operand(layout_.attn_out, spec_.q_dim());
-    args.n_heads = spec_.n_heads;
-    args.scale = spec_.attention_scale != 0 ? spec_.attention_scale
-                                            : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
-    args.softcap = spec_.attention_softcap;
+    args.q = queries(about);
+    args.out = operand(layout_.attn_out, about.q_dim());
+    args.n_heads = about.n_heads;
+    args.scale =
+        about.scale != 0 ? about.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(about.head_dim)));
+    args.softcap = about.softcap;
     args.causal = spec_.causal;
-    const model::LayerSpec& about = spec_.layers[layer];
     args.window = about.window;
     args.kv = kv_of(about);
     args.layer = about.kv_index;
@@ -183,21 +183,27 @@ class Pass {
     run_norm(next, worker);
   }
 
-  /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
-  void layer(std::uint32_t layer, std::int32_t worker) {
+  /// The mixer of layer `layer` over normed rows, added to the residual stream, and the norm of the network after it.
+  void mix(const AttentionSpec& about, std::uint32_t layer, std::int32_t worker) {
     const model::Weights& w = model_.weights();
-    run_step(Step::qkv, kernels_.qkv, qkv_args(layer), worker);
-    run_step(Step::attention, kernels_.attention, attention_args(layer), worker);
+    run_step(Step::qkv, kernels_.qkv, qkv_args(about, layer), worker);
+    run_step(Step::attention, kernels_.attention, attention_args(about), worker);
     const kernels::LinearArgs out{batch_.n_rows,
-                                  operand(layout_.attn_out, spec_.q_dim()),
+                                  operand(layout_.attn_out, about.q_dim()),
                                   w.matrix(Role::o, layer),
                                   w.vector(Role::o_bias, layer),
                                   true,
                                   residual(layout_.h),
                                   workspace(layout_.shared),
-                                  spec_.residual_scale};
+                                  spec_.layers[layer].residual_scale};
     run_and_add(Step::output, kernels_.linear, out, w.vector(Role::attn_post_norm, layer),
                 layer_norm(Role::ffn_norm, layer), worker);
+  }
+
+  /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
+  void layer(std::uint32_t layer, std::int32_t worker) {
+    const model::Weights& w = model_.weights();
+    std::visit([&](const auto& about) { mix(about, layer, worker); }, spec_.layers[layer].mixer);
     if (stop_) return;
     const bool last = layer + 1 == spec_.n_layers();
     const kernels::NormArgs next = last ? last_norm() : layer_norm(Role::attn_norm, layer + 1);
@@ -221,7 +227,7 @@ class Pass {
     args.out = residual(layout_.h);
     args.workspace = workspace(layout_.ffn_shared);
     args.activation = spec_.layers[layer].ffn.activation;
-    args.scale = spec_.residual_scale;
+    args.scale = spec_.layers[layer].residual_scale;
     return args;
   }
 
@@ -244,7 +250,7 @@ class Pass {
                     model_.scratch() + layout_.moe_inner};
     args.workspace = workspace(layout_.moe_routes);
     args.activation = about.activation;
-    args.scale = spec_.residual_scale;
+    args.scale = spec_.layers[layer].residual_scale;
     args.usage = model_.expert_usage(layer);
     return args;
   }

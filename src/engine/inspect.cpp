@@ -58,10 +58,10 @@ Result<ModelDetails> inspect_model(const source::ModelSource& source) {
   out.has_tokenizer = source.tokenizer() != nullptr;
   if (out.has_tokenizer) out.max_token_bytes = source.tokenizer()->max_token_bytes();
   out.file_bytes = source.file_bytes();
-  for (const model::LayerSpec& layer : out.spec.layers) {
+  out.spec.each_attention([&](const model::AttentionSpec& layer) {
     out.n_window_layers += layer.window != 0 ? 1 : 0;
     out.window_tokens = std::max(out.window_tokens, layer.window);
-  }
+  });
   QINFER_TRY(add_weights(source, out));
   return out;
 }

@@ -9,14 +9,14 @@
 namespace qinfer::engine {
 namespace {
 
-KvLayout layout_of(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t n_layers, DType type,
+KvLayout layout_of(const model::KvGroup& group, const kernels::KernelSet& kernels, DType type,
                    std::uint32_t block_tokens) {
   KvLayout layout;
   layout.type = type;
-  layout.n_layers = n_layers;
-  layout.n_kv_heads = spec.n_kv_heads;
-  layout.head_dim = spec.head_dim;
-  layout.head_dim_padded = kernels.kv_head_dim_padded(spec.head_dim, type);
+  layout.n_layers = group.n_layers;
+  layout.n_kv_heads = group.n_kv_heads;
+  layout.head_dim = group.head_dim;
+  layout.head_dim_padded = kernels.kv_head_dim_padded(group.head_dim, type);
   layout.block_tokens = block_tokens;
   layout.order = kernels.kv_order(type);
   return layout;
@@ -24,14 +24,32 @@ KvLayout layout_of(const model::ModelSpec& spec, const kernels::KernelSet& kerne
 
 kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                             std::uint32_t n_threads) {
-  std::uint32_t padded = spec.head_dim;
-  for (const DType type : {DType::f32, DType::f16, DType::bf16})
-    padded = std::max(padded, kernels.kv_head_dim_padded(spec.head_dim, type));
+  const model::AttentionSpec attention = spec.largest_attention();
   const model::FfnSpec mixture = spec.largest_mixture();
-  return {batch,         spec.n_embd,      spec.n_heads,        spec.n_kv_heads,
-          spec.head_dim, spec.ffn_width(), spec.n_vocab,        spec.context_tokens,
-          padded,        n_threads,        spec.qk_norm_whole,  mixture.experts,
-          mixture.top_k, mixture.width,    mixture.shared_width};
+  kernels::Shape shape;
+  shape.batch = batch;
+  shape.hidden = spec.n_embd;
+  shape.n_heads = attention.n_heads, shape.n_kv_heads = attention.n_kv_heads;
+  shape.head_dim = shape.head_dim_padded = attention.head_dim;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16})
+    shape.head_dim_padded = std::max(shape.head_dim_padded, kernels.kv_head_dim_padded(attention.head_dim, type));
+  shape.ffn = spec.ffn_width();
+  shape.vocab = spec.n_vocab;
+  shape.context = spec.context_tokens;
+  shape.n_threads = n_threads;
+  shape.qk_norm_whole = attention.qk_norm == model::QkNorm::whole;
+  shape.experts = mixture.experts, shape.top_k = mixture.top_k;
+  shape.expert_width = mixture.width, shape.shared_width = mixture.shared_width;
+  return shape;
+}
+
+/// Width of a row of queries in this layout, of the layer that has most.
+std::uint64_t widest_query(const model::ModelSpec& spec, kernels::ActivationLayout layout) {
+  std::uint64_t widest = 0;
+  spec.each_attention([&](const model::AttentionSpec& attention) {
+    widest = std::max(widest, kernels::query_width(layout, attention.n_heads, attention.head_dim));
+  });
+  return widest;
 }
 
 /// Size, shape and type of a buffer of activations in a layout, for the cursor.
@@ -81,8 +99,8 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   };
   const kernels::ActivationLayout query = few < rows ? layouts.query : kernels::ActivationLayout::row_major;
   const ActivationBuffer h = in_layout(layouts.residual, spec.n_embd),
-                         q = in_layout(layouts.query, kernels::query_width(query, spec.n_heads, spec.head_dim)),
-                         attn_out = in_layout(layouts.operand, spec.q_dim());
+                         q = in_layout(layouts.query, widest_query(spec, query)),
+                         attn_out = in_layout(layouts.operand, spec.widest_queries());
   ActivationBuffer normed = h;
   normed.cover({kernels::ActivationLayout::row_major, rows, spec.n_embd})
       .cover(in_layout(layouts.operand, spec.n_embd));
@@ -122,7 +140,9 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   layout.embeddings =
       cursor.take(rows * sizeof(HiddenStateRows), {"embedding_rows", {rows, sizeof(HiddenStateRows)}, "bytes"});
   if (!spec.causal) {
-    layout.kv = layout_of(spec, kernels, 1, DType::f32, kTileTokens);
+    // One layer's at a time.
+    const model::AttentionSpec one = spec.largest_attention();
+    layout.kv = layout_of({0, 1, one.n_kv_heads, one.head_dim}, kernels, DType::f32, kTileTokens);
     // Twice the whole ones: a batch of short texts has blocks that are not full, and ends when there are no more.
     layout.key_blocks = 2 * layout.kv.blocks_for(batch);
     cursor.align(4096);
@@ -139,8 +159,7 @@ std::vector<KvLayout> kv_layouts(const model::ModelSpec& spec, const kernels::Ke
                                  std::uint32_t block_tokens) {
   std::vector<KvLayout> layouts;
   layouts.reserve(spec.kv_groups.size());
-  for (const model::KvGroup& group : spec.kv_groups)
-    layouts.push_back(layout_of(spec, kernels, group.n_layers, type, block_tokens));
+  for (const model::KvGroup& group : spec.kv_groups) layouts.push_back(layout_of(group, kernels, type, block_tokens));
   return layouts;
 }
 

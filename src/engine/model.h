@@ -67,8 +67,7 @@ class Model {
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
   /// The RoPE table of one of the spec's ropes, as far as prepare_rope() has been called for.
   const float* rope(std::uint32_t i) const {
-    return packed_rope_ != nullptr ? packed_rope_ + std::uint64_t{i} * spec_.context_tokens * spec_.head_dim
-                                   : rope_.data(i);
+    return packed_rope_ != nullptr ? packed_rope_ + spec_.rope_values(i) * spec_.context_tokens : rope_.data(i);
   }
   /// Computes the rows that a session of `tokens` tokens needs, if they are not there yet.
   Status prepare_rope(std::uint32_t tokens) const;

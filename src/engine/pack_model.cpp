@@ -80,13 +80,13 @@ Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& pa
   std::vector<model::WeightItem> items = model->blueprint().weights.items;
   std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return rank(a) < rank(b); });
   source::PackedWriter writer;
-  const std::uint64_t rows = std::uint64_t{model->spec().n_ropes()} * model->spec().context_tokens;
-  const std::uint64_t half = model->spec().head_dim / 2;
+  const std::uint64_t positions = model->spec().context_tokens, values = positions * model->spec().rope_values();
+  const std::uint64_t rows = positions * model->spec().n_ropes();
   bool rope_added = false, exact = !opened.quantises;
   for (const model::WeightItem& item : items) {
     if (rank(item) > 1 && !rope_added) {
-      add_bytes(writer, std::string(source::kRopeTensor), "F32", {rows, half, 2},
-                std::as_bytes(std::span(model->rope(0), rows * half * 2)));
+      add_bytes(writer, std::string(source::kRopeTensor), "F32", {rows, values / rows / 2, 2},
+                std::as_bytes(std::span(model->rope(0), values)));
       rope_added = true;
     }
     exact = exact && holds_exactly(item);

@@ -38,11 +38,12 @@ std::string PlannedRegions::to_json(const model::ModelSpec& spec) const {
   std::string out = "{\"model\":{";
   append_member("architecture", spec.architecture, out);
   const Mixtures mixtures = mixtures_of(spec);
+  const model::AttentionSpec attention = spec.largest_attention();
   const std::pair<std::string_view, std::uint32_t> sizes[] = {
-      {"context_tokens", spec.context_tokens}, {"expert_ffn", mixtures.width}, {"head_dim", spec.head_dim},
+      {"context_tokens", spec.context_tokens}, {"expert_ffn", mixtures.width}, {"head_dim", attention.head_dim},
       {"n_active_experts", mixtures.n_active}, {"n_embd", spec.n_embd},        {"n_expert_layers", mixtures.n_layers},
-      {"n_experts", mixtures.n_experts},       {"n_ffn", spec.ffn_width()},    {"n_heads", spec.n_heads},
-      {"n_kv_heads", spec.n_kv_heads},         {"n_layers", spec.n_layers()},  {"n_vocab", spec.n_vocab},
+      {"n_experts", mixtures.n_experts},       {"n_ffn", spec.ffn_width()},    {"n_heads", attention.n_heads},
+      {"n_kv_heads", attention.n_kv_heads},    {"n_layers", spec.n_layers()},  {"n_vocab", spec.n_vocab},
       {"shared_ffn", mixtures.shared_width}};
   for (const auto& [name, size] : sizes) append_text(out, ",\"{}\":{}", name, size);
   out += "},\"regions\":";

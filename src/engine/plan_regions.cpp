@@ -34,10 +34,11 @@ PlannedRegion weights_region(const ModelBlueprint& model, bool mapped) {
 
 PlannedRegion tables_region(const model::ModelSpec& spec, const ModelBlueprint& model, std::uint32_t session_tokens) {
   const std::uint64_t tokens = model.rope_tokens(spec, session_tokens);
-  const std::uint64_t rope_bytes = tokens * spec.n_ropes() * spec.head_dim * sizeof(float);
+  const std::uint64_t rope_bytes = tokens * spec.rope_values() * sizeof(float);
   PlannedRegion region{"tables", "model", 0, {}};
   if (rope_bytes != 0)
-    region.buffers.push_back({"rope", 0, rope_bytes, {spec.n_ropes(), tokens, spec.head_dim / 2, 2}, "f32", {}});
+    region.buffers.push_back(
+        {"rope", 0, rope_bytes, {spec.n_ropes(), tokens, spec.rope_values() / spec.n_ropes() / 2, 2}, "f32", {}});
   region.bytes = rope_bytes;
   if (model.tokenizer_bytes == 0) return region;
   region.buffers.push_back({"tokenizer", region.bytes, model.tokenizer_bytes, {model.tokenizer_bytes}, "bytes", {}});

@@ -11,9 +11,7 @@
 namespace qinfer::engine {
 namespace {
 
-std::uint64_t bytes_per_token(const model::ModelSpec& spec) {
-  return std::uint64_t{spec.n_ropes()} * spec.head_dim * sizeof(float);
-}
+std::uint64_t bytes_per_token(const model::ModelSpec& spec) { return spec.rope_values() * sizeof(float); }
 
 }  // namespace
 
@@ -27,7 +25,7 @@ Result<std::uint64_t> RopeTable::bytes_of(const model::ModelSpec& spec, std::uin
 }
 
 Status RopeTable::reserve(const model::ModelSpec& spec, const platform::Allocator& allocator) {
-  head_dim_ = spec.head_dim;
+  for (std::uint32_t i = 0; i < spec.n_ropes(); ++i) values_before_.push_back(spec.rope_values(i));
   reserved_ = std::min<std::uint64_t>(spec.context_tokens, kMaxBytes / bytes_per_token(spec));
   if (!takes_all_at_once(allocator)) {
     QINFER_ASSIGN(range_, platform::AddressRange::reserve(reserved_ * bytes_per_token(spec), "the RoPE table"));
@@ -46,18 +44,20 @@ Status RopeTable::compute(const model::ModelSpec& spec, std::uint32_t tokens, Ru
   const std::uint32_t filled = rows_;  // for the lambdas, into which clang does not follow the lock
   std::vector<std::vector<float>> frequencies;
   frequencies.reserve(spec.ropes.size());
-  for (const model::RopeSpec& rope : spec.ropes) frequencies.push_back(model::rope_frequencies(rope, spec.head_dim));
-  const std::uint64_t row = std::uint64_t{head_dim_} * sizeof(float), page = platform::page_bytes();
-  for (std::uint64_t i = 0; i < spec.n_ropes() && memory_.size() == 0; ++i) {
-    const std::uint64_t begin = (i * reserved_ + filled) * row / page * page;
-    const std::uint64_t end = std::min(round_up((i * reserved_ + tokens) * row, page), round_up(range_.size(), page));
+  for (const model::RopeSpec& rope : spec.ropes) frequencies.push_back(model::rope_frequencies(rope, rope.head_dim));
+  const std::uint64_t page = platform::page_bytes();
+  for (std::uint32_t i = 0; i < spec.n_ropes() && memory_.size() == 0; ++i) {
+    const std::uint64_t row = std::uint64_t{spec.ropes[i].head_dim} * sizeof(float);
+    const std::uint64_t at = values_before_[i] * reserved_ * sizeof(float);
+    const std::uint64_t begin = (at + filled * row) / page * page;
+    const std::uint64_t end = std::min(round_up(at + tokens * row, page), round_up(range_.size(), page));
     if (!range_.commit(begin, end - begin))
       return error_at(Code::no_memory, static_cast<std::int64_t>(end - begin),
                       "no memory for the RoPE table ({} bytes)", end - begin);
   }
   const auto fill = [&](std::uint32_t first, std::uint32_t last) {
     for (std::uint32_t i = 0; i < spec.n_ropes(); ++i)
-      model::fill_rope_table(spec.ropes[i], frequencies[i], first, last, first_ + i * reserved_ * head_dim_);
+      model::fill_rope_table(spec.ropes[i], frequencies[i], first, last, first_ + values_before_[i] * reserved_);
   };
   // With all threads if they have nothing else to do: an evaluation may take long.
   if (!runtime.eval_mutex().try_lock()) {

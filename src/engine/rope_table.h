@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -48,7 +49,7 @@ class RopeTable {
   }
 
   /// The table of one rope.
-  const float* data(std::uint32_t rope) const { return first_ + std::uint64_t{rope} * reserved_ * head_dim_; }
+  const float* data(std::uint32_t rope) const { return first_ + values_before_[rope] * reserved_; }
   /// Bytes of memory that are taken.
   std::uint64_t bytes() const { return bytes_; }
 
@@ -60,8 +61,8 @@ class RopeTable {
   platform::AddressRange range_;
   platform::Buffer memory_;  ///< from a host's allocator, instead of range_
   float* first_ = nullptr;
-  std::uint64_t reserved_ = 0;  ///< rows of each rope that there is room for
-  std::uint32_t head_dim_ = 0;
+  std::uint64_t reserved_ = 0;                      ///< rows of each rope that there is room for
+  std::vector<std::uint64_t> values_before_;        ///< of one position, in the tables before each rope's
   std::uint32_t rows_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of each rope that are computed
   std::atomic<std::uint64_t> bytes_{0};
 };

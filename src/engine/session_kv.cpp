@@ -308,12 +308,14 @@ Status Session::explained(Status status) const {
     const std::int64_t found =
         layer_beyond(cache_->layout(g), kv_view(g), tables()[g].first_position(), n_evaluated_, is_key);
     const std::vector<model::LayerSpec>& layers = model().spec().layers;
-    for (std::size_t i = 0; found >= 0 && i < layers.size(); ++i)
-      if (layers[i].has_own_kv() && layers[i].kv_group == g && layers[i].kv_index == found)
+    for (std::size_t i = 0; found >= 0 && i < layers.size(); ++i) {
+      const model::AttentionSpec* attention = layers[i].attention();
+      if (attention != nullptr && attention->has_own_kv() && attention->kv_group == g && attention->kv_index == found)
         return error(Code::numeric,
                      "{}: {} of layer {} are beyond f16, the cache's type (kv_type), which ends at 65504: bf16 and f32 "
                      "hold them",
                      status.message(), is_key ? "keys" : "values", i);
+    }
   }
   return status;
 }

@@ -10,24 +10,53 @@ namespace qinfer::model {
 void group_layers(ModelSpec& spec) {
   spec.kv_groups.clear();
   if (!spec.causal) return;
-  for (const LayerSpec& layer : spec.layers) {
-    const auto same = [&](const KvGroup& group) { return group.window == layer.window; };
-    if (layer.has_own_kv() && std::none_of(spec.kv_groups.begin(), spec.kv_groups.end(), same))
-      spec.kv_groups.push_back({layer.window, 0});
-  }
-  std::sort(spec.kv_groups.begin(), spec.kv_groups.end(),
-            [](const KvGroup& a, const KvGroup& b) { return a.window < b.window; });
-  for (LayerSpec& layer : spec.layers) {
-    if (!layer.has_own_kv()) {
-      const LayerSpec& source = spec.layers[static_cast<std::size_t>(layer.kv_source)];
-      layer.kv_group = source.kv_group;
-      layer.kv_index = source.kv_index;
-      continue;
+  const auto is_kept_in = [](const AttentionSpec& attention, const KvGroup& group) {
+    return group.window == attention.window && group.n_kv_heads == attention.n_kv_heads &&
+           group.head_dim == attention.head_dim;
+  };
+  spec.each_attention([&](const AttentionSpec& attention) {
+    const auto same = [&](const KvGroup& group) { return is_kept_in(attention, group); };
+    if (attention.has_own_kv() && std::none_of(spec.kv_groups.begin(), spec.kv_groups.end(), same))
+      spec.kv_groups.push_back({attention.window, 0, attention.n_kv_heads, attention.head_dim});
+  });
+  std::stable_sort(spec.kv_groups.begin(), spec.kv_groups.end(),
+                   [](const KvGroup& a, const KvGroup& b) { return a.window < b.window; });
+  spec.each_attention([&](AttentionSpec& attention) {
+    if (!attention.has_own_kv()) {
+      const AttentionSpec& source = *spec.layers[static_cast<std::size_t>(attention.kv_source)].attention();
+      attention.kv_group = source.kv_group;
+      attention.kv_index = source.kv_index;
+      return;
     }
     for (std::uint32_t i = 0; i < spec.kv_groups.size(); ++i)
-      if (spec.kv_groups[i].window == layer.window) layer.kv_group = i;
-    layer.kv_index = spec.kv_groups[layer.kv_group].n_layers++;
-  }
+      if (is_kept_in(attention, spec.kv_groups[i])) attention.kv_group = i;
+    attention.kv_index = spec.kv_groups[attention.kv_group].n_layers++;
+  });
+}
+
+std::uint64_t ModelSpec::rope_values(std::uint32_t n) const {
+  std::uint64_t values = 0;
+  for (std::uint32_t i = 0; i < n; ++i) values += ropes[i].head_dim;
+  return values;
+}
+
+AttentionSpec ModelSpec::largest_attention() const {
+  AttentionSpec largest;
+  each_attention([&](const AttentionSpec& attention) {
+    if (largest.n_heads == 0) largest = attention;
+    largest.n_heads = std::max(largest.n_heads, attention.n_heads);
+    largest.n_kv_heads = std::max(largest.n_kv_heads, attention.n_kv_heads);
+    largest.head_dim = std::max(largest.head_dim, attention.head_dim);
+    largest.window = std::max(largest.window, attention.window);
+    largest.qk_norm = std::max(largest.qk_norm, attention.qk_norm);
+  });
+  return largest;
+}
+
+std::uint32_t ModelSpec::widest_queries() const {
+  std::uint32_t widest = 0;
+  each_attention([&](const AttentionSpec& attention) { widest = std::max(widest, attention.q_dim()); });
+  return widest;
 }
 
 Status ModelSpec::check_gives_logits() const {
@@ -93,7 +122,32 @@ void add_rope(const RopeSpec& rope, Text& out) {
   for (const float divisor : rope.divisors) out.add("divisor", divisor, 0.0f);
 }
 
-void add_layer(const LayerSpec& layer, Text& out) {
+void add_norms(const NormPlaces& norms, const NormPlaces& off, Text& out) {
+  out.add("no_attention_norm", !norms.before_attention, !off.before_attention);
+  out.add("attention_post_norm", norms.after_attention, off.after_attention);
+  out.add("no_ffn_norm", !norms.before_ffn, !off.before_ffn);
+  out.add("ffn_post_norm", norms.after_ffn, off.after_ffn);
+}
+
+/// Where a layer is not as the first one is, of which all this is told once, before the layers.
+void add_differences(const LayerSpec& layer, const LayerSpec& first, Text& out) {
+  const AttentionSpec* attention = layer.attention();
+  const AttentionSpec usual = first.attention() != nullptr ? *first.attention() : AttentionSpec();
+  if (attention != nullptr) {
+    out.add("heads", attention->n_heads, usual.n_heads);
+    out.add("kv_heads", attention->n_kv_heads, usual.n_kv_heads);
+    out.add("head_dim", attention->head_dim, usual.head_dim);
+    out.add("qkv_bias", attention->qkv_bias, usual.qkv_bias);
+    out.add("o_bias", attention->o_bias, usual.o_bias);
+    out.add("qk_norm", static_cast<std::int32_t>(attention->qk_norm), static_cast<std::int32_t>(usual.qk_norm));
+    out.add("attention_scale", attention->scale, usual.scale);
+    out.add("attention_softcap", attention->softcap, usual.softcap);
+  }
+  add_norms(layer.norms, first.norms, out);
+  out.add("residual_scale", layer.residual_scale, first.residual_scale);
+}
+
+void add_layer(const LayerSpec& layer, const LayerSpec& first, Text& out) {
   out.begin("layer");
   out.add("ffn", layer.ffn.width, 0u);
   out.add("activation", static_cast<std::int32_t>(layer.ffn.activation), 0);
@@ -102,44 +156,46 @@ void add_layer(const LayerSpec& layer, Text& out) {
   out.add("top_k", layer.ffn.top_k, 0u);
   out.add("normalise", layer.ffn.normalise, false);
   out.add("shared_width", layer.ffn.shared_width, 0u);
-  out.add("window", layer.window, 0u);
-  out.add("rope", layer.rope, 0u);
-  out.add("no_rope", layer.no_rope, false);
-  out.add("kv_source", layer.kv_source, -1);
+  if (const AttentionSpec* attention = layer.attention()) {
+    out.add("window", attention->window, 0u);
+    out.add("rope", attention->rope, 0u);
+    out.add("no_rope", attention->no_rope, false);
+    out.add("kv_source", attention->kv_source, -1);
+  }
+  add_differences(layer, first, out);
 }
 
 }  // namespace
 
 std::string canonical_text(const ModelSpec& spec) {
   Text out;
+  const LayerSpec first = spec.layers.empty() ? LayerSpec() : spec.layers.front();
+  const AttentionSpec attention = first.attention() != nullptr ? *first.attention() : AttentionSpec();
   out.begin("model");
   out.add("vocab", spec.n_vocab, 0u);
   out.add("embd", spec.n_embd, 0u);
-  out.add("heads", spec.n_heads, 0u);
-  out.add("kv_heads", spec.n_kv_heads, 0u);
-  out.add("head_dim", spec.head_dim, 0u);
+  out.add("heads", attention.n_heads, 0u);
+  out.add("kv_heads", attention.n_kv_heads, 0u);
+  out.add("head_dim", attention.head_dim, 0u);
   out.add("context", spec.context_tokens, 0u);
   out.add("norm_eps", spec.norm_eps, 0.0f);
-  out.add("qkv_bias", spec.qkv_bias, false);
-  out.add("o_bias", spec.o_bias, false);
-  out.add("qk_norm", spec.qk_norm, false);
-  out.add("qk_norm_whole", spec.qk_norm_whole, false);
+  out.add("qkv_bias", attention.qkv_bias, false);
+  out.add("o_bias", attention.o_bias, false);
+  out.add("qk_norm", attention.qk_norm != QkNorm::none, false);
+  out.add("qk_norm_whole", attention.qk_norm == QkNorm::whole, false);
   out.add("tied", spec.tied_embeddings, false);
   out.add("encoder", !spec.causal, false);
   out.add("no_lm_head", spec.no_lm_head, false);
   out.add("mean_pooling", spec.mean_pooling, false);
-  out.add("no_attention_norm", !spec.norms.before_attention, false);
-  out.add("attention_post_norm", spec.norms.after_attention, false);
-  out.add("no_ffn_norm", !spec.norms.before_ffn, false);
-  out.add("ffn_post_norm", spec.norms.after_ffn, false);
+  add_norms(first.norms, NormPlaces(), out);
   out.add("embedding_scale", spec.embedding_scale, 1.0f);
-  out.add("attention_scale", spec.attention_scale, 0.0f);
-  out.add("attention_softcap", spec.attention_softcap, 0.0f);
+  out.add("attention_scale", attention.scale, 0.0f);
+  out.add("attention_softcap", attention.softcap, 0.0f);
   out.add("logit_softcap", spec.logit_softcap, 0.0f);
-  out.add("residual_scale", spec.residual_scale, 1.0f);
+  out.add("residual_scale", first.residual_scale, 1.0f);
   out.add("logit_scale", spec.logit_scale, 1.0f);
   for (const RopeSpec& rope : spec.ropes) add_rope(rope, out);
-  for (const LayerSpec& layer : spec.layers) add_layer(layer, out);
+  for (const LayerSpec& layer : spec.layers) add_layer(layer, first, out);
   out.begin("tokens");
   out.add("bos", spec.bos_token, -1);
   for (std::size_t i = 0; i + spec.n_found_ends < spec.end_tokens.size(); ++i) out.add("end", spec.end_tokens[i], -1);

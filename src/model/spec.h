@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/activation.h"
@@ -16,6 +17,7 @@ enum class RopeScaling : std::uint8_t { none, linear, llama3, yarn, divisors };
 
 /// Rotary position embedding; the formulas are in rope.cpp.
 struct RopeSpec {
+  std::uint32_t head_dim = 0;  ///< of the heads that it turns
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::none;
   double factor = 1.0;
@@ -48,42 +50,62 @@ struct NormPlaces {
   bool before_ffn = true, after_ffn = false;
 };
 
-struct LayerSpec {
-  FfnSpec ffn;
-  std::uint32_t window = 0;     ///< positions that attention sees, the token itself included; 0 = all
+/// The RMSNorm of queries and keys: of each head, or of all query heads of a row together and of all key heads.
+enum class QkNorm : std::uint8_t { none, heads, whole };
+
+/// Attention by softmax over keys and values that are kept (kernels::QkvArgs, kernels::AttentionArgs).
+struct AttentionSpec {
+  std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  bool qkv_bias = false, o_bias = false;
+  QkNorm qk_norm = QkNorm::none;
+  float scale = 0;              ///< of scores; 0 = 1 / sqrt(head_dim)
+  float softcap = 0;            ///< scores s become cap * tanh(s / cap); 0 = off
+  std::uint32_t window = 0;     ///< positions that it sees, the token itself included; 0 = all
   std::uint32_t rope = 0;       ///< which of ModelSpec::ropes turns queries and keys
   bool no_rope = false;         ///< queries and keys are not turned
   std::int32_t kv_source = -1;  ///< the earlier layer whose keys and values it reads; -1: it has its own
   std::uint32_t kv_group = 0;   ///< where they are kept: group of layers with the same policy
   std::uint32_t kv_index = 0;   ///< layer within the group
+
+  std::uint32_t q_dim() const { return n_heads * head_dim; }
+  std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
   bool has_own_kv() const { return kv_source < 0; }
 };
 
-/// Layers whose keys and values are kept alike: all of them, or those of the last `window` positions.
+/// What lets the tokens of a sequence see each other in a layer: a struct for each kind there is. The engine has a
+/// function for each (Pass::mix in engine/forward.cpp), model/tensors.cpp the tensors.
+using Mixer = std::variant<AttentionSpec>;
+
+struct LayerSpec {
+  Mixer mixer;
+  FfnSpec ffn;
+  NormPlaces norms;
+  float residual_scale = 1;  ///< of what mixer and network give, before it is normalised or added
+
+  /// Null where tokens are mixed in another way.
+  const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
+  AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
+};
+
+/// Layers whose keys and values are kept alike: as many of the same size, of all positions or of the last `window`.
 struct KvGroup {
   std::uint32_t window = 0, n_layers = 0;
+  std::uint32_t n_kv_heads = 0, head_dim = 0;
 };
 
 struct ModelSpec {
   std::string architecture;  ///< "Qwen3ForCausalLM"
   std::string name;          ///< as the checkpoint calls itself, or empty
-  std::uint32_t n_vocab = 0, n_embd = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  std::uint32_t n_vocab = 0, n_embd = 0;
   std::uint32_t context_tokens = 0;
-  float norm_eps = 0;
-  bool qkv_bias = false, o_bias = false;
-  bool qk_norm = false;        ///< RMSNorm of each query and key head
-  bool qk_norm_whole = false;  ///< with qk_norm: of all query heads together, and of all key heads
+  float norm_eps = 0;  ///< of all norms
   bool tied_embeddings = false;
   bool causal = true;         ///< false: every token sees those after it too, and there is no LM head
   bool no_lm_head = false;    ///< of a causal model: its files have none; tied_embeddings is true
   bool mean_pooling = false;  ///< of a causal model: embeddings are means of all tokens where a host does not say
-  NormPlaces norms;           ///< of every layer
   float embedding_scale = 1;
-  float attention_scale = 0;    ///< of scores; 0 = 1 / sqrt(head_dim)
-  float residual_scale = 1;     ///< of what attention and network give, before it is normalised or added
-  float attention_softcap = 0;  ///< scores s become cap * tanh(s / cap); 0 = off
   float logit_scale = 1;        ///< of logits, before the soft cap
-  float logit_softcap = 0;      ///< as attention_softcap, of logits
+  float logit_softcap = 0;      ///< logits s become cap * tanh(s / cap); 0 = off
   std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention
   std::vector<LayerSpec> layers;
   std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing
@@ -95,9 +117,25 @@ struct ModelSpec {
   std::size_t n_found_ends = 0;
 
   std::uint32_t n_layers() const { return static_cast<std::uint32_t>(layers.size()); }
-  std::uint32_t q_dim() const { return n_heads * head_dim; }
-  std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
   std::uint32_t n_ropes() const { return static_cast<std::uint32_t>(ropes.size()); }
+  /// Values that the tables of the first `n` ropes have for one position: a cosine and a sine for each pair.
+  std::uint64_t rope_values(std::uint32_t n) const;
+  std::uint64_t rope_values() const { return rope_values(n_ropes()); }
+  /// Calls f(attention) for each layer that has some.
+  template <typename F>
+  void each_attention(F f) {
+    for (LayerSpec& layer : layers)
+      if (AttentionSpec* attention = layer.attention()) f(*attention);
+  }
+  template <typename F>
+  void each_attention(F f) const {
+    for (const LayerSpec& layer : layers)
+      if (const AttentionSpec* attention = layer.attention()) f(*attention);
+  }
+  /// The largest of each size among the layers with attention, and the widest window; all else of the first of them.
+  AttentionSpec largest_attention() const;
+  /// Of the queries of the layer that has most.
+  std::uint32_t widest_queries() const;
   /// Of the widest feed-forward network; 0 where all layers have experts.
   std::uint32_t ffn_width() const;
   /// False: it gives embeddings only.

@@ -5,37 +5,42 @@ namespace qinfer::model {
 namespace {
 
 using SizeOf = std::uint32_t (*)(const ModelSpec&, const LayerSpec&);
-using Wanted = bool (*)(const ModelSpec&, const LayerSpec&);
+using Wanted = bool (*)(const LayerSpec&);
 
 constexpr SizeOf kHidden = [](const ModelSpec& s, const LayerSpec&) { return s.n_embd; };
-constexpr SizeOf kQuery = [](const ModelSpec& s, const LayerSpec&) { return s.q_dim(); };
-constexpr SizeOf kKeyValue = [](const ModelSpec& s, const LayerSpec&) { return s.kv_dim(); };
-constexpr SizeOf kQNormSize = [](const ModelSpec& s, const LayerSpec&) {
-  return s.qk_norm_whole ? s.q_dim() : s.head_dim;
+constexpr SizeOf kQuery = [](const ModelSpec&, const LayerSpec& l) { return l.attention()->q_dim(); };
+constexpr SizeOf kKeyValue = [](const ModelSpec&, const LayerSpec& l) { return l.attention()->kv_dim(); };
+constexpr SizeOf kQNormSize = [](const ModelSpec&, const LayerSpec& l) {
+  return l.attention()->qk_norm == QkNorm::whole ? l.attention()->q_dim() : l.attention()->head_dim;
 };
-constexpr SizeOf kKNormSize = [](const ModelSpec& s, const LayerSpec&) {
-  return s.qk_norm_whole ? s.kv_dim() : s.head_dim;
+constexpr SizeOf kKNormSize = [](const ModelSpec&, const LayerSpec& l) {
+  return l.attention()->qk_norm == QkNorm::whole ? l.attention()->kv_dim() : l.attention()->head_dim;
 };
 constexpr SizeOf kFfn = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.width; };
 constexpr SizeOf kExperts = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.experts; };
 constexpr SizeOf kShared = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.shared_width; };
 constexpr SizeOf kOne = [](const ModelSpec&, const LayerSpec&) { return 1u; };
 
-constexpr Wanted kAlways = [](const ModelSpec&, const LayerSpec&) { return true; };
 /// Layers that read another's keys and values have none of what makes them.
-constexpr Wanted kOwnKv = [](const ModelSpec&, const LayerSpec& l) { return l.has_own_kv(); };
-constexpr Wanted kAttnNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.before_attention; };
-constexpr Wanted kAttnPostNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.after_attention; };
-constexpr Wanted kFfnNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.before_ffn; };
-constexpr Wanted kFfnPostNorm = [](const ModelSpec& s, const LayerSpec&) { return s.norms.after_ffn; };
-constexpr Wanted kQNorm = [](const ModelSpec& s, const LayerSpec&) { return s.qk_norm; };
-constexpr Wanted kKNorm = [](const ModelSpec& s, const LayerSpec& l) { return s.qk_norm && l.has_own_kv(); };
-constexpr Wanted kQBias = [](const ModelSpec& s, const LayerSpec&) { return s.qkv_bias; };
-constexpr Wanted kKvBias = [](const ModelSpec& s, const LayerSpec& l) { return s.qkv_bias && l.has_own_kv(); };
-constexpr Wanted kOBias = [](const ModelSpec& s, const LayerSpec&) { return s.o_bias; };
-constexpr Wanted kMlpBias = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.bias; };
-constexpr Wanted kRouter = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.has_experts(); };
-constexpr Wanted kSharedNetwork = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.shared_width != 0; };
+bool has_own_kv(const LayerSpec& l) { return l.attention() != nullptr && l.attention()->has_own_kv(); }
+bool has_qk_norm(const LayerSpec& l) { return l.attention() != nullptr && l.attention()->qk_norm != QkNorm::none; }
+bool has_qkv_bias(const LayerSpec& l) { return l.attention() != nullptr && l.attention()->qkv_bias; }
+
+constexpr Wanted kAlways = [](const LayerSpec&) { return true; };
+constexpr Wanted kAttention = [](const LayerSpec& l) { return l.attention() != nullptr; };
+constexpr Wanted kOwnKv = has_own_kv;
+constexpr Wanted kAttnNorm = [](const LayerSpec& l) { return l.norms.before_attention; };
+constexpr Wanted kAttnPostNorm = [](const LayerSpec& l) { return l.norms.after_attention; };
+constexpr Wanted kFfnNorm = [](const LayerSpec& l) { return l.norms.before_ffn; };
+constexpr Wanted kFfnPostNorm = [](const LayerSpec& l) { return l.norms.after_ffn; };
+constexpr Wanted kQNorm = has_qk_norm;
+constexpr Wanted kKNorm = [](const LayerSpec& l) { return has_qk_norm(l) && has_own_kv(l); };
+constexpr Wanted kQBias = has_qkv_bias;
+constexpr Wanted kKvBias = [](const LayerSpec& l) { return has_qkv_bias(l) && has_own_kv(l); };
+constexpr Wanted kOBias = [](const LayerSpec& l) { return l.attention() != nullptr && l.attention()->o_bias; };
+constexpr Wanted kMlpBias = [](const LayerSpec& l) { return l.ffn.bias; };
+constexpr Wanted kRouter = [](const LayerSpec& l) { return l.ffn.has_experts(); };
+constexpr Wanted kSharedNetwork = [](const LayerSpec& l) { return l.ffn.shared_width != 0; };
 
 struct RoleRow {
   Role role;
@@ -60,10 +65,10 @@ constexpr RoleRow kLayerRoles[] = {
     {Role::gate_bias, "gate_bias", true, kOne, kFfn, kMlpBias},
     {Role::up_bias, "up_bias", true, kOne, kFfn, kMlpBias},
     {Role::down_bias, "down_bias", true, kOne, kHidden, kMlpBias},
-    {Role::q, "q", false, kQuery, kHidden, kAlways},
+    {Role::q, "q", false, kQuery, kHidden, kAttention},
     {Role::k, "k", false, kKeyValue, kHidden, kOwnKv},
     {Role::v, "v", false, kKeyValue, kHidden, kOwnKv},
-    {Role::o, "o", false, kHidden, kQuery, kAlways},
+    {Role::o, "o", false, kHidden, kQuery, kAttention},
     {Role::gate, "gate", false, kFfn, kHidden, kAlways},
     {Role::up, "up", false, kFfn, kHidden, kAlways},
     {Role::down, "down", false, kHidden, kFfn, kAlways},
@@ -102,7 +107,7 @@ std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {
   for (std::uint32_t i = 0; i < spec.n_layers(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     for (const RoleRow& row : kLayerRoles) {
-      if (!row.wanted(spec, layer)) continue;
+      if (!row.wanted(layer)) continue;
       TensorNeed need{
           {row.role, static_cast<std::uint16_t>(i)}, row.is_vector, row.rows(spec, layer), row.cols(spec, layer)};
       const bool by_expert = layer.ffn.has_experts() && is_of_expert(row.role);

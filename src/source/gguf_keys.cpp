@@ -43,10 +43,10 @@ class Writer {
     u32("context_length", spec_.context_tokens);
     u32("embedding_length", spec_.n_embd);
     u32("feed_forward_length", spec_.ffn_width() != 0 ? spec_.ffn_width() : mixture.width);
-    u32("attention.head_count", spec_.n_heads);
-    u32("attention.head_count_kv", spec_.n_kv_heads);
-    u32("attention.key_length", spec_.head_dim);
-    u32("attention.value_length", spec_.head_dim);
+    u32("attention.head_count", attention_.n_heads);
+    u32("attention.head_count_kv", attention_.n_kv_heads);
+    u32("attention.key_length", attention_.head_dim);
+    u32("attention.value_length", attention_.head_dim);
     f32("attention.layer_norm_rms_epsilon", spec_.norm_eps);
     u32("vocab_size", spec_.n_vocab);
     if (spec_.mean_pooling) u32("pooling_type", 1);
@@ -55,15 +55,16 @@ class Writer {
   /// Of the layers with a window where there are two, and of the others.
   const RopeSpec& rope_of(bool windows) const {
     for (const model::LayerSpec& layer : spec_.layers)
-      if ((layer.window != 0) == windows) return spec_.ropes[layer.rope];
+      if (layer.attention() != nullptr && (layer.attention()->window != 0) == windows)
+        return spec_.ropes[layer.attention()->rope];
     return spec_.ropes.front();
   }
 
   void add_rope() {
-    const RopeSpec& rope = rope_of(spec_.n_ropes() == 1 && spec_.layers.front().window != 0);
+    const RopeSpec& rope = rope_of(spec_.n_ropes() == 1 && first_has_window());
     f32("rope.freq_base", rope.theta);
     if (spec_.n_ropes() > 1) f32("rope.freq_base_swa", rope_of(true).theta);
-    u32("rope.dimension_count", rope.rotary_dims != 0 ? rope.rotary_dims : spec_.head_dim);
+    u32("rope.dimension_count", rope.rotary_dims != 0 ? rope.rotary_dims : rope.head_dim);
     if (architecture_.fused) u32("rope.scaling.original_context_length", spec_.context_tokens);
     if (rope.scaling == RopeScaling::linear) {
       text("rope.scaling.type", "linear");
@@ -90,22 +91,27 @@ class Writer {
   }
 
   void add_windows() {
-    std::uint32_t window = 0;
-    for (const model::LayerSpec& layer : spec_.layers) window = std::max(window, layer.window);
+    const std::uint32_t window = attention_.window;
     if (window != 0 || architecture_.fused) u32("attention.sliding_window", window);
   }
 
   void add_scales() {
-    if (spec_.attention_softcap != 0) f32("attn_logit_softcapping", spec_.attention_softcap);
+    if (attention_.softcap != 0) f32("attn_logit_softcapping", attention_.softcap);
     if (spec_.logit_softcap != 0) f32("final_logit_softcapping", spec_.logit_softcap);
     if (architecture_.name != "granite") return;
-    if (spec_.attention_scale != 0) f32("attention.scale", spec_.attention_scale);
+    if (attention_.scale != 0) f32("attention.scale", attention_.scale);
     f32("embedding_scale", spec_.embedding_scale);
-    f32("residual_scale", spec_.residual_scale);
+    f32("residual_scale", spec_.layers.front().residual_scale);
     f32("logit_scale", 1.0 / static_cast<double>(spec_.logit_scale));
   }
 
+  bool first_has_window() const {
+    const model::AttentionSpec* first = spec_.layers.front().attention();
+    return first != nullptr && first->window != 0;
+  }
+
   const model::ModelSpec& spec_;
+  const model::AttentionSpec attention_ = spec_.largest_attention();
   const GgufArchitecture& architecture_;
   formats::GgufWriter& out_;
 };
@@ -119,7 +125,7 @@ void add_gguf_keys(const model::ModelSpec& spec, const GgufArchitecture& archite
 std::vector<float> gguf_rope_divisors(const model::ModelSpec& spec) {
   if (spec.n_ropes() != 1) return {};
   const RopeSpec& rope = spec.ropes.front();
-  if (rope.scaling == RopeScaling::llama3) return model::llama3_divisors(rope, spec.head_dim);
+  if (rope.scaling == RopeScaling::llama3) return model::llama3_divisors(rope, rope.head_dim);
   return rope.divisors;
 }
 
@@ -132,6 +138,7 @@ model::ModelSpec as_gguf_says(model::ModelSpec spec) {
   if (divisors.empty()) return spec;
   RopeSpec& rope = spec.ropes.front();
   RopeSpec plain;
+  plain.head_dim = rope.head_dim;
   plain.theta = rope.theta;
   plain.rotary_dims = rope.rotary_dims;
   plain.scaling = RopeScaling::divisors;

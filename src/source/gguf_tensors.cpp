@@ -55,7 +55,9 @@ GgufPlace expert_place(const model::ModelSpec& spec, const model::TensorId& id, 
 /// Queries, keys and values in one matrix, gate and up in another that has the name of up.
 std::optional<GgufPlace> fused_place(const model::ModelSpec& spec, const model::TensorId& id,
                                      const std::string& layer) {
-  const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim();
+  const model::AttentionSpec* attention = spec.layers[id.layer].attention();
+  if (attention == nullptr) return std::nullopt;
+  const std::uint64_t q = attention->q_dim(), kv = attention->kv_dim();
   const std::string qkv = layer + "attn_qkv.weight", up = layer + "ffn_up.weight";
   if (id.role == Role::q) return GgufPlace{layer + "attn_q.weight", qkv, 0, q, q + 2 * kv};
   if (id.role == Role::k) return GgufPlace{layer + "attn_k.weight", qkv, q, kv, q + 2 * kv};
@@ -93,7 +95,8 @@ model::RowOrder gguf_row_order(const model::ModelSpec& spec, const GgufArchitect
                                const model::TensorId& id) {
   if (!architecture.interleaved) return hf_row_order(spec, id);
   const bool is_turned = id.role == Role::q || id.role == Role::k || id.role == Role::q_bias || id.role == Role::k_bias;
-  return is_turned ? interleaved_order(spec.head_dim) : model::RowOrder();
+  if (!is_turned || id.layer >= spec.n_layers() || spec.layers[id.layer].attention() == nullptr) return {};
+  return interleaved_order(spec.layers[id.layer].attention()->head_dim);
 }
 
 }  // namespace qinfer::source

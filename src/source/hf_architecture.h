@@ -43,12 +43,11 @@ enum class Experts : std::uint8_t {
 /// What distinguishes the architectures: one row each, in which a member that is left out means "as most have it".
 struct Architecture {
   std::string_view name;
-  bool qkv_bias = false;              ///< always there, without a field
-  bool qkv_bias_field = false;        ///< with qkv_bias: the field qkv_bias may switch them off
-  bool attention_bias = false;        ///< the field attention_bias switches q, k, v and o biases
-  bool mlp_bias = false;              ///< the field mlp_bias is read
-  bool qk_norm = false;               ///< RMSNorm of each query and key head
-  bool qk_norm_whole = false;         ///< with qk_norm: of all query heads together, and of all key heads
+  bool qkv_bias = false;        ///< always there, without a field
+  bool qkv_bias_field = false;  ///< with qkv_bias: the field qkv_bias may switch them off
+  bool attention_bias = false;  ///< the field attention_bias switches q, k, v and o biases
+  bool mlp_bias = false;        ///< the field mlp_bias is read
+  model::QkNorm qk_norm = model::QkNorm::none;
   bool needs_kv_heads = false;        ///< num_key_value_heads must be there
   std::int64_t default_kv_heads = 0;  ///< if the field is absent; 0, or the field is null: num_attention_heads
   std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads

@@ -15,6 +15,7 @@ namespace {
 using formats::FieldReader;
 using formats::find_field;
 using formats::Json;
+using model::AttentionSpec;
 using model::LayerSpec;
 using model::ModelSpec;
 using model::NormPlaces;
@@ -43,7 +44,7 @@ constexpr Architecture gemma3(std::string_view name, bool causal) {
   Architecture row = kGemma2;
   row.name = name;
   row.causal = causal;
-  row.qk_norm = true;
+  row.qk_norm = model::QkNorm::heads;
   row.full_layer_every = 6;
   row.pattern_field = true;
   row.ropes_by_layer_type = true;
@@ -55,7 +56,7 @@ constexpr Architecture gemma3(std::string_view name, bool causal) {
 constexpr Architecture kArchitectures[] = {
     {.name = "Qwen3ForCausalLM",
      .attention_bias = true,
-     .qk_norm = true,
+     .qk_norm = model::QkNorm::heads,
      .default_head_dim = 128,
      .windows = Windows::qwen},
     {.name = "Qwen2ForCausalLM", .qkv_bias = true, .windows = Windows::qwen},
@@ -74,10 +75,10 @@ constexpr Architecture kArchitectures[] = {
      .rope = {.default_theta = 2e6},
      .tied_by_default = true},
     {.name = "GraniteForCausalLM", .attention_bias = true, .mlp_bias = true, .multipliers = true},
-    {.name = "Olmo2ForCausalLM", .attention_bias = true, .qk_norm = true, .qk_norm_whole = true, .norms = kAfter},
+    {.name = "Olmo2ForCausalLM", .attention_bias = true, .qk_norm = model::QkNorm::whole, .norms = kAfter},
     {.name = "Qwen3MoeForCausalLM",
      .attention_bias = true,
-     .qk_norm = true,
+     .qk_norm = model::QkNorm::heads,
      .default_kv_heads = 4,
      .windows = Windows::all_if_used,
      .experts = Experts::qwen3},
@@ -206,8 +207,8 @@ Status read_multipliers(const FieldReader& fields, ModelSpec& spec) {
   QINFER_ASSIGN(const double residual, read_multiplier(fields, "residual_multiplier"));
   QINFER_ASSIGN(const double logits, read_multiplier(fields, "logits_scaling"));
   spec.embedding_scale = static_cast<float>(embedding);
-  spec.attention_scale = static_cast<float>(attention);
-  spec.residual_scale = static_cast<float>(residual);
+  spec.each_attention([&](AttentionSpec& layer) { layer.scale = static_cast<float>(attention); });
+  for (LayerSpec& layer : spec.layers) layer.residual_scale = static_cast<float>(residual);
   spec.logit_scale = static_cast<float>(1.0 / logits);
   return Status();
 }
@@ -215,7 +216,7 @@ Status read_multipliers(const FieldReader& fields, ModelSpec& spec) {
 /// Scales, soft caps, and what an architecture has without a field.
 Status read_scales(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   spec.causal = architecture.causal;
-  spec.norms = architecture.norms;
+  for (LayerSpec& layer : spec.layers) layer.norms = architecture.norms;
   // As in f32; transformers rounds it to the type that it computes in.
   if (architecture.scaled_embedding)
     spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
@@ -225,11 +226,13 @@ Status read_scales(const FieldReader& fields, const Architecture& architecture, 
     if (scalar && !(*scalar >= 1e-6 && *scalar <= 1e9))
       return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected 1e-6 to 1e9", fields.where(),
                       *scalar);
-    spec.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(architecture.query_scalar)));
+    const auto scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(architecture.query_scalar)));
+    spec.each_attention([&](AttentionSpec& layer) { layer.scale = scale; });
   }
   if (architecture.attention_cap.known) {
-    QINFER_ASSIGN(spec.attention_softcap,
+    QINFER_ASSIGN(const float cap,
                   read_soft_cap(fields, "attn_logit_softcapping", architecture.attention_cap.fallback));
+    spec.each_attention([&](AttentionSpec& layer) { layer.softcap = cap; });
   }
   if (architecture.logit_cap.known) {
     QINFER_ASSIGN(spec.logit_softcap,
@@ -259,42 +262,44 @@ Status read_sizes(const FieldReader& fields, const Architecture& architecture, M
   QINFER_ASSIGN(const std::int64_t context, fields.required_integer("max_position_embeddings", 1, kMaxContext));
   spec.n_vocab = u32(vocab);
   spec.n_embd = u32(hidden);
-  spec.n_heads = u32(heads);
+  AttentionSpec attention;
+  attention.n_heads = u32(heads);
   const bool states_kv_heads = fields.object().find("num_key_value_heads") != nullptr;
   const std::int64_t usual =
       states_kv_heads || architecture.default_kv_heads == 0 ? heads : architecture.default_kv_heads;
-  spec.n_kv_heads = u32(kv_heads.value_or(usual));
+  attention.n_kv_heads = u32(kv_heads.value_or(usual));
   spec.context_tokens = u32(context);
-  LayerSpec layer;
-  layer.ffn.width = u32(ffn);
-  layer.ffn.activation = architecture.activation;
-  spec.layers.resize(static_cast<std::size_t>(layers), layer);
-  if (heads % spec.n_kv_heads != 0)
+  if (heads % attention.n_kv_heads != 0)
     return error_at(Code::format, -1,
                     "{}: \"num_attention_heads\" ({}) must be a multiple of \"num_key_value_heads\" ({})",
-                    fields.where(), heads, spec.n_kv_heads);
+                    fields.where(), heads, attention.n_kv_heads);
   if (head_dim || architecture.default_head_dim != 0) {
-    spec.head_dim = u32(head_dim.value_or(architecture.default_head_dim));
+    attention.head_dim = u32(head_dim.value_or(architecture.default_head_dim));
   } else {
     if (hidden % heads != 0)
       return error_at(
           Code::format, -1,
           "{}: \"hidden_size\" ({}) must be a multiple of \"num_attention_heads\" ({}) where \"head_dim\" is absent",
           fields.where(), hidden, heads);
-    spec.head_dim = u32(hidden / heads);
+    attention.head_dim = u32(hidden / heads);
   }
-  if (spec.head_dim % 2 != 0 || spec.head_dim > 1024)
+  if (attention.head_dim % 2 != 0 || attention.head_dim > 1024)
     return error(Code::unsupported, "{}: a head of {} dimensions: rotary embedding needs an even number up to 1024",
-                 fields.where(), spec.head_dim);
+                 fields.where(), attention.head_dim);
   // With this bound no sum of sizes can overflow 64 bits.
-  if (heads * spec.head_dim > kMaxDim)
+  if (heads * attention.head_dim > kMaxDim)
     return error_at(Code::format, -1, "{}: \"num_attention_heads\" ({}) times \"head_dim\" ({}) is above {}",
-                    fields.where(), heads, spec.head_dim, kMaxDim);
+                    fields.where(), heads, attention.head_dim, kMaxDim);
   QINFER_ASSIGN(const auto eps, fields.number("rms_norm_eps"));
   if (!eps) return error_at(Code::format, -1, "{}: the field \"rms_norm_eps\" is missing", fields.where());
   if (!(*eps >= 0 && *eps <= 1))
     return error_at(Code::format, -1, "{}: \"rms_norm_eps\" is {}, expected 0 to 1", fields.where(), *eps);
   spec.norm_eps = static_cast<float>(*eps);
+  LayerSpec layer;
+  layer.mixer = attention;
+  layer.ffn.width = u32(ffn);
+  layer.ffn.activation = architecture.activation;
+  spec.layers.resize(static_cast<std::size_t>(layers), layer);
   return Status();
 }
 
@@ -316,11 +321,12 @@ Status read_biases(const FieldReader& fields, const Architecture& architecture, 
   if (lm_head_bias.value_or(false))
     return error(Code::unsupported, "{}: \"lm_head_bias\" is true, which {} does not have", fields.where(),
                  architecture.name);
-  spec.qkv_bias = qkv_bias.value_or(architecture.qkv_bias || attention);
-  spec.o_bias = attention && !architecture.qkv_bias;
+  spec.each_attention([&](AttentionSpec& layer) {
+    layer.qkv_bias = qkv_bias.value_or(architecture.qkv_bias || attention);
+    layer.o_bias = attention && !architecture.qkv_bias;
+    layer.qk_norm = architecture.qk_norm;
+  });
   for (LayerSpec& layer : spec.layers) layer.ffn.bias = mlp_bias.value_or(false);
-  spec.qk_norm = architecture.qk_norm;
-  spec.qk_norm_whole = architecture.qk_norm_whole;
   return Status();
 }
 
@@ -334,10 +340,13 @@ Status read_shared_kv(const FieldReader& fields, ModelSpec& spec) {
     return error(Code::unsupported, "{}: \"num_kv_shared_layers\" is {}, {} has none", fields.where(), *shared,
                  spec.architecture);
   for (std::size_t i = first; i < spec.layers.size(); ++i) {
-    for (std::size_t j = 0; j < first; ++j)
-      if (spec.layers[j].window == spec.layers[i].window && spec.layers[j].no_rope == spec.layers[i].no_rope)
-        spec.layers[i].kv_source = static_cast<std::int32_t>(j);
-    if (spec.layers[i].has_own_kv())
+    AttentionSpec& reader = *spec.layers[i].attention();
+    for (std::size_t j = 0; j < first; ++j) {
+      const AttentionSpec& writer = *spec.layers[j].attention();
+      if (writer.window == reader.window && writer.no_rope == reader.no_rope)
+        reader.kv_source = static_cast<std::int32_t>(j);
+    }
+    if (reader.has_own_kv())
       return error_at(Code::format, -1,
                       "{}: \"num_kv_shared_layers\" is {}, but before layer {} there is none of its kind to share with",
                       fields.where(), *shared, i);

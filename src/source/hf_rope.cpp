@@ -176,7 +176,7 @@ Status read_rope_object(const Json& object, std::string where, const RopeRules& 
   if (inner && theta && *inner != *theta)
     return error_at(Code::format, -1, "{}: \"rope_theta\" is {}, but {} outside", rope.where(), *inner, *theta);
   QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(rules.default_theta)));
-  return read_rope_scaling(rope, rules, spec.context_tokens, spec.head_dim, out);
+  return read_rope_scaling(rope, rules, spec.context_tokens, out.head_dim, out);
 }
 
 }  // namespace
@@ -192,8 +192,9 @@ Status read_rope(const FieldReader& fields, const RopeRules& rules, ModelSpec& s
     return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" contradict each other",
                     fields.where());
   RopeSpec& out = spec.ropes.emplace_back();
+  out.head_dim = spec.largest_attention().head_dim;
   const Json* object = objects.parameters != nullptr ? objects.parameters : objects.scaling;
-  if (rules.partial) QINFER_TRY(read_rotary_dims(fields, object, spec.head_dim, out));
+  if (rules.partial) QINFER_TRY(read_rotary_dims(fields, object, out.head_dim, out));
   if (object != nullptr) {
     const char* name = objects.parameters != nullptr ? ": rope_parameters" : ": rope_scaling";
     return read_rope_object(*object, fields.where() + name, rules, theta, spec, out);
@@ -215,6 +216,7 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
   } kKinds[] = {{"full_attention", "rope_theta", 1e6}, {"sliding_attention", "rope_local_base_freq", 1e4}};
   for (const auto& kind : kKinds) {
     RopeSpec& out = spec.ropes.emplace_back();
+    out.head_dim = spec.largest_attention().head_dim;
     QINFER_ASSIGN(const double base, rope_number(fields, kind.theta, kind.base));
     const bool is_full = spec.ropes.size() == 1;
     const Json* object = objects.parameters != nullptr ? find_field(*objects.parameters, kind.type)
@@ -227,9 +229,9 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
     if (!object->is_object()) return error_at(Code::format, -1, "{} must be an object", where);
     const FieldReader rope(*object, std::move(where));
     QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", base));
-    QINFER_TRY(read_rope_scaling(rope, RopeRules(), spec.context_tokens, spec.head_dim, out));
+    QINFER_TRY(read_rope_scaling(rope, RopeRules(), spec.context_tokens, out.head_dim, out));
   }
-  for (LayerSpec& layer : spec.layers) layer.rope = layer.window != 0 ? 1 : 0;
+  spec.each_attention([](model::AttentionSpec& layer) { layer.rope = layer.window != 0 ? 1 : 0; });
   return Status();
 }
 
@@ -243,7 +245,7 @@ Status read_layers_without_rope(const FieldReader& fields, ModelSpec& spec) {
                       fields.where(), kMaxEvery);
     QINFER_ASSIGN(const auto every, fields.integer("no_rope_layer_interval", 1, kMaxEvery));
     for (std::size_t i = 0; i < spec.layers.size(); ++i)
-      spec.layers[i].no_rope = (static_cast<std::int64_t>(i) + 1) % every.value_or(kEvery) == 0;
+      spec.layers[i].attention()->no_rope = (static_cast<std::int64_t>(i) + 1) % every.value_or(kEvery) == 0;
     return Status();
   }
   if (!list->is_array() || list->size() < spec.layers.size())
@@ -254,7 +256,7 @@ Status read_layers_without_rope(const FieldReader& fields, ModelSpec& spec) {
     if (!item.is_integer() || item.integer() < 0 || item.integer() > 1)
       return error_at(Code::format, -1, "{}: \"no_rope_layers\" holds {}, expected 1 (with rope) or 0 (without)",
                       fields.where(), formats::json_text(item));
-    if (i < spec.layers.size()) spec.layers[i++].no_rope = item.integer() == 0;
+    if (i < spec.layers.size()) spec.layers[i++].attention()->no_rope = item.integer() == 0;
   }
   return Status();
 }

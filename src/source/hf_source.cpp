@@ -170,7 +170,7 @@ class PackedModel final : public HfSource {
     fused_projections_ = false;  // each tensor was written on its own
     take(std::move(packed_.checkpoint));
     const Tensor* tensor = checkpoint_->find(kRopeTensor);
-    const std::uint64_t bytes = std::uint64_t{spec_.n_ropes()} * spec_.context_tokens * spec_.head_dim * sizeof(float);
+    const std::uint64_t bytes = spec_.rope_values() * spec_.context_tokens * sizeof(float);
     if (tensor != nullptr && tensor->dtype == "F32" && tensor->bytes() == bytes && tensor->begin % sizeof(float) == 0)
       rope_table_ = info_of(*tensor, Encoding::f32, model::Transform::none);
   }

@@ -12,12 +12,13 @@ using model::Role;
 /// The name of a tensor of a layer, after "layers.<i>.". In models with four norms to a layer the norm before the
 /// feed-forward network has a name of its own, and the name that other models give to it means the norm after
 /// attention.
-std::string_view name_in_layer(const model::ModelSpec& spec, Role role) {
-  switch (role) {
+std::string_view name_in_layer(const model::ModelSpec& spec, const model::TensorId& id) {
+  const model::NormPlaces norms = id.layer < spec.n_layers() ? spec.layers[id.layer].norms : model::NormPlaces();
+  switch (id.role) {
     case Role::attn_norm: return "input_layernorm.weight";
     case Role::attn_post_norm: return "post_attention_layernorm.weight";
     case Role::ffn_norm:
-      return spec.norms.after_attention ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
+      return norms.after_attention ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
     case Role::ffn_post_norm: return "post_feedforward_layernorm.weight";
     case Role::q_norm: return "self_attn.q_norm.weight";
     case Role::k_norm: return "self_attn.k_norm.weight";
@@ -77,12 +78,14 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
   if (id.expert != model::kNoExpert)
     return format_text("{}{}.experts.{}.{}", layer, block, id.expert, name_in_expert(id.role, names.mixtral));
   if (id.role == Role::router && names.mixtral) return format_text("{}{}.gate.weight", layer, block);
-  return layer + std::string(name_in_layer(spec, id.role));
+  return layer + std::string(name_in_layer(spec, id));
 }
 
 std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
   if (id.layer >= spec.n_layers()) return std::nullopt;
-  const std::uint64_t q = spec.q_dim(), kv = spec.kv_dim(), hidden = spec.n_embd;
+  const model::AttentionSpec* attention = spec.layers[id.layer].attention();
+  if (attention == nullptr) return std::nullopt;
+  const std::uint64_t q = attention->q_dim(), kv = attention->kv_dim(), hidden = spec.n_embd;
   const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
   const std::string qkv = layer + "self_attn.qkv_proj.weight";
   if (id.role == Role::q) return HfPart{qkv, {q + 2 * kv, hidden}, 0, q};
@@ -105,9 +108,10 @@ std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::
 
 model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id) {
   if (!is_turned(id.role) || id.layer >= spec.n_layers()) return {};
-  const std::uint32_t rope = spec.layers[id.layer].rope;
-  if (rope >= spec.n_ropes() || spec.ropes[rope].rotary_dims == 0) return {};
-  return model::partial_rotary_order(spec.head_dim, spec.ropes[rope].rotary_dims);
+  const model::AttentionSpec* attention = spec.layers[id.layer].attention();
+  if (attention == nullptr || attention->rope >= spec.n_ropes()) return {};
+  const std::uint32_t turned = spec.ropes[attention->rope].rotary_dims;
+  return turned == 0 ? model::RowOrder() : model::partial_rotary_order(attention->head_dim, turned);
 }
 
 model::Transform hf_transform(const model::TensorId& id, bool norms_add_one) {

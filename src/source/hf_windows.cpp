@@ -9,7 +9,7 @@ namespace {
 using formats::FieldReader;
 using formats::find_field;
 using formats::Json;
-using model::LayerSpec;
+using model::AttentionSpec;
 using model::ModelSpec;
 
 /// The window of each layer from "layer_types" (version 5), which wins over the older rules.
@@ -18,7 +18,7 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
     return error_at(Code::format, -1, "{}: \"layer_types\" must list {} layers", fields.where(), spec.layers.size());
   auto layer = spec.layers.begin();
   for (const Json& item : types) {
-    LayerSpec& of_type = *layer++;
+    AttentionSpec& of_type = *(layer++)->attention();
     const std::string_view type = item.is_string() ? item.text() : formats::type_name(item.type());
     if (type == "full_attention") continue;
     if (type != "sliding_attention")
@@ -38,17 +38,16 @@ Status read_layer_types(const FieldReader& fields, const Json& types, std::uint3
 Status read_windows_without_rope(const FieldReader& fields, std::uint32_t window, bool use, ModelSpec& spec) {
   if (const Json* types = find_field(fields.object(), "layer_types")) {
     QINFER_TRY(read_layer_types(fields, *types, window, spec));
-    for (const LayerSpec& layer : spec.layers)
-      if (layer.window != 0 && !use)
-        return error_at(Code::format, -1,
-                        "{}: \"layer_types\" has sliding_attention but \"use_sliding_window\" is not true",
-                        fields.where());
+    if (spec.largest_attention().window != 0 && !use)
+      return error_at(Code::format, -1,
+                      "{}: \"layer_types\" has sliding_attention but \"use_sliding_window\" is not true",
+                      fields.where());
     return Status();
   }
   if (use && window == 0 && fields.has("sliding_window"))
     return error_at(Code::format, -1, "{}: \"sliding_window\" is 0, expected a positive number, or null",
                     fields.where());
-  for (LayerSpec& layer : spec.layers) layer.window = use && layer.no_rope ? window : 0;
+  spec.each_attention([&](AttentionSpec& layer) { layer.window = use && layer.no_rope ? window : 0; });
   return Status();
 }
 
@@ -69,7 +68,7 @@ Status read_window_pattern(const FieldReader& fields, const Architecture& archit
     if ((static_cast<std::int64_t>(i) + 1) % every == 0) continue;
     if (window == 0)
       return error_at(Code::format, -1, "{}: \"sliding_window\" is not set, layer {} has one", fields.where(), i);
-    spec.layers[i].window = window;
+    spec.layers[i].attention()->window = window;
   }
   return Status();
 }
@@ -83,12 +82,12 @@ Status read_stated_window(const FieldReader& fields, std::optional<bool> use, st
   if (const Json* types = find_field(fields.object(), "layer_types")) {
     QINFER_TRY(read_layer_types(fields, *types, window, spec));
     for (std::size_t i = 0; i < spec.layers.size(); ++i)
-      if (spec.layers[i].window != window)
+      if (spec.layers[i].attention()->window != window)
         return error(Code::unsupported,
                      "{}: \"layer_types\" has full_attention in layer {}, but \"sliding_window\" is {} for all layers",
                      fields.where(), i, window);
   }
-  for (LayerSpec& layer : spec.layers) layer.window = window < spec.context_tokens ? window : 0;
+  spec.each_attention([&](AttentionSpec& layer) { layer.window = window < spec.context_tokens ? window : 0; });
   return Status();
 }
 
@@ -142,7 +141,7 @@ Status read_windows(const FieldReader& fields, const Architecture& architecture,
   if (const Json* types = find_field(fields.object(), "layer_types"))
     return read_layer_types(fields, *types, window, spec);
   const std::size_t full = architecture.windows == Windows::qwen ? static_cast<std::size_t>(first.value_or(28)) : 0;
-  for (std::size_t i = full; i < spec.layers.size(); ++i) spec.layers[i].window = window;
+  for (std::size_t i = full; i < spec.layers.size(); ++i) spec.layers[i].attention()->window = window;
   return Status();
 }
 
