@@ -6,8 +6,6 @@ target_compile_options(qinfer_flags INTERFACE
   # Not for the tests: Catch2 2 compares values of different signedness in its headers, and shadows in its macros.
   $<$<NOT:$<BOOL:$<TARGET_PROPERTY:QINFER_IS_TEST>>>:-Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:QINFER_IS_TEST>>>>:-Wconversion>
-  # A `default:` would stand for members that an enumeration gets later.
-  $<$<NOT:$<BOOL:$<TARGET_PROPERTY:QINFER_IS_TEST>>>:-Wswitch-enum>
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   $<$<BOOL:${QINFER_WERROR}>:-Werror>
   # FMA only where it is written: the same bits from every compiler.

@@ -3,7 +3,7 @@
 #   each folder includes only itself and what its row of the table there names;
 #   only capi/ says extern "C", only platform/ includes headers of the operating system, and only folders of kernels/
 #   hold intrinsics; the library does not print, exit or read the environment;
-#   no file includes itself by way of others.
+#   no file includes itself by way of others; no `default:` stands for members of an enumeration.
 # usage: check_layers.sh SOURCE_DIR
 set -u
 cd "$1" || exit 1
@@ -48,6 +48,9 @@ includes_of_files() {
 }
 cycles=$(includes_of_files | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*[.][a-z]*\)$/\1/p' | tr '\n' ' ')
 [ -z "$cycles" ] || say "these include each other in a circle: $cycles"
+
+# Phases are numbers; kernels/ are compiled with -Wswitch-enum.
+grep -rnE '\bdefault:' src/{base,engine,formats,kv,model,sampling,source} && say "a default: stands for members that an enumeration gets later: name them all, or compare"
 
 grep -rnE 'extern "C"' src kernels && say 'extern "C" outside capi/'
 grep -rnE '#include <(sys/|linux/|unistd|fcntl|pthread|sched|signal|dirent|cpuid)' src capi kernels | grep -v '^src/platform/' && say "operating system headers outside src/platform/"
