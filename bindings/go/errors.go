@@ -40,7 +40,7 @@ func (s Status) String() string {
 // a context, the error that a callback returned, and the errno of a file.
 type Error struct {
 	Status  Status
-	Message string // what the library says, more than 16 KiB with "..." for its middle
+	Message string // what the library says; of more than 16 KiB with "..." for its middle
 	Detail  int64  // as the constant of the status says, else 0
 
 	causes []error
