@@ -216,12 +216,12 @@ Value expand_tabs(Run& run, const Value& self, const Arguments& arguments) {
   return out.finish(self.text->markup);
 }
 
-/// isalpha() and its like: all characters are, and there is one.
-template <bool (*is)(char32_t)>
+/// isalpha() and its like: all characters are, and there is one, or `of_nothing` is the answer.
+template <bool (*is)(char32_t), bool of_nothing = false>
 Value all_are(Run& run, const Value& self, const Arguments& arguments) {
   const Bound<0> given(run, arguments, {}, 0);
   if (!given) return {};
-  bool good = self.text->size > 0;
+  bool good = self.text->size > 0 || of_nothing;
   run.charge(self.text->size / 8);
   for (std::size_t i = 0; i < self.text->size && good && run.goes_on();) {
     const text::Char c = text::char_at(self.text->view(), i);
@@ -250,6 +250,13 @@ Value is_title_method(Run& run, const Value& self, const Arguments& arguments) {
 bool is_ascii(char32_t c) { return c < 0x80; }
 bool is_identifier_char(char32_t c) { return c == '_' || is_alnum(c); }
 
+Value is_identifier(Run& run, const Value& self, const Arguments& arguments) {
+  const Value all = all_are<is_identifier_char>(run, self, arguments);
+  if (run.failed() || !is_true(all)) return all;
+  const char32_t first = text::char_at(self.text->view(), 0).code;
+  return boolean_value(first == '_' || is_alpha(first), self.text->any);
+}
+
 }  // namespace
 
 std::span<const MethodRow> text_methods() {
@@ -266,13 +273,13 @@ std::span<const MethodRow> text_methods() {
       {"index", search<Search::index>},
       {"isalnum", all_are<is_alnum>},
       {"isalpha", all_are<is_alpha>},
-      {"isascii", all_are<is_ascii>},
+      {"isascii", all_are<is_ascii, true>},
       {"isdecimal", all_are<is_decimal>},
       {"isdigit", all_are<is_digit>},
-      {"isidentifier", all_are<is_identifier_char>},
+      {"isidentifier", is_identifier},
       {"islower", has_case<false>},
       {"isnumeric", all_are<is_numeric>},
-      {"isprintable", all_are<is_printable>},
+      {"isprintable", all_are<is_printable, true>},
       {"isspace", all_are<is_space>},
       {"istitle", is_title_method},
       {"isupper", has_case<true>},

@@ -23,7 +23,6 @@ std::string escape_char(char32_t c, bool ascii) {
     default: break;
   }
   if (c >= 0x20 && (c < 0x7F || !ascii)) return {};
-  if (c == 0x7F) return {};
   if (c < 0x10000) return format_text("\\u{:04x}", static_cast<unsigned>(c));
   const auto high = static_cast<unsigned>(0xD800 + ((c - 0x10000) >> 10));
   const auto low = static_cast<unsigned>(0xDC00 + ((c - 0x10000) & 0x3FF));

@@ -154,6 +154,20 @@ TEST_CASE("chat hostile: texts that cannot be templates", "[chat]") {
     must_fail(source, "");
 }
 
+// As Python 3.11 has it: of no characters some of these are true. The comparison of ./dev oracle found them.
+TEST_CASE("chat: what texts without characters are, and what ASCII leaves of JSON", "[chat]") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ ''.isascii() }}{{ ''.isprintable() }}{{ ''.isalpha() }}{{ ''.isspace() }}", "TrueTrueFalseFalse"},
+      {"{{ ''.isidentifier() }}{{ 'a1'.isidentifier() }}{{ '_'.isidentifier() }}{{ '1a'.isidentifier() }}",
+       "FalseTrueTrueFalse"},
+      {"{{ t|tojson(ensure_ascii=true) }} {{ t|tojson }}", "\"\\u007f\\u00e9\" \"\x7f\u00e9\""}};
+  for (const auto& [source, expected] : cases) {
+    const ChatResult result = render_chat(source, "{\"t\": \"\x7f\u00e9\"}");
+    INFO(source << ": " << result.message);
+    CHECK(result.text() == expected);
+  }
+}
+
 TEST_CASE("chat: errors say where, and what would be right", "[chat]") {
   const ChatResult undefined = render_chat("one\n  {{ foo.bar }}\nthree");
   CHECK(undefined.code == Code::invalid_argument);
