@@ -191,7 +191,9 @@ TEST_CASE("a head of which a part is turned: the same from its packed file, with
 
 TEST_CASE("Phi3 has a window where sliding_window says so, and none of the whole context", "[models]") {
   TinySpec spec = fused(DType::f32);
-  const auto window_of = [](const ModelDir& dir) { return open_source(dir.path())->spec().layers[1].attention()->window; };
+  const auto window_of = [](const ModelDir& dir) {
+    return open_source(dir.path())->spec().layers[1].attention()->window;
+  };
   const ModelDir dir(spec);
   CHECK(window_of(dir) == 0);
   for (const auto& [size, window] : {std::pair{20u, 20u}, {127u, 127u}, {128u, 0u}, {262144u, 0u}}) {
