@@ -5,7 +5,7 @@
 //   ffn      down(silu(gate(x)) * up(x)), hidden x width of one expert of Mixtral-8x22B
 //   moe_ffn  such networks of several experts in one step, experts x hidden x width; ROWS for each expert
 //   matmul   x times one matrix, inputs x outputs
-//   linear E the same with weights that a file holds in the encoding E, of qinfer alone (--encodings)
+//   linear E the same with weights that are held in the encoding E, of qinfer alone (--encodings)
 //   sdpa     scaled dot-product attention, batch x keys x head size; `causal`: a query sees the keys before it
 // Bytes are those of the weights (sdpa: of q, k, v and the result), each counted once per call. Weights come from
 // memory: calls walk through copies of half a gigabyte together.
@@ -125,8 +125,9 @@ class Items {
 
   /// `timed(first, count)` makes calls first .. first + count - 1 and returns the seconds. After a warm-up, the median
   /// of a few runs of 30 milliseconds or more.
+  /// `peak`: the ceiling of the products, where the name of who computes does not say it.
   template <typename Timed>
-  void measure(const std::string& name, const ItemWork& work, Timed timed) {
+  void measure(const std::string& name, const ItemWork& work, Timed timed, const char* peak = nullptr) {
     constexpr double kRunSeconds = 0.03;
     timed(0, 1);
     const double once = timed(1, 1);
@@ -137,8 +138,9 @@ class Items {
     std::sort(seconds.begin(), seconds.end());
     const std::size_t middle = seconds.size() / 2;
     const double median = seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
-    std::printf("{\"name\": \"%s\", \"seconds\": %.9f, \"gb_per_s\": %.3f, \"gflops\": %.2f}\n", name.c_str(), median,
-                work.bytes / median / 1e9, work.flops / median / 1e9);
+    const std::string bound = peak == nullptr ? "" : std::string(", \"peak\": \"") + peak + "\"";
+    std::printf("{\"name\": \"%s\", \"seconds\": %.9f, \"gb_per_s\": %.3f, \"gflops\": %.2f%s}\n", name.c_str(), median,
+                work.bytes / median / 1e9, work.flops / median / 1e9, bound.c_str());
     std::fflush(stdout);
   }
 

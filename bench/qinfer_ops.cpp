@@ -64,6 +64,17 @@ class EvenRouter {
   kernels::Matrix view_;
 };
 
+/// The ceiling of products with such weights.
+const char* peak_name(const KernelSet& set, Encoding weights) {
+  switch (row_of(set).numerics.multiplier(weights)) {
+    case kernels::Multiplier::f32_fma: return std::string_view(set.name) == "avx2" ? "avx2-fma" : "f32-fma";
+    case kernels::Multiplier::f16_fma: return "f16-fma";
+    case kernels::Multiplier::bf16_tiles: return "amx-bf16";
+    case kernels::Multiplier::bf16_dot: return "bf16-dot";
+  }
+  return nullptr;
+}
+
 class Operations {
  public:
   Operations(const ItemOptions& options, const std::vector<std::uint32_t>& cpus) : items_(options), team_(cpus) {
@@ -76,7 +87,7 @@ class Operations {
     }
   }
 
-  /// One matrix in each encoding on each set, as the set holds what a file has in it.
+  /// One matrix in each encoding on each set that can hold it so.
   void run_encodings() {
     for (const KernelSet* set : usable_sets())
       for (const EncodingTraits& traits : encodings()) encoded(*set, traits.encoding);
@@ -193,26 +204,29 @@ class Operations {
       if (!items_.wanted(name)) continue;
       ItemWork work = product_work(1, shape.inputs, shape.outputs, n);
       work.bytes = static_cast<double>(bytes);
-      linear(set, name, shape, n, w, work);
+      linear(set, name, shape, n, w, work, peak_name(set, encoding));
     }
   }
 
   void linear(const KernelSet& set, const std::string& name, const MatmulShape& shape, std::int64_t n, const Weights& w,
-              const ItemWork& work) {
+              const ItemWork& work, const char* peak = nullptr) {
     const RandomRows x = random_operand(set, n, shape.inputs), out = random_residual(set, n, shape.outputs);
     kernels::Shape sizes;
     sizes.batch = static_cast<std::uint32_t>(n);
     sizes.hidden = static_cast<std::uint32_t>(shape.inputs);
     const OperationMemory memory(set.linear_workspace(sizes), team_.size());
-    items_.measure(name, work, [&](std::int64_t first, std::int64_t count) {
-      return team_.time(first, count, [&](std::int32_t worker, std::int64_t call) {
-        kernels::LinearArgs args;
-        args.n = n;
-        args.x = x.view(), args.w = w.copy(call), args.out = out.view();
-        args.workspace = memory.view();
-        team_.run_operation(set.linear, args, worker);
-      });
-    });
+    items_.measure(
+        name, work,
+        [&](std::int64_t first, std::int64_t count) {
+          return team_.time(first, count, [&](std::int32_t worker, std::int64_t call) {
+            kernels::LinearArgs args;
+            args.n = n;
+            args.x = x.view(), args.w = w.copy(call), args.out = out.view();
+            args.workspace = memory.view();
+            team_.run_operation(set.linear, args, worker);
+          });
+        },
+        peak);
   }
 
   /// Batch 32 as 32 sequences of one head, keys and values as f16 in the cache.

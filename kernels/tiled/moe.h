@@ -23,6 +23,16 @@ inline FfnArgs network_of(const SlotWork& work) {
   return args;
 }
 
+/// Tiles of a matrix of the next slot, which are fetched while this one's are multiplied. Its format may be another
+/// one: nothing is asked of the loops that will multiply it.
+struct NextTiles {
+  const std::byte* data;
+  std::int64_t bytes;  ///< of a tile
+  explicit NextTiles(const Matrix& w)
+      : data(w.data), bytes(static_cast<std::int64_t>(weight_bytes(w.format, kTileRows, w.cols))) {}
+  const std::byte* at(std::int64_t tile) const { return data + tile * bytes; }
+};
+
 template <typename Mode>
 void slot_inner(const SlotWork& work) {
   const FfnArgs args = network_of(work);
@@ -33,13 +43,14 @@ void slot_inner(const SlotWork& work) {
                                                          : &store_activations<Activation::gelu_tanh>;
   const SlotMatrices next = matrices_of(work.args, work.next != nullptr ? *work.next : work.slot);
   alignas(64) float sums[kPanelTokens * kSumsLd];
-  // Tiles after the last one are those of the next slot, which are fetched meanwhile.
-  const typename Mode::Loops loops(args.gate), next_loops(*next.gate);
+  const typename Mode::Loops loops(args.gate);
+  const NextTiles next_gate(*next.gate), next_up(*next.up);
+  // Tiles after the last one are those of the next slot.
   multiply(
       loops, panels, args.n, tiles, 2, sums, kSumsLd,
       [&](std::int64_t t) {
         if (t < tiles) return tile_at(loops, t % 2 == 0 ? args.gate : args.up, work.begin + t / 2);
-        return tile_at(next_loops, t % 2 == 0 ? *next.gate : *next.up, work.next_begin + (t - tiles) / 2);
+        return (t % 2 == 0 ? next_gate : next_up).at(work.next_begin + (t - tiles) / 2);
       },
       [&](const Block& block) { store(args, block, panels, work.begin, act); });
 }
@@ -72,12 +83,12 @@ void slot_outer(const SlotWork& work) {
   const Panels panels = panels_of<Mode>(work.panels, work.slot.count, down.cols);
   const std::int64_t tiles = work.end - work.begin;
   alignas(64) float sums[kPanelTokens * kSumsLd];
-  const typename Mode::Loops loops(down), next_loops(next);
+  const typename Mode::Loops loops(down);
+  const NextTiles next_down(next);
   multiply(
       loops, panels, work.slot.count, tiles, 1, sums, kSumsLd,
       [&](std::int64_t t) {
-        return t < tiles ? tile_at(loops, down, work.begin + t)
-                         : tile_at(next_loops, next, work.next_begin + t - tiles);
+        return t < tiles ? tile_at(loops, down, work.begin + t) : next_down.at(work.next_begin + t - tiles);
       },
       [&](const Block& block) { add_weighted(work, block, panels, down); });
 }

@@ -14,8 +14,6 @@ const Projections& quant_projections() { return kQuant; }
 const SlotKernels& quant_slot_kernels() { return kQuantSlots; }
 
 const TileKernels& quant_kernels(Encoding encoding) {
-  // The next slot of a mixture may be plain where this one is quantised: its tiles are fetched, but not by these loops.
-  if (is_plain(encoding)) return quant_nibble_kernels(Encoding::q4_0);
   const QuantLayout layout = quant_layout(encoding);
   if (layout.integers != TileIntegers::nibbles) return quant_plane_kernels(encoding);
   return layout.subs == 1 ? quant_nibble_kernels(encoding) : quant_long_nibble_kernels(encoding);

@@ -31,7 +31,7 @@ TEST_CASE("random calls of the API on several runtimes at once", "[kv][fuzz][thr
   for (std::size_t t = 0; t < compared.size(); ++t)
     threads.emplace_back([&compared, steps, first, t] {
       qinfer::fuzz::ApiSequences sequences;  // with runtimes, models and caches of its own
-      for (std::size_t i = 0; i < steps; ++i) sequences.run(qinfer::fuzz::random_bytes(first + 1000 * t + i, 400));
+      for (std::size_t i = 0; i < steps; ++i) sequences.run(qinfer::fuzz::random_bytes(first + t * steps + i, 400));
       compared[t] = sequences.counts().compared;
     });
   for (std::thread& thread : threads) thread.join();

@@ -106,8 +106,8 @@ StoppedAfter stop_after(const std::string& source, double seconds) {
   const double begin = thread_seconds();
   std::jthread other([&] {
     while (!is_over && seconds_of(clock) - begin < seconds) std::this_thread::sleep_for(std::chrono::microseconds(500));
-    requested = seconds_of(clock);
     flag = true;
+    requested = seconds_of(clock);  // after it: who waits for the CPU in between is not late
   });
   const ChatResult result = render_chat(source, "{}", true, {}, &flag);
   const double end = thread_seconds();

@@ -1,11 +1,12 @@
 // The bits of every model on every kernel set, in a table: what a change of the code that means no other numbers must
 // leave as it is. A line of fixtures/bits.txt has a model, a kernel set and a hash of the model's logits for each
 // variant: the types of KV cache, exact numerics, and the weight formats; "-" where the set refuses it. That the
-// storage (mapped, read, packed) and the cut of the prompt change nothing is checked beside it.
+// storage (mapped, read, packed) and the cut of the prompt change nothing is checked too.
 //
-// Sets that this CPU lacks keep their lines. Sines and cosines are the C library's, so the table holds for one version
-// of it. To write the lines anew after numbers were changed on purpose: qinfer_tests_engine "[bits-table]" prints them
-// all.
+// Sets that this CPU lacks keep their lines. avx512_bf16 has none, until its instruction is known to give the same on
+// the CPUs of both makers: of it only storage and cuts are checked. Sines and cosines are the C library's, so the table
+// holds for the versions that it was compared with. To write the lines anew after numbers were changed on purpose:
+// qinfer_tests_engine "[bits-table]" prints them all.
 #include <gnu/libc-version.h>
 #include <qinfer/qinfer.hpp>
 
@@ -37,6 +38,7 @@ using namespace qinfer::test::models;
 
 constexpr const char* kTable = QINFER_TEST_FIXTURES "/bits.txt";
 constexpr std::string_view kLibcs[] = {"2.36", "2.39"};
+constexpr std::string_view kWithoutLines = "avx512_bf16";
 
 struct NamedModel {
   std::string name;  ///< in the table
@@ -202,6 +204,21 @@ std::string joined(const std::vector<std::string>& hashes) {
   return text;
 }
 
+/// Lines are those of the models that there are, for every set of this build, whether or not this CPU can run it.
+void check_lines(const BitsTable& table) {
+  std::set<std::string> names;
+  for (const NamedModel& model : all_models()) names.insert(model.name);
+  for (const auto& [what, hashes] : table) {
+    INFO(what);
+    CHECK(names.contains(what.substr(0, what.find(' '))));
+  }
+  for (const std::string& name : names)
+    for (const qinfer::kernels::KernelSetRow& row : qinfer::kernels::kernel_sets()) {
+      INFO(name << " on " << row.name);
+      CHECK(table.contains(name + " " + std::string(row.name)) == (row.name != kWithoutLines));
+    }
+}
+
 }  // namespace
 
 TEST_CASE("every model has the bits of the table on every kernel set", "[bits]") {
@@ -212,20 +229,20 @@ TEST_CASE("every model has the bits of the table on every kernel set", "[bits]")
   SKIP_UNLESS(std::find(std::begin(kLibcs), std::end(kLibcs), libc) != std::end(kLibcs), machine,
               "the table was not compared with the C library " + libc);
   const BitsTable table = read_table();
-  std::set<std::string> sets;
-  for (const auto& [what, hashes] : table) sets.insert(what.substr(what.find(' ') + 1));
-  CHECK(sets.contains("reference"));
+  check_lines(table);
   std::size_t n_lines = 0;
   each_line(
       [&](const NamedModel& model, const std::string& set, bool invariant, qi::Runtime& usual, qi::Runtime* exact) {
         INFO(model.name << " on " << set << ": KV f32, f16, bf16, exact, weights f32, f16, bf16");
-        const auto line = table.find(model.name + " " + set);
-        REQUIRE(line != table.end());
-        CHECK(joined(hashes_of(usual, exact, model.path)) == line->second);
+        if (set != kWithoutLines) {
+          const auto line = table.find(model.name + " " + set);
+          REQUIRE(line != table.end());
+          CHECK(joined(hashes_of(usual, exact, model.path)) == line->second);
+        }
         check_storage_and_chunks(usual, model.path, invariant);
         ++n_lines;
       });
-  CHECK(n_lines >= all_models().size());
+  CHECK(n_lines == all_models().size() * qinfer::test::usable_targets().size());
 }
 
 TEST_CASE("prints the table of bits", "[.][bits-table]") {

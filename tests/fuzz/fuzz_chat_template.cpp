@@ -220,7 +220,7 @@ constexpr const char* kPieces[] = {"{{ ",
 
 constexpr std::uint64_t kSteps = 200000, kOutput = 1 << 20, kMemory = 8 << 20;
 
-// What this thread has allocated; hooks may be called before any constructor.
+// What the process has allocated; hooks may be called before any constructor.
 std::atomic<std::int64_t> live_bytes = 0, most_bytes = 0;
 
 void on_malloc(const volatile void*, std::size_t size) {

@@ -67,6 +67,12 @@ class Vandal {
   std::thread thread_;
 };
 
+/// Whether a call succeeded; otherwise it may have any cause but a fault of the library.
+bool is_done(qinfer_status status) {
+  REQUIRE(status != QINFER_E_INTERNAL);
+  return status == QINFER_OK;
+}
+
 /// Logits of a few tokens; empty where the model is refused, which says why.
 std::vector<float> logits_or_nothing(const Runtime& runtime, const std::string& path, const char* packed) {
   auto options = sized<qinfer_load_options>();
@@ -85,13 +91,20 @@ std::vector<float> logits_or_nothing(const Runtime& runtime, const std::string& 
   }
   qinfer_token tokens[8];
   std::size_t n = 0;
-  const qinfer_status read = qinfer_tokenize(model.get(), "the thing", SIZE_MAX, 0, tokens, 8, &n, &error);
-  REQUIRE(read != QINFER_E_INTERNAL);
-  const Cache cache = make_cache(model);
-  const Session session = make_session(cache);
-  append(session, some_tokens(5));
-  qinfer_session* const sessions[] = {session.get()};
-  if (qinfer_eval(sessions, 1, nullptr, &error) != QINFER_OK) return {};
+  is_done(qinfer_tokenize(model.get(), "the thing", SIZE_MAX, 0, tokens, 8, &n, &error));
+  // The context, or a size, may have become one that these calls refuse.
+  auto session_options = sized<qinfer_session_options>();
+  session_options.max_tokens = 16;
+  qinfer_kv_cache* created_cache = nullptr;
+  const bool has_cache = is_done(qinfer_kv_cache_create(model.get(), nullptr, &created_cache, &error));
+  const Cache cache(created_cache);
+  qinfer_session* created = nullptr;
+  const bool has_session = has_cache && is_done(qinfer_session_create(cache.get(), &session_options, &created, &error));
+  const Session session(created);
+  const std::vector<qinfer_token> five = some_tokens(5);
+  if (!has_session || !is_done(qinfer_session_append(session.get(), five.data(), five.size(), &error)) ||
+      !is_done(qinfer_eval(&created, 1, nullptr, &error)))
+    return {};
   auto info = sized<qinfer_model_info>();
   REQUIRE(qinfer_model_get_info(model.get(), &info, &error) == QINFER_OK);
   return last_logits(session, info.n_vocab);

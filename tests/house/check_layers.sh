@@ -36,7 +36,7 @@ for folder in src/*/ capi/ kernels/; do
 done
 [ $includes -gt 100 ] || say "only $includes includes were found"
 
-# "FILE INCLUDED" for each include of a file of the project, which is beside the file or below one of the roots.
+# "FILE INCLUDED" for each include of a file of the project, which is next to the file or below one of the roots.
 includes_of_files() {
   local file target root
   grep -rE '^ *# *include "' src capi kernels --include='*.h' --include='*.cpp' --include='*.inc' |
