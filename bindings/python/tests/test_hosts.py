@@ -217,6 +217,25 @@ def test_a_cancelled_astream_leaves_the_loop_free(prompted):
     assert asyncio.run(main()) < 1  # of the 1.5 s that the hook takes
 
 
+def test_a_stream_may_be_collected_anywhere(root):
+    script = f"""
+import sys
+sys.argv = ["", {str(root)!r}]
+sys.path.insert(0, {str(root / "bindings" / "python" / "tests")!r})
+import gc, ends, qinfer
+session = ends.prompted()
+stream = session.stream()
+next(stream)
+cycle = [stream]
+cycle.append(cycle)
+del stream, cycle
+with qinfer._library.handles():
+    gc.collect()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_ctrl_c_ends_a_generation(root, cases):
     script = f"""
 import os, signal, threading, qinfer

@@ -331,6 +331,11 @@ def handles() -> AbstractContextManager[Any]:
     return _no_lock if is_finalizing() else _handles
 
 
+def locks_handles() -> bool:
+    """Whether this thread has that lock, as a __del__ may find that the collector runs."""
+    return not is_finalizing() and bool(_handles._is_owned())  # type: ignore[attr-defined]
+
+
 def _free_lock() -> None:
     """In a child of fork(), where a thread that there is not may have it."""
     global _handles

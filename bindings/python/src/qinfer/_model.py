@@ -108,7 +108,12 @@ class Cancel(Handle):
         with handles():
             followers = list(self._followers)
         for follower in followers:
-            follower.request()
+            follower._request_if_open()
+
+    def _request_if_open(self) -> None:
+        """Of a call that another thread may be ending: its Cancel is found until after __del__ has run."""
+        with suppress(ValueError):
+            self.request()
 
     def reset(self) -> None:
         self._requested = False
@@ -122,8 +127,7 @@ def _cancel_calls() -> None:
     with handles():
         cancels = list(_of_calls)
     for cancel in cancels:
-        with suppress(ValueError):  # of one that is closed meanwhile
-            cancel.request()
+        cancel._request_if_open()
 
 
 _exit.requests.append(_cancel_calls)

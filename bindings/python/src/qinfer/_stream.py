@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _abi, _exit
 from ._apart import Apart
 from ._errors import StateError
-from ._library import Held
+from ._library import Held, locks_handles
 from ._model import Cancel
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Stream(Iterator[T]):
 
     def close(self) -> None:
         """The same, and waits: the session is free then. What handlers of signals raise meanwhile comes out last."""
-        if self._apart.inside:  # of the collector, which may run there
+        if self._apart.inside or locks_handles():  # of the collector, which may run where the work cannot go on
             self.leave()
             return
         first = self._apart.end(self.leave)
