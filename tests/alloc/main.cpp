@@ -10,7 +10,7 @@
 //
 // Before that, what loading and creating map must be the plan's regions, to the byte.
 //
-//   count_allocations MODEL [STEPS]     of each thread in each storage; 500, fewer where an emulator would take hours
+//   count_allocations MODEL [STEPS]     of each thread in each storage; 500; the suite takes fewer
 #include <qinfer/qinfer.hpp>
 
 #include <fcntl.h>
