@@ -6,7 +6,6 @@
 #include <map>
 
 #include "formats/gguf.h"
-#include "source/gguf_config.h"
 #include "source/gguf_keys.h"
 #include "source/gguf_source.h"
 #include "source/gguf_tensors.h"
@@ -197,10 +196,7 @@ Status add_tokenizer(ModelSource& source, std::span<const PackInput::Text> texts
 /// What llama.cpp's reader of an architecture does not do.
 void add_notes(const model::ModelSpec& spec, const GgufArchitecture& architecture, std::vector<std::string>& notes) {
   const auto any_layer = [&](auto&& is) { return std::any_of(spec.layers.begin(), spec.layers.end(), is); };
-  if (architecture.name == "llama" && spec.largest_attention().window != 0)
-    notes.emplace_back("it knows no sliding window of this architecture: beyond the window results differ");
-  if (architecture.name == "olmo2" && spec.tied_embeddings)
-    notes.emplace_back("it refuses this architecture with tied embeddings");
+  if (architecture.add_notes != nullptr) architecture.add_notes(spec, notes);
   const bool dense = any_layer([](const model::LayerSpec& layer) { return !layer.ffn.has_experts(); });
   if (dense && spec.largest_mixture().has_experts())
     notes.emplace_back("it refuses this architecture with layers without experts");

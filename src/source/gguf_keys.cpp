@@ -16,26 +16,22 @@ using model::RopeSpec;
 class Writer {
  public:
   Writer(const model::ModelSpec& spec, const GgufArchitecture& architecture, formats::GgufWriter& out)
-      : spec_(spec), architecture_(architecture), out_(out) {}
+      : spec_(spec), keys_(architecture, out) {}
 
   void run() {
     add_sizes();
     add_rope();
     add_experts();
-    add_windows();
-    add_scales();
+    if (attention_.window != 0) u32("attention.sliding_window", attention_.window);
+    if (attention_.softcap != 0) f32("attn_logit_softcapping", attention_.softcap);
+    if (spec_.logit_softcap != 0) f32("final_logit_softcapping", spec_.logit_softcap);
+    if (keys_.architecture().write_own != nullptr) keys_.architecture().write_own(spec_, keys_);
   }
 
  private:
-  void u32(std::string_view name, std::uint32_t value) {
-    out_.add_u32(format_text("{}.{}", architecture_.name, name), value);
-  }
-  void f32(std::string_view name, double value) {
-    out_.add_f32(format_text("{}.{}", architecture_.name, name), static_cast<float>(value));
-  }
-  void text(std::string_view name, std::string_view value) {
-    out_.add_text(format_text("{}.{}", architecture_.name, name), value);
-  }
+  void u32(std::string_view name, std::uint32_t value) { keys_.u32(name, value); }
+  void f32(std::string_view name, double value) { keys_.f32(name, value); }
+  void text(std::string_view name, std::string_view value) { keys_.text(name, value); }
 
   void add_sizes() {
     const model::FfnSpec mixture = spec_.largest_mixture();
@@ -65,7 +61,6 @@ class Writer {
     f32("rope.freq_base", rope.theta);
     if (spec_.n_ropes() > 1) f32("rope.freq_base_swa", rope_of(true).theta);
     u32("rope.dimension_count", rope.rotary_dims != 0 ? rope.rotary_dims : rope.head_dim);
-    if (architecture_.fused) u32("rope.scaling.original_context_length", spec_.context_tokens);
     if (rope.scaling == RopeScaling::linear) {
       text("rope.scaling.type", "linear");
       f32("rope.scaling.factor", rope.factor);
@@ -86,23 +81,8 @@ class Writer {
     if (!mixture.has_experts()) return;
     u32("expert_count", mixture.experts);
     u32("expert_used_count", mixture.top_k);
-    if (architecture_.experts != GgufExperts::mixtral) u32("expert_feed_forward_length", mixture.width);
+    if (keys_.architecture().experts != GgufExperts::mixtral) u32("expert_feed_forward_length", mixture.width);
     if (mixture.shared_width != 0) u32("expert_shared_feed_forward_length", mixture.shared_width);
-  }
-
-  void add_windows() {
-    const std::uint32_t window = attention_.window;
-    if (window != 0 || architecture_.fused) u32("attention.sliding_window", window);
-  }
-
-  void add_scales() {
-    if (attention_.softcap != 0) f32("attn_logit_softcapping", attention_.softcap);
-    if (spec_.logit_softcap != 0) f32("final_logit_softcapping", spec_.logit_softcap);
-    if (architecture_.name != "granite") return;
-    if (attention_.scale != 0) f32("attention.scale", attention_.scale);
-    f32("embedding_scale", spec_.embedding_scale);
-    f32("residual_scale", spec_.layers.front().residual_scale);
-    f32("logit_scale", 1.0 / static_cast<double>(spec_.logit_scale));
   }
 
   bool first_has_window() const {
@@ -112,11 +92,22 @@ class Writer {
 
   const model::ModelSpec& spec_;
   const model::AttentionSpec attention_ = spec_.largest_attention();
-  const GgufArchitecture& architecture_;
-  formats::GgufWriter& out_;
+  GgufKeys keys_;
 };
 
 }  // namespace
+
+void GgufKeys::u32(std::string_view name, std::uint32_t value) {
+  out_.add_u32(format_text("{}.{}", architecture_.name, name), value);
+}
+
+void GgufKeys::f32(std::string_view name, double value) {
+  out_.add_f32(format_text("{}.{}", architecture_.name, name), static_cast<float>(value));
+}
+
+void GgufKeys::text(std::string_view name, std::string_view value) {
+  out_.add_text(format_text("{}.{}", architecture_.name, name), value);
+}
 
 void add_gguf_keys(const model::ModelSpec& spec, const GgufArchitecture& architecture, formats::GgufWriter& out) {
   Writer(spec, architecture, out).run();

@@ -5,9 +5,23 @@
 
 #include "formats/gguf_writer.h"
 #include "model/spec.h"
-#include "source/gguf_config.h"
+#include "source/architecture.h"
 
 namespace qinfer::source {
+
+/// Keys "<architecture>.<name>".
+class GgufKeys {
+ public:
+  GgufKeys(const GgufArchitecture& architecture, formats::GgufWriter& out) : architecture_(architecture), out_(out) {}
+  const GgufArchitecture& architecture() const { return architecture_; }
+  void u32(std::string_view name, std::uint32_t value);
+  void f32(std::string_view name, double value);
+  void text(std::string_view name, std::string_view value);
+
+ private:
+  const GgufArchitecture& architecture_;
+  formats::GgufWriter& out_;
+};
 
 /// Writes what an architecture has keys for. Whatever else a spec says is lost: the caller reads the file back and
 /// compares.

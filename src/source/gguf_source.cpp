@@ -55,10 +55,10 @@ class GgufSource final : public ModelSource {
 
   Status read(const SourceOptions& options) {
     QINFER_ASSIGN(const std::vector<float> divisors, read_rope_divisors(gguf_));
-    QINFER_ASSIGN(const std::string text, gguf_config_text(gguf_, architecture_, divisors));
-    QINFER_ASSIGN(HfTexts texts, read_hf_config_text(text, gguf_.metadata().file(), options.cancel));
+    QINFER_ASSIGN(const formats::JsonDocument config, gguf_config(gguf_, architecture_, divisors));
+    QINFER_ASSIGN(HfTexts texts, read_hf_config(config.root(), gguf_.metadata().file()));
     spec_ = std::move(texts.config.spec);
-    mixtral_names_ = texts.config.mixtral_names;
+    hugging_face_ = texts.config.architecture;
     metadata_ = std::move(texts.metadata);
     notes_ = std::move(texts.notes);
     QINFER_TRY(add_metadata());
@@ -92,7 +92,7 @@ class GgufSource final : public ModelSource {
     info.offset = tensor->offset;
     info.bytes = tensor->bytes;
     info.row_order = row_order(id);
-    info.packed_as = hf_tensor_name(spec_, id, {"model.", mixtral_names_});
+    info.packed_as = hf_tensor_name(spec_, id, {"model.", hugging_face_});
     // One row is stored as a vector.
     if (id.role == Role::shared_router && info.shape.size() == 1) info.shape.insert(info.shape.begin(), 1);
     if (!place.part_of.empty()) QINFER_TRY(take_part(place, *tensor, info));
@@ -170,7 +170,7 @@ class GgufSource final : public ModelSource {
 
   Gguf gguf_;
   const GgufArchitecture& architecture_;
-  bool mixtral_names_ = false;
+  const Architecture* hugging_face_ = nullptr;
 };
 
 void append_u32(std::uint32_t value, std::string& out) {
@@ -219,7 +219,8 @@ Result<GgufTexts> read_gguf_texts(const Gguf& gguf) {
   QINFER_ASSIGN(const GgufArchitecture* architecture, find_gguf_architecture(gguf.metadata()));
   QINFER_ASSIGN(const std::vector<float> divisors, read_rope_divisors(gguf));
   GgufTexts texts;
-  QINFER_ASSIGN(texts.config, gguf_config_text(gguf, *architecture, divisors));
+  QINFER_ASSIGN(const formats::JsonDocument config, gguf_config(gguf, *architecture, divisors));
+  texts.config = formats::json_text(config.root());
   texts.tokenizer = tokenizer_text(gguf.metadata());
   return texts;
 }

@@ -55,15 +55,16 @@ GgufPlace expert_place(const model::ModelSpec& spec, const model::TensorId& id, 
 /// Queries, keys and values in one matrix, gate and up in another that has the name of up.
 std::optional<GgufPlace> fused_place(const model::ModelSpec& spec, const model::TensorId& id,
                                      const std::string& layer) {
-  const model::AttentionSpec* attention = spec.layers[id.layer].attention();
-  if (attention == nullptr) return std::nullopt;
-  const std::uint64_t q = attention->q_dim(), kv = attention->kv_dim();
-  const std::string qkv = layer + "attn_qkv.weight", up = layer + "ffn_up.weight";
-  if (id.role == Role::q) return GgufPlace{layer + "attn_q.weight", qkv, 0, q, q + 2 * kv};
-  if (id.role == Role::k) return GgufPlace{layer + "attn_k.weight", qkv, q, kv, q + 2 * kv};
-  if (id.role == Role::v) return GgufPlace{layer + "attn_v.weight", qkv, q + kv, kv, q + 2 * kv};
+  if (const model::AttentionSpec* attention = spec.layers[id.layer].attention()) {
+    const std::uint64_t q = attention->q_dim(), kv = attention->kv_dim();
+    const std::string qkv = layer + "attn_qkv.weight";
+    if (id.role == Role::q) return GgufPlace{layer + "attn_q.weight", qkv, 0, q, q + 2 * kv};
+    if (id.role == Role::k) return GgufPlace{layer + "attn_k.weight", qkv, q, kv, q + 2 * kv};
+    if (id.role == Role::v) return GgufPlace{layer + "attn_v.weight", qkv, q + kv, kv, q + 2 * kv};
+  }
   if (id.role != Role::gate && id.role != Role::up) return std::nullopt;
   const std::uint64_t width = spec.layers[id.layer].ffn.width;
+  const std::string up = layer + "ffn_up.weight";
   const bool is_up = id.role == Role::up;
   return GgufPlace{layer + (is_up ? "ffn_up (second half)" : "ffn_gate"), up, is_up ? width : 0, width, 2 * width};
 }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "model/tensors.h"
-#include "source/gguf_config.h"
+#include "source/architecture.h"
 
 namespace qinfer::source {
 

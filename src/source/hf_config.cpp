@@ -2,12 +2,11 @@
 // differently both are read, and a contradiction between the two is an error.
 #include "source/hf_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "source/hf_architecture.h"
 #include "source/hf_experts.h"
-#include "source/hf_windows.h"
 
 namespace qinfer::source {
 namespace {
@@ -18,112 +17,34 @@ using formats::Json;
 using model::AttentionSpec;
 using model::LayerSpec;
 using model::ModelSpec;
-using model::NormPlaces;
 
-constexpr NormPlaces kBeforeAndAfter{true, true, true, true}, kAfter{false, true, false, true};
-
-constexpr Architecture kGemma2{.name = "Gemma2ForCausalLM",
-                               .attention_bias = true,
-                               .needs_kv_heads = true,
-                               .default_head_dim = 256,
-                               .windows = Windows::pattern,
-                               .full_layer_every = 2,
-                               .activation_name = "gelu_pytorch_tanh",
-                               .activation = Activation::gelu_tanh,
-                               .norms = kBeforeAndAfter,
-                               .norms_add_one = true,
-                               .scaled_embedding = true,
-                               .query_scalar = 256,
-                               .attention_cap = {true, 50},
-                               .logit_cap = {true, 30},
-                               .default_bos = 2,
-                               .default_end = 1,
-                               .tied_by_default = true};
-
-constexpr Architecture gemma3(std::string_view name, bool causal) {
-  Architecture row = kGemma2;
-  row.name = name;
-  row.causal = causal;
-  row.qk_norm = model::QkNorm::heads;
-  row.full_layer_every = 6;
-  row.pattern_field = true;
-  row.ropes_by_layer_type = true;
-  row.attention_cap = {};
-  row.logit_cap = {true, 0};
-  return row;
-}
-
-constexpr Architecture kArchitectures[] = {
-    {.name = "Qwen3ForCausalLM",
-     .attention_bias = true,
-     .qk_norm = model::QkNorm::heads,
-     .default_head_dim = 128,
-     .windows = Windows::qwen},
-    {.name = "Qwen2ForCausalLM", .qkv_bias = true, .windows = Windows::qwen},
-    {.name = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true},
-    {.name = "MistralForCausalLM", .windows = Windows::all_layers},
-    {.name = "Phi3ForCausalLM",
-     .windows = Windows::as_stated,
-     .rope = {.partial = true, .default_only = true},
-     .fused_projections = true},
-    {.name = "SmolLM3ForCausalLM",
-     .attention_bias = true,
-     .mlp_bias = true,
-     .default_kv_heads = 4,
-     .windows = Windows::without_rope,
-     .rope_by_layer = true,
-     .rope = {.default_theta = 2e6},
-     .tied_by_default = true},
-    {.name = "GraniteForCausalLM", .attention_bias = true, .mlp_bias = true, .multipliers = true},
-    {.name = "Olmo2ForCausalLM", .attention_bias = true, .qk_norm = model::QkNorm::whole, .norms = kAfter},
-    {.name = "Qwen3MoeForCausalLM",
-     .attention_bias = true,
-     .qk_norm = model::QkNorm::heads,
-     .default_kv_heads = 4,
-     .windows = Windows::all_if_used,
-     .experts = Experts::qwen3},
-    {.name = "Qwen2MoeForCausalLM",
-     .qkv_bias = true,
-     .qkv_bias_field = true,
-     .default_kv_heads = 16,
-     .windows = Windows::by_type_only,
-     .experts = Experts::qwen2},
-    {.name = "MixtralForCausalLM",
-     .default_kv_heads = 8,
-     .windows = Windows::as_stated,
-     .rope = {.default_theta = 1e6},
-     .default_bos = 1,
-     .default_end = 2,
-     .experts = Experts::mixtral},
-    kGemma2,
-    gemma3("Gemma3ForCausalLM", true),
-    gemma3("Gemma3TextModel", false),
-};
-
-/// Fields of other architectures that would change the result: refused unless they have the value that means "off".
+/// Fields of other architectures that would change the result: refused unless they have the value that means "off", or
+/// the architecture names them as its own.
 struct ForeignField {
   std::string_view name;
   double off;
-  bool (*known)(const Architecture& architecture) = nullptr;  ///< to those that have it
 };
-constexpr bool has_multipliers(const Architecture& architecture) { return architecture.multipliers; }
-constexpr bool has_experts(const Architecture& architecture) { return architecture.experts != Experts::none; }
 constexpr ForeignField kForeignFields[] = {
-    {"partial_rotary_factor", 1, [](const Architecture& a) { return a.rope.partial; }},
-    {"attn_logit_softcapping", 0, [](const Architecture& a) { return a.attention_cap.known; }},
-    {"final_logit_softcapping", 0, [](const Architecture& a) { return a.logit_cap.known; }},
+    {"partial_rotary_factor", 1},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
     {"clip_qkv", 0},
-    {"query_pre_attn_scalar", 0, [](const Architecture& a) { return a.query_scalar != 0; }},
-    {"attention_multiplier", 0, has_multipliers},
-    {"residual_multiplier", 1, has_multipliers},
-    {"embedding_multiplier", 1, has_multipliers},
-    {"logits_scaling", 1, has_multipliers},
+    {"query_pre_attn_scalar", 0},
+    {"attention_multiplier", 0},
+    {"residual_multiplier", 1},
+    {"embedding_multiplier", 1},
+    {"logits_scaling", 1},
     {"logit_scale", 1},
-    {"num_experts", 0, has_experts},
-    {"num_local_experts", 0, has_experts},
+    {"num_experts", 0},
+    {"num_local_experts", 0},
     {"num_nextn_predict_layers", 0},
     {"hidden_size_per_layer_input", 0},
 };
+
+bool is_own(const Architecture& architecture, std::string_view field) {
+  const auto own = architecture.own_fields;
+  return std::find(own.begin(), own.end(), field) != own.end();
+}
 
 Result<const Architecture*> find_architecture(const FieldReader& fields) {
   const Json* list = find_field(fields.object(), "architectures");
@@ -131,11 +52,11 @@ Result<const Architecture*> find_architecture(const FieldReader& fields) {
   if (!list->is_array() || list->size() != 1 || !list->begin()->is_string())
     return error_at(Code::format, -1, "{}: \"architectures\" must be a list of one name", fields.where());
   const std::string_view name = list->begin()->text();
-  for (const Architecture& architecture : kArchitectures)
-    if (architecture.name == name) return &architecture;
   std::string known;
-  for (const Architecture& architecture : kArchitectures)
-    known.append(known.empty() ? "" : ", ").append(architecture.name);
+  for (const Architecture* architecture : all_architectures()) {
+    if (architecture->name == name) return architecture;
+    known.append(known.empty() ? "" : ", ").append(architecture->name);
+  }
   return error(Code::unsupported, "{}: \"architectures\" names {}, known are {}", fields.where(), name, known);
 }
 
@@ -164,7 +85,7 @@ Status refuse_foreign_fields(const FieldReader& fields, const Architecture& arch
                  fields.where());
   for (const ForeignField& field : kForeignFields) {
     QINFER_ASSIGN(const auto value, fields.number(field.name));
-    if (value && *value != field.off && (field.known == nullptr || !field.known(architecture)))
+    if (value && *value != field.off && !is_own(architecture, field.name))
       return error(Code::unsupported, "{}: \"{}\" is {}, only {} is supported for this architecture", fields.where(),
                    field.name, *value, field.off);
   }
@@ -178,66 +99,13 @@ Status refuse_foreign_fields(const FieldReader& fields, const Architecture& arch
   return check_causality(fields, architecture);
 }
 
-/// A soft cap; `fallback` where the field is absent, off where it is null.
-Result<float> read_soft_cap(const FieldReader& fields, std::string_view key, double fallback) {
-  if (fields.object().find(key) == nullptr) return static_cast<float>(fallback);
-  QINFER_ASSIGN(const auto value, fields.number(key));
-  if (!value) return 0.0f;
-  if (!(*value >= 1e-3 && *value <= 1e6))
-    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0.001 to 1e6, or null", fields.where(), key, *value);
-  return static_cast<float>(*value);
-}
-
-/// A factor that is 1 where the field is absent.
-Result<double> read_multiplier(const FieldReader& fields, std::string_view key) {
-  const Json* stated = fields.object().find(key);
-  if (stated == nullptr) return 1.0;
-  QINFER_ASSIGN(const auto value, fields.number(key));
-  if (!value || !(*value >= 1e-6 && *value <= 1e6))
-    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 1e-6 to 1e6, or no field", fields.where(), key,
-                    formats::json_text(*stated));
-  return *value;
-}
-
-/// Granite's, of which logits_scaling is what logits are divided by: they are multiplied by its inverse, rounded to
-/// f32.
-Status read_multipliers(const FieldReader& fields, ModelSpec& spec) {
-  QINFER_ASSIGN(const double embedding, read_multiplier(fields, "embedding_multiplier"));
-  QINFER_ASSIGN(const double attention, read_multiplier(fields, "attention_multiplier"));
-  QINFER_ASSIGN(const double residual, read_multiplier(fields, "residual_multiplier"));
-  QINFER_ASSIGN(const double logits, read_multiplier(fields, "logits_scaling"));
-  spec.embedding_scale = static_cast<float>(embedding);
-  spec.each_attention([&](AttentionSpec& layer) { layer.scale = static_cast<float>(attention); });
-  for (LayerSpec& layer : spec.layers) layer.residual_scale = static_cast<float>(residual);
-  spec.logit_scale = static_cast<float>(1.0 / logits);
-  return Status();
-}
-
-/// Scales, soft caps, and what an architecture has without a field.
-Status read_scales(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+/// What an architecture has without a field.
+Status read_defaults(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   spec.causal = architecture.causal;
   for (LayerSpec& layer : spec.layers) layer.norms = architecture.norms;
   // As in f32; transformers rounds it to the type that it computes in.
   if (architecture.scaled_embedding)
     spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
-  if (architecture.multipliers) QINFER_TRY(read_multipliers(fields, spec));
-  if (architecture.query_scalar != 0) {
-    QINFER_ASSIGN(const auto scalar, fields.number("query_pre_attn_scalar"));
-    if (scalar && !(*scalar >= 1e-6 && *scalar <= 1e9))
-      return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected 1e-6 to 1e9", fields.where(),
-                      *scalar);
-    const auto scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(architecture.query_scalar)));
-    spec.each_attention([&](AttentionSpec& layer) { layer.scale = scale; });
-  }
-  if (architecture.attention_cap.known) {
-    QINFER_ASSIGN(const float cap,
-                  read_soft_cap(fields, "attn_logit_softcapping", architecture.attention_cap.fallback));
-    spec.each_attention([&](AttentionSpec& layer) { layer.softcap = cap; });
-  }
-  if (architecture.logit_cap.known) {
-    QINFER_ASSIGN(spec.logit_softcap,
-                  read_soft_cap(fields, "final_logit_softcapping", architecture.logit_cap.fallback));
-  }
   const auto in_vocabulary = [&](std::int32_t token) {
     return token >= 0 && static_cast<std::uint32_t>(token) < spec.n_vocab;
   };
@@ -393,28 +261,24 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   const FieldReader fields(config, std::string(name));
   QINFER_ASSIGN(const Architecture* architecture, find_architecture(fields));
   ParsedConfig parsed;
+  parsed.architecture = architecture;
   ModelSpec& spec = parsed.spec;
   spec.architecture = architecture->name;
   QINFER_TRY(refuse_foreign_fields(fields, *architecture));
   QINFER_TRY(read_sizes(fields, *architecture, spec));
   QINFER_TRY(read_biases(fields, *architecture, spec));
   QINFER_TRY(read_experts(fields, architecture->experts, spec));
-  QINFER_TRY(read_scales(fields, *architecture, spec));
-  if (architecture->rope_by_layer) QINFER_TRY(read_layers_without_rope(fields, spec));
-  QINFER_TRY(read_windows(fields, *architecture, spec));
-  QINFER_TRY(architecture->ropes_by_layer_type ? read_ropes_by_layer_type(fields, spec)
-                                               : read_rope(fields, architecture->rope, spec));
+  QINFER_TRY(read_defaults(fields, *architecture, spec));
+  if (architecture->read_own != nullptr) QINFER_TRY(architecture->read_own(fields, *architecture, spec));
+  QINFER_TRY(architecture->read_windows(fields, *architecture, spec));
+  QINFER_TRY(architecture->read_ropes(fields, *architecture, spec));
   QINFER_TRY(read_shared_kv(fields, spec));
   group_layers(spec);
   QINFER_TRY(read_tokens(fields, spec, notes));
   QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
   if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
-  if (!spec.causal) parsed.tied = Tied::yes;  // there is no separate LM head
-  parsed.norms_add_one = architecture->norms_add_one;
-  parsed.bare_names = !architecture->causal;
-  parsed.mixtral_names = architecture->experts == Experts::mixtral;
-  parsed.fused_projections = architecture->fused_projections;
+  if (!spec.causal) parsed.tied = Tied::yes;                           // there is no separate LM head
   QINFER_ASSIGN(const auto pooling, fields.string("qinfer_pooling"));  // of a GGUF file
   spec.mean_pooling = spec.causal && pooling == "mean";
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));

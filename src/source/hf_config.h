@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "formats/json.h"
 #include "model/spec.h"
+#include "source/architecture.h"
 
 namespace qinfer::source {
 
@@ -16,10 +17,7 @@ enum class Tied : std::uint8_t { no, yes, unstated };
 struct ParsedConfig {
   model::ModelSpec spec;
   Tied tied = Tied::unstated;
-  bool norms_add_one = false;      ///< the weights of norms are stored less one
-  bool bare_names = false;         ///< names of tensors may begin without "model."
-  bool mixtral_names = false;      ///< tensors of experts and routers have Mixtral's names
-  bool fused_projections = false;  ///< one tensor holds q, k and v, and one gate and up
+  const Architecture* architecture = nullptr;
 };
 
 /// QINFER_E_UNSUPPORTED names the field whose value qinfer does not know; QINFER_E_FORMAT the field that is missing,

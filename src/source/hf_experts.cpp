@@ -13,30 +13,16 @@ using model::FfnSpec;
 using model::LayerSpec;
 using model::ModelSpec;
 
-/// Where fields are absent.
-struct Defaults {
-  std::int64_t experts, top_k, width, shared_width;
-};
-constexpr Defaults defaults_of(Experts kind) {
-  switch (kind) {
-    case Experts::qwen3: return {128, 8, 768, 0};
-    case Experts::qwen2: return {60, 4, 1408, 5632};
-    case Experts::none:
-    case Experts::mixtral: break;
-  }
-  return {8, 2, 0, 0};
-}
-
-/// num_experts, which newer files call num_local_experts; in Qwen2-MoE the latter is no field.
-Result<std::int64_t> read_count(const FieldReader& fields, Experts kind, std::int64_t absent) {
-  const std::int64_t min = kind == Experts::mixtral ? 1 : 0;
+/// num_experts, which newer files call num_local_experts.
+Result<std::int64_t> read_count(const FieldReader& fields, const ExpertRules& rules) {
+  const std::int64_t min = rules.width == 0 ? 1 : 0;
   QINFER_ASSIGN(const auto count, fields.integer("num_experts", min, kMaxExperts));
-  if (kind == Experts::qwen2) return count.value_or(absent);
+  if (!rules.local_experts) return count.value_or(rules.experts);
   QINFER_ASSIGN(const auto local, fields.integer("num_local_experts", min, kMaxExperts));
   if (count && local && *count != *local)
     return error_at(Code::format, -1, "{}: \"num_experts\" is {} and \"num_local_experts\" is {}, expected the same",
                     fields.where(), *count, *local);
-  return count ? *count : local.value_or(absent);
+  return count ? *count : local.value_or(rules.experts);
 }
 
 /// Whether each layer is a mixture: each decoder_sparse_step-th, but for those that mlp_only_layers lists.
@@ -60,14 +46,12 @@ Result<std::vector<bool>> read_sparse_layers(const FieldReader& fields, std::siz
 
 }  // namespace
 
-Status read_experts(const FieldReader& fields, Experts kind, ModelSpec& spec) {
-  if (kind == Experts::none) return Status();
-  const bool mixtral = kind == Experts::mixtral;
-  const Defaults absent = defaults_of(kind);
-  QINFER_ASSIGN(const std::int64_t experts, read_count(fields, kind, absent.experts));
+Status read_experts(const FieldReader& fields, const ExpertRules& rules, ModelSpec& spec) {
+  if (rules.experts == 0) return Status();
+  QINFER_ASSIGN(const std::int64_t experts, read_count(fields, rules));
   if (experts == 0) return Status();  // every layer is dense
   QINFER_ASSIGN(const auto stated_top_k, fields.integer("num_experts_per_tok", 1, kMaxExperts));
-  const std::int64_t top_k = stated_top_k.value_or(absent.top_k);
+  const std::int64_t top_k = stated_top_k.value_or(rules.top_k);
   if (top_k > experts)
     return error_at(Code::format, -1, "{}: \"num_experts_per_tok\" is {}, there are only {} experts", fields.where(),
                     top_k, experts);
@@ -76,16 +60,16 @@ Status read_experts(const FieldReader& fields, Experts kind, ModelSpec& spec) {
   mixture.top_k = static_cast<std::uint32_t>(top_k);
   mixture.normalise = true;
   std::vector<bool> sparse(spec.layers.size(), true);
-  if (!mixtral) {
+  if (rules.width != 0) {
     QINFER_ASSIGN(const auto width, fields.integer("moe_intermediate_size", 1, kMaxDim));
     QINFER_ASSIGN(const auto normalise, fields.boolean("norm_topk_prob"));
-    mixture.width = static_cast<std::uint32_t>(width.value_or(absent.width));
+    mixture.width = static_cast<std::uint32_t>(width.value_or(rules.width));
     mixture.normalise = normalise.value_or(false);
     QINFER_ASSIGN(sparse, read_sparse_layers(fields, spec.layers.size()));
   }
-  if (kind == Experts::qwen2) {
+  if (rules.shared != 0) {
     QINFER_ASSIGN(const auto shared, fields.integer("shared_expert_intermediate_size", 1, kMaxDim));
-    mixture.shared_width = static_cast<std::uint32_t>(shared.value_or(absent.shared_width));
+    mixture.shared_width = static_cast<std::uint32_t>(shared.value_or(rules.shared));
   }
   std::int64_t all = 0;
   for (std::size_t i = 0; i < sparse.size(); ++i) {

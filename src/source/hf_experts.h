@@ -1,9 +1,7 @@
 // The fields of config.json about mixtures of experts -> the FfnSpec of each layer.
 #pragma once
 
-#include "formats/json.h"
-#include "model/spec.h"
-#include "source/hf_architecture.h"
+#include "source/architecture.h"
 
 namespace qinfer::source {
 
@@ -12,6 +10,6 @@ namespace qinfer::source {
 inline constexpr std::int64_t kMaxExperts = 4096, kMaxExpertsOfModel = 65536;
 
 /// Layers have the width of intermediate_size already; those that are mixtures get what their fields say.
-Status read_experts(const formats::FieldReader& fields, Experts kind, model::ModelSpec& spec);
+Status read_experts(const formats::FieldReader& fields, const ExpertRules& rules, model::ModelSpec& spec);
 
 }  // namespace qinfer::source

@@ -181,7 +181,8 @@ Status read_rope_object(const Json& object, std::string where, const RopeRules& 
 
 }  // namespace
 
-Status read_rope(const FieldReader& fields, const RopeRules& rules, ModelSpec& spec) {
+Status read_rope(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+  const RopeRules& rules = architecture.rope;
   QINFER_ASSIGN(const RopeObjects objects, find_rope_objects(fields));
   QINFER_ASSIGN(const auto theta, fields.number("rope_theta"));
   if (objects.parameters != nullptr && is_by_layer_type(*objects.parameters))
@@ -203,7 +204,7 @@ Status read_rope(const FieldReader& fields, const RopeRules& rules, ModelSpec& s
   return Status();
 }
 
-Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
+Status read_ropes_by_layer_type(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_ASSIGN(const RopeObjects objects, find_rope_objects(fields));
   if (objects.parameters != nullptr && objects.scaling != nullptr)
     return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" are both there", fields.where());
@@ -229,35 +230,9 @@ Status read_ropes_by_layer_type(const FieldReader& fields, ModelSpec& spec) {
     if (!object->is_object()) return error_at(Code::format, -1, "{} must be an object", where);
     const FieldReader rope(*object, std::move(where));
     QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", base));
-    QINFER_TRY(read_rope_scaling(rope, RopeRules(), spec.context_tokens, out.head_dim, out));
+    QINFER_TRY(read_rope_scaling(rope, architecture.rope, spec.context_tokens, out.head_dim, out));
   }
   spec.each_attention([](model::AttentionSpec& layer) { layer.rope = layer.window != 0 ? 1 : 0; });
-  return Status();
-}
-
-Status read_layers_without_rope(const FieldReader& fields, ModelSpec& spec) {
-  constexpr std::int64_t kEvery = 4, kMaxEvery = 1 << 20;
-  const Json* list = find_field(fields.object(), "no_rope_layers");
-  if (list == nullptr) {
-    const Json* stated = fields.object().find("no_rope_layer_interval");
-    if (stated != nullptr && stated->is_null())
-      return error_at(Code::format, -1, "{}: \"no_rope_layer_interval\" is null, expected 1 to {}, or no field",
-                      fields.where(), kMaxEvery);
-    QINFER_ASSIGN(const auto every, fields.integer("no_rope_layer_interval", 1, kMaxEvery));
-    for (std::size_t i = 0; i < spec.layers.size(); ++i)
-      spec.layers[i].attention()->no_rope = (static_cast<std::int64_t>(i) + 1) % every.value_or(kEvery) == 0;
-    return Status();
-  }
-  if (!list->is_array() || list->size() < spec.layers.size())
-    return error_at(Code::format, -1, "{}: \"no_rope_layers\" must list at least {} layers", fields.where(),
-                    spec.layers.size());
-  std::size_t i = 0;
-  for (const Json& item : *list) {
-    if (!item.is_integer() || item.integer() < 0 || item.integer() > 1)
-      return error_at(Code::format, -1, "{}: \"no_rope_layers\" holds {}, expected 1 (with rope) or 0 (without)",
-                      fields.where(), formats::json_text(item));
-    if (i < spec.layers.size()) spec.layers[i++].attention()->no_rope = item.integer() == 0;
-  }
   return Status();
 }
 

@@ -32,7 +32,7 @@ class HfSource : public ModelSource {
     if (!encoding)
       return error(Code::unsupported, "{}: tensor \"{}\" is {}, supported are F32, F16 and BF16",
                    checkpoint_->shard_name(tensor->shard), name, tensor->dtype);
-    TensorInfo info = info_of(*tensor, *encoding, hf_transform(id, norms_add_one_));
+    TensorInfo info = info_of(*tensor, *encoding, hf_transform(id, names_.architecture->norms_add_one));
     info.row_order = row_order(id);
     if (part) QINFER_TRY(take_part(id, *part, info));
     return info;
@@ -60,11 +60,8 @@ class HfSource : public ModelSource {
   void take(HfTexts texts) {
     spec_ = std::move(texts.config.spec);
     tied_ = texts.config.tied;
-    norms_add_one_ = texts.config.norms_add_one;
-    bare_names_ = texts.config.bare_names;
-    fused_projections_ = texts.config.fused_projections;
-    if (bare_names_) names_.prefix = "";
-    names_.mixtral = texts.config.mixtral_names;
+    names_.architecture = texts.config.architecture;
+    if (!spec_.causal) names_.prefix = "";
     tokenizer_ = std::move(texts.tokenizer);
     chat_templates_ = std::move(texts.chat_templates);
     metadata_ = std::move(texts.metadata);
@@ -108,7 +105,7 @@ class HfSource : public ModelSource {
   }
 
   std::optional<Checkpoint> checkpoint_;
-  bool fused_projections_ = false;  ///< in the file
+  bool has_parts_ = true;  ///< of what the architecture stores as one
 
  private:
   bool has(const std::string& name) const { return checkpoint_ && checkpoint_->find(name) != nullptr; }
@@ -116,17 +113,17 @@ class HfSource : public ModelSource {
   /// The larger tensor that a tensor of the model is rows of, if the file does not have it as a separate tensor. Where
   /// there is neither, messages name the separate one.
   std::optional<HfPart> part_of(const TensorId& id) const {
-    if (fused_projections_) return hf_part(spec_, id, names_);
+    if (has_parts_ && names_.architecture->part != nullptr) return hf_part(spec_, id, names_);
     if (id.expert == model::kNoExpert || has(name(id))) return std::nullopt;
     auto part = hf_expert_part(spec_, id, names_);
     return part && has(part->name) ? part : std::nullopt;
   }
 
-  /// Mixtral's router has another name where all experts are stored as one tensor.
+  /// A router with a name of its own (Mixtral's) has the usual one where all experts are stored as one tensor.
   std::string stored_name(const TensorId& id) const {
     std::string name = this->name(id);
     if (id.role != model::Role::router || has(name)) return name;
-    std::string other = hf_tensor_name(spec_, id, {names_.prefix, false});
+    std::string other = hf_tensor_name(spec_, id, {names_.prefix, nullptr});
     return has(other) ? other : name;
   }
 
@@ -134,9 +131,9 @@ class HfSource : public ModelSource {
   Status check_unique(const TensorId& id) const {
     const std::string own = name(id);
     std::string other;
-    if (id.role == model::Role::router && names_.mixtral) other = hf_tensor_name(spec_, id, {names_.prefix, false});
+    if (id.role == model::Role::router) other = hf_tensor_name(spec_, id, {names_.prefix, nullptr});
     if (const auto part = hf_expert_part(spec_, id, names_)) other = part->name;
-    if (other.empty() || !has(own) || !has(other)) return Status();
+    if (other.empty() || other == own || !has(own) || !has(other)) return Status();
     return error_at(Code::format, -1, "the checkpoint has both \"{}\" and \"{}\", expected one of them", own, other);
   }
 
@@ -157,7 +154,6 @@ class HfSource : public ModelSource {
 
   HfNames names_;
   Tied tied_ = Tied::unstated;
-  bool norms_add_one_ = false, bare_names_ = false;
   FingerprintTexts texts_;
 };
 
@@ -167,7 +163,7 @@ class PackedModel final : public HfSource {
 
   /// After the texts were taken: the tensors, which the packed file's list belongs to.
   void open_tensors() {
-    fused_projections_ = false;  // each tensor was written on its own
+    has_parts_ = false;  // each tensor was written on its own
     take(std::move(packed_.checkpoint));
     const Tensor* tensor = checkpoint_->find(kRopeTensor);
     const std::uint64_t bytes = spec_.rope_values() * spec_.context_tokens * sizeof(float);

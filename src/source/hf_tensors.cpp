@@ -49,10 +49,10 @@ std::string_view name_in_layer(const model::ModelSpec& spec, const model::Tensor
 }
 
 /// The name of an expert's matrix, after "experts.<i>.".
-std::string_view name_in_expert(Role role, bool mixtral) {
-  if (role == Role::gate) return mixtral ? "w1.weight" : "gate_proj.weight";
-  if (role == Role::up) return mixtral ? "w3.weight" : "up_proj.weight";
-  if (role == Role::down) return mixtral ? "w2.weight" : "down_proj.weight";
+std::string_view name_in_expert(Role role) {
+  if (role == Role::gate) return "gate_proj.weight";
+  if (role == Role::up) return "up_proj.weight";
+  if (role == Role::down) return "down_proj.weight";
   return {};  // experts have no other tensors
 }
 
@@ -74,26 +74,19 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
   if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
   if (id.role == Role::lm_head) return "lm_head.weight";
   const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
-  const std::string_view block = names.mixtral ? "block_sparse_moe" : "mlp";
+  std::string own;
+  if (names.architecture != nullptr && names.architecture->tensor_name != nullptr)
+    own = names.architecture->tensor_name(id);
+  if (!own.empty()) return layer + own;
   if (id.expert != model::kNoExpert)
-    return format_text("{}{}.experts.{}.{}", layer, block, id.expert, name_in_expert(id.role, names.mixtral));
-  if (id.role == Role::router && names.mixtral) return format_text("{}{}.gate.weight", layer, block);
+    return format_text("{}mlp.experts.{}.{}", layer, id.expert, name_in_expert(id.role));
   return layer + std::string(name_in_layer(spec, id));
 }
 
 std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
-  if (id.layer >= spec.n_layers()) return std::nullopt;
-  const model::AttentionSpec* attention = spec.layers[id.layer].attention();
-  if (attention == nullptr) return std::nullopt;
-  const std::uint64_t q = attention->q_dim(), kv = attention->kv_dim(), hidden = spec.n_embd;
-  const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
-  const std::string qkv = layer + "self_attn.qkv_proj.weight";
-  if (id.role == Role::q) return HfPart{qkv, {q + 2 * kv, hidden}, 0, q};
-  if (id.role == Role::k) return HfPart{qkv, {q + 2 * kv, hidden}, q, kv};
-  if (id.role == Role::v) return HfPart{qkv, {q + 2 * kv, hidden}, q + kv, kv};
-  if (id.role != Role::gate && id.role != Role::up) return std::nullopt;
-  const std::uint64_t width = spec.layers[id.layer].ffn.width;
-  return HfPart{layer + "mlp.gate_up_proj.weight", {2 * width, hidden}, id.role == Role::up ? width : 0, width};
+  if (names.architecture == nullptr || names.architecture->part == nullptr || id.layer >= spec.n_layers())
+    return std::nullopt;
+  return names.architecture->part(spec, id, format_text("{}layers.{}.", names.prefix, id.layer));
 }
 
 std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {

@@ -7,26 +7,20 @@
 #include <vector>
 
 #include "model/tensors.h"
+#include "source/architecture.h"
 
 namespace qinfer::source {
 
 /// What the names of a model's tensors follow from.
 struct HfNames {
-  std::string_view prefix = "model.";  ///< what they begin with; nothing in a bare model
-  bool mixtral = false;                ///< routers and experts are those of block_sparse_moe
+  std::string_view prefix = "model.";          ///< what they begin with; nothing in a bare model
+  const Architecture* architecture = nullptr;  ///< null: the names that most have
 };
 
 /// The name of a tensor.
 std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
 
-/// A tensor of the file that several tensors of the model are rows of, and which rows one of them is.
-struct HfPart {
-  std::string name;
-  std::vector<std::uint64_t> shape;  ///< of the whole one, whose rows are its innermost dimension
-  std::uint64_t first_row = 0, rows = 0;
-};
-
-/// Of models that store q, k and v, and gate and up, as one matrix each, in this order; none for other roles.
+/// Where the architecture stores several tensors as one; none for other roles.
 std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
 
 /// Of checkpoints that store the matrices of all experts of a layer as one tensor, [expert][row][column], gate and up

@@ -121,16 +121,20 @@ Result<std::optional<std::string>> TextFiles::find(std::string_view name, std::u
   return status;
 }
 
-Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view name, CancelFlag cancel) {
+Result<HfTexts> read_hf_config(const Json& config, std::string_view name) {
   HfTexts out;
-  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_python_json(text, name, cancel));
-  QINFER_ASSIGN(out.config, parse_hf_config(config.root(), name, out.notes));
+  QINFER_ASSIGN(out.config, parse_hf_config(config, name, out.notes));
   out.config.spec.tied_embeddings = out.config.tied == Tied::yes;
-  out.stated_encoding = stated_encoding(config.root());
+  out.stated_encoding = stated_encoding(config);
   std::string prefix = "config";
   std::size_t left = kMaxMetadata;
-  QINFER_TRY(flatten(config.root(), prefix, left, out.metadata));
+  QINFER_TRY(flatten(config, prefix, left, out.metadata));
   return out;
+}
+
+Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view name, CancelFlag cancel) {
+  QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_python_json(text, name, cancel));
+  return read_hf_config(config.root(), name);
 }
 
 namespace {

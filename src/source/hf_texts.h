@@ -65,7 +65,8 @@ Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel);
 Result<ChatTemplates> read_chat_templates(const TextFiles& files, CancelFlag cancel);
 /// The files that fingerprints of version 1 are made of, without reading what they say.
 Result<FingerprintTexts> hash_fingerprint_texts(const TextFiles& files);
-/// config.json alone.
+/// config.json alone, or what a GGUF file says in its terms. `name` begins messages.
+Result<HfTexts> read_hf_config(const formats::Json& config, std::string_view name);
 Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view name, CancelFlag cancel);
 
 }  // namespace qinfer::source

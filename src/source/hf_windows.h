@@ -1,14 +1,38 @@
-// The fields of config.json about sliding windows -> LayerSpec::window.
+// The fields of config.json about sliding windows -> AttentionSpec::window: the rules that several architectures have.
 #pragma once
 
-#include "base/status.h"
-#include "formats/json.h"
-#include "model/spec.h"
-#include "source/hf_architecture.h"
+#include <optional>
+
+#include "source/architecture.h"
 
 namespace qinfer::source {
 
-/// Sizes and, where windows depend on it, which layers have rope must be read before.
-Status read_windows(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
+struct WindowFields {
+  std::uint32_t window = 0;  ///< sliding_window; 0 where it is null or absent
+  bool absent = false;       ///< it is absent
+  std::optional<bool> use;   ///< use_sliding_window
+  std::int64_t full = 28;    ///< max_window_layers
+};
+Result<WindowFields> read_window_fields(const formats::FieldReader& fields);
+
+/// The window of each layer from the list "layer_types" (version 5), if it is there: whether it is.
+Result<bool> read_layer_types(const formats::FieldReader& fields, std::uint32_t window, model::ModelSpec& spec);
+
+/// Mistral: in all layers.
+Status read_windows_of_all(const formats::FieldReader& fields, const Architecture& architecture,
+                           model::ModelSpec& spec);
+/// As sliding_window says: in all layers, or in none where it is absent.
+Status read_stated_windows(const formats::FieldReader& fields, const Architecture& architecture,
+                           model::ModelSpec& spec);
+/// In all layers, if use_sliding_window.
+Status read_windows_if_used(const formats::FieldReader& fields, const Architecture& architecture,
+                            model::ModelSpec& spec);
+/// Those from max_window_layers on, if use_sliding_window.
+Status read_windows_of_last(const formats::FieldReader& fields, const Architecture& architecture,
+                            model::ModelSpec& spec);
+/// None but by layer_types; use_sliding_window alone is refused, since versions of transformers disagree on which
+/// layers it means.
+Status read_windows_by_type(const formats::FieldReader& fields, const Architecture& architecture,
+                            model::ModelSpec& spec);
 
 }  // namespace qinfer::source

@@ -1,7 +1,7 @@
 // See quantisation.h.
 #include "source/quantisation.h"
 
-#include "source/gguf_config.h"
+#include "source/architecture.h"
 
 namespace qinfer::source {
 namespace {

@@ -1,0 +1,123 @@
+// What distinguishes one family of models from others: in config.json, in GGUF files, and in the names and rows of its
+// tensors. A family has a file in architectures/, which holds all of that; list.cpp there names its rows. A row says
+// what is different from most models: a member that is left out means "as most have it".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/json.h"
+#include "model/spec.h"
+#include "model/tensors.h"
+
+namespace qinfer::source {
+
+inline constexpr std::int64_t kMaxDim = 1 << 20;
+inline constexpr std::int64_t kMaxVocab = 1 << 24;
+inline constexpr std::int64_t kMaxLayers = 4096;
+inline constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts published are 10 million tokens
+
+struct Architecture;
+/// Reads fields of config.json, whose sizes `spec` has already.
+using ReadFields = Status (*)(const formats::FieldReader& fields, const Architecture& architecture,
+                              model::ModelSpec& spec);
+
+/// The readers that a row has where it says nothing: hf_windows.h, hf_rope.h.
+Status refuse_windows(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
+Status read_rope(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
+
+/// A tensor of a checkpoint that several tensors of the model are rows of, and which rows one of them is.
+struct HfPart {
+  std::string name;
+  std::vector<std::uint64_t> shape;  ///< of the whole one, whose rows are its innermost dimension
+  std::uint64_t first_row = 0, rows = 0;
+};
+
+/// What architectures differ in where they read the fields of rotary embeddings.
+struct RopeRules {
+  bool partial = false;          ///< partial_rotary_factor is read
+  bool default_only = false;     ///< no rope_type but "default" is supported
+  double default_theta = 10000;  ///< where no field names one
+};
+
+/// Which fields say that layers are mixtures of experts, and what such layers are like (hf_experts.h). The numbers are
+/// those of fields that are absent.
+struct ExpertRules {
+  std::int64_t experts = 0;   ///< num_experts; 0: layers have none
+  std::int64_t top_k = 0;     ///< num_experts_per_tok
+  std::int64_t width = 0;     ///< moe_intermediate_size; 0: there is no such field, all layers are mixtures of
+                              ///< intermediate_size, and weights are divided by their sum
+  std::int64_t shared = 0;    ///< shared_expert_intermediate_size; 0: no network is shared
+  bool local_experts = true;  ///< num_local_experts is another name of num_experts
+};
+
+/// A row of config.json's "architectures".
+struct Architecture {
+  std::string_view name;
+  bool qkv_bias = false;        ///< always there, without a field
+  bool qkv_bias_field = false;  ///< with qkv_bias: the field qkv_bias may switch them off
+  bool attention_bias = false;  ///< the field attention_bias switches q, k, v and o biases
+  bool mlp_bias = false;        ///< the field mlp_bias is read
+  model::QkNorm qk_norm = model::QkNorm::none;
+  bool needs_kv_heads = false;        ///< num_key_value_heads must be there
+  std::int64_t default_kv_heads = 0;  ///< if the field is absent; 0, or the field is null: num_attention_heads
+  std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
+  bool causal = true;
+  RopeRules rope = {};
+  std::string_view activation_name = "silu";
+  Activation activation = Activation::silu;
+  model::NormPlaces norms = {};
+  bool norms_add_one = false;     ///< the weights of norms are stored less one
+  bool scaled_embedding = false;  ///< by sqrt(hidden_size)
+  std::int32_t default_bos = -1, default_end = -1;
+  bool tied_by_default = false;
+  ExpertRules experts = {};
+  /// Fields that change results and that models without them may state as "off" (kForeignFields in hf_config.cpp).
+  std::span<const std::string_view> own_fields = {};
+  ReadFields read_own = nullptr;  ///< what no other architecture has
+  ReadFields read_windows = refuse_windows;
+  ReadFields read_ropes = read_rope;
+  /// The name of a tensor after "layers.<i>."; empty: as most have it.
+  std::string (*tensor_name)(const model::TensorId& id) = nullptr;
+  /// Where the checkpoint has larger tensors. `layer` begins the names. std::nullopt: it is a separate one.
+  std::optional<HfPart> (*part)(const model::ModelSpec& spec, const model::TensorId& id,
+                                const std::string& layer) = nullptr;
+};
+
+class GgufFields;
+class GgufKeys;
+
+/// Experts of a layer's feed-forward network, by the keys that describe them.
+enum class GgufExperts : std::uint8_t { none, mixtral, qwen2, qwen3 };
+
+/// A row of GGUF's "general.architecture": what llama.cpp knows of it, and files therefore do not say.
+struct GgufArchitecture {
+  std::string_view name;
+  std::string_view hugging_face;                ///< the Architecture whose fields its keys become
+  std::span<const std::string_view> also = {};  ///< others that are written as this one
+  /// Rows of queries and keys are in the order of rotation by interleaved pairs: of each head rows 0, h, 1, h + 1, ...
+  /// (h: half of its dimensions) of the checkpoint that was converted.
+  bool interleaved = false;
+  GgufExperts experts = GgufExperts::none;
+  bool fused = false;            ///< one tensor holds q, k and v, and one gate and up
+  bool qkv_bias = false;         ///< q, k and v have biases without a field that says so
+  bool needs_rope_base = false;  ///< the key rope.freq_base must be there
+  /// Keys that change results and that other files may state as "off" (kOptionalKeys in gguf_config.cpp).
+  std::span<const std::string_view> own_keys = {};
+  Status (*read_own)(GgufFields& fields) = nullptr;
+  void (*write_own)(const model::ModelSpec& spec, GgufKeys& keys) = nullptr;
+  /// What llama.cpp does otherwise with a model of this kind.
+  void (*add_notes)(const model::ModelSpec& spec, std::vector<std::string>& notes) = nullptr;
+};
+
+std::span<const Architecture* const> all_architectures();
+std::span<const GgufArchitecture* const> all_gguf_architectures();
+
+/// The one that files of a model with this spec have; null if there is none.
+const GgufArchitecture* find_gguf_architecture(const model::ModelSpec& spec);
+
+}  // namespace qinfer::source

@@ -1,0 +1,174 @@
+// Gemma 2 and 3: norms before and after, soft caps, windows in most layers, and in Gemma 3 another rotary embedding
+// there. Gemma3TextModel is EmbeddingGemma's encoder.
+#include <cmath>
+
+#include "source/architectures/rows.h"
+#include "source/gguf_fields.h"
+#include "source/hf_rope.h"
+#include "source/hf_windows.h"
+
+namespace qinfer::source {
+namespace {
+
+using formats::FieldReader;
+using model::AttentionSpec;
+using model::ModelSpec;
+
+/// A soft cap; `fallback` where the field is absent, off where it is null.
+Result<float> read_soft_cap(const FieldReader& fields, std::string_view key, double fallback) {
+  if (fields.object().find(key) == nullptr) return static_cast<float>(fallback);
+  QINFER_ASSIGN(const auto value, fields.number(key));
+  if (!value) return 0.0f;
+  if (!(*value >= 1e-3 && *value <= 1e6))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0.001 to 1e6, or null", fields.where(), key, *value);
+  return static_cast<float>(*value);
+}
+
+/// Scores are divided by the root of query_pre_attn_scalar. Gemma 2 has caps where the fields are absent.
+Status read_gemma_scales(const FieldReader& fields, double attention_cap, double logit_cap, ModelSpec& spec) {
+  constexpr double kUsualScalar = 256;
+  QINFER_ASSIGN(const auto scalar, fields.number("query_pre_attn_scalar"));
+  if (scalar && !(*scalar >= 1e-6 && *scalar <= 1e9))
+    return error_at(Code::format, -1, "{}: \"query_pre_attn_scalar\" is {}, expected 1e-6 to 1e9", fields.where(),
+                    *scalar);
+  const auto scale = static_cast<float>(1.0 / std::sqrt(scalar.value_or(kUsualScalar)));
+  float cap = 0;
+  if (attention_cap != 0) {
+    QINFER_ASSIGN(cap, read_soft_cap(fields, "attn_logit_softcapping", attention_cap));
+  }
+  spec.each_attention([&](AttentionSpec& layer) { layer.scale = scale, layer.softcap = cap; });
+  QINFER_ASSIGN(spec.logit_softcap, read_soft_cap(fields, "final_logit_softcapping", logit_cap));
+  return Status();
+}
+
+Status read_gemma2(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
+  return read_gemma_scales(fields, 50, 30, spec);
+}
+
+Status read_gemma3(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
+  return read_gemma_scales(fields, 0, 0, spec);
+}
+
+/// All but each n-th layer have a window. A bidirectional layer sees half of it to each side, so its `window` counts
+/// the token itself and the tokens of one side.
+Status read_window_pattern(const FieldReader& fields, std::int64_t every, ModelSpec& spec) {
+  QINFER_ASSIGN(const WindowFields found, read_window_fields(fields));
+  std::uint32_t window = found.absent ? 4096 : found.window;
+  if (!spec.causal && window != 0) window = window / 2 + 1;
+  QINFER_ASSIGN(const bool by_type, read_layer_types(fields, window, spec));
+  if (by_type) return Status();
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    if ((static_cast<std::int64_t>(i) + 1) % every == 0) continue;
+    if (window == 0)
+      return error_at(Code::format, -1, "{}: \"sliding_window\" is not set, layer {} has one", fields.where(), i);
+    spec.layers[i].attention()->window = window;
+  }
+  return Status();
+}
+
+Status read_gemma2_windows(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
+  return read_window_pattern(fields, 2, spec);
+}
+
+Status read_gemma3_windows(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
+  std::int64_t every = 6;
+  if (!fields.has("layer_types")) {
+    QINFER_ASSIGN(const auto stated, fields.integer("sliding_window_pattern", 1, kMaxLayers));
+    every = stated.value_or(every);
+  }
+  return read_window_pattern(fields, every, spec);
+}
+
+constexpr std::string_view kGemma2Fields[] = {"attn_logit_softcapping", "final_logit_softcapping",
+                                              "query_pre_attn_scalar"};
+constexpr std::string_view kGemma3Fields[] = {"final_logit_softcapping", "query_pre_attn_scalar"};
+
+}  // namespace
+
+constexpr Architecture kGemma2{.name = "Gemma2ForCausalLM",
+                               .attention_bias = true,
+                               .needs_kv_heads = true,
+                               .default_head_dim = 256,
+                               .activation_name = "gelu_pytorch_tanh",
+                               .activation = Activation::gelu_tanh,
+                               .norms = {true, true, true, true},
+                               .norms_add_one = true,
+                               .scaled_embedding = true,
+                               .default_bos = 2,
+                               .default_end = 1,
+                               .tied_by_default = true,
+                               .own_fields = kGemma2Fields,
+                               .read_own = read_gemma2,
+                               .read_windows = read_gemma2_windows};
+
+namespace {
+
+constexpr Architecture gemma3(std::string_view name, bool causal) {
+  Architecture row = kGemma2;
+  row.name = name;
+  row.causal = causal;
+  row.qk_norm = model::QkNorm::heads;
+  row.own_fields = kGemma3Fields;
+  row.read_own = read_gemma3;
+  row.read_windows = read_gemma3_windows;
+  row.read_ropes = read_ropes_by_layer_type;
+  return row;
+}
+
+}  // namespace
+
+constexpr Architecture kGemma3 = gemma3("Gemma3ForCausalLM", true);
+constexpr Architecture kGemma3Encoder = gemma3("Gemma3TextModel", false);
+
+namespace {
+
+/// transformers states the number under the root. `large`: as many layers have the models whose queries are scaled by
+/// 1 / sqrt(hidden / heads), and not by 1 / sqrt(head_dim).
+void add_query_scalar(GgufFields& fields, std::int64_t large) {
+  const auto of = [](std::int64_t value) { return static_cast<double>(value); };
+  fields.add("query_pre_attn_scalar",
+             fields.n_layers == large ? of(fields.hidden) / of(fields.heads) : of(fields.head_dim));
+}
+
+Status add_logit_cap(GgufFields& fields) {
+  QINFER_ASSIGN(const auto cap, fields.number("final_logit_softcapping", 0, 1e6));
+  if (cap.value_or(0) != 0) fields.add("final_logit_softcapping", *cap);
+  return Status();
+}
+
+Status read_gemma2_keys(GgufFields& fields) {
+  add_query_scalar(fields, 46);
+  QINFER_TRY(fields.add_window().take_status());
+  QINFER_ASSIGN(const auto cap, fields.number("attn_logit_softcapping", 1e-3, 1e6));
+  if (cap) fields.add("attn_logit_softcapping", *cap);
+  return add_logit_cap(fields);
+}
+
+Status read_gemma3_keys(GgufFields& fields) {
+  add_query_scalar(fields, 62);
+  QINFER_ASSIGN(const std::int64_t window, fields.add_window());
+  if (window == 0)
+    fields.add_list("layer_types",
+                    std::vector<std::string_view>(static_cast<std::size_t>(fields.n_layers), "full_attention"));
+  QINFER_ASSIGN(const auto local, fields.number("rope.freq_base_swa", 1e-3, 1e15));
+  fields.add("rope_local_base_freq", local.value_or(10000.0));
+  return add_logit_cap(fields);
+}
+
+constexpr std::string_view kGemma2Keys[] = {"attention.sliding_window", "attn_logit_softcapping",
+                                            "final_logit_softcapping"};
+constexpr std::string_view kGemma3Keys[] = {"attention.sliding_window", "final_logit_softcapping",
+                                            "rope.freq_base_swa"};
+
+}  // namespace
+
+constexpr GgufArchitecture kGgufGemma2{
+    .name = "gemma2", .hugging_face = "Gemma2ForCausalLM", .own_keys = kGemma2Keys, .read_own = read_gemma2_keys};
+
+constexpr GgufArchitecture kGgufGemma3{.name = "gemma3",
+                                       .hugging_face = "Gemma3ForCausalLM",
+                                       .needs_rope_base = true,
+                                       .own_keys = kGemma3Keys,
+                                       .read_own = read_gemma3_keys};
+
+}  // namespace qinfer::source
