@@ -69,6 +69,7 @@ struct Architecture {
   bool causal = true;
   RopeRules rope = {};
   std::string_view activation_name = "silu";
+  std::string_view activation_alias = {};  ///< what hidden_act may say for it
   Activation activation = Activation::silu;
   model::NormPlaces norms = {};
   bool norms_add_one = false;     ///< the weights of norms are stored less one
@@ -81,6 +82,7 @@ struct Architecture {
   ReadFields read_own = nullptr;  ///< what no other architecture has
   ReadFields read_windows = refuse_windows;
   ReadFields read_ropes = read_rope;
+  bool interleaved = false;  ///< pairs that are turned are neighbours: of each head rows 0 and 1, 2 and 3, ...
   /// The name of a tensor after "layers.<i>."; empty: as most have it.
   std::string (*tensor_name)(const model::TensorId& id) = nullptr;
   /// Where the checkpoint has larger tensors. `layer` begins the names. std::nullopt: it is a separate one.
@@ -110,6 +112,8 @@ struct GgufArchitecture {
   std::span<const std::string_view> own_keys = {};
   Status (*read_own)(GgufFields& fields) = nullptr;
   void (*write_own)(const model::ModelSpec& spec, GgufKeys& keys) = nullptr;
+  /// The name of a tensor after "blk.<i>."; empty: as most have it.
+  std::string_view (*tensor_name)(model::Role role) = nullptr;
   /// What llama.cpp does otherwise with a model of this kind.
   void (*add_notes)(const model::ModelSpec& spec, std::vector<std::string>& notes) = nullptr;
 };

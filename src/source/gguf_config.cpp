@@ -49,6 +49,7 @@ struct OptionalKey {
 };
 constexpr OptionalKey kOptionalKeys[] = {
     {"attention.sliding_window", 0},
+    {"attention.sliding_window_pattern", 0},
     {"attn_logit_softcapping", 0},
     {"final_logit_softcapping", 0},
     {"rope.freq_base_swa", 0},

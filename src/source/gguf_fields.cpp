@@ -133,6 +133,24 @@ Result<std::int64_t> GgufFields::add_window() {
   return window.value_or(0);
 }
 
+Status GgufFields::add_window_pattern(std::int64_t every) {
+  const std::string name = key("attention.sliding_window_pattern");
+  const formats::GgufValue* stored = metadata().find(name);
+  std::vector<std::string_view> types;
+  if (stored != nullptr && stored->is_array) {
+    if (stored->type != formats::GgufType::boolean || stored->count != static_cast<std::uint64_t>(n_layers))
+      return error_at(Code::format, -1, "{}: key \"{}\" is {} with {} values, expected booleans, one for each layer",
+                      file(), name, stored->describe(), stored->count);
+    for (const char byte : stored->bytes) types.emplace_back(byte != 0 ? "sliding_attention" : "full_attention");
+  } else {
+    QINFER_ASSIGN(const auto stated, metadata().integer(name, 1, kMaxLayers));
+    for (std::int64_t i = 0; i < n_layers; ++i)
+      types.emplace_back((i + 1) % stated.value_or(every) != 0 ? "sliding_attention" : "full_attention");
+  }
+  add_list("layer_types", types);
+  return Status();
+}
+
 formats::JsonDocument GgufFields::take() {
   add_list("architectures", std::span<const std::string_view>(&hugging_face_, 1));
   tree_.on_end(true);

@@ -50,6 +50,9 @@ class GgufFields {
   void set_hugging_face(std::string_view name) { hugging_face_ = name; }
   /// The key of a window, if it has one, as sliding_window: its value, or 0.
   Result<std::int64_t> add_window();
+  /// With a window: which layers have it, as layer_types. Files list it for each layer, say that each n-th has none, or
+  /// leave out that n is `every`.
+  Status add_window_pattern(std::int64_t every);
   bool has_experts() const { return hugging_face_ != architecture_.hugging_face; }
   /// All that was added.
   formats::JsonDocument take();

@@ -69,14 +69,6 @@ std::optional<GgufPlace> fused_place(const model::ModelSpec& spec, const model::
   return GgufPlace{layer + (is_up ? "ffn_up (second half)" : "ffn_gate"), up, is_up ? width : 0, width, 2 * width};
 }
 
-/// Row i of a head of the model is stored row 2 i, and row h + i stored row 2 i + 1, h being half of the dimensions.
-model::RowOrder interleaved_order(std::uint32_t head_dim) {
-  model::RowOrder order(head_dim);
-  for (std::uint32_t i = 0; i < head_dim; ++i)
-    order[i] = static_cast<std::uint16_t>(i < head_dim / 2 ? 2 * i : 2 * (i - head_dim / 2) + 1);
-  return order;
-}
-
 }  // namespace
 
 GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& architecture, const model::TensorId& id) {
@@ -89,15 +81,14 @@ GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& archi
     if (architecture.fused)
       if (auto place = fused_place(spec, id, layer)) return *place;
   }
-  return {layer + std::string(name_in_layer(id.role)), {}};
+  std::string_view own;
+  if (architecture.tensor_name != nullptr) own = architecture.tensor_name(id.role);
+  return {layer + std::string(own.empty() ? name_in_layer(id.role) : own), {}};
 }
 
 model::RowOrder gguf_row_order(const model::ModelSpec& spec, const GgufArchitecture& architecture,
                                const model::TensorId& id) {
-  if (!architecture.interleaved) return hf_row_order(spec, id);
-  const bool is_turned = id.role == Role::q || id.role == Role::k || id.role == Role::q_bias || id.role == Role::k_bias;
-  if (!is_turned || id.layer >= spec.n_layers() || spec.layers[id.layer].attention() == nullptr) return {};
-  return interleaved_order(spec.layers[id.layer].attention()->head_dim);
+  return architecture.interleaved ? interleaved_order(spec, id) : partial_order(spec, id);
 }
 
 }  // namespace qinfer::source

@@ -204,18 +204,20 @@ Status read_rope(const FieldReader& fields, const Architecture& architecture, Mo
   return Status();
 }
 
-Status read_ropes_by_layer_type(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+Status read_ropes_by_layer_type(const FieldReader& fields, const Architecture& architecture, const RopeBases& bases,
+                                ModelSpec& spec) {
   QINFER_ASSIGN(const RopeObjects objects, find_rope_objects(fields));
   if (objects.parameters != nullptr && objects.scaling != nullptr)
     return error_at(Code::format, -1, "{}: \"rope_scaling\" and \"rope_parameters\" are both there", fields.where());
   if (objects.parameters != nullptr && !is_by_layer_type(*objects.parameters))
     return error_at(Code::format, -1, "{}: \"rope_parameters\" must have \"full_attention\" and \"sliding_attention\"",
                     fields.where());
-  constexpr struct {
+  const struct {
     std::string_view type, theta;
     double base;
-  } kKinds[] = {{"full_attention", "rope_theta", 1e6}, {"sliding_attention", "rope_local_base_freq", 1e4}};
-  for (const auto& kind : kKinds) {
+  } kinds[] = {{"full_attention", "rope_theta", bases.full},
+               {"sliding_attention", "rope_local_base_freq", bases.local}};
+  for (const auto& kind : kinds) {
     RopeSpec& out = spec.ropes.emplace_back();
     out.head_dim = spec.largest_attention().head_dim;
     QINFER_ASSIGN(const double base, rope_number(fields, kind.theta, kind.base));

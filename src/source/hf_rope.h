@@ -8,9 +8,12 @@ namespace qinfer::source {
 /// One embedding for all layers: rope_theta and rope_scaling (version 4), or rope_parameters (version 5).
 Status read_rope(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
 
-/// Gemma 3: one for layers that see everything, with rope_theta and rope_scaling, and one for those with a window, with
+/// One for layers that see everything, with rope_theta and rope_scaling, and one for those with a window, with
 /// rope_local_base_freq; in version 5 both are in rope_parameters, by the kind of layer.
+struct RopeBases {
+  double full, local;  ///< where files do not state them
+};
 Status read_ropes_by_layer_type(const formats::FieldReader& fields, const Architecture& architecture,
-                                model::ModelSpec& spec);
+                                const RopeBases& bases, model::ModelSpec& spec);
 
 }  // namespace qinfer::source

@@ -20,7 +20,7 @@ class HfSource : public ModelSource {
 
   std::string name(const TensorId& id) const override { return hf_tensor_name(spec_, id, names_); }
 
-  model::RowOrder row_order(const TensorId& id) const override { return hf_row_order(spec_, id); }
+  model::RowOrder row_order(const TensorId& id) const override { return hf_row_order(spec_, id, names_); }
 
   Result<TensorInfo> find(const TensorId& id) const override {
     QINFER_TRY(check_unique(id));

@@ -99,12 +99,27 @@ std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::
   return HfPart{block + "gate_up_proj", {experts, 2 * width, hidden}, first, width};
 }
 
-model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id) {
+model::RowOrder partial_order(const model::ModelSpec& spec, const model::TensorId& id) {
   if (!is_turned(id.role) || id.layer >= spec.n_layers()) return {};
   const model::AttentionSpec* attention = spec.layers[id.layer].attention();
   if (attention == nullptr || attention->rope >= spec.n_ropes()) return {};
   const std::uint32_t turned = spec.ropes[attention->rope].rotary_dims;
   return turned == 0 ? model::RowOrder() : model::partial_rotary_order(attention->head_dim, turned);
+}
+
+model::RowOrder interleaved_order(const model::ModelSpec& spec, const model::TensorId& id) {
+  const bool turned = id.role == Role::q || id.role == Role::k || id.role == Role::q_bias || id.role == Role::k_bias;
+  if (!turned || id.layer >= spec.n_layers() || spec.layers[id.layer].attention() == nullptr) return {};
+  const std::uint32_t head_dim = spec.layers[id.layer].attention()->head_dim;
+  model::RowOrder order(head_dim);
+  for (std::uint32_t i = 0; i < head_dim; ++i)
+    order[i] = static_cast<std::uint16_t>(i < head_dim / 2 ? 2 * i : 2 * (i - head_dim / 2) + 1);
+  return order;
+}
+
+model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
+  const bool interleaved = names.architecture != nullptr && names.architecture->interleaved;
+  return interleaved ? interleaved_order(spec, id) : partial_order(spec, id);
 }
 
 model::Transform hf_transform(const model::TensorId& id, bool norms_add_one) {

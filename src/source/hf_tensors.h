@@ -27,8 +27,15 @@ std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorI
 /// in one: the form in which transformers 5 has them in memory, and may save them. None for other roles.
 std::optional<HfPart> hf_expert_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
 
+/// The order of rows in a checkpoint.
+model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
+
 /// Of queries and keys where a part of each head is turned.
-model::RowOrder hf_row_order(const model::ModelSpec& spec, const model::TensorId& id);
+model::RowOrder partial_order(const model::ModelSpec& spec, const model::TensorId& id);
+
+/// Of queries and keys whose pairs are neighbours: row i of a head of the model is stored row 2 i, and row h + i stored
+/// row 2 i + 1, h being half of the dimensions.
+model::RowOrder interleaved_order(const model::ModelSpec& spec, const model::TensorId& id);
 
 /// `norms_add_one`: the architecture's norms are stored less one.
 model::Transform hf_transform(const model::TensorId& id, bool norms_add_one);

@@ -114,6 +114,21 @@ Status read_windows_of_last(const FieldReader& fields, const Architecture&, Mode
   return set_windows_from(fields, found.full, found.use.value_or(false) ? window : 0, spec);
 }
 
+Status read_window_pattern(const FieldReader& fields, std::int64_t every, ModelSpec& spec) {
+  QINFER_ASSIGN(const WindowFields found, read_window_fields(fields));
+  std::uint32_t window = found.absent ? kUsualWindow : found.window;
+  if (!spec.causal && window != 0) window = window / 2 + 1;
+  QINFER_ASSIGN(const bool by_type, read_layer_types(fields, window, spec));
+  if (by_type) return Status();
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    if ((static_cast<std::int64_t>(i) + 1) % every == 0) continue;
+    if (window == 0)
+      return error_at(Code::format, -1, "{}: \"sliding_window\" is not set, layer {} has one", fields.where(), i);
+    spec.layers[i].attention()->window = window;
+  }
+  return Status();
+}
+
 Status read_windows_by_type(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_ASSIGN(const WindowFields found, read_window_fields(fields));
   const bool use = found.use.value_or(false);

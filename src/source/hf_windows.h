@@ -30,6 +30,9 @@ Status read_windows_if_used(const formats::FieldReader& fields, const Architectu
 /// Those from max_window_layers on, if use_sliding_window.
 Status read_windows_of_last(const formats::FieldReader& fields, const Architecture& architecture,
                             model::ModelSpec& spec);
+/// All but each n-th layer, where layer_types says nothing else. A bidirectional layer sees half of it to each side, so
+/// its `window` counts the token itself and the tokens of one side.
+Status read_window_pattern(const formats::FieldReader& fields, std::int64_t every, model::ModelSpec& spec);
 /// None but by layer_types; use_sliding_window alone is refused, since versions of transformers disagree on which
 /// layers it means.
 Status read_windows_by_type(const formats::FieldReader& fields, const Architecture& architecture,

@@ -49,23 +49,6 @@ Status read_gemma3(const FieldReader& fields, const Architecture&, ModelSpec& sp
   return read_gemma_scales(fields, 0, 0, spec);
 }
 
-/// All but each n-th layer have a window. A bidirectional layer sees half of it to each side, so its `window` counts
-/// the token itself and the tokens of one side.
-Status read_window_pattern(const FieldReader& fields, std::int64_t every, ModelSpec& spec) {
-  QINFER_ASSIGN(const WindowFields found, read_window_fields(fields));
-  std::uint32_t window = found.absent ? 4096 : found.window;
-  if (!spec.causal && window != 0) window = window / 2 + 1;
-  QINFER_ASSIGN(const bool by_type, read_layer_types(fields, window, spec));
-  if (by_type) return Status();
-  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    if ((static_cast<std::int64_t>(i) + 1) % every == 0) continue;
-    if (window == 0)
-      return error_at(Code::format, -1, "{}: \"sliding_window\" is not set, layer {} has one", fields.where(), i);
-    spec.layers[i].attention()->window = window;
-  }
-  return Status();
-}
-
 Status read_gemma2_windows(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
   return read_window_pattern(fields, 2, spec);
 }
@@ -77,6 +60,10 @@ Status read_gemma3_windows(const FieldReader& fields, const Architecture&, Model
     every = stated.value_or(every);
   }
   return read_window_pattern(fields, every, spec);
+}
+
+Status read_gemma3_ropes(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+  return read_ropes_by_layer_type(fields, architecture, {.full = 1e6, .local = 1e4}, spec);
 }
 
 constexpr std::string_view kGemma2Fields[] = {"attn_logit_softcapping", "final_logit_softcapping",
@@ -111,7 +98,7 @@ constexpr Architecture gemma3(std::string_view name, bool causal) {
   row.own_fields = kGemma3Fields;
   row.read_own = read_gemma3;
   row.read_windows = read_gemma3_windows;
-  row.read_ropes = read_ropes_by_layer_type;
+  row.read_ropes = read_gemma3_ropes;
   return row;
 }
 
