@@ -3,7 +3,8 @@
 // variant: the types of KV cache, exact numerics, and the weight formats; "-" where the set refuses it. That the
 // storage (mapped, read, packed) and the cut of the prompt change nothing is checked too.
 //
-// Sets that this CPU lacks keep their lines. avx512_bf16 has none, until its instruction is known to give the same on
+// Sets that this CPU lacks keep their lines; a model that came later has "?" there until it was run on such a CPU, and
+// only storage and cuts are checked. avx512_bf16 has none, until its instruction is known to give the same on
 // the CPUs of both makers: of it only storage and cuts are checked. Sines and cosines are the C library's, so the table
 // holds for the versions that it was compared with. To write the lines anew after numbers were changed on purpose:
 // qinfer_tests_engine "[bits-table]" prints them all.
@@ -39,6 +40,7 @@ using namespace qinfer::test::models;
 constexpr const char* kTable = QINFER_TEST_FIXTURES "/bits.txt";
 constexpr std::string_view kLibcs[] = {"2.36", "2.39"};
 constexpr std::string_view kWithoutLines = "avx512_bf16";
+constexpr std::string_view kNotRun = " ?";
 
 struct NamedModel {
   std::string name;  ///< in the table
@@ -237,7 +239,7 @@ TEST_CASE("every model has the bits of the table on every kernel set", "[bits]")
         if (set != kWithoutLines) {
           const auto line = table.find(model.name + " " + set);
           REQUIRE(line != table.end());
-          CHECK(joined(hashes_of(usual, exact, model.path)) == line->second);
+          if (line->second != kNotRun) CHECK(joined(hashes_of(usual, exact, model.path)) == line->second);
         }
         check_storage_and_chunks(usual, model.path, invariant);
         ++n_lines;
@@ -247,6 +249,9 @@ TEST_CASE("every model has the bits of the table on every kernel set", "[bits]")
 
 TEST_CASE("prints the table of bits", "[.][bits-table]") {
   BitsTable table = read_table();
+  for (const NamedModel& model : all_models())
+    for (const qinfer::kernels::KernelSetRow& row : qinfer::kernels::kernel_sets())
+      if (row.name != kWithoutLines) table.try_emplace(model.name + " " + std::string(row.name), kNotRun);
   each_line([&](const NamedModel& model, const std::string& set, bool, qi::Runtime& usual, qi::Runtime* exact) {
     table[model.name + " " + set] = joined(hashes_of(usual, exact, model.path));
   });
