@@ -55,6 +55,11 @@ void GgufWriter::add_boolean(std::string_view key, bool value) {
   values_ += value ? '\1' : '\0';
 }
 
+void GgufWriter::add_booleans(std::string_view key, const std::vector<bool>& values) {
+  begin_array(key, number(GgufType::boolean), values.size());
+  for (const bool value : values) values_ += value ? '\1' : '\0';
+}
+
 void GgufWriter::add_texts(std::string_view key, std::span<const std::string> values) {
   begin_array(key, number(GgufType::string), values.size());
   for (const std::string& value : values) put_text(value, values_);

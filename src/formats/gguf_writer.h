@@ -20,6 +20,7 @@ class GgufWriter {
   void add_u32(std::string_view key, std::uint32_t value);
   void add_f32(std::string_view key, float value);
   void add_boolean(std::string_view key, bool value);
+  void add_booleans(std::string_view key, const std::vector<bool>& values);
   void add_texts(std::string_view key, std::span<const std::string> values);
   void add_i32s(std::string_view key, std::span<const std::int32_t> values);
   void add_f32s(std::string_view key, std::span<const float> values);

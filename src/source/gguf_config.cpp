@@ -172,9 +172,10 @@ Status add_yarn_scaling(GgufFields& fields, double factor) {
   if (original) fields.add("original_max_position_embeddings", *original);
   if (fast) fields.add("beta_fast", *fast);
   if (slow) fields.add("beta_slow", *slow);
-  // llama.cpp multiplies what the paper's factor gives.
-  const double times = attention.value_or(1) * yarn_attention.value_or(1);
-  if (times != 1) fields.add("attention_factor", times * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0));
+  // The second is what the checkpoint had; llama.cpp multiplies the paper's factor with the first.
+  const double papers = factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0;
+  if (attention || yarn_attention)
+    fields.add("attention_factor", yarn_attention.value_or(attention.value_or(1) * papers));
   fields.end_object();
   return Status();
 }

@@ -73,7 +73,9 @@ class Writer {
     f32("rope.scaling.yarn_beta_slow", rope.beta_slow);
     // llama.cpp multiplies what the paper's factor gives.
     const double papers = rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
-    if (rope.attention_factor != papers) f32("rope.scaling.attn_factor", rope.attention_factor / papers);
+    if (rope.attention_factor == papers) return;
+    f32("rope.scaling.attn_factor", rope.attention_factor / papers);
+    f32("rope.scaling.yarn_attn_factor", rope.attention_factor);
   }
 
   void add_experts() {
@@ -107,6 +109,14 @@ void GgufKeys::f32(std::string_view name, double value) {
 
 void GgufKeys::text(std::string_view name, std::string_view value) {
   out_.add_text(format_text("{}.{}", architecture_.name, name), value);
+}
+
+void GgufKeys::window_pattern(const model::ModelSpec& spec) {
+  std::vector<bool> windows;
+  for (const model::LayerSpec& layer : spec.layers)
+    windows.push_back(layer.attention() != nullptr && layer.attention()->window != 0);
+  if (std::find(windows.begin(), windows.end(), true) == windows.end()) return;
+  out_.add_booleans(format_text("{}.attention.sliding_window_pattern", architecture_.name), windows);
 }
 
 void add_gguf_keys(const model::ModelSpec& spec, const GgufArchitecture& architecture, formats::GgufWriter& out) {

@@ -92,7 +92,7 @@ std::vector<std::string> fixture_folders(const std::string& kind = "models") {
 
 TEST_CASE("logits equal Hugging Face transformers for every architecture", "[models]") {
   const auto folders = fixture_folders();
-  REQUIRE(folders.size() == 50);
+  REQUIRE(folders.size() >= 50);
   for (const std::string& folder : folders) {
     INFO(folder);
     for (const std::string& target : qinfer::test::usable_targets(true)) check_folder(folder, target);
@@ -157,7 +157,7 @@ TEST_CASE("config.json in the style of transformers 4 means the same", "[models]
     check_folder(name, "reference");
     fs::remove_all(name);
   }
-  CHECK(checked == 22);
+  CHECK(checked >= 22);
 }
 
 TEST_CASE("windows of 512 positions hold no more over 14,000 tokens, whose logits are transformers'", "[models]") {
