@@ -89,6 +89,11 @@ void GgufFields::add(std::string_view field, double value) {
   tree_.on_other({.type = formats::JsonType::number, .number = value});
 }
 
+void GgufFields::add_null(std::string_view field) {
+  add_key(field);
+  tree_.on_other({});
+}
+
 void GgufFields::add_text(std::string_view field, std::string_view value) {
   add_key(field);
   std::string text(value);

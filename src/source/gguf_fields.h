@@ -40,6 +40,7 @@ class GgufFields {
   void add(std::string_view field, std::int64_t value);
   void add(std::string_view field, bool value);
   void add(std::string_view field, double value);
+  void add_null(std::string_view field);
   void add_text(std::string_view field, std::string_view value);
   void add_list(std::string_view field, std::span<const std::int64_t> values);
   void add_list(std::string_view field, std::span<const float> values);
