@@ -87,11 +87,11 @@ Status check_keys(const GgufFields& fields) {
     if (!metadata[i].key.starts_with(prefix)) continue;
     const std::string_view name = metadata[i].key.substr(prefix.size());
     if (std::find(std::begin(kKnownKeys), std::end(kKnownKeys), name) != std::end(kKnownKeys)) continue;
+    if (is_own(fields.architecture(), name)) continue;
     bool known = false;
     for (const OptionalKey& optional : kOptionalKeys) {
       if (optional.name != name) continue;
       known = true;
-      if (is_own(fields.architecture(), name)) break;
       QINFER_ASSIGN(const auto value, metadata.number(metadata[i].key));
       if (*value != optional.off)
         return error(Code::unsupported, "{}: key \"{}\" is {}, only {} is supported for this architecture",

@@ -111,6 +111,10 @@ void GgufKeys::text(std::string_view name, std::string_view value) {
   out_.add_text(format_text("{}.{}", architecture_.name, name), value);
 }
 
+void GgufKeys::boolean(std::string_view name, bool value) {
+  out_.add_boolean(format_text("{}.{}", architecture_.name, name), value);
+}
+
 void GgufKeys::window_pattern(const model::ModelSpec& spec) {
   std::vector<bool> windows;
   for (const model::LayerSpec& layer : spec.layers)

@@ -17,6 +17,7 @@ class GgufKeys {
   void u32(std::string_view name, std::uint32_t value);
   void f32(std::string_view name, double value);
   void text(std::string_view name, std::string_view value);
+  void boolean(std::string_view name, bool value);
   /// Whether each layer has a window, where some have.
   void window_pattern(const model::ModelSpec& spec);
 
