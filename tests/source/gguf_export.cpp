@@ -103,11 +103,17 @@ TEST_CASE("Exported models have the tensors and keys that llama.cpp's converter 
       // Of layers without experts, where all have some.
       if (value.key.ends_with(".feed_forward_length") && theirs.metadata().has(architecture + ".expert_count"))
         continue;
+      // Of experts and recurrent layers, where there are none.
+      if (architecture == "granite" &&
+          (value.key.find(".ssm.") != value.key.npos || value.key.find(".expert_") != value.key.npos))
+        continue;
       INFO(value.key);
       const formats::GgufValue* found = ours.metadata().find(value.key);
       REQUIRE(found != nullptr);
       if (value.is_text()) {
         CHECK(found->text() == value.text());
+      } else if (value.type == formats::GgufType::boolean) {
+        CHECK(found->bytes == value.bytes);
       } else {
         CHECK(*ours.metadata().number(value.key).value() == *theirs.metadata().number(value.key).value());
       }
