@@ -1,5 +1,6 @@
-// Gemma 2 and 3: norms before and after, soft caps, windows in most layers, and in Gemma 3 another rotary embedding
-// there. Gemma3TextModel is EmbeddingGemma's encoder.
+// Gemma: a Llama with a scaled embedding, norms whose weights are stored less one, and GELU. Gemma 2 and 3 have norms
+// before and after, soft caps, windows in most layers, and in Gemma 3 another rotary embedding there. Gemma3TextModel
+// is EmbeddingGemma's encoder.
 #include <cmath>
 
 #include "source/architectures/rows.h"
@@ -71,6 +72,20 @@ constexpr std::string_view kGemma2Fields[] = {"attn_logit_softcapping", "final_l
 constexpr std::string_view kGemma3Fields[] = {"final_logit_softcapping", "query_pre_attn_scalar"};
 
 }  // namespace
+
+/// Its first files say "gelu" and mean the approximation.
+constexpr Architecture kGemma{.name = "GemmaForCausalLM",
+                              .attention_bias = true,
+                              .default_kv_heads = 16,
+                              .default_head_dim = 256,
+                              .activation_name = "gelu_pytorch_tanh",
+                              .activation_alias = "gelu",
+                              .activation = Activation::gelu_tanh,
+                              .norms_add_one = true,
+                              .scaled_embedding = true,
+                              .default_bos = 2,
+                              .default_end = 1,
+                              .tied_by_default = true};
 
 constexpr Architecture kGemma2{.name = "Gemma2ForCausalLM",
                                .attention_bias = true,
@@ -148,6 +163,8 @@ constexpr std::string_view kGemma3Keys[] = {"attention.sliding_window", "final_l
                                             "rope.freq_base_swa"};
 
 }  // namespace
+
+constexpr GgufArchitecture kGgufGemma{.name = "gemma", .hugging_face = "GemmaForCausalLM"};
 
 constexpr GgufArchitecture kGgufGemma2{
     .name = "gemma2", .hugging_face = "Gemma2ForCausalLM", .own_keys = kGemma2Keys, .read_own = read_gemma2_keys};
