@@ -58,6 +58,10 @@ constexpr const char* kKnownKeys[] = {"general.alignment",
                                       "A.expert_feed_forward_length",
                                       "A.attention.scale",
                                       "A.logit_scale",
+                                      "A.attention.sliding_window_pattern",
+                                      "A.expert_shared_feed_forward_length",
+                                      "A.rope.scaling.finetuned",
+                                      "A.rope.scaling.yarn_attn_factor",
                                       "A.unknown",
                                       "tokenizer.ggml.scores",
                                       "tokenizer.ggml.merges",
@@ -72,10 +76,10 @@ constexpr const char* kKnownKeys[] = {"general.alignment",
                                       "tokenizer.chat_template.a",
                                       "tokenizer.huggingface.json"};
 constexpr const char* kTexts[] = {
-    "llama",   "qwen2",  "qwen3",          "qwen2moe", "qwen3moe", "phi3",     "olmo2", "smollm3",
-    "granite", "gemma2", "gemma3",         "gpt2",     "none",     "default",  "gpt-2", "llama-bpe",
-    "tekken",  "gpt-4o", "yarn",           "linear",   "a b",      "\xff\xfe", "",      "<0x41>",
-    "\u2581a", "{}",     "{\"model\":{}}", "a",        "Phi-3"};
+    "llama",  "qwen2",   "qwen3", "qwen2moe",       "qwen3moe", "phi3",   "olmo2",     "smollm3",  "granite",
+    "gemma2", "gemma3",  "gpt2",  "none",           "default",  "gpt-2",  "llama-bpe", "tekken",   "gpt-4o",
+    "yarn",   "linear",  "a b",   "\xff\xfe",       "",         "<0x41>", "exaone4",   "seed_oss", "ernie4_5",
+    "gemma",  "\u2581a", "{}",    "{\"model\":{}}", "a",        "Phi-3"};
 constexpr float kFloats[] = {0, 1, -1, 0.5f, 1e-30f, 1e30f, 1e-5f, 1e4f, __builtin_inff(), __builtin_nanf("")};
 
 std::uint64_t number(Choices& choices) { return choices.one_of(4) ? choices.word() : choices.of(kNumbers); }
