@@ -117,6 +117,7 @@ void GgufKeys::boolean(std::string_view name, bool value) {
 
 void GgufKeys::window_pattern(const model::ModelSpec& spec) {
   std::vector<bool> windows;
+  windows.reserve(spec.layers.size());
   for (const model::LayerSpec& layer : spec.layers)
     windows.push_back(layer.attention() != nullptr && layer.attention()->window != 0);
   if (std::find(windows.begin(), windows.end(), true) == windows.end()) return;

@@ -5,9 +5,6 @@
 
 namespace qinfer::source {
 
-/// One embedding for all layers: rope_theta and rope_scaling (version 4), or rope_parameters (version 5).
-Status read_rope(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
-
 /// One for layers that see everything, with rope_theta and rope_scaling, and one for those with a window, with
 /// rope_local_base_freq; in version 5 both are in rope_parameters, by the kind of layer.
 struct RopeBases {
