@@ -17,8 +17,9 @@ TEST_CASE("files changed at random are accepted or refused", "[model][fuzz]") {
       INFO("seed " << seed);
       if (files.run(file, random_bytes(seed, 64))) ++accepted;
     }
-    // Otherwise the changes are too small, or so large that nothing beyond the first check is reached.
-    CHECK(accepted > 0);
+    // Otherwise the changes are too small, or so large that nothing beyond the first check is reached. Of a packed file
+    // some in a hundred are accepted, so that with other seeds there may be none.
+    if (!qinfer::test::has_soak_seed()) CHECK(accepted > 0);
     CHECK(accepted < steps);
   }
 }

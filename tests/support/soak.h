@@ -13,6 +13,8 @@ inline std::size_t soak_steps(std::size_t usual) {
   return steps != nullptr ? std::strtoull(steps, nullptr, 10) : usual;
 }
 
+inline bool has_soak_seed() { return std::getenv("QINFER_SOAK_SEED") != nullptr; }
+
 /// QINFER_SOAK_SEED, or 1.
 inline unsigned first_seed() {
   const char* seed = std::getenv("QINFER_SOAK_SEED");
