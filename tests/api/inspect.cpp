@@ -35,7 +35,11 @@ void check_against_loaded(const std::string& path) {
   REQUIRE(details.max_token_bytes == info.max_token_bytes);
   REQUIRE(details.bos_token == info.bos_token);
   const bool all_mixtures = details.n_expert_layers == details.n_layers;
-  REQUIRE((all_mixtures ? "0" : model.meta("config.intermediate_size")) == std::to_string(details.n_ffn));
+  // Of Granite 4 the network is the shared one, and intermediate_size means nothing.
+  const char* width = std::string(details.architecture) == "GraniteMoeHybridForCausalLM"
+                          ? "config.shared_intermediate_size"
+                          : "config.intermediate_size";
+  REQUIRE((all_mixtures ? "0" : model.meta(width)) == std::to_string(details.n_ffn));
 }
 
 }  // namespace
