@@ -26,8 +26,8 @@ struct Architecture;
 using ReadFields = Status (*)(const formats::FieldReader& fields, const Architecture& architecture,
                               model::ModelSpec& spec);
 
-/// What a row has where it says nothing. No windows (hf_windows.cpp); one rotary embedding for all layers, of rope_theta
-/// and rope_scaling (version 4), or rope_parameters (version 5; hf_rope.cpp).
+/// What a row has where it says nothing. No windows (hf_windows.cpp); one rotary embedding for all layers, of
+/// rope_theta and rope_scaling (version 4), or rope_parameters (version 5; hf_rope.cpp).
 Status refuse_windows(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
 Status read_rope(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
 

@@ -156,9 +156,10 @@ Status GgufFields::add_window_pattern(std::int64_t every) {
   return Status();
 }
 
-formats::JsonDocument GgufFields::take() {
+Result<formats::JsonDocument> GgufFields::take() {
   add_list("architectures", std::span<const std::string_view>(&hugging_face_, 1));
   tree_.on_end(true);
+  if (!tree_.failure().empty()) return error(Code::internal, "{}: {}", file(), tree_.failure());
   return tree_.take();
 }
 

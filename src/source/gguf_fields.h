@@ -55,8 +55,8 @@ class GgufFields {
   /// leave out that n is `every`.
   Status add_window_pattern(std::int64_t every);
   bool has_experts() const { return hugging_face_ != architecture_.hugging_face; }
-  /// All that was added.
-  formats::JsonDocument take();
+  /// All that was added. QINFER_E_INTERNAL if a field was added twice.
+  Result<formats::JsonDocument> take();
 
   std::int64_t n_layers = 0, hidden = 0, heads = 0, head_dim = 0, ffn = 0, vocab = 0;
 

@@ -92,7 +92,8 @@ Status refuse_foreign_fields(const FieldReader& fields, const Architecture& arch
   const std::string_view expected = architecture.activation_name;
   for (const std::string_view key : {"hidden_act", "hidden_activation"}) {
     QINFER_ASSIGN(const auto activation, fields.string(key));
-    const bool is_alias = key == "hidden_act" && activation == architecture.activation_alias;
+    const std::string_view alias = architecture.activation_alias;
+    const bool is_alias = !alias.empty() && key == "hidden_act" && activation == alias;
     if (activation && *activation != expected && !is_alias)
       return error(Code::unsupported, "{}: \"{}\" is \"{}\", only \"{}\" is supported", fields.where(), key,
                    *activation, expected);

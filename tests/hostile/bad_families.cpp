@@ -61,6 +61,9 @@ TEST_CASE("OLMo 3: a base of rotary embeddings that versions of transformers rea
   Config(name, {{"rope_theta", 1e4}}).refused(QINFER_E_UNSUPPORTED, "\"rope_theta\" is 10000, of which versions");
   Config(name, {{"rope_theta", 5e5}}).planned();
   Config(name, Json::object()).planned();
+  const Json stated = {{"rope_type", "default"}, {"rope_theta", 1e4}};
+  Config(name, {{"rope_theta", 1e4}, {"rope_parameters", {{"full_attention", stated}, {"sliding_attention", stated}}}})
+      .planned();
   Config(name, {{"rope_parameters", {{"rope_type", "default"}}}})
       .refused(QINFER_E_FORMAT, "\"rope_parameters\" must have \"full_attention\"");
   Config(name, {{"sliding_window", nullptr}})
@@ -109,6 +112,7 @@ TEST_CASE("Seed-OSS, ERNIE 4.5, Gemma: fields of another type, and activations",
   Config("Ernie4_5ForCausalLM", {{"use_bias", "no"}}).refused(QINFER_E_FORMAT, "\"use_bias\"");
   Config("GemmaForCausalLM", {{"hidden_act", "gelu"}}).planned();
   Config("GemmaForCausalLM", {{"hidden_act", "gelu_pytorch_tanh"}}).planned();
+  Config("LlamaForCausalLM", {{"hidden_act", ""}}).refused(QINFER_E_UNSUPPORTED, "\"hidden_act\" is \"\"");
   Config("GemmaForCausalLM", {{"hidden_act", "silu"}}).refused(QINFER_E_UNSUPPORTED, "\"hidden_act\" is \"silu\"");
   Config("GemmaForCausalLM", {{"hidden_act", "gelu"}, {"hidden_activation", "gelu"}})
       .refused(QINFER_E_UNSUPPORTED, "\"hidden_activation\" is \"gelu\"");

@@ -22,6 +22,10 @@ Status read_ernie_keys(GgufFields& fields) {
   return Status();
 }
 
+void add_ernie_notes(const ModelSpec& spec, std::vector<std::string>& notes) {
+  if (spec.layers.front().ffn.bias) notes.emplace_back("it knows no biases of this architecture's networks");
+}
+
 }  // namespace
 
 constexpr Architecture kErnie4_5{.name = "Ernie4_5ForCausalLM",
@@ -36,7 +40,10 @@ constexpr Architecture kErnie4_5{.name = "Ernie4_5ForCausalLM",
                                  .read_own = read_ernie_biases,
                                  .interleaved = true};
 
-constexpr GgufArchitecture kGgufErnie4_5{
-    .name = "ernie4_5", .hugging_face = "Ernie4_5ForCausalLM", .interleaved = true, .read_own = read_ernie_keys};
+constexpr GgufArchitecture kGgufErnie4_5{.name = "ernie4_5",
+                                         .hugging_face = "Ernie4_5ForCausalLM",
+                                         .interleaved = true,
+                                         .read_own = read_ernie_keys,
+                                         .add_notes = add_ernie_notes};
 
 }  // namespace qinfer::source

@@ -46,8 +46,11 @@ Status read_exaone4_keys(GgufFields& fields) {
 void write_exaone4_keys(const ModelSpec& spec, GgufKeys& keys) { keys.window_pattern(spec); }
 
 void add_exaone4_notes(const ModelSpec& spec, std::vector<std::string>& notes) {
-  if (spec.largest_attention().window != 0 && spec.n_layers() != 64)
-    notes.emplace_back("it knows windows of this architecture only in models of 64 layers: results differ");
+  const bool has_windows = spec.largest_attention().window != 0;
+  if (has_windows != (spec.n_layers() == 64))
+    notes.emplace_back(
+        "it gives windows to models of this architecture that have 64 layers and to no others: results "
+        "differ");
 }
 
 }  // namespace

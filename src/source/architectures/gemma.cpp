@@ -164,7 +164,16 @@ constexpr std::string_view kGemma3Keys[] = {"attention.sliding_window", "final_l
 
 }  // namespace
 
-constexpr GgufArchitecture kGgufGemma{.name = "gemma", .hugging_face = "GemmaForCausalLM"};
+namespace {
+
+void add_gemma_notes(const ModelSpec& spec, std::vector<std::string>& notes) {
+  if (!spec.tied_embeddings) notes.emplace_back("it takes the embedding for the LM head of this architecture");
+}
+
+}  // namespace
+
+constexpr GgufArchitecture kGgufGemma{
+    .name = "gemma", .hugging_face = "GemmaForCausalLM", .add_notes = add_gemma_notes};
 
 constexpr GgufArchitecture kGgufGemma2{
     .name = "gemma2", .hugging_face = "Gemma2ForCausalLM", .own_keys = kGemma2Keys, .read_own = read_gemma2_keys};

@@ -31,7 +31,7 @@ Status read_olmo3_windows(const FieldReader& fields, const Architecture&, ModelS
 /// transformers 5 takes rope_theta outside of rope_parameters for the layers without a window alone, version 4 for all.
 Status read_olmo3_ropes(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_ASSIGN(const auto theta, fields.number("rope_theta"));
-  if (theta && *theta != kOlmo3Theta && !fields.has("rope_local_base_freq"))
+  if (theta && *theta != kOlmo3Theta && !fields.has("rope_local_base_freq") && !fields.has("rope_parameters"))
     return error(Code::unsupported,
                  "{}: \"rope_theta\" is {}, of which versions of transformers disagree whether it is meant for layers "
                  "with a window: expected {}, or \"rope_parameters\" for each kind of layer",
@@ -42,6 +42,7 @@ Status read_olmo3_ropes(const FieldReader& fields, const Architecture& architect
 constexpr Architecture olmo3() {
   Architecture row = kOlmo2;
   row.name = "Olmo3ForCausalLM";
+  row.default_end = 50279;
   row.read_windows = read_olmo3_windows;
   row.read_ropes = read_olmo3_ropes;
   return row;

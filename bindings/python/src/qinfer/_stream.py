@@ -106,7 +106,8 @@ class Stream(Iterator[T]):
     def close(self) -> None:
         """The same, and waits: the session is free then. What handlers of signals raise meanwhile comes out last."""
         if self._apart.inside or locks_handles():  # of the collector, which may run where the work cannot go on
-            self.leave()
+            if not self._apart.over:
+                self.leave()
             return
         first = self._apart.end(self.leave)
         self._over = True
