@@ -1,5 +1,5 @@
 // What distinguishes one family of models from others: in config.json, in GGUF files, and in the names and rows of its
-// tensors. A family has a file in architectures/, which holds all of that; list.cpp there names its rows. A row says
+// tensors. A family has a file in architectures/, which holds all of that; rows.inc there names its rows. A row says
 // what is different from most models: a member that is left out means "as most have it".
 #pragma once
 
@@ -109,7 +109,8 @@ struct GgufArchitecture {
   bool fused = false;            ///< one tensor holds q, k and v, and one gate and up
   bool qkv_bias = false;         ///< q, k and v have biases without a field that says so
   bool needs_rope_base = false;  ///< the key rope.freq_base must be there
-  /// Keys that change results and that other files may state as "off" (kOptionalKeys in gguf_config.cpp).
+  /// Keys that it has beside those of every architecture. Others may state some of them as "off" (kOptionalKeys in
+  /// gguf_config.cpp), and are refused with the rest.
   std::span<const std::string_view> own_keys = {};
   Status (*read_own)(GgufFields& fields) = nullptr;
   void (*write_own)(const model::ModelSpec& spec, GgufKeys& keys) = nullptr;

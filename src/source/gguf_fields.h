@@ -54,7 +54,6 @@ class GgufFields {
   /// With a window: which layers have it, as layer_types. Files list it for each layer, say that each n-th has none, or
   /// leave out that n is `every`.
   Status add_window_pattern(std::int64_t every);
-  bool has_experts() const { return hugging_face_ != architecture_.hugging_face; }
   /// All that was added. QINFER_E_INTERNAL if a field was added twice.
   Result<formats::JsonDocument> take();
 

@@ -162,10 +162,6 @@ constexpr std::string_view kGemma2Keys[] = {"attention.sliding_window", "attn_lo
 constexpr std::string_view kGemma3Keys[] = {"attention.sliding_window", "final_logit_softcapping",
                                             "rope.freq_base_swa"};
 
-}  // namespace
-
-namespace {
-
 void add_gemma_notes(const ModelSpec& spec, std::vector<std::string>& notes) {
   if (!spec.tied_embeddings) notes.emplace_back("it takes the embedding for the LM head of this architecture");
 }

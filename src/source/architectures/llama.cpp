@@ -1,6 +1,7 @@
 // Llama, and what was made after it: Mistral with windows, Mixtral with experts. GGUF files call all three "llama".
 #include "source/architectures/rows.h"
 #include "source/gguf_fields.h"
+#include "source/hf_experts.h"
 #include "source/hf_windows.h"
 
 namespace qinfer::source {
@@ -42,7 +43,8 @@ constexpr std::string_view kLlamaAlso[] = {"MistralForCausalLM", "MixtralForCaus
 /// With a window it is Mistral, unless it has experts.
 Status read_llama_keys(GgufFields& fields) {
   QINFER_ASSIGN(const std::int64_t window, fields.add_window());
-  if (window != 0 && !fields.has_experts()) fields.set_hugging_face("MistralForCausalLM");
+  QINFER_ASSIGN(const auto experts, fields.integer("expert_count", 0, kMaxExperts));
+  if (window != 0 && experts.value_or(0) == 0) fields.set_hugging_face("MistralForCausalLM");
   return Status();
 }
 
