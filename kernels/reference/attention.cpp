@@ -11,10 +11,10 @@ namespace qinfer::kernels::reference {
 namespace {
 
 void scores_of_tile(const float* q, const float* keys, std::uint32_t width, const AttentionArgs& args, float* scores) {
-  std::fill_n(scores, kTileTokens, 0.0f);
+  float sums[kTileTokens] = {};  // which no pointer reaches, so that compilers keep it in registers
   for (std::uint32_t i = 0; i < width; ++i)
-    for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] += q[i] * keys[i * kTileTokens + j];
-  for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] *= args.scale;
+    for (std::uint32_t j = 0; j < kTileTokens; ++j) sums[j] += q[i] * keys[i * kTileTokens + j];
+  for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] = sums[j] * args.scale;
   if (args.softcap == 0) return;
   for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] = args.softcap * tanh_f32(scores[j] / args.softcap);
 }
@@ -32,10 +32,11 @@ void add_tile(Partial& state, const float* scores, const float* values, std::uin
   state.sum *= rescale;
   float* out = state.out();
   for (std::uint32_t i = 0; i < width; ++i) out[i] *= rescale;
+  float weights[kTileTokens];
+  for (std::uint32_t j = 0; j < kTileTokens; ++j) weights[j] = exp_f32(scores[j] - base);
   for (std::uint32_t j = lanes.begin; j < lanes.end; ++j) {
-    const float weight = exp_f32(scores[j] - base);
-    state.sum += weight;
-    for (std::uint32_t i = 0; i < width; ++i) out[i] += weight * values[j * stride + i];
+    state.sum += weights[j];
+    for (std::uint32_t i = 0; i < width; ++i) out[i] += weights[j] * values[j * stride + i];
   }
 }
 
