@@ -1,4 +1,4 @@
-/* Loads the library 1,000 times with dlopen, uses it and unloads it, then runs two copies of it in one process, each on
+/* Loads the library 400 times with dlopen, uses it and unloads it, then runs two copies of it in one process, each on
  * a thread of its own. Memory, threads, mappings and open files must be what they were after the first rounds.
  *
  * usage: load_unload LIBQINFER_SO MODEL [--emulated]
@@ -15,7 +15,7 @@
 
 #include <qinfer/qinfer.h>
 
-enum { ROUNDS = 1000, WARM_UP = 100 };
+enum { ROUNDS = 400, WARM_UP = 100 };
 
 typedef struct functions {
   void* library;
@@ -181,7 +181,7 @@ int main(int argc, char** argv) {
     if (round + 1 == WARM_UP) before = measure();
   }
   const use after = measure();
-  /* Pages: what malloc keeps varies by some; one that is lost in each round would be 900. */
+  /* Pages: what malloc keeps varies by some; one that is lost in each round would be 300. */
   int failed = !emulated && differs("resident pages", before.pages, after.pages, 64);
   failed |= differs("threads", before.threads, after.threads, 0);
   failed |= differs("open files", before.files, after.files, 0);

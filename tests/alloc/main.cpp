@@ -259,7 +259,7 @@ void many_threads(const qi::Model& model, int steps, std::uint32_t flags, const 
       while (!watching) std::this_thread::yield();
       host->run(steps);
       ++finished;
-      while (watching) std::this_thread::yield();
+      while (watching) usleep(1000);
     });
   AddressSpace before, after;
   while (ready != 4) std::this_thread::yield();

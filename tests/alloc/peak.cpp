@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-constexpr std::uint32_t kVocab = 16000, kContext = 2048;
+constexpr std::uint32_t kVocab = 16000, kContext = 1024;
 
 /// The mix that llama-quantize calls Q4_K_M: 6 bits for the embedding, and in half of the layers for two matrices.
 void make_quantised(const std::string& path) {
@@ -74,8 +74,8 @@ int run(const std::string& folder, const std::string& mode) {
   if (mode.ends_with("read")) load.flags = QINFER_LOAD_NO_MMAP;
   auto cache_options = qi::options<qinfer_kv_cache_options>();
   if (mode == "contiguous") cache_options.flags = QINFER_CACHE_CONTIGUOUS;
-  // The reference takes 40 s for a whole context.
-  const std::uint32_t n_tokens = mode == "mapped" ? kContext / 4 : kContext;
+  // The reference takes 20 s for a whole context.
+  const std::uint32_t n_tokens = mode == "mapped" ? kContext / 2 : kContext;
   cache_options.block_tokens = 64;
   cache_options.budget_blocks = n_tokens / cache_options.block_tokens;
   auto session_options = qi::options<qinfer_session_options>();

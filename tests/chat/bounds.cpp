@@ -166,7 +166,7 @@ TEST_CASE("chat bounds: what scans a text counts it", "[chat]") {
 }
 
 TEST_CASE("chat bounds: a step of every builtin takes about the same time", "[chat]") {
-  for (const std::size_t size : {kMiB, 8 * kMiB}) {
+  for (const std::size_t size : {kMiB, 4 * kMiB}) {
     const std::string begin = texts_of(size);
     const Cost nothing = cost_of(begin, "{}");
     for (const std::string& call : calls_of_builtins()) {
@@ -183,7 +183,7 @@ TEST_CASE("chat bounds: a step of every builtin takes about the same time", "[ch
 }
 
 TEST_CASE("chat bounds: every builtin sees a request to stop within 50 ms", "[chat]") {
-  const std::string begin = texts_of(24 * kMiB);
+  const std::string begin = texts_of(12 * kMiB);
   const Cost nothing = cost_of(begin, "{}");
   int stopped = 0;
   for (const std::string& call : calls_of_builtins()) {

@@ -61,9 +61,9 @@ qi::KvCache make_cache(const qi::Model& model, const Setup& setup, std::uint64_t
   return qi::KvCache(model, options);
 }
 
-/// The last 40 rows of logits after feeding all tokens in chunks.
+/// The last 40 rows of logits after feeding all tokens in chunks; tokens before `prompt` in chunks of 300.
 std::vector<float> last_logits(const qi::Model& model, const Setup& setup, const std::vector<std::int32_t>& tokens,
-                               std::size_t chunk) {
+                               std::size_t chunk, std::size_t prompt = 0) {
   constexpr std::uint32_t kRows = 40;
   qi::KvCache cache = make_cache(model, setup);
   auto options = qi::options<qinfer_session_options>();
@@ -72,7 +72,10 @@ std::vector<float> last_logits(const qi::Model& model, const Setup& setup, const
   std::vector<float> out;
   for (std::size_t i = 0; i < tokens.size();) {
     const std::size_t tail = tokens.size() - kRows;
-    const std::size_t n = i < tail ? std::min(chunk, tail - i) : std::min<std::size_t>(chunk, tokens.size() - i);
+    const std::size_t begin = std::min(prompt, tail);
+    const std::size_t n = i < begin  ? std::min<std::size_t>(300, begin - i)
+                          : i < tail ? std::min(chunk, tail - i)
+                                     : std::min<std::size_t>(chunk, tokens.size() - i);
     session.append(tokens.data() + i, n);
     auto eval_options = qi::options<qinfer_eval_options>();
     eval_options.keep_logits = static_cast<std::uint32_t>(std::min<std::size_t>(n, kRows));
@@ -132,8 +135,8 @@ TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[in
         const qi::Model other = load(directory.path(), setup);
         INFO(threads << " threads, batches of 61");
         CHECK(same_bits(last_logits(other, setup, tokens, tokens.size()), expected));
-        // One row at a time over more than 512 keys: attention is split by segments here.
-        CHECK(same_bits(last_logits(other, setup, tokens, 1), expected));
+        // One row at a time over more than 512 keys, and over more than 1,024: attention is split by segments here.
+        CHECK(same_bits(last_logits(other, setup, tokens, 1, 960), expected));
       }
     }
   }

@@ -321,7 +321,7 @@ TEST_CASE("16-bit weights, activations and sums stay within their rounding", "[m
         continue;
       auto options = qi::options<qinfer_runtime_options>();
       options.cpu_target = target.c_str();
-      options.n_threads = 2;
+      options.n_threads = 1;
       qi::Runtime runtime(options);
       const qi::Model model = qi::Model::load(runtime, folder);
       if (qinfer::test::rounds_to_bf16(target)) {
@@ -346,7 +346,7 @@ TEST_CASE("sets with tiles and sums in f32 give the same bits, whatever the inst
       for (const std::string& target : targets) {
         auto options = qi::options<qinfer_runtime_options>();
         options.cpu_target = target.c_str();
-        options.n_threads = 2;
+        options.n_threads = 1;
         options.flags = flags;
         qi::Runtime runtime(options);
         const std::vector<float> logits = evaluate(qi::Model::load(runtime, folder), expected.ids, 0);

@@ -27,7 +27,7 @@ Json read_json(const std::string& path) {
 qi::Model load_on(const std::string& path, const std::string& target) {
   auto options = qi::options<qinfer_runtime_options>();
   options.cpu_target = target.c_str();
-  options.n_threads = 2;
+  options.n_threads = 1;
   qi::Runtime runtime(options);
   return qi::Model::load(runtime, path);
 }
@@ -140,7 +140,7 @@ TEST_CASE("perplexity of our models on held-out stories equals that of transform
   INFO(folder);
   const Json expected = read_json(folder + "/expected.json")["heldout"];
   std::size_t stories = 0;
-  const LogLoss exact = heldout_loss(load_exact(folder, 2), stories);
+  const LogLoss exact = heldout_loss(load_exact(folder, 1), stories);
   CHECK(stories == expected["stories"].get<std::size_t>());
   CHECK(exact.tokens == expected["tokens"].get<std::size_t>());
   CHECK(exact.perplexity() == Approx(expected["perplexity"].get<double>()).epsilon(1e-4));

@@ -73,7 +73,7 @@ qi::Model load_exact(const std::string& path, const char* target, const char* fo
   auto options = qi::options<qinfer_runtime_options>();
   options.flags = QINFER_RUNTIME_EXACT;
   options.cpu_target = target;
-  options.n_threads = 2;
+  options.n_threads = 1;
   qi::Runtime runtime(options);
   auto load = qi::options<qinfer_load_options>();
   load.weight_format = format;
