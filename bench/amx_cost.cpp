@@ -87,7 +87,6 @@ Cost linear_cost(const KernelSet& set, std::int64_t n, std::int64_t cols, std::i
   const LinearArgs args{n,
                         {x.data(), set.layouts.operand_of(n), cols},
                         zero_matrix(weights, rows, cols),
-                        nullptr,
                         false,
                         {out.data(), set.layouts.residual_of(n), rows},
                         {space.data(), space.data() + size.shared, size.per_worker}};
@@ -115,9 +114,6 @@ Cost ffn_cost(const KernelSet& set, std::int64_t n, std::int64_t hidden, std::in
                      zero_matrix(weights, width, hidden),
                      zero_matrix(weights, width, hidden),
                      zero_matrix(weights, hidden, width),
-                     nullptr,
-                     nullptr,
-                     nullptr,
                      {out.data(), set.layouts.residual_of(n), hidden},
                      {space.data(), space.data() + size.shared, size.per_worker}};
   Cost cost;

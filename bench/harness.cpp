@@ -135,7 +135,7 @@ Weights::Weights(Team& team, const kernels::KernelSet& set, const kernels::Weigh
   for (std::int64_t i = 0; i < copies; ++i) {
     std::byte* at = memory_.data() + stride * static_cast<std::uint64_t>(i);
     if (i > 0) std::memcpy(at, memory_.data(), bytes_);
-    views_.push_back({at, format, rows, cols, {1, largest}});
+    views_.push_back(kernels::Matrix{at, format, rows, cols, {1, largest}});
   }
 }
 

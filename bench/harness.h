@@ -165,13 +165,13 @@ class Weights {
  public:
   Weights(Team& team, const kernels::KernelSet& set, const kernels::WeightFormat& format, std::int64_t rows,
           std::int64_t cols, std::int64_t copies);
-  const kernels::Matrix& copy(std::int64_t i) const { return views_[static_cast<std::size_t>(i) % views_.size()]; }
+  const kernels::Linear& copy(std::int64_t i) const { return views_[static_cast<std::size_t>(i) % views_.size()]; }
   std::uint64_t bytes() const { return bytes_; }  ///< of one copy
 
  private:
   std::uint64_t bytes_;
   Memory memory_;  // one block for all, as the library keeps the weights of a model
-  std::vector<kernels::Matrix> views_;
+  std::vector<kernels::Linear> views_;
 };
 
 /// The format a set wants for a matrix stored as bf16, or as `wanted` where that is quantised; `wanted`: an encoding to

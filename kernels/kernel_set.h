@@ -56,6 +56,18 @@ struct Matrix {
   PackInfo pack = {};
 };
 
+/// A linear layer, the operand of every operation that multiplies: output j of a row x is
+/// (sum over k of x[k] * w[j][k], + bias[j]) * scale.
+struct Linear : Matrix {
+  const float* bias = nullptr;  ///< null: none
+  float scale = 1;
+
+  Linear() = default;
+  // A matrix alone is a layer without more.
+  Linear(const Matrix& matrix, const float* bias_ = nullptr, float scale_ = 1)  // NOLINT(google-explicit-constructor)
+      : Matrix(matrix), bias(bias_), scale(scale_) {}
+};
+
 /// The lengths of a matrix's dimensions as it is stored, outermost first. The innermost one of a quantised matrix
 /// counts bytes: [rows][bytes of a row] or [tiles][bytes of a tile].
 struct StoredShape {
@@ -167,17 +179,14 @@ struct NormArgs {
   bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
 };
 
-/// out[m][j] (+)= (sum over k of x[m][k] * w[j][k], + bias[j]) * scale. The product with scale is rounded to f32 before
-/// it is added to out.
+/// out[m] (+)= w(x[m]). Each output is rounded to f32 before it is added to out.
 struct LinearArgs {
   std::int64_t n = 0;
   Activations x;
-  Matrix w;
-  const float* bias = nullptr;  ///< null: none
-  bool accumulate = false;      ///< add to out (the residual stream) instead of overwriting it
+  Linear w;
+  bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
   Activations out;
   Workspace workspace;
-  float scale = 1;
 };
 
 /// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given) or of
@@ -190,8 +199,7 @@ struct LinearArgs {
 struct QkvArgs {
   std::int64_t n = 0;
   Activations x;
-  Matrix wq, wk, wv;
-  const float *bq = nullptr, *bk = nullptr, *bv = nullptr;
+  Linear wq, wk, wv;
   const float *q_norm = nullptr, *k_norm = nullptr;
   float norm_eps = 0;
   bool norm_whole = false;      ///< one mean square for all query heads of a row, and one for all key heads; q_norm has
@@ -227,18 +235,15 @@ struct AttentionArgs {
   Workspace workspace;
 };
 
-/// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) * scale (SwiGLU and GeGLU, Shazeer 2020, section 2), where down
-/// is a linear layer with bias and scale. out may be x.
+/// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) (SwiGLU and GeGLU, Shazeer 2020, section 2). out may be x.
 struct FfnArgs {
   std::int64_t n = 0;
   Activations x;
-  Matrix gate, up, down;
-  const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
+  Linear gate, up, down;
   Activations out;
   Workspace workspace;
   Activation activation = Activation::silu;
   bool accumulate = true;  ///< add to out (the residual stream) instead of overwriting it
-  float scale = 1;
 };
 
 /// Where a mixture of experts keeps what passes from one phase to the next; MoeWorkspace says how much of each.
@@ -259,9 +264,9 @@ struct MoeBuffers {
 struct MoeArgs {
   std::int64_t n = 0;  ///< at least 1
   Activations x;
-  Matrix router;                                                   ///< [experts][hidden]
-  const Matrix *gate = nullptr, *up = nullptr, *down = nullptr;    ///< [experts]; they may differ in their formats
-  Matrix shared_router, shared_gate, shared_up, shared_down = {};  ///< without data: there is no shared network
+  Linear router;                                                   ///< [experts][hidden]
+  const Linear *gate = nullptr, *up = nullptr, *down = nullptr;    ///< [experts]; they may differ in their formats
+  Linear shared_router, shared_gate, shared_up, shared_down = {};  ///< without data: there is no shared network
   std::uint32_t experts = 0, top_k = 0;
   bool normalise = false;
   Activations out;
@@ -277,16 +282,14 @@ struct MoeArgs {
   bool has_shared() const { return shared_gate.data != nullptr; }
 };
 
-/// out[m][j] = scale * sum over k of x[m][k] * w[j][k]; each row has its own address. With a soft cap, softcap *
-/// tanh of that divided by softcap.
+/// out[m] = w(x[m]); each row has its own address. With a soft cap, softcap * tanh of that divided by softcap.
 struct LmHeadArgs {
   std::int64_t n = 0;
   Activations x;
-  Matrix w;
+  Linear w;
   float* const* out = nullptr;
   Workspace workspace;
   float softcap = 0;  ///< 0: none
-  float scale = 1;
 };
 
 /// Phases run in order, with a barrier between two of them. `phases` and the units of phase 0 follow from the arguments

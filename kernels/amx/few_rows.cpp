@@ -121,14 +121,17 @@ void with_tokens(std::int64_t n, F f) {
 }
 static_assert(kFewRows == 4);
 
+float finished(const Linear& w, std::int64_t j, float sum) {
+  return (w.bias != nullptr ? sum + w.bias[j] : sum) * w.scale;
+}
+
 /// Stores outputs of a slice of units in rows, as store_rows() does.
 template <typename RowAt>
-void project_rows(const SplitRows& x, const Matrix& w, const float* bias, float scale, bool accumulate, Slice slice,
-                  RowAt row) {
+void project_rows(const SplitRows& x, const Linear& w, bool accumulate, Slice slice, RowAt row) {
   const auto store = [&](std::int64_t j, const float* sums) {
     for (std::int64_t m = 0; m < x.n; ++m) {
       float* out = row(m) + j;
-      const float value = (bias != nullptr ? sums[m] + bias[j] : sums[m]) * scale;
+      const float value = finished(w, j, sums[m]);
       *out = accumulate ? *out + value : value;
     }
   };
@@ -141,13 +144,13 @@ void project_rows(const SplitRows& x, const Matrix& w, const float* bias, float 
 
 void linear_few_rows(const LinearArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
-  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.bias, args.scale, args.accumulate, slice,
+  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.accumulate, slice,
                [&](std::int64_t m) { return args.out.row(m); });
 }
 
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
-  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, nullptr, args.scale, false, slice,
+  project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, false, slice,
                [&](std::int64_t m) { return args.out[m]; });
   if (args.softcap != 0) avx512::cap_logits(args, slice.begin * kUnitRows, slice.end * kUnitRows);
 }
@@ -166,7 +169,7 @@ void qkv_few_rows(const QkvArgs& args, Slice slice) {
     const std::int64_t first = head.index * width;
     const auto store = [&](std::int64_t j, const float* sums) {
       for (std::int64_t m = 0; m < x.n; ++m)
-        space.values[(j - first) * kPanelLanes + m] = head.of.bias != nullptr ? sums[m] + head.of.bias[j] : sums[m];
+        space.values[(j - first) * kPanelLanes + m] = finished(*head.of.w, j, sums[m]);
     };
     with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, *head.of.w, first, first + width, store); });
     finish_head(args, head.of.kind, head.index, 0, space.values, space.rope);
@@ -188,8 +191,9 @@ void store_activations(const FfnArgs& args, const GateAndUp& sums, std::int64_t 
     const std::int64_t feature = unit * kUnitRows + i;
     const __mmask16 lanes = feature < args.gate.rows ? first_lanes(args.gate.rows - feature) : __mmask16{0};
     __m512 g = _mm512_load_ps(sums.gate[m] + i), u = _mm512_load_ps(sums.up[m] + i);
-    if (args.gate_bias != nullptr) g = _mm512_add_ps(g, _mm512_maskz_loadu_ps(lanes, args.gate_bias + feature));
-    if (args.up_bias != nullptr) u = _mm512_add_ps(u, _mm512_maskz_loadu_ps(lanes, args.up_bias + feature));
+    if (args.gate.bias != nullptr) g = _mm512_add_ps(g, _mm512_maskz_loadu_ps(lanes, args.gate.bias + feature));
+    if (args.up.bias != nullptr) u = _mm512_add_ps(u, _mm512_maskz_loadu_ps(lanes, args.up.bias + feature));
+    g = _mm512_mul_ps(g, _mm512_set1_ps(args.gate.scale)), u = _mm512_mul_ps(u, _mm512_set1_ps(args.up.scale));
     return gated<avx512::VectorOps>(args.activation, g, u);
   };
   for (std::int64_t m = 0; m < args.n; ++m)
@@ -233,8 +237,8 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, Slice slice, float* in
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
   auto* inner = reinterpret_cast<float*>(inner_panels(args));
   if (phase == 1)
-    return project_rows(SplitRows(inner, args.n, args.gate.rows), args.down, args.down_bias, args.scale,
-                        args.accumulate, slice, [&](std::int64_t m) { return args.out.row(m); });
+    return project_rows(SplitRows(inner, args.n, args.gate.rows), args.down, args.accumulate, slice,
+                        [&](std::int64_t m) { return args.out.row(m); });
   const SplitRows x = split_rows(args.x, args.n, args.gate.cols, OwnSpace(args.workspace, slice.worker));
   with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(args, x, slice, inner); });
 }
@@ -253,9 +257,8 @@ SplitRows rows_of_slot(const SplitRows& batch, const Routes& routes, const Exper
 void router_few_rows(const MoeArgs& args, const OwnSpace& own, Slice slice) {
   const Routes routes(args);
   const SplitRows x = split_rows(args.x, args.n, args.router.cols, own);
-  for_routers(args, slice, [&](const Matrix& w, Slice units, std::int64_t column) {
-    project_rows(x, w, nullptr, 1, false, units,
-                 [&](std::int64_t m) { return routes.logits + m * routes.ld + column; });
+  for_routers(args, slice, [&](const Linear& w, Slice units, std::int64_t column) {
+    project_rows(x, w, false, units, [&](std::int64_t m) { return routes.logits + m * routes.ld + column; });
   });
 }
 
@@ -283,7 +286,7 @@ void outer_few_rows(const MoeArgs& args, Slice slice) {
         for (std::int64_t m = 0; m < slot.count; ++m) {
           const RoutedRow& routed = routes.rows[slot.first + m];
           float* sum = sums.at(routed.row, j - first);
-          const float value = values[m] * routed.weight;
+          const float value = finished(ffn.down, j, values[m]) * routed.weight;
           *sum = routed.first ? value : *sum + value;
         }
       };

@@ -15,8 +15,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
     return gate_and_up(args, panels_of(args.x, args.n, args.gate.cols, own), slice, own);
   }
   prefetch_first(rows_of(args.down, slice.begin * kUnitRows, args.down.rows), args.n);
-  project_residual({inner_panels(args), args.n, args.gate.rows}, args.down, args.down_bias, args.scale, args.accumulate,
-                   slice, own, args.out);
+  project_residual({inner_panels(args), args.n, args.gate.rows}, args.down, args.accumulate, slice, own, args.out);
 }
 
 WorkspaceSize ffn_workspace(const Shape& shape) {

@@ -29,8 +29,9 @@ template <Activation activation>
       __m512 product[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
       for (std::int64_t i = 0; i < 2 && feature + r + i < args.gate.rows; ++i) {
         __m512 g = _mm512_load_ps(gate + 16 * (r + i)), u = _mm512_load_ps(up + 16 * (r + i));
-        if (args.gate_bias != nullptr) g = _mm512_add_ps(g, bias_of(args.gate_bias, feature + r + i));
-        if (args.up_bias != nullptr) u = _mm512_add_ps(u, bias_of(args.up_bias, feature + r + i));
+        if (args.gate.bias != nullptr) g = _mm512_add_ps(g, bias_of(args.gate.bias, feature + r + i));
+        if (args.up.bias != nullptr) u = _mm512_add_ps(u, bias_of(args.up.bias, feature + r + i));
+        g = _mm512_mul_ps(g, _mm512_set1_ps(args.gate.scale)), u = _mm512_mul_ps(u, _mm512_set1_ps(args.up.scale));
         product[i] = gated<avx512::VectorOps>(activation, g, u);
       }
       _mm512_store_si512(out + r / 2 * kPanelLanes, interleave(product[0], product[1]));

@@ -95,19 +95,19 @@ inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, Row
   }
 }
 
-/// Stores a block's outputs, of which the first is row `feature` of a matrix with `outputs` rows, as lines of panels;
-/// adds the bias, scales, and adds the old values, each where asked for.
-inline void store_lines(const SumBlock& block, std::int64_t feature, std::int64_t outputs, const float* bias,
-                        float scale, bool accumulate, const Activations& out) {
+/// Stores a block's outputs, of which the first is output `feature` of the layer, as lines of panels; adds the old
+/// values where asked for.
+inline void store_lines(const SumBlock& block, std::int64_t feature, const Linear& w, bool accumulate,
+                        const Activations& out) {
   for (int i = 0; i < block.row_tiles; ++i) {
-    const std::int64_t first = feature + i * kRegisterRows, count = smaller(outputs - first, kRegisterRows);
+    const std::int64_t first = feature + i * kRegisterRows, count = smaller(w.rows - first, kRegisterRows);
     for (int j = 0; j < block.panels; ++j) {
       const float* sums = block.tile(i, j);
       float* line = f32_line(out, block.first_panel + j, first);
       for (std::int64_t r = 0; r < count; ++r, sums += kPanelLanes, line += kPanelLanes) {
         __m512 value = _mm512_load_ps(sums);
-        if (bias != nullptr) value = _mm512_add_ps(value, _mm512_set1_ps(bias[first + r]));
-        value = _mm512_mul_ps(value, _mm512_set1_ps(scale));
+        if (w.bias != nullptr) value = _mm512_add_ps(value, _mm512_set1_ps(w.bias[first + r]));
+        value = _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
         if (accumulate) value = _mm512_add_ps(_mm512_load_ps(line), value);
         _mm512_store_ps(line, value);
       }
@@ -117,12 +117,12 @@ inline void store_lines(const SumBlock& block, std::int64_t feature, std::int64_
 
 /// The same in rows, row m of n at row(m).
 template <typename RowAt>
-inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t feature, std::int64_t outputs,
-                       const float* bias, float scale, bool accumulate, RowAt row) {
+inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t feature, const Linear& w, bool accumulate,
+                       RowAt row) {
   for (int i = 0; i < block.row_tiles; ++i) {
     const std::int64_t begin = feature + i * kRegisterRows;
-    const __mmask16 lanes = first_lanes(outputs - begin);
-    const __m512 added = bias != nullptr ? _mm512_maskz_loadu_ps(lanes, bias + begin) : _mm512_setzero_ps();
+    const __mmask16 lanes = first_lanes(w.rows - begin);
+    const __m512 added = w.bias != nullptr ? _mm512_maskz_loadu_ps(lanes, w.bias + begin) : _mm512_setzero_ps();
     for (int j = 0; j < block.panels; ++j) {
       const std::int64_t first = (block.first_panel + j) * kPanelLanes, tokens = smaller(n - first, kPanelLanes);
       __m512 lines[16], rows[16];
@@ -130,8 +130,8 @@ inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t featu
       transpose(lines, rows);
       for (std::int64_t t = 0; t < tokens; ++t) {
         float* out = row(first + t) + begin;
-        __m512 value = bias != nullptr ? _mm512_add_ps(rows[t], added) : rows[t];
-        value = _mm512_mul_ps(value, _mm512_set1_ps(scale));
+        __m512 value = w.bias != nullptr ? _mm512_add_ps(rows[t], added) : rows[t];
+        value = _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
         if (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), value);
         _mm512_mask_storeu_ps(out, lanes, value);
       }

@@ -25,12 +25,11 @@ constexpr std::int64_t kRouterPanels = 8;
 /// The outputs of some rows of the batch, from `first_row` on.
 void router_outputs(const MoeArgs& args, const Panels& x, std::int64_t first_row, Slice slice, const OwnSpace& own) {
   const Routes routes(args);
-  for_routers(args, slice, [&](const Matrix& w, Slice units, std::int64_t column) {
+  for_routers(args, slice, [&](const Linear& w, Slice units, std::int64_t column) {
     const auto row = [&](std::int64_t m) { return routes.logits + (first_row + m) * routes.ld + column; };
     prefetch_first(rows_of(w, units.begin * kUnitRows, w.rows), x.n);
-    project(x, w, units, own, [&](const SumBlock& block, std::int64_t feature) {
-      store_rows(block, x.n, feature, w.rows, nullptr, 1, false, row);
-    });
+    project(x, w, units, own,
+            [&](const SumBlock& block, std::int64_t feature) { store_rows(block, x.n, feature, w, false, row); });
   });
 }
 
@@ -155,18 +154,29 @@ SlotRows rows_in(const Routes& routes, const ExpertSlot& slot, const OuterBlock&
           std::lower_bound(first, end, block.end_row, before) - first};
 }
 
-/// Adds outputs of one panel of tokens, [16 features][16 tokens], to the sums from `output` on: those of rows
-/// [rows.begin, rows.end) of a list. `lane(i)`: which token row i is.
+/// 16 outputs of a layer, which are those from `output` on of what a worker sums up.
+struct DownOutputs {
+  const Linear& w;
+  std::int64_t first, output;
+  __m512 finished(__m512 sums) const {
+    if (w.bias != nullptr)
+      sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(first_lanes(w.rows - first), w.bias + first));
+    return _mm512_mul_ps(sums, _mm512_set1_ps(w.scale));
+  }
+};
+
+/// Adds outputs of one panel of tokens, [16 features][16 tokens]: those of rows [rows.begin, rows.end) of a list.
+/// `lane(i)`: which token row i is.
 template <typename LaneOf>
-void add_tile(const float* tile, const RoutedRow* list, const SlotRows& rows, std::int64_t output, const RowSums& sums,
-              LaneOf lane) {
+void add_tile(const float* tile, const RoutedRow* list, const SlotRows& rows, const DownOutputs& outputs,
+              const RowSums& sums, LaneOf lane) {
   __m512 lines[16], tokens[16];
   for (int i = 0; i < 16; ++i) lines[i] = _mm512_load_ps(tile + i * kPanelLanes);
   transpose(lines, tokens);
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
     const RoutedRow& routed = list[i];
-    float* sum = sums.at(routed.row, output);
-    const __m512 value = _mm512_mul_ps(tokens[lane(i)], _mm512_set1_ps(routed.weight));
+    float* sum = sums.at(routed.row, outputs.output);
+    const __m512 value = _mm512_mul_ps(outputs.finished(tokens[lane(i)]), _mm512_set1_ps(routed.weight));
     _mm512_store_ps(sum, routed.first ? value : _mm512_add_ps(_mm512_load_ps(sum), value));
   }
 }
@@ -192,10 +202,11 @@ void add_slot(const MoeArgs& args, const Routes& routes, const ExpertSlot& slot,
       for (int tile = 0; tile < product.row_tiles; ++tile) {
         const float* values = product.tile(tile, panel);
         const std::int64_t output = product.pair * kUnitRows + tile * kRegisterRows;
+        const DownOutputs outputs{ffn.down, block.first_unit * kUnitRows + output, output};
         if (gathers(args)) {
-          add_tile(values, list, own_rows, output, sums, [first](std::int64_t i) { return i - first; });
+          add_tile(values, list, own_rows, outputs, sums, [first](std::int64_t i) { return i - first; });
         } else {
-          add_tile(values, list, rows, output, sums, [list](std::int64_t i) { return list[i].row; });
+          add_tile(values, list, rows, outputs, sums, [list](std::int64_t i) { return list[i].row; });
         }
       }
     }
@@ -208,7 +219,7 @@ void run_outer(const MoeArgs& args, Slice slice) {
   const OwnSpace own(args.workspace, slice.worker);
   RowSums sums(args, slice.worker);
   const auto first_rows = [&](const ExpertSlot& slot, std::int64_t unit) {
-    const Matrix& down = *matrices_of(args, slot).down;
+    const Matrix& down = *network_layers(args, slot).down;
     return rows_of(down, unit * kUnitRows, down.rows);
   };
   if (routes.n_slots() > 0 && slice.begin < slice.end)

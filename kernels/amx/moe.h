@@ -16,7 +16,7 @@ enum MoePhase : std::int32_t { kRouter, kChoose, kList, kGather, kInner, kOuter,
 inline std::int64_t router_units(const MoeArgs& args) { return units_of(args.router.rows); }
 inline std::int64_t all_router_units(const MoeArgs& args) { return router_units(args) + (args.has_shared() ? 1 : 0); }
 
-/// Calls f(matrix, units, column of its first output among the logits) for the routers of a slice.
+/// Calls f(layer, units, column of its first output among the logits) for the routers of a slice.
 template <typename F>
 inline void for_routers(const MoeArgs& args, Slice slice, F f) {
   const std::int64_t units = router_units(args);
@@ -28,7 +28,7 @@ inline void for_routers(const MoeArgs& args, Slice slice, F f) {
 /// A slot's network as a separate network. Between its halves each slot has its own panels or, in their place, split
 /// rows (few_rows.h).
 inline FfnArgs network_of(const MoeArgs& args, const ExpertSlot& slot) {
-  const SlotMatrices w = matrices_of(args, slot);
+  const SlotLayers w = network_layers(args, slot);
   FfnArgs ffn;
   ffn.n = slot.count;
   ffn.gate = *w.gate, ffn.up = *w.up, ffn.down = *w.down;

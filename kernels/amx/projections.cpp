@@ -13,8 +13,7 @@ void linear(const LinearArgs& args, std::int32_t, Slice slice) {
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
   prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
-  project_residual(panels_of(args.x, args.n, args.w.cols, own), args.w, args.bias, args.scale, args.accumulate, slice,
-                   own, args.out);
+  project_residual(panels_of(args.x, args.n, args.w.cols, own), args.w, args.accumulate, slice, own, args.out);
 }
 
 WorkspaceSize linear_workspace(const Shape& shape) {
@@ -32,8 +31,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
     prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
     project(panels_of(args.x, args.n, args.w.cols, own), args.w, slice, own,
             [&](const SumBlock& block, std::int64_t feature) {
-              store_rows(block, args.n, feature, args.w.rows, nullptr, args.scale, false,
-                         [&](std::int64_t m) { return args.out[m]; });
+              store_rows(block, args.n, feature, args.w, false, [&](std::int64_t m) { return args.out[m]; });
             });
   }
   if (args.softcap != 0) avx512::cap_logits(args, slice.begin * kUnitRows, slice.end * kUnitRows);
@@ -49,15 +47,18 @@ float* shared_rope(const QkvArgs& args, std::int64_t panel) {
   return reinterpret_cast<float*>(args.workspace.shared) + panel * rope_floats(args.kv.head_dim);
 }
 
-/// The sums of one pair of row tiles of a head, from line `feature` on, with their bias.
-void copy_values(const SumBlock& block, std::int64_t feature, const float* bias, std::int64_t width,
+/// The outputs of one pair of row tiles of a head, from line `feature` on.
+void copy_values(const SumBlock& block, std::int64_t feature, const Head& head, std::int64_t width,
                  const HeadSpace& space) {
+  const Linear& w = *head.of.w;
+  const float* bias = w.bias != nullptr ? w.bias + head.index * width : nullptr;
   for (int panel = 0; panel < block.panels; ++panel)
     for (int tile = 0; tile < block.row_tiles; ++tile)
       for (std::int64_t r = 0; r < kRegisterRows; ++r) {
         const std::int64_t i = feature + tile * kRegisterRows + r;
         __m512 value = _mm512_load_ps(block.tile(tile, panel) + r * kPanelLanes);
         if (bias != nullptr && i < width) value = _mm512_add_ps(value, _mm512_set1_ps(bias[i]));
+        value = _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
         // Lines of an infinite input are not zero after the last feature.
         if (i >= width) value = _mm512_setzero_ps();
         _mm512_store_ps(space.values + panel * space.head_floats + i * kPanelLanes, value);
@@ -75,8 +76,7 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
   };
   multiply(x, (slice.end - slice.begin) * pairs, pairs, space.own, rows, [&](const SumBlock& block) {
     const Head head = head_at(args, slice.begin + block.pair / pairs);
-    const float* bias = head.of.bias != nullptr ? head.of.bias + head.index * width : nullptr;
-    copy_values(block, block.pair % pairs * kUnitRows, bias, width, space);
+    copy_values(block, block.pair % pairs * kUnitRows, head, width, space);
     if ((block.pair + 1) % pairs != 0) return;
     for (int j = 0; j < block.panels; ++j) {
       const std::int64_t panel = block.first_panel + j;

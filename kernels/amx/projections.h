@@ -57,11 +57,11 @@ inline void project(const Panels& x, const Matrix& w, Slice slice, const OwnSpac
 }
 
 /// The outputs of a slice of units, into the residual stream.
-inline void project_residual(const Panels& x, const Matrix& w, const float* bias, float scale, bool accumulate,
-                             Slice slice, const OwnSpace& own, const Activations& out) {
+inline void project_residual(const Panels& x, const Linear& w, bool accumulate, Slice slice, const OwnSpace& own,
+                             const Activations& out) {
   project(x, w, slice, own, [&](const SumBlock& block, std::int64_t feature) {
-    if (!out.is_row_major()) return store_lines(block, feature, w.rows, bias, scale, accumulate, out);
-    store_rows(block, x.n, feature, w.rows, bias, scale, accumulate, [&](std::int64_t m) { return out.row(m); });
+    if (!out.is_row_major()) return store_lines(block, feature, w, accumulate, out);
+    store_rows(block, x.n, feature, w, accumulate, [&](std::int64_t m) { return out.row(m); });
   });
 }
 

@@ -16,18 +16,17 @@ namespace {  // files with different instruction sets include this header
 /// What projects all heads of one kind.
 struct HeadProjection {
   HeadKind kind;
-  const Matrix* w;
-  const float* bias;  ///< null: none
+  const Linear* w;
   std::int64_t n_heads;
 };
 
 inline HeadProjection projection_of(const QkvArgs& args, HeadKind kind) {
   switch (kind) {
     case HeadKind::query: break;
-    case HeadKind::key: return {kind, &args.wk, args.bk, args.kv.n_kv_heads};
-    case HeadKind::value: return {kind, &args.wv, args.bv, args.kv.n_kv_heads};
+    case HeadKind::key: return {kind, &args.wk, args.kv.n_kv_heads};
+    case HeadKind::value: return {kind, &args.wv, args.kv.n_kv_heads};
   }
-  return {HeadKind::query, &args.wq, args.bq, args.n_heads};
+  return {HeadKind::query, &args.wq, args.n_heads};
 }
 
 /// The weights of the RMSNorm of a kind; null: none.

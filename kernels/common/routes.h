@@ -75,11 +75,11 @@ void choose_largest(const float* values, std::int32_t n, std::int32_t top_k, std
 
 namespace {  // files with different instruction sets include this header
 
-/// The matrices of a slot.
-struct SlotMatrices {
-  const Matrix *gate, *up, *down;
+/// The layers of a slot's network.
+struct SlotLayers {
+  const Linear *gate, *up, *down;
 };
-inline SlotMatrices matrices_of(const MoeArgs& args, const ExpertSlot& slot) {
+inline SlotLayers network_layers(const MoeArgs& args, const ExpertSlot& slot) {
   if (slot.expert == static_cast<std::int32_t>(args.experts))
     return {&args.shared_gate, &args.shared_up, &args.shared_down};
   return {args.gate + slot.expert, args.up + slot.expert, args.down + slot.expert};
@@ -87,7 +87,7 @@ inline SlotMatrices matrices_of(const MoeArgs& args, const ExpertSlot& slot) {
 
 /// Tiles of `tile` outputs in the first half of a slot.
 inline std::int64_t slot_tiles(const MoeArgs& args, const ExpertSlot& slot, std::int64_t tile) {
-  return (matrices_of(args, slot).gate->rows + tile - 1) / tile;
+  return (network_layers(args, slot).gate->rows + tile - 1) / tile;
 }
 inline std::int64_t most_tiles(const MoeArgs& args, std::int64_t tile) {
   const std::int64_t width =

@@ -9,11 +9,9 @@ void linear_outputs(const LinearArgs& args, Slice slice) {
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.w.cols, args.n);
   for_each_output(slice, args.w.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);
-    const float bias = args.bias != nullptr ? args.bias[j] : 0.0f;
     for (std::int64_t m = 0; m < args.n; ++m) {
       float& out = args.out.row(m)[j];
-      const float value = (scratch.sums[m] + bias) * args.scale;
-      out = args.accumulate ? out + value : value;
+      out = args.accumulate ? out + scratch.sums[m] : scratch.sums[m];
     }
   });
 }
@@ -35,18 +33,15 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const Activations act{args.workspace.shared, ActivationLayout::row_major, args.gate.rows};
   if (phase == 1) {
-    linear_outputs({args.n, act, args.down, args.down_bias, args.accumulate, args.out, args.workspace, args.scale},
-                   slice);
+    linear_outputs({args.n, act, args.down, args.accumulate, args.out, args.workspace}, slice);
     return;
   }
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.gate.cols, args.n);
   for_each_output(slice, args.gate.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.gate, j, scratch.weights, scratch.sums);
     project(args.x, args.n, args.up, j, scratch.weights, scratch.more_sums);
-    const float gate_bias = args.gate_bias != nullptr ? args.gate_bias[j] : 0.0f;
-    const float up_bias = args.up_bias != nullptr ? args.up_bias[j] : 0.0f;
     for (std::int64_t m = 0; m < args.n; ++m)
-      act.row(m)[j] = gated<ScalarOps>(args.activation, scratch.sums[m] + gate_bias, scratch.more_sums[m] + up_bias);
+      act.row(m)[j] = gated<ScalarOps>(args.activation, scratch.sums[m], scratch.more_sums[m]);
   });
 }
 
@@ -62,7 +57,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
   for_each_output(slice, args.w.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);
     for (std::int64_t m = 0; m < args.n; ++m) {
-      const float logit = scratch.sums[m] * args.scale;
+      const float logit = scratch.sums[m];
       args.out[m][j] = args.softcap == 0 ? logit : args.softcap * tanh_f32(logit / args.softcap);
     }
   });

@@ -21,7 +21,7 @@ Activations one_row(const Activations& x, std::int64_t row) { return {x.row(row)
 void router_outputs(const MoeArgs& args, Slice slice) {
   const Routes routes(args);
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.router.cols, args.n);
-  const auto output = [&](const Matrix& w, std::int64_t j, std::int64_t column) {
+  const auto output = [&](const Linear& w, std::int64_t j, std::int64_t column) {
     project(args.x, args.n, w, j, scratch.weights, scratch.sums);
     for (std::int64_t m = 0; m < args.n; ++m) routes.logits[m * routes.ld + column] = scratch.sums[m];
   };
@@ -39,18 +39,19 @@ void inner_outputs(const MoeArgs& args, Slice slice) {
   const Routes routes(args);
   for (std::int64_t i = 0; i < routes.n_slots(); ++i) {
     const ExpertSlot& slot = routes.slots[i];
-    const SlotMatrices w = matrices_of(args, slot);
+    const SlotLayers w = network_layers(args, slot);
     const TileRange tiles = inner_tiles(args, routes, i, kUnitOutputs, slice);
     const std::int64_t width = w.gate->rows, end = std::min(tiles.end * kUnitOutputs, width);
     const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, w.gate->cols, slot.count);
-    const auto products = [&](const Matrix& matrix, std::int64_t j, float* sums) {
-      const float* weights = widen_row(matrix, j, scratch.weights);
+    const auto outputs = [&](const Linear& layer, std::int64_t j, float* values) {
+      const float* weights = widen_row(layer, j, scratch.weights);
       for (std::int32_t r = 0; r < slot.count; ++r)
-        dot_rows(one_row(args.x, routes.rows[slot.first + r].row), 1, weights, matrix.cols, sums + r, 1);
+        dot_rows(one_row(args.x, routes.rows[slot.first + r].row), 1, weights, layer.cols, values + r, 1);
+      finish_outputs(layer, j, slot.count, values);
     };
     for (std::int64_t j = tiles.begin * kUnitOutputs; j < end; ++j) {
-      products(*w.gate, j, scratch.sums);
-      products(*w.up, j, scratch.more_sums);
+      outputs(*w.gate, j, scratch.sums);
+      outputs(*w.up, j, scratch.more_sums);
       for (std::int32_t r = 0; r < slot.count; ++r)
         inner_rows(args, slot)[r * width + j] =
             gated<ScalarOps>(args.activation, scratch.sums[r], scratch.more_sums[r]);
@@ -67,7 +68,7 @@ void outer_outputs(const MoeArgs& args, Slice slice) {
               std::numeric_limits<float>::quiet_NaN());
   for (std::int64_t i = 0; i < routes.n_slots(); ++i) {
     const ExpertSlot& slot = routes.slots[i];
-    const Matrix& down = *matrices_of(args, slot).down;
+    const Linear& down = *network_layers(args, slot).down;
     const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, down.cols, slot.count);
     const Activations inner{inner_rows(args, slot), ActivationLayout::row_major, down.cols};
     for (std::int64_t j = first; j < end; ++j) {

@@ -36,9 +36,17 @@ inline std::uint64_t scratch_bytes(std::int64_t cols, std::uint64_t n, std::uint
   return weight_row_bytes(cols) + round_up(results * n * sizeof(float), 64);
 }
 
-inline void project(const Activations& x, std::int64_t n, const Matrix& w, std::int64_t j, float* weights,
-                    float* sums) {
-  dot_rows(x, n, widen_row(w, j, weights), w.cols, sums, 1);
+/// What makes outputs j of n rows, `stride` apart, out of their sums.
+inline void finish_outputs(const Linear& w, std::int64_t j, std::int64_t n, float* sums, std::int64_t stride = 1) {
+  for (std::int64_t m = 0; m < n; ++m, sums += stride)
+    *sums = (w.bias != nullptr ? *sums + w.bias[j] : *sums) * w.scale;
+}
+
+/// Output j of all rows.
+inline void project(const Activations& x, std::int64_t n, const Linear& w, std::int64_t j, float* weights,
+                    float* outputs) {
+  dot_rows(x, n, widen_row(w, j, weights), w.cols, outputs, 1);
+  finish_outputs(w, j, n, outputs);
 }
 
 }  // namespace qinfer::kernels::reference

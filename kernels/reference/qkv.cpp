@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "common/heads.h"
-#include "reference.h"
+#include "projection.h"
 
 namespace qinfer::kernels::reference {
 namespace {
@@ -64,15 +64,13 @@ void finish_head(const QkvArgs& args, const Head& head, const Run& run, std::int
 
 void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std::int64_t count, float* weights,
                   float* values) {
-  const Matrix& w = *head.of.w;
-  const float* bias = head.of.bias;
+  const Linear& w = *head.of.w;
   const std::int64_t width = args.kv.head_dim;
   const Activations block{args.x.row(first), args.x.layout, args.x.ld};
   for (std::int64_t i = 0; i < width; ++i) {
     const std::int64_t j = head.index * width + i;
     dot_rows(block, count, widen_row(w, j, weights), w.cols, values + i, width);
-    if (bias == nullptr) continue;
-    for (std::int64_t m = 0; m < count; ++m) values[m * width + i] += bias[j];
+    finish_outputs(w, j, count, values + i, width);
   }
 }
 

@@ -38,7 +38,7 @@ const SlotKernels& kernels_for(Encoding encoding, Products products) {
 
 // ---- the router ----
 
-LinearArgs router_args(const MoeArgs& args, const Matrix& w, std::int64_t column) {
+LinearArgs router_args(const MoeArgs& args, const Linear& w, std::int64_t column) {
   const Routes routes(args);
   LinearArgs linear;
   linear.n = args.n;
@@ -66,7 +66,7 @@ void run_router(const MoeArgs& args, std::int32_t phase, Slice slice) {
 
 /// Where gate and up differ, products are not f16.
 Operand inner_operand(const MoeArgs& args, const ExpertSlot& slot, Products best) {
-  const SlotMatrices w = matrices_of(args, slot);
+  const SlotLayers w = network_layers(args, slot);
   const bool same = w.gate->format == w.up->format;
   const Products products = same || best == Products::bf16 ? products_for(*w.gate, best) : Products::f32;
   const float limit = products == Products::f16 ? activation_limit<void>(*w.gate, *w.up) : 0;
@@ -75,7 +75,7 @@ Operand inner_operand(const MoeArgs& args, const ExpertSlot& slot, Products best
 }
 
 Operand outer_operand(const MoeArgs& args, const ExpertSlot& slot, Products best) {
-  const Matrix& down = *matrices_of(args, slot).down;
+  const Matrix& down = *network_layers(args, slot).down;
   const Products products = products_for(down, best);
   const float limit = products == Products::f16 ? activation_limit<void>(down) : 0;
   return {inner_rows(args, slot), false, products, !is_plain(encoding_of(down)), limit, down.cols};
@@ -166,7 +166,7 @@ void run_inner(const MoeArgs& args, Slice slice, Products best) {
   };
   const auto tiles = [&](std::int64_t i) { return inner_tiles(args, routes, i, kTileRows, slice); };
   for_slots(args, routes, tiles, panels, [&](const SlotWork& work) {
-    const SlotMatrices w = matrices_of(args, work.slot);
+    const SlotLayers w = network_layers(args, work.slot);
     if (w.gate->format == w.up->format)
       return kernels_for(encoding_of(*w.gate), inner_operand(args, work.slot, best).products).inner(work);
     auto* mixed = mixed_gate_and_up_tiles;
@@ -192,7 +192,7 @@ void run_outer(const MoeArgs& args, Slice slice, Products best) {
   const auto tiles = [&](std::int64_t) { return TileRange{slice.begin, slice.end}; };
   for_slots(args, routes, tiles, panels, [&](const SlotWork& work) {
     const Operand operand = outer_operand(args, work.slot, best);
-    kernels_for(encoding_of(*matrices_of(args, work.slot).down), operand.products).outer(work);
+    kernels_for(encoding_of(*network_layers(args, work.slot).down), operand.products).outer(work);
   });
 }
 

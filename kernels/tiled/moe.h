@@ -10,12 +10,12 @@ namespace {
 /// Where the products of gate and up of a slot are, one row after the other.
 inline Activations inner_rows(const MoeArgs& args, const ExpertSlot& slot) {
   float* rows = reinterpret_cast<float*>(args.buffers.inner) + slot.first * args.expert_width();
-  return {rows, ActivationLayout::row_major, matrices_of(args, slot).gate->rows};
+  return {rows, ActivationLayout::row_major, network_layers(args, slot).gate->rows};
 }
 
 /// A slot's network as a separate network. Panels hold its rows.
 inline FfnArgs network_of(const SlotWork& work) {
-  const SlotMatrices w = matrices_of(work.args, work.slot);
+  const SlotLayers w = network_layers(work.args, work.slot);
   FfnArgs args;
   args.n = work.slot.count;
   args.gate = *w.gate, args.up = *w.up;
@@ -41,7 +41,7 @@ void slot_inner(const SlotWork& work) {
   const std::int64_t tiles = 2 * (work.end - work.begin);
   const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
                                                          : &store_activations<Activation::gelu_tanh>;
-  const SlotMatrices next = matrices_of(work.args, work.next != nullptr ? *work.next : work.slot);
+  const SlotLayers next = network_layers(work.args, work.next != nullptr ? *work.next : work.slot);
   alignas(64) float sums[kPanelTokens * kSumsLd];
   const typename Mode::Loops loops(args.gate);
   const NextTiles next_gate(*next.gate), next_up(*next.up);
@@ -56,7 +56,7 @@ void slot_inner(const SlotWork& work) {
 }
 
 /// Adds a block's results to the rows of the batch.
-inline void add_weighted(const SlotWork& work, const Block& block, const Panels& panels, const Matrix& down) {
+inline void add_weighted(const SlotWork& work, const Block& block, const Panels& panels, const Linear& down) {
   const float weight_exponent = log2_of(down.pack.scale);
   const std::int64_t first = (work.begin + block.first_tile) * kTileRows;
   const std::int64_t count = smaller(block.tiles * kTileRows, down.rows - first);
@@ -68,8 +68,8 @@ inline void add_weighted(const SlotWork& work, const Block& block, const Panels&
     float* out = work.args.out.row(routed.row) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
       const Lanes lanes = first_lanes(count - j);
-      F32x16 value = mul(scaled(block.sums + m * block.ld + j, exponent), weight);
-      value = mul(value, scale);
+      F32x16 value = finished(down, block.sums + m * block.ld + j, exponent, first + j, lanes);
+      value = mul(mul(value, weight), scale);
       if (adds) value = add(load(lanes, out + j), value);
       store(out + j, lanes, value);
     }
@@ -78,8 +78,8 @@ inline void add_weighted(const SlotWork& work, const Block& block, const Panels&
 
 template <typename Mode>
 void slot_outer(const SlotWork& work) {
-  const Matrix& down = *matrices_of(work.args, work.slot).down;
-  const Matrix& next = *matrices_of(work.args, work.next != nullptr ? *work.next : work.slot).down;
+  const Linear& down = *network_layers(work.args, work.slot).down;
+  const Matrix& next = *network_layers(work.args, work.next != nullptr ? *work.next : work.slot).down;
   const Panels panels = panels_of<Mode>(work.panels, work.slot.count, down.cols);
   const std::int64_t tiles = work.end - work.begin;
   alignas(64) float sums[kPanelTokens * kSumsLd];

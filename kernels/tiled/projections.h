@@ -142,10 +142,17 @@ inline void multiply(const Loops& loops, const Panels& panels, std::int64_t n, s
 /// Sums as values: undoes the power of two of the activations and of the weights.
 inline F32x16 scaled(const float* at, float exponent) { return times_power_of_2(load(at), splat(exponent)); }
 
-/// Adds the bias, scales, adds the old values, each where asked for, and stores the outputs of a block in their rows.
+/// Outputs `first` and up of a layer, of which its sums are at `at`.
+inline F32x16 finished(const Linear& w, const float* at, float exponent, std::int64_t first, Lanes lanes) {
+  F32x16 value = scaled(at, exponent);
+  if (w.bias != nullptr) value = add(value, load(lanes, w.bias + first));
+  return mul(value, splat(w.scale));
+}
+
+/// Adds the old values where asked for, and stores the outputs of a block in their rows.
 template <typename RowAt>
-inline void store_block(const Block& block, const Panels& panels, const Matrix& w, std::int64_t tile_offset,
-                        const float* bias, float scale, bool accumulate, RowAt row) {
+inline void store_block(const Block& block, const Panels& panels, const Linear& w, std::int64_t tile_offset,
+                        bool accumulate, RowAt row) {
   const float weight_exponent = log2_of(w.pack.scale);
   const std::int64_t first = (tile_offset + block.first_tile) * kTileRows;
   const std::int64_t count = smaller(block.tiles * kTileRows, w.rows - first);
@@ -154,9 +161,7 @@ inline void store_block(const Block& block, const Panels& panels, const Matrix& 
     float* out = row(block.first_row + m) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
       const Lanes lanes = first_lanes(count - j);
-      F32x16 value = scaled(block.sums + m * block.ld + j, exponent);
-      if (bias != nullptr) value = add(value, load(lanes, bias + first + j));
-      value = mul(value, splat(scale));
+      F32x16 value = finished(w, block.sums + m * block.ld + j, exponent, first + j, lanes);
       if (accumulate) value = add(load(lanes, out + j), value);
       store(out + j, lanes, value);
     }
@@ -184,14 +189,14 @@ inline constexpr std::int64_t kSumsLd = kTileRows * kMaxTiles;
 
 /// The outputs of the tiles in a slice; `shared` has (or, in the packing phase, gets) the panels.
 template <typename Mode, typename RowAt>
-inline void project_rows(const Panels& panels, std::int64_t n, const Matrix& w, const float* bias, float scale,
-                         bool accumulate, Slice slice, RowAt row) {
+inline void project_rows(const Panels& panels, std::int64_t n, const Linear& w, bool accumulate, Slice slice,
+                         RowAt row) {
   alignas(64) float sums[kPanelTokens * kSumsLd];
   const typename Mode::Loops loops(w);
   multiply(
       loops, panels, n, slice.end - slice.begin, 1, sums, kSumsLd,
       [&](std::int64_t t) { return tile_at(loops, w, slice.begin + t); },
-      [&](const Block& block) { store_block(block, panels, w, slice.begin, bias, scale, accumulate, row); });
+      [&](const Block& block) { store_block(block, panels, w, slice.begin, accumulate, row); });
 }
 
 template <typename Mode>
@@ -212,8 +217,7 @@ void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
-  project_rows<Mode>(panels, args.n, args.w, args.bias, args.scale, args.accumulate, slice,
-                     [&](std::int64_t m) { return args.out.row(m); });
+  project_rows<Mode>(panels, args.n, args.w, args.accumulate, slice, [&](std::int64_t m) { return args.out.row(m); });
 }
 
 // ---- the LM head ----
@@ -228,8 +232,7 @@ void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   std::byte* shared = args.workspace.shared;
   if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
-  project_rows<Mode>(panels, args.n, args.w, nullptr, args.scale, false, slice,
-                     [&](std::int64_t m) { return args.out[m]; });
+  project_rows<Mode>(panels, args.n, args.w, false, slice, [&](std::int64_t m) { return args.out[m]; });
   if (args.softcap != 0) cap_logits(args, slice.begin * kTileRows, slice.end * kTileRows);
 }
 
@@ -258,10 +261,8 @@ template <Activation activation>
       const float* sums = block.sums + m * block.ld + 2 * pair * kTileRows;
       for (std::int64_t j = 0; j < count; j += 16) {
         const Lanes lanes = first_lanes(count - j);
-        F32x16 gate = scaled(sums + j, gate_exponent - exponent);
-        F32x16 up = scaled(sums + kTileRows + j, up_exponent - exponent);
-        if (args.gate_bias != nullptr) gate = add(gate, load(lanes, args.gate_bias + first + j));
-        if (args.up_bias != nullptr) up = add(up, load(lanes, args.up_bias + first + j));
+        const F32x16 gate = finished(args.gate, sums + j, gate_exponent - exponent, first + j, lanes);
+        const F32x16 up = finished(args.up, sums + kTileRows + j, up_exponent - exponent, first + j, lanes);
         store(act.row(block.first_row + m) + first + j, lanes, gated<VectorOps>(activation, gate, up));
       }
     }
@@ -339,7 +340,7 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
     default: break;
   }
   const Panels panels = panels_for<Mode>(act, args.n, width, limit, shared, own);
-  project_rows<Mode>(panels, args.n, args.down, args.down_bias, args.scale, args.accumulate, slice,
+  project_rows<Mode>(panels, args.n, args.down, args.accumulate, slice,
                      [&](std::int64_t m) { return args.out.row(m); });
 }
 
@@ -362,8 +363,7 @@ inline std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
 /// The units of one kind (queries, keys or values) in a slice.
 struct HeadRange {
   HeadKind kind;
-  const Matrix* w;
-  const float* bias;
+  const Linear* w;
   std::int64_t heads;       ///< of this kind, all together
   std::int64_t begin, end;  ///< units, counted within the kind
 };
@@ -373,9 +373,9 @@ inline HeadRange heads_in_slice(const QkvArgs& args, HeadKind kind, Slice slice)
   const std::int64_t q_units = units_of(args.n_heads, per_unit);
   const std::int64_t kv_units = units_of(args.kv.n_kv_heads, per_unit);
   // Not by projection_of(): what is compiled for FP16 stays instruction by instruction what was measured.
-  HeadRange range{kind, &args.wq, args.bq, args.n_heads, 0, 0};
-  if (kind == HeadKind::key) range = {kind, &args.wk, args.bk, args.kv.n_kv_heads, 0, 0};
-  if (kind == HeadKind::value) range = {kind, &args.wv, args.bv, args.kv.n_kv_heads, 0, 0};
+  HeadRange range{kind, &args.wq, args.n_heads, 0, 0};
+  if (kind == HeadKind::key) range = {kind, &args.wk, args.kv.n_kv_heads, 0, 0};
+  if (kind == HeadKind::value) range = {kind, &args.wv, args.kv.n_kv_heads, 0, 0};
   const std::int64_t first = kind == HeadKind::query ? 0 : kind == HeadKind::key ? q_units : q_units + kv_units;
   const std::int64_t units = kind == HeadKind::query ? q_units : kv_units;
   range.begin = larger(slice.begin - first, std::int64_t{0});
@@ -383,7 +383,7 @@ inline HeadRange heads_in_slice(const QkvArgs& args, HeadKind kind, Slice slice)
   return range;
 }
 
-/// Scales the sums of `count` rows of w, from `first` on, in place and adds the bias.
+/// The sums of `count` rows of w, from `first` on, become its outputs in place.
 inline void finish_sums(const Block& block, const Panels& panels, const HeadRange& range, std::int64_t first,
                         std::int64_t count) {
   const float weight_exponent = log2_of(range.w->pack.scale);
@@ -391,9 +391,7 @@ inline void finish_sums(const Block& block, const Panels& panels, const HeadRang
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
     for (std::int64_t j = 0; j < count; j += 16) {
       float* at = block.sums + m * block.ld + j;
-      F32x16 value = scaled(at, exponent);
-      if (range.bias != nullptr) value = add(value, load(first_lanes(count - j), range.bias + first + j));
-      store(at, value);
+      store(at, finished(*range.w, at, exponent, first + j, first_lanes(count - j)));
     }
   }
 }

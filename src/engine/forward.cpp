@@ -119,9 +119,7 @@ class Pass {
     kernels::QkvArgs args;
     args.n = batch_.n_rows;
     args.x = operand(layout_.normed, spec_.n_embd);
-    args.wq = w.matrix(Role::q, layer), args.wk = w.matrix(Role::k, layer), args.wv = w.matrix(Role::v, layer);
-    args.bq = w.vector(Role::q_bias, layer), args.bk = w.vector(Role::k_bias, layer);
-    args.bv = w.vector(Role::v_bias, layer);
+    args.wq = w.linear(Role::q, layer), args.wk = w.linear(Role::k, layer), args.wv = w.linear(Role::v, layer);
     args.q_norm = w.vector(Role::q_norm, layer), args.k_norm = w.vector(Role::k_norm, layer);
     args.norm_eps = spec_.norm_eps;
     args.norm_whole = about.qk_norm == model::QkNorm::whole;
@@ -190,12 +188,10 @@ class Pass {
     run_step(Step::attention, kernels_.attention, attention_args(about), worker);
     const kernels::LinearArgs out{batch_.n_rows,
                                   operand(layout_.attn_out, about.q_dim()),
-                                  w.matrix(Role::o, layer),
-                                  w.vector(Role::o_bias, layer),
+                                  w.linear(Role::o, layer, spec_.layers[layer].residual_scale),
                                   true,
                                   residual(layout_.h),
-                                  workspace(layout_.shared),
-                                  spec_.layers[layer].residual_scale};
+                                  workspace(layout_.shared)};
     run_and_add(Step::output, kernels_.linear, out, w.vector(Role::attn_post_norm, layer),
                 layer_norm(Role::ffn_norm, layer), worker);
   }
@@ -220,14 +216,11 @@ class Pass {
     kernels::FfnArgs args;
     args.n = batch_.n_rows;
     args.x = operand(layout_.normed, spec_.n_embd);
-    args.gate = w.matrix(Role::gate, layer), args.up = w.matrix(Role::up, layer);
-    args.down = w.matrix(Role::down, layer);
-    args.gate_bias = w.vector(Role::gate_bias, layer), args.up_bias = w.vector(Role::up_bias, layer);
-    args.down_bias = w.vector(Role::down_bias, layer);
+    args.gate = w.linear(Role::gate, layer), args.up = w.linear(Role::up, layer);
+    args.down = w.linear(Role::down, layer, spec_.layers[layer].residual_scale);
     args.out = residual(layout_.h);
     args.workspace = workspace(layout_.ffn_shared);
     args.activation = spec_.layers[layer].ffn.activation;
-    args.scale = spec_.layers[layer].residual_scale;
     return args;
   }
 
@@ -237,12 +230,12 @@ class Pass {
     kernels::MoeArgs args;
     args.n = batch_.n_rows;
     args.x = operand(layout_.normed, spec_.n_embd);
-    args.router = w.matrix(Role::router, layer);
+    args.router = w.linear(Role::router, layer);
     args.gate = w.experts(Role::gate, layer), args.up = w.experts(Role::up, layer);
     args.down = w.experts(Role::down, layer);
-    args.shared_router = w.matrix(Role::shared_router, layer);
-    args.shared_gate = w.matrix(Role::shared_gate, layer), args.shared_up = w.matrix(Role::shared_up, layer);
-    args.shared_down = w.matrix(Role::shared_down, layer);
+    args.shared_router = w.linear(Role::shared_router, layer);
+    args.shared_gate = w.linear(Role::shared_gate, layer), args.shared_up = w.linear(Role::shared_up, layer);
+    args.shared_down = w.linear(Role::shared_down, layer);
     args.experts = about.experts, args.top_k = about.top_k;
     args.normalise = about.normalise;
     args.out = residual(layout_.h);
@@ -312,9 +305,9 @@ class Pass {
       if (batch_.n_logits != 0) run_norm(logit_norm(), worker);
     }
     if (batch_.n_logits == 0) return;
-    const kernels::LmHeadArgs head{batch_.n_logits,  logit_operand(),           model_.weights().matrix(Role::lm_head),
-                                   arrays.logit_out, workspace(layout_.shared), spec_.logit_softcap,
-                                   spec_.logit_scale};
+    const kernels::LmHeadArgs head{
+        batch_.n_logits,  logit_operand(),           model_.weights().linear(Role::lm_head, 0, spec_.logit_scale),
+        arrays.logit_out, workspace(layout_.shared), spec_.logit_softcap};
     run_step(Step::head, kernels_.lm_head, head, worker);
   }
 

@@ -32,8 +32,13 @@ class Weights {
   const kernels::Matrix& matrix(const TensorId& id) const {
     return id.expert == kNoExpert ? matrix(id.role, id.layer) : experts_[expert_index(id.role, id.layer, id.expert)];
   }
+  /// A matrix with its bias, where the model has one.
+  kernels::Linear linear(Role role, std::uint32_t layer = 0, float scale = 1) const {
+    const std::optional<Role> bias = bias_of(role);
+    return {matrix(role, layer), bias ? vector(*bias, layer) : nullptr, scale};
+  }
   /// Gate, up or down of all experts of a layer, one after the other; null where it has none.
-  const kernels::Matrix* experts(Role role, std::uint32_t layer) const {
+  const kernels::Linear* experts(Role role, std::uint32_t layer) const {
     return experts_of_layer_[layer].count != 0 ? experts_.data() + expert_index(role, layer, 0) : nullptr;
   }
   /// Null where the model has none.
@@ -65,7 +70,8 @@ class Weights {
     const auto kind = static_cast<std::size_t>(role) - static_cast<std::size_t>(Role::gate);
     return range.first + kind * range.count + expert;
   }
-  std::vector<kernels::Matrix> matrices_, experts_;
+  std::vector<kernels::Matrix> matrices_;
+  std::vector<kernels::Linear> experts_;
   std::vector<ExpertRange> experts_of_layer_;
   std::vector<const float*> vectors_;
 };

@@ -247,13 +247,13 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
     std::uint16_t* weights = memory.data() + aligned + offset;
     for (std::int64_t i = 0; i < cols * outputs; ++i) weights[i] = bf16_of(static_cast<float>(i % 37) * 0.25f - 3);
     std::vector<float> out(static_cast<std::size_t>(outputs));
-    LinearArgs args{1,
-                    {x.data(), ActivationLayout::row_major, cols},
-                    {reinterpret_cast<std::byte*>(weights), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
-                    nullptr,
-                    false,
-                    {out.data(), ActivationLayout::row_major, outputs},
-                    {}};
+    LinearArgs args{
+        1,
+        {x.data(), ActivationLayout::row_major, cols},
+        Matrix{reinterpret_cast<std::byte*>(weights), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
+        false,
+        {out.data(), ActivationLayout::row_major, outputs},
+        {}};
     const std::uint64_t splits = amx::counts().splits;
     std::vector<std::byte> space;
     run_all(set->linear, args,
@@ -310,7 +310,7 @@ TEST_CASE(
   const std::vector<float> x = random.values(40 * kCols);
   const auto linear = [&](const KernelSet& set, std::int64_t first, std::int64_t n, int workers) {
     ActivationBuffer in = operand(set, x.data() + first * kCols, n, kCols), out = residual(set, n, kOutputs);
-    LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
+    LinearArgs args{n, in.view(), w.view, false, out.view(), {}};
     std::vector<std::byte> space;
     const Shape shape{.batch = static_cast<std::uint32_t>(n),
                       .hidden = kCols,
@@ -421,7 +421,7 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
   // A few rows at a time, which the linear layer rounds itself.
   for (std::size_t i = 0; i < x.size(); ++i) {
     float out = NAN;
-    LinearArgs args{1,     {&x[i], ActivationLayout::row_major, 1}, one.view, nullptr,
+    LinearArgs args{1,     {&x[i], ActivationLayout::row_major, 1}, one.view,
                     false, {&out, ActivationLayout::row_major, 1},  {}};
     std::vector<std::byte> space;
     run_all(set->linear, args,
@@ -459,8 +459,7 @@ TEST_CASE("AMX: an infinite input stays what it is beside features that are not 
     const std::vector<float> x(40, INFINITY);
     for (const std::int64_t n : {1, 5, 40}) {
       ActivationBuffer in = operand(*set, x.data(), n, 1), out = residual(*set, n, 1);
-      FfnArgs args{n,       in.view(), one.view,   one.view, one.view,         nullptr,
-                   nullptr, nullptr,   out.view(), {},       Activation::silu, false};
+      FfnArgs args{n, in.view(), one.view, one.view, one.view, out.view(), {}, Activation::silu, false};
       std::vector<std::byte> space;
       run_all(set->ffn, args,
               set->ffn_workspace({.batch = static_cast<std::uint32_t>(n),
@@ -516,12 +515,9 @@ TEST_CASE("an expert of Mixtral-8x22B's shape runs in its mapped weights and les
     ActivationBuffer in = operand(*set, x.data(), n, kHidden), result = residual(*set, n, kHidden, 0.0f);
     FfnArgs args{n,
                  in.view(),
-                 {weights, format, kWidth, kHidden},
-                 {weights + kMatrix, format, kWidth, kHidden},
-                 {weights + 2 * kMatrix, format, kHidden, kWidth},
-                 nullptr,
-                 nullptr,
-                 nullptr,
+                 Matrix{weights, format, kWidth, kHidden},
+                 Matrix{weights + kMatrix, format, kWidth, kHidden},
+                 Matrix{weights + 2 * kMatrix, format, kHidden, kWidth},
                  result.view(),
                  {}};
     std::vector<std::byte> space;

@@ -78,13 +78,8 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
   const WorkspaceSize size = set.linear_workspace(shape);
   const Guarded shared(round_up(size.shared, 64)), own(round_up(size.per_worker, 64));
-  LinearArgs args{n,
-                  in.view(),
-                  {weights.data(), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
-                  nullptr,
-                  false,
-                  out.view(),
-                  {shared.data(), own.data(), size.per_worker}};
+  LinearArgs args{n,     in.view(),  Matrix{weights.data(), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
+                  false, out.view(), {shared.data(), own.data(), size.per_worker}};
   amx::watch(weights.data(), static_cast<std::size_t>(cols * outputs) * 2);
   const amx::Counts before = amx::counts();
   set.linear.run(args, 0, {0, set.linear.units(args, 0), 0});

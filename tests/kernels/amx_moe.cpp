@@ -126,7 +126,7 @@ class Mixture {
  private:
   /// Arguments with what does not depend on the batch.
   struct Views {
-    std::vector<Matrix> gate, up, down;
+    std::vector<Linear> gate, up, down;
     MoeArgs args;
 
     explicit Views(const Mixture& mixture) {

@@ -65,6 +65,9 @@ QkvData make_qkv(const KernelSet& set, Random& random, const QkvTypes& types, co
   return d;
 }
 
+/// Of all three layers.
+constexpr float kScale = 0.75f;
+
 /// All rows of a projection: in float64, or where it is summed in f16 by the set's own linear layer, whose bits have a
 /// test.
 std::vector<double> project(const KernelSet& set, const std::vector<float>& x, std::int64_t n, TestMatrix w,
@@ -74,7 +77,7 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
   if (in_f16) {
     ActivationBuffer in = operand(set, x.data(), n, cols), out = residual(set, n, outputs);
     w.view.pack.largest = largest;
-    LinearArgs args{n, in.view(), w.view, bias.data(), false, out.view(), {}};
+    LinearArgs args{n, in.view(), {w.view, bias.data(), kScale}, false, out.view(), {}};
     std::vector<std::byte> memory;
     const Shape shape{.batch = static_cast<std::uint32_t>(n),
                       .hidden = static_cast<std::uint32_t>(cols),
@@ -91,8 +94,9 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
   }
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t j = 0; j < outputs; ++j)
-      all.push_back(dot(x.data() + m * cols, w.values.data() + j * cols, cols).value +
-                    bias[static_cast<std::size_t>(j)]);
+      all.push_back(
+          (dot(x.data() + m * cols, w.values.data() + j * cols, cols).value + bias[static_cast<std::size_t>(j)]) *
+          kScale);
   return all;
 }
 
@@ -175,9 +179,8 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   QkvArgs args;
   args.n = n;
   args.x = x.view();
-  args.wq = d.wq.view;
-  if (!queries_only) args.wk = d.wk.view, args.wv = d.wv.view;
-  args.bq = d.bq.data(), args.bk = d.bk.data(), args.bv = d.bv.data();
+  args.wq = {d.wq.view, d.bq.data(), kScale};
+  if (!queries_only) args.wk = {d.wk.view, d.bk.data(), kScale}, args.wv = {d.wv.view, d.bv.data(), kScale};
   if (norm != QkNorm::none) args.q_norm = d.q_norm.data(), args.k_norm = d.k_norm.data();
   args.norm_whole = norm == QkNorm::whole;
   args.norm_eps = 1e-5f;

@@ -22,7 +22,7 @@ float dot_model(const float* x, const float* w, std::int64_t cols) {
 
 std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const std::vector<float>& x, std::int64_t n) {
   ActivationBuffer in = operand(set, x.data(), n, w.view.cols), out = residual(set, n, w.view.rows);
-  LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
+  LinearArgs args{n, in.view(), w.view, false, out.view(), {}};
   const Shape shape{.batch = static_cast<std::uint32_t>(n),
                     .hidden = static_cast<std::uint32_t>(w.view.cols),
                     .n_heads = 1,

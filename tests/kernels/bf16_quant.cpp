@@ -116,7 +116,7 @@ Blocks make_blocks(const KernelSet& set, Random& random, Encoding encoding, std:
 std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const std::vector<float>& x, std::int64_t n,
                               int workers) {
   ActivationBuffer in = operand(set, x.data(), n, w.view.cols), out = residual(set, n, w.view.rows);
-  LinearArgs args{n, in.view(), w.view, nullptr, false, out.view(), {}};
+  LinearArgs args{n, in.view(), w.view, false, out.view(), {}};
   const Shape shape{.batch = static_cast<std::uint32_t>(n),
                     .hidden = static_cast<std::uint32_t>(w.view.cols),
                     .n_heads = 1,
@@ -213,7 +213,7 @@ TEST_CASE("networks whose gate and up differ in their encoding, with products of
                    down = make_blocks(*set, random, down_as, hidden, width);
       const std::vector<float> x = random.values(static_cast<std::size_t>(n * hidden));
       ActivationBuffer in = operand(*set, x.data(), n, hidden), out = residual(*set, n, hidden);
-      FfnArgs args{n,          in.view(), gate.packed.view, up.packed.view, down.packed.view, nullptr, nullptr, nullptr,
+      FfnArgs args{n,          in.view(), gate.packed.view, up.packed.view, down.packed.view,
                    out.view(), {},        Activation::silu, false};
       std::vector<std::byte> memory;
       const Shape shape{.batch = static_cast<std::uint32_t>(n),
@@ -265,22 +265,12 @@ TEST_CASE("an expert of any encodings has the bits of a network, with products o
       shape.n_heads = shape.n_kv_heads = 1, shape.head_dim = 2;
       shape.experts = shape.top_k = 1, shape.expert_width = width;
       std::vector<std::byte> memory;
-      FfnArgs network{n,
-                      in.view(),
-                      gate.packed.view,
-                      up.packed.view,
-                      down.packed.view,
-                      nullptr,
-                      nullptr,
-                      nullptr,
-                      alone.view(),
-                      {},
-                      Activation::silu,
-                      false};
+      FfnArgs network{
+          n, in.view(), gate.packed.view, up.packed.view, down.packed.view, alone.view(), {}, Activation::silu, false};
       run_all(set->ffn, network, set->ffn_workspace(shape), memory, 3);
       MoeArgs args;
       args.n = n, args.x = in.view(), args.router = router.view;
-      args.gate = &gate.packed.view, args.up = &up.packed.view, args.down = &down.packed.view;
+      args.gate = &network.gate, args.up = &network.up, args.down = &network.down;
       args.experts = args.top_k = 1, args.out = out.view(), args.accumulate = false;
       const MoeWorkspace size = set->moe_workspace(shape);
       std::vector<std::byte> buffers(size.routes + size.gathered + size.inner + 256, std::byte{0xff});

@@ -12,7 +12,7 @@ std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const s
   const std::int64_t outputs = w.view.rows;
   ActivationBuffer in = operand(set, x.data(), n, w.view.cols, ld);
   ActivationBuffer out = before != nullptr ? residual(set, *before, n, outputs) : residual(set, n, outputs);
-  LinearArgs args{n, in.view(), w.view, bias, before != nullptr, out.view(), {}, scale};
+  LinearArgs args{n, in.view(), {w.view, bias, scale}, before != nullptr, out.view(), {}};
   const Shape shape{.batch = static_cast<std::uint32_t>(n),
                     .hidden = static_cast<std::uint32_t>(w.view.cols),
                     .n_heads = 1,

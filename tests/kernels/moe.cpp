@@ -17,6 +17,7 @@ struct MoeCase {
   std::uint32_t experts = 0, top_k = 0;
   bool normalise = true, accumulate = true;
   float scale = 1;
+  bool biased() const { return n % 3 != 0; }
   Activation activation() const { return n % 2 == 0 ? Activation::silu : Activation::gelu_tanh; }
 };
 
@@ -30,7 +31,11 @@ MoeTypes all_of(DType dtype) { return {dtype, dtype, dtype}; }
 
 struct Network {
   TestMatrix gate, up, down;
+  std::vector<float> gate_bias, up_bias, down_bias;
 };
+
+/// Of the layers of every network, where they have biases.
+constexpr float kGateScale = 0.75f, kUpScale = 1.25f, kDownScale = 0.5f;
 
 /// A mixture with random weights, and what one run of it gave.
 class Mixture {
@@ -44,6 +49,7 @@ class Mixture {
       networks_.push_back(network(types, c.shared));
       shared_router_ = matrix(of_router, 1, c.hidden, WeightRole::router);
     }
+    router_bias_ = random_.values(c.experts);
     x_ = as_activations(set, random_.values(static_cast<std::size_t>(c.n * c.hidden)), c.n);
     before_ = random_.values(static_cast<std::size_t>(c.n * c.hidden));
   }
@@ -54,13 +60,15 @@ class Mixture {
     const std::vector<float> before(before_.begin() + first * c_.hidden, before_.begin() + (first + n) * c_.hidden);
     ActivationBuffer in = operand(set_, x.data(), n, c_.hidden);
     ActivationBuffer out = c_.accumulate ? residual(set_, before, n, c_.hidden) : residual(set_, n, c_.hidden);
-    std::vector<Matrix> gates, ups, downs;
+    std::vector<Linear> gates, ups, downs;
     for (const Network& network : networks_) {
-      gates.push_back(network.gate.view), ups.push_back(network.up.view), downs.push_back(network.down.view);
+      gates.push_back(layer(network.gate, network.gate_bias, kGateScale));
+      ups.push_back(layer(network.up, network.up_bias, kUpScale));
+      downs.push_back(layer(network.down, network.down_bias, kDownScale));
     }
     MoeArgs args;
     args.n = n, args.x = in.view(), args.out = out.view();
-    args.router = router_.view;
+    args.router = {router_.view, c_.biased() ? router_bias_.data() : nullptr};
     args.gate = gates.data(), args.up = ups.data(), args.down = downs.data();
     args.experts = c_.experts, args.top_k = c_.top_k;
     if (c_.shared != 0) {
@@ -134,11 +142,18 @@ class Mixture {
     return m;
   }
 
+  Linear layer(const TestMatrix& matrix, const std::vector<float>& bias, float scale) const {
+    return c_.biased() ? Linear(matrix.view, bias.data(), scale) : Linear(matrix.view);
+  }
+
   Network network(const MoeTypes& types, std::int64_t width) {
     Network out;
     out.gate = matrix(types.gate, width, c_.hidden, WeightRole::gate);
     out.up = matrix(types.up, width, c_.hidden, WeightRole::up);
     out.down = matrix(types.down, c_.hidden, width, WeightRole::down);
+    out.gate_bias = random_.values(static_cast<std::size_t>(width));
+    out.up_bias = random_.values(static_cast<std::size_t>(width));
+    out.down_bias = random_.values(static_cast<std::size_t>(c_.hidden));
     return out;
   }
 
@@ -153,7 +168,8 @@ class Mixture {
     for (std::int64_t e = 0; e < ld(); ++e) {
       const TestMatrix& w = e < c_.experts ? router_ : shared_router_;
       const std::int64_t row = e < c_.experts ? e : 0;
-      const Sum sum = dot(x, w.values.data() + row * c_.hidden, c_.hidden);
+      Sum sum = dot(x, w.values.data() + row * c_.hidden, c_.hidden);
+      if (c_.biased() && e < c_.experts) add_bias(sum, router_bias_[static_cast<std::size_t>(e)], 1);
       const double got = logits_[static_cast<std::size_t>(m * ld() + e)];
       // Routers are summed in f32 whatever the set does with other matrices of this type.
       const double bound = sum_bound(set_, uses_tiles(set_.name) ? dtype : DType::f32, sum, c_.hidden);
@@ -181,6 +197,11 @@ class Mixture {
       const double exact = std::exp(logits[want[i]] - largest) / (c_.normalise ? of_chosen : all);
       CHECK(std::fabs(weight(m, i) - exact) <= weight_error(m, want[i]) * exact);
     }
+  }
+
+  static void add_bias(Sum& sum, float bias, float scale) {
+    sum.value = (sum.value + bias) * scale;
+    sum.magnitude = (sum.magnitude + std::fabs(bias)) * scale;
   }
 
   double weight(std::int64_t m, std::size_t i) const { return weights_[static_cast<std::size_t>(m * c_.top_k) + i]; }
@@ -219,8 +240,9 @@ class Mixture {
     std::vector<double> act(static_cast<std::size_t>(width)), error(act.size());
     for (std::int64_t j = 0; j < width; ++j) {
       const auto at = static_cast<std::size_t>(j);
-      const Sum g = dot(x, w.gate.values.data() + j * c_.hidden, c_.hidden);
-      const Sum u = dot(x, w.up.values.data() + j * c_.hidden, c_.hidden);
+      Sum g = dot(x, w.gate.values.data() + j * c_.hidden, c_.hidden);
+      Sum u = dot(x, w.up.values.data() + j * c_.hidden, c_.hidden);
+      if (c_.biased()) add_bias(g, w.gate_bias[at], kGateScale), add_bias(u, w.up_bias[at], kUpScale);
       const double a = g.value, b = u.value;
       const double cubic = std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a);
       const bool silu = c_.activation() == Activation::silu;
@@ -241,6 +263,7 @@ class Mixture {
         sum.magnitude += std::fabs(act[j] * row[j]);
         carried += error[j] * std::fabs(row[j]);
       }
+      if (c_.biased()) add_bias(sum, w.down_bias[i], kDownScale), carried *= kDownScale;
       const double factor = weight * c_.scale;
       want[i] += factor * sum.value;
       size[i] += factor * sum.magnitude;
@@ -254,7 +277,7 @@ class Mixture {
   Random random_;
   TestMatrix router_, shared_router_;
   std::vector<Network> networks_;
-  std::vector<float> x_, before_, logits_, weights_;
+  std::vector<float> router_bias_, x_, before_, logits_, weights_;
   std::vector<std::int32_t> chosen_;
   std::vector<std::uint64_t> usage_;
   std::vector<std::byte> buffers_;

@@ -13,7 +13,7 @@ std::vector<float> run_linear(const KernelSet& set, const Matrix& w, const std::
                               int workers, const std::vector<float>& bias, const std::vector<float>& before) {
   ActivationBuffer in = operand(set, x.data(), n, w.cols);
   ActivationBuffer out = residual(set, before, n, w.rows);
-  LinearArgs args{n, in.view(), w, bias.data(), true, out.view(), {}, 0.75f};
+  LinearArgs args{n, in.view(), {w, bias.data(), 0.75f}, true, out.view(), {}};
   const Shape shape{.batch = static_cast<std::uint32_t>(n),
                     .hidden = static_cast<std::uint32_t>(w.cols),
                     .n_heads = 1,

@@ -47,8 +47,8 @@ std::vector<float> run_ffn(const KernelSet& set, const FfnData& d, std::int64_t 
   ActivationBuffer in = operand(set, d.x.data(), n, hidden), out = residual(set, n, hidden, 1.0f);
   FfnArgs args;
   args.n = n, args.x = in.view(), args.out = out.view();
-  args.gate = d.gate.as(wide).view, args.up = d.up.as(wide).view, args.down = d.down.as(wide).view;
-  args.gate_bias = d.bias.data(), args.up_bias = d.bias.data();
+  args.gate = {d.gate.as(wide).view, d.bias.data()}, args.up = {d.up.as(wide).view, d.bias.data()};
+  args.down = d.down.as(wide).view;
   Shape shape;
   shape.batch = u32(n), shape.hidden = u32(hidden), shape.ffn = u32(width);
   std::vector<std::byte> memory;
@@ -125,7 +125,7 @@ Mixture make_mixture(const KernelSet& set, Random& random, const std::vector<Thr
 
 std::vector<float> run_moe(const KernelSet& set, const Mixture& m, std::int64_t n, int workers, bool wide) {
   const std::int64_t hidden = m.router.view.cols, width = m.gates[0].own.view.rows;
-  std::vector<Matrix> gates, ups, downs;
+  std::vector<Linear> gates, ups, downs;
   for (std::size_t i = 0; i < m.gates.size(); ++i) {
     gates.push_back(m.gates[i].as(wide).view);
     ups.push_back(m.ups[i].as(wide).view);

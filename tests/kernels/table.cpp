@@ -23,7 +23,7 @@ void test_lm_head(const KernelSet& set, DType dtype) {
     std::vector<std::byte> memory;
     for (const auto& [softcap, scale] :
          {std::pair(0.0f, 1.0f), std::pair(0.0f, 0.3f), std::pair(7.0f, 1.0f), std::pair(7.0f, 2.5f)}) {
-      args.softcap = softcap, args.scale = scale;
+      args.softcap = softcap, args.w.scale = scale;
       run_all(set.lm_head, args,
               set.lm_head_workspace({.batch = 40,
                                      .hidden = 37,
@@ -67,15 +67,18 @@ struct FfnData {
   std::vector<float> gate_bias, up_bias, down_bias, x;
 };
 
+constexpr float kGateScale = 0.75f, kUpScale = 1.25f;
+
 /// activation(gate(x)) * up(x) of one row, and how far off it may be.
 void inner_ffn(const KernelSet& set, DType dtype, const FfnCase& c, const FfnData& d, std::int64_t m,
                std::vector<double>& act, std::vector<double>& act_error) {
   const float* x = d.x.data() + m * c.hidden;
   for (std::int64_t j = 0; j < c.ffn; ++j) {
     const auto at = static_cast<std::size_t>(j);
-    const Sum g = dot(x, d.gate.values.data() + j * c.hidden, c.hidden);
-    const Sum u = dot(x, d.up.values.data() + j * c.hidden, c.hidden);
-    const double a = g.value + d.gate_bias[at], b = u.value + d.up_bias[at];
+    Sum g = dot(x, d.gate.values.data() + j * c.hidden, c.hidden);
+    Sum u = dot(x, d.up.values.data() + j * c.hidden, c.hidden);
+    g.magnitude *= kGateScale, u.magnitude *= kUpScale;
+    const double a = (g.value + d.gate_bias[at]) * kGateScale, b = (u.value + d.up_bias[at]) * kUpScale;
     const double cubic = std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a);
     const bool silu = c.activation() == Activation::silu;
     act[at] = silu ? a / (1 + std::exp(-a)) * b : 0.5 * a * (1 + std::tanh(cubic)) * b;
@@ -124,12 +127,9 @@ void ffn_case(const KernelSet& set, Random& random, const FfnTypes& types, const
   ActivationBuffer x = operand(set, d.x.data(), c.n, c.hidden), out = residual(set, c.n, c.hidden, 1.0f);
   FfnArgs args{c.n,
                x.view(),
-               d.gate.view,
-               d.up.view,
-               d.down.view,
-               d.gate_bias.data(),
-               d.up_bias.data(),
-               d.down_bias.data(),
+               {d.gate.view, d.gate_bias.data(), kGateScale},
+               {d.up.view, d.up_bias.data(), kUpScale},
+               {d.down.view, d.down_bias.data()},
                out.view(),
                {},
                c.activation(),
@@ -149,10 +149,10 @@ void ffn_case(const KernelSet& set, Random& random, const FfnTypes& types, const
   ActivationBuffer alone = residual(set, c.n, c.hidden), scaled = residual(set, c.n, c.hidden, 1.0f);
   args.accumulate = false, args.out = alone.view();
   run_all(set.ffn, args, set.ffn_workspace(shape), memory, 2);
-  args.accumulate = true, args.out = scaled.view(), args.scale = 0.22f;
+  args.accumulate = true, args.out = scaled.view(), args.down.scale = 0.22f;
   run_all(set.ffn, args, set.ffn_workspace(shape), memory, 3);
   std::vector<float> want = alone.rows();
-  for (float& value : want) value = 1.0f + value * args.scale;
+  for (float& value : want) value = 1.0f + value * args.down.scale;
   REQUIRE(scaled.rows() == want);
 }
 
@@ -494,7 +494,7 @@ TEST_CASE("gelu is within its bound over the whole range, through the feed-forwa
     const double rounding = rounds_to_bf16(*set) ? kBf16 : 0;  // of the result, before the down projection
     const auto n = static_cast<std::int64_t>(x.size());
     ActivationBuffer in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
-    FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
+    FfnArgs args{n, in.view(), one.view, {zero.view, &up_bias}, one.view, result.view(), {}};
     args.activation = Activation::gelu_tanh;
     std::vector<std::byte> memory;
     run_all(set->ffn, args,
@@ -534,7 +534,7 @@ TEST_CASE("silu is within its bound over the whole range, through the feed-forwa
     const double rounding = rounds_to_bf16(*set) ? kBf16 : 0;  // of the result, before the down projection
     const auto n = static_cast<std::int64_t>(x.size());
     ActivationBuffer in = operand(*set, x.data(), n, 1), result = residual(*set, n, 1, 0.0f);
-    FfnArgs args{n, in.view(), one.view, zero.view, one.view, nullptr, &up_bias, nullptr, result.view(), {}};
+    FfnArgs args{n, in.view(), one.view, {zero.view, &up_bias}, one.view, result.view(), {}};
     std::vector<std::byte> memory;
     run_all(set->ffn, args,
             set->ffn_workspace({.batch = static_cast<std::uint32_t>(n),
