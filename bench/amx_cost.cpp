@@ -90,7 +90,7 @@ Cost linear_cost(const KernelSet& set, std::int64_t n, std::int64_t cols, std::i
                         false,
                         {out.data(), set.layouts.residual_of(n), rows},
                         {space.data(), space.data() + size.shared, size.per_worker}};
-  Cost cost = cost_of_phase(set.linear, args, 0);
+  Cost cost = cost_of_phase(set.linear, args, 1);
   cost.weight_bytes = bytes_of(rows, cols);
   cost.flops = cost.weight_bytes * static_cast<double>(n);
   return cost;

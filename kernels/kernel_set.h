@@ -56,11 +56,22 @@ struct Matrix {
   PackInfo pack = {};
 };
 
+/// What is added to a linear layer for rows [first_row, first_row + n_rows) of a batch: up(down(x)), by two matrices of
+/// low rank, as adapters have them (LoRA, Hu et al. 2021, section 4.1). All are f32.
+struct Addition {
+  std::int64_t first_row = 0, n_rows = 0, rank = 0;
+  const float* down = nullptr;  ///< [rank][cols of the layer]
+  const float* up = nullptr;    ///< [rank][rows of the layer], with the factor of the adapter in it
+  float* inner = nullptr;       ///< [n_rows][rank]: room for down(x), written by the operation
+};
+
 /// A linear layer, the operand of every operation that multiplies: output j of a row x is
-/// (sum over k of x[k] * w[j][k], + bias[j]) * scale.
+/// (sum over k of x[k] * w[j][k], + bias[j], + what each addition of the row gives, in their order) * scale.
+/// common/additions.h says in which order an addition adds up.
 struct Linear : Matrix {
   const float* bias = nullptr;  ///< null: none
   float scale = 1;
+  std::span<const Addition> additions;
 
   Linear() = default;
   // A matrix alone is a layer without more.
@@ -260,7 +271,7 @@ struct MoeBuffers {
 /// The weights are those of a softmax over the router's outputs for all experts, in f32, of which the top_k largest are
 /// chosen (ties: choose_largest() in common/routes.h); `normalise` divides them by their sum. A row for which one of
 /// these outputs is not finite goes through no expert, and all its results are NaN. Nothing of a row depends on other
-/// rows. out may be x.
+/// rows. Layers of a mixture have no additions. out may be x.
 struct MoeArgs {
   std::int64_t n = 0;  ///< at least 1
   Activations x;

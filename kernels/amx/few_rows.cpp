@@ -121,8 +121,11 @@ void with_tokens(std::int64_t n, F f) {
 }
 static_assert(kFewRows == 4);
 
-float finished(const Linear& w, std::int64_t j, float sum) {
-  return (w.bias != nullptr ? sum + w.bias[j] : sum) * w.scale;
+/// Output j of row m of a layer.
+float finished(const Linear& w, std::int64_t m, std::int64_t j, float sum) {
+  if (w.bias != nullptr) sum += w.bias[j];
+  if (!w.additions.empty()) add_shares(w, m, j, 1, &sum);
+  return sum * w.scale;
 }
 
 /// Stores outputs of a slice of units in rows, as store_rows() does.
@@ -131,7 +134,7 @@ void project_rows(const SplitRows& x, const Linear& w, bool accumulate, Slice sl
   const auto store = [&](std::int64_t j, const float* sums) {
     for (std::int64_t m = 0; m < x.n; ++m) {
       float* out = row(m) + j;
-      const float value = finished(w, j, sums[m]);
+      const float value = finished(w, m, j, sums[m]);
       *out = accumulate ? *out + value : value;
     }
   };
@@ -169,7 +172,7 @@ void qkv_few_rows(const QkvArgs& args, Slice slice) {
     const std::int64_t first = head.index * width;
     const auto store = [&](std::int64_t j, const float* sums) {
       for (std::int64_t m = 0; m < x.n; ++m)
-        space.values[(j - first) * kPanelLanes + m] = finished(*head.of.w, j, sums[m]);
+        space.values[(j - first) * kPanelLanes + m] = finished(*head.of.w, m, j, sums[m]);
     };
     with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, *head.of.w, first, first + width, store); });
     finish_head(args, head.of.kind, head.index, 0, space.values, space.rope);
@@ -188,13 +191,10 @@ struct alignas(64) GateAndUp {
 /// activation(gate) * up of the 32 features of a unit, split for the down projection.
 void store_activations(const FfnArgs& args, const GateAndUp& sums, std::int64_t unit, float* inner) {
   const auto product = [&](std::int64_t m, std::int64_t i) {
-    const std::int64_t feature = unit * kUnitRows + i;
-    const __mmask16 lanes = feature < args.gate.rows ? first_lanes(args.gate.rows - feature) : __mmask16{0};
-    __m512 g = _mm512_load_ps(sums.gate[m] + i), u = _mm512_load_ps(sums.up[m] + i);
-    if (args.gate.bias != nullptr) g = _mm512_add_ps(g, _mm512_maskz_loadu_ps(lanes, args.gate.bias + feature));
-    if (args.up.bias != nullptr) u = _mm512_add_ps(u, _mm512_maskz_loadu_ps(lanes, args.up.bias + feature));
-    g = _mm512_mul_ps(g, _mm512_set1_ps(args.gate.scale)), u = _mm512_mul_ps(u, _mm512_set1_ps(args.up.scale));
-    return gated<avx512::VectorOps>(args.activation, g, u);
+    const std::int64_t feature = unit * kUnitRows + i, count = larger(args.gate.rows - feature, std::int64_t{0});
+    return gated<avx512::VectorOps>(args.activation,
+                                    finished_row(args.gate, m, feature, count, _mm512_load_ps(sums.gate[m] + i)),
+                                    finished_row(args.up, m, feature, count, _mm512_load_ps(sums.up[m] + i)));
   };
   for (std::int64_t m = 0; m < args.n; ++m)
     split(product(m, 0), product(m, 16), inner + m * padded_k(args.gate.rows) + unit * kUnitRows);
@@ -236,7 +236,13 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, Slice slice, float* in
 
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
   auto* inner = reinterpret_cast<float*>(inner_panels(args));
-  if (phase == 1)
+  const std::int64_t padded = padded_k(args.gate.rows);
+  if (phase == 0) return write_inner({&args.gate, &args.up}, args.x, slice);
+  if (phase == 2)
+    return write_inner_of({&args.down}, slice, [&](std::int64_t m, std::int64_t k) {
+      return inner[m * padded + k / kStep * kStep + k % 2 * 16 + k % kStep / 2];
+    });
+  if (phase == 3)
     return project_rows(SplitRows(inner, args.n, args.gate.rows), args.down, args.accumulate, slice,
                         [&](std::int64_t m) { return args.out.row(m); });
   const SplitRows x = split_rows(args.x, args.n, args.gate.cols, OwnSpace(args.workspace, slice.worker));
@@ -286,7 +292,7 @@ void outer_few_rows(const MoeArgs& args, Slice slice) {
         for (std::int64_t m = 0; m < slot.count; ++m) {
           const RoutedRow& routed = routes.rows[slot.first + m];
           float* sum = sums.at(routed.row, j - first);
-          const float value = finished(ffn.down, j, values[m]) * routed.weight;
+          const float value = finished(ffn.down, 0, j, values[m]) * routed.weight;
           *sum = routed.first ? value : *sum + value;
         }
       };

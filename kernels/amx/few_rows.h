@@ -10,8 +10,8 @@
 
 namespace qinfer::kernels::amx {
 
-// Workspaces, units and phases are those of tiles (q/k/v is computed in phase 1; phase 0 has no units here, and a
-// phase after it is that of tiles).
+// Workspaces, units and phases are those of tiles. These are phase 1 of linear layers, LM head and q/k/v, whose other
+// phases are those of tiles, and all phases of a feed-forward network.
 
 void linear_few_rows(const LinearArgs& args, Slice slice);
 void lm_head_few_rows(const LmHeadArgs& args, Slice slice);

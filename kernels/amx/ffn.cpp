@@ -1,16 +1,21 @@
-// The feed-forward network: the two phases of it. See ffn.h.
+// The feed-forward network: its two halves, and before each what additions make of the rows. See ffn.h.
 #include "amx/ffn.h"
 
 namespace qinfer::kernels::amx {
 
 std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
-  return units_of(phase == 0 ? args.gate.rows : args.down.rows);
+  if (phase == 0) return inner_units({&args.gate, &args.up});
+  if (phase == 2) return inner_units({&args.down});
+  return units_of(phase == 1 ? args.gate.rows : args.down.rows);
 }
 
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.gate, &args.up}, args.x, slice);
+  if (phase == 2)
+    return write_inner({&args.down}, {inner_panels(args), ActivationLayout::bf16_panels, args.gate.rows}, slice);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
-  if (phase == 0) {
+  if (phase == 1) {
     prefetch_first(gate_and_up_rows(args, slice.begin * kUnitRows), args.n);
     return gate_and_up(args, panels_of(args.x, args.n, args.gate.cols, own), slice, own);
   }

@@ -19,20 +19,17 @@ inline RowPair gate_and_up_rows(const FfnArgs& args, std::int64_t row) {
 template <Activation activation>
 [[gnu::noinline]] void store_activations(const FfnArgs& args, const SumBlock& block, std::int64_t feature) {
   const std::int64_t dwords = panel_dwords(args.gate.rows);
-  const auto bias_of = [&](const float* bias, std::int64_t i) {
-    return _mm512_set1_ps(bias != nullptr ? bias[i] : 0.0f);
-  };
   for (int panel = 0; panel < block.panels; ++panel) {
     const float *gate = block.tile(0, panel), *up = block.tile(1, panel);
+    const std::int64_t row = (block.first_panel + panel) * kPanelLanes;
     std::uint32_t* out = inner_panels(args) + (block.first_panel + panel) * dwords + feature / 2 * kPanelLanes;
     for (std::int64_t r = 0; r < kRegisterRows; r += 2) {
       __m512 product[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
       for (std::int64_t i = 0; i < 2 && feature + r + i < args.gate.rows; ++i) {
-        __m512 g = _mm512_load_ps(gate + 16 * (r + i)), u = _mm512_load_ps(up + 16 * (r + i));
-        if (args.gate.bias != nullptr) g = _mm512_add_ps(g, bias_of(args.gate.bias, feature + r + i));
-        if (args.up.bias != nullptr) u = _mm512_add_ps(u, bias_of(args.up.bias, feature + r + i));
-        g = _mm512_mul_ps(g, _mm512_set1_ps(args.gate.scale)), u = _mm512_mul_ps(u, _mm512_set1_ps(args.up.scale));
-        product[i] = gated<avx512::VectorOps>(activation, g, u);
+        const std::int64_t line = r + i;
+        product[i] = gated<avx512::VectorOps>(
+            activation, finished_line(args.gate, row, feature + line, _mm512_load_ps(gate + 16 * line)),
+            finished_line(args.up, row, feature + line, _mm512_load_ps(up + 16 * line)));
       }
       _mm512_store_si512(out + r / 2 * kPanelLanes, interleave(product[0], product[1]));
     }

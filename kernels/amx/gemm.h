@@ -5,6 +5,7 @@
 #pragma once
 
 #include "amx/panels.h"
+#include "common/additions.h"
 
 namespace qinfer::kernels::amx {
 namespace {
@@ -95,6 +96,35 @@ inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, Row
   }
 }
 
+/// What additions give to output j of 16 rows from m on, which are a line; and to 16 outputs from j on of row m, as far
+/// as there are `count`.
+[[gnu::noinline]] inline __m512 line_with_shares(const Linear& w, std::int64_t m, std::int64_t j, __m512 line) {
+  alignas(64) float values[kPanelLanes];
+  _mm512_store_ps(values, line);
+  for (std::int64_t t = 0; t < kPanelLanes; ++t) add_shares(w, m + t, j, 1, values + t);
+  return _mm512_load_ps(values);
+}
+[[gnu::noinline]] inline __m512 row_with_shares(const Linear& w, std::int64_t m, std::int64_t j, std::int64_t count,
+                                                __m512 row) {
+  alignas(64) float values[16];
+  _mm512_store_ps(values, row);
+  add_shares(w, m, j, larger(smaller(count, std::int64_t{16}), std::int64_t{0}), values);
+  return _mm512_load_ps(values);
+}
+
+/// Output j of 16 rows from m on, from their sums.
+inline __m512 finished_line(const Linear& w, std::int64_t m, std::int64_t j, __m512 value) {
+  if (w.bias != nullptr) value = _mm512_add_ps(value, _mm512_set1_ps(w.bias[j]));
+  if (!w.additions.empty()) value = line_with_shares(w, m, j, value);
+  return _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
+}
+/// Outputs j and up of row m, as far as there are `count`.
+inline __m512 finished_row(const Linear& w, std::int64_t m, std::int64_t j, std::int64_t count, __m512 value) {
+  if (w.bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(first_lanes(count), w.bias + j));
+  if (!w.additions.empty()) value = row_with_shares(w, m, j, count, value);
+  return _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
+}
+
 /// Stores a block's outputs, of which the first is output `feature` of the layer, as lines of panels; adds the old
 /// values where asked for.
 inline void store_lines(const SumBlock& block, std::int64_t feature, const Linear& w, bool accumulate,
@@ -105,9 +135,7 @@ inline void store_lines(const SumBlock& block, std::int64_t feature, const Linea
       const float* sums = block.tile(i, j);
       float* line = f32_line(out, block.first_panel + j, first);
       for (std::int64_t r = 0; r < count; ++r, sums += kPanelLanes, line += kPanelLanes) {
-        __m512 value = _mm512_load_ps(sums);
-        if (w.bias != nullptr) value = _mm512_add_ps(value, _mm512_set1_ps(w.bias[first + r]));
-        value = _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
+        __m512 value = finished_line(w, (block.first_panel + j) * kPanelLanes, first + r, _mm512_load_ps(sums));
         if (accumulate) value = _mm512_add_ps(_mm512_load_ps(line), value);
         _mm512_store_ps(line, value);
       }
@@ -122,7 +150,6 @@ inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t featu
   for (int i = 0; i < block.row_tiles; ++i) {
     const std::int64_t begin = feature + i * kRegisterRows;
     const __mmask16 lanes = first_lanes(w.rows - begin);
-    const __m512 added = w.bias != nullptr ? _mm512_maskz_loadu_ps(lanes, w.bias + begin) : _mm512_setzero_ps();
     for (int j = 0; j < block.panels; ++j) {
       const std::int64_t first = (block.first_panel + j) * kPanelLanes, tokens = smaller(n - first, kPanelLanes);
       __m512 lines[16], rows[16];
@@ -130,8 +157,7 @@ inline void store_rows(const SumBlock& block, std::int64_t n, std::int64_t featu
       transpose(lines, rows);
       for (std::int64_t t = 0; t < tokens; ++t) {
         float* out = row(first + t) + begin;
-        __m512 value = w.bias != nullptr ? _mm512_add_ps(rows[t], added) : rows[t];
-        value = _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
+        __m512 value = finished_row(w, first + t, begin, w.rows - begin, rows[t]);
         if (accumulate) value = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), value);
         _mm512_mask_storeu_ps(out, lanes, value);
       }

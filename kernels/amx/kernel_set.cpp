@@ -27,7 +27,7 @@ DType default_kv_type(bool) { return DType::bf16; }
 
 /// Few rows go another way where they may.
 void mixed_linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
-  args.n <= kFewRows ? linear_few_rows(args, slice) : linear(args, phase, slice);
+  phase == 1 && args.n <= kFewRows ? linear_few_rows(args, slice) : linear(args, phase, slice);
 }
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   phase == 1 && args.n <= kFewRows ? qkv_few_rows(args, slice) : qkv(args, phase, slice);
@@ -39,7 +39,7 @@ void mixed_moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice) {
   args.n <= kFewRows ? moe_ffn_few_rows(args, phase, slice) : moe_ffn(args, phase, slice);
 }
 void mixed_lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
-  args.n <= kFewRows ? lm_head_few_rows(args, slice) : lm_head(args, phase, slice);
+  phase == 1 && args.n <= kFewRows ? lm_head_few_rows(args, slice) : lm_head(args, phase, slice);
 }
 
 template <bool mixed>
@@ -65,12 +65,12 @@ constexpr KernelSet make_set(const char* name) {
       .lm_head_workspace = lm_head_workspace,
       .embed = {fixed_phases<1>, embed_units, embed},
       .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
-      .linear = {fixed_phases<1>, linear_units, mixed ? mixed_linear : linear},
+      .linear = {fixed_phases<2>, linear_units, mixed ? mixed_linear : linear},
       .qkv = {qkv_phases, qkv_units, mixed ? mixed_qkv : qkv},
       .attention = {attention_phases, attention_units, attention},
-      .ffn = {fixed_phases<2>, ffn_units, mixed ? mixed_ffn : ffn},
+      .ffn = {fixed_phases<4>, ffn_units, mixed ? mixed_ffn : ffn},
       .moe_ffn = {fixed_phases<kMoePhases>, moe_ffn_units, mixed ? mixed_moe_ffn : moe_ffn},
-      .lm_head = {fixed_phases<1>, lm_head_units, mixed ? mixed_lm_head : lm_head},
+      .lm_head = {fixed_phases<2>, lm_head_units, mixed ? mixed_lm_head : lm_head},
   };
 }
 

@@ -158,11 +158,7 @@ SlotRows rows_in(const Routes& routes, const ExpertSlot& slot, const OuterBlock&
 struct DownOutputs {
   const Linear& w;
   std::int64_t first, output;
-  __m512 finished(__m512 sums) const {
-    if (w.bias != nullptr)
-      sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(first_lanes(w.rows - first), w.bias + first));
-    return _mm512_mul_ps(sums, _mm512_set1_ps(w.scale));
-  }
+  __m512 finished(__m512 sums) const { return finished_row(w, 0, first, w.rows - first, sums); }
 };
 
 /// Adds outputs of one panel of tokens, [16 features][16 tokens]: those of rows [rows.begin, rows.end) of a list.

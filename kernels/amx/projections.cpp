@@ -7,9 +7,12 @@ namespace qinfer::kernels::amx {
 
 // ---- linear ----
 
-std::int64_t linear_units(const LinearArgs& args, std::int32_t) { return units_of(args.w.rows); }
+std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
+  return phase == 0 ? inner_units({&args.w}) : units_of(args.w.rows);
+}
 
-void linear(const LinearArgs& args, std::int32_t, Slice slice) {
+void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.w}, args.x, slice);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
   prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
@@ -22,9 +25,12 @@ WorkspaceSize linear_workspace(const Shape& shape) {
 
 // ---- the LM head ----
 
-std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t) { return units_of(args.w.rows); }
+std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
+  return phase == 0 ? inner_units({&args.w}) : units_of(args.w.rows);
+}
 
-void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
+void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.w}, args.x, slice);
   {
     const TileRegion region;
     const OwnSpace own(args.workspace, slice.worker);
@@ -50,17 +56,15 @@ float* shared_rope(const QkvArgs& args, std::int64_t panel) {
 /// The outputs of one pair of row tiles of a head, from line `feature` on.
 void copy_values(const SumBlock& block, std::int64_t feature, const Head& head, std::int64_t width,
                  const HeadSpace& space) {
-  const Linear& w = *head.of.w;
-  const float* bias = w.bias != nullptr ? w.bias + head.index * width : nullptr;
   for (int panel = 0; panel < block.panels; ++panel)
     for (int tile = 0; tile < block.row_tiles; ++tile)
       for (std::int64_t r = 0; r < kRegisterRows; ++r) {
         const std::int64_t i = feature + tile * kRegisterRows + r;
-        __m512 value = _mm512_load_ps(block.tile(tile, panel) + r * kPanelLanes);
-        if (bias != nullptr && i < width) value = _mm512_add_ps(value, _mm512_set1_ps(bias[i]));
-        value = _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
         // Lines of an infinite input are not zero after the last feature.
-        if (i >= width) value = _mm512_setzero_ps();
+        const __m512 value =
+            i < width ? finished_line(*head.of.w, (block.first_panel + panel) * kPanelLanes, head.index * width + i,
+                                      _mm512_load_ps(block.tile(tile, panel) + r * kPanelLanes))
+                      : _mm512_setzero_ps();
         _mm512_store_ps(space.values + panel * space.head_floats + i * kPanelLanes, value);
       }
 }
@@ -99,8 +103,24 @@ void finish_waiting(const QkvArgs& args, Slice slice) {
 
 }  // namespace
 
+namespace {
+
+std::int64_t rope_units(const QkvArgs& args) { return args.rope != nullptr ? shared_rope_panels(args.n) : 0; }
+
+/// Shared rope tables, and what additions make of the rows.
+void prepare_qkv(const QkvArgs& args, Slice slice) {
+  const std::int64_t units = rope_units(args);
+  for (std::int64_t panel = slice.begin; panel < smaller(slice.end, units); ++panel)
+    transpose_rope(args, panel, shared_rope(args, panel));
+  if (slice.end > units)
+    write_inner({&args.wq, &args.wk, &args.wv}, args.x,
+                {larger(slice.begin - units, std::int64_t{0}), slice.end - units, slice.worker});
+}
+
+}  // namespace
+
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
-  if (phase == 0) return args.rope != nullptr ? shared_rope_panels(args.n) : 0;
+  if (phase == 0) return rope_units(args) + inner_units({&args.wq, &args.wk, &args.wv});
   return phase == 1 ? head_count(args) : waiting_units(args, kPanelLanes);
 }
 
@@ -108,11 +128,7 @@ std::int32_t qkv_phases(const QkvArgs& args) { return args.norm_whole ? 3 : 2; }
 
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   if (phase == 2) return finish_waiting(args, slice);
-  if (phase == 0) {
-    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel)
-      transpose_rope(args, panel, shared_rope(args, panel));
-    return;
-  }
+  if (phase == 0) return prepare_qkv(args, slice);
   const TileRegion region;
   const std::int64_t width = args.kv.head_dim;
   const HeadSpace space(args.workspace, slice.worker, width);

@@ -70,12 +70,12 @@ constexpr KernelSet kSet = {
     .lm_head_workspace = lm_head_workspace,
     .embed = {fixed_phases<1>, embed_units, embed},
     .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
-    .linear = {fixed_phases<1>, linear_units, linear},
+    .linear = {fixed_phases<2>, linear_units, linear},
     .qkv = {qkv_phases, qkv_units, qkv},
     .attention = {attention_phases, attention_units, attention},
-    .ffn = {fixed_phases<2>, ffn_units, ffn},
+    .ffn = {fixed_phases<4>, ffn_units, ffn},
     .moe_ffn = {fixed_phases<kMoePhases>, moe_ffn_units, moe_ffn},
-    .lm_head = {fixed_phases<1>, lm_head_units, lm_head},
+    .lm_head = {fixed_phases<2>, lm_head_units, lm_head},
 };
 
 }  // namespace

@@ -18,21 +18,30 @@ void linear_outputs(const LinearArgs& args, Slice slice) {
 
 }  // namespace
 
-std::int64_t linear_units(const LinearArgs& args, std::int32_t) { return output_units(args.w.rows); }
+std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
+  return phase == 0 ? inner_units({&args.w}) : output_units(args.w.rows);
+}
 
-void linear(const LinearArgs& args, std::int32_t, Slice slice) { linear_outputs(args, slice); }
+void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.w}, args.x, slice);
+  linear_outputs(args, slice);
+}
 
 WorkspaceSize linear_workspace(const Shape& shape) {
   return {0, scratch_bytes(static_cast<std::int64_t>(widest_linear(shape)), shape.batch, 1)};
 }
 
 std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
-  return output_units(phase == 0 ? args.gate.rows : args.down.rows);
+  if (phase == 0) return inner_units({&args.gate, &args.up});
+  if (phase == 2) return inner_units({&args.down});
+  return output_units(phase == 1 ? args.gate.rows : args.down.rows);
 }
 
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const Activations act{args.workspace.shared, ActivationLayout::row_major, args.gate.rows};
-  if (phase == 1) {
+  if (phase == 0) return write_inner({&args.gate, &args.up}, args.x, slice);
+  if (phase == 2) return write_inner({&args.down}, act, slice);
+  if (phase == 3) {
     linear_outputs({args.n, act, args.down, args.accumulate, args.out, args.workspace}, slice);
     return;
   }
@@ -50,9 +59,12 @@ WorkspaceSize ffn_workspace(const Shape& shape) {
   return {shared, scratch_bytes(std::max(shape.hidden, shape.ffn), shape.batch, 2)};
 }
 
-std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t) { return output_units(args.w.rows); }
+std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
+  return phase == 0 ? inner_units({&args.w}) : output_units(args.w.rows);
+}
 
-void lm_head(const LmHeadArgs& args, std::int32_t, Slice slice) {
+void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.w}, args.x, slice);
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.w.cols, args.n);
   for_each_output(slice, args.w.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.w, j, scratch.weights, scratch.sums);

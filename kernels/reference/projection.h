@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/additions.h"
 #include "common/units.h"
 #include "reference.h"
 
@@ -36,10 +37,14 @@ inline std::uint64_t scratch_bytes(std::int64_t cols, std::uint64_t n, std::uint
   return weight_row_bytes(cols) + round_up(results * n * sizeof(float), 64);
 }
 
-/// What makes outputs j of n rows, `stride` apart, out of their sums.
-inline void finish_outputs(const Linear& w, std::int64_t j, std::int64_t n, float* sums, std::int64_t stride = 1) {
-  for (std::int64_t m = 0; m < n; ++m, sums += stride)
-    *sums = (w.bias != nullptr ? *sums + w.bias[j] : *sums) * w.scale;
+/// What makes outputs j of n rows, `stride` apart, out of their sums; the first is row `first_row` of the batch.
+inline void finish_outputs(const Linear& w, std::int64_t j, std::int64_t n, float* sums, std::int64_t stride = 1,
+                           std::int64_t first_row = 0) {
+  for (std::int64_t m = 0; m < n; ++m, sums += stride) {
+    if (w.bias != nullptr) *sums += w.bias[j];
+    if (!w.additions.empty()) add_shares(w, first_row + m, j, 1, sums);
+    *sums *= w.scale;
+  }
 }
 
 /// Output j of all rows.

@@ -70,16 +70,17 @@ void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std
   for (std::int64_t i = 0; i < width; ++i) {
     const std::int64_t j = head.index * width + i;
     dot_rows(block, count, widen_row(w, j, weights), w.cols, values + i, width);
-    finish_outputs(w, j, count, values + i, width);
+    finish_outputs(w, j, count, values + i, width, first);
   }
 }
 
 }  // namespace
 
-std::int32_t qkv_phases(const QkvArgs& args) { return args.norm_whole ? 2 : 1; }
+std::int32_t qkv_phases(const QkvArgs& args) { return args.norm_whole ? 3 : 2; }
 
 std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
-  return phase == 0 ? head_count(args) : waiting_units(args, waiting_unit_rows(args.n));
+  if (phase == 0) return inner_units({&args.wq, &args.wk, &args.wv});
+  return phase == 1 ? head_count(args) : waiting_units(args, waiting_unit_rows(args.n));
 }
 
 namespace {
@@ -102,7 +103,8 @@ void finish_waiting(const QkvArgs& args, Slice slice) {
 }  // namespace
 
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 1) return finish_waiting(args, slice);
+  if (phase == 0) return write_inner({&args.wq, &args.wk, &args.wv}, args.x, slice);
+  if (phase == 2) return finish_waiting(args, slice);
   float* weights = reinterpret_cast<float*>(args.workspace.of(slice.worker));
   float* values = weights + weight_row_bytes(args.wq.cols) / sizeof(float);
   const std::int64_t width = args.kv.head_dim;

@@ -68,7 +68,7 @@ inline void add_weighted(const SlotWork& work, const Block& block, const Panels&
     float* out = work.args.out.row(routed.row) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
       const Lanes lanes = first_lanes(count - j);
-      F32x16 value = finished(down, block.sums + m * block.ld + j, exponent, first + j, lanes);
+      F32x16 value = finished(down, block.sums + m * block.ld + j, exponent, 0, first + j, count - j);
       value = mul(mul(value, weight), scale);
       if (adds) value = add(load(lanes, out + j), value);
       store(out + j, lanes, value);

@@ -1,11 +1,12 @@
 // Linear layers, q/k/v, the gated network and the LM head over tile-major weights, for either way of adding up.
 //
-// With more than kLocalRows rows a first phase packs the activations into panels that all threads read; with fewer,
-// every worker packs them for itself, for every slice, which is cheaper than a barrier. A unit of the main phase is a
-// tile of 32 outputs (for q/k/v the fewest heads that end on a tile boundary), so that decoding reads long runs of
-// consecutive memory.
+// A first phase computes what additions make of the rows (common/additions.h). With more than kLocalRows rows it packs
+// the activations into panels that all threads read; with fewer, every worker packs them for itself, for every slice,
+// which is cheaper than a barrier. A unit of the main phase is a tile of 32 outputs (for q/k/v the fewest heads that
+// end on a tile boundary), so that decoding reads long runs of consecutive memory.
 #pragma once
 
+#include "common/additions.h"
 #include "common/phases.h"
 #include "common/quant_tiles.h"
 #include "common/units.h"
@@ -142,10 +143,21 @@ inline void multiply(const Loops& loops, const Panels& panels, std::int64_t n, s
 /// Sums as values: undoes the power of two of the activations and of the weights.
 inline F32x16 scaled(const float* at, float exponent) { return times_power_of_2(load(at), splat(exponent)); }
 
-/// Outputs `first` and up of a layer, of which its sums are at `at`.
-inline F32x16 finished(const Linear& w, const float* at, float exponent, std::int64_t first, Lanes lanes) {
+/// What additions give to outputs [first, first + 16) of row m, as far as there are `count`.
+[[gnu::noinline]] inline F32x16 with_shares(const Linear& w, std::int64_t m, std::int64_t first, std::int64_t count,
+                                            F32x16 value) {
+  alignas(64) float outputs[16];
+  store(outputs, value);
+  add_shares(w, m, first, smaller(count, std::int64_t{16}), outputs);
+  return load(outputs);
+}
+
+/// Outputs [first, first + 16) of row m of a layer, as far as there are `count`; their sums are at `at`.
+inline F32x16 finished(const Linear& w, const float* at, float exponent, std::int64_t m, std::int64_t first,
+                       std::int64_t count) {
   F32x16 value = scaled(at, exponent);
-  if (w.bias != nullptr) value = add(value, load(lanes, w.bias + first));
+  if (w.bias != nullptr) value = add(value, load(first_lanes(count), w.bias + first));
+  if (!w.additions.empty()) value = with_shares(w, m, first, count, value);
   return mul(value, splat(w.scale));
 }
 
@@ -161,7 +173,7 @@ inline void store_block(const Block& block, const Panels& panels, const Linear& 
     float* out = row(block.first_row + m) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
       const Lanes lanes = first_lanes(count - j);
-      F32x16 value = finished(w, block.sums + m * block.ld + j, exponent, first + j, lanes);
+      F32x16 value = finished(w, block.sums + m * block.ld + j, exponent, block.first_row + m, first + j, count - j);
       if (accumulate) value = add(load(lanes, out + j), value);
       store(out + j, lanes, value);
     }
@@ -205,17 +217,31 @@ inline void pack_shared(const Activations& x, std::int64_t n, std::int64_t cols,
   pack_panels<typename Mode::Values>(x, n, limit, panels_of<Mode>(shared, n, cols), slice.begin, slice.end);
 }
 
+/// Units of the phase before products: it packs shared panels, and computes what additions make of the rows.
+inline std::int64_t prepare_units(std::int64_t n, std::initializer_list<const Linear*> layers) {
+  return pack_units(n) + inner_units(layers);
+}
+
+template <typename Mode>
+inline void prepare(const Activations& x, std::int64_t n, std::int64_t cols, float limit, std::byte* shared,
+                    Slice slice, std::initializer_list<const Linear*> layers) {
+  const std::int64_t packs = pack_units(n);
+  pack_shared<Mode>(x, n, cols, limit, shared, {slice.begin, smaller(slice.end, packs), slice.worker});
+  if (slice.end > packs)
+    write_inner(layers, x, {larger(slice.begin - packs, std::int64_t{0}), slice.end - packs, slice.worker});
+}
+
 // ---- linear ----
 
 inline std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
-  return phase == 0 ? pack_units(args.n) : tiles_of(args.w.rows);
+  return phase == 0 ? prepare_units(args.n, {&args.w}) : tiles_of(args.w.rows);
 }
 
 template <typename Mode>
 void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
   const float limit = activation_limit<Mode>(args.w);
   std::byte* shared = args.workspace.shared;
-  if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
+  if (phase == 0) return prepare<Mode>(args.x, args.n, args.w.cols, limit, shared, slice, {&args.w});
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
   project_rows<Mode>(panels, args.n, args.w, args.accumulate, slice, [&](std::int64_t m) { return args.out.row(m); });
 }
@@ -223,14 +249,14 @@ void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
 // ---- the LM head ----
 
 inline std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
-  return phase == 0 ? pack_units(args.n) : tiles_of(args.w.rows);
+  return phase == 0 ? prepare_units(args.n, {&args.w}) : tiles_of(args.w.rows);
 }
 
 template <typename Mode>
 void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
   const float limit = activation_limit<Mode>(args.w);
   std::byte* shared = args.workspace.shared;
-  if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.w.cols, limit, shared, slice);
+  if (phase == 0) return prepare<Mode>(args.x, args.n, args.w.cols, limit, shared, slice, {&args.w});
   const Panels panels = panels_for<Mode>(args.x, args.n, args.w.cols, limit, shared, args.workspace.of(slice.worker));
   project_rows<Mode>(panels, args.n, args.w, false, slice, [&](std::int64_t m) { return args.out[m]; });
   if (args.softcap != 0) cap_logits(args, slice.begin * kTileRows, slice.end * kTileRows);
@@ -244,7 +270,8 @@ inline std::uint64_t ffn_panels_offset(std::int64_t n, std::int64_t ffn) {
 }
 
 inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
-  if (phase == 0 || phase == 2) return pack_units(args.n);
+  if (phase == 0) return prepare_units(args.n, {&args.gate, &args.up});
+  if (phase == 2) return prepare_units(args.n, {&args.down});
   return tiles_of(phase == 1 ? args.gate.rows : args.down.rows);
 }
 
@@ -257,13 +284,14 @@ template <Activation activation>
     const std::int64_t first = (first_tile + block.first_tile / 2 + pair) * kTileRows;
     const std::int64_t count = smaller(kTileRows, args.gate.rows - first);
     for (std::int64_t m = 0; m < block.tokens; ++m) {
-      const float exponent = panels.exponents[block.first_row + m];
+      const std::int64_t row = block.first_row + m;
+      const float exponent = panels.exponents[row];
       const float* sums = block.sums + m * block.ld + 2 * pair * kTileRows;
       for (std::int64_t j = 0; j < count; j += 16) {
         const Lanes lanes = first_lanes(count - j);
-        const F32x16 gate = finished(args.gate, sums + j, gate_exponent - exponent, first + j, lanes);
-        const F32x16 up = finished(args.up, sums + kTileRows + j, up_exponent - exponent, first + j, lanes);
-        store(act.row(block.first_row + m) + first + j, lanes, gated<VectorOps>(activation, gate, up));
+        const F32x16 gate = finished(args.gate, sums + j, gate_exponent - exponent, row, first + j, count - j);
+        const F32x16 up = finished(args.up, sums + kTileRows + j, up_exponent - exponent, row, first + j, count - j);
+        store(act.row(row) + first + j, lanes, gated<VectorOps>(activation, gate, up));
       }
     }
   }
@@ -333,10 +361,10 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   std::byte* shared = args.workspace.shared + ffn_panels_offset(args.n, width);
   std::byte* own = args.workspace.of(slice.worker);
   switch (phase) {
-    case 0: return pack_shared<Mode>(args.x, args.n, hidden, first_limit, shared, slice);
+    case 0: return prepare<Mode>(args.x, args.n, hidden, first_limit, shared, slice, {&args.gate, &args.up});
     case 1:
       return gate_and_up<Mode>(args, panels_for<Mode>(args.x, args.n, hidden, first_limit, shared, own), act, slice);
-    case 2: return pack_shared<Mode>(act, args.n, width, limit, shared, slice);
+    case 2: return prepare<Mode>(act, args.n, width, limit, shared, slice, {&args.down});
     default: break;
   }
   const Panels panels = panels_for<Mode>(act, args.n, width, limit, shared, own);
@@ -354,7 +382,7 @@ inline std::int64_t heads_per_unit(std::int64_t head_dim) {
 }
 
 inline std::int64_t qkv_units(const QkvArgs& args, std::int32_t phase) {
-  if (phase == 0) return pack_units(args.n);
+  if (phase == 0) return prepare_units(args.n, {&args.wq, &args.wk, &args.wv});
   const std::int64_t per_unit = heads_per_unit(args.kv.head_dim);
   const std::int64_t of_keys = args.writes_kv() ? units_of(args.kv.n_kv_heads, per_unit) : 0;
   return units_of(args.n_heads, per_unit) + 2 * of_keys;
@@ -391,7 +419,7 @@ inline void finish_sums(const Block& block, const Panels& panels, const HeadRang
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
     for (std::int64_t j = 0; j < count; j += 16) {
       float* at = block.sums + m * block.ld + j;
-      store(at, finished(*range.w, at, exponent, first + j, first_lanes(count - j)));
+      store(at, finished(*range.w, at, exponent, block.first_row + m, first + j, count - j));
     }
   }
 }
@@ -400,7 +428,8 @@ template <typename Mode>
 void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
   const float limit = activation_limit<Mode>(args.wq, args.wk, args.wv);
   std::byte* shared = args.workspace.shared;
-  if (phase == 0) return pack_shared<Mode>(args.x, args.n, args.wq.cols, limit, shared, slice);
+  if (phase == 0)
+    return prepare<Mode>(args.x, args.n, args.wq.cols, limit, shared, slice, {&args.wq, &args.wk, &args.wv});
   std::byte* own = args.workspace.of(slice.worker);
   const std::int64_t width = args.kv.head_dim, per_unit = heads_per_unit(width), unit_rows = per_unit * width;
   float* sums = reinterpret_cast<float*>(own);

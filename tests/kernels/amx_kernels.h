@@ -82,7 +82,7 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
                   false, out.view(), {shared.data(), own.data(), size.per_worker}};
   amx::watch(weights.data(), static_cast<std::size_t>(cols * outputs) * 2);
   const amx::Counts before = amx::counts();
-  set.linear.run(args, 0, {0, set.linear.units(args, 0), 0});
+  set.linear.run(args, 1, {0, set.linear.units(args, 1), 0});
   LinearRun run{out.rows(), amx::counts()};
   run.counts.multiplications -= before.multiplications;
   run.counts.loads -= before.loads;
