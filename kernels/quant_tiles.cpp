@@ -58,7 +58,7 @@ constexpr unsigned plane_mask(TileIntegers integers) {
 template <TileIntegers integers>
 void put_integers(const std::uint8_t* q, std::byte* tile, std::int64_t row) {
   if constexpr (integers == TileIntegers::bytes) {
-    for (std::int64_t k = 0; k < kQuantSub; ++k) tile[k * kQuantRows + row] = static_cast<std::byte>(q[k] ^ 0x80);
+    for (std::int64_t k = 0; k < kQuantSub; ++k) tile[k * kTileRows + row] = static_cast<std::byte>(q[k] ^ 0x80);
     return;
   }
   std::byte* lane = tile + 4 * row;
@@ -78,7 +78,7 @@ void put_integers(const std::uint8_t* q, std::byte* tile, std::int64_t row) {
 template <TileIntegers integers>
 void get_integers(const std::byte* tile, std::int64_t row, std::uint8_t* q) {
   if constexpr (integers == TileIntegers::bytes) {
-    for (std::int64_t k = 0; k < kQuantSub; ++k) q[k] = static_cast<std::uint8_t>(tile[k * kQuantRows + row]) ^ 0x80;
+    for (std::int64_t k = 0; k < kQuantSub; ++k) q[k] = static_cast<std::uint8_t>(tile[k * kTileRows + row]) ^ 0x80;
     return;
   }
   const std::byte* lane = tile + 4 * row;
@@ -99,17 +99,17 @@ template <TileIntegers integers, TileScales scales>
 void put_row(const Parts& parts, std::byte* block, std::int64_t row) {
   constexpr QuantLayout layout = quant_layout(integers, scales);
   if constexpr (is_long(scales)) store(block + 2 * row, parts.d);
-  if constexpr (scales == TileScales::long_minima) store(block + 2 * (kQuantRows + row), parts.m);
+  if constexpr (scales == TileScales::long_minima) store(block + 2 * (kTileRows + row), parts.m);
   for (std::int64_t j = 0; j < layout.subs; ++j) {
     std::byte* sub = block + layout.header + j * layout.sub;
     if constexpr (scales == TileScales::d || scales == TileScales::d_and_m) store(sub + 2 * row, parts.d);
-    if constexpr (scales == TileScales::d_and_m) store(sub + 2 * (kQuantRows + row), parts.m);
+    if constexpr (scales == TileScales::d_and_m) store(sub + 2 * (kTileRows + row), parts.m);
     if constexpr (scales == TileScales::e8m0) store(sub + row, parts.e8m0);
     if constexpr (scales == TileScales::long_minima || scales == TileScales::long_32) store(sub + row, parts.scales[j]);
-    if constexpr (scales == TileScales::long_minima) store(sub + kQuantRows + row, parts.minima[j]);
+    if constexpr (scales == TileScales::long_minima) store(sub + kTileRows + row, parts.minima[j]);
     if constexpr (scales == TileScales::long_16) {
       store(sub + row, parts.scales[2 * j]);
-      store(sub + kQuantRows + row, parts.scales[2 * j + 1]);
+      store(sub + kTileRows + row, parts.scales[2 * j + 1]);
     }
     put_integers<integers>(parts.q + j * kQuantSub, sub + layout.sub_scales, row);
   }
@@ -119,19 +119,19 @@ template <TileIntegers integers, TileScales scales>
 void get_row(const std::byte* block, std::int64_t row, Parts& parts) {
   constexpr QuantLayout layout = quant_layout(integers, scales);
   if constexpr (is_long(scales)) parts.d = load<std::uint16_t>(block + 2 * row);
-  if constexpr (scales == TileScales::long_minima) parts.m = load<std::uint16_t>(block + 2 * (kQuantRows + row));
+  if constexpr (scales == TileScales::long_minima) parts.m = load<std::uint16_t>(block + 2 * (kTileRows + row));
   for (std::int64_t j = 0; j < layout.subs; ++j) {
     const std::byte* sub = block + layout.header + j * layout.sub;
     if constexpr (scales == TileScales::d || scales == TileScales::d_and_m)
       parts.d = load<std::uint16_t>(sub + 2 * row);
-    if constexpr (scales == TileScales::d_and_m) parts.m = load<std::uint16_t>(sub + 2 * (kQuantRows + row));
+    if constexpr (scales == TileScales::d_and_m) parts.m = load<std::uint16_t>(sub + 2 * (kTileRows + row));
     if constexpr (scales == TileScales::e8m0) parts.e8m0 = load<std::uint8_t>(sub + row);
     if constexpr (scales == TileScales::long_minima || scales == TileScales::long_32)
       parts.scales[j] = load<std::int8_t>(sub + row);
-    if constexpr (scales == TileScales::long_minima) parts.minima[j] = load<std::uint8_t>(sub + kQuantRows + row);
+    if constexpr (scales == TileScales::long_minima) parts.minima[j] = load<std::uint8_t>(sub + kTileRows + row);
     if constexpr (scales == TileScales::long_16) {
       parts.scales[2 * j] = load<std::int8_t>(sub + row);
-      parts.scales[2 * j + 1] = load<std::int8_t>(sub + kQuantRows + row);
+      parts.scales[2 * j + 1] = load<std::int8_t>(sub + kTileRows + row);
     }
     get_integers<integers>(sub + layout.sub_scales, row, parts.q + j * kQuantSub);
   }
@@ -186,7 +186,7 @@ float pack_quant_tile(Encoding encoding, const std::byte* source, std::int64_t r
   float largest = 0;
   Parts parts;
   for (std::int64_t b = 0; b < count; ++b, tile += layout.block) {
-    if (rows < kQuantRows) std::memset(tile, 0, static_cast<std::size_t>(layout.block));
+    if (rows < kTileRows) std::memset(tile, 0, static_cast<std::size_t>(layout.block));
     for (std::int64_t row = 0; row < rows; ++row) {
       read(source + (row * count + b) * block_bytes, parts);
       largest = std::max(largest, block_largest(encoding, parts));

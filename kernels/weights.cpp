@@ -6,8 +6,6 @@
 namespace qinfer::kernels {
 namespace {
 
-constexpr std::uint64_t kTile32Rows = 32;
-
 struct LayoutRow {
   WeightLayout layout;
   std::string_view name;
@@ -28,13 +26,13 @@ std::optional<WeightLayout> find_weight_layout(std::string_view name) {
 StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
   const auto n = static_cast<std::uint64_t>(rows), k = static_cast<std::uint64_t>(cols);
   const bool tiles = format.layout == WeightLayout::tile32;
+  constexpr auto kRows = static_cast<std::uint64_t>(kTileRows);
   if (!is_plain(format.encoding)) {
-    if (tiles)
-      return {{ceil_div(n, kTile32Rows), static_cast<std::uint64_t>(bytes_of_quant_tile(format.encoding, cols))}, 2};
+    if (tiles) return {{ceil_div(n, kRows), static_cast<std::uint64_t>(bytes_of_quant_tile(format.encoding, cols))}, 2};
     return {{n, encoded_bytes(format.encoding, k)}, 2};
   }
-  if (tiles) return {{ceil_div(n, kTile32Rows), k, kTile32Rows}, 3};
-  if (format.layout == WeightLayout::pairs32) return {{ceil_div(n, kTile32Rows), ceil_div(k, 2), 2 * kTile32Rows}, 3};
+  if (tiles) return {{ceil_div(n, kRows), k, kRows}, 3};
+  if (format.layout == WeightLayout::pairs32) return {{ceil_div(n, kRows), ceil_div(k, 2), 2 * kRows}, 3};
   return {{n, k}, 2};
 }
 

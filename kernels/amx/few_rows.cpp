@@ -271,12 +271,14 @@ void router_few_rows(const MoeArgs& args, const OwnSpace& own, Slice slice) {
 void inner_few_rows(const MoeArgs& args, const OwnSpace& own, Slice slice) {
   const Routes routes(args);
   const SplitRows batch = split_rows(args.x, args.n, args.router.cols, own);
-  for_inner_slots(args, routes, slice, [&](const ExpertSlot& slot, TileRange tiles, const ExpertSlot*, TileRange) {
-    const FfnArgs ffn = network_of(args, slot);
-    const SplitRows x = rows_of_slot(batch, routes, slot);
-    auto* inner = reinterpret_cast<float*>(inner_panels(ffn));
-    with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(ffn, x, {tiles.begin, tiles.end}, inner); });
-  });
+  for_inner_slots(
+      args, routes, slice,
+      [&](const ExpertSlot& slot, Range<std::int64_t> tiles, const ExpertSlot*, Range<std::int64_t>) {
+        const FfnArgs ffn = network_of(args, slot);
+        const SplitRows x = rows_of_slot(batch, routes, slot);
+        auto* inner = reinterpret_cast<float*>(inner_panels(ffn));
+        with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(ffn, x, {tiles.begin, tiles.end}, inner); });
+      });
 }
 
 void outer_few_rows(const MoeArgs& args, Slice slice) {

@@ -124,7 +124,8 @@ void run_inner(const MoeArgs& args, Slice slice) {
   const std::int64_t cols = args.router.cols;
   Panels batch;
   for_inner_slots(
-      args, routes, slice, [&](const ExpertSlot& slot, TileRange tiles, const ExpertSlot* next, TileRange next_tiles) {
+      args, routes, slice,
+      [&](const ExpertSlot& slot, Range<std::int64_t> tiles, const ExpertSlot* next, Range<std::int64_t> next_tiles) {
         FfnArgs ffn = network_of(args, slot);
         if (!gathers(args)) ffn.n = args.n;
         if (batch.data == nullptr) {
@@ -141,13 +142,8 @@ void run_inner(const MoeArgs& args, Slice slice) {
 
 // ---- the second half ----
 
-/// Rows of a slot, as they are in its list.
-struct SlotRows {
-  std::int64_t begin, end;
-};
-
-/// Those of a block.
-SlotRows rows_in(const Routes& routes, const ExpertSlot& slot, const OuterBlock& block) {
+/// The rows of a slot that a block has, as they are in the slot's list.
+Range<std::int64_t> rows_in(const Routes& routes, const ExpertSlot& slot, const OuterBlock& block) {
   const RoutedRow *first = routes.rows + slot.first, *end = first + slot.count;
   const auto before = [](const RoutedRow& routed, std::int64_t row) { return routed.row < row; };
   return {std::lower_bound(first, end, block.first_row, before) - first,
@@ -164,7 +160,7 @@ struct DownOutputs {
 /// Adds outputs of one panel of tokens, [16 features][16 tokens]: those of rows [rows.begin, rows.end) of a list.
 /// `lane(i)`: which token row i is.
 template <typename LaneOf>
-void add_tile(const float* tile, const RoutedRow* list, const SlotRows& rows, const DownOutputs& outputs,
+void add_tile(const float* tile, const RoutedRow* list, const Range<std::int64_t>& rows, const DownOutputs& outputs,
               const RowSums& sums, LaneOf lane) {
   __m512 lines[16], tokens[16];
   for (int i = 0; i < 16; ++i) lines[i] = _mm512_load_ps(tile + i * kPanelLanes);
@@ -180,7 +176,7 @@ void add_tile(const float* tile, const RoutedRow* list, const SlotRows& rows, co
 /// A slot's share in a block; `later`: rows of weights that follow.
 void add_slot(const MoeArgs& args, const Routes& routes, const ExpertSlot& slot, const OuterBlock& block,
               const RowPair& later, const OwnSpace& own, const RowSums& sums) {
-  const SlotRows rows = rows_in(routes, slot, block);
+  const Range<std::int64_t> rows = rows_in(routes, slot, block);
   if (rows.begin == rows.end) return;
   const FfnArgs ffn = network_of(args, slot);
   const RoutedRow* list = routes.rows + slot.first;
@@ -194,7 +190,7 @@ void add_slot(const MoeArgs& args, const Routes& routes, const ExpertSlot& slot,
   multiply(x, block.units(), 1, own, weights, [&](const SumBlock& product) {
     for (int panel = 0; panel < product.panels; ++panel) {
       const std::int64_t first = (skipped + product.first_panel + panel) * kPanelLanes;
-      const SlotRows own_rows{larger(rows.begin, first), smaller(rows.end, first + kPanelLanes)};
+      const Range<std::int64_t> own_rows{larger(rows.begin, first), smaller(rows.end, first + kPanelLanes)};
       for (int tile = 0; tile < product.row_tiles; ++tile) {
         const float* values = product.tile(tile, panel);
         const std::int64_t output = product.pair * kUnitRows + tile * kRegisterRows;

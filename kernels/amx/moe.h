@@ -42,8 +42,8 @@ inline FfnArgs network_of(const MoeArgs& args, const ExpertSlot& slot) {
 template <typename F>
 inline void for_inner_slots(const MoeArgs& args, const Routes& routes, Slice slice, F f) {
   const std::int64_t n = routes.n_slots();
-  TileRange tiles{}, next_tiles{};
-  const auto find = [&](std::int64_t i, TileRange& range) {
+  Range<std::int64_t> tiles, next_tiles;
+  const auto find = [&](std::int64_t i, Range<std::int64_t>& range) {
     for (; i < n; ++i) {
       range = inner_tiles(args, routes, i, kUnitRows, slice);
       if (range.begin < range.end) break;

@@ -10,7 +10,7 @@ namespace {
 
 /// Features [d, d + 16 * groups) of add_values_bf16(); `pairs`: of positions that are seen.
 template <int count, int groups, bool masked>
-inline void add_pairs_strip(const ValueTile& tile, std::int64_t padded, LaneRange pairs, std::int64_t d) {
+inline void add_pairs_strip(const ValueTile& tile, std::int64_t padded, Range<std::uint32_t> pairs, std::int64_t d) {
   const std::int64_t row_bytes = padded * 4;
   __m512 sums[count][groups];
 #pragma GCC unroll 12
@@ -51,7 +51,7 @@ inline void add_pairs_strip(const ValueTile& tile, std::int64_t padded, LaneRang
 /// out += weights x V with products of bf16: V is [16 pairs of positions][padded][2]. A pair of which a query sees one
 /// position has its product and zero. Not `masked`: all queries see the same whole pairs.
 template <int count, bool masked>
-void add_values_bf16(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
+void add_values_bf16(const ValueTile* tile, std::int64_t padded, Range<std::uint32_t> lanes) {
   for_each_strip<groups_for(count)>(padded, 0, [&]<int groups>(std::int64_t d) {
     add_pairs_strip<count, groups, masked>(*tile, padded, {lanes.begin / 2, (lanes.end + 1) / 2}, d);
   });
@@ -59,7 +59,7 @@ void add_values_bf16(const ValueTile* tile, std::int64_t padded, LaneRange lanes
 
 /// As add_two_strips(), for whole pairs.
 template <int groups>
-inline void add_two_pairs_strips(const ValueTile* tiles, std::int64_t padded, LaneRange pairs, int query,
+inline void add_two_pairs_strips(const ValueTile* tiles, std::int64_t padded, Range<std::uint32_t> pairs, int query,
                                  std::int64_t d) {
   const std::int64_t row_bytes = padded * 4;
   __m512 sums[2][groups];
@@ -90,7 +90,7 @@ inline void add_two_pairs_strips(const ValueTile* tiles, std::int64_t padded, La
 }
 
 template <int count>
-void add_two_values_bf16(const ValueTile* tiles, std::int64_t padded, LaneRange lanes) {
+void add_two_values_bf16(const ValueTile* tiles, std::int64_t padded, Range<std::uint32_t> lanes) {
   for (int query = 0; query < count; ++query)
     for_each_strip<groups_for(2)>(padded, 0, [&]<int groups>(std::int64_t d) {
       add_two_pairs_strips<groups>(tiles, padded, {lanes.begin / 2, lanes.end / 2}, query, d);
@@ -105,11 +105,11 @@ struct Bf16Arithmetic : F32Arithmetic {
   static constexpr std::uint32_t kPositions = 2;
   static void store_weights(float* at, __m512 low, __m512 high) { _mm512_storeu_si512(at, bf16_pairs(low, high)); }
   template <DType, int count, bool masked>
-  static void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
+  static void add_values(const ValueTile* tile, std::int64_t padded, Range<std::uint32_t> lanes) {
     add_values_bf16<count, masked>(tile, padded, lanes);
   }
   template <DType, int count>
-  static void add_two_values(const ValueTile* tiles, std::int64_t padded, LaneRange lanes) {
+  static void add_two_values(const ValueTile* tiles, std::int64_t padded, Range<std::uint32_t> lanes) {
     add_two_values_bf16<count>(tiles, padded, lanes);
   }
   template <typename F>

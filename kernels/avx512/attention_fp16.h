@@ -8,7 +8,7 @@ namespace {
 
 /// out += weights x V with f16 sums over the tile; 64 lanes of V at a time, or the last 16, 32 or 48.
 template <int count, bool masked>
-void add_values_fp16(const ValueTile& tile, std::int64_t padded, LaneRange seen) {
+void add_values_fp16(const ValueTile& tile, std::int64_t padded, Range<std::uint32_t> seen) {
   const auto* pairs = reinterpret_cast<const std::uint32_t*>(tile.weights);
   for (std::int64_t d = 0; d < padded; d += 64) {
     const auto lanes_of_half = [&](std::int64_t half) {
@@ -83,7 +83,7 @@ struct F16Arithmetic : F32Arithmetic {
   static constexpr int kScoreTiles = 1;
   static constexpr bool takes_two(int) { return false; }
   template <DType, int count, bool masked>
-  static void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
+  static void add_values(const ValueTile* tile, std::int64_t padded, Range<std::uint32_t> lanes) {
     add_values_fp16<count, masked>(*tile, padded, lanes);
   }
   template <typename F>

@@ -17,12 +17,12 @@ void write_key_pairs(const float* values, std::int64_t ld, std::int64_t count, s
         alignas(64) std::uint32_t row[16];
         store_dwords(row, block[0]);
         for (std::int64_t j = 0; j < lines; ++j)
-          __builtin_memcpy(tile + ((i + j) * kTileRows + lane + first) * 4, row + j, 4);
+          __builtin_memcpy(tile + ((i + j) * kTileTokens + lane + first) * 4, row + j, 4);
         continue;
       }
       transpose16(block);
       for (std::int64_t j = 0; j < lines; ++j)
-        store_dwords(tile + ((i + j) * kTileRows + lane + first) * 4, first_lanes(rows), block[j]);
+        store_dwords(tile + ((i + j) * kTileTokens + lane + first) * 4, first_lanes(rows), block[j]);
     }
 }
 

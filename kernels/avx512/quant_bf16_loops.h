@@ -40,7 +40,7 @@ inline __m512i integer_pairs(__m512i field) {
 /// Signed bytes of a column and of the next one, 16 rows each, as pairs.
 inline __m512i byte_pairs(const std::byte* at) {
   const __m512i first = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at)));
-  const __m512i second = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at + kQuantRows)));
+  const __m512i second = _mm512_castps_si512(_mm512_cvtepi32_ps(load_i8(at + kTileRows)));
   return _mm512_or_si512(_mm512_srli_epi32(first, 16), second);
 }
 
@@ -93,7 +93,7 @@ struct QuantBf16Sums {
       for (int j = 0; j < kPairs; ++j) {
         if (j % 4 == 0) fetch(ahead);
 #pragma GCC unroll 8
-        for (int s = 0; s < strips; ++s) pairs[s] = byte_pairs(at[s] + j * 2 * kQuantRows);
+        for (int s = 0; s < strips; ++s) pairs[s] = byte_pairs(at[s] + j * 2 * kTileRows);
         add<tokens, strips>(pairs, x + j * tokens, sums);
       }
     } else {
@@ -107,7 +107,7 @@ struct QuantBf16Sums {
         Fields fields[strips];
 #pragma GCC unroll 8
         for (int s = 0; s < strips; ++s) {
-          fields[s] = fields_of<kIntegers>(dwords_at(at[s] + (g + (kPlane ? 1 : 0)) * 4 * kQuantRows), plane[s]);
+          fields[s] = fields_of<kIntegers>(dwords_at(at[s] + (g + (kPlane ? 1 : 0)) * 4 * kTileRows), plane[s]);
           if constexpr (kPlane) plane[s] = _mm512_srli_epi32(plane[s], plane_shift(kIntegers, 1));
         }
 #pragma GCC unroll 4

@@ -87,7 +87,7 @@ struct QuantSums {
       for (int t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
-          const __m512 integer = _mm512_cvtepi32_ps(load_i8(at[t] + k * kQuantRows + 16 * half));
+          const __m512 integer = _mm512_cvtepi32_ps(load_i8(at[t] + k * kTileRows + 16 * half));
           add<tokens>(x + k * tokens, weight_of<kScales>(state.run[t][half], integer), state.sums[t][half]);
         }
     }

@@ -21,6 +21,7 @@
 #include <cstring>
 #include <limits>
 
+#include "common/range.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels {
@@ -56,29 +57,28 @@ inline void copy_partial(float* to, const float* from, std::uint64_t index, std:
   std::memcpy(to + index * floats, from + index * floats, floats * sizeof(float));
 }
 
-struct Range {
-  std::uint32_t first, last;  ///< positions, both included
-};
-
-/// The keys that position p of a sequence may see.
-inline Range visible(const AttentionArgs& args, const Sequence& sequence, std::uint32_t position) {
+/// The positions of the keys that position p of a sequence may see.
+inline Range<std::uint32_t> visible(const AttentionArgs& args, const Sequence& sequence, std::uint32_t position) {
   const std::uint32_t first = args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
-  if (args.causal) return {first, position};
+  if (args.causal) return {first, position + 1};
   const std::uint32_t end = sequence.first_position + static_cast<std::uint32_t>(sequence.n_rows);
   const bool all = args.window == 0 || args.window > end - position;
-  return {first, all ? end - 1 : position + args.window - 1};
+  return {first, all ? end : position + args.window};
 }
 
-/// Lanes [begin, end) of the tile that starts at position `origin`; empty lanes have begin >= end.
-struct LaneRange {
-  std::uint32_t begin, end;
-};
-
-inline LaneRange lanes_of(const Range& range, std::uint32_t origin) {
-  if (range.last < origin || range.first >= origin + kTileTokens) return {0, 0};
-  const std::uint32_t begin = range.first > origin ? range.first - origin : 0;
-  const std::uint32_t end = range.last - origin + 1 < kTileTokens ? range.last - origin + 1 : kTileTokens;
+/// The lanes of the tile that starts at position `origin` which have such positions.
+inline Range<std::uint32_t> lanes_of(const Range<std::uint32_t>& positions, std::uint32_t origin) {
+  if (positions.end <= origin || positions.begin >= origin + kTileTokens) return {0, 0};
+  const std::uint32_t begin = positions.begin > origin ? positions.begin - origin : 0;
+  const std::uint32_t end = positions.end - origin < kTileTokens ? positions.end - origin : kTileTokens;
   return {begin, end};
+}
+
+/// The tiles of a segment that have such positions.
+inline Range<std::uint32_t> tiles_of_segment(std::uint32_t segment, const Range<std::uint32_t>& positions) {
+  const std::uint32_t first = segment * kSegmentTiles, begin = positions.begin / kTileTokens,
+                      end = (positions.end + kTileTokens - 1) / kTileTokens;
+  return {begin > first ? begin : first, end < first + kSegmentTiles ? end : first + kSegmentTiles};
 }
 
 struct AttentionUnit {
@@ -90,9 +90,13 @@ struct AttentionUnit {
     return sequence->first_position + static_cast<std::uint32_t>(first_row + row);
   }
   /// The keys that a row sees.
-  Range keys(const AttentionArgs& args, std::int64_t row) const { return visible(args, *sequence, position(row)); }
+  Range<std::uint32_t> keys(const AttentionArgs& args, std::int64_t row) const {
+    return visible(args, *sequence, position(row));
+  }
   /// The keys that any row sees.
-  Range all_keys(const AttentionArgs& args) const { return {keys(args, 0).first, keys(args, n_rows - 1).last}; }
+  Range<std::uint32_t> all_keys(const AttentionArgs& args) const {
+    return {keys(args, 0).begin, keys(args, n_rows - 1).end};
+  }
   const std::byte* k_tile(const AttentionArgs& args, std::uint32_t tile) const {
     return sequence->kv.k_tile(args.kv, args.layer, kv_head, tile);
   }
@@ -104,15 +108,12 @@ struct HeadRun {
   std::uint32_t n_kv_heads, segment;
 };
 
-struct SegmentRange {
-  std::uint32_t first, count;
-};
-
-inline SegmentRange segments_of(const AttentionArgs& args, const Sequence& sequence, std::uint32_t position) {
-  const Range range = visible(args, sequence, position);
-  const std::uint32_t first = range.first / kSegmentTokens;
-  return {first, range.last / kSegmentTokens - first + 1};
+inline Range<std::uint32_t> segments_of(const AttentionArgs& args, const Sequence& sequence, std::uint32_t position) {
+  const Range<std::uint32_t> keys = visible(args, sequence, position);
+  return {keys.begin / kSegmentTokens, (keys.end - 1) / kSegmentTokens + 1};
 }
+
+inline std::uint32_t count_of(const Range<std::uint32_t>& range) { return range.end - range.begin; }
 
 inline std::int64_t total_rows(const AttentionArgs& args) {
   std::int64_t rows = 0;
@@ -124,7 +125,7 @@ inline std::uint64_t split_partials(const AttentionArgs& args) {
   std::uint64_t count = 0;
   for (const Sequence& sequence : args.sequences)
     for (std::int32_t row = 0; row < sequence.n_rows; ++row)
-      count += segments_of(args, sequence, sequence.first_position + static_cast<std::uint32_t>(row)).count;
+      count += count_of(segments_of(args, sequence, sequence.first_position + static_cast<std::uint32_t>(row)));
   return count * args.n_heads;
 }
 
@@ -200,18 +201,19 @@ struct SegmentedAttention {
     float* states = totals + static_cast<std::uint64_t>(Policy::rows_per_unit(heads)) * heads * partial_floats(width);
     float* rest = states + (states - totals);
     const Sequence& sequence = *unit.sequence;
-    const SegmentRange of_first = segments_of(args, sequence, unit.position(0)),
-                       of_last = segments_of(args, sequence, unit.position(unit.n_rows - 1));
-    std::uint32_t segment = of_first.first;
+    const Range<std::uint32_t> of_first = segments_of(args, sequence, unit.position(0)),
+                               of_last = segments_of(args, sequence, unit.position(unit.n_rows - 1));
+    std::uint32_t segment = of_first.begin;
     // The common case: all rows begin in the same segment.
-    if (of_last.first == segment) Policy::reduce(args, unit, segment++, rest, totals);
-    for (; segment < of_last.first + of_last.count; ++segment) {
+    if (of_last.begin == segment) Policy::reduce(args, unit, segment++, rest, totals);
+    for (; segment < of_last.end; ++segment) {
       Policy::reduce(args, unit, segment, rest, states);
       for (std::uint64_t r = 0; r < count; ++r) {
         // A row that sees nothing of this segment must not be touched by it: folding in "empty" would still round.
-        const SegmentRange range = segments_of(args, sequence, unit.position(static_cast<std::int64_t>(r / heads)));
-        if (segment < range.first || segment >= range.first + range.count) continue;
-        if (segment == range.first) {
+        const Range<std::uint32_t> range =
+            segments_of(args, sequence, unit.position(static_cast<std::int64_t>(r / heads)));
+        if (segment < range.begin || segment >= range.end) continue;
+        if (segment == range.begin) {
           copy_partial(totals, states, r, width);
         } else {
           Policy::fold(partial_at(totals, r, width), partial_at(states, r, width), width);
@@ -231,16 +233,16 @@ struct SegmentedAttention {
     std::int64_t index = 0;
     for (const Sequence& sequence : args.sequences) {
       for (std::int32_t row = 0; row < sequence.n_rows; ++row) {
-        const SegmentRange range =
+        const Range<std::uint32_t> range =
             segments_of(args, sequence, sequence.first_position + static_cast<std::uint32_t>(row));
-        const std::int64_t units = std::int64_t{range.count} * kv_heads;
+        const std::int64_t units = std::int64_t{count_of(range)} * kv_heads;
         const std::int64_t begin = slice.begin > index ? slice.begin - index : 0;
         const std::int64_t end = slice.end - index < units ? slice.end - index : units;
         const auto run_from = [&](std::int64_t u) {
           const auto head = static_cast<std::uint32_t>(u % kv_heads), rest = static_cast<std::uint32_t>(end - u);
           return HeadRun{{&sequence, row, 1, head},
                          kv_heads - head < rest ? kv_heads - head : rest,
-                         range.first + static_cast<std::uint32_t>(u / kv_heads)};
+                         range.begin + static_cast<std::uint32_t>(u / kv_heads)};
         };
         for (std::int64_t u = begin; u < end;) {
           const HeadRun run = run_from(u);
@@ -263,7 +265,7 @@ struct SegmentedAttention {
     std::uint64_t first = 0;
     for (const Sequence& sequence : args.sequences) {
       for (std::int32_t row = 0; row < sequence.n_rows; ++row) {
-        const SegmentRange range =
+        const Range<std::uint32_t> range =
             segments_of(args, sequence, sequence.first_position + static_cast<std::uint32_t>(row));
         for (std::uint32_t head = 0; head < args.n_heads; ++head, ++unit) {
           if (unit < slice.begin || unit >= slice.end) continue;
@@ -271,10 +273,10 @@ struct SegmentedAttention {
             return partial_at(partials, first + (std::uint64_t{s} * kv_heads + head / heads) * heads + head % heads,
                               width);
           };
-          for (std::uint32_t s = 1; s < range.count; ++s) Policy::fold(part(0), part(s), width);
+          for (std::uint32_t s = 1; s < count_of(range); ++s) Policy::fold(part(0), part(s), width);
           Policy::write(args, head, sequence.first_row + row, 1, &part(0).max, 0);
         }
-        first += std::uint64_t{range.count} * args.n_heads;
+        first += std::uint64_t{count_of(range)} * args.n_heads;
       }
     }
   }

@@ -36,6 +36,7 @@
 #include <cstdint>
 
 #include "base/encoding.h"
+#include "common/tile.h"
 
 namespace qinfer::kernels {
 
@@ -61,8 +62,7 @@ enum class TileScales : std::uint8_t { d, d_and_m, e8m0, long_minima, long_32, l
 
 namespace {  // files with different instruction sets include this header
 
-inline constexpr std::int64_t kQuantRows = 32;  ///< rows of a tile
-inline constexpr std::int64_t kQuantSub = 32;   ///< values of a row in a sub-block
+inline constexpr std::int64_t kQuantSub = 32;  ///< values of a row in a sub-block
 
 /// Where a block of a tile has its parts, in bytes.
 struct QuantLayout {
@@ -79,7 +79,7 @@ struct QuantLayout {
 constexpr QuantLayout quant_layout(TileIntegers integers, TileScales scales) {
   const bool is_long =
       scales == TileScales::long_minima || scales == TileScales::long_32 || scales == TileScales::long_16;
-  const std::int64_t f16 = 2 * kQuantRows;
+  const std::int64_t f16 = 2 * kTileRows;
   QuantLayout layout{integers, scales, is_long ? 8 : 1, 0, 0, 0, 0, 0};
   layout.header = !is_long ? 0 : scales == TileScales::long_minima ? 2 * f16 : f16;
   switch (scales) {
@@ -88,13 +88,13 @@ constexpr QuantLayout quant_layout(TileIntegers integers, TileScales scales) {
     case TileScales::long_16: layout.sub_scales = f16; break;
     case TileScales::d_and_m: layout.sub_scales = 2 * f16; break;
     case TileScales::e8m0:
-    case TileScales::long_32: layout.sub_scales = kQuantRows; break;
+    case TileScales::long_32: layout.sub_scales = kTileRows; break;
   }
   const std::int64_t bits = integers == TileIntegers::bytes       ? 8
                             : integers == TileIntegers::nibbles   ? 4
                             : integers == TileIntegers::five_bits ? 5
                                                                   : 6;
-  layout.sub = layout.sub_scales + bits * kQuantSub * kQuantRows / 8;
+  layout.sub = layout.sub_scales + bits * kQuantSub * kTileRows / 8;
   layout.block = layout.header + layout.subs * layout.sub;
   layout.block_cols = layout.subs * kQuantSub;
   return layout;
@@ -126,14 +126,14 @@ constexpr QuantLayout quant_layout(Encoding encoding) {
 
 /// Where, after the scales of a sub-block, group g of its nibbles and the plane of that group begin.
 constexpr std::int64_t nibbles_at(TileIntegers integers, std::int64_t g) {
-  const std::int64_t dwords = 4 * kQuantRows;
+  const std::int64_t dwords = 4 * kTileRows;
   const std::int64_t planes = integers == TileIntegers::five_bits  ? 1
                               : integers == TileIntegers::six_bits ? g / 2 + 1
                                                                    : 0;
   return (g + planes) * dwords;
 }
 constexpr std::int64_t plane_at(TileIntegers integers, std::int64_t g) {
-  return integers == TileIntegers::six_bits ? nibbles_at(integers, g / 2 * 2) - 4 * kQuantRows : 0;
+  return integers == TileIntegers::six_bits ? nibbles_at(integers, g / 2 * 2) - 4 * kTileRows : 0;
 }
 /// The plane's bits of value j of group g begin at bit 4j + plane_shift().
 constexpr int plane_shift(TileIntegers integers, int g) { return integers == TileIntegers::six_bits ? 2 * (g % 2) : g; }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "common/range.h"
 #include "kernel_set.h"
 
 namespace qinfer::kernels {
@@ -100,15 +101,11 @@ inline std::int64_t inner_units(const MoeArgs& args, const Routes& routes, std::
   return routes.n_slots() * most_tiles(args, tile);
 }
 
-struct TileRange {
-  std::int64_t begin, end;
-};
-
 /// The tiles of slot i of s that a slice of u units has: every slot is cut into u parts of equal size up to rounding,
 /// and the cuts of slot i are i/s of a tile earlier than those of the first, so that the units of few tiles have equal
 /// work, too. Slices that cover all units cover every tile once.
-inline TileRange inner_tiles(const MoeArgs& args, const Routes& routes, std::int64_t i, std::int64_t tile,
-                             Slice slice) {
+inline Range<std::int64_t> inner_tiles(const MoeArgs& args, const Routes& routes, std::int64_t i, std::int64_t tile,
+                                       Slice slice) {
   const std::int64_t s = routes.n_slots(), most = most_tiles(args, tile), units = s * most;
   const std::int64_t tiles = slot_tiles(args, routes.slots[i], tile);
   const auto cut = [&](std::int64_t unit) { return (unit * tiles + i * most) / units; };

@@ -138,7 +138,7 @@ struct QuantSums {
     for (int k = 0; k < 8; ++k)
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half)
-        emit(k, half, weight_of(scales[half], load_i8(integers + k * kQuantRows + 16 * half)));
+        emit(k, half, weight_of(scales[half], load_i8(integers + k * kTileRows + 16 * half)));
   }
 
   /// Calls emit(column, half, weights) for the columns of a sub-block: of each half in ascending order.
@@ -151,7 +151,7 @@ struct QuantSums {
     const auto shifted = [&](int k, int half, F32x16 weights) { emit(8 * g + k, half, weights); };
     const std::byte* integers = sub + kLayout.sub_scales;
     if constexpr (kIntegers == TileIntegers::bytes) {
-      decode_bytes(integers + 8 * g * kQuantRows, scales, shifted);
+      decode_bytes(integers + 8 * g * kTileRows, scales, shifted);
     } else {
       decode_group<g>(integers, scales, shifted);
     }

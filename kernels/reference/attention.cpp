@@ -21,8 +21,8 @@ void scores_of_tile(const float* q, const float* keys, std::uint32_t width, cons
 
 /// Adds some lanes of a tile to a running softmax. Other lanes are never read as values, so whatever a former user of
 /// the block left there cannot matter.
-void add_tile(Partial& state, const float* scores, const float* values, std::uint32_t stride, LaneRange lanes,
-              std::uint32_t width) {
+void add_tile(Partial& state, const float* scores, const float* values, std::uint32_t stride,
+              const Range<std::uint32_t>& lanes, std::uint32_t width) {
   float largest = state.max;
   for (std::uint32_t j = lanes.begin; j < lanes.end; ++j) largest = scores[j] > largest ? scores[j] : largest;
   // All scores -inf so far: nothing has weight yet (-inf minus -inf would be NaN).
@@ -63,15 +63,13 @@ struct Policy {
     float *keys = scratch, *values = keys + tile_floats, *scores = values + tile_floats;
     for (std::int64_t r = 0; r < unit.n_rows * group; ++r)
       clear(partial_at(states, static_cast<std::uint64_t>(r), width), width);
-    const Range all = unit.all_keys(args);
-    const std::uint32_t first_tile = std::max(segment * kSegmentTiles, all.first / kTileTokens);
-    const std::uint32_t last_tile = std::min((segment + 1) * kSegmentTiles - 1, all.last / kTileTokens);
-    for (std::uint32_t tile = first_tile; tile <= last_tile; ++tile) {
+    const Range<std::uint32_t> tiles = tiles_of_segment(segment, unit.all_keys(args));
+    for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile) {
       const std::byte* k = unit.sequence->kv.k_tile(args.kv, args.layer, unit.kv_head, tile);
       widen(k, args.kv.type, tile_floats, keys);
       widen(k + args.kv.tile_bytes(), args.kv.type, tile_floats, values);
       for (std::int64_t r = 0; r < unit.n_rows; ++r) {
-        const LaneRange lanes = lanes_of(unit.keys(args, r), tile * kTileTokens);
+        const Range<std::uint32_t> lanes = lanes_of(unit.keys(args, r), tile * kTileTokens);
         if (lanes.begin >= lanes.end) continue;
         const float* q = args.q.row(unit.sequence->first_row + unit.first_row + r);
         for (std::uint32_t g = 0; g < group; ++g) {

@@ -40,7 +40,7 @@ void inner_outputs(const MoeArgs& args, Slice slice) {
   for (std::int64_t i = 0; i < routes.n_slots(); ++i) {
     const ExpertSlot& slot = routes.slots[i];
     const SlotLayers w = network_layers(args, slot);
-    const TileRange tiles = inner_tiles(args, routes, i, kUnitOutputs, slice);
+    const Range<std::int64_t> tiles = inner_tiles(args, routes, i, kUnitOutputs, slice);
     const std::int64_t width = w.gate->rows, end = std::min(tiles.end * kUnitOutputs, width);
     const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, w.gate->cols, slot.count);
     const auto outputs = [&](const Linear& layer, std::int64_t j, float* values) {

@@ -64,7 +64,7 @@ void add_tiles(Panel* panels, std::uint32_t n, std::uint32_t tile, const std::by
     tiles[i] = {values[i], panels[i].weights_of(0, tile), panels[i].out, panels[i].seen, next[i]};
   }
   const int count = panels[0].count;
-  const LaneRange seen{lanes.begin, lanes.end};
+  const Range<std::uint32_t> seen{lanes.begin, lanes.end};
   const bool whole = lanes.same && (lanes.begin | lanes.end) % Arithmetic::kPositions == 0;
   if (n == 2 && whole) return kValues.two[count](tiles, panels[0].padded, seen);
   for (std::uint32_t i = 0; i < n; ++i) kValues.at[count][whole ? 0 : 1](tiles + i, panels[0].padded, seen);
@@ -78,15 +78,15 @@ void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& p
     return reinterpret_cast<const std::byte*>(wide_keys + t % kSegmentTiles * kTileTokens * panel.width);
   };
   const auto values_of = [&](std::uint32_t t) { return unit.k_tile(args, t) + args.kv.tile_bytes(); };
-  const TileRange tiles = panel.tiles;
-  for (std::uint32_t t = tiles.first; t <= tiles.last; ++t)
+  const Range<std::uint32_t> tiles = panel.tiles;
+  for (std::uint32_t t = tiles.begin; t < tiles.end; ++t)
     score_tiles<type, Arithmetic>(panel, t, 1,
-                                  {{{keys_of(t)}, {t < tiles.last ? keys_of(t + 1) : values_of(tiles.first)}}, true},
+                                  {{{keys_of(t)}, {t + 1 < tiles.end ? keys_of(t + 1) : values_of(tiles.begin)}}, true},
                                   wide_keys != nullptr);
   const float scale = cap_scores(args, panel);
   for (int m = 0; m < panel.count; ++m) softmax_row<Arithmetic>(panel, m, scale);
-  for (std::uint32_t t = tiles.first; t <= tiles.last; ++t) {
-    const std::byte *values = values_of(t), *next = t < tiles.last ? values_of(t + 1) : keys_of(tiles.first);
+  for (std::uint32_t t = tiles.begin; t < tiles.end; ++t) {
+    const std::byte *values = values_of(t), *next = t + 1 < tiles.end ? values_of(t + 1) : keys_of(tiles.begin);
     add_tiles<type, Arithmetic>(&panel, 1, t, &values, &next);
   }
 }
@@ -110,7 +110,7 @@ inline constexpr std::uint32_t kTilesAhead = 3;
 struct HeadTiles {
   AttentionUnit first{};
   std::uint32_t n_heads = 0;
-  TileRange tiles{};
+  Range<std::uint32_t> tiles;
 
   AttentionUnit unit(std::uint32_t head) const {
     AttentionUnit of_head = first;
@@ -118,17 +118,17 @@ struct HeadTiles {
     return of_head;
   }
   /// How many K tiles there are, and V tiles.
-  std::uint32_t count() const { return n_heads * (tiles.last - tiles.first + 1); }
+  std::uint32_t count() const { return n_heads * count_of(tiles); }
   const std::byte* keys(const AttentionArgs& args, std::uint32_t head, std::uint32_t tile) const {
     return unit(head).k_tile(args, tile);
   }
   /// V tile i: tile by tile, in each head by head.
   const std::byte* values(const AttentionArgs& args, std::uint32_t i) const {
-    return keys(args, i % n_heads, tiles.first + i / n_heads) + args.kv.tile_bytes();
+    return keys(args, i % n_heads, tiles.begin + i / n_heads) + args.kv.tile_bytes();
   }
   /// K tile i in that order; after the last one the V tiles.
   const std::byte* keys_then_values(const AttentionArgs& args, std::uint32_t i) const {
-    return i < count() ? keys(args, i % n_heads, tiles.first + i / n_heads) : values(args, i - count());
+    return i < count() ? keys(args, i % n_heads, tiles.begin + i / n_heads) : values(args, i - count());
   }
 };
 
@@ -139,10 +139,10 @@ inline void fetch_tile(const std::byte* at, std::uint64_t bytes) {
 /// The scores of all heads: of a few tiles head by head, then of the next tiles. Ends with fetching values.
 template <DType type, typename Arithmetic>
 void score_heads(const AttentionArgs& args, const HeadTiles& heads, const Panel* panels) {
-  const TileRange tiles = heads.tiles;
+  const Range<std::uint32_t> tiles = heads.tiles;
   const std::uint32_t at_once = score_tiles_for<type, Arithmetic>(panels[0].count);
-  for (std::uint32_t tile = tiles.first, n = 0; tile <= tiles.last; tile += n) {
-    n = at_once < tiles.last - tile + 1 ? at_once : tiles.last - tile + 1;
+  for (std::uint32_t tile = tiles.begin, n = 0; tile < tiles.end; tile += n) {
+    n = at_once < tiles.end - tile ? at_once : tiles.end - tile;
     for (std::uint32_t head = 0; head < heads.n_heads; ++head) {
       TileGroup group;
       group.only_next = true;
@@ -150,10 +150,10 @@ void score_heads(const AttentionArgs& args, const HeadTiles& heads, const Panel*
         group.tiles[i] = heads.keys(args, head, tile + i);
         const bool last = head + 1 == heads.n_heads;
         const std::uint32_t next = last ? tile + n + i : tile + i;
-        group.next[i] = next <= tiles.last ? heads.keys(args, last ? 0 : head + 1, next) : heads.values(args, i);
+        group.next[i] = next < tiles.end ? heads.keys(args, last ? 0 : head + 1, next) : heads.values(args, i);
       }
       if (at_once == 1) {
-        const std::uint32_t ahead = (tile - tiles.first) * heads.n_heads + head + kTilesAhead;
+        const std::uint32_t ahead = (tile - tiles.begin) * heads.n_heads + head + kTilesAhead;
         if (ahead < 2 * heads.count()) fetch_tile(heads.keys_then_values(args, ahead), args.kv.tile_bytes());
       }
       score_tiles<type, Arithmetic>(panels[head], tile, n, group, false);
@@ -175,13 +175,13 @@ void add_heads(const AttentionArgs& args, const HeadTiles& heads, const HeadTile
       next[i] = values[i];
       if (first + n + i < count) {
         next[i] = heads.values(args, first + n + i);
-      } else if (then.n_heads != 0 && then.tiles.first + i <= then.tiles.last) {
-        next[i] = then.keys(args, 0, then.tiles.first + i);
+      } else if (then.n_heads != 0 && then.tiles.begin + i < then.tiles.end) {
+        next[i] = then.keys(args, 0, then.tiles.begin + i);
       }
     }
     if (at_once == 1 && first + kTilesAhead < count)
       fetch_tile(heads.values(args, first + kTilesAhead), args.kv.tile_bytes());
-    add_tiles<type, Arithmetic>(panels + head, n, heads.tiles.first + first / heads.n_heads, values, next);
+    add_tiles<type, Arithmetic>(panels + head, n, heads.tiles.begin + first / heads.n_heads, values, next);
   }
 }
 

@@ -29,7 +29,8 @@ struct StripFetch {
   const std::byte* far;    ///< the next tile's part
 
   /// `at`: bytes of a row before the strip; of `rows` those in `read` are read.
-  StripFetch(const ValueTile& tile, std::int64_t at, std::int64_t bytes_of_row, LaneRange read, std::int64_t rows)
+  StripFetch(const ValueTile& tile, std::int64_t at, std::int64_t bytes_of_row, Range<std::uint32_t> read,
+             std::int64_t rows)
       : row_bytes(bytes_of_row), end(read.end), far(tile.next + at * rows) {
     const std::int64_t first = read.begin * row_bytes;
     after = at + bytes < row_bytes ? tile.values + first + at + bytes : tile.next + first;
@@ -60,7 +61,8 @@ inline void for_each_strip(std::int64_t padded, std::int64_t d, Strip strip) {
 /// out += weights x V for `count` queries from `first` on and 16 * groups features from d on. `masked`: not all queries
 /// see all lanes.
 template <DType type, int count, int groups, bool masked>
-inline void add_strip(const ValueTile& tile, std::int64_t padded, LaneRange lanes, int first, std::int64_t d) {
+inline void add_strip(const ValueTile& tile, std::int64_t padded, Range<std::uint32_t> lanes, int first,
+                      std::int64_t d) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   const std::int64_t row_bytes = padded * kBytes;
   F32x16 sums[count][groups];
@@ -96,7 +98,7 @@ inline void add_strip(const ValueTile& tile, std::int64_t padded, LaneRange lane
 
 /// out += weights x V, as many queries and features at a time as registers hold sums of.
 template <DType type, int count, bool masked>
-void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
+void add_values(const ValueTile* tile, std::int64_t padded, Range<std::uint32_t> lanes) {
   constexpr int kHalf = (count + 1) / 2, kFirst = count <= kSumTokens ? count : kHalf;
   static_assert(kFirst <= kSumTokens);
   for_each_strip<groups_for(kFirst)>(padded, 0, [&]<int groups>(std::int64_t d) {
@@ -107,7 +109,8 @@ void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
 
 /// Two tiles that are read line by line in turn, each with its own weights and sums, for one query.
 template <DType type, int groups>
-inline void add_two_strips(const ValueTile* tiles, std::int64_t padded, LaneRange lanes, int query, std::int64_t d) {
+inline void add_two_strips(const ValueTile* tiles, std::int64_t padded, Range<std::uint32_t> lanes, int query,
+                           std::int64_t d) {
   constexpr auto kBytes = static_cast<std::int64_t>(dtype_bytes(type));
   const std::int64_t row_bytes = padded * kBytes;
   F32x16 sums[2][groups];
@@ -142,7 +145,7 @@ inline void add_two_strips(const ValueTile* tiles, std::int64_t padded, LaneRang
 /// prefetches while it waits for many lines: on Zen 4 decoding after 16k tokens takes 8 to 20 % longer if it is asked
 /// for once.
 template <DType type, int count>
-void add_two_values(const ValueTile* tiles, std::int64_t padded, LaneRange lanes) {
+void add_two_values(const ValueTile* tiles, std::int64_t padded, Range<std::uint32_t> lanes) {
   for (int query = 0; query < count; ++query)
     for_each_strip<groups_for(2)>(
         padded, 0, [&]<int groups>(std::int64_t d) { add_two_strips<type, groups>(tiles, padded, lanes, query, d); });
@@ -171,11 +174,11 @@ struct F32Arithmetic {
     store(at + 16, high);
   }
   template <DType type, int count, bool masked>
-  static void add_values(const ValueTile* tile, std::int64_t padded, LaneRange lanes) {
+  static void add_values(const ValueTile* tile, std::int64_t padded, Range<std::uint32_t> lanes) {
     QINFER_ISA::add_values<type, count, masked>(tile, padded, lanes);
   }
   template <DType type, int count>
-  static void add_two_values(const ValueTile* tiles, std::int64_t padded, LaneRange lanes) {
+  static void add_two_values(const ValueTile* tiles, std::int64_t padded, Range<std::uint32_t> lanes) {
     QINFER_ISA::add_two_values<type, count>(tiles, padded, lanes);
   }
   template <typename F>
@@ -204,7 +207,7 @@ struct AttentionScores {
   constexpr AttentionScores() { fill<kPanelTokens, tiles_for(kPanelTokens)>(); }
 };
 
-using ValueKernel = void (*)(const ValueTile* tiles, std::int64_t padded, LaneRange lanes);
+using ValueKernel = void (*)(const ValueTile* tiles, std::int64_t padded, Range<std::uint32_t> lanes);
 
 template <DType type, typename Arithmetic>
 struct ValueKernels {

@@ -11,18 +11,6 @@ namespace {
 /// Floats from one query's scores or weights to the next one's: those of a whole segment.
 inline constexpr int kWeightsLd = static_cast<int>(kSegmentTokens);
 
-struct TileRange {
-  std::uint32_t first, last;  ///< both included
-};
-
-/// The tiles of a segment that queries see whose keys are these positions.
-inline TileRange tiles_of_segment(std::uint32_t segment, Range keys) {
-  TileRange tiles{segment * kSegmentTiles, (segment + 1) * kSegmentTiles - 1};
-  if (keys.first / kTileTokens > tiles.first) tiles.first = keys.first / kTileTokens;
-  if (keys.last / kTileTokens < tiles.last) tiles.last = keys.last / kTileTokens;
-  return tiles;
-}
-
 /// Up to twelve queries on their way through one segment of keys, over memory of the worker's: scores or weights first,
 /// then outputs, then queries, each row after row without gaps.
 struct Panel {
@@ -32,9 +20,9 @@ struct Panel {
   float* weights =
       nullptr;           ///< [count][512]: scores, then softmax weights, as f32, the same f16 twice or pairs of bf16
   float* out = nullptr;  ///< [count][padded]
-  Range ranges[kPanelTokens];
-  TileRange tiles{};                 ///< of the segment, that any of the queries sees
-  std::uint32_t seen[kPanelTokens];  ///< lanes of the current tile, one bit each
+  Range<std::uint32_t> ranges[kPanelTokens];  ///< the keys that each query sees
+  Range<std::uint32_t> tiles;                 ///< of the segment, that any of the queries sees
+  std::uint32_t seen[kPanelTokens];           ///< lanes of the current tile, one bit each
   float max[kPanelTokens], sum[kPanelTokens];
 
   static std::uint64_t floats(std::uint64_t count, std::uint64_t width, std::uint64_t padded) {
@@ -54,8 +42,8 @@ struct Panel {
   }
 };
 
-inline std::uint32_t seen_lanes(const Range& range, std::uint32_t tile) {
-  const LaneRange lanes = lanes_of(range, tile * kTileTokens);
+inline std::uint32_t seen_lanes(const Range<std::uint32_t>& range, std::uint32_t tile) {
+  const Range<std::uint32_t> lanes = lanes_of(range, tile * kTileTokens);
   return static_cast<std::uint32_t>((std::uint64_t{1} << lanes.end) - (std::uint64_t{1} << lanes.begin));
 }
 
@@ -69,7 +57,7 @@ struct TileLanes {
 inline TileLanes see_tile(Panel& panel, std::uint32_t tile) {
   TileLanes all{kTileTokens, 0, true};
   for (int m = 0; m < panel.count; ++m) {
-    const LaneRange lanes = lanes_of(panel.ranges[m], tile * kTileTokens);
+    const Range<std::uint32_t> lanes = lanes_of(panel.ranges[m], tile * kTileTokens);
     panel.seen[m] = seen_lanes(panel.ranges[m], tile);
     all.same = all.same && panel.seen[m] == panel.seen[0];
     if (panel.seen[m] == 0) continue;
@@ -91,7 +79,7 @@ inline void open_panel(const AttentionArgs& args, const AttentionUnit& unit, std
     rows[m] = args.q.row(unit.sequence->first_row + unit.first_row + row) + (unit.kv_head * group + head) * panel.width;
     panel.ranges[m] = unit.keys(args, row);
   }
-  panel.tiles = tiles_of_segment(segment, {panel.ranges[0].first, panel.ranges[panel.count - 1].last});
+  panel.tiles = tiles_of_segment(segment, {panel.ranges[0].begin, panel.ranges[panel.count - 1].end});
   constexpr auto kPerDword = static_cast<std::uint32_t>(Values::kPerDword);
   const std::uint32_t dwords = (panel.width + kPerDword - 1) / kPerDword;
   for (std::uint32_t i = 0; i < dwords; i += 16) {
@@ -120,9 +108,9 @@ inline void close_panel(const Panel& panel, float* states, std::uint64_t first) 
 
 template <DType type>
 void widen_keys(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment, float* keys) {
-  const TileRange tiles = tiles_of_segment(segment, unit.all_keys(args));
+  const Range<std::uint32_t> tiles = tiles_of_segment(segment, unit.all_keys(args));
   const std::int64_t values = std::int64_t{kTileTokens} * args.kv.head_dim;
-  for (std::uint32_t tile = tiles.first; tile <= tiles.last; ++tile) {
+  for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile) {
     const std::byte* from = unit.k_tile(args, tile);
     float* to = keys + tile % kSegmentTiles * values;
     for (std::int64_t i = 0; i < values; i += 16)

@@ -14,7 +14,7 @@ inline constexpr float kLog2E = 1.44269504088896341f;
 [[gnu::noinline]] inline void apply_softcap(const Panel& panel, float scale, float softcap) {
   const F32x16 factor = splat(scale / softcap), cap = splat(softcap);
   for (int m = 0; m < panel.count; ++m)
-    for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile)
+    for (std::uint32_t tile = panel.tiles.begin; tile < panel.tiles.end; ++tile)
       for (int half = 0; half < 2; ++half) {
         float* at = panel.weights_of(m, tile) + 16 * half;
         store(at, soft_capped<VectorOps>(load(at), factor, cap));
@@ -33,7 +33,7 @@ template <typename Arithmetic>
 void softmax_row(Panel& panel, int m, float scale) {
   const F32x16 factor = splat(scale * kLog2E), nothing = splat(kNegativeInfinity);
   F32x16 largest = nothing;
-  for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile) {
+  for (std::uint32_t tile = panel.tiles.begin; tile < panel.tiles.end; ++tile) {
     const float* at = panel.weights_of(m, tile);
     const std::uint32_t seen = seen_lanes(panel.ranges[m], tile);
     // larger_of() is its second operand where one is NaN: the maximum never becomes NaN.
@@ -45,7 +45,7 @@ void softmax_row(Panel& panel, int m, float scale) {
   const float base = panel.max[m] == kNegativeInfinity ? 0.0f : panel.max[m];
   const F32x16 shift = splat(base - Arithmetic::kWeightExponent);
   F32x16 sums = zeros();
-  for (std::uint32_t tile = panel.tiles.first; tile <= panel.tiles.last; ++tile) {
+  for (std::uint32_t tile = panel.tiles.begin; tile < panel.tiles.end; ++tile) {
     float* at = panel.weights_of(m, tile);
     const std::uint32_t seen = seen_lanes(panel.ranges[m], tile);
     const auto weights = [&](const float* scores, std::uint32_t lanes) {

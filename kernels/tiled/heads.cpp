@@ -35,7 +35,7 @@ void store_lanes(const float* values, std::int64_t ld, std::int64_t count, std::
     for (std::int64_t i = 0; i < width; i += 16) {
       store16<type>(narrow, first_lanes(16), load(first_lanes(width - i), values + i));
       for (std::int64_t j = 0; j < 16 && i + j < width; ++j)
-        __builtin_memcpy(tile + ((i + j) * kTileRows + lane) * kBytes, narrow + j * kBytes, kBytes);
+        __builtin_memcpy(tile + ((i + j) * kTileTokens + lane) * kBytes, narrow + j * kBytes, kBytes);
     }
     return;
   }
@@ -47,7 +47,7 @@ void store_lanes(const float* values, std::int64_t ld, std::int64_t count, std::
         block[r] = r < rows ? load_dwords(first_lanes(width - i), values + (first + r) * ld + i) : no_bits();
       transpose16(block);
       for (std::int64_t j = 0; j < lines; ++j)
-        store16<type>(tile + ((i + j) * kTileRows + lane + first) * kBytes, first_lanes(rows), floats_of(block[j]));
+        store16<type>(tile + ((i + j) * kTileTokens + lane + first) * kBytes, first_lanes(rows), floats_of(block[j]));
     }
 }
 

@@ -128,7 +128,7 @@ void for_slots(const MoeArgs& args, const Routes& routes, TilesOfSlot tiles_of_s
   };
   for (std::int64_t i = next_with_tiles(0), next = 0; i < n; i = next) {
     next = next_with_tiles(i + 1);
-    const TileRange tiles = tiles_of_slot(i);
+    const Range<std::int64_t> tiles = tiles_of_slot(i);
     const ExpertSlot& slot = routes.slots[i];
     f(SlotWork{args, routes, slot, panels(slot), tiles.begin, tiles.end, next < n ? routes.slots + next : nullptr,
                next < n ? tiles_of_slot(next).begin : tiles.end});
@@ -189,7 +189,7 @@ void run_outer(const MoeArgs& args, Slice slice, Products best) {
     return is_local(args) ? local.of(slot, outer_operand(args, slot, best))
                           : shared_panels(args, slot, args.expert_width());
   };
-  const auto tiles = [&](std::int64_t) { return TileRange{slice.begin, slice.end}; };
+  const auto tiles = [&](std::int64_t) { return Range<std::int64_t>{slice.begin, slice.end}; };
   for_slots(args, routes, tiles, panels, [&](const SlotWork& work) {
     const Operand operand = outer_operand(args, work.slot, best);
     kernels_for(encoding_of(*network_layers(args, work.slot).down), operand.products).outer(work);

@@ -36,7 +36,7 @@ constexpr int runs_of(TileScales scales) { return scales == TileScales::long_16 
 /// Of run `run` of the sub-block at `sub`, rows 16 * half and up; the block begins at `block`. All products are exact.
 template <TileScales scales>
 inline RunScales scales_at(const std::byte* block, const std::byte* sub, int run, int half) {
-  constexpr std::int64_t kF16 = 2 * kQuantRows;
+  constexpr std::int64_t kF16 = 2 * kTileRows;
   const F32x16 zero = zeros();
   if constexpr (scales == TileScales::e8m0) return {e8m0_half_at(sub + 16 * half), zero};
   if constexpr (scales == TileScales::d) return {f16_at(sub + 32 * half), zero};
@@ -47,10 +47,10 @@ inline RunScales scales_at(const std::byte* block, const std::byte* sub, int run
   }
   const F32x16 d = f16_at(block + 32 * half);
   if constexpr (scales == TileScales::long_minima) {
-    const F32x16 minimum = as_floats(load_u8(sub + kQuantRows + 16 * half));
+    const F32x16 minimum = as_floats(load_u8(sub + kTileRows + 16 * half));
     return {mul(d, as_floats(load_u8(sub + 16 * half))), mul(f16_at(block + kF16 + 32 * half), minimum)};
   }
-  return {mul(d, as_floats(load_i8(sub + kQuantRows * run + 16 * half))), zero};
+  return {mul(d, as_floats(load_i8(sub + kTileRows * run + 16 * half))), zero};
 }
 
 /// What an integer is before it is scaled: less an offset, or an entry of a table.

@@ -18,6 +18,7 @@
 //   across      sum_lanes, largest_lane, first_lane, transpose16, split_pairs
 #pragma once
 
+#include "common/tile.h"
 #include "tiled/isa.h"
 
 #if defined(__AVX512F__)
@@ -28,9 +29,6 @@
 
 namespace qinfer::kernels::QINFER_ISA {
 namespace {
-
-/// Rows of a weight tile, and positions of a KV tile: the lanes of one line of 16-bit values.
-inline constexpr std::int64_t kTileRows = 32;
 
 template <typename T>
 inline T smaller(T a, T b) {
