@@ -57,7 +57,7 @@ Options parse_options(int& argc, char** argv) {
   return options;
 }
 
-/// One bench or more for each row of the table whose set this CPU can run.
+/// One bench or more for each operation of each set that this CPU can run.
 void add_benches(Context& context) {
   add_team_benches(context);
   for (const kernels::KernelSet* set : usable_sets()) {
@@ -66,12 +66,9 @@ void add_benches(Context& context) {
         !set->weight_format(kernels::WeightRole::q, *context.weight_type, &*context.weight_type, false, format))
       continue;
     add_pack_bench(context, *set);
-    for (const kernels::KernelInfo& row : kernels::kernel_table()) {
-      if (row.kernel_set != set->name) continue;
-      if (add_projection_benches(context, *set, row.operation) || add_other_benches(context, *set, row.operation))
-        continue;
-      std::fprintf(stderr, "kernel_bench: no bench for %.*s\n", static_cast<int>(row.operation.size()),
-                   row.operation.data());
+    for (const std::string_view operation : kernels::kOperations) {
+      if (add_projection_benches(context, *set, operation) || add_other_benches(context, *set, operation)) continue;
+      std::fprintf(stderr, "kernel_bench: no bench for %.*s\n", static_cast<int>(operation.size()), operation.data());
     }
   }
 }

@@ -17,13 +17,6 @@ constexpr char kVersionText[] =
     QINFER_STRING(QINFER_VERSION_MAJOR) "." QINFER_STRING(QINFER_VERSION_MINOR) "." QINFER_STRING(QINFER_VERSION_PATCH);
 static_assert(QINFER_VERSION == QINFER_VERSION_MAJOR * 10000 + QINFER_VERSION_MINOR * 100 + QINFER_VERSION_PATCH);
 
-/// The types that an operation of a kernel set reads: matrices for "linear", keys and values for "attention".
-std::string_view types_of(std::string_view set, std::string_view operation) {
-  for (const kernels::KernelInfo& kernel : kernels::kernel_table())
-    if (kernel.kernel_set == set && kernel.operation == operation) return kernel.weight_dtypes;
-  return "";
-}
-
 }  // namespace
 
 extern "C" {
@@ -101,8 +94,8 @@ qinfer_status qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info* o
     // All three are literals of the tables, and end with NUL.
     info.name = set.name.data();
     info.cpu_features = set.needs.data();
-    info.weight_formats = types_of(set.name, "linear").data();
-    info.kv_types = types_of(set.name, "attention").data();
+    info.weight_formats = set.weight_types.data();
+    info.kv_types = kernels::kAllTypes.data();
     return capi::copy_out(info, out, "qinfer_kernel_set_info");
   });
 }

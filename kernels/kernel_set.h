@@ -20,6 +20,7 @@
 #include "base/dtype.h"
 #include "base/encoding.h"
 #include "base/kv_layout.h"
+#include "common/tile.h"
 
 namespace qinfer::kernels {
 
@@ -381,14 +382,12 @@ struct KernelSet {
   Operation<LmHeadArgs> lm_head;
 };
 
-/// One row of kernels.inc: every operation of every set has one.
-struct KernelInfo {
-  std::string_view operation, kernel_set;
-  std::string_view weight_dtypes;  ///< separated by spaces, of keys and values for attention; empty = no weights
-};
-
-/// Every kernel there is: what tests and microbenches walk.
-std::span<const KernelInfo> kernel_table();
+/// The operations of every set, by the names of KernelSet's members: with its rows of kernel_sets() all kernels that
+/// there are, which tests and microbenches walk.
+inline constexpr std::string_view kOperations[] = {"embed",     "rms_norm", "linear",  "qkv",
+                                                   "attention", "ffn",      "moe_ffn", "lm_head"};
+/// The types of embeddings, and of keys and values, that every set reads.
+inline constexpr std::string_view kAllTypes = "f32 f16 bf16";
 
 /// What products are computed with, which says how they are rounded and how fast they can be at best.
 enum class Multiplier : std::uint8_t {
@@ -424,6 +423,7 @@ struct KernelSetRow {
   ChosenFor chosen_for = ChosenFor::all;
   bool invariant = true;  ///< a row's results do not depend on the other rows of the batch
   Numerics numerics;
+  std::string_view weight_types = kAllTypes;  ///< the plain ones that it multiplies with, separated by spaces
 };
 /// All of them, the best one first.
 std::span<const KernelSetRow> kernel_sets();

@@ -1,5 +1,4 @@
-// The tables of all kernels and of all kernel sets, and the choice of a set by name and CPU. A new set has its rows in
-// kernels.inc and one row in kSets.
+// The table of all kernel sets, and the choice of a set by name and CPU. A new set has one row in kSets.
 #include "base/checked.h"
 #include "kernel_set.h"
 #include "reference/reference.h"
@@ -15,12 +14,6 @@
 
 namespace qinfer::kernels {
 namespace {
-
-constexpr KernelInfo kTable[] = {
-#define QINFER_KERNEL(operation, set, dtypes) {#operation, #set, dtypes},
-#include "kernels.inc"
-#undef QINFER_KERNEL
-};
 
 Multiplier f32_fma(Encoding) { return Multiplier::f32_fma; }
 #ifdef QINFER_HAVE_AVX512
@@ -49,7 +42,8 @@ constexpr KernelSetRow kSets[] = {
      .get = avx512::bf16_kernel_set,
      .exact = false,
      .chosen_for = ChosenFor::held_exactly,
-     .numerics = {.multiplier = bf16_dot_for_bf16}},
+     .numerics = {.multiplier = bf16_dot_for_bf16},
+     .weight_types = "bf16"},
     {.name = "avx512",
      .needs = "avx512f avx512bw avx512dq avx512vl",
      .get = avx512::kernel_set,
@@ -62,14 +56,16 @@ constexpr KernelSetRow kSets[] = {
      .get = amx::kernel_set,
      .exact = false,
      .chosen_for = ChosenFor::none,
-     .numerics = {.multiplier = bf16_tiles}},
+     .numerics = {.multiplier = bf16_tiles},
+     .weight_types = "bf16"},
     {.name = "amx_mixed",
      .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
      .get = amx::mixed_kernel_set,
      .exact = false,
      .chosen_for = ChosenFor::none,
      .invariant = false,
-     .numerics = {.multiplier = bf16_tiles, .unrounded_rows = amx::kFewRows}},
+     .numerics = {.multiplier = bf16_tiles, .unrounded_rows = amx::kFewRows},
+     .weight_types = "bf16"},
 #endif
 #ifdef QINFER_HAVE_AVX2
     {.name = "avx2",
@@ -124,8 +120,6 @@ std::uint64_t layout_bytes(ActivationLayout layout, std::uint64_t n, std::uint64
 std::uint64_t query_width(ActivationLayout layout, std::uint64_t n_heads, std::uint64_t head_dim) {
   return n_heads * (layout == ActivationLayout::row_major ? head_dim : round_up(head_dim, kPanelFeatures));
 }
-
-std::span<const KernelInfo> kernel_table() { return kTable; }
 
 std::span<const KernelSetRow> kernel_sets() { return kSets; }
 

@@ -1,5 +1,5 @@
-// Every kernel of kernels.inc against definitions in float64, over shapes with all tails. A kernel set without a case
-// here fails: the test walks the table. The linear layer, q/k/v and attention have files of their own.
+// Every operation of every kernel set against definitions in float64, over shapes with all tails. A kernel set without
+// a case here fails: the test walks the table. The linear layer, q/k/v and attention have files of their own.
 #include <algorithm>
 #include <map>
 
@@ -265,23 +265,32 @@ void test_rms_norm(const KernelSet& set, DType) {
   norm_case(set, {37, 12, 70, NormCase::gathered});
 }
 
-using Test = void (*)(const KernelSet&, DType);
+struct OperationTest {
+  void (*run)(const KernelSet& set, DType type) = nullptr;
+  enum class Types : std::uint8_t { none, all, of_weights } types = Types::none;
+};
 
-Test test_of(std::string_view operation) {
-  const std::map<std::string_view, Test> tests = {
-      {"embed", test_embed},         {"rms_norm", test_rms_norm}, {"linear", test_linear},   {"qkv", test_qkv},
-      {"attention", test_attention}, {"ffn", test_ffn},           {"moe_ffn", test_moe_ffn}, {"lm_head", test_lm_head}};
+OperationTest test_of(std::string_view operation) {
+  using Types = OperationTest::Types;
+  const std::map<std::string_view, OperationTest> tests = {{"embed", {test_embed, Types::all}},
+                                                           {"rms_norm", {test_rms_norm, Types::none}},
+                                                           {"linear", {test_linear, Types::of_weights}},
+                                                           {"qkv", {test_qkv, Types::of_weights}},
+                                                           {"attention", {test_attention, Types::all}},
+                                                           {"ffn", {test_ffn, Types::of_weights}},
+                                                           {"moe_ffn", {test_moe_ffn, Types::of_weights}},
+                                                           {"lm_head", {test_lm_head, Types::of_weights}}};
   const auto it = tests.find(operation);
-  return it == tests.end() ? nullptr : it->second;
+  return it == tests.end() ? OperationTest() : it->second;
 }
 
-std::vector<DType> dtypes_of(std::string_view text) {
-  std::vector<DType> out;
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-    if ((" " + std::string(text) + " ").find(" " + std::string(dtype_name(dtype)) + " ") != std::string::npos)
-      out.push_back(dtype);
-  if (out.empty()) out.push_back(DType::f32);
-  return out;
+std::vector<DType> types_of(const KernelSet& set, OperationTest::Types types) {
+  switch (types) {
+    case OperationTest::Types::none: break;
+    case OperationTest::Types::all: return {DType::f32, DType::f16, DType::bf16};
+    case OperationTest::Types::of_weights: return weight_dtypes(set);
+  }
+  return {DType::f32};
 }
 
 }  // namespace
@@ -298,14 +307,13 @@ struct TestedSet {
 void test_kernels_of(std::string_view set_name) {
   const KernelSet* set = usable_set(set_name);
   SKIP_UNLESS(set != nullptr, cpu, "the kernel set " + std::string(set_name) + " does not run on it");
-  for (const KernelInfo& kernel : kernel_table()) {
-    if (kernel.kernel_set != set_name) continue;
-    const Test test = test_of(kernel.operation);
-    INFO(kernel.kernel_set << " " << kernel.operation << " has no test");
-    REQUIRE(test != nullptr);
-    for (const DType dtype : dtypes_of(kernel.weight_dtypes)) {
+  for (const std::string_view operation : kOperations) {
+    const OperationTest test = test_of(operation);
+    INFO(set_name << " " << operation);
+    REQUIRE(test.run != nullptr);
+    for (const DType dtype : types_of(*set, test.types)) {
       INFO("dtype " << dtype_name(dtype));
-      test(*set, dtype);
+      test.run(*set, dtype);
     }
   }
 }
@@ -327,15 +335,14 @@ TEST_KERNELS_OF(neon)
 #endif
 
 TEST_CASE("every kernel set has a test of its kernels", "[kernels]") {
-  REQUIRE(!kernel_table().empty());
   for (const KernelSetRow& row : kernel_sets()) {
     INFO(row.name);
     CHECK(row.name == row.get().name);
-    for (const char* operation : {"embed", "rms_norm", "linear", "qkv", "attention", "ffn", "moe_ffn", "lm_head"}) {
-      INFO(operation);
-      const auto is_meant = [&](const KernelInfo& k) { return k.kernel_set == row.name && k.operation == operation; };
-      CHECK(std::count_if(kernel_table().begin(), kernel_table().end(), is_meant) == 1);
-    }
+    CHECK(std::find(tested_sets.begin(), tested_sets.end(), row.name) != tested_sets.end());
+    std::string types;
+    for (const DType type : weight_dtypes(row.get()))
+      types += (types.empty() ? "" : " ") + std::string(dtype_name(type));
+    CHECK(types == row.weight_types);
   }
 #if defined(__x86_64__)  // every compiler that is supported builds all of them, whatever CPU it runs on
   for (const std::string_view name : tested_sets) {
@@ -344,10 +351,6 @@ TEST_CASE("every kernel set has a test of its kernels", "[kernels]") {
                       [&](const KernelSetRow& row) { return row.name == name; }));
   }
 #endif
-  for (const KernelInfo& kernel : kernel_table()) {
-    INFO(kernel.kernel_set);
-    CHECK(std::find(tested_sets.begin(), tested_sets.end(), kernel.kernel_set) != tested_sets.end());
-  }
 }
 
 TEST_CASE("packing and unpacking returns every value of the type bit for bit", "[kernels]") {
