@@ -59,7 +59,8 @@ endif()
 if(QINFER_HAS_GRAMMAR)
   set(QINFER_GRAMMAR_PROFILE release CACHE STRING "Cargo's profile for libqinfer_grammar; quick compiles in two thirds of the time")
   set_property(CACHE QINFER_GRAMMAR_PROFILE PROPERTY STRINGS release quick)
-  # Builds for several packages may share one, named in the environment since some are run by other tools.
+  # Builds for several packages may share one, named in the environment since some are run by other tools. It is what
+  # packages hold, whatever the profile.
   set(QINFER_GRAMMAR_TARGET_DIR ${PROJECT_BINARY_DIR}/cargo)
   set(QINFER_GRAMMAR_USES ${QINFER_GRAMMAR_PROFILE})
   if(DEFINED ENV{QINFER_GRAMMAR_TARGET_DIR})

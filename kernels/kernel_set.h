@@ -57,13 +57,14 @@ struct Matrix {
   PackInfo pack = {};
 };
 
-/// What is added to a linear layer for rows [first_row, first_row + n_rows) of a batch: up(down(x)), by two matrices of
-/// low rank, as adapters have them (LoRA, Hu et al. 2021, section 4.1). All are f32.
+/// What is added to a linear layer for rows [first_row, first_row + n_rows) of those that the operation multiplies (of
+/// the LM head, those whose logits are wanted): up(down(x)), by two matrices of low rank, as adapters have them (LoRA,
+/// Hu et al. 2021, section 4.1). All are f32, and stay where they are until the operation has ended.
 struct Addition {
   std::int64_t first_row = 0, n_rows = 0, rank = 0;
   const float* down = nullptr;  ///< [rank][cols of the layer]
   const float* up = nullptr;    ///< [rank][rows of the layer], with the factor of the adapter in it
-  float* inner = nullptr;       ///< [n_rows][rank]: room for down(x), written by the operation
+  float* inner = nullptr;       ///< [n_rows][rank]: room for down(x), written by the operation; each has its own
 };
 
 /// A linear layer, the operand of every operation that multiplies: output j of a row x is

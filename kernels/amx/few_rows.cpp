@@ -145,13 +145,15 @@ void project_rows(const SplitRows& x, const Linear& w, bool accumulate, Slice sl
 
 }  // namespace
 
-void linear_few_rows(const LinearArgs& args, Slice slice) {
+void linear_few_rows(const LinearArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.w}, args.x, slice);
   const OwnSpace own(args.workspace, slice.worker);
   project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, args.accumulate, slice,
                [&](std::int64_t m) { return args.out.row(m); });
 }
 
-void lm_head_few_rows(const LmHeadArgs& args, Slice slice) {
+void lm_head_few_rows(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.w}, args.x, slice);
   const OwnSpace own(args.workspace, slice.worker);
   project_rows(split_rows(args.x, args.n, args.w.cols, own), args.w, false, slice,
                [&](std::int64_t m) { return args.out[m]; });
@@ -160,7 +162,8 @@ void lm_head_few_rows(const LmHeadArgs& args, Slice slice) {
 
 // ---- queries, keys and values: a unit is a head ----
 
-void qkv_few_rows(const QkvArgs& args, Slice slice) {
+void qkv_few_rows(const QkvArgs& args, std::int32_t phase, Slice slice) {
+  if (phase == 0) return write_inner({&args.wq, &args.wk, &args.wv}, args.x, slice);
   const std::int64_t width = args.kv.head_dim;
   const HeadSpace space(args.workspace, slice.worker, width);
   const SplitRows x = split_rows(args.x, args.n, args.wq.cols, space.own);

@@ -10,12 +10,12 @@
 
 namespace qinfer::kernels::amx {
 
-// Workspaces, units and phases are those of tiles. These are phase 1 of linear layers, LM head and q/k/v, whose other
-// phases are those of tiles, and all phases of a feed-forward network.
+// Workspaces, units and phases are those of tiles. The last phase of q/k/v is theirs, too, and so are phases of a
+// mixture that do not multiply.
 
-void linear_few_rows(const LinearArgs& args, Slice slice);
-void lm_head_few_rows(const LmHeadArgs& args, Slice slice);
-void qkv_few_rows(const QkvArgs& args, Slice slice);
+void linear_few_rows(const LinearArgs& args, std::int32_t phase, Slice slice);
+void lm_head_few_rows(const LmHeadArgs& args, std::int32_t phase, Slice slice);
+void qkv_few_rows(const QkvArgs& args, std::int32_t phase, Slice slice);
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice);
 /// The phases that multiply; the others are those of tiles.
 void moe_ffn_few_rows(const MoeArgs& args, std::int32_t phase, Slice slice);

@@ -10,7 +10,7 @@ std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 }
 
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return write_inner({&args.gate, &args.up}, args.x, slice);
+  if (phase == 0) return write_rounded_inner({&args.gate, &args.up}, args.x, slice);
   if (phase == 2)
     return write_inner({&args.down}, {inner_panels(args), ActivationLayout::bf16_panels, args.gate.rows}, slice);
   const TileRegion region;

@@ -118,7 +118,7 @@ inline __m512 finished_line(const Linear& w, std::int64_t m, std::int64_t j, __m
   if (!w.additions.empty()) value = line_with_shares(w, m, j, value);
   return _mm512_mul_ps(value, _mm512_set1_ps(w.scale));
 }
-/// Outputs j and up of row m, as far as there are `count`.
+/// Outputs [j, j + 16) of row m, as far as there are `count`.
 inline __m512 finished_row(const Linear& w, std::int64_t m, std::int64_t j, std::int64_t count, __m512 value) {
   if (w.bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(first_lanes(count), w.bias + j));
   if (!w.additions.empty()) value = row_with_shares(w, m, j, count, value);

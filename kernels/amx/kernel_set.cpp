@@ -27,10 +27,10 @@ DType default_kv_type(bool) { return DType::bf16; }
 
 /// Few rows go another way where they may.
 void mixed_linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
-  phase == 1 && args.n <= kFewRows ? linear_few_rows(args, slice) : linear(args, phase, slice);
+  args.n <= kFewRows ? linear_few_rows(args, phase, slice) : linear(args, phase, slice);
 }
 void mixed_qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
-  phase == 1 && args.n <= kFewRows ? qkv_few_rows(args, slice) : qkv(args, phase, slice);
+  phase <= 1 && args.n <= kFewRows ? qkv_few_rows(args, phase, slice) : qkv(args, phase, slice);
 }
 void mixed_ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   args.n <= kFewRows ? ffn_few_rows(args, phase, slice) : ffn(args, phase, slice);
@@ -39,7 +39,7 @@ void mixed_moe_ffn(const MoeArgs& args, std::int32_t phase, Slice slice) {
   args.n <= kFewRows ? moe_ffn_few_rows(args, phase, slice) : moe_ffn(args, phase, slice);
 }
 void mixed_lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
-  phase == 1 && args.n <= kFewRows ? lm_head_few_rows(args, slice) : lm_head(args, phase, slice);
+  args.n <= kFewRows ? lm_head_few_rows(args, phase, slice) : lm_head(args, phase, slice);
 }
 
 template <bool mixed>

@@ -12,7 +12,7 @@ std::int64_t linear_units(const LinearArgs& args, std::int32_t phase) {
 }
 
 void linear(const LinearArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return write_inner({&args.w}, args.x, slice);
+  if (phase == 0) return write_rounded_inner({&args.w}, args.x, slice);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
   prefetch_first(rows_of(args.w, slice.begin * kUnitRows, args.w.rows), args.n);
@@ -30,7 +30,7 @@ std::int64_t lm_head_units(const LmHeadArgs& args, std::int32_t phase) {
 }
 
 void lm_head(const LmHeadArgs& args, std::int32_t phase, Slice slice) {
-  if (phase == 0) return write_inner({&args.w}, args.x, slice);
+  if (phase == 0) return write_rounded_inner({&args.w}, args.x, slice);
   {
     const TileRegion region;
     const OwnSpace own(args.workspace, slice.worker);
@@ -101,10 +101,6 @@ void finish_waiting(const QkvArgs& args, Slice slice) {
   });
 }
 
-}  // namespace
-
-namespace {
-
 std::int64_t rope_units(const QkvArgs& args) { return args.rope != nullptr ? shared_rope_panels(args.n) : 0; }
 
 /// Shared rope tables, and what additions make of the rows.
@@ -113,8 +109,8 @@ void prepare_qkv(const QkvArgs& args, Slice slice) {
   for (std::int64_t panel = slice.begin; panel < smaller(slice.end, units); ++panel)
     transpose_rope(args, panel, shared_rope(args, panel));
   if (slice.end > units)
-    write_inner({&args.wq, &args.wk, &args.wv}, args.x,
-                {larger(slice.begin - units, std::int64_t{0}), slice.end - units, slice.worker});
+    write_rounded_inner({&args.wq, &args.wk, &args.wv}, args.x,
+                        {larger(slice.begin - units, std::int64_t{0}), slice.end - units, slice.worker});
 }
 
 }  // namespace

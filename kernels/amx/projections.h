@@ -65,6 +65,15 @@ inline void project_residual(const Panels& x, const Linear& w, bool accumulate, 
   });
 }
 
+/// write_inner() of the values that tiles multiply: row-major ones are rounded to bf16 as pack_panel() rounds them,
+/// where numbers smaller than 2^-126 become zero, so that a row gives the same in batches of any size.
+inline void write_rounded_inner(std::initializer_list<const Linear*> layers, const Activations& x, Slice slice) {
+  write_inner_of(layers, slice, [&](std::int64_t m, std::int64_t k) {
+    const float value = operand_at(x, m, k);
+    return value > -0x1p-126f && value < 0x1p-126f ? 0.0f : bf16_to_f32(f32_to_bf16(value));
+  });
+}
+
 // ---- queries, keys and values: a unit is a head ----
 
 inline std::int64_t pairs_of_head(std::int64_t head_dim) { return units_of(head_dim); }

@@ -39,8 +39,7 @@ void slot_inner(const SlotWork& work) {
   const Panels panels = panels_of<Mode>(work.panels, args.n, args.gate.cols);
   const Activations act = inner_rows(work.args, work.slot);
   const std::int64_t tiles = 2 * (work.end - work.begin);
-  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
-                                                         : &store_activations<Activation::gelu_tanh>;
+  auto* const store = store_activations_of(args);
   const SlotLayers next = network_layers(work.args, work.next != nullptr ? *work.next : work.slot);
   alignas(64) float sums[kPanelTokens * kSumsLd];
   const typename Mode::Loops loops(args.gate);
@@ -68,7 +67,7 @@ inline void add_weighted(const SlotWork& work, const Block& block, const Panels&
     float* out = work.args.out.row(routed.row) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
       const Lanes lanes = first_lanes(count - j);
-      F32x16 value = finished(down, block.sums + m * block.ld + j, exponent, 0, first + j, count - j);
+      F32x16 value = finished<false>(down, block.sums + m * block.ld + j, exponent, 0, first + j, count - j);
       value = mul(mul(value, weight), scale);
       if (adds) value = add(load(lanes, out + j), value);
       store(out + j, lanes, value);

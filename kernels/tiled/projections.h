@@ -152,19 +152,21 @@ inline F32x16 scaled(const float* at, float exponent) { return times_power_of_2(
   return load(outputs);
 }
 
-/// Outputs [first, first + 16) of row m of a layer, as far as there are `count`; their sums are at `at`.
+/// Outputs [first, first + 16) of row m of a layer, as far as there are `count`; their sums are at `at`. `adds`:
+/// whether there may be additions. A loop over outputs asks once, for their call takes all registers.
+template <bool adds>
 inline F32x16 finished(const Linear& w, const float* at, float exponent, std::int64_t m, std::int64_t first,
                        std::int64_t count) {
   F32x16 value = scaled(at, exponent);
   if (w.bias != nullptr) value = add(value, load(first_lanes(count), w.bias + first));
-  if (!w.additions.empty()) value = with_shares(w, m, first, count, value);
+  if (adds) value = with_shares(w, m, first, count, value);
   return mul(value, splat(w.scale));
 }
 
 /// Adds the old values where asked for, and stores the outputs of a block in their rows.
-template <typename RowAt>
-inline void store_block(const Block& block, const Panels& panels, const Linear& w, std::int64_t tile_offset,
-                        bool accumulate, RowAt row) {
+template <bool adds, typename RowAt>
+inline void store_block_as(const Block& block, const Panels& panels, const Linear& w, std::int64_t tile_offset,
+                           bool accumulate, RowAt row) {
   const float weight_exponent = log2_of(w.pack.scale);
   const std::int64_t first = (tile_offset + block.first_tile) * kTileRows;
   const std::int64_t count = smaller(block.tiles * kTileRows, w.rows - first);
@@ -173,11 +175,19 @@ inline void store_block(const Block& block, const Panels& panels, const Linear& 
     float* out = row(block.first_row + m) + first;
     for (std::int64_t j = 0; j < count; j += 16) {
       const Lanes lanes = first_lanes(count - j);
-      F32x16 value = finished(w, block.sums + m * block.ld + j, exponent, block.first_row + m, first + j, count - j);
+      F32x16 value =
+          finished<adds>(w, block.sums + m * block.ld + j, exponent, block.first_row + m, first + j, count - j);
       if (accumulate) value = add(load(lanes, out + j), value);
       store(out + j, lanes, value);
     }
   }
+}
+
+template <typename RowAt>
+inline void store_block(const Block& block, const Panels& panels, const Linear& w, std::int64_t tile_offset,
+                        bool accumulate, RowAt row) {
+  w.additions.empty() ? store_block_as<false>(block, panels, w, tile_offset, accumulate, row)
+                      : store_block_as<true>(block, panels, w, tile_offset, accumulate, row);
 }
 
 /// `loops`: those of w.
@@ -276,7 +286,7 @@ inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
 }
 
 /// activation(gate) * up for a block whose even tiles are gate and whose odd ones up.
-template <Activation activation>
+template <Activation activation, bool adds>
 [[gnu::noinline]] void store_activations(const FfnArgs& args, const Block& block, const Panels& panels,
                                          std::int64_t first_tile, const Activations& act) {
   const float gate_exponent = log2_of(args.gate.pack.scale), up_exponent = log2_of(args.up.pack.scale);
@@ -289,19 +299,29 @@ template <Activation activation>
       const float* sums = block.sums + m * block.ld + 2 * pair * kTileRows;
       for (std::int64_t j = 0; j < count; j += 16) {
         const Lanes lanes = first_lanes(count - j);
-        const F32x16 gate = finished(args.gate, sums + j, gate_exponent - exponent, row, first + j, count - j);
-        const F32x16 up = finished(args.up, sums + kTileRows + j, up_exponent - exponent, row, first + j, count - j);
+        const F32x16 gate = finished<adds>(args.gate, sums + j, gate_exponent - exponent, row, first + j, count - j);
+        const F32x16 up =
+            finished<adds>(args.up, sums + kTileRows + j, up_exponent - exponent, row, first + j, count - j);
         store(act.row(row) + first + j, lanes, gated<VectorOps>(activation, gate, up));
       }
     }
   }
 }
 
+template <Activation activation>
+inline auto* store_activations_of(const FfnArgs& args) {
+  const bool adds = !args.gate.additions.empty() || !args.up.additions.empty();
+  return adds ? &store_activations<activation, true> : &store_activations<activation, false>;
+}
+inline auto* store_activations_of(const FfnArgs& args) {
+  return args.activation == Activation::silu ? store_activations_of<Activation::silu>(args)
+                                             : store_activations_of<Activation::gelu_tanh>(args);
+}
+
 template <typename Mode>
 void gate_and_up(const FfnArgs& args, const Panels& panels, const Activations& act, Slice slice) {
   alignas(64) float sums[kPanelTokens * kSumsLd];
-  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
-                                                         : &store_activations<Activation::gelu_tanh>;
+  auto* const store = store_activations_of(args);
   const typename Mode::Loops loops(args.gate);  // and of up, whose format is the same
   multiply(
       loops, panels, args.n, 2 * (slice.end - slice.begin), 2, sums, kSumsLd,
@@ -326,8 +346,7 @@ template <typename Mode, typename MultiplyOne>
 inline void mixed_tiles(const FfnArgs& args, std::uint32_t* memory, Slice slice, const Activations& act,
                         MultiplyOne multiply_one) {
   const Panels panels = panels_of<Mode>(reinterpret_cast<std::byte*>(memory), args.n, args.gate.cols);
-  const auto store = args.activation == Activation::silu ? &store_activations<Activation::silu>
-                                                         : &store_activations<Activation::gelu_tanh>;
+  auto* const store = store_activations_of(args);
   alignas(64) float sums[kPanelTokens * 2 * kTileRows];
   for (std::int64_t tile = slice.begin; tile < slice.end; ++tile)
     for (std::int64_t p = 0; p < panel_count(args.n); ++p) {
@@ -412,16 +431,23 @@ inline HeadRange heads_in_slice(const QkvArgs& args, HeadKind kind, Slice slice)
 }
 
 /// The sums of `count` rows of w, from `first` on, become its outputs in place.
-inline void finish_sums(const Block& block, const Panels& panels, const HeadRange& range, std::int64_t first,
-                        std::int64_t count) {
+template <bool adds>
+inline void finish_sums_as(const Block& block, const Panels& panels, const HeadRange& range, std::int64_t first,
+                           std::int64_t count) {
   const float weight_exponent = log2_of(range.w->pack.scale);
   for (std::int64_t m = 0; m < block.tokens; ++m) {
     const float exponent = weight_exponent - panels.exponents[block.first_row + m];
     for (std::int64_t j = 0; j < count; j += 16) {
       float* at = block.sums + m * block.ld + j;
-      store(at, finished(*range.w, at, exponent, block.first_row + m, first + j, count - j));
+      store(at, finished<adds>(*range.w, at, exponent, block.first_row + m, first + j, count - j));
     }
   }
+}
+
+inline void finish_sums(const Block& block, const Panels& panels, const HeadRange& range, std::int64_t first,
+                        std::int64_t count) {
+  range.w->additions.empty() ? finish_sums_as<false>(block, panels, range, first, count)
+                             : finish_sums_as<true>(block, panels, range, first, count);
 }
 
 template <typename Mode>

@@ -202,6 +202,34 @@ void test_qkv_additions(const KernelSet& set, DType type, std::int64_t n, bool w
   CHECK(got.caches[1] != run(q.with_additions(), k.with_additions(), v.plain_layer()).caches[1]);
 }
 
+/// Of a set that promises it, a row has the same bits in batches of any size, with numbers that are rounded, and where
+/// no addition has the row, those that it has without any.
+void test_invariance(const KernelSet& set, DType type) {
+  constexpr std::int64_t kRows = 21, kCols = 70, kOutputs = 83, kFirst = 2, kEnd = 19;
+  Random random(9);
+  const TestMatrix w = make_matrix(set, random, type, kOutputs, kCols);
+  const std::vector<float> x = random.values(kRows * kCols), down = random.values(2 * kCols),
+                           up = random.values(2 * kOutputs);
+  std::vector<float> inner(2 * kRows);
+  const auto run = [&](std::int64_t begin, std::int64_t end, bool adds) {
+    const std::int64_t first = std::max(begin, kFirst), last = std::min(end, kEnd);
+    const Addition addition{first - begin, std::max(last - first, std::int64_t{0}), 2, down.data(), up.data(),
+                            inner.data()};
+    Linear layer(w.view);
+    if (adds) layer.additions = {&addition, 1};
+    const std::vector<float> rows(x.begin() + begin * kCols, x.begin() + end * kCols);
+    return run_linear(set, layer, rows, end - begin);
+  };
+  const std::vector<float> all = run(0, kRows, true), without = run(0, kRows, false);
+  for (std::int64_t m = 0; m < kRows; ++m) {
+    INFO("row " << m);
+    const std::size_t at = floats(m * kOutputs), bytes = floats(kOutputs) * sizeof(float);
+    CHECK((std::memcmp(&all[at], &without[at], bytes) == 0) == (m < kFirst || m >= kEnd));
+    for (const std::int64_t n : {1, 3, 8})
+      if (m + n <= kRows) CHECK(std::memcmp(run(m, m + n, true).data(), &all[at], floats(n) * bytes) == 0);
+  }
+}
+
 std::vector<const KernelSet*> all_sets() {
   std::vector<const KernelSet*> sets = usable_sets();
 #ifdef QINFER_HAVE_AMX
@@ -226,4 +254,14 @@ TEST_CASE("layers with additions give what layers with these merged into them gi
         test_ffn_additions(*set, type, n);
         for (const bool whole : {false, true}) test_qkv_additions(*set, type, n, whole);
       }
+}
+
+TEST_CASE("what an addition gives does not depend on the other rows", "[kernels]") {
+  for (const KernelSet* set : all_sets()) {
+    if (!row_of(set->name).invariant) continue;
+    for (const DType type : weight_dtypes(*set)) {
+      INFO(set->name << ", weights of " << dtype_name(type));
+      test_invariance(*set, type);
+    }
+  }
 }

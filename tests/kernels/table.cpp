@@ -1,5 +1,5 @@
 // Every operation of every kernel set against definitions in float64, over shapes with all tails. A kernel set without
-// a case here fails: the test walks the table. The linear layer, q/k/v and attention have files of their own.
+// a case here fails. The linear layer, q/k/v and attention have files of their own.
 #include <algorithm>
 #include <map>
 
