@@ -383,8 +383,8 @@ struct KernelSet {
   Operation<LmHeadArgs> lm_head;
 };
 
-/// The operations of every set, by the names of KernelSet's members: with its rows of kernel_sets() all kernels that
-/// there are, which tests and microbenches walk.
+/// The operations of every set, by the names of KernelSet's members. Tests and microbenches walk them for each row of
+/// kernel_sets().
 inline constexpr std::string_view kOperations[] = {"embed",     "rms_norm", "linear",  "qkv",
                                                    "attention", "ffn",      "moe_ffn", "lm_head"};
 /// The types of embeddings, and of keys and values, that every set reads.

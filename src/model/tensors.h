@@ -55,38 +55,18 @@ enum class Role : std::uint8_t {
 inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::shared_down) + 1;
 inline constexpr std::size_t kGlobalRoles = static_cast<std::size_t>(Role::attn_norm);
 
-/// What the bias of a matrix is for, if models may have one.
+/// The matrices that may have a bias, and what it is for.
+struct BiasRow {
+  Role matrix, bias;
+};
+inline constexpr BiasRow kBiases[] = {
+    {Role::q, Role::q_bias},       {Role::k, Role::k_bias},   {Role::v, Role::v_bias},      {Role::o, Role::o_bias},
+    {Role::gate, Role::gate_bias}, {Role::up, Role::up_bias}, {Role::down, Role::down_bias}};
+
+/// None where no model has one.
 constexpr std::optional<Role> bias_of(Role matrix) {
-  switch (matrix) {
-    case Role::q: return Role::q_bias;
-    case Role::k: return Role::k_bias;
-    case Role::v: return Role::v_bias;
-    case Role::o: return Role::o_bias;
-    case Role::gate: return Role::gate_bias;
-    case Role::up: return Role::up_bias;
-    case Role::down: return Role::down_bias;
-    case Role::embedding:
-    case Role::final_norm:
-    case Role::lm_head:
-    case Role::attn_norm:
-    case Role::attn_post_norm:
-    case Role::ffn_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::q_bias:
-    case Role::k_bias:
-    case Role::v_bias:
-    case Role::o_bias:
-    case Role::gate_bias:
-    case Role::up_bias:
-    case Role::down_bias:
-    case Role::router:
-    case Role::shared_router:
-    case Role::shared_gate:
-    case Role::shared_up:
-    case Role::shared_down: return std::nullopt;
-  }
+  for (const BiasRow& row : kBiases)
+    if (row.matrix == matrix) return row.bias;
   return std::nullopt;
 }
 
