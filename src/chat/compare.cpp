@@ -237,12 +237,14 @@ void set(Run& run, Dict& dict, const Value& key, const Value& value) {
 
 Finder::Finder(Run& run, std::string_view needle) : run_(run), needle_(needle), open_(run) {
   if (needle.size() <= 16 || !run.charge(needle.size()) || !open_.make_room(borders_, needle.size())) return;
-  borders_.resize(needle.size());
-  for (std::size_t i = 1, k = 0; i < needle.size(); ++i) {
+  borders_.reserve(needle.size());
+  borders_.push_back(0);
+  for (std::size_t i = 1, k = 0; i < needle.size() && run.goes_on(); ++i) {
     while (k > 0 && needle[i] != needle[k]) k = borders_[k - 1];
     if (needle[i] == needle[k]) ++k;
-    borders_[i] = k;
+    borders_.push_back(k);
   }
+  if (run.failed()) borders_.clear();
 }
 
 std::size_t Finder::find(std::string_view text, std::size_t from) const {
@@ -252,7 +254,7 @@ std::size_t Finder::find(std::string_view text, std::size_t from) const {
     return found;
   }
   std::size_t k = 0;
-  for (std::size_t i = from; i < text.size(); ++i) {
+  for (std::size_t i = from; i < text.size() && run_.goes_on(); ++i) {
     while (k > 0 && text[i] != needle_[k]) k = borders_[k - 1];
     if (text[i] == needle_[k]) ++k;
     if (k == needle_.size()) {
