@@ -178,7 +178,7 @@ void qkv_few_rows(const QkvArgs& args, std::int32_t phase, Slice slice) {
         space.values[(j - first) * kPanelLanes + m] = finished(*head.of.w, m, j, sums[m]);
     };
     with_tokens(x.n, [&]<int tokens>() { project<tokens>(x, *head.of.w, first, first + width, store); });
-    finish_head(args, head.of.kind, head.index, 0, space.values, space.rope);
+    finish_panel_head(args, head.of.kind, head.index, 0, space.values, space.rope);
   }
 }
 

@@ -83,14 +83,6 @@ void store_value(const QkvArgs& args, std::int64_t head, std::int64_t panel, con
   });
 }
 
-/// Rotates a head of queries or keys and stores it.
-void write_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
-                const float* rope) {
-  if (is_turned(args, kind)) rotate<avx512::VectorOps>(PanelHead{values, rope}, args.kv.head_dim);
-  if (kind == HeadKind::query) return store_query(args, index, panel, values);
-  avx512::with_dtype(args.kv.type, [&]<DType type>() { store_key<type>(args, index, panel, values); });
-}
-
 /// What waits for the norm over all heads is after the rope tables in the shared workspace, as panels of
 /// waiting_width() features. Returns the line of one of them.
 float* waiting_line(const QkvArgs& args, std::int64_t panel, std::int64_t feature) {
@@ -98,6 +90,29 @@ float* waiting_line(const QkvArgs& args, std::int64_t panel, std::int64_t featur
       reinterpret_cast<float*>(args.workspace.shared) + shared_rope_panels(args.n) * rope_floats(args.kv.head_dim);
   return first + (panel * waiting_width(args) + feature) * kPanelLanes;
 }
+
+/// One head of the tokens of a panel, for finish_head().
+struct FinishedHead {
+  const QkvArgs& args;
+  HeadKind kind;
+  std::int64_t index, panel;
+  float* values;      ///< [feature][16]
+  const float* rope;  ///< of the panel
+
+  void keep() const {
+    __builtin_memcpy(waiting_line(args, panel, waiting_at(args, kind, index)), values,
+                     static_cast<std::size_t>(args.kv.head_dim * kPanelLanes) * sizeof(float));
+  }
+  void normalise(const float* weights) const { amx::normalise(values, weights, args.kv.head_dim, args.norm_eps); }
+  void turn() const { rotate<avx512::VectorOps>(PanelHead{values, rope}, args.kv.head_dim); }
+  void write_query() const { store_query(args, index, panel, values); }
+  void write_key() const {
+    avx512::with_dtype(args.kv.type, [&]<DType type>() { store_key<type>(args, index, panel, values); });
+  }
+  void write_value() const {
+    avx512::with_dtype(args.kv.type, [&]<DType type>() { store_value<type>(args, index, panel, values); });
+  }
+};
 
 }  // namespace
 
@@ -120,18 +135,9 @@ void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out) {
   }
 }
 
-void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
-                 const float* rope) {
-  const std::int64_t width = args.kv.head_dim;
-  if (kind == HeadKind::value)
-    return avx512::with_dtype(args.kv.type, [&]<DType type>() { store_value<type>(args, index, panel, values); });
-  if (waits_for_norm(args, kind)) {
-    __builtin_memcpy(waiting_line(args, panel, waiting_at(args, kind, index)), values,
-                     static_cast<std::size_t>(width * kPanelLanes) * sizeof(float));
-    return;
-  }
-  if (const float* norm = head_norm(args, kind)) normalise(values, norm, width, args.norm_eps);
-  write_head(args, kind, index, panel, values, rope);
+void finish_panel_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
+                       const float* rope) {
+  finish_head(args, kind, FinishedHead{args, kind, index, panel, values, rope});
 }
 
 void finish_waiting_heads(const QkvArgs& args, HeadKind kind, std::int64_t panel, float* values, const float* rope) {
@@ -146,7 +152,7 @@ void finish_waiting_heads(const QkvArgs& args, HeadKind kind, std::int64_t panel
           i < width ? _mm512_mul_ps(_mm512_mul_ps(line(at), scale), _mm512_set1_ps(weights[at])) : _mm512_setzero_ps();
       _mm512_store_ps(values + i * kPanelLanes, value);
     }
-    write_head(args, kind, head, panel, values, rope);
+    write_head(args, kind, FinishedHead{args, kind, head, panel, values, rope});
   }
 }
 

@@ -22,10 +22,11 @@ void transpose_rope(const QkvArgs& args, std::int64_t panel, float* out);
 /// Finishes head `index` of a kind for the tokens of a panel, or keeps it as it is where the norm is of all heads
 /// together, for finish_waiting_heads(). `values`: [feature][16], changed; as many lines as whole steps, zeros after
 /// the head's width. `rope`: of the panel, if heads are turned.
-void finish_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
-                 const float* rope);
+void finish_panel_head(const QkvArgs& args, HeadKind kind, std::int64_t index, std::int64_t panel, float* values,
+                       const float* rope);
 
-/// Finishes all heads of a kind, queries or keys, that finish_head() kept for a panel. `values`: room for one head.
+/// Finishes all heads of a kind, queries or keys, that finish_panel_head() kept for a panel. `values`: room for one
+/// head.
 void finish_waiting_heads(const QkvArgs& args, HeadKind kind, std::int64_t panel, float* values, const float* rope);
 
 }  // namespace qinfer::kernels::amx

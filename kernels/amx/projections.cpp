@@ -84,8 +84,8 @@ void project_heads(const QkvArgs& args, const Panels& x, Slice slice, const Head
     if ((block.pair + 1) % pairs != 0) return;
     for (int j = 0; j < block.panels; ++j) {
       const std::int64_t panel = block.first_panel + j;
-      finish_head(args, head.of.kind, head.index, panel, space.values + j * space.head_floats,
-                  shared ? shared_rope(args, panel) : space.rope + j * space.rope_panel);
+      finish_panel_head(args, head.of.kind, head.index, panel, space.values + j * space.head_floats,
+                        shared ? shared_rope(args, panel) : space.rope + j * space.rope_panel);
     }
   });
 }

@@ -1,5 +1,6 @@
 // What the q/k/v operation has in common on every backend: the heads that it computes, which matrix, bias and norm
-// belongs to each, and the walk from rows of a batch to places in the KV cache.
+// belongs to each, what follows their projection in which order, and the walk from rows of a batch to places in the KV
+// cache.
 #pragma once
 
 #include <algorithm>
@@ -122,6 +123,31 @@ inline void for_runs(const QkvArgs& args, std::int64_t first, std::int64_t end, 
 /// The K tile of the cache that holds a run's positions of KV head `head`; the V tile follows it.
 inline std::byte* k_tile(const QkvArgs& args, const Run& run, std::int64_t head) {
   return run.sequence->kv.k_tile(args.kv, args.layer, static_cast<std::uint32_t>(head), run.position / kTileTokens);
+}
+
+// ---- what follows the projection of a head ----
+//
+// Head is one head of one or more rows, as a set holds it, with what a set knows how to do: normalise(weights), an
+// RMSNorm of the head's values; turn(), rotary position embedding; keep(), where the norm is of all heads together; and
+// write_query(), write_key(), write_value().
+
+/// The last steps of a head whose norm is done, or which has none.
+template <typename Head>
+inline void write_head(const QkvArgs& args, HeadKind kind, const Head& head) {
+  if (is_turned(args, kind)) head.turn();
+  switch (kind) {
+    case HeadKind::query: return head.write_query();
+    case HeadKind::key: return head.write_key();
+    case HeadKind::value: return head.write_value();
+  }
+}
+
+/// All steps of a head that was projected; one that waits is only kept, and write_head() ends it.
+template <typename Head>
+inline void finish_head(const QkvArgs& args, HeadKind kind, const Head& head) {
+  if (waits_for_norm(args, kind)) return head.keep();
+  if (const float* weights = head_norm(args, kind)) head.normalise(weights);
+  write_head(args, kind, head);
 }
 
 }  // namespace

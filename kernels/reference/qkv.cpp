@@ -31,36 +31,44 @@ struct RowHead {
   void rope(std::int64_t i, std::int64_t, float& cos, float& sin) const { cos = table[2 * i], sin = table[2 * i + 1]; }
 };
 
-void write_cache(const QkvArgs& args, const Head& head, const Run& run, std::int64_t row, const float* values) {
-  std::byte* tile = k_tile(args, run, head.index);
-  const std::int64_t lane = run.position % kTileTokens + (row - run.first_row);
-  const std::int64_t width = args.kv.head_dim;
-  if (head.of.kind == HeadKind::key) {
-    for (std::int64_t i = 0; i < width; ++i) store(tile, i * kTileTokens + lane, values[i], args.kv.type);
-  } else {
-    std::byte* v_tile = tile + args.kv.tile_bytes();
-    narrow(values, width, args.kv.type,
-           v_tile + lane * args.kv.head_dim_padded * static_cast<std::int64_t>(dtype_bytes(args.kv.type)));
-  }
-}
-
 /// A row of what waits for the norm over all heads.
 float* waiting_row(const QkvArgs& args, std::int64_t row) {
   return reinterpret_cast<float*>(args.workspace.shared) + row * waiting_width(args);
 }
 
-/// Norm, rotation and store of one finished head of one row.
-void finish_head(const QkvArgs& args, const Head& head, const Run& run, std::int64_t row, float* values) {
-  const std::int64_t width = args.kv.head_dim, position = run.position + (row - run.first_row);
-  const HeadKind kind = head.of.kind;
-  if (const float* norm = head_norm(args, kind)) rms_norm_row(values, norm, width, args.norm_eps, values);
-  if (is_turned(args, kind)) rotate<ScalarOps>(RowHead{values, args.rope + position * width}, width);
-  if (kind == HeadKind::query) {
-    std::memcpy(args.q.row(row) + head.index * width, values, static_cast<std::size_t>(width) * sizeof(float));
-  } else {
-    write_cache(args, head, run, row, values);
+/// One head of one row of a run, for finish_head().
+struct FinishedHead {
+  const QkvArgs& args;
+  Head head;
+  const Run& run;
+  std::int64_t row;
+  float* values;
+
+  std::int64_t width() const { return args.kv.head_dim; }
+  std::int64_t lane() const { return run.position % kTileTokens + (row - run.first_row); }
+  std::byte* tile() const { return k_tile(args, run, head.index); }
+
+  void keep() const {
+    std::memcpy(waiting_row(args, row) + waiting_at(args, head.of.kind, head.index), values,
+                static_cast<std::size_t>(width()) * sizeof(float));
   }
-}
+  void normalise(const float* weights) const { rms_norm_row(values, weights, width(), args.norm_eps, values); }
+  void turn() const {
+    const std::int64_t position = run.position + (row - run.first_row);
+    rotate<ScalarOps>(RowHead{values, args.rope + position * width()}, width());
+  }
+  void write_query() const {
+    std::memcpy(args.q.row(row) + head.index * width(), values, static_cast<std::size_t>(width()) * sizeof(float));
+  }
+  void write_key() const {
+    std::byte* lines = tile() + lane() * static_cast<std::int64_t>(dtype_bytes(args.kv.type));
+    for (std::int64_t i = 0; i < width(); ++i) store(lines, i * kTileTokens, values[i], args.kv.type);
+  }
+  void write_value() const {
+    const std::int64_t row_bytes = args.kv.head_dim_padded * static_cast<std::int64_t>(dtype_bytes(args.kv.type));
+    narrow(values, width(), args.kv.type, tile() + args.kv.tile_bytes() + lane() * row_bytes);
+  }
+};
 
 void project_head(const QkvArgs& args, const Head& head, std::int64_t first, std::int64_t count, float* weights,
                   float* values) {
@@ -94,7 +102,8 @@ void finish_waiting(const QkvArgs& args, Slice slice) {
       for (std::int64_t row = run.first_row; row < run.first_row + run.count; ++row) {
         float* values = waiting_row(args, row) + waiting_at(args, kind, 0);
         rms_norm_row(values, norm_weights(args, kind), of.n_heads * width, args.norm_eps, values);
-        for (std::int64_t h = 0; h < of.n_heads; ++h) finish_head(args, {of, h}, run, row, values + h * width);
+        for (std::int64_t h = 0; h < of.n_heads; ++h)
+          write_head(args, kind, FinishedHead{args, {of, h}, run, row, values + h * width});
       }
     });
   });
@@ -113,15 +122,9 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
     for (std::int64_t first = 0; first < args.n; first += kRowBlock) {
       const std::int64_t end = std::min(first + kRowBlock, args.n);
       project_head(args, head, first, end - first, weights, values);
-      if (waits_for_norm(args, head.of.kind)) {
-        for (std::int64_t row = first; row < end; ++row)
-          std::memcpy(waiting_row(args, row) + waiting_at(args, head.of.kind, head.index),
-                      values + (row - first) * width, static_cast<std::size_t>(width) * sizeof(float));
-        continue;
-      }
       for_runs(args, first, end, [&](const Run& run) {
         for (std::int64_t row = run.first_row; row < run.first_row + run.count; ++row)
-          finish_head(args, head, run, row, values + (row - first) * width);
+          finish_head(args, head.of.kind, FinishedHead{args, head, run, row, values + (row - first) * width});
       });
     }
   }

@@ -63,42 +63,6 @@ void store_rows(const float* values, std::int64_t ld, std::int64_t count, std::i
     }
 }
 
-/// Keys become lanes, values rows (KvOrder::key_lanes), or both pairs.
-void write_cache(const QkvArgs& args, const HeadBlock& block, const Run& run, std::uint32_t head, const float* values) {
-  std::byte* tile = k_tile(args, run, head);
-  const std::int64_t lane = run.position % kTileTokens, width = args.kv.head_dim;
-  const std::int64_t padded = args.kv.head_dim_padded;
-  if constexpr (kNarrowProducts)
-    if (args.kv.order == KvOrder::key_pairs) {
-      if (block.kind == HeadKind::key) return write_key_pairs(values, block.ld, run.count, lane, width, tile);
-      return write_value_pairs(values, block.ld, run.count, lane, width, padded, tile + args.kv.tile_bytes());
-    }
-  with_dtype(args.kv.type, [&]<DType type>() {
-    if (block.kind == HeadKind::key) return store_lanes<type>(values, block.ld, run.count, lane, width, tile);
-    store_rows<type>(values, block.ld, run.count, lane, width, padded, tile + args.kv.tile_bytes());
-  });
-}
-
-void finish_run(const QkvArgs& args, const HeadBlock& block, const Run& run) {
-  const std::int64_t width = args.kv.head_dim;
-  const float* norm = head_norm(args, block.kind);
-  for (std::uint32_t h = 0; h < block.n_heads; ++h) {
-    float* values = block.values + (run.first_row - block.first_row) * block.ld + h * width;
-    for (std::int64_t r = 0; r < run.count; ++r) {
-      float* head = values + r * block.ld;
-      if (norm != nullptr) rms_norm_row(head, norm, width, args.norm_eps, head);
-      if (is_turned(args, block.kind)) rotate<VectorOps>(RowHead{head, args.rope + (run.position + r) * width}, width);
-      if (block.kind != HeadKind::query) continue;
-      float* out = args.q.row(run.first_row + r) + (block.first_head + h) * width;
-      for (std::int64_t i = 0; i < width; i += 16) {
-        const Lanes lanes = first_lanes(width - i);
-        store(out + i, lanes, load(lanes, head + i));
-      }
-    }
-    if (block.kind != HeadKind::query) write_cache(args, block, run, block.first_head + h, values);
-  }
-}
-
 /// What waits for the norm over all heads is after the panels in the shared workspace: f32 [row][waiting_width()].
 float* waiting_row(const QkvArgs& args, std::int64_t row) {
   std::byte* at = args.workspace.shared +
@@ -106,11 +70,76 @@ float* waiting_row(const QkvArgs& args, std::int64_t row) {
   return reinterpret_cast<float*>(at) + row * waiting_width(args);
 }
 
-void keep_waiting(const QkvArgs& args, const HeadBlock& block) {
-  const std::size_t bytes = std::size_t{block.n_heads} * args.kv.head_dim * sizeof(float);
-  for (std::int64_t r = 0; r < block.tokens; ++r)
-    __builtin_memcpy(waiting_row(args, block.first_row + r) + waiting_at(args, block.kind, block.first_head),
-                     block.values + r * block.ld, bytes);
+/// One head of the rows of a run, for finish_head().
+struct RunHead {
+  const QkvArgs& args;
+  HeadKind kind;
+  std::uint32_t index;  ///< among the heads of its kind
+  const Run& run;
+  float* values;  ///< of the run's first row
+  std::int64_t ld;
+
+  std::int64_t width() const { return args.kv.head_dim; }
+  std::int64_t lane() const { return run.position % kTileTokens; }
+  std::byte* key_tile() const { return k_tile(args, run, index); }
+  std::byte* value_tile() const { return key_tile() + args.kv.tile_bytes(); }
+  /// Whether the cache has pairs of bf16.
+  bool writes_pairs() const { return kNarrowProducts && args.kv.order == KvOrder::key_pairs; }
+
+  /// Calls f(row of the run, its values).
+  template <typename F>
+  void for_rows(F f) const {
+    for (std::int64_t r = 0; r < run.count; ++r) f(r, values + r * ld);
+  }
+
+  void keep() const {
+    for_rows([&](std::int64_t r, const float* row) {
+      __builtin_memcpy(waiting_row(args, run.first_row + r) + waiting_at(args, kind, index), row,
+                       static_cast<std::size_t>(width()) * sizeof(float));
+    });
+  }
+  void normalise(const float* weights) const {
+    for_rows([&](std::int64_t, float* row) { rms_norm_row(row, weights, width(), args.norm_eps, row); });
+  }
+  void turn() const {
+    for_rows([&](std::int64_t r, float* row) {
+      rotate<VectorOps>(RowHead{row, args.rope + (run.position + r) * width()}, width());
+    });
+  }
+  void write_query() const {
+    for_rows([&](std::int64_t r, const float* row) {
+      float* out = args.q.row(run.first_row + r) + index * width();
+      for (std::int64_t i = 0; i < width(); i += 16) {
+        const Lanes lanes = first_lanes(width() - i);
+        store(out + i, lanes, load(lanes, row + i));
+      }
+    });
+  }
+  /// Keys become lanes (KvOrder::key_lanes), or pairs.
+  void write_key() const {
+    if constexpr (kNarrowProducts)
+      if (writes_pairs()) return write_key_pairs(values, ld, run.count, lane(), width(), key_tile());
+    with_dtype(args.kv.type,
+               [&]<DType type>() { store_lanes<type>(values, ld, run.count, lane(), width(), key_tile()); });
+  }
+  /// Values become rows, or pairs.
+  void write_value() const {
+    const std::int64_t padded = args.kv.head_dim_padded;
+    if constexpr (kNarrowProducts)
+      if (writes_pairs()) return write_value_pairs(values, ld, run.count, lane(), width(), padded, value_tile());
+    with_dtype(args.kv.type,
+               [&]<DType type>() { store_rows<type>(values, ld, run.count, lane(), width(), padded, value_tile()); });
+  }
+};
+
+/// Calls f(head) for the heads of a block, run by run.
+template <typename F>
+void for_heads(const QkvArgs& args, const HeadBlock& block, F f) {
+  for_runs(args, block.first_row, block.first_row + block.tokens, [&](const Run& run) {
+    float* values = block.values + (run.first_row - block.first_row) * block.ld;
+    for (std::uint32_t h = 0; h < block.n_heads; ++h)
+      f(RunHead{args, block.kind, block.first_head + h, run, values + h * std::int64_t{args.kv.head_dim}, block.ld});
+  });
 }
 
 }  // namespace
@@ -125,14 +154,12 @@ void finish_waiting(const QkvArgs& args, Slice slice) {
     }
     const HeadBlock block{
         kind, 0, heads, first, end - first, waiting_row(args, first) + waiting_at(args, kind, 0), waiting_width(args)};
-    for_runs(args, first, end, [&](const Run& run) { finish_run(args, block, run); });
+    for_heads(args, block, [&](const RunHead& head) { write_head(args, kind, head); });
   });
 }
 
 void finish_heads(const QkvArgs& args, const HeadBlock& block) {
-  if (waits_for_norm(args, block.kind)) return keep_waiting(args, block);
-  for_runs(args, block.first_row, block.first_row + block.tokens,
-           [&](const Run& run) { finish_run(args, block, run); });
+  for_heads(args, block, [&](const RunHead& head) { finish_head(args, block.kind, head); });
 }
 
 }  // namespace qinfer::kernels::QINFER_ISA
