@@ -120,7 +120,7 @@ std::string x86_model_name() {
 
 std::string x86_features(const TileSystem& tiles) {
   const auto& cpuid = tile_system().cpuid;
-  const CpuidResult one = cpuid(1, 0), seven = cpuid(7, 0), seven1 = cpuid(7, 1);
+  const CpuidResult one = cpuid(1, 0), seven = cpuid(7, 0), seven1 = tiles.cpuid(7, 1);
   const std::uint64_t state = tile_system().enabled_state();
   const bool avx = (state & 0x6) == 0x6, avx512 = (state & 0xe6) == 0xe6, amx = has_tiles(tiles);
   const auto bit = [](unsigned word, int index) { return (word >> index & 1) != 0; };

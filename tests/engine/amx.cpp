@@ -88,7 +88,7 @@ TEST_CASE("a system that does not let tiles be used is asked why", "[amx]") {
 }
 
 TEST_CASE("the system is asked for tiles only by who wants them, and may refuse", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   static int asked;
   platform::TileSystem system = system_with_tiles();
   system.request_permission = [] {
@@ -120,7 +120,7 @@ TEST_CASE("the system is asked for tiles only by who wants them, and may refuse"
 }
 
 TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   EmulatedRuntime runtime(1);  // the calling thread does all the work
   const qi::Model model = qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16");
   CHECK(std::string(runtime.info().target) == "amx");
@@ -153,7 +153,7 @@ TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
 }
 
 TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, past a segment of keys", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   // Few rows and many (in panels) both: the chunks end with 1, 2 and 30 rows. Olmo 2 has a norm over all heads.
   const char* architecture = GENERATE("LlamaForCausalLM", "Olmo2ForCausalLM");
   INFO(architecture);
@@ -185,7 +185,7 @@ TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, pas
 }
 
 TEST_CASE("formats that the AMX backend does not multiply are refused by name", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   EmulatedRuntime runtime;
   auto options = qi::options<qinfer_load_options>();
   for (const char* format : {"f32", "f16"}) {
@@ -198,7 +198,7 @@ TEST_CASE("formats that the AMX backend does not multiply are refused by name", 
 }
 
 TEST_CASE("bf16 checkpoints are multiplied where the file is mapped, others are converted once, as planned", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   EmulatedRuntime runtime;
   const auto memory_of = [&](const std::string& name) {
     return qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/" + name).memory();

@@ -247,6 +247,27 @@ TEST_CASE("every model has the bits of the table on every kernel set", "[bits]")
   CHECK(n_lines == all_models().size() * qinfer::test::usable_targets().size());
 }
 
+#ifdef QINFER_HAVE_AMX
+// `.ci/run` runs it: it takes a minute.
+TEST_CASE("on emulated AMX every model has the bits of the table, which silicon gave", "[.][bits-emulated]") {
+  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512");
+  const BitsTable table = read_table();
+  std::size_t n_lines = 0;
+  for (const char* set : {"amx", "amx_mixed"}) {
+    qinfer::test::EmulatedRuntime runtime(1, set);
+    for (const NamedModel& model : all_models()) {
+      const auto line = table.find(model.name + " " + set);
+      REQUIRE(line != table.end());
+      if (line->second == kNotRun) continue;
+      INFO(model.name << " on " << set << ": KV f32, f16, bf16, weights bf16");
+      CHECK(joined(hashes_of(runtime, nullptr, model.path)) == line->second);
+      ++n_lines;
+    }
+  }
+  CHECK(n_lines > 100);
+}
+#endif
+
 TEST_CASE("prints the table of bits", "[.][bits-table]") {
   BitsTable table = read_table();
   for (const NamedModel& model : all_models())

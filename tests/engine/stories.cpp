@@ -174,7 +174,7 @@ TEST_CASE("perplexity of stories260k hardly changes with f16 weights and f16 sum
 #ifdef QINFER_HAVE_AMX
 TEST_CASE("perplexity of stories260k on emulated AMX tiles is within half a percent", "[stories][amx][data]") {
   SKIP_UNLESS_TEST_DATA(kStories260k);
-  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512");
   const auto ids = read_json(stories260k() + "/greedy_expected.json")["greedy_ids"].get<std::vector<std::int32_t>>();
   const auto loss_of = [&](const qi::Model& model) {
     LogLoss loss;

@@ -113,7 +113,7 @@ bool has_silicon() {
 
 TEST_CASE("the AMX emulator is the SDM's model bit for bit", "[amx]") {
   const KernelSet* set = emulated_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   for (unsigned seed = 0; seed < 200; ++seed) {
     const amx::Tiles tiles = random_tiles(seed);
     amx::Tiles specified = tiles, by_call = tiles, by_code = tiles;
@@ -208,7 +208,7 @@ TEST_CASE("the AMX emulator refuses what hardware refuses", "[amx]") {
 
 TEST_CASE("AMX linear layers read nothing but their operands, and each weight once", "[amx]") {
   const KernelSet* set = emulated_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   const bool counted = !amx::is_native();
   struct Case {
     std::int64_t n, cols, outputs;
@@ -236,7 +236,7 @@ TEST_CASE("AMX linear layers read nothing but their operands, and each weight on
 
 TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
   const KernelSet* set = emulated_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   const std::int64_t cols = 64, outputs = 32;
   std::vector<std::uint16_t> memory(static_cast<std::size_t>(cols * outputs) + 64);
   Random random(3);
@@ -274,7 +274,7 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
 }
 
 TEST_CASE("every AMX operation equals its definition, emulated too", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
   for (const char* name : {"amx", "amx_mixed"}) {
     const KernelSet* set = emulated_set(name);
     REQUIRE(set != nullptr);
@@ -296,7 +296,7 @@ TEST_CASE(
     "amx_mixed sums few rows in f32 without rounding them, reads nothing but operands, and has amx's bits for many",
     "[amx]") {
   const KernelSet *tiles = emulated_set(), *mixed = emulated_set("amx_mixed");
-  SKIP_UNLESS_CPU_HAS(mixed != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(mixed != nullptr, "AVX-512");
   for (const std::int64_t n : {1, 2, 3, 4})
     for (const std::int64_t cols : {1, 31, 32, 33, 64, 97, 160})
       for (const std::int64_t outputs : {1, 7, 8, 31, 33, 64, 97})
@@ -340,7 +340,7 @@ TEST_CASE(
 
 TEST_CASE("AMX attention: what later positions hold does not reach earlier ones", "[amx]") {
   const KernelSet* set = emulated_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   const std::uint32_t width = 48, length = 70;
   for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
     const KvLayout layout{type, 1, 1, width, set->kv_head_dim_padded(width, type), 32, set->kv_order(type)};
@@ -413,7 +413,7 @@ TEST_CASE("AMX attention: what later positions hold does not reach earlier ones"
 
 TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
   const KernelSet* set = emulated_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   const TestMatrix one = pack_matrix(*set, {1.0f}, DType::bf16, 1, 1);
   Random random(5);
   std::vector<float> x = {1.00390625f, 1.01171875f, -1.00390625f, 1e-40f, 3.0e38f, 0.0f, -0.0f};
@@ -451,7 +451,7 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
 }
 
 TEST_CASE("AMX: an infinite input stays what it is beside features that are not there", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
   for (const char* name : {"amx", "amx_mixed"}) {
     const KernelSet* set = emulated_set(name);
     REQUIRE(set != nullptr);
@@ -479,7 +479,7 @@ TEST_CASE("AMX: an infinite input stays what it is beside features that are not 
 
 TEST_CASE("an expert of Mixtral-8x22B's shape runs in its mapped weights and less than 1 % beside them", "[amx]") {
   const KernelSet* set = emulated_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   // On silicon: the emulator would take a minute for it.
   SKIP_UNLESS_CPU_HAS(has_silicon(), "AMX");
   constexpr std::int64_t kHidden = 6144, kWidth = 16384;

@@ -6,14 +6,14 @@
 
 #include "kernels/support.h"
 #include "support/amx_emulator.h"
+#include "support/amx_runtime.h"
 #include "support/skip.h"
 
 namespace qinfer::test {
 
 /// A set of the backend, NULL unless this CPU has what it needs beside tiles: those are emulated.
 inline const KernelSet* emulated_set(std::string_view name = "amx") {
-  const std::string features = platform::detect_cpu().features;
-  const KernelSet* set = find_kernel_set(name, features + " amx_tile amx_bf16");
+  const KernelSet* set = find_kernel_set(name, platform::detect_cpu(system_with_tiles()).features);
   if (set != nullptr && !amx::is_native()) amx::install();
   return set;
 }

@@ -301,7 +301,7 @@ std::vector<const KernelSet*> amx_sets() { return {emulated_set("amx"), emulated
 }  // namespace
 
 TEST_CASE("AMX mixtures of experts are their definition and read nothing but their operands", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
   std::vector<MoeShape> shapes = {{1, 1, 1, 0, 1, 1},
                                   {3, 33, 31, 1, 40, 7, false, false},
                                   {8, 64, 64, 0, 5, 5},
@@ -329,7 +329,7 @@ TEST_CASE("AMX mixtures of experts are their definition and read nothing but the
 
 TEST_CASE("a row's experts on AMX have the same bits in any batch and any slices", "[amx]") {
   const KernelSet *tiles = emulated_set(), *mixed = emulated_set("amx_mixed");
-  SKIP_UNLESS_CPU_HAS(tiles != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(tiles != nullptr, "AVX-512");
   for (const std::int64_t shared : {0, 50}) {
     const Mixture mixture({139, 47, 70, shared, 6, 2}, 3);
     const std::int64_t width = mixture.shape().hidden;
@@ -359,7 +359,7 @@ TEST_CASE("a row's experts on AMX have the same bits in any batch and any slices
 
 TEST_CASE("AMX mixtures of thousands of rows are cut, and equal smaller batches", "[amx]") {
   const KernelSet* set = emulated_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   constexpr std::int64_t kRows = 4096 + 37, kHidden = 70;
   const Mixture mixture({kRows, kHidden, 9, 5, 3, 2}, 4);
   const Result all = mixture.run(*set, 0, kRows, 0);
@@ -382,7 +382,7 @@ TEST_CASE("AMX mixtures of thousands of rows are cut, and equal smaller batches"
 }
 
 TEST_CASE("AMX mixtures read the weights of the chosen experts alone, and once", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
   SKIP_UNLESS(!amx::is_native(), machine, "loads of the CPU's own tiles cannot be counted");
   constexpr std::int64_t kHidden = 64, kWidth = 96;
   for (const KernelSet* set : amx_sets())
@@ -428,7 +428,7 @@ void check_reached(const Result& result, const Result& before, std::int64_t n, s
 }  // namespace
 
 TEST_CASE("AMX mixtures: what is not finite reaches its own rows alone", "[amx]") {
-  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
   for (const KernelSet* set : amx_sets())
     for (const std::int64_t n : {1, 3, 8, 12, 16, 21, 50})
       for (const std::int64_t shared : {0, 33}) {

@@ -355,7 +355,7 @@ TEST_CASE("a snapshot of one kernel set loads on another", "[kv][snapshot]") {
 
 #ifdef QINFER_HAVE_AMX
 TEST_CASE("a snapshot of emulated AMX loads on another kernel set, and theirs on it", "[kv][snapshot][amx]") {
-  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512 with BF16");
+  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512");
   check_snapshots_between({"amx", "avx512", "reference"}, [](const std::string& path, const std::string& target) {
     if (target != "amx") return load(path, target);
     qinfer::test::EmulatedRuntime runtime(1);

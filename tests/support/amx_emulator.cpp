@@ -1,6 +1,8 @@
 // See amx_emulator.h.
 #include "support/amx_emulator.h"
 
+#include "support/bf16_emulator.h"
+
 #ifdef QINFER_HAVE_AMX
 
 #include <cpuid.h>
@@ -243,20 +245,35 @@ Registers registers_of(const ucontext_t& context) {
   return registers;
 }
 
+/// Executes the instruction that a thread was interrupted at; returns its length, or ends the process.
+std::size_t execute_interrupted(const Registers& registers, void* ucontext) {
+  const auto* code = reinterpret_cast<const std::uint8_t*>(registers.instruction);
+  if (const std::size_t length = execute_bf16(code, ucontext)) return length;
+  const char* reason = nullptr;
+  const std::size_t length = execute(thread_tiles, thread_counts, code, registers, reason);
+  if (length != 0) return length;
+  char text[160];
+  const int size = std::snprintf(text, sizeof text, "an AMX instruction that hardware refuses: %s\n", reason);
+  (void)!write(STDERR_FILENO, text, static_cast<std::size_t>(size));
+  _exit(99);
+}
+
+/// Whether the next instruction would end in SIGILL, too. It is executed at once then: most instructions of AMX follow
+/// each other, and the way here and back takes longer than what is done.
+bool is_ours(std::uint64_t instruction) {
+  const auto* code = reinterpret_cast<const std::uint8_t*>(instruction);
+  if (code[0] == 0xc4) return (code[1] & 0x1f) == 2 && (code[3] == 0x4b || code[3] == 0x5c);
+  return is_bf16(code);
+}
+
 void on_sigill(int, siginfo_t*, void* raw) {
   auto& context = *static_cast<ucontext_t*>(raw);
-  const Registers registers = registers_of(context);
+  Registers registers = registers_of(context);
   if (configures_natively()) take_config(thread_tiles, context);
-  const char* reason = nullptr;
-  const std::size_t length = execute(thread_tiles, thread_counts,
-                                     reinterpret_cast<const std::uint8_t*>(registers.instruction), registers, reason);
-  if (length == 0) {
-    char text[160];
-    const int size = std::snprintf(text, sizeof text, "an AMX instruction that hardware refuses: %s\n", reason);
-    (void)!write(STDERR_FILENO, text, static_cast<std::size_t>(size));
-    _exit(99);
-  }
-  context.uc_mcontext.gregs[REG_RIP] += static_cast<greg_t>(length);
+  do {
+    registers.instruction += execute_interrupted(registers, raw);
+  } while (is_ours(registers.instruction));
+  context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(registers.instruction);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 // 1 chapter 18. On a CPU with AMX whose process has not asked for permission the instructions that touch tile data end
 // in SIGILL too, but LDTILECFG and TILERELEASE run; the configuration is then taken from the interrupted thread's
 // state.
+//
+// The handler executes VCVTNE2PS2BF16, too (bf16_emulator.h): a CPU needs AVX-512 alone.
 #pragma once
 
 #include <cstddef>

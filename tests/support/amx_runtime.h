@@ -19,6 +19,11 @@ inline platform::TileSystem system_with_tiles() {
   system.cpuid = [](unsigned leaf, unsigned subleaf) -> platform::CpuidResult {
     if (leaf == 0) return {0x1e, 0, 0, 0};
     if (leaf == 7 && subleaf == 0) return {0, 0, 0, 1u << 22 | 1u << 24};
+    if (leaf == 7 && subleaf == 1) {  // and AVX512-BF16, of which the emulator executes what the AMX backend uses
+      platform::CpuidResult own = platform::tile_system().cpuid(leaf, subleaf);
+      own.a |= 1u << 5;
+      return own;
+    }
     if (leaf == 0x1d && subleaf == 0) return {1, 0, 0, 0};
     if (leaf == 0x1d && subleaf == 1) return {1024u << 16 | 8192, 8u << 16 | 64, 16, 0};
     if (leaf == 0x1e) return {0, 64u << 8 | 16, 0, 0};
@@ -29,7 +34,7 @@ inline platform::TileSystem system_with_tiles() {
   return system;
 }
 
-/// Whether this CPU has what the AMX backend needs beside tiles.
+/// Whether this CPU has what the emulator does not execute of what the AMX backend needs.
 inline bool can_emulate_amx() {
   const platform::TileSystem system = system_with_tiles();
   return kernels::find_kernel_set("amx", platform::detect_cpu(system).features) != nullptr;
