@@ -48,7 +48,7 @@ std::uint32_t ModelBlueprint::rope_tokens(const model::ModelSpec& spec, std::uin
 Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::uint32_t session_tokens) const {
   MemoryTotals totals;
   QINFER_ASSIGN(const std::uint64_t rope_bytes, RopeTable::bytes_of(spec, rope_tokens(spec, session_tokens)));
-  totals.weights_mapped = weights.mapped_bytes + (packed_rope ? packed_rope->bytes : 0);
+  totals.weights_mapped = weights.mapped_bytes + (packed_rope ? packed_rope->bytes() : 0);
   totals.weights_private = weights.private_bytes;
   totals.tables = tokenizer_bytes + rope_bytes;
   totals.scratch = scratch.bytes;

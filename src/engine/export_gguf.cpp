@@ -47,8 +47,10 @@ Status export_gguf(const std::shared_ptr<Runtime>& runtime, const std::string& p
   const source::GgufProgress stop_or_report = [&](std::uint64_t done, std::uint64_t total) {
     return (!progress || progress(done, total)) && !options.cancel.requested();
   };
+  const model::ParallelFor parallel_for = [&](std::int64_t n, const auto& body) { runtime->parallel_for(n, body); };
   QINFER_TRY(source::write_gguf_export(
-      plan, *opened.source, [&](std::span<const std::byte> bytes) { return file.write(bytes); }, stop_or_report));
+      plan, *opened.source, parallel_for, [&](std::span<const std::byte> bytes) { return file.write(bytes); },
+      stop_or_report));
   QINFER_ASSIGN(const std::string state_now, input.state(options.cancel));
   if (state_now != state) return error(Code::format, "{} changed while it was read", path);
   return file.commit();

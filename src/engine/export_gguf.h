@@ -10,8 +10,8 @@
 
 namespace qinfer::engine {
 
-/// Writes the model directory or GGUF file `path` to `out`, of which another file than a GGUF one is not replaced. One
-/// tensor at a time is in memory. Progress counts bytes written.
+/// Writes the model directory or GGUF file `path` to `out`, of which another file than a GGUF one is not replaced. Some
+/// MiB at a time are in memory. Progress counts bytes written.
 Status export_gguf(const std::shared_ptr<Runtime>& runtime, const std::string& path, LoadOptions options,
                    const std::string& out, const model::LoadProgress& progress);
 

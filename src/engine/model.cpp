@@ -49,7 +49,8 @@ LockedWeights locked_weights(const model::WeightsPlan& plan) {
   std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> ranges;  // file, first page, end
   for (const model::WeightItem& item : plan.items)
     if (item.mapped && item.bytes != 0)
-      ranges.emplace_back(item.stored.file, item.stored.offset / page, ceil_div(item.stored.offset + item.bytes, page));
+      ranges.emplace_back(item.stored.file(), item.stored.offset() / page,
+                          ceil_div(item.stored.offset() + item.bytes, page));
   std::sort(ranges.begin(), ranges.end());
   std::uint64_t reached = 0;
   std::uint32_t in_file = UINT32_MAX;
@@ -108,8 +109,8 @@ Target Model::target() const {
 
 Status Model::map_rope_table(source::ModelSource& source) {
   const model::TensorInfo& table = *blueprint_.packed_rope;
-  QINFER_ASSIGN(rope_file_, source.map(table.file));
-  const std::span<const std::byte> data = rope_file_->bytes().subspan(table.offset, table.bytes);
+  QINFER_ASSIGN(rope_file_, source.map(table.file()));
+  const std::span<const std::byte> data = rope_file_->bytes().subspan(table.offset(), table.bytes());
   if (blueprint_.weights_options.verify) QINFER_TRY(source.verify(table, data));
   packed_rope_ = reinterpret_cast<const float*>(data.data());
   return Status();

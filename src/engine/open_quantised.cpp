@@ -23,10 +23,8 @@ Result<OpenedSource> open_quantised(Runtime& runtime, const std::string& path, L
   source::QuantiseOptions quantise;
   quantise.mix = *mix;
   quantise.cancel = options.cancel;
-  quantise.parallel_for = [&runtime](std::int64_t n, const auto& body) { runtime.parallel_for(n, body); };
   quantise.report = [&runtime](const source::QuantisedMatrix& matrix) { log_matrix(runtime, matrix); };
   options.weight_format.clear();
-  options.no_mmap = true;
   auto quantised = source::quantise_source(std::move(source), std::move(quantise));
   if (!quantised.ok()) return quantised.take_status().with_prefix(path);
   return OpenedSource{std::move(quantised.value()), true};

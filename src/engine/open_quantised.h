@@ -16,9 +16,8 @@ struct OpenedSource {
   bool quantises = false;
 };
 
-/// Where it quantises, options.weight_format is emptied, so that loading keeps the encodings of the source, and
-/// options.no_mmap is set. All threads of the runtime quantise; a line for each matrix that was read goes to its log at
-/// level info. `runtime` must outlive the source.
+/// Where it quantises, options.weight_format is emptied, so that loading keeps the encodings of the source. A line for
+/// each matrix that was read goes to the log of the runtime at level info. `runtime` must outlive the source.
 Result<OpenedSource> open_quantised(Runtime& runtime, const std::string& path, LoadOptions& options);
 
 }  // namespace qinfer::engine

@@ -7,7 +7,7 @@
 namespace qinfer::engine {
 
 /// Loads the model directory `path` for the runtime's kernel set and writes it to `out` (source/packed.h). Needs the
-/// memory of a loaded model, and of one tensor as it is stored. weight_format may also be a mix of quantised encodings
+/// memory of a loaded model, and some MiB to read. weight_format may also be a mix of quantised encodings
 /// (source/quantisation.h). A file at `out` is replaced only if it is a packed model that does not belong to the
 /// directory. Progress counts bytes loaded, then bytes written, each from the beginning.
 Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& path, LoadOptions options,

@@ -26,7 +26,7 @@ PlannedRegion weights_region(const ModelBlueprint& model, bool mapped) {
     region.bytes = mapped ? region.bytes + item.bytes : model.weights.private_bytes;
   }
   if (!mapped || !model.packed_rope) return region;
-  const std::uint64_t bytes = model.packed_rope->bytes;
+  const std::uint64_t bytes = model.packed_rope->bytes();
   region.buffers.push_back({"rope", region.bytes, bytes, {bytes / sizeof(float)}, "f32", {}});
   region.bytes += bytes;
   return region;

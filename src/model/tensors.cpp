@@ -1,6 +1,8 @@
 // See tensors.h: which tensors a spec needs, as one table of roles.
 #include "model/tensors.h"
 
+#include <algorithm>
+
 namespace qinfer::model {
 namespace {
 
@@ -96,9 +98,91 @@ std::string describe(const TensorId& id) {
   return format_text("{} of layer {}", name, id.layer);
 }
 
+void TensorInfo::set_bytes(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes) {
+  rows = shape.empty() || shape.front() == 0 || bytes % shape.front() != 0 ? 1 : shape.front();
+  row_bytes = bytes / rows;
+  pieces = {{file, offset, rows, row_bytes}};
+}
+
+void TensorInfo::keep_rows(std::uint64_t first, std::uint64_t n, std::uint64_t cols) {
+  const std::uint64_t each = encoded_bytes(encoding, cols);
+  shape = {n, cols};
+  set_bytes(file(), offset() + first * each, n * each);
+}
+
+bool TensorInfo::is_in_file() const {
+  if (converted || !row_order.empty() || pieces.size() > 1) return false;
+  return pieces.empty() || pieces.front().stride == row_bytes || rows <= 1;
+}
+
+std::uint64_t TensorInfo::stored_row(std::uint64_t row) const {
+  const std::size_t run = row_order.size();
+  return run == 0 ? row : row / run * run + row_order[row % run];
+}
+
 std::string TensorInfo::quoted() const {
   if (part_of.empty()) return format_text("\"{}\"", name);
   return format_text("\"{}\" (rows of \"{}\")", name, part_of);
+}
+
+namespace {
+
+/// Rows [first, first + n) of a piece.
+Status read_piece(const TensorSource& source, const Piece& piece, std::uint64_t row_bytes, std::uint64_t first,
+                  std::uint64_t n, std::byte* out) {
+  const std::uint64_t at = piece.offset + first * piece.stride;
+  if (piece.stride == row_bytes) return source.read(piece.file, at, {out, n * row_bytes});
+  for (std::uint64_t i = 0; i < n; ++i)
+    QINFER_TRY(source.read(piece.file, at + i * piece.stride, {out + i * row_bytes, row_bytes}));
+  return Status();
+}
+
+/// Puts the rows of one run into the model's order, in place.
+void reorder_run(const RowOrder& order, std::byte* run, std::uint64_t row_bytes) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    // Where the row that belongs at i is now: one that was stored before i was exchanged when its place was filled.
+    std::size_t from = order[i];
+    while (from < i) from = order[from];
+    if (from != i) std::swap_ranges(run + i * row_bytes, run + (i + 1) * row_bytes, run + from * row_bytes);
+  }
+}
+
+}  // namespace
+
+Status TensorSource::read_rows(const TensorInfo& tensor, std::uint64_t first, std::uint64_t n, std::byte* out,
+                               const ParallelFor& parallel_for) const {
+  const std::uint64_t row_bytes = tensor.row_bytes, end = first + n;
+  std::uint64_t before = 0;  // rows of the pieces before
+  for (const Piece& piece : tensor.pieces) {
+    const std::uint64_t from = std::max(first, before), to = std::min(end, before + piece.rows);
+    if (from < to)
+      QINFER_TRY(read_piece(*this, piece, row_bytes, from - before, to - from, out + (from - first) * row_bytes));
+    before += piece.rows;
+  }
+  if (tensor.row_order.empty()) return Status();
+  const std::uint64_t run_bytes = tensor.row_order.size() * row_bytes;
+  parallel_for(static_cast<std::int64_t>(n / tensor.row_order.size()), [&](std::int64_t begin, std::int64_t last) {
+    for (std::int64_t i = begin; i < last; ++i)
+      reorder_run(tensor.row_order, out + static_cast<std::uint64_t>(i) * run_bytes, row_bytes);
+  });
+  return Status();
+}
+
+std::string shape_text(std::span<const std::uint64_t> shape) { return format_text("[{}]", join_texts(shape, ", ")); }
+
+Status check_stored(const TensorSource& source, const TensorNeed& need, const TensorInfo& tensor) {
+  std::vector<std::uint64_t> expected = {static_cast<std::uint64_t>(need.cols)};
+  if (!need.is_vector) expected.insert(expected.begin(), static_cast<std::uint64_t>(need.rows));
+  const auto malformed = [&](const std::string& what) {
+    return error_at(Code::format, static_cast<std::int64_t>(tensor.offset()), "{}: tensor {} {}",
+                    source.file_name(tensor.file()), tensor.quoted(), what);
+  };
+  if (tensor.shape != expected)
+    return malformed(
+        format_text("has the shape {}, the model asks for {}", shape_text(tensor.shape), shape_text(expected)));
+  if (need.is_vector && !is_plain(tensor.encoding))
+    return malformed(format_text("is {}, expected {}", encoding_name(tensor.encoding), encoding_names()));
+  return Status();
 }
 
 std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {

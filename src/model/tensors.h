@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -110,25 +111,55 @@ struct PackedForm {
 /// empty: as stored.
 using RowOrder = std::vector<std::uint16_t>;
 
-/// Where a tensor is stored and how. A tensor may be a range of rows of a larger one that the file has, such as the
-/// queries of one that holds queries, keys and values: shape, offset and bytes are those of the range.
+/// Rows of a file, evenly apart.
+struct Piece {
+  std::uint32_t file = 0;    ///< which of the source's files
+  std::uint64_t offset = 0;  ///< of its first row in that file
+  std::uint64_t rows = 0;
+  std::uint64_t stride = 0;  ///< bytes from the beginning of a row to that of the next one
+};
+
+/// Where a tensor is stored and how. A row is what the outermost dimension of its shape counts: of a matrix its rows,
+/// of a vector single values, of a packed matrix its tiles. A tensor may be a range of rows of a larger one that the
+/// file has, such as the queries of one that holds queries, keys and values: shape and rows are those of the range.
 struct TensorInfo {
   std::string name;                  ///< as its file calls it; of a range of rows, the name of a separate tensor
   std::vector<std::uint64_t> shape;  ///< as stored, outermost dimension first
   Encoding encoding = Encoding::f32;
   Transform transform = Transform::none;
-  std::uint32_t file = 0;                 ///< which of the source's files
-  std::uint64_t offset = 0, bytes = 0;    ///< in that file
+  std::uint64_t rows = 0, row_bytes = 0;  ///< as TensorSource::read_rows() gives them
+  std::vector<Piece> pieces = {};         ///< the stored rows, piece after piece
+  RowOrder row_order = {};                ///< which stored row each row of the model is
+  bool converted = false;                 ///< no file has these bytes: the source makes them while it reads
   std::optional<PackedForm> packed = {};  ///< of a packed model
   std::string part_of = {};               ///< the tensor of the file that it is rows of; empty: it is a whole one
-  RowOrder row_order = {};                ///< of the model
   std::string packed_as = {};             ///< what a packed model calls it, where that is not the name
+
+  /// One piece with all rows of its shape, which are `bytes` bytes from `offset` of a file on. If these are no whole
+  /// rows, as those of a quantised vector, all of it is one row.
+  void set_bytes(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes);
+  /// Narrows a matrix of one piece, with `cols` columns and its rows side by side, to n rows from `first` on.
+  void keep_rows(std::uint64_t first, std::uint64_t n, std::uint64_t cols);
+
+  std::uint64_t bytes() const { return rows * row_bytes; }
+  /// Where its first piece is; of a tensor that is_in_file(), where it is.
+  std::uint32_t file() const { return pieces.front().file; }
+  std::uint64_t offset() const { return pieces.front().offset; }
+  /// Whether a file has the tensor's bytes one after the other in the model's order, so that it can be used mapped.
+  /// True where no place is known.
+  bool is_in_file() const;
+  /// The stored row that is row `row` of the model.
+  std::uint64_t stored_row(std::uint64_t row) const;
 
   /// The tensor of the file that holds it.
   const std::string& stored_name() const { return part_of.empty() ? name : part_of; }
   /// In quotes, for messages; of a range of rows, with the tensor that it is a part of.
   std::string quoted() const;
 };
+
+/// Calls body(begin, end) for parts of [0, n), on several threads at once, and returns when all are done.
+using ParallelFor =
+    std::function<void(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body)>;
 
 /// The tensors of a model, wherever they are stored.
 class TensorSource {
@@ -146,10 +177,21 @@ class TensorSource {
   virtual std::string_view file_name(std::uint32_t file) const = 0;
   /// One of the files, mapped whole; further calls return the same mapping.
   virtual Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t file) = 0;
-  /// Copies out.size() bytes of a tensor, from `offset` on.
-  virtual Status read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// Copies bytes of one of the files.
+  virtual Status read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// Copies rows [first, first + n) of a tensor, in the model's order: both are whole runs of its row_order. May be
+  /// called from several threads at once; `parallel_for` helps one of them, and is called on its thread.
+  virtual Status read_rows(const TensorInfo& tensor, std::uint64_t first, std::uint64_t n, std::byte* out,
+                           const ParallelFor& parallel_for) const;
   /// QINFER_E_FORMAT if the source has a checksum of the tensor and these are not the bytes that it was made of.
   virtual Status verify(const TensorInfo& tensor, std::span<const std::byte> data) const = 0;
 };
+
+/// "[2, 3]", for messages.
+std::string shape_text(std::span<const std::uint64_t> shape);
+
+/// QINFER_E_FORMAT unless a tensor that is not packed has the shape that is needed, and is plain if it is a vector.
+/// What reads its rows relies on that.
+Status check_stored(const TensorSource& source, const TensorNeed& need, const TensorInfo& tensor);
 
 }  // namespace qinfer::model

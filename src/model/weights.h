@@ -121,8 +121,11 @@ struct WeightsPlan {
   std::uint64_t n_params = 0, n_active_params = 0;  ///< active: those that one token is computed with
   std::uint64_t active_bytes = 0;                   ///< read for one token; a table of rows is not
   std::uint64_t expert_bytes = 0;                   ///< of all experts together
-  std::uint64_t staging_bytes = 0;                  ///< the largest tensor that passes through a temporary buffer
+  std::uint64_t staging_bytes = 0;                  ///< a buffer for rows that are converted (step_rows())
 };
+
+/// Rows of a tensor that are read or converted at once: some 16 MiB, in whole runs of its order and whole tiles.
+std::uint64_t step_rows(const TensorInfo& tensor);
 
 /// `assumed`: the source has no tensors, and every one is taken to be as the spec asks for, in this encoding.
 /// `packed_for`: the kernel set that the source was packed for, or empty. Errors name the tensor that is missing or has
@@ -138,10 +141,6 @@ bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::o
 
 /// Called with bytes done and in total; false cancels.
 using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
-
-/// Calls body(begin, end) for parts of [0, n), on several threads at once, and returns when all are done.
-using ParallelFor =
-    std::function<void(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body)>;
 
 Result<Weights> load_weights(const WeightsPlan& plan, TensorSource& source, const kernels::KernelSet& kernels,
                              const WeightsOptions& options, const platform::Allocator& allocator, const ModelSpec& spec,

@@ -1,5 +1,6 @@
 // How each tensor that a spec needs will be kept in memory. See weights.h.
 #include <algorithm>
+#include <numeric>
 
 #include "model/weights.h"
 
@@ -50,8 +51,6 @@ bool serves_as_head(const ModelSpec& spec, const TensorId& id, bool separate) {
   return id.role == Role::embedding && spec.gives_logits() && spec.tied_embeddings && !separate;
 }
 
-std::string shape_text(std::span<const std::uint64_t> shape) { return format_text("[{}]", join_texts(shape, ", ")); }
-
 class Planner {
  public:
   Planner(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
@@ -88,6 +87,8 @@ class Planner {
       item.stored.name = source_.name(stored);
       item.stored.encoding = *assumed_;
       item.stored.row_order = source_.row_order(stored);
+      item.stored.rows = static_cast<std::uint64_t>(need.is_vector ? need.cols : need.rows);
+      item.stored.row_bytes = encoded_bytes(*assumed_, need.is_vector ? 1 : static_cast<std::uint64_t>(need.cols));
     } else {
       QINFER_ASSIGN(item.stored, source_.find(stored));
     }
@@ -95,20 +96,10 @@ class Planner {
       QINFER_TRY(check_packed(item));
       QINFER_TRY(accept_packed(item));
     } else {
-      if (!assumed_) QINFER_TRY(check_stored(item));
+      if (!assumed_) QINFER_TRY(check_stored(source_, item.need, item.stored));
       QINFER_TRY(choose_format(item));
     }
     plan_.items.push_back(std::move(item));
-    return Status();
-  }
-
-  /// A tensor as a checkpoint has it: its shape counts values, whatever their encoding.
-  Status check_stored(const WeightItem& item) const {
-    std::vector<std::uint64_t> expected = {static_cast<std::uint64_t>(item.need.cols)};
-    if (!item.need.is_vector) expected.insert(expected.begin(), static_cast<std::uint64_t>(item.need.rows));
-    QINFER_TRY(check_shape(item, expected));
-    if (item.need.is_vector && !is_plain(item.stored.encoding))
-      return malformed(item, "is {}, expected {}", encoding_name(item.stored.encoding), encoding_names());
     return Status();
   }
 
@@ -123,8 +114,8 @@ class Planner {
   /// An error about a tensor of a file.
   template <typename... Args>
   Status malformed(const WeightItem& item, fmt::format_string<Args...> format, Args&&... args) const {
-    return error_at(Code::format, static_cast<std::int64_t>(item.stored.offset), "{}: tensor {} {}",
-                    source_.file_name(item.stored.file), item.stored.quoted(),
+    return error_at(Code::format, static_cast<std::int64_t>(item.stored.offset()), "{}: tensor {} {}",
+                    source_.file_name(item.stored.file()), item.stored.quoted(),
                     format_text(format, std::forward<Args>(args)...));
   }
 
@@ -148,8 +139,8 @@ class Planner {
       return malformed(item, "is described as [{}, {}], the model asks for [{}, {}]", packed.rows, packed.cols,
                        item.need.rows, item.need.cols);
     const std::uint64_t alignment = kernels::weight_alignment(format);
-    if (item.stored.offset % alignment != 0)
-      return malformed(item, "begins at byte {}, expected a multiple of {}", item.stored.offset, alignment);
+    if (item.stored.offset() % alignment != 0)
+      return malformed(item, "begins at byte {}, expected a multiple of {}", item.stored.offset(), alignment);
     if (packed.layout == WeightLayout::row_major && packed.info.scale != 1)
       return malformed(item, "has the scale {}, rows have 1", packed.info.scale);
     return Status();
@@ -191,9 +182,9 @@ class Planner {
       const std::uint64_t elements =
           static_cast<std::uint64_t>(item.need.rows) * static_cast<std::uint64_t>(item.need.cols);
       const bool packed = item.stored.packed.has_value();
-      const bool reordered = !item.stored.row_order.empty();
       const bool as_in_file = !is_vector && item.format == WeightFormat{item.stored.encoding, WeightLayout::row_major};
-      item.mapped = options_.use_mmap && ((as_in_file && !reordered) || packed);
+      const bool reads_file = options_.use_mmap && item.stored.is_in_file();
+      item.mapped = reads_file && (as_in_file || packed);
       item.bytes =
           is_vector ? elements * sizeof(float) : kernels::weight_bytes(item.format, item.need.rows, item.need.cols);
       // An embedding that is split is one tensor of the file, listed twice.
@@ -208,10 +199,11 @@ class Planner {
       }
       item.offset = round_up(plan_.private_bytes, platform::Buffer::kAlignment);
       plan_.private_bytes = item.offset + item.bytes;
-      // A mapped file is read in place; without mmap a tensor that changes its form passes through a buffer, and so
-      // does a matrix whose rows come in another order.
-      if (!as_in_file && !packed && (!options_.use_mmap || (reordered && !is_vector)))
-        plan_.staging_bytes = std::max(plan_.staging_bytes, encoded_bytes(item.stored.encoding, elements));
+      // What changes its form is converted out of the mapped file, or, where that does not have it as it is, out of a
+      // buffer that it passes through in steps.
+      if (!as_in_file && !packed && !reads_file)
+        plan_.staging_bytes =
+            std::max(plan_.staging_bytes, std::min(step_rows(item.stored), item.stored.rows) * item.stored.row_bytes);
     }
     plan_.n_active_params = params.active();
     plan_.active_bytes = bytes.active();
@@ -228,6 +220,12 @@ class Planner {
 };
 
 }  // namespace
+
+std::uint64_t step_rows(const TensorInfo& tensor) {
+  constexpr std::uint64_t kStep = 16 << 20, kTile = kernels::kPackRows;
+  const std::uint64_t whole = std::lcm(std::max<std::uint64_t>(tensor.row_order.size(), 1), kTile);
+  return round_up(std::max<std::uint64_t>(kStep / std::max<std::uint64_t>(tensor.row_bytes, 1), 1), whole);
+}
 
 std::uint64_t ActiveSum::active() const {
   std::uint64_t sum = of_all_tokens_;

@@ -82,11 +82,11 @@ Result<std::string> current_version(const model::ModelSpec& spec, std::uint64_t 
     summary += format_text("{} {} {} {}", model::describe(need.id), formats::shape_text(info.shape),
                            encoding_name(info.encoding), static_cast<int>(info.transform));
     // Nothing is added for a whole tensor with its rows as stored: its line is the one that earlier builds wrote.
-    if (!info.part_of.empty()) summary += format_text(" from byte {}", info.offset - begin);
+    if (!info.part_of.empty()) summary += format_text(" from byte {}", info.offset() - begin);
     if (!info.row_order.empty()) summary += format_text(" rows {}", join_texts(info.row_order, ","));
     summary += '\n';
     if (!info.part_of.empty() && need.id.expert != model::kNoExpert) {
-      QINFER_TRY(sample(container, *tensor, info.offset - begin, info.bytes, buffer, summary));
+      QINFER_TRY(sample(container, *tensor, info.offset() - begin, info.bytes(), buffer, summary));
       continue;
     }
     summary += samples[static_cast<std::size_t>(tensor - container.tensors().data())];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "formats/gguf.h"
 #include "source/gguf_keys.h"
@@ -22,12 +23,10 @@ using model::TensorNeed;
 constexpr std::string_view kDivisors = "rope_freqs.weight";
 constexpr std::uint64_t kStep = 16 << 20;
 
-/// Row `from[i]` of the source is the model's row i, which the file has as row `to[i]`.
-RowOrder combine(const RowOrder& from, const RowOrder& to) {
-  if (from == to) return {};
-  RowOrder order(std::max(from.size(), to.size()));
-  for (std::size_t i = 0; i < order.size(); ++i)
-    order[to.empty() ? i : to[i]] = from.empty() ? static_cast<std::uint16_t>(i) : from[i];
+/// Row i of the model is row to[i] of the file: which row of the model each row of the file is.
+RowOrder inverse(const RowOrder& to) {
+  RowOrder order(to.size());
+  for (std::size_t i = 0; i < to.size(); ++i) order[to[i]] = static_cast<std::uint16_t>(i);
   return order;
 }
 
@@ -65,13 +64,9 @@ class Planner {
     GgufExportPart part;
     part.need = need;
     QINFER_ASSIGN(part.stored, source_.find(need.id));
+    QINFER_TRY(model::check_stored(source_, need, part.stored));
     part.encoding = is_small(need) ? Encoding::f32 : part.stored.encoding;
-    const RowOrder to = gguf_row_order(spec_, architecture_, need.id);
-    if (!part.stored.row_order.empty() && !to.empty() && part.stored.row_order.size() != to.size())
-      return error(Code::unsupported, "tensor {}: its rows cannot be put into the order of GGUF files",
-                   part.stored.quoted());
-    part.order = combine(part.stored.row_order, to);
-    QINFER_TRY(check_values(part));
+    part.order = inverse(gguf_row_order(spec_, architecture_, need.id));
     const auto [known, is_new] = by_name_.try_emplace(place.stored_name(), tensors_.size());
     if (is_new) {
       const std::uint64_t rows = place.part_of.empty() ? static_cast<std::uint64_t>(need.rows) : place.all_rows;
@@ -83,16 +78,6 @@ class Planner {
                    part.stored.quoted(), encoding_name(part.encoding), tensor.name, encoding_name(tensor.encoding));
     tensor.parts.push_back(std::move(part));
     return Status();
-  }
-
-  Status check_values(const GgufExportPart& part) const {
-    const auto values = static_cast<std::uint64_t>(part.need.rows) * static_cast<std::uint64_t>(part.need.cols);
-    std::uint64_t stored = 1;
-    for (const std::uint64_t length : part.stored.shape) stored *= length;
-    if (stored == values) return Status();
-    return error_at(Code::format, static_cast<std::int64_t>(part.stored.offset),
-                    "{}: tensor {} has {} values, config.json asks for {}", source_.file_name(part.stored.file),
-                    part.stored.quoted(), stored, values);
   }
 
   ModelSource& source_;
@@ -205,11 +190,17 @@ void add_notes(const model::ModelSpec& spec, const GgufArchitecture& architectur
       notes.emplace_back("it takes beta_fast 32 and beta_slow 1 for yarn scaling: results differ");
 }
 
-/// A tensor as the file has it.
-std::vector<std::byte> part_bytes(const GgufExportPart& part, std::vector<std::byte> stored) {
-  const auto rows = static_cast<std::size_t>(part.need.is_vector ? part.need.cols : part.need.rows);
+/// Rows that are read and written at once: some 16 MiB, in whole runs of both orders.
+std::uint64_t rows_at_once(const GgufExportPart& part) {
+  const std::size_t run =
+      std::lcm(std::max<std::size_t>(part.order.size(), 1), std::max<std::size_t>(part.stored.row_order.size(), 1));
+  return round_up(std::max<std::uint64_t>(kStep / std::max<std::uint64_t>(part.stored.row_bytes, 1), 1), run);
+}
+
+/// Rows of the model as the file has them; `rows`: whole runs of the part's order.
+std::vector<std::byte> as_file_has(const GgufExportPart& part, std::uint64_t rows, std::vector<std::byte> stored) {
   if (part.encoding == Encoding::f32 && is_small(part.need)) {
-    const std::int64_t n = part.need.rows * part.need.cols;
+    const auto n = static_cast<std::int64_t>(rows) * (part.need.is_vector ? 1 : part.need.cols);
     std::vector<float> values(static_cast<std::size_t>(n));
     encoding_traits(part.stored.encoding).to_f32(stored.data(), n, values.data());
     if (part.stored.transform == model::Transform::add_one)
@@ -257,23 +248,25 @@ Result<GgufExport> plan_gguf_export(ModelSource& source, std::span<const PackInp
   return plan;
 }
 
-Status write_gguf_export(const GgufExport& plan, const ModelSource& source, const GgufSink& sink,
-                         const GgufProgress& progress) {
+Status write_gguf_export(const GgufExport& plan, const ModelSource& source, const model::ParallelFor& parallel_for,
+                         const GgufSink& sink, const GgufProgress& progress) {
   QINFER_TRY(sink(std::as_bytes(std::span(plan.header))));
   std::uint64_t done = 0;
   for (const GgufExportTensor& tensor : plan.tensors) {
     if (!tensor.values.empty()) QINFER_TRY(sink(std::as_bytes(std::span(tensor.values))));
+    done += tensor.values.size() * sizeof(float);
     for (const GgufExportPart& part : tensor.parts) {
-      std::vector<std::byte> stored(part.stored.bytes);
-      for (std::uint64_t at = 0; at < stored.size(); at += kStep) {
-        const std::uint64_t n = std::min<std::uint64_t>(kStep, stored.size() - at);
-        QINFER_TRY(source.read(part.stored, at, std::span(stored).subspan(at, n)));
-        if (progress && !progress(std::min(done + at + n, plan.data_bytes), plan.data_bytes))
+      const std::uint64_t step = rows_at_once(part);
+      for (std::uint64_t row = 0; row < part.stored.rows; row += step) {
+        const std::uint64_t n = std::min(step, part.stored.rows - row);
+        std::vector<std::byte> stored(n * part.stored.row_bytes);
+        QINFER_TRY(source.read_rows(part.stored, row, n, stored.data(), parallel_for));
+        const std::vector<std::byte> bytes = as_file_has(part, n, std::move(stored));
+        QINFER_TRY(sink(bytes));
+        done += bytes.size();
+        if (progress && !progress(std::min(done, plan.data_bytes), plan.data_bytes))
           return error(Code::cancelled, "exporting was cancelled");
       }
-      const std::vector<std::byte> bytes = part_bytes(part, std::move(stored));
-      QINFER_TRY(sink(bytes));
-      done += bytes.size();
     }
     const std::uint64_t padding = round_up(tensor.bytes(), formats::kGgufAlignment) - tensor.bytes();
     constexpr std::byte zeros[formats::kGgufAlignment] = {};

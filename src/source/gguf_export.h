@@ -17,7 +17,7 @@ struct GgufExportPart {
   model::TensorNeed need;
   model::TensorInfo stored;
   Encoding encoding = Encoding::f32;  ///< in the file
-  model::RowOrder order;              ///< row i of each run in the file is row order[i] of the source; empty: as stored
+  model::RowOrder order;              ///< row i of each run in the file is row order[i] of the model; empty: the same
 };
 
 struct GgufExportTensor {
@@ -46,8 +46,8 @@ using GgufSink = std::function<Status(std::span<const std::byte> bytes)>;
 /// Called with bytes written and in total; false cancels.
 using GgufProgress = std::function<bool(std::uint64_t done, std::uint64_t total)>;
 
-/// One tensor of the model at a time is in memory.
-Status write_gguf_export(const GgufExport& plan, const ModelSource& source, const GgufSink& sink,
-                         const GgufProgress& progress);
+/// Some MiB of the model at a time are in memory.
+Status write_gguf_export(const GgufExport& plan, const ModelSource& source, const model::ParallelFor& parallel_for,
+                         const GgufSink& sink, const GgufProgress& progress);
 
 }  // namespace qinfer::source

@@ -88,21 +88,19 @@ class GgufSource final : public ModelSource {
     info.name = place.name;
     info.shape = tensor->shape();
     info.encoding = tensor->encoding;
-    info.file = tensor->file;
-    info.offset = tensor->offset;
-    info.bytes = tensor->bytes;
     info.row_order = row_order(id);
     info.packed_as = hf_tensor_name(spec_, id, {"model.", hugging_face_});
     // One row is stored as a vector.
     if (id.role == Role::shared_router && info.shape.size() == 1) info.shape.insert(info.shape.begin(), 1);
+    info.set_bytes(tensor->file, tensor->offset, tensor->bytes);
     if (!place.part_of.empty()) QINFER_TRY(take_part(place, *tensor, info));
     return info;
   }
 
   std::string_view file_name(std::uint32_t file) const override { return gguf_.file(file).name; }
   Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t file) override { return gguf_.map(file); }
-  Status read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
-    return platform::read_at(gguf_.file(tensor.file), tensor.offset + offset, out);
+  Status read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) const override {
+    return platform::read_at(gguf_.file(file), offset, out);
   }
   Status verify(const TensorInfo&, std::span<const std::byte>) const override { return Status(); }
 
@@ -121,11 +119,8 @@ class GgufSource final : public ModelSource {
       return error_at(Code::format, static_cast<std::int64_t>(tensor.offset),
                       "{}: tensor \"{}\" has the shape {}, expected {} rows in all", gguf_.file(tensor.file).name,
                       tensor.name, formats::shape_text(info.shape), place.all_rows);
-    const std::uint64_t row_bytes = encoded_bytes(tensor.encoding, tensor.dims[0]);
     info.part_of = place.part_of;
-    info.shape = {place.rows, tensor.dims[0]};
-    info.offset += place.first_row * row_bytes;
-    info.bytes = place.rows * row_bytes;
+    info.keep_rows(place.first_row, place.rows, tensor.dims[0]);
     return Status();
   }
 

@@ -44,8 +44,8 @@ class HfSource : public ModelSource {
     return checkpoint_->map_shard(file);
   }
 
-  Status read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
-    return platform::read_at(checkpoint_->file(tensor.file), tensor.offset + offset, out);
+  Status read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) const override {
+    return platform::read_at(checkpoint_->file(file), offset, out);
   }
 
   Status verify(const TensorInfo&, std::span<const std::byte>) const override { return Status(); }
@@ -95,8 +95,9 @@ class HfSource : public ModelSource {
 
  protected:
   static TensorInfo info_of(const Tensor& tensor, Encoding encoding, model::Transform transform) {
-    return {tensor.name,  tensor.shape,  encoding, transform, static_cast<std::uint32_t>(tensor.shard),
-            tensor.begin, tensor.bytes()};
+    TensorInfo info{tensor.name, tensor.shape, encoding, transform};
+    info.set_bytes(static_cast<std::uint32_t>(tensor.shard), tensor.begin, tensor.bytes());
+    return info;
   }
 
   /// What a tensor of the file is stored as; nullopt if that is not known.
@@ -140,15 +141,13 @@ class HfSource : public ModelSource {
   /// Narrows the place of a whole matrix to its rows that are one tensor of the model.
   Status take_part(const TensorId& id, const HfPart& part, TensorInfo& info) const {
     if (info.shape != part.shape)
-      return error_at(Code::format, static_cast<std::int64_t>(info.offset),
-                      "{}: tensor \"{}\" has the shape {}, config.json asks for {}", checkpoint_->shard_name(info.file),
-                      info.name, formats::shape_text(info.shape), formats::shape_text(part.shape));
-    const std::uint64_t cols = part.shape.back(), row_bytes = encoded_bytes(info.encoding, cols);
+      return error_at(Code::format, static_cast<std::int64_t>(info.offset()),
+                      "{}: tensor \"{}\" has the shape {}, config.json asks for {}",
+                      checkpoint_->shard_name(info.file()), info.name, formats::shape_text(info.shape),
+                      formats::shape_text(part.shape));
     info.part_of = std::move(info.name);
     info.name = name(id);
-    info.shape = {part.rows, cols};
-    info.offset += part.first_row * row_bytes;
-    info.bytes = part.rows * row_bytes;
+    info.keep_rows(part.first_row, part.rows, part.shape.back());
     return Status();
   }
 
@@ -199,7 +198,7 @@ class PackedModel final : public HfSource {
   }
 
   Status verify(const TensorInfo& tensor, std::span<const std::byte> data) const override {
-    return packed_.verify(tensor.name, data, file_name(tensor.file), tensor.offset);
+    return packed_.verify(tensor.name, data, file_name(tensor.file()), tensor.offset());
   }
 
   std::string_view packed_for() const override { return packed_.kernel_set; }

@@ -2,10 +2,11 @@
 #include "source/quantised_source.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <optional>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "base/quantise.h"
 
 namespace qinfer::source {
@@ -14,7 +15,7 @@ namespace {
 using model::TensorId;
 using model::TensorInfo;
 
-/// Bytes of the inner source that are read at once, at most, but for a row that is longer.
+/// Bytes of the inner source that are read at once, at most, but for runs of rows that are longer.
 constexpr std::uint64_t kReadStep = 4 << 20;
 /// Values that are widened at once: whole blocks of every encoding.
 constexpr std::int64_t kRun = 256;
@@ -23,18 +24,20 @@ struct Sums {
   double squares = 0, squared_errors = 0;
 };
 
-/// A matrix that is quantised, and how far reading it has come.
+/// A matrix that is quantised.
 struct Quantised {
   TensorInfo original;
   Encoding to = Encoding::f32;
   std::int64_t rows = 0, cols = 0;
-  std::int64_t rows_read = 0;
-  Sums sums;
 
-  std::uint64_t original_row_bytes() const {
-    return encoded_bytes(original.encoding, static_cast<std::uint64_t>(cols));
-  }
   std::uint64_t row_bytes() const { return encoded_bytes(to, static_cast<std::uint64_t>(cols)); }
+};
+
+/// Which rows of a matrix were read.
+struct RowsRead {
+  std::vector<Sums> sums;  ///< of each row
+  std::vector<bool> was_read;
+  std::int64_t count = 0;
 };
 
 /// Quantises a row. Returns the first value that cannot be quantised, -1 if there is none.
@@ -75,6 +78,7 @@ class QuantisedSource final : public ModelSource {
     for (const model::TensorNeed& need : model::tensors_of(spec_)) {
       if (need.is_vector) continue;
       QINFER_ASSIGN(TensorInfo info, inner_->find(need.id));
+      if (!info.packed) QINFER_TRY(model::check_stored(*inner_, need, info));
       if (!is_plain(info.encoding) || info.packed)
         return error(Code::unsupported,
                      "tensor {} is {} already, and quantising it again would add another error: take the checkpoint in "
@@ -83,7 +87,7 @@ class QuantisedSource final : public ModelSource {
       const auto to = quantised_encoding(options_.mix, spec_, need.id, need.cols);
       if (!to) continue;
       std::string name = info.name;
-      matrices_.emplace(std::move(name), Quantised{std::move(info), *to, need.rows, need.cols, 0, {}});
+      matrices_.emplace(std::move(name), Quantised{std::move(info), *to, need.rows, need.cols});
     }
     return Status();
   }
@@ -100,75 +104,97 @@ class QuantisedSource final : public ModelSource {
     const auto found = matrices_.find(info.name);
     if (found == matrices_.end()) return info;
     info.encoding = found->second.to;
-    info.bytes = found->second.row_bytes() * static_cast<std::uint64_t>(found->second.rows);
+    info.row_bytes = found->second.row_bytes();
+    info.converted = true;
     return info;
   }
 
-  Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t) override {
-    return error(Code::internal, "a source that is quantised while it is read cannot be mapped");
+  Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t file) override { return inner_->map(file); }
+  Status read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) const override {
+    return inner_->read(file, offset, out);
   }
 
-  Status read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
+  Status read_rows(const TensorInfo& tensor, std::uint64_t first, std::uint64_t n, std::byte* out,
+                   const model::ParallelFor& parallel_for) const override {
     const auto found = matrices_.find(tensor.name);
-    if (found == matrices_.end()) return inner_->read(tensor, offset, out);
-    Quantised& matrix = found->second;
-    const std::uint64_t row_bytes = matrix.row_bytes(), end = offset + out.size();
-    const std::uint64_t rows_at_once = std::max<std::uint64_t>(kReadStep / matrix.original_row_bytes(), 1);
-    const std::uint64_t last = (end + row_bytes - 1) / row_bytes;
-    std::vector<std::byte> blocks;
-    for (std::uint64_t row = offset / row_bytes; row < last; row += rows_at_once) {
+    if (found == matrices_.end()) return inner_->read_rows(tensor, first, n, out, parallel_for);
+    const Quantised& matrix = found->second;
+    const std::uint64_t step = rows_at_once(matrix);
+    for (std::uint64_t row = first; row < first + n; row += step) {
       QINFER_TRY(options_.cancel.check("quantising"));
-      const std::uint64_t rows = std::min(rows_at_once, last - row), begin = row * row_bytes;
-      blocks.resize(rows * row_bytes);
-      QINFER_TRY(quantise_rows(matrix, row, rows, offset, blocks.data()));
-      const std::uint64_t from = std::max(begin, offset), to = std::min(begin + blocks.size(), end);
-      std::copy_n(blocks.data() + (from - begin), to - from, out.data() + (from - offset));
+      const std::uint64_t rows = std::min(step, first + n - row);
+      QINFER_TRY(read_step(matrix, row, rows, out + (row - first) * matrix.row_bytes(), parallel_for));
     }
     return Status();
   }
 
  private:
-  /// `counted_from`: rows that begin before this byte were counted by the read before.
-  Status quantise_rows(Quantised& matrix, std::uint64_t first, std::uint64_t n, std::uint64_t counted_from,
-                       std::byte* out) const {
-    const std::uint64_t original_bytes = matrix.original_row_bytes(), bytes = matrix.row_bytes();
+  /// Rows of the original that are in memory at once, in whole runs of its order.
+  static std::uint64_t rows_at_once(const Quantised& matrix) {
+    const TensorInfo& original = matrix.original;
+    return round_up(std::max<std::uint64_t>(kReadStep / std::max<std::uint64_t>(original.row_bytes, 1), 1),
+                    std::max<std::size_t>(original.row_order.size(), 1));
+  }
+
+  Status read_step(const Quantised& matrix, std::uint64_t first, std::uint64_t n, std::byte* out,
+                   const model::ParallelFor& parallel_for) const {
+    const std::uint64_t original_bytes = matrix.original.row_bytes, bytes = matrix.row_bytes();
     std::vector<std::byte> originals(n * original_bytes);
     std::vector<Sums> sums(n);
-    QINFER_TRY(inner_->read(matrix.original, first * original_bytes, originals));
     std::vector<std::int64_t> bad(n, -1);
-    options_.parallel_for(static_cast<std::int64_t>(n), [&](std::int64_t begin, std::int64_t end) {
+    QINFER_TRY(inner_->read_rows(matrix.original, first, n, originals.data(), parallel_for));
+    parallel_for(static_cast<std::int64_t>(n), [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
         bad[i] = quantise_row(matrix, originals.data() + i * original_bytes, out + i * bytes, sums[i]);
     });
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = 0; i < n; ++i)
       if (bad[i] >= 0) return bad_value(matrix, first + i, bad[i], originals.data() + i * original_bytes);
-      if ((first + i) * bytes < counted_from) continue;
-      matrix.sums.squares += sums[i].squares;
-      matrix.sums.squared_errors += sums[i].squared_errors;
-      if (++matrix.rows_read == matrix.rows) report(matrix);
-    }
+    if (const auto all = count(matrix, first, sums)) report(matrix, *all);
     return Status();
+  }
+
+  /// Notes the rows from `first` on as read. Returns the sums of the whole matrix when the last row was read; they are
+  /// added in the order of rows, so that they do not depend on who read first.
+  std::optional<Sums> count(const Quantised& matrix, std::uint64_t first, std::span<const Sums> sums) const {
+    const Lock lock(mutex_);
+    RowsRead& read = rows_read_[matrix.original.name];
+    if (read.count == matrix.rows) return std::nullopt;
+    read.sums.resize(static_cast<std::size_t>(matrix.rows));
+    read.was_read.resize(static_cast<std::size_t>(matrix.rows));
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      read.count += read.was_read[first + i] ? 0 : 1;
+      read.was_read[first + i] = true;
+      read.sums[first + i] = sums[i];
+    }
+    if (read.count != matrix.rows) return std::nullopt;
+    Sums all;
+    for (const Sums& row : read.sums) all.squares += row.squares, all.squared_errors += row.squared_errors;
+    std::vector<Sums>().swap(read.sums);
+    return all;
   }
 
   Status bad_value(const Quantised& matrix, std::uint64_t row, std::int64_t col, const std::byte* data) const {
     const Encoding encoding = matrix.original.encoding;
     float value = 0;
     encoding_traits(encoding).to_f32(data + encoded_bytes(encoding, static_cast<std::uint64_t>(col)), 1, &value);
-    return error_at(Code::format, static_cast<std::int64_t>(matrix.original.offset),
+    return error_at(Code::format, static_cast<std::int64_t>(matrix.original.offset()),
                     "{}: element [{}, {}] of tensor {} is {}, expected a magnitude of at most {} to quantise it",
-                    file_name(matrix.original.file), row, col, matrix.original.quoted(), value, kLargestQuantised);
+                    file_name(matrix.original.file()), matrix.original.stored_row(row), col, matrix.original.quoted(),
+                    value, kLargestQuantised);
   }
 
-  void report(const Quantised& matrix) const {
+  void report(const Quantised& matrix, const Sums& all) const {
     if (!options_.report) return;
     options_.report({matrix.original.name, matrix.original.encoding, matrix.to,
-                     static_cast<std::uint64_t>(matrix.rows) * static_cast<std::uint64_t>(matrix.cols),
-                     matrix.sums.squares, matrix.sums.squared_errors});
+                     static_cast<std::uint64_t>(matrix.rows) * static_cast<std::uint64_t>(matrix.cols), all.squares,
+                     all.squared_errors});
   }
 
   std::unique_ptr<ModelSource> inner_;
   QuantiseOptions options_;
-  mutable std::unordered_map<std::string, Quantised> matrices_;  ///< by name; reading counts in them
+  std::unordered_map<std::string, Quantised> matrices_;  ///< by name
+  mutable Mutex mutex_;
+  mutable std::unordered_map<std::string, RowsRead> rows_read_ ABSL_GUARDED_BY(mutex_);  ///< by name
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
 // A source whose matrices are another's, quantised as they are read: what packs or exports a source packs or exports it
-// quantised. Rows are read, widened and quantised in steps of some MiB, so a conversion takes no memory for a model.
+// quantised. Rows are read, widened and quantised as they are asked for, so a conversion takes no memory for a model.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "model/weights.h"
+#include "model/tensors.h"
 #include "source/model_source.h"
 #include "source/quantisation.h"
 
@@ -23,15 +23,13 @@ struct QuantisedMatrix {
 
 struct QuantiseOptions {
   Quantisation mix = Quantisation::q8_0;
-  model::ParallelFor parallel_for;
-  /// Called when the last row of a matrix was read, by the thread that reads.
+  /// Called when all rows of a matrix were read, by the thread that read the last ones.
   std::function<void(const QuantisedMatrix& matrix)> report;
   CancelFlag cancel;
 };
 
-/// QINFER_E_UNSUPPORTED, naming a tensor, if the source is quantised already. Of the result each matrix is to be read
-/// from its first byte to its last, by one thread; nothing can be mapped. Reading fails with QINFER_E_FORMAT at a value
-/// that quantise() cannot take.
+/// QINFER_E_UNSUPPORTED, naming a tensor, if the source is quantised already. What is not quantised can be mapped.
+/// Reading fails with QINFER_E_FORMAT at a value that quantise() cannot take.
 Result<std::unique_ptr<ModelSource>> quantise_source(std::unique_ptr<ModelSource> source, QuantiseOptions options);
 
 }  // namespace qinfer::source

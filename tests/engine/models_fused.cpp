@@ -118,11 +118,11 @@ TEST_CASE("a part of a fused tensor is a tensor with a place of its own", "[sour
   CHECK(up.stored_name() == "model.layers.1.mlp.gate_up_proj.weight");
   CHECK(down.stored_name() == down.name);
   CHECK(k.shape == std::vector<std::uint64_t>{24, 42});
-  CHECK(q.offset + q.bytes == k.offset);
-  CHECK(k.offset + k.bytes == v.offset);
-  CHECK(k.bytes == 24 * 42 * 2);
-  CHECK(gate.offset + gate.bytes == up.offset);
-  CHECK(up.bytes == 53 * 42 * 2);
+  CHECK(q.offset() + q.bytes() == k.offset());
+  CHECK(k.offset() + k.bytes() == v.offset());
+  CHECK(k.bytes() == 24 * 42 * 2);
+  CHECK(gate.offset() + gate.bytes() == up.offset());
+  CHECK(up.bytes() == 53 * 42 * 2);
   std::uint64_t params = 0, stored = 0;
   for (const model::TensorNeed& need : model::tensors_of(source->spec()))
     params += static_cast<std::uint64_t>(need.rows * need.cols);

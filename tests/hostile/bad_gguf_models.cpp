@@ -307,6 +307,12 @@ TEST_CASE("Quantised norms and biases are refused", "[bad][gguf]") {
     REQUIRE_GGUF_FAILS(QINFER_E_FORMAT,
                        fmt::format("\"blk.0.attn_norm.weight\" is {}, expected f32, f16 or bf16", type.name), loads,
                        file.bytes());
+    const ModelDir dir;
+    dir.write("model.gguf", file.bytes());
+    qinfer_error err;
+    CHECK(qinfer_model_export_gguf(nullptr, dir.file("model.gguf").c_str(), nullptr, dir.file("x.gguf").c_str(),
+                                   &err) == QINFER_E_FORMAT);
+    CHECK_THAT(std::string(err.message), contains("\"blk.0.attn_norm.weight\" is "));
     file = tiny_gguf(tiny("qwen2"));
     add_tensor(file, "blk.0.attn_q.bias", {32}, type.number);
     add_tensor(file, "blk.0.attn_k.bias", {16});

@@ -284,3 +284,34 @@ TEST_CASE("Exporting refuses what it cannot do, by name", "[gguf][export]") {
         QINFER_E_CANCELLED);
   CHECK_FALSE(fs::exists(dir.file("x.gguf")));
 }
+
+TEST_CASE("Exporting refuses tensors that have the right number of values in another shape", "[gguf][export]") {
+  struct Case {
+    const char* name;
+    std::vector<std::uint64_t> shape;
+  };
+  TinySpec spec;
+  spec.architecture = "Qwen3MoeForCausalLM";
+  spec.experts = 4;
+  const Case cases[] = {{"model.layers.0.mlp.gate.weight", {16, 4}},
+                        {"model.layers.1.self_attn.q_proj.weight", {2, 8, 16}},
+                        {"model.layers.1.self_attn.q_proj.weight", {1, 16, 16}},
+                        {"model.layers.1.self_attn.v_proj.weight", {16, 8}},
+                        {"model.layers.1.input_layernorm.weight", {1, 16}},
+                        {"model.norm.weight", {16, 1}},
+                        {"model.layers.0.mlp.experts.2.down_proj.weight", {24, 16}}};
+  for (const Case& c : cases)
+    for (const char* format : {static_cast<const char*>(nullptr), "q8_0"}) {
+      const ModelDir dir(spec);
+      INFO(c.name << " " << c.shape.size() << " dimensions, as " << (format != nullptr ? format : "it is"));
+      write_changed(dir, spec, [&](std::vector<TinyTensor>& tensors) {
+        TinyTensor& tensor = find_tensor(tensors, c.name);
+        REQUIRE(tensor.shape != c.shape);
+        tensor.shape = c.shape;
+      });
+      qinfer_error err;
+      CHECK(try_export(dir.path(), dir.file("x.gguf"), format, err) == QINFER_E_FORMAT);
+      CHECK_THAT(err.message, contains("has the shape"));
+      CHECK_FALSE(fs::exists(dir.file("x.gguf")));
+    }
+}

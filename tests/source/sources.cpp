@@ -63,7 +63,7 @@ TEST_CASE("a source finds every tensor that its spec needs, and says how it is s
       std::uint64_t values = 1;
       for (const std::uint64_t length : info.value().shape) values *= length;
       CHECK(values == static_cast<std::uint64_t>(need.rows * need.cols));
-      CHECK(info.value().bytes == encoded_bytes(c.encoding, values));
+      CHECK(info.value().bytes() == encoded_bytes(c.encoding, values));
       const bool is_norm = info.value().name.find("norm.weight") != std::string::npos;
       CHECK((info.value().transform == model::Transform::add_one) == (c.adds_one && is_norm));
     }
