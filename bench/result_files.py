@@ -89,7 +89,8 @@ def now():
 
 TEXTS = ("date", "title", "commit", "command")
 SAMPLE = {"what": str, "engine": str, "round": int, "tokens_per_second": float, "seconds": float, "work": float,
-          "bound": str, "bandwidth_before_gb_s": float, "bandwidth_after_gb_s": float, "share_others": float}
+          "bound": str, "bandwidth_before_gb_s": float, "bandwidth_after_gb_s": float, "peak_before_gflops": float, "peak_after_gflops": float, "slow_phase": bool,
+          "share_others": float}
 SUMMARY = {"what": str, "engine": str, "unit": str, "median": float, "lowest": float, "highest": float, "runs": int,
            "p90": float, "p99": float, "share": dict, "faster_than": dict}
 

@@ -40,7 +40,8 @@ def share_of_sample(run, sample):
     around = [sample.get("bandwidth_before_gb_s"), sample.get("bandwidth_after_gb_s")]
     if bound == "read-bandwidth" and all(around):
         return rate / 1e9 / max(around) if max(around) <= STEADY * min(around) else None
-    ceiling = max(run.get("ceilings", {}).get(bound, [0]))
+    peaks = [sample.get("peak_before_gflops"), sample.get("peak_after_gflops")]
+    ceiling = max(peaks) if all(peaks) else max(run.get("ceilings", {}).get(bound, [0]))
     return rate / 1e9 / ceiling if ceiling else None
 
 
@@ -53,6 +54,7 @@ def ratios(ours, theirs):
 
 
 def cell_of_samples(run, samples):
+    samples = [sample for sample in samples if not sample.get("slow_phase")] or samples
     unit = "tokens_per_second" if samples[0].get("tokens_per_second") else "seconds"
     median, lowest, highest = three([sample[unit] for sample in samples])
     shares = [share_of_sample(run, sample) for sample in samples]

@@ -165,7 +165,8 @@ void measure_model(BenchArgs& args, const std::vector<std::uint32_t>& cpus, Benc
   for (std::uint32_t i = 0; i < args.sessions; ++i) sessions.emplace_back(cache, session_options);
 
   report(format("running %u x prefill %u, decode %u", args.repetitions, args.prefill, args.decode));
-  ConditionsMeter meter(cpus, std::uint64_t{args.read_mib} << 18);
+  ConditionsMeter meter(cpus, std::uint64_t{args.read_mib} << 18,
+                        multiplier_of(info.kernel_set, info.weight_format != nullptr ? info.weight_format : ""));
   if (args.prefill > 0)
     out.prefill = time_prefill(sessions[0], random_tokens(args.prefill, info.n_vocab), args.repetitions, meter);
   if (args.decode > 0) out.decode = time_decode(sessions, info.n_vocab, args, meter);

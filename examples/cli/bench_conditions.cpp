@@ -111,7 +111,8 @@ std::string json_machine(const std::string& cpu_name, std::size_t cores) {
 }  // namespace
 
 void ConditionsMeter::begin() {
-  bandwidth_ = probe_.bytes_per_second();
+  bandwidth_ = memory_.bytes_per_second();
+  flops_ = peak_.flops_per_second();
   busy_ = busy_seconds(cpus_);
   own_ = own_seconds();
   begin_ = std::chrono::steady_clock::now();
@@ -125,8 +126,10 @@ Conditions ConditionsMeter::end() {
   if (elapsed.count() >= kShortest && busy_ >= 0 && busy >= 0)
     conditions.share_of_others =
         std::max(0.0, (busy - busy_ - own) / elapsed.count() / static_cast<double>(cpus_.size()));
+  conditions.peak_before = flops_;
+  conditions.peak_after = peak_.flops_per_second();
   conditions.bandwidth_before = bandwidth_;
-  conditions.bandwidth_after = probe_.bytes_per_second();
+  conditions.bandwidth_after = memory_.bytes_per_second();
   return conditions;
 }
 

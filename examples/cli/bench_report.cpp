@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "support.h"
@@ -37,41 +38,68 @@ std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
   return text;
 }
 
+struct PeakRow {
+  Multiplier multiplier;
+  double FmaPeak::*flops;
+  const char *key, *name;  // as programs name it that read the JSON; for people
+};
+constexpr PeakRow kPeaks[] = {{Multiplier::widest_fma, &FmaPeak::flops, "f32-fma", "the f32 FMA peak"},
+                              {Multiplier::avx2_fma, &FmaPeak::avx2_flops, "avx2-fma", "the AVX2 FMA peak"},
+                              {Multiplier::f16_fma, &FmaPeak::f16_flops, "f16-fma", "the f16 FMA peak"},
+                              {Multiplier::bf16_dot, &FmaPeak::dot_flops, "bf16-dot", "the bf16 dot peak"},
+                              {Multiplier::bf16_tiles, &FmaPeak::tile_flops, "amx-bf16", "the AMX peak"}};
+
 /// The peak that the projections of this kernel set could reach.
-bool sums_in_f16(const BenchReport& report) {
-  return kernels_need(report.kernel_set, "avx512_fp16") && report.weight_format == "f16" && report.fma.f16_flops > 0;
+const PeakRow& peak_row(const BenchReport& report) {
+  const Multiplier multiplier = multiplier_of(report.kernel_set, report.weight_format);
+  const auto* row = std::find_if(std::begin(kPeaks), std::end(kPeaks),
+                                 [&](const PeakRow& candidate) { return candidate.multiplier == multiplier; });
+  return report.fma.*(row->flops) > 0 ? *row : kPeaks[0];
+}
+const char* key_of_peak(const BenchReport& report) { return peak_row(report).key; }
+const char* name_of_peak(const BenchReport& report) { return peak_row(report).name; }
+
+bool sums_in_f16(const BenchReport& report) { return peak_row(report).multiplier == Multiplier::f16_fma; }
+
+/// The peaks around all samples, in ascending order.
+std::vector<double> peaks_around(const BenchReport& report) {
+  std::vector<double> peaks;
+  for (const Samples* samples : {&report.prefill, &report.decode})
+    for (const Conditions& c : samples->conditions) peaks.insert(peaks.end(), {c.peak_before, c.peak_after});
+  std::sort(peaks.begin(), peaks.end());
+  return peaks;
 }
 
-/// The same of a set that multiplies bf16 without tiles.
-bool multiplies_bf16(const BenchReport& report) {
-  return report.kernel_set == "avx512_bf16" && report.fma.dot_flops > 0;
+/// Whether multiplications were slow before or after a sample: below a share of the upper quartile of all. (The largest
+/// may be a moment in which the clock was higher than it can stay.)
+bool in_slow_phase(const BenchReport& report, const Conditions& conditions) {
+  constexpr double kSlow = 0.8;
+  const std::vector<double> peaks = peaks_around(report);
+  return std::min(conditions.peak_before, conditions.peak_after) < kSlow * peaks[peaks.size() * 3 / 4];
 }
 
-/// The same of a set whose registers have 256 bits.
-bool has_avx2_alone(const BenchReport& report) { return kernels_need(report.kernel_set, "avx2"); }
-
-bool on_tiles(const BenchReport& report) { return kernels_need(report.kernel_set, "amx_bf16"); }
-
-double fma_peak(const BenchReport& report) {
-  if (on_tiles(report)) return report.fma.tile_flops;
-  if (multiplies_bf16(report)) return report.fma.dot_flops;
-  if (has_avx2_alone(report)) return report.fma.avx2_flops;
-  return sums_in_f16(report) ? report.fma.f16_flops : report.fma.flops;
+/// The samples that no slow phase touched; all where each was.
+Samples fast_samples(const BenchReport& report, const Samples& samples) {
+  Samples fast{samples.tokens, {}, {}};
+  for (std::size_t i = 0; i < samples.seconds.size(); ++i) {
+    if (in_slow_phase(report, samples.conditions[i])) continue;
+    fast.seconds.push_back(samples.seconds[i]);
+    fast.conditions.push_back(samples.conditions[i]);
+  }
+  return fast.seconds.empty() ? samples : fast;
 }
 
-/// As programs name it that read the JSON.
-const char* key_of_peak(const BenchReport& report) {
-  if (on_tiles(report)) return "amx-bf16";
-  if (multiplies_bf16(report)) return "bf16-dot";
-  if (has_avx2_alone(report)) return "avx2-fma";
-  return sums_in_f16(report) ? "f16-fma" : "f32-fma";
-}
-
-const char* name_of_peak(const BenchReport& report) {
-  if (on_tiles(report)) return "the AMX peak";
-  if (multiplies_bf16(report)) return "the bf16 dot peak";
-  if (has_avx2_alone(report)) return "the AVX2 FMA peak";
-  return sums_in_f16(report) ? "the f16 FMA peak" : "the f32 FMA peak";
+/// Of each sample the share of the larger peak around it; the median of them.
+double share_of_peak(const BenchReport& report) {
+  const Samples fast = fast_samples(report, report.prefill);
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < fast.seconds.size(); ++i) {
+    const double peak = std::max(fast.conditions[i].peak_before, fast.conditions[i].peak_after);
+    if (peak > 0) shares.push_back(report.work.prefill_flops / std::max(fast.seconds[i], 1e-9) / peak);
+  }
+  if (shares.empty()) return 0;
+  std::sort(shares.begin(), shares.end());
+  return shares[shares.size() / 2];
 }
 
 struct Rates {
@@ -79,10 +107,11 @@ struct Rates {
 };
 
 Rates rates(const BenchReport& report) {
-  const double prefill = tokens_per_second(report.prefill).median, decode = tokens_per_second(report.decode).median;
+  const double prefill = tokens_per_second(fast_samples(report, report.prefill)).median,
+               decode = tokens_per_second(fast_samples(report, report.decode)).median;
   Rates result{};
   result.prefill_flops = report.prefill.tokens > 0 ? report.work.prefill_flops / report.prefill.tokens * prefill : 0;
-  result.prefill_share = result.prefill_flops / fma_peak(report);
+  result.prefill_share = share_of_peak(report);
   // One pass over the weights serves a token of every session; each reads its own keys and values.
   result.decode_bytes = (report.work.decode_weight_bytes / report.sessions + report.work.decode_kv_bytes) * decode;
   result.decode_share = result.decode_bytes / report.bandwidth.bytes_per_second;
@@ -130,6 +159,14 @@ void print_wrong_ceilings(const BenchReport& report, const Rates& rate) {
 }
 
 }  // namespace
+
+Multiplier multiplier_of(const std::string& kernel_set, const std::string& weight_format) {
+  if (kernels_need(kernel_set, "amx_bf16")) return Multiplier::bf16_tiles;
+  if (kernel_set == "avx512_bf16") return Multiplier::bf16_dot;
+  if (kernels_need(kernel_set, "avx2")) return Multiplier::avx2_fma;
+  if (kernels_need(kernel_set, "avx512_fp16") && weight_format == "f16") return Multiplier::f16_fma;
+  return Multiplier::widest_fma;
+}
 
 Work count_work(const qi::Model& model, const Experts& experts, double kv_position_bytes, std::uint32_t prefill,
                 std::uint32_t prompt, std::uint32_t decode) {
@@ -184,30 +221,38 @@ std::string decode_name(const BenchReport& report) {
   return what;
 }
 
-/// What other programs took, and how fast memory was, around all samples.
+/// How fast memory and multiplications were around all samples, and what other programs took.
 void print_conditions(const BenchReport& report) {
   double lowest = 0, highest = 0, others = -1;
+  std::size_t all = 0, slow = 0;
   for (const Samples* samples : {&report.prefill, &report.decode}) {
     for (const Conditions& c : samples->conditions) {
       const double least = std::min(c.bandwidth_before, c.bandwidth_after);
       lowest = lowest == 0 ? least : std::min(lowest, least);
       highest = std::max({highest, c.bandwidth_before, c.bandwidth_after});
       others = std::max(others, c.share_of_others);
+      slow += in_slow_phase(report, c) ? 1 : 0;
+      ++all;
     }
   }
   std::string text = format("memory gave %.1f..%.1f GB/s", lowest / 1e9, highest / 1e9);
   if (others >= 0) text += format(", other programs took up to %.0f %% of the CPUs", others * 100);
   print_row("around samples", text);
+  const std::vector<double> peaks = peaks_around(report);
+  print_row("", format("%s was %.1f..%.1f GFLOP/s", name_of_peak(report), peaks.front() / 1e9, peaks.back() / 1e9));
+  if (slow > 0)
+    print_row("slow phases", format("multiplications were slower by a fifth or more around %zu of %zu samples%s", slow,
+                                    all, slow < all ? ", which do not count" : ""));
 }
 
 void print_speeds(const BenchReport& report, const Rates& rate) {
   if (report.prefill.tokens > 0) {
-    print_row(prefill_name(report),
-              speed(report.prefill, rate.prefill_flops, "GFLOP/s", rate.prefill_share, name_of_peak(report)));
+    print_row(prefill_name(report), speed(fast_samples(report, report.prefill), rate.prefill_flops, "GFLOP/s",
+                                          rate.prefill_share, name_of_peak(report)));
   }
   if (report.decode.tokens > 0) {
-    print_row(decode_name(report),
-              speed(report.decode, rate.decode_bytes, "GB/s", rate.decode_share, "the read bandwidth"));
+    print_row(decode_name(report), speed(fast_samples(report, report.decode), rate.decode_bytes, "GB/s",
+                                         rate.decode_share, "the read bandwidth"));
   }
   print_conditions(report);
 }
@@ -254,7 +299,8 @@ std::string json_samples(const Samples& samples) {
 }
 
 /// Each repetition as an entry of "samples" in bench/results; work: bytes or FLOPs of a token, which `bound` limits.
-std::string json_entries(const Samples& samples, const std::string& what, double work, const char* bound) {
+std::string json_entries(const BenchReport& report, const Samples& samples, const std::string& what, double work,
+                         const char* bound) {
   std::string text;
   for (std::size_t i = 0; i < samples.seconds.size(); ++i) {
     const Conditions& c = samples.conditions[i];
@@ -264,6 +310,8 @@ std::string json_entries(const Samples& samples, const std::string& what, double
                 "\"bound\": \"%s\", \"bandwidth_before_gb_s\": %.2f, \"bandwidth_after_gb_s\": %.2f",
                 i + 1, samples.tokens / std::max(samples.seconds[i], 1e-9), work, bound, c.bandwidth_before / 1e9,
                 c.bandwidth_after / 1e9) +
+            format(", \"peak_before_gflops\": %.1f, \"peak_after_gflops\": %.1f, \"slow_phase\": %s",
+                   c.peak_before / 1e9, c.peak_after / 1e9, in_slow_phase(report, c) ? "true" : "false") +
             ", \"share_others\": " + (c.share_of_others < 0 ? "null" : format("%.4f", c.share_of_others)) + "}";
   }
   return text;
@@ -286,12 +334,12 @@ std::string json_kept(const BenchReport& report) {
     if (flops > 0) text += format(", \"%s\": [%.2f]", name, flops / 1e9);
   text += "}, \"samples\": [";
   if (report.prefill.tokens > 0)
-    text += json_entries(report.prefill, prefill_name(report), report.work.prefill_flops / report.prefill.tokens,
-                         key_of_peak(report));
+    text += json_entries(report, report.prefill, prefill_name(report),
+                         report.work.prefill_flops / report.prefill.tokens, key_of_peak(report));
   if (report.prefill.tokens > 0 && report.decode.tokens > 0) text += ", ";
   if (report.decode.tokens > 0)
     text +=
-        json_entries(report.decode, decode_name(report),
+        json_entries(report, report.decode, decode_name(report),
                      report.work.decode_weight_bytes / report.sessions + report.work.decode_kv_bytes, "read-bandwidth");
   return text + "]";
 }

@@ -39,6 +39,9 @@ struct Experts {
 Work count_work(const qi::Model& model, const Experts& experts, double kv_position_bytes, std::uint32_t prefill,
                 std::uint32_t prompt, std::uint32_t decode);
 
+/// What a kernel set multiplies with, for weights in this format (of qinfer_model_info).
+Multiplier multiplier_of(const std::string& kernel_set, const std::string& weight_format);
+
 struct BenchReport {
   std::string model_name, weight_format, kernel_set, kv;
   std::uint64_t n_params = 0, n_active_params = 0;

@@ -22,7 +22,7 @@ struct FmaPeak {
   double avx2_flops = 0;  // the same with registers of 256 bits; 0 where the CPU has no AVX2
   double f16_flops = 0;   // the same in f16 (AVX512-FP16); 0 where the CPU has none
   double dot_flops = 0;   // of products of bf16 with f32 sums (AVX512-BF16); 0 where the CPU has none
-  double tile_flops = 0;  // of bf16 tiles (AMX); 0 where they were not asked for
+  double tile_flops = 0;  // of bf16 tiles (AMX) with random values; 0 where they were not asked for
   const char* isa = "";   // "avx512", "avx2", "sse2"
 };
 
@@ -39,6 +39,23 @@ Bandwidth measure_read_bandwidth(const std::vector<std::uint32_t>& cpus,
                                  std::uint64_t wanted_bytes = std::uint64_t{2} << 30);
 /// `tiles`: the process may use AMX, and wants to know how fast.
 FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles = false);
+
+/// What multiplies.
+enum class Multiplier { widest_fma, avx2_fma, f16_fma, bf16_dot, bf16_tiles };
+
+/// The peak of a multiplier at this moment, in some hundredths of a second: less than measure_fma_peak would find at
+/// its best. A virtual machine whose core somebody else uses, too, has slow phases of seconds (tiles: half of the peak
+/// or less); what was measured in one says little. bf16_tiles: the process must be permitted to use tiles.
+class PeakProbe {
+ public:
+  PeakProbe(const std::vector<std::uint32_t>& cpus, Multiplier multiplier);
+  ~PeakProbe();
+  double flops_per_second();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// The read bandwidth of this moment, in a tenth of a second or so: less than measure_read_bandwidth would find at its
 /// best, but often enough to tell a minute in which memory is slow from one in which it is fast. Keeps its buffer,

@@ -287,6 +287,7 @@ check_bench() {
   expect "bench" 0 bench "$model" --read-mib 64 -p 16 -n 4 -r 2 -t 1
   check "bench: prefill" stdout_has '^prefill 16 .*tokens/s'
   check "bench: decode" stdout_has '^decode 4 .*tokens/s'
+  check "bench: the peak around samples" stdout_has 'peak was .*GFLOP/s'
   expect "bench --json" 0 bench "$model" --read-mib 64 -p 16 -n 4 -r 1 --json --exact --kv f32
   check "bench --json: an object" is_json_object
   expect "bench at a depth" 0 bench "$model" --read-mib 64 -p 0 -n 4 -r 1 -t 1 --depth 20 --sessions 3
