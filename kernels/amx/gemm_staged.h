@@ -1,14 +1,15 @@
 // Matrix multiplications of more than two panels (32 tokens).
 //
-// Every weight is then used again for each pair of panels, and how it is stored matters more than that it is read once:
-// out of rows in file layout a tile takes up to 32 split lines, and its 16 rows fall into a few sets of the L1. So a
-// worker leaves the weights of a group of row pairs as tiles in its own workspace, which stays in the L2, while it
-// multiplies the first pair of panels, and all others with those (Goto and van de Geijn 2008, section 4, with the roles
-// of the operands exchanged): 512 columns of a pair of panels, 32 KiB, stay in the L1 while the group passes. A step of
-// 2 x 2 tiles then takes about 90 cycles instead of 215, of which the multiplications are 64. There is no copy of the
-// weights beyond that workspace.
+// A block of weights, 32 rows by 512 columns, which are 32 KiB, stays in the L1 while all panels pass it, two at a
+// time, out of the L2: by TILELOADDT1, since with the plain load they would evict the block (Goto and van de Geijn
+// 2008, section 4, one level of the caches further in). A step of 2 x 2 tiles takes 64 cycles in which other units of
+// the core are idle; so all that prepares later blocks is spread over the steps of this one. Each copies a line or two
+// of the next block's rows, which the file has at any address of two bytes, into tiles of whole lines; it fetches as
+// many lines of the block after that out of memory, and the sums and panels that come next.
 //
-// Sums wait in memory between two such parts of k, in f32, so that the result is the same bit for bit.
+// Blocks come group by group of row pairs, and within a group column block by column block. Sums that wait for more
+// columns do so as f32, so that the result is the same bit for bit; those of a group and the panels' columns of a block
+// fit into the L2. There is no copy of the weights beyond the two blocks.
 #pragma once
 
 #include "amx/gemm.h"
@@ -16,187 +17,246 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// Columns that a pair of panels takes at once: 32 KiB of the pair, which leaves room in the L1 for weights.
-inline constexpr std::int64_t kColumnsAtOnce = 512;
-/// Weights of a group. (384 and 768 KiB measured the same, and so did fetching the next group's rows meanwhile.)
-inline constexpr std::int64_t kStagedBytes = 512 << 10;
-/// Row pairs of a group at most, and at least; but a group has whole heads. (No measurement of other numbers is kept.)
-inline constexpr std::int64_t kGroupPairs = 16, kLeastPairs = 4;
-/// Bytes of the staged weights for a column of 32 rows.
-inline constexpr std::int64_t kColumnBytes = 2 * kRegisterRows * 2;
-/// Blocks of sums that wait for the next part of the weights' columns. (No measurement of other numbers is kept.)
-inline constexpr std::int64_t kWaitingBlocks = 64;
+/// Columns of a block. (On Emerald Rapids 256, 384, 768 and 1024 were slower by 4 to 10 points of the peak.)
+inline constexpr std::int64_t kBlockCols = 512;
+inline constexpr std::int64_t kStepBytes = 2 * kRegisterRows * 64;    ///< of a block's tiles for one step: 32 x 32
+inline constexpr std::int64_t kStepDwords = kStep / 2 * kPanelLanes;  ///< of a panel for one step
+inline constexpr std::int64_t kBlockBytes = kBlockCols / kStep * kStepBytes;
+/// Row pairs of a group; but a group has whole heads.
+inline constexpr std::int64_t kGroupPairs = 16;
+/// Panels that pass a group before others do: the sums of a group and its panels' columns are to stay in the L2.
+inline constexpr std::int64_t kPanelsAtOnce = 32;
+/// Bytes of panels beyond which their next columns are fetched ahead.
+inline constexpr std::int64_t kPanelBytesInL2 = 1200 << 10;
 
-inline std::int64_t rounded_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+/// Row pairs of a group that has a multiple of `whole`.
+inline std::int64_t group_pairs(std::int64_t whole) { return larger(whole, kGroupPairs / whole * whole); }
 
-/// How much a worker stages: the weights of a group, and blocks of sums. `whole`: groups are multiples of it.
-struct StagingRoom {
-  std::int64_t weights, blocks;
-
-  explicit StagingRoom(std::int64_t whole)
-      : weights(larger(kStagedBytes, whole * kColumnBytes * kColumnsAtOnce)), blocks(larger(kWaitingBlocks, whole)) {}
-  std::uint64_t bytes() const { return static_cast<std::uint64_t>(weights) + sums_bytes(blocks); }
-};
-
+/// A worker's memory for a multiplication: two blocks, the sums that were just finished, and those of a group.
 struct Staging {
-  std::byte* weights;
-  float* sums;
+  std::byte* blocks[2];
+  float *finished, *waiting;
 
-  Staging(std::byte* memory, std::int64_t whole)
-      : weights(memory), sums(reinterpret_cast<float*>(memory + StagingRoom(whole).weights)) {}
+  explicit Staging(std::byte* memory)
+      : blocks{memory, memory + kBlockBytes},
+        finished(reinterpret_cast<float*>(memory + 2 * kBlockBytes)),
+        waiting(finished + kSumFloats) {}
+  static std::uint64_t bytes(std::int64_t n_panels, std::int64_t whole) {
+    const std::int64_t pairs = (smaller(n_panels, kPanelsAtOnce) + 1) / 2;
+    return 2 * kBlockBytes + sums_bytes(1 + group_pairs(whole) * pairs);
+  }
 };
 
-/// How a multiplication is cut.
-struct Cuts {
-  std::int64_t pairs;   ///< of rows in a group
-  std::int64_t cols;    ///< that are staged at once; fewer than all: sums wait for the rest
-  std::int64_t panels;  ///< that pass before the next group comes
+/// Columns [begin, end) of a row pair.
+struct Block {
+  std::int64_t pair, in_group, group_size, begin, end;
+  std::int64_t steps() const { return (end - begin) / kStep; }
+};
 
-  Cuts(std::int64_t whole, std::int64_t all_cols, std::int64_t all_panels) {
-    const StagingRoom room(whole);
-    const std::int64_t padded = padded_k(all_cols), fit = room.weights / (padded * kColumnBytes);
-    if (fit >= larger(kLeastPairs, whole)) {
-      pairs = larger(whole, smaller(fit, kGroupPairs) / whole * whole);
-      cols = padded;
-      panels = all_panels;
-    } else {
-      pairs = rounded_up(kLeastPairs, whole);
-      cols = room.weights / (pairs * kColumnBytes) / kColumnsAtOnce * kColumnsAtOnce;
-      panels = 2 * larger(std::int64_t{1}, room.blocks / pairs);
+/// The blocks of a multiplication in their order; `cols` is padded to whole steps.
+struct Blocks {
+  std::int64_t n_pairs, group, cols;
+
+  std::int64_t along_k() const { return (cols + kBlockCols - 1) / kBlockCols; }
+  std::int64_t count() const { return n_pairs * along_k(); }
+  Block at(std::int64_t i) const {
+    const std::int64_t first = i / (group * along_k()) * group, size = smaller(group, n_pairs - first);
+    const std::int64_t rest = i - first * along_k(), begin = rest / size * kBlockCols;
+    return {first + rest % size, rest % size, size, begin, smaller(begin + kBlockCols, cols)};
+  }
+};
+
+/// Lines of memory, some runs of them at equal distances; then, where there is a second run of runs, those.
+struct Lines {
+  const std::byte* at = nullptr;
+  std::int64_t run = 1, skip = 0;  ///< lines of a run, and bytes from the end of one to the next
+  std::int64_t left = 0, second_left = -1;
+  const std::byte* second = nullptr;  ///< where to go on when second_left are left
+  std::int64_t in_run = 0;
+
+  [[gnu::always_inline]] const std::byte* next() {
+    const std::byte* line = at;
+    at += 64;
+    if (++in_run == run) in_run = 0, at += skip;
+    if (--left == second_left) at = second;
+    return line;
+  }
+};
+
+/// What a block reads of its rows: those of its first tile, then those of the second.
+inline Lines lines_of(const RowPair& rows, const Block& block) {
+  const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
+  const std::int64_t run = block.steps(), tile = kRegisterRows * run;
+  const bool two = row_tiles_of(rows) == 2;
+  return {low.at + 2 * block.begin,  run, low.stride - 64 * run, two ? 2 * tile : tile, two ? tile : -1,
+          high.at + 2 * block.begin, 0};
+}
+
+/// The columns of panels [first, end) that the blocks after this one's group take.
+inline Lines next_columns(const Panels& x, std::int64_t first, std::int64_t end, const Blocks& blocks,
+                          const Block& block) {
+  const std::int64_t begin = block.end < blocks.cols ? block.end : 0;
+  const std::int64_t run = smaller(kBlockCols, blocks.cols - begin) / 2, panel_lines = blocks.cols / 2;
+  const std::int64_t from = first + (end - first) * block.in_group / block.group_size,
+                     to = first + (end - first) * (block.in_group + 1) / block.group_size;
+  const auto* at = reinterpret_cast<const std::byte*>(x.pair(from).at[0]) + begin / 2 * 64;
+  return {at, run, (panel_lines - run) * 64, (to - from) * run};
+}
+
+/// Copies rows into the tiles of a block, [step][32 rows][32 columns], line by line.
+struct BlockCopy {
+  Lines lines;
+  std::byte* out = nullptr;
+  std::int64_t steps = 1, step = 0;
+
+  [[gnu::always_inline]] void next() {
+    _mm512_store_si512(out + step * kStepBytes, _mm512_loadu_si512(lines.next()));
+    if (++step == steps) step = 0, out += 64;
+  }
+};
+
+/// What is done beside the multiplications of a block, a part of it at each step.
+struct Aside {
+  BlockCopy copy;                ///< of the next block
+  Lines rows, panels;            ///< to fetch
+  int n_rows = 0, n_panels = 0;  ///< lines for each step
+  const float* sums = nullptr;   ///< of the next pass, null where none wait
+
+  [[gnu::always_inline]] void step(std::int64_t s) {
+    for (int i = 0; i < n_rows; ++i) {
+      if (rows.left > 0) _mm_prefetch(reinterpret_cast<const char*>(rows.next()), _MM_HINT_T1);
+      if (copy.lines.left > 0) copy.next();
     }
+    for (int i = 0; i < n_panels && panels.left > 0; ++i)
+      _mm_prefetch(reinterpret_cast<const char*>(panels.next()), _MM_HINT_T1);
+    if (sums == nullptr) return;
+    for (std::int64_t line = 4 * s; line < 4 * s + 4; ++line) __builtin_prefetch(sums + line * 16, 1, 3);
   }
 };
 
-/// Fetches at step `s` of `steps` what stage_and_add() will read of the next pair: two lines of eight runs of two rows
-/// each, as they follow each other. (A line of every row, or two of every other, was a fifth slower.)
-inline void prefetch_later(const RowTile& rows, std::int64_t begin, std::int64_t s, std::int64_t steps) {
-  const std::int64_t row = 2 * s / steps;
-  const std::byte* at = rows.next + row * rows.stride + 2 * begin + (2 * s - row * steps) * 64;
-#pragma GCC unroll 8
-  for (std::int64_t run = 0; run < kRegisterRows / 2; ++run, at += 2 * rows.stride) {
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
-    _mm_prefetch(reinterpret_cast<const char*>(at + 64), _MM_HINT_T1);
+/// One pair of panels passes a block: adds to the sums at `from` (null: none yet) and stores them at `to`.
+template <int row_tiles, int panels>
+inline void pass(const std::byte* w, std::int64_t steps, const PanelPair& x, const float* from, float* to,
+                 Aside& aside) {
+  from == nullptr ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(from);
+  const std::uint32_t *x0 = x.at[0], *x1 = x.at[1];
+  for (std::int64_t s = 0; s < steps; ++s, w += kStepBytes, x0 += kStepDwords, x1 += kStepDwords) {
+    aside.step(s);
+    multiply_step<row_tiles, panels, true>(w, w + kRegisterRows * 64, 64, x0, x1);
   }
+  store_sums<row_tiles, panels>(to);
 }
 
-/// Columns [begin, end) of a pair of rows as tiles, [k / 32][2][16][32], zeros where there are no weights; and their
-/// products with a pair of panels (where k = 0 of it is) on the way, which hides how long the weights take to come.
-template <int row_tiles, int panels>
-inline void stage_and_add(const RowPair& pair, std::int64_t begin, std::int64_t end, std::int64_t cols,
-                          const PanelPair& x, std::byte* out) {
-  bool whole = true;
-  for (int i = 0; i < row_tiles; ++i) whole = whole && pair.tiles[i].count == kRegisterRows;
-  const RowTile &low = pair.tiles[0], &high = pair.tiles[1];
-  for (std::int64_t k = begin; k < end; k += kStep, out += 2 * kRegisterRows * 64) {
-    const std::uint32_t *x0 = x.at[0] + k / 2 * kPanelLanes, *x1 = x.at[1] + k / 2 * kPanelLanes;
-    if (whole && k + kStep <= cols) {
-      for (int i = 0; i < row_tiles; ++i)
-        prefetch_later(pair.tiles[i], begin, (k - begin) / kStep, (end - begin) / kStep);
-      multiply_step<row_tiles, panels>(low.at + 2 * k, high.at + 2 * k, low.stride, x0, x1);
-      tile_store<0>(out, 64);
-      if constexpr (row_tiles == 2) tile_store<1>(out + kRegisterRows * 64, 64);
-    } else {
-      for (int i = 0; i < row_tiles; ++i) copy_edge(pair.tiles[i], k, cols, out + i * kRegisterRows * 64);
-      multiply_step<row_tiles, panels>(out, out + kRegisterRows * 64, 64, x0, x1);
+/// Multiplies panels [first_panel, end_panel) with row pairs 0 .. n_pairs - 1.
+template <typename RowsAt, typename Sink>
+class StagedMultiplication {
+ public:
+  StagedMultiplication(const Panels& x, std::int64_t first_panel, std::int64_t end_panel, std::int64_t n_pairs,
+                       std::int64_t whole, const Staging& staging, RowsAt rows, Sink sink)
+      : x_(x),
+        first_(first_panel),
+        end_(end_panel),
+        whole_(whole),
+        blocks_{n_pairs, group_pairs(whole), padded_k(x.cols)},
+        staging_(staging),
+        rows_(rows),
+        sink_(sink) {}
+
+  void run() {
+    BlockCopy copy = begin_copy(0);
+    while (copy.lines.left > 0) copy.next();
+    for (std::int64_t i = 0; i < blocks_.count(); ++i) multiply_block(i);
+  }
+
+ private:
+  std::int64_t panel_pairs() const { return (end_ - first_ + 1) / 2; }
+  /// Room for the sums of a row pair of the group and the pair of panels that begins with p.
+  float* waiting(std::int64_t in_group, std::int64_t p) const {
+    return staging_.waiting + (in_group * panel_pairs() + (p - first_) / 2) * kSumFloats;
+  }
+
+  /// The copy of block i, to be done step by step; where rows or columns end in it, it is done at once.
+  BlockCopy begin_copy(std::int64_t i) const {
+    if (i >= blocks_.count()) return {};
+    const Block block = blocks_.at(i);
+    const RowPair rows = rows_(block.pair);
+    std::byte* out = staging_.blocks[i % 2];
+    bool whole = block.end <= x_.cols;
+    for (int t = 0; t < row_tiles_of(rows); ++t) whole = whole && rows.tiles[t].count == kRegisterRows;
+    if (whole) return {lines_of(rows, block), out, block.steps()};
+    for (std::int64_t k = block.begin; k < block.end; k += kStep, out += kStepBytes)
+      for (int t = 0; t < row_tiles_of(rows); ++t) copy_edge(rows.tiles[t], k, x_.cols, out + t * kRegisterRows * 64);
+    return {};
+  }
+
+  /// The lines of block i to fetch; after the last block, of the rows that are read then.
+  Lines lines_to_fetch(std::int64_t i) const {
+    if (i < blocks_.count()) {
+      const Block block = blocks_.at(i);
+      return lines_of(rows_(block.pair), block);
     }
+    RowPair rows = rows_(blocks_.n_pairs - 1);
+    for (RowTile& tile : rows.tiles) tile.at = tile.next;
+    return lines_of(rows, {0, 0, 1, 0, smaller(kBlockCols, blocks_.cols)});
   }
-}
 
-/// Adds `steps` of 32 columns of staged tiles.
-template <int row_tiles, int panels>
-inline void add_staged(const std::byte* w, std::int64_t steps, const PanelPair& x) {
-  for (std::int64_t s = 0; s < steps; ++s, w += 2 * kRegisterRows * 64) {
-    const std::int64_t at = s * kStep / 2 * kPanelLanes;
-    multiply_step<row_tiles, panels, true>(w, w + kRegisterRows * 64, 64, x.at[0] + at, x.at[1] + at);
+  Aside aside_of(std::int64_t i, const Block& block) const {
+    const std::int64_t steps = block.steps() * panel_pairs();
+    const auto each_step = [steps](std::int64_t lines) { return static_cast<int>((lines + steps - 1) / steps); };
+    Aside aside{begin_copy(i + 1), lines_to_fetch(i + 2), {}, 0, 0, nullptr};
+    aside.n_rows = each_step(larger(aside.copy.lines.left, aside.rows.left));
+    if (blocks_.along_k() > 1 && (end_ - first_) * panel_dwords(x_.cols) * 4 > kPanelBytesInL2) {
+      aside.panels = next_columns(x_, first_, end_, blocks_, block);
+      aside.n_panels = each_step(aside.panels.left);
+    }
+    return aside;
   }
-}
 
-/// Fetches part i of n of `lines` lines of each of the panels.
-inline void prefetch_part(const PanelPair& panels, std::int64_t lines, std::int64_t i, std::int64_t n) {
-  for (const std::uint32_t* panel : panels.at)
-    for (std::int64_t line = lines * i / n; line < lines * (i + 1) / n; ++line)
-      _mm_prefetch(reinterpret_cast<const char*>(panel + line * kPanelLanes), _MM_HINT_T1);
-}
-
-/// Columns [begin, end) of row pairs [first, first + count).
-struct Group {
-  std::int64_t first, count, begin, end;
-  std::int64_t pair_bytes() const { return (end - begin) * kColumnBytes; }
-};
-
-/// The groups of a multiplication in their order.
-struct Groups {
-  Cuts cuts;
-  std::int64_t n_pairs, cols;
-
-  std::int64_t along_k() const { return (cols + cuts.cols - 1) / cuts.cols; }
-  std::int64_t count() const { return (n_pairs + cuts.pairs - 1) / cuts.pairs * along_k(); }
-  Group at(std::int64_t i) const {
-    const std::int64_t first = i / along_k() * cuts.pairs, begin = i % along_k() * cuts.cols;
-    return {first, smaller(cuts.pairs, n_pairs - first), begin, smaller(begin + cuts.cols, cols)};
-  }
-};
-
-/// Multiplies a pair of panels with a staged group; `sums`: [pair of rows], with what earlier columns gave.
-template <typename RowsAt>
-inline void multiply_group(const Panels& x, std::int64_t p, const Group& group, const std::byte* staged, float* sums,
-                           RowsAt rows) {
-  const PanelPair pair = x.pair(p), next = x.pair(p + 2);
-  const bool more = p + 2 < x.count();
-  for (std::int64_t k = group.begin; k < group.end; k += kColumnsAtOnce) {
-    const std::int64_t steps = smaller(group.end - k, kColumnsAtOnce) / kStep, at = k / 2 * kPanelLanes;
-    for (std::int64_t i = 0; i < group.count; ++i) {
-      if (more) prefetch_part({{next.at[0] + at, next.at[1] + at}}, steps * kStep / 2, i, group.count);
-      const std::byte* w = staged + i * group.pair_bytes() + (k - group.begin) * kColumnBytes;
-      float* block = sums + i * kSumFloats;
-      with_tiles(row_tiles_of(rows(group.first + i)), x.panels(p), [&]<int row_tiles, int panels>() {
-        k == 0 ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(block);
-        add_staged<row_tiles, panels>(w, steps, {{pair.at[0] + at, pair.at[1] + at}});
-        store_sums<row_tiles, panels>(block);
+  void multiply_block(std::int64_t i) {
+    const Block block = blocks_.at(i);
+    const int row_tiles = row_tiles_of(rows_(block.pair));
+    const bool last = block.end == blocks_.cols, at_once = last && whole_ == 1;
+    Aside aside = aside_of(i, block);
+    for (std::int64_t p = first_; p < end_; p += 2) {
+      const PanelPair pair = x_.pair(p);
+      const std::int64_t at = block.begin / 2 * kPanelLanes;
+      float* sums = waiting(block.in_group, p);
+      aside.sums = blocks_.along_k() > 1 && p + 2 < end_ ? sums + kSumFloats : nullptr;
+      with_tiles(row_tiles, x_.panels(p), [&]<int row_tiles_, int panels>() {
+        pass<row_tiles_, panels>(staging_.blocks[i % 2], block.steps(), {{pair.at[0] + at, pair.at[1] + at}},
+                                 block.begin == 0 ? nullptr : sums, at_once ? staging_.finished : sums, aside);
       });
+      if (at_once) sink_(SumBlock{block.pair, p, row_tiles, x_.panels(p), staging_.finished});
     }
+    while (aside.copy.lines.left > 0) aside.copy.next();
+    if (last && !at_once && (block.in_group + 1) % whole_ == 0) finish_whole(block);
   }
-}
 
-/// Stages a group, and multiplies the first pair of panels with it.
-template <typename RowsAt>
-inline void stage_group(const Panels& x, std::int64_t p, const Group& group, std::byte* staged, float* sums,
-                        RowsAt rows) {
-  const PanelPair pair = x.pair(p);
-  for (std::int64_t i = 0; i < group.count; ++i, staged += group.pair_bytes(), sums += kSumFloats) {
-    const RowPair w = rows(group.first + i);
-    with_tiles(row_tiles_of(w), x.panels(p), [&]<int row_tiles, int panels>() {
-      group.begin == 0 ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(sums);
-      stage_and_add<row_tiles, panels>(w, group.begin, group.end, x.cols, pair, staged);
-      store_sums<row_tiles, panels>(sums);
-    });
+  /// Row pairs that go together are finished: one pair of panels after the other.
+  void finish_whole(const Block& block) {
+    for (std::int64_t p = first_; p < end_; p += 2)
+      for (std::int64_t j = whole_ - 1; j >= 0; --j)
+        sink_(SumBlock{block.pair - j, p, row_tiles_of(rows_(block.pair - j)), x_.panels(p),
+                       waiting(block.in_group - j, p)});
   }
-}
 
-/// As multiply_few(), of any number of panels. For one pair of panels the sink gets the row pairs of a group in order;
-/// a group has a multiple of `whole`.
+  const Panels& x_;
+  std::int64_t first_, end_, whole_;
+  Blocks blocks_;
+  Staging staging_;
+  RowsAt rows_;
+  Sink sink_;
+};
+
+/// As multiply_few(), of any number of panels. For one pair of panels the sink gets the row pairs of a run of `whole`
+/// in order, one after the other.
 template <typename RowsAt, typename Sink>
 inline void multiply_many(const Panels& x, std::int64_t n_pairs, std::int64_t whole, const Staging& staging,
                           RowsAt rows, Sink sink) {
-  const Groups groups{Cuts(whole, x.cols, x.count()), n_pairs, padded_k(x.cols)};
-  const Cuts& cuts = groups.cuts;
-  for (std::int64_t panel = 0; panel < x.count(); panel += cuts.panels)
-    for (std::int64_t g = 0; g < groups.count(); ++g) {
-      const Group group = groups.at(g);
-      const std::int64_t last = smaller(panel + cuts.panels, x.count());
-      for (std::int64_t p = panel; p < last; p += 2) {
-        const std::int64_t waiting = groups.along_k() > 1 ? (p - panel) / 2 * cuts.pairs : 0;
-        float* sums = staging.sums + waiting * kSumFloats;
-        if (p == panel) {
-          stage_group(x, p, group, staging.weights, sums, rows);
-        } else {
-          multiply_group(x, p, group, staging.weights, sums, rows);
-        }
-        if (group.end < groups.cols) continue;
-        for (std::int64_t i = 0; i < group.count; ++i)
-          sink(SumBlock{group.first + i, p, row_tiles_of(rows(group.first + i)), x.panels(p), sums + i * kSumFloats});
-      }
-    }
+  if (n_pairs == 0) return;
+  const std::int64_t parts = units_of(x.count(), kPanelsAtOnce), panels = units_of(x.count(), 2 * parts) * 2;
+  for (std::int64_t first = 0; first < x.count(); first += panels)
+    StagedMultiplication(x, first, smaller(first + panels, x.count()), n_pairs, whole, staging, rows, sink).run();
 }
 
 }  // namespace

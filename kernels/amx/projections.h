@@ -27,7 +27,7 @@ struct OwnSpace {
 
   static std::uint64_t bytes(std::uint32_t batch, std::int64_t whole, std::int64_t cols) {
     const std::uint64_t few = sums_bytes(1) + panels_bytes(1, cols);
-    return panel_count(batch) <= 2 ? few : larger(few, StagingRoom(whole).bytes());
+    return panel_count(batch) <= 2 ? few : larger(few, Staging::bytes(panel_count(batch), whole));
   }
 };
 
@@ -36,7 +36,7 @@ template <typename RowsAt, typename Sink>
 inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, const OwnSpace& own, RowsAt rows,
                      Sink sink) {
   x.count() <= 2 ? multiply_few(x, n_pairs, own.sums(), rows, sink)
-                 : multiply_many(x, n_pairs, whole, Staging(own.memory, whole), rows, sink);
+                 : multiply_many(x, n_pairs, whole, Staging(own.memory), rows, sink);
 }
 
 /// Operands as panels: as they are, or few rows packed by the worker.

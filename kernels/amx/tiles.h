@@ -108,21 +108,21 @@ inline void store_sums(float* sums, std::int64_t stride = 64, std::int64_t panel
 }
 
 template <int tile, bool once>
-[[gnu::always_inline]] inline void load_weights(const std::byte* at, std::int64_t stride) {
-  once ? tile_load_once<tile>(at, stride) : tile_load<tile>(at, stride);
+[[gnu::always_inline]] inline void load_activations(const std::uint32_t* at) {
+  once ? tile_load_once<tile>(at, 64) : tile_load<tile>(at, 64);
 }
 
-/// One step of 32 k: weights at w0 and w1, activations at x0 and x1. `once`: the L1 is for the activations.
+/// One step of 32 k: weights at w0 and w1, activations at x0 and x1. `once`: the L1 is for the weights.
 template <int row_tiles, int panels, bool once = false>
 [[gnu::always_inline]] inline void multiply_step(const std::byte* w0, const std::byte* w1, std::int64_t stride,
                                                  const std::uint32_t* x0, const std::uint32_t* x1) {
-  tile_load<2>(x0, 64);
-  if constexpr (panels == 2) tile_load<3>(x1, 64);
-  load_weights<0, once>(w0, stride);
+  load_activations<2, once>(x0);
+  if constexpr (panels == 2) load_activations<3, once>(x1);
+  tile_load<0>(w0, stride);
   tile_multiply<4, 0, 2>();
   if constexpr (panels == 2) tile_multiply<5, 0, 3>();
   if constexpr (row_tiles == 2) {
-    load_weights<1, once>(w1, stride);
+    tile_load<1>(w1, stride);
     tile_multiply<6, 1, 2>();
     if constexpr (panels == 2) tile_multiply<7, 1, 3>();
   }
