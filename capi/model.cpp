@@ -49,7 +49,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   QINFER_TRY(capi::copy_in(caller, options, "qinfer_load_options"));
   QINFER_TRY(capi::unknown_flags(options.flags,
                                  QINFER_LOAD_NO_WEIGHTS | QINFER_LOAD_NO_MMAP | QINFER_LOAD_LOCK | QINFER_LOAD_VERIFY |
-                                     QINFER_LOAD_EMBED_ROWS | QINFER_LOAD_BUDGET_PRIVATE,
+                                     QINFER_LOAD_EMBED_ROWS | QINFER_LOAD_BUDGET_PRIVATE | QINFER_LOAD_PACK,
                                  "qinfer_load_options.flags"));
   LoadArguments out;
   out.options.no_weights = (options.flags & QINFER_LOAD_NO_WEIGHTS) != 0;
@@ -58,6 +58,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   out.options.verify = (options.flags & QINFER_LOAD_VERIFY) != 0;
   out.options.separate_embedding = (options.flags & QINFER_LOAD_EMBED_ROWS) != 0;
   out.options.budget_private = (options.flags & QINFER_LOAD_BUDGET_PRIVATE) != 0;
+  out.options.pack = (options.flags & QINFER_LOAD_PACK) != 0;
   out.options.max_batch_tokens = options.max_batch_tokens;
   out.options.memory_budget_bytes = options.memory_budget_bytes;
   if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;

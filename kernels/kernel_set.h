@@ -32,8 +32,10 @@ enum class WeightLayout : std::uint8_t {
   row_major,  ///< element (n, k) at data[n * cols + k]
   tile32,     ///< at data[(n / 32) * 32 * cols + k * 32 + n % 32]; zero rows fill the last tile. Of a quantised
               ///< encoding: common/quant_tiles.h
-  pairs32     ///< at data[((n / 32) * ceil(cols / 2) + k / 2) * 64 + n % 32 * 2 + k % 2]; zeros fill the last tile and
+  pairs32,    ///< at data[((n / 32) * ceil(cols / 2) + k / 2) * 64 + n % 32 * 2 + k % 2]; zeros fill the last tile and
               ///< pair
+  squares32  ///< at data[((n / 32) * ceil(cols / 32) + k / 32) * 1024 + n % 32 * 32 + k % 32]; zeros fill the last tile
+             ///< and square
 };
 
 /// What weights are stored as, and in which order.
@@ -91,6 +93,8 @@ struct StoredShape {
 // What follows from a weight format alone, for every set: where layouts have their names, sizes and shapes.
 std::string_view weight_layout_name(WeightLayout layout);
 std::optional<WeightLayout> find_weight_layout(std::string_view name);
+/// For n a multiple of kPackRows, weight_bytes(format, n, cols) is where row n begins, and the rows from there on may
+/// be packed as a separate matrix.
 std::uint64_t weight_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
 StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
 /// What the address of a matrix's first byte must be a multiple of.
@@ -348,6 +352,9 @@ struct KernelSet {
   /// file. False if the set has no such format.
   bool (*weight_format)(WeightRole role, Encoding stored, const Encoding* wanted, bool exact,
                         WeightFormat& out) = nullptr;
+  /// Changes a format that weight_format() gave for this role to the one that the set multiplies fastest, where that is
+  /// worth a copy of what the mapped file has. Null: there is no faster one.
+  void (*pack_format)(WeightRole role, WeightFormat& format) = nullptr;
   /// Packing a matrix: pack() converts its rows, in any number of parts and on any number of threads, then pack_end()
   /// looks at what was found and says whether that was all. A part is rows [first, last) of a row-major source,
   /// `first` a multiple of kPackRows, written to a destination that holds the whole matrix in `format`; the part that

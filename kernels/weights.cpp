@@ -10,8 +10,10 @@ struct LayoutRow {
   WeightLayout layout;
   std::string_view name;
 };
-constexpr LayoutRow kLayouts[] = {
-    {WeightLayout::row_major, "row_major"}, {WeightLayout::tile32, "tile32"}, {WeightLayout::pairs32, "pairs32"}};
+constexpr LayoutRow kLayouts[] = {{WeightLayout::row_major, "row_major"},
+                                  {WeightLayout::tile32, "tile32"},
+                                  {WeightLayout::pairs32, "pairs32"},
+                                  {WeightLayout::squares32, "squares32"}};
 
 }  // namespace
 
@@ -32,6 +34,7 @@ StoredShape weight_shape(const WeightFormat& format, std::int64_t rows, std::int
     return {{n, encoded_bytes(format.encoding, k)}, 2};
   }
   if (tiles) return {{ceil_div(n, kRows), k, kRows}, 3};
+  if (format.layout == WeightLayout::squares32) return {{ceil_div(n, kRows), ceil_div(k, kRows), kRows * kRows}, 3};
   if (format.layout == WeightLayout::pairs32) return {{ceil_div(n, kRows), ceil_div(k, 2), 2 * kRows}, 3};
   return {{n, k}, 2};
 }

@@ -19,6 +19,7 @@ type LoadOptions struct {
 	Lock           bool     // keep weights resident
 	Verify         bool     // check norm weights, biases, mapped scales, and checksums of a packed model
 	BudgetPrivate  bool     // MemoryBudget does not count mapped weights
+	Pack           bool     // weights are copied into the layout that the kernel set multiplies fastest
 	MaxBatchTokens uint32   // evaluated in one pass over the weights; 0 = 512
 	MemoryBudget   uint64   // in bytes, for the model, its caches and sessions; 0 = none
 	WeightFormat   string   // "" = what the kernel set wants
@@ -38,7 +39,7 @@ func (o *LoadOptions) native(t *texts, cancel *C.qinfer_cancel) C.qinfer_load_op
 	options := C.qinfer_load_options{
 		flags: flag(o.NoWeights, C.QINFER_LOAD_NO_WEIGHTS) | flag(o.NoMmap, C.QINFER_LOAD_NO_MMAP) |
 			flag(o.Lock, C.QINFER_LOAD_LOCK) | flag(o.Verify, C.QINFER_LOAD_VERIFY) |
-			flag(o.BudgetPrivate, C.QINFER_LOAD_BUDGET_PRIVATE),
+			flag(o.BudgetPrivate, C.QINFER_LOAD_BUDGET_PRIVATE) | flag(o.Pack, C.QINFER_LOAD_PACK),
 		max_batch_tokens:    C.uint32_t(o.MaxBatchTokens),
 		memory_budget_bytes: C.uint64_t(o.MemoryBudget),
 		weight_format:       t.optional("the weight format", o.WeightFormat),

@@ -298,12 +298,14 @@ enum {
                                    (there scales are not looked at). Else QINFER_E_FORMAT */
     QINFER_LOAD_EMBED_ROWS = 16, /* tied embeddings: keep a table of rows, in the type of the file, in addition to the
                                    LM head, whose layout otherwise serves both. Changes bits where the types differ */
-    QINFER_LOAD_BUDGET_PRIVATE = 32 /* memory_budget_bytes does not count weights_mapped, which the system may drop and
+    QINFER_LOAD_BUDGET_PRIVATE = 32, /* memory_budget_bytes does not count weights_mapped, which the system may drop and
                                    read again (nor what qinfer_files.map gives): a mapped model may be larger than the
                                    budget, and than memory. Its speed then depends on how fast the system reads the
                                    weights of each token again; experts that are never chosen are never read. With
                                    QINFER_LOAD_LOCK it is QINFER_E_INVALID_ARGUMENT, unless QINFER_LOAD_NO_MMAP is set
                                    and nothing is mapped */
+    QINFER_LOAD_PACK       = 64  /* copy weights into the layout that the kernel set multiplies fastest, where it would
+                                   otherwise use the mapped file ("amx"), with the same bits; qinfer_model_pack does */
 };
 typedef struct qinfer_load_options {
     uint32_t             struct_size;
@@ -441,13 +443,13 @@ QINFER_API void qinfer_model_free(qinfer_model *model);
  *
  *  weight_format may also be "q8_0", "q4_0" or "q4_k_m", which quantise a checkpoint of f32, f16 and bf16: the mixes of
  *  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each
- *  matrix, with its encoding, bits and relative root mean square error. Needs the memory of the quantised model and of
- *  one of its tensors. A model that is quantised already is QINFER_E_UNSUPPORTED; a weight that is not finite, or
+ *  matrix, with its encoding, bits and relative root mean square error. Needs the memory of the quantised model, and
+ *  some MiB to read. A model that is quantised already is QINFER_E_UNSUPPORTED; a weight that is not finite, or
  *  beyond the range of f16, is QINFER_E_FORMAT. */
 QINFER_STATUS qinfer_model_pack(qinfer_runtime *runtime, const char *path, const qinfer_load_options *options,
                                 const char *out_path, qinfer_error *err);
 /** Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as
- *  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The file has
+ *  they are, or with weight_format quantised as qinfer_model_pack does. Some MiB at a time are in memory. The file has
  *  the tokenizer as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's
  *  keys. The log says at QINFER_LOG_WARN what llama.cpp cannot read of the file, or reads with another meaning. The
  *  header is read back before weights are written: QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for

@@ -1,7 +1,7 @@
-// Matrix multiplications over weights in file layout: what rows, panels and blocks of sums are, the multiplication of
-// up to two panels (32 tokens), for which every pair of row tiles takes all of k at once and weights are read once, and
-// what becomes of finished sums. More panels: gemm_staged.h. Every output is one sum over k in steps of 32, whatever
-// the number of tokens.
+// Matrix multiplications over weights in file layout or in squares: what rows, panels and blocks of sums are, the
+// multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at once and weights
+// are read once, and what becomes of finished sums. More panels: gemm_staged.h. Every output is one sum over k in steps
+// of 32, whatever the number of tokens.
 #pragma once
 
 #include "amx/panels.h"
@@ -19,9 +19,25 @@ inline std::uint64_t sums_bytes(std::int64_t pairs) {
 
 /// 16 rows of a matrix from `row` on, of which those before `end` exist; `ahead` rows further on are the next ones.
 inline RowTile tile_of(const Matrix& w, std::int64_t row, std::int64_t end, std::int64_t ahead) {
-  const std::int64_t stride = w.cols * 2, there = end - row;
-  return {w.data + smaller(row, end) * stride, stride,
-          there >= kRegisterRows ? kRegisterRows : larger(there, std::int64_t{0}), w.data + (row + ahead) * stride};
+  const std::int64_t count = smaller(larger(end - row, std::int64_t{0}), kRegisterRows);
+  RowTile tile;
+  tile.count = count;
+  if (w.format.layout != WeightLayout::squares32) {
+    tile.stride = w.cols * 2;
+    tile.at = w.data + smaller(row, end) * tile.stride;
+    tile.next = w.data + (row + ahead) * tile.stride;
+    return tile;
+  }
+  const std::int64_t squares = padded_k(w.cols) * 64;  // bytes of 32 rows
+  const auto line = [&](std::int64_t r) { return w.data + r / 32 * squares + r % 32 * 64; };
+  tile.at = line(smaller(row, end));
+  tile.stride = 64;
+  tile.step = 32 * 64;
+  tile.next = line(row + ahead);
+  tile.in_squares = true;
+  tile.in_first = 32 - row % 32;
+  tile.jump = squares - 32 * 64;
+  return tile;
 }
 
 /// 32 rows of a matrix.
@@ -75,8 +91,9 @@ struct Panels {
 /// those before.
 inline void prefetch_first(const RowPair& pair, std::int64_t n) {
   if (panel_count(n) > 2) return;
+  constexpr std::int64_t kSquares = 2;  // as far as prefetch_rows() looks ahead
   for (const RowTile& rows : pair.tiles)
-    for (std::int64_t b = 0; b < rows.count * rows.stride; b += 64)
+    for (std::int64_t b = 0; b < (rows.in_squares ? kSquares * rows.step : rows.count * rows.stride); b += 64)
       _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);
 }
 

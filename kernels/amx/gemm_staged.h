@@ -9,7 +9,7 @@
 //
 // Blocks come group by group of row pairs, and within a group column block by column block. Sums that wait for more
 // columns do so as f32, so that the result is the same bit for bit; those of a group and the panels' columns of a block
-// fit into the L2. There is no copy of the weights beyond the two blocks.
+// fit into the L2. There is no copy of the weights beyond the two blocks; weights in squares are blocks where they are.
 #pragma once
 
 #include "amx/gemm.h"
@@ -86,10 +86,11 @@ struct Lines {
 /// What a block reads of its rows: those of its first tile, then those of the second.
 inline Lines lines_of(const RowPair& rows, const Block& block) {
   const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
-  const std::int64_t run = block.steps(), tile = kRegisterRows * run;
+  const std::int64_t tile = kRegisterRows * block.steps(), at = block.begin / kStep;
+  const std::int64_t run = low.in_squares ? kRegisterRows : block.steps();
+  const std::int64_t skip = (low.in_squares ? low.step : low.stride) - 64 * run;
   const bool two = row_tiles_of(rows) == 2;
-  return {low.at + 2 * block.begin,  run, low.stride - 64 * run, two ? 2 * tile : tile, two ? tile : -1,
-          high.at + 2 * block.begin, 0};
+  return {low.at + at * low.step, run, skip, two ? 2 * tile : tile, two ? tile : -1, high.at + at * high.step, 0};
 }
 
 /// The columns of panels [first, end) that the blocks after this one's group take.
@@ -134,15 +135,22 @@ struct Aside {
   }
 };
 
+/// Where a block's tiles are: rows of 64 bytes, and `step` bytes from 32 columns to the next.
+struct BlockTiles {
+  const std::byte* at[2];
+  std::int64_t step;
+};
+
 /// One pair of panels passes a block: adds to the sums at `from` (null: none yet) and stores them at `to`.
 template <int row_tiles, int panels>
-inline void pass(const std::byte* w, std::int64_t steps, const PanelPair& x, const float* from, float* to,
+inline void pass(const BlockTiles& w, std::int64_t steps, const PanelPair& x, const float* from, float* to,
                  Aside& aside) {
   from == nullptr ? zero_sums<row_tiles, panels>() : load_sums<row_tiles, panels>(from);
   const std::uint32_t *x0 = x.at[0], *x1 = x.at[1];
-  for (std::int64_t s = 0; s < steps; ++s, w += kStepBytes, x0 += kStepDwords, x1 += kStepDwords) {
+  const std::byte *w0 = w.at[0], *w1 = w.at[1];
+  for (std::int64_t s = 0; s < steps; ++s, w0 += w.step, w1 += w.step, x0 += kStepDwords, x1 += kStepDwords) {
     aside.step(s);
-    multiply_step<row_tiles, panels, true>(w, w + kRegisterRows * 64, 64, x0, x1);
+    multiply_step<row_tiles, panels, true>(w0, w1, 64, x0, x1);
   }
   store_sums<row_tiles, panels>(to);
 }
@@ -175,15 +183,31 @@ class StagedMultiplication {
     return staging_.waiting + (in_group * panel_pairs() + (p - first_) / 2) * kSumFloats;
   }
 
+  static bool is_whole(const RowPair& rows) {
+    bool whole = true;
+    for (int t = 0; t < row_tiles_of(rows); ++t) whole = whole && rows.tiles[t].is_whole();
+    return whole;
+  }
+  /// Whether a block is multiplied where it is, and not copied.
+  static bool is_in_place(const RowPair& rows) { return rows.tiles[0].in_squares && is_whole(rows); }
+
+  BlockTiles tiles_of(std::int64_t i, const RowPair& rows, const Block& block) const {
+    const std::byte* copy = staging_.blocks[i % 2];
+    if (!is_in_place(rows)) return {{copy, copy + kRegisterRows * 64}, kStepBytes};
+    const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
+    const std::int64_t at = block.begin / kStep * low.step;
+    return {{low.at + at, high.at + at}, low.step};
+  }
+
   /// The copy of block i, to be done step by step; where rows or columns end in it, it is done at once.
   BlockCopy begin_copy(std::int64_t i) const {
     if (i >= blocks_.count()) return {};
     const Block block = blocks_.at(i);
     const RowPair rows = rows_(block.pair);
     std::byte* out = staging_.blocks[i % 2];
-    bool whole = block.end <= x_.cols;
-    for (int t = 0; t < row_tiles_of(rows); ++t) whole = whole && rows.tiles[t].count == kRegisterRows;
-    if (whole) return {lines_of(rows, block), out, block.steps()};
+    if (is_in_place(rows)) return {};
+    if (block.end <= x_.cols && is_whole(rows) && !rows.tiles[0].in_squares)
+      return {lines_of(rows, block), out, block.steps()};
     for (std::int64_t k = block.begin; k < block.end; k += kStep, out += kStepBytes)
       for (int t = 0; t < row_tiles_of(rows); ++t) copy_edge(rows.tiles[t], k, x_.cols, out + t * kRegisterRows * 64);
     return {};
@@ -214,7 +238,9 @@ class StagedMultiplication {
 
   void multiply_block(std::int64_t i) {
     const Block block = blocks_.at(i);
-    const int row_tiles = row_tiles_of(rows_(block.pair));
+    const RowPair rows = rows_(block.pair);
+    const int row_tiles = row_tiles_of(rows);
+    const BlockTiles tiles = tiles_of(i, rows, block);
     const bool last = block.end == blocks_.cols, at_once = last && whole_ == 1;
     Aside aside = aside_of(i, block);
     for (std::int64_t p = first_; p < end_; p += 2) {
@@ -223,7 +249,7 @@ class StagedMultiplication {
       float* sums = waiting(block.in_group, p);
       aside.sums = blocks_.along_k() > 1 && p + 2 < end_ ? sums + kSumFloats : nullptr;
       with_tiles(row_tiles, x_.panels(p), [&]<int row_tiles_, int panels>() {
-        pass<row_tiles_, panels>(staging_.blocks[i % 2], block.steps(), {{pair.at[0] + at, pair.at[1] + at}},
+        pass<row_tiles_, panels>(tiles, block.steps(), {{pair.at[0] + at, pair.at[1] + at}},
                                  block.begin == 0 ? nullptr : sums, at_once ? staging_.finished : sums, aside);
       });
       if (at_once) sink_(SumBlock{block.pair, p, row_tiles, x_.panels(p), staging_.finished});

@@ -20,6 +20,12 @@ bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, boo
   return out.encoding == Encoding::bf16 && (!exact || stored == Encoding::bf16);
 }
 
+/// Squares are read line by line, and by tile loads in the order in which they are multiplied. Rows that are looked up
+/// stay rows.
+void pack_format(WeightRole role, WeightFormat& format) {
+  if (role != WeightRole::embedding && role != WeightRole::tied) format.layout = WeightLayout::squares32;
+}
+
 /// Whole steps of 32 in both orders.
 std::uint32_t kv_head_dim_padded(std::uint32_t head_dim, DType) { return (head_dim + 31) / 32 * 32; }
 
@@ -47,7 +53,8 @@ constexpr KernelSet make_set(const char* name) {
   return {
       .name = name,
       .weight_format = weight_format,
-      .pack = avx512::pack,
+      .pack_format = mixed ? nullptr : pack_format,
+      .pack = pack,
       .pack_end = avx512::pack_end,
       .kv_head_dim_padded = kv_head_dim_padded,
       .kv_order = [](DType) { return KvOrder::key_rows; },

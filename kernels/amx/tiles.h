@@ -1,9 +1,9 @@
 // AMX tile instructions, and the micro-kernel: 32 rows of weights times 32 tokens.
 //
 // The method is FlashMatrix's: weights are the A operand as they are in the file (row-major bf16, any stride and
-// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), activations the B operand in panels of 16
-// tokens (panels.h). The result has features as rows and tokens as lanes. Registers: 0 and 1 weights, 2 and 3
-// activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1].
+// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h) or in squares (pack.cpp), activations the
+// B operand in panels of 16 tokens (panels.h). The result has features as rows and tokens as lanes. Registers: 0 and 1
+// weights, 2 and 3 activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1].
 //
 // The instructions are written as assembly: in g++ 12 the compiler's own functions lose stores that only a tile load
 // or LDTILECFG reads. One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
@@ -63,12 +63,21 @@ template <int sums, int weights, int activations>
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(weights), "i"(activations));
 }
 
-/// Sixteen rows of bf16, of which the first `count` exist, and where those begin that will be read next.
+/// Sixteen rows of bf16, of which the first `count` exist, and where those begin that will be read next. They are rows
+/// as in the file, or of WeightLayout::squares32, where 32 columns of a row are a line.
 struct RowTile {
   const std::byte* at = nullptr;
-  std::int64_t stride = 0;  ///< bytes
+  std::int64_t stride = 0;  ///< bytes from row to row
+  std::int64_t step = 64;   ///< bytes from 32 columns to the next 32
   std::int64_t count = 0;
   const std::byte* next = nullptr;
+  bool in_squares = false;     ///< zeros fill the last 32 columns
+  std::int64_t in_first = 16;  ///< rows of the square that the first one is in; `jump` leads to those of the next one
+  std::int64_t jump = 0;
+
+  const std::byte* row(std::int64_t r) const { return at + r * stride + (r >= in_first ? jump : 0); }
+  /// Whether a register can be loaded from them.
+  bool is_whole() const { return count == kRegisterRows && in_first >= kRegisterRows; }
 };
 
 /// The rows of one call of the micro-kernel.
@@ -135,7 +144,7 @@ inline void copy_edge(const RowTile& rows, std::int64_t k, std::int64_t cols, st
   const __mmask32 lanes = rest >= kStep ? ~__mmask32{0} : (__mmask32{1} << rest) - 1;
   for (std::int64_t r = 0; r < kRegisterRows; ++r) {
     const __mmask32 there = r < rows.count ? lanes : 0;
-    _mm512_store_si512(out + 64 * r, _mm512_maskz_loadu_epi16(there, rows.at + r * rows.stride + 2 * k));
+    _mm512_store_si512(out + 64 * r, _mm512_maskz_loadu_epi16(there, rows.row(r) + k / kStep * rows.step));
   }
 }
 
@@ -149,8 +158,16 @@ inline void multiply_edge(const RowPair& w, std::int64_t k, std::int64_t cols, c
 /// Runs of memory that are fetched side by side: with few of them the memory does not reach its bandwidth.
 inline constexpr std::int64_t kStreams = 8;
 
-/// Fetches as much of the next rows as a step reads of these: a line for each row.
+/// Fetches as much of what comes next as a step reads of these rows: a line for each row. Squares follow each other.
 [[gnu::always_inline]] inline void prefetch_rows(const RowTile& rows, std::int64_t k) {
+  if (rows.in_squares) {
+    constexpr std::int64_t kAhead = 2;  // steps
+    const std::byte* lines = rows.at + (k / kStep + kAhead) * rows.step;
+#pragma GCC unroll 16
+    for (std::int64_t line = 0; line < kRegisterRows; ++line)
+      _mm_prefetch(reinterpret_cast<const char*>(lines + 64 * line), _MM_HINT_T1);
+    return;
+  }
   constexpr std::int64_t kLines = kRegisterRows / kStreams;  // of each run
   const std::byte* at = rows.next + k / kStep * kLines * 64;
 #pragma GCC unroll 8
@@ -164,14 +181,15 @@ inline constexpr std::int64_t kStreams = 8;
 template <int row_tiles, int panels>
 inline void add_columns(const RowPair& w, std::int64_t cols, const PanelPair& x) {
   bool whole = true;
-  for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].count == kRegisterRows;
+  for (int i = 0; i < row_tiles; ++i) whole = whole && w.tiles[i].is_whole();
   std::int64_t k = 0;
-  const std::int64_t stride = w.tiles[0].stride;
-  for (; whole && k + kStep <= cols; k += kStep) {
+  const std::int64_t stride = w.tiles[0].stride, step = w.tiles[0].step;
+  const std::int64_t end = w.tiles[0].in_squares ? (cols + kStep - 1) / kStep * kStep : cols;
+  for (; whole && k + kStep <= end; k += kStep) {
 #pragma GCC unroll 2
     for (int i = 0; i < row_tiles; ++i) prefetch_rows(w.tiles[i], k);
-    multiply_step<row_tiles, panels>(w.tiles[0].at + 2 * k, w.tiles[1].at + 2 * k, stride, x.at[0] + k / 2 * 16,
-                                     x.at[1] + k / 2 * 16);
+    multiply_step<row_tiles, panels>(w.tiles[0].at + k / kStep * step, w.tiles[1].at + k / kStep * step, stride,
+                                     x.at[0] + k / 2 * 16, x.at[1] + k / 2 * 16);
   }
   for (; k < cols; k += kStep) multiply_edge<row_tiles, panels>(w, k, cols, x);
 }

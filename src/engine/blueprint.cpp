@@ -16,6 +16,7 @@ Result<model::WeightsOptions> weights_options(const LoadOptions& load, bool exac
   options.verify = load.verify;
   options.lock = load.lock;
   options.separate_embedding = load.separate_embedding;
+  options.pack = load.pack;
   options.weight_format = find_encoding(load.weight_format);
   if (source::find_quantisation(load.weight_format))
     return error(Code::unsupported, "weight_format \"{}\": loading does not quantise; pack the checkpoint with it",

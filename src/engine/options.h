@@ -22,6 +22,7 @@ struct LoadOptions {
   bool no_weights = false, no_mmap = false, lock = false, verify = false;
   bool budget_private = false;      ///< QINFER_LOAD_BUDGET_PRIVATE: mapped weights do not count against the budget
   bool separate_embedding = false;  ///< QINFER_LOAD_EMBED_ROWS: tied embeddings are kept a second time, to look rows up
+  bool pack = false;                ///< QINFER_LOAD_PACK: weights in the layout that the kernel set multiplies fastest
   std::uint32_t max_batch_tokens = 0;
   std::uint64_t memory_budget_bytes = 0;
   std::string weight_format;

@@ -74,6 +74,7 @@ Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& pa
   QINFER_TRY(platform::AtomicFile::check_replaceable(out, source::is_packed_file));
   QINFER_ASSIGN(const std::string state, input.state(options.cancel));
   QINFER_ASSIGN(const OpenedSource opened, open_quantised(*runtime, path, options));
+  options.pack = true;
   QINFER_ASSIGN(const auto model, Model::load(runtime, *opened.source, path, options, progress));
   QINFER_TRY(model->prepare_rope(model->spec().context_tokens));
 

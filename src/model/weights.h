@@ -80,8 +80,9 @@ struct WeightsOptions {
   std::optional<Encoding> weight_format;  ///< of matrices; absent: what the kernel set wants
   bool exact = false;                     ///< refuse a format that cannot hold the file's values
   bool use_mmap = true;
-  bool verify = false;              ///< look at what is otherwise used unseen: QINFER_LOAD_VERIFY says what
-  bool lock = false;                ///< keep resident
+  bool verify = false;  ///< look at what is otherwise used unseen: QINFER_LOAD_VERIFY says what
+  bool lock = false;    ///< keep resident
+  bool pack = false;    ///< copy into the form that the set multiplies fastest, though it could map the file
   bool separate_embedding = false;  ///< tied embeddings: a table to look rows up in, in addition to the LM head
 };
 

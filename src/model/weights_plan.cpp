@@ -146,16 +146,20 @@ class Planner {
     return Status();
   }
 
-  /// The kernel set must want a matrix in just the format that it has.
+  /// The kernel set must want a matrix in just the format that it has, or multiply it fastest so.
   Status accept_packed(WeightItem& item) const {
     item.format = {item.stored.encoding, item.stored.packed->layout};
     if (item.need.is_vector) return Status();
     const Encoding encoding = options_.weight_format.value_or(item.format.encoding);
     const Encoding* wanted = is_plain(encoding) ? &encoding : nullptr;
     WeightFormat format;
-    const bool possible = kernels_.weight_format(kernel_role(item.need.id.role, item.serves_as_head),
-                                                 item.stored.packed->original, wanted, options_.exact, format);
+    const WeightRole role = kernel_role(item.need.id.role, item.serves_as_head);
+    const bool possible = kernels_.weight_format(role, item.stored.packed->original, wanted, options_.exact, format);
     if (possible && format == item.format) return Status();
+    if (possible && kernels_.pack_format != nullptr) {
+      kernels_.pack_format(role, format);
+      if (format == item.format) return Status();
+    }
     return error(Code::unsupported,
                  "tensor {} was packed as {} for kernel set {}; {}{} does not take it so: pack the checkpoint again",
                  item.stored.quoted(), encoding_name(item.format.encoding), packed_for_, kernels_.name,
@@ -165,9 +169,11 @@ class Planner {
   Status choose_format(WeightItem& item) const {
     if (item.need.is_vector) return Status();
     const Encoding* wanted = options_.weight_format ? &*options_.weight_format : nullptr;
-    if (kernels_.weight_format(kernel_role(item.need.id.role, item.serves_as_head), item.stored.encoding, wanted,
-                               options_.exact, item.format))
+    const WeightRole role = kernel_role(item.need.id.role, item.serves_as_head);
+    if (kernels_.weight_format(role, item.stored.encoding, wanted, options_.exact, item.format)) {
+      if (options_.pack && kernels_.pack_format != nullptr) kernels_.pack_format(role, item.format);
       return Status();
+    }
     return error(Code::invalid_argument, "kernel set {} cannot hold tensor {} ({}) as {}{}", kernels_.name,
                  item.stored.quoted(), encoding_name(item.stored.encoding),
                  wanted != nullptr ? encoding_name(*wanted) : "any format it has",

@@ -184,6 +184,37 @@ TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, pas
   }
 }
 
+TEST_CASE("packed for AMX, or packed while loading, a model has the bits of its mapped rows", "[amx]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
+  for (const char* fixture : {"qwen3-odd-bf16", "qwen3moe-unnormed-bf16", "olmo2-odd-bf16", "granite-odd-bf16"}) {
+    const std::string folder = std::string(QINFER_TEST_FIXTURES "/models/") + fixture;
+    const ModelDir out;
+    EmulatedRuntime runtime(1);
+    REQUIRE_OK(qinfer_model_pack(runtime.native(), folder.c_str(), nullptr, out.file("packed").c_str(), &err));
+    auto options = qi::options<qinfer_load_options>();
+    const auto logits_of = [&](const std::string& path, std::uint32_t flags, std::uint64_t& mapped) {
+      options.flags = flags;
+      const qi::Model model = qi::Model::load(runtime, path, options);
+      mapped = model.memory().weights_mapped;
+      qi::KvCache cache(model);
+      qi::Session session(cache);
+      session.append(std::vector<qinfer_token>{5, 9, 2, 30, 7});
+      session.eval();
+      session.append(std::vector<qinfer_token>(40, 11));
+      session.eval();
+      return session.copy_logits();
+    };
+    INFO(fixture);
+    std::uint64_t as_rows = 0, packed = 0, copied = 0;
+    const std::vector<float> want = logits_of(folder, 0, as_rows);
+    CHECK((logits_of(out.file("packed"), 0, packed) == want));
+    CHECK((logits_of(folder, QINFER_LOAD_PACK, copied) == want));
+    CHECK(packed > as_rows);  // padding
+    CHECK(copied < as_rows);  // what is looked up stays in the file
+    CHECK_THAT(out.read("packed").substr(0, 1 << 20), contains("squares32"));
+  }
+}
+
 TEST_CASE("formats that the AMX backend does not multiply are refused by name", "[amx]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   EmulatedRuntime runtime;

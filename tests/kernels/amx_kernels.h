@@ -54,22 +54,26 @@ struct LinearRun {
   amx::Counts counts;
 };
 
-/// A linear layer all of whose operands are between pages that cannot be read.
+/// A linear layer all of whose operands are between pages that cannot be read, with weights in one of the layouts.
 inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64_t cols, std::int64_t outputs,
-                                bool at_end) {
+                                bool at_end, WeightLayout layout = WeightLayout::row_major) {
   Random random(static_cast<unsigned>(n + 3 * cols + 7 * outputs));
   const ActivationLayout operands = set.layouts.operand_of(n), results = set.layouts.residual_of(n);
-  const Guarded weights(static_cast<std::size_t>(cols * outputs) * 2, at_end),
-      x_memory(ActivationBuffer::bytes(operands, n, cols), at_end),
+  const WeightFormat format{Encoding::bf16, layout};
+  const std::uint64_t weight_size = weight_bytes(format, outputs, cols);
+  const Guarded weights(weight_size, at_end), x_memory(ActivationBuffer::bytes(operands, n, cols), at_end),
       out_memory(ActivationBuffer::bytes(results, n, outputs), at_end);
   ActivationBuffer in(operands, n, cols, x_memory.data()), out(results, n, outputs, out_memory.data());
   std::vector<float> x = random.values(static_cast<std::size_t>(n * cols));
   std::vector<float> w(static_cast<std::size_t>(cols * outputs));
+  std::vector<std::uint16_t> rows(w.size());
   for (std::size_t i = 0; i < w.size(); ++i) {
-    const std::uint16_t bits = bf16_of(random.value());
-    std::memcpy(weights.data() + 2 * i, &bits, 2);
-    w[i] = bf16_to_f32(bits);
+    rows[i] = bf16_of(random.value());
+    w[i] = bf16_to_f32(rows[i]);
   }
+  const Matrix in_rows{
+      reinterpret_cast<const std::byte*>(rows.data()), {Encoding::bf16, WeightLayout::row_major}, outputs, cols};
+  set.pack(in_rows, format, {}, weights.data(), 0, outputs);
   for (std::size_t i = 0; i < x.size(); ++i) {
     x[i] = bf16_to_f32(bf16_of(x[i]));
     in.set(static_cast<std::int64_t>(i) / cols, static_cast<std::int64_t>(i) % cols, x[i]);
@@ -78,9 +82,9 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
   const Shape shape{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cols), 1, 1, 2, 1, 1, 1};
   const WorkspaceSize size = set.linear_workspace(shape);
   const Guarded shared(round_up(size.shared, 64)), own(round_up(size.per_worker, 64));
-  LinearArgs args{n,     in.view(),  Matrix{weights.data(), {Encoding::bf16, WeightLayout::row_major}, outputs, cols},
+  LinearArgs args{n,     in.view(),  Matrix{weights.data(), format, outputs, cols},
                   false, out.view(), {shared.data(), own.data(), size.per_worker}};
-  amx::watch(weights.data(), static_cast<std::size_t>(cols * outputs) * 2);
+  amx::watch(weights.data(), weight_size);
   const amx::Counts before = amx::counts();
   set.linear.run(args, 1, {0, set.linear.units(args, 1), 0});
   LinearRun run{out.rows(), amx::counts()};

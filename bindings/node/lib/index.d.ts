@@ -119,6 +119,8 @@ export interface LoadOptions extends Cancellable {
   memoryBudget?: number | bigint;
   /** The budget does not count what is mapped. */
   budgetPrivate?: boolean;
+  /** Weights are copied into the layout that the kernel set multiplies fastest. */
+  pack?: boolean;
   /** A packed file of this model, used if it is up to date. */
   packedPath?: string;
   /** Called about every 16 MiB; the loading thread waits for it. False ends the call with QINFER_E_CANCELLED. */

@@ -22,6 +22,7 @@ const kWeights = {
   maxBatchTokens: u32,
   memoryBudget: u64,
   budgetPrivate: boolean,
+  pack: boolean,
   packedPath: string,
 };
 

@@ -30,6 +30,7 @@ LoadArguments::LoadArguments(const Options& options)
   options.flag("verify", native.flags, QINFER_LOAD_VERIFY);
   options.flag("embedRows", native.flags, QINFER_LOAD_EMBED_ROWS);
   options.flag("budgetPrivate", native.flags, QINFER_LOAD_BUDGET_PRIVATE);
+  options.flag("pack", native.flags, QINFER_LOAD_PACK);
 }
 
 ChatArguments::ChatArguments(napi_env env, napi_value json, napi_value object)

@@ -222,6 +222,7 @@ class Model(Handle):
         mmap: bool = True,
         lock: bool = False,
         verify: bool = False,
+        pack: bool = False,
         weight_format: str | None = None,
         max_batch_tokens: int = 0,
         memory_budget: int = 0,
@@ -237,6 +238,7 @@ class Model(Handle):
             (not mmap, _abi.QINFER_LOAD_NO_MMAP),
             (lock, _abi.QINFER_LOAD_LOCK),
             (verify, _abi.QINFER_LOAD_VERIFY),
+            (pack, _abi.QINFER_LOAD_PACK),
         ):
             options.flags |= flag if wanted else 0
         options.weight_format, options.packed_path = encoded(weight_format), encoded(packed_path)

@@ -485,6 +485,7 @@ pub const QINFER_LOAD_LOCK: u32 = 4;
 pub const QINFER_LOAD_VERIFY: u32 = 8;
 pub const QINFER_LOAD_EMBED_ROWS: u32 = 16;
 pub const QINFER_LOAD_BUDGET_PRIVATE: u32 = 32;
+pub const QINFER_LOAD_PACK: u32 = 64;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_load_options {
@@ -1689,7 +1690,7 @@ unsafe extern "C" {
         err: *mut qinfer_error,
     ) -> qinfer_status;
     pub fn qinfer_model_free(model: *mut qinfer_model);
-    #[doc = " Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants\n  them, the tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a\n  loaded model. out_path appears whole or not at all. An existing file is replaced (links are followed) only if it is\n  empty or was written by this function, else QINFER_E_FORMAT, and if its owner may write to it, else QINFER_E_IO\n  (EACCES); a file of the model directory is QINFER_E_INVALID_ARGUMENT. Weights are converted on all threads of the\n  runtime, and written to the file on the calling one. A packed file that is cut, altered in its header, or packed\n  for other kernels is refused when loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating\n  system's: options with files are QINFER_E_UNSUPPORTED.\n\n  weight_format may also be \"q8_0\", \"q4_0\" or \"q4_k_m\", which quantise a checkpoint of f32, f16 and bf16: the mixes of\n  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each\n  matrix, with its encoding, bits and relative root mean square error. Needs the memory of the quantised model and of\n  one of its tensors. A model that is quantised already is QINFER_E_UNSUPPORTED; a weight that is not finite, or\n  beyond the range of f16, is QINFER_E_FORMAT."]
+    #[doc = " Writes the model directory or GGUF file `path` to one file that holds the weights as the runtime's kernel set wants\n  them, the tokenizer and the RoPE table. Loading it is a mapping, shared between processes. Needs the memory of a\n  loaded model. out_path appears whole or not at all. An existing file is replaced (links are followed) only if it is\n  empty or was written by this function, else QINFER_E_FORMAT, and if its owner may write to it, else QINFER_E_IO\n  (EACCES); a file of the model directory is QINFER_E_INVALID_ARGUMENT. Weights are converted on all threads of the\n  runtime, and written to the file on the calling one. A packed file that is cut, altered in its header, or packed\n  for other kernels is refused when loaded; QINFER_LOAD_VERIFY also checks its matrices. Both paths are the operating\n  system's: options with files are QINFER_E_UNSUPPORTED.\n\n  weight_format may also be \"q8_0\", \"q4_0\" or \"q4_k_m\", which quantise a checkpoint of f32, f16 and bf16: the mixes of\n  encodings that llama-quantize calls so, without an importance matrix. The log has a line at QINFER_LOG_INFO for each\n  matrix, with its encoding, bits and relative root mean square error. Needs the memory of the quantised model, and\n  some MiB to read. A model that is quantised already is QINFER_E_UNSUPPORTED; a weight that is not finite, or\n  beyond the range of f16, is QINFER_E_FORMAT."]
     pub fn qinfer_model_pack(
         runtime: *mut qinfer_runtime,
         path: *const ::core::ffi::c_char,
@@ -1697,7 +1698,7 @@ unsafe extern "C" {
         out_path: *const ::core::ffi::c_char,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as\n  they are, or with weight_format quantised as qinfer_model_pack does. One tensor at a time is in memory. The file has\n  the tokenizer as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's\n  keys. The log says at QINFER_LOG_WARN what llama.cpp cannot read of the file, or reads with another meaning. The\n  header is read back before weights are written: QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for\n  what the model is. An existing file is replaced only if it is empty or a GGUF file. The rest is as in\n  qinfer_model_pack."]
+    #[doc = " Writes the model directory or GGUF file `path` to one GGUF file, which this library and llama.cpp read: weights as\n  they are, or with weight_format quantised as qinfer_model_pack does. Some MiB at a time are in memory. The file has\n  the tokenizer as tokenizer.json (for this library) and, where llama.cpp has a name for what it does, in llama.cpp's\n  keys. The log says at QINFER_LOG_WARN what llama.cpp cannot read of the file, or reads with another meaning. The\n  header is read back before weights are written: QINFER_E_UNSUPPORTED if GGUF has no architecture, or no key, for\n  what the model is. An existing file is replaced only if it is empty or a GGUF file. The rest is as in\n  qinfer_model_pack."]
     pub fn qinfer_model_export_gguf(
         runtime: *mut qinfer_runtime,
         path: *const ::core::ffi::c_char,

@@ -149,6 +149,8 @@ pub struct LoadOptions<'a> {
     pub embed_rows: bool,
     /// The budget does not count mapped weights.
     pub budget_private: bool,
+    /// Copy weights into the layout that the kernel set multiplies fastest, where it would use the mapped file.
+    pub pack: bool,
     /// Tokens evaluated in one pass over the weights; 0 = 512.
     pub max_batch_tokens: u32,
     /// Bytes for the model, its caches and sessions; 0 = no bound.
@@ -196,7 +198,8 @@ impl<'a> LoadOptions<'a> {
             | flag(self.lock, sys::QINFER_LOAD_LOCK)
             | flag(self.verify, sys::QINFER_LOAD_VERIFY)
             | flag(self.embed_rows, sys::QINFER_LOAD_EMBED_ROWS)
-            | flag(self.budget_private, sys::QINFER_LOAD_BUDGET_PRIVATE);
+            | flag(self.budget_private, sys::QINFER_LOAD_BUDGET_PRIVATE)
+            | flag(self.pack, sys::QINFER_LOAD_PACK);
         let options = sys::qinfer_load_options {
             flags,
             max_batch_tokens: self.max_batch_tokens,
