@@ -139,7 +139,7 @@ std::string x86_features(const TileSystem& tiles) {
       {"avx512vl", avx512 && bit(seven.b, 31)},
       {"avx512_vnni", avx512 && bit(seven.c, 11)},
       {"avx512_bf16", avx512 && bit(seven1.a, 5)},
-      {"avx512_fp16", avx512 && bit(seven.d, 23)},
+      {"avx512_fp16", avx512 && bit(tiles.cpuid(7, 0).d, 23)},
       {"amx_tile", amx},
       {"amx_bf16", amx},
       {"amx_int8", amx && bit(seven.d, 25)},

@@ -19,7 +19,7 @@ struct CpuInfo {
 };
 
 /// Asks CPUID and the system each time: nothing is cached, since affinity and quota can change. The features of AMX are
-/// there only if has_tiles(). CPUID leaf 7.1 (AVX512-BF16, which AMX kernels use) is asked of `tiles`.
+/// there only if has_tiles(). AVX512-BF16 and AVX512-FP16 are asked of `tiles`, too: what tests emulate together.
 CpuInfo detect_cpu(const TileSystem& tiles = tile_system());
 
 }  // namespace qinfer::platform

@@ -9,7 +9,7 @@ using namespace qinfer::test;
 
 namespace {
 
-const KernelSet* bf16_set() { return usable_set("avx512_bf16"); }
+const KernelSet* bf16_set() { return emulable_set("avx512_bf16"); }
 
 /// What a run of values that share scales has: a value is scale * integers[i] - minimum.
 struct ScaledRun {
@@ -134,7 +134,7 @@ std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const s
 
 TEST_CASE("quantised sums of bf16 products equal their scalar model bit for bit", "[kernels]") {
   const KernelSet* set = bf16_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX512-BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   for (const Encoding encoding : quantised_encodings())
     for (const std::int64_t blocks : {1, 3})
       for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 29}) {
@@ -154,7 +154,7 @@ TEST_CASE("quantised sums of bf16 products equal their scalar model bit for bit"
 
 TEST_CASE("q/k/v of any encodings have the bits that each has alone, with products of bf16", "[kernels]") {
   const KernelSet* set = bf16_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX512-BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   constexpr std::uint32_t kHeads = 2, kWidth = 24;
   const std::int64_t cols = 256, rows = kHeads * kWidth;
   const Encoding all[][3] = {{Encoding::q4_k, Encoding::q4_k, Encoding::q6_k},
@@ -201,7 +201,7 @@ TEST_CASE("q/k/v of any encodings have the bits that each has alone, with produc
 
 TEST_CASE("networks whose gate and up differ in their encoding, with products of bf16", "[kernels]") {
   const KernelSet* set = bf16_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX512-BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   const std::int64_t hidden = 256, width = 512;
   for (const auto& [gate_as, up_as, down_as] : {std::tuple(Encoding::q4_k, Encoding::q6_k, Encoding::q8_0),
                                                 std::tuple(Encoding::bf16, Encoding::q4_0, Encoding::bf16),
@@ -245,7 +245,7 @@ TEST_CASE("networks whose gate and up differ in their encoding, with products of
 
 TEST_CASE("an expert of any encodings has the bits of a network, with products of bf16", "[kernels]") {
   const KernelSet* set = bf16_set();
-  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX512-BF16");
+  SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   const std::int64_t hidden = 256, width = 512;
   for (const auto& [gate_as, up_as, down_as] : {std::tuple(Encoding::q4_k, Encoding::q4_k, Encoding::q6_k),
                                                 std::tuple(Encoding::q4_k, Encoding::q5_0, Encoding::bf16),

@@ -17,6 +17,7 @@
 #include "base/math.h"
 #include "kernel_set.h"
 #include "kernels/activations.h"
+#include "support/amx_emulator.h"
 #include "support/catch.h"
 #include "support/targets.h"
 
@@ -42,6 +43,18 @@ inline constexpr double kBf16 = 0x1p-8;
 
 inline const KernelSet* usable_set(std::string_view name) {
   const KernelSet* set = find_kernel_set(name, usable_features());
+  return set;
+}
+
+/// The set; where this CPU has AVX-512 without the BF16 or FP16 that the set needs, with those instructions emulated.
+inline const KernelSet* emulable_set(std::string_view name) {
+  const KernelSet* set = usable_set(name);
+#ifdef QINFER_HAVE_AMX
+  if (set == nullptr && (name == "avx512_fp16" || name == "avx512_bf16")) {
+    set = find_kernel_set(name, usable_features() + " avx512_bf16 avx512_fp16");
+    if (set != nullptr) amx::install();
+  }
+#endif
   return set;
 }
 

@@ -304,8 +304,7 @@ struct TestedSet {
   explicit TestedSet(std::string_view name) { tested_sets.push_back(name); }
 };
 
-void test_kernels_of(std::string_view set_name) {
-  const KernelSet* set = usable_set(set_name);
+void test_kernels_of(std::string_view set_name, const KernelSet* set) {
   SKIP_UNLESS(set != nullptr, cpu, "the kernel set " + std::string(set_name) + " does not run on it");
   for (const std::string_view operation : kOperations) {
     const OperationTest test = test_of(operation);
@@ -320,9 +319,11 @@ void test_kernels_of(std::string_view set_name) {
 
 }  // namespace
 
-#define TEST_KERNELS_OF(set)                 \
-  static const TestedSet tested_##set(#set); \
-  TEST_CASE("every kernel of " #set " equals its definition in float64", "[kernels]") { test_kernels_of(#set); }
+#define TEST_KERNELS_OF(set)                                                            \
+  static const TestedSet tested_##set(#set);                                            \
+  TEST_CASE("every kernel of " #set " equals its definition in float64", "[kernels]") { \
+    test_kernels_of(#set, usable_set(#set));                                            \
+  }
 TEST_KERNELS_OF(reference)
 TEST_KERNELS_OF(avx2)
 TEST_KERNELS_OF(avx512)
@@ -333,6 +334,12 @@ TEST_KERNELS_OF(amx_mixed)
 #ifdef QINFER_HAVE_NEON
 TEST_KERNELS_OF(neon)
 #endif
+
+// `.ci/run` runs it: it takes minutes.
+TEST_CASE("every kernel with products of f16 and bf16 equals its definition, emulated too", "[.][emulated]") {
+  const std::string name = GENERATE("avx512_fp16", "avx512_bf16");
+  test_kernels_of(name, emulable_set(name));
+}
 
 TEST_CASE("every kernel set has a test of its kernels", "[kernels]") {
   for (const KernelSetRow& row : kernel_sets()) {

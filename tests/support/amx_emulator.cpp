@@ -1,7 +1,7 @@
 // See amx_emulator.h.
 #include "support/amx_emulator.h"
 
-#include "support/bf16_emulator.h"
+#include "support/evex_emulator.h"
 
 #ifdef QINFER_HAVE_AMX
 
@@ -248,7 +248,7 @@ Registers registers_of(const ucontext_t& context) {
 /// Executes the instruction that a thread was interrupted at; returns its length, or ends the process.
 std::size_t execute_interrupted(const Registers& registers, void* ucontext) {
   const auto* code = reinterpret_cast<const std::uint8_t*>(registers.instruction);
-  if (const std::size_t length = execute_bf16(code, ucontext)) return length;
+  if (const std::size_t length = execute_evex(code, registers, ucontext)) return length;
   const char* reason = nullptr;
   const std::size_t length = execute(thread_tiles, thread_counts, code, registers, reason);
   if (length != 0) return length;
@@ -263,7 +263,7 @@ std::size_t execute_interrupted(const Registers& registers, void* ucontext) {
 bool is_ours(std::uint64_t instruction) {
   const auto* code = reinterpret_cast<const std::uint8_t*>(instruction);
   if (code[0] == 0xc4) return (code[1] & 0x1f) == 2 && (code[3] == 0x4b || code[3] == 0x5c);
-  return is_bf16(code);
+  return is_emulated_evex(code);
 }
 
 void on_sigill(int, siginfo_t*, void* raw) {

@@ -7,7 +7,8 @@
 // in SIGILL too, but LDTILECFG and TILERELEASE run; the configuration is then taken from the interrupted thread's
 // state.
 //
-// The handler executes VCVTNE2PS2BF16, too (bf16_emulator.h): a CPU needs AVX-512 alone.
+// The handler executes what kernels use of AVX512-BF16 and AVX512-FP16, too (evex_emulator.h): a CPU needs AVX-512
+// alone.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // A runtime with the AMX backend that asks neither the CPU for tiles nor the system for permission: what it executes
-// ends in the emulator, wherever the tests run.
+// ends in the emulator, wherever the tests run; and so do the instructions of AVX512-BF16 and AVX512-FP16.
 #pragma once
 
 #include <qinfer/qinfer.hpp>
@@ -18,8 +18,8 @@ inline platform::TileSystem system_with_tiles() {
   platform::TileSystem system;
   system.cpuid = [](unsigned leaf, unsigned subleaf) -> platform::CpuidResult {
     if (leaf == 0) return {0x1e, 0, 0, 0};
-    if (leaf == 7 && subleaf == 0) return {0, 0, 0, 1u << 22 | 1u << 24};
-    if (leaf == 7 && subleaf == 1) {  // and AVX512-BF16, of which the emulator executes what the AMX backend uses
+    if (leaf == 7 && subleaf == 0) return {0, 0, 0, 1u << 22 | 1u << 23 | 1u << 24};
+    if (leaf == 7 && subleaf == 1) {  // AVX512-BF16; and AVX512-FP16 above
       platform::CpuidResult own = platform::tile_system().cpuid(leaf, subleaf);
       own.a |= 1u << 5;
       return own;

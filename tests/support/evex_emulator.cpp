@@ -1,0 +1,259 @@
+// See evex_emulator.h.
+#include "support/evex_emulator.h"
+
+#ifdef QINFER_HAVE_AMX
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+
+#include "support/amx_emulator.h"
+
+namespace qinfer::test::amx {
+namespace {
+
+/// The SDM's convert_fp32_to_bfloat16: to nearest, ties to even, whatever MXCSR says; denormals become zeros and NaNs
+/// quiet ones.
+std::uint16_t to_bf16(float x) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, 4);
+  const std::uint32_t exponent = bits & 0x7f800000, fraction = bits & 0x007fffff;
+  if (exponent == 0) return static_cast<std::uint16_t>(bits >> 16 & 0x8000);
+  if (exponent == 0x7f800000) return static_cast<std::uint16_t>(bits >> 16 | (fraction != 0 ? 0x40 : 0));
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+double f16_value(std::uint16_t half) {
+  const int exponent = half >> 10 & 31, fraction = half & 1023;
+  double value = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction | 1024, exponent - 25);
+  if (exponent == 31) value = fraction != 0 ? std::nan("") : HUGE_VAL;
+  return (half & 0x8000) != 0 ? -value : value;
+}
+
+/// a + b in f64, rounded to odd: what is rounded to fewer bits afterwards is as if rounded once (Boldo and Melquiond
+/// 2008). Both are finite.
+double sum_to_odd(double a, double b) {
+  volatile double sum = a + b, b_part = sum - a, error = (a - (sum - b_part)) + (b - b_part);  // Knuth's two-sum
+  const double found = sum;
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &found, 8);
+  if (error == 0 || (bits & 1) != 0) return found;
+  return std::nextafter(found, error > 0 ? HUGE_VAL : -HUGE_VAL);
+}
+
+/// To nearest, ties to even.
+std::uint16_t to_f16(double x) {
+  const auto sign = static_cast<std::uint16_t>(std::signbit(x) ? 0x8000 : 0);
+  const double magnitude = std::fabs(x);
+  if (std::isnan(x)) return 0x7e00;
+  if (magnitude == 0) return sign;
+  if (magnitude >= 65520) return sign | 0x7c00;
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);
+  const int lowest = exponent - 11 < -24 ? -24 : exponent - 11;  // the place of the last bit
+  const double scaled = std::ldexp(magnitude, -lowest);          // below 2^11, exact
+  double whole = std::floor(scaled);
+  const double rest = scaled - whole;
+  if (rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) != 0)) whole += 1;
+  // Units of 2^-24 below 1024 are denormals; a carry into the next exponent comes out right by itself.
+  return static_cast<std::uint16_t>(sign | (static_cast<unsigned>(lowest + 24) * 1024 + static_cast<unsigned>(whole)));
+}
+
+/// The parts of the XSAVE area in a signal frame (SDM volume 1, 13.4) that hold vector registers: SSE, AVX, the masks,
+/// the upper halves of zmm0 to zmm15, and zmm16 to zmm31.
+class VectorRegisters {
+ public:
+  explicit VectorRegisters(void* ucontext)
+      : area_(reinterpret_cast<std::uint8_t*>(static_cast<ucontext_t*>(ucontext)->uc_mcontext.fpregs)) {}
+
+  void load(unsigned zmm, void* out) {
+    for_parts(zmm, [&](std::uint8_t* part, std::size_t at, std::size_t bytes) {
+      std::memcpy(static_cast<std::uint8_t*>(out) + at, part, bytes);
+    });
+  }
+  void store(unsigned zmm, const void* value) {
+    for_parts(zmm, [&](std::uint8_t* part, std::size_t at, std::size_t bytes) {
+      std::memcpy(part, static_cast<const std::uint8_t*>(value) + at, bytes);
+    });
+  }
+  std::uint64_t mask(unsigned k) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, present(kMasks) + 8 * k, 8);
+    return bits;
+  }
+
+ private:
+  static constexpr unsigned kSse = 1, kAvx = 2, kMasks = 5, kZmmHigh = 6, kZmm16 = 7;
+  struct Component {
+    std::size_t offset = 160, bytes = 256;
+  };
+
+  static const Component& component(unsigned index) {
+    static Component all[8];
+    Component& found = all[index];
+    if (index == kSse || found.offset != Component().offset) return found;
+    unsigned bytes = 0, offset = 0, c = 0, d = 0;
+    __cpuid_count(0xd, index, bytes, offset, c, d);
+    found = {offset, bytes};
+    return found;
+  }
+
+  /// Where a component is. One that is in its initial state need not be in memory: zeros.
+  std::uint8_t* present(unsigned index) {
+    const Component& found = component(index);
+    std::uint64_t there = 0;
+    std::memcpy(&there, area_ + 512, 8);
+    if ((there >> index & 1) == 0) {
+      std::memset(area_ + found.offset, 0, found.bytes);
+      there |= std::uint64_t{1} << index;
+      std::memcpy(area_ + 512, &there, 8);
+    }
+    return area_ + found.offset;
+  }
+
+  /// Calls f(part, offset in the register, bytes).
+  template <typename F>
+  void for_parts(unsigned zmm, F f) {
+    if (zmm >= 16) return f(present(kZmm16) + (zmm - 16) * std::size_t{64}, 0, 64);
+    f(present(kSse) + zmm * std::size_t{16}, 0, 16);
+    f(present(kAvx) + zmm * std::size_t{16}, 16, 16);
+    f(present(kZmmHigh) + zmm * std::size_t{32}, 32, 32);
+  }
+
+  std::uint8_t* area_;
+};
+
+enum class Operation : std::uint8_t { none, convert_bf16, dot_bf16, fma_f16 };
+
+/// By opcode map, prefix and opcode of EVEX.512.W0, neither zeroed nor broadcast (SDM volume 2, 2.7.1).
+Operation operation_of(const std::uint8_t* code) {
+  if (code[0] != 0x62 || (code[1] & 8) != 0 || (code[2] & 0x84) != 4 || (code[3] & 0xf0) != 0x40)
+    return Operation::none;
+  const unsigned map = code[1] & 7, prefix = code[2] & 3, mask = code[3] & 7, opcode = code[4];
+  const bool registers = code[5] >> 6 == 3 && mask == 0;
+  if (map == 2 && prefix == 3 && opcode == 0x72 && registers) return Operation::convert_bf16;
+  if (map == 2 && prefix == 2 && opcode == 0x52 && registers) return Operation::dot_bf16;
+  if (map == 6 && prefix == 1 && opcode == 0xb8) return Operation::fma_f16;
+  return Operation::none;
+}
+
+/// The operands of an instruction: register numbers, or an address in place of the last one.
+struct Operands {
+  unsigned destination = 0, second = 0, third = 0, mask = 0;
+  const void* memory = nullptr;
+  std::size_t length = 6;
+};
+
+std::int64_t displacement_at(const std::uint8_t* at, unsigned mod, std::size_t& length) {
+  if (mod == 1) return length += 1, static_cast<std::int8_t>(*at) * std::int64_t{64};  // of whole vectors
+  if (mod != 2) return 0;
+  std::int32_t value = 0;
+  std::memcpy(&value, at, 4);
+  length += 4;
+  return value;
+}
+
+/// ModRM, SIB and displacement (SDM volume 2, 2.1.5 and 2.7.5); relative to the instruction only with mod 0 and rm 5.
+void decode_memory(Operands& operands, const std::uint8_t* code, unsigned x, unsigned b, const Registers& registers) {
+  const unsigned mod = code[5] >> 6, rm = code[5] & 7u;
+  std::uint64_t address = 0;
+  if (rm == 4) {
+    const std::uint8_t sib = code[6];
+    operands.length = 7;
+    const unsigned index = (sib >> 3 & 7u) | x << 3, base = (sib & 7u) | b << 3;
+    if ((sib & 7) == 5 && mod == 0) {
+      address = static_cast<std::uint64_t>(displacement_at(code + 7, 2, operands.length));
+    } else {
+      address = registers.general[base];
+    }
+    if (index != 4) address += registers.general[index] << (sib >> 6);
+    if (mod != 0) address += static_cast<std::uint64_t>(displacement_at(code + 7, mod, operands.length));
+  } else if (rm == 5 && mod == 0) {
+    address = static_cast<std::uint64_t>(displacement_at(code + 6, 2, operands.length));
+    address += registers.instruction + operands.length;
+  } else {
+    address = registers.general[rm | b << 3];
+    address += static_cast<std::uint64_t>(displacement_at(code + 6, mod, operands.length));
+  }
+  operands.memory = reinterpret_cast<const void*>(address);
+}
+
+Operands decode(const std::uint8_t* code, const Registers& registers) {
+  const unsigned inverted = ~unsigned{code[1]}, r = inverted >> 7 & 1, x = inverted >> 6 & 1, b = inverted >> 5 & 1;
+  Operands operands;
+  operands.destination = (code[5] >> 3 & 7u) | r << 3 | (inverted >> 4 & 1) << 4;
+  operands.second = (~(unsigned{code[2]} >> 3) & 15) | (~(unsigned{code[3]} >> 3) & 1) << 4;
+  operands.mask = code[3] & 7u;
+  if (code[5] >> 6 == 3) {
+    operands.third = (code[5] & 7u) | b << 3 | x << 4;
+  } else {
+    decode_memory(operands, code, x, b, registers);
+  }
+  return operands;
+}
+
+}  // namespace
+
+void to_bf16(const float* low, const float* high, std::uint16_t* out) {
+  for (int i = 0; i < 16; ++i) out[i] = to_bf16(low[i]), out[16 + i] = to_bf16(high[i]);
+}
+
+void dot_bf16(const std::uint16_t* a, const std::uint16_t* b, float* sums) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(0x9fc0);  // denormals are zero, in and out; to nearest even; nothing traps
+  const auto value = [](std::uint16_t half) {
+    const std::uint32_t bits = std::uint32_t{half} << 16;
+    float out = 0;
+    std::memcpy(&out, &bits, 4);
+    return out;
+  };
+  for (int i = 0; i < 16; ++i)
+    for (const int k : {2 * i + 1, 2 * i}) {
+      volatile float sum = sums[i], x = value(a[k]), y = value(b[k]);
+      sums[i] = std::fma(x, y, sum);
+    }
+  _mm_setcsr(before);
+}
+
+std::uint16_t fma_f16(std::uint16_t a, std::uint16_t b, std::uint16_t c) {
+  const double product = f16_value(a) * f16_value(b), summand = f16_value(c);  // 22 bits: exact
+  if (!std::isfinite(product) || !std::isfinite(summand)) return to_f16(product + summand);
+  return to_f16(sum_to_odd(product, summand));
+}
+
+bool is_emulated_evex(const std::uint8_t* code) { return operation_of(code) != Operation::none; }
+
+std::size_t execute_evex(const std::uint8_t* code, const Registers& registers, void* ucontext) {
+  const Operation operation = operation_of(code);
+  if (operation == Operation::none) return 0;
+  const Operands operands = decode(code, registers);
+  VectorRegisters vectors(ucontext);
+  alignas(64) std::uint8_t second[64], third[64], result[64];
+  vectors.load(operands.second, second);
+  if (operands.memory != nullptr) {
+    std::memcpy(third, operands.memory, 64);
+  } else {
+    vectors.load(operands.third, third);
+  }
+  vectors.load(operands.destination, result);
+  const auto halves = [](std::uint8_t* bytes) { return reinterpret_cast<std::uint16_t*>(bytes); };
+  const auto floats = [](std::uint8_t* bytes) { return reinterpret_cast<float*>(bytes); };
+  if (operation == Operation::convert_bf16) {
+    to_bf16(floats(third), floats(second), halves(result));
+  } else if (operation == Operation::dot_bf16) {
+    dot_bf16(halves(second), halves(third), floats(result));
+  } else {
+    const std::uint64_t mask = operands.mask == 0 ? ~std::uint64_t{0} : vectors.mask(operands.mask);
+    for (int i = 0; i < 32; ++i)
+      if ((mask >> i & 1) != 0) halves(result)[i] = fma_f16(halves(second)[i], halves(third)[i], halves(result)[i]);
+  }
+  vectors.store(operands.destination, result);
+  return operands.length;
+}
+
+}  // namespace qinfer::test::amx
+#endif

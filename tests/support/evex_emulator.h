@@ -1,0 +1,26 @@
+// Executes the instructions of AVX512-BF16 and AVX512-FP16 that kernels use on CPUs with AVX-512 alone, so that their
+// machine code is tested there too: VCVTNE2PS2BF16, VDPBF16PS and VFMADD231PH (Intel SDM volume 2), with registers of
+// 512 bits. The handler of the AMX emulator calls this for what ends in SIGILL. qemu knows none of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace qinfer::test::amx {
+
+struct Registers;
+
+/// Two vectors of 16 f32 as 32 bf16, those of `low` first.
+void to_bf16(const float* low, const float* high, std::uint16_t* out);
+/// sums[i] += a[2 i + 1] * b[2 i + 1], then += a[2 i] * b[2 i], in f32 to nearest, denormals being zeros.
+void dot_bf16(const std::uint16_t* a, const std::uint16_t* b, float* sums);
+/// a * b + c of f16, rounded once.
+std::uint16_t fma_f16(std::uint16_t a, std::uint16_t b, std::uint16_t c);
+
+/// Whether this is one of the three, with registers of 512 bits.
+bool is_emulated_evex(const std::uint8_t* code);
+
+/// Executes it on the registers of an interrupted thread. Returns its length, or 0: this is another instruction.
+std::size_t execute_evex(const std::uint8_t* code, const Registers& registers, void* ucontext);
+
+}  // namespace qinfer::test::amx
