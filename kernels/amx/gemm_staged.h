@@ -22,7 +22,7 @@ inline constexpr std::int64_t kBlockCols = 512;
 inline constexpr std::int64_t kStepBytes = 2 * kRegisterRows * 64;    ///< of a block's tiles for one step: 32 x 32
 inline constexpr std::int64_t kStepDwords = kStep / 2 * kPanelLanes;  ///< of a panel for one step
 inline constexpr std::int64_t kBlockBytes = kBlockCols / kStep * kStepBytes;
-/// Row pairs of a group; but a group has whole heads.
+/// Row pairs of a group: as many at most, but whole heads, and at least one.
 inline constexpr std::int64_t kGroupPairs = 16;
 /// Panels that pass a group before others do: the sums of a group and its panels' columns are to stay in the L2.
 inline constexpr std::int64_t kPanelsAtOnce = 32;
@@ -43,7 +43,7 @@ struct Staging {
         waiting(finished + kSumFloats) {}
   static std::uint64_t bytes(std::int64_t n_panels, std::int64_t whole) {
     const std::int64_t pairs = (smaller(n_panels, kPanelsAtOnce) + 1) / 2;
-    return 2 * kBlockBytes + sums_bytes(1 + group_pairs(whole) * pairs);
+    return 2 * kBlockBytes + sums_bytes(1 + larger(kGroupPairs, whole) * pairs);  // grows with `whole`
   }
 };
 
@@ -58,15 +58,18 @@ struct Blocks {
   std::int64_t n_pairs, group, cols;
 
   std::int64_t along_k() const { return (cols + kBlockCols - 1) / kBlockCols; }
+  /// Columns of a block: even parts, since a short one would have few steps to prepare a long one in.
+  std::int64_t block_cols() const { return padded_k((cols + along_k() - 1) / along_k()); }
   std::int64_t count() const { return n_pairs * along_k(); }
   Block at(std::int64_t i) const {
     const std::int64_t first = i / (group * along_k()) * group, size = smaller(group, n_pairs - first);
-    const std::int64_t rest = i - first * along_k(), begin = rest / size * kBlockCols;
-    return {first + rest % size, rest % size, size, begin, smaller(begin + kBlockCols, cols)};
+    const std::int64_t rest = i - first * along_k(), begin = rest / size * block_cols();
+    return {first + rest % size, rest % size, size, begin, smaller(begin + block_cols(), cols)};
   }
 };
 
-/// Lines of memory, some runs of them at equal distances; then, where there is a second run of runs, those.
+/// Addresses of lines, in order: runs of neighbouring lines, `skip` bytes apart. When `second_left` lines are left it
+/// goes on at `second`, with runs of the same kind.
 struct Lines {
   const std::byte* at = nullptr;
   std::int64_t run = 1, skip = 0;  ///< lines of a run, and bytes from the end of one to the next
@@ -97,22 +100,32 @@ inline Lines lines_of(const RowPair& rows, const Block& block) {
 inline Lines next_columns(const Panels& x, std::int64_t first, std::int64_t end, const Blocks& blocks,
                           const Block& block) {
   const std::int64_t begin = block.end < blocks.cols ? block.end : 0;
-  const std::int64_t run = smaller(kBlockCols, blocks.cols - begin) / 2, panel_lines = blocks.cols / 2;
+  const std::int64_t run = smaller(blocks.block_cols(), blocks.cols - begin) / 2, panel_lines = blocks.cols / 2;
   const std::int64_t from = first + (end - first) * block.in_group / block.group_size,
                      to = first + (end - first) * (block.in_group + 1) / block.group_size;
   const auto* at = reinterpret_cast<const std::byte*>(x.pair(from).at[0]) + begin / 2 * 64;
   return {at, run, (panel_lines - run) * 64, (to - from) * run};
 }
 
-/// Copies rows into the tiles of a block, [step][32 rows][32 columns], line by line.
+/// Copies the lines of a pair of rows into the tiles of a block, [step][32 rows][32 columns].
 struct BlockCopy {
   Lines lines;
   std::byte* out = nullptr;
-  std::int64_t steps = 1, step = 0;
+  std::int64_t line_bytes = 0, run_bytes = 0;  ///< from a line's place to the next one's; and more after a run
+  std::byte* second = nullptr;                 ///< where the second tile's lines go
 
+  BlockCopy() = default;
+  BlockCopy(const RowPair& rows, const Block& block, std::byte* to)
+      : lines(lines_of(rows, block)), out(to), second(to + kRegisterRows * 64) {
+    const bool by_step = rows.tiles[0].in_squares;  // 16 lines of a step, otherwise all steps of a row
+    line_bytes = by_step ? 64 : kStepBytes;
+    run_bytes = by_step ? kStepBytes - kRegisterRows * 64 : 64 - block.steps() * kStepBytes;
+  }
   [[gnu::always_inline]] void next() {
-    _mm512_store_si512(out + step * kStepBytes, _mm512_loadu_si512(lines.next()));
-    if (++step == steps) step = 0, out += 64;
+    _mm512_store_si512(out, _mm512_loadu_si512(lines.next()));
+    out += line_bytes;
+    if (lines.in_run == 0) out += run_bytes;
+    if (lines.left == lines.second_left) out = second;
   }
 };
 
@@ -171,6 +184,9 @@ class StagedMultiplication {
         sink_(sink) {}
 
   void run() {
+    for (std::int64_t i = 0; i < smaller(std::int64_t{2}, blocks_.count()); ++i)  // nothing before has fetched them
+      for (Lines lines = lines_to_fetch(i); lines.left > 0;)
+        _mm_prefetch(reinterpret_cast<const char*>(lines.next()), _MM_HINT_T1);
     BlockCopy copy = begin_copy(0);
     while (copy.lines.left > 0) copy.next();
     for (std::int64_t i = 0; i < blocks_.count(); ++i) multiply_block(i);
@@ -188,8 +204,13 @@ class StagedMultiplication {
     for (int t = 0; t < row_tiles_of(rows); ++t) whole = whole && rows.tiles[t].is_whole();
     return whole;
   }
-  /// Whether a block is multiplied where it is, and not copied.
-  static bool is_in_place(const RowPair& rows) { return rows.tiles[0].in_squares && is_whole(rows); }
+  /// Whether a block is multiplied where it is, and not copied: squares, but not the same halves of those of two
+  /// matrices, such as gate and up. These fall into the same half of the sets of the L1, which has not room for them.
+  static bool is_in_place(const RowPair& rows) {
+    const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
+    const bool fits = row_tiles_of(rows) == 1 || (high.at - low.at) % kStepBytes != 0;
+    return low.in_squares && is_whole(rows) && fits;
+  }
 
   BlockTiles tiles_of(std::int64_t i, const RowPair& rows, const Block& block) const {
     const std::byte* copy = staging_.blocks[i % 2];
@@ -206,28 +227,28 @@ class StagedMultiplication {
     const RowPair rows = rows_(block.pair);
     std::byte* out = staging_.blocks[i % 2];
     if (is_in_place(rows)) return {};
-    if (block.end <= x_.cols && is_whole(rows) && !rows.tiles[0].in_squares)
-      return {lines_of(rows, block), out, block.steps()};
+    if (is_whole(rows) && (block.end <= x_.cols || rows.tiles[0].in_squares)) return {rows, block, out};
     for (std::int64_t k = block.begin; k < block.end; k += kStep, out += kStepBytes)
       for (int t = 0; t < row_tiles_of(rows); ++t) copy_edge(rows.tiles[t], k, x_.cols, out + t * kRegisterRows * 64);
     return {};
   }
 
-  /// The lines of block i to fetch; after the last block, of the rows that are read then.
+  /// The lines of block i to fetch; as the first one after the last block, those that will be read then.
   Lines lines_to_fetch(std::int64_t i) const {
-    if (i < blocks_.count()) {
-      const Block block = blocks_.at(i);
+    if (i > blocks_.count()) return {};
+    if (i < blocks_.count() || end_ < x_.count()) {
+      const Block block = blocks_.at(i % blocks_.count());
       return lines_of(rows_(block.pair), block);
     }
     RowPair rows = rows_(blocks_.n_pairs - 1);
     for (RowTile& tile : rows.tiles) tile.at = tile.next;
-    return lines_of(rows, {0, 0, 1, 0, smaller(kBlockCols, blocks_.cols)});
+    return lines_of(rows, {0, 0, 1, 0, blocks_.block_cols()});
   }
 
-  Aside aside_of(std::int64_t i, const Block& block) const {
+  Aside aside_of(std::int64_t i, const Block& block, bool in_place) const {
     const std::int64_t steps = block.steps() * panel_pairs();
     const auto each_step = [steps](std::int64_t lines) { return static_cast<int>((lines + steps - 1) / steps); };
-    Aside aside{begin_copy(i + 1), lines_to_fetch(i + 2), {}, 0, 0, nullptr};
+    Aside aside{begin_copy(i + 1), lines_to_fetch(i + (in_place ? 1 : 2)), {}, 0, 0, nullptr};
     aside.n_rows = each_step(larger(aside.copy.lines.left, aside.rows.left));
     if (blocks_.along_k() > 1 && (end_ - first_) * panel_dwords(x_.cols) * 4 > kPanelBytesInL2) {
       aside.panels = next_columns(x_, first_, end_, blocks_, block);
@@ -242,7 +263,7 @@ class StagedMultiplication {
     const int row_tiles = row_tiles_of(rows);
     const BlockTiles tiles = tiles_of(i, rows, block);
     const bool last = block.end == blocks_.cols, at_once = last && whole_ == 1;
-    Aside aside = aside_of(i, block);
+    Aside aside = aside_of(i, block, is_in_place(rows));
     for (std::int64_t p = first_; p < end_; p += 2) {
       const PanelPair pair = x_.pair(p);
       const std::int64_t at = block.begin / 2 * kPanelLanes;

@@ -7,9 +7,9 @@
 namespace qinfer::kernels::amx {
 namespace {
 
-/// Everything that is multiplied is row-major bf16: a bf16 checkpoint is used as it is, others are rounded
-/// once. An embedding that is not also the LM head is looked up in the mapped file. Quantised weights are not for these
-/// sets.
+/// Everything that is multiplied is bf16: rows as in the file, which are used where they are mapped (others are rounded
+/// once), or squares (pack_format()). An embedding that is not also the LM head is looked up in the mapped file.
+/// Quantised weights are not for these sets.
 bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   if (!is_plain(stored)) return false;
   out = {role == WeightRole::embedding ? stored

@@ -71,9 +71,9 @@ struct RowTile {
   std::int64_t step = 64;   ///< bytes from 32 columns to the next 32
   std::int64_t count = 0;
   const std::byte* next = nullptr;
-  bool in_squares = false;     ///< zeros fill the last 32 columns
-  std::int64_t in_first = 16;  ///< rows of the square that the first one is in; `jump` leads to those of the next one
-  std::int64_t jump = 0;
+  bool in_squares = false;     ///< 32 columns of a row are a line; zeros fill the last one
+  std::int64_t in_first = 16;  ///< how many of the rows are in the same square as the first one
+  std::int64_t jump = 0;       ///< bytes further on than by `stride` where the others begin
 
   const std::byte* row(std::int64_t r) const { return at + r * stride + (r >= in_first ? jump : 0); }
   /// Whether a register can be loaded from them.

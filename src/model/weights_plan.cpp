@@ -1,5 +1,6 @@
 // How each tensor that a spec needs will be kept in memory. See weights.h.
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "model/weights.h"
@@ -71,6 +72,7 @@ class Planner {
     for (const TensorNeed& need : needs) QINFER_TRY(add(need, need.id));
     // Looked up in the file's own rows, and multiplied with as the LM head.
     if (splits_embedding()) QINFER_TRY(add({{Role::lm_head}, false, spec_.n_vocab, spec_.n_embd}, {Role::embedding}));
+    QINFER_TRY(check_gates());
     lay_out();
     return std::move(plan_);
   }
@@ -178,6 +180,29 @@ class Planner {
                  item.stored.quoted(), encoding_name(item.stored.encoding),
                  wanted != nullptr ? encoding_name(*wanted) : "any format it has",
                  options_.exact ? " exactly, as QINFER_RUNTIME_EXACT asks" : "");
+  }
+
+  /// Gate and up of a network are multiplied together: of one encoding, they must have one layout. (What a set packs
+  /// has; a packed file may say anything.)
+  Status check_gates() const {
+    std::map<std::pair<std::uint16_t, std::uint16_t>, const WeightItem*> gates;
+    for (const WeightItem& item : plan_.items) {
+      const TensorId& id = item.need.id;
+      const bool shared = id.role == Role::shared_gate || id.role == Role::shared_up;
+      const bool is_gate = id.role == Role::gate || id.role == Role::shared_gate;
+      if (!is_gate && id.role != Role::up && id.role != Role::shared_up) continue;
+      // kNoExpert is no expert's number, nor is the one before it: there are fewer.
+      const std::pair key{id.layer, static_cast<std::uint16_t>(shared ? kNoExpert - 1 : id.expert)};
+      const WeightItem*& other = gates[key];
+      if (other == nullptr) {
+        other = &item;
+      } else if (other->format.encoding == item.format.encoding && other->format != item.format) {
+        return error(Code::format, "tensors {} and {} have different layouts, {} and {}, expected one for both",
+                     other->stored.quoted(), item.stored.quoted(), kernels::weight_layout_name(other->format.layout),
+                     kernels::weight_layout_name(item.format.layout));
+      }
+    }
+    return Status();
   }
 
   /// Where each tensor will be, and the sums.

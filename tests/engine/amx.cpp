@@ -3,6 +3,8 @@
 #ifdef QINFER_HAVE_AMX
 #include <cerrno>
 
+#include "model/weights.h"
+#include "source/model_source.h"
 #include "support/amx_runtime.h"
 #include "support/c_api.h"
 #include "support/targets.h"
@@ -212,6 +214,59 @@ TEST_CASE("packed for AMX, or packed while loading, a model has the bits of its 
     CHECK(packed > as_rows);  // padding
     CHECK(copied < as_rows);  // what is looked up stays in the file
     CHECK_THAT(out.read("packed").substr(0, 1 << 20), contains("squares32"));
+  }
+}
+
+namespace {
+
+/// A packed model of which it says that up of layer 0 is stored in rows, and gate as it is.
+class UpInRows final : public model::TensorSource {
+ public:
+  explicit UpInRows(const std::string& path) : source_(std::move(source::ModelSource::open(path, {}).value())) {}
+  source::ModelSource& inner() const { return *source_; }
+
+  std::string name(const model::TensorId& id) const override { return source_->name(id); }
+  Result<model::TensorInfo> find(const model::TensorId& id) const override {
+    auto info = source_->find(id);
+    if (!info.ok() || id.role != model::Role::up || id.layer != 0) return info;
+    model::PackedForm& packed = *info.value().packed;
+    packed.layout = kernels::WeightLayout::row_major;
+    info.value().shape = {static_cast<std::uint64_t>(packed.rows), static_cast<std::uint64_t>(packed.cols)};
+    return info;
+  }
+  std::string_view file_name(std::uint32_t file) const override { return source_->file_name(file); }
+  Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t file) override { return source_->map(file); }
+  Status read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) const override {
+    return source_->read(file, offset, out);
+  }
+  Status verify(const model::TensorInfo& tensor, std::span<const std::byte> data) const override {
+    return source_->verify(tensor, data);
+  }
+
+ private:
+  std::unique_ptr<source::ModelSource> source_;
+};
+
+}  // namespace
+
+TEST_CASE("gate and up that are packed in different layouts are refused", "[amx][packed]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
+  EmulatedRuntime runtime(1);
+  for (const char* fixture : {"qwen3-odd-bf16", "qwen3moe-unnormed-bf16"}) {
+    INFO(fixture);
+    const ModelDir out;
+    const std::string folder = std::string(QINFER_TEST_FIXTURES "/models/") + fixture;
+    REQUIRE_OK(qinfer_model_pack(runtime.native(), folder.c_str(), nullptr, out.file("packed").c_str(), &err));
+    const UpInRows source(out.file("packed"));
+    const model::ModelSpec& spec = source.inner().spec();
+    const kernels::KernelSet& set =
+        *kernels::find_kernel_set("amx", platform::detect_cpu(system_with_tiles()).features);
+    CHECK(model::plan_weights(spec, source.inner(), std::nullopt, "amx", set, {}).ok());
+    auto mixed = model::plan_weights(spec, source, std::nullopt, "amx", set, {});
+    REQUIRE_FALSE(mixed.ok());
+    const Status status = mixed.take_status();
+    CHECK(status.code() == Code::format);
+    CHECK_THAT(std::string(status.message()), contains("have different layouts, squares32 and row_major"));
   }
 }
 
