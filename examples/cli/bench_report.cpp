@@ -223,6 +223,7 @@ std::string decode_name(const BenchReport& report) {
 
 /// How fast memory and multiplications were around all samples, and what other programs took.
 void print_conditions(const BenchReport& report) {
+  if (report.prefill.conditions.empty() && report.decode.conditions.empty()) return;
   double lowest = 0, highest = 0, others = -1;
   std::size_t all = 0, slow = 0;
   for (const Samples* samples : {&report.prefill, &report.decode}) {
@@ -287,8 +288,9 @@ void print_target(const BenchReport& report, bool chosen) {
 
 namespace {
 
-std::string json_samples(const Samples& samples) {
-  const Spread spread = tokens_per_second(samples);
+/// The median and range of the samples that count; the seconds of all.
+std::string json_samples(const BenchReport& report, const Samples& samples) {
+  const Spread spread = tokens_per_second(fast_samples(report, samples));
   std::string text = format("{\"tokens\": %u, \"tokens_per_second\": {\"median\": %.3f, \"min\": %.3f, \"max\": %.3f}",
                             samples.tokens, spread.median, spread.lowest, spread.highest);
   text += ", \"seconds\": [";
@@ -372,13 +374,13 @@ void print_json(const BenchReport& report) {
                      ", \"kernel_set\": " + json_string(report.kernel_set) + ", \"cpu_ids\": [" +
                      join_numbers(report.cpus) + "]" + json_machine_at_best(report);
   if (report.prefill.tokens > 0) {
-    text += ", \"prefill\": " + json_samples(report.prefill) +
+    text += ", \"prefill\": " + json_samples(report, report.prefill) +
             format(", \"counted_flops\": %.0f, \"flops\": %.0f, \"share_of_fma_peak\": %.4f}", work.prefill_flops,
                    rate.prefill_flops, rate.prefill_share);
   }
   if (report.decode.tokens > 0) {
     text += format(", \"depth\": %u, \"sessions\": %u", report.depth, report.sessions);
-    text += ", \"decode\": " + json_samples(report.decode) +
+    text += ", \"decode\": " + json_samples(report, report.decode) +
             format(", \"counted_weight_bytes\": %.0f, \"counted_kv_bytes\": %.0f, \"tied\": %s",
                    work.decode_weight_bytes, work.decode_kv_bytes, work.tied ? "true" : "false") +
             format(", \"bytes_per_second\": %.0f, \"share_of_read_bandwidth\": %.4f}", rate.decode_bytes,

@@ -218,7 +218,7 @@ float multiply_tiles(std::size_t rounds, float, float) {
   for (auto& tile : values)
     for (std::uint16_t& value : tile) {  // of magnitudes from 1/4 to 1, of either sign
       state = state * 1664525u + 1013904223u;
-      value = static_cast<std::uint16_t>((state >> 16 & 0x80ff) | 0x3e80);
+      value = static_cast<std::uint16_t>((state >> 16 & 0x8000) | (0x3e80 + (state >> 20 & 0xff)));
     }
   const long stride = 64;
   asm volatile("ldtilecfg %0" : : "m"(config));
@@ -453,7 +453,9 @@ struct PeakProbe::State {
 };
 
 PeakProbe::PeakProbe(const std::vector<std::uint32_t>& cpus, Multiplier multiplier)
-    : state_(new State{PinnedTeam(cpus), peak_loop(multiplier)}) {}
+    : state_(new State{PinnedTeam(cpus), peak_loop(multiplier)}) {
+  if (state_->loop.run == nullptr) state_->loop = peak_loop(Multiplier::widest_fma);
+}
 PeakProbe::~PeakProbe() = default;
 
 double PeakProbe::flops_per_second() {

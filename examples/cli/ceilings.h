@@ -45,7 +45,8 @@ enum class Multiplier { widest_fma, avx2_fma, f16_fma, bf16_dot, bf16_tiles };
 
 /// The peak of a multiplier at this moment, in some hundredths of a second: less than measure_fma_peak would find at
 /// its best. A virtual machine whose core somebody else uses, too, has slow phases of seconds (tiles: half of the peak
-/// or less); what was measured in one says little. bf16_tiles: the process must be permitted to use tiles.
+/// or less); what was measured in one says little. bf16_tiles: the process must be permitted to use tiles. Of a
+/// multiplier that is not there it is that of the widest FMA.
 class PeakProbe {
  public:
   PeakProbe(const std::vector<std::uint32_t>& cpus, Multiplier multiplier);
