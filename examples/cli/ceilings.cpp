@@ -448,14 +448,16 @@ double best_peak(PinnedTeam& team, const PeakLoop& loop, int runs, std::size_t r
 }  // namespace
 
 struct PeakProbe::State {
+  State(const std::vector<std::uint32_t>& cpus, Multiplier multiplier) : team(cpus) {
+    const PeakLoop own = peak_loop(multiplier);
+    loop = own.run != nullptr ? own : peak_loop(Multiplier::widest_fma);
+  }
   PinnedTeam team;
   PeakLoop loop;
 };
 
 PeakProbe::PeakProbe(const std::vector<std::uint32_t>& cpus, Multiplier multiplier)
-    : state_(new State{PinnedTeam(cpus), peak_loop(multiplier)}) {
-  if (state_->loop.run == nullptr) state_->loop = peak_loop(Multiplier::widest_fma);
-}
+    : state_(std::make_unique<State>(cpus, multiplier)) {}
 PeakProbe::~PeakProbe() = default;
 
 double PeakProbe::flops_per_second() {
