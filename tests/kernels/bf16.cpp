@@ -170,13 +170,15 @@ TEST_CASE("a cache of bf16 in pairs holds what one of f32 holds, rounded", "[ker
 TEST_CASE("attention over pairs depends on nothing that a query does not see", "[kernels]") {
   const KernelSet* set = bf16_set();
   SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
-  constexpr std::uint32_t kTokens = 600, kFirst = 561;
+  // The emulator takes a minute for 39 queries; those beside the end of a tile are left to it.
+  const bool native = usable_set(set->name) != nullptr;
+  const std::uint32_t tokens = native ? 600 : 580, first = native ? 561 : 571;
   for (const std::uint32_t head_dim : {16u, 33u, 64u})
     for (const std::uint32_t window : {0u, 7u, 50u}) {
       INFO("head_dim " << head_dim << " window " << window);
       Random random(head_dim);
-      PairCache cache(*set, DType::bf16, 2, head_dim, kTokens);
-      for (std::uint32_t p = 0; p < kTokens; ++p)
+      PairCache cache(*set, DType::bf16, 2, head_dim, tokens);
+      for (std::uint32_t p = 0; p < tokens; ++p)
         for (std::uint32_t i = 0; i < 2 * (head_dim + head_dim % 2); ++i) {
           const std::uint32_t head = i % 2, at = i / 2;
           const std::uint16_t key = at < head_dim ? f32_to_bf16(random.value()) : std::uint16_t{0};
@@ -185,20 +187,20 @@ TEST_CASE("attention over pairs depends on nothing that a query does not see", "
           if (at < head_dim) std::memcpy(cache.value(head, p, at), &value, 2);
         }
       const std::size_t width = std::size_t{6} * head_dim;
-      const std::vector<float> q = random.values((kTokens - kFirst) * width),
-                               all = attend(*set, cache, q.data(), kTokens - kFirst, kFirst, window);
+      const std::vector<float> q = random.values((tokens - first) * width),
+                               all = attend(*set, cache, q.data(), tokens - first, first, window);
       const std::uint16_t infinity = 0x7f80;
-      for (std::uint32_t p = kTokens; p-- > kFirst;) {  // what comes after a position is spoilt row by row
-        const std::vector<float> alone = attend(*set, cache, q.data() + (p - kFirst) * width, 1, p, window);
+      for (std::uint32_t p = tokens; p-- > first;) {  // what comes after a position is spoilt row by row
+        const std::vector<float> alone = attend(*set, cache, q.data() + (p - first) * width, 1, p, window);
         INFO("position " << p);
-        REQUIRE(std::memcmp(alone.data(), all.data() + (p - kFirst) * width, width * sizeof(float)) == 0);
+        REQUIRE(std::memcmp(alone.data(), all.data() + (p - first) * width, width * sizeof(float)) == 0);
         for (std::uint32_t i = 0; i < 2 * head_dim; ++i) {
           std::memcpy(cache.key(i % 2, p, i / 2), &infinity, 2);
           std::memcpy(cache.value(i % 2, p, i / 2), &infinity, 2);
         }
-        const std::int32_t before = static_cast<std::int32_t>(p - kFirst);
+        const std::int32_t before = static_cast<std::int32_t>(p - first);
         if (before == 0) break;
-        const std::vector<float> rows = attend(*set, cache, q.data(), before, kFirst, window);
+        const std::vector<float> rows = attend(*set, cache, q.data(), before, first, window);
         REQUIRE(std::memcmp(rows.data(), all.data(), rows.size() * sizeof(float)) == 0);
       }
     }
