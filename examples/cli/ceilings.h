@@ -44,9 +44,9 @@ FmaPeak measure_fma_peak(const std::vector<std::uint32_t>& cpus, bool tiles = fa
 enum class Multiplier { widest_fma, avx2_fma, f16_fma, bf16_dot, bf16_tiles };
 
 /// The peak of a multiplier at this moment, in some hundredths of a second: less than measure_fma_peak would find at
-/// its best. A virtual machine whose core somebody else uses, too, has slow phases of seconds (tiles: half of the peak
-/// or less); what was measured in one says little. bf16_tiles: the process must be permitted to use tiles. Of a
-/// multiplier that is not there it is that of the widest FMA.
+/// its best. Where a core has two hyperthreads and another program, or another virtual machine, uses one of them, the
+/// peak falls for seconds, that of tiles to half or less: a sample taken meanwhile says little. bf16_tiles: the process
+/// must be permitted to use tiles. A multiplier that this CPU has not is replaced by the widest FMA.
 class PeakProbe {
  public:
   PeakProbe(const std::vector<std::uint32_t>& cpus, Multiplier multiplier);

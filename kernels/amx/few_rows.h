@@ -1,4 +1,4 @@
-// Linear layers of few rows in AVX-512, over bf16 rows as in the file: bf16, row-major, as in the file. The
+// Linear layers of few rows in AVX-512, over row-major bf16, as in the file. The
 // set `amx_mixed` uses them for up to kFewRows rows, where a tile would be mostly empty lanes.
 //
 // Activations stay f32 here. Results therefore differ from those of tiles by the rounding of activations to bf16, so a

@@ -72,7 +72,7 @@ class Planner {
     for (const TensorNeed& need : needs) QINFER_TRY(add(need, need.id));
     // Looked up in the file's own rows, and multiplied with as the LM head.
     if (splits_embedding()) QINFER_TRY(add({{Role::lm_head}, false, spec_.n_vocab, spec_.n_embd}, {Role::embedding}));
-    QINFER_TRY(check_gates());
+    if (!packed_for_.empty()) QINFER_TRY(check_gates());
     lay_out();
     return std::move(plan_);
   }
@@ -182,8 +182,8 @@ class Planner {
                  options_.exact ? " exactly, as QINFER_RUNTIME_EXACT asks" : "");
   }
 
-  /// Gate and up of a network are multiplied together: of one encoding, they must have one layout. (What a set packs
-  /// has; a packed file may say anything.)
+  /// Gate and up of a network are multiplied together: of one encoding, they must have one layout. A set packs them so,
+  /// but a packed file may say anything.
   Status check_gates() const {
     std::map<std::pair<std::uint16_t, std::uint16_t>, const WeightItem*> gates;
     for (const WeightItem& item : plan_.items) {
