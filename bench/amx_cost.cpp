@@ -21,7 +21,7 @@ namespace {
 
 using namespace qinfer;
 using namespace qinfer::kernels;
-namespace amx = qinfer::test::amx;
+namespace emulator = qinfer::test::emulator;
 
 struct Cost {
   double multiplications = 0, loads = 0, stores = 0, splits = 0, weight_bytes = 0, flops = 0;
@@ -57,9 +57,9 @@ Cost cost_of_phase(const Operation<Args>& operation, const Args& args, std::int3
   const std::int64_t units = operation.units(args, phase), some = std::min<std::int64_t>(units, 16);
   Cost cost;
   if (units == 0) return cost;
-  const amx::Counts before = amx::counts();
+  const emulator::Counts before = emulator::counts();
   operation.run(args, phase, {0, some, 0});
-  const amx::Counts& after = amx::counts();
+  const emulator::Counts& after = emulator::counts();
   const double scale = static_cast<double>(units) / static_cast<double>(some);
   cost.multiplications = scale * static_cast<double>(after.multiplications - before.multiplications);
   cost.loads = scale * static_cast<double>(after.loads - before.loads);
@@ -144,9 +144,9 @@ int main(int argc, char** argv) {
   const double bytes_per_cycle = argc > 1 ? std::strtod(argv[1], nullptr) : 4;
   const KernelSet* set = find_kernel_set("amx", platform::detect_cpu().features + " avx512_bf16 amx_tile amx_bf16");
   if (set == nullptr || !(bytes_per_cycle > 0)) return std::fputs("amx_cost: needs AVX-512\n", stderr), 1;
-  if (amx::is_native()) return std::fputs("amx_cost: this process uses the CPU's own tiles\n", stderr), 1;
-  amx::install();
-  amx::skip_arithmetic();
+  if (emulator::is_native()) return std::fputs("amx_cost: this process uses the CPU's own tiles\n", stderr), 1;
+  emulator::install();
+  emulator::skip_arithmetic();
   const Geometry geometries[] = {{"Qwen3-0.6B", 1024, 16, 8, 128, 3072, 1, 1},
                                  {"Qwen3-4B", 2560, 32, 8, 128, 9728, 1, 1},
                                  {"Qwen3-30B-A3B", 2048, 32, 4, 128, 768, 128, 8},

@@ -35,7 +35,7 @@ enum class WeightLayout : std::uint8_t {
   pairs32,    ///< at data[((n / 32) * ceil(cols / 2) + k / 2) * 64 + n % 32 * 2 + k % 2]; zeros fill the last tile and
               ///< pair
   squares32  ///< at data[((n / 32) * ceil(cols / 32) + k / 32) * 1024 + n % 32 * 32 + k % 32]; zeros fill the last tile
-             ///< and square
+             ///< and square. Of a quantised encoding: common/quant_tiles.h
 };
 
 /// What weights are stored as, and in which order.

@@ -2,6 +2,8 @@
 // next multiplication takes, so that nothing is packed in between. Where a batch is row-major, this is AVX-512's.
 #include "amx/amx.h"
 #include "amx/panels.h"
+#include "base/block_formats.h"
+#include "common/quant_tiles.h"
 #include "tiled/tiled.h"
 
 namespace qinfer::kernels::amx {
@@ -33,6 +35,35 @@ void embed_panel(const EmbedArgs& args, std::int64_t panel) {
       rows[m] = m < count ? _mm512_mul_ps(load_lanes<type>(row_of(m) + k * kBytes, lanes), scale) : _mm512_setzero_ps();
     transpose(rows, lines);
     for (std::int64_t i = 0; i < 16 && k + i < cols; ++i) _mm512_store_ps(f32_line(args.out, panel, k + i), lines[i]);
+  }
+}
+
+/// Out of the blocks of a file, or out of squares: a block of each row at a time.
+void embed_quantised_panel(const EmbedArgs& args, std::int64_t panel) {
+  const Matrix& table = args.table;
+  const EncodingTraits& traits = encoding_traits(table.format.encoding);
+  const QuantLayout layout = quant_layout(traits.encoding);
+  const std::int64_t first = panel * kPanelLanes, count = smaller(args.n - first, kPanelLanes);
+  const std::int64_t count_of_blocks = table.cols / layout.block_cols;
+  const __m512 scale = _mm512_set1_ps(args.scale);
+  alignas(64) float values[kPanelLanes][blocks::kLongBlock] = {};
+  for (std::int64_t b = 0; b < count_of_blocks; ++b) {
+    for (std::int64_t m = 0; m < count; ++m) {
+      const std::int64_t row = args.tokens[first + m];
+      if (table.format.layout == WeightLayout::row_major) {
+        traits.to_f32(table.data + (row * count_of_blocks + b) * traits.block_bytes, layout.block_cols, values[m]);
+      } else {
+        widen_quant_row(table.format, table.data + (row / kTileRows * count_of_blocks + b) * layout.block,
+                        row % kTileRows, layout.block_cols, values[m]);
+      }
+    }
+    for (std::int64_t k = 0; k < layout.block_cols; k += 16) {
+      __m512 rows[16], lines[16];
+      for (std::int64_t m = 0; m < 16; ++m) rows[m] = _mm512_mul_ps(_mm512_load_ps(values[m] + k), scale);
+      transpose(rows, lines);
+      for (std::int64_t i = 0; i < 16; ++i)
+        _mm512_store_ps(f32_line(args.out, panel, b * layout.block_cols + k + i), lines[i]);
+    }
   }
 }
 
@@ -113,6 +144,10 @@ std::int64_t embed_units(const EmbedArgs& args, std::int32_t) {
 
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice) {
   if (args.out.is_row_major()) return avx512::embed(args, phase, slice);
+  if (!is_plain(args.table.format.encoding)) {
+    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_quantised_panel(args, panel);
+    return;
+  }
   avx512::with_dtype(element_type(args.table.format.encoding), [&]<DType type>() {
     for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_panel<type>(args, panel);
   });

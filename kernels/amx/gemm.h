@@ -1,10 +1,10 @@
-// Matrix multiplications over weights in file layout or in squares: what rows, panels and blocks of sums are, the
-// multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at once and weights
-// are read once, and what becomes of finished sums. More panels: gemm_staged.h. Every output is one sum over k in steps
-// of 32, whatever the number of tokens.
+// Matrix multiplications over weights in file layout or in squares, quantised or not: what rows, panels and blocks of
+// sums are, the multiplication of up to two panels (32 tokens), for which every pair of row tiles takes all of k at
+// once and weights are read once, and what becomes of finished sums. More panels: gemm_staged.h. Every output is one
+// sum over k in steps of 32, whatever the number of tokens.
 #pragma once
 
-#include "amx/panels.h"
+#include "amx/quant_rows.h"
 #include "common/additions.h"
 
 namespace qinfer::kernels::amx {
@@ -22,6 +22,14 @@ inline RowTile tile_of(const Matrix& w, std::int64_t row, std::int64_t end, std:
   const std::int64_t count = smaller(larger(end - row, std::int64_t{0}), kRegisterRows);
   RowTile tile;
   tile.count = count;
+  if (!is_plain(w.format.encoding)) {
+    tile.quant = &quant_squares(w.format.encoding);
+    tile.jump = w.cols / tile.quant->layout.block_cols * tile.quant->layout.block;
+    tile.at = w.data + smaller(row, end) / 32 * tile.jump;
+    tile.next = w.data + (row + ahead) / 32 * tile.jump;
+    tile.first = smaller(row, end) % 32;
+    return tile;
+  }
   if (w.format.layout != WeightLayout::squares32) {
     tile.stride = w.cols * 2;
     tile.at = w.data + smaller(row, end) * tile.stride;
@@ -92,21 +100,25 @@ struct Panels {
 inline void prefetch_first(const RowPair& pair, std::int64_t n) {
   if (panel_count(n) > 2) return;
   constexpr std::int64_t kSquares = 2;  // as far as prefetch_rows() looks ahead
-  for (const RowTile& rows : pair.tiles)
-    for (std::int64_t b = 0; b < (rows.in_squares ? kSquares * rows.step : rows.count * rows.stride); b += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);
+  for (const RowTile& rows : pair.tiles) {
+    const std::int64_t bytes = rows.quant != nullptr ? smaller(kDecodeAhead, rows.jump)
+                               : rows.in_squares     ? kSquares * rows.step
+                                                     : rows.count * rows.stride;
+    for (std::int64_t b = 0; b < bytes; b += 64) _mm_prefetch(reinterpret_cast<const char*>(rows.at + b), _MM_HINT_T1);
+  }
 }
 
 /// Multiplies up to two panels with row pairs 0 .. n_pairs - 1 (rows(i); where its second tile is empty, only the first
-/// is computed) and hands every block to `sink`, in order. `sums`: room for one.
+/// is computed) and hands every block to `sink`, in order. `sums`: room for one. `ring`: what decoded rows go through.
 template <typename RowsAt, typename Sink>
-inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, RowsAt rows, Sink sink) {
+inline void multiply_few(const Panels& x, std::int64_t n_pairs, float* sums, std::byte* ring, RowsAt rows, Sink sink) {
   const PanelPair pair = x.pair(0);
   for (std::int64_t i = 0; i < n_pairs; ++i) {
     const RowPair w = rows(i);
     with_tiles(row_tiles_of(w), x.panels(0), [&]<int row_tiles, int panels>() {
       zero_sums<row_tiles, panels>();
-      add_columns<row_tiles, panels>(w, x.cols, pair);
+      w.is_quantised() ? add_decoded<row_tiles, panels>(w, x.cols, pair, ring)
+                       : add_columns<row_tiles, panels>(w, x.cols, pair);
       store_sums<row_tiles, panels>(sums);
     });
     sink(SumBlock{i, 0, row_tiles_of(w), x.panels(0), sums});

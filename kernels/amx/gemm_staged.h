@@ -10,6 +10,7 @@
 // Blocks come group by group of row pairs, and within a group column block by column block. Sums that wait for more
 // columns do so as f32, so that the result is the same bit for bit; those of a group and the panels' columns of a block
 // fit into the L2. There is no copy of the weights beyond the two blocks; weights in squares are blocks where they are.
+// Quantised ones are decoded where others are copied, four rows of 32 columns at a time.
 #pragma once
 
 #include "amx/gemm.h"
@@ -19,7 +20,6 @@ namespace {
 
 /// Columns of a block. (On Emerald Rapids 256, 384, 768 and 1024 were slower by 4 to 10 points of the peak.)
 inline constexpr std::int64_t kBlockCols = 512;
-inline constexpr std::int64_t kStepBytes = 2 * kRegisterRows * 64;    ///< of a block's tiles for one step: 32 x 32
 inline constexpr std::int64_t kStepDwords = kStep / 2 * kPanelLanes;  ///< of a panel for one step
 inline constexpr std::int64_t kBlockBytes = kBlockCols / kStep * kStepBytes;
 /// Row pairs of a group: as many at most, but whole heads, and at least one.
@@ -68,32 +68,49 @@ struct Blocks {
   }
 };
 
-/// Addresses of lines, in order: runs of neighbouring lines, `skip` bytes apart. When `second_left` lines are left it
-/// goes on at `second`, with runs of the same kind.
+/// Addresses of lines, in order: runs of neighbouring lines, `skip` bytes apart.
 struct Lines {
   const std::byte* at = nullptr;
   std::int64_t run = 1, skip = 0;  ///< lines of a run, and bytes from the end of one to the next
-  std::int64_t left = 0, second_left = -1;
-  const std::byte* second = nullptr;  ///< where to go on when second_left are left
-  std::int64_t in_run = 0;
+  std::int64_t left = 0, in_run = 0;
 
   [[gnu::always_inline]] const std::byte* next() {
     const std::byte* line = at;
     at += 64;
     if (++in_run == run) in_run = 0, at += skip;
-    if (--left == second_left) at = second;
+    --left;
     return line;
   }
 };
 
-/// What a block reads of its rows: those of its first tile, then those of the second.
-inline Lines lines_of(const RowPair& rows, const Block& block) {
-  const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
-  const std::int64_t tile = kRegisterRows * block.steps(), at = block.begin / kStep;
-  const std::int64_t run = low.in_squares ? kRegisterRows : block.steps();
-  const std::int64_t skip = (low.in_squares ? low.step : low.stride) - 64 * run;
-  const bool two = row_tiles_of(rows) == 2;
-  return {low.at + at * low.step, run, skip, two ? 2 * tile : tile, two ? tile : -1, high.at + at * high.step, 0};
+/// Those of a first tile, then those of a second one.
+struct PairLines {
+  Lines tiles[2];
+
+  std::int64_t left() const { return tiles[0].left + tiles[1].left; }
+  [[gnu::always_inline]] const std::byte* next() { return tiles[0].left > 0 ? tiles[0].next() : tiles[1].next(); }
+};
+
+/// What a block reads of a tile.
+inline Lines lines_of(const RowTile& rows, const Block& block) {
+  if (rows.count == 0) return {};
+  if (rows.quant != nullptr) {
+    const std::byte* begin = rows.at + sub_of(*rows.quant, block.begin / kStep).at;
+    const std::int64_t last = (block.end - 1) / kStep;
+    const std::byte* end = rows.at + sub_of(*rows.quant, last).at + rows.quant->layout.sub;
+    const std::int64_t lines = (end - begin + 63) / 64;
+    return {begin, lines, 0, lines};
+  }
+  const std::int64_t run = rows.in_squares ? kRegisterRows : block.steps();
+  return {rows.at + block.begin / kStep * rows.step, run, (rows.in_squares ? rows.step : rows.stride) - 64 * run,
+          kRegisterRows * block.steps()};
+}
+
+/// What a block reads of its rows.
+inline PairLines lines_of(const RowPair& rows, const Block& block) {
+  PairLines lines{{lines_of(rows.tiles[0], block), lines_of(rows.tiles[1], block)}};
+  if (shares_squares(rows)) lines.tiles[1].left = 0;  // the first tile's have both
+  return lines;
 }
 
 /// The columns of panels [first, end) that the blocks after this one's group take.
@@ -107,39 +124,76 @@ inline Lines next_columns(const Panels& x, std::int64_t first, std::int64_t end,
   return {at, run, (panel_lines - run) * 64, (to - from) * run};
 }
 
-/// Copies the lines of a pair of rows into the tiles of a block, [step][32 rows][32 columns].
-struct BlockCopy {
+/// Brings the rows of a tile into a block, [step][32 rows][32 columns]: a line at a time, or decoded, a group of four
+/// lines at a time.
+struct TileCopy {
+  std::int64_t left = 0;  ///< lines or groups
   Lines lines;
   std::byte* out = nullptr;
   std::int64_t line_bytes = 0, run_bytes = 0;  ///< from a line's place to the next one's; and more after a run
-  std::byte* second = nullptr;                 ///< where the second tile's lines go
+  const QuantSquares* quant = nullptr;
+  const std::byte *block = nullptr, *sub = nullptr;
+  std::int64_t subs_left = 0, group = 0, end_group = 0;  ///< sub-blocks of the block; groups of a square
 
-  BlockCopy() = default;
-  BlockCopy(const RowPair& rows, const Block& block, std::byte* to)
-      : lines(lines_of(rows, block)), out(to), second(to + kRegisterRows * 64) {
-    const bool by_step = rows.tiles[0].in_squares;  // 16 lines of a step, otherwise all steps of a row
-    line_bytes = by_step ? 64 : kStepBytes;
-    run_bytes = by_step ? kStepBytes - kRegisterRows * 64 : 64 - block.steps() * kStepBytes;
+  TileCopy() = default;
+  TileCopy(const RowTile& rows, const Block& of, std::byte* to) : out(to), quant(rows.quant) {
+    if (rows.count == 0) return;
+    if (quant != nullptr) {
+      const SubBlock first = sub_of(*quant, of.begin / kStep);
+      block = rows.at + first.block, sub = rows.at + first.at, subs_left = first.left;
+      group = rows.first / 4, end_group = group + kRegisterRows / 4;
+      left = of.steps() * (kRegisterRows / 4);
+      return;
+    }
+    lines = lines_of(rows, of);
+    left = lines.left;
+    line_bytes = rows.in_squares ? 64 : kStepBytes;  // 16 lines of a step, otherwise all steps of a row
+    run_bytes = rows.in_squares ? kStepBytes - kRegisterRows * 64 : 64 - of.steps() * kStepBytes;
   }
-  [[gnu::always_inline]] void next() {
+
+  [[gnu::always_inline]] void next(RowScales& scales) {
+    --left;
+    if (quant != nullptr) return decode(scales);
     _mm512_store_si512(out, _mm512_loadu_si512(lines.next()));
     out += line_bytes;
     if (lines.in_run == 0) out += run_bytes;
-    if (lines.left == lines.second_left) out = second;
   }
+
+  void decode(RowScales& scales) {
+    quant->four(block, sub, group, scales, out);
+    out += 4 * 64;
+    if (++group < end_group) return;
+    group -= kRegisterRows / 4, out += kStepBytes - kRegisterRows * 64;
+    sub += quant->layout.sub;
+    if (--subs_left > 0) return;
+    block += quant->layout.block, sub = block + quant->layout.header, subs_left = quant->layout.subs;
+  }
+};
+
+/// The same of both tiles of a row pair.
+struct BlockCopy {
+  TileCopy tiles[2];
+  RowScales scales;
+
+  BlockCopy() {}  // NOLINT(modernize-use-equals-default): scales are written before they are read
+  BlockCopy(const RowPair& rows, const Block& block, std::byte* to)
+      : tiles{{rows.tiles[0], block, to}, {rows.tiles[1], block, to + kRegisterRows * 64}} {}
+  std::int64_t left() const { return tiles[0].left + tiles[1].left; }
+  [[gnu::always_inline]] void next() { tiles[0].left > 0 ? tiles[0].next(scales) : tiles[1].next(scales); }
 };
 
 /// What is done beside the multiplications of a block, a part of it at each step.
 struct Aside {
-  BlockCopy copy;                ///< of the next block
-  Lines rows, panels;            ///< to fetch
+  BlockCopy copy;  ///< of the next block
+  PairLines rows;  ///< to fetch
+  Lines panels;
   int n_rows = 0, n_panels = 0;  ///< lines for each step
   const float* sums = nullptr;   ///< of the next pass, null where none wait
 
   [[gnu::always_inline]] void step(std::int64_t s) {
     for (int i = 0; i < n_rows; ++i) {
-      if (rows.left > 0) _mm_prefetch(reinterpret_cast<const char*>(rows.next()), _MM_HINT_T1);
-      if (copy.lines.left > 0) copy.next();
+      if (rows.left() > 0) _mm_prefetch(reinterpret_cast<const char*>(rows.next()), _MM_HINT_T1);
+      if (copy.left() > 0) copy.next();
     }
     for (int i = 0; i < n_panels && panels.left > 0; ++i)
       _mm_prefetch(reinterpret_cast<const char*>(panels.next()), _MM_HINT_T1);
@@ -185,10 +239,10 @@ class StagedMultiplication {
 
   void run() {
     for (std::int64_t i = 0; i < smaller(std::int64_t{2}, blocks_.count()); ++i)  // nothing before has fetched them
-      for (Lines lines = lines_to_fetch(i); lines.left > 0;)
+      for (PairLines lines = lines_to_fetch(i); lines.left() > 0;)
         _mm_prefetch(reinterpret_cast<const char*>(lines.next()), _MM_HINT_T1);
     BlockCopy copy = begin_copy(0);
-    while (copy.lines.left > 0) copy.next();
+    while (copy.left() > 0) copy.next();
     for (std::int64_t i = 0; i < blocks_.count(); ++i) multiply_block(i);
   }
 
@@ -204,10 +258,12 @@ class StagedMultiplication {
     for (int t = 0; t < row_tiles_of(rows); ++t) whole = whole && rows.tiles[t].is_whole();
     return whole;
   }
-  /// Whether a block is multiplied where it is, and not copied: squares, but not the same halves of those of two
-  /// matrices, such as gate and up. These fall into the same half of the sets of the L1, which has not room for them.
+  /// Whether a block is multiplied where it is, and not copied: squares of bf16, but not the same halves of those of
+  /// two matrices, such as gate and up. These fall into the same half of the sets of the L1, which has not room for
+  /// them.
   static bool is_in_place(const RowPair& rows) {
     const RowTile &low = rows.tiles[0], &high = rows.tiles[1];
+    if (rows.is_quantised()) return false;
     const bool fits = row_tiles_of(rows) == 1 || (high.at - low.at) % kStepBytes != 0;
     return low.in_squares && is_whole(rows) && fits;
   }
@@ -229,19 +285,19 @@ class StagedMultiplication {
     if (is_in_place(rows)) return {};
     if (is_whole(rows) && (block.end <= x_.cols || rows.tiles[0].in_squares)) return {rows, block, out};
     for (std::int64_t k = block.begin; k < block.end; k += kStep, out += kStepBytes)
-      for (int t = 0; t < row_tiles_of(rows); ++t) copy_edge(rows.tiles[t], k, x_.cols, out + t * kRegisterRows * 64);
+      for (int t = 0; t < row_tiles_of(rows); ++t) bring_rows(rows.tiles[t], k, x_.cols, out + t * kRegisterRows * 64);
     return {};
   }
 
   /// The lines of block i to fetch; as the first one after the last block, those that will be read then.
-  Lines lines_to_fetch(std::int64_t i) const {
+  PairLines lines_to_fetch(std::int64_t i) const {
     if (i > blocks_.count()) return {};
     if (i < blocks_.count() || end_ < x_.count()) {
       const Block block = blocks_.at(i % blocks_.count());
       return lines_of(rows_(block.pair), block);
     }
     RowPair rows = rows_(blocks_.n_pairs - 1);
-    for (RowTile& tile : rows.tiles) tile.at = tile.next;
+    for (RowTile& tile : rows.tiles) tile.at = tile.next;  // of the same kind as these, most often
     return lines_of(rows, {0, 0, 1, 0, blocks_.block_cols()});
   }
 
@@ -249,7 +305,7 @@ class StagedMultiplication {
     const std::int64_t steps = block.steps() * panel_pairs();
     const auto each_step = [steps](std::int64_t lines) { return static_cast<int>((lines + steps - 1) / steps); };
     Aside aside{begin_copy(i + 1), lines_to_fetch(i + (in_place ? 1 : 2)), {}, 0, 0, nullptr};
-    aside.n_rows = each_step(larger(aside.copy.lines.left, aside.rows.left));
+    aside.n_rows = each_step(larger(aside.copy.left(), aside.rows.left()));
     if (blocks_.along_k() > 1 && (end_ - first_) * panel_dwords(x_.cols) * 4 > kPanelBytesInL2) {
       aside.panels = next_columns(x_, first_, end_, blocks_, block);
       aside.n_panels = each_step(aside.panels.left);
@@ -275,7 +331,7 @@ class StagedMultiplication {
       });
       if (at_once) sink_(SumBlock{block.pair, p, row_tiles, x_.panels(p), staging_.finished});
     }
-    while (aside.copy.lines.left > 0) aside.copy.next();
+    while (aside.copy.left() > 0) aside.copy.next();
     if (last && !at_once && (block.in_group + 1) % whole_ == 0) finish_whole(block);
   }
 

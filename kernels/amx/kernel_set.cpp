@@ -9,15 +9,31 @@ namespace {
 
 /// Everything that is multiplied is bf16: rows as in the file, which are used where they are mapped (others are rounded
 /// once), or squares (pack_format()). An embedding that is not also the LM head is looked up in the mapped file.
-/// Quantised weights are not for these sets.
-bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
-  if (!is_plain(stored)) return false;
+bool plain_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
   out = {role == WeightRole::embedding ? stored
          : wanted != nullptr           ? *wanted
                                        : Encoding::bf16,
          WeightLayout::row_major};
   if (role == WeightRole::embedding) return true;
   return out.encoding == Encoding::bf16 && (!exact || stored == Encoding::bf16);
+}
+
+/// Quantised weights stay what they are, in squares, which are decoded to bf16 for each multiplication (quant_rows.h);
+/// routers, and where the host asks for it others, become bf16.
+bool weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
+  if (is_plain(stored)) return plain_format(role, stored, wanted, exact, out);
+  const bool rounded = role == WeightRole::router || (wanted != nullptr && *wanted == Encoding::bf16);
+  if (role == WeightRole::embedding) {
+    out = {stored, WeightLayout::row_major};
+    return true;
+  }
+  out = {rounded ? Encoding::bf16 : stored, rounded ? WeightLayout::row_major : WeightLayout::squares32};
+  return rounded ? !exact : wanted == nullptr || *wanted == stored;
+}
+
+/// Few rows are multiplied as they are in the file.
+bool mixed_weight_format(WeightRole role, Encoding stored, const Encoding* wanted, bool exact, WeightFormat& out) {
+  return is_plain(stored) && plain_format(role, stored, wanted, exact, out);
 }
 
 /// Squares are read line by line, and by tile loads in the order in which they are multiplied. Rows that are looked up
@@ -52,7 +68,7 @@ template <bool mixed>
 constexpr KernelSet make_set(const char* name) {
   return {
       .name = name,
-      .weight_format = weight_format,
+      .weight_format = mixed ? mixed_weight_format : weight_format,
       .pack_format = mixed ? nullptr : pack_format,
       .pack = pack,
       .pack_end = avx512::pack_end,

@@ -16,17 +16,18 @@ inline constexpr std::int64_t kUnitRows = 2 * kRegisterRows;
 
 inline std::int64_t units_of(std::int64_t rows) { return kernels::units_of(rows, kUnitRows); }
 
-/// A worker's own workspace: with few tokens one block of sums, then a panel of what is row-major (or what few_rows.h
-/// splits); with many what it stages. `whole`: row pairs that go together.
+/// A worker's own workspace: with few tokens one block of sums, the ring of decoded rows, then a panel of what is
+/// row-major (or what few_rows.h splits); with many what it stages. `whole`: row pairs that go together.
 struct OwnSpace {
   std::byte* memory;
 
   OwnSpace(const Workspace& workspace, std::int32_t worker) : memory(workspace.of(worker)) {}
   float* sums() const { return reinterpret_cast<float*>(memory); }
-  std::uint32_t* panel() const { return reinterpret_cast<std::uint32_t*>(memory + sums_bytes(1)); }
+  std::byte* ring() const { return memory + sums_bytes(1); }
+  std::uint32_t* panel() const { return reinterpret_cast<std::uint32_t*>(ring() + kRingBytes); }
 
   static std::uint64_t bytes(std::uint32_t batch, std::int64_t whole, std::int64_t cols) {
-    const std::uint64_t few = sums_bytes(1) + panels_bytes(1, cols);
+    const std::uint64_t few = sums_bytes(1) + kRingBytes + panels_bytes(1, cols);
     return panel_count(batch) <= 2 ? few : larger(few, Staging::bytes(panel_count(batch), whole));
   }
 };
@@ -35,7 +36,7 @@ struct OwnSpace {
 template <typename RowsAt, typename Sink>
 inline void multiply(const Panels& x, std::int64_t n_pairs, std::int64_t whole, const OwnSpace& own, RowsAt rows,
                      Sink sink) {
-  x.count() <= 2 ? multiply_few(x, n_pairs, own.sums(), rows, sink)
+  x.count() <= 2 ? multiply_few(x, n_pairs, own.sums(), own.ring(), rows, sink)
                  : multiply_many(x, n_pairs, whole, Staging(own.memory), rows, sink);
 }
 

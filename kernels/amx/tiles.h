@@ -1,9 +1,10 @@
 // AMX tile instructions, and the micro-kernel: 32 rows of weights times 32 tokens.
 //
 // The method is FlashMatrix's: weights are the A operand as they are in the file (row-major bf16, any stride and
-// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h) or in squares (pack.cpp), activations the
-// B operand in panels of 16 tokens (panels.h). The result has features as rows and tokens as lanes. Registers: 0 and 1
-// weights, 2 and 3 activations, 4 to 7 sums, [weights 0 | 1][tokens 0 | 1].
+// alignment of 2 bytes; with many tokens out of staged tiles, gemm_staged.h), in squares (pack.cpp), or decoded out of
+// quantised squares (quant_squares.h), activations the B operand in panels of 16 tokens (panels.h). The result has
+// features as rows and tokens as lanes. Registers: 0 and 1 weights, 2 and 3 activations, 4 to 7 sums, [weights 0 |
+// 1][tokens 0 | 1].
 //
 // The instructions are written as assembly: in g++ 12 the compiler's own functions lose stores that only a tile load
 // or LDTILECFG reads. One constant configuration serves all shapes; edges are filled with zeros, never reconfigured.
@@ -14,12 +15,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "amx/quant_squares.h"
+
 namespace qinfer::kernels::amx {
 namespace {
 
-inline constexpr std::int64_t kRegisterRows = 16;  ///< of a register: features, or pairs of k
-inline constexpr std::int64_t kStep = 32;          ///< k that one instruction takes
-inline constexpr std::int64_t kTileFloats = 256;   ///< of a register of sums
+inline constexpr std::int64_t kRegisterRows = 16;                   ///< of a register: features, or pairs of k
+inline constexpr std::int64_t kStep = 32;                           ///< k that one instruction takes
+inline constexpr std::int64_t kTileFloats = 256;                    ///< of a register of sums
+inline constexpr std::int64_t kStepBytes = 2 * kRegisterRows * 64;  ///< of both registers of weights
 
 /// Operand of LDTILECFG (Intel SDM, volume 1, 18.3.1): palette 1, all registers 16 rows of 64 bytes.
 struct alignas(64) TileConfig {
@@ -63,8 +67,8 @@ template <int sums, int weights, int activations>
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(weights), "i"(activations));
 }
 
-/// Sixteen rows of bf16, of which the first `count` exist, and where those begin that will be read next. They are rows
-/// as in the file, or of WeightLayout::squares32, where 32 columns of a row are a line.
+/// Sixteen rows, of which the first `count` exist, and where those begin that will be read next. They are bf16, rows as
+/// in the file or of WeightLayout::squares32, where 32 columns of a row are a line; or quantised and in squares.
 struct RowTile {
   const std::byte* at = nullptr;
   std::int64_t stride = 0;  ///< bytes from row to row
@@ -74,15 +78,24 @@ struct RowTile {
   bool in_squares = false;     ///< 32 columns of a row are a line; zeros fill the last one
   std::int64_t in_first = 16;  ///< how many of the rows are in the same square as the first one
   std::int64_t jump = 0;       ///< bytes further on than by `stride` where the others begin
+  /// Set where they are quantised. Then `at` and `next` are where squares begin, `jump` is the bytes from the squares
+  /// of 32 rows to the next ones, and `first` says which of these the first row is; there is no stride nor step.
+  const QuantSquares* quant = nullptr;
+  std::int64_t first = 0;
 
   const std::byte* row(std::int64_t r) const { return at + r * stride + (r >= in_first ? jump : 0); }
-  /// Whether a register can be loaded from them.
-  bool is_whole() const { return count == kRegisterRows && in_first >= kRegisterRows; }
+  /// Whether a register can be loaded from them, or they can be decoded together.
+  bool is_whole() const {
+    if (quant != nullptr) return first % kRegisterRows == 0;
+    return count == kRegisterRows && in_first >= kRegisterRows;
+  }
 };
 
 /// The rows of one call of the micro-kernel.
 struct RowPair {
   RowTile tiles[2];
+
+  bool is_quantised() const { return tiles[0].quant != nullptr || tiles[1].quant != nullptr; }
 };
 
 /// Panels of one call: where k = 0 of each is.

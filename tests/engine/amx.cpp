@@ -7,6 +7,7 @@
 #include "source/model_source.h"
 #include "support/amx_runtime.h"
 #include "support/c_api.h"
+#include "support/model_fixtures.h"
 #include "support/targets.h"
 
 namespace {
@@ -130,14 +131,14 @@ TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
   qi::KvCache cache(model);
   qi::Session session(cache);
   session.append(std::vector<qinfer_token>(33, 5));
-  const amx::Counts before = amx::counts();
+  const emulator::Counts before = emulator::counts();
   session.eval();
-  if (!amx::is_native()) CHECK(amx::counts().multiplications > before.multiplications);
-  if (!amx::configures_natively()) {
-    CHECK(amx::counts().configured > before.configured);
-    CHECK(amx::counts().configured - before.configured == amx::counts().released - before.released);
+  if (!emulator::is_native()) CHECK(emulator::counts().multiplications > before.multiplications);
+  if (!emulator::configures_natively()) {
+    CHECK(emulator::counts().configured > before.configured);
+    CHECK(emulator::counts().configured - before.configured == emulator::counts().released - before.released);
   }
-  CHECK_FALSE(amx::tiles_in_use());
+  CHECK_FALSE(emulator::tiles_in_use());
   session.append(7);
   qi::Cancel cancel;
   cancel.request();
@@ -145,13 +146,13 @@ TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {
   options.cancel = cancel.native();
   qinfer_session* handle = session.native();
   CHECK(qinfer_eval(&handle, 1, &options, nullptr) == QINFER_E_CANCELLED);
-  CHECK_FALSE(amx::tiles_in_use());
+  CHECK_FALSE(emulator::tiles_in_use());
   options.cancel = nullptr;
   options.keep_logits = 1000;
   CHECK(qinfer_eval(&handle, 1, &options, nullptr) == QINFER_E_INVALID_ARGUMENT);
-  CHECK_FALSE(amx::tiles_in_use());
+  CHECK_FALSE(emulator::tiles_in_use());
   session.eval();
-  CHECK_FALSE(amx::tiles_in_use());
+  CHECK_FALSE(emulator::tiles_in_use());
 }
 
 TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, past a segment of keys", "[amx]") {
@@ -214,6 +215,35 @@ TEST_CASE("packed for AMX, or packed while loading, a model has the bits of its 
     CHECK(packed > as_rows);  // padding
     CHECK(copied < as_rows);  // what is looked up stays in the file
     CHECK_THAT(out.read("packed").substr(0, 1 << 20), contains("squares32"));
+  }
+}
+
+TEST_CASE("quantised models on tiles have the bits of their values as bf16, packed or not, in chunks of any size",
+          "[amx][gguf]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
+  for (const std::string fixture : {"mixed", "moe"}) {  // every encoding, in layers and in experts
+    INFO(fixture);
+    const std::string folder = QINFER_TEST_FIXTURES "/quant/" + fixture, file = folder + "/model.gguf";
+    const models::Expected expected = models::read_expected(folder);
+    const ModelDir out;
+    EmulatedRuntime runtime(1);
+    REQUIRE_OK(qinfer_model_pack(runtime.native(), file.c_str(), nullptr, out.file("packed").c_str(), &err));
+    const auto load = [&](const std::string& path, const char* format) {
+      auto options = qi::options<qinfer_load_options>();
+      options.weight_format = format;
+      if (path == file) options.flags = QINFER_LOAD_EMBED_ROWS;  // embeddings are looked up as they are
+      return qi::Model::load(runtime, path, options);
+    };
+    const qi::Model model = load(file, nullptr), rounded = load(file, "bf16"),
+                    packed = load(out.file("packed"), nullptr);
+    CHECK(model.memory().weights_private < rounded.memory().weights_private / 2);
+    CHECK(packed.memory().weights_mapped > 0);
+    const std::vector<float> whole = models::evaluate(model, expected.ids, 0);
+    // What rounding weights and activations to 8 bits leaves, where it makes a router choose no other experts.
+    if (fixture == "mixed") CHECK(models::deviation(whole, expected, expected.f64) <= 0.03);
+    CHECK((models::evaluate(rounded, expected.ids, 0) == whole));
+    CHECK((models::evaluate(packed, expected.ids, 0) == whole));
+    for (const std::size_t chunk : {1, 7, 20}) CHECK((models::evaluate(model, expected.ids, chunk) == whole));
   }
 }
 

@@ -341,16 +341,24 @@ TEST_CASE("Quantised matrices are not converted to 16 bits", "[bad][gguf]") {
 }
 
 #ifdef QINFER_HAVE_AMX
-TEST_CASE("Tiles of bf16 refuse quantised matrices by name", "[bad][gguf][amx]") {
+TEST_CASE("amx_mixed refuses quantised matrices by name, and amx those in other forms", "[bad][gguf][amx]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   const ModelDir dir;
   dir.write("model.gguf", quantised(8).bytes());
-  for (const char* target : {"amx", "amx_mixed"}) {
+  const std::string tensor = "cannot hold tensor \"token_embd.weight\" (q8_0)";
+  const auto load = [&](const char* target, const char* format, qinfer_error& err) {
     EmulatedRuntime runtime(1, target);
+    auto options = sized<qinfer_load_options>();
+    options.weight_format = format;
     qinfer_model* model = nullptr;
-    REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "cannot hold tensor \"token_embd.weight\" (q8_0)",
-                  qinfer_model_load(runtime.native(), dir.file("model.gguf").c_str(), nullptr, &model, &err));
-  }
+    const auto status = qinfer_model_load(runtime.native(), dir.file("model.gguf").c_str(), &options, &model, &err);
+    qinfer_model_free(model);
+    return status;
+  };
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, tensor, load("amx_mixed", nullptr, err));
+  for (const char* format : {"f16", "f32"})
+    REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, tensor + " as " + format, load("amx", format, err));
+  for (const char* format : {static_cast<const char*>(nullptr), "bf16"}) REQUIRE_OK(load("amx", format, err));
 }
 #endif
 

@@ -13,7 +13,7 @@ namespace qinfer::test {
 namespace {
 
 /// TDPBF16PS of full tiles as the SDM's pseudo-code has it, one scalar operation at a time.
-void multiply_as_specified(const amx::Tiles& before, amx::Tiles& after) {
+void multiply_as_specified(const emulator::Tiles& before, emulator::Tiles& after) {
   const unsigned csr = __builtin_ia32_stmxcsr();
   __builtin_ia32_ldmxcsr(0x9fc0);
   for (unsigned m = 0; m < 16; ++m)
@@ -35,17 +35,17 @@ void multiply_as_specified(const amx::Tiles& before, amx::Tiles& after) {
   __builtin_ia32_ldmxcsr(csr);
 }
 
-amx::TileConfig full_config() {
-  amx::TileConfig config;
+emulator::TileConfig full_config() {
+  emulator::TileConfig config;
   config.palette = 1;
   for (int i = 0; i < 8; ++i) config.bytes_per_row[i] = 64, config.rows[i] = 16;
   return config;
 }
 
 /// Tiles 0 and 1 (operands) and 4 (sums) with values of a kind that changes with the seed.
-amx::Tiles random_tiles(unsigned seed) {
+emulator::Tiles random_tiles(unsigned seed) {
   Random random(seed);
-  amx::Tiles tiles;
+  emulator::Tiles tiles;
   tiles.config = full_config();
   const int kind = static_cast<int>(seed % 5);
   for (const int tile : {0, 1})
@@ -67,7 +67,7 @@ amx::Tiles random_tiles(unsigned seed) {
 }
 
 /// Sums are equal, or both not a number: the SDM leaves open which NaN it is.
-bool same_sums(const amx::Tiles& a, const amx::Tiles& b) {
+bool same_sums(const emulator::Tiles& a, const emulator::Tiles& b) {
   float x[256], y[256];
   std::memcpy(x, a.data[4], sizeof x);
   std::memcpy(y, b.data[4], sizeof y);
@@ -77,7 +77,7 @@ bool same_sums(const amx::Tiles& a, const amx::Tiles& b) {
 }
 
 /// tmm4 += tmm0 x tmm1 through machine code.
-void multiply_by_code(amx::Tiles& tiles) {
+void multiply_by_code(emulator::Tiles& tiles) {
   struct alignas(64) {
     std::uint8_t bytes[64];
   } config = {};
@@ -115,10 +115,10 @@ TEST_CASE("the AMX emulator is the SDM's model bit for bit", "[amx]") {
   const KernelSet* set = emulated_set();
   SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
   for (unsigned seed = 0; seed < 200; ++seed) {
-    const amx::Tiles tiles = random_tiles(seed);
-    amx::Tiles specified = tiles, by_call = tiles, by_code = tiles;
+    const emulator::Tiles tiles = random_tiles(seed);
+    emulator::Tiles specified = tiles, by_call = tiles, by_code = tiles;
     multiply_as_specified(tiles, specified);
-    amx::multiply(by_call, 4, 0, 1);
+    emulator::multiply(by_call, 4, 0, 1);
     multiply_by_code(by_code);
     INFO("seed " << seed);
     REQUIRE(same_sums(by_call, specified));
@@ -128,10 +128,10 @@ TEST_CASE("the AMX emulator is the SDM's model bit for bit", "[amx]") {
 
 TEST_CASE("the AMX emulator is the CPU bit for bit", "[amx]") {
   SKIP_UNLESS_CPU_HAS(has_silicon(), "AMX");
-  REQUIRE(amx::is_native());
+  REQUIRE(emulator::is_native());
   for (unsigned seed = 0; seed < 200; ++seed) {
-    amx::Tiles emulated = random_tiles(seed), native = emulated;
-    amx::multiply(emulated, 4, 0, 1);
+    emulator::Tiles emulated = random_tiles(seed), native = emulated;
+    emulator::multiply(emulated, 4, 0, 1);
     multiply_by_code(native);
     INFO("seed " << seed);
     REQUIRE(same_sums(native, emulated));
@@ -140,15 +140,15 @@ TEST_CASE("the AMX emulator is the CPU bit for bit", "[amx]") {
 
 TEST_CASE("the AMX emulator refuses what hardware refuses", "[amx]") {
   using Code = std::vector<std::uint8_t>;
-  amx::Counts counts;
-  amx::Registers registers;
+  emulator::Counts counts;
+  emulator::Registers registers;
   alignas(64) std::uint8_t memory[2048] = {};
   registers.general[0] = reinterpret_cast<std::uint64_t>(memory);
   registers.general[1] = 64;  // rcx
-  const auto run = [&](amx::Tiles& tiles, Code code) {
+  const auto run = [&](emulator::Tiles& tiles, Code code) {
     code.resize(16);
     const char* reason = nullptr;
-    const std::size_t length = amx::execute(tiles, counts, code.data(), registers, reason);
+    const std::size_t length = emulator::execute(tiles, counts, code.data(), registers, reason);
     return length != 0 ? std::to_string(length) : std::string(reason);
   };
   const Code load = {0xc4, 0xe2, 0x7b, 0x4b, 0x04, 0x08},      // tileloadd (rax,rcx,1), tmm0
@@ -162,7 +162,7 @@ TEST_CASE("the AMX emulator refuses what hardware refuses", "[amx]") {
       release = {0xc4, 0xe2, 0x78, 0x49, 0xc0},                // tilerelease
       displaced = {0xc4, 0xe2, 0x7b, 0x4b, 0x44, 0x08, 0x40},  // tileloadd 64(rax,rcx,1), tmm0
       wide = {0xc4, 0xe2, 0xfb, 0x4b, 0x04, 0x08};             // the same with VEX.W
-  amx::Tiles idle, tiles;
+  emulator::Tiles idle, tiles;
   tiles.config = full_config();
   for (const Code& code : {load, store, zero, multiply}) CHECK(run(idle, code) == "tiles are not configured");
   CHECK(run(tiles, load) == "6");
@@ -177,7 +177,7 @@ TEST_CASE("the AMX emulator refuses what hardware refuses", "[amx]") {
   CHECK(run(tiles, wide) == "VEX.W is set");
   CHECK(run(tiles, {0x90}) == "not an instruction of AMX");
   CHECK(run(tiles, {0xc4, 0xe2, 0x7b, 0x5e, 0xe0}) == "no such instruction");  // int8
-  amx::Tiles small = tiles;
+  emulator::Tiles small = tiles;
   small.config.rows[1] = 8;
   CHECK(run(small, multiply) == "the tiles' sizes do not go together");
   small = tiles;
@@ -209,7 +209,7 @@ TEST_CASE("the AMX emulator refuses what hardware refuses", "[amx]") {
 TEST_CASE("AMX linear layers read nothing but their operands, and each weight once", "[amx]") {
   const KernelSet* set = emulated_set();
   SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
-  const bool counted = !amx::is_native();
+  const bool counted = !emulator::is_native();
   struct Case {
     std::int64_t n, cols, outputs;
   };
@@ -254,7 +254,7 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
         false,
         {out.data(), ActivationLayout::row_major, outputs},
         {}};
-    const std::uint64_t splits = amx::counts().splits;
+    const std::uint64_t splits = emulator::counts().splits;
     std::vector<std::byte> space;
     run_all(set->linear, args,
             set->linear_workspace({.batch = 1,
@@ -266,8 +266,8 @@ TEST_CASE("AMX reads weights at any address of two bytes", "[amx]") {
                                    .vocab = 1,
                                    .context = 1}),
             space, 1);
-    if (!amx::is_native())
-      CHECK(amx::counts().splits - splits == (offset == 0 ? 0 : static_cast<std::uint64_t>(cols * outputs / 32)));
+    if (!emulator::is_native())
+      CHECK(emulator::counts().splits - splits == (offset == 0 ? 0 : static_cast<std::uint64_t>(cols * outputs / 32)));
     if (offset == 0) first = out;
     CHECK(out == first);
   }

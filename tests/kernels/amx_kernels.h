@@ -14,7 +14,7 @@ namespace qinfer::test {
 /// A set of the backend, NULL unless this CPU has what it needs beside tiles: those are emulated.
 inline const KernelSet* emulated_set(std::string_view name = "amx") {
   const KernelSet* set = find_kernel_set(name, platform::detect_cpu(system_with_tiles()).features);
-  if (set != nullptr && !amx::is_native()) amx::install();
+  if (set != nullptr && !emulator::is_native()) emulator::install();
   return set;
 }
 
@@ -51,7 +51,7 @@ inline double amx_bound(const Sum& sum, std::int64_t cols) {
 
 struct LinearRun {
   std::vector<float> out;
-  amx::Counts counts;
+  emulator::Counts counts;
 };
 
 /// A linear layer all of whose operands are between pages that cannot be read, with weights in one of the layouts.
@@ -84,15 +84,15 @@ inline LinearRun guarded_linear(const KernelSet& set, std::int64_t n, std::int64
   const Guarded shared(round_up(size.shared, 64)), own(round_up(size.per_worker, 64));
   LinearArgs args{n,     in.view(),  Matrix{weights.data(), format, outputs, cols},
                   false, out.view(), {shared.data(), own.data(), size.per_worker}};
-  amx::watch(weights.data(), weight_size);
-  const amx::Counts before = amx::counts();
+  emulator::watch(weights.data(), weight_size);
+  const emulator::Counts before = emulator::counts();
   set.linear.run(args, 1, {0, set.linear.units(args, 1), 0});
-  LinearRun run{out.rows(), amx::counts()};
+  LinearRun run{out.rows(), emulator::counts()};
   run.counts.multiplications -= before.multiplications;
   run.counts.loads -= before.loads;
   run.counts.watched_lines -= before.watched_lines;
   run.counts.splits -= before.splits;
-  CHECK_FALSE(amx::tiles_in_use());
+  CHECK_FALSE(emulator::tiles_in_use());
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t j = 0; j < outputs; ++j) {
       const Sum want = dot(x.data() + m * cols, w.data() + j * cols, cols);

@@ -51,7 +51,7 @@ struct Network {
 struct Result {
   std::vector<float> out, logits, weights;
   std::vector<std::int32_t> chosen;
-  amx::Counts counts;
+  emulator::Counts counts;
   std::int64_t slots = 0;
 };
 
@@ -110,9 +110,9 @@ class Mixture {
     args.n = n, args.x = in.view(), args.out = out.view();
     args.buffers = {routes.data(), gathered.data(), inner.data()};
     args.workspace = {nullptr, own.data(), size.per_worker};
-    const amx::Counts before = amx::counts();
+    const emulator::Counts before = emulator::counts();
     run_phases(set, args, step);
-    CHECK_FALSE(amx::tiles_in_use());
+    CHECK_FALSE(emulator::tiles_in_use());
     return result(args, out, before);
   }
 
@@ -158,7 +158,7 @@ class Mixture {
     }
   }
 
-  Result result(const MoeArgs& args, const ActivationBuffer& out, const amx::Counts& before) const {
+  Result result(const MoeArgs& args, const ActivationBuffer& out, const emulator::Counts& before) const {
     const Routes routes(args);
     Result result;
     result.out = out.rows();
@@ -166,7 +166,7 @@ class Mixture {
     result.weights.assign(routes.weights, routes.weights + args.n * args.top_k);
     result.chosen.assign(routes.chosen, routes.chosen + args.n * args.top_k);
     result.slots = routes.n_slots();
-    result.counts = amx::counts();
+    result.counts = emulator::counts();
     result.counts.multiplications -= before.multiplications;
     result.counts.watched_lines -= before.watched_lines;
     return result;
@@ -383,7 +383,7 @@ TEST_CASE("AMX mixtures of thousands of rows are cut, and equal smaller batches"
 
 TEST_CASE("AMX mixtures read the weights of the chosen experts alone, and once", "[amx]") {
   SKIP_UNLESS_CPU_HAS(emulated_set() != nullptr, "AVX-512");
-  SKIP_UNLESS(!amx::is_native(), machine, "loads of the CPU's own tiles cannot be counted");
+  SKIP_UNLESS(!emulator::is_native(), machine, "loads of the CPU's own tiles cannot be counted");
   constexpr std::int64_t kHidden = 64, kWidth = 96;
   for (const KernelSet* set : amx_sets())
     for (const std::int64_t n : {1, 4, 5, 8, 9, 16, 17, 30}) {
@@ -398,13 +398,13 @@ TEST_CASE("AMX mixtures read the weights of the chosen experts alone, and once",
           w->view.data = at;
           at += kMatrix;
         }
-      amx::watch(memory.data(), 12 * 3 * kMatrix);
+      emulator::watch(memory.data(), 12 * 3 * kMatrix);
       const Result result = mixture.run(*set, 0, n, 0);
       INFO(set->name << " n " << n << ", slots " << result.slots);
       CHECK(result.slots == std::ssize(std::set<std::int32_t>(result.chosen.begin(), result.chosen.end())));
       const auto lines = static_cast<std::uint64_t>(result.slots) * 3 * kMatrix / 64;
       CHECK(result.counts.watched_lines == (rounds_to_bf16(*set, n) ? lines : 0));
-      amx::watch(nullptr, 0);
+      emulator::watch(nullptr, 0);
     }
 }
 

@@ -42,7 +42,7 @@ TEST_CASE("every AMX operation equals its definition with weights in squares", "
 TEST_CASE("AMX linear layers read each square once and nothing else, and have the bits of rows", "[amx]") {
   const KernelSet* set = emulated_set();
   SKIP_UNLESS_CPU_HAS(set != nullptr, "AVX-512");
-  const bool counted = !amx::is_native();
+  const bool counted = !emulator::is_native();
   struct Case {
     std::int64_t n, cols, outputs;
   };

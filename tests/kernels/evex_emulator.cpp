@@ -121,7 +121,7 @@ TEST_CASE("VCVTNE2PS2BF16 is rounded as the manual says, in any registers", "[am
   for (unsigned seed = 0; seed < 200; ++seed) {
     const Vectors vectors = random_vectors(seed);
     Result want;
-    amx::to_bf16(vectors.low, vectors.high, want.values);
+    emulator::to_bf16(vectors.low, vectors.high, want.values);
     const std::vector<Result> got = convert(vectors);
     for (std::size_t form = 0; form < got.size(); ++form)
       for (int i = 0; i < 32; ++i) {
@@ -131,7 +131,7 @@ TEST_CASE("VCVTNE2PS2BF16 is rounded as the manual says, in any registers", "[am
   }
   float low[16] = {1, -0.0f, 1e-40f, INFINITY, 3.3961775e38f, 1.00390625f, 1.01171875f}, high[16] = {NAN};
   std::uint16_t rounded[32];
-  amx::to_bf16(low, high, rounded);
+  emulator::to_bf16(low, high, rounded);
   const std::uint16_t expected[7] = {0x3f80, 0x8000, 0, 0x7f80, 0x7f80, 0x3f80, 0x3f82};  // the last two are ties
   for (int i = 0; i < 7; ++i) CHECK(rounded[i] == expected[i]);
   CHECK((rounded[16] & 0x7fff) == 0x7fc0);
@@ -140,25 +140,25 @@ TEST_CASE("VCVTNE2PS2BF16 is rounded as the manual says, in any registers", "[am
 TEST_CASE("a product and sum of f16 is rounded once", "[amx]") {
   using namespace qinfer::test;
   const auto half = [](double x) { return qinfer::f32_to_f16(static_cast<float>(x)); };
-  CHECK(amx::fma_f16(half(1), half(1), half(1)) == half(2));
-  CHECK(amx::fma_f16(half(-1), half(1), half(1)) == 0);  // +0
-  CHECK(amx::fma_f16(0x8000, half(1), 0x8000) == 0x8000);
-  CHECK(amx::fma_f16(half(300), half(300), half(0)) == 0x7c00);
-  CHECK(amx::fma_f16(half(255.875), half(256), half(0)) == 0x7bff);  // 65504
-  CHECK(amx::fma_f16(1, 1, 0) == 0);                                 // 2^-48
+  CHECK(emulator::fma_f16(half(1), half(1), half(1)) == half(2));
+  CHECK(emulator::fma_f16(half(-1), half(1), half(1)) == 0);  // +0
+  CHECK(emulator::fma_f16(0x8000, half(1), 0x8000) == 0x8000);
+  CHECK(emulator::fma_f16(half(300), half(300), half(0)) == 0x7c00);
+  CHECK(emulator::fma_f16(half(255.875), half(256), half(0)) == 0x7bff);  // 65504
+  CHECK(emulator::fma_f16(1, 1, 0) == 0);                                 // 2^-48
   // 1 + 2^-11 is a tie, which the smallest product breaks.
-  CHECK(amx::fma_f16(half(0x1p-5), half(0x1p-6), half(1)) == half(1));
-  CHECK(amx::fma_f16(half(0x1.004p-5), half(0x1p-6), half(1)) == half(1 + 0x1p-10));
-  CHECK(amx::fma_f16(half(0x1.ffcp-6), half(0x1p-6), half(1)) == half(1));
+  CHECK(emulator::fma_f16(half(0x1p-5), half(0x1p-6), half(1)) == half(1));
+  CHECK(emulator::fma_f16(half(0x1.004p-5), half(0x1p-6), half(1)) == half(1 + 0x1p-10));
+  CHECK(emulator::fma_f16(half(0x1.ffcp-6), half(0x1p-6), half(1)) == half(1));
   // 2048 + 1 +- 2^-48: further apart than f64 has bits.
-  CHECK(amx::fma_f16(1, 1, half(2048)) == half(2048));
-  CHECK(amx::fma_f16(0x7c00, 0, half(1)) == 0x7e00);
-  CHECK(amx::fma_f16(0x7c00, half(1), 0xfc00) == 0x7e00);
-  CHECK(amx::fma_f16(0xfc00, half(1), half(1)) == 0xfc00);
+  CHECK(emulator::fma_f16(1, 1, half(2048)) == half(2048));
+  CHECK(emulator::fma_f16(0x7c00, 0, half(1)) == 0x7e00);
+  CHECK(emulator::fma_f16(0x7c00, half(1), 0xfc00) == 0x7e00);
+  CHECK(emulator::fma_f16(0xfc00, half(1), half(1)) == 0xfc00);
   for (unsigned i = 0; i < 0x10000; ++i) {  // times 1, plus 0: the same
     const auto value = static_cast<std::uint16_t>(i);
     if (is_nan_f16(value)) continue;
-    REQUIRE(amx::fma_f16(value, half(1), static_cast<std::uint16_t>(value & 0x8000)) == value);
+    REQUIRE(emulator::fma_f16(value, half(1), static_cast<std::uint16_t>(value & 0x8000)) == value);
   }
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("VFMADD231PH and VDPBF16PS take registers, masks and memory as they ar
       multiply_f16(a.data(), b.data(), got.data(), mask, form);
       for (std::size_t i = 0; i < 32; ++i) {
         const bool taken = form != 1 || (mask >> i & 1) != 0;
-        const std::uint16_t want = taken ? amx::fma_f16(a[i], b[i], c[i]) : c[i];
+        const std::uint16_t want = taken ? emulator::fma_f16(a[i], b[i], c[i]) : c[i];
         INFO("round " << round << ", form " << form << ", lane " << i << ": " << a[i] << " * " << b[i] << " + "
                       << c[i]);
         REQUIRE((got[i] == want || (is_nan_f16(got[i]) && is_nan_f16(want))));
@@ -182,7 +182,7 @@ TEST_CASE("VFMADD231PH and VDPBF16PS take registers, masks and memory as they ar
     }
     std::vector<float> sums = random.values(16), want = sums;
     multiply_bf16(a.data(), b.data(), sums.data());
-    amx::dot_bf16(a.data(), b.data(), want.data());
+    emulator::dot_bf16(a.data(), b.data(), want.data());
     for (std::size_t i = 0; i < 16; ++i)
       REQUIRE((std::memcmp(&sums[i], &want[i], 4) == 0 || (std::isnan(sums[i]) && std::isnan(want[i]))));
   }

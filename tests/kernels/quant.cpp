@@ -1,5 +1,5 @@
-// Single matrices of quantised weights, for every set that decodes tiles of them: the same bits as the same matrix as
-// f32, the same bits whatever the batch and the slices, float64, and what packing gives.
+// Single matrices of quantised weights, for every set that multiplies with their values: the same bits as the same
+// matrix as these values, the same bits whatever the batch and the slices, float64, and what packing gives.
 #include "base/block_formats.h"
 #include "kernels/quant_support.h"
 #include "support/skip.h"
@@ -86,8 +86,8 @@ TEST_CASE("a few linear layers with quantised weights of every encoding", "[.]")
 }
 
 TEST_CASE("outputs of quantised weights do not depend on batch and slices", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!f32_quant_sets().empty(), "AVX-512");
-  for (const KernelSet* set : f32_quant_sets())
+  SKIP_UNLESS_CPU_HAS(!quant_sets().empty(), "AVX-512");
+  for (const KernelSet* set : quant_sets())
     for (const Encoding encoding : quantised_encodings()) {
       INFO(set->name << " " << encoding_name(encoding));
       const std::int64_t n = 27, cols = 512, outputs = 200;
@@ -106,9 +106,9 @@ TEST_CASE("outputs of quantised weights do not depend on batch and slices", "[ke
     }
 }
 
-TEST_CASE("LM heads with quantised weights equal those with their values as f32", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!f32_quant_sets().empty(), "AVX-512");
-  for (const KernelSet* set : f32_quant_sets())
+TEST_CASE("LM heads with quantised weights equal those with their values", "[kernels]") {
+  SKIP_UNLESS_CPU_HAS(!quant_sets().empty(), "AVX-512");
+  for (const KernelSet* set : quant_sets())
     for (const Encoding encoding : quantised_encodings())
       for (const std::int64_t n : {1, 3, 9, 30}) {
         INFO(set->name << " " << encoding_name(encoding) << " n " << n);
@@ -141,8 +141,8 @@ TEST_CASE("LM heads with quantised weights equal those with their values as f32"
 }
 
 TEST_CASE("embeddings come out of quantised tiles and rows as they were", "[kernels]") {
-  SKIP_UNLESS_CPU_HAS(!f32_quant_sets().empty(), "AVX-512");
-  for (const KernelSet* set : f32_quant_sets())
+  SKIP_UNLESS_CPU_HAS(!quant_sets().empty(), "AVX-512");
+  for (const KernelSet* set : quant_sets())
     for (const Encoding encoding : quantised_encodings())
       for (const WeightRole role : {WeightRole::embedding, WeightRole::tied}) {
         INFO(set->name << " " << encoding_name(encoding));
@@ -151,22 +151,23 @@ TEST_CASE("embeddings come out of quantised tiles and rows as they were", "[kern
         const std::vector<std::byte> blocks = random_blocks(random, encoding, rows * cols);
         WeightFormat format;
         REQUIRE(set->weight_format(role, encoding, nullptr, false, format));
-        REQUIRE(format.layout == (role == WeightRole::tied ? WeightLayout::tile32 : WeightLayout::row_major));
+        const WeightLayout tiles = uses_tiles(set->name) ? WeightLayout::squares32 : WeightLayout::tile32;
+        REQUIRE(format.layout == (role == WeightRole::tied ? tiles : WeightLayout::row_major));
         const TestMatrix table = pack_blocks(*set, blocks, encoding, format, rows, cols);
         for (const float scale : {1.0f, 0.3f}) {
-          std::vector<std::int32_t> tokens = {44, 0, 31, 32, 7, 7};
-          const auto n = static_cast<std::int64_t>(tokens.size());
-          ActivationBuffer out = residual(*set, n, cols);
-          EmbedArgs args{n, tokens.data(), table.view, out.view(), scale};
-          std::vector<std::byte> memory;
-          run_all(set->embed, args, {}, memory, 2);
-          for (std::int64_t m = 0; m < n; ++m)
-            for (std::int64_t i = 0; i < cols; ++i) {
-              const float value =
-                  table.values[static_cast<std::size_t>(tokens[static_cast<std::size_t>(m)] * cols + i)];
-              REQUIRE(std::bit_cast<std::uint32_t>(out.get(m, i)) ==
-                      std::bit_cast<std::uint32_t>(scale == 1 ? value : value * scale));
-            }
+          const std::int32_t tokens[] = {44, 0, 31, 32, 7, 7, 43, 1, 2, 3, 4, 33, 34, 35, 44, 6, 5, 9};
+          for (const std::int64_t n : {6, 18}) {
+            ActivationBuffer out = residual(*set, n, cols);
+            EmbedArgs args{n, tokens, table.view, out.view(), scale};
+            std::vector<std::byte> memory;
+            run_all(set->embed, args, {}, memory, 2);
+            for (std::int64_t m = 0; m < n; ++m)
+              for (std::int64_t i = 0; i < cols; ++i) {
+                const float value = table.values[static_cast<std::size_t>(tokens[m] * cols + i)];
+                REQUIRE(std::bit_cast<std::uint32_t>(out.get(m, i)) ==
+                        std::bit_cast<std::uint32_t>(scale == 1 ? value : value * scale));
+              }
+          }
         }
       }
 }
@@ -219,7 +220,7 @@ TEST_CASE("kernel sets keep quantised matrices, widen them to f32, or refuse", "
   for (const KernelSetRow& row : kernel_sets()) {
     const KernelSet& set = row.get();
     INFO(row.name);
-    if (uses_tiles(row.name)) {
+    if (row.name == "amx_mixed") {
       WeightFormat out;
       for (const WeightRole role : {WeightRole::embedding, WeightRole::q, WeightRole::tied, WeightRole::router})
         for (const Encoding* wanted : {static_cast<const Encoding*>(nullptr), &f32, &bf16})

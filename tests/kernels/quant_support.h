@@ -8,6 +8,9 @@
 
 #include "common/quant_tiles.h"
 #include "kernels/support.h"
+#ifdef QINFER_HAVE_AMX
+#include "kernels/amx_kernels.h"
+#endif
 
 namespace qinfer::test {
 
@@ -71,7 +74,13 @@ inline TestMatrix pack_blocks(const KernelSet& set, const std::vector<std::byte>
   return m;
 }
 
-/// The same matrix as it is and as f32.
+/// As what a set multiplies the values of blocks, unless it scales sums of integers.
+inline Encoding widened_encoding(const KernelSet& set) {
+  const bool rounds = row_of(set.name).numerics.multiplier(Encoding::q4_k) == Multiplier::bf16_tiles;
+  return rounds ? Encoding::bf16 : Encoding::f32;
+}
+
+/// The same matrix as it is and as the values of its blocks, in f32 or rounded to bf16.
 struct QuantMatrix {
   TestMatrix own, widened;
   const TestMatrix& as(bool wide) const { return wide ? widened : own; }
@@ -81,10 +90,10 @@ inline QuantMatrix make_quantised(const KernelSet& set, Random& random, Encoding
                                   std::int64_t cols, WeightRole role = WeightRole::q) {
   const std::vector<std::byte> blocks = random_blocks(random, encoding, rows * cols);
   WeightFormat own, wide;
-  const Encoding f32 = Encoding::f32;
+  const Encoding values = widened_encoding(set);
   REQUIRE(set.weight_format(role, encoding, nullptr, false, own));
   REQUIRE(own.encoding == encoding);
-  REQUIRE(set.weight_format(role, encoding, &f32, false, wide));
+  REQUIRE(set.weight_format(role, encoding, &values, false, wide));
   return {pack_blocks(set, blocks, encoding, own, rows, cols), pack_blocks(set, blocks, encoding, wide, rows, cols)};
 }
 
@@ -94,8 +103,9 @@ inline QuantMatrix make_any(const KernelSet& set, Random& random, Encoding encod
   if (!is_plain(encoding)) return make_quantised(set, random, encoding, rows, cols);
   QuantMatrix m;
   const std::vector<float> values = random.values(static_cast<std::size_t>(rows * cols));
-  m.own = pack_matrix(set, values, element_type(encoding), rows, cols);
-  m.widened = pack_matrix(set, values, element_type(encoding), rows, cols);
+  const DType type = widened_encoding(set) == Encoding::bf16 ? DType::bf16 : element_type(encoding);
+  m.own = pack_matrix(set, values, type, rows, cols);
+  m.widened = pack_matrix(set, values, type, rows, cols);
   return m;
 }
 
@@ -108,6 +118,16 @@ inline std::vector<const KernelSet*> f32_quant_sets() {
     if (!set->weight_format(WeightRole::q, Encoding::q4_k, nullptr, false, format)) continue;
     if (format == WeightFormat{Encoding::q4_k, WeightLayout::tile32}) sets.push_back(set);
   }
+  return sets;
+}
+
+/// Those, and the ones that multiply with the values rounded to bf16, on tiles that may be emulated: sets whose
+/// results are those of the widened values, bit for bit.
+inline std::vector<const KernelSet*> quant_sets() {
+  std::vector<const KernelSet*> sets = f32_quant_sets();
+#ifdef QINFER_HAVE_AMX
+  if (const KernelSet* set = emulated_set()) sets.push_back(set);
+#endif
   return sets;
 }
 

@@ -52,7 +52,7 @@ inline const KernelSet* emulable_set(std::string_view name) {
 #ifdef QINFER_HAVE_AMX
   if (set == nullptr && (name == "avx512_fp16" || name == "avx512_bf16")) {
     set = find_kernel_set(name, usable_features() + " avx512_bf16 avx512_fp16");
-    if (set != nullptr) amx::install();
+    if (set != nullptr) emulator::install();
   }
 #endif
   return set;

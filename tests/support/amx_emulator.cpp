@@ -18,7 +18,7 @@
 #include <initializer_list>
 #include <utility>
 
-namespace qinfer::test::amx {
+namespace qinfer::test::emulator {
 namespace {
 
 thread_local Tiles thread_tiles;
@@ -348,5 +348,5 @@ bool tiles_in_use() {
   return config[0] != 0;
 }
 
-}  // namespace qinfer::test::amx
+}  // namespace qinfer::test::emulator
 #endif

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace qinfer::test::amx {
+namespace qinfer::test::emulator {
 
 struct TileConfig {
   std::uint8_t palette = 0, start_row = 0;
@@ -67,4 +67,4 @@ void watch(const void* begin, std::size_t bytes);
 /// Whether this thread's tiles are configured: false is what a thread must leave behind.
 bool tiles_in_use();
 
-}  // namespace qinfer::test::amx
+}  // namespace qinfer::test::emulator

@@ -43,7 +43,7 @@ inline bool can_emulate_amx() {
 class EmulatedRuntime : public qi::Runtime {
  public:
   explicit EmulatedRuntime(std::uint32_t threads = 2, const char* target = "amx") : qi::Runtime(small()) {
-    if (!amx::is_native()) amx::install();
+    if (!emulator::is_native()) emulator::install();
     static const platform::TileSystem kSystem = system_with_tiles();
     engine::RuntimeOptions options;
     options.cpu_target = target;

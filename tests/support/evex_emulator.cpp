@@ -13,7 +13,7 @@
 
 #include "support/amx_emulator.h"
 
-namespace qinfer::test::amx {
+namespace qinfer::test::emulator {
 namespace {
 
 /// The SDM's convert_fp32_to_bfloat16: to nearest, ties to even, whatever MXCSR says; denormals become zeros and NaNs
@@ -255,5 +255,5 @@ std::size_t execute_evex(const std::uint8_t* code, const Registers& registers, v
   return operands.length;
 }
 
-}  // namespace qinfer::test::amx
+}  // namespace qinfer::test::emulator
 #endif

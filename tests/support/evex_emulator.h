@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace qinfer::test::amx {
+namespace qinfer::test::emulator {
 
 struct Registers;
 
@@ -23,4 +23,4 @@ bool is_emulated_evex(const std::uint8_t* code);
 /// Executes it on the registers of an interrupted thread. Returns its length, or 0: this is another instruction.
 std::size_t execute_evex(const std::uint8_t* code, const Registers& registers, void* ucontext);
 
-}  // namespace qinfer::test::amx
+}  // namespace qinfer::test::emulator
