@@ -128,8 +128,8 @@ Result<engine::Session*> usable(const qinfer_session* session, const Exclusive& 
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* caller) {
   qinfer_runtime_options options;
   QINFER_TRY(copy_in(caller, options, "qinfer_runtime_options"));
-  QINFER_TRY(
-      unknown_flags(options.flags, QINFER_RUNTIME_EXACT | QINFER_RUNTIME_NORMAL_PAGES, "qinfer_runtime_options.flags"));
+  QINFER_TRY(unknown_flags(options.flags, QINFER_RUNTIME_EXACT | QINFER_RUNTIME_NORMAL_PAGES | QINFER_RUNTIME_NO_TILES,
+                           "qinfer_runtime_options.flags"));
   if (options.log_level < 0 || options.log_level > QINFER_LOG_DEBUG)
     return error(Code::invalid_argument, "log_level is {}, expected 0 to {}", options.log_level,
                  static_cast<int>(QINFER_LOG_DEBUG));
@@ -145,6 +145,7 @@ Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* cal
                  engine::Runtime::kMaxThreads);
   if (options.cpu_ids != nullptr) out.cpu_ids.assign(options.cpu_ids, options.cpu_ids + options.n_cpu_ids);
   out.exact = (options.flags & QINFER_RUNTIME_EXACT) != 0;
+  out.no_tiles = (options.flags & QINFER_RUNTIME_NO_TILES) != 0;
   if (options.cpu_target != nullptr) out.cpu_target = options.cpu_target;
   if (options.allocator != nullptr) {
     qinfer_allocator allocator;

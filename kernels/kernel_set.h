@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/activation.h"
 #include "base/dtype.h"
@@ -418,8 +419,8 @@ struct Numerics {
 /// Which models a set of kernel_sets(), one row of which says what chooses a set and what it promises, is chosen for
 /// where the host names none.
 enum class ChosenFor : std::uint8_t {
-  none,
-  held_exactly,  ///< those all of whose matrices the set keeps with the file's values
+  packed,        ///< those that were packed for it
+  held_exactly,  ///< and those all of whose matrices the set keeps with the file's values
   all
 };
 
@@ -440,7 +441,11 @@ std::span<const KernelSetRow> kernel_sets();
 /// null. An empty name asks for the best one that is chosen for all models; `exact`: among those that compute in f32.
 const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_features, bool exact = false);
 
-/// The set that comes before that best one, for models which it holds exactly; null if there is none.
-const KernelSet* find_preferred_set(std::string_view cpu_features, bool exact);
+/// Those that a CPU with these features can run and that are chosen for some models alone, the best ones first. After
+/// the best one that is chosen for all models there are only such as are chosen for what was packed for them.
+std::vector<const KernelSetRow*> find_preferred_sets(std::string_view cpu_features, bool exact);
+
+/// Whether a set needs tiles, which the system gives to a process that asks for them.
+bool needs_tiles(const KernelSetRow& row);
 
 }  // namespace qinfer::kernels

@@ -55,14 +55,14 @@ constexpr KernelSetRow kSets[] = {
      .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
      .get = amx::kernel_set,
      .exact = false,
-     .chosen_for = ChosenFor::none,
+     .chosen_for = ChosenFor::packed,
      .numerics = {.multiplier = bf16_tiles},
      .weight_types = "bf16"},
     {.name = "amx_mixed",
      .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
      .get = amx::mixed_kernel_set,
      .exact = false,
-     .chosen_for = ChosenFor::none,
+     .chosen_for = ChosenFor::packed,
      .invariant = false,
      .numerics = {.multiplier = bf16_tiles, .unrounded_rows = amx::kFewRows},
      .weight_types = "bf16"},
@@ -132,12 +132,20 @@ const KernelSet* find_kernel_set(std::string_view name, std::string_view cpu_fea
   return nullptr;
 }
 
-const KernelSet* find_preferred_set(std::string_view cpu_features, bool exact) {
+std::vector<const KernelSetRow*> find_preferred_sets(std::string_view cpu_features, bool exact) {
+  std::vector<const KernelSetRow*> rows;
+  bool best = true;  // so far
   for (const KernelSetRow& row : kSets) {
-    if (row.chosen_for == ChosenFor::none || (exact && !row.exact) || !has_all(cpu_features, row.needs)) continue;
-    return row.chosen_for == ChosenFor::held_exactly ? &row.get() : nullptr;
+    if ((exact && !row.exact) || !has_all(cpu_features, row.needs)) continue;
+    if (row.chosen_for == ChosenFor::all) {
+      best = false;
+    } else if (best || row.chosen_for == ChosenFor::packed) {
+      rows.push_back(&row);
+    }
   }
-  return nullptr;
+  return rows;
 }
+
+bool needs_tiles(const KernelSetRow& row) { return has_word(row.needs, "amx_tile"); }
 
 }  // namespace qinfer::kernels

@@ -18,6 +18,7 @@ type RuntimeOptions struct {
 	Exact       bool          // activations and sums in f32
 	Spin        time.Duration // threads spin this long between evaluations, in whole microseconds; 0 = sleep at once
 	NormalPages bool          // no pages of 2 MiB
+	NoTiles     bool          // the system is never asked for tiles of AMX
 }
 
 // Runtime has the threads that compute. Evaluations on one runtime run one after another, each on all of its threads.
@@ -39,9 +40,10 @@ func (o *RuntimeOptions) native(t *texts) C.qinfer_runtime_options {
 			uint32(math.MaxUint32))
 	}
 	options := C.qinfer_runtime_options{
-		n_threads:  C.uint32_t(o.Threads),
-		spin_us:    C.uint32_t(spin),
-		flags:      flag(o.Exact, C.QINFER_RUNTIME_EXACT) | flag(o.NormalPages, C.QINFER_RUNTIME_NORMAL_PAGES),
+		n_threads: C.uint32_t(o.Threads),
+		spin_us:   C.uint32_t(spin),
+		flags: flag(o.Exact, C.QINFER_RUNTIME_EXACT) | flag(o.NormalPages, C.QINFER_RUNTIME_NORMAL_PAGES) |
+			flag(o.NoTiles, C.QINFER_RUNTIME_NO_TILES),
 		cpu_target: t.optional("the CPU target", o.CPUTarget),
 	}
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))

@@ -208,7 +208,7 @@ QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qi
  *  USABLE        This CPU and system have all that the set needs.
  *  DEFAULT       Runs models of any kind where cpu_target is NULL.
  *  EXACT         Can be used under QINFER_RUNTIME_EXACT.
- *  BY_NAME       Used only as cpu_target.
+ *  BY_NAME       Used only as cpu_target, and for models that were packed for it.
  *  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the
  *                DEFAULT. qinfer_model_info.kernel_set says which of the two a model runs on.
  *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it. */
@@ -252,7 +252,8 @@ typedef struct qinfer_allocator {
 enum {
     QINFER_RUNTIME_EXACT        = 1, /* f32 activations and sums (kernel sets with QINFER_KERNELS_EXACT), weights in a
                                         type that holds them exactly, and keys and values in f32 by default */
-    QINFER_RUNTIME_NORMAL_PAGES = 2  /* no 2 MiB pages: what the system counts is then exact to the page */
+    QINFER_RUNTIME_NORMAL_PAGES = 2, /* no 2 MiB pages: what the system counts is then exact to the page */
+    QINFER_RUNTIME_NO_TILES     = 4  /* never ask the system for tiles of AMX, see cpu_target */
 };
 typedef struct qinfer_runtime_options {
     uint32_t                struct_size;
@@ -266,12 +267,14 @@ typedef struct qinfer_runtime_options {
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
     const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and
-                                           model. "amx" and "amx_mixed" have the system permit this process to use
-                                           tiles, for as long as it lives, also after all handles are freed: from
-                                           then on sigaltstack() fails with ENOMEM for a stack of less than
+                                           model. A runtime on "amx" or "amx_mixed", and loading a model that was
+                                           packed for one of them, has the system permit this process to use tiles,
+                                           for as long as it lives, also after all handles are freed: from then on
+                                           sigaltstack() fails with ENOMEM for a stack of less than
                                            sysconf(_SC_SIGSTKSZ) bytes (SIGSTKSZ, 8,192, is too small). Where a
-                                           thread has such a stack already the system refuses, which is
-                                           QINFER_E_UNSUPPORTED */
+                                           thread has such a stack already, or a seccomp filter forbids it, the
+                                           system refuses, which is QINFER_E_UNSUPPORTED, and so is either with
+                                           QINFER_RUNTIME_NO_TILES. Planning does not ask */
     const qinfer_allocator *allocator;  /* NULL = mmap */
 } qinfer_runtime_options;
 

@@ -63,16 +63,32 @@ Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::u
   return totals;
 }
 
-Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
-                                              const LoadOptions& options) {
-  if (choice.held_exactly == nullptr) return choice.any_model;
+namespace {
+
+/// Whether the set of a row is chosen for the model.
+bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& source,
+               const model::WeightsOptions& weights) {
   // What was packed for a set runs on it.
-  if (!source.packed_for().empty())
-    return source.packed_for() == choice.held_exactly->name ? choice.held_exactly : choice.any_model;
+  if (!source.packed_for().empty()) return source.packed_for() == row.name;
+  return row.chosen_for == kernels::ChosenFor::held_exactly &&
+         model::holds_all_exactly(source.spec(), source, assumed_encoding(source), row.get(), weights);
+}
+
+}  // namespace
+
+Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
+                                              const LoadOptions& options, bool asks, std::string& refusal) {
   QINFER_ASSIGN(const model::WeightsOptions weights, weights_options(options, exact));
-  const bool held =
-      model::holds_all_exactly(source.spec(), source, assumed_encoding(source), *choice.held_exactly, weights);
-  return held ? choice.held_exactly : choice.any_model;
+  for (const kernels::KernelSetRow* row : choice.some_models) {
+    if (!is_chosen(*row, source, weights)) continue;
+    const Status permitted = asks && kernels::needs_tiles(*row) ? choice.ask_for_tiles() : Status();
+    if (permitted.ok()) return &row->get();
+    if (!source.packed_for().empty())
+      return error_at(Code::unsupported, permitted.detail(), "this model was packed for kernel set {}: {}", row->name,
+                      permitted.message());
+    refusal = permitted.message();
+  }
+  return choice.any_model;
 }
 
 Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,

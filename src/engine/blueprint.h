@@ -55,9 +55,10 @@ struct Target {
   const platform::Allocator& allocator;
 };
 
-/// The kernel set of `choice` that will run the model.
+/// The kernel set of `choice` that will run the model. `asks`: where that needs tiles the system is asked for them, and
+/// where it refuses them another set runs the model, for the reason in `refusal`; otherwise a permission is assumed.
 Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
-                                              const LoadOptions& options);
+                                              const LoadOptions& options, bool asks, std::string& refusal);
 
 /// `buffer_by_buffer`: the scratch arena is written down, too.
 Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,

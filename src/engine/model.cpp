@@ -244,7 +244,11 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
                     path);
   model->spec_ = source.spec();
   model->file_bytes_ = source.file_bytes();
-  QINFER_ASSIGN(model->kernels_, kernels_for(source, model_runtime.kernels(), model_runtime.exact(), options));
+  std::string refusal;
+  QINFER_ASSIGN(model->kernels_,
+                kernels_for(source, model_runtime.kernels(), model_runtime.exact(), options, true, refusal));
+  if (!refusal.empty())
+    model_runtime.log(LogLevel::warn, "kernel set {}, without tiles: {}", model->kernels_->name, refusal);
   QINFER_ASSIGN(model->blueprint_, plan_model(source, model->target(), options, kPoisonsScratch));
   QINFER_ASSIGN(model->memory_, model->blueprint_.totals(model->spec_, 0));
   QINFER_TRY(check_budget(model->memory_, options));

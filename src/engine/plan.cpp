@@ -32,7 +32,8 @@ Result<MemoryTotals> plan_memory(const source::ModelSource& source, const Runtim
                                  PlannedRegions* planned) {
   const model::ModelSpec& spec = source.spec();
   QINFER_ASSIGN(const KernelChoice choice, choose_kernels(runtime));
-  QINFER_ASSIGN(const kernels::KernelSet* kernels, kernels_for(source, choice, runtime.exact, load));
+  std::string refusal;
+  QINFER_ASSIGN(const kernels::KernelSet* kernels, kernels_for(source, choice, runtime.exact, load, false, refusal));
   QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));
   const Target target{*kernels, runtime.exact, threads, runtime.allocator};
   QINFER_ASSIGN(const ModelBlueprint model, plan_model(source, target, load, planned != nullptr));

@@ -36,11 +36,12 @@ struct UsableFeatures {
   std::string refusal;  ///< why the system does not let tiles be used, if it was asked
 };
 
-/// The usable features of the CPU. The system is asked for its permission to use tiles only if a set would be chosen
-/// that needs them; where it refuses, the CPU is as one without.
+/// The usable features of the CPU. The system is asked for its permission to use tiles only if a set is named that
+/// needs them; where it refuses, the CPU is as one without.
 UsableFeatures usable_features(const RuntimeOptions& options) {
   std::string features = platform::detect_cpu(*options.tiles).features;
   if (features.find(kTileFeature) == features.npos) return {std::move(features), {}};
+  if (options.no_tiles) return {without_tiles(std::move(features)), "; QINFER_RUNTIME_NO_TILES rules out tiles"};
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
   const bool wants_tiles =
       set != nullptr && set != kernels::find_kernel_set(options.cpu_target, without_tiles(features), options.exact);
@@ -56,9 +57,11 @@ Result<KernelChoice> choose_kernels(const RuntimeOptions& options) {
   const UsableFeatures usable = usable_features(options);
   const std::string& features = usable.names;
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
-  if (set != nullptr)
-    return KernelChoice{set,
-                        options.cpu_target.empty() ? kernels::find_preferred_set(features, options.exact) : nullptr};
+  if (set != nullptr) {
+    KernelChoice choice{set, {}, options.tiles->request_permission};
+    if (options.cpu_target.empty()) choice.some_models = kernels::find_preferred_sets(features, options.exact);
+    return choice;
+  }
   std::string names;
   for (const kernels::KernelSetRow& info : kernels::kernel_sets()) {
     if (!names.empty()) names += ' ';

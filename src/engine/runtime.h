@@ -32,6 +32,7 @@ struct RuntimeOptions {
   std::vector<std::uint32_t> cpu_ids;
   bool exact = false;
   std::string cpu_target;  ///< empty = best
+  bool no_tiles = false;   ///< the system is not asked for tiles
   const platform::TileSystem* tiles = &platform::tile_system();
   platform::Allocator allocator;
 };
@@ -52,7 +53,8 @@ struct AtomicMetrics {
 /// The kernel sets that models of a runtime run on; blueprint.h chooses for each of them.
 struct KernelChoice {
   const kernels::KernelSet* any_model = nullptr;
-  const kernels::KernelSet* held_exactly = nullptr;  ///< instead, for models that it holds exactly; or null
+  std::vector<const kernels::KernelSetRow*> some_models;  ///< instead, for those that they are chosen for, best first
+  Status (*ask_for_tiles)() = nullptr;                    ///< of the system, before one that needs them is used
 };
 
 class Runtime {

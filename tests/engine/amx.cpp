@@ -102,7 +102,7 @@ TEST_CASE("the system is asked for tiles only by who wants them, and may refuse"
   std::string text, best;
   CHECK(chosen(system, "reference", text));
   CHECK(chosen(system, "avx512", text));
-  CHECK(chosen(system, "", best));  // the backend is chosen by name alone
+  CHECK(chosen(system, "", best));
   CHECK(best != "amx");
   CHECK(asked == 0);
   CHECK_FALSE(chosen(system, "amx", text));
@@ -120,6 +120,60 @@ TEST_CASE("the system is asked for tiles only by who wants them, and may refuse"
   auto set = engine::choose_kernels(exact);
   REQUIRE_FALSE(set.ok());
   CHECK_THAT(std::string(set.take_status().message()), contains("QINFER_RUNTIME_EXACT"));
+}
+
+TEST_CASE("what was packed for tiles runs on them unnamed, unless the system or the host says no", "[amx][packed]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
+  static int asked;
+  asked = 0;
+  const std::string folder = QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16";
+  const ModelDir out;
+  {
+    EmulatedRuntime runtime(1);
+    REQUIRE_OK(qinfer_model_pack(runtime.native(), folder.c_str(), nullptr, out.file("packed").c_str(), &err));
+  }
+  platform::TileSystem system = system_with_tiles();
+  system.request_permission = [] {
+    ++asked;
+    return Status();
+  };
+  engine::RuntimeOptions options = EmulatedRuntime::options_for(1, "");
+  options.tiles = &system;
+  qinfer_model* model = nullptr;
+  {
+    EmulatedRuntime runtime(options);
+    CHECK(std::string(qi::Model::load(runtime, folder).info().kernel_set) != "amx");
+    CHECK(asked == 0);
+    const qi::Model packed = qi::Model::load(runtime, out.file("packed"));
+    CHECK(std::string(packed.info().kernel_set) == "amx");
+    CHECK(asked == 1);
+    qi::KvCache cache(packed);
+    qi::Session session(cache);
+    session.append(std::vector<qinfer_token>{5, 9, 2});
+    session.eval();
+  }
+  {
+    system.request_permission = [] { return platform::tile_refusal(ENOSPC); };
+    EmulatedRuntime runtime(options);
+    REQUIRE_FAILS_AT(QINFER_E_UNSUPPORTED, ENOSPC, "packed for kernel set amx: the system refused the use of AMX tiles",
+                     qinfer_model_load(runtime.native(), out.file("packed").c_str(), nullptr, &model, &err));
+  }
+  {
+    options.no_tiles = true;
+    system.request_permission = [] {
+      ++asked;
+      return Status();
+    };
+    EmulatedRuntime runtime(options);
+    REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "was packed as bf16 for kernel set amx",
+                  qinfer_model_load(runtime.native(), out.file("packed").c_str(), nullptr, &model, &err));
+    CHECK(asked == 1);
+    options.cpu_target = "amx";
+    auto set = engine::choose_kernels(options);
+    REQUIRE_FALSE(set.ok());
+    CHECK_THAT(std::string(set.take_status().message()), contains("QINFER_RUNTIME_NO_TILES rules out tiles"));
+    CHECK(asked == 1);
+  }
 }
 
 TEST_CASE("no thread keeps tiles, however an evaluation ends", "[amx]") {

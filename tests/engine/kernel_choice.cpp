@@ -48,8 +48,9 @@ std::string set_of(const std::string& path, const Options& options = {}) {
 std::string any() { return kernels::find_kernel_set("", test::usable_features())->name; }
 /// The set for those that are.
 std::string held() {
-  const kernels::KernelSet* set = kernels::find_preferred_set(test::usable_features(), false);
-  return set != nullptr ? set->name : any();
+  for (const kernels::KernelSetRow* row : kernels::find_preferred_sets(test::usable_features(), false))
+    if (row->chosen_for == kernels::ChosenFor::held_exactly) return std::string(row->name);
+  return any();
 }
 
 TEST_CASE("a set is chosen for the models that it holds exactly, and another for all", "[engine]") {
@@ -109,13 +110,25 @@ TEST_CASE("A packed model runs on the set that it was packed for", "[engine]") {
 TEST_CASE("The order of the sets decides which of them is preferred", "[kernels]") {
   const std::string avx512 = "avx512f avx512bw avx512dq avx512vl", bf16 = avx512 + " avx512_bf16";
   SKIP_UNLESS(kernels::find_kernel_set("avx512_bf16", bf16) != nullptr, machine, "the build has no AVX-512 kernels");
-  CHECK(kernels::find_preferred_set("", false) == nullptr);
-  CHECK(kernels::find_preferred_set(avx512, false) == nullptr);
-  REQUIRE(kernels::find_preferred_set(bf16, false) != nullptr);
-  CHECK(std::string_view(kernels::find_preferred_set(bf16, false)->name) == "avx512_bf16");
-  CHECK(kernels::find_preferred_set(bf16, true) == nullptr);
+  const auto preferred = [](const std::string& features, bool exact) {
+    std::string names;
+    for (const kernels::KernelSetRow* row : kernels::find_preferred_sets(features, exact))
+      names += std::string(row->name) + ' ';
+    return names;
+  };
+  CHECK(preferred("", false).empty());
+  CHECK(preferred(avx512, false).empty());
+  CHECK(preferred(bf16, false) == "avx512_bf16 ");
+  CHECK(preferred(bf16, true).empty());
   // The sums of avx512_fp16 were measured beside no others on such a CPU.
-  CHECK(kernels::find_preferred_set(bf16 + " avx512_fp16", false) == nullptr);
+  CHECK(preferred(bf16 + " avx512_fp16", false).empty());
+#ifdef QINFER_HAVE_AMX
+  // What was packed for tiles runs on them, whatever comes before.
+  const std::string tiles = bf16 + " amx_tile amx_bf16";
+  CHECK(preferred(tiles, false) == "avx512_bf16 amx amx_mixed ");
+  CHECK(preferred(tiles + " avx512_fp16", false) == "amx amx_mixed ");
+  CHECK(preferred(tiles, true).empty());
+#endif
 }
 
 }  // namespace

@@ -42,19 +42,25 @@ inline bool can_emulate_amx() {
 
 class EmulatedRuntime : public qi::Runtime {
  public:
-  explicit EmulatedRuntime(std::uint32_t threads = 2, const char* target = "amx") : qi::Runtime(small()) {
+  explicit EmulatedRuntime(std::uint32_t threads = 2, const char* target = "amx")
+      : EmulatedRuntime(options_for(threads, target)) {}
+  explicit EmulatedRuntime(const engine::RuntimeOptions& options) : qi::Runtime(small()) {
     if (!emulator::is_native()) emulator::install();
-    static const platform::TileSystem kSystem = system_with_tiles();
-    engine::RuntimeOptions options;
-    options.cpu_target = target;
-    options.n_threads = threads;
-    options.tiles = &kSystem;
     auto impl = engine::Runtime::create(options);
     REQUIRE(impl.ok());
     create([&](qinfer_runtime** out, qinfer_error*) {
       *out = new qinfer_runtime{std::move(impl.value())};
       return QINFER_OK;
     });
+  }
+
+  static engine::RuntimeOptions options_for(std::uint32_t threads, const char* target) {
+    static const platform::TileSystem kSystem = system_with_tiles();
+    engine::RuntimeOptions options;
+    options.cpu_target = target;
+    options.n_threads = threads;
+    options.tiles = &kSystem;
+    return options;
   }
 
  private:

@@ -91,6 +91,8 @@ export interface RuntimeOptions {
   cpuTarget?: string;
   /** f32 activations and sums. */
   exact?: boolean;
+  /** Whether the system may be asked for tiles of AMX; the default is true. */
+  tiles?: boolean;
   /** How long workers spin between evaluations; 0 = they sleep at once. */
   spinUs?: number;
 }

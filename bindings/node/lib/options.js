@@ -9,7 +9,7 @@ const kMostTopLogprobs = 64; // qinfer_generate_options.n_top
 
 const kCancellable = { signal, cancel: instance(Cancel) };
 
-const kRuntime = { threads: u32, cpuTarget: string, exact: boolean, spinUs: u32 };
+const kRuntime = { threads: u32, cpuTarget: string, exact: boolean, tiles: boolean, spinUs: u32 };
 
 /** Of a load and of the plan of one. */
 const kWeights = {

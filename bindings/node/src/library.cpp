@@ -34,7 +34,7 @@ napi_value cpu_info(const Args& args) {
       .object();
 }
 
-/// runtimeCreate({threads, cpuTarget, exact, spinUs})
+/// runtimeCreate({threads, cpuTarget, exact, tiles, spinUs})
 napi_value runtime_create(const Args& args) {
   const Options options(args.env, args[0]);
   RuntimeArguments runtime(options);

@@ -14,6 +14,7 @@ RuntimeArguments::RuntimeArguments(const Options& options)
   options.read("threads", native.n_threads);
   options.read("spinUs", native.spin_us);
   options.flag("exact", native.flags, QINFER_RUNTIME_EXACT);
+  options.flag("tiles", native.flags, QINFER_RUNTIME_NO_TILES, false);
 }
 
 LoadArguments::LoadArguments(const Options& options)

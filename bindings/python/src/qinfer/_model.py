@@ -137,7 +137,7 @@ class Runtime(Handle):
     """Threads and kernel sets. Evaluations on one runtime run one after another, each on all of its threads.
 
     threads: 0 = physical cores. cpu_target: a kernel set by name. exact: f32 activations and sums. log: called with
-    (level, line); it may be called on any thread."""
+    (level, line); it may be called on any thread. tiles: whether the system may be asked for those of AMX."""
 
     _free = "qinfer_runtime_free"
 
@@ -149,9 +149,11 @@ class Runtime(Handle):
         spin_us: int = 0,
         log: Callable[[int, str], object] | None = None,
         log_level: int = _abi.QINFER_LOG_WARN,
+        tiles: bool = True,
     ) -> None:
         options = sized(_abi.qinfer_runtime_options, n_threads=threads, spin_us=spin_us, log_level=log_level)
         options.flags = _abi.QINFER_RUNTIME_EXACT if exact else 0
+        options.flags |= 0 if tiles else _abi.QINFER_RUNTIME_NO_TILES
         options.cpu_target = encoded(cpu_target)
         if log is not None:
             expect(Callable, log)

@@ -321,7 +321,7 @@ pub const QINFER_KERNELS_EXACT: u32 = 4;
 pub const QINFER_KERNELS_BY_NAME: u32 = 8;
 pub const QINFER_KERNELS_INVARIANT: u32 = 16;
 pub const QINFER_KERNELS_HELD_EXACTLY: u32 = 32;
-#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the\n                DEFAULT. qinfer_model_info.kernel_set says which of the two a model runs on.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
+#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target, and for models that were packed for it.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the\n                DEFAULT. qinfer_model_info.kernel_set says which of the two a model runs on.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_kernel_set_info {
@@ -408,6 +408,7 @@ impl Default for qinfer_allocator {
 }
 pub const QINFER_RUNTIME_EXACT: u32 = 1;
 pub const QINFER_RUNTIME_NORMAL_PAGES: u32 = 2;
+pub const QINFER_RUNTIME_NO_TILES: u32 = 4;
 #[doc = " For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The exception\n  is \"amx_mixed\", which is not batch-invariant: it computes up to 4 tokens evaluated at once, and up to 4 rows of\n  logits kept at once, in another way than more. The AMX targets leave no tiles behind. Tiles that a host had loaded\n  are lost in a call, as in any call by the x86-64 ABI."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

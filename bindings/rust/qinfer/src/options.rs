@@ -66,6 +66,8 @@ pub struct RuntimeOptions {
     pub exact: bool,
     /// No 2 MiB pages: what the system counts is then exact to the page.
     pub normal_pages: bool,
+    /// The system is never asked for tiles of AMX.
+    pub no_tiles: bool,
     /// The CPU of each thread; empty = no pinning.
     pub cpu_ids: Vec<u32>,
     /// Takes the log; `None` = silent.
@@ -97,7 +99,8 @@ impl RuntimeOptions {
         let cpu_target = optional_text(self.cpu_target.as_deref(), "cpu_target")?;
         let log = self.log.clone().map(Box::new);
         let flags = flag(self.exact, sys::QINFER_RUNTIME_EXACT)
-            | flag(self.normal_pages, sys::QINFER_RUNTIME_NORMAL_PAGES);
+            | flag(self.normal_pages, sys::QINFER_RUNTIME_NORMAL_PAGES)
+            | flag(self.no_tiles, sys::QINFER_RUNTIME_NO_TILES);
         let options = sys::qinfer_runtime_options {
             n_threads: self.threads,
             spin_us: self.spin_us,
