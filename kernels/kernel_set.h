@@ -403,7 +403,8 @@ enum class Multiplier : std::uint8_t {
   f32_fma,  ///< nothing is rounded, sums are f32
   f16_fma,  ///< activations and softmax weights are rounded to f16; sums are f16 over runs of 64 products (attention:
             ///< over the 32 positions of a tile) and f32 over the runs
-  bf16_tiles,  ///< activations, queries, keys, softmax weights and values are rounded to bf16; sums are f32
+  bf16_tiles,  ///< activations, weights, queries, keys and values are rounded to bf16, softmax weights cut; sums are
+               ///< f32
   bf16_dot     ///< activations, queries and softmax weights are rounded to bf16; sums are f32, in which numbers smaller
                ///< than 2^-126 count as zero
 };

@@ -1,11 +1,13 @@
 // Attention over the KV cache: up to 32 queries of one KV head as lanes (rows of one query head; where a unit has fewer
-// than 16 rows, those times the heads of the group), one segment of keys at a time: all scores, their softmax, then all
-// values. Queries come and results go as panels, unless the batch is row-major.
+// than 16 rows, those times the heads of the group), one segment of keys at a time: all weights, then all values.
+// Queries come and results go as panels, unless the batch is row-major.
 //
 // Scores are K Q^T: K tiles, [32 positions][d], are the first operand as the cache has them, the queries a pair of
-// panels. The sums, [position][query] in f32, stay in the L2; maximum, weights and their sum run down the lanes, and
-// two neighbouring positions of weights are a line of the next panel. Values are V^T P^T with V tiles [d][32
-// positions]. Everything is summed in one order, over d in steps of 32 and over positions in tiles.
+// panels. The sums of a tile, [position][query] in f32, stay in the L1 and become weights while the next tile is
+// multiplied (attention_scores.h); weights and their sum run down the lanes, and two neighbouring positions of weights
+// are a line of the next panel. Values are V^T P^T with V tiles [d][32 positions]. Everything is summed in one order,
+// over d in steps of 32 and over positions in tiles. While many queries pass a segment, keys and values of the next
+// one are fetched.
 //
 // A position that no query sees may hold anything: its score is left out by select, its value replaced by zero. One
 // that some see has weight zero for the others, which is enough for finite values; others are added separately.
@@ -15,17 +17,20 @@ namespace qinfer::kernels::amx {
 namespace {
 
 /// One segment for open queries.
-void reduce_queries(const AttentionArgs& args, const AttentionUnit& unit, Queries& queries, float* states) {
-  score(args, unit, queries);
-  float scale = args.scale;
-  if (args.softcap != 0) {
-    apply_softcap(queries, scale, args.softcap);
-    scale = 1;
-  }
-  for (int p = 0; p < queries.panels; ++p) softmax(queries, p, scale);
+void reduce_queries(const AttentionArgs& args, const AttentionUnit& unit, Queries& queries, TileFetch& fetch,
+                    float* states) {
+  queries.panels == 2 ? ScoreWeights<2>(args, unit, queries, fetch).run()
+                      : ScoreWeights<1>(args, unit, queries, fetch).run();
   avx512::with_dtype(args.kv.type, [&]<DType type>() {
     queries.panels == 2 ? weigh<type, 2>(args, unit, queries, states) : weigh<type, 1>(args, unit, queries, states);
   });
+}
+
+/// What a unit reads of the segment after this one.
+TileFetch next_segment(const AttentionArgs& args, const AttentionUnit& unit, std::uint32_t segment) {
+  const Range<std::uint32_t> keys = unit.all_keys(args);
+  if (keys.end <= (segment + 1) * kSegmentTokens) return {};
+  return {&args, unit, tiles_of_segment(segment + 1, keys), 0, 0};
 }
 
 /// States of one head, of rows that are in one panel from lane `lane` on, as operands: lines of this head's features,
@@ -71,18 +76,25 @@ struct Policy {
     const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
     Queries queries(args, scratch);
     const auto part = [](std::int64_t rest) { return static_cast<int>(smaller(rest, kLanes)); };
+    TileFetch fetch;
     if (unit.n_rows >= kPanelLanes) {
+      fetch = next_segment(args, unit, segment);
+      std::int64_t rounds = group * kernels::units_of(unit.n_rows, kLanes);  // that are left
       for (std::uint32_t head = 0; head < group; ++head)
-        for (std::int64_t row = 0; row < unit.n_rows; row += kLanes) {
+        for (std::int64_t row = 0; row < unit.n_rows; row += kLanes, --rounds) {
           open_rows(args, unit, segment, row, part(unit.n_rows - row), head, queries);
-          reduce_queries(args, unit, queries, states);
+          if (queries.tiles.begin < queries.tiles.end) {
+            const auto steps = static_cast<std::uint64_t>(rounds) * count_of(queries.tiles) * queries.padded / kStep;
+            fetch.each_step = (fetch.lines() + steps - 1) / steps;
+          }
+          reduce_queries(args, unit, queries, fetch, states);
         }
       return;
     }
     const std::int64_t all = unit.n_rows * group;
     for (std::int64_t first = 0; first < all; first += kLanes) {
       open_lanes(args, unit, segment, first, part(all - first), queries);
-      reduce_queries(args, unit, queries, states);
+      reduce_queries(args, unit, queries, fetch, states);
     }
   }
 

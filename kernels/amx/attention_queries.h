@@ -30,15 +30,17 @@ struct Queries {
   // Buffers, and the widths that their sizes depend on.
   std::uint32_t width = 0, padded = 0;  ///< of a head, and of a head in the cache
   std::uint32_t* own_panel[2] = {nullptr, nullptr};
-  float* scores = nullptr;                         ///< [512 positions][32 lanes]
+  float* scores = nullptr;                         ///< of two tiles, [2][32 positions][32 lanes]
   std::uint32_t* weights[2] = {nullptr, nullptr};  ///< of each panel: bf16 pairs, [512 / 2][16]
   std::byte* tile = nullptr;                       ///< bf16 [32][padded]: a converted K tile, or part of a V tile
 
-  // What softmax() found, of each panel's lanes.
-  __m512 max[2], sum[2];
+  // What weigh_scores() found, of each panel's lanes.
+  __m512 reference[2];  ///< weights are 2^(score * log2(e) - reference); -inf where nothing has weight
+  __m512 sum[2];        ///< of the weights
 
+  static constexpr std::uint64_t kScoreFloats = std::uint64_t{2} * kTileTokens * kLanes;
   static std::uint64_t floats(std::uint64_t padded) {
-    return padded * 16 + std::uint64_t{kSegmentTokens} * kLanes + std::uint64_t{kSegmentTokens} * 16 + padded * 16 + 16;
+    return padded * 16 + kScoreFloats + std::uint64_t{kSegmentTokens} * 16 + padded * 16 + 16;
   }
   explicit Queries(const AttentionArgs& args, float* memory)
       : width(args.kv.head_dim), padded(args.kv.head_dim_padded) {
@@ -49,12 +51,12 @@ struct Queries {
       return taken;
     };
     for (auto& p : own_panel) p = reinterpret_cast<std::uint32_t*>(take(std::uint64_t{padded} * 8));
-    scores = take(std::uint64_t{kSegmentTokens} * kLanes);
+    scores = take(kScoreFloats);
     for (auto& w : weights) w = reinterpret_cast<std::uint32_t*>(take(std::uint64_t{kSegmentTokens} * 8));
     tile = reinterpret_cast<std::byte*>(at);
   }
 
-  float* scores_of(std::uint32_t t) const { return scores + std::int64_t{t % kSegmentTiles} * kTileTokens * kLanes; }
+  float* scores_of(std::uint32_t t) const { return scores + std::int64_t{t % 2} * kTileTokens * kLanes; }
   std::uint32_t* weights_of(int p, std::uint32_t t) const {
     return weights[p] + std::int64_t{t % kSegmentTiles} * (kTileTokens / 2) * 16;
   }

@@ -58,6 +58,20 @@ template <DType type>
     }
 }
 
+/// One step of 32 positions: values are read once, weights stay in the L1.
+template <int panels>
+[[gnu::always_inline]] inline void multiply_values(const std::byte* values, const std::uint32_t* w0,
+                                                   const std::uint32_t* w1) {
+  load_activations<2, false>(w0);
+  if constexpr (panels == 2) load_activations<3, false>(w1);
+  tile_load_once<0>(values, 64);
+  tile_multiply<4, 0, 2>();
+  if constexpr (panels == 2) tile_multiply<5, 0, 3>();
+  tile_load_once<1>(values + kRegisterRows * 64, 64);
+  tile_multiply<6, 1, 2>();
+  if constexpr (panels == 2) tile_multiply<7, 1, 3>();
+}
+
 /// Lines [d, d + 32) of the outputs of all queries, into `sums`.
 template <DType type, int panels>
 void weigh_values(const AttentionArgs& args, const AttentionUnit& unit, const Queries& queries, std::uint32_t d,
@@ -79,8 +93,7 @@ void weigh_values(const AttentionArgs& args, const AttentionUnit& unit, const Qu
     } else if (panels == 1 && t + 1 < queries.tiles.end) {  // few queries: values come from memory
       prefetch_tile(values_of(t + 1) + std::int64_t{d} * kTileTokens * 2, 2048);
     }
-    multiply_step<2, panels>(values, values + kRegisterRows * 64, 64, queries.weights_of(0, t),
-                             queries.weights_of(1, t));
+    multiply_values<panels>(values, queries.weights_of(0, t), queries.weights_of(1, t));
   }
   store_sums<2, panels>(sums);
   if (!leftover) return;
@@ -115,7 +128,7 @@ void weigh(const AttentionArgs& args, const AttentionUnit& unit, const Queries& 
   }
   alignas(64) float max[kLanes], sum[kLanes];
   for (int p = 0; p < panels; ++p) {
-    _mm512_store_ps(max + 16 * p, queries.max[p]);
+    _mm512_store_ps(max + 16 * p, queries.reference[p]);
     _mm512_store_ps(sum + 16 * p, queries.sum[p]);
   }
   for (int m = 0; m < queries.count; ++m) {

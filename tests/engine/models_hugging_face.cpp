@@ -252,7 +252,7 @@ TEST_CASE("f16 and bf16 KV caches stay within their rounding", "[models]") {
 namespace {
 
 /// What an AVX-512 set that does not compute in f32 may differ by from float64. A set that rounds to bf16 is compared
-/// with float64 that rounds where it does, as the sets with tiles are: see check_amx().
+/// with float64 that rounds where it does, as the sets with tiles are with another one: see check_amx().
 double allowed_deviation(const std::string& target, const Expected& expected) {
   if (qinfer::test::rounds_to_bf16(target)) return 2 * expected.bf16_noise;
   return qinfer::test::sums_f16_in_f16(target) ? 4 * (4 * 0x1p-11 + 0x1p-9 + 1.4e-3) : 4 * (2 * 0x1p-11);
@@ -284,12 +284,12 @@ bool check_amx(const std::string& folder, const Expected& expected, const qi::Mo
   INFO(folder);
   if (!expected.embeddings.empty()) {
     REQUIRE(expected.embeddings_noise > 0);
-    check_embeddings(model, expected, expected.embeddings_bf16, 2 * expected.embeddings_noise);
+    check_embeddings(model, expected, expected.embeddings_tiles, 2 * expected.embeddings_noise);
   }
   if (expected.rows.empty()) return false;
   REQUIRE(expected.bf16_noise > 0);
   const std::vector<float> whole = evaluate(model, expected.ids, 0);
-  const double error = deviation(whole, expected, expected.bf16), allowed = 2 * expected.bf16_noise;
+  const double error = deviation(whole, expected, expected.tiles), allowed = 2 * expected.bf16_noise;
   INFO(folder << (mixed ? " on amx_mixed: " : " on amx: ") << error);
   CHECK(error < allowed);
   CHECK(deviation(whole, expected, expected.f64) > 1e-3);  // otherwise nothing was rounded to bf16

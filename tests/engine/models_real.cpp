@@ -6,6 +6,9 @@
 #include "support/model_fixtures.h"
 #include "support/targets.h"
 #include "support/test_data.h"
+#ifdef QINFER_HAVE_AMX
+#include "support/amx_runtime.h"
+#endif
 
 namespace {
 
@@ -100,5 +103,24 @@ TEST_CASE("Sums of 16-bit activations stay close to exact ones in a real model",
   CHECK(far > 0);
   CHECK(far <= 0.001);  // what the design promises; int8 activations per 256 cost 0.02
 }
+
+#ifdef QINFER_HAVE_AMX
+// Minutes on emulated tiles.
+TEST_CASE("Quantised weights decoded to bf16 tiles stay close to exact sums in real models", "[.][emulated-models]") {
+  SKIP_UNLESS_CPU_HAS(qinfer::test::can_emulate_amx(), "AVX-512");
+  for (const char* name : {"models/SmolLM2-135M-Instruct.Q4_1.gguf", "models/gemma-3-270m-q4_k_m.gguf"}) {
+    SKIP_UNLESS_TEST_DATA(name);
+    const std::string file = qinfer::test::find_test_data(name).string();
+    const qi::Model exact = load_exact(file, "avx512");
+    qinfer::test::EmulatedRuntime runtime(2);
+    const qi::Model rounded = qi::Model::load(runtime, file);
+    const std::vector<std::int32_t> ids = english(exact);
+    const double far = divergence(evaluate(exact, ids, 0), evaluate(rounded, ids, 0), exact.info().n_vocab);
+    WARN(name << ": KL of " << far << " with attention in bf16");
+    CHECK(far > 0);
+    CHECK(far <= 0.001);
+  }
+}
+#endif
 
 }  // namespace

@@ -29,6 +29,7 @@ struct AttentionCase {
   bool split = false;
   float softcap = 0;
   bool causal = true;
+  float rise = 1;  ///< the keys of later positions, from 40 on, are this many times as long
   std::int64_t hidden = 33;
 };
 
@@ -320,7 +321,7 @@ namespace {
 
 /// Fills the cache with random keys and values of one layer and returns them as f32.
 void fill_cache(const KernelSet& set, TestCache& cache, Random& random, std::size_t sequence, std::uint32_t length,
-                std::vector<float>& keys, std::vector<float>& values) {
+                std::vector<float>& keys, std::vector<float>& values, float rise = 1) {
   const KvLayout& l = cache.layout;
   const auto put = [&](std::byte* at, float value) -> float {
     if (attention_rounds_to_bf16(set, l.type)) value = bf16_to_f32(f32_to_bf16(value));
@@ -340,7 +341,7 @@ void fill_cache(const KernelSet& set, TestCache& cache, Random& random, std::siz
           put(cache.view(sequence).k_tile(l, 0, h, p / 32) + l.k_index(p, i) * size, 0);
       for (std::uint32_t i = 0; i < l.head_dim; ++i) {
         std::byte* tile = cache.view(sequence).k_tile(l, 0, h, p / 32);
-        keys.push_back(put(tile + l.k_index(p, i) * size, random.value()));
+        keys.push_back(put(tile + l.k_index(p, i) * size, random.value() * (p < 40 ? 1 : rise)));
         values.push_back(put(tile + l.tile_bytes() + l.v_index(p, i) * size, random.value()));
       }
     }
@@ -382,7 +383,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   std::vector<std::vector<float>> keys(c.lengths.size()), values(c.lengths.size());
   std::int32_t rows = 0;
   for (std::size_t s = 0; s < c.lengths.size(); ++s) {
-    fill_cache(set, cache, random, s, c.lengths[s], keys[s], values[s]);
+    fill_cache(set, cache, random, s, c.lengths[s], keys[s], values[s], c.rise);
     const std::uint32_t most = c.split ? 1 : c.causal ? 37 : c.lengths[s];
     const auto n = static_cast<std::int32_t>(std::min(c.lengths[s], most));
     sequences.push_back({cache.view(s), rows, n, c.lengths[s] - static_cast<std::uint32_t>(n)});
@@ -434,7 +435,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
           // 2^1, head_dim <= 256); the sum over positions adds position / 32 roundings. Values reach about 8.
           const std::uint32_t seen = c.causal ? position : c.lengths[s];
           // A soft cap adds 4e-7 of itself to each score.
-          double bound = 8 * (1e-5 + seen * kEps + c.softcap * 4e-7);
+          double bound = 8 * (1e-5 * c.rise + seen * kEps + c.softcap * 4e-7);
           // f16: a weight is rounded (2^-11, or 2^-19 where 2^-6 of it is subnormal), so is each of 32 steps of a sum.
           if (attention_rounds_to_bf16(set, type)) bound += kBf16 * want[i].magnitude;  // of a weight
           // Of the result, where it is an operand in panels.
@@ -447,6 +448,22 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
       }
   // Typical rather than worst: sqrt(32) roundings of 2^-12 each are 1.4e-3.
   if (sums_in_f16(set, type)) CHECK(std::sqrt(error / scale) < 1.4e-3);
+  if (c.rise == 1) return;
+  // What a row sees does not depend on the rows beside it, whose scores may rise or not.
+  for (const Sequence& sequence : sequences)
+    for (std::int32_t r = 0; r < sequence.n_rows; ++r) {
+      const std::int64_t row = sequence.first_row + r;
+      Queries query(set, {q.begin() + row * width, q.begin() + (row + 1) * width}, 1, c.n_heads, c.head_dim);
+      ActivationBuffer alone(set.layouts.operand_of(1), 1, width);
+      const Sequence one{sequence.kv, 0, 1, sequence.first_position + static_cast<std::uint32_t>(r)};
+      args.n = 1, args.q = query.values.view(), args.out = alone.view(), args.sequences = {&one, 1};
+      run_all(set.attention, args, size, memory, 1);
+      for (std::uint32_t i = 0; i < width; ++i) {
+        const float got = alone.get(0, i);
+        const bool rounded = set.layouts.operand_of(rows) != set.layouts.operand_of(1);
+        REQUIRE(out.get(row, i) == (rounded ? bf16_to_f32(f32_to_bf16(got)) : got));
+      }
+    }
 }
 
 }  // namespace
@@ -468,6 +485,16 @@ void test_attention(const KernelSet& set, DType type) {
       set, type,
       {.n_heads = 2, .n_kv_heads = 1, .head_dim = 16, .block_tokens = 128, .window = 700, .lengths = {1500}});
   attention_case(set, type, {.n_heads = 14, .n_kv_heads = 1, .head_dim = 24, .block_tokens = 32, .lengths = {40, 97}});
+  // Scores that rise by more than the largest power of two that sums are sure to hold.
+  for (const std::uint32_t window : {0u, 50u})
+    attention_case(set, type,
+                   {.n_heads = 3,
+                    .n_kv_heads = 1,
+                    .head_dim = 32,
+                    .block_tokens = 32,
+                    .window = window,
+                    .lengths = {50, 100, 20},
+                    .rise = 200});
   attention_case(set, type,
                  {.n_heads = 5, .n_kv_heads = 5, .head_dim = 64, .block_tokens = 32, .lengths = {31, 32, 33, 513}});
   attention_case(set, type, {.n_heads = 2, .n_kv_heads = 2, .head_dim = 80, .block_tokens = 64, .lengths = {90}});
