@@ -138,13 +138,20 @@ std::size_t ReplyParser::find_marker(std::string_view text, std::string_view& ma
   if (syntax_->call.empty()) return text.size();
   for (std::size_t at = text.find(syntax_->call.front()); at < text.size();
        at = text.find(syntax_->call.front(), at + 1)) {
-    for (const std::string_view known : {syntax_->call, syntax_->ignored[0], syntax_->ignored[1]}) {
+    for (const std::string_view known : {syntax_->call, syntax_->unmarked, syntax_->ignored[0], syntax_->ignored[1]}) {
       if (known.empty() || !text.substr(at).starts_with(known)) continue;
+      if (known == syntax_->unmarked && !names_tool(text.substr(at + known.size()))) continue;
       marker = known;
       return at;
     }
   }
   return text.size();
+}
+
+/// Whether the name of a tool and ">" are there, or may yet come.
+bool ReplyParser::names_tool(std::string_view text) const {
+  const std::size_t end = text.find('>');
+  return end != std::string_view::npos ? tools_.has(text.substr(0, end)) : !at_end_ && tools_.has_prefix(text);
 }
 
 /// Passes on content up to the next marker.
@@ -155,7 +162,7 @@ bool ReplyParser::read_content() {
   const std::size_t first = find_marker(text, marker);
   if (marker.empty()) {
     std::size_t held = 0;
-    for (const std::string_view known : {syntax_->call, syntax_->ignored[0], syntax_->ignored[1]})
+    for (const std::string_view known : {syntax_->call, syntax_->unmarked, syntax_->ignored[0], syntax_->ignored[1]})
       if (!at_end_) held = std::max(held, beginning_of(known, text));
     add_content(text.substr(0, text.size() - held));
     consume(text.size() - held);
@@ -163,8 +170,9 @@ bool ReplyParser::read_content() {
   }
   add_content(text.substr(0, first));
   consume(first);
-  if (marker == syntax_->call) {
+  if (marker == syntax_->call || marker == syntax_->unmarked) {
     state_ = State::call;
+    marked_ = marker == syntax_->call;
     scan_ = {};
     scan_.at = searched_ - std::min(searched_, marker.size());
   } else {
@@ -191,8 +199,9 @@ bool ReplyParser::read_bare() {
 
 /// A call whose marker is there.
 bool ReplyParser::read_marked() {
-  const std::size_t marker = syntax_->call.size();
-  CallSearch search = read_calls(syntax_->format, rest().substr(marker), at_end_, tools_, scan_);
+  const std::size_t marker = marked_ ? syntax_->call.size() : 0;
+  CallSearch search = marked_ ? read_calls(syntax_->format, rest().substr(marker), at_end_, tools_, scan_)
+                              : read_unmarked_call(rest(), at_end_, tools_, scan_);
   searched_ = std::max(searched_, scan_.at == 0 ? 0 : marker + scan_.at);
   if (search.outcome == CallSearch::more && rest().size() <= kMaxCallBytes) return false;
   if (search.outcome == CallSearch::found) return take(std::move(search), marker);
@@ -200,7 +209,8 @@ bool ReplyParser::read_marked() {
   // Of a call that is too long all that was held is content, of any other the marker alone: what follows it is looked
   // at again. At the end that is given up soon, or a reply of nothing but markers would be read once for each of them.
   const bool give_up = search.outcome == CallSearch::more || (at_end_ && ++failed_at_end_ > kMaxFailedAtEnd);
-  const std::size_t n = give_up ? rest().size() : marker + (may_waste(search.size) ? 0 : search.size);
+  const std::size_t least = marked_ ? marker : syntax_->unmarked.size();
+  const std::size_t n = give_up ? rest().size() : least + (may_waste(search.size) ? 0 : search.size);
   add_content(rest().substr(begun_, n - begun_));
   begun_ = 0;
   consume(n);

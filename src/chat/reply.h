@@ -71,6 +71,7 @@ class ReplyParser {
   bool skip_line_ends();
   bool read_content();
   std::size_t find_marker(std::string_view text, std::string_view& marker) const;
+  bool names_tool(std::string_view text) const;
   bool read_bare();
   bool read_marked();
   bool take(CallSearch search, std::size_t before);
@@ -99,6 +100,7 @@ class ReplyParser {
   bool after_call_ = false;   // nothing but white space since
   std::string space_;         // white space that is content only if something follows it
   CallScan scan_;             // of the call that has begun
+  bool marked_ = true;        // after a marker
 
   std::deque<ReplyPart> parts_;
   std::string content_, reasoning_;

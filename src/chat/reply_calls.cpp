@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <set>
+
+#include "base/format.h"
+#include "formats/json.h"
 
 namespace qinfer::chat {
 namespace {
@@ -36,6 +38,26 @@ CallSearch no_call(std::size_t size = 0) {
 
 CallSearch found(std::size_t size, std::vector<ToolCall> calls) { return {CallSearch::found, size, std::move(calls)}; }
 
+/// A JSON text with what models write unescaped inside of texts escaped: line ends and other control characters. In
+/// `room` if there are any.
+std::string_view with_escapes(std::string_view json, std::string& room) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
+  if (std::none_of(json.begin(), json.end(), is_control)) return json;
+  bool in_string = false, escaped = false;
+  for (const char c : json) {
+    if (in_string && is_control(c)) {
+      room += c == '\n'   ? std::string("\\n")
+              : c == '\t' ? std::string("\\t")
+                          : format_text("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      room += c;
+    }
+    if (c == '"' && !escaped) in_string = !in_string;
+    escaped = in_string && c == '\\' && !escaped;
+  }
+  return room;
+}
+
 /// A JSON object, or nothing.
 std::optional<formats::JsonDocument> parse_object(std::string_view text) {
   if (text.empty() || text.front() != '{') return std::nullopt;
@@ -53,8 +75,9 @@ std::string_view written_member(std::string_view object, std::string_view key) {
 
 /// {"name": ..., "arguments" or "parameters": {...}}, perhaps inside {"function": ...}, or with "function" for the
 /// name.
-std::optional<ToolCall> call_of_object(std::string_view text, bool is_inside = false) {
-  text = trim_space(text);
+std::optional<ToolCall> call_of_object(std::string_view written, bool is_inside = false) {
+  std::string room;
+  const std::string_view text = with_escapes(trim_space(written), room);
   const auto parsed = parse_object(text);
   if (!parsed) return std::nullopt;
   const Json& root = parsed->root();
@@ -82,7 +105,9 @@ std::optional<ToolCall> call_of_object(std::string_view text, bool is_inside = f
 }
 
 /// A JSON array of calls; nothing if any element is none.
-std::optional<std::vector<ToolCall>> calls_of_array(std::string_view text) {
+std::optional<std::vector<ToolCall>> calls_of_array(std::string_view written) {
+  std::string room;
+  const std::string_view text = with_escapes(written, room);
   const auto parsed = formats::parse_json(text, "calls");
   if (!parsed.ok() || !parsed.value().root().is_array()) return std::nullopt;
   std::vector<ToolCall> calls;
@@ -97,51 +122,6 @@ std::optional<std::vector<ToolCall>> calls_of_array(std::string_view text) {
   return calls;
 }
 
-/// What is between `open` at `at` and the next `close`; moves `at` beyond it.
-std::optional<std::string_view> take_between(std::string_view text, std::string_view open, std::string_view close,
-                                             std::size_t& at) {
-  const std::size_t begin = text.find(open, at);
-  if (begin == std::string_view::npos) return std::nullopt;
-  const std::size_t end = text.find(close, begin + open.size());
-  if (end == std::string_view::npos) return std::nullopt;
-  at = end + close.size();
-  return text.substr(begin + open.size(), end - begin - open.size());
-}
-
-/// A parameter stands on lines of its own.
-std::string_view without_line_ends(std::string_view value) {
-  if (value.starts_with('\n')) value.remove_prefix(1);
-  if (value.ends_with('\n')) value.remove_suffix(1);
-  return value;
-}
-
-/// <function=name><parameter=key>value</parameter>...</function>. Values are JSON, or texts where the schema of the
-/// tool says so or they are no JSON.
-std::optional<ToolCall> call_of_tags(std::string_view text, const ToolList& tools) {
-  std::size_t at = 0;
-  const auto name = take_between(text, "<function=", ">", at);
-  if (!name || trim_space(*name).empty()) return std::nullopt;
-  ToolCall call{.name = std::string(trim_space(*name)), .arguments = "{"};
-  const std::string_view body = text.substr(0, std::min(text.rfind("</function>"), text.size()));
-  std::set<std::string_view> keys;
-  while (const auto key = take_between(body, "<parameter=", ">", at)) {
-    const std::size_t end = body.find("</parameter>", at);
-    if (end == std::string_view::npos || keys.contains(*key)) return std::nullopt;
-    const std::string_view value = without_line_ends(body.substr(at, end - at));
-    at = end + std::string_view("</parameter>").size();
-    if (!keys.empty()) call.arguments += ", ";
-    keys.insert(*key);
-    formats::append_json_string(*key, call.arguments);
-    call.arguments += ": ";
-    if (!tools.is_text(call.name, *key) && formats::parse_json(value, "value").ok())
-      call.arguments += value;
-    else
-      formats::append_json_string(value, call.arguments);
-  }
-  call.arguments += '}';
-  return call;
-}
-
 CallSearch one_call(std::size_t size, std::optional<ToolCall> call) {
   if (!call) return no_call(size);
   std::vector<ToolCall> calls;
@@ -149,50 +129,70 @@ CallSearch one_call(std::size_t size, std::optional<ToolCall> call) {
   return found(size, std::move(calls));
 }
 
-/// The size of a call up to its end and with it; npos: to the end of the text.
-std::size_t size_with(std::string_view text, std::size_t at, std::string_view end) {
-  return at == std::string_view::npos ? text.size() : at + end.size();
-}
-
-/// Where `end` is, going on where the last search stopped.
-std::size_t find_end(std::string_view text, std::string_view end, CallScan& scan) {
-  const std::size_t at = text.find(end, scan.at);
-  scan.at = at != std::string_view::npos ? at : text.size() - std::min(text.size(), end.size() - 1);
-  return at;
+/// What follows a value: white space, and then `marker`, which may be missing at the end of the text.
+struct Following {
+  CallSearch::Outcome outcome;
+  std::size_t end;  ///< found: after the marker
+};
+Following following(std::string_view text, std::size_t at, std::string_view marker, bool at_end) {
+  const std::string_view near = text.substr(at, kMaxSpaceBytes + 1);
+  const std::size_t first = std::min(near.find_first_not_of(kSpace), near.size());
+  if (first > kMaxSpaceBytes) return {CallSearch::none, at};
+  const std::string_view rest = text.substr(at + first);
+  if (rest.starts_with(marker)) return {CallSearch::found, at + first + marker.size()};
+  if (rest.empty() && at_end) return {CallSearch::found, text.size()};
+  return {marker.starts_with(rest) && !at_end ? CallSearch::more : CallSearch::none, at + first};
 }
 
 CallSearch read_hermes(std::string_view text, bool at_end, const ToolList& tools, CallScan& scan) {
   constexpr std::string_view kEnd = "</tool_call>";
-  const std::size_t end = find_end(text, kEnd, scan);
-  if (end == std::string_view::npos && !at_end) return more_unless(at_end);
-  const std::string_view whole = text.substr(0, std::min(end, text.size()));
-  const std::size_t first = std::min(whole.find_first_not_of(kSpace), whole.size());
-  if (!whole.substr(first).starts_with('{') && !whole.substr(first).starts_with("<function=")) return no_call(first);
-  const std::string_view body = trim_space(whole);
-  return one_call(size_with(text, end, kEnd), body.front() == '{' ? call_of_object(body) : call_of_tags(body, tools));
+  const std::size_t first = text.substr(0, kMaxSpaceBytes + 1).find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return text.size() > kMaxSpaceBytes ? no_call() : more_unless(at_end);
+  if (text[first] == '<') return read_tags(text, at_end, true, tools, scan.tags);
+  if (text[first] != '{') return no_call(first);
+  const auto size = scan.json.find(text.substr(first));
+  if (!size) return scan.json.failed() ? no_call(first + scan.json.looked_at()) : more_unless(at_end);
+  const Following end = following(text, first + *size, kEnd, at_end);
+  if (end.outcome == CallSearch::more) return more_unless(at_end);
+  if (end.outcome == CallSearch::none) return no_call(end.end);
+  return one_call(end.end, call_of_object(text.substr(first, *size)));
+}
+
+/// The object that a call of DeepSeek's has as its arguments, from its brace on, and what follows it.
+CallSearch read_deepseek_arguments(std::string_view text, std::size_t brace, std::string_view name, bool fenced,
+                                   bool at_end, CallScan& scan) {
+  constexpr std::string_view kEnd = "<｜tool▁call▁end｜>", kFence = "```";
+  const auto size = scan.json.find(text.substr(brace));
+  if (!size) return scan.json.failed() ? no_call(brace + scan.json.looked_at()) : more_unless(at_end);
+  std::size_t at = brace + *size;
+  if (fenced) {
+    const Following fence = following(text, at, kFence, at_end);
+    if (fence.outcome == CallSearch::more) return more_unless(at_end);
+    if (fence.outcome == CallSearch::found) at = fence.end;
+  }
+  const Following end = following(text, at, kEnd, at_end);
+  if (end.outcome == CallSearch::more) return more_unless(at_end);
+  std::string room;
+  const std::string_view arguments = with_escapes(text.substr(brace, *size), room);
+  if (end.outcome == CallSearch::none || name.empty() || !parse_object(arguments)) return no_call(at);
+  return one_call(end.end, ToolCall{.name = std::string(name), .arguments = std::string(arguments)});
 }
 
 CallSearch read_deepseek(std::string_view text, bool at_end, CallScan& scan) {
-  constexpr std::string_view kEnd = "<｜tool▁call▁end｜>", kSeparator = "<｜tool▁sep｜>", kFence = "```";
-  const std::size_t end = find_end(text, kEnd, scan);
-  if (end == std::string_view::npos && !at_end) return more_unless(at_end);
-  const std::string_view body = text.substr(0, std::min(end, text.size()));
-  const std::size_t separator = body.find(kSeparator);
-  if (separator == std::string_view::npos) return no_call(body.size());
-  // "function" and then the name and a fence, or the name and then bare JSON.
-  std::string_view name = body.substr(0, separator);
-  std::string_view arguments = body.substr(separator + kSeparator.size());
-  const std::size_t fence = arguments.find(kFence);
-  const std::size_t brace = arguments.find('{');
-  if (fence < brace && brace != std::string_view::npos) {
-    name = arguments.substr(0, fence);
-    arguments = trim_space(arguments.substr(brace));
-    if (arguments.ends_with(kFence)) arguments.remove_suffix(kFence.size());
-  }
-  name = trim_space(name);
-  arguments = trim_space(arguments);
-  if (name.empty() || !parse_object(arguments)) return no_call(body.size());
-  return one_call(size_with(text, end, kEnd), ToolCall{.name = std::string(name), .arguments = std::string(arguments)});
+  constexpr std::string_view kSeparator = "<｜tool▁sep｜>", kFence = "```";
+  // "function" and then the name and a fence, or the name and then bare JSON: no further, however much has come.
+  constexpr std::size_t kMaxHead = 4 * kMaxNameBytes;
+  const std::string_view head = text.substr(0, kMaxHead);
+  const std::size_t separator = head.find(kSeparator), brace = head.find('{', separator);
+  if (separator == std::string_view::npos || brace == std::string_view::npos)
+    return text.size() > kMaxHead || head.find("<｜tool▁call▁end｜>") != std::string_view::npos ? no_call(head.size())
+                                                                                                : more_unless(at_end);
+  const std::string_view between = head.substr(separator + kSeparator.size(), brace - separator - kSeparator.size());
+  const std::size_t fence = between.find(kFence);
+  const bool fenced = fence != std::string_view::npos;
+  const std::string_view name = trim_space(fenced ? between.substr(0, fence) : head.substr(0, separator));
+  if (!fenced && !trim_space(between).empty()) return no_call(brace);
+  return read_deepseek_arguments(text, brace, name, fenced, at_end, scan);
 }
 
 /// The array of calls that follows, perhaps after spaces.
@@ -221,7 +221,8 @@ CallSearch read_named_object(std::string_view text, bool at_end, CallScan& scan)
     return no_call();
   const auto size = scan.json.find(text.substr(brace));
   if (!size) return more_unless(at_end);
-  const std::string_view arguments = text.substr(brace, *size);
+  std::string room;
+  const std::string_view arguments = with_escapes(text.substr(brace, *size), room);
   if (!parse_object(arguments)) return no_call(brace + *size);
   return one_call(brace + *size, ToolCall{.name = std::string(name), .arguments = std::string(arguments)});
 }
@@ -275,52 +276,17 @@ CallSearch read_functionary(std::string_view text, bool at_end, const ToolList& 
     scan.at = text.size() - std::min(text.size() - line.size, kNext.size() - 1);
     return more_unless(at_end);
   }
-  const std::string_view body = trim_space(text.substr(line.size, end - line.size));
+  std::string room;
+  const std::string_view written = trim_space(text.substr(line.size, end - line.size));
+  const std::string_view escaped = with_escapes(written, room);
+  const std::string_view body = parse_object(escaped) ? escaped : written;
   ToolCall call{.name = std::string(name), .arguments = std::string(body)};
   call.is_code = !parse_object(body);
   if (call.is_code && name != kCodeRecipient) return no_call(end);
   return one_call(end, std::move(call));
 }
 
-/// The names of the parameters that a tool's schema declares as texts.
-std::vector<std::string> text_parameters(const Json& function) {
-  std::vector<std::string> names;
-  const Json* parameters = function.find("parameters");
-  const Json* properties = parameters != nullptr ? parameters->find("properties") : nullptr;
-  if (properties == nullptr || !properties->is_object()) return names;
-  for (const Json& property : *properties) {
-    const Json* type = property.find("type");
-    if (type != nullptr && type->text() == "string") names.emplace_back(property.key());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 }  // namespace
-
-ToolList::ToolList(const formats::Json& conversation) {
-  const Json* tools = conversation.find("tools");
-  if (tools == nullptr || !tools->is_array()) return;
-  for (const Json& tool : *tools) {
-    const Json* function = tool.find("function");
-    if (function == nullptr) function = &tool;
-    const Json* name = function->find("name");
-    if (name != nullptr && !name->text().empty())
-      tools_.push_back({std::string(name->text()), text_parameters(*function)});
-  }
-}
-
-const ToolList::Tool* ToolList::find(std::string_view name) const {
-  for (const Tool& tool : tools_)
-    if (tool.name == name) return &tool;
-  return nullptr;
-}
-
-bool ToolList::is_text(std::string_view tool, std::string_view parameter) const {
-  const Tool* found = find(tool);
-  return found != nullptr &&
-         std::binary_search(found->text_parameters.begin(), found->text_parameters.end(), parameter);
-}
 
 CallSearch read_calls(ReplyFormat format, std::string_view text, bool at_end, const ToolList& tools, CallScan& scan) {
   switch (format) {
@@ -334,6 +300,10 @@ CallSearch read_calls(ReplyFormat format, std::string_view text, bool at_end, co
     case ReplyFormat::plain: break;
   }
   return no_call();
+}
+
+CallSearch read_unmarked_call(std::string_view text, bool at_end, const ToolList& tools, CallScan& scan) {
+  return read_tags(text, at_end, false, tools, scan.tags);
 }
 
 CallSearch read_bare_call(std::string_view text, const ToolList& tools, CallScan& scan) {

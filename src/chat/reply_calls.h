@@ -1,6 +1,8 @@
 // Calls of tools, as each family of models writes them: from the text after the marker to a name and JSON arguments.
 //
-// Nothing is guessed: what is not written as its family writes it is no call, and stays content. A call that has begun
+// What is not written as its family writes it is no call, and stays content; but raw line ends inside of a text are
+// read as what they are, and a last marker may be missing at the end. A value ends where its format ends it, whatever
+// markers are inside. A call that has begun
 // is looked at again when more of it is there, from where the search for its end stopped, so that a long one costs no
 // more than its length.
 #pragma once
@@ -12,7 +14,8 @@
 
 #include "chat/reply_format.h"
 #include "chat/reply_json.h"
-#include "formats/json.h"
+#include "chat/reply_tags.h"
+#include "chat/reply_tools.h"
 
 namespace qinfer::chat {
 
@@ -22,30 +25,11 @@ struct ToolCall {
   bool is_code = false;
 };
 
-/// The tools that a conversation offers: {"function": {"name", "parameters"}} or {"name", "parameters"}.
-class ToolList {
- public:
-  ToolList() = default;
-  /// Of a conversation: its "tools".
-  explicit ToolList(const formats::Json& conversation);
-  bool empty() const { return tools_.empty(); }
-  bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// Whether the schema of a tool says that this parameter is a text.
-  bool is_text(std::string_view tool, std::string_view parameter) const;
-
- private:
-  struct Tool {
-    std::string name;
-    std::vector<std::string> text_parameters;
-  };
-  const Tool* find(std::string_view name) const;
-  std::vector<Tool> tools_;
-};
-
 /// What a search leaves for the next one of the same text, when more of it is there.
 struct CallScan {
   std::size_t at = 0;  ///< no end of a call begins before
   JsonEnd json;
+  TagScan tags;
 };
 
 struct CallSearch {
@@ -56,6 +40,9 @@ struct CallSearch {
 
 /// The calls at the beginning of `text`, which follows the marker of their family. `at_end`: nothing will follow it.
 CallSearch read_calls(ReplyFormat format, std::string_view text, bool at_end, const ToolList& tools, CallScan& scan);
+
+/// A call of Hermes's family without the marker before it: `text` begins with kFunctionTag.
+CallSearch read_unmarked_call(std::string_view text, bool at_end, const ToolList& tools, CallScan& scan);
 
 /// One call written as a bare JSON object, as Llama 3 does: `text` begins with its brace. It must name a tool of the
 /// list.

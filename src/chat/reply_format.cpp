@@ -9,7 +9,7 @@ namespace {
 /// In the order of their numbers, beginning with plain.
 constexpr std::array<ReplySyntax, kLastReplyFormat> kSyntaxes = {{
     {.format = ReplyFormat::plain},
-    {.format = ReplyFormat::hermes, .call = "<tool_call>", .inside = {"</tool_call>"}},
+    {.format = ReplyFormat::hermes, .call = "<tool_call>", .unmarked = "<function=", .inside = {"</tool_call>"}},
     {.format = ReplyFormat::llama3, .call = "<|python_tag|>"},
     {.format = ReplyFormat::mistral,
      .call = "[TOOL_CALLS]",

@@ -25,6 +25,7 @@ inline constexpr std::int32_t kLastReplyFormat = 7;
 struct ReplySyntax {
   ReplyFormat format = ReplyFormat::plain;
   std::string_view call{};                    ///< the marker before a call; empty where there is none
+  std::string_view unmarked{};                ///< what a call of a known tool may begin with where that is missing
   std::array<std::string_view, 2> ignored{};  ///< markers around several calls, which say nothing
   std::array<std::string_view, 4> inside{};  ///< other markers of a call, which a tokenizer may hold control tokens for
   std::string_view think = "<think>", think_end = "</think>";

@@ -53,6 +53,9 @@ std::optional<std::size_t> JsonEnd::find(std::string_view text) {
         in_string_ = false;
     } else if (c == '"') {
       in_string_ = true;
+    } else if (c == '<') {
+      failed_ = true;
+      return std::nullopt;
     } else if (c == '{' || c == '[') {
       ++depth_;
     } else if (c == '}' || c == ']') {

@@ -18,8 +18,12 @@ class JsonEnd {
  public:
   /// `text` is the same as before, perhaps longer. The size of the value once its last bracket is there.
   std::optional<std::size_t> find(std::string_view text);
+  /// Whether what was found is no JSON: markers, outside of texts.
+  bool failed() const { return failed_; }
+  std::size_t looked_at() const { return at_; }
 
  private:
+  bool failed_ = false;
   std::size_t at_ = 0;
   std::size_t depth_ = 0;
   bool in_string_ = false, escaped_ = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "chat/reply.h"
 #include "chat/support.h"
@@ -144,10 +145,122 @@ TEST_CASE("Calls whose parameters are tags, with the types of the tool's schema"
           "<function=other>\n<parameter=a>\n{\"b\": [1]}\n</parameter>\n<parameter=c>\ntwo\nlines \"q\"\n</parameter>\n"
           "</function>") == R"(|other{"a": {"b": [1]}, "c": "two\nlines \"q\""}|)");
   CHECK(tags("<function=stop>\n</function>") == "|stop{}|");
-  for (const char* bad : {"<function=>\n</function>", "<function=f>\n<parameter=a>\n1\n</function>",
-                          "<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>", "<function"}) {
+  for (const char* bad : {"<function=>\n</function>", "<function=f\n>\n</function>", "<function=f>\n1\n</function>",
+                          "<function", "<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>"}) {
     const std::string whole = std::string("<tool_call>\n") + bad + "\n</tool_call>";
     CHECK(tags(bad) == whole);
+  }
+}
+
+namespace {
+
+/// A tool with a parameter of every kind of schema.
+constexpr const char* kEditTool = R"({"tools": [{"type": "function", "function": {"name": "edit", "parameters": {
+  "type": "object",
+  "properties": {
+    "path": {"type": "string"}, "code": {"type": "string"}, "count": {"type": "integer"}, "flag": {"type": "boolean"},
+    "zip": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "phone": {"type": ["string", "null"]},
+    "mode": {"enum": ["1", "2"]}, "level": {"enum": [1, 2]}, "fixed": {"const": "7"}, "any": {},
+    "key": {"$ref": "#/$defs/Key"}, "deep": {"allOf": [{"$ref": "#/$defs/Deep"}]}, "self": {"$ref": "#/$defs/Self"},
+    "lost": {"$ref": "#/$defs/None"}, "names": {"type": "array", "items": {"type": "string"}}, "map": {"type": "object"},
+    "limit": {"oneOf": [{"type": "integer"}, {"type": "null"}]}},
+  "$defs": {"Key": {"type": "string"}, "Deep": {"anyOf": [{"$ref": "#/$defs/Key"}, {"type": "number"}]},
+            "Self": {"anyOf": [{"$ref": "#/$defs/Self"}, {"type": "integer"}]}}}}}]})";
+
+std::string edit(const std::string& reply) { return read(setup_for(ReplyFormat::hermes, kEditTool), reply); }
+
+/// As Qwen3-Coder writes a call.
+std::string tagged(const std::vector<std::pair<std::string, std::string>>& parameters) {
+  std::string out = "<tool_call>\n<function=edit>\n";
+  for (const auto& [key, value] : parameters) out += "<parameter=" + key + ">\n" + value + "\n</parameter>\n";
+  return out + "</function>\n</tool_call>";
+}
+
+}  // namespace
+
+TEST_CASE("Values between tags have the types that the schema allows, texts first", "[chat]") {
+  struct Case {
+    const char *key, *value, *json;
+  };
+  for (const Case& c : {Case{"zip", "10115", R"("10115")"},
+                        {"zip", "null", "null"},
+                        {"zip", "None", "null"},
+                        {"path", "null", R"("null")"},
+                        {"phone", "301234", R"("301234")"},
+                        {"mode", "1", R"("1")"},
+                        {"level", "1", "1"},
+                        {"fixed", "7", R"("7")"},
+                        {"key", "42", R"("42")"},
+                        {"deep", "4.5", R"("4.5")"},
+                        {"self", "12", "12"},
+                        {"lost", "12", "12"},
+                        {"any", "12", "12"},
+                        {"any", "True", R"("True")"},
+                        {"count", " 5 ", "5"},
+                        {"count", "five", R"("five")"},
+                        {"limit", "5", "5"},
+                        {"limit", "null", "null"},
+                        {"flag", "True", "true"},
+                        {"flag", "false", "false"},
+                        {"names", "['a', \"b'c\", 'd\\n\\x41\\u00e9',]", R"(["a", "b'c", "d\nA\u00e9"])"},
+                        {"names", R"(["a", "b"])", R"(["a", "b"])"},
+                        {"names", "('a', 1.5, None, [], {})", R"(["a", 1.5, null, [], {}])"},
+                        {"names", "['a'", R"("['a'")"},
+                        {"names", "[1 2]", R"("[1 2]")"},
+                        {"map", "{'k': True, \"l\": {'m': -1e3}}", R"({"k": true, "l": {"m": -1e3}})"},
+                        {"map", "{1: 2}", R"("{1: 2}")"}}) {
+    INFO(c.key << ": " << c.value);
+    const std::string got = edit(tagged({{c.key, c.value}}));
+    REQUIRE(got.starts_with("|edit{"));
+    CHECK(Json::parse(got.substr(5, got.size() - 6)) == Json{{c.key, Json::parse(c.json)}});
+  }
+  CHECK(edit(tagged({{"names", std::string(100, '[') + std::string(100, ']')}})).starts_with("|edit{\"names\": \"[["));
+}
+
+TEST_CASE("A value between tags ends where the format ends it, and nowhere else", "[chat]") {
+  for (const std::string value :
+       {"x = \"</parameter>\"\ny = 1", "say </tool_call> now", "</function>", "a\n</function>\nb",
+        "\n<parameter=other>\n", "<", "</parameter", "", "\n", "  two  ", "<tool_call>\n<function=edit>"}) {
+    INFO(value);
+    CHECK(edit(tagged({{"code", value}, {"path", "p"}})) ==
+          "|edit{\"code\": " + Json(value).dump() + ", \"path\": \"p\"}|");
+  }
+  // Beside its tag.
+  CHECK(edit("<tool_call><function=edit><parameter=path>a</parameter><parameter=count>2</parameter></function>"
+             "</tool_call>") == R"(|edit{"path": "a", "count": 2}|)");
+  // JSON decides for itself.
+  CHECK(edit("<tool_call>\n{\"name\": \"edit\", \"arguments\": {\"code\": \"a </tool_call> b\"}}\n</tool_call>!") ==
+        R"(|edit{"code": "a </tool_call> b"}|!)");
+  CHECK(edit("<tool_call>\n{\"name\": \"edit\", \"arguments\": {\"code\": \"a\n\tb\"}}\n</tool_call>") ==
+        R"(|edit{"code": "a\n\tb"}|)");
+  CHECK(read(ReplyFormat::deepseek,
+             "<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": "
+             "\"<｜tool▁call▁end｜>\n\"}\n```<｜tool▁call▁end｜>") == R"(|weather{"city": "<｜tool▁call▁end｜>\n"}|)");
+  CHECK(read(ReplyFormat::llama3, "{\"name\": \"weather\", \"parameters\": {\"city\": \"a\r\nb\"}}") ==
+        R"(|weather{"city": "a\u000d\nb"}|)");
+}
+
+TEST_CASE("Tags of a call that a model left out", "[chat]") {
+  const std::string call = R"(|edit{"path": "a.txt"}|)";
+  const std::string body = "<function=edit>\n<parameter=path>\na.txt\n";
+  CHECK(edit("I will edit it.\n\n" + body + "</parameter>\n</function>\n</tool_call>") == "I will edit it." + call);
+  CHECK(edit(body + "</parameter>\n</function>") == call);
+  CHECK(edit(body + "</parameter>\n</function>\nDone.") == call + "Done.");
+  CHECK(edit(body + "</parameter>\n</function>\n" + body + "</parameter>\n</function>") == call + call);
+  CHECK(edit("<tool_call>" + body + "</parameter>\n</function>") == call);
+  CHECK(edit("<tool_call>" + body + "</parameter>\n</tool_call>") == call);
+  CHECK(edit("<tool_call>" + body + "</parameter>") == call);
+  CHECK(edit("<tool_call>" + body + "</function>\n</tool_call>") == call);
+  CHECK(edit(body + "</function>") == call);
+  CHECK(edit("<tool_call>\n<function=edit>\n<parameter=path>\na.txt</parameter>\n</function>\n</tool_call>") == call);
+  CHECK(edit("<tool_call>\n<function=edit>\n<parameter=path>\na.txt\n<parameter=count>\n3\n</parameter>\n</function>\n"
+             "</tool_call>") == R"(|edit{"path": "a.txt", "count": 3}|)");
+  // A value that was cut off is none, and neither is a call of a tool that nobody offered, without its marker.
+  for (const std::string& bad :
+       {"<tool_call>" + body, body, std::string("<tool_call><function=edit>"), std::string("<function=edit>"),
+        std::string("<function=other>\n</function>"), std::string("<function=ed"), std::string("a <function= b"),
+        std::string("<function=edits>")}) {
+    CHECK(edit(bad) == bad);
   }
 }
 
@@ -294,6 +407,39 @@ constexpr const char* kWeatherTool = R"({"type": "function", "function": {
   "name": "get_weather", "description": "The weather", "parameters": {"type": "object", "properties": {
     "city": {"type": "string", "description": "Where"}, "days": {"type": "integer", "description": "How far"}}}}})";
 
+/// Arguments of the tool, with markers in texts where they end none in the format.
+Json random_arguments(std::mt19937& engine) {
+  const auto pick = [&](std::initializer_list<const char*> texts) {
+    return *(texts.begin() + engine() % texts.size());
+  };
+  std::string city;
+  for (std::size_t n = engine() % 6; n-- > 0;)
+    city += pick({"a",
+                  " ",
+                  "\"",
+                  "\\",
+                  "\n",
+                  "x</tool_call>",
+                  "x</parameter>",
+                  "{",
+                  "}",
+                  "]",
+                  "'",
+                  "é",
+                  "<",
+                  ">>>",
+                  "1",
+                  "<tool_call>",
+                  "[TOOL_CALLS]",
+                  "null",
+                  "x<parameter=days>",
+                  "x</function>",
+                  "\t"});
+  Json arguments = {{"city", city}};
+  if (engine() % 2 == 0) arguments["days"] = static_cast<int>(engine() % 2000) - 1000;
+  return arguments;
+}
+
 /// A conversation with every variable that some template asks for.
 Json conversation_about_weather() {
   const Json tool = Json::parse(kWeatherTool);
@@ -352,7 +498,9 @@ TEST_CASE("What a real template writes of a message is read back as that message
   SKIP_UNLESS_TEST_DATA("golden-chat/conversations.json");
   const std::filesystem::path folder =
       find_test_data("golden-chat/conversations.json").parent_path() / ".." / "chat-templates";
-  const Json arguments = {{"city", "Paris <\"x\">"}, {"days", 3}};
+  std::vector<Json> all = {{{"city", "Paris <\"x\">"}, {"days", 3}}};
+  std::mt19937 engine(5);
+  for (int i = 0; i < 40; ++i) all.push_back(random_arguments(engine));
   int n_calls = 0, n_plain = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     const std::string name = file.path().filename().string(), source = read_text(file.path());
@@ -368,15 +516,17 @@ TEST_CASE("What a real template writes of a message is read back as that message
     ++n_plain;
     if (format == ReplyFormat::plain) continue;
 
-    Json calling = {{"role", "assistant"}, {"content", syntax.null_content ? Json() : Json("")}};
-    calling["tool_calls"] = {
-        {{"id", "call00000"},
-         {"type", "function"},
-         {"function",
-          {{"name", "get_weather"}, {"arguments", syntax.text_arguments ? Json(arguments.dump()) : arguments}}}}};
-    const std::string call = reply_of(source, conversation_about_weather(), calling, prompt);
-    CAPTURE(call);
-    CHECK(message_read(format, prompt, call) == calling);
+    for (const Json& arguments : all) {
+      Json calling = {{"role", "assistant"}, {"content", syntax.null_content ? Json() : Json("")}};
+      calling["tool_calls"] = {
+          {{"id", "call00000"},
+           {"type", "function"},
+           {"function",
+            {{"name", "get_weather"}, {"arguments", syntax.text_arguments ? Json(arguments.dump()) : arguments}}}}};
+      const std::string call = reply_of(source, conversation_about_weather(), calling, prompt);
+      CAPTURE(call);
+      CHECK(message_read(format, prompt, call) == calling);
+    }
     ++n_calls;
   }
   CHECK(n_calls >= 8);

@@ -12,7 +12,7 @@ namespace {
 using formats::FieldReader;
 using model::ModelSpec;
 
-constexpr std::int64_t kFullEvery = 4;
+constexpr std::int64_t kGlobalEvery = 4;
 constexpr double kOlmo3Theta = 5e5;
 
 }  // namespace
@@ -25,7 +25,7 @@ constexpr Architecture kOlmo2{.name = "Olmo2ForCausalLM",
 namespace {
 
 Status read_olmo3_windows(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
-  return read_window_pattern(fields, kFullEvery, spec);
+  return read_window_pattern(fields, kGlobalEvery, spec);
 }
 
 /// transformers 5 takes rope_theta outside of rope_parameters for the layers without a window alone, version 4 for all.
@@ -60,7 +60,7 @@ Status read_olmo2_keys(GgufFields& fields) {
   QINFER_ASSIGN(const auto base, fields.number("rope.freq_base", 1e-3, 1e15));
   QINFER_ASSIGN(const auto local, fields.number("rope.freq_base_swa", 1e-3, 1e15));
   fields.add("rope_local_base_freq", local.value_or(base.value_or(10000.0)));
-  return fields.add_window_pattern(kFullEvery);
+  return fields.add_window_pattern(kGlobalEvery);
 }
 
 void write_olmo2_keys(const ModelSpec& spec, GgufKeys& keys) { keys.window_pattern(spec); }
