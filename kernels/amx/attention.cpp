@@ -84,8 +84,10 @@ struct Policy {
         for (std::int64_t row = 0; row < unit.n_rows; row += kLanes, --rounds) {
           open_rows(args, unit, segment, row, part(unit.n_rows - row), head, queries);
           if (queries.tiles.begin < queries.tiles.end) {
-            const auto steps = static_cast<std::uint64_t>(rounds) * count_of(queries.tiles) * queries.padded / kStep;
-            fetch.each_step = (fetch.lines() + steps - 1) / steps;
+            // The scores of the first tile have no weights beside them.
+            const auto steps =
+                static_cast<std::uint64_t>(rounds) * (count_of(queries.tiles) - 1) * queries.padded / kStep;
+            fetch.each_step = steps == 0 ? 0 : (fetch.lines() + steps - 1) / steps;
           }
           reduce_queries(args, unit, queries, fetch, states);
         }

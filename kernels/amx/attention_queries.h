@@ -12,7 +12,7 @@ namespace {
 inline constexpr std::int64_t kLanes = 32;  ///< queries at a time
 
 /// Up to 32 queries on their way through one segment of keys: which they are and what they see (set by open_rows() or
-/// open_lanes()), buffers in the worker's scratch (set once, by the constructor), and what softmax() found.
+/// open_lanes()), buffers in the worker's scratch (set once, by the constructor), and what ScoreWeights found.
 struct Queries {
   // Which queries: lane m is row rows[m] of the unit and head heads[m] of the group.
   int count = 0, panels = 0;
@@ -34,8 +34,8 @@ struct Queries {
   std::uint32_t* weights[2] = {nullptr, nullptr};  ///< of each panel: bf16 pairs, [512 / 2][16]
   std::byte* tile = nullptr;                       ///< bf16 [32][padded]: a converted K tile, or part of a V tile
 
-  // What weigh_scores() found, of each panel's lanes.
-  __m512 reference[2];  ///< weights are 2^(score * log2(e) - reference); -inf where nothing has weight
+  // What ScoreWeights found, of each panel's lanes.
+  __m512 reference[2];  ///< weights are 2^(score * log2(e) - reference); -inf where a lane sees scores of -inf alone
   __m512 sum[2];        ///< of the weights
 
   static constexpr std::uint64_t kScoreFloats = std::uint64_t{2} * kTileTokens * kLanes;

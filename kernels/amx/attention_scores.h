@@ -3,8 +3,8 @@
 //
 // A weight is 2^(x - r), x the score times log2(e), for some r that is near the largest x: any such r gives the same
 // softmax. It is the largest x of the first tile that a query sees of the segment, rounded to a whole number, and so a
-// function of the query alone. Where later scores are so much larger that f32 might not hold what comes of their
-// weights, the weights of that query are made again, with the largest x of all.
+// function of the query alone. Where later scores are so much larger that f32 might not hold what comes of weights and
+// values (kMostSum), the weights of that query are made again, with the largest x of all.
 //
 // Weights are cut to bf16, not rounded, and added up as they are then: so what all of them lose alike is in numerator
 // and denominator. Since r is whole, it decides nothing about how they are cut.
@@ -17,8 +17,8 @@ namespace qinfer::kernels::amx {
 namespace {
 
 inline constexpr float kLog2E = 1.44269504088896341f;
-/// A sum of weights beyond which they are made again.
-inline constexpr float kMostSum = 0x1p64f;
+/// A sum of weights beyond which they are made again: with values up to 2^100 no sum of products is infinite then.
+inline constexpr float kMostSum = 0x1p24f;
 
 /// Values of any type as bf16; n is a multiple of 32.
 template <DType type>
@@ -158,7 +158,7 @@ class ScoreWeights {
     return keys_of(args_, unit_, t, queries_);
   }
 
-  /// The scores of a tile; beside(i) is called before each of as many steps as a head has.
+  /// The scores of a tile; beside(i) is called after step i of as many as a head has.
   template <typename Beside>
   [[gnu::always_inline]] void multiply_keys(std::uint32_t t, Beside beside) {
     const std::byte* keys = keys_at(t);

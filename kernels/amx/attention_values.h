@@ -51,7 +51,8 @@ template <DType type>
       for (int m = 0; m < queries.count; ++m) {
         if (position < queries.ranges[m].begin || position >= queries.ranges[m].end) continue;
         const std::uint32_t pair = queries.weights_of(m / 16, t)[lane / 2 * 16 + static_cast<std::uint32_t>(m % 16)];
-        const float weight = bf16_to_f32(static_cast<std::uint16_t>(lane % 2 == 0 ? pair : pair >> 16));
+        float weight = bf16_to_f32(static_cast<std::uint16_t>(lane % 2 == 0 ? pair : pair >> 16));
+        if (weight < 0x1p-126f) weight = 0;  // as tiles take it
         sums[(i / 16 * 2 + static_cast<std::uint32_t>(m / 16)) * kTileFloats + i % 16 * 16 +
              static_cast<std::uint32_t>(m % 16)] += weight * value;
       }

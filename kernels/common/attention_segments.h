@@ -30,8 +30,8 @@ namespace {
 inline constexpr std::uint32_t kSegmentTiles = kSegmentTokens / kTileTokens;
 inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
-/// Running softmax of one query head: the largest score and the sum of weights. The weighted sum of values, head_dim
-/// floats, follows in memory.
+/// Running softmax of one query head: the largest score, or one near it, by which weights are scaled, and their sum.
+/// The weighted sum of values, head_dim floats, follows in memory.
 struct Partial {
   float max, sum;
   float* out() { return reinterpret_cast<float*>(this) + 2; }

@@ -1,5 +1,6 @@
 // What becomes of the partial results of attention: two are folded into one as in an online softmax (Milakov and
-// Gimelshein 2018, algorithm 3), with maxima of scores times log2(e), and the last is written out.
+// Gimelshein 2018, algorithm 3), with maxima of scores times log2(e), or numbers near them, and the last is written
+// out.
 #pragma once
 
 #include "common/attention_segments.h"

@@ -65,6 +65,13 @@ Result<MemoryTotals> ModelBlueprint::totals(const model::ModelSpec& spec, std::u
 
 namespace {
 
+/// Null if there is none.
+const kernels::KernelSetRow* row_named(std::string_view name) {
+  for (const kernels::KernelSetRow& row : kernels::kernel_sets())
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
 /// Whether the set of a row is chosen for the model.
 bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& source,
                const model::WeightsOptions& weights) {
@@ -88,6 +95,10 @@ Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source,
                       permitted.message());
     refusal = permitted.message();
   }
+  const kernels::KernelSetRow* packed_for = row_named(source.packed_for());
+  if (packed_for != nullptr && kernels::needs_tiles(*packed_for) && !choice.no_tiles.empty() &&
+      packed_for->name != choice.any_model->name)
+    return error(Code::unsupported, "this model was packed for kernel set {}{}", packed_for->name, choice.no_tiles);
   return choice.any_model;
 }
 

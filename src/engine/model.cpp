@@ -245,8 +245,8 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   model->spec_ = source.spec();
   model->file_bytes_ = source.file_bytes();
   std::string refusal;
-  QINFER_ASSIGN(model->kernels_,
-                kernels_for(source, model_runtime.kernels(), model_runtime.exact(), options, true, refusal));
+  QINFER_ASSIGN(model->kernels_, kernels_for(source, model_runtime.kernels(), model_runtime.exact(), options,
+                                             !options.no_weights, refusal));
   if (!refusal.empty())
     model_runtime.log(LogLevel::warn, "kernel set {}, without tiles: {}", model->kernels_->name, refusal);
   QINFER_ASSIGN(model->blueprint_, plan_model(source, model->target(), options, kPoisonsScratch));

@@ -31,7 +31,7 @@ Result<MemoryTotals> plan_memory(const source::ModelSource& source, const Runtim
                                  const LoadOptions& load, const KvCacheOptions* cache, const SessionOptions* session,
                                  PlannedRegions* planned) {
   const model::ModelSpec& spec = source.spec();
-  QINFER_ASSIGN(const KernelChoice choice, choose_kernels(runtime));
+  QINFER_ASSIGN(const KernelChoice choice, choose_kernels(runtime, false));
   std::string refusal;
   QINFER_ASSIGN(const kernels::KernelSet* kernels, kernels_for(source, choice, runtime.exact, load, false, refusal));
   QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));

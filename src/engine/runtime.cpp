@@ -33,19 +33,19 @@ std::string without_tiles(std::string features) {
 
 struct UsableFeatures {
   std::string names;
-  std::string refusal;  ///< why the system does not let tiles be used, if it was asked
+  std::string refusal;  ///< why tiles may not be used, where the CPU has them
 };
 
 /// The usable features of the CPU. The system is asked for its permission to use tiles only if a set is named that
 /// needs them; where it refuses, the CPU is as one without.
-UsableFeatures usable_features(const RuntimeOptions& options) {
+UsableFeatures usable_features(const RuntimeOptions& options, bool asks) {
   std::string features = platform::detect_cpu(*options.tiles).features;
   if (features.find(kTileFeature) == features.npos) return {std::move(features), {}};
   if (options.no_tiles) return {without_tiles(std::move(features)), "; QINFER_RUNTIME_NO_TILES rules out tiles"};
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
   const bool wants_tiles =
       set != nullptr && set != kernels::find_kernel_set(options.cpu_target, without_tiles(features), options.exact);
-  if (!wants_tiles) return {std::move(features), {}};
+  if (!wants_tiles || !asks) return {std::move(features), {}};
   const Status permitted = options.tiles->request_permission();
   if (permitted.ok()) return {std::move(features), {}};
   return {without_tiles(std::move(features)), format_text("; {}", permitted.message())};
@@ -53,12 +53,12 @@ UsableFeatures usable_features(const RuntimeOptions& options) {
 
 }  // namespace
 
-Result<KernelChoice> choose_kernels(const RuntimeOptions& options) {
-  const UsableFeatures usable = usable_features(options);
+Result<KernelChoice> choose_kernels(const RuntimeOptions& options, bool asks) {
+  const UsableFeatures usable = usable_features(options, asks);
   const std::string& features = usable.names;
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
   if (set != nullptr) {
-    KernelChoice choice{set, {}, options.tiles->request_permission};
+    KernelChoice choice{set, {}, options.tiles->request_permission, usable.refusal};
     if (options.cpu_target.empty()) choice.some_models = kernels::find_preferred_sets(features, options.exact);
     return choice;
   }

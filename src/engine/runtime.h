@@ -55,6 +55,7 @@ struct KernelChoice {
   const kernels::KernelSet* any_model = nullptr;
   std::vector<const kernels::KernelSetRow*> some_models;  ///< instead, for those that they are chosen for, best first
   Status (*ask_for_tiles)() = nullptr;                    ///< of the system, before one that needs them is used
+  std::string no_tiles;                                   ///< why they are not among these, if they could be
 };
 
 class Runtime {
@@ -100,6 +101,7 @@ class Runtime {
 
 /// The number of threads that a runtime with these options has, without creating it.
 Result<std::uint32_t> thread_count(const RuntimeOptions& options);
-Result<KernelChoice> choose_kernels(const RuntimeOptions& options);
+/// `asks`: the system for tiles, where a set is named that needs them; otherwise its permission is assumed.
+Result<KernelChoice> choose_kernels(const RuntimeOptions& options, bool asks = true);
 
 }  // namespace qinfer::engine

@@ -3,6 +3,7 @@
 #ifdef QINFER_HAVE_AMX
 #include <cerrno>
 
+#include "engine/plan.h"
 #include "model/weights.h"
 #include "source/model_source.h"
 #include "support/amx_runtime.h"
@@ -157,15 +158,29 @@ TEST_CASE("what was packed for tiles runs on them unnamed, unless the system or 
     EmulatedRuntime runtime(options);
     REQUIRE_FAILS_AT(QINFER_E_UNSUPPORTED, ENOSPC, "packed for kernel set amx: the system refused the use of AMX tiles",
                      qinfer_model_load(runtime.native(), out.file("packed").c_str(), nullptr, &model, &err));
+    // Who does not compute, and who plans, does not ask.
+    auto load = sized<qinfer_load_options>();
+    load.flags = QINFER_LOAD_NO_WEIGHTS;
+    REQUIRE_OK(qinfer_model_load(runtime.native(), out.file("packed").c_str(), &load, &model, &err));
+    qinfer_model_free(model);
+    auto opened = source::ModelSource::open(out.file("packed"), {});
+    REQUIRE(opened.ok());
+    CHECK(engine::plan_memory(*opened.value(), options, {}, nullptr, nullptr, nullptr).ok());
+    engine::RuntimeOptions named = options;
+    named.cpu_target = "amx";
+    CHECK(engine::plan_memory(*opened.value(), named, {}, nullptr, nullptr, nullptr).ok());
   }
   {
-    options.no_tiles = true;
+    auto flags = qi::options<qinfer_runtime_options>();
+    CHECK_FALSE(capi::runtime_options(&flags).value().no_tiles);
+    flags.flags = QINFER_RUNTIME_NO_TILES;
+    options.no_tiles = capi::runtime_options(&flags).value().no_tiles;
     system.request_permission = [] {
       ++asked;
       return Status();
     };
     EmulatedRuntime runtime(options);
-    REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "was packed as bf16 for kernel set amx",
+    REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "packed for kernel set amx; QINFER_RUNTIME_NO_TILES rules out tiles",
                   qinfer_model_load(runtime.native(), out.file("packed").c_str(), nullptr, &model, &err));
     CHECK(asked == 1);
     options.cpu_target = "amx";

@@ -29,7 +29,8 @@ struct AttentionCase {
   bool split = false;
   float softcap = 0;
   bool causal = true;
-  float rise = 1;  ///< the keys of later positions, from 40 on, are this many times as long
+  float rise = 1;        ///< the keys of later positions, from 40 on, are this many times as long
+  float value_unit = 1;  ///< of values
   std::int64_t hidden = 33;
 };
 
@@ -321,7 +322,7 @@ namespace {
 
 /// Fills the cache with random keys and values of one layer and returns them as f32.
 void fill_cache(const KernelSet& set, TestCache& cache, Random& random, std::size_t sequence, std::uint32_t length,
-                std::vector<float>& keys, std::vector<float>& values, float rise = 1) {
+                std::vector<float>& keys, std::vector<float>& values, float rise = 1, float value_unit = 1) {
   const KvLayout& l = cache.layout;
   const auto put = [&](std::byte* at, float value) -> float {
     if (attention_rounds_to_bf16(set, l.type)) value = bf16_to_f32(f32_to_bf16(value));
@@ -342,7 +343,7 @@ void fill_cache(const KernelSet& set, TestCache& cache, Random& random, std::siz
       for (std::uint32_t i = 0; i < l.head_dim; ++i) {
         std::byte* tile = cache.view(sequence).k_tile(l, 0, h, p / 32);
         keys.push_back(put(tile + l.k_index(p, i) * size, random.value() * (p < 40 ? 1 : rise)));
-        values.push_back(put(tile + l.tile_bytes() + l.v_index(p, i) * size, random.value()));
+        values.push_back(put(tile + l.tile_bytes() + l.v_index(p, i) * size, random.value() * value_unit));
       }
     }
 }
@@ -383,7 +384,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   std::vector<std::vector<float>> keys(c.lengths.size()), values(c.lengths.size());
   std::int32_t rows = 0;
   for (std::size_t s = 0; s < c.lengths.size(); ++s) {
-    fill_cache(set, cache, random, s, c.lengths[s], keys[s], values[s], c.rise);
+    fill_cache(set, cache, random, s, c.lengths[s], keys[s], values[s], c.rise, c.value_unit);
     const std::uint32_t most = c.split ? 1 : c.causal ? 37 : c.lengths[s];
     const auto n = static_cast<std::int32_t>(std::min(c.lengths[s], most));
     sequences.push_back({cache.view(s), rows, n, c.lengths[s] - static_cast<std::uint32_t>(n)});
@@ -435,7 +436,7 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
           // 2^1, head_dim <= 256); the sum over positions adds position / 32 roundings. Values reach about 8.
           const std::uint32_t seen = c.causal ? position : c.lengths[s];
           // A soft cap adds 4e-7 of itself to each score.
-          double bound = 8 * (1e-5 * c.rise + seen * kEps + c.softcap * 4e-7);
+          double bound = 8 * (1e-5 * c.rise + seen * kEps + c.softcap * 4e-7) * c.value_unit;
           // f16: a weight is rounded (2^-11, or 2^-19 where 2^-6 of it is subnormal), so is each of 32 steps of a sum.
           if (attention_rounds_to_bf16(set, type)) bound += kBf16 * want[i].magnitude;  // of a weight
           // Of the result, where it is an operand in panels.
@@ -495,6 +496,16 @@ void test_attention(const KernelSet& set, DType type) {
                     .window = window,
                     .lengths = {50, 100, 20},
                     .rise = 200});
+  // By less, but of values that are nearly as large as there are.
+  if (type != DType::f16)
+    attention_case(set, type,
+                   {.n_heads = 3,
+                    .n_kv_heads = 1,
+                    .head_dim = 32,
+                    .block_tokens = 32,
+                    .lengths = {70},
+                    .rise = 8,
+                    .value_unit = 0x1p95f});
   attention_case(set, type,
                  {.n_heads = 5, .n_kv_heads = 5, .head_dim = 64, .block_tokens = 32, .lengths = {31, 32, 33, 513}});
   attention_case(set, type, {.n_heads = 2, .n_kv_heads = 2, .head_dim = 80, .block_tokens = 64, .lengths = {90}});
