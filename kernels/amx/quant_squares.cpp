@@ -83,6 +83,13 @@ class Decoder {
     _mm512_store_si512(out + row * kLine, line);
   }
 
+  /// Words whose bits go `by` places down, or up if that is negative.
+  template <int by>
+  [[gnu::always_inline]] static __m512i moved(__m512i words) {
+    constexpr auto kPlaces = static_cast<unsigned>(by < 0 ? -by : by);
+    return by < 0 ? _mm512_slli_epi16(words, kPlaces) : _mm512_srli_epi16(words, kPlaces);
+  }
+
   /// Nibbles of one scale: two rows have a table.
   template <int pair>
   [[gnu::always_inline]] static void nibble_rows(__m512i words, std::int64_t first, const RowScales& scales,
@@ -92,7 +99,7 @@ class Decoder {
     const std::int64_t row = first + 2 * pair;
     const __m512i table = to_bf16_pairs(scaled(numbers, scales, 0, row), scaled(numbers, scales, 0, row + 1));
     const __m512i low = _mm512_and_si512(pair == 0 ? words : _mm512_srli_epi16(words, 8), fifteen);
-    const __m512i high = _mm512_ternarylogic_epi32(_mm512_srli_epi16(words, 8 * pair + 4), fifteen, sixteen, 0xea);
+    const __m512i high = _mm512_ternarylogic_epi32(moved<8 * pair + 4>(words), fifteen, sixteen, 0xea);
     store(out, 2 * pair, _mm512_permutexvar_epi16(low, table));
     store(out, 2 * pair + 1, _mm512_permutexvar_epi16(high, table));
   }
@@ -103,8 +110,8 @@ class Decoder {
                                                 std::byte* out) {
     const __m512 numbers = numbers_from<0>();
     const __m512i table = to_bf16_pairs(scaled(numbers, scales, 0, row), scaled(numbers, scales, 1, row));
-    const __m512i index = _mm512_ternarylogic_epi32(_mm512_srli_epi16(words, 4 * i), _mm512_set1_epi16(15),
-                                                    _mm512_load_si512(kUpperColumns), 0xea);
+    const __m512i index =
+        _mm512_ternarylogic_epi32(moved<4 * i>(words), _mm512_set1_epi16(15), _mm512_load_si512(kUpperColumns), 0xea);
     store(out, i, _mm512_permutexvar_epi16(index, table));
   }
 
@@ -112,9 +119,7 @@ class Decoder {
   /// latter. What else the words have belongs to others.
   template <int i, int at>
   [[gnu::always_inline]] static __m512i joined(__m512i words, __m512i plane, int mask) {
-    constexpr int kNibble = 4 * i - at, kPlane = 4 * i - 4 - at;  // how far they are above their places
-    const __m512i low = kNibble >= 0 ? _mm512_srli_epi16(words, kNibble) : _mm512_slli_epi16(words, -kNibble);
-    const __m512i high = kPlane >= 0 ? _mm512_srli_epi16(plane, kPlane) : _mm512_slli_epi16(plane, -kPlane);
+    const __m512i low = moved<4 * i - at>(words), high = moved<4 * i - 4 - at>(plane);
     return _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi16(static_cast<short>(mask)), 0xd8);
   }
 
@@ -132,8 +137,8 @@ class Decoder {
   template <int i>
   [[gnu::always_inline]] static void six_bit_row(__m512i words, __m512i plane, std::int64_t row,
                                                  const RowScales& scales, std::byte* out) {
-    const __m512i upper = _mm512_ternarylogic_epi32(joined<i, 1>(words, plane, 0x60), _mm512_set1_epi16(0x7e),
-                                                    _mm512_set1_epi16(0x4280), 0xea);
+    const __m512i bits = joined<i, 1>(words, plane, 0x60);
+    const __m512i upper = _mm512_ternarylogic_epi32(bits, _mm512_set1_epi16(0x7e), _mm512_set1_epi16(0x4280), 0xea);
     __m512 values[2];
 #pragma GCC unroll 2
     for (int run = 0; run < 2; ++run) {

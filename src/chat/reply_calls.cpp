@@ -182,11 +182,11 @@ CallSearch read_deepseek(std::string_view text, bool at_end, CallScan& scan) {
   constexpr std::string_view kSeparator = "<｜tool▁sep｜>", kFence = "```";
   // "function" and then the name and a fence, or the name and then bare JSON: no further, however much has come.
   constexpr std::size_t kMaxHead = 4 * kMaxNameBytes;
-  const std::string_view head = text.substr(0, kMaxHead);
+  const std::size_t end = text.substr(0, kMaxHead).find("<｜tool▁call▁end｜>");
+  const std::string_view head = text.substr(0, std::min(end, kMaxHead));
   const std::size_t separator = head.find(kSeparator), brace = head.find('{', separator);
   if (separator == std::string_view::npos || brace == std::string_view::npos)
-    return text.size() > kMaxHead || head.find("<｜tool▁call▁end｜>") != std::string_view::npos ? no_call(head.size())
-                                                                                                : more_unless(at_end);
+    return text.size() >= kMaxHead || end != std::string_view::npos ? no_call(head.size()) : more_unless(at_end);
   const std::string_view between = head.substr(separator + kSeparator.size(), brace - separator - kSeparator.size());
   const std::size_t fence = between.find(kFence);
   const bool fenced = fence != std::string_view::npos;
