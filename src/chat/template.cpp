@@ -47,6 +47,12 @@ Value read_json(Run& run, const formats::Json& json, Marks marks) {
 }
 
 /// Bytes of text in a value, and some for each value inside it.
+std::uint64_t total_bytes(const std::vector<AddedVariable>& added) {
+  std::uint64_t bytes = 0;
+  for (const AddedVariable& variable : added)
+    bytes += 16 + variable.name.size() + (variable.text ? variable.text->size() : 0);
+  return bytes;
+}
 std::uint64_t total_bytes(const formats::Json& json) {
   std::uint64_t bytes = 16 + json.key().size() + json.text().size();
   if (json.is_array() || json.is_object())
@@ -103,13 +109,20 @@ Result<Rendered> Template::render(const formats::Json& variables, const RenderOp
   if (!variables.is_object()) return error(Code::invalid_argument, "chat template: the variables are no JSON object");
   if (options.now != nullptr && !is_date(*options.now))
     return error(Code::invalid_argument, "chat template: the date that strftime_now() would tell is none");
-  Run run(resolve(options.limits, program_->source.size() + total_bytes(variables)), options.now, options.cancel);
+  const std::uint64_t bytes = program_->source.size() + total_bytes(options.added) + total_bytes(variables);
+  Run run(resolve(options.limits, bytes), options.now, options.cancel);
   Machine machine(run, *program_);
-  for (const formats::Json& variable : variables) {
-    const bool is_ours = std::find(options.template_variables.begin(), options.template_variables.end(),
-                                   variable.key()) != options.template_variables.end();
-    machine.define(variable.key(), read_json(run, variable, is_ours ? Marks{0} : kContent));
+  const auto marks_of = [&](std::string_view name) {
+    const auto& ours = options.template_variables;
+    return std::find(ours.begin(), ours.end(), name) != ours.end() ? Marks{0} : kContent;
+  };
+  for (const AddedVariable& variable : options.added) {
+    const Marks marks = marks_of(variable.name);
+    machine.define(variable.name,
+                   variable.text ? run.text_in_place(*variable.text, marks) : boolean_value(true, marks));
   }
+  for (const formats::Json& variable : variables)
+    machine.define(variable.key(), read_json(run, variable, marks_of(variable.key())));
   machine.execute();
   if (run.failed()) return failure_of(run, *program_, machine.at());
   Rendered rendered;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,11 +33,18 @@ struct Date {
   bool has_utc_offset = false;
 };
 
+/// A variable beside those of a JSON object: a text, or true.
+struct AddedVariable {
+  std::string_view name;
+  std::optional<std::string> text;
+};
+
 struct RenderOptions {
   /// What strftime_now() tells. Null: the template does not find that function.
   const Date* now = nullptr;
   /// Variables whose texts are the template's own, such as the special tokens. Those of transformers by default.
   std::vector<std::string> template_variables = default_template_variables();
+  std::vector<AddedVariable> added;  ///< the object has none of their names
   Limits limits;
   CancelFlag cancel{};
 

@@ -24,33 +24,20 @@ bool has_tools(const Json& conversation) {
   return tools != nullptr && tools->is_array() && tools->size() > 0;
 }
 
-/// A member of an object, with the comma after it.
-std::string text_member(std::string_view key, std::string_view value) {
-  std::string out = format_text("\"{}\":\"", key);
-  for (const char c : value) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      out += format_text("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    else
-      out += c;
-  }
-  return out + "\",";
-}
-
-/// The conversation with what it does not say itself.
-std::string completed(const Model& model, std::string_view conversation, const Json& root, const ChatOptions& options) {
-  std::string added;
+/// What the conversation does not say itself.
+std::vector<chat::AddedVariable> added_variables(const Model& model, const Json& conversation,
+                                                 const ChatOptions& options) {
+  std::vector<chat::AddedVariable> added;
   const source::ChatTemplates& known = model.named_tokens();
-  const auto add_token = [&](std::string_view key, const std::optional<std::string>& text) {
-    if (text && root.find(key) == nullptr) added += text_member(key, *text);
+  const auto add_token = [&](std::string_view key, std::optional<std::string> text) {
+    if (text && conversation.find(key) == nullptr) added.push_back({key, std::move(text)});
   };
   add_token("bos_token", source::bos_text(known, model.tokenizer(), model.spec()));
   add_token("eos_token", source::eos_text(known, model.tokenizer(), model.spec()));
-  if (options.generation_prompt && root.find("add_generation_prompt") == nullptr)
-    added += "\"add_generation_prompt\":true,";
-  const std::size_t brace = conversation.find('{');
-  if (root.size() == 0 && !added.empty()) added.pop_back();  // its comma
-  return format_text("{{{}{}", added, conversation.substr(brace + 1));
+  constexpr std::string_view kGenerates = "add_generation_prompt";
+  if (options.generation_prompt && conversation.find(kGenerates) == nullptr)
+    added.push_back({kGenerates, std::nullopt});
+  return added;
 }
 
 /// Reads digits and what follows them.
@@ -105,8 +92,11 @@ chat::Date system_date() {
 
 }  // namespace
 
-Result<std::string_view> chat_template_for(const Model& model, const Json& conversation, const ChatOptions& options) {
-  if (options.template_text) return std::string_view(*options.template_text);
+namespace {
+
+/// The template of the model that a conversation is rendered with.
+Result<const source::ChatTemplate*> template_of(const Model& model, const Json& conversation,
+                                                const ChatOptions& options) {
   const source::ChatTemplate* found = nullptr;
   if (options.template_name) {
     found = find_template(model, *options.template_name);
@@ -114,7 +104,7 @@ Result<std::string_view> chat_template_for(const Model& model, const Json& conve
     if (has_tools(conversation)) found = find_template(model, kToolTemplate);
     if (found == nullptr) found = find_template(model, source::kDefaultChatTemplate);
   }
-  if (found != nullptr) return std::string_view(found->text);
+  if (found != nullptr) return found;
   const Status& status = model.chat_template_status();
   if (!status.ok()) return error_at(status.code(), status.detail(), "{}", status.message());
   std::string names;
@@ -124,12 +114,34 @@ Result<std::string_view> chat_template_for(const Model& model, const Json& conve
                options.template_name.value_or(std::string(source::kDefaultChatTemplate)), names);
 }
 
-Result<chat::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options) {
+/// The same, ready to run; or the one that the host gave.
+Result<std::shared_ptr<const chat::Template>> compiled_template(const Model& model, const Json& conversation,
+                                                                const ChatOptions& options) {
+  if (!options.template_text) {
+    QINFER_ASSIGN(const source::ChatTemplate* found, template_of(model, conversation, options));
+    return model.compiled_templates().get(*found);
+  }
+  QINFER_ASSIGN(chat::Template compiled, chat::Template::compile(*options.template_text));
+  return std::make_shared<const chat::Template>(std::move(compiled));
+}
+
+}  // namespace
+
+Result<std::string_view> chat_template_for(const Model& model, const Json& conversation, const ChatOptions& options) {
+  if (options.template_text) return std::string_view(*options.template_text);
+  QINFER_ASSIGN(const source::ChatTemplate* found, template_of(model, conversation, options));
+  return std::string_view(found->text);
+}
+
+Result<formats::JsonDocument> parse_conversation(std::string_view conversation, const ChatOptions& options) {
   QINFER_TRY(options.cancel.check("rendering"));
-  QINFER_ASSIGN(const formats::JsonDocument given, formats::parse_json(conversation, "conversation", options.cancel));
+  QINFER_ASSIGN(formats::JsonDocument given, formats::parse_json(conversation, "conversation", options.cancel));
   if (!given.root().is_object()) return error(Code::invalid_argument, "conversation: expected an object with messages");
-  QINFER_ASSIGN(const std::string_view text, chat_template_for(model, given.root(), options));
-  QINFER_ASSIGN(const chat::Template compiled, chat::Template::compile(text));
+  return given;
+}
+
+Result<chat::Rendered> render_chat(const Model& model, const Json& conversation, const ChatOptions& options) {
+  QINFER_ASSIGN(const std::shared_ptr<const chat::Template> compiled, compiled_template(model, conversation, options));
   chat::RenderOptions render;
   chat::Date date = system_date();
   if (options.now) {
@@ -137,15 +149,19 @@ Result<chat::Rendered> render_chat(const Model& model, std::string_view conversa
   }
   render.now = &date;
   render.cancel = options.cancel;
-  QINFER_ASSIGN(const formats::JsonDocument variables,
-                formats::parse_json(completed(model, conversation, given.root(), options), "conversation"));
-  Result<chat::Rendered> rendered = compiled.render(variables.root(), render);
+  render.added = added_variables(model, conversation, options);
+  Result<chat::Rendered> rendered = compiled->render(conversation, render);
   if (rendered.ok()) return rendered;
   Status status = rendered.take_status();
   // A bound of the template is none that a larger buffer of the host would lift.
   if (status.code() == Code::buffer_too_small)
     return error_at(Code::unsupported, status.detail(), "{}", status.message());
   return status;
+}
+
+Result<chat::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options) {
+  QINFER_ASSIGN(const formats::JsonDocument given, parse_conversation(conversation, options));
+  return render_chat(model, given.root(), options);
 }
 
 Result<std::vector<text::TokenId>> tokenize_chat(const Model& model, std::string_view conversation,

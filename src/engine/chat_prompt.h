@@ -27,8 +27,12 @@ struct ChatOptions {
 Result<std::string_view> chat_template_for(const Model& model, const formats::Json& conversation,
                                            const ChatOptions& options);
 
+/// A JSON object with the template's variables.
+Result<formats::JsonDocument> parse_conversation(std::string_view conversation, const ChatOptions& options);
+
 /// `conversation`: a JSON object with the template's variables. bos_token and eos_token are the model's where it has
 /// none. QINFER_E_NOT_FOUND without a template.
+Result<chat::Rendered> render_chat(const Model& model, const formats::Json& conversation, const ChatOptions& options);
 Result<chat::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options);
 
 /// The ids of render_chat()'s text, with nothing around it.

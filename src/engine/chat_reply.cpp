@@ -62,8 +62,8 @@ Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model
                                                      const ChatOptions& options, chat::ReplyFormat format,
                                                      bool reasons) {
   if (model->tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
-  QINFER_ASSIGN(const chat::Rendered prompt, render_chat(*model, conversation, options));
-  QINFER_ASSIGN(const formats::JsonDocument given, formats::parse_json(conversation, "conversation", options.cancel));
+  QINFER_ASSIGN(const formats::JsonDocument given, parse_conversation(conversation, options));
+  QINFER_ASSIGN(const chat::Rendered prompt, render_chat(*model, given.root(), options));
   if (format == chat::ReplyFormat::automatic) {
     QINFER_ASSIGN(const std::string_view text, chat_template_for(*model, given.root(), options));
     format = chat::find_reply_format(text);

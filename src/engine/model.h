@@ -14,6 +14,7 @@
 #include "engine/rope_table.h"
 #include "engine/runtime.h"
 #include "engine/scratch_poison.h"
+#include "engine/template_cache.h"
 #include "model/spec.h"
 #include "model/weights.h"
 #include "text/tokenizer.h"
@@ -111,6 +112,7 @@ class Model {
   }
   /// Sorted by name; empty if the model brings none.
   std::span<const source::ChatTemplate> chat_templates() const { return chat_templates_.list; }
+  TemplateCache& compiled_templates() const { return compiled_templates_; }
   /// What chat templates know of the tokens that begin and end texts.
   const source::ChatTemplates& named_tokens() const { return chat_templates_; }
   /// Not OK if the file that should have some is damaged.
@@ -147,6 +149,7 @@ class Model {
   source::Fingerprints fingerprints_;
   formats::TextTable metadata_;
   source::ChatTemplates chat_templates_;
+  mutable TemplateCache compiled_templates_;
 };
 
 }  // namespace qinfer::engine

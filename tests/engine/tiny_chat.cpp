@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,20 @@ TEST_CASE("tiny-chat replies as transformers computes it", "[tiny-chat][chat]") 
       CHECK(turn.finish == QINFER_FINISH_END);
     }
   }
+}
+
+TEST_CASE("threads that render with a template for the first time give the same tokens", "[tiny-chat][chat][threads]") {
+  const Json item = read_expected()["conversations"][0];
+  const std::string conversation = item["conversation"].dump();
+  const qi::Model model = load(0, 1);
+  std::vector<Tokens> got(4);
+  std::vector<std::thread> threads;
+  for (Tokens& ids : got)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) ids = model.tokenize_chat(conversation, chat_options());
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Tokens& ids : got) CHECK(ids == item["prompt_ids"].get<Tokens>());
 }
 
 TEST_CASE("tiny-chat replies on every kernel set as on the reference", "[tiny-chat][chat]") {
