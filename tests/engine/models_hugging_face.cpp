@@ -252,7 +252,7 @@ TEST_CASE("f16 and bf16 KV caches stay within their rounding", "[models]") {
 namespace {
 
 /// What an AVX-512 set that does not compute in f32 may differ by from float64. A set that rounds to bf16 is compared
-/// with float64 that rounds where it does, as the sets with tiles are with another one: see check_amx().
+/// with float64 that rounds where it does, as the sets with tiles are with another one: see check_bf16().
 double allowed_deviation(const std::string& target, const Expected& expected) {
   if (qinfer::test::rounds_to_bf16(target)) return 2 * expected.bf16_noise;
   return qinfer::test::sums_f16_in_f16(target) ? 4 * (4 * 0x1p-11 + 0x1p-9 + 1.4e-3) : 4 * (2 * 0x1p-11);
@@ -274,23 +274,26 @@ void check_avx512(const std::string& folder, const std::string& target, const Ex
   CHECK(deviation(whole, expected, expected.f64) > (rounds ? 1e-3 : 1e-6));  // otherwise another mode ran
 }
 
-/// An AMX set beside float64 with the same roundings. Sums in f32 can turn single roundings over, and what follows from
-/// those; the fixture says how much that is (make_model_fixtures.py), and twice as much is allowed. Returns whether
-/// none was turned over (for amx_mixed, token by token): then the difference is that of the last sums. `each_token`:
-/// chunks of one token, too.
-bool check_amx(const std::string& folder, const Expected& expected, const qi::Model& model, bool mixed,
-               bool each_token = true) {
+/// An AMX set, or avx512_bf16, beside float64 with the same roundings. Sums in f32 can turn single roundings over, and
+/// what follows from those; the fixture says how much that is (make_model_fixtures.py), and twice as much is allowed.
+/// Returns whether none was turned over (for amx_mixed, token by token): then the difference is that of the last sums.
+/// `each_token`: chunks of one token, too.
+bool check_bf16(const std::string& folder, const Expected& expected, const qi::Model& model, bool mixed,
+                bool each_token = true) {
   CHECK(std::string(model.info().weight_format) == "bf16");
+  const bool tiles = qinfer::test::uses_tiles(model.info().kernel_set);
   INFO(folder);
   if (!expected.embeddings.empty()) {
     REQUIRE(expected.embeddings_noise > 0);
-    check_embeddings(model, expected, expected.embeddings_tiles, 2 * expected.embeddings_noise);
+    check_embeddings(model, expected, tiles ? expected.embeddings_tiles : expected.embeddings_bf16,
+                     2 * expected.embeddings_noise);
   }
   if (expected.rows.empty()) return false;
   REQUIRE(expected.bf16_noise > 0);
   const std::vector<float> whole = evaluate(model, expected.ids, 0);
-  const double error = deviation(whole, expected, expected.tiles), allowed = 2 * expected.bf16_noise;
-  INFO(folder << (mixed ? " on amx_mixed: " : " on amx: ") << error);
+  const double error = deviation(whole, expected, tiles ? expected.tiles : expected.bf16);
+  const double allowed = 2 * expected.bf16_noise;
+  INFO(folder << " on " << model.info().kernel_set << ": " << error);
   CHECK(error < allowed);
   CHECK(deviation(whole, expected, expected.f64) > 1e-3);  // otherwise nothing was rounded to bf16
   bool equal = error < 1e-6;
@@ -328,7 +331,7 @@ TEST_CASE("16-bit weights, activations and sums stay within their rounding", "[m
       qi::Runtime runtime(options);
       const qi::Model model = qi::Model::load(runtime, folder);
       if (qinfer::test::rounds_to_bf16(target)) {
-        check_amx(folder, expected, model, leaves_few_rows(target));
+        check_bf16(folder, expected, model, leaves_few_rows(target));
       } else {
         check_avx512(folder, target, expected, model);
       }
@@ -379,7 +382,7 @@ TEST_CASE("the AMX backends on emulated tiles are transformers with their roundi
       const bool fourth = n++ % 4 == 0, mixed = leaves_few_rows(target);
       if (!fourth && !rounds_natively) continue;
       const Expected expected = read_expected(folder);
-      equal += check_amx(folder, expected, qi::Model::load(runtime, folder), mixed, mixed || fourth) ? 1 : 0;
+      equal += check_bf16(folder, expected, qi::Model::load(runtime, folder), mixed, mixed || fourth) ? 1 : 0;
     }
     CHECK(equal > 1);  // a rounding too many or too few would show in all of them
   }

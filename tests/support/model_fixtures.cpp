@@ -23,6 +23,7 @@ Expected read_expected(const std::string& folder) {
   expected.mixed = read_tensor<float>(file.value(), header.value(), "logits_mixed_as_f32");
   for (const float noise : read_tensor<float>(file.value(), header.value(), "bf16_noise")) expected.bf16_noise = noise;
   expected.embeddings = read_tensor<float>(file.value(), header.value(), "embeddings_f64_as_f32");
+  expected.embeddings_bf16 = read_tensor<float>(file.value(), header.value(), "embeddings_bf16_as_f32");
   expected.embeddings_tiles = read_tensor<float>(file.value(), header.value(), "embeddings_tiles_as_f32");
   for (const float noise : read_tensor<float>(file.value(), header.value(), "embeddings_noise"))
     expected.embeddings_noise = noise;

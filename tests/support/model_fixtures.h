@@ -17,13 +17,13 @@ namespace qinfer::test::models {
 
 struct Expected {
   std::vector<std::int32_t> ids, rows;
-  std::vector<std::int32_t> experts;    ///< [layers with experts][ids][chosen ones]; empty: no mixture
-  std::vector<float> f32, f64;          ///< logits; empty for an encoder
-  std::vector<float> bf16;              ///< those with the roundings of avx512_bf16
-  std::vector<float> tiles, mixed;      ///< those with the roundings of amx, and of few rows of amx_mixed
-  double bf16_noise = 0;                ///< what sums in f32 may change of them, as a share of the largest logit
-  std::vector<float> embeddings;        ///< [length][pooling][n_embd], or empty
-  std::vector<float> embeddings_tiles;  ///< with the roundings of amx
+  std::vector<std::int32_t> experts;  ///< [layers with experts][ids][chosen ones]; empty: no mixture
+  std::vector<float> f32, f64;        ///< logits; empty for an encoder
+  std::vector<float> bf16;            ///< those with the roundings of avx512_bf16
+  std::vector<float> tiles, mixed;    ///< those with the roundings of amx, and of few rows of amx_mixed
+  double bf16_noise = 0;              ///< what sums in f32 may change of them, as a share of the largest logit
+  std::vector<float> embeddings;      ///< [length][pooling][n_embd], or empty
+  std::vector<float> embeddings_bf16, embeddings_tiles;
   double embeddings_noise = 0;
   std::size_t n_vocab = 0;
 };
