@@ -198,7 +198,7 @@ class ScoreWeights {
     if (lanes == 0) return;
     const __m512 largest = largest_of(p, t, lanes, _mm512_set1_ps(kNegativeInfinity));
     base_[p] = _mm512_mask_mov_ps(base_[p], lanes, whole_number(largest));
-    found_[p] = base_[p];
+    found_[p] = _mm512_mask_mov_ps(found_[p], lanes, base_[p]);
   }
 
   /// What the weights of a tile are made with, in registers.

@@ -150,6 +150,7 @@ std::size_t ReplyParser::find_marker(std::string_view text, std::string_view& ma
 
 /// Whether the name of a tool and ">" are there, or may yet come.
 bool ReplyParser::names_tool(std::string_view text) const {
+  text = text.substr(0, kMaxToolNameBytes + 1);  // no further, however much of the text has come
   const std::size_t end = text.find('>');
   return end != std::string_view::npos ? tools_.has(text.substr(0, end)) : !at_end_ && tools_.has_prefix(text);
 }

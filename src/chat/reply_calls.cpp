@@ -36,6 +36,11 @@ CallSearch no_call(std::size_t size = 0) {
   return search;
 }
 
+/// Of a JSON value that begins at `at` and whose end is not there.
+CallSearch no_end(const JsonEnd& json, std::size_t at, bool at_end) {
+  return json.failed() ? no_call(at + json.looked_at()) : more_unless(at_end);
+}
+
 CallSearch found(std::size_t size, std::vector<ToolCall> calls) { return {CallSearch::found, size, std::move(calls)}; }
 
 /// A JSON text with what models write unescaped inside of texts escaped: line ends and other control characters. In
@@ -151,7 +156,7 @@ CallSearch read_hermes(std::string_view text, bool at_end, const ToolList& tools
   if (text[first] == '<') return read_tags(text, at_end, true, tools, scan.tags);
   if (text[first] != '{') return no_call(first);
   const auto size = scan.json.find(text.substr(first));
-  if (!size) return scan.json.failed() ? no_call(first + scan.json.looked_at()) : more_unless(at_end);
+  if (!size) return no_end(scan.json, first, at_end);
   const Following end = following(text, first + *size, kEnd, at_end);
   if (end.outcome == CallSearch::more) return more_unless(at_end);
   if (end.outcome == CallSearch::none) return no_call(end.end);
@@ -163,7 +168,7 @@ CallSearch read_deepseek_arguments(std::string_view text, std::size_t brace, std
                                    bool at_end, CallScan& scan) {
   constexpr std::string_view kEnd = "<｜tool▁call▁end｜>", kFence = "```";
   const auto size = scan.json.find(text.substr(brace));
-  if (!size) return scan.json.failed() ? no_call(brace + scan.json.looked_at()) : more_unless(at_end);
+  if (!size) return no_end(scan.json, brace, at_end);
   std::size_t at = brace + *size;
   if (fenced) {
     const Following fence = following(text, at, kFence, at_end);
@@ -199,7 +204,7 @@ CallSearch read_deepseek(std::string_view text, bool at_end, CallScan& scan) {
 CallSearch read_array(std::string_view text, bool at_end, CallScan& scan) {
   const std::size_t begin = text.find('[');
   const auto size = scan.json.find(text.substr(begin));
-  if (!size) return more_unless(at_end);
+  if (!size) return no_end(scan.json, begin, at_end);
   auto calls = calls_of_array(text.substr(begin, *size));
   if (!calls) return no_call(begin + *size);
   return found(begin + *size, std::move(*calls));
@@ -220,7 +225,7 @@ CallSearch read_named_object(std::string_view text, bool at_end, CallScan& scan)
   if (name.empty() || name.size() > kMaxNameBytes || name.find_first_of(" \t\r\n\"") != std::string_view::npos)
     return no_call();
   const auto size = scan.json.find(text.substr(brace));
-  if (!size) return more_unless(at_end);
+  if (!size) return no_end(scan.json, brace, at_end);
   std::string room;
   const std::string_view arguments = with_escapes(text.substr(brace, *size), room);
   if (!parse_object(arguments)) return no_call(brace + *size);
@@ -239,7 +244,7 @@ CallSearch read_llama3(std::string_view text, bool at_end, CallScan& scan) {
   if (first != '{') return no_call();
   const std::size_t begin = text.find('{');
   const auto size = scan.json.find(text.substr(begin));
-  if (!size) return more_unless(at_end);
+  if (!size) return no_end(scan.json, begin, at_end);
   return one_call(begin + *size, call_of_object(text.substr(begin, *size)));
 }
 
@@ -308,7 +313,7 @@ CallSearch read_unmarked_call(std::string_view text, bool at_end, const ToolList
 
 CallSearch read_bare_call(std::string_view text, const ToolList& tools, CallScan& scan) {
   const auto size = scan.json.find(text);
-  if (!size) return {};
+  if (!size) return no_end(scan.json, 0, false);
   auto call = call_of_object(text.substr(0, *size));
   if (!call || !tools.has(call->name)) return no_call();
   return one_call(*size, std::move(call));

@@ -11,7 +11,6 @@
 namespace qinfer::chat {
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::string_view kParameterTag = "<parameter=", kParameterEnd = "</parameter>", kFunctionEnd = "</function>",
                            kCallEnd = "</tool_call>", kCallTag = "<tool_call>";
 
@@ -72,10 +71,10 @@ class TagReader {
 
   /// What a tag such as <function= has before its ">"; moves beyond it.
   Outcome read_name(std::size_t at, std::string& name) {
-    const std::string_view written = text_.substr(at, kMaxNameBytes + 1);
+    const std::string_view written = text_.substr(at, kMaxToolNameBytes + 1);
     const std::size_t end = written.find_first_of(">\n<");
     if (end == std::string_view::npos) {
-      if (written.size() > kMaxNameBytes) return CallSearch::none;
+      if (written.size() > kMaxToolNameBytes) return CallSearch::none;
       return CallSearch::more;
     }
     name = trim_space(written.substr(0, end));
@@ -155,9 +154,10 @@ class TagReader {
   Begins begins_parameter(std::string_view text) const {
     const Begins there = begins_with(text, kParameterTag, at_end_);
     if (there != Begins::yes) return there;
-    const std::string_view written = text.substr(kParameterTag.size(), kMaxNameBytes + 1);
+    const std::string_view written = text.substr(kParameterTag.size(), kMaxToolNameBytes + 1);
     const std::size_t end = written.find_first_of(">\n<");
-    if (end == std::string_view::npos) return written.size() <= kMaxNameBytes && !at_end_ ? Begins::unsure : Begins::no;
+    if (end == std::string_view::npos)
+      return written.size() <= kMaxToolNameBytes && !at_end_ ? Begins::unsure : Begins::no;
     const std::string_view key = trim_space(written.substr(0, end));
     const bool is_next = tools_.has_parameter(scan_.tool, key) && !scan_.keys.contains(key);
     return written[end] == '>' && is_next ? Begins::yes : Begins::no;

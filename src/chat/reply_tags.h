@@ -43,6 +43,8 @@ struct TagScan {
 /// The call at the beginning of `text`, perhaps after white space. `marked`: <tool_call> is before it.
 CallSearch read_tags(std::string_view text, bool at_end, bool marked, const ToolList& tools, TagScan& scan);
 
+/// A longer name is none.
+inline constexpr std::size_t kMaxToolNameBytes = 256;
 inline constexpr std::string_view kFunctionTag = "<function=";
 
 }  // namespace qinfer::chat

@@ -255,7 +255,7 @@ TEST_CASE("Tags of a call that a model left out", "[chat]") {
   CHECK(edit("<tool_call>\n<function=edit>\n<parameter=path>\na.txt</parameter>\n</function>\n</tool_call>") == call);
   CHECK(edit("<tool_call>\n<function=edit>\n<parameter=path>\na.txt\n<parameter=count>\n3\n</parameter>\n</function>\n"
              "</tool_call>") == R"(|edit{"path": "a.txt", "count": 3}|)");
-  // A value that was cut off is none, and neither is a call of a tool that nobody offered, without its marker.
+  // A value without its end is content; so are tags without <tool_call> that name no tool of the conversation.
   for (const std::string& bad :
        {"<tool_call>" + body, body, std::string("<tool_call><function=edit>"), std::string("<function=edit>"),
         std::string("<function=other>\n</function>"), std::string("<function=ed"), std::string("a <function= b"),
@@ -352,6 +352,19 @@ TEST_CASE("Content and reasoning come as soon as they are certain", "[chat]") {
         R"([{"id": "call00000", "type": "function", "function": {"name": "f", "arguments": {}}}]})");
 }
 
+TEST_CASE("What cannot become JSON any more is content at once", "[chat]") {
+  for (const auto& [format, text] : {std::pair{ReplyFormat::llama3, R"({"name": <b>, )"},
+                                     {ReplyFormat::mistral, R"([TOOL_CALLS][{"name": <b>, )"},
+                                     {ReplyFormat::mistral, "[TOOL_CALLS]weather{<b>, "},
+                                     {ReplyFormat::firefunction, "functools[<b>, "},
+                                     {ReplyFormat::hermes, R"(<tool_call>{"name": <b>, )"}}) {
+    chat::ReplyParser parser(setup_for(format));
+    parser.push(text);
+    CAPTURE(text);
+    CHECK(parts_of(parser) + " " == text);
+  }
+}
+
 TEST_CASE("A reply of markers, or a call that never ends, takes time in proportion to its size", "[chat]") {
   // What is held back is looked at once, and given up at the bound.
   for (const ReplyFormat format : {ReplyFormat::hermes, ReplyFormat::llama3, ReplyFormat::mistral,
@@ -383,7 +396,8 @@ TEST_CASE("Markers that become no call, and calls of many parameters, take time 
   for (const std::string& reply :
        {times("<tool_call>", 90'000) + "</tool_call>", times("<tool_call>{", 80'000) + "</tool_call>",
         times("<tool_call><function=f><parameter=k>", 30'000) + "</tool_call>",
-        times("<tool_call>", 45'000) + std::string(400'000, ' ') + "</tool_call>"}) {
+        times("<tool_call>", 45'000) + std::string(400'000, ' ') + "</tool_call>", times("<function=", 90'000),
+        times("<function=weather>", 50'000), times("<function=weather><parameter=city>\n", 30'000) + "x"}) {
     CAPTURE(reply.substr(0, 40));
     CHECK(read(setup_for(ReplyFormat::hermes), reply, reply.size()) == reply);
     CHECK(read(setup_for(ReplyFormat::hermes), reply, 10'000) == reply);
