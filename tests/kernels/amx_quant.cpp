@@ -46,14 +46,7 @@ std::vector<float> guarded_layer(const KernelSet& set, const QuantMatrix& w, boo
                            before = random.values(static_cast<std::size_t>(n * layer.rows));
   ActivationBuffer in = operand(set, x.data(), n, layer.cols), out = residual(set, before, n, layer.rows);
   LinearArgs args{n, in.view(), layer, true, out.view(), {}};
-  const Shape shape{.batch = static_cast<std::uint32_t>(n),
-                    .hidden = static_cast<std::uint32_t>(layer.cols),
-                    .n_heads = 1,
-                    .n_kv_heads = 1,
-                    .head_dim = 2,
-                    .ffn = 1,
-                    .vocab = 1,
-                    .context = 1};
+  const Shape shape = linear_shape(n, layer.cols);
   std::vector<std::byte> workspace;
   run_all(set.linear, args, set.linear_workspace(shape), workspace, 2);
   return out.rows();

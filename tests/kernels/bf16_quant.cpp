@@ -117,14 +117,7 @@ std::vector<float> run_linear(const KernelSet& set, const TestMatrix& w, const s
                               int workers) {
   ActivationBuffer in = operand(set, x.data(), n, w.view.cols), out = residual(set, n, w.view.rows);
   LinearArgs args{n, in.view(), w.view, false, out.view(), {}};
-  const Shape shape{.batch = static_cast<std::uint32_t>(n),
-                    .hidden = static_cast<std::uint32_t>(w.view.cols),
-                    .n_heads = 1,
-                    .n_kv_heads = 1,
-                    .head_dim = 2,
-                    .ffn = 1,
-                    .vocab = 1,
-                    .context = 1};
+  const Shape shape = linear_shape(n, w.view.cols);
   std::vector<std::byte> memory;
   run_all(set.linear, args, set.linear_workspace(shape), memory, workers);
   return out.rows();

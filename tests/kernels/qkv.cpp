@@ -51,14 +51,7 @@ std::vector<double> project(const KernelSet& set, const std::vector<float>& x, s
     w.view.pack.largest = largest;
     LinearArgs args{n, in.view(), {w.view, bias.data(), kScale}, false, out.view(), {}};
     std::vector<std::byte> memory;
-    const Shape shape{.batch = static_cast<std::uint32_t>(n),
-                      .hidden = static_cast<std::uint32_t>(cols),
-                      .n_heads = 1,
-                      .n_kv_heads = 1,
-                      .head_dim = 2,
-                      .ffn = 1,
-                      .vocab = 1,
-                      .context = 1};
+    const Shape shape = linear_shape(n, cols);
     run_all(set.linear, args, set.linear_workspace(shape), memory, 1);
     const std::vector<float> rows = out.rows();
     all.assign(rows.begin(), rows.end());

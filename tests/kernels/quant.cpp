@@ -14,14 +14,7 @@ std::vector<float> run_linear(const KernelSet& set, const Matrix& w, const std::
   ActivationBuffer in = operand(set, x.data(), n, w.cols);
   ActivationBuffer out = residual(set, before, n, w.rows);
   LinearArgs args{n, in.view(), {w, bias.data(), 0.75f}, true, out.view(), {}};
-  const Shape shape{.batch = static_cast<std::uint32_t>(n),
-                    .hidden = static_cast<std::uint32_t>(w.cols),
-                    .n_heads = 1,
-                    .n_kv_heads = 1,
-                    .head_dim = 2,
-                    .ffn = 1,
-                    .vocab = 1,
-                    .context = 1};
+  const Shape shape = linear_shape(n, w.cols);
   std::vector<std::byte> memory;
   run_all(set.linear, args, set.linear_workspace(shape), memory, workers);
   return out.rows();

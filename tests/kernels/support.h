@@ -167,6 +167,18 @@ inline double sum_bound(const KernelSet& set, DType dtype, const Sum& sum, std::
   return (depth + 8) * kEps * sum.magnitude + 1e-30;
 }
 
+/// Of a linear layer alone, for its workspace.
+inline Shape linear_shape(std::int64_t n, std::int64_t cols) {
+  return {.batch = static_cast<std::uint32_t>(n),
+          .hidden = static_cast<std::uint32_t>(cols),
+          .n_heads = 1,
+          .n_kv_heads = 1,
+          .head_dim = 2,
+          .ffn = 1,
+          .vocab = 1,
+          .context = 1};
+}
+
 /// Runs all phases; the units are cut into uneven slices for several workers, and the last ones one by one, as a team
 /// would.
 template <typename Args>
