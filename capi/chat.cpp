@@ -44,10 +44,10 @@ qinfer_status qinfer_chat_render(const qinfer_model* model, const char* conversa
     QINFER_TRY(model->impl->runtime().check_process());
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(conversation, len, "conversation"));
     QINFER_ASSIGN(const engine::ChatOptions used, capi::chat_options(options));
-    QINFER_ASSIGN(const chat::Rendered rendered, engine::render_chat(*model->impl, view, used));
+    QINFER_ASSIGN(const jinja::Rendered rendered, engine::render_chat(*model->impl, view, used));
     std::vector<qinfer_text_part> parts;
     parts.reserve(rendered.content.size());
-    for (const chat::Span& span : rendered.content) parts.push_back({span.begin, span.end});
+    for (const Span& span : rendered.content) parts.push_back({span.begin, span.end});
     if (out_n_content != nullptr) {
       // Both lengths are told, and nothing is written unless there is room for both.
       *out_n = rendered.text.size();

@@ -15,10 +15,10 @@ Status check_usable(const qinfer_reply* reply) {
   return reply->model->runtime().check_process();
 }
 
-Result<chat::ReplyFormat> reply_format(std::int32_t format) {
-  if (format >= 0 && format <= chat::kLastReplyFormat) return static_cast<chat::ReplyFormat>(format);
+Result<reply::Format> reply_format(std::int32_t format) {
+  if (format >= 0 && format <= reply::kLastFormat) return static_cast<reply::Format>(format);
   return error(Code::invalid_argument, "format is {}, expected a QINFER_REPLY_* from 0 to {}", format,
-               chat::kLastReplyFormat);
+               reply::kLastFormat);
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ qinfer_status qinfer_reply_create(const qinfer_model* model, const char* convers
     qinfer_reply_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_reply_options"));
     QINFER_TRY(capi::unknown_flags(o.flags, QINFER_REPLY_NO_REASONING, "flags"));
-    QINFER_ASSIGN(const chat::ReplyFormat format, reply_format(o.format));
+    QINFER_ASSIGN(const reply::Format format, reply_format(o.format));
     QINFER_ASSIGN(const engine::ChatOptions chat, capi::chat_options(o.chat));
     auto reply = std::make_unique<qinfer_reply>();
     reply->model = model->impl;
@@ -70,12 +70,12 @@ qinfer_status qinfer_reply_next(qinfer_reply* reply, qinfer_reply_part* out, qin
     QINFER_REQUIRE(out);
     QINFER_TRY(capi::copy_out(qinfer_reply_part{}, out, "qinfer_reply_part"));
     reply->part = reply->impl->next();
-    const chat::ReplyPart& part = reply->part;
+    const reply::Part& part = reply->part;
     qinfer_reply_part next = {};
     next.kind = static_cast<std::int32_t>(part.kind);
-    if (part.kind != chat::PartKind::none) next.text = part.text.c_str();
+    if (part.kind != reply::PartKind::none) next.text = part.text.c_str();
     next.text_len = part.text.size();
-    if (part.kind == chat::PartKind::call) {
+    if (part.kind == reply::PartKind::call) {
       next.name = part.name.c_str();
       next.name_len = part.name.size();
       next.id = part.id.c_str();

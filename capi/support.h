@@ -51,7 +51,7 @@ struct qinfer_session {
 struct qinfer_reply {
   std::shared_ptr<const qinfer::engine::Model> model;
   std::unique_ptr<qinfer::engine::ChatReply> impl;
-  qinfer::chat::ReplyPart part;  ///< that the host was given last
+  qinfer::reply::Part part;  ///< that the host was given last
 };
 
 struct qinfer_cancel {

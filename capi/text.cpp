@@ -13,8 +13,8 @@ namespace {
 Status no_tokenizer() { return error(Code::not_found, "the model directory has no tokenizer.json"); }
 
 /// The parts that options name, checked against a text of `size` bytes.
-Result<std::vector<text::TextPart>> content_of(const qinfer_tokenize_options& options, std::size_t size) {
-  std::vector<text::TextPart> parts;
+Result<std::vector<Span>> content_of(const qinfer_tokenize_options& options, std::size_t size) {
+  std::vector<Span> parts;
   if (options.n_content == 0) return parts;
   if (options.content == nullptr)
     return error(Code::invalid_argument, "content is NULL, but n_content is {}", options.n_content);
@@ -68,7 +68,7 @@ qinfer_status qinfer_tokenize_with(const qinfer_model* model, const char* text, 
         o.flags, QINFER_TEXT_ADD_SPECIAL | QINFER_TEXT_PARSE_SPECIAL | QINFER_TEXT_PLAIN_CONTENT, "flags"));
     QINFER_ASSIGN(const std::string_view view, capi::text_argument(text, len, "text"));
     if (model->impl->tokenizer() == nullptr) return no_tokenizer();
-    QINFER_ASSIGN(const std::vector<text::TextPart> content, content_of(o, view.size()));
+    QINFER_ASSIGN(const std::vector<Span> content, content_of(o, view.size()));
     text::EncodeOptions encode;
     encode.add_special = (o.flags & QINFER_TEXT_ADD_SPECIAL) != 0;
     encode.parse_special = (o.flags & QINFER_TEXT_PARSE_SPECIAL) != 0;

@@ -25,9 +25,9 @@ bool has_tools(const Json& conversation) {
 }
 
 /// What the conversation does not say itself.
-std::vector<chat::AddedVariable> added_variables(const Model& model, const Json& conversation,
-                                                 const ChatOptions& options) {
-  std::vector<chat::AddedVariable> added;
+std::vector<jinja::AddedVariable> added_variables(const Model& model, const Json& conversation,
+                                                  const ChatOptions& options) {
+  std::vector<jinja::AddedVariable> added;
   const source::ChatTemplates& known = model.named_tokens();
   const auto add_token = [&](std::string_view key, std::optional<std::string> text) {
     if (text && conversation.find(key) == nullptr) added.push_back({key, std::move(text)});
@@ -52,8 +52,8 @@ bool take_number(std::string_view& text, std::size_t digits, char after, int& ou
   return true;
 }
 
-Result<chat::Date> parse_date(std::string_view text) {
-  chat::Date date;
+Result<jinja::Date> parse_date(std::string_view text) {
+  jinja::Date date;
   std::string_view rest = text;
   bool ok = take_number(rest, 4, '-', date.year) && take_number(rest, 2, '-', date.month) &&
             take_number(rest, 2, 0, date.day);
@@ -73,13 +73,13 @@ Result<chat::Date> parse_date(std::string_view text) {
 }
 
 /// In UTC: the zone of a process comes from its environment, which the library does not read.
-chat::Date system_date() {
+jinja::Date system_date() {
   using namespace std::chrono;
   const auto now = floor<microseconds>(system_clock::now());
   const auto today = floor<days>(now);
   const year_month_day date(today);
   const auto time = duration_cast<seconds>(now - today).count();
-  chat::Date out;
+  jinja::Date out;
   out.year = static_cast<int>(date.year());
   out.month = static_cast<int>(static_cast<unsigned>(date.month()));
   out.day = static_cast<int>(static_cast<unsigned>(date.day()));
@@ -115,14 +115,14 @@ Result<const source::ChatTemplate*> template_of(const Model& model, const Json& 
 }
 
 /// The same, ready to run; or the one that the host gave.
-Result<std::shared_ptr<const chat::Template>> compiled_template(const Model& model, const Json& conversation,
-                                                                const ChatOptions& options) {
+Result<std::shared_ptr<const jinja::Template>> compiled_template(const Model& model, const Json& conversation,
+                                                                 const ChatOptions& options) {
   if (!options.template_text) {
     QINFER_ASSIGN(const source::ChatTemplate* found, template_of(model, conversation, options));
     return model.compiled_templates().get(*found);
   }
-  QINFER_ASSIGN(chat::Template compiled, chat::Template::compile(*options.template_text));
-  return std::make_shared<const chat::Template>(std::move(compiled));
+  QINFER_ASSIGN(jinja::Template compiled, jinja::Template::compile(*options.template_text));
+  return std::make_shared<const jinja::Template>(std::move(compiled));
 }
 
 }  // namespace
@@ -140,17 +140,17 @@ Result<formats::JsonDocument> parse_conversation(std::string_view conversation, 
   return given;
 }
 
-Result<chat::Rendered> render_chat(const Model& model, const Json& conversation, const ChatOptions& options) {
-  QINFER_ASSIGN(const std::shared_ptr<const chat::Template> compiled, compiled_template(model, conversation, options));
-  chat::RenderOptions render;
-  chat::Date date = system_date();
+Result<jinja::Rendered> render_chat(const Model& model, const Json& conversation, const ChatOptions& options) {
+  QINFER_ASSIGN(const std::shared_ptr<const jinja::Template> compiled, compiled_template(model, conversation, options));
+  jinja::RenderOptions render;
+  jinja::Date date = system_date();
   if (options.now) {
     QINFER_ASSIGN(date, parse_date(*options.now));
   }
   render.now = &date;
   render.cancel = options.cancel;
   render.added = added_variables(model, conversation, options);
-  Result<chat::Rendered> rendered = compiled->render(conversation, render);
+  Result<jinja::Rendered> rendered = compiled->render(conversation, render);
   if (rendered.ok()) return rendered;
   Status status = rendered.take_status();
   // A bound of the template is none that a larger buffer of the host would lift.
@@ -159,7 +159,7 @@ Result<chat::Rendered> render_chat(const Model& model, const Json& conversation,
   return status;
 }
 
-Result<chat::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options) {
+Result<jinja::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options) {
   QINFER_ASSIGN(const formats::JsonDocument given, parse_conversation(conversation, options));
   return render_chat(model, given.root(), options);
 }
@@ -167,13 +167,10 @@ Result<chat::Rendered> render_chat(const Model& model, std::string_view conversa
 Result<std::vector<text::TokenId>> tokenize_chat(const Model& model, std::string_view conversation,
                                                  const ChatOptions& options) {
   if (model.tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
-  QINFER_ASSIGN(const chat::Rendered rendered, render_chat(model, conversation, options));
-  std::vector<text::TextPart> content;
-  content.reserve(rendered.content.size());
-  for (const chat::Span& span : rendered.content) content.push_back({span.begin, span.end});
+  QINFER_ASSIGN(const jinja::Rendered rendered, render_chat(model, conversation, options));
   text::EncodeOptions encode;
   encode.parse_special = true;
-  encode.content = content;
+  encode.content = rendered.content;
   encode.plain_content = options.plain_content;
   encode.cancel = options.cancel;
   std::vector<text::TokenId> ids;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/cancel.h"
-#include "chat/template.h"
 #include "engine/model.h"
 #include "formats/json.h"
+#include "jinja/template.h"
 
 namespace qinfer::engine {
 
@@ -32,8 +32,8 @@ Result<formats::JsonDocument> parse_conversation(std::string_view conversation, 
 
 /// `conversation`: a JSON object with the template's variables. bos_token and eos_token are the model's where it has
 /// none. QINFER_E_NOT_FOUND without a template.
-Result<chat::Rendered> render_chat(const Model& model, const formats::Json& conversation, const ChatOptions& options);
-Result<chat::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options);
+Result<jinja::Rendered> render_chat(const Model& model, const formats::Json& conversation, const ChatOptions& options);
+Result<jinja::Rendered> render_chat(const Model& model, std::string_view conversation, const ChatOptions& options);
 
 /// The ids of render_chat()'s text, with nothing around it.
 Result<std::vector<text::TokenId>> tokenize_chat(const Model& model, std::string_view conversation,

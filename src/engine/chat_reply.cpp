@@ -22,7 +22,7 @@ std::uint32_t count_calls(const Json& conversation) {
 }
 
 /// Whether the prompt ends with the beginning of reasoning, written by the template itself.
-bool ends_in_reasoning(const chat::Rendered& prompt, std::string_view think) {
+bool ends_in_reasoning(const jinja::Rendered& prompt, std::string_view think) {
   const std::size_t last = prompt.text.find_last_not_of(" \t\r\n");
   if (last == std::string::npos) return false;
   const std::string_view text = std::string_view(prompt.text).substr(0, last + 1);
@@ -30,25 +30,25 @@ bool ends_in_reasoning(const chat::Rendered& prompt, std::string_view think) {
 }
 
 /// What the prompt has begun of the reply.
-chat::ReplySetup setup_of(chat::ReplyFormat format, const Json& conversation, const chat::Rendered& prompt) {
-  const chat::ReplySyntax& syntax = chat::reply_syntax(format);
-  chat::ReplySetup setup;
+reply::Setup setup_of(reply::Format format, const Json& conversation, const jinja::Rendered& prompt) {
+  const reply::Syntax& syntax = reply::syntax_of(format);
+  reply::Setup setup;
   setup.format = format;
-  setup.tools = chat::ToolList(conversation);
+  setup.tools = reply::ToolList(conversation);
   setup.n_earlier_calls = count_calls(conversation);
   setup.in_reasoning = ends_in_reasoning(prompt, syntax.think);
-  if (format == chat::ReplyFormat::functionary && prompt.text.ends_with(syntax.call)) setup.begun = syntax.call;
+  if (format == reply::Format::functionary && prompt.text.ends_with(syntax.call)) setup.begun = syntax.call;
   return setup;
 }
 
 }  // namespace
 
-ChatReply::ChatReply(std::shared_ptr<const Model> model, chat::ReplySetup setup)
+ChatReply::ChatReply(std::shared_ptr<const Model> model, reply::Setup setup)
     : model_(std::move(model)),
       detokenizer_(*model_->tokenizer()),
       text_(std::size_t{3} * model_->tokenizer()->max_token_bytes() + 16),
       parser_(std::move(setup)) {
-  const chat::ReplySyntax& syntax = parser_.syntax();
+  const reply::Syntax& syntax = parser_.syntax();
   const auto add = [&](std::string_view marker) {
     const auto id = marker.empty() ? std::nullopt : model_->tokenizer()->find(marker);
     if (id && model_->tokenizer()->is_control(*id)) markers_.emplace_back(*id, marker);
@@ -59,16 +59,15 @@ ChatReply::ChatReply(std::shared_ptr<const Model> model, chat::ReplySetup setup)
 }
 
 Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model> model, std::string_view conversation,
-                                                     const ChatOptions& options, chat::ReplyFormat format,
-                                                     bool reasons) {
+                                                     const ChatOptions& options, reply::Format format, bool reasons) {
   if (model->tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
   QINFER_ASSIGN(const formats::JsonDocument given, parse_conversation(conversation, options));
-  QINFER_ASSIGN(const chat::Rendered prompt, render_chat(*model, given.root(), options));
-  if (format == chat::ReplyFormat::automatic) {
+  QINFER_ASSIGN(const jinja::Rendered prompt, render_chat(*model, given.root(), options));
+  if (format == reply::Format::automatic) {
     QINFER_ASSIGN(const std::string_view text, chat_template_for(*model, given.root(), options));
-    format = chat::find_reply_format(text);
+    format = reply::find_format(text);
   }
-  chat::ReplySetup setup = setup_of(format, given.root(), prompt);
+  reply::Setup setup = setup_of(format, given.root(), prompt);
   setup.in_reasoning = setup.in_reasoning && reasons;
   setup.reasons = reasons;
   std::unique_ptr<ChatReply> reply(new ChatReply(std::move(model), std::move(setup)));

@@ -1,4 +1,4 @@
-// The reply to a conversation, token by token: the parser of the model's family (chat/reply.h), set up from the chat
+// The reply to a conversation, token by token: the parser of the model's family (reply/parser.h), set up from the chat
 // template and from how the prompt ends, and fed with tokens, of which some are markers that a text would not show.
 #pragma once
 
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "chat/reply.h"
 #include "engine/chat_prompt.h"
 #include "engine/model.h"
+#include "reply/parser.h"
 #include "text/detokenizer.h"
 
 namespace qinfer::engine {
@@ -21,13 +21,13 @@ class ChatReply {
   /// The conversation and the options that the prompt is made with. `format` automatic: the one that its template
   /// shows. `reasons` false: nothing is taken for reasoning, whatever the prompt ends with.
   static Result<std::unique_ptr<ChatReply>> create(std::shared_ptr<const Model> model, std::string_view conversation,
-                                                   const ChatOptions& options, chat::ReplyFormat format, bool reasons);
+                                                   const ChatOptions& options, reply::Format format, bool reasons);
 
   /// Tokens that the vocabulary does not have, and control tokens that are no markers, say nothing.
   Status push(text::TokenId token);
   /// Nothing follows.
   Status finish();
-  chat::ReplyPart next() { return parser_.next(); }
+  reply::Part next() { return parser_.next(); }
   std::string message() const { return parser_.message(); }
   bool in_reasoning() const { return parser_.in_reasoning(); }
   bool has_content() const { return parser_.has_content(); }
@@ -40,7 +40,7 @@ class ChatReply {
   Status check_open() const;
 
  private:
-  ChatReply(std::shared_ptr<const Model> model, chat::ReplySetup setup);
+  ChatReply(std::shared_ptr<const Model> model, reply::Setup setup);
   Status find_reasoning_end();
 
   std::shared_ptr<const Model> model_;
@@ -49,7 +49,7 @@ class ChatReply {
   /// The markers of the family that are control tokens.
   std::vector<std::pair<text::TokenId, std::string_view>> markers_;
   std::vector<text::TokenId> reasoning_end_;
-  chat::ReplyParser parser_;
+  reply::Parser parser_;
   bool finished_ = false;
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "chat/template.h"
+#include "jinja/template.h"
 #include "source/model_source.h"
 
 namespace qinfer::engine {
@@ -15,11 +15,11 @@ namespace qinfer::engine {
 class TemplateCache {
  public:
   /// An error of the template, each time that it is asked for.
-  Result<std::shared_ptr<const chat::Template>> get(const source::ChatTemplate& source);
+  Result<std::shared_ptr<const jinja::Template>> get(const source::ChatTemplate& source);
 
  private:
   Mutex mutex_;
-  std::vector<std::pair<const source::ChatTemplate*, std::shared_ptr<const chat::Template>>> compiled_
+  std::vector<std::pair<const source::ChatTemplate*, std::shared_ptr<const jinja::Template>>> compiled_
       ABSL_GUARDED_BY(mutex_);
 };
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "chat/template.h"
+#include "jinja/template.h"
 #include "text/fields.h"
 #include "text/tables.h"
 
@@ -29,7 +29,7 @@ constexpr Exception kExceptions[] = {{"<|end|>", "<|return|>"}};
 
 constexpr std::string_view kQuestion = "How far is it?", kAnswer = "Two miles.", kNext = "And back?";
 /// A template that needs more for three short messages is left alone.
-constexpr chat::Limits kLimits{.steps = 1 << 20, .output = 4 << 20, .memory = 16 << 20};
+constexpr jinja::Limits kLimits{.steps = 1 << 20, .output = 4 << 20, .memory = 16 << 20};
 constexpr std::size_t kMaxLiteral = 64;
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -89,7 +89,7 @@ class TurnEnds {
   }
 
   Status read_template(std::string_view text) {
-    auto compiled = chat::Template::compile(text);
+    auto compiled = jinja::Template::compile(text);
     if (!compiled.ok()) return Status();
     QINFER_ASSIGN(const auto answered, render(compiled.value(), 2, false));
     if (!answered) return Status();
@@ -105,7 +105,7 @@ class TurnEnds {
   }
 
   /// The first `n_messages` of three.
-  Result<std::optional<chat::Rendered>> render(const chat::Template& compiled, int n_messages, bool asks) const {
+  Result<std::optional<jinja::Rendered>> render(const jinja::Template& compiled, int n_messages, bool asks) const {
     std::string json = format_text(R"({{"messages":[{{"role":"user","content":"{}"}})", kQuestion);
     if (n_messages > 1) json += format_text(R"(,{{"role":"assistant","content":"{}"}})", kAnswer);
     if (n_messages > 2) json += format_text(R"(,{{"role":"user","content":"{}"}})", kNext);
@@ -120,19 +120,19 @@ class TurnEnds {
     add("eos_token", eos_text(templates_, &tokenizer_, spec_));
     json += "}";
     QINFER_ASSIGN(const formats::JsonDocument variables, formats::parse_json(json, "conversation"));
-    chat::RenderOptions options;
-    const chat::Date date;
+    jinja::RenderOptions options;
+    const jinja::Date date;
     options.now = &date;
     options.limits = kLimits;
     options.cancel = cancel_;
     auto rendered = compiled.render(variables.root(), options);
     if (rendered.ok()) return std::optional(std::move(rendered.value()));
     if (Status status = rendered.take_status(); status.code() == Code::cancelled) return status;
-    return std::optional<chat::Rendered>();
+    return std::optional<jinja::Rendered>();
   }
 
   /// <...> or [...] of the template at a place of a text, after white space; empty if there is none.
-  static std::string_view literal_at(const chat::Rendered& rendered, std::size_t from) {
+  static std::string_view literal_at(const jinja::Rendered& rendered, std::size_t from) {
     std::string_view text = trimmed(std::string_view(rendered.text).substr(from));
     const char close = text.starts_with('<') ? '>' : text.starts_with('[') ? ']' : '\0';
     const std::size_t last = text.substr(0, kMaxLiteral).find(close);
@@ -140,7 +140,7 @@ class TurnEnds {
     text = text.substr(0, last + 1);
     if (std::any_of(text.begin(), text.end(), is_space)) return {};
     const auto begin = static_cast<std::size_t>(text.data() - rendered.text.data()), end = begin + text.size();
-    for (const chat::Span& span : rendered.content)
+    for (const Span& span : rendered.content)
       if (span.begin < end && begin < span.end) return {};
     return text;
   }
@@ -148,7 +148,7 @@ class TurnEnds {
   /// Whether nothing of the same turn comes after it: nothing at all, or the next turn, or what ends all of the text.
   /// Some templates ask for an answer, or say more, after the last message in any case; then the next turn is told by
   /// what the text begins with, after a token that begins all texts.
-  Result<bool> ends_turn(const chat::Template& compiled, const chat::Rendered& answered, std::string_view end) const {
+  Result<bool> ends_turn(const jinja::Template& compiled, const jinja::Rendered& answered, std::string_view end) const {
     const auto rest_after = [&](std::string_view text) {
       return trimmed(trimmed(text.substr(text.rfind(kAnswer) + kAnswer.size())).substr(end.size()));
     };
@@ -181,7 +181,7 @@ class TurnEnds {
   }
 
   /// What the next turn of the user and the next answer begin with.
-  Status take_openers(const chat::Template& compiled, const chat::Rendered& answered, std::string_view end) {
+  Status take_openers(const jinja::Template& compiled, const jinja::Rendered& answered, std::string_view end) {
     QINFER_ASSIGN(const auto asked, render(compiled, 2, true));
     if (asked && asked->text.starts_with(answered.text))
       QINFER_TRY(take_opener(literal_at(*asked, answered.text.size())));

@@ -21,7 +21,7 @@ bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
 /// Looks up where content is, at positions that never go back.
 class ContentCursor {
  public:
-  explicit ContentCursor(std::span<const TextPart> parts) : parts_(parts) {}
+  explicit ContentCursor(std::span<const Span> parts) : parts_(parts) {}
   /// Whether content has a byte of [begin, end). `begin` must not be less than before.
   bool has_part_of(std::size_t begin, std::size_t end) {
     while (!parts_.empty() && parts_.front().end <= begin) parts_ = parts_.subspan(1);
@@ -29,7 +29,7 @@ class ContentCursor {
   }
 
  private:
-  std::span<const TextPart> parts_;
+  std::span<const Span> parts_;
 };
 
 }  // namespace

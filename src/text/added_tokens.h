@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/span.h"
 #include "base/status.h"
 #include "text/table_memory.h"
-#include "text/text_part.h"
 #include "text/vocabulary.h"
 #include "text/work.h"
 
@@ -28,9 +28,9 @@ struct AddedToken {
 
 /// Which added tokens are looked for.
 struct AddedTokenRule {
-  bool skip_control = false;          ///< what matches a control token stays text
-  bool plain_content = false;         ///< what matches any token stays text where content takes part
-  std::span<const TextPart> content;  ///< takes part in no control token: ascending, apart from each other
+  bool skip_control = false;      ///< what matches a control token stays text
+  bool plain_content = false;     ///< what matches any token stays text where content takes part
+  std::span<const Span> content;  ///< takes part in no control token: ascending, apart from each other
 };
 
 /// A part of a text: one added token, or (id < 0) text between them.

@@ -42,7 +42,7 @@ Status append_replaced(std::string_view text, const Replacement& replacement, st
                        NormalizerScratch& scratch, std::string& out) {
   if (text.empty()) return Status();
   QINFER_TRY(replacement.pattern.find_all(text, work, scratch.regex, scratch.spans));
-  for (const Span& span : scratch.spans) {
+  for (const Stretch& span : scratch.spans) {
     if (span.is_match) {
       QINFER_TRY(check_expanded(out.size() + replacement.content.size(), max_bytes));
       if (!work.spend(replacement.content.size())) return work.stopped(span.begin);

@@ -39,7 +39,7 @@ Result<Replacement> parse_replacement(const Json& value, std::string_view where)
 struct NormalizerScratch {
   std::string other;
   std::vector<std::int32_t> code_points;
-  std::vector<Span> spans;
+  std::vector<Stretch> spans;
   RegexScratch regex;
 };
 Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes, Work& work,

@@ -119,14 +119,14 @@ Status PreTokenizer::add_metaspace(const Json& value, std::string_view where) {
 namespace {
 
 /// Turns the matches of one piece into pieces. The spans cover it without gaps.
-void add_pieces(const std::vector<Span>& spans, SplitBehavior behavior, bool invert, const Piece& piece,
+void add_pieces(const std::vector<Stretch>& spans, SplitBehavior behavior, bool invert, const Piece& piece,
                 std::vector<Piece>& out) {
   const std::size_t first = out.size();
   const auto push = [&](std::size_t begin, std::size_t end) {
     out.push_back({piece.begin + begin, piece.begin + end, piece.at_start && begin == 0});
   };
   const bool backwards = behavior == SplitBehavior::merged_with_next;
-  const auto join = [&](const Span& span) {
+  const auto join = [&](const Stretch& span) {
     Piece& last = out.back();
     if (!backwards) {
       last.end = piece.begin + span.end;
@@ -136,7 +136,7 @@ void add_pieces(const std::vector<Span>& spans, SplitBehavior behavior, bool inv
     }
   };
   bool previous = false;
-  const auto fold = [&](const Span& span, bool joins) {
+  const auto fold = [&](const Stretch& span, bool joins) {
     if (joins && out.size() > first) {
       join(span);
     } else {
@@ -146,17 +146,17 @@ void add_pieces(const std::vector<Span>& spans, SplitBehavior behavior, bool inv
   };
   switch (behavior) {
     case SplitBehavior::isolated:
-      for (const Span& span : spans) push(span.begin, span.end);
+      for (const Stretch& span : spans) push(span.begin, span.end);
       break;
     case SplitBehavior::removed:
-      for (const Span& span : spans)
+      for (const Stretch& span : spans)
         if (span.is_match == invert) push(span.begin, span.end);
       break;
     case SplitBehavior::contiguous:
-      for (const Span& span : spans) fold(span, (span.is_match != invert) == previous);
+      for (const Stretch& span : spans) fold(span, (span.is_match != invert) == previous);
       break;
     case SplitBehavior::merged_with_previous:
-      for (const Span& span : spans) fold(span, span.is_match != invert && !previous);
+      for (const Stretch& span : spans) fold(span, span.is_match != invert && !previous);
       break;
     case SplitBehavior::merged_with_next:
       for (auto span = spans.rbegin(); span != spans.rend(); ++span) fold(*span, span->is_match != invert && !previous);
@@ -170,7 +170,7 @@ void add_pieces(const std::vector<Span>& spans, SplitBehavior behavior, bool inv
   out.resize(kept);
 }
 
-void find_numbers(std::string_view text, std::vector<Span>& spans) {
+void find_numbers(std::string_view text, std::vector<Stretch>& spans) {
   spans.clear();
   std::size_t covered = 0;
   for (std::size_t i = 0; i < text.size();) {

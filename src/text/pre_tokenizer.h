@@ -31,7 +31,7 @@ struct PreTokenizerScratch {
 
   std::string other_text;
   std::vector<Piece> other_pieces;
-  std::vector<Span> spans;
+  std::vector<Stretch> spans;
   RegexScratch regex;
 };
 

@@ -39,7 +39,7 @@ class Matcher {
   enum class Outcome : std::uint8_t { match, none, stopped };
 
   /// The first match at or after `from`.
-  Outcome search(std::size_t from, Span& found) {
+  Outcome search(std::size_t from, Stretch& found) {
     for (std::size_t begin = from;; begin += char_size(begin)) {
       while (begin < text_.size() && program_.first[byte_at(begin)] == 0) {
         if (!pay(1)) return Outcome::stopped;
@@ -324,7 +324,7 @@ Result<Regex> Regex::literal(std::string_view text, std::string_view where) {
   return regex;
 }
 
-Status Regex::find_literal(std::string_view text, Work& work, std::vector<Span>& spans) const {
+Status Regex::find_literal(std::string_view text, Work& work, std::vector<Stretch>& spans) const {
   if (!work.spend(text.size())) return work.stopped(0);
   std::size_t covered = 0;
   while (covered < text.size()) {
@@ -340,14 +340,14 @@ Status Regex::find_literal(std::string_view text, Work& work, std::vector<Span>&
   return Status();
 }
 
-Status Regex::find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Span>& spans) const {
+Status Regex::find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Stretch>& spans) const {
   spans.clear();
   if (!literal_.empty()) return find_literal(text, work, spans);
   Matcher matcher(program_, text, work, scratch);
   std::size_t covered = 0, from = 0;
   bool any = false;  // whether `covered` is the end of a match
   while (from <= text.size()) {
-    Span found{};
+    Stretch found{};
     const Matcher::Outcome outcome = matcher.search(from, found);
     if (outcome == Matcher::Outcome::stopped) return work.stopped(from);
     if (outcome == Matcher::Outcome::none) break;

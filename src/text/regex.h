@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/span.h"
 #include "base/status.h"
 #include "text/regex_program.h"
 #include "text/work.h"
@@ -19,9 +20,8 @@
 namespace qinfer::text {
 
 /// A stretch of a text that matches a pattern, or is between two matches.
-struct Span {
-  std::size_t begin, end;
-  bool is_match;
+struct Stretch : Span {
+  bool is_match = false;
 };
 
 /// Working space of a search.
@@ -48,10 +48,10 @@ class Regex {
   /// Replaces `spans` by all matches in `text` and the stretches between them, in order and without gaps. Matches may
   /// be empty; an empty one is not reported where the previous match ended. Work::stopped() when there are no more
   /// steps, or when more ways to match would have to be remembered than 64 and four for each byte.
-  Status find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Span>& spans) const;
+  Status find_all(std::string_view text, Work& work, RegexScratch& scratch, std::vector<Stretch>& spans) const;
 
  private:
-  Status find_literal(std::string_view text, Work& work, std::vector<Span>& spans) const;
+  Status find_literal(std::string_view text, Work& work, std::vector<Stretch>& spans) const;
   std::string literal_;  // if this is one
   RegexProgram program_;
 };

@@ -137,7 +137,7 @@ class Encoding {
   const TokenizerTables& tables_;
   const AddedTokenRule rule_;
   const bool guards_normalized_;       // content must not take part in tokens of the normalised text
-  std::span<const TextPart> content_;  // what does not end before the segment that is being read
+  std::span<const Span> content_;  // what does not end before the segment that is being read
   std::vector<TokenId>& out_;
   Work work_;
   std::size_t max_bytes_;       // that normalised text may still take
@@ -147,7 +147,7 @@ class Encoding {
   PreTokenizerScratch words_;
   BpeScratch bpe_scratch_;
   std::string normalized_, joined_;
-  std::vector<TextPart> parts_;  // of the normalised segment: what is content
+  std::vector<Span> parts_;  // of the normalised segment: what is content
   std::vector<Segment> segments_;
 };
 
@@ -174,7 +174,7 @@ Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, st
     return error_at(Code::invalid_argument, static_cast<std::int64_t>(bad),
                     "the text is not valid UTF-8 at byte {} (0x{:02X})", bad, static_cast<std::uint8_t>(text[bad]));
   }
-  for (const TextPart& part : options.content)
+  for (const Span& part : options.content)
     for (const std::size_t at : {part.begin, part.end})
       if (at < text.size() && (static_cast<std::uint8_t>(text[at]) & 0xC0) == 0x80)
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(at),

@@ -14,9 +14,9 @@
 
 #include "base/cancel.h"
 #include "base/notes.h"
+#include "base/span.h"
 #include "base/status.h"
 #include "platform/memory.h"
-#include "text/text_part.h"
 
 namespace qinfer::text {
 
@@ -34,7 +34,7 @@ struct EncodeOptions {
   bool parse_special = false;  ///< "<|im_end|>" in the text becomes one token; otherwise it is ordinary text
   /// Parts of the text that somebody else wrote, ascending and apart from each other: no byte of them takes part in a
   /// control token (white space that a token takes with it apart), with plain_content in no added token.
-  std::span<const TextPart> content = {};
+  std::span<const Span> content = {};
   bool plain_content = false;
   std::uint64_t max_work = 0;  ///< steps that the call may take; 0 = Work::default_limit() of the text
   CancelFlag cancel = {};

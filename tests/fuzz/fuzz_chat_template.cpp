@@ -1,7 +1,7 @@
 // Fuzzes chat templates: the input is a template as it is, or chooses pieces of one; what compiles is rendered with a
 // conversation that holds all types of values. Bounds are small, so that a template which uses them up does so soon;
 // that they hold is looked at too, of memory by the sanitizer's hooks and of time by the CPU's clock.
-#include "chat/template.h"
+#include "jinja/template.h"
 
 #include <sanitizer/allocator_interface.h>
 
@@ -265,20 +265,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t before = live_bytes;
   most_bytes = before;
   double begin = thread_seconds();
-  const auto compiled = chat::Template::compile(source);
+  const auto compiled = jinja::Template::compile(source);
   check_cost("compiling", begin, before);
   if (!compiled.ok()) return 0;
-  const chat::Date date;
-  chat::RenderOptions options;
+  const jinja::Date date;
+  jinja::RenderOptions options;
   options.now = &date;
   options.limits = {kSteps, kOutput, kMemory};
   begin = thread_seconds();
   const auto rendered = compiled.value().render(variables.value().root(), options);
   check_cost("rendering", begin, before);
   if (!rendered.ok()) return 0;
-  const chat::Rendered& result = rendered.value();
+  const jinja::Rendered& result = rendered.value();
   std::size_t last = 0;
-  for (const chat::Span& span : result.content) {
+  for (const Span& span : result.content) {
     if (span.begin > span.end || span.begin < last || span.end > result.text.size()) __builtin_trap();
     last = span.end;
   }

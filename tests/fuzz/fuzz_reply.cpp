@@ -1,6 +1,6 @@
 // Fuzzes replies of models: the input chooses a family and text made of markers, names, JSON and plain pieces. How the
 // text is cut into pieces changes nothing, and the message that comes of it is JSON.
-#include "chat/reply.h"
+#include "reply/parser.h"
 
 #include <array>
 
@@ -89,18 +89,17 @@ constexpr const char* kPieces[] = {"<think>",
                                    "\xf0\x9f\x98\x80",
                                    "text"};
 
-chat::ReplySetup make_setup(Choices& choices) {
+reply::Setup make_setup(Choices& choices) {
   static const auto tools = formats::parse_json(kTools, "conversation");
-  constexpr std::array kFormats = {chat::ReplyFormat::plain,       chat::ReplyFormat::hermes,
-                                   chat::ReplyFormat::llama3,      chat::ReplyFormat::mistral,
-                                   chat::ReplyFormat::deepseek,    chat::ReplyFormat::functionary,
-                                   chat::ReplyFormat::firefunction};
-  chat::ReplySetup setup;
+  constexpr std::array kFormats = {reply::Format::plain,       reply::Format::hermes,   reply::Format::llama3,
+                                   reply::Format::mistral,     reply::Format::deepseek, reply::Format::functionary,
+                                   reply::Format::firefunction};
+  reply::Setup setup;
   setup.format = kFormats[choices.below(kFormats.size())];
   setup.in_reasoning = choices.one_of(4);
-  if (!choices.one_of(4)) setup.tools = chat::ToolList(tools.value().root());
+  if (!choices.one_of(4)) setup.tools = reply::ToolList(tools.value().root());
   // As src/engine/chat_reply.cpp has it: no other family's prompts end with a marker.
-  if (setup.format == chat::ReplyFormat::functionary && choices.one_of(2)) setup.begun = ">>>";
+  if (setup.format == reply::Format::functionary && choices.one_of(2)) setup.begun = ">>>";
   return setup;
 }
 
@@ -123,13 +122,13 @@ std::string make_text(Choices& choices) {
 }
 
 /// All parts, those of one kind that follow each other together, and the message.
-Read read(const chat::ReplySetup& setup, std::string_view text, Choices* cuts) {
-  chat::ReplyParser parser(setup);
+Read read(const reply::Setup& setup, std::string_view text, Choices* cuts) {
+  reply::Parser parser(setup);
   Read out;
-  chat::PartKind last = chat::PartKind::none;
+  reply::PartKind last = reply::PartKind::none;
   const auto take = [&] {
-    for (chat::ReplyPart part = parser.next(); part.kind != chat::PartKind::none; part = parser.next()) {
-      if (part.kind != last || part.kind == chat::PartKind::call)
+    for (reply::Part part = parser.next(); part.kind != reply::PartKind::none; part = parser.next()) {
+      if (part.kind != last || part.kind == reply::PartKind::call)
         out.parts += "\x01" + std::to_string(static_cast<int>(part.kind)) + part.name + "\x02" + part.id + "\x02";
       out.parts += part.text;
       last = part.kind;
@@ -151,7 +150,7 @@ Read read(const chat::ReplySetup& setup, std::string_view text, Choices* cuts) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Choices choices({reinterpret_cast<const char*>(data), size});
-  const chat::ReplySetup setup = make_setup(choices);
+  const reply::Setup setup = make_setup(choices);
   Choices cuts(std::string_view(reinterpret_cast<const char*>(data), size));
   const std::string text = make_text(choices);
   const Read whole = read(setup, text, nullptr), cut = read(setup, text, &cuts);

@@ -198,7 +198,7 @@ TEST_CASE("what a small file makes of itself when it is loaded is bounded", "[te
 
 TEST_CASE("patterns that were slow to compile or to begin are not", "[text][bad]") {
   text::RegexScratch scratch;
-  std::vector<text::Span> spans;
+  std::vector<text::Stretch> spans;
   // 22 s for four of the first, and 18 s for a megabyte of text with sixty of the second, before each was mended.
   for (const std::string& pattern :
        {std::string("(?i)") + repeated("[\\p{Lu}]", 14'000), std::string("(?:b(?:)*){3900}|.")}) {
@@ -224,7 +224,7 @@ TEST_CASE("sets of characters are those of Hugging Face's library", "[text]") {
   const Json expected = Json::parse(read_text_file(QINFER_TEST_FIXTURES "/unicode_sets.json"));
   REQUIRE(expected.size() > 30);
   text::RegexScratch scratch;
-  std::vector<text::Span> spans;
+  std::vector<text::Stretch> spans;
   for (const auto& [pattern, ranges] : expected.items()) {
     INFO(pattern);
     auto regex = text::Regex::compile(pattern, "here");
@@ -245,7 +245,7 @@ TEST_CASE("sets of characters are those of Hugging Face's library", "[text]") {
       text::Work work(UINT64_MAX / 2, {});
       REQUIRE(regex.value().find_all(text, work, scratch, spans).ok());
       std::size_t at = 0, i = 0;
-      for (const text::Span& span : spans)
+      for (const text::Stretch& span : spans)
         for (; at < span.end; at += text::char_at(text, at).size, ++i)
           if (span.is_match != wanted[codes[i]] && wrong++ == 0) first = codes[i];
     }

@@ -9,14 +9,13 @@
 
 using namespace qinfer;
 using namespace qinfer::test;
-using text::TextPart;
 
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<TokenId> encode_parts(const Tokenizer& tokenizer, const std::string& text,
-                                  const std::vector<TextPart>& content, bool plain = false) {
+std::vector<TokenId> encode_parts(const Tokenizer& tokenizer, const std::string& text, const std::vector<Span>& content,
+                                  bool plain = false) {
   std::vector<TokenId> ids;
   text::EncodeOptions options;
   options.parse_special = true;
@@ -49,7 +48,7 @@ void check_token_in_content(const Tokenizer& tokenizer, const std::string& token
                             const std::string& end) {
   INFO("token " << token);
   const std::size_t framed = count_control(tokenizer, encode(tokenizer, begin + end));
-  const auto check = [&](const std::string& text, const std::vector<TextPart>& content) {
+  const auto check = [&](const std::string& text, const std::vector<Span>& content) {
     CHECK(count_control(tokenizer, encode_parts(tokenizer, text, content)) == framed);
   };
   const std::size_t b = begin.size(), n = token.size();
@@ -110,7 +109,7 @@ TEST_CASE("Control tokens of the normalised text are kept from content too", "[t
     file["normalizer"] = normalizer;
     for (Json& token : file["added_tokens"]) token["normalized"] = true;
     const auto tokenizer = load_tokenizer_text(file.dump());
-    const auto tokens = [&](const std::string& text, const std::vector<TextPart>& content) {
+    const auto tokens = [&](const std::string& text, const std::vector<Span>& content) {
       return count_control(*tokenizer, encode_parts(*tokenizer, text, content));
     };
     const std::size_t own = tokens("a<s>b", {});
@@ -146,7 +145,7 @@ TEST_CASE("Where content holds no added token its parts change nothing", "[text]
     const auto tokenizer = load_tokenizer_text(file.dump());
     const std::vector<std::string> tokens = control_tokens(*tokenizer, file);
     std::string text;
-    std::vector<TextPart> parts;
+    std::vector<Span> parts;
     for (int i = 0; i < 20; ++i) {
       text += tokens[static_cast<std::size_t>(i) % tokens.size()] + "user\n";
       parts.push_back({text.size(), text.size() + first.size()});
@@ -199,7 +198,7 @@ TEST_CASE("Content is made of whole characters, and may hold what no token stand
     text::EncodeOptions options;
     for (std::size_t begin = 0; begin <= text.size(); ++begin)
       for (std::size_t end = begin; end <= text.size(); ++end) {
-        const TextPart part{begin, end};
+        const Span part{begin, end};
         options.content = {&part, 1};
         const bool whole = (begin < 2 || begin > 4) && (end < 2 || end > 4);
         INFO(begin << " to " << end);
