@@ -105,6 +105,6 @@ qinfer_status qinfer_reply_in_reasoning(const qinfer_reply* reply, int32_t* out,
   });
 }
 
-void qinfer_reply_free(qinfer_reply* reply) { delete reply; }
+void qinfer_reply_free(qinfer_reply* reply) { capi::release(reply); }
 
 }  // extern "C"

@@ -1,4 +1,4 @@
-// KV caches, sessions, evaluation and generation.
+// KV caches, sessions and evaluation.
 #include <qinfer/qinfer.h>
 
 #include <algorithm>
@@ -40,52 +40,8 @@ class ExclusiveBatch {
   std::size_t n_ = 0;
 };
 
-constexpr std::uint32_t kMaxStops = 256;
-
-/// The stop texts as views into the caller's memory; an array on the stack, since generating allocates nothing.
-struct StopTexts {
-  std::string_view texts[kMaxStops];
-  std::uint32_t count = 0;
-};
-
-Status read_stop_texts(const qinfer_generate_options& options, StopTexts& out) {
-  if (options.n_stop > kMaxStops)
-    return error(Code::invalid_argument, "n_stop is {}, at most {} are accepted", options.n_stop, kMaxStops);
-  if (options.stop == nullptr && options.n_stop != 0) return capi::null_argument("stop");
-  for (; out.count < options.n_stop; ++out.count) {
-    const std::size_t len = options.stop_lens != nullptr ? options.stop_lens[out.count] : SIZE_MAX;
-    QINFER_ASSIGN(out.texts[out.count], capi::text_argument(options.stop[out.count], len, "a stop text"));
-  }
-  return Status();
-}
-
 engine::Session& session_at(const void* handles, std::size_t index) {
   return *static_cast<qinfer_session* const*>(handles)[index]->impl;
-}
-
-struct TokenCallbacks {
-  qinfer_token_fn text;
-  qinfer_token_info_fn info;
-  void* user;
-};
-
-bool call_token_function(std::string_view text, std::int32_t token, void* user) {
-  const auto* callbacks = static_cast<const TokenCallbacks*>(user);
-  return callbacks->text(text.data(), text.size(), token, callbacks->user) != 0;
-}
-
-bool call_info_function(const engine::TokenInfo& token, void* user) {
-  const auto* callbacks = static_cast<const TokenCallbacks*>(user);
-  qinfer_token_info info = {};
-  info.struct_size = sizeof info;
-  info.token = token.token;
-  info.text = token.text.data() != nullptr ? token.text.data() : "";
-  info.text_len = token.text.size();
-  info.logprob = token.logprob;
-  info.n_top = static_cast<std::uint32_t>(token.top_tokens.size());
-  info.top_tokens = token.top_tokens.data();
-  info.top_logprobs = token.top_logprobs.data();
-  return callbacks->info(&info, callbacks->user) != 0;
 }
 
 Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, bool mean) {
@@ -206,7 +162,7 @@ qinfer_status qinfer_session_load_with(qinfer_kv_cache* cache, const char* path,
   });
 }
 
-void qinfer_session_free(qinfer_session* session) { delete session; }
+void qinfer_session_free(qinfer_session* session) { capi::release(session); }
 
 qinfer_status qinfer_session_fork(const qinfer_session* session, qinfer_session** out, qinfer_error* err) {
   return guard(err, [&]() -> Status {
@@ -371,44 +327,6 @@ qinfer_status qinfer_session_embedding(const qinfer_session* session, int32_t po
       return error_at(Code::buffer_too_small, static_cast<std::int64_t>(*out_n),
                       "{} elements are needed, the buffer has room for {}", *out_n, values == nullptr ? 0 : capacity);
     return impl->embedding(kind, {values, *out_n});
-  });
-}
-
-qinfer_status qinfer_generate(qinfer_session* session, const qinfer_generate_options* options,
-                              qinfer_generate_result* out, qinfer_error* err) {
-  return guard(err, [&]() -> Status {
-    qinfer_generate_options o;
-    QINFER_TRY(capi::copy_in(options, o, "qinfer_generate_options"));
-    QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_generate_options.flags"));
-    qinfer_generate_result values = {};
-    if (out != nullptr) QINFER_TRY(capi::copy_out(values, out, "qinfer_generate_result"));
-    const capi::Exclusive exclusive(session);
-    QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
-    StopTexts stops;
-    QINFER_TRY(read_stop_texts(o, stops));
-    TokenCallbacks callbacks{o.on_token, o.on_token_info, o.user};
-    engine::GenerateOptions parsed;
-    parsed.max_tokens = o.max_tokens;
-    parsed.stop = {stops.texts, stops.count};
-    if (o.on_token != nullptr) parsed.on_token = call_token_function;
-    if (o.on_token_info != nullptr) parsed.on_token_info = call_info_function;
-    parsed.n_top = o.n_top;
-    parsed.user = &callbacks;
-    parsed.cancelled = capi::flag_of(o.cancel);
-    if (o.reply != nullptr) parsed.reply = o.reply->impl.get();
-    parsed.max_reasoning_tokens = o.max_reasoning_tokens;
-    engine::GenerateResult result;
-    Status status = engine::generate(*impl, parsed, result);
-    values.finish = static_cast<std::int32_t>(result.finish);
-    values.prompt_tokens = result.prompt_tokens;
-    values.cached_tokens = result.cached_tokens;
-    values.new_tokens = result.new_tokens;
-    values.reasoning_tokens = result.reasoning_tokens;
-    values.flags = result.in_reasoning ? QINFER_RESULT_IN_REASONING : 0;
-    values.prefill_ns = result.prefill_ns;
-    values.decode_ns = result.decode_ns;
-    if (out != nullptr) QINFER_TRY(capi::copy_out(values, out, "qinfer_generate_result"));
-    return status;
   });
 }
 

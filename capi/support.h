@@ -43,12 +43,15 @@ struct qinfer_kv_cache {
 };
 
 struct qinfer_session {
+  /// The host, and the generations that use it.
+  std::atomic<std::uint32_t> holders{1};
   std::unique_ptr<qinfer::engine::Session> impl;
   /// Set during a call that changes the session.
   std::atomic<bool> busy{false};
 };
 
 struct qinfer_reply {
+  std::atomic<std::uint32_t> holders{1};  ///< as of a session
   std::shared_ptr<const qinfer::engine::Model> model;
   std::unique_ptr<qinfer::engine::ChatReply> impl;
   qinfer::reply::Part part;  ///< that the host was given last
@@ -157,6 +160,12 @@ Result<std::string_view> text_argument(const char* text, std::size_t len, std::s
 inline Status unknown_flags(std::uint32_t flags, std::uint32_t known, std::string_view name) {
   if ((flags & ~known) == 0) return Status();
   return error(Code::unsupported, "{} has unknown bits: {:#x}", name, flags & ~known);
+}
+
+/// Gives up one hold on a session or a reply; null is nothing.
+template <typename T>
+void release(T* handle) {
+  if (handle != nullptr && handle->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete handle;
 }
 
 /// Exclusive use of a session while a call changes it: a second call at the same time, from another thread or from a

@@ -145,7 +145,7 @@ TurnCounts Conversation::generate(qi::Reply& reply, const qi::Cancel& cancel, co
   TurnCounts counts;
   counts.prompt_tokens = session_.pending();
   open_calls_.clear();
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.max_tokens = options_.max_tokens;
   request.cancel = &cancel;
   request.reply = &reply;

@@ -48,7 +48,7 @@ void report_statistics(const qinfer_generate_result& counts) {
 
 /// Streams prompt and text to stdout. Returns whether the generation ran to its end, false if it was cancelled.
 bool stream(qi::Session& session, const GenerateArgs& args, const qi::Cancel& cancel, qinfer_generate_result& counts) {
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.max_tokens = args.max_tokens;
   request.stop = args.stop;
   request.cancel = &cancel;

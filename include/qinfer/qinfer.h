@@ -83,6 +83,7 @@ typedef struct qinfer_kv_cache qinfer_kv_cache; /* paged key/value memory shared
 typedef struct qinfer_session qinfer_session; /* one token sequence and its sampler */
 typedef struct qinfer_cancel  qinfer_cancel;  /* cancellation flag, shareable by many calls */
 typedef struct qinfer_reply   qinfer_reply;   /* takes what a model answers apart */
+typedef struct qinfer_generation qinfer_generation; /* draws tokens in a session, step by step */
 
 typedef int32_t qinfer_token;
 typedef int32_t qinfer_status; /* constants are plain ints: adding one never changes a type */
@@ -858,22 +859,26 @@ enum {
 QINFER_STATUS qinfer_session_embedding(const qinfer_session *session, int32_t pooling, float *values, size_t capacity,
                                        size_t *out_n, qinfer_error *err);
 
-/* ---- Generation in one call -------------------------------------------------------------------------- */
-/** Made by the library: members beyond struct_size are not there. */
+/* ---- Generation ---------------------------------------------------------------------------------------- */
+/** Of a callback it is made by the library: members beyond struct_size are not there. */
 typedef struct qinfer_token_info {
     uint32_t            struct_size;
     qinfer_token        token;        /* -1: none; text that was held back comes after the last token */
-    const char         *text;         /* new whole characters, maybe none; this and the arrays live during the call */
+    const char         *text;         /* new whole characters, maybe none; this and the arrays live during the call of a
+                                         callback, or until the qinfer_generation is next used */
     size_t              text_len;
     double              logprob;      /* as qinfer_session_logprobs gives it; 0 without a token */
     uint32_t            n_top;        /* of the options; 0 without a token */
-    uint32_t            reserved;
+    int32_t             finish;       /* QINFER_FINISH_*: this is the last one; 0: it goes on */
     const qinfer_token *top_tokens;   /* n_top of each, as qinfer_session_top_logprobs gives them */
     const double       *top_logprobs;
 } qinfer_token_info;
 /** Once for each token that was sampled, the end token included. Return nonzero to stop. */
 typedef int32_t (*qinfer_token_info_fn)(const qinfer_token_info *info, void *user);
 
+enum {
+    QINFER_GENERATE_LOGPROBS = 1 /* qinfer_generation_next gives log probabilities, as on_token_info always has */
+};
 typedef struct qinfer_generate_options {
     uint32_t             struct_size;
     uint32_t             max_tokens; /* new tokens; 0 = until an end token or the context limit */
@@ -882,17 +887,18 @@ typedef struct qinfer_generate_options {
     const char *const   *stop;
     const size_t        *stop_lens;  /* their lengths; NULL = NUL-terminated */
     uint32_t             n_stop;     /* at most 256 */
-    uint32_t             flags;      /* none yet */
+    uint32_t             flags;      /* QINFER_GENERATE_LOGPROBS */
     qinfer_token_fn      on_token;   /* NULL = none; text that may begin a stop text is held back */
     void                *user;
     const qinfer_cancel *cancel;
     qinfer_token_info_fn on_token_info; /* NULL = none; called after on_token, with the same user */
-    uint32_t             n_top;      /* most likely tokens that on_token_info is given; at most 64 */
+    uint32_t             n_top;      /* most likely tokens told with log probabilities; at most 64 */
     uint32_t             max_reasoning_tokens; /* with reply: after so many tokens of reasoning in this call its end
                                         marker follows, whatever the model would draw; 0 = no bound */
-    /** NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and
-     *  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is
-     *  free, no stop text but a control token is looked for in it, and a grammar begins where the content begins. */
+    /** NULL, or the reply that these tokens are: it gets the text of each of them before the callbacks do (do not push
+     *  them), up to a stop text, and the callbacks may take its parts. While it is in its reasoning the session's
+     *  logits hook rests: reasoning is free, no stop text but a control token is looked for in it, and a grammar begins
+     *  where the content begins. */
     qinfer_reply        *reply;
 } qinfer_generate_options;
 
@@ -903,16 +909,47 @@ typedef struct qinfer_generate_result {
     int32_t  finish; /* QINFER_FINISH_* */
     uint32_t prompt_tokens, cached_tokens; /* cached: of the prompt, taken from the cache instead of evaluated */
     uint32_t new_tokens, reserved;
-    uint64_t prefill_ns, decode_ns;
+    uint64_t prefill_ns, decode_ns; /* the session's part of the evaluations before the first token was drawn, and
+                                       since; the wait for the runtime's threads included */
     uint32_t flags;            /* QINFER_RESULT_IN_REASONING */
     uint32_t reasoning_tokens; /* of the new ones, with a reply; its end marker is one of them */
 } qinfer_generate_result;
 
-/** Evaluates the pending tokens, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.
- *  After an error or cancellation the session keeps the tokens made so far, the last one pending if it was not yet
- *  evaluated, and *out counts them, with finish 0. out may be NULL. */
+/** Evaluates the pending tokens, then samples until done. After an error or cancellation the session keeps the tokens
+ *  made so far, the last one pending if it was not yet evaluated, and *out counts them, with finish 0. out may be
+ *  NULL. */
 QINFER_STATUS qinfer_generate(qinfer_session *session, const qinfer_generate_options *options,
                               qinfer_generate_result *out, qinfer_error *err);
+
+/** The same step by step, for hosts that draw the tokens of many sessions in turn, or stream without callbacks. Options
+ *  are copied, but cancel and reply are borrowed; on_token and on_token_info must be NULL. A session may have one after
+ *  another. It is for one thread at a time, and so is what it uses.
+ *
+ *      while (!qinfer_generation_next(generation, &info, &err)) {
+ *          fwrite(info.text, 1, info.text_len, stdout);
+ *          if (info.finish) break;
+ *      }
+ *
+ *  With many sessions, call qinfer_eval for all of them as a batch, then this for each. */
+QINFER_STATUS qinfer_generation_create(qinfer_session *session, const qinfer_generate_options *options,
+                                       qinfer_generation **out, qinfer_error *err);
+/** Evaluates the session's tokens if any are pending, draws the next one, and says what is new. Where finish is set, it
+ *  was the last step: token is the one that ended it, or -1 at a limit. Then QINFER_E_STATE, and so it is once tokens
+ *  were appended or taken back by other means. After another error the step can be done again, and
+ *  qinfer_generation_finish gives the text that was held back. */
+QINFER_STATUS qinfer_generation_next(qinfer_generation *generation, qinfer_token_info *out, qinfer_error *err);
+/** Ends it, with QINFER_FINISH_CALLBACK if it has not ended yet: text that was held back is text after all. */
+QINFER_STATUS qinfer_generation_finish(qinfer_generation *generation, qinfer_token_info *out, qinfer_error *err);
+/** Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,
+ *  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.
+ *  Parts that the reply has given stay given, and what still stands of them is not given again. n: at most
+ *  new_tokens. */
+QINFER_STATUS qinfer_generation_take_back(qinfer_generation *generation, size_t n, size_t *out_text_len,
+                                          qinfer_error *err);
+/** What it is so far. */
+QINFER_STATUS qinfer_generation_get_result(qinfer_generation *generation, qinfer_generate_result *out,
+                                           qinfer_error *err);
+QINFER_API void qinfer_generation_free(qinfer_generation *generation);
 
 /* ---- State, memory and metrics ----------------------------------------------------------------------- */
 /** Totals since creation; a session counts its own share of a batch. A token that a session evaluates alone in a call

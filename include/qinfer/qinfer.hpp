@@ -6,7 +6,7 @@
 //   qi::KvCache cache(model);
 //   qi::Session session(cache);
 //   session.append(model.tokenize("Once upon a time", QINFER_TEXT_ADD_SPECIAL));
-//   qi::Generation request;
+//   qi::GenerateOptions request;
 //   request.max_tokens = 64;
 //   std::string text = session.generate_text(request);
 //
@@ -558,16 +558,17 @@ class KvCache : public detail::Handle<qinfer_kv_cache, qinfer_kv_cache_free> {
 };
 
 /// What Session::generate is asked for.
-struct Generation {
+struct GenerateOptions {
   std::uint32_t max_tokens = 0;   ///< new tokens; 0 = until an end token or the context limit
   std::vector<std::string> stop;  ///< output ends before the first of these that appears
   OnToken on_token;               ///< may be empty
   OnTokenInfo on_token_info;      ///< may be empty; told of the end token too
-  std::uint32_t n_top = 0;        ///< most likely tokens for on_token_info, at most 64
+  std::uint32_t n_top = 0;        ///< most likely tokens told with log probabilities, at most 64
   const Cancel* cancel = nullptr;
   /// Gets each token before the callbacks do; while it is in its reasoning, the session's hook rests.
   Reply* reply = nullptr;
   std::uint32_t max_reasoning_tokens = 0;  ///< with a reply: then its reasoning is ended; 0 = no bound
+  bool logprobs = false;                   ///< Generation::next() tells log probabilities
 };
 
 /// Code between the logits of a session and its sampler, as qinfer_logits_hook says. A member that returns false
@@ -582,6 +583,28 @@ class LogitsHook {
 };
 
 namespace detail {
+
+/// GenerateOptions as C has them, without callbacks; what they refer to lives as long as this.
+struct NativeGenerateOptions {
+  explicit NativeGenerateOptions(const GenerateOptions& request) {
+    for (const std::string& text : request.stop) {
+      stop.push_back(text.data());
+      stop_lens.push_back(text.size());
+    }
+    native.max_tokens = request.max_tokens;
+    native.stop = stop.data();
+    native.stop_lens = stop_lens.data();
+    native.n_stop = static_cast<std::uint32_t>(stop.size());
+    native.flags = request.logprobs ? QINFER_GENERATE_LOGPROBS : 0;
+    native.n_top = request.n_top;
+    native.cancel = request.cancel != nullptr ? request.cancel->native() : nullptr;
+    native.reply = request.reply != nullptr ? request.reply->native() : nullptr;
+    native.max_reasoning_tokens = request.max_reasoning_tokens;
+  }
+  std::vector<const char*> stop;
+  std::vector<std::size_t> stop_lens;
+  qinfer_generate_options native = qi::options<qinfer_generate_options>();
+};
 
 /// The C functions for a LogitsHook. A fork whose hook is null keeps functions that do nothing.
 struct HookCalls {
@@ -746,31 +769,16 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
   }
 
   /// Evaluates what is pending, then samples until done. *counts, where given, is filled also when the call throws.
-  qinfer_generate_result generate(const Generation& request, qinfer_generate_result* counts = nullptr) {
-    std::vector<const char*> stop;
-    std::vector<std::size_t> stop_lens;
-    for (const std::string& text : request.stop) {
-      stop.push_back(text.data());
-      stop_lens.push_back(text.size());
-    }
+  qinfer_generate_result generate(const GenerateOptions& request, qinfer_generate_result* counts = nullptr) {
     detail::TokenCalls calls{detail::Guarded<OnToken>(request.on_token),
                              detail::Guarded<OnTokenInfo>(request.on_token_info)};
-    qinfer_generate_options native_options = qi::options<qinfer_generate_options>();
-    native_options.max_tokens = request.max_tokens;
-    native_options.stop = stop.data();
-    native_options.stop_lens = stop_lens.data();
-    native_options.n_stop = static_cast<std::uint32_t>(stop.size());
-    native_options.on_token = request.on_token ? detail::token_callback : nullptr;
-    native_options.on_token_info = request.on_token_info ? detail::token_info_callback : nullptr;
-    native_options.n_top = request.n_top;
-    native_options.user = &calls;
-    native_options.cancel = request.cancel != nullptr ? request.cancel->native() : nullptr;
-    native_options.reply = request.reply != nullptr ? request.reply->native() : nullptr;
-    native_options.max_reasoning_tokens = request.max_reasoning_tokens;
-
+    detail::NativeGenerateOptions with(request);
+    with.native.on_token = request.on_token ? detail::token_callback : nullptr;
+    with.native.on_token_info = request.on_token_info ? detail::token_info_callback : nullptr;
+    with.native.user = &calls;
     qinfer_generate_result result = qi::options<qinfer_generate_result>();
     detail::FullError error;
-    const qinfer_status status = qinfer_generate(native(), &native_options, &result, error.arg());
+    const qinfer_status status = qinfer_generate(native(), &with.native, &result, error.arg());
     if (counts != nullptr) *counts = result;
     calls.text.rethrow();
     calls.info.rethrow();
@@ -778,9 +786,9 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     return result;
   }
   /// The same, with all new text as the result; request.on_token is still called.
-  std::string generate_text(const Generation& request) {
+  std::string generate_text(const GenerateOptions& request) {
     std::string all;
-    Generation collecting = request;
+    GenerateOptions collecting = request;
     collecting.on_token = [&](std::string_view text, Token token) {
       all += text;
       return !request.on_token || request.on_token(text, token);
@@ -804,6 +812,39 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
 
  private:
   Session() = default;
+};
+
+/// Session::generate step by step, without callbacks.
+class Generation : public detail::Handle<qinfer_generation, qinfer_generation_free> {
+ public:
+  /// Cancel and reply must outlive it; callbacks must be empty.
+  explicit Generation(Session& session, const GenerateOptions& request = {}) {
+    detail::NativeGenerateOptions with(request);
+    with.native.on_token = request.on_token ? detail::token_callback : nullptr;  // refused with its reason
+    with.native.on_token_info = request.on_token_info ? detail::token_info_callback : nullptr;
+    create(
+        [&](auto** out, auto* error) { return qinfer_generation_create(session.native(), &with.native, out, error); });
+  }
+  /// What the next token brings; its text and arrays are valid until the next call.
+  qinfer_token_info next() {
+    return detail::filled<qinfer_token_info>(
+        [&](auto* out, auto* error) { return qinfer_generation_next(native(), out, error); });
+  }
+  /// Ends it, and gives the text that was held back.
+  qinfer_token_info finish() {
+    return detail::filled<qinfer_token_info>(
+        [&](auto* out, auto* error) { return qinfer_generation_finish(native(), out, error); });
+  }
+  /// Returns how many bytes of the texts so far are still right.
+  std::size_t take_back(std::size_t n) {
+    std::size_t text_len = 0;
+    call([&](auto* error) { return qinfer_generation_take_back(native(), n, &text_len, error); });
+    return text_len;
+  }
+  qinfer_generate_result result() {
+    return detail::filled<qinfer_generate_result>(
+        [&](auto* out, auto* error) { return qinfer_generation_get_result(native(), out, error); });
+  }
 };
 
 /// Evaluates the pending tokens of several sessions of one cache as one batch.

@@ -41,6 +41,12 @@ reply::Setup setup_of(reply::Format format, const Json& conversation, const jinj
   return setup;
 }
 
+/// See ChatReply::n_given().
+std::size_t size_of(const reply::Part& part) {
+  if (part.kind == reply::PartKind::none) return 0;
+  return part.kind == reply::PartKind::call ? 1 : part.text.size();
+}
+
 }  // namespace
 
 ChatReply::ChatReply(std::shared_ptr<const Model> model, reply::Setup setup)
@@ -87,11 +93,52 @@ Status ChatReply::check_open() const {
 
 Status ChatReply::push(text::TokenId token) {
   QINFER_TRY(check_open());
-  const auto marker = std::find_if(markers_.begin(), markers_.end(), [&](const auto& m) { return m.first == token; });
-  const std::size_t n = detokenizer_.push(token, text_);
-  parser_.push({text_.data(), n});
-  if (marker != markers_.end()) parser_.push(marker->second);
+  push_text({text_.data(), detokenizer_.push(token, text_)});
+  push_marker(token);
   return Status();
+}
+
+void ChatReply::push_text(std::string_view text) {
+  if (!finished_) parser_.push(text);
+}
+
+void ChatReply::push_marker(text::TokenId token) {
+  const auto marker = find_marker(token);
+  if (marker != markers_.end()) push_text(marker->second);
+}
+
+ChatReply::Markers::const_iterator ChatReply::find_marker(text::TokenId token) const {
+  return std::find_if(markers_.begin(), markers_.end(), [&](const auto& m) { return m.first == token; });
+}
+
+reply::Part ChatReply::next() {
+  reply::Part part = cut_ ? std::move(*cut_) : parser_.next();
+  cut_.reset();
+  n_given_ += size_of(part);
+  return part;
+}
+
+void ChatReply::skip(std::size_t n) {
+  while (n != 0) {
+    reply::Part part = next();
+    if (part.kind == reply::PartKind::none) return;
+    const std::size_t size = size_of(part);
+    if (size > n) {
+      part.text.erase(0, n);
+      n_given_ -= size - n;
+      cut_ = std::move(part);
+      return;
+    }
+    n -= size;
+  }
+}
+
+void ChatReply::restore(const Mark& mark) {
+  detokenizer_ = mark.detokenizer;
+  parser_ = mark.parser;
+  n_given_ = mark.n_given;
+  cut_ = mark.cut;
+  finished_ = false;
 }
 
 Status ChatReply::finish() {

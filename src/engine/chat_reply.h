@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,9 +26,28 @@ class ChatReply {
 
   /// Tokens that the vocabulary does not have, and control tokens that are no markers, say nothing.
   Status push(text::TokenId token);
+  /// The same in parts, for whoever turns tokens into text by this detokenizer. Nothing happens once it is finished.
+  text::Detokenizer& detokenizer() { return detokenizer_; }
+  void push_text(std::string_view text);
+  bool is_marker(text::TokenId token) const { return find_marker(token) != markers_.end(); }
+  void push_marker(text::TokenId token);
   /// Nothing follows.
   Status finish();
-  reply::Part next() { return parser_.next(); }
+  reply::Part next();
+  /// What next() has given: bytes of content and reasoning, and 1 for each call. Into how many parts they are cut is
+  /// chance.
+  std::size_t n_given() const { return n_given_; }
+  /// A state to which it can go back.
+  struct Mark {
+    text::Detokenizer detokenizer;
+    reply::Parser parser;
+    std::size_t n_given;
+    std::optional<reply::Part> cut;
+  };
+  Mark mark() const { return {detokenizer_, parser_, n_given_, cut_}; }
+  void restore(const Mark& mark);
+  /// Does not give the next n of n_given(), as far as they are known.
+  void skip(std::size_t n);
   std::string message() const { return parser_.message(); }
   bool in_reasoning() const { return parser_.in_reasoning(); }
   bool has_content() const { return parser_.has_content(); }
@@ -42,14 +62,18 @@ class ChatReply {
  private:
   ChatReply(std::shared_ptr<const Model> model, reply::Setup setup);
   Status find_reasoning_end();
+  using Markers = std::vector<std::pair<text::TokenId, std::string_view>>;
+  Markers::const_iterator find_marker(text::TokenId token) const;
 
   std::shared_ptr<const Model> model_;
   text::Detokenizer detokenizer_;
   std::vector<char> text_;  // of one token
   /// The markers of the family that are control tokens.
-  std::vector<std::pair<text::TokenId, std::string_view>> markers_;
+  Markers markers_;
   std::vector<text::TokenId> reasoning_end_;
   reply::Parser parser_;
+  std::size_t n_given_ = 0;
+  std::optional<reply::Part> cut_;  ///< what skip() left of a part, which is the next one
   bool finished_ = false;
 };
 

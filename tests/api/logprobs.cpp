@@ -159,7 +159,7 @@ TEST_CASE("A generation tells each token's log probability and the most likely o
   session.set_sampler(sampler);
   stepped.set_sampler(sampler);
   std::vector<Told> told;
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.max_tokens = 12;
   request.n_top = 4;
   request.on_token_info = keep(told);
@@ -201,7 +201,7 @@ TEST_CASE("An end token is told too, and nonzero from on_token_info stops", "[ap
   const std::pair<qi::Token, float> only_end = {kTinyEnd, 1e6f};
   session.set_bias({only_end});
   std::vector<Told> told;
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.on_token_info = keep(told);
   int texts = 0;
   request.on_token = [&](std::string_view, qi::Token) { return ++texts > 0; };

@@ -88,8 +88,8 @@ struct Turn {
   }
   void add_hook() { session.set_logits_hook(std::make_unique<OnlyC>(calls)); }
 
-  qi::Generation request(std::uint32_t max_tokens, std::uint32_t max_reasoning) {
-    qi::Generation request;
+  qi::GenerateOptions request(std::uint32_t max_tokens, std::uint32_t max_reasoning) {
+    qi::GenerateOptions request;
     request.max_tokens = max_tokens;
     request.reply = reply.get();
     request.max_reasoning_tokens = max_reasoning;
@@ -112,7 +112,7 @@ TEST_CASE("the hook rests while a reply reasons, and reasoning has a bound", "[a
   const std::size_t prompt = turn.session.tokens().size();
   std::string parts;
   std::vector<qi::Token> told;
-  qi::Generation request = turn.request(9, 4);
+  qi::GenerateOptions request = turn.request(9, 4);
   request.on_token = [&](std::string_view, qi::Token token) {
     parts += turn.parts();  // the reply has the token already
     told.push_back(token);
@@ -213,7 +213,7 @@ TEST_CASE("a token that ends the reasoning and begins the content is told of, wh
   turn.session.set_bias({{266, 1000.0F}});
   if (GENERATE(false, true)) {
     turn.add_hook();
-    qi::Generation request = turn.request(1, 0);
+    qi::GenerateOptions request = turn.request(1, 0);
     std::string text;
     request.on_token = [&](std::string_view piece, qi::Token) {
       text += piece;
@@ -234,7 +234,7 @@ TEST_CASE("tokens are those of a generation without a reply", "[api][reasoning]"
   const auto tokens_of = [](bool with_reply) {
     Turn turn;
     turn.session.set_bias({});
-    qi::Generation request = turn.request(20, 0);
+    qi::GenerateOptions request = turn.request(20, 0);
     if (!with_reply) request.reply = nullptr;
     turn.session.generate(request);
     return turn.session.tokens();
@@ -266,7 +266,7 @@ TEST_CASE("generation with a reply that does not fit is refused", "[api][reasoni
 TEST_CASE("stop texts are for the content", "[api][reasoning]") {
   Turn turn;
   turn.add_hook();
-  qi::Generation request = turn.request(20, 4);
+  qi::GenerateOptions request = turn.request(20, 4);
   request.stop = {"bb", "cc"};
   std::string text;
   request.on_token = [&](std::string_view piece, qi::Token) {
@@ -287,7 +287,7 @@ TEST_CASE("stop texts are for the content", "[api][reasoning]") {
 
 TEST_CASE("a reply that a callback finishes ends the generation before another token", "[api][reasoning]") {
   Turn turn;
-  qi::Generation request = turn.request(9, 0);
+  qi::GenerateOptions request = turn.request(9, 0);
   request.on_token = [&](std::string_view, qi::Token) {
     turn.reply->finish();
     return true;

@@ -51,7 +51,7 @@ Story tell(const qi::Model& model, const std::vector<std::int32_t>& prompt, std:
   qi::Session session(cache);
   session.append(prompt);
   Story story;
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.max_tokens = max_tokens;
   request.on_token = [&story](std::string_view text, qinfer_token) {
     story.text += text;
@@ -209,7 +209,7 @@ TEST_CASE("stop texts end the output before them, wherever tokens are cut", "[st
     qi::KvCache cache(model);
     qi::Session session(cache);
     session.append(prompt);
-    qi::Generation request;
+    qi::GenerateOptions request;
     request.stop = {"never in any story", stop};
     std::string text;
     request.on_token = [&text](std::string_view piece, qinfer_token) {
@@ -223,7 +223,7 @@ TEST_CASE("stop texts end the output before them, wherever tokens are cut", "[st
   qi::KvCache cache(model);
   qi::Session session(cache);
   session.append(prompt);
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.stop = {"named Lilyyyy", "kind girl!", "Once more once"};
   CHECK(session.generate_text(request) == full);
 }
@@ -235,7 +235,7 @@ TEST_CASE("text that is held back until the end comes without a token", "[storie
   qi::KvCache cache(model);
   qi::Session session(cache);
   session.append(prompt);
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.max_tokens = 3;
   request.stop = {" was never so"};
   std::vector<std::int32_t> tokens;
@@ -263,7 +263,7 @@ TEST_CASE("sampling with a seed is repeatable and survives truncation", "[storie
   session.set_sampler(options);
   const auto prompt = model.tokenize("Once upon a time");
   session.append(prompt);
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.max_tokens = 60;
   session.generate(request);
   const auto first = session.tokens();

@@ -184,7 +184,7 @@ TEST_CASE("threads that share a model and a cache get what they get alone", "[ru
   const auto generate = [&](qi::Token first) {
     qi::Session session(cache);
     session.append(first);
-    qi::Generation request;
+    qi::GenerateOptions request;
     request.max_tokens = 40;
     session.generate(request);
     return session.tokens();

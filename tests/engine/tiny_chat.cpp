@@ -71,7 +71,7 @@ Turn reply_to(const qi::Model& model, qi::Session& session, const Json& conversa
   Turn turn;
   turn.n_prompt = prompt.size();
   turn.n_kept = session.set_tokens(prompt);
-  qi::Generation request;
+  qi::GenerateOptions request;
   request.on_token = [&](std::string_view, qinfer_token token) {
     if (token >= 0) reply.push(token);
     return true;
@@ -155,7 +155,7 @@ TEST_CASE("a stop text that is a control token ends the output at that token", "
     qi::KvCache cache(model);
     qi::Session session(cache);
     session.append(model.tokenize("What is"));
-    qi::Generation request;
+    qi::GenerateOptions request;
     request.max_tokens = 3;
     request.stop = {"never written", stop};
     session.set_bias({{control, 1e6f}});

@@ -102,7 +102,7 @@ void tell(const qi::Model& model, const qinfer_kv_cache_options& options, const 
   for (int turn = 0; turn < 2; ++turn) {  // the second in blocks that the first gave back
     qi::Session session(cache);
     session.append(model.tokenize("Once upon a time"));
-    qi::Generation request;
+    qi::GenerateOptions request;
     request.max_tokens = 16;
     expect(session.generate_text(request) == kStory, what);
   }

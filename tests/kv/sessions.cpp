@@ -266,7 +266,7 @@ TEST_CASE("a known prefix is not computed again, and the bits are the same", "[k
   CHECK(rows.metrics().cached_tokens == 0);
   CHECK(rows.logits(39) != nullptr);
 
-  auto generation = qi::Generation();
+  auto generation = qi::GenerateOptions();
   generation.max_tokens = 1;
   qi::Session generated(cache);
   generated.append(longer);

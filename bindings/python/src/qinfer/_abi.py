@@ -87,6 +87,7 @@ QINFER_POOL_DEFAULT = 0
 QINFER_POOL_LAST = 1
 QINFER_POOL_MEAN = 2
 QINFER_POOL_FIRST = 3
+QINFER_GENERATE_LOGPROBS = 1
 QINFER_FINISH_END = 1
 QINFER_FINISH_STOP = 2
 QINFER_FINISH_LENGTH = 3
@@ -446,7 +447,7 @@ class qinfer_token_info(Structure):
         ("text_len", c_size_t),
         ("logprob", c_double),
         ("n_top", c_uint32),
-        ("reserved", c_uint32),
+        ("finish", c_int32),
         ("top_tokens", POINTER(c_int32)),
         ("top_logprobs", POINTER(c_double)),
     ]
@@ -644,6 +645,12 @@ FUNCTIONS = {
     "qinfer_session_top_logprobs": (c_int32, ["qinfer_session", c_size_t, POINTER(c_int32), POINTER(c_double), c_size_t, c_void_p]),
     "qinfer_session_embedding": (c_int32, ["qinfer_session", c_int32, POINTER(c_float), c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_generate": (c_int32, ["qinfer_session", POINTER(qinfer_generate_options), POINTER(qinfer_generate_result), c_void_p]),
+    "qinfer_generation_create": (c_int32, ["qinfer_session", POINTER(qinfer_generate_options), POINTER(c_void_p), c_void_p]),
+    "qinfer_generation_next": (c_int32, ["qinfer_generation", POINTER(qinfer_token_info), c_void_p]),
+    "qinfer_generation_finish": (c_int32, ["qinfer_generation", POINTER(qinfer_token_info), c_void_p]),
+    "qinfer_generation_take_back": (c_int32, ["qinfer_generation", c_size_t, POINTER(c_size_t), c_void_p]),
+    "qinfer_generation_get_result": (c_int32, ["qinfer_generation", POINTER(qinfer_generate_result), c_void_p]),
+    "qinfer_generation_free": (None, ["qinfer_generation"]),
     "qinfer_session_get_memory": (c_int32, ["qinfer_session", POINTER(qinfer_session_memory), c_void_p]),
     "qinfer_session_get_info": (c_int32, ["qinfer_session", POINTER(qinfer_session_info), c_void_p]),
     "qinfer_session_get_metrics": (c_int32, ["qinfer_session", POINTER(qinfer_metrics), c_void_p]),

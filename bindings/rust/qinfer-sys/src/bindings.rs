@@ -40,6 +40,11 @@ pub struct qinfer_cancel {
 pub struct qinfer_reply {
     _unused: [u8; 0],
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_generation {
+    _unused: [u8; 0],
+}
 pub type qinfer_token = i32;
 pub type qinfer_status = i32;
 pub const QINFER_OK: i32 = 0;
@@ -1347,7 +1352,7 @@ pub const QINFER_POOL_DEFAULT: u32 = 0;
 pub const QINFER_POOL_LAST: u32 = 1;
 pub const QINFER_POOL_MEAN: u32 = 2;
 pub const QINFER_POOL_FIRST: u32 = 3;
-#[doc = " Made by the library: members beyond struct_size are not there."]
+#[doc = " Of a callback it is made by the library: members beyond struct_size are not there."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_token_info {
@@ -1357,7 +1362,7 @@ pub struct qinfer_token_info {
     pub text_len: usize,
     pub logprob: f64,
     pub n_top: u32,
-    pub reserved: u32,
+    pub finish: i32,
     pub top_tokens: *const qinfer_token,
     pub top_logprobs: *const f64,
 }
@@ -1377,8 +1382,8 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_token_info, logprob) - 24usize];
     ["Offset of field: qinfer_token_info::n_top"]
         [::core::mem::offset_of!(qinfer_token_info, n_top) - 32usize];
-    ["Offset of field: qinfer_token_info::reserved"]
-        [::core::mem::offset_of!(qinfer_token_info, reserved) - 36usize];
+    ["Offset of field: qinfer_token_info::finish"]
+        [::core::mem::offset_of!(qinfer_token_info, finish) - 36usize];
     ["Offset of field: qinfer_token_info::top_tokens"]
         [::core::mem::offset_of!(qinfer_token_info, top_tokens) - 40usize];
     ["Offset of field: qinfer_token_info::top_logprobs"]
@@ -1397,6 +1402,7 @@ impl Default for qinfer_token_info {
 pub type qinfer_token_info_fn = ::core::option::Option<
     unsafe extern "C" fn(info: *const qinfer_token_info, user: *mut ::core::ffi::c_void) -> i32,
 >;
+pub const QINFER_GENERATE_LOGPROBS: u32 = 1;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_generate_options {
@@ -1413,7 +1419,7 @@ pub struct qinfer_generate_options {
     pub on_token_info: qinfer_token_info_fn,
     pub n_top: u32,
     pub max_reasoning_tokens: u32,
-    #[doc = " NULL, or the reply that these tokens are: it gets each of them before the callbacks do (do not push them), and\n  the callbacks may take its parts. While it is in its reasoning the session's logits hook rests: reasoning is\n  free, no stop text but a control token is looked for in it, and a grammar begins where the content begins."]
+    #[doc = " NULL, or the reply that these tokens are: it gets the text of each of them before the callbacks do (do not push\n  them), up to a stop text, and the callbacks may take its parts. While it is in its reasoning the session's\n  logits hook rests: reasoning is free, no stop text but a control token is looked for in it, and a grammar begins\n  where the content begins."]
     pub reply: *mut qinfer_reply,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2045,13 +2051,46 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Evaluates the pending tokens, then samples until done; decode_ns covers the new_tokens - 1 evaluations in between.\n  After an error or cancellation the session keeps the tokens made so far, the last one pending if it was not yet\n  evaluated, and *out counts them, with finish 0. out may be NULL."]
+    #[doc = " Evaluates the pending tokens, then samples until done. After an error or cancellation the session keeps the tokens\n  made so far, the last one pending if it was not yet evaluated, and *out counts them, with finish 0. out may be\n  NULL."]
     pub fn qinfer_generate(
         session: *mut qinfer_session,
         options: *const qinfer_generate_options,
         out: *mut qinfer_generate_result,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " The same step by step, for hosts that draw the tokens of many sessions in turn, or stream without callbacks. Options\n  are copied, but cancel and reply are borrowed; on_token and on_token_info must be NULL. A session may have one after\n  another. It is for one thread at a time, and so is what it uses.\n\n      while (!qinfer_generation_next(generation, &info, &err)) {\n          fwrite(info.text, 1, info.text_len, stdout);\n          if (info.finish) break;\n      }\n\n  With many sessions, call qinfer_eval for all of them as a batch, then this for each."]
+    pub fn qinfer_generation_create(
+        session: *mut qinfer_session,
+        options: *const qinfer_generate_options,
+        out: *mut *mut qinfer_generation,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Evaluates the session's tokens if any are pending, draws the next one, and says what is new. Where finish is set, it\n  was the last step: token is the one that ended it, or -1 at a limit. Then QINFER_E_STATE, and so it is once tokens\n  were appended or taken back by other means. After another error the step can be done again, and\n  qinfer_generation_finish gives the text that was held back."]
+    pub fn qinfer_generation_next(
+        generation: *mut qinfer_generation,
+        out: *mut qinfer_token_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Ends it, with QINFER_FINISH_CALLBACK if it has not ended yet: text that was held back is text after all."]
+    pub fn qinfer_generation_finish(
+        generation: *mut qinfer_generation,
+        out: *mut qinfer_token_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,\n  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.\n  Parts that the reply has given stay given, and what still stands of them is not given again. n: at most\n  new_tokens."]
+    pub fn qinfer_generation_take_back(
+        generation: *mut qinfer_generation,
+        n: usize,
+        out_text_len: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " What it is so far."]
+    pub fn qinfer_generation_get_result(
+        generation: *mut qinfer_generation,
+        out: *mut qinfer_generate_result,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_generation_free(generation: *mut qinfer_generation);
     pub fn qinfer_session_get_memory(
         session: *const qinfer_session,
         out: *mut qinfer_session_memory,
