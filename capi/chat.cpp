@@ -18,10 +18,12 @@ std::optional<std::string> text_of(const char* text) {
 Result<engine::ChatOptions> capi::chat_options(const qinfer_chat_options* options) {
   qinfer_chat_options o;
   QINFER_TRY(capi::copy_in(options, o, "qinfer_chat_options"));
-  QINFER_TRY(capi::unknown_flags(o.flags, QINFER_CHAT_GENERATION_PROMPT | QINFER_CHAT_PLAIN_CONTENT, "flags"));
+  QINFER_TRY(capi::unknown_flags(
+      o.flags, QINFER_CHAT_GENERATION_PROMPT | QINFER_CHAT_PLAIN_CONTENT | QINFER_CHAT_OPENAI_FORMS, "flags"));
   engine::ChatOptions out;
   out.generation_prompt = (o.flags & QINFER_CHAT_GENERATION_PROMPT) != 0;
   out.plain_content = (o.flags & QINFER_CHAT_PLAIN_CONTENT) != 0;
+  out.openai_forms = (o.flags & QINFER_CHAT_OPENAI_FORMS) != 0;
   out.template_name = text_of(o.template_name);
   out.template_text = text_of(o.template_text);
   out.now = text_of(o.now);

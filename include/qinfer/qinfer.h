@@ -566,7 +566,11 @@ QINFER_API const char *qinfer_model_chat_template_name(const qinfer_model *model
 
 enum {
     QINFER_CHAT_GENERATION_PROMPT = 1, /* add_generation_prompt is true, unless the conversation says what it is */
-    QINFER_CHAT_PLAIN_CONTENT     = 2  /* as QINFER_TEXT_PLAIN_CONTENT */
+    QINFER_CHAT_PLAIN_CONTENT     = 2, /* as QINFER_TEXT_PLAIN_CONTENT */
+    /** Messages as programs for OpenAI's service send them: arguments of calls as text or object, contents as text,
+     *  parts or null, calls null or empty. The template gets the form that it takes, which small conversations rendered
+     *  with it tell, once for each of the model's templates. */
+    QINFER_CHAT_OPENAI_FORMS      = 4
 };
 typedef struct qinfer_chat_options {
     uint32_t             struct_size;

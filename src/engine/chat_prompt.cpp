@@ -115,14 +115,42 @@ Result<const source::ChatTemplate*> template_of(const Model& model, const Json& 
 }
 
 /// The same, ready to run; or the one that the host gave.
-Result<std::shared_ptr<const jinja::Template>> compiled_template(const Model& model, const Json& conversation,
-                                                                 const ChatOptions& options) {
-  if (!options.template_text) {
-    QINFER_ASSIGN(const source::ChatTemplate* found, template_of(model, conversation, options));
-    return model.compiled_templates().get(*found);
+Result<std::shared_ptr<const CompiledTemplate>> compiled_template(const Model& model, const Json& conversation,
+                                                                  const ChatOptions& options) {
+  if (options.template_text) return CompiledTemplate::compile(*options.template_text);
+  QINFER_ASSIGN(const source::ChatTemplate* found, template_of(model, conversation, options));
+  return model.compiled_templates().get(*found);
+}
+
+Result<jinja::Rendered> render_with(const Model& model, const jinja::Template& compiled, const Json& conversation,
+                                    const ChatOptions& options, const jinja::Limits& limits) {
+  jinja::RenderOptions render;
+  jinja::Date date = system_date();
+  if (options.now) {
+    QINFER_ASSIGN(date, parse_date(*options.now));
   }
-  QINFER_ASSIGN(jinja::Template compiled, jinja::Template::compile(*options.template_text));
-  return std::make_shared<const jinja::Template>(std::move(compiled));
+  render.now = &date;
+  render.cancel = options.cancel;
+  render.added = added_variables(model, conversation, options);
+  render.limits = limits;
+  return compiled.render(conversation, render);
+}
+
+/// The forms that a template takes. Rendering the small conversations that tell has tighter bounds than others.
+Result<openai::TemplateForms> forms_of(const Model& model, const CompiledTemplate& compiled,
+                                       const ChatOptions& options) {
+  constexpr jinja::Limits kLimits{.steps = 1 << 18, .output = 1 << 20, .memory = 4 << 20};
+  return compiled.forms([&]() -> Result<openai::TemplateForms> {
+    const auto render = [&](const std::string& conversation) -> std::optional<std::string> {
+      const auto parsed = formats::parse_json(conversation, "conversation");
+      if (!parsed.ok()) return std::nullopt;
+      auto rendered = render_with(model, compiled.get(), parsed.value().root(), options, kLimits);
+      return rendered.ok() ? std::optional(std::move(rendered.value().text)) : std::nullopt;
+    };
+    openai::TemplateForms forms = openai::find_forms(compiled.source(), render);
+    QINFER_TRY(options.cancel.check("rendering"));
+    return forms;
+  });
 }
 
 }  // namespace
@@ -141,16 +169,19 @@ Result<formats::JsonDocument> parse_conversation(std::string_view conversation, 
 }
 
 Result<jinja::Rendered> render_chat(const Model& model, const Json& conversation, const ChatOptions& options) {
-  QINFER_ASSIGN(const std::shared_ptr<const jinja::Template> compiled, compiled_template(model, conversation, options));
-  jinja::RenderOptions render;
-  jinja::Date date = system_date();
-  if (options.now) {
-    QINFER_ASSIGN(date, parse_date(*options.now));
+  QINFER_ASSIGN(const std::shared_ptr<const CompiledTemplate> compiled,
+                compiled_template(model, conversation, options));
+  formats::JsonDocument adapted;
+  const Json* messages = &conversation;
+  if (options.openai_forms) {
+    QINFER_ASSIGN(const openai::TemplateForms forms, forms_of(model, *compiled, options));
+    QINFER_ASSIGN(const std::optional<std::string> text, openai::adapt(conversation, forms));
+    if (text) {
+      QINFER_ASSIGN(adapted, formats::parse_json(*text, "conversation", options.cancel));
+      messages = &adapted.root();
+    }
   }
-  render.now = &date;
-  render.cancel = options.cancel;
-  render.added = added_variables(model, conversation, options);
-  Result<jinja::Rendered> rendered = compiled->render(conversation, render);
+  Result<jinja::Rendered> rendered = render_with(model, compiled->get(), *messages, options, {});
   if (rendered.ok()) return rendered;
   Status status = rendered.take_status();
   // A bound of the template is none that a larger buffer of the host would lift.

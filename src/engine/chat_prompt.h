@@ -20,6 +20,8 @@ struct ChatOptions {
   std::optional<std::string> template_name;  ///< of the model; none: "tool_use" where that fits, else "default"
   std::optional<std::string> template_text;  ///< instead of the model's
   std::optional<std::string> now;            ///< "2026-11-22" or "2026-11-22T15:04:05"; none: the system's clock, UTC
+  /// Messages may have the forms of OpenAI's interface (openai/conversation.h).
+  bool openai_forms = false;
   CancelFlag cancel;
 };
 

@@ -356,7 +356,8 @@ class Model(Handle):
 
 
 class ChatPrompt:
-    """A conversation as the library takes it: messages, tools, and any other variable of the template.
+    """A conversation as the library takes it: messages, tools, and any other variable of the template. Messages may be as
+    for OpenAI's service: arguments of calls as text or objects, contents as texts or lists of parts.
 
     generation_prompt: the reply begins at the end. plain_content: no added tokens at all in what messages say. template:
     one to use instead of the model's. template_name: one of the model's. now: what the template is told the date is."""
@@ -381,6 +382,7 @@ class ChatPrompt:
         self.options = sized(_abi.qinfer_chat_options)
         self.options.flags = _abi.QINFER_CHAT_GENERATION_PROMPT if generation_prompt else 0
         self.options.flags |= _abi.QINFER_CHAT_PLAIN_CONTENT if plain_content else 0
+        self.options.flags |= _abi.QINFER_CHAT_OPENAI_FORMS
         self.options.template_text, self.options.template_name = encoded(template), encoded(template_name)
         self.options.now = encoded(now)
         self.options.cancel = address_of(Cancel, cancel)

@@ -953,6 +953,8 @@ impl Default for qinfer_tokenize_options {
 }
 pub const QINFER_CHAT_GENERATION_PROMPT: u32 = 1;
 pub const QINFER_CHAT_PLAIN_CONTENT: u32 = 2;
+#[doc = " Messages as programs for OpenAI's service send them: arguments of calls as text or object, contents as text,\n  parts or null, calls null or empty. The template gets the form that it takes, which small conversations rendered\n  with it tell, once for each of the model's templates."]
+pub const QINFER_CHAT_OPENAI_FORMS: u32 = 4;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_chat_options {
