@@ -134,10 +134,8 @@ void bench_decode(const std::shared_ptr<const engine::Model>& model, std::size_t
 
 double evaluate(engine::Session& session) {
   const auto begin = std::chrono::steady_clock::now();
-  const engine::SessionList one(&session, 1, [](const void* handles, std::size_t) -> engine::Session& {
-    return *const_cast<engine::Session*>(static_cast<const engine::Session*>(handles));
-  });
-  if (Status status = engine::eval(one, {}); !status.ok()) throw std::runtime_error(std::string(status.message()));
+  if (Status status = engine::eval(session, engine::EvalOptions()); !status.ok())
+    throw std::runtime_error(std::string(status.message()));
   return microseconds(begin) / 1000;
 }
 

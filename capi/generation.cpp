@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/generate.h"
+#include "generation.h"
 #include "support.h"
 
 using namespace qinfer;
@@ -20,21 +21,6 @@ struct StopTexts {
   std::array<std::string_view, kMaxStops> texts;
   std::uint32_t count = 0;
   std::span<const std::string_view> view() const { return {texts.data(), count}; }
-};
-
-/// What a generation that is made step by step has of its own, so that others with the same session do not disturb it.
-struct StepMemory {
-  std::vector<char> text;
-  std::vector<std::string> stops;
-  std::vector<std::string_view> stop_views;
-  std::optional<text::Detokenizer> detokenizer;
-
-  StepMemory(const engine::Session& session, const StopTexts& given)
-      : text(session.text_buffer().size()),
-        stops(given.view().begin(), given.view().end()),
-        stop_views(stops.begin(), stops.end()) {
-    if (const auto* tokenizer = session.model().tokenizer()) detokenizer.emplace(*tokenizer, false);
-  }
 };
 
 }  // namespace qinfer::capi
@@ -111,43 +97,6 @@ qinfer_generate_result result_of(const engine::GenerationCounts& counts, engine:
 
 }  // namespace
 
-struct qinfer_generation {
-  qinfer_generation(qinfer_session* used, qinfer_reply* parsed, const StopTexts& stops, const std::atomic<bool>* cancel)
-      : session(used), reply(parsed), memory(*used->impl, stops), cancelled(cancel) {
-    ++session->holders;
-    if (reply != nullptr) ++reply->holders;
-  }
-  qinfer_generation(const qinfer_generation&) = delete;
-  qinfer_generation& operator=(const qinfer_generation&) = delete;
-  ~qinfer_generation() {
-    impl.reset();
-    capi::release(reply);
-    capi::release(session);
-  }
-
-  qinfer_session* session;
-  qinfer_reply* reply;
-  capi::StepMemory memory;
-  const std::atomic<bool>* cancelled;
-  std::optional<engine::Generation> impl;
-};
-
-namespace {
-
-/// The rules for every call that changes a generation: it uses the session alone.
-template <typename Body>
-qinfer_status with_generation(qinfer_generation* generation, qinfer_error* err, Body&& body) {
-  return guard(err, [&]() -> Status {
-    QINFER_REQUIRE(generation);
-    const capi::Exclusive exclusive(generation->session);
-    auto session = usable(generation->session, exclusive);
-    if (!session.ok()) return session.take_status();
-    return body(*generation->impl);
-  });
-}
-
-}  // namespace
-
 extern "C" {
 
 qinfer_status qinfer_generate(qinfer_session* session, const qinfer_generate_options* options,
@@ -188,41 +137,38 @@ qinfer_status qinfer_generation_create(qinfer_session* session, const qinfer_gen
     QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     StopTexts stops;
     QINFER_TRY(read_stop_texts(o, stops));
-    auto handle = std::make_unique<qinfer_generation>(session, o.reply, stops, capi::flag_of(o.cancel));
+    if (o.reply != nullptr) ++o.reply->holders;
+    auto handle = std::make_unique<qinfer_generation>(session, o.reply, stops.view(), capi::flag_of(o.cancel));
     engine::GenerationOptions parsed = options_of(o);
-    parsed.stop = handle->memory.stop_views;
     parsed.may_take_back = true;
-    QINFER_TRY(engine::Generation::check(*impl, parsed));
-    auto& detokenizer = handle->memory.detokenizer;
-    handle->impl.emplace(*impl, parsed, detokenizer ? &*detokenizer : nullptr, handle->memory.text);
+    QINFER_TRY(handle->begin(*impl, parsed));
     *out = handle.release();
     return Status();
   });
 }
 
 qinfer_status qinfer_generation_next(qinfer_generation* generation, qinfer_token_info* out, qinfer_error* err) {
-  return with_generation(generation, err, [&](engine::Generation& impl) -> Status {
+  return capi::with_generation(generation, err, [&](engine::Generation& impl) -> Status {
     QINFER_REQUIRE(out);
     QINFER_TRY(capi::copy_out(qinfer_token_info{}, out, "qinfer_token_info"));
-    engine::GenerationEvent event;
-    QINFER_TRY(engine::next(impl, generation->cancelled, event));
-    return capi::copy_out(info_of(event), out, "qinfer_token_info");
+    QINFER_TRY(engine::next(impl, generation->cancelled, generation->event));
+    return capi::copy_out(info_of(generation->event), out, "qinfer_token_info");
   });
 }
 
 qinfer_status qinfer_generation_finish(qinfer_generation* generation, qinfer_token_info* out, qinfer_error* err) {
-  return with_generation(generation, err, [&](engine::Generation& impl) -> Status {
+  return capi::with_generation(generation, err, [&](engine::Generation& impl) -> Status {
     QINFER_REQUIRE(out);
     QINFER_TRY(capi::copy_out(qinfer_token_info{}, out, "qinfer_token_info"));
-    engine::GenerationEvent event;
-    impl.end(engine::Finish::callback, event);
-    return capi::copy_out(info_of(event), out, "qinfer_token_info");
+    generation->event = {};
+    impl.end(engine::Finish::callback, generation->event);
+    return capi::copy_out(info_of(generation->event), out, "qinfer_token_info");
   });
 }
 
 qinfer_status qinfer_generation_take_back(qinfer_generation* generation, size_t n, size_t* out_text_len,
                                           qinfer_error* err) {
-  return with_generation(generation, err, [&](engine::Generation& impl) -> Status {
+  return capi::with_generation(generation, err, [&](engine::Generation& impl) -> Status {
     if (out_text_len != nullptr) *out_text_len = 0;
     QINFER_ASSIGN(const std::size_t kept, impl.take_back(n));
     if (out_text_len != nullptr) *out_text_len = kept;
@@ -232,7 +178,7 @@ qinfer_status qinfer_generation_take_back(qinfer_generation* generation, size_t 
 
 qinfer_status qinfer_generation_get_result(qinfer_generation* generation, qinfer_generate_result* out,
                                            qinfer_error* err) {
-  return with_generation(generation, err, [&](engine::Generation& impl) -> Status {
+  return capi::with_generation(generation, err, [&](engine::Generation& impl) -> Status {
     QINFER_REQUIRE(out);
     return capi::copy_out(result_of(impl.counts(), impl.finish()), out, "qinfer_generate_result");
   });

@@ -40,21 +40,6 @@ class ExclusiveBatch {
   std::size_t n_ = 0;
 };
 
-engine::Session& session_at(const void* handles, std::size_t index) {
-  return *static_cast<qinfer_session* const*>(handles)[index]->impl;
-}
-
-Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, bool mean) {
-  using Pooling = engine::Session::Pooling;
-  switch (pooling) {
-    case QINFER_POOL_DEFAULT: return mean ? Pooling::mean : Pooling::last;
-    case QINFER_POOL_LAST: return Pooling::last;
-    case QINFER_POOL_MEAN: return Pooling::mean;
-    case QINFER_POOL_FIRST: return Pooling::first;
-    default: return error(Code::unsupported, "pooling is {}, known are QINFER_POOL_LAST, _MEAN and _FIRST", pooling);
-  }
-}
-
 }  // namespace
 
 extern "C" {
@@ -259,7 +244,8 @@ qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, co
     }
     const ExclusiveBatch exclusive(sessions, n_sessions);
     QINFER_TRY(exclusive.check(n_sessions));
-    return engine::eval(engine::SessionList(sessions, n_sessions, session_at),
+    const auto at = [&](std::size_t i) -> engine::Session& { return *sessions[i]->impl; };
+    return engine::eval(engine::SessionList(n_sessions, at),
                         {o.max_tokens, no_logits ? 0 : std::max(o.keep_logits, 1u), capi::flag_of(o.cancel)});
   });
 }
@@ -319,8 +305,7 @@ qinfer_status qinfer_session_embedding(const qinfer_session* session, int32_t po
     QINFER_ASSIGN(const engine::Session* impl, usable(session));
     QINFER_REQUIRE(out_n);
     *out_n = 0;
-    const model::ModelSpec& spec = impl->model().spec();
-    QINFER_ASSIGN(const engine::Session::Pooling kind, pooling_of(pooling, !spec.causal || spec.mean_pooling));
+    QINFER_ASSIGN(const engine::Session::Pooling kind, capi::pooling_of(pooling, impl->model()));
     QINFER_TRY(impl->check_embedding());
     *out_n = impl->model().spec().n_embd;
     if (*out_n > capacity || values == nullptr)

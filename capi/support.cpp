@@ -125,6 +125,18 @@ Result<engine::Session*> usable(const qinfer_session* session, const Exclusive& 
   return impl;
 }
 
+Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, const engine::Model& model) {
+  const bool mean = !model.spec().causal || model.spec().mean_pooling;
+  using Pooling = engine::Session::Pooling;
+  switch (pooling) {
+    case QINFER_POOL_DEFAULT: return mean ? Pooling::mean : Pooling::last;
+    case QINFER_POOL_LAST: return Pooling::last;
+    case QINFER_POOL_MEAN: return Pooling::mean;
+    case QINFER_POOL_FIRST: return Pooling::first;
+    default: return error(Code::unsupported, "pooling is {}, known are QINFER_POOL_LAST, _MEAN and _FIRST", pooling);
+  }
+}
+
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* caller) {
   qinfer_runtime_options options;
   QINFER_TRY(copy_in(caller, options, "qinfer_runtime_options"));

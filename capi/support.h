@@ -207,6 +207,8 @@ inline qinfer_metrics to_c(const engine::Metrics& m) {
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* options);
 Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* options);
 Result<engine::SessionOptions> session_options(const qinfer_session_options* options);
+/// QINFER_POOL_*; the default is the model's.
+Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, const engine::Model& model);
 Result<engine::ChatOptions> chat_options(const qinfer_chat_options* options);
 
 }  // namespace qinfer::capi

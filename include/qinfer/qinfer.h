@@ -955,6 +955,103 @@ QINFER_STATUS qinfer_generation_get_result(qinfer_generation *generation, qinfer
                                            qinfer_error *err);
 QINFER_API void qinfer_generation_free(qinfer_generation *generation);
 
+/* ---- OpenAI's interface, without sockets ---------------------------------------------------------------- */
+/* Requests and answers of OpenAI's interface (chat completions, completions, embeddings) as bytes: a program that has
+ * them from anywhere, a socket or a queue, computes an answer so:
+ *
+ *   qinfer_openai_request_create     reads the bytes; for what is wrong qinfer_openai_error_json makes the answer
+ *   qinfer_openai_answer_create      takes what comes, and gives bytes: JSON, or server-sent events
+ *   for each choice:
+ *     qinfer_openai_generation_create  puts the prompt into a session, to draw from
+ *     qinfer_openai_answer_begin       once
+ *     qinfer_generation_next, qinfer_openai_answer_add    in turns, until the choice has ended
+ *   qinfer_openai_answer_bytes       at any time
+ *
+ * A request has at most 64 MiB, 64 levels and 1,048,576 values. An answer takes the memory of its text as JSON. */
+typedef struct qinfer_openai_request qinfer_openai_request; /* never changes */
+typedef struct qinfer_openai_answer  qinfer_openai_answer;
+enum { QINFER_OPENAI_CHAT = 1, QINFER_OPENAI_COMPLETION = 2, QINFER_OPENAI_EMBEDDINGS = 3 };
+typedef struct qinfer_openai_options {
+    uint32_t struct_size, flags;     /* none yet */
+    const qinfer_chat_options *chat; /* template and date; NULL = the model's, now. Its cancel is looked at */
+    uint64_t seed;                   /* of a request that has none; each choice of a prompt adds 1 */
+} qinfer_openai_options;
+/** Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,
+ *  such as "user", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,
+ *  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).
+ *  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise.
+ *
+ *  QINFER_E_FORMAT for what is no such request, QINFER_E_UNSUPPORTED for what is not honoured, and the errors of
+ *  qinfer_chat_tokenize. Messages name the field. */
+QINFER_STATUS qinfer_openai_request_create(const qinfer_model *model, int32_t kind, const char *json, size_t len,
+                                           const qinfer_openai_options *options, qinfer_openai_request **out,
+                                           qinfer_error *err);
+enum {
+    QINFER_OPENAI_STREAM          = 1, /* server-sent events are asked for */
+    QINFER_OPENAI_PROMPT_LOGPROBS = 2  /* qinfer_openai_answer_begin evaluates the prompt, as many tokens at a time as
+                                          the session's max_logits */
+};
+typedef struct qinfer_openai_info {
+    uint32_t    struct_size;
+    int32_t     kind;                /* QINFER_OPENAI_CHAT, _COMPLETION or _EMBEDDINGS */
+    uint32_t    flags;               /* QINFER_OPENAI_STREAM, _PROMPT_LOGPROBS */
+    uint32_t    n_prompts, n_choices; /* those of one prompt follow each other */
+    uint32_t    longest_prompt;      /* in tokens */
+    uint32_t    max_new_tokens;      /* of a choice; 0 = no bound but the context's */
+    uint32_t    reserved;
+    const char *model;               /* as the client calls it, maybe ""; texts live as long as the request */
+    size_t      model_len;
+    const char *schema;              /* JSON schema that the content must fulfil: for a grammar in the session's hook;
+                                        NULL = none */
+    size_t      schema_len;
+    const char *unused;              /* fields that change nothing, separated by spaces; maybe "" */
+    size_t      unused_len;
+} qinfer_openai_info;
+QINFER_STATUS qinfer_openai_request_get_info(const qinfer_openai_request *request, qinfer_openai_info *out,
+                                             qinfer_error *err);
+/** The tokens of a prompt, below n_prompts. */
+QINFER_STATUS qinfer_openai_request_tokens(const qinfer_openai_request *request, size_t prompt, qinfer_token *tokens,
+                                           size_t capacity, size_t *out_n, qinfer_error *err);
+QINFER_API void qinfer_openai_request_free(qinfer_openai_request *request);
+
+/** Puts the prompt of a choice into the session (qinfer_session_set_tokens), sets its sampler and bias, and gives the
+ *  generation of the choice. The session's logits hook stays: a grammar is the host's to set and to remove. cancel may
+ *  be NULL, and is borrowed. QINFER_E_CONTEXT_FULL (detail: tokens that the session holds) if prompt and max_new_tokens
+ *  do not fit. */
+QINFER_STATUS qinfer_openai_generation_create(const qinfer_openai_request *request, size_t choice,
+                                              qinfer_session *session, const qinfer_cancel *cancel,
+                                              qinfer_generation **out, qinfer_error *err);
+typedef struct qinfer_openai_answer_options {
+    uint32_t    struct_size, reserved;
+    const char *id, *model; /* of the answer; NULL = "" and the name that the client gave */
+    int64_t     created;    /* seconds since 1970 */
+} qinfer_openai_answer_options;
+QINFER_STATUS qinfer_openai_answer_create(const qinfer_openai_request *request,
+                                          const qinfer_openai_answer_options *options, qinfer_openai_answer **out,
+                                          qinfer_error *err);
+/** Before the first step of a choice. With "echo" its prompt is added, with log probabilities where they are asked for.
+ *  *out_ended (may be NULL): 1 if the choice has ended, since no new tokens are asked for. */
+QINFER_STATUS qinfer_openai_answer_begin(qinfer_openai_answer *answer, size_t choice, qinfer_generation *generation,
+                                         int32_t *out_ended, qinfer_error *err);
+/** Adds what the last qinfer_generation_next, or qinfer_generation_finish, has brought. *out_ended (may be NULL): 1 if
+ *  the choice has ended; with "parallel_tool_calls": false the first call ends it. */
+QINFER_STATUS qinfer_openai_answer_add(qinfer_openai_answer *answer, size_t choice, qinfer_generation *generation,
+                                       int32_t *out_ended, qinfer_error *err);
+/** Adds an embedding: evaluates the prompt in a session with QINFER_SESSION_EMBEDDINGS, or of an encoder; prompt by
+ *  prompt. pooling: QINFER_POOL_*. */
+QINFER_STATUS qinfer_openai_answer_embed(qinfer_openai_answer *answer, size_t prompt, qinfer_session *session,
+                                         int32_t pooling, const qinfer_cancel *cancel, qinfer_error *err);
+/** The answer ends with this error; a stream says so in an event. Nothing happens once it is complete. */
+QINFER_STATUS qinfer_openai_answer_fail(qinfer_openai_answer *answer, const qinfer_error *error, qinfer_error *err);
+/** The bytes that are ready and were not given before: of a stream events, otherwise the JSON text once all choices
+ *  have ended. *out_complete (may be NULL): 1 if nothing follows. */
+QINFER_STATUS qinfer_openai_answer_bytes(qinfer_openai_answer *answer, char *bytes, size_t capacity, size_t *out_n,
+                                         int32_t *out_complete, qinfer_error *err);
+QINFER_API void qinfer_openai_answer_free(qinfer_openai_answer *answer);
+/** {"error": {"message", "type", "param", "code"}} for a call that failed. */
+QINFER_STATUS qinfer_openai_error_json(const qinfer_error *error, char *json, size_t capacity, size_t *out_n,
+                                       qinfer_error *err);
+
 /* ---- State, memory and metrics ----------------------------------------------------------------------- */
 /** Totals since creation; a session counts its own share of a batch. A token that a session evaluates alone in a call
  *  counts as decoded, more than one as prefill. */

@@ -326,4 +326,9 @@ Status eval(const SessionList& sessions, const EvalOptions& options) {
   return status;
 }
 
+Status eval(Session& session, const EvalOptions& options) {
+  const auto at = [&](std::size_t) -> Session& { return session; };
+  return eval(SessionList(1, at), options);
+}
+
 }  // namespace qinfer::engine

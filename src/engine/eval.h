@@ -15,18 +15,22 @@ struct EvalOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-/// The sessions of a call, read through the array of handles that the caller has, so that it need not be copied.
+/// The sessions of a call, as a function of their index, so that the caller's array of handles need not be copied.
 class SessionList {
  public:
-  using At = Session& (*)(const void* handles, std::size_t index);
-  SessionList(const void* handles, std::size_t size, At at) : handles_(handles), size_(size), at_(at) {}
+  /// `at`: (std::size_t) -> Session&; must outlive the list.
+  template <typename At>
+  SessionList(std::size_t size, const At& at)
+      : size_(size), at_(&at), call_([](const void* function, std::size_t index) -> Session& {
+          return (*static_cast<const At*>(function))(index);
+        }) {}
   std::size_t size() const { return size_; }
-  Session& operator[](std::size_t index) const { return at_(handles_, index); }
+  Session& operator[](std::size_t index) const { return call_(at_, index); }
 
  private:
-  const void* handles_;
   std::size_t size_;
-  At at_;
+  const void* at_;
+  Session& (*call_)(const void*, std::size_t);
 };
 
 /// `sessions`: distinct, of one cache. Sessions without pending tokens are passed over (their logits stay);
@@ -34,5 +38,7 @@ class SessionList {
 /// promised before anything is computed: QINFER_E_KV_FULL (detail: index of the first session without room) changes
 /// nothing. After cancellation the tokens of finished batches stay evaluated, the rest stays pending.
 Status eval(const SessionList& sessions, const EvalOptions& options);
+/// One session alone.
+Status eval(Session& session, const EvalOptions& options);
 
 }  // namespace qinfer::engine

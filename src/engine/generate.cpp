@@ -11,12 +11,9 @@ Status cancelled_error() {
 
 Status evaluate(Session& session, const std::atomic<bool>* cancelled) {
   if (session.pending() == 0) return Status();
-  const SessionList one(&session, 1, [](const void* handles, std::size_t) -> Session& {
-    return *const_cast<Session*>(static_cast<const Session*>(handles));
-  });
   EvalOptions options;
   options.cancelled = cancelled;
-  Status status = eval(one, options);
+  Status status = eval(session, options);
   return status.code() == Code::cancelled ? cancelled_error() : std::move(status);
 }
 

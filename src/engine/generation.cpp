@@ -137,10 +137,12 @@ Status Generation::take_in(std::int32_t token, GenerationEvent& event) {
   ChatReply* reply = options_.reply;
   const bool reasons = reply != nullptr && reply->in_reasoning();
   if (reasons) ++reasoning_tokens_;
+  event.in_reasoning = reasons;
   const bool marks = reply != nullptr && reply->is_marker(token);
   if (marks) {
     give(text_.push_free(token), event);
     reply->push_marker(token);
+    event.in_reasoning = reasons || reply->in_reasoning();
   }
   const bool stops = is_stop_token(token);  // also where it is an end token: the host has named it
   if (stops || session_.model().is_end_token(token)) {

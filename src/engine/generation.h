@@ -45,9 +45,10 @@ struct GenerationOptions {
 
 /// What a token has brought. Texts and arrays are valid until the generation is next used.
 struct GenerationEvent {
-  std::int32_t token = -1;  ///< -1: none, the limit was reached or the generation was ended
-  std::string_view text;    ///< whole characters that are output now
-  bool is_late = false;     ///< the text was held back, and comes after the last token
+  std::int32_t token = -1;    ///< -1: none, the limit was reached or the generation was ended
+  std::string_view text;      ///< whole characters that are output now
+  bool is_late = false;       ///< the text was held back, and comes after the last token
+  bool in_reasoning = false;  ///< the token is part of the reply's reasoning, or of its markers
   bool has_logprobs = false;
   double logprob = 0;
   std::span<const std::int32_t> top_tokens;

@@ -44,6 +44,7 @@ class KvCache {
   static Result<std::shared_ptr<KvCache>> create(std::shared_ptr<const Model> model, const KvCacheOptions& options);
 
   const Model& model() const { return *model_; }
+  const std::shared_ptr<const Model>& shared_model() const { return model_; }
   /// An encoder has no groups: it keeps nothing.
   std::size_t n_groups() const { return pools_.size(); }
   kv::BlockPool& pool(std::size_t group = 0) { return *pools_[group]; }

@@ -94,6 +94,11 @@ QINFER_FINISH_STOP = 2
 QINFER_FINISH_LENGTH = 3
 QINFER_FINISH_CALLBACK = 4
 QINFER_RESULT_IN_REASONING = 1
+QINFER_OPENAI_CHAT = 1
+QINFER_OPENAI_COMPLETION = 2
+QINFER_OPENAI_EMBEDDINGS = 3
+QINFER_OPENAI_STREAM = 1
+QINFER_OPENAI_PROMPT_LOGPROBS = 2
 QINFER_GRAMMAR_JSON_SCHEMA = 1
 QINFER_GRAMMAR_REGEX = 2
 QINFER_GRAMMAR_LARK = 3
@@ -486,6 +491,41 @@ class qinfer_generate_result(Structure):
         ("reasoning_tokens", c_uint32),
     ]
 
+class qinfer_openai_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("chat", POINTER(qinfer_chat_options)),
+        ("seed", c_uint64),
+    ]
+
+class qinfer_openai_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("flags", c_uint32),
+        ("n_prompts", c_uint32),
+        ("n_choices", c_uint32),
+        ("longest_prompt", c_uint32),
+        ("max_new_tokens", c_uint32),
+        ("reserved", c_uint32),
+        ("model", c_void_p),
+        ("model_len", c_size_t),
+        ("schema", c_void_p),
+        ("schema_len", c_size_t),
+        ("unused", c_void_p),
+        ("unused_len", c_size_t),
+    ]
+
+class qinfer_openai_answer_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("reserved", c_uint32),
+        ("id", c_char_p),
+        ("model", c_char_p),
+        ("created", c_int64),
+    ]
+
 class qinfer_metrics(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -652,6 +692,19 @@ FUNCTIONS = {
     "qinfer_generation_take_back": (c_int32, ["qinfer_generation", c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_generation_get_result": (c_int32, ["qinfer_generation", POINTER(qinfer_generate_result), c_void_p]),
     "qinfer_generation_free": (None, ["qinfer_generation"]),
+    "qinfer_openai_request_create": (c_int32, ["qinfer_model", c_int32, c_char_p, c_size_t, POINTER(qinfer_openai_options), POINTER(c_void_p), c_void_p]),
+    "qinfer_openai_request_get_info": (c_int32, ["qinfer_openai_request", POINTER(qinfer_openai_info), c_void_p]),
+    "qinfer_openai_request_tokens": (c_int32, ["qinfer_openai_request", c_size_t, POINTER(c_int32), c_size_t, POINTER(c_size_t), c_void_p]),
+    "qinfer_openai_request_free": (None, ["qinfer_openai_request"]),
+    "qinfer_openai_generation_create": (c_int32, ["qinfer_openai_request", c_size_t, "qinfer_session", "qinfer_cancel", POINTER(c_void_p), c_void_p]),
+    "qinfer_openai_answer_create": (c_int32, ["qinfer_openai_request", POINTER(qinfer_openai_answer_options), POINTER(c_void_p), c_void_p]),
+    "qinfer_openai_answer_begin": (c_int32, ["qinfer_openai_answer", c_size_t, "qinfer_generation", POINTER(c_int32), c_void_p]),
+    "qinfer_openai_answer_add": (c_int32, ["qinfer_openai_answer", c_size_t, "qinfer_generation", POINTER(c_int32), c_void_p]),
+    "qinfer_openai_answer_embed": (c_int32, ["qinfer_openai_answer", c_size_t, "qinfer_session", c_int32, "qinfer_cancel", c_void_p]),
+    "qinfer_openai_answer_fail": (c_int32, ["qinfer_openai_answer", POINTER(qinfer_error), c_void_p]),
+    "qinfer_openai_answer_bytes": (c_int32, ["qinfer_openai_answer", c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_int32), c_void_p]),
+    "qinfer_openai_answer_free": (None, ["qinfer_openai_answer"]),
+    "qinfer_openai_error_json": (c_int32, [POINTER(qinfer_error), c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_session_get_memory": (c_int32, ["qinfer_session", POINTER(qinfer_session_memory), c_void_p]),
     "qinfer_session_get_info": (c_int32, ["qinfer_session", POINTER(qinfer_session_info), c_void_p]),
     "qinfer_session_get_metrics": (c_int32, ["qinfer_session", POINTER(qinfer_metrics), c_void_p]),

@@ -1,20 +1,26 @@
-"""chat.completions.create() as programs for OpenAI's service call it, on a local model and without their package."""
+"""OpenAI's interface on a local model and without their package: chat.completions, completions, embeddings."""
 
 from __future__ import annotations
 
+import ctypes
+import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from . import _abi
 from ._grammar import Grammar
-from ._library import expect
-from ._model import Cancel, ChatPrompt, Message, Model, Path, model_of
-from ._reply import Part, Reply
-from ._session import Generated, Session
+from ._library import Handle, Held, call, expect, lib, sized, text_at
+from ._model import Cancel, ChatPrompt, Model, Path, model_of
+from ._session import POOLINGS, Session
 from ._stream import Stream
 
-_FINISHES = {"end": "stop", "stop": "stop", "length": "length", "callback": "stop"}
+_PROMPT_ROWS = 64  # of logits, where log probabilities of prompts are asked for
+_PROMPT_OPTIONS = ("template", "template_name", "now", "plain_content")
+_MORE_FIELDS = (
+    "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "max_reasoning_tokens", "reasoning"
+)  # fmt: skip
 
 
 class Object(dict[str, Any]):
@@ -27,187 +33,166 @@ class Object(dict[str, Any]):
             raise AttributeError(name) from None
 
 
-class _StopTexts:
-    """Passes text on up to the first stop text, and holds back what may begin one."""
+class _Request(Handle):
+    _free = "qinfer_openai_request_free"
 
-    def __init__(self, stop: Sequence[str]) -> None:
-        self._stop, self._held, self.found = [text for text in stop if text], "", False
-
-    def push(self, text: str) -> str:
-        self._held += text
-        places = [at for at in (self._held.find(stop) for stop in self._stop) if at >= 0]
-        if places:
-            self.found = True
-            return self._take(min(places))
-        longest = max((len(stop) for stop in self._stop), default=1) - 1
-        for keep in range(min(longest, len(self._held)), 0, -1):
-            if any(stop.startswith(self._held[-keep:]) for stop in self._stop):
-                return self._take(len(self._held) - keep)
-        return self._take(len(self._held))
-
-    def _take(self, n: int) -> str:
-        taken, self._held = self._held[:n], self._held[n:]
-        return taken
-
-    def finish(self) -> str:
-        return "" if self.found else self._take(len(self._held))
-
-
-def _call_of(part: Part, index: int) -> dict[str, Any]:
-    function = {"name": part.name, "arguments": part.text}
-    return Object(index=index, id=part.id, type="function", function=Object(function))
-
-
-class Completions:
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def create(
-        self,
-        *,
-        messages: Sequence[Message],
-        model: str = "",
-        stream: bool = False,
-        max_tokens: int | None = None,
-        max_completion_tokens: int | None = None,
-        temperature: float = 1.0,
-        top_p: float | None = None,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        response_format: Mapping[str, Any] | None = None,
-        presence_penalty: float = 0,
-        frequency_penalty: float = 0,
-        extra_body: Mapping[str, Any] | None = None,
-        max_reasoning_tokens: int = 0,
-        reasoning: bool = True,
-    ) -> Any:
-        """A completion, or with stream an iterator of chunks. extra_body: variables of the model's template. The members
-        are those of the service; what it has besides these parameters is refused by Python as an unknown argument. The
-        last two are as in Chat.stream()."""
-        prompt = ChatPrompt(messages, tools=tools, **(extra_body or {}))
-        tokens = self._model.tokenize_chat(messages, tools=tools, **(extra_body or {}))
-        limit = max_completion_tokens or max_tokens or 0
-        room = len(tokens) + limit if limit else 0
-        session = Session(self._model, max_tokens=min(room, self._model.info["context_tokens"]))
-        session.set_sampler(
-            temperature=temperature,
-            top_p=0.0 if top_p is None or top_p >= 1 else top_p,
-            seed=seed if seed is not None else uuid.uuid4().int & (2**64 - 1),
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
+    def __init__(self, model: Model, kind: int, fields: Mapping[str, Any], prompt: ChatPrompt) -> None:
+        data = json.dumps(fields, ensure_ascii=False).encode("utf-8")
+        options = sized(_abi.qinfer_openai_options, seed=uuid.uuid4().int & (2**64 - 1))
+        options.chat = ctypes.pointer(prompt.options)
+        self._create(
+            lambda out: call(
+                lib.qinfer_openai_request_create, model, kind, data, len(data), ctypes.byref(options), out
+            )
         )
-        session.append(tokens)
-        session.set_grammar(self._grammar(response_format))
-        stops = [stop] if isinstance(stop, str) else list(stop or ())
-        limits = {"max_tokens": limit, "max_reasoning_tokens": max_reasoning_tokens}
-        run = _Run(self._model, session, prompt, limits, reasoning, stops, model)
-        return run.chunks() if stream else run.completion()
+        self.info = sized(_abi.qinfer_openai_info)
+        call(lib.qinfer_openai_request_get_info, self, ctypes.byref(self.info))
+        self.schema = text_at(self.info.schema, self.info.schema_len)
+        self.streams = (self.info.flags & _abi.QINFER_OPENAI_STREAM) != 0
 
-    def _grammar(self, response_format: Mapping[str, Any] | None) -> Grammar | None:
-        kind = (response_format or {}).get("type", "text")
-        if kind == "text":
-            return None
-        if kind == "json_object":
-            return Grammar.json_schema(self._model, {"type": "object"})
-        if kind == "json_schema":
-            return Grammar.json_schema(self._model, (response_format or {})["json_schema"]["schema"])
-        raise ValueError(f'response_format type is {kind!r}, expected "text", "json_object" or "json_schema"')
+
+class _Generation(Handle):
+    _free = "qinfer_generation_free"
+
+    def __init__(self, request: _Request, choice: int, session: Session, cancel: Cancel) -> None:
+        self._create(
+            lambda out: call(lib.qinfer_openai_generation_create, request, choice, session, cancel, out)
+        )
+
+
+class _Answer(Handle):
+    _free = "qinfer_openai_answer_free"
+
+    def __init__(self, request: _Request, prefix: str, model: str) -> None:
+        options = sized(_abi.qinfer_openai_answer_options, created=int(time.time()))
+        options.id = f"{prefix}-{uuid.uuid4().hex}".encode()
+        options.model = model.encode("utf-8")
+        self._streams, self._room = request.streams, 1 << 16
+        self._create(lambda out: call(lib.qinfer_openai_answer_create, request, ctypes.byref(options), out))
+
+    def step(self, function: Any, choice: int, generation: _Generation) -> bool:
+        """Whether the choice has ended."""
+        ended = ctypes.c_int32()
+        call(function, self, choice, generation, ctypes.byref(ended))
+        return ended.value != 0
+
+    def take(self) -> list[Object]:
+        """Chunks, or the whole once it is complete."""
+        n, complete = ctypes.c_size_t(), ctypes.c_int32()
+        while True:
+            buffer = ctypes.create_string_buffer(self._room)
+            try:
+                call(lib.qinfer_openai_answer_bytes, self, buffer, self._room, ctypes.byref(n), ctypes.byref(complete))
+                break
+            except Exception:
+                if n.value <= self._room:
+                    raise
+                self._room = n.value
+        data = buffer.raw[: n.value].decode("utf-8")
+        if not self._streams:
+            return [json.loads(data, object_hook=Object)] if data else []
+        events = [event.removeprefix("data: ") for event in data.split("\n\n")]
+        return [json.loads(event, object_hook=Object) for event in events if event and event != "[DONE]"]
 
 
 class _Run:
-    """One completion."""
+    """One request that draws tokens."""
 
-    def __init__(
-        self,
-        model: Model,
-        session: Session,
-        prompt: ChatPrompt,
-        limits: Mapping[str, Any],
-        reasoning: bool,
-        stop: list[str],
-        name: str,
-    ) -> None:
-        self.model, self.session, self.prompt, self.limits, self.reasoning = model, session, prompt, limits, reasoning
-        self.stop = _StopTexts(stop)
-        self.head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": name or "local"}
-        self.n_calls = 0
-        self.result: Generated | None = None
+    def __init__(self, request: _Request, answer: _Answer, model: Model) -> None:
+        info = request.info
+        room = info.longest_prompt + info.max_new_tokens if info.max_new_tokens else 0
+        wants_prompt = (info.flags & _abi.QINFER_OPENAI_PROMPT_LOGPROBS) != 0
+        self._request, self._answer = request, answer
+        self._session = Session(
+            model,
+            max_tokens=min(room, model.info["context_tokens"]),
+            max_logits=min(info.longest_prompt, _PROMPT_ROWS) if wants_prompt else 0,
+        )
+        self._grammar = Grammar.json_schema(model, request.schema) if request.schema else None
 
-    def deltas(self) -> Iterator[dict[str, Any]]:
-        with self.session, Reply(self.model, self.prompt, reasoning=self.reasoning) as reply:
-
-            def work(put: Any, ending: Cancel) -> None:
-                def receive(token: int, _: str) -> bool:
-                    going = all([put(delta) for part in reply.take() for delta in self.deltas_of(part)])
-                    return going and not self.stop.found
-
-                self.result = self.session.generate(**self.limits, reply=reply, on_token=receive, cancel=ending)
-                for part in reply.finish():
-                    for delta in self.deltas_of(part):
-                        put(delta)
-
-            stream: Stream[dict[str, Any]] = Stream(self.session, work)
+    def objects(self) -> Iterator[Object]:
+        with self._session, self._request, self._answer:
+            stream: Stream[Object] = Stream(self._session, self._work)
             try:
                 yield from stream
             finally:
                 stream.close()
-        rest = self.stop.finish()
-        if rest:
-            yield {"content": rest}
 
-    def deltas_of(self, part: Part) -> list[dict[str, Any]]:
-        if part.kind == "call":
-            self.n_calls += 1
-            return [{"tool_calls": [_call_of(part, self.n_calls - 1)]}]
-        if part.kind == "reasoning":
-            return [{"reasoning_content": part.text}]
-        text = "" if self.stop.found else self.stop.push(part.text)
-        return [{"content": text}] if text else []
+    def _work(self, put: Callable[[Object | None], bool], ending: Cancel) -> None:
+        info = sized(_abi.qinfer_token_info)
 
-    def finish_reason(self) -> str:
-        if self.n_calls:
-            return "tool_calls"
-        return "stop" if self.stop.found or self.result is None else _FINISHES[self.result.finish]
+        def goes_on() -> bool:
+            return all([put(item) for item in self._answer.take() or [None]])
 
-    def usage(self) -> Object:
-        prompt, new = (self.result.prompt_tokens, self.result.new_tokens) if self.result else (0, 0)
-        details = Object(reasoning_tokens=self.result.reasoning_tokens if self.result else 0)
-        return Object(
-            prompt_tokens=prompt,
-            completion_tokens=new,
-            total_tokens=prompt + new,
-            completion_tokens_details=details,
-        )
+        with Held(ending):
+            for choice in range(self._request.info.n_choices):
+                self._session.set_grammar(self._grammar)
+                with _Generation(self._request, choice, self._session, ending) as generation:
+                    ended = self._answer.step(lib.qinfer_openai_answer_begin, choice, generation)
+                    while goes_on() and not ended:
+                        call(lib.qinfer_generation_next, generation, ctypes.byref(info))
+                        ended = self._answer.step(lib.qinfer_openai_answer_add, choice, generation)
+                if not goes_on():
+                    return
 
-    def chunks(self) -> Iterator[Object]:
-        def chunk(delta: dict[str, Any], finish: str | None) -> Object:
-            choice = Object(index=0, delta=Object(delta), finish_reason=finish)
-            return Object(self.head, object="chat.completion.chunk", choices=[choice])
 
-        yield chunk({"role": "assistant", "content": ""}, None)
-        for delta in self.deltas():
-            yield chunk(delta, None)
-        yield chunk({}, self.finish_reason())
+class _Route:
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
-    def completion(self) -> Object:
-        message = Object(role="assistant", content="")
-        for delta in self.deltas():
-            for name, value in delta.items():
-                message[name] = message[name] + value if name in message else value
-        choice = Object(index=0, message=message, finish_reason=self.finish_reason())
-        return Object(self.head, object="chat.completion", choices=[choice], usage=self.usage())
+    def _request(self, kind: int, fields: dict[str, Any]) -> _Request:
+        """Fields that are None are as if they were not there; extra_body has more of them, and variables of the template."""
+        extra = dict(fields.pop("extra_body", None) or {})
+        with_prompt = {name: extra.pop(name) for name in _PROMPT_OPTIONS if name in extra}
+        fields |= {name: extra.pop(name) for name in _MORE_FIELDS if name in extra}
+        if extra:
+            fields["chat_template_kwargs"] = {**extra, **(fields.get("chat_template_kwargs") or {})}
+        return _Request(self._client.model, kind, fields, ChatPrompt([], **with_prompt))
+
+    def _draw(self, kind: int, prefix: str, fields: dict[str, Any]) -> Any:
+        request = self._request(kind, fields)
+        answer = _Answer(request, prefix, fields.get("model") or "local")
+        objects = _Run(request, answer, self._client.model).objects()
+        return objects if request.streams else next(iter(list(objects)))
+
+
+class ChatCompletions(_Route):
+    def create(self, *, messages: Any, **fields: Any) -> Any:
+        """A chat completion, or with stream=True an iterator of chunks, of the members that the service gives. Fields are
+        the service's, and top_k, min_p, repetition_penalty, max_reasoning_tokens and reasoning (False: none is looked
+        for). UnsupportedError names one that is not honoured. extra_body: variables of the model's template, template,
+        template_name, now, plain_content."""
+        fields["messages"] = list(messages)
+        return self._draw(_abi.QINFER_OPENAI_CHAT, "chatcmpl", fields)
+
+
+class Completions(_Route):
+    def create(self, *, prompt: Any, **fields: Any) -> Any:
+        """A completion of a text, of tokens, or of a list of either; as of chats."""
+        return self._draw(_abi.QINFER_OPENAI_COMPLETION, "cmpl", {**fields, "prompt": prompt})
+
+
+class Embeddings(_Route):
+    def create(self, *, input: Any, pooling: str = "default", **fields: Any) -> Any:  # noqa: A002 - the service's name
+        """Embeddings of a text, of tokens, or of a list of either. pooling: as in Session.embedding()."""
+        model = self._client.model
+        with self._request(_abi.QINFER_OPENAI_EMBEDDINGS, {**fields, "input": input}) as request:
+            answer = _Answer(request, "embd", fields.get("model") or "local")
+            with answer, Session(model, max_tokens=request.info.longest_prompt, embeddings=True) as session:
+                for prompt in range(request.info.n_prompts):
+                    call(lib.qinfer_openai_answer_embed, answer, prompt, session, POOLINGS[pooling], None)
+                return answer.take()[0]
 
 
 class _Chat:
-    def __init__(self, model: Model) -> None:
-        self.completions = Completions(model)
+    def __init__(self, client: Client) -> None:
+        self.completions = ChatCompletions(client)
 
 
 class Client:
-    """client = Client("path"); client.chat.completions.create(messages=[...])"""
+    """client = Client("path"); client.chat.completions.create(messages=[...]); client.completions; client.embeddings"""
 
     def __init__(self, model: Model | Path) -> None:
         self.model = model_of(model)
         expect(Model, self.model)
-        self.chat = _Chat(self.model)
+        self.chat, self.completions, self.embeddings = _Chat(self), Completions(self), Embeddings(self)

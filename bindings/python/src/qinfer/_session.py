@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ._grammar import Grammar
 
 _KV_TYPES = {"default": 0, "f32": _abi.QINFER_KV_F32, "f16": _abi.QINFER_KV_F16, "bf16": _abi.QINFER_KV_BF16}
-_POOLINGS = {"default": 0, "last": _abi.QINFER_POOL_LAST, "mean": _abi.QINFER_POOL_MEAN, "first": _abi.QINFER_POOL_FIRST}
+POOLINGS = {"default": 0, "last": _abi.QINFER_POOL_LAST, "mean": _abi.QINFER_POOL_MEAN, "first": _abi.QINFER_POOL_FIRST}
 _FINISHES = {0: "error", 1: "end", 2: "stop", 3: "length", 4: "callback"}
 
 
@@ -394,7 +394,7 @@ class Session(Handle):
         """The session's embedding, of length 1: n_embd floats."""
         n = self.model._n_embd
         values, out = (ctypes.c_float * n)(), ctypes.c_size_t()
-        call(lib.qinfer_session_embedding, self, _POOLINGS[pooling], values, n, ctypes.byref(out))
+        call(lib.qinfer_session_embedding, self, POOLINGS[pooling], values, n, ctypes.byref(out))
         return _floats(values)
 
     # ---- Generating

@@ -1511,6 +1511,147 @@ const _: () = {
     ["Offset of field: qinfer_generate_result::reasoning_tokens"]
         [::core::mem::offset_of!(qinfer_generate_result, reasoning_tokens) - 44usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_openai_request {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_openai_answer {
+    _unused: [u8; 0],
+}
+pub const QINFER_OPENAI_CHAT: u32 = 1;
+pub const QINFER_OPENAI_COMPLETION: u32 = 2;
+pub const QINFER_OPENAI_EMBEDDINGS: u32 = 3;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_openai_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub chat: *const qinfer_chat_options,
+    pub seed: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_openai_options"][::core::mem::size_of::<qinfer_openai_options>() - 24usize];
+    ["Alignment of qinfer_openai_options"]
+        [::core::mem::align_of::<qinfer_openai_options>() - 8usize];
+    ["Offset of field: qinfer_openai_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_openai_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_openai_options::flags"]
+        [::core::mem::offset_of!(qinfer_openai_options, flags) - 4usize];
+    ["Offset of field: qinfer_openai_options::chat"]
+        [::core::mem::offset_of!(qinfer_openai_options, chat) - 8usize];
+    ["Offset of field: qinfer_openai_options::seed"]
+        [::core::mem::offset_of!(qinfer_openai_options, seed) - 16usize];
+};
+impl Default for qinfer_openai_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_OPENAI_STREAM: u32 = 1;
+pub const QINFER_OPENAI_PROMPT_LOGPROBS: u32 = 2;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_openai_info {
+    pub struct_size: u32,
+    pub kind: i32,
+    pub flags: u32,
+    pub n_prompts: u32,
+    pub n_choices: u32,
+    pub longest_prompt: u32,
+    pub max_new_tokens: u32,
+    pub reserved: u32,
+    pub model: *const ::core::ffi::c_char,
+    pub model_len: usize,
+    pub schema: *const ::core::ffi::c_char,
+    pub schema_len: usize,
+    pub unused: *const ::core::ffi::c_char,
+    pub unused_len: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_openai_info"][::core::mem::size_of::<qinfer_openai_info>() - 80usize];
+    ["Alignment of qinfer_openai_info"][::core::mem::align_of::<qinfer_openai_info>() - 8usize];
+    ["Offset of field: qinfer_openai_info::struct_size"]
+        [::core::mem::offset_of!(qinfer_openai_info, struct_size) - 0usize];
+    ["Offset of field: qinfer_openai_info::kind"]
+        [::core::mem::offset_of!(qinfer_openai_info, kind) - 4usize];
+    ["Offset of field: qinfer_openai_info::flags"]
+        [::core::mem::offset_of!(qinfer_openai_info, flags) - 8usize];
+    ["Offset of field: qinfer_openai_info::n_prompts"]
+        [::core::mem::offset_of!(qinfer_openai_info, n_prompts) - 12usize];
+    ["Offset of field: qinfer_openai_info::n_choices"]
+        [::core::mem::offset_of!(qinfer_openai_info, n_choices) - 16usize];
+    ["Offset of field: qinfer_openai_info::longest_prompt"]
+        [::core::mem::offset_of!(qinfer_openai_info, longest_prompt) - 20usize];
+    ["Offset of field: qinfer_openai_info::max_new_tokens"]
+        [::core::mem::offset_of!(qinfer_openai_info, max_new_tokens) - 24usize];
+    ["Offset of field: qinfer_openai_info::reserved"]
+        [::core::mem::offset_of!(qinfer_openai_info, reserved) - 28usize];
+    ["Offset of field: qinfer_openai_info::model"]
+        [::core::mem::offset_of!(qinfer_openai_info, model) - 32usize];
+    ["Offset of field: qinfer_openai_info::model_len"]
+        [::core::mem::offset_of!(qinfer_openai_info, model_len) - 40usize];
+    ["Offset of field: qinfer_openai_info::schema"]
+        [::core::mem::offset_of!(qinfer_openai_info, schema) - 48usize];
+    ["Offset of field: qinfer_openai_info::schema_len"]
+        [::core::mem::offset_of!(qinfer_openai_info, schema_len) - 56usize];
+    ["Offset of field: qinfer_openai_info::unused"]
+        [::core::mem::offset_of!(qinfer_openai_info, unused) - 64usize];
+    ["Offset of field: qinfer_openai_info::unused_len"]
+        [::core::mem::offset_of!(qinfer_openai_info, unused_len) - 72usize];
+};
+impl Default for qinfer_openai_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_openai_answer_options {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub id: *const ::core::ffi::c_char,
+    pub model: *const ::core::ffi::c_char,
+    pub created: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_openai_answer_options"]
+        [::core::mem::size_of::<qinfer_openai_answer_options>() - 32usize];
+    ["Alignment of qinfer_openai_answer_options"]
+        [::core::mem::align_of::<qinfer_openai_answer_options>() - 8usize];
+    ["Offset of field: qinfer_openai_answer_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_openai_answer_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_openai_answer_options::reserved"]
+        [::core::mem::offset_of!(qinfer_openai_answer_options, reserved) - 4usize];
+    ["Offset of field: qinfer_openai_answer_options::id"]
+        [::core::mem::offset_of!(qinfer_openai_answer_options, id) - 8usize];
+    ["Offset of field: qinfer_openai_answer_options::model"]
+        [::core::mem::offset_of!(qinfer_openai_answer_options, model) - 16usize];
+    ["Offset of field: qinfer_openai_answer_options::created"]
+        [::core::mem::offset_of!(qinfer_openai_answer_options, created) - 24usize];
+};
+impl Default for qinfer_openai_answer_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[doc = " Totals since creation; a session counts its own share of a batch. A token that a session evaluates alone in a call\n  counts as decoded, more than one as prefill."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -2093,6 +2234,95 @@ unsafe extern "C" {
         err: *mut qinfer_error,
     ) -> qinfer_status;
     pub fn qinfer_generation_free(generation: *mut qinfer_generation);
+    #[doc = " Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,\n  such as \"user\", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,\n  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).\n  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise.\n\n  QINFER_E_FORMAT for what is no such request, QINFER_E_UNSUPPORTED for what is not honoured, and the errors of\n  qinfer_chat_tokenize. Messages name the field."]
+    pub fn qinfer_openai_request_create(
+        model: *const qinfer_model,
+        kind: i32,
+        json: *const ::core::ffi::c_char,
+        len: usize,
+        options: *const qinfer_openai_options,
+        out: *mut *mut qinfer_openai_request,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_openai_request_get_info(
+        request: *const qinfer_openai_request,
+        out: *mut qinfer_openai_info,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The tokens of a prompt, below n_prompts."]
+    pub fn qinfer_openai_request_tokens(
+        request: *const qinfer_openai_request,
+        prompt: usize,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_openai_request_free(request: *mut qinfer_openai_request);
+    #[doc = " Puts the prompt of a choice into the session (qinfer_session_set_tokens), sets its sampler and bias, and gives the\n  generation of the choice. The session's logits hook stays: a grammar is the host's to set and to remove. cancel may\n  be NULL, and is borrowed. QINFER_E_CONTEXT_FULL (detail: tokens that the session holds) if prompt and max_new_tokens\n  do not fit."]
+    pub fn qinfer_openai_generation_create(
+        request: *const qinfer_openai_request,
+        choice: usize,
+        session: *mut qinfer_session,
+        cancel: *const qinfer_cancel,
+        out: *mut *mut qinfer_generation,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_openai_answer_create(
+        request: *const qinfer_openai_request,
+        options: *const qinfer_openai_answer_options,
+        out: *mut *mut qinfer_openai_answer,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Before the first step of a choice. With \"echo\" its prompt is added, with log probabilities where they are asked for.\n  *out_ended (may be NULL): 1 if the choice has ended, since no new tokens are asked for."]
+    pub fn qinfer_openai_answer_begin(
+        answer: *mut qinfer_openai_answer,
+        choice: usize,
+        generation: *mut qinfer_generation,
+        out_ended: *mut i32,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Adds what the last qinfer_generation_next, or qinfer_generation_finish, has brought. *out_ended (may be NULL): 1 if\n  the choice has ended; with \"parallel_tool_calls\": false the first call ends it."]
+    pub fn qinfer_openai_answer_add(
+        answer: *mut qinfer_openai_answer,
+        choice: usize,
+        generation: *mut qinfer_generation,
+        out_ended: *mut i32,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Adds an embedding: evaluates the prompt in a session with QINFER_SESSION_EMBEDDINGS, or of an encoder; prompt by\n  prompt. pooling: QINFER_POOL_*."]
+    pub fn qinfer_openai_answer_embed(
+        answer: *mut qinfer_openai_answer,
+        prompt: usize,
+        session: *mut qinfer_session,
+        pooling: i32,
+        cancel: *const qinfer_cancel,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The answer ends with this error; a stream says so in an event. Nothing happens once it is complete."]
+    pub fn qinfer_openai_answer_fail(
+        answer: *mut qinfer_openai_answer,
+        error: *const qinfer_error,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The bytes that are ready and were not given before: of a stream events, otherwise the JSON text once all choices\n  have ended. *out_complete (may be NULL): 1 if nothing follows."]
+    pub fn qinfer_openai_answer_bytes(
+        answer: *mut qinfer_openai_answer,
+        bytes: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        out_complete: *mut i32,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_openai_answer_free(answer: *mut qinfer_openai_answer);
+    #[doc = " {\"error\": {\"message\", \"type\", \"param\", \"code\"}} for a call that failed."]
+    pub fn qinfer_openai_error_json(
+        error: *const qinfer_error,
+        json: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
     pub fn qinfer_session_get_memory(
         session: *const qinfer_session,
         out: *mut qinfer_session_memory,

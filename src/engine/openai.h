@@ -1,0 +1,93 @@
+// Requests of OpenAI's interface with a model: prompts become tokens, choices are set up in sessions and drawn, and
+// what comes of it goes into the answer. openai/ has the forms, generation.h the drawing; nothing here knows of
+// sockets.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "engine/chat_prompt.h"
+#include "engine/chat_reply.h"
+#include "engine/generation.h"
+#include "openai/answer.h"
+#include "openai/request.h"
+
+namespace qinfer::engine {
+
+struct OpenAiOptions {
+  ChatOptions chat;        ///< template and date
+  std::uint64_t seed = 0;  ///< of requests that have none; each choice after the first adds 1
+};
+
+/// A request that was read, for one model. Never changes.
+class OpenAiRequest {
+ public:
+  /// Errors as those of openai::read_request, and of the chat template and the tokenizer.
+  static Result<std::shared_ptr<const OpenAiRequest>> create(std::shared_ptr<const Model> model, openai::Kind kind,
+                                                             std::string_view json, OpenAiOptions options);
+
+  const openai::Request& request() const { return request_; }
+  const Model& model() const { return *model_; }
+  std::size_t n_prompts() const { return prompts_.size(); }
+  std::size_t n_choices() const { return prompts_.size() * request_.n; }
+  std::span<const text::TokenId> prompt(std::size_t index) const { return prompts_[index]; }
+  std::size_t longest_prompt() const;
+  /// Rows of logits that a session is to keep, so that log probabilities of prompts are quick.
+  bool wants_prompt_logprobs() const { return request_.echo && request_.logprobs; }
+
+  /// Puts the prompt of a choice into the session, whose beginning stays where it is the same, with the sampler.
+  Status set_up(std::size_t choice, Session& session) const;
+  /// Of a chat; null for other kinds.
+  Result<std::unique_ptr<ChatReply>> create_reply() const;
+  /// What the choice is drawn with, but for the reply; refers to the request.
+  GenerationOptions generation_options(std::vector<std::string_view>& stops) const;
+
+ private:
+  OpenAiRequest(std::shared_ptr<const Model> model, openai::Request request, OpenAiOptions options)
+      : model_(std::move(model)), request_(std::move(request)), options_(std::move(options)) {}
+  Status make_prompts();
+  Status check_choice(std::size_t choice) const;
+
+  std::shared_ptr<const Model> model_;
+  openai::Request request_;
+  OpenAiOptions options_;
+  std::vector<std::vector<text::TokenId>> prompts_;
+};
+
+/// The answer of one request.
+class OpenAiAnswer {
+ public:
+  OpenAiAnswer(std::shared_ptr<const OpenAiRequest> request, openai::AnswerHead head)
+      : request_(std::move(request)), answer_(request_->request(), std::move(head)) {}
+
+  /// Before the first step of a choice: with "echo" its prompt becomes text, and where log probabilities are asked for
+  /// it is evaluated here, as many tokens at a time as the session keeps logits. Returns whether the choice has ended,
+  /// because no token is asked for.
+  Result<bool> begin(std::size_t choice, Generation& generation, const std::atomic<bool>* cancelled);
+  /// Adds a step. Returns whether the choice has ended, which it may before the generation has: after one call where
+  /// no others are wanted.
+  Result<bool> add(std::size_t choice, Generation& generation, ChatReply* reply, const GenerationEvent& event);
+  /// Evaluates a prompt in a session that keeps embeddings; prompt by prompt.
+  Status add_embedding(std::size_t prompt, Session& session, Session::Pooling pooling,
+                       const std::atomic<bool>* cancelled);
+
+  const OpenAiRequest& request() const { return *request_; }
+  openai::Answer& answer() { return answer_; }
+
+ private:
+  Status check_choice(std::size_t choice) const;
+  std::string text_of_prompt(std::size_t index) const;
+  Status add_prompt_logprobs(std::size_t choice, Session& session, const std::atomic<bool>* cancelled);
+  void add_logprobs(std::size_t choice, std::int32_t token, double logprob, std::span<const std::int32_t> top,
+                    std::span<const double> top_logprobs);
+  void add_parts(std::size_t choice, ChatReply& reply);
+  void end(std::size_t choice, const Generation& generation, Finish finish);
+
+  std::shared_ptr<const OpenAiRequest> request_;
+  openai::Answer answer_;
+  std::size_t n_embeddings_ = 0;
+};
+
+}  // namespace qinfer::engine

@@ -1,0 +1,119 @@
+// See openai.h: requests.
+#include <algorithm>
+
+#include "engine/openai.h"
+
+namespace qinfer::engine {
+namespace {
+
+/// In the interface's terms 1 turns a filter off, and top_p 0 leaves the likeliest token; here 0 is off.
+sampling::SamplerOptions sampler_of(const openai::Sampling& from, std::uint64_t seed) {
+  sampling::SamplerOptions out;
+  out.temperature = static_cast<float>(from.temperature);
+  out.top_k = from.top_p == 0 ? 1 : from.top_k;
+  out.top_p = from.top_p >= 1 ? 0 : static_cast<float>(from.top_p);
+  out.min_p = static_cast<float>(from.min_p);
+  out.repeat_penalty = static_cast<float>(from.repetition_penalty);
+  out.presence_penalty = static_cast<float>(from.presence_penalty);
+  out.frequency_penalty = static_cast<float>(from.frequency_penalty);
+  out.seed = seed;
+  return out;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const OpenAiRequest>> OpenAiRequest::create(std::shared_ptr<const Model> model,
+                                                                   openai::Kind kind, std::string_view json,
+                                                                   OpenAiOptions options) {
+  if (model->tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
+  if (kind != openai::Kind::embeddings) QINFER_TRY(model->spec().check_gives_logits());
+  QINFER_ASSIGN(openai::Request request, openai::read_request(kind, json, options.chat.cancel));
+  options.chat.generation_prompt = true;
+  options.chat.openai_forms = true;
+  const std::uint32_t n_embd = model->spec().n_embd;
+  if (request.dimensions && *request.dimensions != n_embd)
+    return error(Code::unsupported, "request: \"dimensions\" is {}, the model's embeddings have {}",
+                 *request.dimensions, n_embd);
+  for (const auto& [token, value] : request.sampling.bias)
+    if (static_cast<std::uint32_t>(token) >= model->spec().n_vocab)
+      return error(Code::format, "request: \"logit_bias\" has the token {}, the vocabulary has {}", token,
+                   model->spec().n_vocab);
+  std::shared_ptr<OpenAiRequest> out(new OpenAiRequest(std::move(model), std::move(request), std::move(options)));
+  QINFER_TRY(out->make_prompts());
+  return std::shared_ptr<const OpenAiRequest>(std::move(out));
+}
+
+Status OpenAiRequest::make_prompts() {
+  if (request_.kind == openai::Kind::chat) {
+    QINFER_ASSIGN(std::vector<text::TokenId> tokens, tokenize_chat(*model_, request_.conversation, options_.chat));
+    prompts_.push_back(std::move(tokens));
+  }
+  text::EncodeOptions encode;
+  encode.add_special = true;
+  encode.cancel = options_.chat.cancel;
+  for (const openai::Prompt& prompt : request_.prompts) {
+    std::vector<text::TokenId> tokens(prompt.tokens.begin(), prompt.tokens.end());
+    if (!prompt.is_tokens) QINFER_TRY(model_->tokenizer()->encode(prompt.text, encode, tokens));
+    for (const text::TokenId token : tokens)
+      if (static_cast<std::uint32_t>(token) >= model_->spec().n_vocab)
+        return error(Code::format, "request: the prompt has the token {}, the vocabulary has {}", token,
+                     model_->spec().n_vocab);
+    prompts_.push_back(std::move(tokens));
+  }
+  for (std::size_t i = 0; i < prompts_.size(); ++i)
+    if (prompts_[i].empty()) return error(Code::format, "request: prompt {} has no tokens, expected some", i);
+  return Status();
+}
+
+std::size_t OpenAiRequest::longest_prompt() const {
+  std::size_t longest = 0;
+  for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());
+  return longest;
+}
+
+Status OpenAiRequest::check_choice(std::size_t choice) const {
+  if (choice < n_choices()) return Status();
+  return error(Code::invalid_argument, "choice is {}, the request has {}", choice, n_choices());
+}
+
+Status OpenAiRequest::set_up(std::size_t choice, Session& session) const {
+  QINFER_TRY(check_choice(choice));
+  if (request_.kind == openai::Kind::embeddings)
+    return error(Code::invalid_argument, "a request for embeddings has no choices that are drawn");
+  if (&session.model() != model_.get())
+    return error(Code::invalid_argument, "the request is for another model than the session");
+  const std::span<const text::TokenId> tokens = prompt(choice / request_.n);
+  const std::uint64_t new_tokens = request_.max_tokens.value_or(1);
+  if (tokens.size() + new_tokens > session.max_tokens())
+    return error_at(Code::context_full, static_cast<std::int64_t>(session.max_tokens()),
+                    "the prompt has {} tokens and {} more are asked for, the session holds {}", tokens.size(),
+                    new_tokens, session.max_tokens());
+  QINFER_TRY(session.set_tokens(tokens).take_status());
+  const std::uint64_t seed = request_.sampling.seed.value_or(options_.seed) + choice % request_.n;
+  QINFER_TRY(session.set_sampler(sampler_of(request_.sampling, seed)));
+  std::vector<std::int32_t> biased;
+  std::vector<float> values;
+  for (const auto& [token, value] : request_.sampling.bias) {
+    biased.push_back(token);
+    values.push_back(value);
+  }
+  return session.set_bias(biased, values);
+}
+
+Result<std::unique_ptr<ChatReply>> OpenAiRequest::create_reply() const {
+  if (request_.kind != openai::Kind::chat) return std::unique_ptr<ChatReply>();
+  return ChatReply::create(model_, request_.conversation, options_.chat, reply::Format::automatic, request_.reasons);
+}
+
+GenerationOptions OpenAiRequest::generation_options(std::vector<std::string_view>& stops) const {
+  stops.assign(request_.stop.begin(), request_.stop.end());
+  GenerationOptions options;
+  options.max_tokens = request_.max_tokens.value_or(0);
+  options.stop = stops;
+  options.logprobs = request_.logprobs.has_value();
+  options.n_top = std::min(request_.logprobs.value_or(0), model_->spec().n_vocab);
+  if (request_.kind == openai::Kind::chat) options.max_reasoning_tokens = request_.max_reasoning_tokens;
+  return options;
+}
+
+}  // namespace qinfer::engine
