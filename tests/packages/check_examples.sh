@@ -103,6 +103,13 @@ run conversation "$source/examples/models/tiny-chat" "[]" "Hello!" "What is the 
 ^The capital of France is Paris\.$
 ^\(23 tokens of the prompt were there\)$
 END
+run chat_stream "$source/examples/models/tiny-chat" \
+  '{"messages":[{"role":"user","content":"Hello!"}],"stream":true,"temperature":0,"stop":" can"}' <<'END'
+^data: \{"id":"chatcmpl-1","object":"chat\.completion\.chunk",.*"delta":\{"role":"assistant","content":""}
+^data: .*"delta":\{"content":"[^"]+"},"logprobs":null,"finish_reason":null}]}$
+^data: .*"delta":\{},"logprobs":null,"finish_reason":"stop"}]}$
+^data: \[DONE]$
+END
 if [ -n "$grammar" ]; then
   schema='{"type":"object","properties":{"name":{"type":"string","maxLength":20},"age":{"enum":[4,5]}},
     "required":["name","age"],"additionalProperties":false}'

@@ -122,7 +122,8 @@ class _Run:
         info = sized(_abi.qinfer_token_info)
 
         def goes_on() -> bool:
-            return all([put(item) for item in self._answer.take() or [None]])
+            taken = self._answer.take()
+            return all([put(item) for item in taken]) and put(None)
 
         with Held(ending):
             for choice in range(self._request.info.n_choices):
@@ -153,7 +154,10 @@ class _Route:
         request = self._request(kind, fields)
         answer = _Answer(request, prefix, fields.get("model") or "local")
         objects = _Run(request, answer, self._client.model).objects()
-        return objects if request.streams else next(iter(list(objects)))
+        if request.streams:
+            return objects
+        (whole,) = objects
+        return whole
 
 
 class ChatCompletions(_Route):
