@@ -245,7 +245,10 @@ qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, co
     const ExclusiveBatch exclusive(sessions, n_sessions);
     QINFER_TRY(exclusive.check(n_sessions));
     const auto at = [&](std::size_t i) -> engine::Session& { return *sessions[i]->impl; };
-    return engine::eval(engine::SessionList(n_sessions, at),
+    const auto cancelled = [&](std::size_t i) {
+      return o.session_cancels != nullptr && o.session_cancels[i] != nullptr && o.session_cancels[i]->requested.load();
+    };
+    return engine::eval(engine::SessionList(n_sessions, at, cancelled),
                         {o.max_tokens, no_logits ? 0 : std::max(o.keep_logits, 1u), capi::flag_of(o.cancel)});
   });
 }

@@ -159,6 +159,20 @@ Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* cal
   out.exact = (options.flags & QINFER_RUNTIME_EXACT) != 0;
   out.no_tiles = (options.flags & QINFER_RUNTIME_NO_TILES) != 0;
   if (options.cpu_target != nullptr) out.cpu_target = options.cpu_target;
+  if (options.executor != nullptr) {
+    qinfer_executor executor;
+    QINFER_TRY(copy_in(options.executor, executor, "qinfer_executor"));
+    if (executor.run == nullptr) return null_argument("executor.run");
+    if (executor.n_tasks == 0 || executor.n_tasks > engine::Runtime::kMaxThreads)
+      return error(Code::invalid_argument, "executor.n_tasks is {}, expected 1 to {}", executor.n_tasks,
+                   engine::Runtime::kMaxThreads);
+    if (options.n_threads != 0 || options.spin_us != 0 || options.cpu_ids != nullptr)
+      return error(Code::invalid_argument,
+                   "n_threads, spin_us and cpu_ids are of threads of the runtime: with an "
+                   "executor leave them 0");
+    out.n_threads = executor.n_tasks;
+    out.executor = {executor.run, executor.user};
+  }
   if (options.allocator != nullptr) {
     qinfer_allocator allocator;
     QINFER_TRY(copy_in(options.allocator, allocator, "qinfer_allocator"));

@@ -246,6 +246,20 @@ typedef struct qinfer_allocator {
     void *user; /* borrowed until the runtime and all that depends on it are freed */
 } qinfer_allocator;
 
+/** Threads of a host that has a pool already, instead of threads of the runtime. The struct is copied.
+ *
+ *  run calls task(i, context) exactly once for each i below n, on any threads, in any order, one after another if need
+ *  be, and returns when all have returned. A task never waits for another one and calls nothing of the host. run is
+ *  called a few times for each layer of a model and must return normally; calls come one at a time, from the thread
+ *  that makes a call of the library. The bits are those of any number of threads. */
+typedef struct qinfer_executor {
+    uint32_t struct_size;
+    uint32_t n_tasks; /* into how many tasks work is cut: the host's threads, the caller included if it helps; 1 to
+                         1024 */
+    void (*run)(uint32_t n, void (*task)(uint32_t index, void *context), void *context, void *user);
+    void *user;       /* borrowed until the runtime and all that depends on it are freed */
+} qinfer_executor;
+
 /** For one target and precision a token's logits do not depend on batch, chunking, threads or block size. The exception
  *  is "amx_mixed", which is not batch-invariant: it computes up to 4 tokens evaluated at once, and up to 4 rows of
  *  logits kept at once, in another way than more. The AMX targets leave no tiles behind. Tiles that a host had loaded
@@ -277,6 +291,8 @@ typedef struct qinfer_runtime_options {
                                            system refuses, which is QINFER_E_UNSUPPORTED, and so is either with
                                            QINFER_RUNTIME_NO_TILES. Planning does not ask */
     const qinfer_allocator *allocator;  /* NULL = mmap */
+    const qinfer_executor  *executor;   /* NULL = threads of the runtime; otherwise leave n_threads, spin_us and cpu_ids
+                                           0 */
 } qinfer_runtime_options;
 
 /** Evaluations on one runtime run one after another, each on all of its threads. options may be NULL. */
@@ -788,6 +804,9 @@ typedef struct qinfer_eval_options {
     uint32_t             keep_logits; /* for the last n tokens each session evaluates; 0 = 1; at most its max_logits */
     uint32_t             flags;       /* QINFER_EVAL_* */
     const qinfer_cancel *cancel;      /* looked at between layers */
+    const qinfer_cancel *const *session_cancels; /* NULL, or one for each session, each of which may be NULL: after a
+                                         request that session is left out of the rest of the call. What it has not
+                                         evaluated stays pending; the others go on as if it had ended */
 } qinfer_eval_options;
 
 /** Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens

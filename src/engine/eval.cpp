@@ -267,7 +267,22 @@ class Evaluation {
     return batch;
   }
 
+  /// Takes those from the list that are to leave: what they have not evaluated stays pending.
+  void drop_cancelled() {
+    Session** at = &first_;
+    while (*at != nullptr) {
+      Session::EvalState& state = (*at)->eval_state;
+      if (sessions_.is_cancelled(state.index)) {
+        *at = state.next;
+      } else {
+        at = &state.next;
+      }
+    }
+  }
+
   Status next_batch() {
+    drop_cancelled();
+    if (first_ == nullptr) return Status();
     QINFER_ASSIGN(const Batch batch, assemble());
     const std::uint64_t begin = platform::now_ns();
     if (!forward(model_, sessions_[0].cache().layouts(), batch, options_.cancelled))

@@ -15,22 +15,34 @@ struct EvalOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-/// The sessions of a call, as a function of their index, so that the caller's array of handles need not be copied.
+/// The sessions of a call, as a function of their index, so that the caller's array of handles need not be copied; and
+/// which of them are to leave it.
 class SessionList {
  public:
-  /// `at`: (std::size_t) -> Session&; must outlive the list.
-  template <typename At>
-  SessionList(std::size_t size, const At& at)
-      : size_(size), at_(&at), call_([](const void* function, std::size_t index) -> Session& {
-          return (*static_cast<const At*>(function))(index);
+  /// `at`: (std::size_t) -> Session&. `cancelled`: (std::size_t) -> bool, asked between batches. Both must outlive it.
+  template <typename At, typename Cancelled>
+  SessionList(std::size_t size, const At& at, const Cancelled& cancelled)
+      : size_(size),
+        at_(&at),
+        cancelled_(&cancelled),
+        call_at_(
+            [](const void* function, std::size_t i) -> Session& { return (*static_cast<const At*>(function))(i); }),
+        call_cancelled_([](const void* function, std::size_t i) -> bool {
+          return (*static_cast<const Cancelled*>(function))(i);
         }) {}
+  template <typename At>
+  SessionList(std::size_t size, const At& at) : SessionList(size, at, kNever) {}
+
   std::size_t size() const { return size_; }
-  Session& operator[](std::size_t index) const { return call_(at_, index); }
+  Session& operator[](std::size_t index) const { return call_at_(at_, index); }
+  bool is_cancelled(std::size_t index) const { return call_cancelled_(cancelled_, index); }
 
  private:
+  static constexpr auto kNever = [](std::size_t) { return false; };
   std::size_t size_;
-  const void* at_;
-  Session& (*call_)(const void*, std::size_t);
+  const void *at_, *cancelled_;
+  Session& (*call_at_)(const void*, std::size_t);
+  bool (*call_cancelled_)(const void*, std::size_t);
 };
 
 /// `sessions`: distinct, of one cache. Sessions without pending tokens are passed over (their logits stay);

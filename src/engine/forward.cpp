@@ -276,6 +276,11 @@ class Pass {
   /// Adds the final hidden states of all rows to what their sessions have; each worker has some of the columns, and
   /// rows are added in their order, so that the sum does not depend on threads or chunks.
   void gather_embeddings(std::int32_t worker) {
+    team_.together(
+        worker, [this](std::int32_t w) { gather_columns(w); }, [](std::int32_t) {});
+  }
+
+  void gather_columns(std::int32_t worker) {
     const std::int64_t width = spec_.n_embd;
     const std::int64_t begin = width * worker / team_.size(), end = width * (worker + 1) / team_.size();
     const kernels::Activations normed = view(layout_.normed, kernels::ActivationLayout::row_major, spec_.n_embd);
@@ -290,7 +295,6 @@ class Pass {
         last[i] = normed.row(about.first_row + about.n_rows - 1)[i];
       }
     }
-    team_.barrier(worker);
   }
 
   void work(std::int32_t worker) {

@@ -18,13 +18,15 @@ void run_phases(ThreadTeam& team, const kernels::Operation<Args>& operation, con
   for (std::int32_t phase = 0; phase <= last; ++phase) {
     const std::int64_t units = operation.units(args, phase);
     if (units == 0 && phase != last) continue;  // nothing to wait for
-    team.for_units(worker, units, [&](std::int64_t begin, std::int64_t end) {
-      operation.run(args, phase, {begin, end, worker});
-    });
+    const auto work = [&](std::int32_t w) {
+      team.for_units(w, units, [&](std::int64_t begin, std::int64_t end) {
+        operation.run(args, phase, {begin, end, w});
+      });
+    };
     if (phase == last) {
-      team.barrier(worker, then);
+      team.together(worker, work, then);
     } else {
-      team.barrier(worker);
+      team.together(worker, work, [](std::int32_t) {});
     }
   }
 }

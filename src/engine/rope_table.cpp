@@ -66,7 +66,7 @@ Status RopeTable::compute(const model::ModelSpec& spec, std::uint32_t tokens, Ru
   }
   const Lock lock(runtime.eval_mutex(), std::adopt_lock);
   ThreadTeam& team = runtime.team();
-  team.run([&](std::int32_t worker) {
+  team.run_parts([&](std::int32_t worker) {
     const auto part = [&](std::int32_t i) {
       return filled + static_cast<std::uint32_t>(std::uint64_t{tokens - filled} * static_cast<std::uint64_t>(i) /
                                                  static_cast<std::uint64_t>(team.size()));

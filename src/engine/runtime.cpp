@@ -94,6 +94,7 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const RuntimeOptions& options) 
   team.spin_us = options.spin_us;
   team.usable_cpus = platform::detect_cpu().logical_cores;
   team.cpu_ids = options.cpu_ids;
+  team.executor = options.executor;
   QINFER_ASSIGN(runtime->team_, ThreadTeam::create(team));
   runtime->log(LogLevel::info, "runtime: kernel set {}, {} threads", runtime->kernels_.any_model->name, team.n_threads);
   return runtime;
@@ -105,7 +106,7 @@ Runtime::~Runtime() {
 
 void Runtime::parallel_for(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t end)>& body) {
   const Lock lock(eval_mutex_);
-  team_->run([&](std::int32_t worker) {
+  team_->run_parts([&](std::int32_t worker) {
     const std::int64_t begin = n * worker / team_->size(), end = n * (worker + 1) / team_->size();
     if (begin < end) body(begin, end);
   });

@@ -26,6 +26,7 @@ using LogFunction = void (*)(std::int32_t level, const char* line, std::size_t l
 struct RuntimeOptions {
   std::uint32_t n_threads = 0;  ///< 0 = physical cores
   std::uint32_t spin_us = 0;
+  Executor executor;  ///< of the host, for n_threads parts
   LogLevel log_level = LogLevel::warn;
   LogFunction log = nullptr;
   void* log_user = nullptr;

@@ -18,6 +18,11 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(const TeamOptions& option
     return i < options.cpu_ids.size() ? static_cast<int>(options.cpu_ids[i]) : -1;
   };
   team->caller_cpu_ = cpu_of(0);
+  team->executor_ = options.executor;
+  if (options.executor.run != nullptr) {
+    team->has_run_ = std::make_unique<std::atomic<bool>[]>(options.n_threads);
+    return team;
+  }
   team->threads_.reserve(options.n_threads - 1);
   for (std::uint32_t i = 1; i < options.n_threads; ++i) {
     ThreadTeam* self = team.get();
@@ -73,12 +78,31 @@ void ThreadTeam::wait_at_barrier(Job completion, std::int32_t worker) {
 
 void ThreadTeam::run_job(Job job) {
   const platform::ScopedFloatEnvironment environment;
+  if (executor_.run != nullptr) return job.call(job.context, 0);
   const platform::ScopedPin pin(caller_cpu_);
   job_ = job;
   generation_.fetch_add(1);
   if (idle_sleepers_.load() != 0) platform::futex_wake_all(generation_);
   job.call(job.context, 0);
   barrier(0);
+}
+
+/// A part that the host calls twice runs once, and one that it has not called when it says that it is done runs here.
+void ThreadTeam::execute(Job job) {
+  job_ = job;
+  taken_.store(0);
+  const auto parts = static_cast<std::uint32_t>(size_);
+  for (std::uint32_t i = 0; i < parts; ++i) has_run_[i].store(false);
+  executor_.run(
+      parts, [](std::uint32_t index, void* team) { static_cast<ThreadTeam*>(team)->run_part(index); }, this,
+      executor_.user);
+  for (std::uint32_t i = 0; i < parts; ++i) run_part(i);
+}
+
+void ThreadTeam::run_part(std::uint32_t index) {
+  if (index >= static_cast<std::uint32_t>(size_) || has_run_[index].exchange(true)) return;
+  const platform::ScopedFloatEnvironment environment;
+  job_.call(job_.context, static_cast<std::int32_t>(index));
 }
 
 void ThreadTeam::worker_loop(std::int32_t worker) {

@@ -3,6 +3,10 @@
 // Inside run() workers meet at barriers: each waits until all have arrived. A layer has only microseconds of work
 // between two barriers, so they wait in a loop (spin) for at most 100 us before they sleep. Between runs they sleep, or
 // spin for spin_us first if the host asked for it.
+//
+// With an executor of the host there are no threads: the calling thread goes through what all workers would, and where
+// they would compute it has the executor call each worker's part, on whatever threads, and wait for all of them. The
+// parts are the same, and they never wait for each other, so that a pool of one thread will do.
 #pragma once
 
 #include <atomic>
@@ -17,8 +21,15 @@
 
 namespace qinfer::engine {
 
+/// Threads of a host: run() calls task(i, context) once for each i below n, and returns when all have returned.
+struct Executor {
+  void (*run)(std::uint32_t n, void (*task)(std::uint32_t index, void* context), void* context, void* user) = nullptr;
+  void* user = nullptr;
+};
+
 struct TeamOptions {
-  std::uint32_t n_threads = 1;
+  std::uint32_t n_threads = 1;         ///< with an executor: parts into which work is cut
+  Executor executor{};                 ///< without a function: threads of the team
   std::uint32_t spin_us = 0;           ///< between runs
   std::uint32_t usable_cpus = 1;       ///< a larger team never spins: it would wait for threads that cannot run
   std::vector<std::uint32_t> cpu_ids;  ///< thread i is pinned to cpu_ids[i]; threads beyond are not pinned
@@ -34,12 +45,33 @@ class ThreadTeam {
   std::int32_t size() const { return size_; }
 
   /// Calls body(worker) on every thread of the team, with the default floating-point environment; returns when all
-  /// are done. One run at a time. The body must not throw.
+  /// are done. With an executor body(0) alone is called, on this thread: what workers compute goes through together().
+  /// One run at a time. The body must not throw.
   template <typename Body>
   void run(Body&& body) {
     using Target = std::remove_reference_t<Body>;
     run_job({[](void* context, std::int32_t worker) { (*static_cast<Target*>(context))(worker); },
              const_cast<void*>(static_cast<const void*>(&body))});
+  }
+
+  /// Calls part(worker) once for each worker, on the team's threads or the host's; parts never wait for each other.
+  template <typename Part>
+  void run_parts(Part&& part) {
+    run([&](std::int32_t worker) { together(worker, part, [](std::int32_t) {}); });
+  }
+
+  /// Within run(): each worker calls work(worker); when all have, one of them calls completion(worker) before any goes on.
+  template <typename Work, typename Completion>
+  void together(std::int32_t worker, Work&& work, Completion&& completion) {
+    if (executor_.run == nullptr) {
+      work(worker);
+      barrier(worker, completion);
+      return;
+    }
+    using Target = std::remove_reference_t<Work>;
+    execute({[](void* context, std::int32_t w) { (*static_cast<Target*>(context))(w); },
+             const_cast<void*>(static_cast<const void*>(&work))});
+    completion(worker);
   }
 
   /// All workers of the current run wait for each other; the last to arrive calls completion(worker) before the others
@@ -82,6 +114,8 @@ class ThreadTeam {
   static constexpr std::int64_t kPiecesPerWorker = 8;
   ThreadTeam() = default;
   void run_job(Job job);
+  void execute(Job job);
+  void run_part(std::uint32_t index);
   void wait_at_barrier(Job completion, std::int32_t worker);
   void worker_loop(std::int32_t worker);
   void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t old, std::uint64_t spin_ns,
@@ -91,6 +125,8 @@ class ThreadTeam {
   bool may_spin_ = false;
   std::uint64_t idle_spin_ns_ = 0;
   int caller_cpu_ = -1;
+  Executor executor_;
+  std::unique_ptr<std::atomic<bool>[]> has_run_;  ///< of each part, with an executor
   Job job_;
   std::vector<platform::Thread> threads_;
   // Each on a cache line of its own: they are written at every barrier, or for every piece.

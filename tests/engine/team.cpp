@@ -19,7 +19,7 @@ using namespace qinfer;
 TEST_CASE("barriers hold every worker until the last has come", "[team][threads]") {
   for (const std::uint32_t n : {1u, 2u, 3u, 8u}) {
     for (const std::uint32_t usable : {1u, 8u}) {  // with and without spinning
-      auto team = engine::ThreadTeam::create({n, 50, usable, {}});
+      auto team = engine::ThreadTeam::create({n, {}, 50, usable, {}});
       REQUIRE(team.ok());
       std::vector<std::uint64_t> slots(n, 0);  // plain memory: the barrier alone orders it
       std::uint64_t completions = 0;
@@ -43,7 +43,7 @@ TEST_CASE("barriers hold every worker until the last has come", "[team][threads]
 
 TEST_CASE("every unit is run by one worker, whatever the numbers", "[team][threads]") {
   for (const std::uint32_t n : {1u, 2u, 3u, 8u}) {
-    auto team = engine::ThreadTeam::create({n, 50, 8, {}});
+    auto team = engine::ThreadTeam::create({n, {}, 50, 8, {}});
     REQUIRE(team.ok());
     for (const std::int64_t units : {0, 1, 7, 15, 16, 17, 32, 33, 1000, 4749}) {
       std::vector<int> runs(static_cast<std::size_t>(units), 0);  // plain memory: no two workers have the same unit
@@ -67,7 +67,7 @@ TEST_CASE("every unit is run by one worker, whatever the numbers", "[team][threa
 }
 
 TEST_CASE("what a slow worker leaves is taken by another", "[team][threads]") {
-  auto team = engine::ThreadTeam::create({2, 50, 8, {}});
+  auto team = engine::ThreadTeam::create({2, {}, 50, 8, {}});
   REQUIRE(team.ok());
   constexpr std::int64_t kUnits = 1600;  // 750 for each, and 100 to take
   std::atomic<std::int64_t> other{0};
@@ -110,7 +110,7 @@ void run_routed(const RoutedArgs& args, std::int32_t phase, kernels::Slice slice
 TEST_CASE("the units of a phase may follow from what the phase before it wrote", "[team][threads]") {
   const kernels::Operation<RoutedArgs> operation{routed_phases, routed_units, run_routed};
   for (const std::uint32_t n : {1u, 2u, 3u, 8u}) {
-    auto team = engine::ThreadTeam::create({n, 50, 8, {}});
+    auto team = engine::ThreadTeam::create({n, {}, 50, 8, {}});
     REQUIRE(team.ok());
     for (const std::int64_t first : {0, 1, 40})
       for (const std::int64_t decided : {0, 1, 7, 500})
@@ -134,7 +134,7 @@ TEST_CASE("the units of a phase may follow from what the phase before it wrote",
 }
 
 TEST_CASE("a team can be made and freed without ever running", "[team][threads]") {
-  for (int i = 0; i < 20; ++i) REQUIRE(engine::ThreadTeam::create({4, 0, 4, {0}}).ok());
+  for (int i = 0; i < 20; ++i) REQUIRE(engine::ThreadTeam::create({4, {}, 0, 4, {0}}).ok());
 }
 
 TEST_CASE("the block pool gives each block to one owner", "[kv][threads]") {

@@ -181,6 +181,14 @@ class qinfer_allocator(Structure):
         ("user", c_void_p),
     ]
 
+class qinfer_executor(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("n_tasks", c_uint32),
+        ("run", CFUNCTYPE(None, c_uint32, CFUNCTYPE(None, c_uint32, c_void_p), c_void_p, c_void_p)),
+        ("user", c_void_p),
+    ]
+
 class qinfer_runtime_options(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -194,6 +202,7 @@ class qinfer_runtime_options(Structure):
         ("flags", c_uint32),
         ("cpu_target", c_char_p),
         ("allocator", POINTER(qinfer_allocator)),
+        ("executor", POINTER(qinfer_executor)),
     ]
 
 class qinfer_runtime_info(Structure):
@@ -431,6 +440,7 @@ class qinfer_eval_options(Structure):
         ("keep_logits", c_uint32),
         ("flags", c_uint32),
         ("cancel", c_void_p),
+        ("session_cancels", POINTER(c_void_p)),
     ]
 
 class qinfer_logits_hook(Structure):

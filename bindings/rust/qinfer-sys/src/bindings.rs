@@ -411,6 +411,46 @@ impl Default for qinfer_allocator {
         }
     }
 }
+#[doc = " Threads of a host that has a pool already, instead of threads of the runtime. The struct is copied.\n\n  run calls task(i, context) exactly once for each i below n, on any threads, in any order, one after another if need\n  be, and returns when all have returned. A task never waits for another one and calls nothing of the host. run is\n  called a few times for each layer of a model and must return normally; calls come one at a time, from the thread\n  that makes a call of the library. The bits are those of any number of threads."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_executor {
+    pub struct_size: u32,
+    pub n_tasks: u32,
+    pub run: ::core::option::Option<
+        unsafe extern "C" fn(
+            n: u32,
+            task: ::core::option::Option<
+                unsafe extern "C" fn(index: u32, context: *mut ::core::ffi::c_void),
+            >,
+            context: *mut ::core::ffi::c_void,
+            user: *mut ::core::ffi::c_void,
+        ),
+    >,
+    pub user: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_executor"][::core::mem::size_of::<qinfer_executor>() - 24usize];
+    ["Alignment of qinfer_executor"][::core::mem::align_of::<qinfer_executor>() - 8usize];
+    ["Offset of field: qinfer_executor::struct_size"]
+        [::core::mem::offset_of!(qinfer_executor, struct_size) - 0usize];
+    ["Offset of field: qinfer_executor::n_tasks"]
+        [::core::mem::offset_of!(qinfer_executor, n_tasks) - 4usize];
+    ["Offset of field: qinfer_executor::run"]
+        [::core::mem::offset_of!(qinfer_executor, run) - 8usize];
+    ["Offset of field: qinfer_executor::user"]
+        [::core::mem::offset_of!(qinfer_executor, user) - 16usize];
+};
+impl Default for qinfer_executor {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub const QINFER_RUNTIME_EXACT: u32 = 1;
 pub const QINFER_RUNTIME_NORMAL_PAGES: u32 = 2;
 pub const QINFER_RUNTIME_NO_TILES: u32 = 4;
@@ -429,10 +469,11 @@ pub struct qinfer_runtime_options {
     pub flags: u32,
     pub cpu_target: *const ::core::ffi::c_char,
     pub allocator: *const qinfer_allocator,
+    pub executor: *const qinfer_executor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_runtime_options"][::core::mem::size_of::<qinfer_runtime_options>() - 64usize];
+    ["Size of qinfer_runtime_options"][::core::mem::size_of::<qinfer_runtime_options>() - 72usize];
     ["Alignment of qinfer_runtime_options"]
         [::core::mem::align_of::<qinfer_runtime_options>() - 8usize];
     ["Offset of field: qinfer_runtime_options::struct_size"]
@@ -457,6 +498,8 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_runtime_options, cpu_target) - 48usize];
     ["Offset of field: qinfer_runtime_options::allocator"]
         [::core::mem::offset_of!(qinfer_runtime_options, allocator) - 56usize];
+    ["Offset of field: qinfer_runtime_options::executor"]
+        [::core::mem::offset_of!(qinfer_runtime_options, executor) - 64usize];
 };
 impl Default for qinfer_runtime_options {
     fn default() -> Self {
@@ -1261,10 +1304,11 @@ pub struct qinfer_eval_options {
     pub keep_logits: u32,
     pub flags: u32,
     pub cancel: *const qinfer_cancel,
+    pub session_cancels: *const *const qinfer_cancel,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_eval_options"][::core::mem::size_of::<qinfer_eval_options>() - 24usize];
+    ["Size of qinfer_eval_options"][::core::mem::size_of::<qinfer_eval_options>() - 32usize];
     ["Alignment of qinfer_eval_options"][::core::mem::align_of::<qinfer_eval_options>() - 8usize];
     ["Offset of field: qinfer_eval_options::struct_size"]
         [::core::mem::offset_of!(qinfer_eval_options, struct_size) - 0usize];
@@ -1276,6 +1320,8 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_eval_options, flags) - 12usize];
     ["Offset of field: qinfer_eval_options::cancel"]
         [::core::mem::offset_of!(qinfer_eval_options, cancel) - 16usize];
+    ["Offset of field: qinfer_eval_options::session_cancels"]
+        [::core::mem::offset_of!(qinfer_eval_options, session_cancels) - 24usize];
 };
 impl Default for qinfer_eval_options {
     fn default() -> Self {
