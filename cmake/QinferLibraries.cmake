@@ -19,7 +19,7 @@ endif()
 
 # The ABI that programs ask for by the soname. Releases add to it (capi/qinfer.map) and take nothing away, so it is not
 # the version: it changes when programs that were built with an older release no longer work.
-set(QINFER_SOVERSION 0.1)
+set(QINFER_SOVERSION 0.2)
 
 if(QINFER_BUILD_SHARED)
   add_library(qinfer SHARED)

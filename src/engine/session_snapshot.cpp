@@ -66,14 +66,9 @@ void copy_positions(const KvLayout& layout, const KvView& view, std::uint32_t bl
 
 Status check_fit(const kv::SnapshotModel& saved, const Model& model, std::span<const KvLayout> layouts,
                  const std::string& path) {
-  if (model.fingerprints().current.empty() && saved.fingerprint.size() > model.fingerprints().first.size())
-    return error(Code::unsupported,
-                 "{}: its fingerprint {} cannot be compared with the {} of a model that an earlier build packed: pack "
-                 "the model again",
-                 path, saved.fingerprint, model.fingerprints().first);
-  if (!model.fingerprints().include(saved.fingerprint))
+  if (saved.fingerprint != model.fingerprints().model)
     return error(Code::unsupported, "{}: saved with other weights (fingerprint {}, the model's is {})", path,
-                 saved.fingerprint, model.fingerprints().newest());
+                 saved.fingerprint, model.fingerprints().model);
   if (saved.layouts.size() != layouts.size())
     return error_at(Code::format, 0, "{}: {} groups of layers, the model has {}", path, saved.layouts.size(),
                     layouts.size());
@@ -128,7 +123,7 @@ Status Session::save(const std::string& path, const platform::Files* files) cons
   const std::vector<std::byte> sampler = sampling::store_options(sampler_, {bias_data(), n_bias_});
   state.extra = sampler;
   state.extra_capacity = sampling::stored_options_bytes(model().spec().n_vocab);
-  kv::SnapshotModel about{model().fingerprints().newest(), untrusted_ ? origin_ : model().origin(), {}, {}};
+  kv::SnapshotModel about{model().fingerprints().model, untrusted_ ? origin_ : model().origin(), {}, {}};
   // After the last token a block may still hold tokens of another session, which are not this one's to give away.
   const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
   std::vector<std::vector<std::byte>> partial(memory_layout_.n_groups);

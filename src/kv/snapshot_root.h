@@ -6,12 +6,12 @@
 // first page says where it is.
 //
 // Layout of the first page (little-endian):
-//   0                  magic, version 3, "root"; in a file that is renamed into place the snapshot itself begins here,
-//                      with the same magic and version 2
+//   0                  magic, version 5, "root"; in a file that is renamed into place the snapshot itself begins here,
+//                      with the same magic and version 4
 //   1024, 2048         two records: sequence number, where the snapshot begins (a multiple of 4096), checksum. Of those
 //                      that are whole the later one is valid. The first time both are written, first the one at 2048:
-//                      until that is whole, a file of version 3 holds no snapshot yet.
-// A record is also valid in a file that begins with version 2: its first page becomes a root only when the snapshot
+//                      until that is whole, a file of version 5 holds no snapshot yet.
+// A record is also valid in a file that begins with version 4: its first page becomes a root only when the snapshot
 // that takes the place of the one at 0 is complete.
 #pragma once
 
@@ -25,7 +25,7 @@
 namespace qinfer::kv {
 
 inline constexpr char kSnapshotMagic[8] = {'q', 'i', 'n', 'f', 'K', 'V', '\r', '\n'};
-inline constexpr std::uint32_t kSnapshotVersion = 2, kRootVersion = 3;
+inline constexpr std::uint32_t kSnapshotVersion = 4, kRootVersion = 5;
 inline constexpr std::uint64_t kSnapshotPage = 4096;
 
 /// A record as it is stored.

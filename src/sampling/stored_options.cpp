@@ -8,7 +8,7 @@
 namespace qinfer::sampling {
 namespace {
 
-constexpr std::uint32_t kMagic = 0xffff4f53;  // as a float it is a NaN
+constexpr std::uint32_t kMagic = 0xffff4f53;
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kHeadBytes = 16, kFieldBytes = 40, kBiasBytes = 8;
 
@@ -76,23 +76,15 @@ Result<StoredOptions> parse_stored_options(std::span<const std::byte> block) {
   const auto wrong_size = [&block](std::uint64_t expected) {
     return error_at(Code::format, -1, "{} bytes of sampler options, expected {}", block.size(), expected);
   };
-  if (block.size() < kFieldBytes) return wrong_size(kFieldBytes);
+  if (block.size() < kHeadBytes) return wrong_size(stored_options_bytes(0));
   std::uint32_t magic = 0, version = 0, n_bias = 0, reserved = 0;
   Reader read(block.data());
-  read(magic);
-  if (magic == kMagic) {
-    read(version, n_bias, reserved);
-    if (version != kVersion)
-      return error(Code::unsupported, "version {} of the sampler options, this library reads {} and those before",
-                   version, kVersion);
-    if (block.size() != stored_options_bytes(n_bias)) return wrong_size(stored_options_bytes(n_bias));
-  } else {  // from before there were versions
-    if ((block.size() - kFieldBytes) % kBiasBytes != 0)
-      return error_at(Code::format, -1, "{} bytes of sampler options, expected {} and {} for each bias", block.size(),
-                      kFieldBytes, kBiasBytes);
-    n_bias = static_cast<std::uint32_t>((block.size() - kFieldBytes) / kBiasBytes);
-    read = Reader(block.data());
-  }
+  read(magic, version, n_bias, reserved);
+  if (magic != kMagic)
+    return error_at(Code::format, -1, "sampler options begin with {:#x}, expected {:#x}", magic, kMagic);
+  if (version != kVersion)
+    return error(Code::unsupported, "version {} of the sampler options, this library reads {}", version, kVersion);
+  if (block.size() != stored_options_bytes(n_bias)) return wrong_size(stored_options_bytes(n_bias));
   StoredOptions stored;
   visit_fields(stored.options, read);
   stored.bias.resize(n_bias);

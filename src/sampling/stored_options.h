@@ -4,9 +4,6 @@
 // Version 1, little-endian: u32 magic, u32 version, u32 number of biases, u32 zero; f32 temperature, u32 top_k, f32
 // top_p, f32 min_p, f32 repeat_penalty, f32 frequency_penalty, f32 presence_penalty, u32 penalty_tokens, u64 seed; then
 // for each bias i32 token, f32 value.
-//
-// Blocks from before there were versions are the same without the first 16 bytes. They begin with the temperature,
-// which is finite; the magic, read as a float, is a NaN, so that the two cannot be confused.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +25,7 @@ std::uint64_t stored_options_bytes(std::uint64_t n_bias);
 
 std::vector<std::byte> store_options(const SamplerOptions& options, std::span<const Bias> bias);
 
-/// QINFER_E_UNSUPPORTED for a version that is newer than this library, QINFER_E_FORMAT if the size is not what the
+/// QINFER_E_UNSUPPORTED for another version, QINFER_E_FORMAT if the size is not what the
 /// block says. The values are as they were stored, and to be checked like a caller's.
 Result<StoredOptions> parse_stored_options(std::span<const std::byte> block);
 

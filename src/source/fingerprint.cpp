@@ -66,11 +66,11 @@ Result<std::vector<std::string>> sample_all(const Container& container, CancelFl
   return samples;
 }
 
-/// Version 2, out of the samples of all tensors.
+/// Of the model, out of the samples of all tensors.
 template <typename Container>
-Result<std::string> current_version(const model::ModelSpec& spec, std::uint64_t tokenizer, const Container& container,
-                                    std::span<const std::string> samples, std::span<const model::TensorNeed> needs,
-                                    const FindTensor& find) {
+Result<std::string> model_fingerprint(const model::ModelSpec& spec, std::uint64_t tokenizer, const Container& container,
+                                      std::span<const std::string> samples, std::span<const model::TensorNeed> needs,
+                                      const FindTensor& find) {
   std::vector<std::byte> buffer(kSmall);
   std::string summary = model::canonical_text(spec);
   summary += format_text("\ntokenizer {:016x}\n", tokenizer);
@@ -81,7 +81,6 @@ Result<std::string> current_version(const model::ModelSpec& spec, std::uint64_t 
     const std::uint64_t begin = sampled(*tensor).begin;
     summary += format_text("{} {} {} {}", model::describe(need.id), formats::shape_text(info.shape),
                            encoding_name(info.encoding), static_cast<int>(info.transform));
-    // Nothing is added for a whole tensor with its rows as stored: its line is the one that earlier builds wrote.
     if (!info.part_of.empty()) summary += format_text(" from byte {}", info.offset() - begin);
     if (!info.row_order.empty()) summary += format_text(" rows {}", join_texts(info.row_order, ","));
     summary += '\n';
@@ -94,8 +93,8 @@ Result<std::string> current_version(const model::ModelSpec& spec, std::uint64_t 
   return format_text("2:{:016x}", hash_text(summary));
 }
 
-std::string first_version(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
-                          std::span<const std::string> samples) {
+std::string files_fingerprint(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
+                              std::span<const std::string> samples) {
   std::string summary;
   for (const auto& [name, hash] : texts.files) summary += format_text("{} {:016x}\n", name, hash);
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -113,16 +112,16 @@ Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const Finge
                                        const formats::Checkpoint& checkpoint, std::span<const model::TensorNeed> needs,
                                        const FindTensor& find, CancelFlag cancel) {
   QINFER_ASSIGN(const std::vector<std::string> samples, sample_all(checkpoint, cancel));
-  QINFER_ASSIGN(std::string current, current_version(spec, texts.tokenizer, checkpoint, samples, needs, find));
-  return Fingerprints{std::move(current), first_version(texts, checkpoint, samples)};
+  QINFER_ASSIGN(std::string model, model_fingerprint(spec, texts.tokenizer, checkpoint, samples, needs, find));
+  return Fingerprints{std::move(model), files_fingerprint(texts, checkpoint, samples)};
 }
 
 Result<Fingerprints> make_gguf_fingerprints(const model::ModelSpec& spec, std::uint64_t tokenizer,
                                             const formats::Gguf& gguf, std::span<const model::TensorNeed> needs,
                                             const FindTensor& find, CancelFlag cancel) {
   QINFER_ASSIGN(const std::vector<std::string> samples, sample_all(gguf, cancel));
-  QINFER_ASSIGN(std::string current, current_version(spec, tokenizer, gguf, samples, needs, find));
-  return Fingerprints{std::move(current), {}};
+  QINFER_ASSIGN(std::string model, model_fingerprint(spec, tokenizer, gguf, samples, needs, find));
+  return Fingerprints{std::move(model), {}};
 }
 
 Result<std::string> sample_gguf(const formats::Gguf& gguf, CancelFlag cancel) {
@@ -137,10 +136,10 @@ Result<std::string> sample_gguf(const formats::Gguf& gguf, CancelFlag cancel) {
   return out;
 }
 
-Result<std::string> make_first_fingerprint(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
+Result<std::string> make_files_fingerprint(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
                                            CancelFlag cancel) {
   QINFER_ASSIGN(const std::vector<std::string> samples, sample_all(checkpoint, cancel));
-  return first_version(texts, checkpoint, samples);
+  return files_fingerprint(texts, checkpoint, samples);
 }
 
 }  // namespace qinfer::source

@@ -6,9 +6,9 @@
 // fingerprint, an edit of a single value inside a large matrix may not. Of a tensor that several tensors of the model
 // are rows of, the samples are those of the whole, for each of them.
 //
-// Version 1, which files written by earlier builds hold, was made of texts and places instead: three files of the
-// directory, and the shard, name, type and range of every tensor. It is still computed, from the same samples, so that
-// such files are recognised.
+// The fingerprint of files is made of texts and places instead: three files of a directory, and the shard, name, type
+// and range of every tensor, with the same samples. It tells whether a directory is as it was without reading what its
+// texts say.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,13 @@
 namespace qinfer::source {
 
 struct Fingerprints {
-  std::string current;  ///< "2:" and 16 hexadecimal digits; empty where it is not known
-  std::string first;    ///< version 1: 16 hexadecimal digits; empty where it is not known
-
-  const std::string& newest() const { return current.empty() ? first : current; }
-  bool include(std::string_view other) const { return !other.empty() && (other == current || other == first); }
+  std::string model;  ///< "2:" and 16 hexadecimal digits
+  std::string files;  ///< 16 hexadecimal digits; empty for a GGUF file
 };
 
 /// What fingerprints are made of besides tensors.
 struct FingerprintTexts {
-  /// Version 1: name of a file, and its hash, 0 where it is absent.
+  /// Of files: name of one, and its hash, 0 where it is absent.
   std::vector<std::pair<std::string, std::uint64_t>> files;
   std::uint64_t tokenizer = 0;  ///< Tokenizer::fingerprint(), 0 without one
 };
@@ -48,7 +45,7 @@ Result<Fingerprints> make_fingerprints(const model::ModelSpec& spec, const Finge
                                        const formats::Checkpoint& checkpoint, std::span<const model::TensorNeed> needs,
                                        const FindTensor& find, CancelFlag cancel);
 
-/// The same of a GGUF file, which has no version 1. `tokenizer`: as in FingerprintTexts.
+/// The same of a GGUF file, of the model alone. `tokenizer`: as in FingerprintTexts.
 Result<Fingerprints> make_gguf_fingerprints(const model::ModelSpec& spec, std::uint64_t tokenizer,
                                             const formats::Gguf& gguf, std::span<const model::TensorNeed> needs,
                                             const FindTensor& find, CancelFlag cancel);
@@ -56,8 +53,8 @@ Result<Fingerprints> make_gguf_fingerprints(const model::ModelSpec& spec, std::u
 /// The names and samples of all tensors of a GGUF file.
 Result<std::string> sample_gguf(const formats::Gguf& gguf, CancelFlag cancel);
 
-/// Version 1 alone: whether files are as they were, to the place of each tensor.
-Result<std::string> make_first_fingerprint(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
+/// That of files alone: whether they are as they were, to the place of each tensor.
+Result<std::string> make_files_fingerprint(const FingerprintTexts& texts, const formats::Checkpoint& checkpoint,
                                            CancelFlag cancel);
 
 }  // namespace qinfer::source

@@ -219,17 +219,17 @@ Result<ChatTemplates> check_directory(const std::string& given, const PackedFile
   if (one_file) {
     QINFER_ASSIGN(const auto gguf, open_gguf(path, options));
     QINFER_ASSIGN(const Fingerprints now, gguf->fingerprints(options.cancel));
-    if (now.current == packed.fingerprints.current) return gguf->take_chat_templates();
+    if (now.model == packed.fingerprints.model) return gguf->take_chat_templates();
     return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
-                 packed_path, path, packed.fingerprints.current, now.current);
+                 packed_path, path, packed.fingerprints.model, now.model);
   }
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, options.files));
   QINFER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
   QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(directory)));
-  QINFER_ASSIGN(const std::string now, make_first_fingerprint(texts, checkpoint, options.cancel));
-  if (now == packed.fingerprints.first) return read_chat_templates(TextFiles(directory), options.cancel);
+  QINFER_ASSIGN(const std::string now, make_files_fingerprint(texts, checkpoint, options.cancel));
+  if (now == packed.fingerprints.files) return read_chat_templates(TextFiles(directory), options.cancel);
   return error(Code::format, "{} was packed from another state of {} (fingerprint {}, now {}): pack it again",
-               packed_path, path, packed.fingerprints.first, now);
+               packed_path, path, packed.fingerprints.files, now);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ namespace qinfer::source {
 inline constexpr std::uint64_t kMaxTextBytes = 256 << 20;
 inline constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
 
-/// The files that are texts, in the order in which a packed model has them. The first three are part of fingerprints of
-/// version 1.
+/// The files that are texts, in the order in which a packed model has them. The first three are part of the
+/// fingerprint of files.
 inline constexpr std::string_view kTextFiles[] = {"config.json",         "generation_config.json",
                                                   "tokenizer.json",      "tokenizer_config.json",
                                                   "chat_template.jinja", "chat_template.json"};
@@ -63,7 +63,7 @@ struct HfTexts {
 Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel);
 /// Fails where a file cannot be read; what it says may be damaged, which is kept for when the host asks for a template.
 Result<ChatTemplates> read_chat_templates(const TextFiles& files, CancelFlag cancel);
-/// The files that fingerprints of version 1 are made of, without reading what they say.
+/// What the fingerprint of files is made of, without reading what they say.
 Result<FingerprintTexts> hash_fingerprint_texts(const TextFiles& files);
 /// config.json alone, or what a GGUF file says in its terms. `name` begins messages.
 Result<HfTexts> read_hf_config(const formats::Json& config, std::string_view name);

@@ -72,7 +72,7 @@ Result<std::string> PackInput::state(CancelFlag cancel) const {
   }
   QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(*directory_, cancel));
   QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(*directory_)));
-  QINFER_ASSIGN(std::string state, make_first_fingerprint(texts, checkpoint, cancel));
+  QINFER_ASSIGN(std::string state, make_files_fingerprint(texts, checkpoint, cancel));
   // What the fingerprint leaves out is packed, too.
   QINFER_ASSIGN(const std::vector<Text> all, this->texts(cancel));
   for (const Text& text : all) state += format_text(" {} {:016x}", text.name, hash_text(text.text));

@@ -162,7 +162,7 @@ Status PackedFile::verify(std::string_view name, std::span<const std::byte> data
 std::string PackedWriter::header(std::string_view kernel_set, const Fingerprints& fingerprints, bool exact) const {
   std::string text = format_text(
       R"({{"__metadata__":{{"qinfer.packed":"{}","{}":"{}","qinfer.kernel_set":"{}","qinfer.exact":"{}","qinfer.source":"{}","qinfer.fingerprint":"{}")",
-      kPackedVersion, kChecksumKey, kNoChecksum, kernel_set, exact ? 1 : 0, fingerprints.first, fingerprints.current);
+      kPackedVersion, kChecksumKey, kNoChecksum, kernel_set, exact ? 1 : 0, fingerprints.files, fingerprints.model);
   for (const Item& item : items_)
     text += format_text(R"(,"{}{}":"{}")", kTensorKey, escape(item.name), describe(item.info));
   text += '}';

@@ -4,12 +4,12 @@
 // and its reader is the one that checkpoints go through. Its tensors are the packed matrices ([tiles, K, 32] for tiles
 // of 32 rows), the vectors as f32, "qinfer.rope", and the JSON texts of the model directory as U8 tensors
 // "qinfer.text.<file>". What safetensors has no place for is in the metadata:
-//   qinfer.packed      version of all this, "1"
+//   qinfer.packed      version of all this, "2"
 //   qinfer.checksum    XXH3-64 of the header with these sixteen digits as zeros
 //   qinfer.kernel_set  the kernel set that it was packed for; others with the same layout may use it
 //   qinfer.exact       "1" if every matrix holds the checkpoint's values exactly
-//   qinfer.source      fingerprint of the checkpoint, version 1
-//   qinfer.fingerprint the same in the present version; files of earlier builds have none
+//   qinfer.source      fingerprint of the checkpoint's files
+//   qinfer.fingerprint fingerprint of the model
 //   qinfer.tensor.<n>  "layout rows cols scale largest dtype checksum" of tensor n: scale and largest as hexadecimal
 //                      floating-point numbers, dtype that of the checkpoint, XXH3-64 of the data
 #pragma once
@@ -28,7 +28,7 @@
 
 namespace qinfer::source {
 
-inline constexpr std::string_view kPackedVersion = "1";
+inline constexpr std::string_view kPackedVersion = "2";
 inline constexpr std::string_view kTextPrefix = "qinfer.text.";
 inline constexpr std::string_view kRopeTensor = "qinfer.rope";
 inline constexpr std::string_view kTensorKey = "qinfer.tensor.";  ///< in the metadata, before a tensor's name

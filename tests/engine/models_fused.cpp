@@ -69,7 +69,7 @@ std::unique_ptr<source::ModelSource> open_source(const std::string& path) {
 std::string fingerprint_of(const ModelDir& dir) {
   auto fingerprints = open_source(dir.path())->fingerprints({});
   REQUIRE(fingerprints.ok());
-  return fingerprints.value().current;
+  return fingerprints.value().model;
 }
 
 }  // namespace

@@ -13,13 +13,13 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 
 newest() { find "$packages" -name "$1_*.deb" | sort -V | tail -n 1; }
 oldest() { find "$packages" -name "$1_*.deb" | sort -V | head -n 1; }
-names=(libqinfer0.1 libqinfer-dev qinfer-tools libqinfer-grammar0.2)
+names=(libqinfer0.2 libqinfer-dev qinfer-tools libqinfer-grammar0.2)
 for name in "${names[@]}"; do
   [ -n "$(newest $name)" ] || fail "no package $name in $packages"
   [ "$(newest $name)" != "$(oldest $name)" ] || fail "no second version of $name to upgrade to"
 done
 # The maintainer's address is for those to set who publish the packages (CPACK_PACKAGE_CONTACT).
-lintian --fail-on error --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog "$(newest libqinfer0.1)" \
+lintian --fail-on error --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog "$(newest libqinfer0.2)" \
   "$(newest libqinfer-dev)" "$(newest qinfer-tools)" "$(newest libqinfer-grammar0.2)" || fail "lintian"
 
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -36,7 +36,7 @@ there() { inside dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok ins
 in_root() { local deb; for deb in "$@"; do echo "/debs/$(basename "$deb")"; done; }
 inside apt-get update >"$work/log" 2>&1 || { tail -n 5 "$work/log"; fail "apt-get update"; }
 
-install $(in_root "$(oldest libqinfer0.1)" "$(oldest libqinfer-grammar0.2)" "$(oldest qinfer-tools)")
+install $(in_root "$(oldest libqinfer0.2)" "$(oldest libqinfer-grammar0.2)" "$(oldest qinfer-tools)")
 inside sh -c 'cd /root && qinfer generate tiny-stories "Once upon a time" -n 8' | grep -q Lily || fail "the command tells no story"
 inside test -e /usr/share/man/man1/qinfer.1.gz -o -e /usr/share/man/man1/qinfer.1 || echo "the page was left out, as dpkg is set up here"
 echo "the command, without any other package of ours: ok"
@@ -47,10 +47,10 @@ inside sh -c 'cd /root && sed s:examples/models/:: story.c >app.c && cc app.c $(
 install g++
 inside sh -c 'cd /root && cc app.c $(pkg-config --cflags qinfer) -Wl,-Bstatic -lqinfer -Wl,-Bdynamic -lutf8proc -lstdc++ -lm -lpthread -o app-static && ./app-static' |
   grep -q Lily || fail "a host of the static library"
-inside sh -c 'ldd /root/app' | grep -q 'libqinfer.so.0.1 => /' || fail "the program does not use the package's library"
+inside sh -c 'ldd /root/app' | grep -q 'libqinfer.so.0.2 => /' || fail "the program does not use the package's library"
 echo "a C program, shared and static: ok"
 
-install $(in_root "$(newest libqinfer0.1)" "$(newest libqinfer-grammar0.2)" "$(newest qinfer-tools)" "$(newest libqinfer-dev)")
+install $(in_root "$(newest libqinfer0.2)" "$(newest libqinfer-grammar0.2)" "$(newest qinfer-tools)" "$(newest libqinfer-dev)")
 for name in "${names[@]}"; do
   [ "$(inside dpkg-query -W -f '${Version}' $name)" = "$(dpkg-deb -f "$(newest $name)" Version)" ] || fail "$name was not upgraded"
 done

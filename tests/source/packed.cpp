@@ -237,11 +237,14 @@ TEST_CASE("foreign and stale packed files are refused with the reason", "[packed
   }
   SECTION("another version") {
     const Packed packed(packable());
-    std::string bytes = packed.bytes();
-    const std::string key = "\"qinfer.packed\":\"1\"";
-    bytes.replace(bytes.find(key), key.size(), "\"qinfer.packed\":\"7\"");
-    packed.dir.write("other", bytes);
-    check_refused(runtime, packed.dir.file("other"), QINFER_E_UNSUPPORTED, "packed in version 7, this library reads 1");
+    const std::string key = "\"qinfer.packed\":\"2\"";
+    for (const std::string version : {"1", "7"}) {
+      std::string bytes = packed.bytes();
+      bytes.replace(bytes.find(key), key.size(), "\"qinfer.packed\":\"" + version + "\"");
+      packed.dir.write("other", bytes);
+      check_refused(runtime, packed.dir.file("other"), QINFER_E_UNSUPPORTED,
+                    "packed in version " + version + ", this library reads 2");
+    }
   }
   SECTION("the checkpoint has changed since") {
     const Packed packed(packable());

@@ -46,7 +46,7 @@ async function build(prefix, work) {
   };
   await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, worker));
 
-  const soname = 'libqinfer.so.0.1';
+  const soname = 'libqinfer.so.0.2';
   const library = join(libraryFolder(prefix, soname), soname);
   const folder = join(root, 'prebuilds', `${process.platform}-${process.arch}`);
   mkdirSync(folder, { recursive: true });

@@ -86,7 +86,7 @@ def _load(name: str, soname: str, variable: str) -> ctypes.CDLL:
     return library
 
 
-lib = _load("qinfer", "libqinfer.so.0.1", "QINFER_LIBRARY")
+lib = _load("qinfer", "libqinfer.so.0.2", "QINFER_LIBRARY")
 _grammar_lock = threading.RLock()  # again by a __del__ that runs inside
 _grammar_lib: ctypes.CDLL | None = None
 
