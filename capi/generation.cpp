@@ -137,7 +137,6 @@ qinfer_status qinfer_generation_create(qinfer_session* session, const qinfer_gen
     QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     StopTexts stops;
     QINFER_TRY(read_stop_texts(o, stops));
-    if (o.reply != nullptr) ++o.reply->holders;
     auto handle = std::make_unique<qinfer_generation>(session, o.reply, stops.view(), capi::flag_of(o.cancel));
     engine::GenerationOptions parsed = options_of(o);
     parsed.may_take_back = true;

@@ -8,20 +8,26 @@
 #include <vector>
 
 #include "engine/generate.h"
+#include "engine/openai.h"
 #include "support.h"
 
 struct qinfer_generation {
-  /// Takes over the caller's hold on the reply, which may be null.
+  /// `parsed` may be null. `of`: the request whose choice it draws, or null.
   qinfer_generation(qinfer_session* used, qinfer_reply* parsed, std::span<const std::string_view> stop,
-                    const std::atomic<bool>* cancel)
+                    const std::atomic<bool>* cancel, std::shared_ptr<const qinfer::engine::OpenAiRequest> of = nullptr,
+                    std::size_t choice_of = 0)
       : session(used),
         reply(parsed),
         cancelled(cancel),
         text(used->impl->text_buffer().size()),
         stops(stop.begin(), stop.end()),
-        stop_views(stops.begin(), stops.end()) {
-    ++session->holders;
+        stop_views(stops.begin(), stops.end()),
+        request(std::move(of)),
+        choice(choice_of) {
     if (const auto* tokenizer = session->impl->model().tokenizer()) detokenizer.emplace(*tokenizer, false);
+    // Last, for the destructor of what has failed to be made does not run.
+    ++session->holders;
+    if (reply != nullptr) ++reply->holders;
   }
   qinfer_generation(const qinfer_generation&) = delete;
   qinfer_generation& operator=(const qinfer_generation&) = delete;
@@ -50,6 +56,8 @@ struct qinfer_generation {
   std::optional<qinfer::text::Detokenizer> detokenizer;
   std::optional<qinfer::engine::Generation> impl;
   qinfer::engine::GenerationEvent event;  ///< the last one
+  std::shared_ptr<const qinfer::engine::OpenAiRequest> request;
+  std::size_t choice;
 };
 
 namespace qinfer::capi {

@@ -4,6 +4,7 @@
 #include "engine/openai.h"
 #include "generation.h"
 #include "support.h"
+#include "text/utf8.h"
 
 using namespace qinfer;
 using capi::guard;
@@ -28,6 +29,23 @@ Result<const engine::OpenAiRequest*> usable_request(const qinfer_openai_request*
 Status check_answer(const qinfer_openai_answer* answer) {
   QINFER_REQUIRE(answer);
   return answer->impl.request().model().runtime().check_process();
+}
+
+/// The generation must be that of the choice.
+Status check_answer(const qinfer_openai_answer* answer, std::size_t choice, const qinfer_generation& generation) {
+  QINFER_TRY(check_answer(answer));
+  if (generation.request.get() == &answer->impl.request() && generation.choice == choice) return Status();
+  return error(Code::invalid_argument, "the generation is not of choice {} of this request", choice);
+}
+
+/// A text that may be null.
+Result<std::string> text_of(const char* text, std::string_view name) {
+  if (text == nullptr) return std::string();
+  const std::string_view view(text);
+  if (const std::size_t bad = text::find_invalid_utf8(view); bad != view.size())
+    return error_at(Code::invalid_argument, static_cast<std::int64_t>(bad), "{} is not valid UTF-8 at byte {}", name,
+                    bad);
+  return std::string(view);
 }
 
 Result<openai::Kind> kind_of(std::int32_t kind) {
@@ -121,18 +139,18 @@ qinfer_status qinfer_openai_generation_create(const qinfer_openai_request* reque
     QINFER_ASSIGN(const engine::OpenAiRequest* impl, usable_request(request));
     const capi::Exclusive exclusive(session);
     QINFER_ASSIGN(engine::Session * used, capi::usable(session, exclusive));
-    QINFER_ASSIGN(std::unique_ptr<engine::ChatReply> parser, impl->create_reply());
-    std::unique_ptr<qinfer_reply> reply;
-    if (parser != nullptr) {
-      reply = std::make_unique<qinfer_reply>();
-      reply->model = session->impl->cache().shared_model();
+    QINFER_TRY(impl->set_up(choice, *used));
+    qinfer_reply* reply = nullptr;
+    if (std::unique_ptr<engine::ChatReply> parser = impl->create_reply()) {
+      reply = new qinfer_reply;
+      reply->model = used->cache().shared_model();
       reply->impl = std::move(parser);
     }
-    QINFER_TRY(impl->set_up(choice, *used));
+    const std::unique_ptr<qinfer_reply, void (*)(qinfer_reply*)> hold(reply, capi::release<qinfer_reply>);
     std::vector<std::string_view> stops;
     const engine::GenerationOptions drawn = impl->generation_options(stops);
-    auto handle = std::make_unique<qinfer_generation>(session, reply.get(), stops, capi::flag_of(cancel));
-    reply.release();  // NOLINT(bugprone-unused-return-value): the generation has it
+    auto handle =
+        std::make_unique<qinfer_generation>(session, reply, stops, capi::flag_of(cancel), request->impl, choice);
     QINFER_TRY(handle->begin(*used, drawn));
     *out = handle.release();
     return Status();
@@ -149,8 +167,9 @@ qinfer_status qinfer_openai_answer_create(const qinfer_openai_request* request,
     qinfer_openai_answer_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_openai_answer_options"));
     openai::AnswerHead head;
-    if (o.id != nullptr) head.id = o.id;
-    head.model = o.model != nullptr ? std::string(o.model) : impl->request().model;
+    QINFER_ASSIGN(head.id, text_of(o.id, "id"));
+    QINFER_ASSIGN(head.model, text_of(o.model, "model"));
+    if (o.model == nullptr) head.model = impl->request().model;
     head.created = o.created;
     *out = new qinfer_openai_answer{engine::OpenAiAnswer(request->impl, std::move(head))};
     return Status();
@@ -161,7 +180,7 @@ qinfer_status qinfer_openai_answer_begin(qinfer_openai_answer* answer, size_t ch
                                          int32_t* out_ended, qinfer_error* err) {
   tell(out_ended, false);
   return capi::with_generation(generation, err, [&](engine::Generation& impl) -> Status {
-    QINFER_TRY(check_answer(answer));
+    QINFER_TRY(check_answer(answer, choice, *generation));
     QINFER_ASSIGN(const bool ended, answer->impl.begin(choice, impl, generation->cancelled));
     tell(out_ended, ended);
     return Status();
@@ -172,7 +191,7 @@ qinfer_status qinfer_openai_answer_add(qinfer_openai_answer* answer, size_t choi
                                        int32_t* out_ended, qinfer_error* err) {
   tell(out_ended, false);
   return capi::with_generation(generation, err, [&](engine::Generation& impl) -> Status {
-    QINFER_TRY(check_answer(answer));
+    QINFER_TRY(check_answer(answer, choice, *generation));
     engine::ChatReply* reply = generation->reply != nullptr ? generation->reply->impl.get() : nullptr;
     QINFER_ASSIGN(const bool ended, answer->impl.add(choice, impl, reply, generation->event));
     tell(out_ended, ended);

@@ -945,8 +945,9 @@ QINFER_STATUS qinfer_generate(qinfer_session *session, const qinfer_generate_opt
                               qinfer_generate_result *out, qinfer_error *err);
 
 /** The same step by step, for hosts that draw the tokens of many sessions in turn, or stream without callbacks. Options
- *  are copied, but cancel and reply are borrowed; on_token and on_token_info must be NULL. A session may have one after
- *  another. It is for one thread at a time, and so is what it uses.
+ *  are copied, but cancel is borrowed; on_token and on_token_info must be NULL. A session may have one after
+ *  another. It is for one thread at a time, and so is what it uses. Until it is freed it keeps its session, with that
+ *  session's blocks and hook, and its reply.
  *
  *      while (!qinfer_generation_next(generation, &info, &err)) {
  *          fwrite(info.text, 1, info.text_len, stdout);
@@ -958,15 +959,16 @@ QINFER_STATUS qinfer_generation_create(qinfer_session *session, const qinfer_gen
                                        qinfer_generation **out, qinfer_error *err);
 /** Evaluates the session's tokens if any are pending, draws the next one, and says what is new. Where finish is set, it
  *  was the last step: token is the one that ended it, or -1 at a limit. Then QINFER_E_STATE, and so it is once tokens
- *  were appended or taken back by other means. After another error the step can be done again, and
- *  qinfer_generation_finish gives the text that was held back. */
+ *  were appended or taken back by other means. After another error the step can be done again (after
+ *  QINFER_E_NO_MEMORY a token may be there whose text is lost), and qinfer_generation_finish gives the text that was
+ *  held back. */
 QINFER_STATUS qinfer_generation_next(qinfer_generation *generation, qinfer_token_info *out, qinfer_error *err);
 /** Ends it, with QINFER_FINISH_CALLBACK if it has not ended yet: text that was held back is text after all. */
 QINFER_STATUS qinfer_generation_finish(qinfer_generation *generation, qinfer_token_info *out, qinfer_error *err);
 /** Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,
  *  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.
- *  Parts that the reply has given stay given, and what still stands of them is not given again. n: at most
- *  new_tokens. */
+ *  Parts that the reply has given stay given, and what still stands of them is not given again, unless it has become
+ *  something else. n: at most new_tokens. */
 QINFER_STATUS qinfer_generation_take_back(qinfer_generation *generation, size_t n, size_t *out_text_len,
                                           qinfer_error *err);
 /** What it is so far. */
@@ -986,7 +988,8 @@ QINFER_API void qinfer_generation_free(qinfer_generation *generation);
  *     qinfer_generation_next, qinfer_openai_answer_add    in turns, until the choice has ended
  *   qinfer_openai_answer_bytes       at any time
  *
- * A request has at most 64 MiB, 64 levels and 1,048,576 values. An answer takes the memory of its text as JSON. */
+ * A request has at most 64 MiB, 64 levels, 1,048,576 values and 4,096 choices. An answer takes the memory of its text
+ * as JSON, and a KiB for each choice. */
 typedef struct qinfer_openai_request qinfer_openai_request; /* never changes */
 typedef struct qinfer_openai_answer  qinfer_openai_answer;
 enum { QINFER_OPENAI_CHAT = 1, QINFER_OPENAI_COMPLETION = 2, QINFER_OPENAI_EMBEDDINGS = 3 };
@@ -1052,8 +1055,8 @@ QINFER_STATUS qinfer_openai_answer_create(const qinfer_openai_request *request,
  *  *out_ended (may be NULL): 1 if the choice has ended, since no new tokens are asked for. */
 QINFER_STATUS qinfer_openai_answer_begin(qinfer_openai_answer *answer, size_t choice, qinfer_generation *generation,
                                          int32_t *out_ended, qinfer_error *err);
-/** Adds what the last qinfer_generation_next, or qinfer_generation_finish, has brought. *out_ended (may be NULL): 1 if
- *  the choice has ended; with "parallel_tool_calls": false the first call ends it. */
+/** Adds what the last qinfer_generation_next, or qinfer_generation_finish, has brought, once. *out_ended (may be NULL):
+ *  1 if the choice has ended; with "parallel_tool_calls": false the first call ends it. */
 QINFER_STATUS qinfer_openai_answer_add(qinfer_openai_answer *answer, size_t choice, qinfer_generation *generation,
                                        int32_t *out_ended, qinfer_error *err);
 /** Adds an embedding: evaluates the prompt in a session with QINFER_SESSION_EMBEDDINGS, or of an encoder; prompt by

@@ -123,12 +123,8 @@ Result<std::shared_ptr<const CompiledTemplate>> compiled_template(const Model& m
 }
 
 Result<jinja::Rendered> render_with(const Model& model, const jinja::Template& compiled, const Json& conversation,
-                                    const ChatOptions& options, const jinja::Limits& limits) {
+                                    const ChatOptions& options, const jinja::Date& date, const jinja::Limits& limits) {
   jinja::RenderOptions render;
-  jinja::Date date = system_date();
-  if (options.now) {
-    QINFER_ASSIGN(date, parse_date(*options.now));
-  }
   render.now = &date;
   render.cancel = options.cancel;
   render.added = added_variables(model, conversation, options);
@@ -144,7 +140,7 @@ Result<openai::TemplateForms> forms_of(const Model& model, const CompiledTemplat
     const auto render = [&](const std::string& conversation) -> std::optional<std::string> {
       const auto parsed = formats::parse_json(conversation, "conversation");
       if (!parsed.ok()) return std::nullopt;
-      auto rendered = render_with(model, compiled.get(), parsed.value().root(), options, kLimits);
+      auto rendered = render_with(model, compiled.get(), parsed.value().root(), options, system_date(), kLimits);
       return rendered.ok() ? std::optional(std::move(rendered.value().text)) : std::nullopt;
     };
     openai::TemplateForms forms = openai::find_forms(compiled.source(), render);
@@ -171,6 +167,10 @@ Result<formats::JsonDocument> parse_conversation(std::string_view conversation, 
 Result<jinja::Rendered> render_chat(const Model& model, const Json& conversation, const ChatOptions& options) {
   QINFER_ASSIGN(const std::shared_ptr<const CompiledTemplate> compiled,
                 compiled_template(model, conversation, options));
+  jinja::Date date = system_date();
+  if (options.now) {
+    QINFER_ASSIGN(date, parse_date(*options.now));
+  }
   formats::JsonDocument adapted;
   const Json* messages = &conversation;
   if (options.openai_forms) {
@@ -181,7 +181,7 @@ Result<jinja::Rendered> render_chat(const Model& model, const Json& conversation
       messages = &adapted.root();
     }
   }
-  Result<jinja::Rendered> rendered = render_with(model, compiled->get(), *messages, options, {});
+  Result<jinja::Rendered> rendered = render_with(model, compiled->get(), *messages, options, date, {});
   if (rendered.ok()) return rendered;
   Status status = rendered.take_status();
   // A bound of the template is none that a larger buffer of the host would lift.
@@ -199,6 +199,11 @@ Result<std::vector<text::TokenId>> tokenize_chat(const Model& model, std::string
                                                  const ChatOptions& options) {
   if (model.tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
   QINFER_ASSIGN(const jinja::Rendered rendered, render_chat(model, conversation, options));
+  return tokenize_rendered(model, rendered, options);
+}
+
+Result<std::vector<text::TokenId>> tokenize_rendered(const Model& model, const jinja::Rendered& rendered,
+                                                     const ChatOptions& options) {
   text::EncodeOptions encode;
   encode.parse_special = true;
   encode.content = rendered.content;

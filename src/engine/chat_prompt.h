@@ -40,5 +40,8 @@ Result<jinja::Rendered> render_chat(const Model& model, std::string_view convers
 /// The ids of render_chat()'s text, with nothing around it.
 Result<std::vector<text::TokenId>> tokenize_chat(const Model& model, std::string_view conversation,
                                                  const ChatOptions& options);
+/// Of a model that has a tokenizer.
+Result<std::vector<text::TokenId>> tokenize_rendered(const Model& model, const jinja::Rendered& rendered,
+                                                     const ChatOptions& options);
 
 }  // namespace qinfer::engine

@@ -73,9 +73,15 @@ Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model
     QINFER_ASSIGN(const std::string_view text, chat_template_for(*model, given.root(), options));
     format = reply::find_format(text);
   }
-  reply::Setup setup = setup_of(format, given.root(), prompt);
-  setup.in_reasoning = setup.in_reasoning && reasons;
-  setup.reasons = reasons;
+  return create(std::move(model), given.root(), prompt, {format, reasons, true});
+}
+
+Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model> model, const Json& conversation,
+                                                     const jinja::Rendered& prompt, const ReplyOptions& options) {
+  reply::Setup setup = setup_of(options.format, conversation, prompt);
+  setup.in_reasoning = setup.in_reasoning && options.reasons;
+  setup.reasons = options.reasons;
+  setup.calls = options.calls;
   std::unique_ptr<ChatReply> reply(new ChatReply(std::move(model), std::move(setup)));
   QINFER_TRY(reply->find_reasoning_end());
   return reply;
@@ -112,16 +118,28 @@ ChatReply::Markers::const_iterator ChatReply::find_marker(text::TokenId token) c
 }
 
 reply::Part ChatReply::next() {
-  reply::Part part = cut_ ? std::move(*cut_) : parser_.next();
-  cut_.reset();
-  n_given_ += size_of(part);
-  return part;
+  for (;;) {
+    reply::Part part = cut_ ? std::move(*cut_) : parser_.next();
+    cut_.reset();
+    n_given_ += size_of(part);
+    if (expected_.empty() || part.kind == reply::PartKind::none) return part;
+    // What was given before and has become a part again; unless it has become something else.
+    const bool is_text = part.kind != reply::PartKind::call;
+    const std::size_t n = is_text ? std::min(part.text.size(), expected_.size()) : 0;
+    if (!is_text || part.text.compare(0, n, expected_, 0, n) != 0) {
+      expected_.clear();
+      return part;
+    }
+    part.text.erase(0, n);
+    expected_.erase(0, n);
+    if (!part.text.empty()) return part;
+  }
 }
 
 void ChatReply::skip(std::size_t n) {
   while (n != 0) {
     reply::Part part = next();
-    if (part.kind == reply::PartKind::none) return;
+    if (part.kind == reply::PartKind::none) break;
     const std::size_t size = size_of(part);
     if (size > n) {
       part.text.erase(0, n);
@@ -131,6 +149,20 @@ void ChatReply::skip(std::size_t n) {
     }
     n -= size;
   }
+  if (n == 0) return;
+  // Of the rest some was of tokens that are gone, and some is held back now, as the beginning of a marker.
+  reply::Parser ended = parser_;
+  ended.finish();
+  for (reply::Part part = ended.next();
+       part.kind == reply::PartKind::content || part.kind == reply::PartKind::reasoning; part = ended.next())
+    expected_ += part.text;
+  expected_.resize(std::min(expected_.size(), n));
+}
+
+std::unique_ptr<ChatReply> ChatReply::clone() const {
+  std::unique_ptr<ChatReply> copy(new ChatReply(*this));
+  copy->forced = {};
+  return copy;
 }
 
 void ChatReply::restore(const Mark& mark) {
@@ -138,6 +170,7 @@ void ChatReply::restore(const Mark& mark) {
   parser_ = mark.parser;
   n_given_ = mark.n_given;
   cut_ = mark.cut;
+  expected_ = mark.expected;
   finished_ = false;
 }
 

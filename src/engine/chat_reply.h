@@ -24,6 +24,17 @@ class ChatReply {
   static Result<std::unique_ptr<ChatReply>> create(std::shared_ptr<const Model> model, std::string_view conversation,
                                                    const ChatOptions& options, reply::Format format, bool reasons);
 
+  /// The same for a conversation that was parsed and rendered.
+  struct ReplyOptions {
+    reply::Format format;  ///< not automatic
+    bool reasons, calls;   ///< false: what looks so is content
+  };
+  static Result<std::unique_ptr<ChatReply>> create(std::shared_ptr<const Model> model,
+                                                   const formats::Json& conversation, const jinja::Rendered& prompt,
+                                                   const ReplyOptions& options);
+  /// Another one for the same prompt, to which nothing was pushed yet.
+  std::unique_ptr<ChatReply> clone() const;
+
   /// Tokens that the vocabulary does not have, and control tokens that are no markers, say nothing.
   Status push(text::TokenId token);
   /// The same in parts, for whoever turns tokens into text by this detokenizer. Nothing happens once it is finished.
@@ -43,10 +54,11 @@ class ChatReply {
     reply::Parser parser;
     std::size_t n_given;
     std::optional<reply::Part> cut;
+    std::string expected;
   };
-  Mark mark() const { return {detokenizer_, parser_, n_given_, cut_}; }
+  Mark mark() const { return {detokenizer_, parser_, n_given_, cut_, expected_}; }
   void restore(const Mark& mark);
-  /// Does not give the next n of n_given(), as far as they are known.
+  /// Does not give the next n of n_given(), as far as they still are what they were.
   void skip(std::size_t n);
   std::string message() const { return parser_.message(); }
   bool in_reasoning() const { return parser_.in_reasoning(); }
@@ -61,6 +73,7 @@ class ChatReply {
 
  private:
   ChatReply(std::shared_ptr<const Model> model, reply::Setup setup);
+  ChatReply(const ChatReply&) = default;
   Status find_reasoning_end();
   using Markers = std::vector<std::pair<text::TokenId, std::string_view>>;
   Markers::const_iterator find_marker(text::TokenId token) const;
@@ -74,6 +87,7 @@ class ChatReply {
   reply::Parser parser_;
   std::size_t n_given_ = 0;
   std::optional<reply::Part> cut_;  ///< what skip() left of a part, which is the next one
+  std::string expected_;            ///< text that next() has given before, and that is not known again yet
   bool finished_ = false;
 };
 

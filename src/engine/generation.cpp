@@ -2,6 +2,8 @@
 #include "engine/generation.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "platform/thread.h"
 #include "sampling/logprobs.h"
@@ -55,6 +57,8 @@ Generation::Generation(Session& session, const GenerationOptions& options, text:
       text_(options.reply != nullptr ? &options.reply->detokenizer() : detokenizer, buffer, options.stop),
       first_(session.length()),
       length_(session.length()),
+      last_(session.tokens().back()),
+      kept_(session.evaluated()),
       cached_before_(session.metrics().cached_tokens),
       ns_before_(evaluation_ns()) {
   // The text continues the session's, so the first word keeps its leading space.
@@ -67,14 +71,19 @@ bool Generation::is_at_limit() const {
   return (options_.max_tokens != 0 && length_ - first_ >= options_.max_tokens) || length_ == session_.max_tokens();
 }
 
-Status Generation::check_goes_on() const {
+/// The session's tokens are those of the last step.
+Status Generation::check_tokens() const {
+  if (session_.length() == length_ && session_.tokens().back() == last_) return Status();
+  return error(Code::state,
+               "the session has {} tokens, {} after the last step of this generation, or others: begin another one "
+               "after tokens were appended or taken back",
+               session_.length(), length_);
+}
+
+Status Generation::check() const {
   if (finish_ != Finish::none)
     return Status::fixed(Code::state, "the generation has ended: begin another one, or take tokens back");
-  if (session_.length() != length_)
-    return error(Code::state,
-                 "the session has {} tokens, {} after the last step of this generation: begin another one after tokens "
-                 "were appended or taken back",
-                 session_.length(), length_);
+  QINFER_TRY(check_tokens());
   // The hook has not seen the content begin: a marker of several tokens ended inside of one.
   if (unseen_content_ && session_.logits_hook() != nullptr)
     return error(Code::unsupported,
@@ -85,7 +94,7 @@ Status Generation::check_goes_on() const {
 
 Status Generation::draw(GenerationEvent& event) {
   event = {};
-  QINFER_TRY(check_goes_on());
+  QINFER_TRY(check());
   if (is_at_limit()) {
     end(Finish::length, event);
     return Status();
@@ -93,15 +102,18 @@ Status Generation::draw(GenerationEvent& event) {
   note_first_draw();
   QINFER_ASSIGN(const std::int32_t token, draw_token());
   length_ = session_.length();
+  last_ = token;
   return take_in(token, event);
 }
 
 Status Generation::push(std::int32_t token, GenerationEvent& event) {
   event = {};
+  const auto before = std::pair(length_, last_);
   ++length_;
-  Status status = check_goes_on();
+  last_ = token;
+  Status status = check();
   if (!status.ok()) {
-    --length_;
+    std::tie(length_, last_) = before;
     return status;
   }
   note_first_draw();
@@ -119,10 +131,7 @@ Result<std::int32_t> Generation::draw_token() {
       reasoning_tokens_ >= options_.max_reasoning_tokens)
     forced = options_.reply->reasoning_end();
   if (!reasons) forced = {};
-  if (forced.empty()) {
-    forced_from_ = -1;
-    return session_.sample(!reasons);
-  }
+  if (forced.empty()) return session_.sample(!reasons);
   forced_from_ = static_cast<std::int64_t>(length_ - (options_.reply->reasoning_end().size() - forced.size()));
   const std::int32_t token = forced.front();
   QINFER_TRY(session_.append({&token, 1}));
@@ -138,13 +147,13 @@ Status Generation::take_in(std::int32_t token, GenerationEvent& event) {
   const bool reasons = reply != nullptr && reply->in_reasoning();
   if (reasons) ++reasoning_tokens_;
   event.in_reasoning = reasons;
-  const bool marks = reply != nullptr && reply->is_marker(token);
+  const bool stops = is_stop_token(token);  // also where it is an end token: the host has named it
+  const bool marks = !stops && reply != nullptr && reply->is_marker(token);
   if (marks) {
     give(text_.push_free(token), event);
     reply->push_marker(token);
     event.in_reasoning = reasons || reply->in_reasoning();
   }
-  const bool stops = is_stop_token(token);  // also where it is an end token: the host has named it
   if (stops || session_.model().is_end_token(token)) {
     const std::string_view text = event.text;
     end(stops ? Finish::stop : Finish::end, event);
@@ -206,15 +215,14 @@ void Generation::look_up(std::int32_t token, GenerationEvent& event) {
 // ---- Back
 
 Result<std::size_t> Generation::take_back(std::size_t n) {
-  if (session_.length() != length_)
-    return error(Code::state, "the session has {} tokens, {} after the last step of this generation", session_.length(),
-                 length_);
+  QINFER_TRY(check_tokens());
   if (n > length_ - first_)
     return error(Code::invalid_argument, "n is {}, the generation has {} tokens", n, length_ - first_);
   if (options_.reply != nullptr && !options_.may_take_back)
     return error(Code::state, "the beginning of the reply was not kept");
   QINFER_TRY(session_.truncate(length_ - n));
   length_ -= n;
+  last_ = session_.tokens().back();
   const std::size_t given = n_text_;
   // What the tokens that stay have become is made again: stop texts, the reply and characters may reach across any.
   n_text_ = 0;
@@ -241,8 +249,11 @@ void Generation::go_on_with_reply(std::size_t n_given) {
   reply.skip(n_given);
   const auto length = static_cast<std::int64_t>(length_);
   reply.forced = {};
-  if (forced_from_ >= 0 && length > forced_from_ && reply.in_reasoning())
-    reply.forced = reply.reasoning_end().subspan(static_cast<std::size_t>(length - forced_from_));
+  if (length <= forced_from_) forced_from_ = -1;
+  if (forced_from_ < 0) return;
+  const auto n_forced = static_cast<std::size_t>(length - forced_from_);
+  if (n_forced < reply.reasoning_end().size() && reply.in_reasoning())
+    reply.forced = reply.reasoning_end().subspan(n_forced);
 }
 
 // ---- Counts
@@ -263,6 +274,7 @@ GenerationCounts Generation::counts() const {
   GenerationCounts counts;
   const std::uint64_t ns = evaluation_ns() - ns_before_;
   counts.prompt_tokens = static_cast<std::uint32_t>(first_);
+  counts.kept_tokens = static_cast<std::uint32_t>(kept_);
   counts.cached_tokens =
       static_cast<std::uint32_t>(cached_ ? *cached_ : session_.metrics().cached_tokens - cached_before_);
   counts.new_tokens = static_cast<std::uint32_t>(length_ - first_);

@@ -58,6 +58,7 @@ struct GenerationEvent {
 
 struct GenerationCounts {
   std::uint32_t prompt_tokens = 0, cached_tokens = 0, new_tokens = 0;
+  std::uint32_t kept_tokens = 0;       ///< of the prompt, which the session had evaluated before
   std::uint32_t reasoning_tokens = 0;  ///< of new_tokens; its end marker is one of them
   bool in_reasoning = false;           ///< of the reply, now
   /// This session's part of the evaluations before the first token was drawn, and since, with the time they waited.
@@ -74,6 +75,9 @@ class Generation {
   Generation(Session& session, const GenerationOptions& options, text::Detokenizer* detokenizer,
              std::span<char> buffer);
 
+  /// Whether there can be another step: QINFER_E_STATE once it has ended, or where the session's tokens are not those
+  /// of the last step.
+  Status check() const;
   /// Draws the next token and appends it to the session, whose tokens must all be evaluated.
   Status draw(GenerationEvent& event);
   /// Whether draw() will end it because a limit is reached, so that nothing need be evaluated.
@@ -93,7 +97,7 @@ class Generation {
   Session& session() const { return session_; }
 
  private:
-  Status check_goes_on() const;
+  Status check_tokens() const;
   Result<std::int32_t> draw_token();
   Status take_in(std::int32_t token, GenerationEvent& event);
   void give(std::string_view text, GenerationEvent& event);
@@ -109,10 +113,12 @@ class Generation {
   TextOutput text_;
   std::size_t first_;       ///< length of the session before the first token
   std::size_t length_;      ///< and now
+  std::int32_t last_;       ///< its last token
+  std::size_t kept_;        ///< evaluated tokens before
   std::size_t n_text_ = 0;  ///< bytes of text in all events
   std::uint32_t reasoning_tokens_ = 0;
   Finish finish_ = Finish::none;
-  bool unseen_content_ = false;    ///< see check_goes_on()
+  bool unseen_content_ = false;    ///< see check()
   std::int64_t forced_from_ = -1;  ///< length of the session before the reply's end marker was forced; -1: it was not
   std::optional<ChatReply::Mark> begin_;
   std::uint64_t cached_before_, ns_before_;

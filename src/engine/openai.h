@@ -40,13 +40,14 @@ class OpenAiRequest {
   /// Puts the prompt of a choice into the session, whose beginning stays where it is the same, with the sampler.
   Status set_up(std::size_t choice, Session& session) const;
   /// Of a chat; null for other kinds.
-  Result<std::unique_ptr<ChatReply>> create_reply() const;
+  std::unique_ptr<ChatReply> create_reply() const { return reply_ != nullptr ? reply_->clone() : nullptr; }
   /// What the choice is drawn with, but for the reply; refers to the request.
   GenerationOptions generation_options(std::vector<std::string_view>& stops) const;
 
  private:
   OpenAiRequest(std::shared_ptr<const Model> model, openai::Request request, OpenAiOptions options)
       : model_(std::move(model)), request_(std::move(request)), options_(std::move(options)) {}
+  Status make_chat();
   Status make_prompts();
   Status check_choice(std::size_t choice) const;
 
@@ -54,21 +55,21 @@ class OpenAiRequest {
   openai::Request request_;
   OpenAiOptions options_;
   std::vector<std::vector<text::TokenId>> prompts_;
+  std::unique_ptr<ChatReply> reply_;  ///< of a chat, as it begins
 };
 
 /// The answer of one request.
 class OpenAiAnswer {
  public:
-  OpenAiAnswer(std::shared_ptr<const OpenAiRequest> request, openai::AnswerHead head)
-      : request_(std::move(request)), answer_(request_->request(), std::move(head)) {}
+  OpenAiAnswer(std::shared_ptr<const OpenAiRequest> request, openai::AnswerHead head);
 
   /// Before the first step of a choice: with "echo" its prompt becomes text, and where log probabilities are asked for
   /// it is evaluated here, as many tokens at a time as the session keeps logits. Returns whether the choice has ended,
   /// because no token is asked for.
   Result<bool> begin(std::size_t choice, Generation& generation, const std::atomic<bool>* cancelled);
-  /// Adds a step. Returns whether the choice has ended, which it may before the generation has: after one call where
-  /// no others are wanted.
-  Result<bool> add(std::size_t choice, Generation& generation, ChatReply* reply, const GenerationEvent& event);
+  /// Adds a step, which is then no more to be added: `event` is empty. Returns whether the choice has ended, which it
+  /// may before the generation has: after one call where no others are wanted.
+  Result<bool> add(std::size_t choice, Generation& generation, ChatReply* reply, GenerationEvent& event);
   /// Evaluates a prompt in a session that keeps embeddings; prompt by prompt.
   Status add_embedding(std::size_t prompt, Session& session, Session::Pooling pooling,
                        const std::atomic<bool>* cancelled);
@@ -77,8 +78,16 @@ class OpenAiAnswer {
   openai::Answer& answer() { return answer_; }
 
  private:
-  Status check_choice(std::size_t choice) const;
+  /// Of one choice.
+  struct Told {
+    std::optional<text::Detokenizer> detokenizer;  ///< for the places of tokens in the text
+    std::uint64_t offset = 0;                      ///< characters so far
+    bool evaluated_anew = false;                   ///< the whole prompt, for its log probabilities
+  };
+  Status check(std::size_t choice, const Session& session) const;
   std::string text_of_prompt(std::size_t index) const;
+  std::uint64_t place(std::size_t choice, std::int32_t token);
+  std::string_view bytes_of(std::int32_t token) const;
   Status add_prompt_logprobs(std::size_t choice, Session& session, const std::atomic<bool>* cancelled);
   void add_logprobs(std::size_t choice, std::int32_t token, double logprob, std::span<const std::int32_t> top,
                     std::span<const double> top_logprobs);
@@ -87,6 +96,8 @@ class OpenAiAnswer {
 
   std::shared_ptr<const OpenAiRequest> request_;
   openai::Answer answer_;
+  std::vector<Told> told_;
+  std::vector<char> room_;  ///< for the text of a token
   std::size_t n_embeddings_ = 0;
 };
 

@@ -10,8 +10,8 @@ namespace {
 sampling::SamplerOptions sampler_of(const openai::Sampling& from, std::uint64_t seed) {
   sampling::SamplerOptions out;
   out.temperature = static_cast<float>(from.temperature);
-  out.top_k = from.top_p == 0 ? 1 : from.top_k;
   out.top_p = from.top_p >= 1 ? 0 : static_cast<float>(from.top_p);
+  out.top_k = from.top_p < 1 && out.top_p == 0 ? 1 : from.top_k;
   out.min_p = static_cast<float>(from.min_p);
   out.repeat_penalty = static_cast<float>(from.repetition_penalty);
   out.presence_penalty = static_cast<float>(from.presence_penalty);
@@ -39,15 +39,27 @@ Result<std::shared_ptr<const OpenAiRequest>> OpenAiRequest::create(std::shared_p
       return error(Code::format, "request: \"logit_bias\" has the token {}, the vocabulary has {}", token,
                    model->spec().n_vocab);
   std::shared_ptr<OpenAiRequest> out(new OpenAiRequest(std::move(model), std::move(request), std::move(options)));
+  QINFER_TRY(out->make_chat());
   QINFER_TRY(out->make_prompts());
+  out->options_.chat.cancel = {};  // the caller's, of this call alone
   return std::shared_ptr<const OpenAiRequest>(std::move(out));
 }
 
+Status OpenAiRequest::make_chat() {
+  if (request_.kind != openai::Kind::chat) return Status();
+  const ChatOptions& options = options_.chat;
+  QINFER_ASSIGN(const formats::JsonDocument given, parse_conversation(request_.conversation, options));
+  QINFER_ASSIGN(const jinja::Rendered prompt, render_chat(*model_, given.root(), options));
+  QINFER_ASSIGN(const std::string_view source, chat_template_for(*model_, given.root(), options));
+  QINFER_ASSIGN(std::vector<text::TokenId> tokens, tokenize_rendered(*model_, prompt, options));
+  prompts_.push_back(std::move(tokens));
+  // Where no tools are offered, what looks like a call is content.
+  QINFER_ASSIGN(reply_, ChatReply::create(model_, given.root(), prompt,
+                                          {reply::find_format(source), request_.reasons, request_.offers_tools}));
+  return Status();
+}
+
 Status OpenAiRequest::make_prompts() {
-  if (request_.kind == openai::Kind::chat) {
-    QINFER_ASSIGN(std::vector<text::TokenId> tokens, tokenize_chat(*model_, request_.conversation, options_.chat));
-    prompts_.push_back(std::move(tokens));
-  }
   text::EncodeOptions encode;
   encode.add_special = true;
   encode.cancel = options_.chat.cancel;
@@ -98,11 +110,6 @@ Status OpenAiRequest::set_up(std::size_t choice, Session& session) const {
     values.push_back(value);
   }
   return session.set_bias(biased, values);
-}
-
-Result<std::unique_ptr<ChatReply>> OpenAiRequest::create_reply() const {
-  if (request_.kind != openai::Kind::chat) return std::unique_ptr<ChatReply>();
-  return ChatReply::create(model_, request_.conversation, options_.chat, reply::Format::automatic, request_.reasons);
 }
 
 GenerationOptions OpenAiRequest::generation_options(std::vector<std::string_view>& stops) const {

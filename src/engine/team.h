@@ -60,7 +60,8 @@ class ThreadTeam {
     run([&](std::int32_t worker) { together(worker, part, [](std::int32_t) {}); });
   }
 
-  /// Within run(): each worker calls work(worker); when all have, one of them calls completion(worker) before any goes on.
+  /// Within run(): each worker calls work(worker); when all have, one of them calls completion(worker) before any goes
+  /// on.
   template <typename Work, typename Completion>
   void together(std::int32_t worker, Work&& work, Completion&& completion) {
     if (executor_.run == nullptr) {

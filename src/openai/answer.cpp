@@ -20,6 +20,7 @@ Answer::Answer(const Request& request, AnswerHead head)
 // ---- What is told
 
 void Answer::add_content(std::size_t index, std::string_view text) {
+  if (has_ended(index)) return;
   begin(index);
   Choice& choice = choices_[index];
   if (text.empty()) return;
@@ -34,6 +35,7 @@ void Answer::add_content(std::size_t index, std::string_view text) {
 }
 
 void Answer::add_reasoning(std::size_t index, std::string_view text) {
+  if (has_ended(index)) return;
   begin(index);
   if (!stream_) {
     choices_[index].reasoning += text;
@@ -43,6 +45,7 @@ void Answer::add_reasoning(std::size_t index, std::string_view text) {
 }
 
 void Answer::add_call(std::size_t index, const CallText& call) {
+  if (has_ended(index)) return;
   begin(index);
   Choice& choice = choices_[index];
   const auto write = [&](JsonWriter& writer) {
@@ -70,28 +73,45 @@ void Answer::add_call(std::size_t index, const CallText& call) {
   ++choice.n_calls;
 }
 
-void Answer::add_logprobs(std::size_t index, const LikelyToken& token, std::span<const LikelyToken> top, bool known) {
-  if (!logprobs_) return;
-  Choice& choice = choices_[index];
+void Answer::add_logprobs(std::size_t index, const LikelyToken& token, std::span<const LikelyToken> top,
+                          std::uint64_t text_offset, bool known) {
+  if (!logprobs_ || has_ended(index)) return;
+  Logprobs& to = choices_[index].staged;
   if (is_chat()) {
-    if (!choice.entries.empty()) choice.entries += ',';
-    append_chat_logprobs(token, top, choice.entries);
+    if (!to.entries.empty()) to.entries += ',';
+    append_chat_logprobs(token, top, to.entries);
     return;
   }
-  for (std::string* list : {&choice.tokens, &choice.values, &choice.tops, &choice.offsets})
+  for (std::string* list : {&to.tokens, &to.values, &to.tops, &to.offsets})
     if (!list->empty()) *list += ',';
-  const std::string text = shown_text(token.bytes);
-  formats::append_json_string(text, choice.tokens);
-  JsonWriter values(choice.values);
-  known ? values.number(token.logprob) : values.null();
-  known ? append_top_logprobs(top, choice.tops) : void(choice.tops += "null");
-  choice.offsets += std::to_string(choice.offset);
-  choice.offset += count_characters(token.bytes);
+  formats::append_json_string(shown_text(token.bytes), to.tokens);
+  JsonWriter values(to.values);
+  if (known) {
+    values.number(token.logprob);
+    append_top_logprobs(token, top, to.tops);
+  } else {
+    values.null();
+    to.tops += "null";
+  }
+  to.offsets += std::to_string(text_offset);
 }
 
-void Answer::end(std::size_t index, Ending ending, const ChoiceCounts& counts) {
+void Answer::keep_logprobs(std::size_t index) {
   Choice& choice = choices_[index];
-  if (choice.ended) return;
+  for (std::string Logprobs::*list :
+       {&Logprobs::entries, &Logprobs::tokens, &Logprobs::values, &Logprobs::tops, &Logprobs::offsets}) {
+    std::string &to = choice.logprobs.*list, &from = choice.staged.*list;
+    if (!to.empty() && !from.empty()) to += ',';
+    to += from;
+    from.clear();
+  }
+}
+
+void Answer::drop_logprobs(std::size_t index) { choices_[index].staged = {}; }
+
+void Answer::end(std::size_t index, Ending ending, const ChoiceCounts& counts) {
+  if (has_ended(index)) return;
+  Choice& choice = choices_[index];
   begin(index);
   choice.ended = true;
   choice.ending = ending;
@@ -113,6 +133,7 @@ void Answer::end(std::size_t index, Ending ending, const ChoiceCounts& counts) {
 }
 
 void Answer::add_embedding(std::span<const float> values, std::uint64_t n_tokens) {
+  if (is_complete()) return;
   if (n_embeddings_ != 0) embeddings_ += ',';
   JsonWriter writer(embeddings_);
   writer.begin_object();
@@ -158,12 +179,12 @@ void Answer::begin(std::size_t index) {
   if (choices_[index].begun) return;
   choices_[index].begun = true;
   if (!stream_ || !is_chat()) return;
-  std::string entries = std::exchange(choices_[index].entries, {});  // they come with text
+  Logprobs kept = std::exchange(choices_[index].logprobs, {});  // they come with text
   write_chunk(index, false, [](JsonWriter& writer) {
     writer.key("role").string("assistant");
     writer.key("content").string("");
   });
-  choices_[index].entries = std::move(entries);
+  choices_[index].logprobs = std::move(kept);
 }
 
 template <typename WriteDelta>
@@ -219,13 +240,13 @@ void Answer::write_logprobs(JsonWriter& writer, Choice& choice) const {
     elements.clear();
   };
   if (is_chat()) {
-    list("content", choice.entries);
+    list("content", choice.logprobs.entries);
     writer.key("refusal").null();
   } else {
-    list("tokens", choice.tokens);
-    list("token_logprobs", choice.values);
-    list("top_logprobs", choice.tops);
-    list("text_offset", choice.offsets);
+    list("tokens", choice.logprobs.tokens);
+    list("token_logprobs", choice.logprobs.values);
+    list("top_logprobs", choice.logprobs.tops);
+    list("text_offset", choice.logprobs.offsets);
   }
   writer.end_object();
 }

@@ -46,16 +46,21 @@ class Answer {
   void add_content(std::size_t choice, std::string_view text);
   void add_reasoning(std::size_t choice, std::string_view text);
   void add_call(std::size_t choice, const CallText& call);
-  /// Of a token of this choice, with the most likely ones. They come with the next piece of text. `known` false: of the
-  /// first token of a prompt, before which there is nothing.
-  void add_logprobs(std::size_t choice, const LikelyToken& token, std::span<const LikelyToken> top, bool known = true);
+  /// Of a token of this choice, with the most likely ones. They are of the answer once keep_logprobs() says that what
+  /// the token has brought is, and come with the next piece of text. `known` false: of the first token of a prompt,
+  /// before which there is nothing.
+  void add_logprobs(std::size_t choice, const LikelyToken& token, std::span<const LikelyToken> top,
+                    std::uint64_t text_offset, bool known = true);
+  void keep_logprobs(std::size_t choice);
+  void drop_logprobs(std::size_t choice);
   void end(std::size_t choice, Ending ending, const ChoiceCounts& counts);
   /// Of an embeddings request; prompt by prompt.
   void add_embedding(std::span<const float> values, std::uint64_t n_tokens);
-  /// It ends with an error, whatever was told before.
+  /// It ends with an error, whatever was told before, and whatever is told afterwards.
   void fail(const Status& status);
 
-  bool is_complete() const { return n_ended_ == choices_.size(); }
+  bool is_complete() const { return n_ended_ >= choices_.size(); }
+  bool has_ended(std::size_t choice) const { return is_complete() || choices_[choice].ended; }
   /// Bytes that are ready, and not taken yet.
   const std::string& bytes() const { return out_; }
   void drop_bytes() { out_.clear(); }
@@ -63,13 +68,16 @@ class Answer {
   std::size_t n_calls(std::size_t choice) const { return choices_[choice].n_calls; }
 
  private:
+  /// Lists in JSON: of chat the elements of one, else of four.
+  struct Logprobs {
+    std::string entries, tokens, values, tops, offsets;
+  };
   struct Choice {
     bool begun = false, ended = false;
     std::string content, reasoning, calls;  ///< of one JSON text; calls: JSON, elements of a list
     std::uint32_t n_calls = 0;
-    /// Log probabilities that no chunk has had: of chat the elements of a list, else of four.
-    std::string entries, tokens, values, tops, offsets;
-    std::uint64_t offset = 0;  ///< characters of the tokens so far
+    Logprobs logprobs;  ///< that no chunk has had
+    Logprobs staged;    ///< that may be of the answer
     Ending ending = Ending::stop;
   };
 

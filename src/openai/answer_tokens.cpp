@@ -35,14 +35,16 @@ void append_chat_logprobs(const LikelyToken& token, std::span<const LikelyToken>
   writer.end_object();
 }
 
-void append_top_logprobs(std::span<const LikelyToken> top, std::string& out) {
+void append_top_logprobs(const LikelyToken& token, std::span<const LikelyToken> top, std::string& out) {
   formats::JsonWriter writer(out);
   writer.begin_object();
-  for (std::size_t i = 0; i < top.size(); ++i) {
-    const auto same = [&](const LikelyToken& other) { return other.bytes == top[i].bytes; };
-    if (std::none_of(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(i), same))
-      writer.key(shown_text(top[i].bytes)).number(top[i].logprob);
-  }
+  const auto is_among = [&](const LikelyToken& one, std::size_t n) {
+    return std::any_of(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(n),
+                       [&](const LikelyToken& other) { return other.bytes == one.bytes; });
+  };
+  for (std::size_t i = 0; i < top.size(); ++i)
+    if (!is_among(top[i], i)) writer.key(shown_text(top[i].bytes)).number(top[i].logprob);
+  if (!is_among(token, top.size())) writer.key(shown_text(token.bytes)).number(token.logprob);
   writer.end_object();
 }
 
@@ -69,11 +71,6 @@ std::string shown_text(std::string_view bytes) {
     out += kDigits[value & 15];
   }
   return out;
-}
-
-std::uint64_t count_characters(std::string_view bytes) {
-  return static_cast<std::uint64_t>(std::count_if(
-      bytes.begin(), bytes.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
 }
 
 std::string base64_of(std::span<const float> values) {

@@ -1,6 +1,8 @@
 // See conversation.h: conversations put into the forms of a template.
 #include "openai/conversation.h"
 
+#include <algorithm>
+
 #include "formats/json_writer.h"
 
 namespace qinfer::openai {
@@ -22,6 +24,17 @@ bool has_calls(const Json& message) {
   const Json* calls = message.find("tool_calls");
   return calls != nullptr && calls->is_array() && calls->size() != 0;
 }
+
+/// How many lists and objects are inside each other.
+int depth_of(const Json& value) {
+  int depth = 0;
+  if (value.is_object() || value.is_array())
+    for (const Json& inside : value) depth = std::max(depth, depth_of(inside));
+  return value.is_object() || value.is_array() ? depth + 1 : 0;
+}
+
+/// Of arguments as an object; around them are six, and what JSON may have is formats::kMaxJsonDepth.
+constexpr int kMaxArgumentDepth = formats::kMaxJsonDepth - 8;
 
 /// The text of a part, or null for a part of another kind.
 const Json* text_of_part(const Json& part) {
@@ -180,7 +193,7 @@ class Adapter {
     writer_.end_object();
   }
 
-  /// A text that is no JSON, as a model may have written it, stays a text.
+  /// A text that is no JSON, or too deep, as a model may have written it, stays a text.
   void write_arguments(const Json& arguments) {
     if (arguments.is_string() && arguments.text().find_first_not_of(" \t\r\n") == std::string_view::npos) {
       changed_ = true;  // of a call without arguments
@@ -189,7 +202,7 @@ class Adapter {
     }
     if (arguments.is_string() && forms_.object_arguments) {
       const auto parsed = formats::parse_json(arguments.text(), "arguments");
-      if (parsed.ok() && parsed.value().root().is_object()) {
+      if (parsed.ok() && parsed.value().root().is_object() && depth_of(parsed.value().root()) <= kMaxArgumentDepth) {
         changed_ = true;
         writer_.raw(arguments.text());
         return;

@@ -12,6 +12,12 @@ namespace qinfer::openai {
 
 using formats::Json;
 
+std::string_view beginning_of(std::string_view text) {
+  std::size_t n = std::min<std::size_t>(text.size(), 40);
+  while (n != 0 && n < text.size() && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
+  return text.substr(0, n);
+}
+
 Status wrong_value(std::string_view field, const Json& value, std::string_view expected) {
   std::string text = value.is_object() || value.is_array() ? std::string(type_name(value.type())) : json_text(value);
   if (text.size() > 60) text = std::string(type_name(value.type()));
@@ -60,16 +66,21 @@ Status Fields::check_all_known() const {
 
 namespace {
 
+/// The whole text as a number that the type holds.
+template <typename Integer>
+bool parse_whole(std::string_view text, Integer& out) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return code == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
 /// Any integer of 64 bits, signed or not.
 Status read_seed(Fields& fields, Sampling& sampling) {
   const Json* seed = fields.find("seed");
   if (seed == nullptr) return Status();
   std::uint64_t value = 0;
-  const std::string_view text = seed->spelling();
   if (seed->is_integer()) {
     value = static_cast<std::uint64_t>(seed->integer());
-  } else if (text.empty() ||
-             std::from_chars(text.data(), text.data() + text.size(), value).ptr != text.data() + text.size()) {
+  } else if (!parse_whole(seed->spelling(), value)) {
     return wrong_value("seed", *seed, "an integer of 64 bits");
   }
   sampling.seed = value;
@@ -84,10 +95,9 @@ Status read_bias(Fields& fields, Sampling& sampling) {
   for (const Json& member : *bias) {
     const std::string_view key = member.key();
     std::int32_t token = 0;
-    if (std::from_chars(key.data(), key.data() + key.size(), token).ptr != key.data() + key.size() || key.empty() ||
-        token < 0)
+    if (!parse_whole(key, token) || token < 0)
       return error_at(Code::format, -1, "request: \"logit_bias\" has the key \"{}\", expected the number of a token",
-                      key.substr(0, 40));
+                      beginning_of(key));
     if (!member.is_number() || !(std::abs(member.number()) <= 100))
       return wrong_value(format_text("logit_bias.{}", token), member, "a number from -100 to 100");
     const float value = static_cast<float>(member.number());

@@ -20,7 +20,8 @@ enum class Kind : std::int32_t { chat = 1, completion = 2, embeddings = 3 };
 
 /// Bytes of a request. Values and depth have the bounds of every JSON text (formats/json.h).
 inline constexpr std::size_t kMaxRequestBytes = std::size_t{64} << 20;
-inline constexpr std::uint32_t kMaxChoices = 128, kMaxPrompts = 2048, kMaxStops = 256, kMaxStopBytes = 4096;
+inline constexpr std::uint32_t kMaxChoices = 128, kMaxPrompts = 2048, kMaxAllChoices = 4096, kMaxStops = 256,
+                               kMaxStopBytes = 4096;
 inline constexpr std::uint32_t kMaxTopLogprobs = 20;
 
 /// In the interface's terms: temperature 1 and top_p 1 change nothing, 0 leaves the likeliest token alone.
@@ -54,6 +55,7 @@ struct Request {
   std::optional<std::uint32_t> logprobs;  ///< with so many of the most likely tokens
   bool echo = false;
   bool parallel_calls = true;
+  bool offers_tools = false;
   std::string schema;   ///< JSON schema of the content; "" = none
   bool base64 = false;  ///< embeddings as base64 of little-endian floats
   std::optional<std::uint32_t> dimensions;

@@ -18,7 +18,7 @@ Status check_part(const Json& part, const std::string& where) {
   const bool is_refusal = type == "refusal";
   if (type != "text" && !is_refusal)
     return error(Code::unsupported, "request: \"{}\" is a part of type \"{}\", only texts are taken", where,
-                 type.substr(0, 40));
+                 beginning_of(type));
   const Json* text = formats::find_field(part, is_refusal ? "refusal" : "text");
   if (text == nullptr || !text->is_string()) return wrong_value(where, part, "a part with a text");
   return Status();
@@ -71,7 +71,7 @@ Status check_tools(const Json& tools) {
     const std::string_view type = text_of(formats::find_field(tool, "type"));
     if (type != "function")
       return error(Code::unsupported, "request: \"{}.type\" is \"{}\", expected \"function\"", where,
-                   type.substr(0, 40));
+                   beginning_of(type));
     const Json* function = formats::find_field(tool, "function");
     if (function == nullptr || !function->is_object() || text_of(formats::find_field(*function, "name")).empty())
       return wrong_value(where, tool, "a function with a name");
@@ -198,6 +198,7 @@ Status read_chat(Fields& fields, Request& request) {
   QINFER_ASSIGN(const bool offers, offers_tools(fields, tools));
   QINFER_ASSIGN(const auto parallel, fields.boolean("parallel_tool_calls"));
   request.parallel_calls = parallel.value_or(true);
+  request.offers_tools = offers;
   QINFER_TRY(read_response_format(fields, offers, request));
   QINFER_TRY(read_limits(fields, request));
   QINFER_TRY(read_logprobs(fields, request));

@@ -39,6 +39,8 @@ class Fields {
   std::vector<std::string_view> known_;
 };
 
+/// What a message quotes of a text: whole characters of its first 40 bytes.
+std::string_view beginning_of(std::string_view text);
 /// A wrong value, as FieldReader words it.
 Status wrong_value(std::string_view field, const formats::Json& value, std::string_view expected);
 

@@ -64,6 +64,9 @@ Status read_prompts(std::string_view field, const Json* given, std::vector<Promp
 
 Status read_completion(Fields& fields, Request& request) {
   QINFER_TRY(read_prompts("prompt", fields.find("prompt"), request.prompts));
+  if (request.prompts.size() * request.n > kMaxAllChoices)
+    return error_at(Code::format, -1, "request: \"n\" is {} for {} prompts, expected at most {} choices in all",
+                    request.n, request.prompts.size(), kMaxAllChoices);
   QINFER_ASSIGN(const auto max_tokens, fields.integer("max_tokens", 0, std::numeric_limits<std::int32_t>::max()));
   request.max_tokens = static_cast<std::uint32_t>(max_tokens.value_or(16));
   QINFER_ASSIGN(const auto logprobs, fields.integer("logprobs", 0, kMaxTopLogprobs));
@@ -86,7 +89,7 @@ Status read_embeddings(Fields& fields, Request& request) {
   QINFER_ASSIGN(const auto format, fields.text("encoding_format"));
   if (format && *format != "float" && *format != "base64")
     return error_at(Code::format, -1, "request: \"encoding_format\" is \"{}\", expected \"float\" or \"base64\"",
-                    format->substr(0, 40));
+                    beginning_of(*format));
   request.base64 = format == "base64";
   QINFER_ASSIGN(const auto dimensions, fields.integer("dimensions", 1, std::numeric_limits<std::int32_t>::max()));
   if (dimensions) request.dimensions = static_cast<std::uint32_t>(*dimensions);

@@ -31,7 +31,7 @@ std::string call_id(std::uint32_t index) { return format_text("call{:05}", index
 }  // namespace
 
 Parser::Parser(Setup setup)
-    : syntax_(&syntax_of(setup.format)),
+    : syntax_(syntax_of(setup.format)),
       tools_(std::move(setup.tools)),
       first_id_(setup.n_earlier_calls),
       text_(std::move(setup.begun)),
@@ -39,7 +39,12 @@ Parser::Parser(Setup setup)
       state_(setup.in_reasoning ? State::reasoning
              : setup.reasons    ? State::begin
                                 : State::content),
-      may_be_bare_(setup.format == Format::llama3 && !tools_.empty()) {}
+      may_be_bare_(setup.calls && setup.format == Format::llama3 && !tools_.empty()) {
+  // Functionary's replies begin with the name of what they call, also where that is nothing.
+  if (setup.calls || setup.format == Format::functionary) return;
+  syntax_.call = syntax_.unmarked = {};
+  syntax_.ignored = {};
+}
 
 void Parser::push(std::string_view text) {
   if (at_ > text_.size() / 2) {
@@ -102,9 +107,9 @@ bool Parser::step() {
 bool Parser::begin() {
   const std::size_t first = std::min(rest().find_first_not_of(kSpace), rest().size());
   const std::string_view text = rest().substr(first);
-  if (!at_end_ && first <= kMaxSpaceBytes && syntax_->think.starts_with(text)) return false;
-  if (first <= kMaxSpaceBytes && text.starts_with(syntax_->think)) {
-    consume(first + syntax_->think.size());
+  if (!at_end_ && first <= kMaxSpaceBytes && syntax_.think.starts_with(text)) return false;
+  if (first <= kMaxSpaceBytes && text.starts_with(syntax_.think)) {
+    consume(first + syntax_.think.size());
     state_ = State::reasoning;
   } else {
     state_ = State::content;
@@ -113,15 +118,15 @@ bool Parser::begin() {
 }
 
 bool Parser::read_reasoning() {
-  const std::size_t end = rest().find(syntax_->think_end);
+  const std::size_t end = rest().find(syntax_.think_end);
   if (end != std::string_view::npos) {
     add_reasoning(rest().substr(0, end));
     space_.clear();
-    consume(end + syntax_->think_end.size());
+    consume(end + syntax_.think_end.size());
     state_ = State::after_reasoning;
     return true;
   }
-  const std::size_t held = at_end_ ? 0 : beginning_of(syntax_->think_end, rest());
+  const std::size_t held = at_end_ ? 0 : beginning_of(syntax_.think_end, rest());
   add_reasoning(rest().substr(0, rest().size() - held));
   consume(rest().size() - held);
   return false;
@@ -135,12 +140,12 @@ bool Parser::skip_line_ends() {
 
 /// The first marker of a text, or its end. All markers of a family begin with the same character.
 std::size_t Parser::find_marker(std::string_view text, std::string_view& marker) const {
-  if (syntax_->call.empty()) return text.size();
-  for (std::size_t at = text.find(syntax_->call.front()); at < text.size();
-       at = text.find(syntax_->call.front(), at + 1)) {
-    for (const std::string_view known : {syntax_->call, syntax_->unmarked, syntax_->ignored[0], syntax_->ignored[1]}) {
+  if (syntax_.call.empty()) return text.size();
+  for (std::size_t at = text.find(syntax_.call.front()); at < text.size();
+       at = text.find(syntax_.call.front(), at + 1)) {
+    for (const std::string_view known : {syntax_.call, syntax_.unmarked, syntax_.ignored[0], syntax_.ignored[1]}) {
       if (known.empty() || !text.substr(at).starts_with(known)) continue;
-      if (known == syntax_->unmarked && !names_tool(text.substr(at + known.size()))) continue;
+      if (known == syntax_.unmarked && !names_tool(text.substr(at + known.size()))) continue;
       marker = known;
       return at;
     }
@@ -163,7 +168,7 @@ bool Parser::read_content() {
   const std::size_t first = find_marker(text, marker);
   if (marker.empty()) {
     std::size_t held = 0;
-    for (const std::string_view known : {syntax_->call, syntax_->unmarked, syntax_->ignored[0], syntax_->ignored[1]})
+    for (const std::string_view known : {syntax_.call, syntax_.unmarked, syntax_.ignored[0], syntax_.ignored[1]})
       if (!at_end_) held = std::max(held, beginning_of(known, text));
     add_content(text.substr(0, text.size() - held));
     consume(text.size() - held);
@@ -171,9 +176,9 @@ bool Parser::read_content() {
   }
   add_content(text.substr(0, first));
   consume(first);
-  if (marker == syntax_->call || marker == syntax_->unmarked) {
+  if (marker == syntax_.call || marker == syntax_.unmarked) {
     state_ = State::call;
-    marked_ = marker == syntax_->call;
+    marked_ = marker == syntax_.call;
     scan_ = {};
     scan_.at = searched_ - std::min(searched_, marker.size());
   } else {
@@ -200,8 +205,8 @@ bool Parser::read_bare() {
 
 /// A call whose marker is there.
 bool Parser::read_marked() {
-  const std::size_t marker = marked_ ? syntax_->call.size() : 0;
-  CallSearch search = marked_ ? read_calls(syntax_->format, rest().substr(marker), at_end_, tools_, scan_)
+  const std::size_t marker = marked_ ? syntax_.call.size() : 0;
+  CallSearch search = marked_ ? read_calls(syntax_.format, rest().substr(marker), at_end_, tools_, scan_)
                               : read_unmarked_call(rest(), at_end_, tools_, scan_);
   searched_ = std::max(searched_, scan_.at == 0 ? 0 : marker + scan_.at);
   if (search.outcome == CallSearch::more && rest().size() <= kMaxCallBytes) return false;
@@ -210,7 +215,7 @@ bool Parser::read_marked() {
   // Of a call that is too long all that was held is content, of any other the marker alone: what follows it is looked
   // at again. At the end that is given up soon, or a reply of nothing but markers would be read once for each of them.
   const bool give_up = search.outcome == CallSearch::more || (at_end_ && ++failed_at_end_ > kMaxFailedAtEnd);
-  const std::size_t least = marked_ ? marker : syntax_->unmarked.size();
+  const std::size_t least = marked_ ? marker : syntax_.unmarked.size();
   const std::size_t n = give_up ? rest().size() : least + (may_waste(search.size) ? 0 : search.size);
   add_content(rest().substr(begun_, n - begun_));
   begun_ = 0;
@@ -228,7 +233,7 @@ bool Parser::take(CallSearch search, std::size_t before) {
   if (search.calls.empty()) return true;
   for (ToolCall& call : search.calls) add_call(std::move(call));
   after_call_ = true;
-  may_be_bare_ = syntax_->format == Format::llama3 && !tools_.empty();
+  may_be_bare_ = syntax_.format == Format::llama3 && !syntax_.call.empty() && !tools_.empty();
   return true;
 }
 
@@ -272,7 +277,7 @@ void Parser::add_call(ToolCall call) {
 
 std::string Parser::message() const {
   std::string out = R"({"role": "assistant", "content": )";
-  if (content_.empty() && !calls_.empty() && syntax_->null_content)
+  if (content_.empty() && !calls_.empty() && syntax_.null_content)
     out += "null";
   else
     formats::append_json_string(content_, out);
@@ -286,7 +291,7 @@ std::string Parser::message() const {
                        call_id(first_id_ + static_cast<std::uint32_t>(i)));
     formats::append_json_string(calls_[i].name, out);
     out += R"(, "arguments": )";
-    if (syntax_->text_arguments || calls_[i].is_code)
+    if (syntax_.text_arguments || calls_[i].is_code)
       formats::append_json_string(calls_[i].arguments, out);
     else
       out += calls_[i].arguments;

@@ -37,6 +37,7 @@ struct Setup {
   Format format = Format::plain;  ///< not automatic
   bool in_reasoning = false;      ///< the prompt has begun it
   bool reasons = true;            ///< false: a marker of reasoning is content
+  bool calls = true;              ///< false: so is one of a call
   std::string begun;              ///< what of the reply the prompt holds: a marker, or nothing
   ToolList tools;
   std::uint32_t n_earlier_calls = 0;  ///< of the conversation, so that ids differ
@@ -54,7 +55,7 @@ class Parser {
   /// The reply so far as a message of a conversation, in JSON, written as the templates of its family expect it.
   std::string message() const;
 
-  const Syntax& syntax() const { return *syntax_; }
+  const Syntax& syntax() const { return syntax_; }
   /// Whether reasoning has begun and its end has not come.
   bool in_reasoning() const { return state_ == State::reasoning; }
   /// Whether something else than reasoning and white space has come.
@@ -84,7 +85,7 @@ class Parser {
   void add_call(ToolCall call);
   void next_call();
 
-  const Syntax* syntax_;
+  Syntax syntax_;
   ToolList tools_;
   std::uint32_t first_id_;
 

@@ -296,3 +296,36 @@ TEST_CASE("a reply that a callback finishes ends the generation before another t
   REQUIRE_THROWS_WITH(turn.session.generate(request), contains("the reply is finished"));
   CHECK(turn.session.tokens().size() == before + 1);
 }
+
+TEST_CASE("a stop text that is a marker is no part of the reply", "[api][reasoning]") {
+  Turn turn;
+  qi::GenerateOptions request = turn.request(20, 3);
+  request.stop = {"</think>"};
+  std::string parts;
+  request.on_token = [&](std::string_view, qi::Token) {
+    parts += turn.parts();
+    return true;
+  };
+  CHECK(turn.session.generate(request).finish == QINFER_FINISH_STOP);
+  CHECK(turn.reply->in_reasoning());
+  CHECK(parts == "r:b;r:b;r:b;");
+}
+
+TEST_CASE("a forced marker of several tokens is not forced again", "[api][reasoning]") {
+  Turn turn(false);
+  qi::GenerateOptions request = turn.request(0, 3);
+  qi::Generation generation(turn.session, request);
+  std::string text;
+  const auto step = [&] {
+    const qinfer_token_info info = generation.next();
+    text.append(info.text, info.text_len);
+  };
+  while (turn.reply->in_reasoning()) step();
+  step();
+  const std::string expected = text;
+  for (std::size_t n = 1; n <= 6; ++n) {
+    text.resize(generation.take_back(n));
+    for (std::size_t i = 0; i < n; ++i) step();
+    CHECK(text == expected);
+  }
+}

@@ -345,3 +345,17 @@ TEST_CASE("Generation: wrong order of calls", "[generation][bad]") {
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "out is NULL", qinfer_generation_next(holding.native(), nullptr, &err));
   qinfer_generation_free(nullptr);
 }
+
+TEST_CASE("Generation: other tokens than those of the last step are noticed", "[generation][bad]") {
+  const qi::Model model = load(kStories);
+  qi::KvCache cache(model);
+  const Request request = requests()[0];
+  auto session = begin(model, cache, request);
+  qi::Generation generation(*session, request.options);
+  generation.next();
+  const std::vector<qi::Token> tokens = session->tokens();
+  session->truncate(tokens.size() - 1);
+  session->append(std::vector<qi::Token>{tokens.back() == 9 ? 8 : 9});
+  must_fail([&] { generation.next(); }, "begin another one");
+  CHECK(session->pending() != 0);  // nothing was evaluated
+}

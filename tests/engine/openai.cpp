@@ -357,3 +357,143 @@ TEST_CASE("openai answer: errors", "[openai][bad]") {
   qinfer_openai_request_free(nullptr);
   qinfer_openai_answer_free(nullptr);
 }
+
+TEST_CASE("openai answer: tokens are told with the text that is the answer's", "[openai]") {
+  const qi::Model model = qi::Model::load(kChat);
+  Json request = {{"messages", user("What is the capital of France?")}, {"temperature", 0}, {"logprobs", true}};
+  const auto text_of = [](const Json& choice) {
+    std::string text;
+    for (const Json& entry : choice["logprobs"]["content"]) text += entry["token"].get<std::string>();
+    return text;
+  };
+  Json choice = Json::parse(answered(model, QINFER_OPENAI_CHAT, request))["choices"][0];
+  CHECK(text_of(choice) == choice["message"]["content"]);
+  for (const char* stop : {"ance is", " of France is P", "T"}) {
+    request["stop"] = stop;
+    choice = Json::parse(answered(model, QINFER_OPENAI_CHAT, request))["choices"][0];
+    // The last token may reach into the stop text.
+    CHECK(text_of(choice).starts_with(choice["message"]["content"].get<std::string>()));
+    CHECK(text_of(choice).find(stop) == std::string::npos);
+  }
+  const Json completion = {{"prompt", "Once upon"}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 6}, {"seed", 3}};
+  choice = Json::parse(answered(qi::Model::load(kStories), QINFER_OPENAI_COMPLETION, completion))["choices"][0];
+  const Json& logprobs = choice["logprobs"];
+  const std::string text = choice["text"];
+  for (std::size_t i = 0; i < logprobs["tokens"].size(); ++i) {
+    const std::string token = logprobs["tokens"][i];
+    CHECK(text.compare(logprobs["text_offset"][i].get<std::size_t>(), token.size(), token) == 0);
+    // The token itself is among the likeliest, or is added to them.
+    if (i != 0) CHECK(logprobs["top_logprobs"][i][token] == logprobs["token_logprobs"][i]);
+  }
+}
+
+TEST_CASE("openai answer: without tools what looks like a call is content", "[openai]") {
+  const qi::Model model = qi::Model::load(kChat);
+  Json request = {{"messages", user("What is the weather in Oslo?")}, {"temperature", 0}, {"max_tokens", 60}};
+  const std::string system = "# Tools\n" + weather_tools().dump() + "\nFor each call write <tool_call> and JSON.";
+  request["messages"].insert(request["messages"].begin(), Json({{"role", "system"}, {"content", system}}));
+  const Json message = Json::parse(answered(model, QINFER_OPENAI_CHAT, request))["choices"][0]["message"];
+  CHECK_FALSE(message.contains("tool_calls"));
+  CHECK(message["content"].is_string());
+}
+
+TEST_CASE("openai answer: what ends badly stays ended, and can begin again", "[openai][bad]") {
+  const qi::Model model = qi::Model::load(kStories);
+  qi::KvCache cache(model);
+  auto options = qi::options<qinfer_session_options>();
+  options.max_logits = 2;
+  qi::Session session(cache, options);
+  const Request request = request_of(model, QINFER_OPENAI_COMPLETION,
+                                     {{"prompt", "Once upon a time there was"},
+                                      {"echo", true},
+                                      {"logprobs", 1},
+                                      {"n", 2},
+                                      {"max_tokens", 3},
+                                      {"temperature", 0}});
+  const auto drawn = [&](const qi::Cancel& cancel, std::size_t choice) {
+    qinfer_generation* out = nullptr;
+    REQUIRE_OK(qinfer_openai_generation_create(request.get(), choice, session.native(), cancel.native(), &out, &err));
+    return Drawn(out);
+  };
+  qi::Cancel cancel;
+  const Answer first = answer_to(request), second = answer_to(request);
+  const Drawn generation = drawn(cancel, 0);
+  std::int32_t ended = 0;
+  cancel.request();
+  REQUIRE_FAILS(QINFER_E_CANCELLED, "", qinfer_openai_answer_begin(first.get(), 0, generation.get(), &ended, &err));
+  cancel.reset();
+  REQUIRE_OK(qinfer_openai_answer_begin(first.get(), 0, generation.get(), &ended, &err));
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "not of choice 1",
+                qinfer_openai_answer_add(first.get(), 1, generation.get(), &ended, &err));
+  const auto finish = [&](const Answer& answer, std::size_t choice, qinfer_generation* g) {
+    for (ended = 0; ended == 0;) {
+      auto info = qi::options<qinfer_token_info>();
+      REQUIRE_OK(qinfer_generation_next(g, &info, &err));
+      REQUIRE_OK(qinfer_openai_answer_add(answer.get(), choice, g, &ended, &err));
+      if (ended == 0) REQUIRE_OK(qinfer_openai_answer_add(answer.get(), choice, g, &ended, &err));  // nothing new
+    }
+  };
+  finish(first, 0, generation.get());
+  const Drawn other = drawn(cancel, 1);
+  REQUIRE_OK(qinfer_openai_answer_begin(first.get(), 1, other.get(), &ended, &err));
+  finish(first, 1, other.get());
+  const Json answer = Json::parse(take(first));
+  CHECK(answer["choices"][0]["logprobs"]["token_logprobs"] == answer["choices"][1]["logprobs"]["token_logprobs"]);
+  CHECK(answer["choices"][0]["text"] == answer["choices"][1]["text"]);
+
+  qinfer_error failure = {};
+  failure.code = QINFER_E_NUMERIC;
+  REQUIRE_OK(qinfer_openai_answer_fail(second.get(), &failure, &err));
+  const Drawn late = drawn(cancel, 0);
+  REQUIRE_OK(qinfer_openai_answer_begin(second.get(), 0, late.get(), &ended, &err));
+  CHECK(ended == 1);
+  std::int32_t complete = 0;
+  CHECK(Json::parse(take(second, &complete))["error"]["type"] == "server_error");
+  CHECK(complete == 1);
+  CHECK(take(second, &complete).empty());
+  CHECK(complete == 1);
+}
+
+TEST_CASE("openai request: its cancel and its date are of the call that makes it", "[openai]") {
+  const qi::Model model = qi::Model::load(kChat);
+  const std::string text = R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1})";
+  auto chat = qi::options<qinfer_chat_options>();
+  auto options = qi::options<qinfer_openai_options>();
+  options.chat = &chat;
+  qinfer_openai_request* out = nullptr;
+  {
+    const qi::Cancel cancel;
+    chat.cancel = cancel.native();
+    REQUIRE_OK(qinfer_openai_request_create(model.native(), QINFER_OPENAI_CHAT, text.data(), text.size(), &options,
+                                            &out, &err));
+  }
+  const Request request(out);
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  qinfer_generation* generation = nullptr;
+  REQUIRE_OK(qinfer_openai_generation_create(request.get(), 0, session.native(), nullptr, &generation, &err));
+  qinfer_generation_free(generation);
+
+  // A call that fails must not be what is remembered of a template.
+  const qi::Model fresh = qi::Model::load(kChat);
+  const std::string calls =
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [
+      {"id": "call00000", "type": "function", "function": {"name": "f", "arguments": "{\"a\": \"b\"}"}}]}]})";
+  auto plain = qi::options<qinfer_chat_options>();
+  plain.flags = QINFER_CHAT_OPENAI_FORMS;
+  const auto rendered = [&](const qi::Model& on) {
+    std::string room(1 << 14, 0);
+    std::size_t n = 0;
+    REQUIRE_OK(qinfer_chat_render(on.native(), calls.data(), calls.size(), &plain, room.data(), room.size(), &n,
+                                  nullptr, 0, nullptr, &err));
+    return room.substr(0, n);
+  };
+  const std::string expected = rendered(model);
+  plain.now = "yesterday";
+  std::size_t n = 0;
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "now is",
+                qinfer_chat_render(fresh.native(), calls.data(), calls.size(), &plain, nullptr, 0, &n, nullptr, 0,
+                                   nullptr, &err));
+  plain.now = nullptr;
+  CHECK(rendered(fresh) == expected);
+}

@@ -131,7 +131,7 @@ void check_answer(const openai::Request& request, Choices& choices) {
       const openai::LikelyToken top[] = {{text, -1}, {choices.of(kTexts), -2}, {"\xff", -3}};
       switch (choices.below(4)) {
         case 0: answer.add_content(i, text); break;
-        case 1: answer.add_logprobs(i, top[choices.below(3)], {top, choices.below(4)}, choices.one_of(2)); break;
+        case 1: answer.add_logprobs(i, top[choices.below(3)], {top, choices.below(4)}, 7, choices.one_of(2)); break;
         case 2:
           if (request.kind == openai::Kind::chat) answer.add_reasoning(i, text);
           break;

@@ -91,6 +91,13 @@ TEST_CASE("openai forms: what cannot be put into a form is refused, or left as i
   const Json broken = Json::parse(R"({"messages": [{"role": "assistant", "content": "x", "tool_calls": [
     {"function": {"name": "f", "arguments": "{\"a\": "}}, {"function": 3}, 7]}, "no message"]})");
   CHECK(Json::parse(adapted(broken, forms)) == broken);
+  // Arguments that are too deep to stand as an object.
+  std::string deep = "{\"a\": " + std::string(60, '[') + std::string(60, ']') + "}";
+  const Json too_deep = {{"messages",
+                          {{{"role", "assistant"},
+                            {"content", ""},
+                            {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", deep}}}}}}}}}};
+  CHECK(Json::parse(adapted(too_deep, forms)) == too_deep);
 }
 
 namespace {

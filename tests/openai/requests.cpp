@@ -136,6 +136,9 @@ TEST_CASE("openai request: what is wrong is named", "[openai][bad]") {
   wrong(R"("stop": 3)", R"("stop" is 3, expected texts of 1 to 4096 bytes)");
   wrong(R"("stream": 1)", R"("stream" is a number, expected true or false)");
   wrong(R"("logit_bias": {"x": 1})", R"("logit_bias" has the key "x", expected the number of a token)");
+  wrong(R"("logit_bias": {"99999999999": 1})",
+        R"("logit_bias" has the key "99999999999", expected the number of a token)");
+  wrong(R"("seed": 18446744073709551616)", R"("seed" is 1.8446744073709552e+19, expected an integer of 64 bits)");
   wrong(R"("logit_bias": {"1": 101})", R"("logit_bias.1" is 101, expected a number from -100 to 100)");
   wrong(R"("top_logprobs": 2)", R"("top_logprobs" is 2 without "logprobs": true)");
   wrong(R"("tools": [{"type": "function", "function": {}}])",
@@ -170,6 +173,10 @@ TEST_CASE("openai request: what is wrong is named", "[openai][bad]") {
             R"("max_tokens" is 0 without "echo": there would be no answer)");
   must_fail(Kind::embeddings, R"({"input": "a", "encoding_format": "hex"})", Code::format,
             R"("encoding_format" is "hex", expected "float" or "base64")");
+  std::string many = R"({"n": 128, "prompt": ["a")";
+  for (int i = 0; i < 40; ++i) many += R"(,"a")";
+  must_fail(Kind::completion, many + "]}", Code::format,
+            R"("n" is 128 for 41 prompts, expected at most 4096 choices in all)");
   must_fail(Kind::chat, "[]", Code::format, "expected an object");
 }
 

@@ -243,7 +243,7 @@ TEST_CASE("foreign and stale packed files are refused with the reason", "[packed
       bytes.replace(bytes.find(key), key.size(), "\"qinfer.packed\":\"" + version + "\"");
       packed.dir.write("other", bytes);
       check_refused(runtime, packed.dir.file("other"), QINFER_E_UNSUPPORTED,
-                    "packed in version " + version + ", this library reads 2");
+                    ("packed in version " + version + ", this library reads 2").c_str());
     }
   }
   SECTION("the checkpoint has changed since") {

@@ -198,6 +198,37 @@ def test_completions(chat_model):
     assert short.choices[0].finish_reason == "length" and short.usage.completion_tokens == 3
 
 
+def test_forms_of_the_service(chat_model):
+    ask = qinfer.Client(chat_model).chat.completions.create
+    messages = [{"role": "user", "content": [{"type": "text", "text": "What is the capital of France?"}]}]
+    greedy = {"temperature": None, "top_p": 0, "seed": 2**64 - 1}
+    answer = ask(messages=messages, n=2, logprobs=True, top_logprobs=1, **greedy)
+    assert [choice.message.content for choice in answer.choices] == ["The capital of France is Paris."] * 2
+    assert "".join(each.token for each in answer.choices[0].logprobs.content) == answer.choices[0].message.content
+    chunks = list(ask(messages=messages, stream=True, stream_options={"include_usage": True}, **greedy))
+    assert chunks[-1].usage == ask(messages=messages, **greedy).usage and chunks[-1].choices == []
+    with pytest.raises(qinfer.UnsupportedError, match="audio"):
+        ask(messages=messages, audio={})
+    with pytest.raises(qinfer.FormatError, match="top_p"):
+        ask(messages=messages, top_p=2)
+    left = ask(messages=messages, stream=True)
+    next(left)
+    left.close()
+
+
+def test_completions_and_embeddings_of_the_service(model):
+    client = qinfer.Client(model)
+    echoed = client.completions.create(prompt=["Once upon a time", [5, 6]], echo=True, logprobs=1, max_tokens=2)
+    first, second = echoed.choices
+    assert first.text.startswith("Once upon a time") and first.logprobs.token_logprobs[0] is None
+    assert len(second.logprobs.tokens) == 4
+    answer = client.embeddings.create(input=["a dog", "a cat"])
+    with qinfer.Session(model, embeddings=True) as session:
+        session.append(model.tokenize("a cat"))
+        session.evaluate()
+        assert list(session.embedding()) == pytest.approx(answer.data[1].embedding, rel=1e-6)
+
+
 def test_a_grammar_is_for_any_number_of_sessions(model):
     try:
         grammar = qinfer.Grammar.regex(model, "[a-c]{3}")

@@ -2247,14 +2247,14 @@ unsafe extern "C" {
         out: *mut qinfer_generate_result,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The same step by step, for hosts that draw the tokens of many sessions in turn, or stream without callbacks. Options\n  are copied, but cancel and reply are borrowed; on_token and on_token_info must be NULL. A session may have one after\n  another. It is for one thread at a time, and so is what it uses.\n\n      while (!qinfer_generation_next(generation, &info, &err)) {\n          fwrite(info.text, 1, info.text_len, stdout);\n          if (info.finish) break;\n      }\n\n  With many sessions, call qinfer_eval for all of them as a batch, then this for each."]
+    #[doc = " The same step by step, for hosts that draw the tokens of many sessions in turn, or stream without callbacks. Options\n  are copied, but cancel is borrowed; on_token and on_token_info must be NULL. A session may have one after\n  another. It is for one thread at a time, and so is what it uses. Until it is freed it keeps its session, with that\n  session's blocks and hook, and its reply.\n\n      while (!qinfer_generation_next(generation, &info, &err)) {\n          fwrite(info.text, 1, info.text_len, stdout);\n          if (info.finish) break;\n      }\n\n  With many sessions, call qinfer_eval for all of them as a batch, then this for each."]
     pub fn qinfer_generation_create(
         session: *mut qinfer_session,
         options: *const qinfer_generate_options,
         out: *mut *mut qinfer_generation,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Evaluates the session's tokens if any are pending, draws the next one, and says what is new. Where finish is set, it\n  was the last step: token is the one that ended it, or -1 at a limit. Then QINFER_E_STATE, and so it is once tokens\n  were appended or taken back by other means. After another error the step can be done again, and\n  qinfer_generation_finish gives the text that was held back."]
+    #[doc = " Evaluates the session's tokens if any are pending, draws the next one, and says what is new. Where finish is set, it\n  was the last step: token is the one that ended it, or -1 at a limit. Then QINFER_E_STATE, and so it is once tokens\n  were appended or taken back by other means. After another error the step can be done again (after\n  QINFER_E_NO_MEMORY a token may be there whose text is lost), and qinfer_generation_finish gives the text that was\n  held back."]
     pub fn qinfer_generation_next(
         generation: *mut qinfer_generation,
         out: *mut qinfer_token_info,
@@ -2266,7 +2266,7 @@ unsafe extern "C" {
         out: *mut qinfer_token_info,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,\n  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.\n  Parts that the reply has given stay given, and what still stands of them is not given again. n: at most\n  new_tokens."]
+    #[doc = " Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,\n  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.\n  Parts that the reply has given stay given, and what still stands of them is not given again, unless it has become\n  something else. n: at most new_tokens."]
     pub fn qinfer_generation_take_back(
         generation: *mut qinfer_generation,
         n: usize,
@@ -2328,7 +2328,7 @@ unsafe extern "C" {
         out_ended: *mut i32,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Adds what the last qinfer_generation_next, or qinfer_generation_finish, has brought. *out_ended (may be NULL): 1 if\n  the choice has ended; with \"parallel_tool_calls\": false the first call ends it."]
+    #[doc = " Adds what the last qinfer_generation_next, or qinfer_generation_finish, has brought, once. *out_ended (may be NULL):\n  1 if the choice has ended; with \"parallel_tool_calls\": false the first call ends it."]
     pub fn qinfer_openai_answer_add(
         answer: *mut qinfer_openai_answer,
         choice: usize,
