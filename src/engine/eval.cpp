@@ -22,15 +22,13 @@
 #include "platform/thread.h"
 
 namespace qinfer::engine {
-namespace {
-
 class Evaluation {
  public:
   Evaluation(const SessionList& sessions, const EvalOptions& options)
       : sessions_(sessions), options_(options), model_(sessions[0].model()) {}
 
   ~Evaluation() {
-    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].eval_state = {};
+    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].end_evaluation();
   }
   Evaluation(const Evaluation&) = delete;
   Evaluation& operator=(const Evaluation&) = delete;
@@ -39,7 +37,7 @@ class Evaluation {
     QINFER_TRY(check());
     QINFER_TRY(reserve_all());
     for (std::size_t i = 0; i < n_marked_; ++i)  // one that only adopted blocks has new last tokens, too
-      if (sessions_[i].eval_state.count != 0 || sessions_[i].eval_state.adopted != 0) sessions_[i].drop_logits();
+      if (sessions_[i].eval_state_.count != 0 || sessions_[i].eval_state_.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
     for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].finish_evaluation();
@@ -58,15 +56,15 @@ class Evaluation {
       if (&session.cache() != &sessions_[0].cache())
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                         "session {} belongs to another KV cache than session 0", i);
-      if (session.eval_state.active)
+      if (session.eval_state_.active)
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i), "session {} appears twice", i);
       const std::size_t rows = options_.keep_logits;
       if (model_.spec().gives_logits() && rows > session.max_logits())
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
                         "keep_logits is {}, session {} has room for {} (max_logits)", rows, i, session.max_logits());
-      session.eval_state = {};
-      session.eval_state.active = true;
-      session.eval_state.index = i;
+      session.eval_state_ = {};
+      session.eval_state_.active = true;
+      session.eval_state_.index = i;
       n_marked_ = i + 1;
       pending = pending || session.pending() != 0;
       if (!model_.spec().causal) QINFER_TRY(check_encoder(session, i));
@@ -97,7 +95,7 @@ class Evaluation {
     const auto drop_adopted = [&] {
       bool any = false;
       for (std::size_t i = 0; i < n_marked_; ++i) {
-        any = any || sessions_[i].eval_state.adopted != 0;
+        any = any || sessions_[i].eval_state_.adopted != 0;
         sessions_[i].drop_adopted();
       }
       return any;
@@ -117,8 +115,8 @@ class Evaluation {
     first_ = last_ = nullptr;
     for (std::size_t i = 0; i < n_marked_; ++i) {
       Session& session = sessions_[i];
-      session.eval_state.next = nullptr;
-      session.eval_state.count = 0;
+      session.eval_state_.next = nullptr;
+      session.eval_state_.count = 0;
       if (session.pending() == 0) continue;
       if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));  // one must be left to evaluate
       link(session);
@@ -128,15 +126,15 @@ class Evaluation {
 
   void link(Session& session) {
     if (last_ != nullptr && session.pending() >= last_->pending()) {
-      last_->eval_state.next = &session;
+      last_->eval_state_.next = &session;
       last_ = &session;
       return;
     }
     Session** at = &first_;
-    while (*at != nullptr && (*at)->pending() <= session.pending()) at = &(*at)->eval_state.next;
-    session.eval_state.next = *at;
+    while (*at != nullptr && (*at)->pending() <= session.pending()) at = &(*at)->eval_state_.next;
+    session.eval_state_.next = *at;
     *at = &session;
-    if (session.eval_state.next == nullptr) last_ = &session;
+    if (session.eval_state_.next == nullptr) last_ = &session;
   }
 
   /// Gives each session its part of max_tokens; drops those that get none.
@@ -145,16 +143,16 @@ class Evaluation {
     Session** at = &first_;
     while (*at != nullptr) {
       Session& session = **at;
-      session.eval_state.count = std::min(session.pending(), left);
-      if (!model_.spec().causal && session.eval_state.count < session.pending()) session.eval_state.count = 0;
+      session.eval_state_.count = std::min(session.pending(), left);
+      if (!model_.spec().causal && session.eval_state_.count < session.pending()) session.eval_state_.count = 0;
       const std::size_t kept = model_.spec().gives_logits() ? options_.keep_logits : 0;
-      session.eval_state.kept = std::min(kept, session.eval_state.count);
-      left -= session.eval_state.count;
-      if (session.eval_state.count == 0) {
-        *at = session.eval_state.next;
+      session.eval_state_.kept = std::min(kept, session.eval_state_.count);
+      left -= session.eval_state_.count;
+      if (session.eval_state_.count == 0) {
+        *at = session.eval_state_.next;
         session.drop_adopted();  // other sessions may need the room
       } else {
-        at = &session.eval_state.next;
+        at = &session.eval_state_.next;
       }
     }
   }
@@ -165,9 +163,9 @@ class Evaluation {
     const BlockTable& table = s.tables()[group];
     const std::uint32_t partial = table.partial_block(s.evaluated());
     std::size_t earlier = 0;
-    for (const Session* t = first_; t != &s; t = t->eval_state.next)
+    for (const Session* t = first_; t != &s; t = t->eval_state_.next)
       earlier += partial != BlockTable::kNoBlock && t->tables()[group].partial_block(t->evaluated()) == partial ? 1 : 0;
-    return table.blocks_to_promise(s.evaluated(), s.eval_state.count, model_.scratch_layout().batch_capacity, earlier);
+    return table.blocks_to_promise(s.evaluated(), s.eval_state_.count, model_.scratch_layout().batch_capacity, earlier);
   }
 
   /// Has room promised for all that this call evaluates, then takes the blocks of each session's first batch, so that a
@@ -175,41 +173,41 @@ class Evaluation {
   /// `refused`: the first session that there is no room for.
   Status promise_and_take_first(const Session*& refused) {
     refused = nullptr;
-    for (Session* s = first_; s != nullptr && refused == nullptr; s = s->eval_state.next) {
+    for (Session* s = first_; s != nullptr && refused == nullptr; s = s->eval_state_.next) {
       for (std::size_t g = 0; g < s->tables().size() && refused == nullptr; ++g)
-        if (!s->tables()[g].obtain_promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state.count)) refused = s;
+        if (!s->tables()[g].obtain_promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state_.count)) refused = s;
     }
     Status status;
-    for (Session* s = first_; s != nullptr && status.ok() && refused == nullptr; s = s->eval_state.next)
+    for (Session* s = first_; s != nullptr && status.ok() && refused == nullptr; s = s->eval_state_.next)
       status = extend_for_batch(*s);
     if (!status.ok() || refused != nullptr)
-      for (Session* t = first_; t != nullptr; t = t->eval_state.next) t->give_back_unused();
+      for (Session* t = first_; t != nullptr; t = t->eval_state_.next) t->give_back_unused();
     return status;
   }
 
   static Status no_room(const Session& s) {
-    return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state.index),
+    return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state_.index),
                     "the KV cache has {}, session {} needs more for {} tokens", s.cache().describe_room(),
-                    s.eval_state.index, s.eval_state.count);
+                    s.eval_state_.index, s.eval_state_.count);
   }
 
   /// Takes blocks for a session's next tokens, as many as a batch may have.
   Status extend_for_batch(Session& s) const {
     const std::size_t n =
-        std::min<std::size_t>(s.eval_state.count - s.eval_state.done, model_.scratch_layout().batch_capacity);
+        std::min<std::size_t>(s.eval_state_.count - s.eval_state_.done, model_.scratch_layout().batch_capacity);
     const Code code = s.extend_tables(n);
     if (code == Code::ok) return Status();
     if (code == Code::io)
       return error_at(Code::io, EFBIG, "RLIMIT_FSIZE does not allow the memory that {} tokens of session {} need", n,
-                      s.eval_state.index);
+                      s.eval_state_.index);
     return error(Code::no_memory, "the system has no memory or no mapping for {} tokens of session {}", n,
-                 s.eval_state.index);
+                 s.eval_state_.index);
   }
 
   /// Adds a session's next n tokens as rows of the batch.
   void add_rows(Session& s, std::size_t n, Batch& batch) const {
     const BatchArrays arrays = batch_arrays(model_);
-    Session::EvalState& state = s.eval_state;
+    Session::EvalState& state = s.eval_state_;
     const auto row = static_cast<std::size_t>(batch.n_rows);
     const std::size_t position = s.evaluated();
     kernels::Sequence sequence{
@@ -255,13 +253,13 @@ class Evaluation {
     const ScratchLayout& layout = model_.scratch_layout();
     const std::size_t capacity = layout.batch_capacity;
     Batch batch;
-    for (Session* s = first_; s != nullptr; s = s->eval_state.next) {
-      const std::size_t rest = s->eval_state.count - s->eval_state.done;
+    for (Session* s = first_; s != nullptr; s = s->eval_state_.next) {
+      const std::size_t rest = s->eval_state_.count - s->eval_state_.done;
       const std::size_t n = std::min(capacity - static_cast<std::size_t>(batch.n_rows), rest);
       if (n == 0) break;
       // An encoder's sessions are not cut, and need places for their keys.
       if (!model_.spec().causal && (n < rest || key_blocks(batch) + layout.kv.blocks_for(n) > layout.key_blocks)) break;
-      if (s->eval_state.done != 0) QINFER_TRY(extend_for_batch(*s));
+      if (s->eval_state_.done != 0) QINFER_TRY(extend_for_batch(*s));
       add_rows(*s, n, batch);
     }
     return batch;
@@ -271,7 +269,7 @@ class Evaluation {
   void drop_cancelled() {
     Session** at = &first_;
     while (*at != nullptr) {
-      Session::EvalState& state = (*at)->eval_state;
+      Session::EvalState& state = (*at)->eval_state_;
       if (sessions_.is_cancelled(state.index)) {
         *at = state.next;
       } else {
@@ -298,7 +296,7 @@ class Evaluation {
     for (std::size_t i = 0; i < batch.n_sequences; ++i) {
       const kernels::Sequence& sequence = sequences[i];
       Session& session = *first_;
-      Session::EvalState& state = session.eval_state;
+      Session::EvalState& state = session.eval_state_;
       const auto n = static_cast<std::uint64_t>(sequence.n_rows);
       const std::uint64_t share = elapsed * n / static_cast<std::uint64_t>(batch.n_rows);
       const bool is_decode = state.count == 1;
@@ -322,8 +320,6 @@ class Evaluation {
   Session* first_ = nullptr;  ///< the list of what is left to do
   Session* last_ = nullptr;
 };
-
-}  // namespace
 
 Status eval(const SessionList& sessions, const EvalOptions& options) {
   if (sessions.size() == 0) return error(Code::invalid_argument, "n_sessions is 0: there is nothing to evaluate");

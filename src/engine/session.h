@@ -202,7 +202,12 @@ class Session {
   std::span<char> text_buffer() const { return {memory_.as<char>() + memory_layout_.text, memory_layout_.text_bytes}; }
   text::Detokenizer* detokenizer() { return detokenizer_ ? &*detokenizer_ : nullptr; }
 
-  /// What the evaluation that the session takes part in knows of it; here, so that eval needs no memory of its own.
+  /// The evaluation that the session took part in is over, and what it knew of the session is gone.
+  void end_evaluation() { eval_state_ = {}; }
+
+ private:
+  friend class Evaluation;  // eval.cpp
+  /// What an evaluation knows of a session that takes part in it; here, so that it needs no memory of its own.
   struct EvalState {
     Session* next = nullptr;  ///< in the list of what is left to do
     std::size_t index = 0;    ///< in the caller's array
@@ -211,9 +216,8 @@ class Session {
     std::size_t kept = 0;     ///< rows of logits wanted
     std::size_t adopted = 0;  ///< blocks, by adopt_prefix()
     bool active = false;      ///< in the call
-  } eval_state;
+  };
 
- private:
   Session() = default;
   std::int32_t* token_data() const { return tokens_.as<std::int32_t>(); }
   float* embedding_data() const { return reinterpret_cast<float*>(memory_.data() + memory_layout_.embedding); }
@@ -262,6 +266,7 @@ class Session {
   std::unique_ptr<LogitsHook> hook_;
   std::optional<text::Detokenizer> detokenizer_;
   Metrics metrics_;
+  EvalState eval_state_;
 };
 
 }  // namespace qinfer::engine

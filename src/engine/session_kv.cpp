@@ -191,7 +191,7 @@ void Session::adopt_prefix(std::size_t keep) {
   n_evaluated_ += n * size;
   metrics_.cached_tokens += n * size;
   model().runtime().metrics().cached_tokens += n * size;
-  eval_state.adopted = n;
+  eval_state_.adopted = n;
 }
 
 /// Of n known blocks the longest beginning at whose end the windows of all groups find every block that they see.
@@ -229,11 +229,11 @@ bool Session::adopt_blocks(std::size_t first, std::size_t n) {
 }
 
 void Session::drop_adopted() {
-  const std::size_t n_tokens = eval_state.adopted * block_tokens();
+  const std::size_t n_tokens = eval_state_.adopted * block_tokens();
   n_evaluated_ -= n_tokens;
   metrics_.cached_tokens -= n_tokens;
   model().runtime().metrics().cached_tokens -= n_tokens;
-  eval_state.adopted = 0;
+  eval_state_.adopted = 0;
   give_back_unused();
   forget_names();
 }

@@ -204,7 +204,7 @@ class RandomSessions {
     engine::Session& session = *twin.session;
     if (session.pending() == 0) return;
     const std::lock_guard lock(evaluating_);
-    session.eval_state = {};
+    session.end_evaluation();
     session.adopt_prefix(1);
     const std::size_t from_cache = session.evaluated() - twin.evaluated;
     std::size_t left = 1 + random_() % session.pending();
