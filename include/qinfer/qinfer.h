@@ -805,8 +805,9 @@ typedef struct qinfer_eval_options {
     uint32_t             flags;       /* QINFER_EVAL_* */
     const qinfer_cancel *cancel;      /* looked at between layers */
     const qinfer_cancel *const *session_cancels; /* NULL, or one for each session, each of which may be NULL: after a
-                                         request that session is left out of the rest of the call. What it has not
-                                         evaluated stays pending; the others go on as if it had ended */
+                                         request that session is left out of the rest of the call, or of the whole.
+                                         What it has not evaluated stays pending; the others go on as if it had
+                                         ended. A call whose sessions are all left out does nothing */
 } qinfer_eval_options;
 
 /** Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens
@@ -968,7 +969,8 @@ QINFER_STATUS qinfer_generation_finish(qinfer_generation *generation, qinfer_tok
 /** Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,
  *  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.
  *  Parts that the reply has given stay given, and what still stands of them is not given again, unless it has become
- *  something else. n: at most new_tokens. */
+ *  something else. n: at most new_tokens. QINFER_E_STATE for one of qinfer_openai_generation_create, whose answer has
+ *  the text. */
 QINFER_STATUS qinfer_generation_take_back(qinfer_generation *generation, size_t n, size_t *out_text_len,
                                           qinfer_error *err);
 /** What it is so far. */

@@ -41,12 +41,6 @@ reply::Setup setup_of(reply::Format format, const Json& conversation, const jinj
   return setup;
 }
 
-/// See ChatReply::n_given().
-std::size_t size_of(const reply::Part& part) {
-  if (part.kind == reply::PartKind::none) return 0;
-  return part.kind == reply::PartKind::call ? 1 : part.text.size();
-}
-
 }  // namespace
 
 ChatReply::ChatReply(std::shared_ptr<const Model> model, reply::Setup setup)
@@ -54,7 +48,8 @@ ChatReply::ChatReply(std::shared_ptr<const Model> model, reply::Setup setup)
       detokenizer_(*model_->tokenizer()),
       text_(std::size_t{3} * model_->tokenizer()->max_token_bytes() + 16),
       parser_(std::move(setup)) {
-  const reply::Syntax& syntax = parser_.syntax();
+  // Also where no calls are looked for: their markers are content then.
+  const reply::Syntax& syntax = reply::syntax_of(parser_.syntax().format);
   const auto add = [&](std::string_view marker) {
     const auto id = marker.empty() ? std::nullopt : model_->tokenizer()->find(marker);
     if (id && model_->tokenizer()->is_control(*id)) markers_.emplace_back(*id, marker);
@@ -117,16 +112,32 @@ ChatReply::Markers::const_iterator ChatReply::find_marker(text::TokenId token) c
   return std::find_if(markers_.begin(), markers_.end(), [&](const auto& m) { return m.first == token; });
 }
 
+ChatReply::Given ChatReply::given() const {
+  Given given = given_;
+  given.text += expected_.size();
+  return given;
+}
+
+reply::Part ChatReply::take() {
+  reply::Part part = cut_ ? std::move(*cut_) : parser_.next();
+  cut_.reset();
+  return part;
+}
+
 reply::Part ChatReply::next() {
   for (;;) {
-    reply::Part part = cut_ ? std::move(*cut_) : parser_.next();
-    cut_.reset();
-    n_given_ += size_of(part);
-    if (expected_.empty() || part.kind == reply::PartKind::none) return part;
+    reply::Part part = take();
+    if (part.kind == reply::PartKind::none) return part;
+    if (part.kind == reply::PartKind::call) {
+      given_.before_calls.push_back(given_.text);
+      expected_.clear();
+      return part;
+    }
+    given_.text += part.text.size();
+    if (expected_.empty()) return part;
     // What was given before and has become a part again; unless it has become something else.
-    const bool is_text = part.kind != reply::PartKind::call;
-    const std::size_t n = is_text ? std::min(part.text.size(), expected_.size()) : 0;
-    if (!is_text || part.text.compare(0, n, expected_, 0, n) != 0) {
+    const std::size_t n = std::min(part.text.size(), expected_.size());
+    if (part.text.compare(0, n, expected_, 0, n) != 0) {
       expected_.clear();
       return part;
     }
@@ -136,21 +147,32 @@ reply::Part ChatReply::next() {
   }
 }
 
-void ChatReply::skip(std::size_t n) {
-  while (n != 0) {
-    reply::Part part = next();
-    if (part.kind == reply::PartKind::none) break;
-    const std::size_t size = size_of(part);
-    if (size > n) {
+void ChatReply::skip(const Given& given) {
+  for (std::size_t call = given_.before_calls.size();; ++call) {
+    // What was given before the next call, or at all. Where that call is gone, so is what was given after it.
+    const std::size_t limit = call < given.before_calls.size() ? given.before_calls[call] : given.text;
+    reply::Part part = take();
+    for (; part.kind == reply::PartKind::content || part.kind == reply::PartKind::reasoning; part = take()) {
+      const std::size_t n = std::min(part.text.size(), limit - std::min(limit, given_.text));
+      given_.text += n;
       part.text.erase(0, n);
-      n_given_ -= size - n;
+      if (part.text.empty()) continue;
       cut_ = std::move(part);
       return;
     }
-    n -= size;
+    if (part.kind == reply::PartKind::none) return expect(limit - std::min(limit, given_.text));
+    if (call >= given.before_calls.size() || given_.text != limit) {
+      cut_ = std::move(part);
+      return;
+    }
+    given_.before_calls.push_back(given_.text);
   }
+}
+
+/// Of n bytes that were given and are no part now, some were of tokens that are gone, and some are held back, as the
+/// beginning of a marker.
+void ChatReply::expect(std::size_t n) {
   if (n == 0) return;
-  // Of the rest some was of tokens that are gone, and some is held back now, as the beginning of a marker.
   reply::Parser ended = parser_;
   ended.finish();
   for (reply::Part part = ended.next();
@@ -168,7 +190,7 @@ std::unique_ptr<ChatReply> ChatReply::clone() const {
 void ChatReply::restore(const Mark& mark) {
   detokenizer_ = mark.detokenizer;
   parser_ = mark.parser;
-  n_given_ = mark.n_given;
+  given_ = mark.given;
   cut_ = mark.cut;
   expected_ = mark.expected;
   finished_ = false;

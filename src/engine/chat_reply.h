@@ -45,21 +45,25 @@ class ChatReply {
   /// Nothing follows.
   Status finish();
   reply::Part next();
-  /// What next() has given: bytes of content and reasoning, and 1 for each call. Into how many parts they are cut is
-  /// chance.
-  std::size_t n_given() const { return n_given_; }
+  /// What next() has given: bytes of content and reasoning, and how many of them before each call. Into how many parts
+  /// texts are cut is chance.
+  struct Given {
+    std::size_t text = 0;
+    std::vector<std::size_t> before_calls;
+  };
+  Given given() const;
   /// A state to which it can go back.
   struct Mark {
     text::Detokenizer detokenizer;
     reply::Parser parser;
-    std::size_t n_given;
+    Given given;
     std::optional<reply::Part> cut;
     std::string expected;
   };
-  Mark mark() const { return {detokenizer_, parser_, n_given_, cut_, expected_}; }
+  Mark mark() const { return {detokenizer_, parser_, given_, cut_, expected_}; }
   void restore(const Mark& mark);
-  /// Does not give the next n of n_given(), as far as they still are what they were.
-  void skip(std::size_t n);
+  /// After restore(): does not give again what was given, as far as it still is what it was.
+  void skip(const Given& given);
   std::string message() const { return parser_.message(); }
   bool in_reasoning() const { return parser_.in_reasoning(); }
   bool has_content() const { return parser_.has_content(); }
@@ -85,7 +89,9 @@ class ChatReply {
   Markers markers_;
   std::vector<text::TokenId> reasoning_end_;
   reply::Parser parser_;
-  std::size_t n_given_ = 0;
+  reply::Part take();
+  void expect(std::size_t n);
+  Given given_;
   std::optional<reply::Part> cut_;  ///< what skip() left of a part, which is the next one
   std::string expected_;            ///< text that next() has given before, and that is not known again yet
   bool finished_ = false;

@@ -67,7 +67,7 @@ class Evaluation {
       session.eval_state_.index = i;
       n_marked_ = i + 1;
       pending = pending || session.pending() != 0;
-      if (!model_.spec().causal) QINFER_TRY(check_encoder(session, i));
+      if (!model_.spec().causal && !sessions_.is_cancelled(i)) QINFER_TRY(check_encoder(session, i));
     }
     if (!pending) return error(Code::state, "no session has pending tokens: append some first");
     return Status();
@@ -117,7 +117,7 @@ class Evaluation {
       Session& session = sessions_[i];
       session.eval_state_.next = nullptr;
       session.eval_state_.count = 0;
-      if (session.pending() == 0) continue;
+      if (session.pending() == 0 || sessions_.is_cancelled(i)) continue;
       if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));  // one must be left to evaluate
       link(session);
     }

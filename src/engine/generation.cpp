@@ -2,7 +2,6 @@
 #include "engine/generation.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "platform/thread.h"
@@ -57,7 +56,7 @@ Generation::Generation(Session& session, const GenerationOptions& options, text:
       text_(options.reply != nullptr ? &options.reply->detokenizer() : detokenizer, buffer, options.stop),
       first_(session.length()),
       length_(session.length()),
-      last_(session.tokens().back()),
+      revision_(session.revision()),
       kept_(session.evaluated()),
       cached_before_(session.metrics().cached_tokens),
       ns_before_(evaluation_ns()) {
@@ -73,7 +72,7 @@ bool Generation::is_at_limit() const {
 
 /// The session's tokens are those of the last step.
 Status Generation::check_tokens() const {
-  if (session_.length() == length_ && session_.tokens().back() == last_) return Status();
+  if (session_.revision() == revision_) return Status();
   return error(Code::state,
                "the session has {} tokens, {} after the last step of this generation, or others: begin another one "
                "after tokens were appended or taken back",
@@ -102,20 +101,17 @@ Status Generation::draw(GenerationEvent& event) {
   note_first_draw();
   QINFER_ASSIGN(const std::int32_t token, draw_token());
   length_ = session_.length();
-  last_ = token;
+  revision_ = session_.revision();
   return take_in(token, event);
 }
 
 Status Generation::push(std::int32_t token, GenerationEvent& event) {
   event = {};
-  const auto before = std::pair(length_, last_);
-  ++length_;
-  last_ = token;
-  Status status = check();
-  if (!status.ok()) {
-    std::tie(length_, last_) = before;
-    return status;
-  }
+  if (session_.length() != length_ + 1 || session_.tokens().back() != token)
+    return error(Code::state, "the token {} is not the one that the session has more than after the last step", token);
+  revision_ = session_.revision();
+  QINFER_TRY(check());
+  length_ = session_.length();
   note_first_draw();
   return take_in(token, event);
 }
@@ -222,7 +218,7 @@ Result<std::size_t> Generation::take_back(std::size_t n) {
     return error(Code::state, "the beginning of the reply was not kept");
   QINFER_TRY(session_.truncate(length_ - n));
   length_ -= n;
-  last_ = session_.tokens().back();
+  revision_ = session_.revision();
   const std::size_t given = n_text_;
   // What the tokens that stay have become is made again: stop texts, the reply and characters may reach across any.
   n_text_ = 0;
@@ -231,7 +227,7 @@ Result<std::size_t> Generation::take_back(std::size_t n) {
   finish_ = Finish::none;
   text_.clear();
   if (detokenizer_ != nullptr) detokenizer_->reset(false);
-  const std::size_t n_given = begin_ ? options_.reply->n_given() - begin_->n_given : 0;
+  const ChatReply::Given reply_given = begin_ ? options_.reply->given() : ChatReply::Given();
   if (begin_) options_.reply->restore(*begin_);
   const bool logprobs = std::exchange(options_.logprobs, false);
   Status status;
@@ -239,14 +235,14 @@ Result<std::size_t> Generation::take_back(std::size_t n) {
   for (std::size_t i = first_; i < length_ && status.ok(); ++i) status = take_in(session_.tokens()[i], event);
   options_.logprobs = logprobs;
   QINFER_TRY(std::move(status));
-  if (begin_) go_on_with_reply(n_given);
+  if (begin_) go_on_with_reply(reply_given);
   return std::min(given, n_text_);
 }
 
-/// After what it was given has become parts again, of which the host has so much (ChatReply::n_given).
-void Generation::go_on_with_reply(std::size_t n_given) {
+/// After what it was given has become parts again, of which the host has so much.
+void Generation::go_on_with_reply(const ChatReply::Given& given) {
   ChatReply& reply = *options_.reply;
-  reply.skip(n_given);
+  reply.skip(given);
   const auto length = static_cast<std::int64_t>(length_);
   reply.forced = {};
   if (length <= forced_from_) forced_from_ = -1;

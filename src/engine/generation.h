@@ -78,6 +78,8 @@ class Generation {
   /// Whether there can be another step: QINFER_E_STATE once it has ended, or where the session's tokens are not those
   /// of the last step.
   Status check() const;
+  /// Before the first step: the session was given the same tokens anew.
+  void begin_anew() { revision_ = session_.revision(); }
   /// Draws the next token and appends it to the session, whose tokens must all be evaluated.
   Status draw(GenerationEvent& event);
   /// Whether draw() will end it because a limit is reached, so that nothing need be evaluated.
@@ -105,7 +107,7 @@ class Generation {
   bool is_stop_token(std::int32_t token) const;
   std::uint64_t evaluation_ns() const;
   void note_first_draw();
-  void go_on_with_reply(std::size_t n_given);
+  void go_on_with_reply(const ChatReply::Given& given);
 
   Session& session_;
   GenerationOptions options_;
@@ -113,7 +115,7 @@ class Generation {
   TextOutput text_;
   std::size_t first_;       ///< length of the session before the first token
   std::size_t length_;      ///< and now
-  std::int32_t last_;       ///< its last token
+  std::uint64_t revision_;  ///< of its tokens
   std::size_t kept_;        ///< evaluated tokens before
   std::size_t n_text_ = 0;  ///< bytes of text in all events
   std::uint32_t reasoning_tokens_ = 0;

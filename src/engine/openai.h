@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -78,19 +80,34 @@ class OpenAiAnswer {
   openai::Answer& answer() { return answer_; }
 
  private:
+  /// A token whose text is not known to be of the answer yet.
+  struct Staged {
+    std::int32_t token;
+    double logprob;
+    std::vector<std::int32_t> top;
+    std::vector<double> top_logprobs;
+    std::uint64_t offset;      ///< of its text, in characters
+    std::uint64_t begin, end;  ///< of its text, in bytes since the generation began
+    bool is_space, is_known;
+  };
   /// Of one choice.
   struct Told {
     std::optional<text::Detokenizer> detokenizer;  ///< for the places of tokens in the text
-    std::uint64_t offset = 0;                      ///< characters so far
-    bool evaluated_anew = false;                   ///< the whole prompt, for its log probabilities
+    std::uint64_t offset = 0, end = 0;             ///< characters and bytes so far
+    std::uint64_t given = 0;                       ///< bytes that the generation has given
+    std::deque<Staged> staged;
+    bool evaluated_anew = false;  ///< the whole prompt, for its log probabilities
+    /// Something of its text, where it has any.
+    bool has_given(const Staged& one) const { return one.begin < given || one.end <= given; }
   };
   Status check(std::size_t choice, const Session& session) const;
   std::string text_of_prompt(std::size_t index) const;
-  std::uint64_t place(std::size_t choice, std::int32_t token);
   std::string_view bytes_of(std::int32_t token) const;
-  Status add_prompt_logprobs(std::size_t choice, Session& session, const std::atomic<bool>* cancelled);
-  void add_logprobs(std::size_t choice, std::int32_t token, double logprob, std::span<const std::int32_t> top,
-                    std::span<const double> top_logprobs);
+  Staged& stage(std::size_t choice, std::int32_t token);
+  Status stage_prompt(std::size_t choice, Session& session, const std::atomic<bool>* cancelled);
+  void stage_step(std::size_t choice, const GenerationEvent& step);
+  void keep_staged(std::size_t choice, bool all);
+  void drop_staged(std::size_t choice, bool spaces_alone);
   void add_parts(std::size_t choice, ChatReply& reply);
   void end(std::size_t choice, const Generation& generation, Finish finish);
 

@@ -22,8 +22,10 @@ OpenAiAnswer::OpenAiAnswer(std::shared_ptr<const OpenAiRequest> request, openai:
     : request_(std::move(request)), answer_(request_->request(), std::move(head)), told_(request_->n_choices()) {
   const text::Tokenizer& tokenizer = *request_->model().tokenizer();
   room_.resize(std::size_t{3} * tokenizer.max_token_bytes() + 16);
-  if (request_->request().kind != openai::Kind::completion || !request_->request().logprobs) return;
-  for (Told& told : told_) told.detokenizer.emplace(tokenizer, request_->request().echo);
+  if (!request_->request().logprobs) return;
+  // A reply begins a text, and so does a prompt; what follows a prompt does not.
+  const bool begins = request_->request().kind == openai::Kind::chat || request_->request().echo;
+  for (Told& told : told_) told.detokenizer.emplace(tokenizer, begins);
 }
 
 Status OpenAiAnswer::check(std::size_t choice, const Session& session) const {
@@ -44,32 +46,22 @@ Result<bool> OpenAiAnswer::begin(std::size_t choice, Generation& generation, con
   const openai::Request& request = request_->request();
   if (request.echo) {
     if (request_->wants_prompt_logprobs()) {
-      Status status = add_prompt_logprobs(choice, generation.session(), cancelled);
+      Status status = stage_prompt(choice, generation.session(), cancelled);
       if (!status.ok()) {  // as if it had not begun
-        answer_.drop_logprobs(choice);
-        told_[choice].detokenizer->reset(true);
-        told_[choice].offset = 0;
+        told_[choice] = {};
+        told_[choice].detokenizer.emplace(*request_->model().tokenizer(), true);
         QINFER_TRY(generation.session().set_tokens(request_->prompt(choice / request.n)).take_status());
-        return status;
       }
-      answer_.keep_logprobs(choice);
+      generation.begin_anew();
+      QINFER_TRY(std::move(status));
+      keep_staged(choice, true);
+      told_[choice].end = 0;
     }
     answer_.add_content(choice, text_of_prompt(choice / request.n));
   }
   const bool ends = request.max_tokens == 0U;
   if (ends) end(choice, generation, Finish::length);
   return ends;
-}
-
-/// Where the text of a token begins, in characters.
-std::uint64_t OpenAiAnswer::place(std::size_t choice, std::int32_t token) {
-  Told& told = told_[choice];
-  if (!told.detokenizer) return 0;
-  const std::string_view text(room_.data(), told.detokenizer->push(token, room_));
-  return std::exchange(told.offset,
-                       told.offset + static_cast<std::uint64_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-                         return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-                       })));
 }
 
 /// As it was given, or what its tokens are.
@@ -84,54 +76,88 @@ std::string OpenAiAnswer::text_of_prompt(std::size_t index) const {
   return text;
 }
 
-/// From the first token on, since nothing of the cache has logits.
-Status OpenAiAnswer::add_prompt_logprobs(std::size_t choice, Session& session, const std::atomic<bool>* cancelled) {
-  const std::span<const text::TokenId> tokens = request_->prompt(choice / request_->request().n);
-  const std::size_t n_top = std::min(*request_->request().logprobs, request_->model().spec().n_vocab);
-  std::vector<std::int32_t> top(n_top);
-  std::vector<double> top_logprobs(n_top);
-  told_[choice].evaluated_anew = true;
-  QINFER_TRY(session.truncate(0));
-  answer_.add_logprobs(choice, {bytes_of(tokens[0]), 0}, {}, place(choice, tokens[0]), false);
-  for (std::size_t at = 0; at < tokens.size();) {
-    const std::size_t n = std::min<std::size_t>(session.max_logits(), tokens.size() - at);
-    QINFER_TRY(session.append(tokens.subspan(at, n)));
-    QINFER_TRY(evaluate(session, n, cancelled));
-    for (std::size_t row = 0; row < n && at + row + 1 < tokens.size(); ++row) {
-      const std::size_t back = n - 1 - row;
-      double logprob = 0;
-      QINFER_TRY(session.logprobs(back, tokens.subspan(at + row + 1, 1), {&logprob, 1}));
-      QINFER_TRY(session.top_logprobs(back, top, top_logprobs));
-      add_logprobs(choice, tokens[at + row + 1], logprob, top, top_logprobs);
-    }
-    at += n;
-  }
-  return Status();
-}
+// ---- Log probabilities: a token is staged, and kept or dropped once it is known whose text its text is.
 
 std::string_view OpenAiAnswer::bytes_of(std::int32_t token) const {
   const text::Tokenizer& tokenizer = *request_->model().tokenizer();
   return static_cast<std::size_t>(token) < tokenizer.size() ? tokenizer.token_bytes(token) : std::string_view();
 }
 
-void OpenAiAnswer::add_logprobs(std::size_t choice, std::int32_t token, double logprob,
-                                std::span<const std::int32_t> top, std::span<const double> top_logprobs) {
+OpenAiAnswer::Staged& OpenAiAnswer::stage(std::size_t choice, std::int32_t token) {
+  Told& told = told_[choice];
+  const std::string_view text(room_.data(), told.detokenizer->push(token, room_));
+  Staged staged{token, 0, {}, {}, told.offset, told.end, told.end + text.size(), false, true};
+  staged.is_space = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+  told.end = staged.end;
+  told.offset += static_cast<std::uint64_t>(std::count_if(
+      text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+  return told.staged.emplace_back(std::move(staged));
+}
+
+/// From the first token on, since nothing of the cache has logits.
+Status OpenAiAnswer::stage_prompt(std::size_t choice, Session& session, const std::atomic<bool>* cancelled) {
+  const std::span<const text::TokenId> tokens = request_->prompt(choice / request_->request().n);
+  const std::size_t n_top = std::min(*request_->request().logprobs, request_->model().spec().n_vocab);
+  told_[choice].evaluated_anew = true;
+  QINFER_TRY(session.truncate(0));
+  stage(choice, tokens[0]).is_known = false;
+  for (std::size_t at = 0; at < tokens.size();) {
+    const std::size_t n = std::min<std::size_t>(session.max_logits(), tokens.size() - at);
+    QINFER_TRY(session.append(tokens.subspan(at, n)));
+    QINFER_TRY(evaluate(session, n, cancelled));
+    for (std::size_t row = 0; row < n && at + row + 1 < tokens.size(); ++row) {
+      Staged& staged = stage(choice, tokens[at + row + 1]);
+      staged.top.resize(n_top);
+      staged.top_logprobs.resize(n_top);
+      QINFER_TRY(session.logprobs(n - 1 - row, {&staged.token, 1}, {&staged.logprob, 1}));
+      QINFER_TRY(session.top_logprobs(n - 1 - row, staged.top, staged.top_logprobs));
+    }
+    at += n;
+  }
+  return Status();
+}
+
+void OpenAiAnswer::stage_step(std::size_t choice, const GenerationEvent& step) {
+  Told& told = told_[choice];
+  told.given += step.text.size();
+  if (!told.detokenizer || step.token < 0) return;
+  Staged& staged = stage(choice, step.token);
+  staged.logprob = step.logprob;
+  staged.top.assign(step.top_tokens.begin(), step.top_tokens.end());
+  staged.top_logprobs.assign(step.top_logprobs.begin(), step.top_logprobs.end());
+  // What is told is of the answer: no reasoning, and not the token that ends it.
+  const bool ends = step.is_late && step.token >= 0;
+  if (step.in_reasoning || ends || !step.has_logprobs) told.staged.pop_back();
+}
+
+/// Those of whose text something was given, or all.
+void OpenAiAnswer::keep_staged(std::size_t choice, bool all) {
+  Told& told = told_[choice];
   std::array<openai::LikelyToken, kMaxTop> likely;
-  for (std::size_t i = 0; i < top.size(); ++i) likely[i] = {bytes_of(top[i]), top_logprobs[i]};
-  answer_.add_logprobs(choice, {bytes_of(token), logprob}, {likely.data(), top.size()}, place(choice, token));
+  for (; !told.staged.empty() && (all || told.has_given(told.staged.front())); told.staged.pop_front()) {
+    const Staged& staged = told.staged.front();
+    for (std::size_t i = 0; i < staged.top.size(); ++i) likely[i] = {bytes_of(staged.top[i]), staged.top_logprobs[i]};
+    answer_.add_logprobs(choice, {bytes_of(staged.token), staged.logprob}, {likely.data(), staged.top.size()},
+                         staged.offset, staged.is_known);
+  }
+}
+
+/// Of those whose text was given: white space at the beginning alone, or all.
+void OpenAiAnswer::drop_staged(std::size_t choice, bool spaces_alone) {
+  Told& told = told_[choice];
+  while (!told.staged.empty() && told.has_given(told.staged.front()) && (!spaces_alone || told.staged.front().is_space))
+    told.staged.pop_front();
 }
 
 Result<bool> OpenAiAnswer::add(std::size_t choice, Generation& generation, ChatReply* reply, GenerationEvent& event) {
   QINFER_TRY(check(choice, generation.session()));
   if (answer_.has_ended(choice)) return true;
   const GenerationEvent step = std::exchange(event, {});
-  // What is told is of the answer: no reasoning, and not the token that ends it.
-  if (step.has_logprobs && !step.in_reasoning && !(step.is_late && step.token >= 0))
-    add_logprobs(choice, step.token, step.logprob, step.top_tokens, step.top_logprobs);
+  stage_step(choice, step);
   if (reply != nullptr) {
     add_parts(choice, *reply);
   } else if (!step.text.empty()) {
-    answer_.keep_logprobs(choice);
+    keep_staged(choice, false);
     answer_.add_content(choice, step.text);
   }
   const bool enough = !request_->request().parallel_calls && answer_.n_calls(choice) != 0;
@@ -143,7 +169,7 @@ Result<bool> OpenAiAnswer::add(std::size_t choice, Generation& generation, ChatR
     add_parts(choice, *reply);
   }
   // Tokens without text of their own belong to the answer; those that a stop text has cut away do not.
-  if (step.finish != Finish::stop && reply == nullptr) answer_.keep_logprobs(choice);
+  if (reply == nullptr) keep_staged(choice, step.finish != Finish::stop);
   end(choice, generation, generation.finish());
   return true;
 }
@@ -152,16 +178,19 @@ void OpenAiAnswer::add_parts(std::size_t choice, ChatReply& reply) {
   for (reply::Part part = reply.next(); part.kind != reply::PartKind::none; part = reply.next()) {
     switch (part.kind) {
       case reply::PartKind::content:
-        answer_.keep_logprobs(choice);
+        // White space after reasoning and before content is of neither.
+        if (part.text.find_first_of(" \t\r\n") != 0) drop_staged(choice, true);
+        keep_staged(choice, false);
         answer_.add_content(choice, part.text);
         break;
       case reply::PartKind::reasoning:
-        answer_.drop_logprobs(choice);
+        drop_staged(choice, false);
         answer_.add_reasoning(choice, part.text);
         break;
       case reply::PartKind::call:
         if (!request_->request().parallel_calls && answer_.n_calls(choice) != 0) break;
-        answer_.keep_logprobs(choice);
+        drop_staged(choice, true);
+        keep_staged(choice, false);
         answer_.add_call(choice, {part.id, part.name, part.text});
         break;
       case reply::PartKind::none: break;

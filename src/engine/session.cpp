@@ -92,6 +92,7 @@ Status Session::append(std::span<const std::int32_t> tokens) {
   tokens_.make_own(n_tokens_ * sizeof(std::int32_t));
   std::copy(tokens.begin(), tokens.end(), token_data() + n_tokens_);
   n_tokens_ += tokens.size();
+  ++revision_;
   return Status();
 }
 
@@ -242,6 +243,7 @@ Status Session::accept_last() {
   if (hook_->accept(token_data()[last])) return Status();
   mark_accepted(last, false);
   n_tokens_ = last;
+  ++revision_;
   return Status::fixed(Code::cancelled, "the accept function of the session's logits hook refused: no token was added");
 }
 
@@ -265,6 +267,7 @@ Result<std::int32_t> Session::sample(bool with_hook) {
   const std::int32_t token = sampled.value();
   tokens_.make_own(n_tokens_ * sizeof(std::int32_t));
   token_data()[n_tokens_++] = token;
+  ++revision_;
   if (with_hook && hook_ != nullptr) QINFER_TRY(accept_last());
   const std::uint64_t elapsed = platform::now_ns() - begin;
   metrics_.sample_ns += elapsed;

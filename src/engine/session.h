@@ -100,6 +100,8 @@ class Session {
 
   std::span<const std::int32_t> tokens() const { return {token_data(), n_tokens_}; }
   std::size_t length() const { return n_tokens_; }
+  /// Another number after each change of its tokens.
+  std::uint64_t revision() const { return revision_; }
   std::size_t pending() const { return n_tokens_ - n_evaluated_; }
   std::uint32_t max_tokens() const { return memory_layout_.max_tokens; }
   std::uint32_t max_logits() const { return memory_layout_.max_logits; }
@@ -256,6 +258,7 @@ class Session {
   SharedBuffer tokens_, logits_;
   std::unique_ptr<BlockTable[]> tables_;  ///< one for each group
   std::size_t n_tokens_ = 0, n_evaluated_ = 0, n_logits_ = 0;
+  std::uint64_t revision_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names in the prefix index are known
   bool untrusted_ = false;   ///< keys and values came out of a snapshot: they are not published
   std::string origin_;       ///< then what computed them; kMixedOrigin once this model has added others with other bits

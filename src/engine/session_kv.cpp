@@ -144,6 +144,7 @@ Status Session::cut(std::size_t n_tokens, bool others_follow) {
   const bool cut = n_tokens < n_tokens_;
   if (cut) QINFER_TRY(rewind_hook(n_tokens));
   n_tokens_ = n_tokens;
+  ++revision_;
   // Nothing pending means that there are logits, or an embedding; after a cancelled evaluation there may be none.
   const bool ready =
       n_tokens == n_evaluated_ && (others_follow || n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);

@@ -76,7 +76,7 @@ void Answer::add_call(std::size_t index, const CallText& call) {
 void Answer::add_logprobs(std::size_t index, const LikelyToken& token, std::span<const LikelyToken> top,
                           std::uint64_t text_offset, bool known) {
   if (!logprobs_ || has_ended(index)) return;
-  Logprobs& to = choices_[index].staged;
+  Logprobs& to = choices_[index].logprobs;
   if (is_chat()) {
     if (!to.entries.empty()) to.entries += ',';
     append_chat_logprobs(token, top, to.entries);
@@ -95,19 +95,6 @@ void Answer::add_logprobs(std::size_t index, const LikelyToken& token, std::span
   }
   to.offsets += std::to_string(text_offset);
 }
-
-void Answer::keep_logprobs(std::size_t index) {
-  Choice& choice = choices_[index];
-  for (std::string Logprobs::*list :
-       {&Logprobs::entries, &Logprobs::tokens, &Logprobs::values, &Logprobs::tops, &Logprobs::offsets}) {
-    std::string &to = choice.logprobs.*list, &from = choice.staged.*list;
-    if (!to.empty() && !from.empty()) to += ',';
-    to += from;
-    from.clear();
-  }
-}
-
-void Answer::drop_logprobs(std::size_t index) { choices_[index].staged = {}; }
 
 void Answer::end(std::size_t index, Ending ending, const ChoiceCounts& counts) {
   if (has_ended(index)) return;

@@ -46,13 +46,10 @@ class Answer {
   void add_content(std::size_t choice, std::string_view text);
   void add_reasoning(std::size_t choice, std::string_view text);
   void add_call(std::size_t choice, const CallText& call);
-  /// Of a token of this choice, with the most likely ones. They are of the answer once keep_logprobs() says that what
-  /// the token has brought is, and come with the next piece of text. `known` false: of the first token of a prompt,
-  /// before which there is nothing.
+  /// Of a token of this choice, with the most likely ones. They come with the next piece of text, which begins at that
+  /// character. `known` false: of the first token of a prompt, before which there is nothing.
   void add_logprobs(std::size_t choice, const LikelyToken& token, std::span<const LikelyToken> top,
                     std::uint64_t text_offset, bool known = true);
-  void keep_logprobs(std::size_t choice);
-  void drop_logprobs(std::size_t choice);
   void end(std::size_t choice, Ending ending, const ChoiceCounts& counts);
   /// Of an embeddings request; prompt by prompt.
   void add_embedding(std::span<const float> values, std::uint64_t n_tokens);
@@ -77,7 +74,6 @@ class Answer {
     std::string content, reasoning, calls;  ///< of one JSON text; calls: JSON, elements of a list
     std::uint32_t n_calls = 0;
     Logprobs logprobs;  ///< that no chunk has had
-    Logprobs staged;    ///< that may be of the answer
     Ending ending = Ending::stop;
   };
 

@@ -249,7 +249,7 @@ CallSearch read_llama3(std::string_view text, bool at_end, CallScan& scan) {
 }
 
 bool is_recipient(std::string_view name, const ToolList& tools) {
-  return name == kContentRecipient || name == kCodeRecipient || tools.has(name);
+  return name == kContentRecipient || (name == kCodeRecipient && tools.takes_code()) || tools.has(name);
 }
 
 /// The first line of a part of Functionary's: to whom it goes. `outcome` is found, with its size and the line's end.

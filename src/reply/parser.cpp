@@ -32,7 +32,7 @@ std::string call_id(std::uint32_t index) { return format_text("call{:05}", index
 
 Parser::Parser(Setup setup)
     : syntax_(syntax_of(setup.format)),
-      tools_(std::move(setup.tools)),
+      tools_(setup.calls ? std::move(setup.tools) : ToolList::none()),
       first_id_(setup.n_earlier_calls),
       text_(std::move(setup.begun)),
       begun_(text_.size()),

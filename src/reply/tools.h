@@ -21,6 +21,13 @@ class ToolList {
   ToolList() = default;
   /// Of a conversation: its "tools".
   explicit ToolList(const formats::Json& conversation);
+  /// Nothing may be called, not even what needs no schema.
+  static ToolList none() {
+    ToolList list;
+    list.none_ = true;
+    return list;
+  }
+  bool takes_code() const { return !none_; }
   bool empty() const { return tools_.empty(); }
   bool has(std::string_view name) const { return find(name) != nullptr; }
   /// Whether some tool's name begins so.
@@ -44,6 +51,7 @@ class ToolList {
   const Tool* find(std::string_view name) const;
   const Parameter* find(std::string_view tool, std::string_view parameter) const;
   std::vector<Tool> tools_;
+  bool none_ = false;
 };
 
 }  // namespace qinfer::reply

@@ -136,7 +136,7 @@ class Encoding {
 
   const TokenizerTables& tables_;
   const AddedTokenRule rule_;
-  const bool guards_normalized_;       // content must not take part in tokens of the normalised text
+  const bool guards_normalized_;   // content must not take part in tokens of the normalised text
   std::span<const Span> content_;  // what does not end before the segment that is being read
   std::vector<TokenId>& out_;
   Work work_;

@@ -221,4 +221,19 @@ TEST_CASE("a cancelled session leaves a batch, and its neighbours do not notice"
   kept.append(prompt(3, 2));
   REQUIRE_OK(qinfer_eval(sessions, 1, &options, &err));
   CHECK(kept.pending() == 3);
+
+  // One that leaves before the call takes no room, and none of max_tokens.
+  auto tight = qi::options<qinfer_kv_cache_options>();
+  tight.budget_blocks = 2;
+  qi::KvCache little(model, tight);
+  qi::Session gone(little), goes(little);
+  gone.append(prompt(60, 3));
+  goes.append(prompt(40, 7));
+  qinfer_session* both[] = {gone.native(), goes.native()};
+  const qinfer_cancel* first_gone[] = {before.native(), nullptr};
+  options.session_cancels = first_gone;
+  options.max_tokens = 40;
+  REQUIRE_OK(qinfer_eval(both, 2, &options, &err));
+  CHECK(goes.pending() == 0);
+  CHECK(gone.pending() == 60);
 }

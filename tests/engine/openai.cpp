@@ -371,7 +371,7 @@ TEST_CASE("openai answer: tokens are told with the text that is the answer's", "
   for (const char* stop : {"ance is", " of France is P", "T"}) {
     request["stop"] = stop;
     choice = Json::parse(answered(model, QINFER_OPENAI_CHAT, request))["choices"][0];
-    // The last token may reach into the stop text.
+    // The last token may reach into the stop text, or be what the text ends in.
     CHECK(text_of(choice).starts_with(choice["message"]["content"].get<std::string>()));
     CHECK(text_of(choice).find(stop) == std::string::npos);
   }
@@ -496,4 +496,138 @@ TEST_CASE("openai request: its cancel and its date are of the call that makes it
                                    nullptr, &err));
   plain.now = nullptr;
   CHECK(rendered(fresh) == expected);
+}
+
+namespace {
+
+/// Has these tokens drawn, and then whatever the model draws.
+class Forced final : public qi::LogitsHook {
+ public:
+  explicit Forced(std::vector<qi::Token> tokens) : tokens_(std::move(tokens)) {}
+  bool apply(float* logits, std::uint32_t n_vocab) override {
+    if (at_ == tokens_.size()) return true;
+    for (std::uint32_t i = 0; i < n_vocab; ++i)
+      if (i != static_cast<std::uint32_t>(tokens_[at_])) logits[i] = -INFINITY;
+    return true;
+  }
+  bool accept(qi::Token) override {
+    if (at_ < tokens_.size()) ++at_;
+    return true;
+  }
+  bool rewind(std::size_t) override { return true; }
+
+ private:
+  std::vector<qi::Token> tokens_;
+  std::size_t at_ = 0;
+};
+
+std::vector<qi::Token> tokens_of(const qi::Model& model, const std::vector<std::string>& texts) {
+  std::vector<qi::Token> tokens;
+  for (const std::string& text : texts)
+    for (const qi::Token token : model.tokenize(text)) tokens.push_back(token);
+  return tokens;
+}
+
+/// The answer where these are the tokens that are drawn.
+Json forced_answer(const qi::Model& model, std::int32_t kind, const Json& json, const std::vector<std::string>& texts) {
+  const Request request = request_of(model, kind, json);
+  const Answer answer = answer_to(request);
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  session.set_logits_hook(std::make_unique<Forced>(tokens_of(model, texts)));
+  qinfer_generation* out = nullptr;
+  REQUIRE_OK(qinfer_openai_generation_create(request.get(), 0, session.native(), nullptr, &out, &err));
+  const Drawn generation(out);
+  std::int32_t ended = 0;
+  REQUIRE_OK(qinfer_openai_answer_begin(answer.get(), 0, out, &ended, &err));
+  while (ended == 0) {
+    auto info = qi::options<qinfer_token_info>();
+    REQUIRE_OK(qinfer_generation_next(out, &info, &err));
+    REQUIRE_OK(qinfer_openai_answer_add(answer.get(), 0, out, &ended, &err));
+  }
+  return Json::parse(take(answer))["choices"][0];
+}
+
+}  // namespace
+
+TEST_CASE("openai answer: no token is told whose text is not given", "[openai]") {
+  const qi::Model model = qi::Model::load(kChat);
+  const Json chat = {{"messages", user("Hi")}, {"logprobs", true}, {"stop", "END"}, {"max_tokens", 20}};
+  const Json completion = {{"prompt", "Hi"}, {"logprobs", 0}, {"stop", "END"}, {"max_tokens", 20}};
+  const auto check = [&](const std::vector<std::string>& texts, const std::string& content,
+                         const std::vector<std::string>& tokens) {
+    CAPTURE(texts);
+    const Json whole = forced_answer(model, QINFER_OPENAI_CHAT, chat, texts);
+    CHECK(whole["message"]["content"] == content);
+    std::vector<std::string> told;
+    for (const Json& entry : whole["logprobs"]["content"]) told.push_back(entry["token"]);
+    CHECK(told == tokens);
+    const Json text = forced_answer(model, QINFER_OPENAI_COMPLETION, completion, texts);
+    CHECK(text["text"] == content);
+    CHECK(text["logprobs"]["tokens"].get<std::vector<std::string>>() == tokens);
+  };
+  check({"x", "\n", "E", "N", "D"}, "x\n", {"x", "\n"});
+  check({"x", "E", "E", "N", "D"}, "xE", {"x", "E"});
+  check({"x", "E", "N", "y", "E", "N", "D"}, "xENy", {"x", "E", "N", "y"});
+  // Reasoning, and line ends after it, are of neither.
+  const Json asks = {{"messages", user("What is the weather in Oslo?")},
+                     {"tools", weather_tools()},
+                     {"temperature", 0},
+                     {"logprobs", true}};
+  const Json called = Json::parse(answered(model, QINFER_OPENAI_CHAT, asks))["choices"][0];
+  CHECK_FALSE(called["message"]["reasoning_content"].get<std::string>().empty());
+  REQUIRE(called["logprobs"]["content"].size() > 5);
+  CHECK(called["logprobs"]["content"][0]["token"] == "<tool_call>");
+}
+
+TEST_CASE("openai answer: takes back again and again", "[openai][generation]") {
+  const qi::Model model = qi::Model::load(kChat);
+  const Json conversation = {{"messages", user("Hi")}, {"tools", weather_tools()}};
+  const auto run = [&](const std::vector<std::string>& texts, const std::vector<std::size_t>& takes,
+                       const std::vector<std::string>& then) {
+    auto chat = qi::options<qinfer_chat_options>();
+    chat.flags = QINFER_CHAT_GENERATION_PROMPT;
+    auto options = qi::options<qinfer_reply_options>();
+    options.chat = &chat;
+    options.format = QINFER_REPLY_HERMES;
+    qi::Reply reply(model, conversation.dump(), options);
+    qi::KvCache cache(model);
+    qi::Session session(cache);
+    session.append(model.tokenize_chat(conversation.dump(), chat));
+    const std::vector<qi::Token> first = tokens_of(model, texts), second = tokens_of(model, then);
+    qi::GenerateOptions request;
+    request.reply = &reply;
+    qi::Generation generation(session, request);
+    std::string given;
+    const auto parts = [&] {
+      for (qi::Reply::Part part = reply.next(); part.kind != QINFER_PART_NONE; part = reply.next())
+        given += part.kind == QINFER_PART_CALL ? "[" + part.name + "]" : part.text;
+    };
+    session.set_logits_hook(std::make_unique<Forced>(first));
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      generation.next();
+      parts();
+    }
+    const std::string before = given;
+    given.clear();
+    for (const std::size_t n : takes) {
+      generation.take_back(n);
+      parts();
+    }
+    session.set_logits_hook(std::make_unique<Forced>(second));
+    for (std::size_t i = 0; i < second.size(); ++i) generation.next();
+    reply.finish();
+    parts();
+    return std::pair(before, given);
+  };
+  using Pair = std::pair<std::string, std::string>;
+  CHECK(run({"a", "<", "t", "x"}, {1}, {"y"}) == Pair("a<tx", "y"));
+  CHECK(run({"a", "<", "t", "x"}, {1, 0}, {"y"}) == Pair("a<tx", "y"));
+  CHECK(run({"a", "<", "t", "x"}, {1, 1}, {"y"}) == Pair("a<tx", "y"));
+  CHECK(run({"a", "<", "t", "x"}, {3}, {"y"}) == Pair("a<tx", "y"));
+  const std::vector<std::string> call = {"x ", "<tool_call>", "{\"name\": \"get_weather\", \"arguments\": {}}",
+                                         "</tool_call>"};
+  const auto [before, after] = run(call, {1}, {"zz"});
+  CHECK(before == "x[get_weather]");
+  CHECK(after == " <tool_call>{\"name\": \"get_weather\", \"arguments\": {}}zz");
 }

@@ -546,3 +546,28 @@ TEST_CASE("What a real template writes of a message is read back as that message
   CHECK(n_calls >= 8);
   CHECK(n_plain >= 10);
 }
+
+TEST_CASE("Where nothing may be called, what looks like a call is content", "[chat]") {
+  const auto read_without = [](Format format, const std::string& text) {
+    reply::Setup setup;
+    setup.format = format;
+    setup.calls = false;
+    reply::Parser parser(std::move(setup));
+    parser.push(text);
+    parser.finish();
+    return parser.message();
+  };
+  const auto content_of = [&](Format format, const std::string& text) {
+    const Json message = Json::parse(read_without(format, text));
+    CHECK_FALSE(message.contains("tool_calls"));
+    return message["content"].get<std::string>();
+  };
+  for (const std::string text :
+       {R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)", R"({"name": "f", "parameters": {}})",
+        R"([TOOL_CALLS][{"name": "f", "arguments": {}}])", R"(functools[{"name": "f", "arguments": {}}])"})
+    for (const Format format :
+         {Format::hermes, Format::llama3, Format::mistral, Format::deepseek, Format::firefunction})
+      CHECK(content_of(format, text) == text);
+  CHECK(content_of(Format::functionary, ">>>all\nHi") == "Hi");
+  CHECK(content_of(Format::functionary, ">>>python\nprint(1)") == ">>>python\nprint(1)");
+}

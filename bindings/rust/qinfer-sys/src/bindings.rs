@@ -2266,7 +2266,7 @@ unsafe extern "C" {
         out: *mut qinfer_token_info,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,\n  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.\n  Parts that the reply has given stay given, and what still stands of them is not given again, unless it has become\n  something else. n: at most new_tokens."]
+    #[doc = " Takes the last n of its tokens back, as qinfer_session_truncate does, and all that was made of them; it goes on,\n  also where it has ended. *out_text_len (may be NULL): how many bytes of the texts so far, in order, are still right.\n  Parts that the reply has given stay given, and what still stands of them is not given again, unless it has become\n  something else. n: at most new_tokens. QINFER_E_STATE for one of qinfer_openai_generation_create, whose answer has\n  the text."]
     pub fn qinfer_generation_take_back(
         generation: *mut qinfer_generation,
         n: usize,
