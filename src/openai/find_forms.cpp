@@ -73,7 +73,7 @@ void find_content_forms(Role role, const Render& render, bool tools, TemplateFor
 
 /// Whether there are any.
 bool find_call_forms(const Render& render, bool tools, TemplateForms& forms) {
-  bool good[2][2];  // by arguments as an object, by a null content
+  bool good[2][2] = {};  // by arguments as an object, by a null content
   for (const bool object : {true, false}) {
     for (const bool null : {false, true}) {
       const std::string call = call_message(null ? "null" : "\"\"", object);

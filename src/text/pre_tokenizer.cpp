@@ -176,13 +176,13 @@ void find_numbers(std::string_view text, std::vector<Stretch>& spans) {
   for (std::size_t i = 0; i < text.size();) {
     const Char c = char_at(text, i);
     if (is_number(c.code)) {
-      if (covered != i) spans.push_back({covered, i, false});
-      spans.push_back({i, i + c.size, true});
+      if (covered != i) spans.push_back({{covered, i}, false});
+      spans.push_back({{i, i + c.size}, true});
       covered = i + c.size;
     }
     i += c.size;
   }
-  if (covered != text.size()) spans.push_back({covered, text.size(), false});
+  if (covered != text.size()) spans.push_back({{covered, text.size()}, false});
 }
 
 /// Rewrites every piece by `append(piece, text of the piece, out)`.

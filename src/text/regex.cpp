@@ -47,7 +47,7 @@ class Matcher {
       }
       if (begin == text_.size() && program_.first[kRegexTextEnd] == 0) return Outcome::none;
       const Outcome outcome = match_at(begin);
-      if (outcome == Outcome::match) found = {begin, place_, true};
+      if (outcome == Outcome::match) found = {{begin, place_}, true};
       if (outcome != Outcome::none || begin >= text_.size()) return outcome;
     }
   }
@@ -332,11 +332,11 @@ Status Regex::find_literal(std::string_view text, Work& work, std::vector<Stretc
     const void* at = memmem(text.data() + covered, text.size() - covered, literal_.data(), literal_.size());
     if (at == nullptr) break;
     const auto begin = static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
-    if (covered != begin) spans.push_back({covered, begin, false});
+    if (covered != begin) spans.push_back({{covered, begin}, false});
     covered = begin + literal_.size();
-    spans.push_back({begin, covered, true});
+    spans.push_back({{begin, covered}, true});
   }
-  if (covered != text.size()) spans.push_back({covered, text.size(), false});
+  if (covered != text.size()) spans.push_back({{covered, text.size()}, false});
   return Status();
 }
 
@@ -355,12 +355,12 @@ Status Regex::find_all(std::string_view text, Work& work, RegexScratch& scratch,
       from = found.end + (found.end < text.size() ? char_at(text, found.end).size : 1);
       continue;
     }
-    if (covered != found.begin) spans.push_back({covered, found.begin, false});
+    if (covered != found.begin) spans.push_back({{covered, found.begin}, false});
     spans.push_back(found);
     covered = from = found.end;
     any = true;
   }
-  if (covered != text.size()) spans.push_back({covered, text.size(), false});
+  if (covered != text.size()) spans.push_back({{covered, text.size()}, false});
   return Status();
 }
 
