@@ -246,6 +246,8 @@ typedef struct qinfer_allocator {
     void *user; /* borrowed until the runtime and all that depends on it are freed */
 } qinfer_allocator;
 
+/** A part of what is computed. */
+typedef void (*qinfer_task_fn)(uint32_t index, void *context);
 /** Threads of a host that has a pool already, instead of threads of the runtime. The struct is copied.
  *
  *  run calls task(i, context) exactly once for each i below n, on any threads, in any order, one after another if need
@@ -256,7 +258,7 @@ typedef struct qinfer_executor {
     uint32_t struct_size;
     uint32_t n_tasks; /* into how many tasks work is cut: the host's threads, the caller included if it helps; 1 to
                          1024 */
-    void (*run)(uint32_t n, void (*task)(uint32_t index, void *context), void *context, void *user);
+    void (*run)(uint32_t n, qinfer_task_fn task, void *context, void *user);
     void *user;       /* borrowed until the runtime and all that depends on it are freed */
 } qinfer_executor;
 

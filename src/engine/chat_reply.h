@@ -42,6 +42,11 @@ class ChatReply {
   void push_text(std::string_view text);
   bool is_marker(text::TokenId token) const { return find_marker(token) != markers_.end(); }
   void push_marker(text::TokenId token);
+  /// Whether it is the marker that ends reasoning, and there is some.
+  bool ends_reasoning(text::TokenId token) const {
+    const auto marker = find_marker(token);
+    return in_reasoning() && marker != markers_.end() && marker->second == parser_.syntax().think_end;
+  }
   /// Nothing follows.
   Status finish();
   reply::Part next();

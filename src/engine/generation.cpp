@@ -144,7 +144,8 @@ Status Generation::take_in(std::int32_t token, GenerationEvent& event) {
   if (reasons) ++reasoning_tokens_;
   event.in_reasoning = reasons;
   const bool stops = is_stop_token(token);  // also where it is an end token: the host has named it
-  const bool marks = !stops && reply != nullptr && reply->is_marker(token);
+  // One that stops is no text, but where it ends the reasoning, that has ended.
+  const bool marks = reply != nullptr && reply->is_marker(token) && (!stops || reply->ends_reasoning(token));
   if (marks) {
     give(text_.push_free(token), event);
     reply->push_marker(token);
@@ -182,7 +183,10 @@ void Generation::end(Finish reason, GenerationEvent& event) {
   }
   event.finish = finish_ = reason;
   // A character of a reply may go on in the next generation of the same reply.
-  give(text_.flush(options_.reply == nullptr), event);
+  const TextOutput::Rest rest = text_.flush(options_.reply != nullptr);
+  event.text = rest.text;
+  n_text_ += rest.text.size();
+  if (options_.reply != nullptr) options_.reply->push_text(rest.text.substr(0, rest.text.size() - rest.n_unfinished));
 }
 
 /// Whether a stop text is this control token, which has no text of its own in the output.

@@ -21,10 +21,17 @@ std::string_view TextOutput::push_free(text::TokenId token) {
   return give(held_);
 }
 
-std::string_view TextOutput::flush(bool ends) {
+TextOutput::Rest TextOutput::flush(bool stays) {
   drop_given();
-  if (ends && detokenizer_ != nullptr) held_ += detokenizer_->finish(buffer_.subspan(held_));
-  return give(held_);
+  std::size_t n = 0;
+  if (detokenizer_ != nullptr && stays) {
+    text::Detokenizer copy = *detokenizer_;
+    n = copy.finish(buffer_.subspan(held_));
+  } else if (detokenizer_ != nullptr) {
+    n = detokenizer_->finish(buffer_.subspan(held_));
+  }
+  held_ += n;
+  return {give(held_), n};
 }
 
 void TextOutput::drop_given() {

@@ -28,8 +28,13 @@ class TextOutput {
   Piece push(text::TokenId token);
   /// The same where no stop text is looked for, nor held back for: all that there is.
   std::string_view push_free(text::TokenId token);
-  /// All that was held back, for no stop text can be in it any more. `ends`: the beginning of a character, too.
-  std::string_view flush(bool ends);
+  struct Rest {
+    std::string_view text;     ///< valid until the next call
+    std::size_t n_unfinished;  ///< of these, bytes at the end that stand for the beginning of a character
+  };
+  /// All that was held back, for no stop text can be in it any more, and what stands for the beginning of a character.
+  /// `stays`: the detokenizer has that still, and what follows may complete it.
+  Rest flush(bool stays);
   /// As if nothing had been pushed; the detokenizer stays.
   void clear() { given_ = held_ = 0; }
 

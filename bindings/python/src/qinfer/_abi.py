@@ -181,11 +181,13 @@ class qinfer_allocator(Structure):
         ("user", c_void_p),
     ]
 
+qinfer_task_fn = CFUNCTYPE(None, c_uint32, c_void_p)
+
 class qinfer_executor(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
         ("n_tasks", c_uint32),
-        ("run", CFUNCTYPE(None, c_uint32, CFUNCTYPE(None, c_uint32, c_void_p), c_void_p, c_void_p)),
+        ("run", CFUNCTYPE(None, c_uint32, qinfer_task_fn, c_void_p, c_void_p)),
         ("user", c_void_p),
     ]
 

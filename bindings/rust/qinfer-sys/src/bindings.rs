@@ -411,6 +411,9 @@ impl Default for qinfer_allocator {
         }
     }
 }
+#[doc = " A part of what is computed."]
+pub type qinfer_task_fn =
+    ::core::option::Option<unsafe extern "C" fn(index: u32, context: *mut ::core::ffi::c_void)>;
 #[doc = " Threads of a host that has a pool already, instead of threads of the runtime. The struct is copied.\n\n  run calls task(i, context) exactly once for each i below n, on any threads, in any order, one after another if need\n  be, and returns when all have returned. A task never waits for another one and calls nothing of the host. run is\n  called a few times for each layer of a model and must return normally; calls come one at a time, from the thread\n  that makes a call of the library. The bits are those of any number of threads."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -420,9 +423,7 @@ pub struct qinfer_executor {
     pub run: ::core::option::Option<
         unsafe extern "C" fn(
             n: u32,
-            task: ::core::option::Option<
-                unsafe extern "C" fn(index: u32, context: *mut ::core::ffi::c_void),
-            >,
+            task: qinfer_task_fn,
             context: *mut ::core::ffi::c_void,
             user: *mut ::core::ffi::c_void,
         ),
