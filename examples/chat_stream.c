@@ -42,6 +42,8 @@ int main(int argc, char** argv) {
                qinfer_openai_request_create(model, QINFER_OPENAI_CHAT, argv[2], SIZE_MAX, NULL, &request, &error) ||
                qinfer_openai_request_get_info(request, &info, &error) ||
                qinfer_openai_answer_create(request, &head, &answer, &error);
+  if (!failed && info.schema != NULL) /* json_schema.c shows how a session is given a grammar */
+    failed = snprintf(error.message, sizeof error.message, "response_format is not supported here") > 0;
   for (size_t choice = 0; !failed && choice < info.n_choices; ++choice)
     failed = draw(request, choice, session, answer, &complete, &error);
   if (failed) fprintf(stderr, "%s\n", error.message);

@@ -37,7 +37,8 @@ class ChatReply {
 
   /// Tokens that the vocabulary does not have, and control tokens that are no markers, say nothing.
   Status push(text::TokenId token);
-  /// The same in parts, for whoever turns tokens into text by this detokenizer. Nothing happens once it is finished.
+  /// The same in two steps, for a caller that turns tokens into text with this detokenizer itself. After finish() they
+  /// do nothing.
   text::Detokenizer& detokenizer() { return detokenizer_; }
   void push_text(std::string_view text);
   bool is_marker(text::TokenId token) const { return find_marker(token) != markers_.end(); }

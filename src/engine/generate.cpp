@@ -34,7 +34,7 @@ Status run(Generation& generation, const GenerateCallbacks& callbacks) {
 Status next(Generation& generation, const std::atomic<bool>* cancelled, GenerationEvent& event) {
   event = {};
   QINFER_TRY(generation.check());
-  const bool draws = !generation.is_at_limit() && generation.finish() == Finish::none;
+  const bool draws = !generation.is_at_limit();
   if (draws || generation.n_new() == 0) QINFER_TRY(evaluate(generation.session(), cancelled));
   // Evaluations look at the flag too, but there may be nothing to evaluate.
   if (draws && cancelled != nullptr && cancelled->load()) return cancelled_error();

@@ -1,9 +1,9 @@
 // Generation: what happens between two evaluations while a session generates. A token is drawn, or one that was drawn
 // elsewhere is taken in; out comes an event: new text, log probabilities, and whether it is over and why.
 //
-// It evaluates nothing itself, so the same object serves one session alone (evaluate() and draw() in turns), many
-// sessions that a host evaluates as one batch, and whoever draws tokens in another way, by push(). Tokens can be taken
-// back: what is said of them is then as if they had never been there.
+// It evaluates nothing itself. So the same object serves a single session (evaluate, then draw()), many sessions that a
+// host evaluates as one batch, and a caller that draws tokens by its own rule and hands them to push(). Tokens can be
+// taken back: text, stop texts and the reply are then as if those tokens had never been drawn.
 //
 //   draw()  -> a limit is reached?   -> the last event
 //           -> the reply reasons for too long? the tokens of its end marker, whatever the model would draw

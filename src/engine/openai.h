@@ -96,6 +96,7 @@ class OpenAiAnswer {
     std::uint64_t offset = 0, end = 0;             ///< characters and bytes so far
     std::uint64_t given = 0;                       ///< bytes that the generation has given
     std::deque<Staged> staged;
+    bool has_begun = false;
     bool evaluated_anew = false;  ///< the whole prompt, for its log probabilities
     /// Something of its text, where it has any.
     bool has_given(const Staged& one) const { return one.begin < given || one.end <= given; }

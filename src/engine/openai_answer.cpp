@@ -43,6 +43,7 @@ Result<bool> OpenAiAnswer::begin(std::size_t choice, Generation& generation, con
   if (answer_.has_ended(choice)) return true;
   if (generation.n_new() != 0)
     return error(Code::state, "the generation has {} tokens: begin before its first step", generation.n_new());
+  if (told_[choice].has_begun) return error(Code::state, "choice {} has begun already", choice);
   const openai::Request& request = request_->request();
   if (request.echo) {
     if (request_->wants_prompt_logprobs()) {
@@ -59,6 +60,7 @@ Result<bool> OpenAiAnswer::begin(std::size_t choice, Generation& generation, con
     }
     answer_.add_content(choice, text_of_prompt(choice / request.n));
   }
+  told_[choice].has_begun = true;
   const bool ends = request.max_tokens == 0U;
   if (ends) end(choice, generation, Finish::length);
   return ends;

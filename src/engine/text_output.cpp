@@ -10,7 +10,7 @@ TextOutput::Piece TextOutput::push(text::TokenId token) {
   add(token);
   if (const std::size_t stop = first_stop(); stop != std::string_view::npos) {
     const std::string_view text = give(stop);
-    given_ = held_;  // the rest is nobody's
+    given_ = held_;  // the stop text and what follows it is dropped by the next call
     return {text, true};
   }
   return {give(held_ - longest_stop_beginning()), false};

@@ -93,6 +93,9 @@ class Json {
   JsonType type_ = JsonType::null;
 };
 
+/// The text of a string; empty for other types, and where there is no value.
+inline std::string_view text_of(const Json* value) { return value != nullptr ? value->text() : std::string_view(); }
+
 /// The value as JSON, without spaces.
 std::string json_text(const Json& value);
 /// Appends `text` (valid UTF-8) as a JSON string, quotation marks included.

@@ -11,8 +11,6 @@ namespace {
 using formats::Json;
 using formats::JsonWriter;
 
-std::string_view text_of(const Json* value) { return value != nullptr ? value->text() : std::string_view(); }
-
 Role role_of(const Json& message) {
   const std::string_view role = text_of(message.find("role"));
   if (role == "system" || role == "developer") return Role::system;

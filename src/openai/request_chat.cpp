@@ -10,8 +10,6 @@ namespace {
 
 using formats::Json;
 
-std::string_view text_of(const Json* value) { return value != nullptr ? value->text() : std::string_view(); }
-
 Status check_part(const Json& part, const std::string& where) {
   const std::string_view type = text_of(formats::find_field(part, "type"));
   if (type.empty()) return wrong_value(where, part, "a part with a type");

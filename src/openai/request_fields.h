@@ -1,4 +1,5 @@
-// What the readers of requests share: fields by name, each read once, so that in the end it is known which nobody read.
+// Shared by the readers of requests: typed access to fields by name. Fields remembers each name that it was asked for,
+// so that after reading a field with any other name can be refused.
 #pragma once
 
 #include <initializer_list>
@@ -30,7 +31,7 @@ class Fields {
   void pass_over(std::initializer_list<std::string_view> keys, std::vector<std::string>& unused);
   /// Of a field that is there: refused, because of what it would be.
   Status refuse(std::string_view key, std::string_view reason);
-  /// QINFER_E_UNSUPPORTED for the first field that nothing has asked for.
+  /// QINFER_E_UNSUPPORTED for the first field whose name was never asked for.
   Status check_all_known() const;
 
  private:

@@ -37,14 +37,11 @@ class Reader {
 
   bool value(int depth) {
     if (depth > formats::kMaxJsonDepth) return false;
-    switch (peek()) {
-      case '[': return sequence(']', depth);
-      case '(': return sequence(')', depth);
-      case '{': return dict(depth);
-      case '\'':
-      case '"': return text();
-      default: return word();
-    }
+    const char first = peek();
+    if (first == '[') return sequence(']', depth);
+    if (first == '(') return sequence(')', depth);
+    if (first == '{') return dict(depth);
+    return first == '\'' || first == '"' ? text() : word();
   }
 
   bool sequence(char end, int depth) {

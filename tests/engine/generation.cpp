@@ -1,5 +1,6 @@
-// Generations made step by step: the same tokens, texts and log probabilities as in one call, alone and in a batch;
-// tokens taken back leave nothing behind; a stop text ends what a reply gets, too.
+// Generations made step by step: they give the same tokens, texts and log probabilities as one call, alone and in a
+// batch. After tokens are taken back everything is as if they had not been drawn. With a reply, a stop text ends both
+// the text and the reply.
 #include <qinfer/qinfer.hpp>
 
 #include <nlohmann/json.hpp>
@@ -8,8 +9,7 @@
 #include <memory>
 #include <random>
 
-#include "support/c_api.h"
-#include "support/catch.h"
+#include "engine/openai_support.h"
 
 using namespace qinfer::test;
 using Json = nlohmann::json;
@@ -227,16 +227,21 @@ struct Turn {
   }
 };
 
+std::string whole_reply(const qi::Model& model) {
+  Turn turn(model);
+  qi::GenerateOptions request;
+  request.reply = turn.reply.get();
+  turn.session.generate(request);
+  turn.reply->finish();
+  return turn.parts();
+}
+
 }  // namespace
 
 TEST_CASE("Generation: a reply ends before a stop text, however it is cut", "[generation][chat]") {
   const qi::Model model = load(kChat);
-  Turn plain(model);
+  const std::string full = whole_reply(model);
   qi::GenerateOptions request;
-  request.reply = plain.reply.get();
-  plain.session.generate(request);
-  plain.reply->finish();
-  const std::string full = plain.parts();
   REQUIRE(full.size() > 10);
   for (std::size_t at = 1; at < full.size(); ++at) {
     const std::string stop = full.substr(at, 1 + at % 5);
@@ -261,12 +266,8 @@ TEST_CASE("Generation: a reply ends before a stop text, however it is cut", "[ge
 
 TEST_CASE("Generation: a reply goes back with its tokens", "[generation][chat]") {
   const qi::Model model = load(kChat);
-  Turn plain(model);
+  const std::string full = whole_reply(model);
   qi::GenerateOptions request;
-  request.reply = plain.reply.get();
-  plain.session.generate(request);
-  plain.reply->finish();
-  const std::string full = plain.parts();
 
   Turn turn(model);
   request.reply = turn.reply.get();
@@ -358,4 +359,56 @@ TEST_CASE("Generation: other tokens than those of the last step are noticed", "[
   session->append(std::vector<qi::Token>{tokens.back() == 9 ? 8 : 9});
   must_fail([&] { generation.next(); }, "begin another one");
   CHECK(session->pending() != 0);  // nothing was evaluated
+}
+
+TEST_CASE("Generation: a reply goes back again and again", "[generation][chat]") {
+  const qi::Model model = load(kChat);
+  const nlohmann::json conversation = {{"messages", user("Hi")}, {"tools", weather_tools()}};
+  const auto run = [&](const std::vector<std::string>& texts, const std::vector<std::size_t>& takes,
+                       const std::vector<std::string>& then) {
+    auto chat = qi::options<qinfer_chat_options>();
+    chat.flags = QINFER_CHAT_GENERATION_PROMPT;
+    auto options = qi::options<qinfer_reply_options>();
+    options.chat = &chat;
+    options.format = QINFER_REPLY_HERMES;
+    qi::Reply reply(model, conversation.dump(), options);
+    qi::KvCache cache(model);
+    qi::Session session(cache);
+    session.append(model.tokenize_chat(conversation.dump(), chat));
+    const std::vector<qi::Token> first = tokens_of(model, texts), second = tokens_of(model, then);
+    qi::GenerateOptions request;
+    request.reply = &reply;
+    qi::Generation generation(session, request);
+    std::string given;
+    const auto parts = [&] {
+      for (qi::Reply::Part part = reply.next(); part.kind != QINFER_PART_NONE; part = reply.next())
+        given += part.kind == QINFER_PART_CALL ? "[" + part.name + "]" : part.text;
+    };
+    session.set_logits_hook(std::make_unique<Forced>(first));
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      generation.next();
+      parts();
+    }
+    const std::string before = given;
+    given.clear();
+    for (const std::size_t n : takes) {
+      generation.take_back(n);
+      parts();
+    }
+    session.set_logits_hook(std::make_unique<Forced>(second));
+    for (std::size_t i = 0; i < second.size(); ++i) generation.next();
+    reply.finish();
+    parts();
+    return std::pair(before, given);
+  };
+  using Pair = std::pair<std::string, std::string>;
+  CHECK(run({"a", "<", "t", "x"}, {1}, {"y"}) == Pair("a<tx", "y"));
+  CHECK(run({"a", "<", "t", "x"}, {1, 0}, {"y"}) == Pair("a<tx", "y"));
+  CHECK(run({"a", "<", "t", "x"}, {1, 1}, {"y"}) == Pair("a<tx", "y"));
+  CHECK(run({"a", "<", "t", "x"}, {3}, {"y"}) == Pair("a<tx", "y"));
+  const std::vector<std::string> call = {"x ", "<tool_call>", "{\"name\": \"get_weather\", \"arguments\": {}}",
+                                         "</tool_call>"};
+  const auto [before, after] = run(call, {1}, {"zz"});
+  CHECK(before == "x[get_weather]");
+  CHECK(after == " <tool_call>{\"name\": \"get_weather\", \"arguments\": {}}zz");
 }
