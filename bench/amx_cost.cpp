@@ -142,7 +142,7 @@ Cost layer_cost(const KernelSet& set, const Geometry& g, std::int64_t n) {
 
 int main(int argc, char** argv) {
   const double bytes_per_cycle = argc > 1 ? std::strtod(argv[1], nullptr) : 4;
-  const KernelSet* set = find_kernel_set("amx", platform::detect_cpu().features + " avx512_bf16 amx_tile amx_bf16");
+  const KernelSet* set = find_kernel_set("amx", platform::cpu_features() + " avx512_bf16 amx_tile amx_bf16");
   if (set == nullptr || !(bytes_per_cycle > 0)) return std::fputs("amx_cost: needs AVX-512\n", stderr), 1;
   if (emulator::is_native()) return std::fputs("amx_cost: this process uses the CPU's own tiles\n", stderr), 1;
   emulator::install();

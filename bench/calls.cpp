@@ -103,15 +103,35 @@ std::string loadable_tokenizer(const std::string& directory, const std::filesyst
   return to.string();
 }
 
+/// The CPU; by the members of qinfer_cpu_info that all builds have where they are.
+struct Machine {
+  std::string name, features;
+  std::uint32_t n_cores = 0;
+};
+
+Machine look_at_machine(const Library& library) {
+  auto cpu = blank<qinfer_cpu_info>();
+  qinfer_error error{};
+  library.expect(library.call.get_cpu_info(&cpu, &error), error);
+  Machine machine{.name = "unknown", .features = std::string(4096, ' '), .n_cores = cpu.n_physical_cores};
+  std::size_t n = 0;
+  library.expect(library.call.cpu_features(machine.features.data(), machine.features.size(), &n, &error), error);
+  machine.features.resize(n);
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) machine.name = line.substr(line.find(": ") + 2);
+  return machine;
+}
+
 /// The CPUs that were asked for, or the first that this process may use. Keeps the process, and with it threads that a
 /// library starts for other things than evaluating, on these.
-std::vector<std::uint32_t> choose_cpus(const CallsArgs& args, const qinfer_cpu_info& cpu) {
+std::vector<std::uint32_t> choose_cpus(const CallsArgs& args, const Machine& machine) {
   cpu_set_t usable, chosen;
   CPU_ZERO(&usable);
   CPU_ZERO(&chosen);
   sched_getaffinity(0, sizeof usable, &usable);
   std::vector<std::uint32_t> cpus = args.cpus;
-  const std::size_t wanted = args.threads != 0 ? args.threads : cpu.n_physical_cores;
+  const std::size_t wanted = args.threads != 0 ? args.threads : machine.n_cores;
   for (std::uint32_t i = 0; i < CPU_SETSIZE && args.cpus.empty() && cpus.size() < wanted; ++i)
     if (CPU_ISSET(i, &usable)) cpus.push_back(i);
   if (args.threads != 0 && cpus.size() != args.threads)
@@ -201,8 +221,8 @@ std::vector<double> ratios_of(const Measured& measured, std::size_t library) {
 }
 
 void print_heading(const std::vector<Library>& libraries, const Subject& subject, const CallsArgs& args,
-                   const qinfer_cpu_info& cpu) {
-  fmt::print("{} ({}): {} threads on CPUs {}, {} turns, {} time\n", cpu.model_name, cpu.target, subject.cpus.size(),
+                   const Machine& machine) {
+  fmt::print("{}: {} threads on CPUs {}, {} turns, {} time\n", machine.name, subject.cpus.size(),
              fmt::join(subject.cpus, ","), args.turns, args.cpu_time ? "CPU" : "wall");
   if (!args.model.empty()) fmt::print("model      {}\n", args.model);
   if (!args.tokenizer.empty()) fmt::print("tokenizer  {}\n", args.tokenizer);
@@ -240,12 +260,16 @@ void print_table(const std::vector<Measured>& all, std::size_t n_libraries) {
 }
 
 void write_json(const std::vector<Measured>& all, const std::vector<Library>& libraries, const Subject& subject,
-                const CallsArgs& args, const qinfer_cpu_info& cpu) {
-  Json out{{"cpu", cpu.model_name},    {"target", cpu.target},
-           {"features", cpu.features}, {"cpus", subject.cpus},
-           {"turns", args.turns},      {"clock", args.cpu_time ? "cpu" : "wall"},
-           {"model", args.model},      {"tokenizer", args.tokenizer},
-           {"text", args.text},        {"text_bytes", subject.text_bytes()}};
+                const CallsArgs& args, const Machine& machine) {
+  Json out{{"cpu", machine.name},
+           {"features", machine.features},
+           {"cpus", subject.cpus},
+           {"clock", args.cpu_time ? "cpu" : "wall"},
+           {"turns", args.turns},
+           {"model", args.model},
+           {"text", args.text},
+           {"tokenizer", args.tokenizer},
+           {"text_bytes", subject.text_bytes()}};
   for (const Library& library : libraries)
     out["libraries"].push_back({{"path", library.path()}, {"build", library.call.build_info()}});
   for (const Measured& measured : all) {
@@ -274,19 +298,17 @@ void run(const CallsArgs& args) {
                                                      : std::filesystem::path(args.scratch));
   std::vector<Library> libraries;
   for (const std::string& path : args.libraries) libraries.emplace_back(path, folder.path());
-  auto cpu = blank<qinfer_cpu_info>();
-  qinfer_error error{};
-  libraries[0].expect(libraries[0].call.get_cpu_info(&cpu, &error), error);
+  const Machine machine = look_at_machine(libraries[0]);
   const Subject subject{.model = args.model,
                         .tokenizer = loadable_tokenizer(args.tokenizer, folder.path()),
                         .texts = read_texts(args.text),
-                        .cpus = choose_cpus(args, cpu),
+                        .cpus = choose_cpus(args, machine),
                         .scratch = scratch.path(),
                         .clock = args.cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC};
-  print_heading(libraries, subject, args, cpu);
+  print_heading(libraries, subject, args, machine);
   const std::vector<Measured> all = run_turns(libraries, subject, args);
   print_table(all, libraries.size());
-  if (!args.json.empty()) write_json(all, libraries, subject, args, cpu);
+  if (!args.json.empty()) write_json(all, libraries, subject, args, machine);
 }
 
 void add_options(CLI::App& app, CallsArgs& args) {

@@ -27,7 +27,7 @@ class TemporaryFolder {
 /// What is called. All of it is in the first release of the ABI, so that old builds can be measured too.
 // clang-format off
 #define QINFER_CALLS(F)                                                              \
-  F(build_info) F(get_cpu_info) F(status_name) F(runtime_create) F(runtime_free)     \
+  F(build_info) F(cpu_features) F(get_cpu_info) F(status_name) F(runtime_create) F(runtime_free)     \
   F(model_plan) F(model_load) F(model_free) F(model_get_info) F(tokenize)            \
   F(kv_cache_create) F(kv_cache_free)                                                \
   F(session_create) F(session_fork) F(session_truncate) F(session_save)              \

@@ -37,7 +37,7 @@ std::vector<std::uint32_t> parse_cpus(const std::string& list, std::uint32_t thr
 
 std::vector<const kernels::KernelSet*> usable_sets() {
   const bool permitted = platform::tile_system().request_permission().ok();
-  const std::string features = platform::detect_cpu().features;
+  const std::string features = platform::cpu_features();
   std::vector<const kernels::KernelSet*> sets;
   for (const kernels::KernelSetRow& row : kernels::kernel_sets()) {
     const kernels::KernelSet* set = kernels::find_kernel_set(row.name, features);

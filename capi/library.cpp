@@ -5,7 +5,6 @@
 #include "support.h"
 
 using namespace qinfer;
-using capi::copy_text;
 using capi::guard;
 
 #define QINFER_STRING_INNER(x) #x
@@ -52,23 +51,28 @@ qinfer_status qinfer_get_cpu_info(qinfer_cpu_info* out, qinfer_error* err) {
     QINFER_REQUIRE(out);
     const platform::CpuInfo cpu = platform::detect_cpu();
     qinfer_cpu_info info = {};
-    info.n_physical_cores = cpu.physical_cores;
-    info.n_logical_cores = cpu.logical_cores;
+    info.n_physical_cores = cpu.cores.physical;
+    info.n_logical_cores = cpu.cores.logical;
     info.n_numa_nodes = cpu.numa_nodes;
     info.l1d_bytes = cpu.l1d_bytes;
     info.l2_bytes = cpu.l2_bytes;
     info.l3_bytes = cpu.l3_bytes;
-    copy_text(cpu.model_name, info.model_name);
-    copy_text(cpu.features, info.features);
     QINFER_ASSIGN(const engine::KernelChoice chosen, engine::choose_kernels(engine::RuntimeOptions()));
-    copy_text(chosen.any_model->name, info.target);
+    info.target = chosen.any_model->name;
     return capi::copy_out(info, out, "qinfer_cpu_info");
+  });
+}
+
+qinfer_status qinfer_cpu_name(char* text, size_t capacity, size_t* out_n, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    const std::string name = platform::cpu_name();
+    return capi::copy_array<char>(name, text, capacity, out_n);
   });
 }
 
 qinfer_status qinfer_cpu_features(char* text, size_t capacity, size_t* out_n, qinfer_error* err) {
   return guard(err, [&]() -> Status {
-    const std::string features = platform::detect_cpu().features;
+    const std::string features = platform::cpu_features();
     return capi::copy_array<char>(features, text, capacity, out_n);
   });
 }
@@ -84,8 +88,7 @@ qinfer_status qinfer_kernel_set_get_info(size_t index, qinfer_kernel_set_info* o
     const kernels::KernelSetRow& set = sets[index];
     QINFER_ASSIGN(const engine::KernelChoice chosen, engine::choose_kernels(engine::RuntimeOptions()));
     qinfer_kernel_set_info info = {};
-    if (kernels::find_kernel_set(set.name, platform::detect_cpu().features) != nullptr)
-      info.flags |= QINFER_KERNELS_USABLE;
+    if (kernels::find_kernel_set(set.name, platform::cpu_features()) != nullptr) info.flags |= QINFER_KERNELS_USABLE;
     if (set.name == chosen.any_model->name) info.flags |= QINFER_KERNELS_DEFAULT;
     if (set.exact) info.flags |= QINFER_KERNELS_EXACT;
     if (set.chosen_for == kernels::ChosenFor::packed) info.flags |= QINFER_KERNELS_BY_NAME;
@@ -150,7 +153,7 @@ qinfer_status qinfer_runtime_get_info(const qinfer_runtime* runtime, qinfer_runt
     QINFER_TRY(runtime->impl->check_process());
     qinfer_runtime_info info = {};
     info.n_threads = static_cast<std::uint32_t>(runtime->impl->team().size());
-    copy_text(runtime->impl->kernels().any_model->name, info.target);
+    info.target = runtime->impl->kernels().any_model->name;
     return capi::copy_out(info, out, "qinfer_runtime_info");
   });
 }

@@ -100,13 +100,11 @@ std::uint32_t flags_of(const model::ModelSpec& spec, bool has_tokenizer) {
          (has_tokenizer ? std::uint32_t{QINFER_MODEL_TOKENIZER} : 0u);
 }
 
+/// Without the texts.
 qinfer_model_details to_c(const engine::ModelDetails& details) {
   const model::ModelSpec& spec = details.spec;
   qinfer_model_details out = {};
   out.flags = flags_of(spec, details.has_tokenizer) | (details.packed ? std::uint32_t{QINFER_MODEL_PACKED} : 0u);
-  capi::copy_text(spec.architecture, out.architecture);
-  capi::copy_text(spec.name, out.name);
-  capi::copy_text(details.weight_types, out.weight_types);
   out.n_params = details.n_params;
   out.n_active_params = details.n_active_params;
   out.file_bytes = details.file_bytes;
@@ -211,7 +209,7 @@ qinfer_status qinfer_model_plan_map(const char* path, const qinfer_runtime_optio
 }
 
 qinfer_status qinfer_model_inspect(const char* path, const qinfer_load_options* options, qinfer_model_details* out,
-                                   qinfer_error* err) {
+                                   char* texts, size_t capacity, size_t* out_n, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_REQUIRE(path);
     QINFER_REQUIRE(out);
@@ -219,7 +217,21 @@ qinfer_status qinfer_model_inspect(const char* path, const qinfer_load_options* 
     QINFER_ASSIGN(const LoadArguments arguments, load_arguments(options));
     QINFER_ASSIGN(const auto source, source::ModelSource::open(path, arguments.options.source()));
     QINFER_ASSIGN(const engine::ModelDetails details, engine::inspect_model(*source));
-    return capi::copy_out(to_c(details), out, "qinfer_model_details");
+    qinfer_model_details filled = to_c(details);
+    const std::pair<const std::string&, const char**> places[] = {{details.spec.architecture, &filled.architecture},
+                                                                  {details.spec.name, &filled.name},
+                                                                  {details.weight_types, &filled.weight_types}};
+    std::string all;
+    for (const auto& [text, place] : places) all.append(text.c_str()).push_back('\0');
+    QINFER_TRY(capi::check_capacity(all.size(), texts, capacity, out_n));
+    const char* at = texts;
+    for (const auto& [text, place] : places) {
+      *place = at;
+      at += std::strlen(text.c_str()) + 1;
+    }
+    QINFER_TRY(capi::copy_out(filled, out, "qinfer_model_details"));
+    std::memcpy(texts, all.data(), all.size());
+    return Status();
   });
 }
 

@@ -98,13 +98,6 @@ qinfer_status finish(qinfer_error* err, const Status& status) {
   return static_cast<qinfer_status>(status.code());
 }
 
-void copy_text(std::string_view text, std::span<char> out) {
-  std::size_t size = std::min(text.size(), out.size() - 1);
-  while (size < text.size() && size > 0 && text::utf8_is_continuation(static_cast<std::uint8_t>(text[size]))) --size;
-  std::copy_n(text.data(), size, out.data());
-  out[size] = '\0';
-}
-
 Result<std::string_view> text_argument(const char* text, std::size_t len, std::string_view name) {
   if (text == nullptr) {
     if (len == 0) return std::string_view();

@@ -147,13 +147,6 @@ Status copy_array(std::span<const T> values, T* out, std::size_t capacity, std::
   return Status();
 }
 
-/// As many whole characters as fit, and a NUL.
-void copy_text(std::string_view text, std::span<char> out);
-template <std::size_t N>
-void copy_text(std::string_view text, char (&out)[N]) {
-  copy_text(text, std::span<char>(out));
-}
-
 /// (text, len), len SIZE_MAX meaning NUL-terminated.
 Result<std::string_view> text_argument(const char* text, std::size_t len, std::string_view name);
 

@@ -39,10 +39,16 @@ func GetCPUInfo() (CPUInfo, error) {
 	features, err := readText(512, func(text *C.char, capacity C.size_t, n *C.size_t) error {
 		return call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_cpu_features(text, capacity, n, e) })
 	})
+	if err != nil {
+		return CPUInfo{}, err
+	}
+	name, err := readText(64, func(text *C.char, capacity C.size_t, n *C.size_t) error {
+		return call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_cpu_name(text, capacity, n, e) })
+	})
 	return CPUInfo{
 		PhysicalCores: int(info.n_physical_cores), LogicalCores: int(info.n_logical_cores),
 		NumaNodes: int(info.n_numa_nodes),
 		L1dBytes:  uint64(info.l1d_bytes), L2Bytes: uint64(info.l2_bytes), L3Bytes: uint64(info.l3_bytes),
-		ModelName: C.GoString(&info.model_name[0]), Features: features, Target: C.GoString(&info.target[0]),
+		ModelName: name, Features: features, Target: C.GoString(info.target),
 	}, err
 }

@@ -89,7 +89,7 @@ func (r *Runtime) Info() (RuntimeInfo, error) {
 	var info C.qinfer_runtime_info
 	info.struct_size = C.uint32_t(unsafe.Sizeof(info))
 	err := call(func(e *C.qinfer_error) C.qinfer_status { return C.qinfer_runtime_get_info(r.c, &info, e) }, r.used())
-	return RuntimeInfo{Threads: int(info.n_threads), Target: C.GoString(&info.target[0])}, err
+	return RuntimeInfo{Threads: int(info.n_threads), Target: C.GoString(info.target)}, err
 }
 
 // Metrics are the totals of all sessions on the runtime.

@@ -229,6 +229,7 @@ int run_bench(BenchArgs& args) {
   BenchReport result;
   result.cpus = choose_cpus(args.runtime.threads);
   result.cpu = qi::cpu_info();
+  result.cpu_name = qi::cpu_name();
   result.exact = args.runtime.exact;
   result.kv = args.kv;
   // What cannot work should say so now and not after the ceilings have been measured.

@@ -263,7 +263,7 @@ void print_speeds(const BenchReport& report, const Rates& rate) {
 void print_table(const BenchReport& report) {
   print_row("model", model_line(report) + ", weights " + report.weight_format);
   print_row("machine",
-            format("%s, kernel set %s%s, %zu threads on CPUs %s", report.cpu.model_name, report.kernel_set.c_str(),
+            format("%s, kernel set %s%s, %zu threads on CPUs %s", report.cpu_name.c_str(), report.kernel_set.c_str(),
                    report.exact ? " (exact)" : "", report.cpus.size(), join_numbers(report.cpus).c_str()));
   print_ceilings(report);
   const Rates rate = rates(report);
@@ -274,7 +274,7 @@ void print_table(const BenchReport& report) {
 
 void print_comparison(const BenchReport& report) {
   print_row("model", model_line(report));
-  print_row("machine", format("%s, %zu threads on CPUs %s%s", report.cpu.model_name, report.cpus.size(),
+  print_row("machine", format("%s, %zu threads on CPUs %s%s", report.cpu_name.c_str(), report.cpus.size(),
                               join_numbers(report.cpus).c_str(), report.exact ? " (exact)" : ""));
   print_ceilings(report);
 }
@@ -324,7 +324,7 @@ std::string json_kept(const BenchReport& report) {
   const std::string model = std::filesystem::path(report.model_name).filename().string();
   std::string text =
       "\"format\": 1, \"title\": \"qinfer alone\", \"label\": " + json_string(model + ", " + report.kernel_set) + ", " +
-      json_provenance(report.cpu.model_name, report.cpus.size()) + ", \"engines\": {\"qinfer\": " +
+      json_provenance(report.cpu_name, report.cpus.size()) + ", \"engines\": {\"qinfer\": " +
       json_string("kernel set " + report.kernel_set + ", weights " + report.weight_format) + "}" +
       format(", \"ceilings\": {\"read-bandwidth\": [%.3f], \"f32-fma\": [%.2f]",
              report.bandwidth.bytes_per_second / 1e9, report.fma.flops / 1e9);
@@ -370,7 +370,7 @@ void print_json(const BenchReport& report) {
                      ", \"n_active_params\": " + std::to_string(report.n_active_params) +
                      ", \"kv\": " + json_string(report.kv.empty() ? "default" : report.kv) +
                      ", \"exact\": " + (report.exact ? "true" : "false") +
-                     ", \"cpu\": " + json_string(report.cpu.model_name) +
+                     ", \"cpu\": " + json_string(report.cpu_name) +
                      ", \"kernel_set\": " + json_string(report.kernel_set) + ", \"cpu_ids\": [" +
                      join_numbers(report.cpus) + "]" + json_machine_at_best(report);
   if (report.prefill.tokens > 0) {

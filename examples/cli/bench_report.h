@@ -49,6 +49,7 @@ struct BenchReport {
   bool exact = false;
   std::uint32_t depth = 0, sessions = 1;  // of decoding
   qinfer_cpu_info cpu{};
+  std::string cpu_name;
   std::vector<std::uint32_t> cpus;
   Bandwidth bandwidth;
   FmaPeak fma;

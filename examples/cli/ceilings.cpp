@@ -417,7 +417,7 @@ struct PeakLoop {
 PeakLoop peak_loop(Multiplier multiplier) {
   const Loops loops = choose_loops();
 #ifdef __x86_64__
-  const std::string features = std::string(" ") + qi::cpu_info().features + " ";
+  const std::string features = std::string(" ") + qi::cpu_features() + " ";
   const auto has = [&](const char* feature) { return features.find(feature) != features.npos; };
   if (multiplier == Multiplier::avx2_fma)
     return has(" avx2 ") && has(" fma ") ? PeakLoop{fma_avx2, 2.0 * 8 * 12} : PeakLoop();

@@ -64,7 +64,7 @@ int run_info(const InfoArgs& args) {
   const qi::Model model = load_model(runtime, args.model);
   const qinfer_cpu_info cpu = qi::cpu_info();
   print_model(model, model.info(), args.model);
-  print_row("cpu", cpu.model_name);
+  print_row("cpu", qi::cpu_name());
   print_row("cores", format("%u physical, %u logical, %u NUMA nodes", cpu.n_physical_cores, cpu.n_logical_cores,
                             cpu.n_numa_nodes));
   print_row("cpu features", qi::cpu_features());

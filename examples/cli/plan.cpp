@@ -35,7 +35,7 @@ void print_parameters(const qinfer_model_details& details) {
 namespace {
 
 struct Plan {
-  qinfer_model_details details{};
+  qi::ModelDetails details{};
   qinfer_memory memory{};
   std::uint64_t total = 0;  // sessions included
 };

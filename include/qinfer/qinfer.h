@@ -196,12 +196,11 @@ typedef struct qinfer_cpu_info {
     uint32_t n_physical_cores, n_logical_cores; /* usable by this process: affinity mask and cgroup quota */
     uint32_t n_numa_nodes;
     uint64_t l1d_bytes, l2_bytes, l3_bytes; /* per core, per core, per socket; 0 = unknown */
-    char     model_name[64];                   /* as the CPU names itself; NUL-terminated */
-    char     features[256];                    /* the beginning of what qinfer_cpu_features gives */
-    char     target[32];                       /* kernel set chosen by default */
+    const char *target;                     /* kernel set chosen by default; static */
 } qinfer_cpu_info;
 QINFER_STATUS qinfer_get_cpu_info(qinfer_cpu_info *out, qinfer_error *err);
-
+/** As the CPU names itself: "AMD EPYC". */
+QINFER_STATUS qinfer_cpu_name(char *text, size_t capacity, size_t *out_n, qinfer_error *err);
 /** "avx2 fma avx512f": all that CPU and operating system offer, in words separated by spaces. */
 QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qinfer_error *err);
 
@@ -302,8 +301,8 @@ QINFER_STATUS qinfer_runtime_create(const qinfer_runtime_options *options, qinfe
 QINFER_API void qinfer_runtime_free(qinfer_runtime *runtime);
 
 typedef struct qinfer_runtime_info {
-    uint32_t struct_size, n_threads;
-    char     target[32]; /* cpu_target, or the kernel set that is the DEFAULT; NUL-terminated */
+    uint32_t    struct_size, n_threads;
+    const char *target; /* cpu_target, or the kernel set that is the DEFAULT; static */
 } qinfer_runtime_info;
 QINFER_STATUS qinfer_runtime_get_info(const qinfer_runtime *runtime, qinfer_runtime_info *out, qinfer_error *err);
 
@@ -419,12 +418,12 @@ QINFER_STATUS qinfer_model_plan_map(const char *path, const qinfer_runtime_optio
                                     const qinfer_load_options *load, const qinfer_kv_cache_options *cache,
                                     const qinfer_session_options *session, char *json, size_t capacity, size_t *out_n,
                                     qinfer_error *err);
-/** What the headers of a model say; texts are NUL-terminated and cut to what fits. */
+/** What the headers of a model say. */
 typedef struct qinfer_model_details {
     uint32_t struct_size;
     uint32_t flags;                         /* QINFER_MODEL_* */
-    char     architecture[64], name[128];   /* name: as the checkpoint calls itself, or "" */
-    char     weight_types[64];              /* of the matrices in the files: "bf16", or all of them, "bf16 f32"; of a
+    const char *architecture, *name;        /* name: as the checkpoint calls itself, or "" */
+    const char *weight_types;               /* of the matrices in the files: "bf16", or all of them, "bf16 f32"; of a
                                                lone config.json what it names */
     uint64_t n_params, n_active_params;     /* active: those that compute one token: n_active_experts of a layer's
                                                experts, and everything else, the embedding included */
@@ -443,9 +442,11 @@ typedef struct qinfer_model_details {
     uint32_t reserved;
 } qinfer_model_details;
 /** Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be
- *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter. */
+ *  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter. texts: room
+ *  for the three texts, NUL-terminated, which *out then points to; *out_n is how much they take, hardly ever more than
+ *  1024. */
 QINFER_STATUS qinfer_model_inspect(const char *path, const qinfer_load_options *options, qinfer_model_details *out,
-                                   qinfer_error *err);
+                                   char *texts, size_t capacity, size_t *out_n, qinfer_error *err);
 /** path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part; the
  *  other parts are in the same directory) or a directory that holds one, or a file that qinfer_model_pack wrote.
  *  runtime NULL: a private runtime with defaults. options may be NULL. What does not matter refuses no model, such as

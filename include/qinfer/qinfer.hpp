@@ -198,6 +198,8 @@ inline std::int32_t progress_callback(std::uint64_t done, std::uint64_t total, v
 inline std::string_view version() { return qinfer_version_string(); }
 inline std::string_view build_info() { return qinfer_build_info(); }
 inline qinfer_cpu_info cpu_info() { return detail::filled<qinfer_cpu_info>(qinfer_get_cpu_info); }
+/// As the CPU names itself.
+inline std::string cpu_name() { return detail::collected<std::string>(64, qinfer_cpu_name); }
 /// Words separated by spaces: "avx2 fma avx512f".
 inline std::string cpu_features() { return detail::collected<std::string>(256, qinfer_cpu_features); }
 inline std::vector<qinfer_kernel_set_info> kernel_sets() {
@@ -327,11 +329,17 @@ inline qinfer_memory plan(const std::string& path, const qinfer_runtime_options*
   });
 }
 
+struct ModelDetails : qinfer_model_details {
+  std::shared_ptr<const std::vector<char>> texts;  ///< what architecture, name and weight_types point to
+};
 /// What the headers of a model say, without its weights.
-inline qinfer_model_details inspect(const std::string& path,
-                                    const qinfer_load_options& options = qi::options<qinfer_load_options>()) {
-  return detail::filled<qinfer_model_details>(
-      [&](auto* out, auto* error) { return qinfer_model_inspect(path.c_str(), &options, out, error); });
+inline ModelDetails inspect(const std::string& path,
+                            const qinfer_load_options& options = qi::options<qinfer_load_options>()) {
+  ModelDetails details{};
+  details.struct_size = sizeof(qinfer_model_details);
+  details.texts = std::make_shared<const std::vector<char>>(detail::collected<std::vector<char>>(
+      1024, [&](auto... texts) { return qinfer_model_inspect(path.c_str(), &options, &details, texts...); }));
+  return details;
 }
 
 /// Every buffer of that plan, as JSON.

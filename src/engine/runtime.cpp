@@ -16,7 +16,7 @@ Result<std::uint32_t> thread_count(const RuntimeOptions& options) {
     return error(Code::invalid_argument, "n_threads is {}, at most {} are accepted", options.n_threads,
                  Runtime::kMaxThreads);
   if (options.n_threads != 0) return options.n_threads;
-  return std::min(platform::detect_cpu().physical_cores, Runtime::kMaxThreads);
+  return std::min(platform::usable_cores().physical, Runtime::kMaxThreads);
 }
 
 namespace {
@@ -39,7 +39,7 @@ struct UsableFeatures {
 /// The usable features of the CPU. The system is asked for its permission to use tiles only if a set is named that
 /// needs them; where it refuses, the CPU is as one without.
 UsableFeatures usable_features(const RuntimeOptions& options, bool asks) {
-  std::string features = platform::detect_cpu(*options.tiles).features;
+  std::string features = platform::cpu_features(*options.tiles);
   if (features.find(kTileFeature) == features.npos) return {std::move(features), {}};
   if (options.no_tiles) return {without_tiles(std::move(features)), "; QINFER_RUNTIME_NO_TILES rules out tiles"};
   const kernels::KernelSet* set = kernels::find_kernel_set(options.cpu_target, features, options.exact);
@@ -92,7 +92,7 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const RuntimeOptions& options) 
                       "cpu_ids[{}] is {}, a CPU that does not exist or that this process may not use", i,
                       options.cpu_ids[i]);
   team.spin_us = options.spin_us;
-  team.usable_cpus = platform::detect_cpu().logical_cores;
+  team.usable_cpus = platform::usable_cores().logical;
   team.cpu_ids = options.cpu_ids;
   team.executor = options.executor;
   QINFER_ASSIGN(runtime->team_, ThreadTeam::create(team));

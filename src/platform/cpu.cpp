@@ -84,12 +84,22 @@ std::uint64_t cache_bytes(int cpu, int level) {
   return 0;
 }
 
-std::uint32_t count_numa_nodes() {
-  std::uint32_t nodes = 0;
-  for (int node = 0; node < 1024; ++node) {
-    if (access(format_text("/sys/devices/system/node/node{}", node).c_str(), F_OK) == 0) ++nodes;
+/// How many numbers a list as Linux writes it has: "0-3,8" has 5.
+std::uint32_t count_listed(std::string_view list) {
+  std::uint32_t count = 0;
+  while (!list.empty()) {
+    const std::string_view item = list.substr(0, list.find(','));
+    const long long first = leading_integer(item);
+    const auto dash = item.find('-');
+    const long long last = dash == item.npos ? first : leading_integer(item.substr(dash + 1));
+    if (first >= 0 && last >= first && last < 65536) count += static_cast<std::uint32_t>(last - first + 1);
+    list.remove_prefix(std::min(item.size() + 1, list.size()));
   }
-  return std::max(nodes, 1u);
+  return count;
+}
+
+std::uint32_t count_numa_nodes() {
+  return std::max(count_listed(read_small_file("/sys/devices/system/node/online")), 1u);
 }
 
 /// Separated by spaces.
@@ -161,35 +171,42 @@ std::string arm_features() {
 
 }  // namespace
 
-CpuInfo detect_cpu(const TileSystem& tiles) {
+UsableCores usable_cores() {
   const ScopedFloatEnvironment environment;  // quotas are fractions
-  CpuInfo info;
   const std::vector<int> cpus = allowed_cpus();
-  info.logical_cores = static_cast<std::uint32_t>(cpus.size());
-  info.physical_cores = count_cores(cpus);
+  UsableCores cores{count_cores(cpus), static_cast<std::uint32_t>(cpus.size())};
   const double quota = cgroup_quota();
   if (quota > 0) {
     // A quota of 1.5 CPUs runs one thread at full speed; a second one would be throttled half of the time.
     const auto limit = static_cast<std::uint32_t>(std::clamp(quota, 1.0, 65536.0));
-    info.logical_cores = std::min(info.logical_cores, limit);
-    info.physical_cores = std::min(info.physical_cores, limit);
+    cores = {std::min(cores.physical, limit), std::min(cores.logical, limit)};
   }
-  info.numa_nodes = count_numa_nodes();
-  info.l1d_bytes = cache_bytes(cpus[0], 1);
-  info.l2_bytes = cache_bytes(cpus[0], 2);
-  info.l3_bytes = cache_bytes(cpus[0], 3);
+  return cores;
+}
+
+CpuInfo detect_cpu() {
+  const int cpu = allowed_cpus()[0];
+  return {usable_cores(), count_numa_nodes(), cache_bytes(cpu, 1), cache_bytes(cpu, 2), cache_bytes(cpu, 3)};
+}
+
+std::string cpu_name() {
 #if defined(__x86_64__)
-  info.model_name = x86_model_name();
-  info.features = x86_features(tiles);
+  return x86_model_name();
 #elif defined(__aarch64__)
-  (void)tiles;
-  info.model_name = "aarch64";
-  info.features = arm_features();
+  return "aarch64";
 #else
-  (void)tiles;
-  info.model_name = "unknown";
+  return "unknown";
 #endif
-  return info;
+}
+
+std::string cpu_features([[maybe_unused]] const TileSystem& tiles) {
+#if defined(__x86_64__)
+  return x86_features(tiles);
+#elif defined(__aarch64__)
+  return arm_features();
+#else
+  return {};
+#endif
 }
 
 }  // namespace qinfer::platform

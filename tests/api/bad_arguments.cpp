@@ -241,7 +241,9 @@ TEST_CASE("struct_size of output structs: filled up to it, zeros beyond what the
   check_output_sizes<qinfer_kernel_set_info>(
       "qinfer_kernel_set_info", [](auto* out, qinfer_error* err) { return qinfer_kernel_set_get_info(0, out, err); });
   check_output_sizes<qinfer_model_details>("qinfer_model_details", [&](auto* out, qinfer_error* err) {
-    return qinfer_model_inspect(s.dir.path().c_str(), nullptr, out, err);
+    char texts[512];
+    std::size_t n = 0;
+    return qinfer_model_inspect(s.dir.path().c_str(), nullptr, out, texts, sizeof texts, &n, err);
   });
   check_output_sizes<qinfer_model_info>("qinfer_model_info", [&](auto* out, qinfer_error* err) {
     return qinfer_model_get_info(s.model.get(), out, err);

@@ -114,7 +114,7 @@ TEST_CASE("A model without experts is active as a whole, but for a table of rows
     TinySpec spec;
     spec.tied = tied;
     const ModelDir dir{spec};
-    const qinfer_model_details details = qi::inspect(dir.path());
+    const qi::ModelDetails details = qi::inspect(dir.path());
     REQUIRE(details.n_active_params == details.n_params);
     REQUIRE((details.n_experts | details.n_active_experts | details.n_expert_layers | details.expert_ffn) == 0);
     qi::Runtime runtime = runtime_for("reference");

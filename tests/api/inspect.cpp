@@ -11,7 +11,7 @@ namespace {
 
 void check_against_loaded(const std::string& path) {
   INFO(path);
-  const qinfer_model_details details = qi::inspect(path);
+  const qi::ModelDetails details = qi::inspect(path);
   const qi::Model model = qi::Model::load(path);
   const qinfer_model_info info = model.info();
   REQUIRE(std::string(details.architecture) == info.architecture);
@@ -50,7 +50,7 @@ TEST_CASE("Inspecting tells what the loaded model tells, for every fixture", "[a
     if (!entry.is_directory() || !std::filesystem::exists(entry.path() / "config.json")) continue;
     check_against_loaded(entry.path().string());
     ++n;
-    const qinfer_model_details details = qi::inspect(entry.path().string());
+    const qi::ModelDetails details = qi::inspect(entry.path().string());
     REQUIRE((details.n_window_layers != 0) == (details.window_tokens != 0));
     REQUIRE(details.n_window_layers <= details.n_layers);
     with_windows += details.n_window_layers != 0 ? 1 : 0;
@@ -65,7 +65,7 @@ TEST_CASE("Inspecting a directory, a packed model and a lone config.json", "[api
     spec.tied = tied;
     const ModelDir dir{spec};
     check_against_loaded(dir.path());
-    const qinfer_model_details details = qi::inspect(dir.path());
+    const qi::ModelDetails details = qi::inspect(dir.path());
     REQUIRE(((details.flags & QINFER_MODEL_TIED_EMBEDDINGS) != 0) == tied);
     REQUIRE((details.flags & QINFER_MODEL_TOKENIZER) != 0);
     REQUIRE((details.flags & (QINFER_MODEL_ENCODER | QINFER_MODEL_PACKED)) == 0);
@@ -75,7 +75,7 @@ TEST_CASE("Inspecting a directory, a packed model and a lone config.json", "[api
     qi::Runtime runtime;
     const std::string packed = dir.file("model.packed");
     qi::pack(runtime, dir.path(), packed);
-    const qinfer_model_details of_packed = qi::inspect(packed);
+    const qi::ModelDetails of_packed = qi::inspect(packed);
     REQUIRE((of_packed.flags & QINFER_MODEL_PACKED) != 0);
     REQUIRE(std::string(of_packed.weight_types) == types);
     check_against_loaded(packed);
@@ -83,7 +83,7 @@ TEST_CASE("Inspecting a directory, a packed model and a lone config.json", "[api
     options.packed_path = packed.c_str();
     REQUIRE((qi::inspect(dir.path(), options).flags & QINFER_MODEL_PACKED) != 0);
 
-    const qinfer_model_details lone = qi::inspect(dir.file("config.json"));
+    const qi::ModelDetails lone = qi::inspect(dir.file("config.json"));
     REQUIRE(lone.n_params == details.n_params);
     REQUIRE(lone.file_bytes == 0);
     REQUIRE(lone.max_token_bytes == 0);
@@ -91,29 +91,59 @@ TEST_CASE("Inspecting a directory, a packed model and a lone config.json", "[api
 
     dir.remove("model.safetensors");
     auto unread = sized<qinfer_model_details>();
+    char texts[512];
+    std::size_t n = 0;
     REQUIRE_FAILS(QINFER_E_NOT_FOUND, "model.safetensors",
-                  qinfer_model_inspect(dir.path().c_str(), nullptr, &unread, &err));
+                  qinfer_model_inspect(dir.path().c_str(), nullptr, &unread, texts, sizeof texts, &n, &err));
     options = qi::options<qinfer_load_options>();
     options.flags = QINFER_LOAD_NO_WEIGHTS;
     REQUIRE(qi::inspect(dir.path(), options).n_layers == details.n_layers);
   }
 }
 
-TEST_CASE("Long names are cut at a character, wrong arguments refused", "[api][inspect]") {
+TEST_CASE("The texts of details are whole, of any length, in the caller's memory", "[api][inspect]") {
   TinySpec spec;
   const ModelDir dir{spec};
   auto config = tiny_config(spec);
   std::string name = "a";
-  for (int i = 0; i < 100; ++i) name += "\xc3\xa9";
+  for (int i = 0; i < 2000; ++i) name += "\xc3\xa9";
   config["_name_or_path"] = name;
   dir.write("config.json", config.dump());
-  REQUIRE(std::string(qi::inspect(dir.path()).name) == name.substr(0, 127));
-  config["_name_or_path"] = name.substr(1);
-  dir.write("config.json", config.dump());
-  REQUIRE(std::string(qi::inspect(dir.path()).name) == name.substr(1, 126));
+  qi::ModelDetails details = qi::inspect(dir.path());
+  REQUIRE(details.name == name);
+  const qi::ModelDetails copy = details;
+  details = {};
+  REQUIRE(copy.name == name);
+  REQUIRE(copy.architecture == spec.architecture);
+
+  auto raw = sized<qinfer_model_details>();
+  const char* path = dir.path().c_str();
+  std::size_t n = 0;
+  REQUIRE_FAILS(QINFER_E_BUFFER_TOO_SMALL, "elements", qinfer_model_inspect(path, nullptr, &raw, nullptr, 0, &n, &err));
+  REQUIRE(n == copy.texts->size());
+  std::vector<char> texts(n, '!');
+  REQUIRE_FAILS(QINFER_E_BUFFER_TOO_SMALL, "elements",
+                qinfer_model_inspect(path, nullptr, &raw, texts.data(), n - 1, &n, &err));
+  REQUIRE(texts == std::vector<char>(n, '!'));
+  REQUIRE(raw.name == nullptr);
+  REQUIRE_OK(qinfer_model_inspect(path, nullptr, &raw, texts.data(), n, &n, &err));
+  REQUIRE(texts == *copy.texts);
+  REQUIRE((raw.architecture == texts.data() && raw.name > raw.architecture && raw.weight_types > raw.name));
+  REQUIRE(std::string(raw.weight_types) == copy.weight_types);
+}
+
+TEST_CASE("Inspecting refuses wrong arguments", "[api][inspect]") {
+  const ModelDir dir{TinySpec()};
+  const char* path = dir.path().c_str();
   auto details = sized<qinfer_model_details>();
-  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "path is NULL", qinfer_model_inspect(nullptr, nullptr, &details, &err));
+  char texts[512];
+  std::size_t n = 0;
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "path is NULL",
+                qinfer_model_inspect(nullptr, nullptr, &details, texts, sizeof texts, &n, &err));
   REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "out is NULL",
-                qinfer_model_inspect(dir.path().c_str(), nullptr, nullptr, &err));
-  REQUIRE_FAILS(QINFER_E_NOT_FOUND, "/nowhere", qinfer_model_inspect("/nowhere", nullptr, &details, &err));
+                qinfer_model_inspect(path, nullptr, nullptr, texts, sizeof texts, &n, &err));
+  REQUIRE_FAILS(QINFER_E_INVALID_ARGUMENT, "out_n is NULL",
+                qinfer_model_inspect(path, nullptr, &details, texts, sizeof texts, nullptr, &err));
+  REQUIRE_FAILS(QINFER_E_NOT_FOUND, "/nowhere",
+                qinfer_model_inspect("/nowhere", nullptr, &details, texts, sizeof texts, &n, &err));
 }

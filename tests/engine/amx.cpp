@@ -358,8 +358,7 @@ TEST_CASE("gate and up that are packed in different layouts are refused", "[amx]
     REQUIRE_OK(qinfer_model_pack(runtime.native(), folder.c_str(), nullptr, out.file("packed").c_str(), &err));
     const UpInRows source(out.file("packed"));
     const model::ModelSpec& spec = source.inner().spec();
-    const kernels::KernelSet& set =
-        *kernels::find_kernel_set("amx", platform::detect_cpu(system_with_tiles()).features);
+    const kernels::KernelSet& set = *kernels::find_kernel_set("amx", platform::cpu_features(system_with_tiles()));
     CHECK(model::plan_weights(spec, source.inner(), std::nullopt, "amx", set, {}).ok());
     auto mixed = model::plan_weights(spec, source, std::nullopt, "amx", set, {});
     REQUIRE_FALSE(mixed.ok());

@@ -13,7 +13,7 @@ namespace qinfer::test {
 
 /// A set of the backend, NULL unless this CPU has what it needs beside tiles: those are emulated.
 inline const KernelSet* emulated_set(std::string_view name = "amx") {
-  const KernelSet* set = find_kernel_set(name, platform::detect_cpu(system_with_tiles()).features);
+  const KernelSet* set = find_kernel_set(name, platform::cpu_features(system_with_tiles()));
   if (set != nullptr && !emulator::is_native()) emulator::install();
   return set;
 }

@@ -37,7 +37,7 @@ inline platform::TileSystem system_with_tiles() {
 /// Whether this CPU has what the emulator does not execute of what the AMX backend needs.
 inline bool can_emulate_amx() {
   const platform::TileSystem system = system_with_tiles();
-  return kernels::find_kernel_set("amx", platform::detect_cpu(system).features) != nullptr;
+  return kernels::find_kernel_set("amx", platform::cpu_features(system)) != nullptr;
 }
 
 class EmulatedRuntime : public qi::Runtime {

@@ -17,7 +17,7 @@ inline std::string usable_features() {
       platform::has_tiles(platform::tile_system()) && platform::tile_system().request_permission().ok();
   platform::TileSystem system = platform::tile_system();
   if (!permitted) system.enabled_state = [] { return std::uint64_t{0}; };
-  return platform::detect_cpu(system).features;
+  return platform::cpu_features(system);
 }
 
 /// `exact`: only those that QINFER_RUNTIME_EXACT allows.

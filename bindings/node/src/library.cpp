@@ -18,11 +18,14 @@ napi_value status_name(const Args& args) {
 napi_value cpu_info(const Args& args) {
   qinfer_cpu_info info = sized<qinfer_cpu_info>();
   call(args.env, [&](qinfer_error* err) { return qinfer_get_cpu_info(&info, err); });
+  const napi_value name = read_text(args.env, [](char* data, std::size_t room, std::size_t* n, qinfer_error* err) {
+    return qinfer_cpu_name(data, room, n, err);
+  });
   const napi_value features = read_text(args.env, [](char* data, std::size_t room, std::size_t* n, qinfer_error* err) {
     return qinfer_cpu_features(data, room, n, err);
   });
   return Record(args.env)
-      .set("modelName", info.model_name)
+      .set("modelName", name)
       .set("features", features)
       .set("target", info.target)
       .set("nPhysicalCores", info.n_physical_cores)

@@ -260,6 +260,7 @@ def test_what_the_library_says_of_itself():
     assert f"qinfer {qinfer.version()}" in qinfer.build_info()
     cpu = qinfer.cpu_info()
     assert 1 <= cpu["n_physical_cores"] <= cpu["n_logical_cores"]
+    assert cpu["model_name"] and isinstance(cpu["features"], str)
     assert qinfer.Runtime(threads=1).info == {"n_threads": 1, "target": cpu["target"]}
     assert qinfer.Runtime(threads=2, cpu_target="reference").info == {"n_threads": 2, "target": "reference"}
 

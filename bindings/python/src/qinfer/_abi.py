@@ -157,9 +157,7 @@ class qinfer_cpu_info(Structure):
         ("l1d_bytes", c_uint64),
         ("l2_bytes", c_uint64),
         ("l3_bytes", c_uint64),
-        ("model_name", c_char * 64),
-        ("features", c_char * 256),
-        ("target", c_char * 32),
+        ("target", c_char_p),
     ]
 
 class qinfer_kernel_set_info(Structure):
@@ -211,7 +209,7 @@ class qinfer_runtime_info(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
         ("n_threads", c_uint32),
-        ("target", c_char * 32),
+        ("target", c_char_p),
     ]
 
 class qinfer_load_options(Structure):
@@ -273,9 +271,9 @@ class qinfer_model_details(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
         ("flags", c_uint32),
-        ("architecture", c_char * 64),
-        ("name", c_char * 128),
-        ("weight_types", c_char * 64),
+        ("architecture", c_char_p),
+        ("name", c_char_p),
+        ("weight_types", c_char_p),
         ("n_params", c_uint64),
         ("n_active_params", c_uint64),
         ("file_bytes", c_uint64),
@@ -624,6 +622,7 @@ FUNCTIONS = {
     "qinfer_build_info": (c_char_p, []),
     "qinfer_status_name": (c_char_p, [c_int32]),
     "qinfer_get_cpu_info": (c_int32, [POINTER(qinfer_cpu_info), c_void_p]),
+    "qinfer_cpu_name": (c_int32, [c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_cpu_features": (c_int32, [c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_kernel_set_count": (c_size_t, []),
     "qinfer_kernel_set_get_info": (c_int32, [c_size_t, POINTER(qinfer_kernel_set_info), c_void_p]),
@@ -637,7 +636,7 @@ FUNCTIONS = {
     "qinfer_runtime_get_info": (c_int32, ["qinfer_runtime", POINTER(qinfer_runtime_info), c_void_p]),
     "qinfer_model_plan": (c_int32, [c_char_p, POINTER(qinfer_runtime_options), POINTER(qinfer_load_options), POINTER(qinfer_kv_cache_options), POINTER(qinfer_session_options), POINTER(qinfer_memory), c_void_p]),
     "qinfer_model_plan_map": (c_int32, [c_char_p, POINTER(qinfer_runtime_options), POINTER(qinfer_load_options), POINTER(qinfer_kv_cache_options), POINTER(qinfer_session_options), c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
-    "qinfer_model_inspect": (c_int32, [c_char_p, POINTER(qinfer_load_options), POINTER(qinfer_model_details), c_void_p]),
+    "qinfer_model_inspect": (c_int32, [c_char_p, POINTER(qinfer_load_options), POINTER(qinfer_model_details), c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_model_load": (c_int32, ["qinfer_runtime", c_char_p, POINTER(qinfer_load_options), POINTER(c_void_p), c_void_p]),
     "qinfer_model_free": (None, ["qinfer_model"]),
     "qinfer_model_pack": (c_int32, ["qinfer_runtime", c_char_p, POINTER(qinfer_load_options), c_char_p, c_void_p]),

@@ -69,7 +69,10 @@ def read_struct(struct: Any, function: Any, *arguments: Any) -> dict[str, Any]:
 
 def cpu_info() -> dict[str, Any]:
     """Cores, caches, and the kernel set ("target") that is chosen by default."""
-    return read_struct(_abi.qinfer_cpu_info, lib.qinfer_get_cpu_info)
+    info = read_struct(_abi.qinfer_cpu_info, lib.qinfer_get_cpu_info)
+    info["model_name"] = read_text(lib.qinfer_cpu_name)
+    info["features"] = read_text(lib.qinfer_cpu_features)
+    return info
 
 
 class Cancel(Handle):

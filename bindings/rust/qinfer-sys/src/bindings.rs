@@ -282,13 +282,11 @@ pub struct qinfer_cpu_info {
     pub l1d_bytes: u64,
     pub l2_bytes: u64,
     pub l3_bytes: u64,
-    pub model_name: [::core::ffi::c_char; 64usize],
-    pub features: [::core::ffi::c_char; 256usize],
-    pub target: [::core::ffi::c_char; 32usize],
+    pub target: *const ::core::ffi::c_char,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_cpu_info"][::core::mem::size_of::<qinfer_cpu_info>() - 392usize];
+    ["Size of qinfer_cpu_info"][::core::mem::size_of::<qinfer_cpu_info>() - 48usize];
     ["Alignment of qinfer_cpu_info"][::core::mem::align_of::<qinfer_cpu_info>() - 8usize];
     ["Offset of field: qinfer_cpu_info::struct_size"]
         [::core::mem::offset_of!(qinfer_cpu_info, struct_size) - 0usize];
@@ -304,12 +302,8 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_cpu_info, l2_bytes) - 24usize];
     ["Offset of field: qinfer_cpu_info::l3_bytes"]
         [::core::mem::offset_of!(qinfer_cpu_info, l3_bytes) - 32usize];
-    ["Offset of field: qinfer_cpu_info::model_name"]
-        [::core::mem::offset_of!(qinfer_cpu_info, model_name) - 40usize];
-    ["Offset of field: qinfer_cpu_info::features"]
-        [::core::mem::offset_of!(qinfer_cpu_info, features) - 104usize];
     ["Offset of field: qinfer_cpu_info::target"]
-        [::core::mem::offset_of!(qinfer_cpu_info, target) - 360usize];
+        [::core::mem::offset_of!(qinfer_cpu_info, target) - 40usize];
 };
 impl Default for qinfer_cpu_info {
     fn default() -> Self {
@@ -512,16 +506,16 @@ impl Default for qinfer_runtime_options {
     }
 }
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct qinfer_runtime_info {
     pub struct_size: u32,
     pub n_threads: u32,
-    pub target: [::core::ffi::c_char; 32usize],
+    pub target: *const ::core::ffi::c_char,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_runtime_info"][::core::mem::size_of::<qinfer_runtime_info>() - 40usize];
-    ["Alignment of qinfer_runtime_info"][::core::mem::align_of::<qinfer_runtime_info>() - 4usize];
+    ["Size of qinfer_runtime_info"][::core::mem::size_of::<qinfer_runtime_info>() - 16usize];
+    ["Alignment of qinfer_runtime_info"][::core::mem::align_of::<qinfer_runtime_info>() - 8usize];
     ["Offset of field: qinfer_runtime_info::struct_size"]
         [::core::mem::offset_of!(qinfer_runtime_info, struct_size) - 0usize];
     ["Offset of field: qinfer_runtime_info::n_threads"]
@@ -529,6 +523,15 @@ const _: () = {
     ["Offset of field: qinfer_runtime_info::target"]
         [::core::mem::offset_of!(qinfer_runtime_info, target) - 8usize];
 };
+impl Default for qinfer_runtime_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub const QINFER_LOAD_NO_WEIGHTS: u32 = 1;
 pub const QINFER_LOAD_NO_MMAP: u32 = 2;
 pub const QINFER_LOAD_LOCK: u32 = 4;
@@ -710,15 +713,15 @@ const _: () = {
     ["Offset of field: qinfer_memory::expert_weight_bytes"]
         [::core::mem::offset_of!(qinfer_memory, expert_weight_bytes) - 128usize];
 };
-#[doc = " What the headers of a model say; texts are NUL-terminated and cut to what fits."]
+#[doc = " What the headers of a model say."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_model_details {
     pub struct_size: u32,
     pub flags: u32,
-    pub architecture: [::core::ffi::c_char; 64usize],
-    pub name: [::core::ffi::c_char; 128usize],
-    pub weight_types: [::core::ffi::c_char; 64usize],
+    pub architecture: *const ::core::ffi::c_char,
+    pub name: *const ::core::ffi::c_char,
+    pub weight_types: *const ::core::ffi::c_char,
     pub n_params: u64,
     pub n_active_params: u64,
     pub file_bytes: u64,
@@ -743,7 +746,7 @@ pub struct qinfer_model_details {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_model_details"][::core::mem::size_of::<qinfer_model_details>() - 360usize];
+    ["Size of qinfer_model_details"][::core::mem::size_of::<qinfer_model_details>() - 128usize];
     ["Alignment of qinfer_model_details"][::core::mem::align_of::<qinfer_model_details>() - 8usize];
     ["Offset of field: qinfer_model_details::struct_size"]
         [::core::mem::offset_of!(qinfer_model_details, struct_size) - 0usize];
@@ -752,51 +755,51 @@ const _: () = {
     ["Offset of field: qinfer_model_details::architecture"]
         [::core::mem::offset_of!(qinfer_model_details, architecture) - 8usize];
     ["Offset of field: qinfer_model_details::name"]
-        [::core::mem::offset_of!(qinfer_model_details, name) - 72usize];
+        [::core::mem::offset_of!(qinfer_model_details, name) - 16usize];
     ["Offset of field: qinfer_model_details::weight_types"]
-        [::core::mem::offset_of!(qinfer_model_details, weight_types) - 200usize];
+        [::core::mem::offset_of!(qinfer_model_details, weight_types) - 24usize];
     ["Offset of field: qinfer_model_details::n_params"]
-        [::core::mem::offset_of!(qinfer_model_details, n_params) - 264usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_params) - 32usize];
     ["Offset of field: qinfer_model_details::n_active_params"]
-        [::core::mem::offset_of!(qinfer_model_details, n_active_params) - 272usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_active_params) - 40usize];
     ["Offset of field: qinfer_model_details::file_bytes"]
-        [::core::mem::offset_of!(qinfer_model_details, file_bytes) - 280usize];
+        [::core::mem::offset_of!(qinfer_model_details, file_bytes) - 48usize];
     ["Offset of field: qinfer_model_details::n_vocab"]
-        [::core::mem::offset_of!(qinfer_model_details, n_vocab) - 288usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_vocab) - 56usize];
     ["Offset of field: qinfer_model_details::n_layers"]
-        [::core::mem::offset_of!(qinfer_model_details, n_layers) - 292usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_layers) - 60usize];
     ["Offset of field: qinfer_model_details::n_window_layers"]
-        [::core::mem::offset_of!(qinfer_model_details, n_window_layers) - 296usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_window_layers) - 64usize];
     ["Offset of field: qinfer_model_details::window_tokens"]
-        [::core::mem::offset_of!(qinfer_model_details, window_tokens) - 300usize];
+        [::core::mem::offset_of!(qinfer_model_details, window_tokens) - 68usize];
     ["Offset of field: qinfer_model_details::n_embd"]
-        [::core::mem::offset_of!(qinfer_model_details, n_embd) - 304usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_embd) - 72usize];
     ["Offset of field: qinfer_model_details::n_ffn"]
-        [::core::mem::offset_of!(qinfer_model_details, n_ffn) - 308usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_ffn) - 76usize];
     ["Offset of field: qinfer_model_details::n_heads"]
-        [::core::mem::offset_of!(qinfer_model_details, n_heads) - 312usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_heads) - 80usize];
     ["Offset of field: qinfer_model_details::n_kv_heads"]
-        [::core::mem::offset_of!(qinfer_model_details, n_kv_heads) - 316usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_kv_heads) - 84usize];
     ["Offset of field: qinfer_model_details::head_dim"]
-        [::core::mem::offset_of!(qinfer_model_details, head_dim) - 320usize];
+        [::core::mem::offset_of!(qinfer_model_details, head_dim) - 88usize];
     ["Offset of field: qinfer_model_details::context_tokens"]
-        [::core::mem::offset_of!(qinfer_model_details, context_tokens) - 324usize];
+        [::core::mem::offset_of!(qinfer_model_details, context_tokens) - 92usize];
     ["Offset of field: qinfer_model_details::max_token_bytes"]
-        [::core::mem::offset_of!(qinfer_model_details, max_token_bytes) - 328usize];
+        [::core::mem::offset_of!(qinfer_model_details, max_token_bytes) - 96usize];
     ["Offset of field: qinfer_model_details::bos_token"]
-        [::core::mem::offset_of!(qinfer_model_details, bos_token) - 332usize];
+        [::core::mem::offset_of!(qinfer_model_details, bos_token) - 100usize];
     ["Offset of field: qinfer_model_details::n_experts"]
-        [::core::mem::offset_of!(qinfer_model_details, n_experts) - 336usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_experts) - 104usize];
     ["Offset of field: qinfer_model_details::n_active_experts"]
-        [::core::mem::offset_of!(qinfer_model_details, n_active_experts) - 340usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_active_experts) - 108usize];
     ["Offset of field: qinfer_model_details::n_expert_layers"]
-        [::core::mem::offset_of!(qinfer_model_details, n_expert_layers) - 344usize];
+        [::core::mem::offset_of!(qinfer_model_details, n_expert_layers) - 112usize];
     ["Offset of field: qinfer_model_details::expert_ffn"]
-        [::core::mem::offset_of!(qinfer_model_details, expert_ffn) - 348usize];
+        [::core::mem::offset_of!(qinfer_model_details, expert_ffn) - 116usize];
     ["Offset of field: qinfer_model_details::shared_ffn"]
-        [::core::mem::offset_of!(qinfer_model_details, shared_ffn) - 352usize];
+        [::core::mem::offset_of!(qinfer_model_details, shared_ffn) - 120usize];
     ["Offset of field: qinfer_model_details::reserved"]
-        [::core::mem::offset_of!(qinfer_model_details, reserved) - 356usize];
+        [::core::mem::offset_of!(qinfer_model_details, reserved) - 124usize];
 };
 impl Default for qinfer_model_details {
     fn default() -> Self {
@@ -1814,6 +1817,13 @@ unsafe extern "C" {
     pub fn qinfer_build_info() -> *const ::core::ffi::c_char;
     pub fn qinfer_status_name(status: qinfer_status) -> *const ::core::ffi::c_char;
     pub fn qinfer_get_cpu_info(out: *mut qinfer_cpu_info, err: *mut qinfer_error) -> qinfer_status;
+    #[doc = " As the CPU names itself: \"AMD EPYC\"."]
+    pub fn qinfer_cpu_name(
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
     #[doc = " \"avx2 fma avx512f\": all that CPU and operating system offer, in words separated by spaces."]
     pub fn qinfer_cpu_features(
         text: *mut ::core::ffi::c_char,
@@ -1871,11 +1881,14 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be\n  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter."]
+    #[doc = " Reads headers only, and takes no memory that lasts; path as in qinfer_model_plan. Of the options, which may be\n  NULL, only QINFER_LOAD_NO_WEIGHTS (the tensors need not be there), packed_path, files and cancel matter. texts: room\n  for the three texts, NUL-terminated, which *out then points to; *out_n is how much they take, hardly ever more than\n  1024."]
     pub fn qinfer_model_inspect(
         path: *const ::core::ffi::c_char,
         options: *const qinfer_load_options,
         out: *mut qinfer_model_details,
+        texts: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
     #[doc = " path: a directory (config.json, *.safetensors, tokenizer.json), a GGUF file (of a split one the first part; the\n  other parts are in the same directory) or a directory that holds one, or a file that qinfer_model_pack wrote.\n  runtime NULL: a private runtime with defaults. options may be NULL. What does not matter refuses no model, such as\n  a token that the model has no row for; the log (QINFER_LOG_WARN) and the metadata \"qinfer.note.1\" and so on say\n  what was passed over or put right. A decoder without lm_head.weight gives embeddings, and no logits."]

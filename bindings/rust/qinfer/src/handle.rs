@@ -101,13 +101,6 @@ pub(crate) unsafe fn slice_at<'a, T>(data: *const T, n: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(data, n) }
 }
 
-/// The NUL-terminated text of a struct's member.
-pub(crate) fn text_of(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().map(|&c| c as u8).collect();
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
-}
-
 /// What a function writes to (array, capacity, out_n); `room` elements are tried first.
 pub(crate) fn read_array<T: Clone + Default>(
     room: usize,

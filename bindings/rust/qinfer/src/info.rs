@@ -1,7 +1,7 @@
 //! What the library and the machine are.
 
 use crate::error::Error;
-use crate::handle::{read_struct, read_text, text_at, text_of};
+use crate::handle::{read_struct, read_text, text_at};
 use crate::sys;
 
 /// The version of the library that is loaded, such as `0.2.0`.
@@ -52,6 +52,9 @@ pub fn cpu_info() -> Result<CpuInfo, Error> {
     let info = read_struct::<sys::qinfer_cpu_info>(|out, error| unsafe {
         sys::qinfer_get_cpu_info(out, error)
     })?;
+    let model_name = read_text(64, |text, capacity, n, error| unsafe {
+        sys::qinfer_cpu_name(text, capacity, n, error)
+    })?;
     let features = read_text(1024, |text, capacity, n, error| unsafe {
         sys::qinfer_cpu_features(text, capacity, n, error)
     })?;
@@ -62,9 +65,9 @@ pub fn cpu_info() -> Result<CpuInfo, Error> {
         l1d_bytes: info.l1d_bytes,
         l2_bytes: info.l2_bytes,
         l3_bytes: info.l3_bytes,
-        model_name: text_of(&info.model_name),
+        model_name,
         features,
-        target: text_of(&info.target),
+        target: text_at(info.target).into_owned(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What the library tells of models, memory, caches and sessions: its structs with Rust's types.
 
-use crate::handle::{text_at, text_of};
+use crate::handle::text_at;
 use crate::sys;
 
 /// Declares a struct of numbers and how it is filled from the library's.
@@ -151,7 +151,8 @@ impl From<&sys::qinfer_runtime_info> for RuntimeInfo {
     fn from(raw: &sys::qinfer_runtime_info) -> RuntimeInfo {
         RuntimeInfo {
             threads: raw.n_threads,
-            target: text_of(&raw.target),
+            // SAFETY: a text of the library's own.
+            target: unsafe { text_at(raw.target) }.into_owned(),
         }
     }
 }
