@@ -139,10 +139,20 @@ Result<HfTexts> read_hf_config_text(const std::string& text, std::string_view na
 
 namespace {
 
-Status parse_chat_templates(const std::string& text, std::string_view name, std::vector<ChatTemplate>& out,
-                            CancelFlag cancel) {
-  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_python_json(text, name, cancel));
-  return add_templates(document.root(), name, out);
+/// A JSON file as it was parsed; nothing where it is absent.
+using MaybeJson = std::optional<Result<formats::JsonDocument>>;
+
+Result<MaybeJson> find_json(const TextFiles& files, std::string_view name, CancelFlag cancel) {
+  QINFER_ASSIGN(const auto text, files.find(name, kMaxTemplateBytes));
+  if (!text) return MaybeJson();
+  return MaybeJson(formats::parse_python_json(*text, name, cancel));
+}
+
+/// The templates of such a file, unless others are there already.
+Status add_templates(MaybeJson& file, std::string_view name, std::vector<ChatTemplate>& out) {
+  if (!file || !out.empty()) return Status();
+  QINFER_TRY(file->take_status());
+  return add_templates(file->value().root(), name, out);
 }
 
 /// A token's text, or an object with it as "content".
@@ -152,18 +162,11 @@ std::optional<std::string> token_text(const Json& object, std::string_view key) 
   return value != nullptr && value->is_string() ? std::optional<std::string>(value->text()) : std::nullopt;
 }
 
-/// What a damaged file says is left to those who read it for templates.
-Status read_named_tokens(const TextFiles& files, ChatTemplates& out, CancelFlag cancel) {
-  QINFER_ASSIGN(const auto text, files.find("tokenizer_config.json", kMaxTemplateBytes));
-  if (!text) return Status();
-  const auto document = formats::parse_python_json(*text, "tokenizer_config.json", cancel);
-  if (!document.ok()) return Status();
-  const Json& root = document.value().root();
+void read_named_tokens(const Json& root, ChatTemplates& out) {
   out.has_texts = root.is_object() && (formats::find_field(root, "bos_token") != nullptr ||
                                        formats::find_field(root, "eos_token") != nullptr);
   out.bos_text = token_text(root, "bos_token");
   out.eos_text = token_text(root, "eos_token");
-  return Status();
 }
 
 }  // namespace
@@ -171,17 +174,16 @@ Status read_named_tokens(const TextFiles& files, ChatTemplates& out, CancelFlag 
 /// As transformers does: chat_template.jinja takes the place of what tokenizer_config.json says.
 Result<ChatTemplates> read_chat_templates(const TextFiles& files, CancelFlag cancel) {
   ChatTemplates out;
-  QINFER_TRY(read_named_tokens(files, out, cancel));
+  QINFER_ASSIGN(MaybeJson config, find_json(files, "tokenizer_config.json", cancel));
+  if (config && config->ok()) read_named_tokens(config->value().root(), out);
   QINFER_ASSIGN(const auto jinja, files.find("chat_template.jinja", kMaxTemplateBytes));
   if (jinja) {
     out.list.push_back({std::string(kDefaultChatTemplate), *jinja});
     return out;
   }
-  for (const std::string_view name : {"chat_template.json", "tokenizer_config.json"}) {
-    if (!out.list.empty() || !out.status.ok()) break;
-    QINFER_ASSIGN(const auto text, files.find(name, kMaxTemplateBytes));
-    if (text) out.status = parse_chat_templates(*text, name, out.list, cancel);
-  }
+  QINFER_ASSIGN(MaybeJson own, find_json(files, "chat_template.json", cancel));
+  out.status = add_templates(own, "chat_template.json", out.list);
+  if (out.status.ok()) out.status = add_templates(config, "tokenizer_config.json", out.list);
   if (out.status.code() == Code::cancelled) return std::move(out.status);
   if (!out.status.ok()) out.list.clear();
   std::sort(out.list.begin(), out.list.end(),

@@ -88,8 +88,13 @@ void Bpe::init_characters() {
     append_char(character, code);
     low_ids_[code] = vocabulary_->find_in_model(character).value_or(-1);
   }
-  for (unsigned byte = 0; byte < 256; ++byte)
-    byte_ids_[byte] = vocabulary_->find_in_model(format_text("<0x{:02X}>", byte)).value_or(-1);
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string name = "<0x00>";
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    name[3] = kDigits[byte / 16];
+    name[4] = kDigits[byte % 16];
+    byte_ids_[byte] = vocabulary_->find_in_model(name).value_or(-1);
+  }
 }
 
 bool Bpe::append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const {
