@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 
 struct CallsArgs {
   std::vector<std::string> libraries;
-  std::string model, tokenizer, text, only, scratch, json;
+  std::string model, tokenizer, text, chat_template, only, scratch, json;
   std::uint32_t turns = 20, threads = 0;
   bool cpu_time = false;
   std::vector<std::uint32_t> cpus;
@@ -302,6 +302,7 @@ void run(const CallsArgs& args) {
   const Subject subject{.model = args.model,
                         .tokenizer = loadable_tokenizer(args.tokenizer, folder.path()),
                         .texts = read_texts(args.text),
+                        .chat_template = args.chat_template.empty() ? std::string() : read_file(args.chat_template),
                         .cpus = choose_cpus(args, machine),
                         .scratch = scratch.path(),
                         .clock = args.cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC};
@@ -320,6 +321,8 @@ void add_options(CLI::App& app, CallsArgs& args) {
   app.add_option("--tokenizer", args.tokenizer, "Tokenise with the tokenizer.json of this folder instead")
       ->check(CLI::ExistingDirectory);
   app.add_option("--text", args.text, "What to tokenise: a text, or .jsonl with a \"text\" on each line")
+      ->check(CLI::ExistingFile);
+  app.add_option("--chat-template", args.chat_template, "Tokenise a conversation with this one, not the model's")
       ->check(CLI::ExistingFile);
   app.add_option("--turns", args.turns, "Turns that count")
       ->check(CLI::Range(kFewestForInterval, kMostForInterval))

@@ -168,6 +168,46 @@ Repetition prepare_tokenise(const Contestant& c) {
   };
 }
 
+/// A conversation of 21 messages with 5 tools.
+std::string conversation() {
+  std::string messages = R"({"role": "system", "content": "You are a helpful assistant."})", tools;
+  for (int i = 0; i < 10; ++i)
+    messages += R"(, {"role": "user", "content": "What is the weather like in Paris on day )" + std::to_string(i) +
+                R"(? Please tell me more about it."}, {"role": "assistant", "content": )"
+                R"("It is sunny and 21 degrees, with a light wind from the west."})";
+  for (int i = 0; i < 5; ++i)
+    tools += std::string(i == 0 ? "" : ", ") + R"({"type": "function", "function": {"name": "tool)" +
+             std::to_string(i) +
+             R"(", "description": "Does something useful, really.", "parameters": {"type": "object", "properties": )"
+             R"({"city": {"type": "string", "description": "Where"}, "days": {"type": "integer", "description": )"
+             R"("How far"}}, "required": ["city"]}}})";
+  return R"({"messages": [)" + messages + R"(], "tools": [)" + tools + "]}";
+}
+
+qinfer_status tokenise_chat(const Contestant& c, const std::string& text, std::vector<qinfer_token>& tokens,
+                            qinfer_error& error) {
+  auto options = blank<qinfer_chat_options>();
+  if (!c.subject().chat_template.empty()) options.template_text = c.subject().chat_template.c_str();
+  std::size_t n = 0;
+  return c.library().call.chat_tokenize(c.text_model().get(), text.data(), text.size(), &options, tokens.data(),
+                                        tokens.size(), &n, &error);
+}
+
+Repetition prepare_chat(const Contestant& c) {
+  return [&c, text = conversation(), tokens = std::vector<qinfer_token>(16384)]() mutable {
+    qinfer_error error{};
+    const Stopwatch watch = c.start();
+    c.library().expect(tokenise_chat(c, text, tokens, error), error);
+    return watch.seconds();
+  };
+}
+
+bool has_chat(const Contestant& c) {
+  std::vector<qinfer_token> tokens(16384);
+  qinfer_error error{};
+  return tokenise_chat(c, conversation(), tokens, error) == QINFER_OK;
+}
+
 /// Loading alone; what was loaded is freed after the clock has stopped.
 std::function<Repetition(const Contestant&)> loading(const std::string& path, std::uint32_t flags) {
   return [=](const Contestant& c) -> Repetition {
@@ -331,6 +371,8 @@ std::vector<Item> list_items(const Contestant& contestant) {
   const Subject& subject = contestant.subject();
   std::vector<Item> items;
   if (contestant.has_tokenizer()) items.push_back({"tokenise", "MB/s", subject.text_bytes() / 1e6, prepare_tokenise});
+  if (contestant.has_tokenizer() && (!subject.chat_template.empty() || has_chat(contestant)))
+    items.push_back({"tokenise chat", nullptr, 0, prepare_chat});
   if (!subject.tokenizer.empty())
     items.push_back({"load tokenizer", nullptr, 0, loading(subject.tokenizer, QINFER_LOAD_NO_WEIGHTS)});
   if (!subject.model.empty()) add_model_items(items, contestant);

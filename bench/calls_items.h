@@ -34,6 +34,7 @@ struct Subject {
   std::string model;      ///< empty: none, only a tokenizer
   std::string tokenizer;  ///< a folder with config.json and tokenizer.json; empty: the model's
   std::vector<std::string> texts;
+  std::string chat_template;  ///< Jinja; empty: the model's, if it has one
   std::vector<std::uint32_t> cpus;
   std::filesystem::path scratch;      ///< for saved sessions
   clockid_t clock = CLOCK_MONOTONIC;  ///< or CLOCK_PROCESS_CPUTIME_ID

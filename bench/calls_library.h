@@ -29,7 +29,7 @@ class TemporaryFolder {
 #define QINFER_CALLS(F)                                                              \
   F(build_info) F(cpu_features) F(get_cpu_info) F(status_name) F(runtime_create) F(runtime_free)     \
   F(model_plan) F(model_load) F(model_free) F(model_get_info) F(tokenize)            \
-  F(kv_cache_create) F(kv_cache_free)                                                \
+  F(chat_tokenize) F(kv_cache_create) F(kv_cache_free)                               \
   F(session_create) F(session_fork) F(session_truncate) F(session_save)              \
   F(session_load) F(session_free) F(session_append) F(session_sample)                \
   F(session_length) F(eval)
