@@ -42,7 +42,7 @@ std::unique_ptr<engine::Session> filled_session(const std::shared_ptr<engine::Kv
   (void)session->append(std::vector<std::int32_t>(n_tokens, 1));
   for (std::size_t done = 0; done < n_tokens;) {
     const std::size_t n = std::min<std::size_t>(n_tokens - done, session->model().scratch_layout().batch_capacity);
-    if (session->reserve_blocks(n) != Code::ok) throw std::runtime_error("no room");
+    if (session->keys().reserve(n) != Code::ok) throw std::runtime_error("no room");
     session->advance(n);
     done += n;
   }
@@ -65,7 +65,7 @@ void bench_fork(const std::shared_ptr<const engine::Model>& model, kv::Storage s
     const std::uint64_t used = cache->pool().stats().blocks_used;
     (void)copy->append(std::vector<std::int32_t>{1});
     begin = std::chrono::steady_clock::now();
-    if (copy->reserve_blocks(1) != Code::ok) throw std::runtime_error("no room");
+    if (copy->keys().reserve(1) != Code::ok) throw std::runtime_error("no room");
     writing.push_back(microseconds(begin));
     if (cache->pool().stats().blocks_used != used + 1) throw std::runtime_error("the first write took not one block");
     begin = std::chrono::steady_clock::now();
@@ -111,7 +111,7 @@ void bench_decode(const std::shared_ptr<const engine::Model>& model, std::size_t
     options.storage = storage;
     caches.push_back(must(engine::KvCache::create(model, options)));
     sessions.push_back(filled_session(caches.back(), n_tokens));
-    views.push_back(sessions.back()->kv_view());
+    views.push_back(sessions.back()->keys().view());
   }
   const KvLayout& layout = caches[0]->layout();
   std::vector<platform::Buffer> dense;

@@ -43,7 +43,7 @@ qinfer_status qinfer_session_set_logits_hook(qinfer_session* session, const qinf
     const capi::Exclusive exclusive(session);
     QINFER_ASSIGN(engine::Session * impl, capi::usable(session, exclusive));
     if (hook == nullptr) {
-      impl->set_logits_hook(nullptr);
+      impl->sampling().set_hook(nullptr);
       return Status();
     }
     qinfer_logits_hook copied;
@@ -52,7 +52,7 @@ qinfer_status qinfer_session_set_logits_hook(qinfer_session* session, const qinf
     QINFER_TRY(impl->check_samples());
     auto owned = std::make_unique<capi::HostHook>(session);
     owned->adopt(copied);  // from here on nothing fails: after a failure the host still owns its user
-    impl->set_logits_hook(std::move(owned));
+    impl->sampling().set_hook(std::move(owned));
     return Status();
   });
 }

@@ -156,7 +156,7 @@ qinfer_status qinfer_session_fork(const qinfer_session* session, qinfer_session*
     QINFER_ASSIGN(const engine::Session* impl, usable(session));
     auto handle = std::make_unique<qinfer_session>();
     QINFER_ASSIGN(handle->impl, impl->fork());
-    if (auto* hook = static_cast<capi::HostHook*>(handle->impl->logits_hook())) hook->bind(handle.get());
+    if (auto* hook = static_cast<capi::HostHook*>(handle->impl->sampling().hook())) hook->bind(handle.get());
     *out = handle.release();
     return Status();
   });
@@ -212,8 +212,8 @@ qinfer_status qinfer_session_set_sampler(qinfer_session* session, const qinfer_s
     QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     qinfer_sampler_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_sampler_options"));
-    return impl->set_sampler({o.temperature, o.top_k, o.top_p, o.min_p, o.repeat_penalty, o.frequency_penalty,
-                              o.presence_penalty, o.penalty_tokens, o.seed});
+    return impl->sampling().set_options({o.temperature, o.top_k, o.top_p, o.min_p, o.repeat_penalty,
+                                         o.frequency_penalty, o.presence_penalty, o.penalty_tokens, o.seed});
   });
 }
 
@@ -224,7 +224,7 @@ qinfer_status qinfer_session_set_bias(qinfer_session* session, const qinfer_toke
     QINFER_ASSIGN(engine::Session * impl, usable(session, exclusive));
     if (tokens == nullptr && n != 0) return capi::null_argument("tokens");
     if (values == nullptr && n != 0) return capi::null_argument("values");
-    return impl->set_bias({tokens, n}, {values, n});
+    return impl->sampling().set_bias({tokens, n}, {values, n});
   });
 }
 
@@ -323,7 +323,7 @@ qinfer_status qinfer_session_get_memory(const qinfer_session* session, qinfer_se
     QINFER_ASSIGN(const engine::Session* impl, usable(session));
     QINFER_REQUIRE(out);
     qinfer_session_memory values = {};
-    const engine::Session::KvBytes kv = impl->kv_bytes();
+    const engine::SessionKeys::Bytes kv = impl->keys().bytes();
     values.kv_private = kv.own;
     values.kv_shared = kv.shared;
     values.kv_reserved = kv.reserved;
@@ -343,8 +343,8 @@ qinfer_status qinfer_session_get_info(const qinfer_session* session, qinfer_sess
     info.n_tokens = impl->length();
     info.n_evaluated = impl->evaluated();
     info.n_logits = static_cast<std::uint32_t>(impl->n_logits());
-    info.n_bias = static_cast<std::uint32_t>(impl->n_bias());
-    info.has_logits_hook = impl->logits_hook() != nullptr ? 1 : 0;
+    info.n_bias = static_cast<std::uint32_t>(impl->sampling().bias().size());
+    info.has_logits_hook = impl->sampling().hook() != nullptr ? 1 : 0;
     return capi::copy_out(info, out, "qinfer_session_info");
   });
 }

@@ -11,8 +11,8 @@
 //                  only the last of those can have more to do.
 // At the end promises are withdrawn, and windows give back the blocks that no later token sees.
 //
-// Room for blocks is a matter of four classes: Evaluation decides how much and in which order; Session does it for all
-// groups of layers; BlockTable (block_table.h) knows positions and windows; BlockPool (kv/block_pool.h) counts.
+// Room for blocks is a matter of four classes: Evaluation decides how much and in which order; SessionKeys does it for
+// all groups of layers; BlockTable (block_table.h) knows positions and windows; BlockPool (kv/block_pool.h) counts.
 #include "engine/eval.h"
 
 #include <algorithm>
@@ -22,10 +22,34 @@
 #include "platform/thread.h"
 
 namespace qinfer::engine {
+/// The keys and values of an encoder's batch: those of one layer at a time, in blocks of the model's scratch arena,
+/// which the sessions of a batch take one after another.
+class TransientKeys {
+ public:
+  explicit TransientKeys(const Model& model) : model_(model) {}
+
+  bool has_room_for(std::size_t n_tokens) const {
+    return n_taken_ + layout().blocks_for(n_tokens) <= model_.scratch_layout().key_blocks;
+  }
+  KvView take(std::size_t n_tokens) {
+    KvView view;
+    view.arena = model_.scratch() + model_.scratch_layout().keys + n_taken_ * layout().block_bytes();
+    n_taken_ += layout().blocks_for(n_tokens);
+    return view;
+  }
+  /// A new batch begins.
+  void clear() { n_taken_ = 0; }
+
+ private:
+  const KvLayout& layout() const { return model_.scratch_layout().kv; }
+  const Model& model_;
+  std::uint64_t n_taken_ = 0;
+};
+
 class Evaluation {
  public:
   Evaluation(const SessionList& sessions, const EvalOptions& options)
-      : sessions_(sessions), options_(options), model_(sessions[0].model()) {}
+      : sessions_(sessions), options_(options), model_(sessions[0].model()), transient_(model_) {}
 
   ~Evaluation() {
     for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].end_evaluation();
@@ -40,10 +64,10 @@ class Evaluation {
       if (sessions_[i].eval_state_.count != 0 || sessions_[i].eval_state_.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
-    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].finish_evaluation();
+    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].keys().finish_evaluation();
 #if defined(QINFER_POISON)
     for (std::size_t i = 0; i < n_marked_; ++i)
-      if (const char* wrong = sessions_[i].find_inconsistency()) return error(Code::internal, "{}", wrong);
+      if (const char* wrong = sessions_[i].keys().find_inconsistency()) return error(Code::internal, "{}", wrong);
 #endif
     return status;
   }
@@ -67,7 +91,7 @@ class Evaluation {
       session.eval_state_.index = i;
       n_marked_ = i + 1;
       pending = pending || session.pending() != 0;
-      if (!model_.spec().causal && !sessions_.is_cancelled(i)) QINFER_TRY(check_encoder(session, i));
+      if (!keeps_keys() && !sessions_.is_cancelled(i)) QINFER_TRY(check_encoder(session, i));
     }
     if (!pending) return error(Code::state, "no session has pending tokens: append some first");
     return Status();
@@ -144,7 +168,7 @@ class Evaluation {
     while (*at != nullptr) {
       Session& session = **at;
       session.eval_state_.count = std::min(session.pending(), left);
-      if (!model_.spec().causal && session.eval_state_.count < session.pending()) session.eval_state_.count = 0;
+      if (!keeps_keys() && session.eval_state_.count < session.pending()) session.eval_state_.count = 0;
       const std::size_t kept = model_.spec().gives_logits() ? options_.keep_logits : 0;
       session.eval_state_.kept = std::min(kept, session.eval_state_.count);
       left -= session.eval_state_.count;
@@ -160,11 +184,12 @@ class Evaluation {
   /// How many blocks a table of session s needs promised: new ones, and one for a copy if its partial block will still
   /// have another holder when the sessions before it in the list have copied theirs.
   std::size_t blocks_to_promise(const Session& s, std::size_t group) const {
-    const BlockTable& table = s.tables()[group];
+    const BlockTable& table = s.keys().tables()[group];
     const std::uint32_t partial = table.partial_block(s.evaluated());
     std::size_t earlier = 0;
     for (const Session* t = first_; t != &s; t = t->eval_state_.next)
-      earlier += partial != BlockTable::kNoBlock && t->tables()[group].partial_block(t->evaluated()) == partial ? 1 : 0;
+      earlier +=
+          partial != BlockTable::kNoBlock && t->keys().tables()[group].partial_block(t->evaluated()) == partial ? 1 : 0;
     return table.blocks_to_promise(s.evaluated(), s.eval_state_.count, model_.scratch_layout().batch_capacity, earlier);
   }
 
@@ -174,14 +199,15 @@ class Evaluation {
   Status promise_and_take_first(const Session*& refused) {
     refused = nullptr;
     for (Session* s = first_; s != nullptr && refused == nullptr; s = s->eval_state_.next) {
-      for (std::size_t g = 0; g < s->tables().size() && refused == nullptr; ++g)
-        if (!s->tables()[g].obtain_promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state_.count)) refused = s;
+      for (std::size_t g = 0; g < s->keys().tables().size() && refused == nullptr; ++g)
+        if (!s->keys().tables()[g].obtain_promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state_.count))
+          refused = s;
     }
     Status status;
     for (Session* s = first_; s != nullptr && status.ok() && refused == nullptr; s = s->eval_state_.next)
       status = extend_for_batch(*s);
     if (!status.ok() || refused != nullptr)
-      for (Session* t = first_; t != nullptr; t = t->eval_state_.next) t->give_back_unused();
+      for (Session* t = first_; t != nullptr; t = t->eval_state_.next) t->keys().give_back_unused();
     return status;
   }
 
@@ -195,7 +221,7 @@ class Evaluation {
   Status extend_for_batch(Session& s) const {
     const std::size_t n =
         std::min<std::size_t>(s.eval_state_.count - s.eval_state_.done, model_.scratch_layout().batch_capacity);
-    const Code code = s.extend_tables(n);
+    const Code code = s.keys().extend(n);
     if (code == Code::ok) return Status();
     if (code == Code::io)
       return error_at(Code::io, EFBIG, "RLIMIT_FSIZE does not allow the memory that {} tokens of session {} need", n,
@@ -205,20 +231,16 @@ class Evaluation {
   }
 
   /// Adds a session's next n tokens as rows of the batch.
-  void add_rows(Session& s, std::size_t n, Batch& batch) const {
+  void add_rows(Session& s, std::size_t n, Batch& batch) {
     const BatchArrays arrays = batch_arrays(model_);
     Session::EvalState& state = s.eval_state_;
     const auto row = static_cast<std::size_t>(batch.n_rows);
     const std::size_t position = s.evaluated();
     kernels::Sequence sequence{
         {}, static_cast<std::int32_t>(row), static_cast<std::int32_t>(n), static_cast<std::uint32_t>(position)};
-    for (std::size_t g = 0; g < s.tables().size(); ++g) {
-      sequence.kv = s.kv_view(g);
+    for (std::size_t g = 0; g < kv_layouts().size(); ++g) {
+      sequence.kv = keeps_keys() ? s.keys().view(g) : transient_.take(n);
       arrays.sequences_of(g)[batch.n_sequences] = sequence;
-    }
-    if (!model_.spec().causal) {
-      sequence.kv.arena = encoder_keys(batch);
-      arrays.sequences_of(0)[batch.n_sequences] = sequence;
     }
     ++batch.n_sequences;
     std::copy_n(s.tokens().data() + position, n, arrays.tokens + row);
@@ -234,31 +256,23 @@ class Evaluation {
     batch.n_rows += static_cast<std::int64_t>(n);
   }
 
-  /// Where the keys and values of the next sequence go: in the scratch arena, after those of the sequences before it.
-  std::byte* encoder_keys(const Batch& batch) const {
-    const ScratchLayout& layout = model_.scratch_layout();
-    return model_.scratch() + layout.keys + key_blocks(batch) * layout.kv.block_bytes();
-  }
-
-  std::uint64_t key_blocks(const Batch& batch) const {
-    const BatchArrays arrays = batch_arrays(model_);
-    std::uint64_t blocks = 0;
-    for (std::size_t i = 0; i < batch.n_sequences; ++i)
-      blocks += model_.scratch_layout().kv.blocks_for(static_cast<std::uint64_t>(arrays.sequences[i].n_rows));
-    return blocks;
+  /// Whether sessions keep keys and values, and a part of one's pending tokens can be evaluated alone.
+  bool keeps_keys() const { return model_.spec().causal; }
+  /// Of each group of layers, where keys and values of a batch are.
+  std::span<const KvLayout> kv_layouts() const {
+    return keeps_keys() ? sessions_[0].cache().layouts() : std::span(&model_.scratch_layout().kv, 1);
   }
 
   /// Fills the arena with the next rows, at most as many as it was made for.
   Result<Batch> assemble() {
-    const ScratchLayout& layout = model_.scratch_layout();
-    const std::size_t capacity = layout.batch_capacity;
+    const std::size_t capacity = model_.scratch_layout().batch_capacity;
     Batch batch;
+    transient_.clear();
     for (Session* s = first_; s != nullptr; s = s->eval_state_.next) {
       const std::size_t rest = s->eval_state_.count - s->eval_state_.done;
       const std::size_t n = std::min(capacity - static_cast<std::size_t>(batch.n_rows), rest);
       if (n == 0) break;
-      // An encoder's sessions are not cut, and need places for their keys.
-      if (!model_.spec().causal && (n < rest || key_blocks(batch) + layout.kv.blocks_for(n) > layout.key_blocks)) break;
+      if (!keeps_keys() && (n < rest || !transient_.has_room_for(n))) break;
       if (s->eval_state_.done != 0) QINFER_TRY(extend_for_batch(*s));
       add_rows(*s, n, batch);
     }
@@ -283,7 +297,7 @@ class Evaluation {
     if (first_ == nullptr) return Status();
     QINFER_ASSIGN(const Batch batch, assemble());
     const std::uint64_t begin = platform::now_ns();
-    if (!forward(model_, sessions_[0].cache().layouts(), batch, options_.cancelled))
+    if (!forward(model_, kv_layouts(), batch, options_.cancelled))
       return Status::fixed(Code::cancelled, "the evaluation was cancelled: what was not evaluated stays pending");
     account(batch, platform::now_ns() - begin);
     return Status();
@@ -316,6 +330,7 @@ class Evaluation {
   const SessionList& sessions_;
   const EvalOptions& options_;
   const Model& model_;
+  TransientKeys transient_;
   std::size_t n_marked_ = 0;
   Session* first_ = nullptr;  ///< the list of what is left to do
   Session* last_ = nullptr;

@@ -106,9 +106,7 @@ class Pass {
     if (!serial) run_norm(norm, worker);
   }
 
-  const KvLayout& kv_of(const AttentionSpec& about) const {
-    return spec_.causal ? kv_layouts_[about.kv_group] : layout_.kv;
-  }
+  const KvLayout& kv_of(const AttentionSpec& about) const { return kv_layouts_[about.kv_group]; }
 
   std::span<const kernels::Sequence> sequences_of(const AttentionSpec& about) const {
     return {batch_arrays(model_).sequences_of(about.kv_group), batch_.n_sequences};

@@ -84,7 +84,7 @@ Status Generation::check() const {
     return Status::fixed(Code::state, "the generation has ended: begin another one, or take tokens back");
   QINFER_TRY(check_tokens());
   // The hook has not seen the content begin: a marker of several tokens ended inside of one.
-  if (unseen_content_ && session_.logits_hook() != nullptr)
+  if (unseen_content_ && session_.sampling().hook() != nullptr)
     return error(Code::unsupported,
                  "the token {} ends the reasoning and begins the content, which the logits hook has not seen begin",
                  session_.tokens().back());

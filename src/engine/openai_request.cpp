@@ -102,14 +102,14 @@ Status OpenAiRequest::set_up(std::size_t choice, Session& session) const {
                     new_tokens, session.max_tokens());
   QINFER_TRY(session.set_tokens(tokens).take_status());
   const std::uint64_t seed = request_.sampling.seed.value_or(options_.seed) + choice % request_.n;
-  QINFER_TRY(session.set_sampler(sampler_of(request_.sampling, seed)));
+  QINFER_TRY(session.sampling().set_options(sampler_of(request_.sampling, seed)));
   std::vector<std::int32_t> biased;
   std::vector<float> values;
   for (const auto& [token, value] : request_.sampling.bias) {
     biased.push_back(token);
     values.push_back(value);
   }
-  return session.set_bias(biased, values);
+  return session.sampling().set_bias(biased, values);
 }
 
 GenerationOptions OpenAiRequest::generation_options(std::vector<std::string_view>& stops) const {

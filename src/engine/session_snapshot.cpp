@@ -1,4 +1,4 @@
-// Session::save and Session::load: between a session and the file of kv/snapshot.h.
+// Session::save, Session::load and SessionKeys::read: between a session and the file of kv/snapshot.h.
 //
 // A session's blocks are read straight into place where the file's blocks have the layout of the cache's; otherwise
 // (another padding of heads, size of blocks or order in tiles) they are copied tile by tile. A block that is not full
@@ -113,41 +113,42 @@ Status check_tokens(const kv::Snapshot& snapshot, const Model& model, const std:
 }  // namespace
 
 Status Session::save(const std::string& path, const platform::Files* files) const {
-  if (memory_layout_.n_groups == 0)
+  const std::size_t n_groups = keys_.n_groups();
+  if (n_groups == 0)
     return error(Code::unsupported, "{} is an encoder: its sessions have nothing to save", model().spec().architecture);
   kv::SnapshotState state;
   state.tokens = tokens();
-  state.n_evaluated = n_evaluated_;
-  state.max_tokens = memory_layout_.max_tokens;
-  state.max_logits = memory_layout_.max_logits;
-  const std::vector<std::byte> sampler = sampling::store_options(sampler_, {bias_data(), n_bias_});
+  state.n_evaluated = evaluated();
+  state.max_tokens = max_tokens();
+  state.max_logits = max_logits();
+  const std::vector<std::byte> sampler = sampling::store_options(sampling_.options(), sampling_.bias());
   state.extra = sampler;
   state.extra_capacity = sampling::stored_options_bytes(model().spec().n_vocab);
-  kv::SnapshotModel about{model().fingerprints().model, untrusted_ ? origin_ : model().origin(), {}, {}};
+  kv::SnapshotModel about{model().fingerprints().model, keys_.origin(), {}, {}};
   // After the last token a block may still hold tokens of another session, which are not this one's to give away.
-  const std::size_t n_full = n_evaluated_ / block_tokens(), rest = n_evaluated_ % block_tokens();
-  std::vector<std::vector<std::byte>> partial(memory_layout_.n_groups);
-  for (std::size_t g = 0; g < memory_layout_.n_groups; ++g) {
+  const std::size_t n_full = evaluated() / cache_->block_tokens(), rest = evaluated() % cache_->block_tokens();
+  std::vector<std::vector<std::byte>> partial(n_groups);
+  for (std::size_t g = 0; g < n_groups; ++g) {
     const KvLayout& layout = cache_->layout(g);
     about.layouts.push_back(layout);
     about.windows.push_back(model().spec().kv_groups[g].window);
-    state.first.push_back(tables_[g].first_position());
+    state.first.push_back(keys_.tables()[g].first_position());
     if (rest == 0) continue;
     partial[g].resize(layout.block_bytes());
-    copy_positions(layout, kv_view(g), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest),
+    copy_positions(layout, keys_.view(g), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest),
                    partial[g].data());
   }
   state.block = [&](std::size_t g, std::size_t i) -> const std::byte* {
     if (i == n_full) return partial[g].data();
     const KvLayout& layout = cache_->layout(g);
-    return kv_view(g).k_tile(layout, 0, 0, static_cast<std::uint32_t>(i) * layout.tiles_per_block());
+    return keys_.view(g).k_tile(layout, 0, 0, static_cast<std::uint32_t>(i) * layout.tiles_per_block());
   };
   return kv::save_snapshot(path, about, state, files);
 }
 
-Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
+Status SessionKeys::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
   const KvLayout &from = snapshot.model().layouts[group], &to = cache_->layout(group);
-  const KvView view = kv_view(group);
+  const KvView view = this->view(group);
   const std::uint32_t n = from.blocks_for(snapshot.n_evaluated()), tiles = from.tiles_per_block();
   const bool direct = same_blocks(from, to);
   // The session's blocks may be smaller than the file's; then the first one may begin after the first tile of the
@@ -168,11 +169,11 @@ Status Session::read_blocks(const kv::Snapshot& snapshot, std::size_t group) {
 }
 
 /// Takes the blocks of each group that the file has, and fills them.
-Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& path) {
+Status SessionKeys::read_tables(const kv::Snapshot& snapshot, const std::string& path) {
   const std::size_t n = snapshot.n_evaluated();
   // Where nothing is pending the last token is evaluated again, for its logits.
   const std::size_t next = n == snapshot.tokens().size() && n != 0 ? n - 1 : n;
-  for (std::size_t g = 0; g < memory_layout_.n_groups; ++g) {
+  for (std::size_t g = 0; g < n_groups(); ++g) {
     const std::uint64_t first = snapshot.first(g);
     tables_[g].begin_at(first);
     if (!tables_[g].reaches_back_from(next))
@@ -180,23 +181,38 @@ Status Session::read_tables(const kv::Snapshot& snapshot, const std::string& pat
                       "{}: group {} begins at position {}, after the first one that the next token sees", path, g,
                       first);
   }
-  if (const Code code = extend_tables(n); code != Code::ok)
+  if (const Code code = extend(n); code != Code::ok)
     return error_at(code, code == Code::io ? EFBIG : 0, "{}: the KV cache has no room for the {} tokens of the session",
                     path, n);
-  for (std::size_t g = 0; g < memory_layout_.n_groups && n != 0; ++g) QINFER_TRY(read_blocks(snapshot, g));
+  for (std::size_t g = 0; g < n_groups() && n != 0; ++g) QINFER_TRY(read_blocks(snapshot, g));
   return Status();
 }
 
-Status Session::restore_sampler(const sampling::StoredOptions& stored) {
-  QINFER_TRY(set_sampler(stored.options));
+Status SessionKeys::read(const kv::Snapshot& snapshot, const std::string& path) {
+  QINFER_TRY(read_tables(snapshot, path));
+  // Never published to the prefix cache: other kernels may have computed them, or they may be forged.
+  untrusted_ = true;
+  n_evaluated_ = snapshot.n_evaluated();
+  const Model& model = cache_->model();
+  same_origin_ = model.has_origin(snapshot.model().origin);
+  origin_ = same_origin_ ? model.origin() : snapshot.model().origin;
+  return Status();
+}
+
+namespace {
+
+Status restore_sampler(const sampling::StoredOptions& stored, SessionSampling& out) {
+  QINFER_TRY(out.set_options(stored.options));
   std::vector<std::int32_t> tokens;
   std::vector<float> values;
   for (const sampling::Bias& bias : stored.bias) {
     tokens.push_back(bias.token);
     values.push_back(bias.value);
   }
-  return set_bias(tokens, values);
+  return out.set_bias(tokens, values);
 }
+
+}  // namespace
 
 Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, const std::string& path,
                                                const LoadSessionOptions& options, LoadSessionResult& result) {
@@ -220,26 +236,17 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   if (!sampler.ok()) return sampler.take_status().with_prefix(path);
   auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false});
   Status status = created.take_status();
-  if (status.ok()) status = created.value()->restore_sampler(sampler.value());
+  if (status.ok()) status = restore_sampler(sampler.value(), created.value()->sampling_);
   if (status.code() == Code::invalid_argument)  // not this call's arguments, but what the file says
     return error_at(Code::format, -1, "{}: {}", path, status.message());
   QINFER_TRY(std::move(status));
   std::unique_ptr<Session> session = std::move(created.value());
   result = {snapshot.tokens().size(), snapshot.n_evaluated(), snapshot.recovered(),
             !model.has_origin(snapshot.model().origin)};
-  // Loaded blocks are never published to the prefix cache: other kernels may have computed them, or they may be forged.
-  session->untrusted_ = true;
   QINFER_TRY(session->append(snapshot.tokens()));
-  QINFER_TRY(session->read_tables(snapshot, path));
-  session->advance(snapshot.n_evaluated());
-  session->same_origin_ = model.has_origin(snapshot.model().origin);
-  session->origin_ = session->same_origin_ ? model.origin() : snapshot.model().origin;
+  QINFER_TRY(session->keys_.read(snapshot, path));
   // The logits are not in the file: evaluating the last token again gives them.
-  if (session->pending() == 0 && session->n_tokens_ != 0) {
-    --session->n_evaluated_;
-    session->give_back_unused();
-    session->forget_names();
-  }
+  if (session->pending() == 0 && session->length() != 0) session->keys_.go_back(session->length() - 1);
   return session;
 }
 

@@ -127,7 +127,7 @@ class RandomSessions {
   template <typename F>
   void visit(const engine::Session& session, std::size_t group, std::size_t position, F f) const {
     const KvLayout& layout = cache_->layout(group);
-    const KvView view = session.kv_view(group);
+    const KvView view = session.keys().view(group);
     const auto tile = static_cast<std::uint32_t>(position / kTileTokens);
     const auto lane = static_cast<std::uint32_t>(position % kTileTokens);
     const std::size_t size = dtype_bytes(layout.type);
@@ -180,8 +180,8 @@ class RandomSessions {
     const std::size_t n = random_() % (twin.tokens.size() + 1);
     bool lost = n == 0;  // windows have moved beyond what the last token sees
     for (std::size_t g = 0; g < cache_->n_groups(); ++g)
-      lost = lost || (window(g) != 0 &&
-                      twin.session->tables()[g].first() * cache_->block_tokens() > (n > window(g) ? n - window(g) : 0));
+      lost = lost || (window(g) != 0 && twin.session->keys().tables()[g].first() * cache_->block_tokens() >
+                                            (n > window(g) ? n - window(g) : 0));
     if (!twin.session->truncate(n).ok()) throw Failure{"not truncated"};
     twin.tokens.resize(n);
     // No logits are ever kept here, so the last token is pending again unless none was evaluated beyond the cut.
@@ -208,7 +208,7 @@ class RandomSessions {
     session.adopt_prefix(1);
     const std::size_t from_cache = session.evaluated() - twin.evaluated;
     std::size_t left = 1 + random_() % session.pending();
-    if (session.reserve_blocks(left) != Code::ok) {
+    if (session.keys().reserve(left) != Code::ok) {
       session.drop_adopted();
       ++full;
       return;
@@ -228,10 +228,10 @@ class RandomSessions {
       twin.evaluated += n;
       left -= n;
       if (left > 0 && random_() % 20 == 0) break;  // cancelled
-      if (left > 0 && session.extend_tables(std::min<std::size_t>(left, kBatch)) != Code::ok)
+      if (left > 0 && session.keys().extend(std::min<std::size_t>(left, kBatch)) != Code::ok)
         throw Failure{"what was promised is not there"};
     }
-    session.finish_evaluation();
+    session.keys().finish_evaluation();
   }
 
   void check_twin(std::size_t index) const {
@@ -239,13 +239,13 @@ class RandomSessions {
     if (twin.session->evaluated() != twin.evaluated || twin.session->length() != twin.tokens.size())
       throw Failure{fmt::format("session {}: {} of {} tokens evaluated, expected {} of {}", index,
                                 twin.session->evaluated(), twin.session->length(), twin.evaluated, twin.tokens.size())};
-    if (const char* wrong = twin.session->find_inconsistency())
+    if (const char* wrong = twin.session->keys().find_inconsistency())
       throw Failure{fmt::format("session {}: {}", index, wrong)};
     for (std::size_t g = 0; g < cache_->n_groups(); ++g) {
       const std::size_t most = engine::blocks_of_session(cache_->layout(g), window(g), kMaxTokens, kBatch);
-      if (twin.session->tables()[g].held().size() > most)
+      if (twin.session->keys().tables()[g].held().size() > most)
         throw Failure{fmt::format("session {}: {} blocks of group {}, at most {} should be", index,
-                                  twin.session->tables()[g].held().size(), g, most)};
+                                  twin.session->keys().tables()[g].held().size(), g, most)};
       // By the next token.
       const std::size_t seen = window(g) != 0 && twin.evaluated >= window(g) ? twin.evaluated - window(g) + 1 : 0;
       std::uint64_t value = 0;
@@ -274,7 +274,7 @@ void check_cache(const engine::KvCache& cache, const std::vector<Twin>& twins) {
     const kv::PoolStats stats = cache.pool(g).stats();
     std::vector<std::uint32_t> holders(stats.blocks_total);
     for (const Twin& twin : twins)
-      for (const std::uint32_t block : twin.session->tables()[g].held()) ++holders[block];
+      for (const std::uint32_t block : twin.session->keys().tables()[g].held()) ++holders[block];
     if (const char* wrong = cache.pool(g).find_inconsistency(holders)) throw Failure{wrong};
     committed += (stats.blocks_used + stats.blocks_cached) * cache.layout(g).block_bytes();
   }
