@@ -66,7 +66,7 @@ void Bpe::init(const BpeOptions& options, MergeTable merges, const Vocabulary& v
   options_ = options;
   vocabulary_ = &vocabulary;
   merges_ = std::move(merges);
-  init_characters();
+  init_tables();
 }
 
 void Bpe::init_by_score(const BpeOptions& options, std::pmr::vector<std::uint32_t> ranks,
@@ -78,10 +78,32 @@ void Bpe::init_by_score(const BpeOptions& options, std::pmr::vector<std::uint32_
   for (std::size_t i = 0; i < ranks_.size(); ++i)
     if (ranks_[i] != MergeTable::kNoRank)
       longest_ = std::max(longest_, static_cast<std::uint32_t>(vocabulary.content(static_cast<TokenId>(i)).size()));
-  init_characters();
+  init_tables();
 }
 
-void Bpe::init_characters() {
+namespace {
+
+/// The first place after `from` at which a space follows another character; the size of the text if there is none.
+std::size_t next_cut(std::string_view text, std::size_t from) {
+  for (std::size_t at = text.find(kMetaspace, from + 1); at != text.npos;
+       at = text.find(kMetaspace, at + kMetaspace.size()))
+    if (!text.substr(0, at).ends_with(kMetaspace)) return at;
+  return text.size();
+}
+
+/// Whether no token has a space after another character.
+bool keeps_spaces_first(const Vocabulary& vocabulary) {
+  for (std::uint32_t i = 0; i < vocabulary.size(); ++i) {
+    const std::string_view content = vocabulary.content(static_cast<TokenId>(i));
+    if ((vocabulary.flags(static_cast<TokenId>(i)) & kTokenInModel) != 0 && next_cut(content, 0) != content.size())
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Bpe::init_tables() {
   std::string character;
   for (char32_t code = 0; code < kByteLevelEnd; ++code) {
     character.clear();
@@ -95,6 +117,11 @@ void Bpe::init_characters() {
     name[4] = kDigits[byte % 16];
     byte_ids_[byte] = vocabulary_->find_in_model(name).value_or(-1);
   }
+  // A character that is left out would let what is on both sides of it meet.
+  const bool keeps_all =
+      options_.unknown >= 0 || (options_.byte_fallback && std::count(byte_ids_.begin(), byte_ids_.end(), -1) == 0);
+  cuts_at_spaces_ = vocabulary_->find_in_model(kMetaspace) &&
+                    (ranks_.empty() ? keeps_all && !merges_.joins_at_spaces() : keeps_spaces_first(*vocabulary_));
 }
 
 bool Bpe::append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const {
@@ -259,22 +286,50 @@ bool Bpe::encode_by_score(std::string_view word, Work& work, BpeScratch& scratch
   return true;
 }
 
-bool Bpe::encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
-  if (word.size() >= kEnd || !work.spend(word.size())) return false;
-  if (!ranks_.empty()) return encode_by_score(word, work, scratch, out);
-  if (options_.ignore_merges) {
-    if (const auto id = vocabulary_->find_in_model(word)) {
-      out.push_back(*id);
-      return true;
-    }
-  }
-  split_into_characters(word, scratch.ids);
+bool Bpe::merge(std::string_view part, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
+  if (!ranks_.empty()) return encode_by_score(part, work, scratch, out);
+  split_into_characters(part, scratch.ids);
   if (scratch.ids.size() > kShortWord) {
     if (!merge_long(work, scratch)) return false;
   } else {
     merge_short(scratch);
   }
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
+  return true;
+}
+
+/// Whether a word that is spelled as the token becomes the token. What is found out is the same for every thread that
+/// does; no step of a call is spent on it, so that a call's steps depend on its text alone.
+bool Bpe::is_whole(TokenId id, std::string_view content, BpeScratch& scratch) const {
+  const std::uint8_t flags = vocabulary_->flags(id);
+  if ((flags & (kTokenWhole | kTokenParts)) != 0) return (flags & kTokenWhole) != 0;
+  Work free(UINT64_MAX, {});
+  scratch.trial.clear();
+  const bool whole =
+      merge(content, free, scratch, scratch.trial) && scratch.trial.size() == 1 && scratch.trial.front() == id;
+  vocabulary_->remember(id, whole ? kTokenWhole : kTokenParts);
+  return whole;
+}
+
+bool Bpe::encode_part(std::string_view part, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
+  if (options_.ignore_merges || part.size() <= kShortWord) {
+    const auto id = vocabulary_->find_in_model(part);
+    if (id && (options_.ignore_merges || is_whole(*id, part, scratch))) {
+      out.push_back(*id);
+      return true;
+    }
+  }
+  return merge(part, work, scratch, out);
+}
+
+bool Bpe::encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
+  if (word.size() >= kEnd || !work.spend(word.size())) return false;
+  if (!cuts_at_spaces_ || options_.ignore_merges) return encode_part(word, work, scratch, out);
+  for (std::size_t begin = 0; begin < word.size();) {
+    const std::size_t end = next_cut(word, begin);
+    if (!encode_part(word.substr(begin, end - begin), work, scratch, out)) return false;
+    begin = end;
+  }
   return true;
 }
 

@@ -1,6 +1,14 @@
 // Byte-pair encoding: turns one word into token ids by merging neighbours, the pair of lowest rank first. Either a
 // table lists the pairs that merge, each with its rank, or (SentencePiece) two neighbours merge where what
 // they spell together is a token, whose score gives the rank.
+//
+// Two things make most words cheap, and change no result:
+//  - Most words are one token. Whether merging a token's own spelling gives that token is found out when it first is a
+//    word, and remembered (is_whole()).
+//  - Where SentencePiece's models have no pre-tokenizer a whole text is one word. But what a merge makes is a token,
+//  and
+//    where no token has the space "\u2581" after another character, nothing merges across such a place: the word is cut
+//    there (cuts_at_spaces_).
 #pragma once
 
 #include <array>
@@ -16,6 +24,9 @@
 
 namespace qinfer::text {
 
+/// How SentencePiece spells a space.
+inline constexpr std::string_view kMetaspace = "\u2581";
+
 /// Merges by the pair of ids that they join: an open-addressing hash table.
 class MergeTable {
  public:
@@ -28,6 +39,9 @@ class MergeTable {
   void reserve(std::size_t count);
   /// Rank by order of addition. A pair that is added twice has its last rank. reserve() must have made room.
   Status add(TokenId left, TokenId right, std::uint32_t rank, TokenId merged);
+  /// One of them joins a space, as kMetaspace spells it, to another character before it.
+  void note_join_at_space() { joins_at_spaces_ = true; }
+  bool joins_at_spaces() const { return joins_at_spaces_; }
   /// To be called once after the last add(): Code::format if the table has a run of used slots that honest files do not
   /// come near.
   Status check() const;
@@ -42,6 +56,7 @@ class MergeTable {
     Merge merge;
   };
   std::pmr::vector<Slot> slots_{heap_memory()};
+  bool joins_at_spaces_ = false;
 };
 
 struct BpeOptions {
@@ -62,6 +77,7 @@ struct BpeScratch {
   std::vector<MergeTable::Merge> merges;  // merges[i] joins ids[i] and ids[i + 1]
   std::vector<Symbol> symbols;
   std::vector<std::uint64_t> heap;  // rank and position
+  std::vector<TokenId> trial;
 };
 
 class Bpe {
@@ -86,11 +102,14 @@ class Bpe {
   }
 
  private:
-  void init_characters();
+  void init_tables();
   void split_into_characters(std::string_view word, std::vector<TokenId>& ids) const;
   bool append_byte_tokens(std::string_view character, std::vector<TokenId>& ids) const;
   void merge_short(BpeScratch& scratch) const;
   bool merge_long(Work& work, BpeScratch& scratch) const;
+  bool encode_part(std::string_view part, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  bool merge(std::string_view part, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  bool is_whole(TokenId id, std::string_view content, BpeScratch& scratch) const;
   bool encode_by_score(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const;
   MergeTable::Merge find_by_score(std::string_view spelling) const;
 
@@ -99,8 +118,9 @@ class Bpe {
   MergeTable merges_;
   std::pmr::vector<std::uint32_t> ranks_{heap_memory()};  // by id; empty if merges are listed
   std::uint32_t longest_ = 0;                             // bytes of a token that merges make, by score
-  std::array<TokenId, kByteLevelEnd> low_ids_{};          // tokens of single characters below kByteLevelEnd; -1 = none
-  std::array<TokenId, 256> byte_ids_{};                   // "<0x00>" to "<0xFF>"; -1 = none
+  bool cuts_at_spaces_ = false;
+  std::array<TokenId, kByteLevelEnd> low_ids_{};  // tokens of single characters below kByteLevelEnd; -1 = none
+  std::array<TokenId, 256> byte_ids_{};           // "<0x00>" to "<0xFF>"; -1 = none
 };
 
 }  // namespace qinfer::text

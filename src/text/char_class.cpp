@@ -80,8 +80,12 @@ bool CharClass::is_disjoint(const CharClass& other) const {
   for (std::size_t i = 0; i < ascii_.size(); ++i)
     if (ascii_[i] != 0 && other.ascii_[i] != 0) return false;
   if (!may_have_others() || !other.may_have_others()) return true;
-  if (negated_ || other.negated_ || (kinds_ & other.kinds_) != 0) return false;
-  return ranges_.empty() && other.ranges_.empty();
+  if (negated_ && other.negated_) return false;
+  if (!ranges_.empty() || !other.ranges_.empty()) return false;
+  if (!negated_ && !other.negated_) return (kinds_ & other.kinds_) == 0;
+  // One has all but some kinds: the other may have none but these.
+  const KindSet all_but = negated_ ? kinds_ : other.kinds_, some = negated_ ? other.kinds_ : kinds_;
+  return (some & ~all_but) == 0;
 }
 
 bool CharClass::operator==(const CharClass& other) const {

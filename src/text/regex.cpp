@@ -119,7 +119,7 @@ class Matcher {
     switch (i.op) {
       case Op::character: return going_on_if(skip_character(i));
       case Op::set: return going_on_if(step(program_.sets[i.a]));
-      case Op::run: return run_set(i);
+      case Op::run: return run_sets();
       case Op::jump: at_ = i.a; return Result::going_on;
       case Op::split: at_ = i.a; return push(Choice::Kind::resume, i.b, place_, 0) ? Result::going_on : Result::stopped;
       case Op::branches:
@@ -172,6 +172,16 @@ class Matcher {
     }
     place = at;
     return n;
+  }
+
+  /// Runs that follow each other are gone through at once: most branches of tokenizers' patterns are two or three.
+  Result run_sets() {
+    for (;;) {
+      if (const Result result = run_set(program_.code[at_ - 1]); result != Result::going_on) return result;
+      if (program_.code[at_].op != Op::run) return Result::going_on;
+      if (!pay(1)) return Result::stopped;
+      ++at_;
+    }
   }
 
   Result run_set(const RegexInstruction& i) {

@@ -313,23 +313,34 @@ class Compiler {
     return first;
   }
 
-  /// A greedy run need not be tried shorter where what comes next cannot begin with one of its characters, or nothing
-  /// comes next.
+  /// The instruction after this one, past jumps.
+  std::size_t after(std::size_t at) const {
+    ++at;
+    while (out_.code[at].op == Op::jump) at = out_.code[at].a;
+    return at;
+  }
+
+  /// Whether a match is certain from here on: everything that follows may be nothing.
+  bool cannot_fail(std::size_t at) const {
+    while (out_.code[at].op == Op::run && out_.code[at].min == 0) at = after(at);
+    return out_.code[at].op == Op::accept;
+  }
+
+  /// A greedy run need not be tried shorter where what comes next cannot begin with one of its characters, or cannot
+  /// fail.
   void make_possessive(std::size_t at) {
     RegexInstruction& run = out_.code[at];
     if (run.op != Op::run || run.greed != Greed::greedy) return;
-    std::size_t next = at + 1;
-    while (out_.code[next].op == Op::jump) next = out_.code[next].a;
+    const std::size_t next = after(at);
     const RegexInstruction& follower = out_.code[next];
-    bool always = false;
+    bool always = cannot_fail(next);
     switch (follower.op) {
-      case Op::accept:
       case Op::looked: always = true; break;
-      case Op::set: always = out_.sets[run.a].is_disjoint(out_.sets[follower.a]); break;
-      case Op::run: always = follower.min > 0 && out_.sets[run.a].is_disjoint(out_.sets[follower.a]); break;
+      case Op::set: always |= out_.sets[run.a].is_disjoint(out_.sets[follower.a]); break;
+      case Op::run: always |= follower.min > 0 && out_.sets[run.a].is_disjoint(out_.sets[follower.a]); break;
       case Op::character: {
         const unsigned byte = follower.a & 0xFF;
-        always = byte < 128 && !out_.sets[run.a].has_ascii(byte);
+        always |= byte < 128 && !out_.sets[run.a].has_ascii(byte);
         break;
       }
       default: break;

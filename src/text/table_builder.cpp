@@ -32,6 +32,7 @@ Status add_merge(const MergeRow& merge, std::uint32_t rank, const Vocabulary& vo
                        in_quotes(contents[0]), in_quotes(contents[1]), in_quotes(contents[k]), vocabulary_name);
     ids[k] = *id;
   }
+  if (merge.right.starts_with(kMetaspace) && !merge.left.ends_with(kMetaspace)) table.note_join_at_space();
   return table.add(ids[0], ids[1], rank, ids[2]).with_prefix(list);
 }
 

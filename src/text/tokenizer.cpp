@@ -204,6 +204,7 @@ Status Tokenizer::make_added(TokenId id) {
     QINFER_TRY(tables_->added_raw.add_later({.id = id}, vocabulary));
     vocabulary.set_flags(id, kTokenAdded);
     tables_->bpe.forbid(id);
+    vocabulary.clear_flags(kTokenWhole | kTokenParts);
   }
   vocabulary.set_flags(id, kTokenControl);
   return Status();

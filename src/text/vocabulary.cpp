@@ -14,6 +14,19 @@ namespace {
 constexpr std::size_t kMaxTokenProbes = 256;
 constexpr std::size_t kFirstSlots = 1024;
 
+/// Up to 7 bytes as a number, without a loop: parts that overlap where the size is no power of two.
+std::uint64_t last_bytes(std::string_view s) {
+  const auto byte = [&](std::size_t i) { return std::uint64_t{static_cast<std::uint8_t>(s[i])}; };
+  if (s.size() >= 4) {
+    std::uint32_t low = 0, high = 0;
+    std::memcpy(&low, s.data(), 4);
+    std::memcpy(&high, s.data() + s.size() - 4, 4);
+    return low | std::uint64_t{high} << 32;
+  }
+  if (s.empty()) return 0;
+  return byte(0) | byte(s.size() / 2) << 8 | byte(s.size() - 1) << 16;
+}
+
 std::uint64_t hash_of(std::string_view s) {
   constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15U;
   std::uint64_t hash = kMultiplier ^ s.size();
@@ -27,10 +40,7 @@ std::uint64_t hash_of(std::string_view s) {
     mix(word);
     s.remove_prefix(8);
   }
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < s.size(); ++i)
-    word |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(s[i])) << (8 * i);
-  mix(word);
+  mix(last_bytes(s));
   mix(hash >> 29);
   return hash;
 }
@@ -45,7 +55,7 @@ TokenId slot_id(std::uint64_t slot) { return static_cast<TokenId>((slot & 0xFFFF
 std::string_view Vocabulary::content(TokenId id) const {
   if (!contains(id)) return {};
   const auto i = static_cast<std::size_t>(id);
-  return {content_blob_.data() + content_begin_[i], content_size_[i]};
+  return {content_blob_.data() + contents_[i].begin, contents_[i].size};
 }
 
 std::string_view Vocabulary::bytes(TokenId id) const {
@@ -133,12 +143,10 @@ void Vocabulary::define(std::string_view content, TokenId id, std::uint8_t flags
   const auto index = static_cast<std::size_t>(id);
   if (index >= flags_.size()) {
     flags_.resize(index + 1);
-    content_begin_.resize(index + 1);
-    content_size_.resize(index + 1);
+    contents_.resize(index + 1);
   }
   flags_[index] = flags;
-  content_begin_[index] = static_cast<std::uint32_t>(content_blob_.size());
-  content_size_[index] = static_cast<std::uint32_t>(content.size());
+  contents_[index] = {static_cast<std::uint32_t>(content_blob_.size()), static_cast<std::uint32_t>(content.size())};
   content_blob_.append(content);
 }
 
@@ -153,23 +161,21 @@ Status Vocabulary::finish() {
   if (longest_run(slots_, is_used) > kMaxTokenProbes) return malformed("too many tokens share a hash value");
   trim(content_blob_);
   trim(bytes_blob_);
-  trim(content_begin_);
-  trim(content_size_);
+  trim(contents_);
   trim(bytes_end_);
   trim(flags_);
   return Status();
 }
 
 std::uint64_t Vocabulary::memory_bytes() const {
-  return bytes_taken(content_blob_) + bytes_taken(bytes_blob_) + bytes_taken(content_begin_) +
-         bytes_taken(content_size_) + bytes_taken(bytes_end_) + bytes_taken(flags_) + bytes_taken(slots_);
+  return bytes_taken(content_blob_) + bytes_taken(bytes_blob_) + bytes_taken(contents_) + bytes_taken(bytes_end_) +
+         bytes_taken(flags_) + bytes_taken(slots_);
 }
 
 void Vocabulary::move_to(std::pmr::memory_resource* memory) {
   text::move_to(memory, content_blob_);
   text::move_to(memory, bytes_blob_);
-  text::move_to(memory, content_begin_);
-  text::move_to(memory, content_size_);
+  text::move_to(memory, contents_);
   text::move_to(memory, bytes_end_);
   text::move_to(memory, flags_);
   text::move_to(memory, slots_);

@@ -5,6 +5,7 @@
 // mapped file one day.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ enum TokenFlag : std::uint8_t {
   kTokenAdded = 2,    // listed in added_tokens
   kTokenControl = 4,  // left out of decoded text
   kTokenIsByte = 8,   // see Tokenizer::is_byte
+  kTokenWhole = 16,   // merging its content gives this token, see Bpe::is_whole(); found out when it is first asked for
+  kTokenParts = 32,   // merging its content gives others
 };
 
 class Vocabulary {
@@ -34,7 +37,15 @@ class Vocabulary {
   Status add(std::string_view content, std::int64_t id, std::uint8_t flags);
   /// Defines an id whose content another id has, which stays the one that find() gives.
   Status add_again(std::string_view content, std::int64_t id, std::uint8_t flags);
-  void set_flags(TokenId id, std::uint8_t flags) { flags_[static_cast<std::size_t>(id)] |= flags; }
+  void set_flags(TokenId id, std::uint8_t flags) { remember(id, flags); }
+  /// The same for what is found out while others read: threads that find out the same write the same.
+  void remember(TokenId id, std::uint8_t flags) const {
+    std::atomic_ref(flags_[static_cast<std::size_t>(id)]).fetch_or(flags, std::memory_order_relaxed);
+  }
+  /// Of all tokens. While nobody else uses the vocabulary.
+  void clear_flags(std::uint8_t flags) {
+    for (std::uint8_t& of_token : flags_) of_token &= static_cast<std::uint8_t>(~flags);
+  }
   /// Appends the decoded form of the next id; to be called for every id from 0 on, then finish() once.
   void append_bytes(std::string_view bytes);
   /// Code::format if the hash table has a run of used slots that honest files do not come near.
@@ -43,7 +54,10 @@ class Vocabulary {
   std::uint32_t size() const { return static_cast<std::uint32_t>(flags_.size()); }
   bool contains(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < flags_.size(); }
   /// For any id; 0 for those that are not defined.
-  std::uint8_t flags(TokenId id) const { return contains(id) ? flags_[static_cast<std::size_t>(id)] : std::uint8_t{0}; }
+  std::uint8_t flags(TokenId id) const {
+    if (!contains(id)) return 0;
+    return std::atomic_ref(flags_[static_cast<std::size_t>(id)]).load(std::memory_order_relaxed);
+  }
   /// The content as written in the file; empty if undefined.
   std::string_view content(TokenId id) const;
   /// The decoded form; empty if undefined.
@@ -68,10 +82,13 @@ class Vocabulary {
   std::uint32_t count_ = 0;
   std::uint32_t max_bytes_ = 0;
   std::pmr::string content_blob_{heap_memory()}, bytes_blob_{heap_memory()};
-  std::pmr::vector<std::uint32_t> content_begin_{heap_memory()}, content_size_{heap_memory()};  // by id
-  std::pmr::vector<std::uint32_t> bytes_end_{heap_memory()};  // by id: where its part of bytes_blob_ ends
-  std::pmr::vector<std::uint8_t> flags_{heap_memory()};       // by id
-  std::pmr::vector<std::uint64_t> slots_{heap_memory()};      // upper half of the hash, id + 1; 0 = free
+  struct Place {
+    std::uint32_t begin = 0, size = 0;
+  };
+  std::pmr::vector<Place> contents_{heap_memory()};              // by id: in content_blob_
+  std::pmr::vector<std::uint32_t> bytes_end_{heap_memory()};     // by id: where its part of bytes_blob_ ends
+  mutable std::pmr::vector<std::uint8_t> flags_{heap_memory()};  // by id
+  std::pmr::vector<std::uint64_t> slots_{heap_memory()};         // upper half of the hash, id + 1; 0 = free
 };
 
 }  // namespace qinfer::text
