@@ -36,7 +36,7 @@ class Qinfer(ConanFile):
     def system_requirements(self):
         # Headers and an archive for the build. They are named where they are missing, and installed where Conan may
         # (tools.system.package_manager:mode=install).
-        Apt(self).install(["libfmt-dev", "nlohmann-json3-dev", "libutf8proc-dev", "libhwy-dev", "pkg-config"], check=True)
+        Apt(self).install(["libfmt-dev", "rapidjson-dev", "libutf8proc-dev", "libhwy-dev", "pkg-config"], check=True)
 
     def generate(self):
         toolchain = CMakeToolchain(self)

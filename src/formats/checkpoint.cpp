@@ -26,23 +26,23 @@ Result<SafetensorsHeader> read_header(const platform::OpenFile& file, CancelFlag
 /// "weight_map" of an index file as a flat list of tensor names and their files; everything else in it is passed over.
 class IndexEvents final : public JsonEvents {
  public:
-  bool on_key(std::string& key) override {
+  bool on_key(std::string_view key) override {
     if (depth_ == 1) {
       in_map_ = key == "weight_map";
       if (in_map_ && std::exchange(has_map, true)) return fail("the key \"weight_map\" appears twice in one object");
     } else if (in_map_) {
-      tensor_.swap(key);
+      tensor_.assign(key);
     }
     return true;
   }
 
-  bool on_string(std::string& value) override {
+  bool on_string(std::string_view value) override {
     if (!in_map_) return true;
     if (depth_ != 2) return not_an_object();
     const auto [at, is_new] = shard_numbers_.emplace(value, static_cast<std::uint32_t>(shards.size()));
     if (is_new && shards.size() == kMaxShards)
       return fail(format_text("more than {} shards, at most that many are accepted", kMaxShards));
-    if (is_new) shards.push_back(value);
+    if (is_new) shards.emplace_back(value);
     entries.push_back(
         {static_cast<std::uint32_t>(names_.size()), static_cast<std::uint32_t>(tensor_.size()), at->second});
     names_.insert(names_.end(), tensor_.begin(), tensor_.end());

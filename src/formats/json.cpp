@@ -2,26 +2,37 @@
 #include "formats/json.h"
 
 // A library must not abort: the parser's own consistency checks are compiled out in every build.
-#define JSON_ASSERT(condition) static_cast<void>(0)
-#include <nlohmann/json.hpp>
+#define RAPIDJSON_ASSERT(condition) static_cast<void>(0)
+#include <rapidjson/error/en.h>
+#include <rapidjson/reader.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
-#include <iterator>
+#include <new>
 
 namespace qinfer::formats {
 namespace {
 
-/// The text as nlohmann's lexer reads it: characters up to a limit that is moved on by a mebibyte at a time, so that a
-/// request to stop is seen inside a long string too. After a request the text ends.
+/// The text as the parser reads it: up to a limit that is moved on by a mebibyte at a time, so that a request to stop
+/// is seen inside a long string too. After a request the text ends, which the parser takes a NUL for.
 class Source {
  public:
-  Source(std::string_view text, CancelFlag cancel) : text_(text), cancel_(cancel), limit_(text.data()) { go_on(); }
+  // NOLINTBEGIN(readability-identifier-naming): as RapidJSON calls them
+  using Ch = char;
+  Ch Peek() { return at_ != limit_ || go_on() ? *at_ : '\0'; }
+  Ch Take() { return at_ != limit_ || go_on() ? *at_++ : '\0'; }
+  std::size_t Tell() const { return static_cast<std::size_t>(at_ - text_.data()); }
+  Ch* PutBegin() { return nullptr; }
+  void Put(Ch) {}
+  void Flush() {}
+  std::size_t PutEnd(Ch*) { return 0; }
+  // NOLINTEND(readability-identifier-naming)
 
-  bool ends_at(const char* at) { return at == limit_ && !go_on(); }
+  Source(std::string_view text, std::size_t begin, CancelFlag cancel)
+      : text_(text), cancel_(cancel), at_(text.data() + begin), limit_(at_) {}
   bool cancelled() const { return cancelled_; }
-  const char* begin() const { return text_.data(); }
 
  private:
   bool go_on() {
@@ -34,99 +45,133 @@ class Source {
   }
   std::string_view text_;
   CancelFlag cancel_;
+  const char* at_;
   const char* limit_;
   bool cancelled_ = false;
 };
 
-class SourceIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  explicit SourceIterator(Source* source, bool at_end = false)
-      : source_(source), at_(at_end ? nullptr : source->begin()) {}
-  reference operator*() const { return *at_; }
-  SourceIterator& operator++() {
-    ++at_;
-    return *this;
+/// Where there is no memory the parser would go on without it.
+struct ThrowingAllocator {
+  // NOLINTBEGIN(readability-identifier-naming): as RapidJSON calls them
+  static constexpr bool kNeedFree = true;
+  static void* Malloc(std::size_t size) { return size == 0 ? nullptr : checked(std::malloc(size)); }
+  static void* Realloc(void* old, std::size_t, std::size_t size) {
+    if (size != 0) return checked(std::realloc(old, size));
+    std::free(old);
+    return nullptr;
   }
-  SourceIterator operator++(int) {
-    SourceIterator before = *this;
-    ++at_;
-    return before;
-  }
-  /// One of the two is the end.
-  bool operator==(const SourceIterator& other) const { return source_->ends_at(at_ != nullptr ? at_ : other.at_); }
-  bool operator!=(const SourceIterator& other) const { return !(*this == other); }
-
+  static void Free(void* memory) { std::free(memory); }
+  // NOLINTEND(readability-identifier-naming)
  private:
-  Source* source_;
-  const char* at_;
+  static void* checked(void* memory) {
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
 };
 
-/// The value of a number's characters, whatever the decimal point of the host's locale is: the lexer puts that in the
-/// place of the point, and converts by it. Beyond the range of double: infinity, or zero.
-double parse_number(std::string text, double fallback) {
-  for (char& c : text)
-    if ((c < '0' || c > '9') && c != '-' && c != '+' && c != 'e' && c != 'E') c = '.';
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, value);
-  return parsed.ec == std::errc() && parsed.ptr == end ? value : fallback;
+/// Whether a number of JSON that is beyond what a double can be is too large, and not too small.
+bool is_above_one(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  const std::size_t mantissa = std::min(text.find_first_of("eE"), text.size());
+  const auto digits = static_cast<std::int64_t>(std::min(text.find('.'), mantissa));  // before the point
+  const auto first = static_cast<std::int64_t>(std::min(text.find_first_of("123456789"), mantissa));
+  std::int64_t exponent = 0;
+  if (mantissa != text.size()) {
+    std::string_view rest = text.substr(mantissa + 1);
+    const bool is_negative = rest.starts_with('-');
+    if (rest.starts_with('+')) rest.remove_prefix(1);
+    if (std::from_chars(rest.data(), rest.data() + rest.size(), exponent).ec != std::errc()) return !is_negative;
+  }
+  return digits - first + exponent > 0;
 }
 
-/// Adapts nlohmann's SAX calls to JsonEvents and enforces the depth limit.
-class SaxAdapter final : public nlohmann::json_sax<nlohmann::json> {
+/// Adapts RapidJSON's events to JsonEvents, enforces the depth limit, and reads numbers.
+class Adapter {
  public:
-  explicit SaxAdapter(JsonEvents& events) : events_(events) {}
+  Adapter(JsonEvents& events, bool has_escapes) : events_(events), has_escapes_(has_escapes) {}
+  std::string message;  ///< what was wrong, if it was found here; empty if the events refused something
 
-  bool null() override { return events_.on_other({}); }
-  bool boolean(bool value) override { return events_.on_other({JsonType::boolean, value, 0, 0}); }
-  bool number_integer(number_integer_t value) override { return events_.on_integer(value); }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<number_unsigned_t>(INT64_MAX))
-      return events_.on_other({JsonType::number, false, static_cast<double>(value), value});
-    return events_.on_integer(static_cast<std::int64_t>(value));
+  // NOLINTBEGIN(readability-identifier-naming): as RapidJSON calls them
+  bool Null() { return events_.on_other({}); }
+  bool Bool(bool value) { return events_.on_other({JsonType::boolean, value, 0, 0}); }
+  bool RawNumber(const char* text, unsigned size, bool) { return number({text, size}); }
+  bool Key(const char* text, unsigned size, bool) { return is_text({text, size}) && events_.on_key({text, size}); }
+  bool String(const char* text, unsigned size, bool) {
+    return is_text({text, size}) && events_.on_string({text, size});
   }
-  bool number_float(number_float_t value, const string_t& text) override { return number(parse_number(text, value)); }
-  bool string(string_t& value) override { return events_.on_string(value); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return enter() && events_.on_begin(true); }
-  bool key(string_t& value) override { return events_.on_key(value); }
-  bool end_object() override { return leave() && events_.on_end(true); }
-  bool start_array(std::size_t) override { return enter() && events_.on_begin(false); }
-  bool end_array() override { return leave() && events_.on_end(false); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    offset = static_cast<std::int64_t>(position);
-    message = e.what();
-    return false;
-  }
-
-  std::int64_t offset = -1;
-  std::string message;
+  bool StartObject() { return enter() && events_.on_begin(true); }
+  bool EndObject(unsigned) { return leave() && events_.on_end(true); }
+  bool StartArray() { return enter() && events_.on_begin(false); }
+  bool EndArray(unsigned) { return leave() && events_.on_end(false); }
+  // Never called: numbers come as they are written.
+  bool Int(int) { return false; }
+  bool Uint(unsigned) { return false; }
+  bool Int64(std::int64_t) { return false; }
+  bool Uint64(std::uint64_t) { return false; }
+  bool Double(double) { return false; }
+  // NOLINTEND(readability-identifier-naming)
 
  private:
-  bool number(double value) { return events_.on_other({JsonType::number, false, value, 0}); }
-  bool enter() {
-    if (++depth_ <= kMaxJsonDepth) return true;
-    message = format_text("nested deeper than {} levels", kMaxJsonDepth);
+  bool fail(std::string text) {
+    message = std::move(text);
     return false;
   }
+
+  /// An escape may give the second half of a surrogate pair without the first, which is no character.
+  bool is_text(std::string_view text) {
+    if (!has_escapes_) return true;
+    for (std::size_t at = text.find('\xED'); at != text.npos; at = text.find('\xED', at + 1))
+      if (static_cast<unsigned char>(text[at + 1]) >= 0xA0)
+        return fail("an escape is the second half of a surrogate pair, without the first");
+    return true;
+  }
+
+  bool number(std::string_view text) {
+    const char* const end = text.data() + text.size();
+    const auto is_all = [&](std::from_chars_result result) { return result.ec == std::errc() && result.ptr == end; };
+    std::int64_t integer = 0;
+    if (is_all(std::from_chars(text.data(), end, integer))) return events_.on_integer(integer);
+    std::uint64_t large = 0;
+    if (is_all(std::from_chars(text.data(), end, large)))
+      return events_.on_other({JsonType::number, false, static_cast<double>(large), large});
+    double value = 0;
+    if (std::from_chars(text.data(), end, value).ec == std::errc::result_out_of_range) {
+      if (is_above_one(text)) return fail(format_text("number overflow parsing '{}'", text));
+      value = 0;
+    }
+    return events_.on_other({JsonType::number, false, value, 0});
+  }
+
+  bool enter() { return ++depth_ <= kMaxJsonDepth || fail(format_text("nested deeper than {} levels", kMaxJsonDepth)); }
   bool leave() {
     --depth_;
     return true;
   }
   JsonEvents& events_;
+  bool has_escapes_;
   int depth_ = 0;
 };
 
-/// nlohmann's messages begin with "[json.exception.parse_error.101] "; the host does not need to know.
-std::string_view strip_exception_tag(std::string_view message) {
-  const auto end = message.find("] ");
-  return message.starts_with("[json.exception") && end != message.npos ? message.substr(end + 2) : message;
+/// "line 2, column 5: ...", of an error at an offset.
+std::string describe_place(std::string_view text, std::size_t offset, std::string_view what) {
+  const std::string_view before = text.substr(0, offset);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
+  return format_text("line {}, column {}: {}", line, offset - line_begin + 1, what);
+}
+
+std::string describe_error(rapidjson::ParseErrorCode code, std::string_view text, std::size_t offset) {
+  if (code == rapidjson::kParseErrorStringInvalidEncoding)
+    return "a text that is not valid UTF-8, or has a control character that is not escaped";
+  if (offset == text.size()) return "unexpected end of the text";
+  if (code == rapidjson::kParseErrorNumberTooBig) {
+    const std::string_view number = text.substr(offset);
+    return format_text("number overflow parsing '{}'", number.substr(0, number.find_first_not_of("+-.0123456789eE")));
+  }
+  if (code == rapidjson::kParseErrorDocumentRootNotSingular) return "syntax error: more follows the value";
+  std::string what = rapidjson::GetParseError_En(code);
+  if (what.ends_with('.')) what.pop_back();
+  return "syntax error: " + what;
 }
 
 void append_number(double value, std::string& out) {
@@ -254,15 +299,22 @@ Status parse_json_events(std::string_view text, std::string_view name, JsonEvent
   if (text.starts_with("version https://git-lfs"))
     return error_at(Code::format, 0,
                     "{}: a pointer to a git-LFS object, not the file itself: fetch it with git lfs pull", name);
-  // nlohmann's lexer takes a NUL for the end of its input, and would ignore whatever follows.
+  // The parser takes a NUL for the end of its input.
   if (const auto at = text.find('\0'); at != text.npos)
     return error_at(Code::format, static_cast<std::int64_t>(at), "{}: a NUL byte at {}", name, at);
-  SaxAdapter adapter(events);
-  Source source(text, cancel);
-  const bool complete = nlohmann::json::sax_parse(SourceIterator(&source), SourceIterator(&source, true), &adapter);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  constexpr unsigned kFlags =
+      rapidjson::kParseIterativeFlag | rapidjson::kParseNumbersAsStringsFlag | rapidjson::kParseValidateEncodingFlag;
+  Source source(text, text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0, cancel);
+  Adapter adapter(events, text.find("\\u") != text.npos);
+  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, ThrowingAllocator> reader;
+  const rapidjson::ParseResult result = reader.Parse<kFlags>(source, adapter);
   if (source.cancelled()) return error(Code::cancelled, "reading {} was cancelled", name);
-  if (complete || adapter.message.empty()) return Status();
-  return error_at(Code::format, adapter.offset, "{}: {}", name, strip_exception_tag(adapter.message));
+  if (!result.IsError() || (result.Code() == rapidjson::kParseErrorTermination && adapter.message.empty()))
+    return Status();
+  const std::size_t at = std::min(result.Offset(), text.size());
+  const std::string what = adapter.message.empty() ? describe_error(result.Code(), text, at) : adapter.message;
+  return error_at(Code::format, static_cast<std::int64_t>(at), "{}: {}", name, describe_place(text, at, what));
 }
 
 Json* JsonTreeBuilder::add(JsonType type) {
@@ -280,12 +332,12 @@ Json* JsonTreeBuilder::add(JsonType type) {
   return &value;
 }
 
-bool JsonTreeBuilder::on_key(std::string& key) {
+bool JsonTreeBuilder::on_key(std::string_view key) {
   key_ = document_.keep(key);
   return true;
 }
 
-bool JsonTreeBuilder::on_string(std::string& value) {
+bool JsonTreeBuilder::on_string(std::string_view value) {
   Json* added = add(JsonType::string);
   if (added != nullptr) added->text_ = document_.keep(value);
   return added != nullptr;

@@ -1,7 +1,6 @@
 // Strict reading of JSON files (config.json, tokenizer.json, safetensors headers and indices).
 //
-// nlohmann-json's SAX parser does the lexing; its own tree is not used, because destroying that tree allocates memory,
-// which ends the process where there is none. Large tables are read from the events of a parse (JsonEvents); what is
+// RapidJSON's SAX parser does the lexing. Large tables are read from the events of a parse (JsonEvents); what is
 // small becomes a JsonDocument, a flat array of values whose destruction only frees. Both refuse what a careful reader
 // must refuse (duplicate keys, nesting beyond 64, trailing bytes) with a Status.
 #pragma once
@@ -131,12 +130,12 @@ Result<JsonDocument> parse_json(std::string_view text, std::string_view name, Ca
 Result<JsonDocument> parse_python_json(std::string_view text, std::string_view name, CancelFlag cancel = {});
 
 /// Receives the events of a parse whose result must not become a tree, such as a tokenizer's tables. Each handler
-/// returns false to stop with an error that it has stored itself.
+/// returns false to stop with an error that it has stored itself. Texts are valid during the call.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
-  virtual bool on_key(std::string& key) = 0;
-  virtual bool on_string(std::string& value) = 0;
+  virtual bool on_key(std::string_view key) = 0;
+  virtual bool on_string(std::string_view value) = 0;
   virtual bool on_integer(std::int64_t value) = 0;
   virtual bool on_other(const JsonScalar& value) = 0;
   virtual bool on_begin(bool is_object) = 0;
@@ -151,8 +150,8 @@ Status parse_json_events(std::string_view text, std::string_view name, JsonEvent
 /// Builds a document out of events: the handler of parse_json, usable for the parts of a file that are small.
 class JsonTreeBuilder final : public JsonEvents {
  public:
-  bool on_key(std::string& key) override;
-  bool on_string(std::string& value) override;
+  bool on_key(std::string_view key) override;
+  bool on_string(std::string_view value) override;
   bool on_integer(std::int64_t value) override;
   bool on_other(const JsonScalar& value) override;
   bool on_begin(bool is_object) override;

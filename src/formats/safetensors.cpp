@@ -47,18 +47,18 @@ class HeaderEvents final : public JsonEvents {
     return true;
   }
 
-  bool on_key(std::string& key) override {
+  bool on_key(std::string_view key) override {
     if (depth_ == 1) {
       in_metadata_ = key == "__metadata__";
       if (in_metadata_ && has_metadata_) return fail("the name \"__metadata__\" appears twice");
       has_metadata_ = has_metadata_ || in_metadata_;
       current_ = Tensor();
-      current_.name = std::move(key);
+      current_.name.assign(key);
       seen_ = 0;
       offsets_.clear();
       return true;
     }
-    field_ = std::move(key);
+    field_.assign(key);
     if (in_metadata_) return true;
     constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
     for (unsigned i = 0; i < 3; ++i) {
@@ -70,7 +70,7 @@ class HeaderEvents final : public JsonEvents {
     return fail(format_text("{} has the unknown field \"{}\"", describe(), field_));
   }
 
-  bool on_string(std::string& value) override {
+  bool on_string(std::string_view value) override {
     if (depth_ == 2 && in_metadata_) {
       header.metadata.add(field_, value);
       return true;

@@ -17,9 +17,9 @@ class FileReader final : public formats::JsonEvents {
   }
   formats::JsonDocument take_tree() { return tree_.take(); }
 
-  bool on_key(std::string& key) override {
+  bool on_key(std::string_view key) override {
     if (part_ == Part::vocab) {
-      token_.swap(key);
+      token_.assign(key);
       return true;
     }
     if (part_ != Part::rest) return unexpected("an object");
@@ -32,7 +32,7 @@ class FileReader final : public formats::JsonEvents {
     return tree_.on_key(key);
   }
 
-  bool on_string(std::string& value) override {
+  bool on_string(std::string_view value) override {
     switch (part_) {
       case Part::rest:
         if (expect_type_ && value != "BPE")
