@@ -21,8 +21,8 @@ Value Run::raise(std::string message) {
   return fail(std::move(message));
 }
 
-bool Run::charge(std::uint64_t steps) {
-  steps_ += steps;
+/// charge(), where there may be too many steps, or it is time to look.
+bool Run::look_at_steps() {
   if (steps_ >= look_at_) {
     look_at_ = steps_ + kStepsUnseen;
     look();
@@ -40,8 +40,7 @@ bool Run::look() {
   return !failed();
 }
 
-bool Run::can_take(std::uint64_t bytes) {
-  if (bytes <= limits_.memory && memory_.used() + open_ <= limits_.memory - bytes) return true;
+bool Run::refuse_memory() {
   fail(
       format_text("its values take more than {} bytes, the most for this conversation; a template makes do with fewer, "
                   "shorter texts",

@@ -39,7 +39,10 @@ class Run {
   bool is_raised() const { return raised_; }
 
   /// Counts steps, and looks now and then whether to stop; false, with an error, where there are too many or it is to.
-  bool charge(std::uint64_t steps);
+  bool charge(std::uint64_t steps) {
+    steps_ += steps;
+    return steps_ < look_at_ && steps_ <= limits_.steps ? !failed() : look_at_steps();
+  }
   /// The steps of looking at each of so many bytes, which is done afterwards.
   bool charge_bytes(std::uint64_t bytes) { return charge(bytes / 16 + 1); }
   std::uint64_t steps() const { return steps_; }
@@ -48,7 +51,9 @@ class Run {
   /// Whether to stop at a value that is inside so many others, with an error; counts a step.
   bool too_deep(int depth);
   /// Whether so many bytes more are within the bound; false with an error.
-  bool can_take(std::uint64_t bytes);
+  bool can_take(std::uint64_t bytes) {
+    return (bytes <= limits_.memory && memory_.used() + open_ <= limits_.memory - bytes) || refuse_memory();
+  }
   /// Memory of what is being built and no value yet, which counts like the values'.
   void open(std::uint64_t bytes) { open_ += bytes; }
   void close(std::uint64_t bytes) { open_ -= bytes; }
@@ -83,6 +88,8 @@ class Run {
  private:
   static constexpr std::uint64_t kStepsUnseen = 4096;  ///< between two looks at the request to stop
   bool look();
+  bool look_at_steps();
+  bool refuse_memory();
 
   Limits limits_;
   const Date* now_;

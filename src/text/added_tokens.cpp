@@ -119,6 +119,13 @@ AddedTokens::Match AddedTokens::longest_match(std::string_view text, std::size_t
   return best;
 }
 
+/// Where a token may begin, from `at` on.
+std::size_t AddedTokens::next_begin(std::string_view text, std::size_t at) const {
+  if (nodes_[0].edge_count == 1) return std::min(text.find(static_cast<char>(edges_[0].byte), at), text.size());
+  while (at < text.size() && first_node_[static_cast<std::uint8_t>(text[at])] == 0) ++at;
+  return at;
+}
+
 Status AddedTokens::split(std::string_view text, const AddedTokenRule& rule, const Vocabulary& vocabulary, Work& work,
                           std::vector<Segment>& segments) const {
   segments.clear();
@@ -127,7 +134,7 @@ Status AddedTokens::split(std::string_view text, const AddedTokenRule& rule, con
   std::size_t space_begin = 0, space_end = 0;  // the white space that was found last: from inside it is not read again
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
     if (first_node_[static_cast<std::uint8_t>(text[at])] == 0) {  // as nearly everywhere
-      ++at;
+      at = next_begin(text, at + 1);
       continue;
     }
     std::size_t walked = at;

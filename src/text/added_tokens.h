@@ -76,6 +76,8 @@ class AddedTokens {
   template <typename MayEnd>
   Match longest_match(std::string_view text, std::size_t begin, std::size_t& walked, MayEnd&& may_end) const;
 
+  std::size_t next_begin(std::string_view text, std::size_t at) const;
+
   std::vector<std::pair<std::string, AddedToken>> pending_;  // until finish()
   std::pmr::vector<AddedToken> tokens_{heap_memory()};
   std::pmr::vector<Node> nodes_{heap_memory()};  // node 0 is the root

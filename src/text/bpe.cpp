@@ -3,6 +3,7 @@
 #include "text/bpe.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "text/fields.h"
@@ -311,11 +312,53 @@ bool Bpe::is_whole(TokenId id, std::string_view content, BpeScratch& scratch) co
   return whole;
 }
 
+namespace {
+
+/// A word of 1 to 16 bytes as the table of known words has it, without its token.
+BpeScratch::KnownWord known_form(std::string_view word) {
+  BpeScratch::KnownWord form;
+  form.size = static_cast<std::uint32_t>(word.size());
+  if (word.size() >= 8) {
+    std::memcpy(&form.first, word.data(), 8);
+    std::memcpy(&form.last, word.data() + word.size() - 8, 8);
+  } else if (word.size() >= 4) {
+    std::uint32_t first = 0, last = 0;
+    std::memcpy(&first, word.data(), 4);
+    std::memcpy(&last, word.data() + word.size() - 4, 4);
+    form.first = first;
+    form.last = last;
+  } else {
+    for (const std::size_t i : {std::size_t{0}, word.size() / 2, word.size() - 1})
+      form.first = form.first << 8 | static_cast<std::uint8_t>(word[i]);
+  }
+  return form;
+}
+
+std::size_t known_place(const BpeScratch::KnownWord& form) {
+  std::uint64_t hash = (form.first ^ form.size) * 0x9E3779B97F4A7C15U;
+  hash = (hash ^ hash >> 32 ^ form.last) * 0xD6E8FEB86659FD93U;
+  return static_cast<std::size_t>(hash >> (64 - BpeScratch::kKnownBits));
+}
+
+}  // namespace
+
 bool Bpe::encode_part(std::string_view part, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
+  BpeScratch::KnownWord form;
+  BpeScratch::KnownWord* place = nullptr;
+  if (!scratch.known.empty() && part.size() <= 16 && !part.empty()) {
+    form = known_form(part);
+    place = &scratch.known[known_place(form)];
+    if (place->first == form.first && place->last == form.last && place->size == form.size) {
+      out.push_back(place->id);
+      return true;
+    }
+  }
   if (options_.ignore_merges || part.size() <= kShortWord) {
     const auto id = vocabulary_->find_in_model(part);
     if (id && (options_.ignore_merges || is_whole(*id, part, scratch))) {
       out.push_back(*id);
+      form.id = *id;
+      if (place != nullptr) *place = form;
       return true;
     }
   }

@@ -78,6 +78,20 @@ struct BpeScratch {
   std::vector<Symbol> symbols;
   std::vector<std::uint64_t> heap;  // rank and position
   std::vector<TokenId> trial;
+
+  /// A word of at most 16 bytes that is one token, exactly: its first and last 8 bytes, which overlap.
+  struct KnownWord {
+    std::uint64_t first = 0, last = 0;
+    std::uint32_t size = 0;  ///< 0: none
+    TokenId id = -1;
+  };
+  /// For a text that is long enough for words to come again: the table that is searched first, for it stays in the
+  /// core's cache. Empty: not used.
+  std::vector<KnownWord> known;
+  static constexpr unsigned kKnownBits = 9;
+  void expect_text(std::size_t bytes) {
+    if (bytes >= 1024) known.resize(std::size_t{1} << kKnownBits);
+  }
 };
 
 class Bpe {

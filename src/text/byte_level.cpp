@@ -16,10 +16,7 @@ constexpr std::array<std::int16_t, kByteLevelEnd> kInverse = make_inverse();
 
 }  // namespace
 
-void append_byte_level(std::string_view bytes, std::string& out) {
-  const std::size_t begin = out.size();
-  out.resize(begin + 2 * bytes.size());  // no character of the alphabet takes more than two bytes
-  char* to = out.data() + begin;
+char* write_byte_level(std::string_view bytes, char* to) {
   for (const char c : bytes) {
     const char16_t code = kByteLevelAlphabet[static_cast<std::uint8_t>(c)];
     if (code < 0x80) {
@@ -29,7 +26,13 @@ void append_byte_level(std::string_view bytes, std::string& out) {
       *to++ = static_cast<char>(0x80 | (code & 0x3F));
     }
   }
-  out.resize(static_cast<std::size_t>(to - out.data()));
+  return to;
+}
+
+void append_byte_level(std::string_view bytes, std::string& out) {
+  const std::size_t begin = out.size();
+  out.resize(begin + 2 * bytes.size());  // no character of the alphabet takes more than two bytes
+  out.resize(static_cast<std::size_t>(write_byte_level(bytes, out.data() + begin) - out.data()));
 }
 
 bool append_byte_level_decoded(std::string_view spelling, std::string& out) {

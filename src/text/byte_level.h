@@ -27,6 +27,8 @@ inline constexpr char32_t kByteLevelEnd = 0x144;  // one more than its largest c
 
 /// Appends `bytes` (any bytes) in byte-level spelling.
 void append_byte_level(std::string_view bytes, std::string& out);
+/// The same to where there is room for two bytes each; returns the end.
+char* write_byte_level(std::string_view bytes, char* to);
 /// Appends the bytes that `spelling` (valid UTF-8) stands for; false, and nothing appended, if it has a character
 /// outside the alphabet.
 bool append_byte_level_decoded(std::string_view spelling, std::string& out);

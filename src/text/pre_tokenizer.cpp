@@ -200,6 +200,23 @@ Status rewrite(PreTokenizerScratch& s, std::size_t max_bytes, Append append) {
   return Status();
 }
 
+/// Rewrites every piece as byte-level text, for which room is made once.
+Status spell_bytes(PreTokenizerScratch& s, std::size_t max_bytes) {
+  s.other_text.resize(2 * s.text.size());
+  char* const begin = s.other_text.data();
+  char* to = begin;
+  for (Piece& piece : s.pieces) {
+    const std::string_view text = std::string_view(s.text).substr(piece.begin, piece.end - piece.begin);
+    piece.begin = static_cast<std::size_t>(to - begin);
+    to = write_byte_level(text, to);
+    piece.end = static_cast<std::size_t>(to - begin);
+  }
+  s.other_text.resize(static_cast<std::size_t>(to - begin));
+  QINFER_TRY(check_expanded(s.other_text.size(), max_bytes));
+  s.text.swap(s.other_text);
+  return Status();
+}
+
 void append_metaspace(std::string_view text, std::string_view replacement, bool prepend, std::string& out) {
   const bool has_it = text.starts_with(' ') || text.starts_with(replacement);
   if (prepend && !has_it) out.append(replacement);
@@ -221,9 +238,7 @@ Status PreTokenizer::apply_step(const Step& step, std::size_t max_bytes, Work& w
         if (!text.starts_with(' ')) out.push_back(' ');
         out.append(text);
       });
-    case Step::Kind::byte_level:
-      return rewrite(s, max_bytes,
-                     [](const Piece&, std::string_view text, std::string& out) { append_byte_level(text, out); });
+    case Step::Kind::byte_level: return spell_bytes(s, max_bytes);
     case Step::Kind::metaspace:
       return rewrite(s, max_bytes, [&](const Piece& piece, std::string_view text, std::string& out) {
         const bool prepend =

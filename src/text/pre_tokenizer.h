@@ -33,6 +33,12 @@ struct PreTokenizerScratch {
   std::vector<Piece> other_pieces;
   std::vector<Stretch> spans;
   RegexScratch regex;
+
+  void expect_words(std::size_t n) {
+    pieces.reserve(n);
+    other_pieces.reserve(n);
+    spans.reserve(n);
+  }
 };
 
 /// What becomes of the matches of a pattern at which text is split.

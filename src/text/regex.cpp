@@ -92,10 +92,37 @@ class Matcher {
   }
 
   Outcome match_at(std::size_t begin) {
+    const RegexInstruction& first = program_.code.front();
+    if (first.op != Op::branches) return match_from(0, begin);
+    const RegexDispatch& choice = program_.dispatch[first.a];
+    std::uint64_t left = choice.branches[begin < text_.size() ? byte_at(begin) : kRegexTextEnd];
+    for (; left != 0; left &= left - 1) {
+      const auto branch = static_cast<std::size_t>(__builtin_ctzll(left));
+      const RegexStraight& straight = choice.straight[branch];
+      const Outcome outcome =
+          straight.n != 0 ? match_straight(straight, begin) : match_from(choice.targets[branch], begin);
+      if (outcome != Outcome::none) return outcome;
+    }
+    return pay(1) ? Outcome::none : Outcome::stopped;
+  }
+
+  Outcome match_straight(const RegexStraight& straight, std::size_t begin) {
+    place_ = begin;
+    bool good = true;
+    for (std::uint32_t k = 0; k < straight.n && good; ++k) {
+      const RegexStraight::Run& run = straight.runs[k];
+      good = skip_set(program_.sets[run.set], run.max, place_) >= run.min;
+    }
+    if (!pay(1 + place_ - begin)) return Outcome::stopped;
+    return good ? Outcome::match : Outcome::none;
+  }
+
+  /// The match that begins at `begin`, by the instructions from `at` on.
+  Outcome match_from(std::uint32_t at, std::size_t begin) {
     choices_.clear();
     enclosed_ = kNone;
     place_ = begin;
-    at_ = 0;
+    at_ = at;
     for (;;) {
       if (!pay(1)) return Outcome::stopped;
       const RegexInstruction& i = program_.code[at_];

@@ -44,6 +44,10 @@ class Compiler {
     QINFER_TRY(emit(tree_.root));
     add(Op::accept);
     for (std::size_t i = 0; i < out_.code.size(); ++i) make_possessive(i);
+    if (out_.code[0].op == Op::branches) {
+      RegexDispatch& choice = out_.dispatch[out_.code[0].a];
+      for (const std::uint32_t target : choice.targets) choice.straight.push_back(find_straight(target));
+    }
     const FirstBytes first = begins_branch(tree_.root);
     for (std::size_t byte = 0; byte < first.size(); ++byte) out_.first[byte] = first[byte] ? 1 : 0;
     return std::move(out_);
@@ -129,8 +133,15 @@ class Compiler {
   }
 
   Status emit_repeat(const Node& n) {
-    if (node(n.child).kind == Kind::set) {
-      const std::uint32_t at = add(Op::run, node(n.child).value);
+    const Node& child = node(n.child);
+    if (child.kind == Kind::set || child.kind == Kind::character) {
+      std::uint32_t set = child.value;
+      if (child.kind == Kind::character) {
+        set = static_cast<std::uint32_t>(out_.sets.size());
+        out_.sets.emplace_back().add(child.value, child.value);
+        out_.sets.back().finish();
+      }
+      const std::uint32_t at = add(Op::run, set);
       out_.code[at].greed = n.greed;
       out_.code[at].min = n.min;
       out_.code[at].max = n.max;
@@ -324,6 +335,18 @@ class Compiler {
   bool cannot_fail(std::size_t at) const {
     while (out_.code[at].op == Op::run && out_.code[at].min == 0) at = after(at);
     return out_.code[at].op == Op::accept;
+  }
+
+  RegexStraight find_straight(std::size_t at) const {
+    RegexStraight straight;
+    while (out_.code[at].op == Op::jump) at = out_.code[at].a;
+    for (; out_.code[at].op != Op::accept; at = after(at)) {
+      const RegexInstruction& i = out_.code[at];
+      const bool is_set = i.op == Op::set, is_run = i.op == Op::run && i.greed == Greed::possessive;
+      if ((!is_set && !is_run) || straight.n == straight.runs.size()) return {};
+      straight.runs[straight.n++] = {i.a, is_set ? 1 : i.min, is_set ? 1 : i.max};
+    }
+    return straight;
   }
 
   /// A greedy run need not be tried shorter where what comes next cannot begin with one of its characters, or cannot

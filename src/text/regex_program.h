@@ -38,10 +38,21 @@ struct RegexInstruction {
   std::uint32_t min = 0, max = 0;
 };
 
+/// A branch that ends the match and in which nothing is tried in another way: runs of characters, one after the other.
+/// Nearly all words of tokenizers' patterns are matched by such.
+struct RegexStraight {
+  struct Run {
+    std::uint32_t set, min, max;
+  };
+  std::array<Run, 4> runs{};
+  std::uint32_t n = 0;  ///< 0: the branch is not of this kind
+};
+
 /// For each first byte of what is left of the text the branches that can match there, as bits; and for its end.
 struct RegexDispatch {
   std::array<std::uint64_t, 257> branches{};
   std::vector<std::uint32_t> targets;
+  std::vector<RegexStraight> straight;  ///< of each branch, if the program begins with this choice
 };
 inline constexpr std::size_t kRegexTextEnd = 256;
 

@@ -29,7 +29,13 @@ class Encoding {
         out_(out),
         work_(options.max_work != 0 ? options.max_work : Work::default_limit(text_size), options.cancel),
         max_bytes_(max_expanded(text_size)),
-        max_words_(max_expanded(text_size)) {}
+        max_words_(max_expanded(text_size)) {
+    bpe_scratch_.expect_text(text_size);
+    // About as many words as a text of that size has; what more there are makes room as it comes.
+    const std::size_t words = std::min<std::size_t>(text_size / 4, 4096) + 8;
+    out_.reserve(out_.size() + words);
+    words_.expect_words(words);
+  }
 
   Status run(std::string_view text) {
     std::vector<Segment> segments;

@@ -82,7 +82,8 @@ TEST_CASE("words that are tokens, and cuts at spaces, give what merging pair by 
     for (int text = 0; text < 60; ++text) {
       std::vector<std::string> characters;
       std::string all;
-      const std::size_t n = random() % 70;
+      // Some are long enough for the table of known words.
+      const std::size_t n = round % 10 < 2 && text == 0 ? 700 : random() % 70;
       for (std::size_t i = 0; i < n; ++i) {
         const char* const choices[] = {"\u2581", "\u2581", "a", "b", "c", "\u00E9", "a", "b", "x"};
         const char* const character = choices[random() % std::size(choices)];
