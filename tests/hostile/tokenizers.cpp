@@ -60,9 +60,10 @@ TEST_CASE("the work of a text can be bounded, and its end is where it is said to
   std::vector<TokenId> all, ids;
   REQUIRE(tokenizer->encode(text, {}, all).ok());
   std::int64_t before = -1;
-  for (const std::uint64_t work : {3000u, 6000u, 9000u}) {
+  for (const std::uint64_t work : {3000u, 4500u, 6000u}) {  // all of them end while the pattern is looked for
     const Status status = tokenizer->encode(text, {.max_work = work}, ids);
     REQUIRE(status.code() == Code::unsupported);
+    CAPTURE(work, status.message());
     CHECK(status.detail() >= before);
     before = status.detail();
     CHECK(ids.empty());
