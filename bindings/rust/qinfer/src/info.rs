@@ -67,7 +67,8 @@ pub fn cpu_info() -> Result<CpuInfo, Error> {
         l3_bytes: info.l3_bytes,
         model_name,
         features,
-        target: text_at(info.target).into_owned(),
+        // SAFETY: a text of the library's own.
+        target: unsafe { text_at(info.target) }.into_owned(),
     })
 }
 
