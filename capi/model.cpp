@@ -1,7 +1,9 @@
 // Models: plan, load, information, metadata.
 #include <qinfer/qinfer.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "engine/export_gguf.h"
 #include "engine/inspect.h"
@@ -230,7 +232,7 @@ qinfer_status qinfer_model_inspect(const char* path, const qinfer_load_options* 
       at += std::strlen(text.c_str()) + 1;
     }
     QINFER_TRY(capi::copy_out(filled, out, "qinfer_model_details"));
-    std::memcpy(texts, all.data(), all.size());
+    std::copy(all.begin(), all.end(), texts);
     return Status();
   });
 }

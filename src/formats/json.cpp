@@ -81,6 +81,8 @@ bool is_above_one(std::string_view text) {
     const bool is_negative = rest.starts_with('-');
     if (rest.starts_with('+')) rest.remove_prefix(1);
     if (std::from_chars(rest.data(), rest.data() + rest.size(), exponent).ec != std::errc()) return !is_negative;
+    constexpr std::int64_t kMoreThanDigits = std::int64_t{1} << 40;
+    exponent = std::clamp(exponent, -kMoreThanDigits, kMoreThanDigits);
   }
   return digits - first + exponent > 0;
 }
@@ -137,7 +139,7 @@ class Adapter {
     double value = 0;
     if (std::from_chars(text.data(), end, value).ec == std::errc::result_out_of_range) {
       if (is_above_one(text)) return fail(format_text("number overflow parsing '{}'", text));
-      value = 0;
+      value = text.starts_with('-') ? -0.0 : 0.0;
     }
     return events_.on_other({JsonType::number, false, value, 0});
   }
@@ -299,6 +301,9 @@ Status parse_json_events(std::string_view text, std::string_view name, JsonEvent
   if (text.starts_with("version https://git-lfs"))
     return error_at(Code::format, 0,
                     "{}: a pointer to a git-LFS object, not the file itself: fetch it with git lfs pull", name);
+  // The parser counts a string's bytes in 32 bits.
+  if (text.size() > UINT32_MAX)
+    return error_at(Code::format, -1, "{}: {} bytes of JSON, at most {} are read", name, text.size(), UINT32_MAX);
   // The parser takes a NUL for the end of its input.
   if (const auto at = text.find('\0'); at != text.npos)
     return error_at(Code::format, static_cast<std::int64_t>(at), "{}: a NUL byte at {}", name, at);

@@ -12,7 +12,7 @@
 namespace qinfer::text {
 namespace {
 
-constexpr std::size_t kShortWord = 48;  // characters; where the heap begins to win
+constexpr std::size_t kShortWord = 48;  // characters, or bytes of one that is looked up; where the heap begins to win
 constexpr std::uint32_t kEnd = UINT32_MAX;
 constexpr TokenId kMerged = -1;   // into the symbol before
 constexpr TokenId kNoToken = -2;  // a character that is none, by score
@@ -118,9 +118,12 @@ void Bpe::init_tables() {
     name[4] = kDigits[byte % 16];
     byte_ids_[byte] = vocabulary_->find_in_model(name).value_or(-1);
   }
-  // A character that is left out would let what is on both sides of it meet.
-  const bool keeps_all =
+  // Not where a character that is left out lets what is on both sides of it meet, or one that has no token stands
+  // before a space as if it ended with one.
+  const bool leaves_nothing_out =
       options_.unknown >= 0 || (options_.byte_fallback && std::count(byte_ids_.begin(), byte_ids_.end(), -1) == 0);
+  const bool keeps_all =
+      leaves_nothing_out && (options_.unknown < 0 || !vocabulary_->content(options_.unknown).ends_with(kMetaspace));
   cuts_at_spaces_ = vocabulary_->find_in_model(kMetaspace) &&
                     (ranks_.empty() ? keeps_all && !merges_.joins_at_spaces() : keeps_spaces_first(*vocabulary_));
 }

@@ -5,10 +5,9 @@
 // Two things make most words cheap, and change no result:
 //  - Most words are one token. Whether merging a token's own spelling gives that token is found out when it first is a
 //    word, and remembered (is_whole()).
-//  - Where SentencePiece's models have no pre-tokenizer a whole text is one word. But what a merge makes is a token,
-//  and
-//    where no token has the space "\u2581" after another character, nothing merges across such a place: the word is cut
-//    there (cuts_at_spaces_).
+//  - Where SentencePiece's models have no pre-tokenizer a whole text is one word. But where no merge joins a space
+//    ("\u2581") to another character before it, nothing merges across such a place: the word is cut there
+//    (cuts_at_spaces_).
 #pragma once
 
 #include <array>

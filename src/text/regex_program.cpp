@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -132,15 +133,21 @@ class Compiler {
     return Status();
   }
 
+  /// One for each character, however often it is repeated.
+  std::uint32_t set_of(char32_t character) {
+    const auto [known, is_new] = character_sets_.emplace(character, static_cast<std::uint32_t>(out_.sets.size()));
+    if (is_new) {
+      out_.sets.emplace_back().add(character, character);
+      out_.sets.back().finish();
+    }
+    return known->second;
+  }
+
   Status emit_repeat(const Node& n) {
     const Node& child = node(n.child);
     if (child.kind == Kind::set || child.kind == Kind::character) {
       std::uint32_t set = child.value;
-      if (child.kind == Kind::character) {
-        set = static_cast<std::uint32_t>(out_.sets.size());
-        out_.sets.emplace_back().add(child.value, child.value);
-        out_.sets.back().finish();
-      }
+      if (child.kind == Kind::character) set = set_of(child.value);
       const std::uint32_t at = add(Op::run, set);
       out_.code[at].greed = n.greed;
       out_.code[at].min = n.min;
@@ -374,6 +381,7 @@ class Compiler {
   RegexTree tree_;
   std::vector<FirstBytes> begins_;                     // of each node
   std::vector<std::optional<std::uint32_t>> lengths_;  // of each node
+  std::map<char32_t, std::uint32_t> character_sets_;
   RegexProgram out_;
 };
 

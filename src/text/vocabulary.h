@@ -1,8 +1,8 @@
 // Vocabulary: which string each token id is, the inverse, and what is known of each id.
 //
 // Everything is stored in flat arrays addressed by id or by hash slot, with offsets instead of pointers: a vocabulary
-// of 150,000 strings costs a handful of allocations, its size can be counted exactly, and the arrays can come from a
-// mapped file one day.
+// of 150,000 strings costs a handful of allocations, and its size can be counted exactly. Flags grow while texts are
+// encoded, by what is found out of tokens (Bpe::is_whole()).
 #pragma once
 
 #include <atomic>
