@@ -53,7 +53,6 @@ class Source {
 /// Where there is no memory the parser would go on without it.
 struct ThrowingAllocator {
   // NOLINTBEGIN(readability-identifier-naming): as RapidJSON calls them
-  static constexpr bool kNeedFree = true;
   static void* Malloc(std::size_t size) { return size == 0 ? nullptr : checked(std::malloc(size)); }
   static void* Realloc(void* old, std::size_t, std::size_t size) {
     if (size != 0) return checked(std::realloc(old, size));

@@ -50,7 +50,7 @@ cycles=$(includes_of_files | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-].*[
 [ -z "$cycles" ] || say "these include each other in a circle: $cycles"
 
 # Phases are numbers; kernels/ are compiled with -Wswitch-enum.
-grep -rnE '\bdefault:' src/{base,engine,formats,kv,model,openai,reply,sampling,source} && say "a default: stands for members that an enumeration gets later: name them all, or compare"
+grep -rnE '\bdefault:' src/{base,engine,formats,kv,model,openai,reply,sampling,schedule,source} && say "a default: stands for members that an enumeration gets later: name them all, or compare"
 
 grep -rnE 'extern "C"' src kernels && say 'extern "C" outside capi/'
 grep -rnE '#include <(sys/|linux/|unistd|fcntl|pthread|sched|signal|dirent|cpuid)' src capi kernels | grep -v '^src/platform/' && say "operating system headers outside src/platform/"

@@ -1,0 +1,202 @@
+// See policy.h.
+#include "schedule/policy.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace qinfer::schedule {
+namespace {
+
+/// How many times longer a step may take where nothing decodes: nobody waits for a token, but others may come.
+constexpr double kAlone = 4;
+
+}  // namespace
+
+Policy::Policy(const PolicyOptions& options, StepCosts& costs) : options_(options), costs_(costs) {
+  waiting_.reserve(options.max_waiting);
+  running_.reserve(options.max_running);
+  keys_.reserve(options.max_running);
+  plan_.reserve(options.max_running);
+  claims_.reserve(options.max_running);
+  saved_.reserve(std::size_t{2} * options.max_running);
+}
+
+bool Policy::submit(const Request& request) {
+  if (waiting_.size() == options_.max_waiting) return false;
+  waiting_.push_back({request});
+  return true;
+}
+
+void Policy::end(std::uint64_t id) {
+  std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.request.id == id; });
+  const auto at = std::find_if(running_.begin(), running_.end(), [&](const Running& r) { return r.request.id == id; });
+  if (at == running_.end()) return;
+  promised_ -= blocks_of(at->request);
+  const std::uint64_t key = at->request.key;
+  running_.erase(at);
+  if (running_of(key) == 0) std::erase_if(keys_, [&](const Key& k) { return k.key == key; });
+}
+
+std::uint64_t Policy::blocks_of(const Request& request) const {
+  return options_.overcommit ? request.prompt_blocks : request.all_blocks;
+}
+
+bool Policy::fits(const Request& request) const { return blocks_of(request) <= options_.blocks - promised_; }
+
+std::size_t Policy::running_of(std::uint64_t key) const {
+  return static_cast<std::size_t>(
+      std::count_if(running_.begin(), running_.end(), [&](const Running& r) { return r.request.key == key; }));
+}
+
+/// Of two that may begin. Equal ones keep their order, which is that of arrival.
+bool Policy::comes_before(const Waiting& a, const Waiting& b) const {
+  const auto rank = [&](const Waiting& w) {
+    return std::tuple(-static_cast<std::int64_t>(w.request.priority), running_of(w.request.key),
+                      -static_cast<std::int64_t>(w.resident));
+  };
+  return rank(a) < rank(b);
+}
+
+std::optional<std::uint64_t> Policy::choose() const {
+  if (running_.size() == options_.max_running) return std::nullopt;
+  const Waiting* best = nullptr;
+  for (const Waiting& waiting : waiting_) {
+    const bool may_begin = fits(waiting.request);
+    if (waiting.passed >= options_.most_passed)  // the oldest of these
+      return may_begin ? std::optional(waiting.request.id) : std::nullopt;
+    if (may_begin && (best == nullptr || comes_before(waiting, *best))) best = &waiting;
+  }
+  return best != nullptr ? std::optional(best->request.id) : std::nullopt;
+}
+
+void Policy::begin(std::uint64_t id, std::uint32_t evaluated) {
+  const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.request.id == id; });
+  if (at == waiting_.end()) return;
+  for (auto older = waiting_.begin(); older != at; ++older) ++older->passed;
+  promised_ += blocks_of(at->request);
+  running_.push_back({at->request, evaluated, {.served_at = ++turn_}});
+  key_of(at->request.key);
+  waiting_.erase(at);
+}
+
+Policy::Key& Policy::key_of(std::uint64_t key) {
+  for (Key& known : keys_)
+    if (known.key == key) return known;
+  return keys_.emplace_back(Key{key, {.served_at = ++turn_}});
+}
+
+/// Deficit round robin over the claims, of which each has its whole part before the next has any.
+void Policy::share(std::vector<Claim*>& claims, std::uint32_t rows) {
+  std::sort(claims.begin(), claims.end(), [](const Claim* a, const Claim* b) { return a->served_at < b->served_at; });
+  for (Claim* claim : claims) claim->given = 0;
+  for (bool any = true; rows > 0 && any;) {
+    const auto active = static_cast<std::uint32_t>(
+        std::count_if(claims.begin(), claims.end(), [](const Claim* c) { return c->given < c->wanted; }));
+    any = active > 0;
+    if (!any) break;
+    const std::uint32_t part = std::max((rows + active - 1) / active, options_.least_rows);
+    for (Claim* claim : claims) {
+      if (claim->given == claim->wanted) continue;
+      if (rows == 0) break;
+      if (claim->deficit == 0) claim->deficit = part;  // what it has left over comes first
+      const std::uint32_t give = std::min({claim->deficit, claim->wanted - claim->given, rows});
+      claim->given += give;
+      claim->deficit -= give;
+      rows -= give;
+      if (claim->given == claim->wanted) claim->deficit = 0;
+      if (claim->deficit == 0) claim->served_at = ++turn_;
+    }
+  }
+}
+
+void Policy::share_among_keys(std::uint32_t rows) {
+  claims_.clear();
+  for (Key& key : keys_) {
+    key.claim.wanted = 0;
+    for (const Running& running : running_)
+      if (running.request.key == key.key && !running.decodes())
+        key.claim.wanted += running.request.prompt_tokens - running.evaluated;
+    if (key.claim.wanted > 0) claims_.push_back(&key.claim);
+  }
+  share(claims_, rows);
+  for (const Key& key : keys_) {
+    claims_.clear();
+    for (Running& running : running_) {
+      if (running.request.key != key.key || running.decodes()) continue;
+      running.claim.wanted = running.request.prompt_tokens - running.evaluated;
+      running.claim.given = 0;
+      claims_.push_back(&running.claim);
+    }
+    if (key.claim.wanted > 0) share(claims_, key.claim.given);
+  }
+}
+
+std::span<const Share> Policy::plan() {
+  plan_.clear();
+  shape_ = {};
+  bool prompts = false;
+  for (const Running& running : running_) {
+    if (!running.decodes()) {
+      prompts = true;
+      continue;
+    }
+    ++shape_.decode_rows;
+    shape_.context += running.evaluated;
+    plan_.push_back({running.request.id, 1, false});
+  }
+  if (prompts) share_rows();
+  return plan_;
+}
+
+/// Adds to the plan as many rows of prompts as the step has time for. What a row costs depends on whose it is, so rows
+/// are shared out first and their time looked at then: by halves, the most that fit.
+void Policy::share_rows() {
+  const std::uint32_t most = options_.most_rows - shape_.decode_rows;
+  std::uint32_t fits = std::min(options_.least_rows, most), too_many = most + 1;
+  save_claims();
+  const double seconds = options_.step_seconds * (shape_.decode_rows == 0 ? kAlone : 1);
+  while (too_many - fits > 1) {
+    const std::uint32_t rows = fits + (too_many - fits) / 2;
+    share_among_keys(rows);
+    (costs_.predict(planned_shape()) <= seconds ? fits : too_many) = rows;
+    restore_claims();
+  }
+  share_among_keys(fits);
+  for (const Running& running : running_)
+    if (!running.decodes() && running.claim.given > 0) plan_.push_back({running.request.id, running.claim.given, true});
+  shape_ = planned_shape();
+}
+
+/// The decoding rows and what has been shared out.
+StepShape Policy::planned_shape() const {
+  StepShape shape = shape_;
+  for (const Running& running : running_) {
+    const std::uint32_t given = running.decodes() ? 0 : running.claim.given;
+    shape.prefill_rows += given;
+    shape.context += std::uint64_t{given} * (running.evaluated + given / 2);
+  }
+  return shape;
+}
+
+void Policy::save_claims() {
+  saved_.clear();
+  for (const Key& key : keys_) saved_.push_back(key.claim);
+  for (const Running& running : running_) saved_.push_back(running.claim);
+}
+
+void Policy::restore_claims() {
+  auto at = saved_.begin();
+  for (Key& key : keys_) key.claim = *at++;
+  for (Running& running : running_) running.claim = *at++;
+}
+
+void Policy::stepped(double seconds) {
+  if (plan_.empty()) return;
+  costs_.learn(shape_, seconds);
+  for (const Share& share : plan_)
+    for (Running& running : running_)
+      if (running.request.id == share.id) running.evaluated += share.rows;
+  plan_.clear();
+}
+
+}  // namespace qinfer::schedule

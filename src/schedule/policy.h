@@ -1,0 +1,131 @@
+// Which requests begin, and which rows the next step evaluates. A plain object: it knows no model, session or clock,
+// what steps take is told it by StepCosts, and it allocates nothing after it was made.
+//
+// A step. Each request that decodes has one row. Prompts share the rows that fit into what is left of the step's time,
+// at least `least_rows`, so that a long prompt delays the tokens of others by a step's time and not by its own. Where
+// nothing decodes, a step may take four times as long.
+//
+// Sharing. Keys (users, tenants) have equal parts by deficit round robin (Shreedhar and Varghese, 1996), and so have
+// the prompts of a key among themselves: who could not have its part goes first in the next step, with what it has left
+// over. So a key with a hundred prompts gets no more than one with a single prompt, and a short prompt does not wait
+// for the end of a long one.
+//
+// Beginning. A request begins when its blocks can be promised: for the prompt and all tokens that it may add, or with
+// `overcommit` for the prompt alone. Of those that fit the first is the one of the highest priority, then of the key
+// with the fewest running requests, then with the most tokens in the prefix cache, then the oldest. Whoever is older
+// and was passed over `most_passed` times comes before all others, and nobody begins before it fits: so no request
+// waits forever, whatever others send.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "schedule/costs.h"
+
+namespace qinfer::schedule {
+
+struct PolicyOptions {
+  std::uint32_t max_running = 16, max_waiting = 256;
+  double step_seconds = 0.1;      ///< that a step with decoding rows should take at most
+  std::uint32_t least_rows = 8;   ///< of prompts, in each step that has prompts
+  std::uint32_t most_rows = 512;  ///< of a step, of all kinds; more than max_running
+  std::uint64_t blocks = 0;       ///< that may be promised
+  bool overcommit = false;
+  std::uint32_t most_passed = 16;  ///< times that a waiting request is passed over
+};
+
+struct Request {
+  std::uint64_t id = 0, key = 0;
+  std::int32_t priority = 0;        ///< higher ones first
+  std::uint32_t prompt_tokens = 0;  ///< at least 1
+  std::uint64_t prompt_blocks = 0;  ///< that the prompt needs
+  std::uint64_t all_blocks = 0;     ///< that it needs at most
+};
+
+/// What a request does in a step: one row that decodes, or some of its prompt.
+struct Share {
+  std::uint64_t id = 0;
+  std::uint32_t rows = 0;
+  bool is_prompt = false;
+};
+
+class Policy {
+ public:
+  Policy(const PolicyOptions& options, StepCosts& costs);
+
+  /// False: max_waiting are waiting.
+  bool submit(const Request& request);
+  /// A waiting or running request is over.
+  void end(std::uint64_t id);
+
+  std::size_t n_waiting() const { return waiting_.size(); }
+  std::size_t n_running() const { return running_.size(); }
+  std::uint64_t promised_blocks() const { return promised_; }
+
+  /// The waiting request that begins next, if one may now. `resident(id)`: how many tokens of its prompt the prefix
+  /// cache has.
+  template <typename Resident>
+  std::optional<std::uint64_t> next(Resident resident) {
+    for (Waiting& waiting : waiting_) waiting.resident = resident(waiting.request.id);
+    return choose();
+  }
+  /// What next() gave has begun; the first `evaluated` tokens of its prompt, not all, are there already.
+  void begin(std::uint64_t id, std::uint32_t evaluated);
+
+  /// The next step. Valid until the next call.
+  std::span<const Share> plan();
+  /// The plan was carried out, in so many seconds.
+  void stepped(double seconds);
+
+ private:
+  struct Waiting {
+    Request request;
+    std::uint32_t passed = 0;
+    std::uint32_t resident = 0;
+  };
+  /// Of one that shares rows with others.
+  struct Claim {
+    std::uint32_t wanted = 0, given = 0;
+    std::uint32_t deficit = 0;    ///< rows of its part that it has left over
+    std::uint64_t served_at = 0;  ///< when it last had its whole part: who has waited longest goes first
+  };
+  struct Running {
+    Request request;
+    std::uint32_t evaluated = 0;  ///< tokens
+    Claim claim;
+    bool decodes() const { return evaluated >= request.prompt_tokens; }
+  };
+  struct Key {
+    std::uint64_t key = 0;
+    Claim claim;
+  };
+
+  std::optional<std::uint64_t> choose() const;
+  bool fits(const Request& request) const;
+  std::uint64_t blocks_of(const Request& request) const;
+  std::size_t running_of(std::uint64_t key) const;
+  bool comes_before(const Waiting& a, const Waiting& b) const;
+  Key& key_of(std::uint64_t key);
+  void share_rows();
+  StepShape planned_shape() const;
+  void share_among_keys(std::uint32_t rows);
+  void share(std::vector<Claim*>& claims, std::uint32_t rows);
+  void save_claims();
+  void restore_claims();
+
+  PolicyOptions options_;
+  StepCosts& costs_;
+  std::vector<Waiting> waiting_;  ///< in the order of arrival
+  std::vector<Running> running_;  ///< in the order of beginning
+  std::vector<Key> keys_;         ///< of running requests
+  std::vector<Share> plan_;
+  std::vector<Claim*> claims_;  ///< working space, as is saved_
+  std::vector<Claim> saved_;
+  StepShape shape_;  ///< of plan_
+  std::uint64_t promised_ = 0;
+  std::uint64_t turn_ = 0;
+};
+
+}  // namespace qinfer::schedule
