@@ -121,7 +121,8 @@ class JsonDocument {
   std::size_t chunk_size_ = 0, chunk_used_ = 0;
 };
 
-/// Parses `text`, of at most 4 GiB, as one JSON value. A number with an exponent beyond 308 is refused, even of zero. `name` (a file name) begins every message; detail is the byte offset.
+/// Parses `text`, of at most 4 GiB, as one JSON value. A number with an exponent beyond 308 is refused, even of zero.
+/// `name` (a file name) begins every message; detail is the byte offset.
 Result<JsonDocument> parse_json(std::string_view text, std::string_view name, CancelFlag cancel = {});
 
 /// As parse_json(), but NaN, Infinity and -Infinity, which Python's json module writes and JSON does not have, become
