@@ -7,7 +7,8 @@
 namespace qinfer::schedule {
 namespace {
 
-/// How many times longer a step may take where nothing decodes: nobody waits for a token, but others may come.
+/// How many times longer a step may take while nothing decodes: no token is late then, but a request that arrives
+/// during the step waits for its end.
 constexpr double kAlone = 4;
 
 }  // namespace
@@ -22,7 +23,7 @@ Policy::Policy(const PolicyOptions& options, StepCosts& costs) : options_(option
 }
 
 bool Policy::submit(const Request& request) {
-  if (waiting_.size() == options_.max_waiting) return false;
+  if (waiting_.size() == options_.max_waiting || blocks_of(request) > options_.blocks) return false;
   waiting_.push_back({request});
   return true;
 }

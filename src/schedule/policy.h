@@ -12,9 +12,9 @@
 //
 // Beginning. A request begins when its blocks can be promised: for the prompt and all tokens that it may add, or with
 // `overcommit` for the prompt alone. Of those that fit the first is the one of the highest priority, then of the key
-// with the fewest running requests, then with the most tokens in the prefix cache, then the oldest. Whoever is older
-// and was passed over `most_passed` times comes before all others, and nobody begins before it fits: so no request
-// waits forever, whatever others send.
+// with the fewest running requests, then with the most tokens in the prefix cache, then the oldest. A request that was
+// passed over by younger ones `most_passed` times is next, and none begins until its blocks are free. One that needs
+// more blocks than there are is refused. So no request waits forever, whatever others send.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ class Policy {
  public:
   Policy(const PolicyOptions& options, StepCosts& costs);
 
-  /// False: max_waiting are waiting.
+  /// False: max_waiting are waiting, or it needs more blocks than there are.
   bool submit(const Request& request);
   /// A waiting or running request is over.
   void end(std::uint64_t id);

@@ -42,7 +42,7 @@ class Vocabulary {
   void remember(TokenId id, std::uint8_t flags) const {
     std::atomic_ref(flags_[static_cast<std::size_t>(id)]).fetch_or(flags, std::memory_order_relaxed);
   }
-  /// Of all tokens. While nobody else uses the vocabulary.
+  /// Clears flags of all tokens. No other thread may use the vocabulary meanwhile.
   void clear_flags(std::uint8_t flags) {
     for (std::uint8_t& of_token : flags_) of_token &= static_cast<std::uint8_t>(~flags);
   }

@@ -81,10 +81,12 @@ def of_jinja(source, variables):
         return REFUSED, f"{type(error).__name__}: {error}"
 
 
-def of_qinfer(model, source, variables):
-    """The same of qinfer: by the C ABI, for the binding's render_chat() leaves out `tools` that are null or empty."""
+def of_qinfer(model, source, variables, flags=0):
+    """The same of qinfer: by the C ABI, for the binding's render_chat() leaves out `tools` that are null or empty.
+    flags: QINFER_CHAT_*."""
     data = json.dumps(variables, ensure_ascii=False).encode("utf-8")
-    options = sized(_abi.qinfer_chat_options, template_text=source.encode("utf-8"), now=NOW.isoformat().encode())
+    options = sized(_abi.qinfer_chat_options, flags=flags, template_text=source.encode("utf-8"),
+                    now=NOW.isoformat().encode())
 
     def render(text, capacity, out_n, err):
         return lib.qinfer_chat_render(model.native, data, len(data), ctypes.byref(options), text, capacity, out_n,

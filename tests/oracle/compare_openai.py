@@ -5,15 +5,13 @@ That form is written down here for each family by hand, from what the template s
 object, the content of a message with calls as text or null. What clients send has arguments as text, contents as parts
 of text, null and empty fields, and developer for system.
 """
-import ctypes
 import json
 import re
 
 import qinfer
-from compare_chat import NOW, REFUSED, of_jinja, whole_templates
+from compare_chat import REFUSED, of_jinja, of_qinfer, whole_templates
 from oracle import ROOT, describe
 from qinfer import _abi
-from qinfer._library import lib, read_text, sized
 
 TOOLS = [{"type": "function", "function": {"name": "get", "description": "d", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "description": "d"}}}}}]
@@ -98,21 +96,6 @@ class Maker:
         return plain, sent
 
 
-def of_qinfer(model, source, conversation):
-    data = json.dumps(conversation, ensure_ascii=False).encode("utf-8")
-    options = sized(_abi.qinfer_chat_options, flags=_abi.QINFER_CHAT_OPENAI_FORMS, template_text=source.encode("utf-8"),
-                    now=NOW.isoformat().encode())
-
-    def render(text, capacity, out_n, err):
-        return lib.qinfer_chat_render(model.native, data, len(data), ctypes.byref(options), text, capacity, out_n,
-                                      None, 0, None, err)
-
-    try:
-        return read_text(render, room=1 << 16), None
-    except qinfer.QinferError as error:
-        return REFUSED, str(error)
-
-
 def compare(comparison):
     model = qinfer.Model(ROOT / "examples" / "models" / "tiny-chat", weights=False)
     templates = list(whole_templates())
@@ -122,7 +105,7 @@ def compare(comparison):
         title, source = templates[number % len(templates)]
         plain, sent = Maker(rng, Own(title)).conversations()
         theirs, their_reason = of_jinja(source, plain)
-        ours, our_reason = of_qinfer(model, source, sent)
+        ours, our_reason = of_qinfer(model, source, sent, _abi.QINFER_CHAT_OPENAI_FORMS)
         refused += theirs is REFUSED
 
         def difference(ours=ours, theirs=theirs, reasons=(our_reason, their_reason), sent=sent):

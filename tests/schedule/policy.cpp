@@ -152,6 +152,11 @@ TEST_CASE("schedule: waiting requests have a bound, and may leave", "[schedule]"
   CHECK(policy.submit(request(1, 0, 1)));
   CHECK(policy.submit(request(2, 0, 1)));
   CHECK(!policy.submit(request(3, 0, 1)));
+  policy.end(2);
+  CHECK(!policy.submit(request(2, 0, 1, 6)));  // 12 blocks: it would keep all others from beginning
+  CHECK(policy.submit(request(2, 0, 1, 5)));
+  policy.end(2);
+  CHECK(policy.submit(request(2, 0, 1)));
   policy.end(1);
   policy.end(77);
   CHECK(policy.submit(request(3, 0, 1)));

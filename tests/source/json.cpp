@@ -1,6 +1,8 @@
 // The JSON reader, beside nlohmann's: which texts are JSON, what their values are, and where an error is.
 #include "formats/json.h"
 
+#include <sys/mman.h>
+
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -124,4 +126,14 @@ TEST_CASE("An error in JSON names its place, and what is wrong there", "[json]")
   CHECK(std::string(error_of("[1, 2").message()).find("unexpected end of the text") != std::string::npos);
   CHECK(std::string(error_of("1 2").message()).find("more follows") != std::string::npos);
   CHECK(std::string(error_of("[\"\\ude00\"]").message()).find("surrogate") != std::string::npos);
+}
+
+TEST_CASE("JSON of more than 4 GiB is refused before it is read", "[json]") {
+  constexpr std::size_t kSize = (std::size_t{4} << 30) + 1;
+  void* const memory = mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  auto parsed = parse_json({static_cast<const char*>(memory), kSize}, "f.json");
+  munmap(memory, kSize);
+  REQUIRE(!parsed.ok());
+  CHECK(std::string(parsed.take_status().message()).find("at most 4294967295") != std::string::npos);
 }
