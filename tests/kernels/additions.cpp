@@ -1,6 +1,7 @@
 // Additions to linear layers, on every kernel set: an operation whose layers have some gives, bit for bit, what it
 // gives with matrices into which they were merged. All numbers are small integers, which no set rounds: weights and
-// sums are exact in every type, SiLU of numbers above 20 is the identity in f32, and an activation has at most 8 bits.
+// sums are exact in every type (in f16 up to 2,048), SiLU of numbers above 20 is the identity in f32, and an activation
+// has at most 8 bits.
 #include <vector>
 
 #include "kernels/amx_kernels.h"
@@ -117,7 +118,7 @@ void test_linear_additions(const KernelSet& set, DType type, std::int64_t n) {
   Random random(static_cast<unsigned>(n));
   const std::int64_t cols = 70, outputs = 83, second = n / 2;
   const TestLayer w(set, type, random, outputs, cols, n, second);
-  const std::vector<float> x = integers(random, n * cols, 2);
+  const std::vector<float> x = integers(random, n * cols, sums_f16_in_f16(set.name) ? 1 : 2);
   for (const auto run : {run_linear, run_lm_head}) {
     const std::vector<float> got = run(set, w.with_additions(), x, n);
     check_rows(got, run(set, w.merged(false), x, n), run(set, w.merged(true), x, n), n, second);
@@ -133,7 +134,7 @@ void test_ffn_additions(const KernelSet& set, DType type, std::int64_t n) {
   // Nothing but what additions give, for some features: activations with few bits and small sums.
   TestLayer up(set, type, random, width, hidden, n, second, 60, 1.0f, none);
   const TestLayer down(set, type, random, hidden, width, n, second, 4, 0.5f);
-  const std::vector<float> x = integers(random, n * hidden, 1, 3);
+  const std::vector<float> x = integers(random, n * hidden, 1, sums_f16_in_f16(set.name) ? 6 : 3);
   const auto run = [&](const Linear& g, const Linear& u, const Linear& d) {
     ActivationBuffer in = operand(set, x.data(), n, hidden), out = residual(set, n, hidden, 1.0f);
     FfnArgs args{n, in.view(), g, u, d, out.view(), {}, Activation::silu, true};
@@ -233,7 +234,7 @@ void test_invariance(const KernelSet& set, DType type) {
 std::vector<const KernelSet*> all_sets() {
   std::vector<const KernelSet*> sets = usable_sets();
 #ifdef QINFER_HAVE_AMX
-  for (const char* name : {"amx", "amx_mixed"})
+  for (const char* name : {"amx", "amx_mixed", "avx512_fp16"})
     if (const KernelSet* set = usable_set(name) == nullptr ? emulated_set(name) : nullptr) sets.push_back(set);
 #endif
   return sets;
