@@ -421,7 +421,8 @@ struct Numerics {
 /// where the host names none.
 enum class ChosenFor : std::uint8_t {
   packed,        ///< those that were packed for it
-  held_exactly,  ///< and those all of whose matrices the set keeps with the file's values
+  held_plain,    ///< and those all of whose matrices are plain and which the set keeps with the file's values
+  held_exactly,  ///< quantised ones, too
   all
 };
 
@@ -431,6 +432,9 @@ struct KernelSetRow {
   const KernelSet& (*get)();
   bool exact;  ///< it can hold every file's values, and computes in f32
   ChosenFor chosen_for = ChosenFor::all;
+  /// Where it is chosen and not named, weights are packed while loading (QINFER_LOAD_PACK), which it needs to be as
+  /// fast as the sets after it at any number of rows.
+  bool packs_unnamed = false;
   bool invariant = true;  ///< a row's results do not depend on the other rows of the batch
   Numerics numerics;
   std::string_view weight_types = kAllTypes;  ///< the plain ones that it multiplies with, separated by spaces

@@ -31,6 +31,16 @@ Multiplier bf16_tiles(Encoding) { return Multiplier::bf16_tiles; }
 
 /// In the order in which they are chosen, which follows from measurements: docs/performance.md has them, by CPU.
 constexpr KernelSetRow kSets[] = {
+#ifdef QINFER_HAVE_AMX
+    {.name = "amx",
+     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
+     .get = amx::kernel_set,
+     .exact = false,
+     .chosen_for = ChosenFor::held_plain,
+     .packs_unnamed = true,
+     .numerics = {.multiplier = bf16_tiles},
+     .weight_types = "bf16"},
+#endif
 #ifdef QINFER_HAVE_AVX512
     {.name = "avx512_fp16",
      .needs = "avx512f avx512bw avx512dq avx512vl avx512_fp16",
@@ -51,13 +61,6 @@ constexpr KernelSetRow kSets[] = {
      .numerics = {.multiplier = f32_fma}},
 #endif
 #ifdef QINFER_HAVE_AMX
-    {.name = "amx",
-     .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
-     .get = amx::kernel_set,
-     .exact = false,
-     .chosen_for = ChosenFor::packed,
-     .numerics = {.multiplier = bf16_tiles},
-     .weight_types = "bf16"},
     {.name = "amx_mixed",
      .needs = "avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16",
      .get = amx::mixed_kernel_set,

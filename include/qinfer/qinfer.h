@@ -210,11 +210,13 @@ QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qi
  *  EXACT         Can be used under QINFER_RUNTIME_EXACT.
  *  BY_NAME       Used only as cpu_target, and for models that were packed for it.
  *  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the
- *                DEFAULT. qinfer_model_info.kernel_set says which of the two a model runs on.
+ *                DEFAULT. qinfer_model_info.kernel_set says which of them a model runs on.
+ *  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are
+ *                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.
  *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it. */
 enum {
     QINFER_KERNELS_USABLE = 1, QINFER_KERNELS_DEFAULT = 2, QINFER_KERNELS_EXACT = 4, QINFER_KERNELS_BY_NAME = 8,
-    QINFER_KERNELS_INVARIANT = 16, QINFER_KERNELS_HELD_EXACTLY = 32
+    QINFER_KERNELS_INVARIANT = 16, QINFER_KERNELS_HELD_EXACTLY = 32, QINFER_KERNELS_HELD_PLAIN = 64
 };
 typedef struct qinfer_kernel_set_info {
     uint32_t    struct_size;
@@ -283,14 +285,17 @@ typedef struct qinfer_runtime_options {
     uint32_t                n_cpu_ids;
     uint32_t                flags;      /* QINFER_RUNTIME_* */
     const char             *cpu_target; /* kernel set: a name of qinfer_kernel_set_get_info; NULL = best for CPU and
-                                           model. A runtime on "amx" or "amx_mixed", and loading a model that was
-                                           packed for one of them, has the system permit this process to use tiles,
+                                           model. On a CPU with AMX the best one for a bf16 model is "amx". Loading
+                                           such a model, or one that was packed for "amx" or "amx_mixed", and a
+                                           runtime on one of them, has the system permit this process to use tiles,
                                            for as long as it lives, also after all handles are freed: from then on
                                            sigaltstack() fails with ENOMEM for a stack of less than
                                            sysconf(_SC_SIGSTKSZ) bytes (SIGSTKSZ, 8,192, is too small). Where a
                                            thread has such a stack already, or a seccomp filter forbids it, the
-                                           system refuses, which is QINFER_E_UNSUPPORTED, and so is either with
-                                           QINFER_RUNTIME_NO_TILES. Planning does not ask */
+                                           system refuses: the next best set runs the model, and a warning in the
+                                           log says why; what was packed or named is QINFER_E_UNSUPPORTED.
+                                           QINFER_RUNTIME_NO_TILES does the same without asking, and without the
+                                           warning. Planning does not ask */
     const qinfer_allocator *allocator;  /* NULL = mmap */
     const qinfer_executor  *executor;   /* NULL = threads of the runtime; otherwise leave n_threads, spin_us and cpu_ids
                                            0 */

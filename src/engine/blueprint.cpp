@@ -77,19 +77,20 @@ bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& sour
                const model::WeightsOptions& weights) {
   // What was packed for a set runs on it.
   if (!source.packed_for().empty()) return source.packed_for() == row.name;
-  return row.chosen_for == kernels::ChosenFor::held_exactly &&
-         model::holds_all_exactly(source.spec(), source, assumed_encoding(source), row.get(), weights);
+  const bool quantised = row.chosen_for == kernels::ChosenFor::held_exactly;
+  return (quantised || row.chosen_for == kernels::ChosenFor::held_plain) &&
+         model::holds_all_exactly(source.spec(), source, assumed_encoding(source), row.get(), weights, quantised);
 }
 
 }  // namespace
 
-Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
-                                              const LoadOptions& options, bool asks, std::string& refusal) {
+Result<KernelsForModel> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
+                                    const LoadOptions& options, bool asks, std::string& refusal) {
   QINFER_ASSIGN(const model::WeightsOptions weights, weights_options(options, exact));
   for (const kernels::KernelSetRow* row : choice.some_models) {
     if (!is_chosen(*row, source, weights)) continue;
     const Status permitted = asks && kernels::needs_tiles(*row) ? choice.ask_for_tiles() : Status();
-    if (permitted.ok()) return &row->get();
+    if (permitted.ok()) return KernelsForModel{&row->get(), row->packs_unnamed && source.packed_for().empty()};
     if (!source.packed_for().empty())
       return error_at(Code::unsupported, permitted.detail(), "this model was packed for kernel set {}: {}", row->name,
                       permitted.message());
@@ -99,7 +100,7 @@ Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source,
   if (packed_for != nullptr && kernels::needs_tiles(*packed_for) && !choice.no_tiles.empty() &&
       packed_for->name != choice.any_model->name)
     return error(Code::unsupported, "this model was packed for kernel set {}{}", packed_for->name, choice.no_tiles);
-  return choice.any_model;
+  return KernelsForModel{choice.any_model, false};
 }
 
 Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,
@@ -107,6 +108,7 @@ Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Targe
   const model::ModelSpec& spec = source.spec();
   ModelBlueprint blueprint;
   QINFER_ASSIGN(blueprint.weights_options, weights_options(options, target.exact));
+  blueprint.weights_options.pack |= target.packs;
   QINFER_ASSIGN(blueprint.batch_capacity, batch_tokens(options));
   blueprint.has_weights = !options.no_weights;
   blueprint.rope_at_once = RopeTable::takes_all_at_once(target.allocator);

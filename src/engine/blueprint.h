@@ -53,12 +53,19 @@ struct Target {
   bool exact = false;
   std::uint32_t n_threads = 0;
   const platform::Allocator& allocator;
+  bool packs = false;  ///< weights while loading, whether or not the host asks for it
 };
 
-/// The kernel set of `choice` that will run the model. `asks`: where that needs tiles the system is asked for them, and
-/// where it refuses them another set runs the model, for the reason in `refusal`; otherwise a permission is assumed.
-Result<const kernels::KernelSet*> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
-                                              const LoadOptions& options, bool asks, std::string& refusal);
+/// The kernel set that runs a model, and whether weights are packed for it while loading, unasked.
+struct KernelsForModel {
+  const kernels::KernelSet* set = nullptr;
+  bool packs = false;
+};
+
+/// Those of `choice`. `asks`: where the set needs tiles the system is asked for them, and where it refuses them another
+/// set runs the model, for the reason in `refusal`; otherwise a permission is assumed.
+Result<KernelsForModel> kernels_for(const source::ModelSource& source, const KernelChoice& choice, bool exact,
+                                    const LoadOptions& options, bool asks, std::string& refusal);
 
 /// `buffer_by_buffer`: the scratch arena is written down, too.
 Result<ModelBlueprint> plan_model(const source::ModelSource& source, const Target& target, const LoadOptions& options,

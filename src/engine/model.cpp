@@ -245,11 +245,14 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   model->spec_ = source.spec();
   model->file_bytes_ = source.file_bytes();
   std::string refusal;
-  QINFER_ASSIGN(model->kernels_, kernels_for(source, model_runtime.kernels(), model_runtime.exact(), options,
-                                             !options.no_weights, refusal));
+  QINFER_ASSIGN(const KernelsForModel chosen, kernels_for(source, model_runtime.kernels(), model_runtime.exact(),
+                                                          options, !options.no_weights, refusal));
+  model->kernels_ = chosen.set;
   if (!refusal.empty())
     model_runtime.log(LogLevel::warn, "kernel set {}, without tiles: {}", model->kernels_->name, refusal);
-  QINFER_ASSIGN(model->blueprint_, plan_model(source, model->target(), options, kPoisonsScratch));
+  Target target = model->target();
+  target.packs = chosen.packs;
+  QINFER_ASSIGN(model->blueprint_, plan_model(source, target, options, kPoisonsScratch));
   QINFER_ASSIGN(model->memory_, model->blueprint_.totals(model->spec_, 0));
   QINFER_TRY(check_budget(model->memory_, options));
   if (options.memory_budget_bytes != 0) model->budget_ = options.memory_budget_bytes;

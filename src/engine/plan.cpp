@@ -33,9 +33,9 @@ Result<MemoryTotals> plan_memory(const source::ModelSource& source, const Runtim
   const model::ModelSpec& spec = source.spec();
   QINFER_ASSIGN(const KernelChoice choice, choose_kernels(runtime, false));
   std::string refusal;
-  QINFER_ASSIGN(const kernels::KernelSet* kernels, kernels_for(source, choice, runtime.exact, load, false, refusal));
+  QINFER_ASSIGN(const KernelsForModel kernels, kernels_for(source, choice, runtime.exact, load, false, refusal));
   QINFER_ASSIGN(const std::uint32_t threads, thread_count(runtime));
-  const Target target{*kernels, runtime.exact, threads, runtime.allocator};
+  const Target target{*kernels.set, runtime.exact, threads, runtime.allocator, kernels.packs};
   QINFER_ASSIGN(const ModelBlueprint model, plan_model(source, target, load, planned != nullptr));
   QINFER_ASSIGN(CacheBlueprint blocks, plan_blocks(spec, target, cache != nullptr ? *cache : KvCacheOptions()));
   PlannedRegion session_region{"session", "session", 0, {}};

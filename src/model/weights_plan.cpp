@@ -280,7 +280,7 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
 }
 
 bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
-                       const kernels::KernelSet& kernels, const WeightsOptions& options) {
+                       const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised) {
   const Encoding* wanted = options.weight_format ? &*options.weight_format : nullptr;
   for (const TensorNeed& need : tensors_of(spec)) {
     if (need.is_vector) continue;
@@ -290,6 +290,7 @@ bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::o
       if (!tensor.ok()) return false;
       stored = tensor.value().encoding;
     }
+    if (!quantised && !is_plain(stored)) return false;
     const auto held = [&](WeightRole role) {
       WeightFormat format;
       return kernels.weight_format(role, stored, wanted, options.exact, format) &&

@@ -123,6 +123,64 @@ TEST_CASE("the system is asked for tiles only by who wants them, and may refuse"
   CHECK_THAT(std::string(set.take_status().message()), contains("QINFER_RUNTIME_EXACT"));
 }
 
+TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the system or the host says no", "[amx]") {
+  SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
+  static int asked;
+  asked = 0;
+  platform::TileSystem system = system_with_tiles();
+  system.request_permission = [] {
+    ++asked;
+    return Status();
+  };
+  engine::RuntimeOptions options = EmulatedRuntime::options_for(1, "");
+  options.tiles = &system;
+  std::string logged;
+  options.log = [](int, const char* text, std::size_t length, void* user) {
+    static_cast<std::string*>(user)->assign(text, length);
+  };
+  options.log_user = &logged;
+  const std::string folder = QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16";
+  const auto plan = [&](const engine::RuntimeOptions& of, const engine::LoadOptions& load) {
+    const auto source = source::ModelSource::open(folder, {});
+    REQUIRE(source.ok());
+    auto totals = engine::plan_memory(*source.value(), of, load, nullptr, nullptr, nullptr);
+    REQUIRE(totals.ok());
+    return totals.value();
+  };
+  {
+    EmulatedRuntime runtime(options);
+    CHECK(asked == 0);
+    const qi::Model model = qi::Model::load(runtime, folder);
+    CHECK(std::string(model.info().kernel_set) == "amx");
+    CHECK(asked == 1);
+    engine::LoadOptions packed;
+    packed.pack = true;
+    engine::RuntimeOptions named = options;
+    named.cpu_target = "amx";
+    CHECK(model.memory().weights_private == plan(named, packed).weights_private);
+    CHECK(model.memory().weights_private == plan(options, {}).weights_private);
+    CHECK(model.memory().weights_private > plan(named, {}).weights_private);
+    CHECK(std::string(qi::Model::load(runtime, QINFER_TEST_FIXTURES "/quant/mixed/model.gguf").info().kernel_set) !=
+          "amx");
+    CHECK(std::string(qi::Model::load(runtime, QINFER_TEST_FIXTURES "/models/qwen2-odd-f16").info().kernel_set) !=
+          "amx");
+    CHECK(asked == 1);
+    CHECK(logged.empty());
+  }
+  system.request_permission = [] { return platform::tile_refusal(ENOSPC); };
+  {
+    EmulatedRuntime runtime(options);
+    const std::string set = qi::Model::load(runtime, folder).info().kernel_set;
+    CHECK(set != "amx");
+    CHECK_THAT(logged, contains("kernel set " + set + ", without tiles: the system refused the use of AMX tiles"));
+  }
+  logged.clear();
+  options.no_tiles = true;
+  EmulatedRuntime runtime(options);
+  CHECK(std::string(qi::Model::load(runtime, folder).info().kernel_set) != "amx");
+  CHECK(logged.empty());
+}
+
 TEST_CASE("what was packed for tiles runs on them unnamed, unless the system or the host says no", "[amx][packed]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
   static int asked;
@@ -143,8 +201,6 @@ TEST_CASE("what was packed for tiles runs on them unnamed, unless the system or 
   qinfer_model* model = nullptr;
   {
     EmulatedRuntime runtime(options);
-    CHECK(std::string(qi::Model::load(runtime, folder).info().kernel_set) != "amx");
-    CHECK(asked == 0);
     const qi::Model packed = qi::Model::load(runtime, out.file("packed"));
     CHECK(std::string(packed.info().kernel_set) == "amx");
     CHECK(asked == 1);

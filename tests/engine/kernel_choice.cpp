@@ -46,10 +46,12 @@ std::string set_of(const std::string& path, const Options& options = {}) {
 
 /// The set for models that are not held exactly by one before it.
 std::string any() { return kernels::find_kernel_set("", test::usable_features())->name; }
-/// The set for those that are.
-std::string held() {
+/// The set for those that are; `quantised`: and have quantised matrices.
+std::string held(bool quantised = false) {
   for (const kernels::KernelSetRow* row : kernels::find_preferred_sets(test::usable_features(), false))
-    if (row->chosen_for == kernels::ChosenFor::held_exactly) return std::string(row->name);
+    if (row->chosen_for == kernels::ChosenFor::held_exactly ||
+        (!quantised && row->chosen_for == kernels::ChosenFor::held_plain))
+      return std::string(row->name);
   return any();
 }
 
@@ -60,8 +62,8 @@ TEST_CASE("a set is chosen for the models that it holds exactly, and another for
   CHECK(set_of(kFixtures + "/models/qwen3-untied-f32") == any());
   CHECK(set_of(kFixtures + "/gguf/llama-plain-bf16.gguf") == held());
   // Quantised matrices are kept as they are in any set; beside them these files have f32 vectors and routers alone.
-  CHECK(set_of(kFixtures + "/quant/mixed/model.gguf") == held());
-  CHECK(set_of(kFixtures + "/quant/moe/model.gguf") == held());
+  CHECK(set_of(kFixtures + "/quant/mixed/model.gguf") == held(true));
+  CHECK(set_of(kFixtures + "/quant/moe/model.gguf") == held(true));
   // Mixtures: their routers are kept as they are, in any set.
   CHECK(set_of(kFixtures + "/models/mixtral-odd-bf16") == held());
   CHECK(set_of(kFixtures + "/models/qwen3moe-f32") == any());
@@ -88,8 +90,8 @@ TEST_CASE("A matrix that a set would round decides, also where it is the LM head
     folder.write("m.gguf", file.bytes());
     return folder.file("m.gguf");
   };
-  CHECK(set_of(write(8)) == held());
-  CHECK(set_of(write(8), {.load_flags = QINFER_LOAD_EMBED_ROWS}) == held());
+  CHECK(set_of(write(8)) == held(true));
+  CHECK(set_of(write(8), {.load_flags = QINFER_LOAD_EMBED_ROWS}) == held(true));
   CHECK(set_of(write(1)) == any());  // f16
   CHECK(set_of(write(1), {.load_flags = QINFER_LOAD_EMBED_ROWS}) == any());
 }
@@ -125,7 +127,7 @@ TEST_CASE("The order of the sets decides which of them is preferred", "[kernels]
 #ifdef QINFER_HAVE_AMX
   // What was packed for tiles runs on them, whatever comes before.
   const std::string tiles = bf16 + " amx_tile amx_bf16";
-  CHECK(preferred(tiles, false) == "avx512_bf16 amx amx_mixed ");
+  CHECK(preferred(tiles, false) == "amx avx512_bf16 amx_mixed ");
   CHECK(preferred(tiles + " avx512_fp16", false) == "amx amx_mixed ");
   CHECK(preferred(tiles, true).empty());
 #endif

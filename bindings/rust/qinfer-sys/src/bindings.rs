@@ -320,7 +320,8 @@ pub const QINFER_KERNELS_EXACT: u32 = 4;
 pub const QINFER_KERNELS_BY_NAME: u32 = 8;
 pub const QINFER_KERNELS_INVARIANT: u32 = 16;
 pub const QINFER_KERNELS_HELD_EXACTLY: u32 = 32;
-#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target, and for models that were packed for it.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the\n                DEFAULT. qinfer_model_info.kernel_set says which of the two a model runs on.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
+pub const QINFER_KERNELS_HELD_PLAIN: u32 = 64;
+#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target, and for models that were packed for it.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the\n                DEFAULT. qinfer_model_info.kernel_set says which of them a model runs on.\n  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are\n                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_kernel_set_info {
