@@ -23,11 +23,25 @@ struct StopTexts {
   std::span<const std::string_view> view() const { return {texts.data(), count}; }
 };
 
+qinfer_token_info info_of(const engine::GenerationEvent& event) {
+  qinfer_token_info info = {};
+  info.struct_size = sizeof info;
+  info.token = event.token;
+  info.text = event.text.data() != nullptr ? event.text.data() : "";
+  info.text_len = event.text.size();
+  info.logprob = event.logprob;
+  info.n_top = static_cast<std::uint32_t>(event.top_tokens.size());
+  info.finish = static_cast<std::int32_t>(event.finish);
+  info.top_tokens = event.top_tokens.data();
+  info.top_logprobs = event.top_logprobs.data();
+  return info;
+}
+
 }  // namespace qinfer::capi
 
 namespace {
 
-using capi::kMaxStops, capi::StopTexts;
+using capi::info_of, capi::kMaxStops, capi::StopTexts;
 
 Status read_stop_texts(const qinfer_generate_options& options, StopTexts& out) {
   if (options.n_stop > kMaxStops)
@@ -49,20 +63,6 @@ engine::GenerationOptions options_of(const qinfer_generate_options& o) {
   if (o.reply != nullptr) options.reply = o.reply->impl.get();
   options.max_reasoning_tokens = o.max_reasoning_tokens;
   return options;
-}
-
-qinfer_token_info info_of(const engine::GenerationEvent& event) {
-  qinfer_token_info info = {};
-  info.struct_size = sizeof info;
-  info.token = event.token;
-  info.text = event.text.data() != nullptr ? event.text.data() : "";
-  info.text_len = event.text.size();
-  info.logprob = event.logprob;
-  info.n_top = static_cast<std::uint32_t>(event.top_tokens.size());
-  info.finish = static_cast<std::int32_t>(event.finish);
-  info.top_tokens = event.top_tokens.data();
-  info.top_logprobs = event.top_logprobs.data();
-  return info;
 }
 
 struct TokenCallbacks {
@@ -183,6 +183,6 @@ qinfer_status qinfer_generation_get_result(qinfer_generation* generation, qinfer
   });
 }
 
-void qinfer_generation_free(qinfer_generation* generation) { delete generation; }
+void qinfer_generation_free(qinfer_generation* generation) { capi::release(generation); }
 
 }  // extern "C"

@@ -46,6 +46,7 @@ struct qinfer_generation {
     return qinfer::Status();
   }
 
+  std::atomic<std::uint32_t> holders{1};  ///< the host, and requests
   qinfer_session* session;
   qinfer_reply* reply;
   const std::atomic<bool>* cancelled;
@@ -61,6 +62,8 @@ struct qinfer_generation {
 };
 
 namespace qinfer::capi {
+
+qinfer_token_info info_of(const engine::GenerationEvent& event);
 
 /// The rules for every call that uses a generation: it uses the session alone.
 template <typename Body>

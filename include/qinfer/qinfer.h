@@ -986,6 +986,105 @@ QINFER_STATUS qinfer_generation_get_result(qinfer_generation *generation, qinfer
                                            qinfer_error *err);
 QINFER_API void qinfer_generation_free(qinfer_generation *generation);
 
+/* ---- Many generations as one batch ---------------------------------------------------------------------- */
+/* A scheduler evaluates the generations of many requests together, and says what each step has brought. It has no
+ * thread of its own: the host calls _step, and then _next until nothing is left, on one thread; others submit and
+ * cancel meanwhile.
+ *
+ *   qinfer_generation_create, or qinfer_openai_generation_create; qinfer_scheduler_submit   [any thread]
+ *   while (serving) {
+ *       qinfer_scheduler_wait(scheduler, timeout_ns, &has_requests, &err);
+ *       qinfer_scheduler_step(scheduler, &err);
+ *       while (!qinfer_scheduler_next(scheduler, &event, &err) && event.kind != QINFER_EVENT_NONE) ...
+ *   }
+ *
+ * A request's tokens do not depend on the others, nor on when it came. Each step evaluates a row of every request that
+ * decodes, and as many of prompts as it has time for: keys have equal parts of these, and so have the prompts of a key.
+ * A request begins when blocks for its prompt and all tokens that it may add can be promised, by priority, then of the
+ * key with the fewest running ones, then by age; none is passed over more than 16 times. What other sessions of the
+ * cache hold is allowed for, so free those of requests that have ended; where others take more meanwhile, or nothing
+ * runs and there still is no room, the request that finds none ends with QINFER_E_KV_FULL.
+ * Once it is made, a step allocates nothing but messages of errors.
+ *
+ * From _submit to QINFER_EVENT_END a generation, its session and its reply are the scheduler's; between two steps calls
+ * that read them are allowed, and qinfer_reply_next, qinfer_openai_answer_begin and _add, but none that changes the
+ * session's tokens. */
+typedef struct qinfer_scheduler qinfer_scheduler;
+typedef struct qinfer_request   qinfer_request; /* a generation that was submitted */
+/** Nanoseconds since any moment; never goes back. Called by qinfer_scheduler_step. */
+typedef uint64_t (*qinfer_clock_fn)(void *user);
+
+typedef struct qinfer_scheduler_options {
+    uint32_t        struct_size, flags; /* none yet */
+    uint32_t        max_running; /* requests that are evaluated together; 0 = 16. Less than max_batch_tokens */
+    uint32_t        max_waiting; /* requests that have not begun; 0 = 256, at most 1,048,576 */
+    uint64_t        step_ns;     /* what a step should take at most where a request decodes, four times that where none
+                                    does; 0 = 100 ms. At least 8 rows of prompts are evaluated in each step */
+    qinfer_clock_fn clock;       /* NULL = the monotonic clock */
+    void           *clock_user;  /* borrowed until qinfer_scheduler_free */
+} qinfer_scheduler_options;
+/** options may be NULL. QINFER_E_UNSUPPORTED for an encoder. */
+QINFER_STATUS qinfer_scheduler_create(qinfer_kv_cache *cache, const qinfer_scheduler_options *options,
+                                      qinfer_scheduler **out, qinfer_error *err);
+
+typedef struct qinfer_request_options {
+    uint32_t struct_size;
+    int32_t  priority;    /* higher ones begin first */
+    uint64_t key;         /* whose it is: keys share alike */
+    uint64_t deadline_ns; /* of the clock; 0 = none. After it the request ends with QINFER_E_CANCELLED */
+    void    *user;        /* borrowed; in each of its events */
+} qinfer_request_options;
+/** [any thread] options may be NULL. The generation's session must be of the scheduler's cache and have a token.
+ *  QINFER_E_NO_MEMORY where max_waiting are waiting, QINFER_E_KV_FULL for one that may need more blocks than the cache
+ *  has. Free the request once it has ended, before or after its generation. */
+QINFER_STATUS qinfer_scheduler_submit(qinfer_scheduler *scheduler, qinfer_generation *generation,
+                                      const qinfer_request_options *options, qinfer_request **out, qinfer_error *err);
+/** [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step
+ *  that evaluates it alone stops within a layer. So it does when the qinfer_cancel of its generation is requested. */
+QINFER_API void qinfer_request_cancel(qinfer_request *request);
+/** [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to
+ *  use after the next step. */
+QINFER_API void qinfer_request_free(qinfer_request *request);
+
+/** One step; nothing happens where there is no request. QINFER_E_STATE while events of the last one are left, or
+ *  another step runs. After QINFER_E_NO_MEMORY or QINFER_E_IO all is as before, and it can be called again. What fails
+ *  of one request alone is in its QINFER_EVENT_END. */
+QINFER_STATUS qinfer_scheduler_step(qinfer_scheduler *scheduler, qinfer_error *err);
+/** [any thread] Waits until there is a request, running or not, but not longer than timeout_ns. */
+QINFER_STATUS qinfer_scheduler_wait(qinfer_scheduler *scheduler, uint64_t timeout_ns, int32_t *out_has_requests,
+                                    qinfer_error *err);
+
+/** PROMPT  Some of the prompt was evaluated: n_evaluated of n_tokens.
+ *  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step.
+ *  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is
+ *          given by qinfer_generation_finish then. */
+enum { QINFER_EVENT_NONE = 0, QINFER_EVENT_PROMPT = 1, QINFER_EVENT_TOKEN = 2, QINFER_EVENT_END = 3 };
+typedef struct qinfer_event {
+    uint32_t          struct_size;
+    int32_t           kind;        /* QINFER_EVENT_* */
+    qinfer_request   *request;     /* NULL with QINFER_EVENT_NONE */
+    void             *user;        /* of qinfer_request_options */
+    uint32_t          n_evaluated, n_tokens; /* of the session, after the step */
+    qinfer_status     status;
+    uint32_t          reserved;
+    const char       *message;     /* NUL-terminated; until the request is freed */
+    qinfer_token_info token;       /* its struct_size is 0 but with QINFER_EVENT_TOKEN */
+} qinfer_event;
+/** What the last step has brought, one after the other in the order in which it happened; then QINFER_EVENT_NONE. */
+QINFER_STATUS qinfer_scheduler_next(qinfer_scheduler *scheduler, qinfer_event *out, qinfer_error *err);
+
+typedef struct qinfer_scheduler_stats {
+    uint32_t struct_size, reserved;
+    uint32_t waiting, running;
+    uint64_t promised_bytes; /* of the cache's blocks, to running requests */
+    uint64_t submitted, ended, steps, decode_rows, prompt_rows; /* since creation */
+    uint64_t last_step_ns;
+} qinfer_scheduler_stats;
+/** [any thread] */
+QINFER_STATUS qinfer_scheduler_get_stats(qinfer_scheduler *scheduler, qinfer_scheduler_stats *out, qinfer_error *err);
+/** Requests that have not ended give no more events; they are freed by themselves. */
+QINFER_API void qinfer_scheduler_free(qinfer_scheduler *scheduler);
+
 /* ---- OpenAI's interface, without sockets ---------------------------------------------------------------- */
 /* Requests and answers of OpenAI's interface (chat completions, completions, embeddings) as bytes: a program that has
  * them from anywhere, a socket or a queue, computes an answer so:

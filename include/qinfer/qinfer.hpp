@@ -855,6 +855,51 @@ class Generation : public detail::Handle<qinfer_generation, qinfer_generation_fr
   }
 };
 
+/// A generation that was submitted to a scheduler; the generation must outlive it, or its end.
+class Request : public detail::Handle<qinfer_request, qinfer_request_free> {
+ public:
+  void cancel() { qinfer_request_cancel(native()); }
+
+ private:
+  friend class Scheduler;
+  Request() = default;
+};
+
+/// The generations of many requests as one batch.
+class Scheduler : public detail::Handle<qinfer_scheduler, qinfer_scheduler_free> {
+ public:
+  explicit Scheduler(KvCache& cache,
+                     const qinfer_scheduler_options& options = qi::options<qinfer_scheduler_options>()) {
+    create([&](auto** out, auto* error) { return qinfer_scheduler_create(cache.native(), &options, out, error); });
+  }
+  Request submit(Generation& generation,
+                 const qinfer_request_options& options = qi::options<qinfer_request_options>()) {
+    Request request;
+    request.create([&](auto** out, auto* error) {
+      return qinfer_scheduler_submit(native(), generation.native(), &options, out, error);
+    });
+    return request;
+  }
+  void step() {
+    call([&](auto* error) { return qinfer_scheduler_step(native(), error); });
+  }
+  /// Whether there is a request.
+  bool wait(std::uint64_t timeout_ns) {
+    std::int32_t has_requests = 0;
+    call([&](auto* error) { return qinfer_scheduler_wait(native(), timeout_ns, &has_requests, error); });
+    return has_requests != 0;
+  }
+  /// kind is QINFER_EVENT_NONE after the last one of a step.
+  qinfer_event next() {
+    return detail::filled<qinfer_event>(
+        [&](auto* out, auto* error) { return qinfer_scheduler_next(native(), out, error); });
+  }
+  qinfer_scheduler_stats stats() {
+    return detail::filled<qinfer_scheduler_stats>(
+        [&](auto* out, auto* error) { return qinfer_scheduler_get_stats(native(), out, error); });
+  }
+};
+
 /// Evaluates the pending tokens of several sessions of one cache as one batch.
 inline void eval(const std::vector<Session*>& sessions,
                  const qinfer_eval_options& options = qi::options<qinfer_eval_options>()) {

@@ -167,9 +167,11 @@ class Evaluation {
     Session** at = &first_;
     while (*at != nullptr) {
       Session& session = **at;
-      session.eval_state_.count = std::min(session.pending(), left);
+      const std::size_t limit = sessions_.limit(session.eval_state_.index);
+      session.eval_state_.count = std::min({session.pending(), left, limit});
       if (!keeps_keys() && session.eval_state_.count < session.pending()) session.eval_state_.count = 0;
-      const std::size_t kept = model_.spec().gives_logits() ? options_.keep_logits : 0;
+      const bool keeps = model_.spec().gives_logits() && session.pending() <= limit;
+      const std::size_t kept = keeps ? options_.keep_logits : 0;
       session.eval_state_.kept = std::min(kept, session.eval_state_.count);
       left -= session.eval_state_.count;
       if (session.eval_state_.count == 0) {

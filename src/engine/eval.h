@@ -15,34 +15,44 @@ struct EvalOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-/// The sessions of a call, as a function of their index, so that the caller's array of handles need not be copied; and
-/// which of them are to leave it.
+/// The sessions of a call, as a function of their index, so that the caller's array of handles need not be copied;
+/// which of them are to leave it, and how many tokens of each are evaluated at most.
 class SessionList {
  public:
-  /// `at`: (std::size_t) -> Session&. `cancelled`: (std::size_t) -> bool, asked between batches. Both must outlive it.
-  template <typename At, typename Cancelled>
-  SessionList(std::size_t size, const At& at, const Cancelled& cancelled)
+  /// `at`: (std::size_t) -> Session&. `cancelled`: (std::size_t) -> bool, asked between batches. `limit`: (std::size_t)
+  /// -> std::size_t; of a session that has more pending no logits are kept. All must outlive it.
+  template <typename At, typename Cancelled, typename Limit>
+  SessionList(std::size_t size, const At& at, const Cancelled& cancelled, const Limit& limit)
       : size_(size),
         at_(&at),
         cancelled_(&cancelled),
+        limit_(&limit),
         call_at_(
             [](const void* function, std::size_t i) -> Session& { return (*static_cast<const At*>(function))(i); }),
-        call_cancelled_([](const void* function, std::size_t i) -> bool {
-          return (*static_cast<const Cancelled*>(function))(i);
+        call_cancelled_(
+            [](const void* function, std::size_t i) -> bool { return (*static_cast<const Cancelled*>(function))(i); }),
+        call_limit_([](const void* function, std::size_t i) -> std::size_t {
+          return (*static_cast<const Limit*>(function))(i);
         }) {}
+  template <typename At, typename Cancelled>
+  SessionList(std::size_t size, const At& at, const Cancelled& cancelled)
+      : SessionList(size, at, cancelled, kNoLimit) {}
   template <typename At>
   SessionList(std::size_t size, const At& at) : SessionList(size, at, kNever) {}
 
   std::size_t size() const { return size_; }
   Session& operator[](std::size_t index) const { return call_at_(at_, index); }
   bool is_cancelled(std::size_t index) const { return call_cancelled_(cancelled_, index); }
+  std::size_t limit(std::size_t index) const { return call_limit_(limit_, index); }
 
  private:
   static constexpr auto kNever = [](std::size_t) { return false; };
+  static constexpr auto kNoLimit = [](std::size_t) { return SIZE_MAX; };
   std::size_t size_;
-  const void *at_, *cancelled_;
+  const void *at_, *cancelled_, *limit_;
   Session& (*call_at_)(const void*, std::size_t);
   bool (*call_cancelled_)(const void*, std::size_t);
+  std::size_t (*call_limit_)(const void*, std::size_t);
 };
 
 /// `sessions`: distinct, of one cache. Sessions without pending tokens are passed over (their logits stay);

@@ -84,6 +84,10 @@ class Generation {
   Status draw(GenerationEvent& event);
   /// Whether draw() will end it because a limit is reached, so that nothing need be evaluated.
   bool is_at_limit() const;
+  /// How many tokens the session has at most when it has ended, but for the session's own limit.
+  std::uint64_t most_tokens() const {
+    return options_.max_tokens == 0 ? UINT64_MAX : first_ + std::uint64_t{options_.max_tokens};
+  }
   /// Takes in a token that was appended to the session.
   Status push(std::int32_t token, GenerationEvent& event);
   /// Ends it, unless it has ended: what was held back is text after all. `reason` may be none: after an error.

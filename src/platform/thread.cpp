@@ -40,6 +40,13 @@ void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) 
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
 
+void futex_wait_for(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::uint64_t ns) {
+  timespec time = {};
+  time.tv_sec = static_cast<time_t>(ns / 1'000'000'000u);
+  time.tv_nsec = static_cast<long>(ns % 1'000'000'000u);
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, &time, nullptr, 0);
+}
+
 void futex_wake_all(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }

@@ -13,6 +13,8 @@ namespace qinfer::platform {
 
 /// Sleeps while *word == expected; may wake for no reason.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected);
+/// The same for at most so many nanoseconds.
+void futex_wait_for(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::uint64_t ns);
 void futex_wake_all(const std::atomic<std::uint32_t>& word);
 
 /// Tells the core that this is a spin loop.

@@ -42,7 +42,10 @@ std::uint64_t Policy::blocks_of(const Request& request) const {
   return options_.overcommit ? request.prompt_blocks : request.all_blocks;
 }
 
-bool Policy::fits(const Request& request) const { return blocks_of(request) <= options_.blocks - promised_; }
+bool Policy::fits(const Request& request) const {
+  const std::uint64_t left = options_.blocks - promised_;
+  return blocks_of(request) <= left - std::min(others_, left);
+}
 
 std::size_t Policy::running_of(std::uint64_t key) const {
   return static_cast<std::size_t>(
@@ -198,6 +201,11 @@ void Policy::stepped(double seconds) {
     for (Running& running : running_)
       if (running.request.id == share.id) running.evaluated += share.rows;
   plan_.clear();
+}
+
+void Policy::evaluated(std::uint64_t id, std::uint32_t tokens) {
+  for (Running& running : running_)
+    if (running.request.id == id) running.evaluated = std::max(running.evaluated, tokens);
 }
 
 }  // namespace qinfer::schedule

@@ -65,10 +65,12 @@ class Policy {
   std::uint64_t promised_blocks() const { return promised_; }
 
   /// The waiting request that begins next, if one may now. `resident(id)`: how many tokens of its prompt the prefix
-  /// cache has.
+  /// cache has. `others`: blocks that are held by others than running requests. They count while a request runs: then
+  /// there may be fewer later. Where none does the next one tries, rather than wait for ever.
   template <typename Resident>
-  std::optional<std::uint64_t> next(Resident resident) {
+  std::optional<std::uint64_t> next(Resident resident, std::uint64_t others = 0) {
     for (Waiting& waiting : waiting_) waiting.resident = resident(waiting.request.id);
+    others_ = running_.empty() ? 0 : others;
     return choose();
   }
   /// What next() gave has begun; the first `evaluated` tokens of its prompt, not all, are there already.
@@ -78,6 +80,8 @@ class Policy {
   std::span<const Share> plan();
   /// The plan was carried out, in so many seconds.
   void stepped(double seconds);
+  /// So many tokens of a running request are there: more than its rows were, since others had evaluated them.
+  void evaluated(std::uint64_t id, std::uint32_t tokens);
 
  private:
   struct Waiting {
@@ -124,7 +128,7 @@ class Policy {
   std::vector<Claim*> claims_;  ///< working space, as is saved_
   std::vector<Claim> saved_;
   StepShape shape_;  ///< of plan_
-  std::uint64_t promised_ = 0;
+  std::uint64_t promised_ = 0, others_ = 0;
   std::uint64_t turn_ = 0;
 };
 

@@ -332,6 +332,45 @@ void one_mapping_a_block(const qi::Model& model) {
   expect(mappings == 8, "mappings for 250 tokens in blocks of 32", mappings);
 }
 
+/// Steps of a scheduler, with prompts that are cut and requests that wait.
+void steps_of_a_scheduler(const qi::Model& model, std::uint32_t flags) {
+  qi::KvCache cache = make_cache(model, flags);
+  auto options = qi::options<qinfer_scheduler_options>();
+  options.max_running = 3;
+  options.step_ns = 1;
+  qi::Scheduler scheduler(cache, options);
+  qi::GenerateOptions request;
+  request.max_tokens = 20;
+  request.stop = {"never"};
+  request.logprobs = true;
+  std::vector<std::unique_ptr<qi::Session>> sessions;
+  std::vector<std::unique_ptr<qi::Generation>> generations;
+  std::vector<std::unique_ptr<qi::Request>> submitted;
+  for (std::size_t i = 0; i < 8; ++i) {
+    sessions.push_back(std::make_unique<qi::Session>(cache));
+    sessions.back()->append(std::vector<qinfer_token>(3 + 9 * i, 5));
+    generations.push_back(std::make_unique<qi::Generation>(*sessions.back(), request));
+    submitted.push_back(std::make_unique<qi::Request>(scheduler.submit(*generations.back())));
+  }
+  requests = mappings = 0;
+  watching = true;
+  int bad = 0, ends = 0;
+  for (int step = 0; step < 1000 && ends < 8; ++step) {
+    bad += qinfer_scheduler_step(scheduler.native(), nullptr) != QINFER_OK;
+    for (qinfer_event event = {}; bad == 0;) {
+      event.struct_size = sizeof event;
+      bad += qinfer_scheduler_next(scheduler.native(), &event, nullptr) != QINFER_OK;
+      if (event.kind == QINFER_EVENT_NONE) break;
+      ends += event.kind == QINFER_EVENT_END && event.status == QINFER_OK ? 1 : 0;
+    }
+  }
+  watching = false;
+  expect(bad == 0, "calls of a scheduler that failed", bad);
+  expect(ends == 8, "requests that ended", ends);
+  expect(requests == 0, "allocations of a scheduler's steps", requests);
+  expect(mappings == 0, "mappings of a scheduler's steps", mappings);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -348,6 +387,8 @@ int main(int argc, char** argv) {
     many_threads(model, steps, QINFER_CACHE_CONTIGUOUS, "contiguous", may_fork);
   }
   one_mapping_a_block(model);
+  for (const std::uint32_t flags : {std::uint32_t{0}, std::uint32_t{QINFER_CACHE_PREFIX}})
+    steps_of_a_scheduler(model, flags);
   std::printf("%d failed\n", failures);
   return failures == 0 ? 0 : 1;
 }

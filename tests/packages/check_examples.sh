@@ -50,6 +50,10 @@ run threads "$model" <<'END'
 ^Once upon a time: 16 new tokens$
 ^One sunny day: 16 new tokens$
 END
+run scheduler "$model" <<'END'
+^Once upon a time, there was a little girl named
+^One sunny day, [a-z]+
+END
 run errors "$model" <<'END'
 ^QINFER_E_NOT_FOUND \(2\): no/such/model
 ^QINFER_E_INVALID_ARGUMENT \(1\): token 1073741824

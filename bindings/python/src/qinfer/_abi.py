@@ -95,6 +95,10 @@ QINFER_FINISH_STOP = 2
 QINFER_FINISH_LENGTH = 3
 QINFER_FINISH_CALLBACK = 4
 QINFER_RESULT_IN_REASONING = 1
+QINFER_EVENT_NONE = 0
+QINFER_EVENT_PROMPT = 1
+QINFER_EVENT_TOKEN = 2
+QINFER_EVENT_END = 3
 QINFER_OPENAI_CHAT = 1
 QINFER_OPENAI_COMPLETION = 2
 QINFER_OPENAI_EMBEDDINGS = 3
@@ -502,6 +506,57 @@ class qinfer_generate_result(Structure):
         ("reasoning_tokens", c_uint32),
     ]
 
+qinfer_clock_fn = CFUNCTYPE(c_uint64, c_void_p)
+
+class qinfer_scheduler_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("max_running", c_uint32),
+        ("max_waiting", c_uint32),
+        ("step_ns", c_uint64),
+        ("clock", qinfer_clock_fn),
+        ("clock_user", c_void_p),
+    ]
+
+class qinfer_request_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("priority", c_int32),
+        ("key", c_uint64),
+        ("deadline_ns", c_uint64),
+        ("user", c_void_p),
+    ]
+
+class qinfer_event(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("request", c_void_p),
+        ("user", c_void_p),
+        ("n_evaluated", c_uint32),
+        ("n_tokens", c_uint32),
+        ("status", c_int32),
+        ("reserved", c_uint32),
+        ("message", c_char_p),
+        ("token", qinfer_token_info),
+    ]
+
+class qinfer_scheduler_stats(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("reserved", c_uint32),
+        ("waiting", c_uint32),
+        ("running", c_uint32),
+        ("promised_bytes", c_uint64),
+        ("submitted", c_uint64),
+        ("ended", c_uint64),
+        ("steps", c_uint64),
+        ("decode_rows", c_uint64),
+        ("prompt_rows", c_uint64),
+        ("last_step_ns", c_uint64),
+    ]
+
 class qinfer_openai_options(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -704,6 +759,15 @@ FUNCTIONS = {
     "qinfer_generation_take_back": (c_int32, ["qinfer_generation", c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_generation_get_result": (c_int32, ["qinfer_generation", POINTER(qinfer_generate_result), c_void_p]),
     "qinfer_generation_free": (None, ["qinfer_generation"]),
+    "qinfer_scheduler_create": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_scheduler_options), POINTER(c_void_p), c_void_p]),
+    "qinfer_scheduler_submit": (c_int32, ["qinfer_scheduler", "qinfer_generation", POINTER(qinfer_request_options), POINTER(c_void_p), c_void_p]),
+    "qinfer_request_cancel": (None, ["qinfer_request"]),
+    "qinfer_request_free": (None, ["qinfer_request"]),
+    "qinfer_scheduler_step": (c_int32, ["qinfer_scheduler", c_void_p]),
+    "qinfer_scheduler_wait": (c_int32, ["qinfer_scheduler", c_uint64, POINTER(c_int32), c_void_p]),
+    "qinfer_scheduler_next": (c_int32, ["qinfer_scheduler", POINTER(qinfer_event), c_void_p]),
+    "qinfer_scheduler_get_stats": (c_int32, ["qinfer_scheduler", POINTER(qinfer_scheduler_stats), c_void_p]),
+    "qinfer_scheduler_free": (None, ["qinfer_scheduler"]),
     "qinfer_openai_request_create": (c_int32, ["qinfer_model", c_int32, c_char_p, c_size_t, POINTER(qinfer_openai_options), POINTER(c_void_p), c_void_p]),
     "qinfer_openai_request_get_info": (c_int32, ["qinfer_openai_request", POINTER(qinfer_openai_info), c_void_p]),
     "qinfer_openai_request_tokens": (c_int32, ["qinfer_openai_request", c_size_t, POINTER(c_int32), c_size_t, POINTER(c_size_t), c_void_p]),

@@ -1564,6 +1564,188 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct qinfer_scheduler {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_request {
+    _unused: [u8; 0],
+}
+#[doc = " Nanoseconds since any moment; never goes back. Called by qinfer_scheduler_step."]
+pub type qinfer_clock_fn =
+    ::core::option::Option<unsafe extern "C" fn(user: *mut ::core::ffi::c_void) -> u64>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_scheduler_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub max_running: u32,
+    pub max_waiting: u32,
+    pub step_ns: u64,
+    pub clock: qinfer_clock_fn,
+    pub clock_user: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_scheduler_options"]
+        [::core::mem::size_of::<qinfer_scheduler_options>() - 40usize];
+    ["Alignment of qinfer_scheduler_options"]
+        [::core::mem::align_of::<qinfer_scheduler_options>() - 8usize];
+    ["Offset of field: qinfer_scheduler_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_scheduler_options::flags"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, flags) - 4usize];
+    ["Offset of field: qinfer_scheduler_options::max_running"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, max_running) - 8usize];
+    ["Offset of field: qinfer_scheduler_options::max_waiting"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, max_waiting) - 12usize];
+    ["Offset of field: qinfer_scheduler_options::step_ns"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, step_ns) - 16usize];
+    ["Offset of field: qinfer_scheduler_options::clock"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, clock) - 24usize];
+    ["Offset of field: qinfer_scheduler_options::clock_user"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, clock_user) - 32usize];
+};
+impl Default for qinfer_scheduler_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_request_options {
+    pub struct_size: u32,
+    pub priority: i32,
+    pub key: u64,
+    pub deadline_ns: u64,
+    pub user: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_request_options"][::core::mem::size_of::<qinfer_request_options>() - 32usize];
+    ["Alignment of qinfer_request_options"]
+        [::core::mem::align_of::<qinfer_request_options>() - 8usize];
+    ["Offset of field: qinfer_request_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_request_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_request_options::priority"]
+        [::core::mem::offset_of!(qinfer_request_options, priority) - 4usize];
+    ["Offset of field: qinfer_request_options::key"]
+        [::core::mem::offset_of!(qinfer_request_options, key) - 8usize];
+    ["Offset of field: qinfer_request_options::deadline_ns"]
+        [::core::mem::offset_of!(qinfer_request_options, deadline_ns) - 16usize];
+    ["Offset of field: qinfer_request_options::user"]
+        [::core::mem::offset_of!(qinfer_request_options, user) - 24usize];
+};
+impl Default for qinfer_request_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_EVENT_NONE: u32 = 0;
+pub const QINFER_EVENT_PROMPT: u32 = 1;
+pub const QINFER_EVENT_TOKEN: u32 = 2;
+pub const QINFER_EVENT_END: u32 = 3;
+#[doc = " PROMPT  Some of the prompt was evaluated: n_evaluated of n_tokens.\n  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step.\n  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is\n          given by qinfer_generation_finish then."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_event {
+    pub struct_size: u32,
+    pub kind: i32,
+    pub request: *mut qinfer_request,
+    pub user: *mut ::core::ffi::c_void,
+    pub n_evaluated: u32,
+    pub n_tokens: u32,
+    pub status: qinfer_status,
+    pub reserved: u32,
+    pub message: *const ::core::ffi::c_char,
+    pub token: qinfer_token_info,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_event"][::core::mem::size_of::<qinfer_event>() - 104usize];
+    ["Alignment of qinfer_event"][::core::mem::align_of::<qinfer_event>() - 8usize];
+    ["Offset of field: qinfer_event::struct_size"]
+        [::core::mem::offset_of!(qinfer_event, struct_size) - 0usize];
+    ["Offset of field: qinfer_event::kind"][::core::mem::offset_of!(qinfer_event, kind) - 4usize];
+    ["Offset of field: qinfer_event::request"]
+        [::core::mem::offset_of!(qinfer_event, request) - 8usize];
+    ["Offset of field: qinfer_event::user"][::core::mem::offset_of!(qinfer_event, user) - 16usize];
+    ["Offset of field: qinfer_event::n_evaluated"]
+        [::core::mem::offset_of!(qinfer_event, n_evaluated) - 24usize];
+    ["Offset of field: qinfer_event::n_tokens"]
+        [::core::mem::offset_of!(qinfer_event, n_tokens) - 28usize];
+    ["Offset of field: qinfer_event::status"]
+        [::core::mem::offset_of!(qinfer_event, status) - 32usize];
+    ["Offset of field: qinfer_event::reserved"]
+        [::core::mem::offset_of!(qinfer_event, reserved) - 36usize];
+    ["Offset of field: qinfer_event::message"]
+        [::core::mem::offset_of!(qinfer_event, message) - 40usize];
+    ["Offset of field: qinfer_event::token"]
+        [::core::mem::offset_of!(qinfer_event, token) - 48usize];
+};
+impl Default for qinfer_event {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_scheduler_stats {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub waiting: u32,
+    pub running: u32,
+    pub promised_bytes: u64,
+    pub submitted: u64,
+    pub ended: u64,
+    pub steps: u64,
+    pub decode_rows: u64,
+    pub prompt_rows: u64,
+    pub last_step_ns: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_scheduler_stats"][::core::mem::size_of::<qinfer_scheduler_stats>() - 72usize];
+    ["Alignment of qinfer_scheduler_stats"]
+        [::core::mem::align_of::<qinfer_scheduler_stats>() - 8usize];
+    ["Offset of field: qinfer_scheduler_stats::struct_size"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, struct_size) - 0usize];
+    ["Offset of field: qinfer_scheduler_stats::reserved"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, reserved) - 4usize];
+    ["Offset of field: qinfer_scheduler_stats::waiting"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, waiting) - 8usize];
+    ["Offset of field: qinfer_scheduler_stats::running"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, running) - 12usize];
+    ["Offset of field: qinfer_scheduler_stats::promised_bytes"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, promised_bytes) - 16usize];
+    ["Offset of field: qinfer_scheduler_stats::submitted"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, submitted) - 24usize];
+    ["Offset of field: qinfer_scheduler_stats::ended"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, ended) - 32usize];
+    ["Offset of field: qinfer_scheduler_stats::steps"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, steps) - 40usize];
+    ["Offset of field: qinfer_scheduler_stats::decode_rows"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, decode_rows) - 48usize];
+    ["Offset of field: qinfer_scheduler_stats::prompt_rows"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, prompt_rows) - 56usize];
+    ["Offset of field: qinfer_scheduler_stats::last_step_ns"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, last_step_ns) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct qinfer_openai_request {
     _unused: [u8; 0],
 }
@@ -2295,6 +2477,51 @@ unsafe extern "C" {
         err: *mut qinfer_error,
     ) -> qinfer_status;
     pub fn qinfer_generation_free(generation: *mut qinfer_generation);
+    #[doc = " options may be NULL. QINFER_E_UNSUPPORTED for an encoder."]
+    pub fn qinfer_scheduler_create(
+        cache: *mut qinfer_kv_cache,
+        options: *const qinfer_scheduler_options,
+        out: *mut *mut qinfer_scheduler,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " [any thread] options may be NULL. The generation's session must be of the scheduler's cache and have a token.\n  QINFER_E_NO_MEMORY where max_waiting are waiting, QINFER_E_KV_FULL for one that may need more blocks than the cache\n  has. Free the request once it has ended, before or after its generation."]
+    pub fn qinfer_scheduler_submit(
+        scheduler: *mut qinfer_scheduler,
+        generation: *mut qinfer_generation,
+        options: *const qinfer_request_options,
+        out: *mut *mut qinfer_request,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step\n  that evaluates it alone stops within a layer. So it does when the qinfer_cancel of its generation is requested."]
+    pub fn qinfer_request_cancel(request: *mut qinfer_request);
+    #[doc = " [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to\n  use after the next step."]
+    pub fn qinfer_request_free(request: *mut qinfer_request);
+    #[doc = " One step; nothing happens where there is no request. QINFER_E_STATE while events of the last one are left, or\n  another step runs. After QINFER_E_NO_MEMORY or QINFER_E_IO all is as before, and it can be called again. What fails\n  of one request alone is in its QINFER_EVENT_END."]
+    pub fn qinfer_scheduler_step(
+        scheduler: *mut qinfer_scheduler,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " [any thread] Waits until there is a request, running or not, but not longer than timeout_ns."]
+    pub fn qinfer_scheduler_wait(
+        scheduler: *mut qinfer_scheduler,
+        timeout_ns: u64,
+        out_has_requests: *mut i32,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " What the last step has brought, one after the other in the order in which it happened; then QINFER_EVENT_NONE."]
+    pub fn qinfer_scheduler_next(
+        scheduler: *mut qinfer_scheduler,
+        out: *mut qinfer_event,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " [any thread]"]
+    pub fn qinfer_scheduler_get_stats(
+        scheduler: *mut qinfer_scheduler,
+        out: *mut qinfer_scheduler_stats,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " Requests that have not ended give no more events; they are freed by themselves."]
+    pub fn qinfer_scheduler_free(scheduler: *mut qinfer_scheduler);
     #[doc = " Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,\n  such as \"user\", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,\n  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).\n  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise.\n\n  QINFER_E_FORMAT for what is no such request, QINFER_E_UNSUPPORTED for what is not honoured, and the errors of\n  qinfer_chat_tokenize. Messages name the field."]
     pub fn qinfer_openai_request_create(
         model: *const qinfer_model,

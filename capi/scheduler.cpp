@@ -1,0 +1,182 @@
+// A scheduler, and the requests that are submitted to it.
+#include <qinfer/qinfer.h>
+
+#include <utility>
+
+#include "engine/scheduler.h"
+#include "generation.h"
+#include "support.h"
+
+using namespace qinfer;
+using capi::guard;
+
+namespace qinfer::capi {
+
+/// Holds its generation, which holds session and reply: the host may free all of them while a step runs.
+class HeldRequest final : public engine::Request {
+ public:
+  HeldRequest(qinfer_generation& generation, const qinfer_request_options& options)
+      : engine::Request(*generation.impl, generation.event, generation.session->busy, generation.cancelled,
+                        {options.priority, options.key, options.deadline_ns}),
+        user(options.user),
+        generation_(&generation) {
+    ++generation.holders;
+  }
+  ~HeldRequest() override { capi::release(generation_); }
+  void let_go() override { capi::release(std::exchange(generation_, nullptr)); }
+  HeldRequest(const HeldRequest&) = delete;
+  HeldRequest& operator=(const HeldRequest&) = delete;
+
+  void* user;
+  qinfer_request* handle = nullptr;
+  std::string message;  ///< of its end, if it has failed
+
+ private:
+  qinfer_generation* generation_;
+};
+
+}  // namespace qinfer::capi
+
+using capi::HeldRequest;
+
+struct qinfer_request {
+  std::shared_ptr<HeldRequest> impl;
+};
+
+struct qinfer_scheduler {
+  std::unique_ptr<engine::Scheduler> impl;
+};
+
+namespace {
+
+Status check(const qinfer_scheduler* scheduler) {
+  if (scheduler == nullptr) return capi::null_argument("scheduler");
+  return scheduler->impl->cache().model().runtime().check_process();
+}
+
+qinfer_event event_of(const engine::SchedulerEvent& event) {
+  using Kind = engine::SchedulerEvent::Kind;
+  qinfer_event out = {};
+  out.message = "";
+  if (event.kind == Kind::none) return out;
+  auto& request = static_cast<HeldRequest&>(*event.request);
+  out.kind = event.kind == Kind::prompt  ? QINFER_EVENT_PROMPT
+             : event.kind == Kind::token ? QINFER_EVENT_TOKEN
+                                         : QINFER_EVENT_END;
+  out.request = request.handle;
+  out.user = request.user;
+  out.n_evaluated = event.evaluated;
+  out.n_tokens = event.prompt_tokens;
+  if (event.kind == Kind::token) out.token = capi::info_of(request.event());
+  if (event.kind == Kind::end) {
+    out.status = static_cast<qinfer_status>(request.status().code());
+    request.message = request.status().message();
+    out.message = request.message.c_str();
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" {
+
+qinfer_status qinfer_scheduler_create(qinfer_kv_cache* cache, const qinfer_scheduler_options* options,
+                                      qinfer_scheduler** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_REQUIRE(cache);
+    QINFER_TRY(cache->impl->model().runtime().check_process());
+    qinfer_scheduler_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_scheduler_options"));
+    QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_scheduler_options.flags"));
+    engine::SchedulerOptions parsed;
+    if (o.max_running != 0) parsed.max_running = o.max_running;
+    if (o.max_waiting != 0) parsed.max_waiting = o.max_waiting;
+    if (o.step_ns != 0) parsed.step_ns = o.step_ns;
+    parsed.clock = o.clock, parsed.clock_user = o.clock_user;
+    auto handle = std::make_unique<qinfer_scheduler>();
+    QINFER_ASSIGN(handle->impl, engine::Scheduler::create(cache->impl, parsed));
+    *out = handle.release();
+    return Status();
+  });
+}
+
+qinfer_status qinfer_scheduler_submit(qinfer_scheduler* scheduler, qinfer_generation* generation,
+                                      const qinfer_request_options* options, qinfer_request** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_TRY(check(scheduler));
+    QINFER_REQUIRE(generation);
+    qinfer_request_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_request_options"));
+    auto handle = std::make_unique<qinfer_request>();
+    {
+      const capi::Exclusive exclusive(generation->session);
+      auto session = capi::usable(generation->session, exclusive);
+      if (!session.ok()) return session.take_status();
+      handle->impl = std::make_shared<HeldRequest>(*generation, o);
+      handle->impl->handle = handle.get();
+    }
+    QINFER_TRY(scheduler->impl->submit(handle->impl));
+    *out = handle.release();
+    return Status();
+  });
+}
+
+void qinfer_request_cancel(qinfer_request* request) {
+  if (request != nullptr) request->impl->cancel();
+}
+
+void qinfer_request_free(qinfer_request* request) {
+  if (request == nullptr) return;
+  request->impl->forget();
+  delete request;
+}
+
+qinfer_status qinfer_scheduler_step(qinfer_scheduler* scheduler, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_TRY(check(scheduler));
+    return scheduler->impl->step();
+  });
+}
+
+qinfer_status qinfer_scheduler_wait(qinfer_scheduler* scheduler, uint64_t timeout_ns, int32_t* out_has_requests,
+                                    qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out_has_requests);
+    *out_has_requests = 0;
+    QINFER_TRY(check(scheduler));
+    *out_has_requests = scheduler->impl->wait(timeout_ns) ? 1 : 0;
+    return Status();
+  });
+}
+
+qinfer_status qinfer_scheduler_next(qinfer_scheduler* scheduler, qinfer_event* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    QINFER_TRY(capi::copy_out(qinfer_event{}, out, "qinfer_event"));
+    QINFER_TRY(check(scheduler));
+    return capi::copy_out(event_of(scheduler->impl->next()), out, "qinfer_event");
+  });
+}
+
+qinfer_status qinfer_scheduler_get_stats(qinfer_scheduler* scheduler, qinfer_scheduler_stats* out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    QINFER_TRY(check(scheduler));
+    const engine::SchedulerStats stats = scheduler->impl->stats();
+    qinfer_scheduler_stats values = {};
+    values.waiting = stats.waiting, values.running = stats.running;
+    values.promised_bytes = stats.promised_bytes;
+    values.submitted = stats.submitted, values.ended = stats.ended, values.steps = stats.steps;
+    values.decode_rows = stats.decode_rows, values.prompt_rows = stats.prompt_rows;
+    values.last_step_ns = stats.last_step_ns;
+    return capi::copy_out(values, out, "qinfer_scheduler_stats");
+  });
+}
+
+void qinfer_scheduler_free(qinfer_scheduler* scheduler) { delete scheduler; }
+
+}  // extern "C"

@@ -1,0 +1,291 @@
+// See scheduler.h.
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "engine/cache_size.h"
+#include "engine/eval.h"
+#include "platform/thread.h"
+
+namespace qinfer::engine {
+namespace {
+
+Status cancelled() { return Status::fixed(Code::cancelled, "the request was cancelled: the tokens made so far stay"); }
+Status late() {
+  return Status::fixed(Code::cancelled, "the request's deadline has passed: the tokens made so far stay");
+}
+Status in_use() {
+  return Status::fixed(Code::state, "the request's session is in use by another call, or by another request");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> cache, const SchedulerOptions& options) {
+  const Model& model = cache->model();
+  if (!model.spec().gives_logits())
+    return error(Code::unsupported, "the model is an encoder, which has no tokens to draw");
+  const std::uint32_t capacity = model.scratch_layout().batch_capacity;
+  if (options.max_running == 0 || options.max_running >= capacity)
+    return error(Code::invalid_argument,
+                 "max_running is {}, expected less than the {} rows of a batch (max_batch_tokens)", options.max_running,
+                 capacity);
+  if (options.max_waiting == 0 || options.max_waiting > 1u << 20)
+    return error(Code::invalid_argument, "max_waiting is {}, expected 1 to {}", options.max_waiting, 1u << 20);
+  schedule::PolicyOptions policy;
+  policy.max_running = options.max_running;
+  policy.max_waiting = options.max_waiting;
+  policy.step_seconds = static_cast<double>(options.step_ns) * 1e-9;
+  policy.most_rows = capacity;
+  policy.least_rows = std::min(policy.least_rows, capacity - options.max_running);
+  policy.blocks = cache->blueprint().size.bytes;
+  return std::unique_ptr<Scheduler>(new Scheduler(std::move(cache), options, policy));
+}
+
+Scheduler::Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& options,
+                     const schedule::PolicyOptions& policy)
+    : cache_(std::move(cache)), options_(options), policy_(policy, costs_) {
+  rows_.reserve(options.max_running);
+  evaluated_.reserve(options.max_running);
+  requests_.reserve(std::size_t{options.max_running} + options.max_waiting);
+  events_.reserve(std::size_t{2} * options.max_running + options.max_running + options.max_waiting);
+}
+
+std::uint64_t Scheduler::now() const {
+  return options_.clock != nullptr ? options_.clock(options_.clock_user) : platform::now_ns();
+}
+
+/// Of the blocks that it holds at most.
+std::uint64_t Scheduler::bytes_for(const Request& request) const {
+  const Session& session = request.generation().session();
+  const Model& model = cache_->model();
+  const std::uint64_t tokens = std::min<std::uint64_t>(request.generation().most_tokens(), session.max_tokens());
+  return session_block_bytes(model.spec(), cache_->layouts(), tokens, model.scratch_layout().batch_capacity);
+}
+
+Status Scheduler::submit(const std::shared_ptr<Request>& request) {
+  const Generation& generation = request->generation();
+  const Session& session = generation.session();
+  QINFER_TRY(generation.check());
+  if (&session.cache() != cache_.get())
+    return error(Code::invalid_argument, "the generation's session belongs to another KV cache than the scheduler");
+  if (session.length() == 0) return error(Code::state, "the generation's session has no tokens: append a prompt first");
+  const std::uint64_t bytes = bytes_for(*request);
+  {
+    const Lock lock(mutex_);
+    if (bytes > cache_->blueprint().size.bytes)
+      return error_at(Code::kv_full, 0, "the request may need {} bytes of KV blocks, the cache has {}", bytes,
+                      cache_->blueprint().size.bytes);
+    schedule::Request wanted;
+    wanted.id = stats_.submitted + 1;
+    wanted.key = request->options_.key;
+    wanted.priority = request->options_.priority;
+    wanted.prompt_tokens = static_cast<std::uint32_t>(session.length());
+    wanted.prompt_blocks = wanted.all_blocks = bytes;
+    if (!policy_.submit(wanted))
+      return error(Code::no_memory, "{} requests are waiting, as many as the scheduler takes (max_waiting)",
+                   policy_.n_waiting());
+    request->id_ = wanted.id;
+    requests_.push_back(request);
+    ++stats_.submitted;
+  }
+  submissions_.fetch_add(1);
+  platform::futex_wake_all(submissions_);
+  return Status();
+}
+
+bool Scheduler::wait(std::uint64_t ns) {
+  const std::uint32_t seen = submissions_.load();
+  const auto has_requests = [this] {
+    const Lock lock(mutex_);
+    return !requests_.empty();
+  };
+  if (has_requests()) return true;
+  platform::futex_wait_for(submissions_, seen, ns);
+  return has_requests();
+}
+
+// ---- A step
+
+Status Scheduler::step() {
+  QINFER_TRY(cache_->model().runtime().check_process());
+  if (stepping_.exchange(true)) return Status::fixed(Code::state, "another step of the scheduler has not returned");
+  Status status = plan_step();
+  if (status.ok() && !rows_.empty()) {
+    const std::uint64_t begin = now();
+    status = evaluate();
+    if (status.ok()) {
+      for (Row& row : rows_) take_in(row);
+      finish_step(now() - begin);
+    }
+  }
+  release_sessions();
+  stepping_.store(false);
+  return status;
+}
+
+Status Scheduler::plan_step() {
+  const Lock lock(mutex_);
+  if (n_taken_ < events_.size())
+    return error(Code::state, "{} events of the last step were not taken", events_.size() - n_taken_);
+  events_.clear();
+  n_taken_ = 0;
+  end_what_is_over();
+  begin_requests();
+  for (const schedule::Share& share : policy_.plan()) add_row(share);
+  return Status();
+}
+
+void Scheduler::end_what_is_over() {
+  const std::uint64_t time = now();
+  for (std::size_t i = requests_.size(); i-- > 0;) {
+    Request& request = *requests_[i];
+    const std::uint64_t deadline = request.options_.deadline_ns;
+    if (request.is_cancelled()) {
+      end(request, cancelled());
+    } else if (deadline != 0 && time >= deadline) {
+      end(request, late());
+    }
+  }
+}
+
+/// Bytes of blocks. What running requests share with others is others'.
+std::uint64_t Scheduler::held_by_others() {
+  std::uint64_t used = 0, own = 0;
+  for (std::size_t g = 0; g < cache_->n_groups(); ++g)
+    used += cache_->pool(g).stats().blocks_used * cache_->layout(g).block_bytes();
+  for (const auto& request : requests_)
+    if (request->running_) own += request->generation().session().keys().bytes().own;
+  return used - std::min(own, used);
+}
+
+void Scheduler::begin_requests() {
+  if (policy_.n_waiting() == 0) return;
+  const std::uint64_t others = held_by_others();
+  const auto there = [this](std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return static_cast<std::uint32_t>(find(id)->generation().session().evaluated());
+  };
+  while (const std::optional<std::uint64_t> id = policy_.next(there, others)) {
+    // What is all evaluated, with its logits, is as if the last token were to be evaluated.
+    const auto most = static_cast<std::uint32_t>(find(*id)->generation().session().length() - 1);
+    policy_.begin(*id, std::min(there(*id), most));
+    find(*id)->running_ = true;
+  }
+}
+
+void Scheduler::add_row(const schedule::Share& share) {
+  const std::shared_ptr<Request>& request = find(share.id);
+  Row row{request, share.rows};
+  const Generation& generation = request->generation();
+  row.in_use = !request->session_in_use_.exchange(true);
+  if (!row.in_use) {
+    request->status_ = in_use();
+  } else {
+    request->status_ = generation.check();
+    const bool draws = !generation.is_at_limit() || generation.n_new() == 0;
+    row.evaluates = request->status_.ok() && draws && generation.session().pending() != 0;
+    stats_.decode_rows += share.is_prompt ? 0 : 1;
+    stats_.prompt_rows += share.is_prompt ? share.rows : 0;
+  }
+  rows_.push_back(std::move(row));
+}
+
+/// Those that find no room end, the others go on.
+Status Scheduler::evaluate() {
+  while (true) {
+    evaluated_.clear();
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      if (rows_[i].evaluates && rows_[i].request->status_.ok()) evaluated_.push_back(i);
+    if (evaluated_.empty()) return Status();
+    const auto row = [&](std::size_t i) -> const Row& { return rows_[evaluated_[i]]; };
+    const auto at = [&](std::size_t i) -> Session& { return row(i).request->generation().session(); };
+    const auto is_cancelled = [&](std::size_t i) { return row(i).request->is_cancelled(); };
+    const auto limit = [&](std::size_t i) { return row(i).limit; };
+    EvalOptions options;
+    if (evaluated_.size() == 1) options.cancelled = &row(0).request->asked_to_end_;  // it need not wait for a batch
+    Status status = eval(SessionList(evaluated_.size(), at, is_cancelled, limit), options);
+    if (status.code() == Code::cancelled) return Status();
+    if (status.code() != Code::kv_full) return status;
+    const auto refused = static_cast<std::size_t>(status.detail());
+    row(refused).request->status_ = std::move(status);
+  }
+}
+
+/// What has come of a row: progress of a prompt, or a token.
+void Scheduler::take_in(Row& row) {
+  Request& request = *row.request;
+  Session& session = request.generation().session();
+  bool draws = false;
+  if (request.status_.ok() && request.is_cancelled()) request.status_ = cancelled();
+  if (request.status_.ok()) {
+    draws = !row.evaluates || session.pending() == 0;
+    request.event_ = {};
+    if (draws) request.status_ = request.generation().draw(request.event_);
+  }
+  const Lock lock(mutex_);
+  if (request.status_.ok()) {
+    add_event(draws ? Kind::token : Kind::prompt, row.request);
+    if (!draws || request.event_.finish == Finish::none) return;
+  }
+  end(request, std::move(request.status_));
+}
+
+void Scheduler::finish_step(std::uint64_t ns) {
+  const Lock lock(mutex_);
+  policy_.stepped(static_cast<double>(ns) * 1e-9);
+  for (const Row& row : rows_)
+    if (!row.request->ended_)
+      policy_.evaluated(row.request->id_, static_cast<std::uint32_t>(row.request->generation().session().evaluated()));
+  ++stats_.steps;
+  stats_.last_step_ns = ns;
+}
+
+void Scheduler::release_sessions() {
+  for (Row& row : rows_)
+    if (row.in_use) row.request->session_in_use_.store(false);
+  rows_.clear();
+}
+
+// ---- Requests and events
+
+std::shared_ptr<Request>& Scheduler::find(std::uint64_t id) {
+  return *std::find_if(requests_.begin(), requests_.end(), [&](const auto& request) { return request->id_ == id; });
+}
+
+void Scheduler::end(Request& request, Status status) {
+  request.status_ = std::move(status);
+  request.ended_ = true;
+  policy_.end(request.id_);
+  ++stats_.ended;
+  const auto at =
+      std::find_if(requests_.begin(), requests_.end(), [&](const auto& known) { return known.get() == &request; });
+  add_event(Kind::end, *at);
+  requests_.erase(at);
+}
+
+void Scheduler::add_event(Kind kind, const std::shared_ptr<Request>& request) {
+  if (request->forgotten_.load()) return;
+  const Session& session = request->generation().session();
+  events_.push_back(
+      {kind, request, static_cast<std::uint32_t>(session.evaluated()), static_cast<std::uint32_t>(session.length())});
+}
+
+SchedulerEvent Scheduler::next() {
+  const Lock lock(mutex_);
+  while (n_taken_ < events_.size()) {
+    SchedulerEvent event = std::move(events_[n_taken_++]);
+    if (event.kind == Kind::end) event.request->let_go();
+    if (!event.request->forgotten_.load()) return event;
+  }
+  return {};
+}
+
+SchedulerStats Scheduler::stats() {
+  const Lock lock(mutex_);
+  SchedulerStats stats = stats_;
+  stats.waiting = static_cast<std::uint32_t>(policy_.n_waiting());
+  stats.running = static_cast<std::uint32_t>(policy_.n_running());
+  stats.promised_bytes = policy_.promised_blocks();
+  return stats;
+}
+
+}  // namespace qinfer::engine

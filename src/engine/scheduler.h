@@ -1,0 +1,163 @@
+// Scheduler: the generations of many requests as one batch, step by step.
+//
+// A host that serves several users makes a Generation for each, and submits them. Each step() then evaluates what the
+// policy (schedule/policy.h) chooses: a row of every request that decodes, and as many rows of prompts as the step has
+// time for. What a step has brought are events, in order: how far a prompt is, a token with its text, and once for each
+// request its end. A request's tokens do not depend on the others, nor on how its prompt was cut: evaluation promises
+// that.
+//
+//   submit() [any thread]  ->  waiting  ->  running  ->  ended, with a Status
+//   step()                 what is cancelled or late ends; requests begin; rows are evaluated; tokens are drawn
+//   next()                 the events of the step, one after the other; the next step begins when all were taken, so
+//                          what events point to need not be kept
+//
+// It has no thread of its own: the host calls step() and next() on one thread. Blocks of the cache are promised before
+// a request begins, in bytes, for its prompt and all tokens that it may add; so the sessions of a scheduler never meet
+// a full cache. Other sessions may use it too, those of requests that have ended among them: what they hold now is
+// allowed for, and if they take more later the request that finds no room ends, and no other.
+//
+// After it was made it allocates nothing, but for the messages of errors.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/generation.h"
+#include "schedule/policy.h"
+
+namespace qinfer::engine {
+
+struct SchedulerOptions {
+  std::uint32_t max_running = 16, max_waiting = 256;
+  std::uint64_t step_ns = 100'000'000;           ///< PolicyOptions::step_seconds
+  std::uint64_t (*clock)(void* user) = nullptr;  ///< nanoseconds; null: the monotonic clock's
+  void* clock_user = nullptr;
+};
+
+struct RequestOptions {
+  std::int32_t priority = 0;      ///< higher ones first
+  std::uint64_t key = 0;          ///< keys share alike
+  std::uint64_t deadline_ns = 0;  ///< of the clock; 0 = none
+};
+
+/// A generation that is submitted. What it refers to must live as long as the request.
+class Request {
+ public:
+  /// `session_in_use`: set by whoever uses the generation's session. `cancelled`: of the generation, or null.
+  Request(Generation& generation, GenerationEvent& event, std::atomic<bool>& session_in_use,
+          const std::atomic<bool>* cancelled, const RequestOptions& options)
+      : generation_(generation),
+        event_(event),
+        session_in_use_(session_in_use),
+        cancelled_(cancelled),
+        options_(options) {}
+  virtual ~Request() = default;
+  /// Its end was told: what it refers to is used no more.
+  virtual void let_go() {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  /// It ends with the step that runs, or the next one. From any thread.
+  void cancel() { asked_to_end_.store(true); }
+  /// The same, and no events of it follow.
+  void forget() {
+    forgotten_.store(true);
+    cancel();
+  }
+
+  Generation& generation() const { return generation_; }
+  const GenerationEvent& event() const { return event_; }  ///< of its last token
+  /// Why it has ended.
+  const Status& status() const { return status_; }
+
+ private:
+  friend class Scheduler;
+  bool is_cancelled() const { return asked_to_end_.load() || (cancelled_ != nullptr && cancelled_->load()); }
+
+  Generation& generation_;
+  GenerationEvent& event_;
+  std::atomic<bool>& session_in_use_;
+  const std::atomic<bool>* cancelled_;
+  RequestOptions options_;
+  std::atomic<bool> asked_to_end_{false}, forgotten_{false};
+  std::uint64_t id_ = 0;
+  bool running_ = false, ended_ = false;
+  Status status_;
+};
+
+struct SchedulerEvent {
+  enum class Kind : std::uint8_t { none, prompt, token, end };
+  Kind kind = Kind::none;
+  std::shared_ptr<Request> request;
+  std::uint32_t evaluated = 0, prompt_tokens = 0;  ///< Kind::prompt
+};
+
+struct SchedulerStats {
+  std::uint32_t waiting = 0, running = 0;
+  std::uint64_t promised_bytes = 0;  ///< of the cache's blocks, to running requests
+  std::uint64_t steps = 0, decode_rows = 0, prompt_rows = 0, submitted = 0, ended = 0;
+  std::uint64_t last_step_ns = 0;
+};
+
+class Scheduler {
+ public:
+  static Result<std::unique_ptr<Scheduler>> create(std::shared_ptr<KvCache> cache, const SchedulerOptions& options);
+
+  /// QINFER_E_NO_MEMORY where max_waiting are waiting, QINFER_E_KV_FULL for one that the whole cache has no room for.
+  Status submit(const std::shared_ptr<Request>& request);
+  /// One step; nothing where there is no request. QINFER_E_STATE with events that were not taken. After an error of the
+  /// system (no memory) all is as before, and it can be called again.
+  Status step();
+  /// The next event of the last step; Kind::none after the last one.
+  SchedulerEvent next();
+  /// Waits until there is a request, for so many nanoseconds at most, and returns whether there is.
+  bool wait(std::uint64_t ns);
+  SchedulerStats stats();
+  KvCache& cache() const { return *cache_; }
+
+ private:
+  using Kind = SchedulerEvent::Kind;
+  /// A request in a step.
+  struct Row {
+    std::shared_ptr<Request> request;
+    std::size_t limit = 0;  ///< tokens
+    bool evaluates = false;
+    bool in_use = false;  ///< its session is this step's
+  };
+
+  Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& options, const schedule::PolicyOptions& policy);
+  std::uint64_t now() const;
+  std::uint64_t bytes_for(const Request& request) const;
+  Status plan_step();
+  void end_what_is_over() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint64_t held_by_others() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void begin_requests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void add_event(Kind kind, const std::shared_ptr<Request>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Request>& find(std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status evaluate();
+  void take_in(Row& row);
+  void finish_step(std::uint64_t ns);
+  void release_sessions();
+
+  std::shared_ptr<KvCache> cache_;
+  SchedulerOptions options_;
+  schedule::LearnedCosts costs_;
+  std::atomic<bool> stepping_{false};
+  std::vector<Row> rows_;               ///< of the step that runs
+  std::vector<std::size_t> evaluated_;  ///< indices of those that are evaluated
+  std::atomic<std::uint32_t> submissions_{0};
+
+  Mutex mutex_;
+  schedule::Policy policy_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Request>> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<SchedulerEvent> events_ ABSL_GUARDED_BY(mutex_);
+  std::size_t n_taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace qinfer::engine

@@ -1,0 +1,375 @@
+// Schedulers: whatever arrives beside it, and however its prompt is cut, a request gives what it gives alone; each ends
+// once, with the status that it should; a step that fails for one request fails for no other.
+#include <qinfer/qinfer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "support/c_api.h"
+#include "support/catch.h"
+#include "support/skip.h"
+#include "support/targets.h"
+
+using namespace qinfer::test;
+
+namespace {
+
+const std::string kStories = QINFER_TEST_MODELS "/tiny-stories";
+
+qi::Model load(const char* target = nullptr) {
+  auto options = qi::options<qinfer_runtime_options>();
+  options.n_threads = 2;
+  options.cpu_target = target;
+  qi::Runtime runtime(options);
+  return qi::Model::load(runtime, kStories);
+}
+
+qi::KvCache cache_of(const qi::Model& model, std::uint32_t blocks, bool prefix = false) {
+  auto options = qi::options<qinfer_kv_cache_options>();
+  options.budget_blocks = blocks;
+  options.flags = prefix ? QINFER_CACHE_PREFIX : 0;
+  return qi::KvCache(model, options);
+}
+
+struct Told {
+  std::vector<qi::Token> tokens;
+  std::string text;
+  std::vector<double> logprobs;
+  std::int32_t finish = 0;
+  bool operator==(const Told&) const = default;
+
+  void add(const qinfer_token_info& info) {
+    if (info.token >= 0) tokens.push_back(info.token), logprobs.push_back(info.logprob);
+    text.append(info.text, info.text_len);
+    finish = info.finish;
+  }
+};
+
+/// A request, what it should give, and what it has given.
+struct Job {
+  std::vector<qi::Token> prompt;
+  qi::GenerateOptions options;
+  float temperature = 0;
+  std::uint64_t seed = 0, key = 0;
+  std::unique_ptr<qi::Session> session;
+  std::unique_ptr<qi::Generation> generation;
+  std::unique_ptr<qi::Request> request;
+  Told told;
+  std::uint32_t prompts = 0, ends = 0, evaluated = 0;
+  bool frees = false;  ///< its blocks when it has ended
+  qinfer_status status = 0;
+  std::string message;
+
+  void begin(qi::KvCache& cache) {
+    auto session_options = qi::options<qinfer_session_options>();
+    session_options.max_tokens = static_cast<std::uint32_t>(prompt.size()) + options.max_tokens + 1;
+    session = std::make_unique<qi::Session>(cache, session_options);
+    session->append(prompt);
+    auto sampler = qi::options<qinfer_sampler_options>();
+    sampler.temperature = temperature;
+    sampler.seed = seed;
+    session->set_sampler(sampler);
+    generation = std::make_unique<qi::Generation>(*session, options);
+  }
+  void submit(qi::KvCache& cache, qi::Scheduler& scheduler, std::uint64_t deadline = 0) {
+    begin(cache);
+    auto request_options = qi::options<qinfer_request_options>();
+    request_options.key = key;
+    request_options.user = this;
+    request_options.deadline_ns = deadline;
+    request = std::make_unique<qi::Request>(scheduler.submit(*generation, request_options));
+  }
+  Told alone(qi::KvCache& cache) {
+    begin(cache);
+    Told all;
+    while (all.finish == 0) all.add(generation->next());
+    generation.reset(), session.reset();
+    return all;
+  }
+};
+
+Job random_job(std::mt19937& random, const qi::Model& model) {
+  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+  Job job;
+  job.prompt = model.tokenize("Once upon a time");
+  const std::uint32_t length = 1 + below(below(3) == 0 ? 150 : 20);
+  while (job.prompt.size() < length) job.prompt.push_back(static_cast<qi::Token>(3 + below(200)));
+  job.prompt.resize(length);
+  job.options.max_tokens = 1 + below(25);
+  if (below(3) == 0) job.options.stop = {"the", "\n"};
+  job.options.logprobs = true;
+  job.temperature = below(2) == 0 ? 0.0F : 0.9F;
+  job.seed = random();
+  job.key = below(3);
+  return job;
+}
+
+/// One step, and its events.
+void step(qi::Scheduler& scheduler) {
+  scheduler.step();
+  for (qinfer_event event = scheduler.next(); event.kind != QINFER_EVENT_NONE; event = scheduler.next()) {
+    Job& job = *static_cast<Job*>(event.user);
+    REQUIRE(event.request == job.request->native());
+    REQUIRE(job.ends == 0);
+    if (event.kind == QINFER_EVENT_PROMPT) {
+      CHECK(event.n_evaluated > job.evaluated);
+      CHECK(event.n_evaluated < event.n_tokens);
+      CHECK(job.told.tokens.empty());
+      job.evaluated = event.n_evaluated;
+      ++job.prompts;
+    } else if (event.kind == QINFER_EVENT_TOKEN) {
+      job.told.add(event.token);
+    } else {
+      ++job.ends;
+      job.status = event.status;
+      job.message = event.message;
+      if (job.frees) job.generation.reset(), job.session.reset();
+    }
+  }
+}
+
+void run(qi::Scheduler& scheduler) {
+  for (int n = 0; scheduler.wait(0); ++n) {
+    REQUIRE(n < 100000);
+    step(scheduler);
+  }
+}
+
+std::uint64_t used_blocks(qi::KvCache& cache) { return cache.stats().blocks_used; }
+
+/// A hook that fails with its third token.
+struct FailingHook : qi::LogitsHook {
+  int n = 0;
+  bool apply(float*, std::uint32_t) override { return ++n < 3; }
+};
+
+}  // namespace
+
+TEST_CASE("Scheduler: random requests give what each gives alone, on every invariant set", "[scheduler]") {
+  for (const std::string& target : invariant_targets())
+    for (const bool prefix : {false, true}) {
+      INFO(target << (prefix ? ", prefixes kept" : ""));
+      const qi::Model model = load(target.c_str());
+      qi::KvCache alone = cache_of(model, 64), cache = cache_of(model, 24, prefix);
+      auto options = qi::options<qinfer_scheduler_options>();
+      options.max_running = 5;
+      options.step_ns = 1;  // 8 rows of prompts a step
+      qi::Scheduler scheduler(cache, options);
+      std::mt19937 random(7);
+      std::vector<std::unique_ptr<Job>> jobs;
+      std::vector<Told> expected;
+      for (int i = 0; i < 25; ++i) {
+        jobs.push_back(std::make_unique<Job>(random_job(random, model)));
+        expected.push_back(jobs.back()->alone(alone));
+        jobs.back()->frees = true;
+        jobs.back()->submit(cache, scheduler);
+        for (std::uint32_t n = random() % 6; n > 0; --n) step(scheduler);
+      }
+      run(scheduler);
+      std::uint32_t cut = 0;
+      for (std::size_t i = 0; i < jobs.size(); ++i) {
+        INFO("request " << i);
+        CHECK(jobs[i]->told == expected[i]);
+        CHECK(jobs[i]->ends == 1);
+        CHECK(jobs[i]->status == QINFER_OK);
+        cut += jobs[i]->prompts > 1 ? 1 : 0;
+      }
+      CHECK(cut > 3);
+      const qinfer_scheduler_stats stats = scheduler.stats();
+      CHECK((stats.waiting == 0 && stats.running == 0 && stats.promised_bytes == 0));
+      CHECK((stats.submitted == 25 && stats.ended == 25));
+      jobs.clear();
+      CHECK(used_blocks(cache) == 0);
+    }
+}
+
+TEST_CASE("Scheduler: cancelled, late and forgotten requests end, and no other", "[scheduler]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 64);
+  std::uint64_t time = 100;
+  auto options = qi::options<qinfer_scheduler_options>();
+  options.max_running = 3;
+  options.clock = [](void* user) { return *static_cast<std::uint64_t*>(user); };
+  options.clock_user = &time;
+  qi::Scheduler scheduler(cache, options);
+  std::vector<Job> jobs(6);
+  for (Job& job : jobs) {
+    job.prompt = model.tokenize("Once upon a time");
+    job.options.max_tokens = 20;
+  }
+  const Told expected = jobs[0].alone(cache);
+  for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].submit(cache, scheduler, i == 1 || i == 4 ? 200 : 0);
+  step(scheduler);
+  CHECK(scheduler.stats().running == 3);
+  CHECK(scheduler.stats().waiting == 3);
+  jobs[0].request->cancel();
+  jobs[3].request->cancel();  // has not begun
+  step(scheduler);
+  CHECK(jobs[0].status == QINFER_E_CANCELLED);
+  CHECK(jobs[0].message.find("was cancelled") != std::string::npos);
+  CHECK(jobs[3].status == QINFER_E_CANCELLED);
+  CHECK(jobs[0].told.tokens.size() == 1);
+  // What it has is the host's again, and can go on without the scheduler.
+  while (jobs[0].told.finish == 0) jobs[0].told.add(jobs[0].generation->next());
+  CHECK(jobs[0].told == expected);
+  time = 200;
+  step(scheduler);
+  for (const int late : {1, 4}) {
+    CHECK(jobs[static_cast<std::size_t>(late)].status == QINFER_E_CANCELLED);
+    CHECK(jobs[static_cast<std::size_t>(late)].message.find("deadline") != std::string::npos);
+  }
+  // Freed with its generation and session while it runs.
+  jobs[2].request.reset(), jobs[2].generation.reset(), jobs[2].session.reset();
+  run(scheduler);
+  CHECK(jobs[2].ends == 0);
+  CHECK(jobs[5].told == expected);
+  CHECK(jobs[5].status == QINFER_OK);
+  jobs.clear();
+  CHECK(used_blocks(cache) == 0);
+}
+
+TEST_CASE("Scheduler: what fails for one request fails for no other", "[scheduler]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 8);
+  qi::Scheduler scheduler(cache);
+  std::vector<Job> jobs(4);
+  for (Job& job : jobs) {
+    job.prompt = model.tokenize("Once upon a time");
+    job.options.max_tokens = 20;
+  }
+  const Told expected = jobs[0].alone(cache);
+  for (Job& job : jobs) job.submit(cache, scheduler);
+  jobs[1].session->set_logits_hook(std::make_unique<FailingHook>());
+  // The second request with this session.
+  auto twice = std::make_unique<qi::Generation>(*jobs[2].session);
+  Job other;
+  auto request_options = qi::options<qinfer_request_options>();
+  request_options.user = &other;
+  other.request = std::make_unique<qi::Request>(scheduler.submit(*twice, request_options));
+  run(scheduler);
+  CHECK(jobs[0].told == expected);
+  CHECK(jobs[3].told == expected);
+  CHECK(jobs[1].status == QINFER_E_CANCELLED);  // as a hook that returns false is said to
+  CHECK(jobs[1].told.tokens.size() == 2);
+  CHECK(jobs[2].told == expected);
+  CHECK(other.status == QINFER_E_STATE);
+  CHECK(other.message.find("in use") != std::string::npos);
+  // Others of the cache leave no room.
+  other.request.reset(), twice.reset(), jobs.clear();
+  qi::Session greedy(cache);
+  greedy.append(std::vector<qi::Token>(6 * 32, 5));
+  greedy.eval();
+  std::vector<Job> large(3);
+  for (Job& job : large) {
+    job.prompt = model.tokenize("Once upon a time");
+    job.options.max_tokens = 20;
+    job.submit(cache, scheduler);
+  }
+  run(scheduler);
+  const auto n_full =
+      std::count_if(large.begin(), large.end(), [](const Job& j) { return j.status == QINFER_E_KV_FULL; });
+  CHECK(n_full == 1);
+  CHECK(std::count_if(large.begin(), large.end(), [&](const Job& j) { return j.told == expected; }) == 2);
+}
+
+TEST_CASE("Scheduler: calls that cannot be", "[scheduler]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 4), another = cache_of(model, 4);
+  auto options = qi::options<qinfer_scheduler_options>();
+  const auto refuses = [&](qinfer_status status, const std::string& says, auto&& call) {
+    try {
+      call();
+    } catch (const qi::Error& error) {
+      CAPTURE(error.what());
+      CHECK(error.status() == status);
+      CHECK(std::string(error.what()).find(says) != std::string::npos);
+      return;
+    }
+    FAIL("not refused: " << says);
+  };
+  options.max_running = 512;
+  refuses(QINFER_E_INVALID_ARGUMENT, "max_running is 512", [&] { qi::Scheduler(cache, options); });
+  options.max_running = 1;
+  options.max_waiting = (1u << 20) + 1;
+  refuses(QINFER_E_INVALID_ARGUMENT, "max_waiting is 1048577", [&] { qi::Scheduler(cache, options); });
+  options.max_waiting = 2;
+  qi::Scheduler scheduler(cache, options);
+  CHECK_FALSE(scheduler.wait(1000));
+  scheduler.step();  // without requests
+  CHECK(scheduler.next().kind == QINFER_EVENT_NONE);
+  Job elsewhere, large;
+  elsewhere.prompt = large.prompt = {5, 6, 7};
+  elsewhere.options.max_tokens = 5, large.options.max_tokens = 200;
+  refuses(QINFER_E_INVALID_ARGUMENT, "another KV cache", [&] { elsewhere.submit(another, scheduler); });
+  refuses(QINFER_E_KV_FULL, "the cache has", [&] { large.submit(cache, scheduler); });
+  std::vector<Job> jobs(3);
+  for (Job& job : jobs) job.prompt = {5, 6, 7}, job.options.max_tokens = 5;
+  jobs[0].submit(cache, scheduler);
+  jobs[1].submit(cache, scheduler);
+  refuses(QINFER_E_NO_MEMORY, "max_waiting", [&] { jobs[2].submit(cache, scheduler); });
+  scheduler.step();
+  refuses(QINFER_E_STATE, "were not taken", [&] { scheduler.step(); });
+  while (scheduler.next().kind != QINFER_EVENT_NONE) {
+  }
+  jobs[2].submit(cache, scheduler);
+  qinfer_error err = {};
+  CHECK(qinfer_scheduler_step(nullptr, &err) == QINFER_E_INVALID_ARGUMENT);
+  CHECK(qinfer_scheduler_submit(scheduler.native(), nullptr, nullptr, nullptr, &err) == QINFER_E_INVALID_ARGUMENT);
+  qinfer_request_cancel(nullptr), qinfer_request_free(nullptr), qinfer_scheduler_free(nullptr);
+  // Freed with requests in it, which are freed later.
+}
+
+TEST_CASE("Scheduler: any threads submit, cancel and free while one steps", "[scheduler][threads]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 64);
+  auto options = qi::options<qinfer_scheduler_options>();
+  options.max_running = 4;
+  qi::Scheduler scheduler(cache, options);
+  Job like;
+  like.prompt = model.tokenize("Once upon a time");
+  like.options.max_tokens = 8;
+  const Told expected = like.alone(cache);
+  constexpr int kThreads = 3, kJobs = 20;
+  std::vector<std::vector<Job>> jobs(kThreads);
+  std::atomic<int> over{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    jobs[static_cast<std::size_t>(t)].resize(kJobs);
+    threads.emplace_back([&, t] {
+      std::vector<Job>& own = jobs[static_cast<std::size_t>(t)];
+      for (int i = 0; i < kJobs; ++i) {
+        Job& job = own[static_cast<std::size_t>(i)];
+        job.prompt = like.prompt, job.options = like.options;
+        job.begin(cache);
+        auto request_options = qi::options<qinfer_request_options>();
+        request_options.key = static_cast<std::uint64_t>(t);
+        job.request = std::make_unique<qi::Request>(scheduler.submit(*job.generation, request_options));
+        if (i % 4 == 1) job.request->cancel();
+        if (i % 4 == 2) job.request.reset();
+      }
+      ++over;
+    });
+  }
+  int ends = 0, whole = 0;
+  while (over < kThreads || scheduler.wait(0)) {
+    if (!scheduler.wait(10'000'000)) continue;
+    scheduler.step();
+    for (qinfer_event event = scheduler.next(); event.kind != QINFER_EVENT_NONE; event = scheduler.next()) {
+      if (event.kind != QINFER_EVENT_END) continue;
+      ++ends;
+      whole += event.status == QINFER_OK ? 1 : 0;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(ends <= kThreads * kJobs);
+  CHECK(whole >= kThreads * kJobs / 2);
+  for (const auto& own : jobs)
+    for (std::size_t i = 0; i < own.size(); i += 4) CHECK(own[i].generation->native() != nullptr);
+  CHECK(scheduler.stats().submitted == kThreads * kJobs);
+  CHECK(scheduler.stats().ended == kThreads * kJobs);
+  jobs.clear();
+  CHECK(used_blocks(cache) == 0);
+}
