@@ -29,7 +29,6 @@ class HeldRequest final : public engine::Request {
 
   void* user;
   qinfer_request* handle = nullptr;
-  std::string message;  ///< of its end, if it has failed
 
  private:
   qinfer_generation* generation_;
@@ -59,7 +58,7 @@ qinfer_event event_of(const engine::SchedulerEvent& event) {
   qinfer_event out = {};
   out.message = "";
   if (event.kind == Kind::none) return out;
-  auto& request = static_cast<HeldRequest&>(*event.request);
+  const auto& request = static_cast<const HeldRequest&>(*event.request);
   out.kind = event.kind == Kind::prompt  ? QINFER_EVENT_PROMPT
              : event.kind == Kind::token ? QINFER_EVENT_TOKEN
                                          : QINFER_EVENT_END;
@@ -70,8 +69,7 @@ qinfer_event event_of(const engine::SchedulerEvent& event) {
   if (event.kind == Kind::token) out.token = capi::info_of(request.event());
   if (event.kind == Kind::end) {
     out.status = static_cast<qinfer_status>(request.status().code());
-    request.message = request.status().message();
-    out.message = request.message.c_str();
+    if (!request.status().message().empty()) out.message = request.status().message().data();  // ends with NUL
   }
   return out;
 }
@@ -112,7 +110,7 @@ qinfer_status qinfer_scheduler_submit(qinfer_scheduler* scheduler, qinfer_genera
     qinfer_request_options o;
     QINFER_TRY(capi::copy_in(options, o, "qinfer_request_options"));
     auto handle = std::make_unique<qinfer_request>();
-    {
+    {  // not longer: a step may take the session at once
       const capi::Exclusive exclusive(generation->session);
       auto session = capi::usable(generation->session, exclusive);
       if (!session.ok()) return session.take_status();

@@ -1001,14 +1001,16 @@ QINFER_API void qinfer_generation_free(qinfer_generation *generation);
  * A request's tokens do not depend on the others, nor on when it came. Each step evaluates a row of every request that
  * decodes, and as many of prompts as it has time for: keys have equal parts of these, and so have the prompts of a key.
  * A request begins when blocks for its prompt and all tokens that it may add can be promised, by priority, then of the
- * key with the fewest running ones, then by age; none is passed over more than 16 times. What other sessions of the
- * cache hold is allowed for, so free those of requests that have ended; where others take more meanwhile, or nothing
- * runs and there still is no room, the request that finds none ends with QINFER_E_KV_FULL.
+ * key with the fewest running ones, then with the most evaluated tokens, then by age; none is passed over more than 16
+ * times. What other sessions of the cache hold is allowed for, so free those of requests that have ended; where others
+ * take more meanwhile, or nothing runs and there still is no room, the request that finds none ends with
+ * QINFER_E_KV_FULL.
  * Once it is made, a step allocates nothing but messages of errors.
  *
  * From _submit to QINFER_EVENT_END a generation, its session and its reply are the scheduler's; between two steps calls
- * that read them are allowed, and qinfer_reply_next, qinfer_openai_answer_begin and _add, but none that changes the
- * session's tokens. */
+ * on the stepping thread that read them are allowed, and qinfer_reply_next, qinfer_openai_answer_begin and _add, but
+ * none that changes the session's tokens; a generation is submitted once at a time. Its qinfer_cancel, and what a hook
+ * of its session uses, must live until END, or until the step after qinfer_request_free. */
 typedef struct qinfer_scheduler qinfer_scheduler;
 typedef struct qinfer_request   qinfer_request; /* a generation that was submitted */
 /** Nanoseconds since any moment; never goes back. Called by qinfer_scheduler_step. */
@@ -1040,22 +1042,23 @@ typedef struct qinfer_request_options {
 QINFER_STATUS qinfer_scheduler_submit(qinfer_scheduler *scheduler, qinfer_generation *generation,
                                       const qinfer_request_options *options, qinfer_request **out, qinfer_error *err);
 /** [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step
- *  that evaluates it alone stops within a layer. So it does when the qinfer_cancel of its generation is requested. */
+ *  that evaluates it alone stops within a layer. The qinfer_cancel of its generation ends it after a step, too. */
 QINFER_API void qinfer_request_cancel(qinfer_request *request);
 /** [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to
  *  use after the next step. */
 QINFER_API void qinfer_request_free(qinfer_request *request);
 
 /** One step; nothing happens where there is no request. QINFER_E_STATE while events of the last one are left, or
- *  another step runs. After QINFER_E_NO_MEMORY or QINFER_E_IO all is as before, and it can be called again. What fails
- *  of one request alone is in its QINFER_EVENT_END. */
+ *  another step runs. After QINFER_E_NO_MEMORY or QINFER_E_IO nothing was evaluated, and it can be called again when
+ *  its events were taken. What fails of one request alone is in its QINFER_EVENT_END. */
 QINFER_STATUS qinfer_scheduler_step(qinfer_scheduler *scheduler, qinfer_error *err);
 /** [any thread] Waits until there is a request, running or not, but not longer than timeout_ns. */
 QINFER_STATUS qinfer_scheduler_wait(qinfer_scheduler *scheduler, uint64_t timeout_ns, int32_t *out_has_requests,
                                     qinfer_error *err);
 
 /** PROMPT  Some of the prompt was evaluated: n_evaluated of n_tokens.
- *  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step.
+ *  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step, or until the
+ *          generation is freed and its END was taken.
  *  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is
  *          given by qinfer_generation_finish then. */
 enum { QINFER_EVENT_NONE = 0, QINFER_EVENT_PROMPT = 1, QINFER_EVENT_TOKEN = 2, QINFER_EVENT_END = 3 };
@@ -1082,7 +1085,7 @@ typedef struct qinfer_scheduler_stats {
 } qinfer_scheduler_stats;
 /** [any thread] */
 QINFER_STATUS qinfer_scheduler_get_stats(qinfer_scheduler *scheduler, qinfer_scheduler_stats *out, qinfer_error *err);
-/** Requests that have not ended give no more events; they are freed by themselves. */
+/** Requests that have not ended give no more events; each is still to be freed. */
 QINFER_API void qinfer_scheduler_free(qinfer_scheduler *scheduler);
 
 /* ---- OpenAI's interface, without sockets ---------------------------------------------------------------- */

@@ -95,6 +95,11 @@ Result<CacheSize> cache_size(const model::ModelSpec& spec, std::span<const KvLay
   return size;
 }
 
+std::vector<std::uint64_t> session_blocks(const model::ModelSpec& spec, std::span<const KvLayout> layouts,
+                                          std::uint64_t tokens, std::uint32_t batch_capacity) {
+  return blocks_for_tokens(spec, layouts, tokens, batch_capacity);
+}
+
 std::uint64_t session_block_bytes(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint64_t tokens,
                                   std::uint32_t batch_capacity) {
   return bytes_of(layouts, blocks_for_tokens(spec, layouts, tokens, batch_capacity));

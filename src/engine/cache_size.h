@@ -36,6 +36,9 @@ kv::PoolOptions pool_options(const CacheSize& size, const KvCacheOptions& option
 Result<CacheSize> cache_size(const model::ModelSpec& spec, std::span<const KvLayout> layouts,
                              std::uint32_t batch_capacity, const KvCacheOptions& options, bool all_at_once);
 
+/// Blocks that a session of `tokens` tokens holds at most, of each group.
+std::vector<std::uint64_t> session_blocks(const model::ModelSpec& spec, std::span<const KvLayout> layouts,
+                                          std::uint64_t tokens, std::uint32_t batch_capacity);
 /// Bytes of the blocks that a session of `tokens` tokens holds at most.
 std::uint64_t session_block_bytes(const model::ModelSpec& spec, std::span<const KvLayout> layouts, std::uint64_t tokens,
                                   std::uint32_t batch_capacity);

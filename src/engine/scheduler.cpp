@@ -2,6 +2,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/cache_size.h"
 #include "engine/eval.h"
@@ -16,6 +17,18 @@ Status late() {
 }
 Status in_use() {
   return Status::fixed(Code::state, "the request's session is in use by another call, or by another request");
+}
+
+/// There must be one with this id; they are in its order.
+std::shared_ptr<Request>& find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id) {
+  return *std::lower_bound(requests.begin(), requests.end(), id,
+                           [](const auto& request, std::uint64_t wanted) { return request->id() < wanted; });
+}
+
+/// Blocks of a group that no other session holds.
+std::uint64_t own_blocks(const Request& request, std::size_t group) {
+  const BlockTable& table = request.generation().session().keys().tables()[group];
+  return table.held().size() - table.pool().count_shared(table.held());
 }
 
 }  // namespace
@@ -47,6 +60,7 @@ Scheduler::Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& opt
   rows_.reserve(options.max_running);
   evaluated_.reserve(options.max_running);
   requests_.reserve(std::size_t{options.max_running} + options.max_waiting);
+  over_.reserve(std::size_t{options.max_running} + options.max_waiting);
   events_.reserve(std::size_t{2} * options.max_running + options.max_running + options.max_waiting);
 }
 
@@ -54,13 +68,58 @@ std::uint64_t Scheduler::now() const {
   return options_.clock != nullptr ? options_.clock(options_.clock_user) : platform::now_ns();
 }
 
-/// Of the blocks that it holds at most.
-std::uint64_t Scheduler::bytes_for(const Request& request) const {
+// ---- Room in the cache
+//
+// It is counted in bytes of blocks where all groups of layers share one budget. Where each has a pool of its own the
+// fullest one decides: a number of its blocks counts as that share of the cache's bytes.
+
+std::uint64_t Scheduler::room_of(std::size_t group, std::uint64_t n_blocks) const {
+  const CacheSize& size = cache_->blueprint().size;
+  if (size.groups_share_bytes || cache_->n_groups() == 1) return n_blocks * cache_->layout(group).block_bytes();
+  const double share = static_cast<double>(n_blocks) / static_cast<double>(size.blocks[group]);
+  return static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(size.bytes)));
+}
+
+/// For all blocks that it holds at most.
+std::uint64_t Scheduler::room_for(const Request& request) const {
   const Session& session = request.generation().session();
   const Model& model = cache_->model();
   const std::uint64_t tokens = std::min<std::uint64_t>(request.generation().most_tokens(), session.max_tokens());
-  return session_block_bytes(model.spec(), cache_->layouts(), tokens, model.scratch_layout().batch_capacity);
+  const std::vector<std::uint64_t> blocks =
+      session_blocks(model.spec(), cache_->layouts(), tokens, model.scratch_layout().batch_capacity);
+  std::uint64_t sum = 0, most = 0;
+  for (std::size_t g = 0; g < blocks.size(); ++g) {
+    sum += room_of(g, blocks[g]);
+    most = std::max(most, room_of(g, blocks[g]));
+  }
+  return cache_->blueprint().size.groups_share_bytes ? sum : most;
 }
+
+/// Of the blocks that no other session holds, at least so much.
+std::uint64_t Scheduler::held_by(const Request& request) const {
+  std::uint64_t sum = 0, least = UINT64_MAX;
+  for (std::size_t g = 0; g < cache_->n_groups(); ++g) {
+    const std::uint64_t room = room_of(g, own_blocks(request, g));
+    sum += room;
+    least = std::min(least, room);
+  }
+  return cache_->blueprint().size.groups_share_bytes ? sum : least;
+}
+
+/// What running requests share with others is others'.
+std::uint64_t Scheduler::held_by_others() {
+  std::uint64_t sum = 0, most = 0;
+  for (std::size_t g = 0; g < cache_->n_groups(); ++g) {
+    std::uint64_t used = cache_->pool(g).stats().blocks_used;
+    for (const auto& request : requests_)
+      if (request->running_) used -= std::min(own_blocks(*request, g), used);
+    sum += room_of(g, used);
+    most = std::max(most, room_of(g, used));
+  }
+  return cache_->blueprint().size.groups_share_bytes ? sum : most;
+}
+
+// ---- Requests come
 
 Status Scheduler::submit(const std::shared_ptr<Request>& request) {
   const Generation& generation = request->generation();
@@ -69,18 +128,18 @@ Status Scheduler::submit(const std::shared_ptr<Request>& request) {
   if (&session.cache() != cache_.get())
     return error(Code::invalid_argument, "the generation's session belongs to another KV cache than the scheduler");
   if (session.length() == 0) return error(Code::state, "the generation's session has no tokens: append a prompt first");
-  const std::uint64_t bytes = bytes_for(*request);
+  const std::uint64_t room = room_for(*request);
   {
     const Lock lock(mutex_);
-    if (bytes > cache_->blueprint().size.bytes)
-      return error_at(Code::kv_full, 0, "the request may need {} bytes of KV blocks, the cache has {}", bytes,
+    if (room > cache_->blueprint().size.bytes)
+      return error_at(Code::kv_full, 0, "the request may need {} bytes of KV blocks, the cache has {}", room,
                       cache_->blueprint().size.bytes);
     schedule::Request wanted;
     wanted.id = stats_.submitted + 1;
     wanted.key = request->options_.key;
     wanted.priority = request->options_.priority;
     wanted.prompt_tokens = static_cast<std::uint32_t>(session.length());
-    wanted.prompt_blocks = wanted.all_blocks = bytes;
+    wanted.prompt_blocks = wanted.all_blocks = room;
     if (!policy_.submit(wanted))
       return error(Code::no_memory, "{} requests are waiting, as many as the scheduler takes (max_waiting)",
                    policy_.n_waiting());
@@ -109,84 +168,81 @@ bool Scheduler::wait(std::uint64_t ns) {
 Status Scheduler::step() {
   QINFER_TRY(cache_->model().runtime().check_process());
   if (stepping_.exchange(true)) return Status::fixed(Code::state, "another step of the scheduler has not returned");
-  Status status = plan_step();
-  if (status.ok() && !rows_.empty()) {
-    const std::uint64_t begin = now();
-    status = evaluate();
-    if (status.ok()) {
-      for (Row& row : rows_) take_in(row);
-      finish_step(now() - begin);
+  struct Ending {  // also where a message finds no memory
+    Scheduler& scheduler;
+    ~Ending() {
+      scheduler.release_sessions();
+      scheduler.stepping_.store(false);
     }
-  }
-  release_sessions();
-  stepping_.store(false);
-  return status;
+  } const ending{*this};
+  QINFER_TRY(plan_step());
+  if (rows_.empty()) return Status();
+  const std::uint64_t begin = now();
+  QINFER_TRY(evaluate());
+  for (Row& row : rows_) take_in(row);
+  finish_step(now() - begin);
+  return Status();
 }
 
 Status Scheduler::plan_step() {
+  const std::uint64_t time = now();
   const Lock lock(mutex_);
   if (n_taken_ < events_.size())
     return error(Code::state, "{} events of the last step were not taken", events_.size() - n_taken_);
   events_.clear();
   n_taken_ = 0;
-  end_what_is_over();
+  end_what_is_over(time);
   begin_requests();
   for (const schedule::Share& share : policy_.plan()) add_row(share);
   return Status();
 }
 
-void Scheduler::end_what_is_over() {
-  const std::uint64_t time = now();
-  for (std::size_t i = requests_.size(); i-- > 0;) {
+void Scheduler::end_what_is_over(std::uint64_t time) {
+  for (std::size_t i = 0; i < requests_.size();) {
     Request& request = *requests_[i];
     const std::uint64_t deadline = request.options_.deadline_ns;
     if (request.is_cancelled()) {
       end(request, cancelled());
     } else if (deadline != 0 && time >= deadline) {
       end(request, late());
+    } else {
+      ++i;
     }
   }
 }
 
-/// Bytes of blocks. What running requests share with others is others'.
-std::uint64_t Scheduler::held_by_others() {
-  std::uint64_t used = 0, own = 0;
-  for (std::size_t g = 0; g < cache_->n_groups(); ++g)
-    used += cache_->pool(g).stats().blocks_used * cache_->layout(g).block_bytes();
-  for (const auto& request : requests_)
-    if (request->running_) own += request->generation().session().keys().bytes().own;
-  return used - std::min(own, used);
-}
-
 void Scheduler::begin_requests() {
-  if (policy_.n_waiting() == 0) return;
-  const std::uint64_t others = held_by_others();
-  const auto there = [this](std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return static_cast<std::uint32_t>(find(id)->generation().session().evaluated());
+  std::vector<std::shared_ptr<Request>>& requests = requests_;
+  const auto has = [&](std::uint64_t id) {
+    const Request& request = *find(requests, id);
+    return schedule::Policy::Has{static_cast<std::uint32_t>(request.generation().session().evaluated()),
+                                 held_by(request)};
   };
-  while (const std::optional<std::uint64_t> id = policy_.next(there, others)) {
+  while (policy_.n_waiting() != 0 && policy_.n_running() < options_.max_running) {
+    const std::optional<std::uint64_t> id = policy_.next(has, held_by_others());
+    if (!id) return;
+    Request& request = *find(requests, *id);
+    const Session& session = request.generation().session();
     // What is all evaluated, with its logits, is as if the last token were to be evaluated.
-    const auto most = static_cast<std::uint32_t>(find(*id)->generation().session().length() - 1);
-    policy_.begin(*id, std::min(there(*id), most));
-    find(*id)->running_ = true;
+    policy_.begin(*id, static_cast<std::uint32_t>(std::min(session.evaluated(), session.length() - 1)));
+    request.running_ = true;
   }
 }
 
 void Scheduler::add_row(const schedule::Share& share) {
-  const std::shared_ptr<Request>& request = find(share.id);
-  Row row{request, share.rows};
-  const Generation& generation = request->generation();
-  row.in_use = !request->session_in_use_.exchange(true);
+  rows_.push_back({find(requests_, share.id), share.rows});
+  Row& row = rows_.back();
+  Request& request = *row.request;
+  row.is_prompt = share.is_prompt;
+  row.in_use = !request.session_in_use_.exchange(true);
   if (!row.in_use) {
-    request->status_ = in_use();
-  } else {
-    request->status_ = generation.check();
-    const bool draws = !generation.is_at_limit() || generation.n_new() == 0;
-    row.evaluates = request->status_.ok() && draws && generation.session().pending() != 0;
-    stats_.decode_rows += share.is_prompt ? 0 : 1;
-    stats_.prompt_rows += share.is_prompt ? share.rows : 0;
+    request.status_ = in_use();
+    return;
   }
-  rows_.push_back(std::move(row));
+  const Generation& generation = request.generation();
+  request.status_ = generation.check();
+  const bool draws = !generation.is_at_limit() || generation.n_new() == 0;
+  row.evaluates = request.status_.ok() && draws && generation.session().pending() != 0;
 }
 
 /// Those that find no room end, the others go on.
@@ -232,6 +288,7 @@ void Scheduler::take_in(Row& row) {
 void Scheduler::finish_step(std::uint64_t ns) {
   const Lock lock(mutex_);
   policy_.stepped(static_cast<double>(ns) * 1e-9);
+  for (const Row& row : rows_) (row.is_prompt ? stats_.prompt_rows : stats_.decode_rows) += row.limit;
   for (const Row& row : rows_)
     if (!row.request->ended_)
       policy_.evaluated(row.request->id_, static_cast<std::uint32_t>(row.request->generation().session().evaluated()));
@@ -243,22 +300,19 @@ void Scheduler::release_sessions() {
   for (Row& row : rows_)
     if (row.in_use) row.request->session_in_use_.store(false);
   rows_.clear();
+  over_.clear();
 }
 
 // ---- Requests and events
-
-std::shared_ptr<Request>& Scheduler::find(std::uint64_t id) {
-  return *std::find_if(requests_.begin(), requests_.end(), [&](const auto& request) { return request->id_ == id; });
-}
 
 void Scheduler::end(Request& request, Status status) {
   request.status_ = std::move(status);
   request.ended_ = true;
   policy_.end(request.id_);
   ++stats_.ended;
-  const auto at =
-      std::find_if(requests_.begin(), requests_.end(), [&](const auto& known) { return known.get() == &request; });
+  const auto at = requests_.begin() + (&find(requests_, request.id_) - requests_.data());
   add_event(Kind::end, *at);
+  over_.push_back(std::move(*at));
   requests_.erase(at);
 }
 
@@ -270,13 +324,16 @@ void Scheduler::add_event(Kind kind, const std::shared_ptr<Request>& request) {
 }
 
 SchedulerEvent Scheduler::next() {
-  const Lock lock(mutex_);
-  while (n_taken_ < events_.size()) {
-    SchedulerEvent event = std::move(events_[n_taken_++]);
+  while (true) {
+    SchedulerEvent event;
+    {
+      const Lock lock(mutex_);
+      if (n_taken_ == events_.size()) return {};
+      event = std::move(events_[n_taken_++]);
+    }
     if (event.kind == Kind::end) event.request->let_go();
     if (!event.request->forgotten_.load()) return event;
   }
-  return {};
 }
 
 SchedulerStats Scheduler::stats() {

@@ -72,10 +72,15 @@ class Request {
   const GenerationEvent& event() const { return event_; }  ///< of its last token
   /// Why it has ended.
   const Status& status() const { return status_; }
+  std::uint64_t id() const { return id_; }
 
  private:
   friend class Scheduler;
-  bool is_cancelled() const { return asked_to_end_.load() || (cancelled_ != nullptr && cancelled_->load()); }
+  /// What was seen once stays, though the host may reset its flag.
+  bool is_cancelled() {
+    if (cancelled_ != nullptr && cancelled_->load()) asked_to_end_.store(true);
+    return asked_to_end_.load();
+  }
 
   Generation& generation_;
   GenerationEvent& event_;
@@ -124,21 +129,22 @@ class Scheduler {
   struct Row {
     std::shared_ptr<Request> request;
     std::size_t limit = 0;  ///< tokens
-    bool evaluates = false;
+    bool is_prompt = false, evaluates = false;
     bool in_use = false;  ///< its session is this step's
   };
 
   Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& options, const schedule::PolicyOptions& policy);
   std::uint64_t now() const;
-  std::uint64_t bytes_for(const Request& request) const;
+  std::uint64_t room_for(const Request& request) const;
+  std::uint64_t room_of(std::size_t group, std::uint64_t n_blocks) const;
+  std::uint64_t held_by(const Request& request) const;
   Status plan_step();
-  void end_what_is_over() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void end_what_is_over(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t held_by_others() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void begin_requests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_event(Kind kind, const std::shared_ptr<Request>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<Request>& find(std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status evaluate();
   void take_in(Row& row);
   void finish_step(std::uint64_t ns);
@@ -150,6 +156,8 @@ class Scheduler {
   std::atomic<bool> stepping_{false};
   std::vector<Row> rows_;               ///< of the step that runs
   std::vector<std::size_t> evaluated_;  ///< indices of those that are evaluated
+  /// Ended in this step: what they hold may be freed by code of the host, so it is without the lock.
+  std::vector<std::shared_ptr<Request>> over_;
   std::atomic<std::uint32_t> submissions_{0};
 
   Mutex mutex_;

@@ -24,7 +24,7 @@ Policy::Policy(const PolicyOptions& options, StepCosts& costs) : options_(option
 
 bool Policy::submit(const Request& request) {
   if (waiting_.size() == options_.max_waiting || blocks_of(request) > options_.blocks) return false;
-  waiting_.push_back({request});
+  waiting_.push_back({request, 0, {}});
   return true;
 }
 
@@ -42,9 +42,10 @@ std::uint64_t Policy::blocks_of(const Request& request) const {
   return options_.overcommit ? request.prompt_blocks : request.all_blocks;
 }
 
-bool Policy::fits(const Request& request) const {
-  const std::uint64_t left = options_.blocks - promised_;
-  return blocks_of(request) <= left - std::min(others_, left);
+/// What it holds itself is in what it needs.
+bool Policy::fits(const Waiting& waiting) const {
+  const std::uint64_t left = options_.blocks - promised_, others = others_ - std::min(waiting.has.held, others_);
+  return blocks_of(waiting.request) <= left - std::min(others, left);
 }
 
 std::size_t Policy::running_of(std::uint64_t key) const {
@@ -56,16 +57,15 @@ std::size_t Policy::running_of(std::uint64_t key) const {
 bool Policy::comes_before(const Waiting& a, const Waiting& b) const {
   const auto rank = [&](const Waiting& w) {
     return std::tuple(-static_cast<std::int64_t>(w.request.priority), running_of(w.request.key),
-                      -static_cast<std::int64_t>(w.resident));
+                      -static_cast<std::int64_t>(w.has.resident));
   };
   return rank(a) < rank(b);
 }
 
 std::optional<std::uint64_t> Policy::choose() const {
-  if (running_.size() == options_.max_running) return std::nullopt;
   const Waiting* best = nullptr;
   for (const Waiting& waiting : waiting_) {
-    const bool may_begin = fits(waiting.request);
+    const bool may_begin = fits(waiting);
     if (waiting.passed >= options_.most_passed)  // the oldest of these
       return may_begin ? std::optional(waiting.request.id) : std::nullopt;
     if (may_begin && (best == nullptr || comes_before(waiting, *best))) best = &waiting;
@@ -205,7 +205,7 @@ void Policy::stepped(double seconds) {
 
 void Policy::evaluated(std::uint64_t id, std::uint32_t tokens) {
   for (Running& running : running_)
-    if (running.request.id == id) running.evaluated = std::max(running.evaluated, tokens);
+    if (running.request.id == id) running.evaluated = tokens;
 }
 
 }  // namespace qinfer::schedule

@@ -64,14 +64,24 @@ class Policy {
   std::size_t n_running() const { return running_.size(); }
   std::uint64_t promised_blocks() const { return promised_; }
 
-  /// The waiting request that begins next, if one may now. `resident(id)`: how many tokens of its prompt the prefix
-  /// cache has. `others`: blocks that are held by others than running requests. They count while a request runs: then
-  /// there may be fewer later. Where none does the next one tries, rather than wait for ever.
-  template <typename Resident>
-  std::optional<std::uint64_t> next(Resident resident, std::uint64_t others = 0) {
-    for (Waiting& waiting : waiting_) waiting.resident = resident(waiting.request.id);
+  /// What a waiting request has already: tokens of its prompt that need not be evaluated, and blocks.
+  struct Has {
+    std::uint32_t resident = 0;
+    std::uint64_t held = 0;
+  };
+  /// The waiting request that begins next, if one may now. `has`: (id) -> Has. `others`: blocks that are held, but not
+  /// by running requests. They count while a request runs: then there may be fewer later. Where none does the next one
+  /// tries, rather than wait for ever.
+  template <typename Asked>
+  std::optional<std::uint64_t> next(Asked has, std::uint64_t others) {
+    if (running_.size() == options_.max_running) return std::nullopt;
+    for (Waiting& waiting : waiting_) waiting.has = has(waiting.request.id);
     others_ = running_.empty() ? 0 : others;
     return choose();
+  }
+  template <typename Resident>
+  std::optional<std::uint64_t> next(Resident resident) {
+    return next([&](std::uint64_t id) { return Has{resident(id), 0}; }, 0);
   }
   /// What next() gave has begun; the first `evaluated` tokens of its prompt, not all, are there already.
   void begin(std::uint64_t id, std::uint32_t evaluated);
@@ -80,14 +90,14 @@ class Policy {
   std::span<const Share> plan();
   /// The plan was carried out, in so many seconds.
   void stepped(double seconds);
-  /// So many tokens of a running request are there: more than its rows were, since others had evaluated them.
+  /// So many tokens of a running request are there: more than its rows were, since others had evaluated them, or fewer.
   void evaluated(std::uint64_t id, std::uint32_t tokens);
 
  private:
   struct Waiting {
     Request request;
     std::uint32_t passed = 0;
-    std::uint32_t resident = 0;
+    Has has;
   };
   /// Of one that shares rows with others.
   struct Claim {
@@ -107,7 +117,7 @@ class Policy {
   };
 
   std::optional<std::uint64_t> choose() const;
-  bool fits(const Request& request) const;
+  bool fits(const Waiting& waiting) const;
   std::uint64_t blocks_of(const Request& request) const;
   std::size_t running_of(std::uint64_t key) const;
   bool comes_before(const Waiting& a, const Waiting& b) const;

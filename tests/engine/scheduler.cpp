@@ -146,6 +146,14 @@ struct FailingHook : qi::LogitsHook {
   bool apply(float*, std::uint32_t) override { return ++n < 3; }
 };
 
+/// A hook that uses the scheduler when it is freed.
+struct AskingHook : qi::LogitsHook {
+  explicit AskingHook(qi::Scheduler& asked) : scheduler(asked) {}
+  ~AskingHook() override { CHECK(scheduler.stats().submitted > 0); }
+  bool apply(float*, std::uint32_t) override { return true; }
+  qi::Scheduler& scheduler;
+};
+
 }  // namespace
 
 TEST_CASE("Scheduler: random requests give what each gives alone, on every invariant set", "[scheduler]") {
@@ -221,7 +229,8 @@ TEST_CASE("Scheduler: cancelled, late and forgotten requests end, and no other",
     CHECK(jobs[static_cast<std::size_t>(late)].status == QINFER_E_CANCELLED);
     CHECK(jobs[static_cast<std::size_t>(late)].message.find("deadline") != std::string::npos);
   }
-  // Freed with its generation and session while it runs.
+  // Freed with its generation and session while it runs; what the host frees with them is freed without the lock.
+  jobs[2].session->set_logits_hook(std::make_unique<AskingHook>(scheduler));
   jobs[2].request.reset(), jobs[2].generation.reset(), jobs[2].session.reset();
   run(scheduler);
   CHECK(jobs[2].ends == 0);

@@ -1654,7 +1654,7 @@ pub const QINFER_EVENT_NONE: u32 = 0;
 pub const QINFER_EVENT_PROMPT: u32 = 1;
 pub const QINFER_EVENT_TOKEN: u32 = 2;
 pub const QINFER_EVENT_END: u32 = 3;
-#[doc = " PROMPT  Some of the prompt was evaluated: n_evaluated of n_tokens.\n  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step.\n  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is\n          given by qinfer_generation_finish then."]
+#[doc = " PROMPT  Some of the prompt was evaluated: n_evaluated of n_tokens.\n  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step, or until the\n          generation is freed and its END was taken.\n  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is\n          given by qinfer_generation_finish then."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_event {
@@ -2492,11 +2492,11 @@ unsafe extern "C" {
         out: *mut *mut qinfer_request,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step\n  that evaluates it alone stops within a layer. So it does when the qinfer_cancel of its generation is requested."]
+    #[doc = " [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step\n  that evaluates it alone stops within a layer. The qinfer_cancel of its generation ends it after a step, too."]
     pub fn qinfer_request_cancel(request: *mut qinfer_request);
     #[doc = " [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to\n  use after the next step."]
     pub fn qinfer_request_free(request: *mut qinfer_request);
-    #[doc = " One step; nothing happens where there is no request. QINFER_E_STATE while events of the last one are left, or\n  another step runs. After QINFER_E_NO_MEMORY or QINFER_E_IO all is as before, and it can be called again. What fails\n  of one request alone is in its QINFER_EVENT_END."]
+    #[doc = " One step; nothing happens where there is no request. QINFER_E_STATE while events of the last one are left, or\n  another step runs. After QINFER_E_NO_MEMORY or QINFER_E_IO nothing was evaluated, and it can be called again when\n  its events were taken. What fails of one request alone is in its QINFER_EVENT_END."]
     pub fn qinfer_scheduler_step(
         scheduler: *mut qinfer_scheduler,
         err: *mut qinfer_error,
@@ -2520,7 +2520,7 @@ unsafe extern "C" {
         out: *mut qinfer_scheduler_stats,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Requests that have not ended give no more events; they are freed by themselves."]
+    #[doc = " Requests that have not ended give no more events; each is still to be freed."]
     pub fn qinfer_scheduler_free(scheduler: *mut qinfer_scheduler);
     #[doc = " Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,\n  such as \"user\", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,\n  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).\n  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise.\n\n  QINFER_E_FORMAT for what is no such request, QINFER_E_UNSUPPORTED for what is not honoured, and the errors of\n  qinfer_chat_tokenize. Messages name the field."]
     pub fn qinfer_openai_request_create(
