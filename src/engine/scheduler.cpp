@@ -212,16 +212,16 @@ void Scheduler::end_what_is_over(std::uint64_t time) {
 }
 
 void Scheduler::begin_requests() {
-  std::vector<std::shared_ptr<Request>>& requests = requests_;
-  const auto has = [&](std::uint64_t id) {
-    const Request& request = *find(requests, id);
+  auto* const requests = &requests_;
+  const auto has = [this, requests](std::uint64_t id) {
+    const Request& request = *find(*requests, id);
     return schedule::Policy::Has{static_cast<std::uint32_t>(request.generation().session().evaluated()),
                                  held_by(request)};
   };
   while (policy_.n_waiting() != 0 && policy_.n_running() < options_.max_running) {
     const std::optional<std::uint64_t> id = policy_.next(has, held_by_others());
     if (!id) return;
-    Request& request = *find(requests, *id);
+    Request& request = *find(*requests, *id);
     const Session& session = request.generation().session();
     // What is all evaluated, with its logits, is as if the last token were to be evaluated.
     policy_.begin(*id, static_cast<std::uint32_t>(std::min(session.evaluated(), session.length() - 1)));
