@@ -65,7 +65,7 @@ qinfer_event event_of(const engine::SchedulerEvent& event) {
   out.request = request.handle;
   out.user = request.user;
   out.n_evaluated = event.evaluated;
-  out.n_tokens = event.prompt_tokens;
+  out.n_tokens = event.tokens;
   if (event.kind == Kind::token) out.token = capi::info_of(request.event());
   if (event.kind == Kind::end) {
     out.status = static_cast<qinfer_status>(request.status().code());

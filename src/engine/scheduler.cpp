@@ -31,6 +31,9 @@ std::uint64_t own_blocks(const Request& request, std::size_t group) {
   return table.held().size() - table.pool().count_shared(table.held());
 }
 
+constexpr auto larger = [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); };
+constexpr auto smaller = [](std::uint64_t a, std::uint64_t b) { return std::min(a, b); };
+
 }  // namespace
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> cache, const SchedulerOptions& options) {
@@ -73,11 +76,23 @@ std::uint64_t Scheduler::now() const {
 // It is counted in bytes of blocks where all groups of layers share one budget. Where each has a pool of its own the
 // fullest one decides: a number of its blocks counts as that share of the cache's bytes.
 
-std::uint64_t Scheduler::room_of(std::size_t group, std::uint64_t n_blocks) const {
+/// Of blocks_of(group) blocks of each group. chosen(a, b): which of two shares counts where pools are their own.
+template <typename BlocksOf, typename Chosen>
+std::uint64_t Scheduler::room_of(BlocksOf blocks_of, Chosen chosen) const {
   const CacheSize& size = cache_->blueprint().size;
-  if (size.groups_share_bytes || cache_->n_groups() == 1) return n_blocks * cache_->layout(group).block_bytes();
-  const double share = static_cast<double>(n_blocks) / static_cast<double>(size.blocks[group]);
-  return static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(size.bytes)));
+  const bool one_budget = size.groups_share_bytes || cache_->n_groups() == 1;
+  std::uint64_t room = 0;
+  for (std::size_t g = 0; g < cache_->n_groups(); ++g) {
+    const std::uint64_t n = blocks_of(g);
+    if (one_budget) {
+      room += n * cache_->layout(g).block_bytes();
+      continue;
+    }
+    const double part = static_cast<double>(n) / static_cast<double>(size.blocks[g]);
+    const auto share = static_cast<std::uint64_t>(std::ceil(part * static_cast<double>(size.bytes)));
+    room = g == 0 ? share : chosen(room, share);
+  }
+  return room;
 }
 
 /// For all blocks that it holds at most.
@@ -87,36 +102,24 @@ std::uint64_t Scheduler::room_for(const Request& request) const {
   const std::uint64_t tokens = std::min<std::uint64_t>(request.generation().most_tokens(), session.max_tokens());
   const std::vector<std::uint64_t> blocks =
       session_blocks(model.spec(), cache_->layouts(), tokens, model.scratch_layout().batch_capacity);
-  std::uint64_t sum = 0, most = 0;
-  for (std::size_t g = 0; g < blocks.size(); ++g) {
-    sum += room_of(g, blocks[g]);
-    most = std::max(most, room_of(g, blocks[g]));
-  }
-  return cache_->blueprint().size.groups_share_bytes ? sum : most;
+  return room_of([&](std::size_t g) { return blocks[g]; }, larger);
 }
 
-/// Of the blocks that no other session holds, at least so much.
+/// Of the blocks that no other session holds; in every pool it holds at least that share.
 std::uint64_t Scheduler::held_by(const Request& request) const {
-  std::uint64_t sum = 0, least = UINT64_MAX;
-  for (std::size_t g = 0; g < cache_->n_groups(); ++g) {
-    const std::uint64_t room = room_of(g, own_blocks(request, g));
-    sum += room;
-    least = std::min(least, room);
-  }
-  return cache_->blueprint().size.groups_share_bytes ? sum : least;
+  return room_of([&](std::size_t g) { return own_blocks(request, g); }, smaller);
 }
 
 /// What running requests share with others is others'.
 std::uint64_t Scheduler::held_by_others() {
-  std::uint64_t sum = 0, most = 0;
-  for (std::size_t g = 0; g < cache_->n_groups(); ++g) {
+  const auto* const requests = &requests_;
+  const auto others = [&, requests](std::size_t g) {
     std::uint64_t used = cache_->pool(g).stats().blocks_used;
-    for (const auto& request : requests_)
+    for (const auto& request : *requests)
       if (request->running_) used -= std::min(own_blocks(*request, g), used);
-    sum += room_of(g, used);
-    most = std::max(most, room_of(g, used));
-  }
-  return cache_->blueprint().size.groups_share_bytes ? sum : most;
+    return used;
+  };
+  return room_of(others, larger);
 }
 
 // ---- Requests come

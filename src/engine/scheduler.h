@@ -46,7 +46,8 @@ struct RequestOptions {
 /// A generation that is submitted. What it refers to must live as long as the request.
 class Request {
  public:
-  /// `session_in_use`: set by whoever uses the generation's session. `cancelled`: of the generation, or null.
+  /// `session_in_use`: true while a call uses the generation's session. `cancelled`: the flag by which the host cancels
+  /// the generation, or null.
   Request(Generation& generation, GenerationEvent& event, std::atomic<bool>& session_in_use,
           const std::atomic<bool>* cancelled, const RequestOptions& options)
       : generation_(generation),
@@ -97,7 +98,7 @@ struct SchedulerEvent {
   enum class Kind : std::uint8_t { none, prompt, token, end };
   Kind kind = Kind::none;
   std::shared_ptr<Request> request;
-  std::uint32_t evaluated = 0, prompt_tokens = 0;  ///< Kind::prompt
+  std::uint32_t evaluated = 0, tokens = 0;  ///< of the session, after the step
 };
 
 struct SchedulerStats {
@@ -114,7 +115,7 @@ class Scheduler {
   /// QINFER_E_NO_MEMORY where max_waiting are waiting, QINFER_E_KV_FULL for one that the whole cache has no room for.
   Status submit(const std::shared_ptr<Request>& request);
   /// One step; nothing where there is no request. QINFER_E_STATE with events that were not taken. After an error of the
-  /// system (no memory) all is as before, and it can be called again.
+  /// system (no memory) nothing was evaluated, and it can be called again when its events were taken.
   Status step();
   /// The next event of the last step; Kind::none after the last one.
   SchedulerEvent next();
@@ -135,8 +136,9 @@ class Scheduler {
 
   Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& options, const schedule::PolicyOptions& policy);
   std::uint64_t now() const;
+  template <typename BlocksOf, typename Chosen>
+  std::uint64_t room_of(BlocksOf blocks_of, Chosen chosen) const;
   std::uint64_t room_for(const Request& request) const;
-  std::uint64_t room_of(std::size_t group, std::uint64_t n_blocks) const;
   std::uint64_t held_by(const Request& request) const;
   Status plan_step();
   void end_what_is_over(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

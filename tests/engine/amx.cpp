@@ -37,6 +37,18 @@ platform::CpuidResult short_rows() { return {1024u << 16 | 8192, 8u << 16 | 32, 
 platform::CpuidResult few_rows() { return {1024u << 16 | 8192, 8u << 16 | 64, 8, 0}; }
 platform::CpuidResult small_multiplier() { return {0, 64u << 8 | 8, 0, 0}; }
 
+int asked = 0;  ///< how often a system of granting_system() was asked for tiles
+/// It has tiles, gives them, and counts.
+platform::TileSystem granting_system() {
+  asked = 0;
+  platform::TileSystem system = system_with_tiles();
+  system.request_permission = [] {
+    ++asked;
+    return Status();
+  };
+  return system;
+}
+
 bool chosen(const platform::TileSystem& system, const std::string& target, std::string& name) {
   engine::RuntimeOptions options;
   options.cpu_target = target;
@@ -93,7 +105,6 @@ TEST_CASE("a system that does not let tiles be used is asked why", "[amx]") {
 
 TEST_CASE("the system is asked for tiles only by who wants them, and may refuse", "[amx]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
-  static int asked;
   platform::TileSystem system = system_with_tiles();
   system.request_permission = [] {
     ++asked;
@@ -125,13 +136,7 @@ TEST_CASE("the system is asked for tiles only by who wants them, and may refuse"
 
 TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the system or the host says no", "[amx]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
-  static int asked;
-  asked = 0;
-  platform::TileSystem system = system_with_tiles();
-  system.request_permission = [] {
-    ++asked;
-    return Status();
-  };
+  platform::TileSystem system = granting_system();
   engine::RuntimeOptions options = EmulatedRuntime::options_for(1, "");
   options.tiles = &system;
   std::string logged;
@@ -183,19 +188,13 @@ TEST_CASE("a model in bf16 runs on tiles unnamed, packed for them, unless the sy
 
 TEST_CASE("what was packed for tiles runs on them unnamed, unless the system or the host says no", "[amx][packed]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
-  static int asked;
-  asked = 0;
   const std::string folder = QINFER_TEST_FIXTURES "/models/qwen3-odd-bf16";
   const ModelDir out;
   {
     EmulatedRuntime runtime(1);
     REQUIRE_OK(qinfer_model_pack(runtime.native(), folder.c_str(), nullptr, out.file("packed").c_str(), &err));
   }
-  platform::TileSystem system = system_with_tiles();
-  system.request_permission = [] {
-    ++asked;
-    return Status();
-  };
+  platform::TileSystem system = granting_system();
   engine::RuntimeOptions options = EmulatedRuntime::options_for(1, "");
   options.tiles = &system;
   qinfer_model* model = nullptr;

@@ -284,6 +284,81 @@ TEST_CASE("Scheduler: what fails for one request fails for no other", "[schedule
   CHECK(std::count_if(large.begin(), large.end(), [&](const Job& j) { return j.told == expected; }) == 2);
 }
 
+TEST_CASE("Scheduler: no request meets a full pool, where groups of layers have pools of their own", "[scheduler]") {
+  for (const char* name : {"gemma3-released-bf16", "olmo3-f32"})
+    for (const std::uint32_t flags : {std::uint32_t{0}, std::uint32_t{QINFER_CACHE_COMMIT}}) {
+      INFO(name << ", flags " << flags);
+      auto load_options = qi::options<qinfer_load_options>();
+      load_options.max_batch_tokens = 16;
+      const qi::Model model = qi::Model::load(std::string(QINFER_TEST_FIXTURES "/models/") + name, load_options);
+      auto cache_options = qi::options<qinfer_kv_cache_options>();
+      cache_options.budget_blocks = 12;
+      cache_options.flags = flags;
+      qi::KvCache cache(model, cache_options);
+      auto options = qi::options<qinfer_scheduler_options>();
+      options.max_running = 12;
+      qi::Scheduler scheduler(cache, options);
+      std::vector<Job> jobs(40);
+      for (std::size_t i = 0; i < jobs.size(); ++i) {
+        jobs[i].prompt.assign(3 + i % 20, 5);
+        jobs[i].options.max_tokens = 4;
+        jobs[i].frees = true;
+        jobs[i].submit(cache, scheduler);
+      }
+      run(scheduler);
+      for (const Job& job : jobs) CHECK(job.status == QINFER_OK);
+    }
+}
+
+TEST_CASE("Scheduler: what requests hold already is not asked for again", "[scheduler]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 16);
+  qi::Scheduler scheduler(cache);
+  std::vector<Job> jobs(2);  // six blocks each, of which they hold five
+  for (Job& job : jobs) {
+    job.prompt.assign(5 * 32, 5);
+    job.options.max_tokens = 20;
+    job.begin(cache);
+    job.session->eval();
+    auto request_options = qi::options<qinfer_request_options>();
+    request_options.user = &job;
+    job.request = std::make_unique<qi::Request>(scheduler.submit(*job.generation, request_options));
+  }
+  step(scheduler);
+  CHECK(scheduler.stats().running == 2);
+  CHECK((jobs[0].told.tokens.size() == 1 && jobs[1].told.tokens.size() == 1));
+  run(scheduler);
+  for (const Job& job : jobs) CHECK(job.status == QINFER_OK);
+}
+
+TEST_CASE("Scheduler: the same generation again and again, cancelled before and after it begins", "[scheduler]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 8);
+  qi::Scheduler scheduler(cache);
+  Job job;
+  job.prompt = model.tokenize("Once upon a time");
+  job.options.max_tokens = 20;
+  const Told expected = job.alone(cache);
+  job.begin(cache);
+  constexpr std::size_t kTimes = 5000;
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    auto request_options = qi::options<qinfer_request_options>();
+    request_options.user = &job;
+    job.ends = 0;
+    job.request = std::make_unique<qi::Request>(scheduler.submit(*job.generation, request_options));
+    if (i % 1000 == 999) step(scheduler);  // a token
+    i % 2 == 0 ? job.request->cancel() : job.request.reset();
+    scheduler.step();
+    while (scheduler.next().kind != QINFER_EVENT_NONE) {
+    }
+  }
+  const qinfer_scheduler_stats stats = scheduler.stats();
+  CHECK((stats.submitted == kTimes && stats.ended == kTimes && stats.promised_bytes == 0));
+  CHECK(job.told.tokens.size() == kTimes / 1000);
+  while (job.told.finish == 0) job.told.add(job.generation->next());
+  CHECK(job.told == expected);
+}
+
 TEST_CASE("Scheduler: calls that cannot be", "[scheduler]") {
   const qi::Model model = load();
   qi::KvCache cache = cache_of(model, 4), another = cache_of(model, 4);

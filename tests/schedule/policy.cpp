@@ -202,3 +202,21 @@ TEST_CASE("schedule: costs are learned, followed when they change, and never neg
   CHECK(alike.predict({4, 0, 4000}) == Approx(0.05).epsilon(0.02));
   CHECK(LearnedCosts().predict({1, 0, 0}) > 0);
 }
+
+TEST_CASE("schedule: what others hold keeps requests waiting while one runs, but not what a request holds itself",
+          "[schedule]") {
+  PlainCosts costs;
+  Policy policy({.blocks = 10}, costs);
+  for (std::uint64_t id = 1; id <= 3; ++id) policy.submit(request(id, 0, 10, 2));  // four blocks at most
+  const auto holds = [](std::uint64_t held) { return [held](std::uint64_t) { return Policy::Has{0, held}; }; };
+  CHECK(policy.next(holds(0), 10) == 1);  // nothing runs: it tries
+  policy.begin(1, 0);
+  CHECK_FALSE(policy.next(holds(0), 3));
+  CHECK(policy.next(holds(0), 2) == 2);
+  CHECK(policy.next(holds(3), 5) == 2);
+  CHECK_FALSE(policy.next(holds(3), 6));
+  policy.begin(2, 0);
+  CHECK_FALSE(policy.next(holds(4), 4));  // two are left
+  policy.end(1);
+  CHECK(policy.next(holds(4), 4) == 3);
+}
