@@ -133,10 +133,11 @@ qinfer_status qinfer_session_load_with(qinfer_kv_cache* cache, const char* path,
     QINFER_ASSIGN(auto files, capi::host_files(o.files, capi::FileUse::read));
     auto handle = std::make_unique<qinfer_session>();
     engine::Session::LoadSessionResult loaded;
-    QINFER_ASSIGN(handle->impl, engine::Session::load(cache->impl, path,
-                                                      {(o.flags & QINFER_SNAPSHOT_ANY_BITS) != 0,
-                                                       (o.flags & QINFER_SNAPSHOT_NO_RECOVERY) != 0, std::move(files)},
-                                                      loaded));
+    QINFER_ASSIGN(handle->impl,
+                  engine::Session::load(cache->impl, path,
+                                        {(o.flags & QINFER_SNAPSHOT_ANY_BITS) != 0,
+                                         (o.flags & QINFER_SNAPSHOT_NO_RECOVERY) != 0, std::move(files), o.max_draft},
+                                        loaded));
     values.flags = (loaded.recovered ? std::uint32_t{QINFER_SNAPSHOT_RECOVERED} : 0u) |
                    (loaded.other_bits ? std::uint32_t{QINFER_SNAPSHOT_OTHER_BITS} : 0u);
     values.tokens = loaded.n_tokens;
@@ -340,6 +341,7 @@ qinfer_status qinfer_session_get_info(const qinfer_session* session, qinfer_sess
     if (impl->has_embeddings()) info.flags |= QINFER_SESSION_EMBEDDINGS;
     info.max_tokens = impl->max_tokens();
     info.max_logits = impl->max_logits();
+    info.max_draft = impl->max_draft();
     info.n_tokens = impl->length();
     info.n_evaluated = impl->evaluated();
     info.n_logits = static_cast<std::uint32_t>(impl->n_logits());

@@ -4,6 +4,7 @@
 
 #include <qinfer/qinfer.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -193,8 +194,11 @@ inline const std::atomic<bool>* flag_of(const qinfer_cancel* cancel) {
 }
 
 inline qinfer_metrics to_c(const engine::Metrics& m) {
-  return {sizeof(qinfer_metrics), 0,           m.prefill_tokens, m.decode_tokens, m.evals, m.cached_tokens,
-          m.prefill_ns,           m.decode_ns, m.sample_ns,      m.wait_ns};
+  qinfer_metrics out = {sizeof out,   0,           m.prefill_tokens, m.decode_tokens, m.evals, m.cached_tokens,
+                        m.prefill_ns, m.decode_ns, m.sample_ns,      m.wait_ns,       {},      {}};
+  std::copy(m.drafted.begin(), m.drafted.end(), out.drafted);
+  std::copy(m.accepted.begin(), m.accepted.end(), out.accepted);
+  return out;
 }
 
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* options);

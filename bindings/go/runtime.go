@@ -123,13 +123,19 @@ type Metrics struct {
 	CachedTokens                       uint64 // found in the cache instead of evaluated
 	Prefill, Decode, Sample            time.Duration
 	Wait                               time.Duration // for the threads of the runtime
+	// With SessionOptions.MaxDraft: guessed tokens, and those that were right, by their place in the guess.
+	Drafted, Accepted [16]uint64
 }
 
 func metricsOf(m *C.qinfer_metrics) Metrics {
-	return Metrics{
+	metrics := Metrics{
 		PrefillTokens: uint64(m.prefill_tokens), DecodeTokens: uint64(m.decode_tokens), Evals: uint64(m.evals),
 		CachedTokens: uint64(m.cached_tokens),
 		Prefill:      time.Duration(m.prefill_ns), Decode: time.Duration(m.decode_ns),
 		Sample: time.Duration(m.sample_ns), Wait: time.Duration(m.wait_ns),
 	}
+	for i := range metrics.Drafted {
+		metrics.Drafted[i], metrics.Accepted[i] = uint64(m.drafted[i]), uint64(m.accepted[i])
+	}
+	return metrics
 }

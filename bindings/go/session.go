@@ -15,13 +15,14 @@ import (
 type SessionOptions struct {
 	MaxTokens  uint32 // 0 = the model's context
 	MaxLogits  uint32 // rows kept for Logits; 0 = 1
+	MaxDraft   uint32 // tokens that are guessed ahead, at most 16: repeated text is faster, and the same
 	Embeddings bool   // keep hidden states for Embedding
 }
 
 func (o *SessionOptions) native() C.qinfer_session_options {
 	options := C.qinfer_session_options{
 		flags:      flag(o.Embeddings, C.QINFER_SESSION_EMBEDDINGS),
-		max_tokens: C.uint32_t(o.MaxTokens), max_logits: C.uint32_t(o.MaxLogits),
+		max_tokens: C.uint32_t(o.MaxTokens), max_logits: C.uint32_t(o.MaxLogits), max_draft: C.uint32_t(o.MaxDraft),
 	}
 	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
 	return options
@@ -244,6 +245,7 @@ func (k *KvCache) LoadSession(path string, o LoadSessionOptions) (*Session, Snap
 // SessionInfo describes a session.
 type SessionInfo struct {
 	MaxTokens, MaxLogits int
+	MaxDraft             int // tokens that are guessed ahead
 	Embeddings           bool
 	Tokens, Evaluated    uint64
 	Logits               int // rows that there are now
@@ -260,7 +262,7 @@ func (s *Session) Info() (SessionInfo, error) {
 		MaxTokens: int(i.max_tokens), MaxLogits: int(i.max_logits),
 		Embeddings: i.flags&C.QINFER_SESSION_EMBEDDINGS != 0,
 		Tokens:     uint64(i.n_tokens), Evaluated: uint64(i.n_evaluated),
-		Logits: int(i.n_logits), Bias: int(i.n_bias), HasLogitsHook: i.has_logits_hook != 0,
+		Logits: int(i.n_logits), Bias: int(i.n_bias), MaxDraft: int(i.max_draft), HasLogitsHook: i.has_logits_hook != 0,
 	}, err
 }
 

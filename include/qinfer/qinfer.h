@@ -383,6 +383,12 @@ typedef struct qinfer_session_options {
                                       the model's RoPE table is computed as far (QINFER_E_NO_MEMORY above 4 GiB of
                                       it) */
     uint32_t max_logits;           /* rows kept for qinfer_session_logits; 0 = 1; none in an encoder */
+    /** Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred
+     *  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an
+     *  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of
+     *  it, is several times faster. Tokens, text and log probabilities are the same as without. Takes memory for so
+     *  many rows of logits. With a kernel set that is not batch-invariant nothing is guessed. */
+    uint32_t max_draft, reserved;
 } qinfer_session_options;
 
 /** Bytes, as planned or as in use: for equal options the two agree exactly. */
@@ -763,6 +769,7 @@ enum {
 typedef struct qinfer_session_load_options {
     uint32_t struct_size, flags; /* QINFER_SNAPSHOT_ANY_BITS, _NO_RECOVERY */
     const qinfer_files *files;   /* where path is; NULL = the operating system's files */
+    uint32_t max_draft, reserved; /* of qinfer_session_options */
 } qinfer_session_load_options;
 enum {
     QINFER_SNAPSHOT_RECOVERED  = 1, /* the other state of the file is damaged: this may be the one before the last */
@@ -1005,7 +1012,8 @@ QINFER_API void qinfer_generation_free(qinfer_generation *generation);
  * times. What other sessions of the cache hold is allowed for, so free those of requests that have ended; where others
  * take more meanwhile, or nothing runs and there still is no room, the request that finds none ends with
  * QINFER_E_KV_FULL.
- * Once it is made, a step allocates nothing but messages of errors.
+ * Once it is made, a step allocates nothing but messages of errors. Where sessions have max_draft and no prompt is
+ * evaluated, a step has rows for guesses too; those that are right are drawn by steps of their own, which take no time.
  *
  * From _submit to QINFER_EVENT_END a generation, its session and its reply are the scheduler's; between two steps calls
  * on the stepping thread that read them are allowed, and qinfer_reply_next, qinfer_openai_answer_begin and _add, but
@@ -1080,7 +1088,7 @@ typedef struct qinfer_scheduler_stats {
     uint32_t struct_size, reserved;
     uint32_t waiting, running;
     uint64_t promised_bytes; /* of the cache's blocks, to running requests */
-    uint64_t submitted, ended, steps, decode_rows, prompt_rows; /* since creation */
+    uint64_t submitted, ended, steps, decode_rows, prompt_rows; /* since creation; steps that evaluated something */
     uint64_t last_step_ns;
 } qinfer_scheduler_stats;
 /** [any thread] */
@@ -1194,6 +1202,8 @@ typedef struct qinfer_metrics {
     uint64_t prefill_tokens, decode_tokens, evals;
     uint64_t cached_tokens; /* found in the cache instead of evaluated */
     uint64_t prefill_ns, decode_ns, sample_ns, wait_ns; /* wait: for the threads of the runtime */
+    uint64_t drafted[16], accepted[16]; /* with max_draft: guessed tokens that were evaluated, and those that were
+                                           right, by their place in the guess. decode_tokens counts the right ones */
 } qinfer_metrics;
 typedef struct qinfer_session_memory {
     uint32_t struct_size, reserved;
@@ -1210,7 +1220,7 @@ typedef struct qinfer_session_info {
     uint32_t n_logits;               /* rows that qinfer_session_logits gives now */
     uint32_t n_bias;                 /* entries of qinfer_session_set_bias */
     uint32_t has_logits_hook;        /* 1 or 0 */
-    uint32_t reserved;
+    uint32_t max_draft;              /* 0 also where the kernel set is not batch-invariant */
 } qinfer_session_info;
 QINFER_STATUS qinfer_session_get_info(const qinfer_session *session, qinfer_session_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_session_get_metrics(const qinfer_session *session, qinfer_metrics *out, qinfer_error *err);

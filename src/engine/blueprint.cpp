@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "schedule/drafts.h"
 #include "source/quantisation.h"
 
 namespace qinfer::engine {
@@ -145,10 +146,15 @@ Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& ta
   return cache;
 }
 
+Status check_max_draft(std::uint32_t max_draft) {
+  if (max_draft <= schedule::kMaxDraft) return Status();
+  return error(Code::invalid_argument, "max_draft is {}, expected at most {}", max_draft, schedule::kMaxDraft);
+}
+
 Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
                                    const CacheBlueprint& cache, const SessionOptions& options, PlannedRegion* region) {
   SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.gives_logits(),
-                     options.max_tokens, options.max_logits};
+                     options.max_tokens, options.max_logits,   options.max_draft};
   if (shape.max_tokens == 0) shape.max_tokens = spec.context_tokens;
   if (shape.max_logits == 0) shape.max_logits = 1;
   if (shape.max_tokens > spec.context_tokens)
@@ -157,6 +163,10 @@ Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t m
   if (shape.max_logits > shape.max_tokens)
     return error(Code::invalid_argument, "max_logits is {}, more than the {} tokens of the session", shape.max_logits,
                  shape.max_tokens);
+  QINFER_TRY(check_max_draft(shape.max_draft));
+  if (shape.max_draft != 0 && shape.embeddings)
+    return error(Code::invalid_argument,
+                 "max_draft is {}, but the session is made for embeddings, which draw no tokens", shape.max_draft);
   return session_layout(spec, max_token_bytes, shape, region);
 }
 

@@ -88,6 +88,8 @@ Result<CacheBlueprint> plan_blocks(const model::ModelSpec& spec, const Target& t
 Result<CacheBlueprint> plan_cache(const model::ModelSpec& spec, const Target& target, std::uint32_t batch_capacity,
                                   const KvCacheOptions& options);
 
+/// Of SessionOptions.
+Status check_max_draft(std::uint32_t max_draft);
 /// A session: its memory. `cache`: the one that it is created in.
 Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
                                    const CacheBlueprint& cache, const SessionOptions& options,

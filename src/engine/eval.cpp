@@ -64,7 +64,7 @@ class Evaluation {
       if (sessions_[i].eval_state_.count != 0 || sessions_[i].eval_state_.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
-    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].keys().finish_evaluation();
+    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].keys().finish_evaluation(sessions_[i].length());
 #if defined(QINFER_POISON)
     for (std::size_t i = 0; i < n_marked_; ++i)
       if (const char* wrong = sessions_[i].keys().find_inconsistency()) return error(Code::internal, "{}", wrong);
@@ -90,7 +90,7 @@ class Evaluation {
       session.eval_state_.active = true;
       session.eval_state_.index = i;
       n_marked_ = i + 1;
-      pending = pending || session.pending() != 0;
+      pending = pending || session.to_evaluate() != 0;
       if (!keeps_keys() && !sessions_.is_cancelled(i)) QINFER_TRY(check_encoder(session, i));
     }
     if (!pending) return error(Code::state, "no session has pending tokens: append some first");
@@ -141,7 +141,7 @@ class Evaluation {
       Session& session = sessions_[i];
       session.eval_state_.next = nullptr;
       session.eval_state_.count = 0;
-      if (session.pending() == 0 || sessions_.is_cancelled(i)) continue;
+      if (session.to_evaluate() == 0 || sessions_.is_cancelled(i)) continue;
       if (adopt) session.adopt_prefix(std::max(options_.keep_logits, 1u));  // one must be left to evaluate
       link(session);
     }
@@ -149,13 +149,13 @@ class Evaluation {
   }
 
   void link(Session& session) {
-    if (last_ != nullptr && session.pending() >= last_->pending()) {
+    if (last_ != nullptr && session.to_evaluate() >= last_->to_evaluate()) {
       last_->eval_state_.next = &session;
       last_ = &session;
       return;
     }
     Session** at = &first_;
-    while (*at != nullptr && (*at)->pending() <= session.pending()) at = &(*at)->eval_state_.next;
+    while (*at != nullptr && (*at)->to_evaluate() <= session.to_evaluate()) at = &(*at)->eval_state_.next;
     session.eval_state_.next = *at;
     *at = &session;
     if (session.eval_state_.next == nullptr) last_ = &session;
@@ -168,10 +168,10 @@ class Evaluation {
     while (*at != nullptr) {
       Session& session = **at;
       const std::size_t limit = sessions_.limit(session.eval_state_.index);
-      session.eval_state_.count = std::min({session.pending(), left, limit});
-      if (!keeps_keys() && session.eval_state_.count < session.pending()) session.eval_state_.count = 0;
-      const bool keeps = model_.spec().gives_logits() && session.pending() <= limit;
-      const std::size_t kept = keeps ? options_.keep_logits : 0;
+      session.eval_state_.count = std::min({session.to_evaluate(), left, limit});
+      if (!keeps_keys() && session.eval_state_.count < session.to_evaluate()) session.eval_state_.count = 0;
+      const bool keeps = model_.spec().gives_logits() && session.to_evaluate() <= limit;
+      const std::size_t kept = keeps && options_.keep_logits != 0 ? options_.keep_logits + session.n_drafts() : 0;
       session.eval_state_.kept = std::min(kept, session.eval_state_.count);
       left -= session.eval_state_.count;
       if (session.eval_state_.count == 0) {
@@ -187,12 +187,15 @@ class Evaluation {
   /// have another holder when the sessions before it in the list have copied theirs.
   std::size_t blocks_to_promise(const Session& s, std::size_t group) const {
     const BlockTable& table = s.keys().tables()[group];
-    const std::uint32_t partial = table.partial_block(s.evaluated());
+    const std::uint32_t partial = table.partial_block(s.keys().evaluated());
     std::size_t earlier = 0;
     for (const Session* t = first_; t != &s; t = t->eval_state_.next)
       earlier +=
-          partial != BlockTable::kNoBlock && t->keys().tables()[group].partial_block(t->evaluated()) == partial ? 1 : 0;
-    return table.blocks_to_promise(s.evaluated(), s.eval_state_.count, model_.scratch_layout().batch_capacity, earlier);
+          partial != BlockTable::kNoBlock && t->keys().tables()[group].partial_block(t->keys().evaluated()) == partial
+              ? 1
+              : 0;
+    return table.blocks_to_promise(s.keys().evaluated(), s.eval_state_.count, model_.scratch_layout().batch_capacity,
+                                   earlier);
   }
 
   /// Has room promised for all that this call evaluates, then takes the blocks of each session's first batch, so that a
@@ -202,7 +205,8 @@ class Evaluation {
     refused = nullptr;
     for (Session* s = first_; s != nullptr && refused == nullptr; s = s->eval_state_.next) {
       for (std::size_t g = 0; g < s->keys().tables().size() && refused == nullptr; ++g)
-        if (!s->keys().tables()[g].obtain_promise(blocks_to_promise(*s, g), s->evaluated(), s->eval_state_.count))
+        if (!s->keys().tables()[g].obtain_promise(blocks_to_promise(*s, g), s->keys().evaluated(),
+                                                  s->eval_state_.count))
           refused = s;
     }
     Status status;
@@ -237,7 +241,7 @@ class Evaluation {
     const BatchArrays arrays = batch_arrays(model_);
     Session::EvalState& state = s.eval_state_;
     const auto row = static_cast<std::size_t>(batch.n_rows);
-    const std::size_t position = s.evaluated();
+    const std::size_t position = s.keys().evaluated();
     kernels::Sequence sequence{
         {}, static_cast<std::int32_t>(row), static_cast<std::int32_t>(n), static_cast<std::uint32_t>(position)};
     for (std::size_t g = 0; g < kv_layouts().size(); ++g) {
@@ -245,7 +249,7 @@ class Evaluation {
       arrays.sequences_of(g)[batch.n_sequences] = sequence;
     }
     ++batch.n_sequences;
-    std::copy_n(s.tokens().data() + position, n, arrays.tokens + row);
+    std::copy_n(s.with_drafts().data() + position, n, arrays.tokens + row);
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t remaining = state.count - (state.done + i);  // this token included
       if (remaining > state.kept) continue;
@@ -309,17 +313,21 @@ class Evaluation {
   void account(const Batch& batch, std::uint64_t elapsed) {
     AtomicMetrics& total = model_.runtime().metrics();
     const kernels::Sequence* sequences = batch_arrays(model_).sequences;
+    learn_costs(batch, elapsed);
     for (std::size_t i = 0; i < batch.n_sequences; ++i) {
       const kernels::Sequence& sequence = sequences[i];
       Session& session = *first_;
       Session::EvalState& state = session.eval_state_;
       const auto n = static_cast<std::uint64_t>(sequence.n_rows);
       const std::uint64_t share = elapsed * n / static_cast<std::uint64_t>(batch.n_rows);
-      const bool is_decode = state.count == 1;
-      (is_decode ? session.metrics().decode_tokens : session.metrics().prefill_tokens) += n;
+      const std::size_t n_drafts = session.n_drafts();
+      const bool is_decode = state.count == n_drafts + 1;
+      const std::uint64_t tokens = is_decode ? n - n_drafts : n;  // drafts count when they are drawn
+      (is_decode ? session.metrics().decode_tokens : session.metrics().prefill_tokens) += tokens;
       (is_decode ? session.metrics().decode_ns : session.metrics().prefill_ns) += share;
-      (is_decode ? total.decode_tokens : total.prefill_tokens) += n;
+      (is_decode ? total.decode_tokens : total.prefill_tokens) += tokens;
       (is_decode ? total.decode_ns : total.prefill_ns) += share;
+      for (std::size_t k = 0; k < n_drafts; ++k) ++session.metrics().drafted[k], ++total.drafted[k];
       session.advance(n);
       state.done += n;
       if (state.done < state.count) return;  // only the last session of a batch can be unfinished
@@ -327,6 +335,16 @@ class Evaluation {
       ++session.metrics().evals;
       first_ = state.next;
     }
+  }
+
+  /// Where every row gives logits, as in steps that decode.
+  void learn_costs(const Batch& batch, std::uint64_t ns) const {
+    if (batch.n_rows > schedule::RowCosts::kMost || batch.n_logits != batch.n_rows) return;
+    std::uint64_t context = 0;
+    const kernels::Sequence* sequences = batch_arrays(model_).sequences;
+    for (std::size_t i = 0; i < batch.n_sequences; ++i)
+      context += sequences[i].first_position + static_cast<std::uint64_t>(sequences[i].n_rows);
+    model_.learn_row_costs(static_cast<std::uint32_t>(batch.n_rows), context, static_cast<double>(ns) * 1e-9);
   }
 
   const SessionList& sessions_;

@@ -9,11 +9,19 @@ Status cancelled_error() {
   return Status::fixed(Code::cancelled, "the generation was cancelled: the tokens made so far stay");
 }
 
-Status evaluate(Session& session, const std::atomic<bool>* cancelled) {
+/// What is pending, and guesses of what will follow.
+Status evaluate(Generation& generation, const std::atomic<bool>* cancelled) {
+  Session& session = generation.session();
   if (session.pending() == 0) return Status();
   EvalOptions options;
   options.cancelled = cancelled;
+  schedule::DraftClaim claim = generation.guess();
+  if (claim.size != 0) session.model().share_drafts({&claim, 1}, 1, session.length());
+  generation.draft(claim.given);
   Status status = eval(session, options);
+  if (!status.ok()) session.drop_drafts();
+  // Guesses must not fail for want of room where without them nothing would.
+  if (!status.ok() && status.code() != Code::cancelled && claim.given != 0) status = eval(session, options);
   return status.code() == Code::cancelled ? cancelled_error() : std::move(status);
 }
 
@@ -35,7 +43,7 @@ Status next(Generation& generation, const std::atomic<bool>* cancelled, Generati
   event = {};
   QINFER_TRY(generation.check());
   const bool draws = !generation.is_at_limit();
-  if (draws || generation.n_new() == 0) QINFER_TRY(evaluate(generation.session(), cancelled));
+  if (draws || generation.n_new() == 0) QINFER_TRY(evaluate(generation, cancelled));
   // Evaluations look at the flag too, but there may be nothing to evaluate.
   if (draws && cancelled != nullptr && cancelled->load()) return cancelled_error();
   return generation.draw(event);

@@ -102,7 +102,27 @@ Status Generation::draw(GenerationEvent& event) {
   QINFER_ASSIGN(const std::int32_t token, draw_token());
   length_ = session_.length();
   revision_ = session_.revision();
+  learn_from_guess(token);
   return take_in(token, event);
+}
+
+schedule::DraftClaim Generation::guess() {
+  guess_ = {};
+  n_guessed_ = 0;
+  const std::uint64_t limit = std::min<std::uint64_t>(session_.max_tokens(), most_tokens());
+  const bool forced = options_.reply != nullptr && !options_.reply->forced.empty();
+  if (session_.max_draft() == 0 || session_.pending() != 1 || forced || length_ + 1 >= limit) return {};
+  const auto room = static_cast<std::uint32_t>(limit - 1 - length_);  // the last token is drawn, and not evaluated
+  guess_ = schedule::look_up(session_.tokens(), std::min(session_.max_draft(), room));
+  return {&acceptance_, guess_.match, guess_.size};
+}
+
+/// Also from guesses that had no rows: how good they are is known by that.
+void Generation::learn_from_guess(std::int32_t token) {
+  if (n_guessed_ == guess_.size) return;
+  const bool right = guess_.tokens[n_guessed_] == token;
+  acceptance_.learn(guess_.match + n_guessed_, right);
+  n_guessed_ = right ? n_guessed_ + 1 : guess_.size;
 }
 
 Status Generation::push(std::int32_t token, GenerationEvent& event) {
@@ -197,9 +217,10 @@ bool Generation::is_stop_token(std::int32_t token) const {
                                                     [&](auto stop) { return tokenizer.find(stop) == token; });
 }
 
-/// The log probabilities of a token, while the logits that it was drawn from are there.
+/// The log probabilities of a token, while the logits that it was drawn from are there: those of the last evaluated
+/// token, which it is itself where it was guessed.
 void Generation::look_up(std::int32_t token, GenerationEvent& event) {
-  const std::span<const float> row = session_.logits(0);
+  const std::span<const float> row = session_.logits(session_.pending() == 0 ? 1 : 0);
   const platform::ScopedFloatEnvironment environment;
   auto normalizer = sampling::log_normalizer(row);
   if (!normalizer.ok()) return;  // not after it was drawn from them

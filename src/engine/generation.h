@@ -22,6 +22,7 @@
 #include "engine/chat_reply.h"
 #include "engine/session.h"
 #include "engine/text_output.h"
+#include "schedule/drafts.h"
 
 namespace qinfer::engine {
 
@@ -82,6 +83,10 @@ class Generation {
   void begin_anew() { revision_ = session_.revision(); }
   /// Draws the next token and appends it to the session, whose tokens must all be evaluated.
   Status draw(GenerationEvent& event);
+  /// Before the evaluation of the last token: guesses what may follow it (schedule/drafts.h), as far as the session and
+  /// the limits allow. What is given of the claim can be evaluated with it: draft(claim.given).
+  schedule::DraftClaim guess();
+  void draft(std::size_t n) { session_.draft(std::span(guess_.tokens).first(n)); }
   /// Whether draw() will end it because a limit is reached, so that nothing need be evaluated.
   bool is_at_limit() const;
   /// How many tokens the session has at most when it has ended, but for the session's own limit.
@@ -107,6 +112,7 @@ class Generation {
   Result<std::int32_t> draw_token();
   Status take_in(std::int32_t token, GenerationEvent& event);
   void give(std::string_view text, GenerationEvent& event);
+  void learn_from_guess(std::int32_t token);
   void look_up(std::int32_t token, GenerationEvent& event);
   bool is_stop_token(std::int32_t token) const;
   std::uint64_t evaluation_ns() const;
@@ -127,6 +133,9 @@ class Generation {
   bool unseen_content_ = false;    ///< see check()
   std::int64_t forced_from_ = -1;  ///< length of the session before the reply's end marker was forced; -1: it was not
   std::optional<ChatReply::Mark> begin_;
+  schedule::Draft guess_;
+  std::uint32_t n_guessed_ = 0;  ///< tokens of it that were drawn, or all once it was wrong
+  schedule::Acceptance acceptance_;
   std::uint64_t cached_before_, ns_before_;
   std::optional<std::uint64_t> cached_, prefill_ns_;  ///< when the first token was drawn
   std::int32_t top_tokens_[kMaxTop];

@@ -175,6 +175,7 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   SessionLayout layout;
   layout.max_tokens = shape.max_tokens;
   layout.max_logits = spec.gives_logits() ? shape.max_logits : 0;
+  layout.max_draft = shape.max_draft;
   layout.n_groups = static_cast<std::uint32_t>(spec.kv_groups.size());
   layout.embeddings = shape.embeddings || !spec.gives_logits();
   layout.max_blocks =
@@ -197,7 +198,7 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
     layout.embedding = cursor.take(std::uint64_t{spec.n_embd} * 3 * sizeof(float), {"hidden_states", {3, spec.n_embd}});
   layout.bytes = cursor.at();
   layout.tokens_bytes = round_up(std::uint64_t{layout.max_tokens} * 4, 64);
-  layout.logits_bytes = layout.max_logits * vocab_bytes;
+  layout.logits_bytes = (std::uint64_t{layout.max_logits} + layout.max_draft) * vocab_bytes;
   if (region != nullptr) region->bytes = layout.bytes;
   return layout;
 }

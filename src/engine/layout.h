@@ -64,7 +64,7 @@ inline constexpr std::uint32_t kMaxStopBytes = 4096;
 
 /// Everything that a session needs until it is freed: append, eval, sample, generate and truncate allocate nothing.
 struct SessionLayout {
-  std::uint32_t max_tokens = 0, max_logits = 0, max_blocks = 0;
+  std::uint32_t max_tokens = 0, max_logits = 0, max_draft = 0, max_blocks = 0;
   std::uint32_t n_groups = 0;
   bool embeddings = false;
   std::uint64_t table = 0;                                                ///< u32 [n_groups][max_blocks]
@@ -77,7 +77,7 @@ struct SessionLayout {
   std::uint64_t bytes = 0;
   // In separate memory, since forks share them:
   std::uint64_t tokens_bytes = 0;  ///< i32 [max_tokens]
-  std::uint64_t logits_bytes = 0;  ///< f32 [max_logits][n_vocab]
+  std::uint64_t logits_bytes = 0;  ///< f32 [max_logits + max_draft][n_vocab]
 
   std::uint64_t total_bytes() const { return bytes + tokens_bytes + logits_bytes; }
 };
@@ -87,7 +87,7 @@ struct SessionLayout {
 struct SessionShape {
   std::uint32_t block_tokens = kTileTokens;
   bool prefix = false, embeddings = false;
-  std::uint32_t max_tokens = 0, max_logits = 0;
+  std::uint32_t max_tokens = 0, max_logits = 0, max_draft = 0;
 };
 SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_token_bytes, const SessionShape& shape,
                              PlannedRegion* region = nullptr);

@@ -97,6 +97,18 @@ class Model {
   std::string origin() const;
   /// Whether a snapshot's is the same.
   bool has_origin(std::string_view saved) const;
+  /// Whether a row's results do not depend on the other rows of its batch.
+  bool is_invariant() const;
+  /// Tells how long an evaluation took in which each row gave logits (schedule::RowCosts), and by that which drafts are
+  /// worth rows of their own (schedule::share_drafts).
+  void learn_row_costs(std::uint32_t rows, std::uint64_t context, double seconds) const {
+    const Lock lock(row_costs_mutex_);
+    row_costs_.learn(rows, context, seconds);
+  }
+  void share_drafts(std::span<schedule::DraftClaim> claims, std::uint32_t rows, std::uint64_t context) const {
+    const Lock lock(row_costs_mutex_);
+    schedule::share_drafts(claims, rows, context, scratch_layout().batch_capacity, row_costs_);
+  }
   /// The blueprint that it was loaded by.
   const ModelBlueprint& blueprint() const { return blueprint_; }
   /// What blueprints of caches and sessions are made for.
@@ -150,6 +162,8 @@ class Model {
   formats::TextTable metadata_;
   source::ChatTemplates chat_templates_;
   mutable TemplateCache compiled_templates_;
+  mutable Mutex row_costs_mutex_;
+  mutable schedule::RowCosts row_costs_ ABSL_GUARDED_BY(row_costs_mutex_);
 };
 
 }  // namespace qinfer::engine

@@ -44,6 +44,7 @@ struct KvCacheOptions {
 struct SessionOptions {
   std::uint32_t max_tokens = 0, max_logits = 0;
   bool embeddings = false;
+  std::uint32_t max_draft = 0;
 };
 
 }  // namespace qinfer::engine

@@ -92,7 +92,7 @@ PlannedRegion session_tokens_region(const SessionLayout& session) {
 }
 
 PlannedRegion session_logits_region(const SessionLayout& session, std::uint32_t n_vocab) {
-  const std::uint64_t rows = session.max_logits, vocab = n_vocab;
+  const std::uint64_t rows = std::uint64_t{session.max_logits} + session.max_draft, vocab = n_vocab;
   return {
       "session_logits", "session", session.logits_bytes, {{"logits", 0, rows * vocab * 4, {rows, vocab}, "f32", {}}}};
 }

@@ -7,8 +7,21 @@
 namespace qinfer::engine {
 
 Metrics AtomicMetrics::read() const {
-  return {prefill_tokens.load(), decode_tokens.load(), evals.load(),     cached_tokens.load(),
-          prefill_ns.load(),     decode_ns.load(),     sample_ns.load(), wait_ns.load()};
+  Metrics metrics{prefill_tokens.load(),
+                  decode_tokens.load(),
+                  evals.load(),
+                  cached_tokens.load(),
+                  prefill_ns.load(),
+                  decode_ns.load(),
+                  sample_ns.load(),
+                  wait_ns.load(),
+                  {},
+                  {}};
+  for (std::size_t i = 0; i < schedule::kMaxDraft; ++i) {
+    metrics.drafted[i] = drafted[i].load();
+    metrics.accepted[i] = accepted[i].load();
+  }
+  return metrics;
 }
 
 Result<std::uint32_t> thread_count(const RuntimeOptions& options) {

@@ -3,6 +3,7 @@
 // in one process do not affect each other.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "kernel_set.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
+#include "schedule/drafts.h"
 
 namespace qinfer::engine {
 
@@ -42,12 +44,15 @@ struct RuntimeOptions {
 struct Metrics {
   std::uint64_t prefill_tokens = 0, decode_tokens = 0, evals = 0, cached_tokens = 0;
   std::uint64_t prefill_ns = 0, decode_ns = 0, sample_ns = 0, wait_ns = 0;
+  /// Guesses that were evaluated, and those that were right, by their place in the draft.
+  std::array<std::uint64_t, schedule::kMaxDraft> drafted{}, accepted{};
 };
 
 /// The same, counted by several threads.
 struct AtomicMetrics {
   std::atomic<std::uint64_t> prefill_tokens{0}, decode_tokens{0}, evals{0}, cached_tokens{0};
   std::atomic<std::uint64_t> prefill_ns{0}, decode_ns{0}, sample_ns{0}, wait_ns{0};
+  std::array<std::atomic<std::uint64_t>, schedule::kMaxDraft> drafted{}, accepted{};
   Metrics read() const;
 };
 

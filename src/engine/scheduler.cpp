@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/cache_size.h"
 #include "engine/eval.h"
@@ -62,6 +63,7 @@ Scheduler::Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& opt
     : cache_(std::move(cache)), options_(options), policy_(policy, costs_) {
   rows_.reserve(options.max_running);
   evaluated_.reserve(options.max_running);
+  claims_.reserve(options.max_running);
   requests_.reserve(std::size_t{options.max_running} + options.max_waiting);
   over_.reserve(std::size_t{options.max_running} + options.max_waiting);
   events_.reserve(std::size_t{2} * options.max_running + options.max_running + options.max_waiting);
@@ -181,6 +183,7 @@ Status Scheduler::step() {
   QINFER_TRY(plan_step());
   if (rows_.empty()) return Status();
   const std::uint64_t begin = now();
+  guess();
   QINFER_TRY(evaluate());
   for (Row& row : rows_) take_in(row);
   finish_step(now() - begin);
@@ -195,9 +198,17 @@ Status Scheduler::plan_step() {
   events_.clear();
   n_taken_ = 0;
   end_what_is_over(time);
+  if (add_rows_ahead()) return Status();
   begin_requests();
   for (const schedule::Share& share : policy_.plan()) add_row(share);
   return Status();
+}
+
+/// Those whose next token need not be evaluated.
+bool Scheduler::add_rows_ahead() {
+  for (const auto& request : requests_)
+    if (request->is_ahead_) add_row({request->id_, 0, false});
+  return !rows_.empty();
 }
 
 void Scheduler::end_what_is_over(std::uint64_t time) {
@@ -237,6 +248,7 @@ void Scheduler::add_row(const schedule::Share& share) {
   Row& row = rows_.back();
   Request& request = *row.request;
   row.is_prompt = share.is_prompt;
+  request.is_ahead_ = false;
   row.in_use = !request.session_in_use_.exchange(true);
   if (!row.in_use) {
     request.status_ = in_use();
@@ -248,7 +260,29 @@ void Scheduler::add_row(const schedule::Share& share) {
   row.evaluates = request.status_.ok() && draws && generation.session().pending() != 0;
 }
 
-/// Those that find no room end, the others go on.
+/// Rows for guesses, where no prompt needs the time.
+void Scheduler::guess() {
+  std::uint64_t context = 0;
+  std::uint32_t n = 0;
+  claims_.clear();
+  for (Row& row : rows_) {
+    if (row.is_prompt) return;
+    claims_.emplace_back();
+    if (!row.evaluates) continue;
+    claims_.back() = row.request->generation().guess();
+    context += row.request->generation().session().length();
+    ++n;
+  }
+  if (n == 0) return;
+  cache_->model().share_drafts(claims_, n, context);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i].n_drafts = claims_[i].given;
+    rows_[i].limit += claims_[i].given;
+    rows_[i].request->generation().draft(claims_[i].given);
+  }
+}
+
+/// Those that find no room end, the others go on; but first without guesses.
 Status Scheduler::evaluate() {
   while (true) {
     evaluated_.clear();
@@ -264,8 +298,13 @@ Status Scheduler::evaluate() {
     Status status = eval(SessionList(evaluated_.size(), at, is_cancelled, limit), options);
     if (status.code() == Code::cancelled) return Status();
     if (status.code() != Code::kv_full) return status;
-    const auto refused = static_cast<std::size_t>(status.detail());
-    row(refused).request->status_ = std::move(status);
+    Row& refused = rows_[evaluated_[static_cast<std::size_t>(status.detail())]];
+    if (refused.n_drafts == 0) {
+      refused.request->status_ = std::move(status);
+    } else {
+      refused.request->generation().session().drop_drafts();
+      refused.limit -= std::exchange(refused.n_drafts, 0);
+    }
   }
 }
 
@@ -279,6 +318,7 @@ void Scheduler::take_in(Row& row) {
     draws = !row.evaluates || session.pending() == 0;
     request.event_ = {};
     if (draws) request.status_ = request.generation().draw(request.event_);
+    request.is_ahead_ = draws && session.pending() == 0;
   }
   const Lock lock(mutex_);
   if (request.status_.ok()) {
@@ -290,18 +330,25 @@ void Scheduler::take_in(Row& row) {
 
 void Scheduler::finish_step(std::uint64_t ns) {
   const Lock lock(mutex_);
-  policy_.stepped(static_cast<double>(ns) * 1e-9);
+  std::uint32_t n_drafts = 0;
+  for (const Row& row : rows_) n_drafts += static_cast<std::uint32_t>(row.n_drafts);
+  policy_.stepped(static_cast<double>(ns) * 1e-9, n_drafts);
   for (const Row& row : rows_) (row.is_prompt ? stats_.prompt_rows : stats_.decode_rows) += row.limit;
   for (const Row& row : rows_)
     if (!row.request->ended_)
       policy_.evaluated(row.request->id_, static_cast<std::uint32_t>(row.request->generation().session().evaluated()));
+  if (evaluated_.empty()) return;
   ++stats_.steps;
   stats_.last_step_ns = ns;
 }
 
 void Scheduler::release_sessions() {
-  for (Row& row : rows_)
-    if (row.in_use) row.request->session_in_use_.store(false);
+  for (Row& row : rows_) {
+    if (!row.in_use) continue;
+    Session& session = row.request->generation().session();
+    if (session.pending() != 0) session.drop_drafts();  // they were not evaluated
+    row.request->session_in_use_.store(false);
+  }
   rows_.clear();
   over_.clear();
 }

@@ -8,6 +8,11 @@
 //
 //   submit() [any thread]  ->  waiting  ->  running  ->  ended, with a Status
 //   step()                 what is cancelled or late ends; requests begin; rows are evaluated; tokens are drawn
+//
+// Where sessions may guess tokens ahead (schedule/drafts.h) and no prompt is evaluated, the step has rows for the
+// guesses that are worth it. A step draws one token of each request; for those whose guess was right the next step has
+// nothing to evaluate, and it draws theirs alone.
+//
 //   next()                 the events of the step, one after the other; the next step begins when all were taken, so
 //                          what events point to need not be kept
 //
@@ -91,6 +96,7 @@ class Request {
   std::atomic<bool> asked_to_end_{false}, forgotten_{false};
   std::uint64_t id_ = 0;
   bool running_ = false, ended_ = false;
+  bool is_ahead_ = false;  ///< its last token was guessed: the next one can be drawn
   Status status_;
 };
 
@@ -129,7 +135,8 @@ class Scheduler {
   /// A request in a step.
   struct Row {
     std::shared_ptr<Request> request;
-    std::size_t limit = 0;  ///< tokens
+    std::size_t limit = 0;     ///< tokens
+    std::size_t n_drafts = 0;  ///< of them
     bool is_prompt = false, evaluates = false;
     bool in_use = false;  ///< its session is this step's
   };
@@ -147,6 +154,8 @@ class Scheduler {
   void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_event(Kind kind, const std::shared_ptr<Request>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool add_rows_ahead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void guess();
   Status evaluate();
   void take_in(Row& row);
   void finish_step(std::uint64_t ns);
@@ -158,6 +167,7 @@ class Scheduler {
   std::atomic<bool> stepping_{false};
   std::vector<Row> rows_;               ///< of the step that runs
   std::vector<std::size_t> evaluated_;  ///< indices of those that are evaluated
+  std::vector<schedule::DraftClaim> claims_;
   /// Ended in this step: what they hold may be freed by code of the host, so it is without the lock.
   std::vector<std::shared_ptr<Request>> over_;
   std::atomic<std::uint32_t> submissions_{0};

@@ -32,6 +32,11 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
   if (layout.logits_bytes != 0) {
     QINFER_ASSIGN(session->logits_, SharedBuffer::create(allocator, layout.logits_bytes, "a session's logits"));
   }
+  session->max_draft_ = model.is_invariant() ? layout.max_draft : 0;
+  if (session->max_draft_ != layout.max_draft)
+    model.runtime().log(LogLevel::warn,
+                        "max_draft is {}, but the kernel set {} is not batch-invariant: no tokens are guessed ahead",
+                        layout.max_draft, model.kernels().name);
   if (model.tokenizer() != nullptr) session->detokenizer_.emplace(*model.tokenizer(), false);
   session->cache_ = std::move(cache);
   session->sampling_ = SessionSampling(session->layout_, session->memory_.data(), model.spec().n_vocab);
@@ -44,6 +49,7 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   copy->tokens_.share(tokens_);
   if (layout_.logits_bytes != 0) copy->logits_ = logits_.share(std::move(copy->logits_));
   copy->n_logits_ = n_logits_;
+  copy->draft_begin_ = draft_begin_;
   if (layout_.embeddings) std::copy_n(embedding_data(), std::size_t{3} * model().spec().n_embd, copy->embedding_data());
   QINFER_TRY(copy->keys_.share(keys_));
   QINFER_TRY(copy->sampling_.copy(sampling_));  // last: after a hook's clone nothing fails
@@ -67,6 +73,8 @@ Status Session::append(std::span<const std::int32_t> tokens) {
   QINFER_TRY(check_room_for(tokens, length()));
   // In an encoder every token sees all others: with more of them, all are evaluated again.
   if (!model().spec().causal && !tokens.empty()) forget_everything();
+  if (tokens.empty()) return Status();
+  drop_drafts();
   tokens_.append(tokens);
   return Status();
 }
@@ -80,12 +88,13 @@ Status Session::truncate(std::size_t n_tokens) {
 Status Session::cut(std::size_t n_tokens, bool others_follow) {
   const bool cut = n_tokens < length();
   if (cut) QINFER_TRY(sampling_.rewind(n_tokens));
+  drop_drafts();
   tokens_.truncate(n_tokens);
   // Nothing pending means that there are logits, or an embedding; after a cancelled evaluation there may be none.
   const bool ready =
-      n_tokens == evaluated() && (others_follow || n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);
+      n_tokens == keys_.evaluated() && (others_follow || n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);
   if (!model().spec().causal && cut) forget_everything();
-  if (n_tokens > evaluated() || ready) return Status();
+  if (n_tokens > keys_.evaluated() || ready) return Status();
   // The last token kept is evaluated again, for its logits, from which the next token is drawn. Everything is evaluated
   // again where that is not possible: from a sum of hidden states no token can be subtracted, and a window that has
   // moved on has given back the blocks that the next token to be evaluated sees.
@@ -108,6 +117,33 @@ Result<std::size_t> Session::set_tokens(std::span<const std::int32_t> tokens) {
   if (n_kept < length()) QINFER_TRY(cut(n_kept, n_kept < tokens.size()));
   QINFER_TRY(append(tokens.subspan(n_kept)));
   return n_kept;
+}
+
+void Session::draft(std::span<const std::int32_t> tokens) {
+  drop_drafts();
+  if (tokens.empty()) return;
+  tokens_.draft(tokens);
+  draft_begin_ = length();
+}
+
+void Session::drop_drafts() {
+  const std::size_t n = n_ahead();
+  tokens_.drop_drafts();
+  if (n == 0) return;
+  n_logits_ -= std::min(n_logits_, n);
+  keys_.go_back(length());
+}
+
+void Session::append_drawn(std::int32_t token) {
+  if (!tokens_.accept_draft(token)) {
+    drop_drafts();
+    tokens_.append({&token, 1});
+    return;
+  }
+  AtomicMetrics& total = model().runtime().metrics();
+  const std::size_t place = length() - 1 - draft_begin_;
+  ++metrics_.accepted[place], ++total.accepted[place];
+  ++metrics_.decode_tokens, ++total.decode_tokens;
 }
 
 void Session::drop_logits() {
@@ -145,8 +181,8 @@ Status Session::embedding(Pooling pooling, std::span<float> out) const {
 float* Session::logits_row(std::size_t row) const { return logits_.as<float>() + row * model().spec().n_vocab; }
 
 std::span<const float> Session::logits(std::size_t back) const {
-  if (back >= n_logits_) return {};
-  return {logits_row(n_logits_ - 1 - back), model().spec().n_vocab};
+  if (back >= n_logits()) return {};
+  return {logits_row(n_logits() - 1 - back), model().spec().n_vocab};
 }
 
 Status Session::no_logits(std::size_t back) const {
@@ -219,13 +255,8 @@ Result<std::int32_t> Session::sample(bool with_hook) {
   auto drawn = sampling_.draw(logits(0), tokens(), with_hook);
   if (!drawn.ok()) return keys_.explained(drawn.take_status());
   const std::int32_t token = drawn.value();
-  const std::size_t position = length();
-  tokens_.append({&token, 1});
-  if (with_hook && sampling_.hook() != nullptr)
-    if (Status refused = sampling_.accept(position, token); !refused.ok()) {
-      tokens_.truncate(position);
-      return refused;
-    }
+  if (with_hook && sampling_.hook() != nullptr) QINFER_TRY(sampling_.accept(length(), token));
+  append_drawn(token);
   const std::uint64_t elapsed = platform::now_ns() - begin;
   metrics_.sample_ns += elapsed;
   model().runtime().metrics().sample_ns += elapsed;

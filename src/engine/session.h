@@ -8,6 +8,7 @@
 // session_snapshot.cpp has save() and load().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,6 +42,7 @@ class Session {
     bool any_bits = false;     ///< keys and values that the same kernel set computed with other options are accepted
     bool no_recovery = false;  ///< the state before the last one is refused
     std::shared_ptr<const platform::Files> files;  ///< of the host; null: the operating system's
+    std::uint32_t max_draft = 0;                   ///< of SessionOptions
   };
   struct LoadSessionResult {
     std::size_t n_tokens = 0, n_evaluated = 0;  ///< as they were saved
@@ -59,10 +61,12 @@ class Session {
   std::size_t length() const { return tokens_.size(); }
   /// Another number after each change of its tokens.
   std::uint64_t revision() const { return tokens_.revision(); }
-  std::size_t evaluated() const { return keys_.evaluated(); }
+  std::size_t evaluated() const { return std::min(keys_.evaluated(), length()); }
   std::size_t pending() const { return length() - evaluated(); }
   std::uint32_t max_tokens() const { return layout_.max_tokens; }
   std::uint32_t max_logits() const { return layout_.max_logits; }
+  /// Tokens that a generation may guess ahead: none where the kernel set is not invariant, whatever the option says.
+  std::uint32_t max_draft() const { return max_draft_; }
   const SessionKeys& keys() const { return keys_; }
   const SessionSampling& sampling() const { return sampling_; }
   SessionSampling& sampling() { return sampling_; }
@@ -78,6 +82,13 @@ class Session {
   Result<std::int32_t> sample(bool with_hook);
   /// QINFER_E_UNSUPPORTED for an encoder, which has no logits.
   Status check_samples() const;
+
+  /// Guesses of the tokens that sample() will draw, at most max_draft(), in place of others: they are evaluated after
+  /// the pending tokens. There must be a pending one, and room for all. A token that was guessed right is evaluated
+  /// once it is drawn; the first that was not, and every change of the tokens, drops the rest.
+  void draft(std::span<const std::int32_t> tokens);
+  void drop_drafts();
+  std::size_t n_drafts() const { return tokens_.with_drafts().size() - length(); }
 
   /// The logits of the last evaluated token, or of the one `back` earlier; empty if not kept.
   std::span<const float> logits(std::size_t back) const;
@@ -97,7 +108,7 @@ class Session {
   /// The error that says why logits(back) is empty.
   Status no_logits(std::size_t back) const;
   /// How many rows logits() has.
-  std::size_t n_logits() const { return n_logits_; }
+  std::size_t n_logits() const { return n_logits_ - std::min(n_logits_, n_ahead()); }
 
   /// Which hidden states an embedding is made of.
   enum class Pooling : std::uint8_t { last, mean, first };
@@ -115,6 +126,9 @@ class Session {
   // ---- For eval ----
 
   SessionKeys& keys() { return keys_; }
+  std::span<const std::int32_t> with_drafts() const { return tokens_.with_drafts(); }
+  /// Pending tokens, and drafts after them.
+  std::size_t to_evaluate() const { return with_drafts().size() - keys_.evaluated(); }
   /// Adopts published blocks of the cache that hold pending tokens, but not the last `keep` tokens.
   void adopt_prefix(std::size_t keep);
   /// Undoes adopt_prefix(): the tokens are pending again.
@@ -159,6 +173,10 @@ class Session {
   Status cut(std::size_t n_tokens, bool others_follow);
   /// All tokens are pending again.
   void forget_everything();
+  /// Drafts that are evaluated.
+  std::size_t n_ahead() const { return keys_.evaluated() - evaluated(); }
+  /// A token that was drawn, and accepted by the hook.
+  void append_drawn(std::int32_t token);
 
   std::shared_ptr<KvCache> cache_;
   SessionLayout layout_;
@@ -168,7 +186,9 @@ class Session {
   SessionKeys keys_;
   SessionSampling sampling_;
   SharedBuffer logits_;
-  std::size_t n_logits_ = 0;
+  std::size_t n_logits_ = 0;     ///< rows, those of drafts included
+  std::uint32_t max_draft_ = 0;  ///< see max_draft()
+  std::size_t draft_begin_ = 0;  ///< length when the last draft was made
   std::optional<text::Detokenizer> detokenizer_;
   Metrics metrics_;
   EvalState eval_state_;

@@ -63,9 +63,9 @@ void SessionKeys::give_back_unused() {
   for (BlockTable& table : tables()) table.give_back_unused(n_evaluated_);
 }
 
-void SessionKeys::finish_evaluation() {
+void SessionKeys::finish_evaluation(std::size_t length) {
   give_back_unused();
-  for (BlockTable& table : tables()) table.give_back_unseen(n_evaluated_);
+  for (BlockTable& table : tables()) table.give_back_unseen(std::min(n_evaluated_, length));
 }
 
 const char* SessionKeys::find_inconsistency() const {
@@ -158,7 +158,7 @@ void SessionKeys::advance(std::size_t n, Tokens tokens) {
 }
 
 void SessionKeys::publish_full_blocks(Tokens tokens) {
-  const std::size_t full = n_evaluated_ / block_tokens();
+  const std::size_t full = std::min(n_evaluated_, tokens.size()) / block_tokens();
   if (n_named_ == full) return;
   kv::BlockPool& pool = cache_->pool();
   // A name may stand for the block of another session with the same tokens, which may have been evicted since; then

@@ -54,14 +54,15 @@ class SessionKeys {
   Code reserve(std::size_t n);
   /// Ends promises and gives back the blocks that the evaluated tokens do not need.
   void give_back_unused();
-  /// After an evaluation: gives back also the blocks that windows do not see any more.
-  void finish_evaluation();
+  /// After an evaluation: gives back also the blocks that windows do not see any more from the session's end, which
+  /// is `length`: drafts that are evaluated may be dropped.
+  void finish_evaluation(std::size_t length);
   /// What is wrong with tables and pools, or null. For debug builds.
   const char* find_inconsistency() const;
 
   // ---- Progress ----
 
-  /// The next n tokens are evaluated now; publishes blocks that have become full.
+  /// The next n tokens, or drafts after them, are evaluated now; publishes blocks that tokens have filled.
   void advance(std::size_t n, Tokens tokens);
   /// Only the first n tokens are evaluated any more.
   void go_back(std::size_t n);

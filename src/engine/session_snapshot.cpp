@@ -217,6 +217,7 @@ Status restore_sampler(const sampling::StoredOptions& stored, SessionSampling& o
 Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, const std::string& path,
                                                const LoadSessionOptions& options, LoadSessionResult& result) {
   const Model& model = cache->model();
+  QINFER_TRY(check_max_draft(options.max_draft));
   if (cache->n_groups() == 0)
     return error(Code::unsupported, "{} is an encoder: its sessions are not saved", model.spec().architecture);
   const auto fits = [&](const kv::SnapshotModel& saved, std::uint32_t max_tokens, std::uint32_t max_logits) {
@@ -234,7 +235,8 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
   QINFER_TRY(check_tokens(snapshot, model, path));
   auto sampler = sampling::parse_stored_options(snapshot.extra());
   if (!sampler.ok()) return sampler.take_status().with_prefix(path);
-  auto created = create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false});
+  auto created =
+      create(std::move(cache), SessionOptions{snapshot.max_tokens(), snapshot.max_logits(), false, options.max_draft});
   Status status = created.take_status();
   if (status.ok()) status = restore_sampler(sampler.value(), created.value()->sampling_);
   if (status.code() == Code::invalid_argument)  // not this call's arguments, but what the file says

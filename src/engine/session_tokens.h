@@ -1,4 +1,6 @@
-// The tokens of a session: a list in memory that forks share until one of them changes it.
+// The tokens of a session: a list in memory that forks share until one of them changes it. After the last one there may
+// be drafts (schedule/drafts.h): guesses of the next ones, which are evaluated but not the session's until they are
+// drawn.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +21,7 @@ class SessionTokens {
   }
 
   std::span<const std::int32_t> all() const { return {data(), size_}; }
+  std::span<const std::int32_t> with_drafts() const { return {data(), size_ + n_drafts_}; }
   std::size_t size() const { return size_; }
   std::uint64_t bytes() const { return memory_.size(); }
   /// Another number after each change.
@@ -28,23 +31,38 @@ class SessionTokens {
   void append(std::span<const std::int32_t> tokens) {
     memory_.make_own(size_ * sizeof(std::int32_t));
     std::copy(tokens.begin(), tokens.end(), data() + size_);
-    size_ += tokens.size();
-    ++revision_;
+    set_size(size_ + tokens.size(), 0);
   }
-  void truncate(std::size_t size) {
-    size_ = size;
-    ++revision_;
+  void truncate(std::size_t size) { set_size(size, 0); }
+  /// In place of all drafts. There must be room for them.
+  void draft(std::span<const std::int32_t> tokens) {
+    memory_.make_own(size_ * sizeof(std::int32_t));
+    std::copy(tokens.begin(), tokens.end(), data() + size_);
+    n_drafts_ = tokens.size();
+  }
+  void drop_drafts() { n_drafts_ = 0; }
+  /// Makes the next draft a token, if it is this one.
+  bool accept_draft(std::int32_t token) {
+    if (n_drafts_ == 0 || data()[size_] != token) return false;
+    set_size(size_ + 1, n_drafts_ - 1);
+    return true;
   }
   /// The tokens of the session that this one is a fork of.
   void share(const SessionTokens& original) {
     memory_ = original.memory_.share(std::move(memory_));
     size_ = original.size_;
+    n_drafts_ = original.n_drafts_;
   }
 
  private:
   std::int32_t* data() const { return memory_.as<std::int32_t>(); }
+  void set_size(std::size_t size, std::size_t n_drafts) {
+    size_ = size;
+    n_drafts_ = n_drafts;
+    ++revision_;
+  }
   SharedBuffer memory_;
-  std::size_t size_ = 0;
+  std::size_t size_ = 0, n_drafts_ = 0;
   std::uint64_t revision_ = 0;
 };
 

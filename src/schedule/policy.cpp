@@ -194,8 +194,9 @@ void Policy::restore_claims() {
   for (Running& running : running_) running.claim = *at++;
 }
 
-void Policy::stepped(double seconds) {
+void Policy::stepped(double seconds, std::uint32_t more_rows) {
   if (plan_.empty()) return;
+  shape_.decode_rows += more_rows;
   costs_.learn(shape_, seconds);
   for (const Share& share : plan_)
     for (Running& running : running_)

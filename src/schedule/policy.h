@@ -88,8 +88,8 @@ class Policy {
 
   /// The next step. Valid until the next call.
   std::span<const Share> plan();
-  /// The plan was carried out, in so many seconds.
-  void stepped(double seconds);
+  /// The plan was carried out, in so many seconds, with so many rows more of those that decode.
+  void stepped(double seconds, std::uint32_t more_rows = 0);
   /// So many tokens of a running request are there: more than its rows were, since others had evaluated them, or fewer.
   void evaluated(std::uint64_t id, std::uint32_t tokens);
 

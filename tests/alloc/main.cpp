@@ -134,7 +134,9 @@ class Host {
 
  private:
   qi::Session make() {
-    qi::Session session(cache_);
+    auto options = qi::options<qinfer_session_options>();
+    options.max_draft = 8;
+    qi::Session session(cache_, options);
     auto sampler = qi::options<qinfer_sampler_options>();
     sampler.temperature = 0.9f;
     sampler.top_k = 20;
@@ -346,8 +348,10 @@ void steps_of_a_scheduler(const qi::Model& model, std::uint32_t flags) {
   std::vector<std::unique_ptr<qi::Session>> sessions;
   std::vector<std::unique_ptr<qi::Generation>> generations;
   std::vector<std::unique_ptr<qi::Request>> submitted;
+  auto guessing = qi::options<qinfer_session_options>();
+  guessing.max_draft = 16;
   for (std::size_t i = 0; i < 8; ++i) {
-    sessions.push_back(std::make_unique<qi::Session>(cache));
+    sessions.push_back(std::make_unique<qi::Session>(cache, guessing));
     sessions.back()->append(std::vector<qinfer_token>(3 + 9 * i, 5));
     generations.push_back(std::make_unique<qi::Generation>(*sessions.back(), request));
     submitted.push_back(std::make_unique<qi::Request>(scheduler.submit(*generations.back())));
@@ -367,6 +371,9 @@ void steps_of_a_scheduler(const qi::Model& model, std::uint32_t flags) {
   watching = false;
   expect(bad == 0, "calls of a scheduler that failed", bad);
   expect(ends == 8, "requests that ended", ends);
+  long guesses = 0;
+  for (const auto& session : sessions) guesses += static_cast<long>(session->metrics().drafted[0]);
+  expect(guesses > 0, "guesses that a scheduler evaluated", guesses);
   expect(requests == 0, "allocations of a scheduler's steps", requests);
   expect(mappings == 0, "mappings of a scheduler's steps", mappings);
 }

@@ -10,6 +10,7 @@
 
 #include "support/c_api.h"
 #include "support/catch.h"
+#include "support/drafts.h"
 #include "support/skip.h"
 #include "support/targets.h"
 
@@ -54,6 +55,8 @@ struct Job {
   qi::GenerateOptions options;
   float temperature = 0;
   std::uint64_t seed = 0, key = 0;
+  std::uint32_t max_draft = 0;
+  std::vector<std::pair<qi::Token, float>> bias;
   std::unique_ptr<qi::Session> session;
   std::unique_ptr<qi::Generation> generation;
   std::unique_ptr<qi::Request> request;
@@ -66,12 +69,14 @@ struct Job {
   void begin(qi::KvCache& cache) {
     auto session_options = qi::options<qinfer_session_options>();
     session_options.max_tokens = static_cast<std::uint32_t>(prompt.size()) + options.max_tokens + 1;
+    session_options.max_draft = max_draft;
     session = std::make_unique<qi::Session>(cache, session_options);
     session->append(prompt);
     auto sampler = qi::options<qinfer_sampler_options>();
     sampler.temperature = temperature;
     sampler.seed = seed;
     session->set_sampler(sampler);
+    session->set_bias(bias);
     generation = std::make_unique<qi::Generation>(*session, options);
   }
   void submit(qi::KvCache& cache, qi::Scheduler& scheduler, std::uint64_t deadline = 0) {
@@ -192,6 +197,51 @@ TEST_CASE("Scheduler: random requests give what each gives alone, on every invar
       jobs.clear();
       CHECK(used_blocks(cache) == 0);
     }
+}
+
+TEST_CASE("Scheduler: requests that guess ahead give what they give without", "[scheduler][drafts]") {
+  for (const std::string& target : invariant_targets()) {
+    INFO(target);
+    const qi::Model model = load(target.c_str());
+    qi::KvCache alone = cache_of(model, 64), cache = cache_of(model, 200, true);
+    auto options = qi::options<qinfer_scheduler_options>();
+    options.max_running = 5;
+    qi::Scheduler scheduler(cache, options);
+    std::mt19937 random(11);
+    std::vector<std::unique_ptr<Job>> jobs;
+    std::vector<Told> expected;
+    std::uint64_t drafted = 0, accepted = 0;
+    for (int i = 0; i < 25; ++i) {
+      jobs.push_back(std::make_unique<Job>(random_job(random, model)));
+      Job& job = *jobs.back();
+      job.options.max_tokens = 20 + random() % 60;
+      for (std::uint32_t token = 0; token < model.info().n_vocab; ++token)  // few words: a text that repeats itself
+        if (token < 3 || random() % 50 != 0) job.bias.emplace_back(static_cast<qi::Token>(token), -INFINITY);
+      expected.push_back(job.alone(alone));
+      job.max_draft = i % 4 == 0 ? 0 : 1 + random() % 16;
+      job.submit(cache, scheduler);
+      if (i % 9 == 8) job.request->cancel();
+      for (std::uint32_t n = random() % 20; n > 0; --n) make_rows_free(model), step(scheduler);
+    }
+    while (scheduler.wait(0)) make_rows_free(model), step(scheduler);
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      INFO("request " << i);
+      CHECK(jobs[i]->ends == 1);
+      if (i % 9 == 8) {
+        CHECK(jobs[i]->status == QINFER_E_CANCELLED);
+        continue;
+      }
+      CHECK(jobs[i]->status == QINFER_OK);
+      CHECK(jobs[i]->told == expected[i]);
+      drafted += sum(jobs[i]->session->metrics().drafted);
+      accepted += sum(jobs[i]->session->metrics().accepted);
+    }
+    CHECK(accepted > 100);
+    CHECK(drafted > accepted);
+    CHECK(scheduler.stats().promised_bytes == 0);
+    jobs.clear();
+    CHECK(used_blocks(cache) == 0);
+  }
 }
 
 TEST_CASE("Scheduler: cancelled, late and forgotten requests end, and no other", "[scheduler]") {

@@ -281,6 +281,8 @@ export interface SessionOptions {
   maxTokens?: number;
   /** Rows that logits() can give; 0 = 1. */
   maxLogits?: number;
+  /** Tokens that are guessed ahead, at most 16: text that repeats earlier text is faster, and the same; 0 = none. */
+  maxDraft?: number;
   embeddings?: boolean;
 }
 
@@ -407,6 +409,9 @@ export interface Metrics {
   decodeNs: number;
   sampleNs: number;
   waitNs: number;
+  /** Guessed tokens that were evaluated, and those that were right, by their place in the guess. */
+  drafted: number[];
+  accepted: number[];
 }
 
 export interface SnapshotOptions {
@@ -447,6 +452,7 @@ export class Session {
   readonly info: {
     maxTokens: number;
     maxLogits: number;
+    maxDraft: number;
     nTokens: number;
     nEvaluated: number;
     nLogits: number;

@@ -36,7 +36,7 @@ const kCache = {
   contiguous: boolean,
 };
 
-const kSession = { maxTokens: u32, maxLogits: u32, embeddings: boolean };
+const kSession = { maxTokens: u32, maxLogits: u32, maxDraft: u32, embeddings: boolean };
 
 const kPlan = {
   runtime: nested(kRuntime),

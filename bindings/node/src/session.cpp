@@ -123,6 +123,7 @@ napi_value session_info(const Args& args) {
   return Record(args.env)
       .set("maxTokens", info.max_tokens)
       .set("maxLogits", info.max_logits)
+      .set("maxDraft", info.max_draft)
       .set("nTokens", info.n_tokens)
       .set("nEvaluated", info.n_evaluated)
       .set("nLogits", info.n_logits)

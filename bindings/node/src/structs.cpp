@@ -71,8 +71,18 @@ qinfer_session_options session_options(const Options& options) {
   qinfer_session_options native = sized<qinfer_session_options>();
   options.read("maxTokens", native.max_tokens);
   options.read("maxLogits", native.max_logits);
+  options.read("maxDraft", native.max_draft);
   options.flag("embeddings", native.flags, QINFER_SESSION_EMBEDDINGS);
   return native;
+}
+
+/// Numbers by their place.
+static napi_value counts(napi_env env, const std::uint64_t (&values)[16]) {
+  napi_value list = nullptr;
+  check(env, napi_create_array(env, &list));
+  for (std::uint32_t i = 0; i < 16; ++i)
+    check(env, napi_set_element(env, list, i, number(env, static_cast<double>(values[i]))));
+  return list;
 }
 
 napi_value metrics_object(napi_env env, const qinfer_metrics& metrics) {
@@ -85,6 +95,8 @@ napi_value metrics_object(napi_env env, const qinfer_metrics& metrics) {
       .set("decodeNs", metrics.decode_ns)
       .set("sampleNs", metrics.sample_ns)
       .set("waitNs", metrics.wait_ns)
+      .set("drafted", counts(env, metrics.drafted))
+      .set("accepted", counts(env, metrics.accepted))
       .object();
 }
 

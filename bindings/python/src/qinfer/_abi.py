@@ -248,6 +248,8 @@ class qinfer_session_options(Structure):
         ("flags", c_uint32),
         ("max_tokens", c_uint32),
         ("max_logits", c_uint32),
+        ("max_draft", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 class qinfer_memory(Structure):
@@ -428,6 +430,8 @@ class qinfer_session_load_options(Structure):
         ("struct_size", c_uint32),
         ("flags", c_uint32),
         ("files", POINTER(qinfer_files)),
+        ("max_draft", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 class qinfer_session_load_result(Structure):
@@ -604,6 +608,8 @@ class qinfer_metrics(Structure):
         ("decode_ns", c_uint64),
         ("sample_ns", c_uint64),
         ("wait_ns", c_uint64),
+        ("drafted", c_uint64 * 16),
+        ("accepted", c_uint64 * 16),
     ]
 
 class qinfer_session_memory(Structure):
@@ -627,7 +633,7 @@ class qinfer_session_info(Structure):
         ("n_logits", c_uint32),
         ("n_bias", c_uint32),
         ("has_logits_hook", c_uint32),
-        ("reserved", c_uint32),
+        ("max_draft", c_uint32),
     ]
 
 class qinfer_grammar_vocab_options(Structure):

@@ -56,6 +56,7 @@ def members_of(struct: Any, without: Iterable[str] = ()) -> dict[str, Any]:
     for name, *_ in struct._fields_:
         value = getattr(struct, name)
         if name not in ("struct_size", "reserved") and name not in without:
+            value = list(value) if isinstance(value, ctypes.Array) else value
             out[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     return out
 

@@ -635,10 +635,14 @@ pub struct qinfer_session_options {
     pub flags: u32,
     pub max_tokens: u32,
     pub max_logits: u32,
+    #[doc = " Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred\n  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an\n  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of\n  it, is several times faster. Tokens, text and log probabilities are the same as without. Takes memory for so\n  many rows of logits. With a kernel set that is not batch-invariant nothing is guessed."]
+    pub max_draft: u32,
+    #[doc = " Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred\n  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an\n  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of\n  it, is several times faster. Tokens, text and log probabilities are the same as without. Takes memory for so\n  many rows of logits. With a kernel set that is not batch-invariant nothing is guessed."]
+    pub reserved: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_session_options"][::core::mem::size_of::<qinfer_session_options>() - 16usize];
+    ["Size of qinfer_session_options"][::core::mem::size_of::<qinfer_session_options>() - 24usize];
     ["Alignment of qinfer_session_options"]
         [::core::mem::align_of::<qinfer_session_options>() - 4usize];
     ["Offset of field: qinfer_session_options::struct_size"]
@@ -649,6 +653,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_session_options, max_tokens) - 8usize];
     ["Offset of field: qinfer_session_options::max_logits"]
         [::core::mem::offset_of!(qinfer_session_options, max_logits) - 12usize];
+    ["Offset of field: qinfer_session_options::max_draft"]
+        [::core::mem::offset_of!(qinfer_session_options, max_draft) - 16usize];
+    ["Offset of field: qinfer_session_options::reserved"]
+        [::core::mem::offset_of!(qinfer_session_options, reserved) - 20usize];
 };
 #[doc = " Bytes, as planned or as in use: for equal options the two agree exactly."]
 #[repr(C)]
@@ -1252,11 +1260,13 @@ pub struct qinfer_session_load_options {
     pub struct_size: u32,
     pub flags: u32,
     pub files: *const qinfer_files,
+    pub max_draft: u32,
+    pub reserved: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of qinfer_session_load_options"]
-        [::core::mem::size_of::<qinfer_session_load_options>() - 16usize];
+        [::core::mem::size_of::<qinfer_session_load_options>() - 24usize];
     ["Alignment of qinfer_session_load_options"]
         [::core::mem::align_of::<qinfer_session_load_options>() - 8usize];
     ["Offset of field: qinfer_session_load_options::struct_size"]
@@ -1265,6 +1275,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_session_load_options, flags) - 4usize];
     ["Offset of field: qinfer_session_load_options::files"]
         [::core::mem::offset_of!(qinfer_session_load_options, files) - 8usize];
+    ["Offset of field: qinfer_session_load_options::max_draft"]
+        [::core::mem::offset_of!(qinfer_session_load_options, max_draft) - 16usize];
+    ["Offset of field: qinfer_session_load_options::reserved"]
+        [::core::mem::offset_of!(qinfer_session_load_options, reserved) - 20usize];
 };
 impl Default for qinfer_session_load_options {
     fn default() -> Self {
@@ -1899,10 +1913,12 @@ pub struct qinfer_metrics {
     pub decode_ns: u64,
     pub sample_ns: u64,
     pub wait_ns: u64,
+    pub drafted: [u64; 16usize],
+    pub accepted: [u64; 16usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_metrics"][::core::mem::size_of::<qinfer_metrics>() - 72usize];
+    ["Size of qinfer_metrics"][::core::mem::size_of::<qinfer_metrics>() - 328usize];
     ["Alignment of qinfer_metrics"][::core::mem::align_of::<qinfer_metrics>() - 8usize];
     ["Offset of field: qinfer_metrics::struct_size"]
         [::core::mem::offset_of!(qinfer_metrics, struct_size) - 0usize];
@@ -1924,6 +1940,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_metrics, sample_ns) - 56usize];
     ["Offset of field: qinfer_metrics::wait_ns"]
         [::core::mem::offset_of!(qinfer_metrics, wait_ns) - 64usize];
+    ["Offset of field: qinfer_metrics::drafted"]
+        [::core::mem::offset_of!(qinfer_metrics, drafted) - 72usize];
+    ["Offset of field: qinfer_metrics::accepted"]
+        [::core::mem::offset_of!(qinfer_metrics, accepted) - 200usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1965,7 +1985,7 @@ pub struct qinfer_session_info {
     pub n_logits: u32,
     pub n_bias: u32,
     pub has_logits_hook: u32,
-    pub reserved: u32,
+    pub max_draft: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1989,8 +2009,8 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_session_info, n_bias) - 36usize];
     ["Offset of field: qinfer_session_info::has_logits_hook"]
         [::core::mem::offset_of!(qinfer_session_info, has_logits_hook) - 40usize];
-    ["Offset of field: qinfer_session_info::reserved"]
-        [::core::mem::offset_of!(qinfer_session_info, reserved) - 44usize];
+    ["Offset of field: qinfer_session_info::max_draft"]
+        [::core::mem::offset_of!(qinfer_session_info, max_draft) - 44usize];
 };
 unsafe extern "C" {
     #[doc = " What to pass as err, so that a call that fails fills *error. Use it for nothing else: it is not the address of a\n  qinfer_error, and must not be read or written through. NULL gives NULL."]

@@ -98,6 +98,10 @@ numbers! {
         sample_ns: u64 = sample_ns,
         /// Waiting for the threads of the runtime.
         wait_ns: u64 = wait_ns,
+        /// Guessed tokens that were evaluated, by their place in the guess.
+        drafted: [u64; 16] = drafted,
+        /// Those of them that were right.
+        accepted: [u64; 16] = accepted,
     }
 }
 
@@ -120,6 +124,8 @@ numbers! {
         n_bias: u32 = n_bias,
         /// 1 with a logits hook, otherwise 0.
         has_logits_hook: u32 = has_logits_hook,
+        /// Tokens that are guessed ahead.
+        max_draft: u32 = max_draft,
     }
 }
 

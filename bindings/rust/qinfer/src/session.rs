@@ -19,6 +19,8 @@ pub struct SessionOptions {
     pub max_tokens: u32,
     /// Rows kept for [`Session::logits`]; 0 = 1.
     pub max_logits: u32,
+    /// Tokens that are guessed ahead, at most 16: text that repeats earlier text is faster, and the same; 0 = none.
+    pub max_draft: u32,
     /// Keep hidden states for [`Session::embedding`]. Encoders always do.
     pub embeddings: bool,
 }
@@ -29,6 +31,7 @@ impl SessionOptions {
             flags: flag(self.embeddings, sys::QINFER_SESSION_EMBEDDINGS),
             max_tokens: self.max_tokens,
             max_logits: self.max_logits,
+            max_draft: self.max_draft,
             ..sys::sized()
         }
     }
