@@ -2,6 +2,7 @@
 // do. Ceilings and model run on the same pinned threads, ceilings first, so that their buffer is gone before the model
 // is loaded. Reported are medians with the range of all repetitions. What each share counts is printed beside it.
 // Sessions that decode together have prompts of their own, so that they choose experts of their own.
+#include "bench_clients.h"
 #include "bench_report.h"
 
 #include <algorithm>
@@ -29,22 +30,12 @@ struct BenchArgs {
   std::uint32_t depth = kShortPrompt, sessions = 1;  // of decoding
   std::uint32_t read_mib = 2048;
   bool prefill_given = false, decode_given = false;
+  std::uint32_t clients = 0, step_ms = 100;
   bool json = false, all_targets = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-/// The same ids on every machine and in every run (a linear congruential generator; std's distributions may differ).
-std::vector<qinfer_token> random_tokens(std::size_t n, std::uint32_t n_vocab, std::uint32_t session = 0) {
-  std::vector<qinfer_token> tokens(n);
-  std::uint64_t state = 42 + session;
-  for (qinfer_token& token : tokens) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    token = static_cast<qinfer_token>((state >> 33) % n_vocab);
-  }
-  return tokens;
 }
 
 /// Default amounts are cut to what the model's context holds; given ones are not, so that the library can refuse them.
@@ -224,7 +215,24 @@ void compare_targets(BenchArgs& args, const BenchReport& machine) {
   }
 }
 
+/// Requests of several clients, instead of the model's speed.
+int run_clients(const BenchArgs& args) {
+  if (args.prefill == 0 || args.decode == 0) throw UsageError("clients need a prompt (-p) and tokens to decode (-n)");
+  ClientsArgs clients;
+  clients.cpus = choose_cpus(args.runtime.threads);
+  clients.n = args.clients, clients.step_ms = args.step_ms, clients.requests = args.repetitions;
+  clients.prompt = args.prefill, clients.decode = args.decode;
+  qinfer_runtime_options options = runtime_options(args.runtime);
+  options.n_threads = static_cast<std::uint32_t>(clients.cpus.size());
+  options.cpu_ids = clients.cpus.data();
+  options.n_cpu_ids = options.n_threads;
+  qi::Runtime runtime(options);
+  print_clients(measure_clients(load_model(runtime, args.model), kv_type(args.kv), clients), args.json);
+  return 0;
+}
+
 int run_bench(BenchArgs& args) {
+  if (args.clients != 0) return run_clients(args);
   if (args.prefill == 0 && args.decode == 0) throw UsageError("-p 0 -n 0 leaves nothing to measure");
   BenchReport result;
   result.cpus = choose_cpus(args.runtime.threads);
@@ -265,6 +273,10 @@ void add_bench(Commands& commands) {
   const Option decode = number("-n", args->decode, 0, "Tokens to decode (default 64; 0 = no decode)");
   number("--depth", args->depth, 1, "Tokens in the context before the decoded ones (default 8)");
   number("--sessions", args->sessions, 1, "Sessions that decode in one batch (default 1)");
+  Option clients =
+      number("--clients", args->clients, 1, "Instead: clients that each send -r requests, one after the other");
+  number("--step-ms", args->step_ms, 1, "With --clients: what a step of the scheduler should take (default 100)");
+  clients.excludes("--sessions");
   number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");
   number("--read-mib", args->read_mib, 8, "Memory that is read to know its bandwidth, in MiB (default 2048)");
   add_kv_arg(options, args->kv);
@@ -272,7 +284,8 @@ void add_bench(Commands& commands) {
   add_runtime_args(options, args->runtime);
   options.flag("--json", args->json, "Print one JSON object (with --all-targets, one on each line)");
   options.flag("--all-targets", args->all_targets, "Compare all kernel sets that this CPU can run")
-      .excludes("--cpu-target");
+      .excludes("--cpu-target")
+      .excludes("--clients");
   options.run([args, prefill, decode] {
     args->prefill_given = prefill.count() > 0;
     args->decode_given = decode.count() > 0;

@@ -415,6 +415,7 @@ void add_chat(Commands& commands) {
   add_conversation_args(options, *args);
   add_grammar_args(options, args->conversation.grammar);
   add_sampler_args(options, args->conversation.sampler);
+  add_draft_arg(options, args->conversation.max_draft);
   add_kv_arg(options, args->conversation.kv);
   add_runtime_args(options, args->runtime);
   options.run([args] { return run_chat(*args); });

@@ -17,9 +17,10 @@ std::uint32_t context_of(const qi::Model& model, std::uint32_t wanted) {
   return wanted != 0 ? wanted : std::min(kDefaultContext, model.info().context_tokens);
 }
 
-qinfer_session_options session_options(std::uint32_t max_tokens) {
+qinfer_session_options session_options(std::uint32_t max_tokens, std::uint32_t max_draft) {
   auto options = qi::options<qinfer_session_options>();
   options.max_tokens = max_tokens;
+  options.max_draft = max_draft;
   return options;
 }
 
@@ -35,7 +36,7 @@ Conversation::Conversation(const qi::Model& model, ConversationOptions options)
       options_(std::move(options)),
       context_tokens_(context_of(model, options_.context_tokens)),
       cache_(make_cache(model, options_.kv, context_tokens_)),
-      session_(cache_, session_options(context_tokens_)),
+      session_(cache_, session_options(context_tokens_, options_.max_draft)),
       grammar_(model, options_.grammar),
       root_(options_.variables) {
   root_["messages"] = Json::array();

@@ -27,6 +27,7 @@ struct ConversationOptions {
   std::uint32_t max_reasoning = 0;  ///< of these; 0 = no bound
   bool no_reasoning = false;        ///< a grammar holds from the first token on
   std::uint32_t context_tokens = 0;
+  std::uint32_t max_draft = 8;  ///< qinfer_session_options.max_draft
   std::string kv;
   GrammarArgs grammar;  ///< of each reply
   qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();

@@ -17,7 +17,7 @@ struct GenerateArgs {
   std::string model, prompt, kv;
   RuntimeArgs runtime;
   GrammarArgs grammar;
-  std::uint32_t max_tokens = 256, context = 0;
+  std::uint32_t max_tokens = 256, context = 0, max_draft = 8;
   std::vector<std::string> stop;
   qinfer_sampler_options sampler = qi::options<qinfer_sampler_options>();
   bool ids = false;
@@ -88,6 +88,7 @@ int run_generate(const GenerateArgs& args) {
 
   auto options = qi::options<qinfer_session_options>();
   options.max_tokens = session_tokens(args, model.info().context_tokens, prompt.size());
+  options.max_draft = args.max_draft;
   qi::KvCache cache = make_cache(model, args.kv, options.max_tokens);
   qi::Session session(cache, options);
   session.set_sampler(args.sampler);
@@ -127,6 +128,7 @@ void add_generate(Commands& commands) {
   options.add("--stop", args->stop, "End before this text appears; may be repeated").one_value().type_name("TEXT");
   add_grammar_args(options, args->grammar);
   add_sampler_args(options, args->sampler);
+  add_draft_arg(options, args->max_draft);
   add_kv_arg(options, args->kv);
   add_runtime_args(options, args->runtime);
   options.flag("--ids", args->ids, "Print the ids of the new tokens on a line after the text");

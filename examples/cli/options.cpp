@@ -50,6 +50,16 @@ int32_t kv_type(const std::string& kv) {
   return QINFER_KV_DEFAULT;
 }
 
+void add_draft_arg(Options& options, std::uint32_t& max_draft) {
+  options
+      .add(
+          "--draft", max_draft,
+          "Tokens that are guessed ahead from earlier text, which costs memory and changes no text (default 8; at most "
+          "16; 0 = none)")
+      .whole_number(0, 16)
+      .type_name("N");
+}
+
 void add_sampler_args(Options& options, qinfer_sampler_options& sampler) {
   const auto real = [&](const char* name, float& value, double highest, const char* help) {
     options.add(name, value, help).real_number(0, highest).type_name("X");

@@ -35,6 +35,9 @@ qinfer_runtime_options runtime_options(const RuntimeArgs& args);
 void add_kv_arg(Options& options, std::string& kv);
 int32_t kv_type(const std::string& kv);
 
+/// Adds --draft: qinfer_session_options.max_draft.
+void add_draft_arg(Options& options, std::uint32_t& max_draft);
+
 /// Temperature, filters, penalty and seed.
 void add_sampler_args(Options& options, qinfer_sampler_options& sampler);
 

@@ -68,6 +68,7 @@ check_usage() {
   expect "negative number" 2 generate "$model" x -n -5
   expect "absurd number" 2 plan "$model" --context 99999999999999999999
   expect "not a number" 2 generate "$model" x --temp warm
+  expect "too many guesses" 2 generate "$model" x --draft 17
   expect "not finite" 2 generate "$model" x --temp nan
   expect "unknown KV type" 2 plan "$model" --kv f8
   expect "bad ids" 2 logits "$model" --ids 1,x
@@ -297,6 +298,13 @@ check_bench() {
   check "bench of all kernel sets: which is chosen" stdout_has 'chosen for this model'
   expect "bench of all kernel sets and of one" 2 bench "$model" --all-targets --cpu-target reference
   expect "bench on more threads than CPUs" 2 bench "$model" -t 4000
+  expect "bench of clients" 0 bench "$model" --clients 3 -p 20 -n 8 -r 2 -t 1
+  check "bench of clients: together" stdout_has '^together .*tokens/s'
+  check "bench of clients: times" stdout_has '^between tokens .*p99'
+  expect "bench --json of clients" 0 bench "$model" --clients 3 -p 20 -n 8 -r 2 -t 1 --json
+  check "bench --json of clients: an object" is_json_object
+  expect "bench of clients and of sessions" 2 bench "$model" --clients 3 --sessions 2
+  expect "bench of clients without a prompt" 2 bench "$model" --clients 3 -p 0
 }
 
 # Each answer is a text of the grammar; without libqinfer_grammar the options say so.

@@ -1,0 +1,32 @@
+// bench_clients.h: what several clients of one scheduler get: tokens a second together, and for each how long the first
+// token takes, and the next ones.
+#pragma once
+
+#include <cstdint>
+#include <qinfer/qinfer.hpp>
+#include <string>
+#include <vector>
+
+namespace cli {
+
+struct ClientsArgs {
+  std::vector<std::uint32_t> cpus;
+  std::uint32_t n = 1, requests = 1;     // of each client, one after the other
+  std::uint32_t prompt = 0, decode = 0;  // tokens of a request
+  std::uint32_t step_ms = 100;
+};
+
+struct ClientsReport {
+  ClientsArgs args;
+  std::string cpu_name, kernel_set;
+  double seconds = 0;                  // from the first request to the last token
+  std::vector<double> first, between;  // seconds to a request's first token, and between two tokens
+};
+
+/// The same ids on every machine and in every run.
+std::vector<qinfer_token> random_tokens(std::size_t n, std::uint32_t n_vocab, std::uint32_t seed = 0);
+
+ClientsReport measure_clients(const qi::Model& model, std::int32_t kv_type, const ClientsArgs& args);
+void print_clients(const ClientsReport& report, bool json);
+
+}  // namespace cli
