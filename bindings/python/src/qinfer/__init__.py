@@ -9,6 +9,7 @@ Names and rules are those of the C ABI (qinfer.h); every failure is a QinferErro
 """
 
 from ._chat import Chat
+from ._engine import AsyncEngine, Engine, Piece
 from ._errors import (
     BufferTooSmallError,
     CancelledError,
@@ -28,11 +29,13 @@ from ._errors import (
 from ._files import File, Opener
 from ._grammar import Grammar
 from ._model import Cancel, ChatPrompt, Detokenizer, Model, Runtime, Token, build_info, cpu_info, plan, version
-from ._openai import Client
+from ._openai import AsyncClient, Client
 from ._reply import Part, Reply
 from ._session import Generated, KvCache, Session, evaluate
 
 __all__ = [
+    "AsyncClient",
+    "AsyncEngine",
     "BufferTooSmallError",
     "Cancel",
     "CancelledError",
@@ -41,6 +44,7 @@ __all__ = [
     "Client",
     "ContextFullError",
     "Detokenizer",
+    "Engine",
     "File",
     "FormatError",
     "Generated",
@@ -56,6 +60,7 @@ __all__ = [
     "NumericError",
     "Opener",
     "Part",
+    "Piece",
     "QinferError",
     "Reply",
     "Runtime",

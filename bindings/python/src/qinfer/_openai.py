@@ -1,15 +1,19 @@
-"""OpenAI's interface on a local model and without their package: chat.completions, completions, embeddings."""
+"""OpenAI's interface on a local model and without their package: chat.completions, completions, embeddings. A Client of a
+model draws each request by itself; one of an Engine, and every AsyncClient, draws the requests of all threads and tasks
+together."""
 
 from __future__ import annotations
 
 import ctypes
 import json
+import queue
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from . import _abi
+from ._engine import AsyncEngine, Engine, Generation, Inbox, Job
 from ._grammar import Grammar
 from ._library import Handle, Held, call, expect, lib, sized, text_at
 from ._model import Cancel, ChatPrompt, Model, Path, model_of
@@ -51,10 +55,8 @@ class _Request(Handle):
         self.streams = (self.info.flags & _abi.QINFER_OPENAI_STREAM) != 0
 
 
-class _Generation(Handle):
-    _free = "qinfer_generation_free"
-
-    def __init__(self, request: _Request, choice: int, session: Session, cancel: Cancel) -> None:
+class _Generation(Generation):
+    def __init__(self, request: _Request, choice: int, session: Session, cancel: Cancel | None) -> None:
         self._create(
             lambda out: call(lib.qinfer_openai_generation_create, request, choice, session, cancel, out)
         )
@@ -78,6 +80,9 @@ class _Answer(Handle):
 
     def take(self) -> list[Object]:
         """Chunks, or the whole once it is complete."""
+        return self.parse(self.read())
+
+    def read(self) -> str:
         n, complete = ctypes.c_size_t(), ctypes.c_int32()
         while True:
             buffer = ctypes.create_string_buffer(self._room)
@@ -88,7 +93,9 @@ class _Answer(Handle):
                 if n.value <= self._room:
                     raise
                 self._room = n.value
-        data = buffer.raw[: n.value].decode("utf-8")
+        return buffer.raw[: n.value].decode("utf-8")
+
+    def parse(self, data: str) -> list[Object]:
         if not self._streams:
             return [json.loads(data, object_hook=Object)] if data else []
         events = [event.removeprefix("data: ") for event in data.split("\n\n")]
@@ -99,15 +106,8 @@ class _Run:
     """One request that draws tokens."""
 
     def __init__(self, request: _Request, answer: _Answer, model: Model) -> None:
-        info = request.info
-        room = info.longest_prompt + info.max_new_tokens if info.max_new_tokens else 0
-        wants_prompt = (info.flags & _abi.QINFER_OPENAI_PROMPT_LOGPROBS) != 0
         self._request, self._answer = request, answer
-        self._session = Session(
-            model,
-            max_tokens=min(room, model.info["context_tokens"]),
-            max_logits=min(info.longest_prompt, _PROMPT_ROWS) if wants_prompt else 0,
-        )
+        self._session = _session_of(request, model, model, 8)
         self._grammar = Grammar.json_schema(model, request.schema) if request.schema else None
 
     def objects(self) -> Iterator[Object]:
@@ -137,8 +137,109 @@ class _Run:
                     return
 
 
+def _session_of(request: _Request, source: Any, model: Model, max_draft: int) -> Session:
+    """Room for any choice of the request."""
+    info = request.info
+    room = info.longest_prompt + info.max_new_tokens if info.max_new_tokens else 0
+    wants_prompt = (info.flags & _abi.QINFER_OPENAI_PROMPT_LOGPROBS) != 0
+    return Session(
+        source,
+        max_tokens=min(room, model.info["context_tokens"]),
+        max_logits=min(info.longest_prompt, _PROMPT_ROWS) if wants_prompt else 0,
+        max_draft=max_draft,
+    )
+
+
+class _Jobs:
+    """One request, whose choices an engine draws together. `put` gets bytes of the answer as text, on the engine's thread,
+    and `end` the error that ended it, or None."""
+
+    def __init__(
+        self,
+        request: _Request,
+        answer: _Answer,
+        engine: Engine,
+        put: Callable[[str], object],
+        end: Callable[[BaseException | None], object],
+    ) -> None:
+        self._request, self._answer, self._engine, self._put, self._end = request, answer, engine, put, end
+        self._grammar = Grammar.json_schema(engine.model, request.schema) if request.schema else None
+        self._jobs: list[Job] = []
+        self._left = request.info.n_choices
+        self._failed: BaseException | None = None
+
+    def submit(self) -> None:
+        """Prompts whose log probabilities are wanted are evaluated here and now."""
+        ready: list[Job] = []
+        try:
+            for choice in range(self._request.info.n_choices):
+                job, ended = self._job(choice)
+                self._jobs.append(job)
+                if ended:
+                    self._left -= 1
+                    job.close()
+                else:
+                    ready.append(job)
+            self._give()
+            for job in ready:
+                self._engine.submit(job)
+        except BaseException:
+            self.cancel()
+            for job in ready:
+                if not job.submitted:
+                    job.close()
+            raise
+        if not ready:
+            self._end(None)
+
+    def _job(self, choice: int) -> tuple[Job, bool]:
+        session = _session_of(self._request, self._engine.cache, self._engine.model, 8)
+        try:
+            session.set_grammar(self._grammar)
+            generation = _Generation(self._request, choice, session, None)
+            ended = self._answer.step(lib.qinfer_openai_answer_begin, choice, generation)
+        except BaseException:
+            session.close()
+            raise
+        over = [ended]
+
+        def token(_: Any) -> None:
+            if over[0]:
+                return
+            try:
+                over[0] = self._answer.step(lib.qinfer_openai_answer_add, choice, generation)
+                self._give()
+            except Exception as failure:  # noqa: BLE001 - raised again by the one who reads
+                self._fail(failure)
+            if over[0]:
+                job.cancel()  # nothing where the generation has ended itself
+
+        def end(error: BaseException | None) -> None:
+            if error is not None and not over[0]:
+                self._fail(error)
+            self._left -= 1
+            if self._left == 0:
+                self._end(self._failed)
+
+        job = Job(session, generation, token, end)
+        return job, ended
+
+    def _fail(self, error: BaseException) -> None:
+        self._failed = self._failed or error
+        self.cancel()
+
+    def _give(self) -> None:
+        data = self._answer.read()
+        if data:
+            self._put(data)
+
+    def cancel(self) -> None:
+        for job in self._jobs:
+            job.cancel()
+
+
 class _Route:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client | AsyncClient) -> None:
         self._client = client
 
     def _request(self, kind: int, fields: dict[str, Any]) -> _Request:
@@ -153,11 +254,52 @@ class _Route:
     def _draw(self, kind: int, prefix: str, fields: dict[str, Any]) -> Any:
         request = self._request(kind, fields)
         answer = _Answer(request, prefix, fields.get("model") or "local")
-        objects = _Run(request, answer, self._client.model).objects()
+        engine = self._client.engine
+        if isinstance(self._client, AsyncClient):
+            return self._adraw(request, answer, self._client.engine)
+        objects = _drawn(request, answer, engine) if engine else _Run(request, answer, self._client.model).objects()
         if request.streams:
             return objects
         (whole,) = objects
         return whole
+
+
+    async def _adraw(self, request: _Request, answer: _Answer, engine: Engine) -> Any:
+        """The whole answer, or an iterator once the request is submitted."""
+        objects = _adrawn(request, answer, engine)
+        if request.streams:
+            return objects
+        (whole,) = [item async for item in objects]
+        return whole
+
+
+def _drawn(request: _Request, answer: _Answer, engine: Engine) -> Iterator[Object]:
+    items: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+    jobs = _Jobs(request, answer, engine, lambda data: items.put((True, data)), lambda end: items.put((False, end)))
+    jobs.submit()
+    try:
+        while True:
+            going, item = items.get()
+            if going:
+                yield from answer.parse(item)
+            elif item is not None:
+                raise item
+            else:
+                return
+    finally:
+        jobs.cancel()
+
+
+async def _adrawn(request: _Request, answer: _Answer, engine: Engine) -> AsyncIterator[Object]:
+    inbox = Inbox()
+    jobs = _Jobs(request, answer, engine, inbox.put, inbox.end)
+    jobs.submit()
+    try:
+        async for data in inbox:
+            for item in answer.parse(data):
+                yield item
+    finally:
+        jobs.cancel()
 
 
 class ChatCompletions(_Route):
@@ -189,14 +331,26 @@ class Embeddings(_Route):
 
 
 class _Chat:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client | AsyncClient) -> None:
         self.completions = ChatCompletions(client)
 
 
 class Client:
-    """client = Client("path"); client.chat.completions.create(messages=[...]); client.completions; client.embeddings"""
+    """client = Client("path"); client.chat.completions.create(messages=[...]); client.completions; client.embeddings. Of an
+    Engine: what several threads ask for is drawn together."""
 
-    def __init__(self, model: Model | Path) -> None:
-        self.model = model_of(model)
+    def __init__(self, model: Model | Path | Engine) -> None:
+        self.engine = model if isinstance(model, Engine) else None
+        self.model = model.model if isinstance(model, Engine) else model_of(model)
         expect(Model, self.model)
         self.chat, self.completions, self.embeddings = _Chat(self), Completions(self), Embeddings(self)
+
+
+class AsyncClient:
+    """client = AsyncClient(AsyncEngine("path")); await client.chat.completions.create(messages=[...]), and with
+    stream=True `async for chunk in await ...`; client.completions. Embeddings are Client's."""
+
+    def __init__(self, engine: AsyncEngine | Model | Path) -> None:
+        self.engine: Engine = engine if isinstance(engine, Engine) else AsyncEngine(engine)
+        self.model = self.engine.model
+        self.chat, self.completions = _Chat(self), Completions(self)

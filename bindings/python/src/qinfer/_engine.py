@@ -1,0 +1,389 @@
+"""Many requests as one batch: a thread that steps a scheduler, and what programs with threads or asyncio see of it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import ctypes
+import itertools
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from . import _abi, _exit
+from ._apart import Apart
+from ._errors import QinferError, StateError
+from ._library import Handle, ask, call, error_of, lib, sized, text_at, utf8
+from ._model import Model, Path
+from ._session import _FINISHES, Generated, KvCache, Session
+
+_WAIT_NS = 100_000_000  # after which a thread without requests ends
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a token has brought: new text, which may be empty, and with the last one why it was that."""
+
+    text: str
+    token: int
+    logprob: float | None = None
+    finish: str | None = None
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """How a request shares the engine with others."""
+
+    priority: int
+    key: int
+    timeout: float | None
+
+
+class _Scheduler(Handle):
+    _free = "qinfer_scheduler_free"
+
+    def __init__(self, cache: KvCache, max_running: int, max_waiting: int, step_ms: float) -> None:
+        options = sized(
+            _abi.qinfer_scheduler_options,
+            max_running=max_running,
+            max_waiting=max_waiting,
+            step_ns=int(step_ms * 1e6),
+        )
+        self._create(lambda out: call(lib.qinfer_scheduler_create, cache, ctypes.byref(options), out))
+
+
+class _Request(Handle):
+    _free = "qinfer_request_free"
+
+    def __init__(self, scheduler: _Scheduler, generation: Handle, options: Any) -> None:
+        self._create(
+            lambda out: call(lib.qinfer_scheduler_submit, scheduler, generation, ctypes.byref(options), out)
+        )
+
+    def cancel(self) -> None:
+        ask(lib.qinfer_request_cancel, self)
+
+
+class Generation(Handle):
+    _free = "qinfer_generation_free"
+
+    @classmethod
+    def of(cls, session: Session, options: Any) -> Generation:
+        made = cls()
+        made._create(lambda out: call(lib.qinfer_generation_create, session, ctypes.byref(options), out))
+        return made
+
+
+class Job:
+    """A generation that an engine draws. `token(info)` is called on the engine's thread for each token, and once
+    `end(error)`, with None where all is well; they must not raise."""
+
+    def __init__(
+        self,
+        session: Session,
+        generation: Generation,
+        token: Callable[[Any], object],
+        end: Callable[[BaseException | None], object],
+    ) -> None:
+        self.session, self.generation = session, generation
+        self._token, self._end = token, end
+        self._request: _Request | None = None
+        self._ended = False
+
+    def cancel(self) -> None:
+        """From any thread; end() is called once the engine has seen it."""
+        request = self._request
+        if request is not None:
+            with suppress(ValueError):  # closed meanwhile
+                request.cancel()
+
+    @property
+    def submitted(self) -> bool:
+        return self._request is not None
+
+    def _finish(self, error: BaseException | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._end(error)
+
+    def close(self) -> None:
+        """Frees what it holds, once it has ended or was not submitted."""
+        for handle in (self._request, self.generation, self.session):
+            if handle is not None:
+                handle.close()
+
+
+class Engine:
+    """Draws the tokens of many requests together, on a thread of its own, with each request's tokens the same as alone.
+    `source` is a cache, or a model or the path of one, which then gets a cache that keeps prefixes, of `budget_bytes` (0
+    = one session of the model's context): blocks for a prompt and all tokens that may follow it are promised before a
+    request begins, so give max_tokens, and a budget for as many requests as are to run together.
+
+    max_running, max_waiting: requests; 0 = 16 and 256. step_ms: what an evaluation should take at most while tokens are
+    drawn."""
+
+    def __init__(
+        self,
+        source: KvCache | Model | Path,
+        *,
+        budget_bytes: int = 0,
+        max_running: int = 0,
+        max_waiting: int = 0,
+        step_ms: float = 100,
+    ) -> None:
+        self.cache = source if isinstance(source, KvCache) else KvCache(source, budget_bytes=budget_bytes, prefix=True)
+        self.model = self.cache.model
+        self._scheduler = _Scheduler(self.cache, max_running, max_waiting, step_ms)
+        self._jobs: dict[int, Job] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._thread: Apart | None = None
+        self._closing = False
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Requests that wait and run, steps and rows so far."""
+        filled = sized(_abi.qinfer_scheduler_stats)
+        call(lib.qinfer_scheduler_get_stats, self._scheduler, ctypes.byref(filled))
+        return {name: getattr(filled, name) for name, _ in filled._fields_ if name not in ("struct_size", "reserved")}
+
+    def submit(self, job: Job, *, priority: int = 0, key: int = 0, timeout: float | None = None) -> None:
+        """[any thread] Higher priorities begin first; keys (users) share alike; after `timeout` seconds the job ends with
+        CancelledError. NoMemoryError where max_waiting are waiting."""
+        options = sized(_abi.qinfer_request_options, priority=priority, key=key)
+        if timeout is not None:
+            options.deadline_ns = max(1, time.monotonic_ns() + int(timeout * 1e9))
+        with self._lock:
+            if self._closing or _exit.begun():
+                raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine is closed", 0)
+            self._begin_thread()
+            options.user = number = next(self._ids)
+            self._jobs[number] = job  # its first event may come at once
+            try:
+                job._request = _Request(self._scheduler, job.generation, options)
+            except BaseException:
+                del self._jobs[number]
+                raise
+
+    def _begin_thread(self) -> None:
+        """The first request finds none, and so does one after a while, or in a child of fork()."""
+        if self._thread is not None and not self._thread.over:
+            return
+        self._thread = Apart(self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        waiting, event = ctypes.c_int32(), sized(_abi.qinfer_event)
+        try:
+            while not self._closing:
+                call(lib.qinfer_scheduler_wait, self._scheduler, _WAIT_NS, ctypes.byref(waiting))
+                if waiting.value != 0:
+                    self._step(event)
+                elif self._rests():
+                    return
+        finally:
+            closed = StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine was closed", 0)
+            for job in self._take_all():
+                job._finish(closed)
+                job.close()
+
+    def _rests(self) -> bool:
+        """Without requests there is no thread, which would keep the engine."""
+        with self._lock:
+            if self._jobs:
+                return False
+            self._thread = None
+            return True
+
+    def _take_all(self) -> list[Job]:
+        jobs = list(self._jobs.values())
+        self._jobs.clear()
+        return jobs
+
+    def _step(self, event: Any) -> None:
+        try:
+            call(lib.qinfer_scheduler_step, self._scheduler)
+        except QinferError as failure:  # of the system: nothing was evaluated
+            for job in list(self._jobs.values()):
+                job._finish(failure)
+                job.cancel()
+        while True:
+            call(lib.qinfer_scheduler_next, self._scheduler, ctypes.byref(event))
+            if event.kind == _abi.QINFER_EVENT_NONE:
+                return
+            if event.user not in self._jobs:
+                continue
+            job = self._jobs[event.user]
+            if event.kind == _abi.QINFER_EVENT_TOKEN:
+                job._token(event.token)
+            elif event.kind == _abi.QINFER_EVENT_END:
+                message = (event.message or b"").decode("utf-8", "replace")
+                job._finish(error_of(event.status, message, 0) if event.status != 0 else None)
+                del self._jobs[event.user]
+                job.close()
+
+    def close(self) -> None:
+        """Ends the thread; requests that have not ended fail with StateError."""
+        self._closing = True
+        thread = self._thread
+        if thread is not None and not thread.inside:
+            first = thread.end(lambda: None)
+            if first is not None:
+                raise first
+        self._scheduler.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncEngine(Engine):
+    """An Engine for asyncio: any number of tasks, of any loops, stream from it.
+
+    engine = qinfer.AsyncEngine("path", budget_bytes=1 << 30)
+    async for piece in engine.stream("Once upon a time", max_tokens=50): print(piece.text, end="")
+    """
+
+    async def stream(
+        self,
+        prompt: str | Sequence[int],
+        max_tokens: int = 0,
+        *,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        grammar: Any = None,
+        max_draft: int = 8,
+        priority: int = 0,
+        key: int = 0,
+        timeout: float | None = None,
+        **sampler: Any,
+    ) -> AsyncIterator[Piece]:
+        """The text after a prompt, token by token. Leaving the loop cancels the request. grammar, and the options of
+        Session.set_sampler(); max_draft: tokens guessed ahead, which changes none."""
+        shared = _Shared(priority, key, timeout)
+        options = _options_of(max_tokens, stop, logprobs)
+        async for piece in self._draw(prompt, options, grammar, max_draft, shared, sampler, []):
+            yield piece
+
+    async def generate(
+        self,
+        prompt: str | Sequence[int],
+        max_tokens: int = 0,
+        *,
+        stop: Sequence[str] = (),
+        grammar: Any = None,
+        max_draft: int = 8,
+        priority: int = 0,
+        key: int = 0,
+        timeout: float | None = None,
+        **sampler: Any,
+    ) -> Generated:
+        """The same, when it has ended."""
+        results: list[Any] = []
+        shared = _Shared(priority, key, timeout)
+        options = _options_of(max_tokens, stop, False)
+        drawn = self._draw(prompt, options, grammar, max_draft, shared, sampler, results)
+        pieces = [piece.text async for piece in drawn]
+        (result,) = results
+        return Generated(
+            "".join(pieces), _FINISHES[result.finish], result.prompt_tokens, result.cached_tokens, result.new_tokens,
+            result.prefill_ns, result.decode_ns,
+        )  # fmt: skip
+
+    async def _draw(
+        self,
+        prompt: str | Sequence[int],
+        options: Any,
+        grammar: Any,
+        max_draft: int,
+        shared: _Shared,
+        sampler: dict[str, Any],
+        results: list[Any],
+    ) -> AsyncIterator[Piece]:
+        """`results` gets what was drawn at the end."""
+        inbox, max_tokens, logprobs = Inbox(), options.max_tokens, options.flags != 0
+        tokens = self.model.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
+        room = len(tokens) + max_tokens if max_tokens else 0
+        session = Session(self.cache, max_tokens=min(room, self.model.info["context_tokens"]), max_draft=max_draft)
+        try:
+            session.append(tokens)
+            session.set_sampler(**sampler)
+            session.set_grammar(grammar)
+            generation = Generation.of(session, options)
+        except BaseException:
+            session.close()
+            raise
+
+        def token(info: Any) -> None:
+            text = text_at(ctypes.cast(info.text, ctypes.c_void_p).value, info.text_len)
+            finish = _FINISHES[info.finish] if info.finish else None
+            inbox.put(Piece(text, info.token, info.logprob if logprobs else None, finish))
+
+        def end(error: BaseException | None) -> None:
+            if error is None:
+                filled = sized(_abi.qinfer_generate_result)
+                call(lib.qinfer_generation_get_result, generation, ctypes.byref(filled))
+                results.append(filled)
+            inbox.end(error)
+
+        job = Job(session, generation, token, end)
+        try:
+            self.submit(job, priority=shared.priority, key=shared.key, timeout=shared.timeout)
+        except BaseException:
+            job.close()
+            raise
+        try:
+            async for piece in inbox:
+                yield piece
+        finally:
+            job.cancel()
+
+
+def _options_of(max_tokens: int, stop: Sequence[str], logprobs: bool) -> Any:
+    options = sized(_abi.qinfer_generate_options, max_tokens=max_tokens)
+    texts = [utf8(text) for text in ([stop] if isinstance(stop, str) else stop)]
+    options.stop = (ctypes.c_char_p * len(texts))(*texts)
+    options.stop_lens = (ctypes.c_size_t * len(texts))(*map(len, texts))
+    options.n_stop = len(texts)
+    options.flags = _abi.QINFER_GENERATE_LOGPROBS if logprobs else 0
+    return options
+
+
+class Inbox:
+    """What another thread puts, for one task of the loop that runs where it was made."""
+
+    def __init__(self) -> None:
+        self._loop, self._ready = asyncio.get_running_loop(), asyncio.Event()
+        self._items: collections.deque[Any] = collections.deque()
+        self._over, self._error = False, None  # type: bool, BaseException | None
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ready.set)
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        self._wake()
+
+    def end(self, error: BaseException | None) -> None:
+        self._error, self._over = error, True
+        self._wake()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        while True:
+            self._ready.clear()
+            over = self._over  # before the items: after it none come
+            while self._items:
+                yield self._items.popleft()
+            if over:
+                if self._error is not None:
+                    raise self._error
+                return
+            if not self._items and not self._over:
+                await self._ready.wait()
