@@ -12,6 +12,7 @@
 #include "support/catch.h"
 #include "support/drafts.h"
 #include "support/skip.h"
+#include "support/soak.h"
 #include "support/targets.h"
 
 using namespace qinfer::test;
@@ -171,7 +172,7 @@ TEST_CASE("Scheduler: random requests give what each gives alone, on every invar
       options.max_running = 5;
       options.step_ns = 1;  // 8 rows of prompts a step
       qi::Scheduler scheduler(cache, options);
-      std::mt19937 random(7);
+      std::mt19937 random(6 + first_seed());
       std::vector<std::unique_ptr<Job>> jobs;
       std::vector<Told> expected;
       for (int i = 0; i < 25; ++i) {
@@ -190,7 +191,7 @@ TEST_CASE("Scheduler: random requests give what each gives alone, on every invar
         CHECK(jobs[i]->status == QINFER_OK);
         cut += jobs[i]->prompts > 1 ? 1 : 0;
       }
-      CHECK(cut > 3);
+      CHECK((cut > 3 || has_soak_seed()));
       const qinfer_scheduler_stats stats = scheduler.stats();
       CHECK((stats.waiting == 0 && stats.running == 0 && stats.promised_bytes == 0));
       CHECK((stats.submitted == 25 && stats.ended == 25));
@@ -207,7 +208,7 @@ TEST_CASE("Scheduler: requests that guess ahead give what they give without", "[
     auto options = qi::options<qinfer_scheduler_options>();
     options.max_running = 5;
     qi::Scheduler scheduler(cache, options);
-    std::mt19937 random(11);
+    std::mt19937 random(10 + first_seed());
     std::vector<std::unique_ptr<Job>> jobs;
     std::vector<Told> expected;
     std::uint64_t drafted = 0, accepted = 0;
@@ -236,7 +237,7 @@ TEST_CASE("Scheduler: requests that guess ahead give what they give without", "[
       drafted += sum(jobs[i]->session->metrics().drafted);
       accepted += sum(jobs[i]->session->metrics().accepted);
     }
-    CHECK(accepted > 100);
+    CHECK((accepted > 100 || has_soak_seed()));
     CHECK(drafted > accepted);
     CHECK(scheduler.stats().promised_bytes == 0);
     jobs.clear();
@@ -390,21 +391,21 @@ TEST_CASE("Scheduler: the same generation again and again, cancelled before and 
   job.options.max_tokens = 20;
   const Told expected = job.alone(cache);
   job.begin(cache);
-  constexpr std::size_t kTimes = 5000;
-  for (std::size_t i = 0; i < kTimes; ++i) {
+  const std::size_t n_times = soak_steps(5000);
+  for (std::size_t i = 0; i < n_times; ++i) {
     auto request_options = qi::options<qinfer_request_options>();
     request_options.user = &job;
     job.ends = 0;
     job.request = std::make_unique<qi::Request>(scheduler.submit(*job.generation, request_options));
-    if (i % 1000 == 999) step(scheduler);  // a token
+    if (i % (n_times / 5) == n_times / 5 - 1) step(scheduler);  // a token
     i % 2 == 0 ? job.request->cancel() : job.request.reset();
     scheduler.step();
     while (scheduler.next().kind != QINFER_EVENT_NONE) {
     }
   }
   const qinfer_scheduler_stats stats = scheduler.stats();
-  CHECK((stats.submitted == kTimes && stats.ended == kTimes && stats.promised_bytes == 0));
-  CHECK(job.told.tokens.size() == kTimes / 1000);
+  CHECK((stats.submitted == n_times && stats.ended == n_times && stats.promised_bytes == 0));
+  CHECK(job.told.tokens.size() == 5);
   while (job.told.finish == 0) job.told.add(job.generation->next());
   CHECK(job.told == expected);
 }
