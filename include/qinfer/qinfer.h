@@ -386,8 +386,9 @@ typedef struct qinfer_session_options {
     /** Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred
      *  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an
      *  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of
-     *  it, is several times faster. Tokens, text and log probabilities are the same as without. Takes memory for so
-     *  many rows of logits. With a kernel set that is not batch-invariant nothing is guessed. */
+     *  it, is several times faster. Tokens, text, log probabilities and all that calls tell of the session are the same
+     *  as without. Takes memory for so many rows of logits, and between two steps guesses may hold a block more of the
+     *  cache. With a kernel set that is not batch-invariant nothing is guessed. */
     uint32_t max_draft, reserved;
 } qinfer_session_options;
 

@@ -60,11 +60,13 @@ class Evaluation {
   Status run() {
     QINFER_TRY(check());
     QINFER_TRY(reserve_all());
+    for (std::size_t i = 0; i < n_marked_; ++i)
+      if (sessions_[i].eval_state_.count != 0 || !sessions_.is_cancelled(i)) sessions_[i].catch_up();
     for (std::size_t i = 0; i < n_marked_; ++i)  // one that only adopted blocks has new last tokens, too
       if (sessions_[i].eval_state_.count != 0 || sessions_[i].eval_state_.adopted != 0) sessions_[i].drop_logits();
     Status status;
     while (status.ok() && first_ != nullptr) status = next_batch();
-    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].keys().finish_evaluation(sessions_[i].length());
+    for (std::size_t i = 0; i < n_marked_; ++i) sessions_[i].keys().finish_evaluation(sessions_[i].evaluated());
 #if defined(QINFER_POISON)
     for (std::size_t i = 0; i < n_marked_; ++i)
       if (const char* wrong = sessions_[i].keys().find_inconsistency()) return error(Code::internal, "{}", wrong);
@@ -90,7 +92,7 @@ class Evaluation {
       session.eval_state_.active = true;
       session.eval_state_.index = i;
       n_marked_ = i + 1;
-      pending = pending || session.to_evaluate() != 0;
+      pending = pending || session.pending() != 0;
       if (!keeps_keys() && !sessions_.is_cancelled(i)) QINFER_TRY(check_encoder(session, i));
     }
     if (!pending) return error(Code::state, "no session has pending tokens: append some first");

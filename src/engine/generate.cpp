@@ -12,6 +12,7 @@ Status cancelled_error() {
 /// What is pending, and guesses of what will follow.
 Status evaluate(Generation& generation, const std::atomic<bool>* cancelled) {
   Session& session = generation.session();
+  session.catch_up();
   if (session.pending() == 0) return Status();
   EvalOptions options;
   options.cancelled = cancelled;

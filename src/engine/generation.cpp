@@ -217,10 +217,10 @@ bool Generation::is_stop_token(std::int32_t token) const {
                                                     [&](auto stop) { return tokenizer.find(stop) == token; });
 }
 
-/// The log probabilities of a token, while the logits that it was drawn from are there: those of the last evaluated
-/// token, which it is itself where it was guessed.
+/// The log probabilities of a token, while the logits that it was drawn from are there.
 void Generation::look_up(std::int32_t token, GenerationEvent& event) {
-  const std::span<const float> row = session_.logits(session_.pending() == 0 ? 1 : 0);
+  const std::span<const float> row = session_.logits(0);
+  if (row.empty()) return;
   const platform::ScopedFloatEnvironment environment;
   auto normalizer = sampling::log_normalizer(row);
   if (!normalizer.ok()) return;  // not after it was drawn from them
@@ -244,6 +244,8 @@ Result<std::size_t> Generation::take_back(std::size_t n) {
   QINFER_TRY(session_.truncate(length_ - n));
   length_ -= n;
   revision_ = session_.revision();
+  guess_ = {};
+  n_guessed_ = 0;
   const std::size_t given = n_text_;
   // What the tokens that stay have become is made again: stop texts, the reply and characters may reach across any.
   n_text_ = 0;

@@ -257,6 +257,7 @@ void Scheduler::add_row(const schedule::Share& share) {
   const Generation& generation = request.generation();
   request.status_ = generation.check();
   const bool draws = !generation.is_at_limit() || generation.n_new() == 0;
+  if (request.status_.ok() && draws) generation.session().catch_up();
   row.evaluates = request.status_.ok() && draws && generation.session().pending() != 0;
 }
 
@@ -276,6 +277,7 @@ void Scheduler::guess() {
   if (n == 0) return;
   cache_->model().share_drafts(claims_, n, context);
   for (std::size_t i = 0; i < rows_.size(); ++i) {
+    if (claims_[i].given == 0) continue;  // nor is a session of another call touched
     rows_[i].n_drafts = claims_[i].given;
     rows_[i].limit += claims_[i].given;
     rows_[i].request->generation().draft(claims_[i].given);
@@ -296,16 +298,24 @@ Status Scheduler::evaluate() {
     EvalOptions options;
     if (evaluated_.size() == 1) options.cancelled = &row(0).request->asked_to_end_;  // it need not wait for a batch
     Status status = eval(SessionList(evaluated_.size(), at, is_cancelled, limit), options);
-    if (status.code() == Code::cancelled) return Status();
+    if (status.ok() || status.code() == Code::cancelled) return Status();
+    if (drop_guesses()) continue;
     if (status.code() != Code::kv_full) return status;
-    Row& refused = rows_[evaluated_[static_cast<std::size_t>(status.detail())]];
-    if (refused.n_drafts == 0) {
-      refused.request->status_ = std::move(status);
-    } else {
-      refused.request->generation().session().drop_drafts();
-      refused.limit -= std::exchange(refused.n_drafts, 0);
-    }
+    const auto refused = static_cast<std::size_t>(status.detail());
+    row(refused).request->status_ = std::move(status);
   }
+}
+
+/// Of all rows. False: there were none.
+bool Scheduler::drop_guesses() {
+  bool any = false;
+  for (Row& row : rows_) {
+    if (row.n_drafts == 0) continue;
+    row.request->generation().session().drop_drafts();
+    row.limit -= std::exchange(row.n_drafts, 0);
+    any = true;
+  }
+  return any;
 }
 
 /// What has come of a row: progress of a prompt, or a token.
@@ -318,7 +328,7 @@ void Scheduler::take_in(Row& row) {
     draws = !row.evaluates || session.pending() == 0;
     request.event_ = {};
     if (draws) request.status_ = request.generation().draw(request.event_);
-    request.is_ahead_ = draws && session.pending() == 0;
+    request.is_ahead_ = draws && session.to_evaluate() == 0;
   }
   const Lock lock(mutex_);
   if (request.status_.ok()) {

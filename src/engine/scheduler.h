@@ -96,7 +96,7 @@ class Request {
   std::atomic<bool> asked_to_end_{false}, forgotten_{false};
   std::uint64_t id_ = 0;
   bool running_ = false, ended_ = false;
-  bool is_ahead_ = false;  ///< its last token was guessed: the next one can be drawn
+  bool is_ahead_ = false;  ///< its last token was guessed: nothing need be evaluated for the next one
   Status status_;
 };
 
@@ -156,6 +156,7 @@ class Scheduler {
   void add_event(Kind kind, const std::shared_ptr<Request>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool add_rows_ahead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void guess();
+  bool drop_guesses();
   Status evaluate();
   void take_in(Row& row);
   void finish_step(std::uint64_t ns);

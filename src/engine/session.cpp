@@ -49,9 +49,10 @@ Result<std::unique_ptr<Session>> Session::fork() const {
   copy->tokens_.share(tokens_);
   if (layout_.logits_bytes != 0) copy->logits_ = logits_.share(std::move(copy->logits_));
   copy->n_logits_ = n_logits_;
-  copy->draft_begin_ = draft_begin_;
+  copy->n_shown_ = n_shown_;
   if (layout_.embeddings) std::copy_n(embedding_data(), std::size_t{3} * model().spec().n_embd, copy->embedding_data());
   QINFER_TRY(copy->keys_.share(keys_));
+  copy->drop_drafts();
   QINFER_TRY(copy->sampling_.copy(sampling_));  // last: after a hook's clone nothing fails
   return copy;
 }
@@ -90,11 +91,12 @@ Status Session::cut(std::size_t n_tokens, bool others_follow) {
   if (cut) QINFER_TRY(sampling_.rewind(n_tokens));
   drop_drafts();
   tokens_.truncate(n_tokens);
+  forget_hidden(std::max(n_tokens, evaluated()));
   // Nothing pending means that there are logits, or an embedding; after a cancelled evaluation there may be none.
   const bool ready =
-      n_tokens == keys_.evaluated() && (others_follow || n_logits_ != 0 || n_tokens == 0 || !model().spec().causal);
+      n_tokens == evaluated() && (others_follow || n_logits() != 0 || n_tokens == 0 || !model().spec().causal);
   if (!model().spec().causal && cut) forget_everything();
-  if (n_tokens > keys_.evaluated() || ready) return Status();
+  if (n_tokens > evaluated() || ready) return Status();
   // The last token kept is evaluated again, for its logits, from which the next token is drawn. Everything is evaluated
   // again where that is not possible: from a sum of hidden states no token can be subtracted, and a window that has
   // moved on has given back the blocks that the next token to be evaluated sees.
@@ -127,23 +129,42 @@ void Session::draft(std::span<const std::int32_t> tokens) {
 }
 
 void Session::drop_drafts() {
-  const std::size_t n = n_ahead();
   tokens_.drop_drafts();
-  if (n == 0) return;
-  n_logits_ -= std::min(n_logits_, n);
-  keys_.go_back(length());
+  forget_hidden(length());
 }
 
-void Session::append_drawn(std::int32_t token) {
-  if (!tokens_.accept_draft(token)) {
+void Session::forget_hidden(std::size_t n) {
+  if (keys_.evaluated() <= n) return;
+  n_logits_ -= std::min(n_logits_, keys_.evaluated() - n);
+  keys_.go_back(n);
+}
+
+void Session::catch_up() {
+  const std::size_t n = std::min(keys_.evaluated(), length()) - evaluated();
+  if (n == 0) return;
+  n_shown_ = evaluated() + n;
+  keys_.advance(0, tokens().first(n_shown_));
+  metrics_.decode_tokens += n;
+  model().runtime().metrics().decode_tokens += n;
+}
+
+Status Session::append_drawn(std::int32_t token, bool with_hook) {
+  const std::size_t position = length();
+  const std::uint64_t revision = tokens_.revision();
+  const bool was_guessed = tokens_.accept_draft(token);
+  if (!was_guessed) {
     drop_drafts();
     tokens_.append({&token, 1});
-    return;
   }
-  AtomicMetrics& total = model().runtime().metrics();
-  const std::size_t place = length() - 1 - draft_begin_;
-  ++metrics_.accepted[place], ++total.accepted[place];
-  ++metrics_.decode_tokens, ++total.decode_tokens;
+  if (with_hook && sampling_.hook() != nullptr)
+    if (Status refused = sampling_.accept(position, token); !refused.ok()) {
+      tokens_.undo_last(was_guessed, revision);
+      return refused;
+    }
+  if (!was_guessed) return Status();
+  const std::size_t place = position - draft_begin_;
+  ++metrics_.accepted[place], ++model().runtime().metrics().accepted[place];
+  return Status();
 }
 
 void Session::drop_logits() {
@@ -182,7 +203,7 @@ float* Session::logits_row(std::size_t row) const { return logits_.as<float>() +
 
 std::span<const float> Session::logits(std::size_t back) const {
   if (back >= n_logits()) return {};
-  return {logits_row(n_logits() - 1 - back), model().spec().n_vocab};
+  return {logits_row(n_logits_ - n_hidden() - 1 - back), model().spec().n_vocab};
 }
 
 Status Session::no_logits(std::size_t back) const {
@@ -228,6 +249,7 @@ Status Session::skipped_logits() {
 
 void Session::adopt_prefix(std::size_t keep) {
   eval_state_.adopted = keys_.adopt_prefix(tokens(), keep);
+  if (eval_state_.adopted != 0) n_shown_ = keys_.evaluated();
   const std::size_t n = eval_state_.adopted * cache_->block_tokens();
   metrics_.cached_tokens += n;
   model().runtime().metrics().cached_tokens += n;
@@ -255,8 +277,7 @@ Result<std::int32_t> Session::sample(bool with_hook) {
   auto drawn = sampling_.draw(logits(0), tokens(), with_hook);
   if (!drawn.ok()) return keys_.explained(drawn.take_status());
   const std::int32_t token = drawn.value();
-  if (with_hook && sampling_.hook() != nullptr) QINFER_TRY(sampling_.accept(length(), token));
-  append_drawn(token);
+  QINFER_TRY(append_drawn(token, with_hook));
   const std::uint64_t elapsed = platform::now_ns() - begin;
   metrics_.sample_ns += elapsed;
   model().runtime().metrics().sample_ns += elapsed;

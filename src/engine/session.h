@@ -61,7 +61,8 @@ class Session {
   std::size_t length() const { return tokens_.size(); }
   /// Another number after each change of its tokens.
   std::uint64_t revision() const { return tokens_.revision(); }
-  std::size_t evaluated() const { return std::min(keys_.evaluated(), length()); }
+  /// Those that an evaluation has shown: drafts that were drawn since are not, though their keys are there.
+  std::size_t evaluated() const { return std::min(keys_.evaluated(), n_shown_); }
   std::size_t pending() const { return length() - evaluated(); }
   std::uint32_t max_tokens() const { return layout_.max_tokens; }
   std::uint32_t max_logits() const { return layout_.max_logits; }
@@ -83,11 +84,14 @@ class Session {
   /// QINFER_E_UNSUPPORTED for an encoder, which has no logits.
   Status check_samples() const;
 
-  /// Guesses of the tokens that sample() will draw, at most max_draft(), in place of others: they are evaluated after
-  /// the pending tokens. There must be a pending one, and room for all. A token that was guessed right is evaluated
-  /// once it is drawn; the first that was not, and every change of the tokens, drops the rest.
+  /// Guesses of the tokens that sample() will draw, at most max_draft(), in place of others (none: that is all): they
+  /// are evaluated after the pending tokens. For some there must be a pending one, and room. A token that was guessed
+  /// right is pending once it is drawn, like any; but evaluating it is catch_up(). The first that was not, and every
+  /// change of the tokens, drops the rest.
   void draft(std::span<const std::int32_t> tokens);
   void drop_drafts();
+  /// Counts pending tokens as evaluated whose keys are there.
+  void catch_up();
   std::size_t n_drafts() const { return tokens_.with_drafts().size() - length(); }
 
   /// The logits of the last evaluated token, or of the one `back` earlier; empty if not kept.
@@ -108,7 +112,9 @@ class Session {
   /// The error that says why logits(back) is empty.
   Status no_logits(std::size_t back) const;
   /// How many rows logits() has.
-  std::size_t n_logits() const { return n_logits_ - std::min(n_logits_, n_ahead()); }
+  std::size_t n_logits() const {
+    return std::min<std::size_t>(n_logits_ - std::min(n_logits_, n_hidden()), layout_.max_logits);
+  }
 
   /// Which hidden states an embedding is made of.
   enum class Pooling : std::uint8_t { last, mean, first };
@@ -134,7 +140,10 @@ class Session {
   /// Undoes adopt_prefix(): the tokens are pending again.
   void drop_adopted();
   /// The next n tokens are evaluated now.
-  void advance(std::size_t n) { keys_.advance(n, tokens()); }
+  void advance(std::size_t n) {
+    keys_.advance(n, tokens());
+    n_shown_ = std::min(keys_.evaluated(), length());
+  }
   /// Where the hidden states of the next rows to be evaluated are gathered; rows [first_row, first_row + n_rows) of the
   /// batch are this session's.
   HiddenStateRows hidden_state_rows(std::int32_t first_row, std::int32_t n_rows) const;
@@ -173,10 +182,12 @@ class Session {
   Status cut(std::size_t n_tokens, bool others_follow);
   /// All tokens are pending again.
   void forget_everything();
-  /// Drafts that are evaluated.
-  std::size_t n_ahead() const { return keys_.evaluated() - evaluated(); }
-  /// A token that was drawn, and accepted by the hook.
-  void append_drawn(std::int32_t token);
+  /// Tokens and drafts whose keys are there, after the evaluated ones.
+  std::size_t n_hidden() const { return keys_.evaluated() - evaluated(); }
+  /// Forgets keys and logits of hidden ones from position n on.
+  void forget_hidden(std::size_t n);
+  /// A token that was drawn, which the hook may refuse.
+  Status append_drawn(std::int32_t token, bool with_hook);
 
   std::shared_ptr<KvCache> cache_;
   SessionLayout layout_;
@@ -186,7 +197,8 @@ class Session {
   SessionKeys keys_;
   SessionSampling sampling_;
   SharedBuffer logits_;
-  std::size_t n_logits_ = 0;     ///< rows, those of drafts included
+  std::size_t n_shown_ = 0;      ///< see evaluated()
+  std::size_t n_logits_ = 0;     ///< rows, those of hidden tokens included
   std::uint32_t max_draft_ = 0;  ///< see max_draft()
   std::size_t draft_begin_ = 0;  ///< length when the last draft was made
   std::optional<text::Detokenizer> detokenizer_;

@@ -63,9 +63,9 @@ void SessionKeys::give_back_unused() {
   for (BlockTable& table : tables()) table.give_back_unused(n_evaluated_);
 }
 
-void SessionKeys::finish_evaluation(std::size_t length) {
+void SessionKeys::finish_evaluation(std::size_t shown) {
   give_back_unused();
-  for (BlockTable& table : tables()) table.give_back_unseen(std::min(n_evaluated_, length));
+  for (BlockTable& table : tables()) table.give_back_unseen(std::min(n_evaluated_, shown));
 }
 
 const char* SessionKeys::find_inconsistency() const {

@@ -54,9 +54,9 @@ class SessionKeys {
   Code reserve(std::size_t n);
   /// Ends promises and gives back the blocks that the evaluated tokens do not need.
   void give_back_unused();
-  /// After an evaluation: gives back also the blocks that windows do not see any more from the session's end, which
-  /// is `length`: drafts that are evaluated may be dropped.
-  void finish_evaluation(std::size_t length);
+  /// After an evaluation: gives back also the blocks that windows do not see any more from position `shown` on, up to
+  /// which tokens are evaluated; the drafts after it may be dropped.
+  void finish_evaluation(std::size_t shown);
   /// What is wrong with tables and pools, or null. For debug builds.
   const char* find_inconsistency() const;
 

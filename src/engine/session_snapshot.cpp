@@ -247,6 +247,7 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
             !model.has_origin(snapshot.model().origin)};
   QINFER_TRY(session->append(snapshot.tokens()));
   QINFER_TRY(session->keys_.read(snapshot, path));
+  session->n_shown_ = session->keys_.evaluated();
   // The logits are not in the file: evaluating the last token again gives them.
   if (session->pending() == 0 && session->length() != 0) session->keys_.go_back(session->length() - 1);
   return session;

@@ -47,6 +47,11 @@ class SessionTokens {
     set_size(size_ + 1, n_drafts_ - 1);
     return true;
   }
+  /// Takes back the last token, as if it had not been there: it was a draft before, or appended.
+  void undo_last(bool was_draft, std::uint64_t revision) {
+    set_size(size_ - 1, was_draft ? n_drafts_ + 1 : 0);
+    revision_ = revision;
+  }
   /// The tokens of the session that this one is a fork of.
   void share(const SessionTokens& original) {
     memory_ = original.memory_.share(std::move(memory_));

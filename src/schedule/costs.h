@@ -1,8 +1,8 @@
 // What a step of a scheduler will take: learned from what its steps took.
 //
-// A step evaluates rows: of sessions that decode, one each, and of prompts. A few rows take as long as reading the
-// weights does, many as long as computing them; so steps with and without prompts are told apart, and for each kind the
-// time is taken to be
+// A step evaluates rows: of sessions that decode, one each and more for guesses, and of prompts. A few rows take as
+// long as reading the weights does, many as long as computing them; so steps with and without prompts are told apart,
+// and for each kind the time is taken to be
 //
 //   fixed + rows * a + context * c
 //

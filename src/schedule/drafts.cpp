@@ -12,7 +12,8 @@ constexpr std::size_t kLongestMatch = 16;
 constexpr double kMemory = 32;
 /// A mean of the last so many times.
 constexpr double kTimes = 16;
-/// Until other numbers of rows were measured: what a row more adds, as a part of the time. So small that they are.
+/// Until other numbers of rows were measured: what a row more adds, as a part of the time. Small, so that larger
+/// numbers are tried, and measured.
 constexpr double kRowMore = 0.1;
 /// Drafts must promise so much more, for what is measured is never exact.
 constexpr double kMargin = 1.03;

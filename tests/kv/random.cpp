@@ -231,7 +231,7 @@ class RandomSessions {
       if (left > 0 && session.keys().extend(std::min<std::size_t>(left, kBatch)) != Code::ok)
         throw Failure{"what was promised is not there"};
     }
-    session.keys().finish_evaluation(session.length());
+    session.keys().finish_evaluation(session.evaluated());
   }
 
   void check_twin(std::size_t index) const {
