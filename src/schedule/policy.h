@@ -1,9 +1,9 @@
 // Which requests begin, and which rows the next step evaluates. A plain object: it knows no model, session or clock,
 // what steps take is told it by StepCosts, and it allocates nothing after it was made.
 //
-// A step. Each request that decodes has one row. Prompts share the rows that fit into what is left of the step's time,
-// at least `least_rows`, so that a long prompt delays the tokens of others by a step's time and not by its own. Where
-// nothing decodes, a step may take four times as long.
+// A step. Each request that decodes has one row; more for guesses are the scheduler's matter. Prompts share the rows
+// that fit into what is left of the step's time, at least `least_rows`, so that a long prompt delays the tokens of
+// others by a step's time and not by its own. Where nothing decodes, a step may take four times as long.
 //
 // Sharing. Keys (users, tenants) have equal parts by deficit round robin (Shreedhar and Varghese, 1996), and so have
 // the prompts of a key among themselves: who could not have its part goes first in the next step, with what it has left
