@@ -356,7 +356,7 @@ void Scheduler::release_sessions() {
   for (Row& row : rows_) {
     if (!row.in_use) continue;
     Session& session = row.request->generation().session();
-    if (session.pending() != 0) session.drop_drafts();  // they were not evaluated
+    if (session.to_evaluate() != 0) session.drop_drafts();  // they were not evaluated
     row.request->session_in_use_.store(false);
   }
   rows_.clear();
