@@ -60,7 +60,7 @@ class Evaluation {
   Status run() {
     QINFER_TRY(check());
     QINFER_TRY(reserve_all());
-    for (std::size_t i = 0; i < n_marked_; ++i)
+    for (std::size_t i = 0; i < n_marked_; ++i)  // tokens that were guessed before need nothing but this
       if (sessions_[i].eval_state_.count != 0 || !sessions_.is_cancelled(i)) sessions_[i].catch_up();
     for (std::size_t i = 0; i < n_marked_; ++i)  // one that only adopted blocks has new last tokens, too
       if (sessions_[i].eval_state_.count != 0 || sessions_[i].eval_state_.adopted != 0) sessions_[i].drop_logits();

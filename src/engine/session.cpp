@@ -72,9 +72,9 @@ Status Session::check_room_for(std::span<const std::int32_t> tokens, std::size_t
 
 Status Session::append(std::span<const std::int32_t> tokens) {
   QINFER_TRY(check_room_for(tokens, length()));
-  // In an encoder every token sees all others: with more of them, all are evaluated again.
-  if (!model().spec().causal && !tokens.empty()) forget_everything();
   if (tokens.empty()) return Status();
+  // In an encoder every token sees all others: with more of them, all are evaluated again.
+  if (!model().spec().causal) forget_everything();
   drop_drafts();
   tokens_.append(tokens);
   return Status();

@@ -18,12 +18,14 @@ namespace {
 
 const std::string kStories = QINFER_TEST_MODELS "/tiny-stories";
 
-qi::Model load(const std::string& path = kStories, const char* target = nullptr) {
+qi::Model load(const std::string& path = kStories, const char* target = nullptr, std::uint32_t batch = 0) {
   auto options = qi::options<qinfer_runtime_options>();
   options.n_threads = 2;
   options.cpu_target = target;
   qi::Runtime runtime(options);
-  return qi::Model::load(runtime, path);
+  auto load_options = qi::options<qinfer_load_options>();
+  load_options.max_batch_tokens = batch;
+  return qi::Model::load(runtime, path, load_options);
 }
 
 qi::KvCache cache_of(const qi::Model& model, std::uint32_t flags = 0, std::uint64_t blocks = 64) {
@@ -180,6 +182,21 @@ TEST_CASE("Drafts: the same bits on every invariant set, with windows and long t
     plain->set_sampler(sampler_of(i % 3, 5)), guessing->set_sampler(sampler_of(i % 3, 5));
     auto options = options_of(70);
     REQUIRE(tell(model, *guessing, options) == tell(model, *plain, options));
+  }
+}
+
+TEST_CASE("Drafts: a batch may have fewer rows than there are guesses", "[drafts]") {
+  for (const std::uint32_t batch : {1U, 2U, 3U, 5U, 16U}) {
+    INFO(batch << " rows");
+    const qi::Model model = load(kStories, nullptr, batch);
+    qi::KvCache cache = cache_of(model);
+    const std::vector<qi::Token> prompt = model.tokenize("Tom saw a dog. Tom saw a dog. Tom");
+    const auto plain = session_of(cache, prompt, 0), guessing = session_of(cache, prompt, 16);
+    allow_few(model, *plain, 1), allow_few(model, *guessing, 1);
+    REQUIRE(tell(model, *guessing, options_of(80)) == tell(model, *plain, options_of(80)));
+    const qinfer_metrics metrics = guessing->metrics();
+    for (std::uint32_t place = batch - 1; place < 16; ++place) CHECK(metrics.drafted[place] == 0);
+    CHECK((sum(metrics.accepted) > 0) == (batch > 1));
   }
 }
 

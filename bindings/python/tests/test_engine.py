@@ -93,6 +93,44 @@ def test_requests_end_by_leaving_by_time_and_by_close(model, engine):
         engine.submit(qinfer._engine.Job(None, None, None, None))
 
 
+def test_a_thread_that_rests_ends_no_request_that_comes_then(engine, monkeypatch):
+    rests = qinfer.Engine._rests
+
+    def rests_slowly(self):
+        resting = rests(self)
+        if resting:
+            threading.Event().wait(0.01)  # while the next request comes, and another thread begins
+        return resting
+
+    monkeypatch.setattr(qinfer.Engine, "_rests", rests_slowly)
+    monkeypatch.setattr(qinfer._engine, "_WAIT_NS", 1)
+
+    async def run():
+        for _ in range(20):
+            assert (await engine.generate("Once upon a time", 100)).new_tokens == 100
+
+    asyncio.run(run())
+
+
+def test_closing_at_any_moment_leaves_nobody_waiting(model):
+    async def one(engine):
+        try:
+            await engine.generate("Once upon a time", 20)
+        except qinfer.StateError:
+            return False
+        return True
+
+    async def run():
+        for i in range(30):
+            engine = qinfer.AsyncEngine(qinfer.KvCache(model, budget_blocks=60))
+            tasks = [asyncio.create_task(one(engine)) for _ in range(4)]
+            await asyncio.sleep(0.0003 * i)
+            await asyncio.to_thread(engine.close)
+            await asyncio.wait_for(asyncio.gather(*tasks), 20)
+
+    asyncio.run(run())
+
+
 def test_a_program_that_closes_nothing_ends(model):
     async def run():
         return (await qinfer.AsyncEngine(model).generate("Once", 3)).new_tokens

@@ -91,10 +91,11 @@ class Job:
         self.session, self.generation = session, generation
         self._token, self._end = token, end
         self._request: _Request | None = None
-        self._ended = False
+        self._cancelled = self._ended = False
 
     def cancel(self) -> None:
         """From any thread; end() is called once the engine has seen it."""
+        self._cancelled = True
         request = self._request
         if request is not None:
             with suppress(ValueError):  # closed meanwhile
@@ -160,14 +161,17 @@ class Engine:
         with self._lock:
             if self._closing or _exit.begun():
                 raise StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine is closed", 0)
-            self._begin_thread()
             options.user = number = next(self._ids)
             self._jobs[number] = job  # its first event may come at once
             try:
                 job._request = _Request(self._scheduler, job.generation, options)
+                self._begin_thread()
             except BaseException:
                 del self._jobs[number]
+                job.cancel()
                 raise
+        if job._cancelled:  # by its first event, which found no request yet
+            job.cancel()
 
     def _begin_thread(self) -> None:
         """The first request finds none, and so does one after a while, or in a child of fork()."""
@@ -177,19 +181,20 @@ class Engine:
         self._thread.start()
 
     def _run(self) -> None:
+        """Where it rests it ends nothing: requests that come then are another thread's."""
         waiting, event = ctypes.c_int32(), sized(_abi.qinfer_event)
+        rests = False
         try:
             while not self._closing:
                 call(lib.qinfer_scheduler_wait, self._scheduler, _WAIT_NS, ctypes.byref(waiting))
                 if waiting.value != 0:
                     self._step(event)
                 elif self._rests():
+                    rests = True
                     return
         finally:
-            closed = StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine was closed", 0)
-            for job in self._take_all():
-                job._finish(closed)
-                job.close()
+            if not rests:
+                self._end_all()
 
     def _rests(self) -> bool:
         """Without requests there is no thread, which would keep the engine."""
@@ -199,10 +204,14 @@ class Engine:
             self._thread = None
             return True
 
-    def _take_all(self) -> list[Job]:
-        jobs = list(self._jobs.values())
-        self._jobs.clear()
-        return jobs
+    def _end_all(self) -> None:
+        with self._lock:
+            jobs = list(self._jobs.values())
+            self._jobs.clear()
+        closed = StateError("QINFER_E_STATE", _abi.QINFER_E_STATE, "the engine was closed", 0)
+        for job in jobs:
+            job._finish(closed)
+            job.close()
 
     def _step(self, event: Any) -> None:
         try:
@@ -228,13 +237,14 @@ class Engine:
 
     def close(self) -> None:
         """Ends the thread; requests that have not ended fail with StateError."""
-        self._closing = True
-        thread = self._thread
-        if thread is not None and not thread.inside:
-            first = thread.end(lambda: None)
-            if first is not None:
-                raise first
+        with self._lock:  # after which none is submitted
+            self._closing = True
+            thread = self._thread
+        first = thread.end(lambda: None) if thread is not None and not thread.inside else None
+        self._end_all()  # where the thread had not begun
         self._scheduler.close()
+        if first is not None:
+            raise first
 
     def __enter__(self) -> Engine:
         return self

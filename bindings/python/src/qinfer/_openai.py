@@ -263,7 +263,6 @@ class _Route:
         (whole,) = objects
         return whole
 
-
     async def _adraw(self, request: _Request, answer: _Answer, engine: Engine) -> Any:
         """The whole answer, or an iterator once the request is submitted."""
         objects = _adrawn(request, answer, engine)
