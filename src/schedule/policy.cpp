@@ -23,7 +23,7 @@ Policy::Policy(const PolicyOptions& options, StepCosts& costs) : options_(option
 }
 
 bool Policy::submit(const Request& request) {
-  if (waiting_.size() == options_.max_waiting || blocks_of(request) > options_.blocks) return false;
+  if (waiting_.size() == options_.max_waiting || request.all_blocks > options_.blocks) return false;
   waiting_.push_back({request, 0, {}});
   return true;
 }
@@ -32,20 +32,50 @@ void Policy::end(std::uint64_t id) {
   std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.request.id == id; });
   const auto at = std::find_if(running_.begin(), running_.end(), [&](const Running& r) { return r.request.id == id; });
   if (at == running_.end()) return;
-  promised_ -= blocks_of(at->request);
   const std::uint64_t key = at->request.key;
   running_.erase(at);
   if (running_of(key) == 0) std::erase_if(keys_, [&](const Key& k) { return k.key == key; });
 }
 
-std::uint64_t Policy::blocks_of(const Request& request) const {
+Policy::Running* Policy::find(std::uint64_t id) {
+  const auto at = std::find_if(running_.begin(), running_.end(), [&](const Running& r) { return r.request.id == id; });
+  return at == running_.end() ? nullptr : &*at;
+}
+
+std::size_t Policy::n_at(Place place) const {
+  return static_cast<std::size_t>(
+      std::count_if(running_.begin(), running_.end(), [&](const Running& r) { return r.place == place; }));
+}
+
+// ---- Blocks
+
+std::uint64_t Policy::to_begin(const Request& request) const {
   return options_.overcommit ? request.prompt_blocks : request.all_blocks;
 }
 
-/// What it holds itself is in what it needs.
-bool Policy::fits(const Waiting& waiting) const {
-  const std::uint64_t left = options_.blocks - promised_, others = others_ - std::min(waiting.has.held, others_);
-  return blocks_of(waiting.request) <= left - std::min(others, left);
+std::uint64_t Policy::promised_to(const Running& running) const {
+  if (running.place == Place::parked) return 0;
+  return std::max(to_begin(running.request), running.held);
+}
+
+std::uint64_t Policy::promised_blocks() const {
+  std::uint64_t sum = 0;
+  for (const Running& running : running_) sum += promised_to(running);
+  return sum;
+}
+
+/// What a request may soon need beyond the blocks that it has.
+std::uint64_t Policy::headroom_of(const Request& request, std::uint64_t has) const {
+  if (!options_.overcommit) return 0;
+  return std::min(options_.headroom_blocks, request.all_blocks - std::min(request.all_blocks, has));
+}
+
+/// The same of all that are here.
+std::uint64_t Policy::headroom() const {
+  std::uint64_t sum = 0;
+  for (const Running& running : running_)
+    if (running.is_here()) sum += headroom_of(running.request, promised_to(running));
+  return sum;
 }
 
 std::size_t Policy::running_of(std::uint64_t key) const {
@@ -63,7 +93,15 @@ bool Policy::comes_before(const Waiting& a, const Waiting& b) const {
 }
 
 std::optional<std::uint64_t> Policy::choose() const {
+  if (n_at(Place::here) != running_.size()) return std::nullopt;
   const Waiting* best = nullptr;
+  const std::uint64_t taken = promised_blocks(), left = options_.blocks - std::min(options_.blocks, taken);
+  const std::uint64_t kept = headroom();
+  const auto fits = [&](const Waiting& waiting) {  // what it holds itself is in what it needs
+    const std::uint64_t others = others_ - std::min(waiting.has.held, others_), needs = to_begin(waiting.request);
+    const std::uint64_t soon = running_.empty() ? 0 : kept + headroom_of(waiting.request, needs);
+    return needs + soon <= left - std::min(others, left);
+  };
   for (const Waiting& waiting : waiting_) {
     const bool may_begin = fits(waiting);
     if (waiting.passed >= options_.most_passed)  // the oldest of these
@@ -77,7 +115,6 @@ void Policy::begin(std::uint64_t id, std::uint32_t evaluated) {
   const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.request.id == id; });
   if (at == waiting_.end()) return;
   for (auto older = waiting_.begin(); older != at; ++older) ++older->passed;
-  promised_ += blocks_of(at->request);
   running_.push_back({at->request, evaluated, {.served_at = ++turn_}});
   key_of(at->request.key);
   waiting_.erase(at);
@@ -118,7 +155,7 @@ void Policy::share_among_keys(std::uint32_t rows) {
   for (Key& key : keys_) {
     key.claim.wanted = 0;
     for (const Running& running : running_)
-      if (running.request.key == key.key && !running.decodes())
+      if (running.request.key == key.key && running.is_here() && !running.decodes())
         key.claim.wanted += running.request.prompt_tokens - running.evaluated;
     if (key.claim.wanted > 0) claims_.push_back(&key.claim);
   }
@@ -126,7 +163,7 @@ void Policy::share_among_keys(std::uint32_t rows) {
   for (const Key& key : keys_) {
     claims_.clear();
     for (Running& running : running_) {
-      if (running.request.key != key.key || running.decodes()) continue;
+      if (running.request.key != key.key || !running.is_here() || running.decodes()) continue;
       running.claim.wanted = running.request.prompt_tokens - running.evaluated;
       running.claim.given = 0;
       claims_.push_back(&running.claim);
@@ -135,11 +172,13 @@ void Policy::share_among_keys(std::uint32_t rows) {
   }
 }
 
-std::span<const Share> Policy::plan() {
+std::span<const Share> Policy::plan(double spent) {
   plan_.clear();
   shape_ = {};
+  spent_ = spent;
   bool prompts = false;
   for (const Running& running : running_) {
+    if (!running.is_here()) continue;
     if (!running.decodes()) {
       prompts = true;
       continue;
@@ -158,7 +197,7 @@ void Policy::share_rows() {
   const std::uint32_t most = options_.most_rows - shape_.decode_rows;
   std::uint32_t fits = std::min(options_.least_rows, most), too_many = most + 1;
   save_claims();
-  const double seconds = options_.step_seconds * (shape_.decode_rows == 0 ? kAlone : 1);
+  const double seconds = options_.step_seconds * (shape_.decode_rows == 0 ? kAlone : 1) - spent_;
   while (too_many - fits > 1) {
     const std::uint32_t rows = fits + (too_many - fits) / 2;
     share_among_keys(rows);
@@ -167,7 +206,8 @@ void Policy::share_rows() {
   }
   share_among_keys(fits);
   for (const Running& running : running_)
-    if (!running.decodes() && running.claim.given > 0) plan_.push_back({running.request.id, running.claim.given, true});
+    if (running.is_here() && !running.decodes() && running.claim.given > 0)
+      plan_.push_back({running.request.id, running.claim.given, true});
   shape_ = planned_shape();
 }
 
@@ -175,7 +215,7 @@ void Policy::share_rows() {
 StepShape Policy::planned_shape() const {
   StepShape shape = shape_;
   for (const Running& running : running_) {
-    const std::uint32_t given = running.decodes() ? 0 : running.claim.given;
+    const std::uint32_t given = !running.is_here() || running.decodes() ? 0 : running.claim.given;
     shape.prefill_rows += given;
     shape.context += std::uint64_t{given} * (running.evaluated + given / 2);
   }
@@ -199,14 +239,58 @@ void Policy::stepped(double seconds, std::uint32_t more_rows) {
   shape_.decode_rows += more_rows;
   costs_.learn(shape_, seconds);
   for (const Share& share : plan_)
-    for (Running& running : running_)
-      if (running.request.id == share.id) running.evaluated += share.rows;
+    if (Running* running = find(share.id)) running->evaluated += share.rows;
   plan_.clear();
 }
 
 void Policy::evaluated(std::uint64_t id, std::uint32_t tokens) {
+  if (Running* running = find(id)) running->evaluated = tokens;
+}
+
+// ---- Parking
+
+void Policy::holds(std::uint64_t id, std::uint64_t blocks) {
+  if (Running* running = find(id)) running->held = blocks;
+}
+
+Policy::Relief Policy::relieve(std::uint64_t id) {
+  if (n_at(Place::leaving) + n_at(Place::returning) != 0) return {};
+  Running* leaves = nullptr;
+  std::size_t n_holders = 0;
+  bool is_holder = false;
+  const auto rank = [](const Running& r) {
+    return std::tuple(-std::int64_t{r.request.priority}, r.tokens_left(), r.request.id);
+  };
+  for (Running& running : running_) {
+    if (!running.is_here() || running.held == 0) continue;
+    ++n_holders;
+    is_holder = is_holder || running.request.id == id;
+    if (leaves == nullptr || rank(running) > rank(*leaves)) leaves = &running;
+  }
+  if (n_holders < 2) return {0, n_holders == 1 && !is_holder};
+  leaves->place = Place::leaving;
+  return {leaves->request.id, true};
+}
+
+void Policy::parked(std::uint64_t id) {
+  if (Running* running = find(id)) running->place = Place::parked;
+}
+
+std::optional<std::uint64_t> Policy::next_to_return(std::uint64_t others) {
+  if (n_at(Place::leaving) + n_at(Place::returning) != 0) return std::nullopt;
+  Running* next = nullptr;
+  const auto rank = [](const Running& r) { return std::tuple(-std::int64_t{r.request.priority}, r.request.id); };
   for (Running& running : running_)
-    if (running.request.id == id) running.evaluated = tokens;
+    if (running.place == Place::parked && (next == nullptr || rank(running) < rank(*next))) next = &running;
+  if (next == nullptr) return std::nullopt;
+  const std::uint64_t taken = promised_blocks() + others + headroom() + headroom_of(next->request, next->held);
+  if (n_at(Place::here) != 0 && next->held + taken > options_.blocks) return std::nullopt;
+  next->place = Place::returning;
+  return next->request.id;
+}
+
+void Policy::returned(std::uint64_t id) {
+  if (Running* running = find(id)) running->place = Place::here;
 }
 
 }  // namespace qinfer::schedule

@@ -15,8 +15,16 @@
 // with the fewest running requests, then with the most tokens in the prefix cache, then the oldest. A request that was
 // passed over by younger ones `most_passed` times is next, and none begins until its blocks are free. One that needs
 // more blocks than there are is refused. So no request waits forever, whatever others send.
+//
+// Parking, with `overcommit`. Where a request finds no blocks, one of those that hold some leaves: of the lowest
+// priority the one with the most tokens left to do. It is planned no more until its keys and values are elsewhere
+// (parked()), its blocks were given back and, when there is room again, it has returned. The request with the fewest
+// tokens left never leaves, so that one always comes to its end; nor do others begin while one is parked, so that its
+// turn comes. One leaves or returns at a time. What returns or begins needs, besides its own blocks, room for
+// `headroom_blocks` of each request here, so that it is not sent away again at once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -33,7 +41,8 @@ struct PolicyOptions {
   std::uint32_t most_rows = 512;  ///< of a step, of all kinds; more than max_running
   std::uint64_t blocks = 0;       ///< that may be promised
   bool overcommit = false;
-  std::uint32_t most_passed = 16;  ///< times that a waiting request is passed over
+  std::uint64_t headroom_blocks = 0;  ///< with overcommit: for each request, as far as it may still need them
+  std::uint32_t most_passed = 16;     ///< times that a waiting request is passed over
 };
 
 struct Request {
@@ -42,6 +51,7 @@ struct Request {
   std::uint32_t prompt_tokens = 0;  ///< at least 1
   std::uint64_t prompt_blocks = 0;  ///< that the prompt needs
   std::uint64_t all_blocks = 0;     ///< that it needs at most
+  std::uint64_t all_tokens = 0;     ///< that it has at most, its prompt among them
 };
 
 /// What a request does in a step: one row that decodes, or some of its prompt.
@@ -62,7 +72,8 @@ class Policy {
 
   std::size_t n_waiting() const { return waiting_.size(); }
   std::size_t n_running() const { return running_.size(); }
-  std::uint64_t promised_blocks() const { return promised_; }
+  std::size_t n_parked() const { return n_at(Place::parked); }
+  std::uint64_t promised_blocks() const;
 
   /// What a waiting request has already: tokens of its prompt that need not be evaluated, and blocks.
   struct Has {
@@ -86,14 +97,35 @@ class Policy {
   /// What next() gave has begun; the first `evaluated` tokens of its prompt, not all, are there already.
   void begin(std::uint64_t id, std::uint32_t evaluated);
 
-  /// The next step. Valid until the next call.
-  std::span<const Share> plan();
+  /// The next step, of whose time so many seconds are spent already. Valid until the next call.
+  std::span<const Share> plan(double spent = 0);
   /// The plan was carried out, in so many seconds, with so many rows more of those that decode.
   void stepped(double seconds, std::uint32_t more_rows = 0);
   /// So many tokens of a running request are there: more than its rows were, since others had evaluated them, or fewer.
   void evaluated(std::uint64_t id, std::uint32_t tokens);
 
+  // ---- With overcommit ----
+
+  /// Blocks that a running request holds now, and no other.
+  void holds(std::uint64_t id, std::uint64_t blocks);
+  /// A running request has found no blocks: which one leaves, if one does; whether it waits, or cannot be helped.
+  struct Relief {
+    std::uint64_t leaves = 0;
+    bool waits = true;
+  };
+  Relief relieve(std::uint64_t id);
+  /// One that leaves has given its blocks back.
+  void parked(std::uint64_t id);
+  /// The parked request that takes its blocks again now, if one may; `others` as for next(). The one of the highest
+  /// priority, then the oldest, or none. Where no request is left that could make room it may even if there is none.
+  std::optional<std::uint64_t> next_to_return(std::uint64_t others);
+  /// It has not found its blocks, and is parked as before.
+  void stay_parked(std::uint64_t id) { parked(id); }
+  /// Its keys and values are back.
+  void returned(std::uint64_t id);
+
  private:
+  enum class Place : std::uint8_t { here, leaving, parked, returning };
   struct Waiting {
     Request request;
     std::uint32_t passed = 0;
@@ -109,7 +141,13 @@ class Policy {
     Request request;
     std::uint32_t evaluated = 0;  ///< tokens
     Claim claim;
+    std::uint64_t held = 0;  ///< blocks; of one that is parked those that it needs to return
+    Place place = Place::here;
+    bool is_here() const { return place == Place::here; }
     bool decodes() const { return evaluated >= request.prompt_tokens; }
+    std::uint64_t tokens_left() const {
+      return request.all_tokens - std::min<std::uint64_t>(request.all_tokens, evaluated);
+    }
   };
   struct Key {
     std::uint64_t key = 0;
@@ -117,8 +155,12 @@ class Policy {
   };
 
   std::optional<std::uint64_t> choose() const;
-  bool fits(const Waiting& waiting) const;
-  std::uint64_t blocks_of(const Request& request) const;
+  std::uint64_t to_begin(const Request& request) const;
+  std::uint64_t promised_to(const Running& running) const;
+  std::uint64_t headroom_of(const Request& request, std::uint64_t has) const;
+  std::uint64_t headroom() const;
+  std::size_t n_at(Place place) const;
+  Running* find(std::uint64_t id);
   std::size_t running_of(std::uint64_t key) const;
   bool comes_before(const Waiting& a, const Waiting& b) const;
   Key& key_of(std::uint64_t key);
@@ -138,8 +180,9 @@ class Policy {
   std::vector<Claim*> claims_;  ///< working space, as is saved_
   std::vector<Claim> saved_;
   StepShape shape_;  ///< of plan_
-  std::uint64_t promised_ = 0, others_ = 0;
+  std::uint64_t others_ = 0;
   std::uint64_t turn_ = 0;
+  double spent_ = 0;  ///< seconds of the step
 };
 
 }  // namespace qinfer::schedule

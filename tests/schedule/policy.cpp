@@ -220,3 +220,86 @@ TEST_CASE("schedule: what others hold keeps requests waiting while one runs, but
   policy.end(1);
   CHECK(policy.next(holds(4), 4) == 3);
 }
+
+namespace {
+
+/// Three that decode, with so many tokens left each, and hold four of twelve blocks.
+void fill(Policy& policy, std::span<const std::uint64_t> left) {
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    Request wanted = request(id, 0, 10, 3);
+    wanted.all_blocks = 12;
+    wanted.all_tokens = 10 + left[id - 1];
+    policy.submit(wanted);
+  }
+  begin_all(policy);
+  rows_of(policy);
+  policy.stepped(0.1);
+  for (std::uint64_t id = 1; id <= 3; ++id) policy.holds(id, 4);
+}
+
+}  // namespace
+
+TEST_CASE("schedule: where blocks run out the request with the most left to do is parked, and returns", "[schedule]") {
+  PlainCosts costs;
+  Policy policy({.blocks = 12, .overcommit = true, .headroom_blocks = 1}, costs);
+  fill(policy, std::vector<std::uint64_t>{50, 70, 60});
+  CHECK(policy.promised_blocks() == 12);
+  Policy::Relief relief = policy.relieve(1);
+  CHECK((relief.leaves == 2 && relief.waits));
+  relief = policy.relieve(3);
+  CHECK((relief.leaves == 0 && relief.waits));  // one at a time
+  CHECK(rows_of(policy) == std::map<std::uint64_t, std::uint32_t>{{1, 1}, {3, 1}});
+  CHECK(policy.promised_blocks() == 12);  // until they are given back
+  CHECK_FALSE(policy.next_to_return(0));
+  policy.parked(2);
+  CHECK(policy.n_parked() == 1);
+  CHECK(policy.promised_blocks() == 8);
+  policy.submit(request(4, 0, 10, 1));
+  CHECK_FALSE(policy.next(kNothing));     // while one is parked
+  CHECK_FALSE(policy.next_to_return(0));  // four blocks, and no headroom
+  policy.end(1);
+  CHECK_FALSE(policy.next_to_return(3));  // four of its own, four of 3, one of headroom each: two are left
+  CHECK(policy.next_to_return(2) == 2);
+  CHECK(policy.promised_blocks() == 8);
+  CHECK_FALSE(policy.next_to_return(0));
+  CHECK(rows_of(policy).count(2) == 0);
+  policy.stay_parked(2);
+  CHECK(policy.promised_blocks() == 4);
+  CHECK(policy.next_to_return(0) == 2);
+  CHECK_FALSE(policy.next(kNothing));
+  policy.returned(2);
+  CHECK(rows_of(policy).count(2) == 1);
+  CHECK(policy.next(kNothing) == 4);
+  CHECK(policy.n_parked() == 0);
+}
+
+TEST_CASE("schedule: who leaves and who cannot be helped", "[schedule]") {
+  PlainCosts costs;
+  Policy policy({.blocks = 12, .overcommit = true}, costs);
+  Request urgent = request(9, 0, 10, 1);
+  urgent.priority = 1;
+  urgent.all_tokens = 10'000;
+  policy.submit(urgent);
+  fill(policy, std::vector<std::uint64_t>{50, 70, 70});
+  policy.holds(9, 2);
+  CHECK(policy.relieve(9).leaves == 3);  // not the urgent one; of equal ones the youngest
+  policy.end(3);                         // cancelled meanwhile
+  CHECK(policy.relieve(1).leaves == 2);
+  policy.parked(2);
+  CHECK(policy.relieve(9).leaves == 1);
+  policy.parked(1);
+  Policy::Relief relief = policy.relieve(9);
+  CHECK((relief.leaves == 0 && !relief.waits));  // no one else holds any
+  policy.end(9);
+  CHECK(policy.next_to_return(12) == 1);  // the oldest; none is left that could make room
+  policy.returned(1);
+  policy.submit(request(5, 0, 10, 1));
+  CHECK(policy.relieve(1).leaves == 0);
+  policy.holds(1, 0);
+  CHECK_FALSE(policy.relieve(1).waits);
+  policy.end(2);
+  begin_all(policy);
+  policy.holds(1, 3);
+  relief = policy.relieve(5);  // which holds none
+  CHECK((relief.leaves == 0 && relief.waits));
+}
