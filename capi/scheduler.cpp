@@ -1,9 +1,11 @@
 // A scheduler, and the requests that are submitted to it.
 #include <qinfer/qinfer.h>
 
+#include <optional>
 #include <utility>
 
 #include "engine/scheduler.h"
+#include "files.h"
 #include "generation.h"
 #include "support.h"
 
@@ -53,6 +55,19 @@ Status check(const qinfer_scheduler* scheduler) {
   return scheduler->impl->cache().model().runtime().check_process();
 }
 
+Result<std::optional<engine::ParkingOptions>> parking_of(const qinfer_scheduler_options& options) {
+  if (options.park_path == nullptr) {
+    if (options.park_files == nullptr && options.park_bytes == 0) return std::optional<engine::ParkingOptions>();
+    return error(Code::invalid_argument, "park_files or park_bytes is set, and park_path is NULL: none is parked");
+  }
+  engine::ParkingOptions parking;
+  parking.path = options.park_path;
+  parking.most_bytes = options.park_bytes;
+  QINFER_ASSIGN(parking.files, capi::host_files(options.park_files, capi::FileUse::write));
+  if (parking.files == nullptr) QINFER_TRY(platform::make_unnamed_file(parking.path).take_status());  // to be told now
+  return std::optional(std::move(parking));
+}
+
 qinfer_event event_of(const engine::SchedulerEvent& event) {
   using Kind = engine::SchedulerEvent::Kind;
   qinfer_event out = {};
@@ -93,8 +108,9 @@ qinfer_status qinfer_scheduler_create(qinfer_kv_cache* cache, const qinfer_sched
     if (o.max_waiting != 0) parsed.max_waiting = o.max_waiting;
     if (o.step_ns != 0) parsed.step_ns = o.step_ns;
     parsed.clock = o.clock, parsed.clock_user = o.clock_user;
+    QINFER_ASSIGN(parsed.parking, parking_of(o));
     auto handle = std::make_unique<qinfer_scheduler>();
-    QINFER_ASSIGN(handle->impl, engine::Scheduler::create(cache->impl, parsed));
+    QINFER_ASSIGN(handle->impl, engine::Scheduler::create(cache->impl, std::move(parsed)));
     *out = handle.release();
     return Status();
   });
@@ -171,6 +187,7 @@ qinfer_status qinfer_scheduler_get_stats(qinfer_scheduler* scheduler, qinfer_sch
     values.submitted = stats.submitted, values.ended = stats.ended, values.steps = stats.steps;
     values.decode_rows = stats.decode_rows, values.prompt_rows = stats.prompt_rows;
     values.last_step_ns = stats.last_step_ns;
+    values.parked = stats.parked, values.parked_bytes = stats.parked_bytes, values.times_parked = stats.n_parked;
     return capi::copy_out(values, out, "qinfer_scheduler_stats");
   });
 }

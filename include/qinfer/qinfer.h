@@ -1011,9 +1011,9 @@ QINFER_API void qinfer_generation_free(qinfer_generation *generation);
  * A request begins when blocks for its prompt and all tokens that it may add can be promised, by priority, then of the
  * key with the fewest running ones, then with the most evaluated tokens, then by age; none is passed over more than 16
  * times. What other sessions of the cache hold is allowed for, so free those of requests that have ended; where others
- * take more meanwhile, or nothing runs and there still is no room, the request that finds none ends with
- * QINFER_E_KV_FULL.
- * Once it is made, a step allocates nothing but messages of errors. Where sessions have max_draft and no prompt is
+ * take more meanwhile, or nothing runs and there still is no room (for a parked request: for 10 s), the request that
+ * finds none ends with QINFER_E_KV_FULL.
+ * Once it is made, a step allocates nothing but messages of errors and files of parked requests. Where sessions have max_draft and no prompt is
  * evaluated, a step has rows for guesses too; those that are right are drawn by steps of their own, which take no time.
  *
  * From _submit to QINFER_EVENT_END a generation, its session and its reply are the scheduler's; between two steps calls
@@ -1033,7 +1033,19 @@ typedef struct qinfer_scheduler_options {
                                     does; 0 = 100 ms. At least 8 rows of prompts are evaluated in each step */
     qinfer_clock_fn clock;       /* NULL = the monotonic clock */
     void           *clock_user;  /* borrowed until qinfer_scheduler_free */
+    const char     *park_path;   /* where requests are parked, see below; NULL = none is */
+    const qinfer_files *park_files; /* where park_path is; NULL = the operating system's files */
+    uint64_t        park_bytes;  /* in these files at most, 0 = as many as needed. A request that finds no room there
+                                    ends with QINFER_E_NO_MEMORY */
 } qinfer_scheduler_options;
+/* Parking. With park_path a request begins when there are blocks for its prompt, whatever its limit. Where blocks run
+ * out later, a request leaves: of the lowest priority the one with the most tokens left to do. Its keys and values are
+ * written to a file and its blocks given back; when there is room again it returns, and goes on with the same bits. No
+ * others begin meanwhile. park_path is a directory, in which files without a name are made, or with park_files what
+ * they are opened under, as "<park_path>/0" and so on for at most max_running files; nothing is synced or read by
+ * another scheduler. A step moves blocks for half of step_ns at most where others decode. Where a file fails, is
+ * damaged or has no room, its request ends with that status, and no other. While a request is parked, all tokens of its
+ * session are pending; if it ends then, they stay so. */
 /** options may be NULL. QINFER_E_UNSUPPORTED for an encoder. */
 QINFER_STATUS qinfer_scheduler_create(qinfer_kv_cache *cache, const qinfer_scheduler_options *options,
                                       qinfer_scheduler **out, qinfer_error *err);
@@ -1086,11 +1098,13 @@ typedef struct qinfer_event {
 QINFER_STATUS qinfer_scheduler_next(qinfer_scheduler *scheduler, qinfer_event *out, qinfer_error *err);
 
 typedef struct qinfer_scheduler_stats {
-    uint32_t struct_size, reserved;
+    uint32_t struct_size;
+    uint32_t parked; /* of running, those that leave or return too */
     uint32_t waiting, running;
     uint64_t promised_bytes; /* of the cache's blocks, to running requests */
     uint64_t submitted, ended, steps, decode_rows, prompt_rows; /* since creation; steps that evaluated something */
     uint64_t last_step_ns;
+    uint64_t parked_bytes, times_parked; /* in files now; how often a request has left, since creation */
 } qinfer_scheduler_stats;
 /** [any thread] */
 QINFER_STATUS qinfer_scheduler_get_stats(qinfer_scheduler *scheduler, qinfer_scheduler_stats *out, qinfer_error *err);

@@ -43,6 +43,11 @@ void BlockTable::begin_at(std::size_t position) {
   first_ = end_ = position / layout().block_tokens;
 }
 
+void BlockTable::leave() {
+  left_at_ = first_position();
+  give_back_unused(0);
+}
+
 std::size_t BlockTable::first_position() const { return std::max(first_ * layout().block_tokens, begin_); }
 
 std::uint32_t BlockTable::partial_block(std::size_t position) const {

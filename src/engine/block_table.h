@@ -82,6 +82,9 @@ class BlockTable {
   /// For a loaded session, whose window had moved on when it was saved: the table is empty, and will hold nothing
   /// before this position.
   void begin_at(std::size_t position);
+  /// Gives all blocks back; begin_where_left(): begin_at() the first position that was held then.
+  void leave();
+  void begin_where_left() { begin_at(left_at_); }
   /// The first position that is held.
   std::size_t first_position() const;
 
@@ -102,7 +105,8 @@ class BlockTable {
   std::span<std::uint32_t> entries_;
   platform::AddressRange range_;  ///< contiguous storage: where the blocks are mapped side by side
   std::size_t first_ = 0, end_ = 0;
-  std::size_t begin_ = 0;  ///< position before which even the first block holds nothing
+  std::size_t begin_ = 0;    ///< position before which even the first block holds nothing
+  std::size_t left_at_ = 0;  ///< see leave()
   std::size_t promised_ = 0;
   std::size_t wanted_ = 0;  ///< blocks that this evaluation still has to take, promised already or not
 };

@@ -132,7 +132,11 @@ class Evaluation {
       enlist(false);
       status = promise_and_take_first(refused);
     }
-    if (refused != nullptr) return no_room(*refused);
+    if (refused != nullptr && options_.refused != nullptr) {
+      *options_.refused = refused->eval_state_.index;
+      return Status::fixed(Code::kv_full, "the KV cache has no room");
+    }
+    if (refused != nullptr) return no_room(*refused, refused->eval_state_.index, refused->eval_state_.count);
     return status;
   }
 
@@ -217,12 +221,6 @@ class Evaluation {
     if (!status.ok() || refused != nullptr)
       for (Session* t = first_; t != nullptr; t = t->eval_state_.next) t->keys().give_back_unused();
     return status;
-  }
-
-  static Status no_room(const Session& s) {
-    return error_at(Code::kv_full, static_cast<std::int64_t>(s.eval_state_.index),
-                    "the KV cache has {}, session {} needs more for {} tokens", s.cache().describe_room(),
-                    s.eval_state_.index, s.eval_state_.count);
   }
 
   /// Takes blocks for a session's next tokens, as many as a batch may have.
@@ -372,6 +370,12 @@ Status eval(const SessionList& sessions, const EvalOptions& options) {
   ++runtime.metrics().evals;
   for (std::size_t i = 0; i < sessions.size(); ++i) sessions[i].metrics().wait_ns += waited;
   return status;
+}
+
+Status no_room(const Session& session, std::size_t index, std::size_t n_tokens) {
+  return error_at(Code::kv_full, static_cast<std::int64_t>(index),
+                  "the KV cache has {}, session {} needs more for {} tokens", session.cache().describe_room(), index,
+                  n_tokens);
 }
 
 Status eval(Session& session, const EvalOptions& options) {

@@ -13,6 +13,9 @@ struct EvalOptions {
   std::uint32_t max_tokens = 0;   ///< in this call; 0 = all pending
   std::uint32_t keep_logits = 1;  ///< rows for each session; 0: the logits are not computed
   const std::atomic<bool>* cancelled = nullptr;
+  /// Where there is no room: the index of the session is put here, and the error says no more (see no_room()), so that
+  /// nothing is allocated.
+  std::size_t* refused = nullptr;
 };
 
 /// The sessions of a call, as a function of their index, so that the caller's array of handles need not be copied;
@@ -60,6 +63,8 @@ class SessionList {
 /// promised before anything is computed: QINFER_E_KV_FULL (detail: index of the first session without room) changes
 /// nothing. After cancellation the tokens of finished batches stay evaluated, the rest stays pending.
 Status eval(const SessionList& sessions, const EvalOptions& options);
+/// The error that says that sessions[index] has found no room for so many tokens.
+Status no_room(const Session& session, std::size_t index, std::size_t n_tokens);
 /// One session alone.
 Status eval(Session& session, const EvalOptions& options);
 

@@ -20,24 +20,26 @@ Status in_use() {
   return Status::fixed(Code::state, "the request's session is in use by another call, or by another request");
 }
 
-/// There must be one with this id; they are in its order.
-std::shared_ptr<Request>& find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id) {
-  return *std::lower_bound(requests.begin(), requests.end(), id,
-                           [](const auto& request, std::uint64_t wanted) { return request->id() < wanted; });
-}
-
 /// Blocks of a group that no other session holds.
 std::uint64_t own_blocks(const Request& request, std::size_t group) {
   const BlockTable& table = request.generation().session().keys().tables()[group];
   return table.held().size() - table.pool().count_shared(table.held());
 }
 
+/// Of each group, blocks that are left free for each request that is here (schedule/policy.h), but not more than this
+/// part of a small cache. In a simulation with 150 blocks none moved three times as many blocks to files and back, and
+/// more than four kept requests waiting.
+constexpr std::uint64_t kHeadroom = 4, kHeadroomPart = 32;
+
+/// How long wait() waits where nothing can be done: a thousandth of a second.
+constexpr std::uint64_t kStalledWait = 1'000'000;
+
 constexpr auto larger = [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); };
 constexpr auto smaller = [](std::uint64_t a, std::uint64_t b) { return std::min(a, b); };
 
 }  // namespace
 
-Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> cache, const SchedulerOptions& options) {
+Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> cache, SchedulerOptions options) {
   const Model& model = cache->model();
   if (!model.spec().gives_logits())
     return error(Code::unsupported, "the model is an encoder, which has no tokens to draw");
@@ -55,18 +57,36 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> ca
   policy.most_rows = capacity;
   policy.least_rows = std::min(policy.least_rows, capacity - options.max_running);
   policy.blocks = cache->blueprint().size.bytes;
-  return std::unique_ptr<Scheduler>(new Scheduler(std::move(cache), options, policy));
+  policy.overcommit = options.parking.has_value();
+  for (const KvLayout& layout : cache->layouts()) policy.headroom_blocks += kHeadroom * layout.block_bytes();
+  policy.headroom_blocks = std::min(policy.headroom_blocks, policy.blocks / kHeadroomPart);
+  return std::unique_ptr<Scheduler>(new Scheduler(std::move(cache), std::move(options), policy));
 }
 
-Scheduler::Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& options,
-                     const schedule::PolicyOptions& policy)
-    : cache_(std::move(cache)), options_(options), policy_(policy, costs_) {
-  rows_.reserve(options.max_running);
-  evaluated_.reserve(options.max_running);
-  claims_.reserve(options.max_running);
-  requests_.reserve(std::size_t{options.max_running} + options.max_waiting);
-  over_.reserve(std::size_t{options.max_running} + options.max_waiting);
-  events_.reserve(std::size_t{2} * options.max_running + options.max_running + options.max_waiting);
+Scheduler::Scheduler(std::shared_ptr<KvCache> cache, SchedulerOptions options, const schedule::PolicyOptions& policy)
+    : cache_(std::move(cache)), options_(std::move(options)), policy_(policy, costs_) {
+  const std::size_t running = options_.max_running, all = running + options_.max_waiting;
+  rows_.reserve(running);
+  evaluated_.reserve(running);
+  claims_.reserve(running);
+  requests_.reserve(all);
+  over_.reserve(all);
+  events_.reserve(2 * running + all);
+  if (options_.parking) parking_ = std::make_unique<Parking>(std::move(*options_.parking), options_.max_running);
+}
+
+Scheduler::~Scheduler() {
+  std::vector<std::shared_ptr<Request>> requests;
+  {
+    const Lock lock(mutex_);
+    requests.swap(requests_);
+  }
+  for (const auto& request : requests) forget_parked(*request);
+}
+
+std::shared_ptr<Request>& Scheduler::find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id) {
+  return *std::lower_bound(requests.begin(), requests.end(), id,
+                           [](const auto& request, std::uint64_t wanted) { return request->id() < wanted; });
 }
 
 std::uint64_t Scheduler::now() const {
@@ -97,19 +117,30 @@ std::uint64_t Scheduler::room_of(BlocksOf blocks_of, Chosen chosen) const {
   return room;
 }
 
-/// For all blocks that it holds at most.
-std::uint64_t Scheduler::room_for(const Request& request) const {
+/// For all blocks that it holds at most until it has so many tokens.
+std::uint64_t Scheduler::room_for(const Request& request, std::uint64_t tokens) const {
   const Session& session = request.generation().session();
   const Model& model = cache_->model();
-  const std::uint64_t tokens = std::min<std::uint64_t>(request.generation().most_tokens(), session.max_tokens());
   const std::vector<std::uint64_t> blocks =
-      session_blocks(model.spec(), cache_->layouts(), tokens, model.scratch_layout().batch_capacity);
+      session_blocks(model.spec(), cache_->layouts(), std::min<std::uint64_t>(tokens, session.max_tokens()),
+                     model.scratch_layout().batch_capacity);
   return room_of([&](std::size_t g) { return blocks[g]; }, larger);
 }
 
 /// Of the blocks that no other session holds; in every pool it holds at least that share.
 std::uint64_t Scheduler::held_by(const Request& request) const {
   return room_of([&](std::size_t g) { return own_blocks(request, g); }, smaller);
+}
+
+/// The same, of the pool in which it holds most.
+std::uint64_t Scheduler::taken_by(const Request& request) const {
+  return room_of([&](std::size_t g) { return own_blocks(request, g); }, larger);
+}
+
+/// Of all its blocks, those that others hold too among them.
+std::uint64_t Scheduler::needed_by(const Request& request) const {
+  const std::span<const BlockTable> tables = request.generation().session().keys().tables();
+  return room_of([&](std::size_t g) { return tables[g].held().size(); }, larger);
 }
 
 /// What running requests share with others is others'.
@@ -133,7 +164,8 @@ Status Scheduler::submit(const std::shared_ptr<Request>& request) {
   if (&session.cache() != cache_.get())
     return error(Code::invalid_argument, "the generation's session belongs to another KV cache than the scheduler");
   if (session.length() == 0) return error(Code::state, "the generation's session has no tokens: append a prompt first");
-  const std::uint64_t room = room_for(*request);
+  const std::uint64_t room = room_for(*request, generation.most_tokens());
+  const std::uint64_t prompt_room = room_for(*request, session.length());
   {
     const Lock lock(mutex_);
     if (room > cache_->blueprint().size.bytes)
@@ -144,7 +176,9 @@ Status Scheduler::submit(const std::shared_ptr<Request>& request) {
     wanted.key = request->options_.key;
     wanted.priority = request->options_.priority;
     wanted.prompt_tokens = static_cast<std::uint32_t>(session.length());
-    wanted.prompt_blocks = wanted.all_blocks = room;
+    wanted.all_tokens = std::min<std::uint64_t>(generation.most_tokens(), session.max_tokens());
+    wanted.prompt_blocks = prompt_room;
+    wanted.all_blocks = room;
     if (!policy_.submit(wanted))
       return error(Code::no_memory, "{} requests are waiting, as many as the scheduler takes (max_waiting)",
                    policy_.n_waiting());
@@ -163,7 +197,11 @@ bool Scheduler::wait(std::uint64_t ns) {
     const Lock lock(mutex_);
     return !requests_.empty();
   };
-  if (has_requests()) return true;
+  if (has_requests()) {
+    // Nothing can be done until other sessions give blocks back: not to be asked for all the time.
+    if (stalled_since_.load() != 0) platform::futex_wait_for(submissions_, seen, std::min(ns, kStalledWait));
+    return true;
+  }
   platform::futex_wait_for(submissions_, seen, ns);
   return has_requests();
 }
@@ -180,34 +218,47 @@ Status Scheduler::step() {
       scheduler.stepping_.store(false);
     }
   } const ending{*this};
-  QINFER_TRY(plan_step());
+  std::uint64_t moved_ns = 0;
+  QINFER_TRY(plan_step(moved_ns));
   if (rows_.empty()) return Status();
   const std::uint64_t begin = now();
   guess();
   QINFER_TRY(evaluate());
   for (Row& row : rows_) take_in(row);
-  finish_step(now() - begin);
+  finish_step(now() - begin, moved_ns);
   return Status();
 }
 
-Status Scheduler::plan_step() {
-  const std::uint64_t time = now();
+/// What the step evaluates. `moved_ns`: the time in which blocks were moved before.
+Status Scheduler::plan_step(std::uint64_t& moved_ns) {
+  {
+    const Lock lock(mutex_);
+    QINFER_TRY(begin_step());
+    if (!rows_.empty()) return Status();
+  }
+  moved_ns = move_blocks();
   const Lock lock(mutex_);
+  begin_requests();
+  for (const schedule::Share& share : policy_.plan(static_cast<double>(moved_ns) * 1e-9)) add_row(share);
+  return Status();
+}
+
+/// Ends what is over, and finds rows that need not be evaluated; without any the one that returns next.
+Status Scheduler::begin_step() {
   if (n_taken_ < events_.size())
     return error(Code::state, "{} events of the last step were not taken", events_.size() - n_taken_);
+  const std::uint64_t time = now();
   events_.clear();
   n_taken_ = 0;
   end_what_is_over(time);
-  if (add_rows_ahead()) return Status();
-  begin_requests();
-  for (const schedule::Share& share : policy_.plan()) add_row(share);
+  if (!add_rows_ahead()) choose_who_returns(time);
   return Status();
 }
 
 /// Those whose next token need not be evaluated.
 bool Scheduler::add_rows_ahead() {
   for (const auto& request : requests_)
-    if (request->is_ahead_) add_row({request->id_, 0, false});
+    if (request->is_ahead_ && request->is_here_) add_row({request->id_, 0, false});
   return !rows_.empty();
 }
 
@@ -240,6 +291,7 @@ void Scheduler::begin_requests() {
     // What is all evaluated, with its logits, is as if the last token were to be evaluated.
     policy_.begin(*id, static_cast<std::uint32_t>(std::min(session.evaluated(), session.length() - 1)));
     request.running_ = true;
+    if (parks()) policy_.holds(*id, taken_by(request));
   }
 }
 
@@ -284,7 +336,7 @@ void Scheduler::guess() {
   }
 }
 
-/// Those that find no room end, the others go on; but first without guesses.
+/// Those that find no room end or, with parking, wait; the others go on; but first without guesses.
 Status Scheduler::evaluate() {
   while (true) {
     evaluated_.clear();
@@ -296,13 +348,16 @@ Status Scheduler::evaluate() {
     const auto is_cancelled = [&](std::size_t i) { return row(i).request->is_cancelled(); };
     const auto limit = [&](std::size_t i) { return row(i).limit; };
     EvalOptions options;
+    std::size_t refused = 0;
+    options.refused = &refused;
     if (evaluated_.size() == 1) options.cancelled = &row(0).request->asked_to_end_;  // it need not wait for a batch
     Status status = eval(SessionList(evaluated_.size(), at, is_cancelled, limit), options);
     if (status.ok() || status.code() == Code::cancelled) return Status();
     if (drop_guesses()) continue;
     if (status.code() != Code::kv_full) return status;
-    const auto refused = static_cast<std::size_t>(status.detail());
-    row(refused).request->status_ = std::move(status);
+    Row& row_refused = rows_[evaluated_[refused]];
+    if (!relieve(row_refused))
+      row_refused.request->status_ = no_room(at(refused), refused, std::min(row_refused.limit, at(refused).pending()));
   }
 }
 
@@ -320,6 +375,7 @@ bool Scheduler::drop_guesses() {
 
 /// What has come of a row: progress of a prompt, or a token.
 void Scheduler::take_in(Row& row) {
+  if (row.skipped) return;
   Request& request = *row.request;
   Session& session = request.generation().session();
   bool draws = false;
@@ -338,18 +394,22 @@ void Scheduler::take_in(Row& row) {
   end(request, std::move(request.status_));
 }
 
-void Scheduler::finish_step(std::uint64_t ns) {
+void Scheduler::finish_step(std::uint64_t ns, std::uint64_t moved_ns) {
   const Lock lock(mutex_);
   std::uint32_t n_drafts = 0;
+  for (const Row& row : rows_)
+    if (row.skipped) policy_.skipped(row.request->id_);
   for (const Row& row : rows_) n_drafts += static_cast<std::uint32_t>(row.n_drafts);
   policy_.stepped(static_cast<double>(ns) * 1e-9, n_drafts);
-  for (const Row& row : rows_) (row.is_prompt ? stats_.prompt_rows : stats_.decode_rows) += row.limit;
+  for (const Row& row : rows_)
+    if (!row.skipped) (row.is_prompt ? stats_.prompt_rows : stats_.decode_rows) += row.limit;
   for (const Row& row : rows_)
     if (!row.request->ended_)
       policy_.evaluated(row.request->id_, static_cast<std::uint32_t>(row.request->generation().session().evaluated()));
+  if (parks()) note_holdings();
   if (evaluated_.empty()) return;
   ++stats_.steps;
-  stats_.last_step_ns = ns;
+  stats_.last_step_ns = ns + moved_ns;
 }
 
 void Scheduler::release_sessions() {
@@ -360,6 +420,7 @@ void Scheduler::release_sessions() {
     row.request->session_in_use_.store(false);
   }
   rows_.clear();
+  for (const auto& request : over_) forget_parked(*request);
   over_.clear();
 }
 
@@ -372,6 +433,7 @@ void Scheduler::end(Request& request, Status status) {
   ++stats_.ended;
   const auto at = requests_.begin() + (&find(requests_, request.id_) - requests_.data());
   add_event(Kind::end, *at);
+  if (mover_ == *at) mover_.reset();
   over_.push_back(std::move(*at));
   requests_.erase(at);
 }
@@ -402,6 +464,8 @@ SchedulerStats Scheduler::stats() {
   stats.waiting = static_cast<std::uint32_t>(policy_.n_waiting());
   stats.running = static_cast<std::uint32_t>(policy_.n_running());
   stats.promised_bytes = policy_.promised_blocks();
+  if (parks()) stats.parked_bytes = parking_->bytes();
+  for (const auto& request : requests_) stats.parked += request->is_here_ ? 0 : 1;
   return stats;
 }
 

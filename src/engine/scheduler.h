@@ -21,16 +21,22 @@
 // a full cache. Other sessions may use it too, those of requests that have ended among them: what they hold now is
 // allowed for, and if they take more later the request that finds no room ends, and no other.
 //
-// After it was made it allocates nothing, but for the messages of errors.
+// Where requests can be parked (parking.h) blocks are promised for the prompt alone. A request that finds none then is
+// passed over by the step, and one that the policy chooses leaves for a file, to return when there is room. Blocks are
+// moved at the beginning of a step, for half its time at most where others decode. scheduler_parking.cpp has this.
+//
+// After it was made it allocates nothing, but for the messages of errors and the files of parked requests.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/mutex.h"
 #include "engine/generation.h"
+#include "engine/parking.h"
 #include "schedule/policy.h"
 
 namespace qinfer::engine {
@@ -40,6 +46,7 @@ struct SchedulerOptions {
   std::uint64_t step_ns = 100'000'000;           ///< PolicyOptions::step_seconds
   std::uint64_t (*clock)(void* user) = nullptr;  ///< nanoseconds; null: the monotonic clock's
   void* clock_user = nullptr;
+  std::optional<ParkingOptions> parking;
 };
 
 struct RequestOptions {
@@ -96,7 +103,9 @@ class Request {
   std::atomic<bool> asked_to_end_{false}, forgotten_{false};
   std::uint64_t id_ = 0;
   bool running_ = false, ended_ = false;
-  bool is_ahead_ = false;  ///< its last token was guessed: nothing need be evaluated for the next one
+  bool is_ahead_ = false;            ///< its last token was guessed: nothing need be evaluated for the next one
+  bool is_here_ = true;              ///< neither parked nor on its way there or back
+  std::optional<std::size_t> slot_;  ///< of Parking, unless it is here
   Status status_;
 };
 
@@ -112,11 +121,15 @@ struct SchedulerStats {
   std::uint64_t promised_bytes = 0;  ///< of the cache's blocks, to running requests
   std::uint64_t steps = 0, decode_rows = 0, prompt_rows = 0, submitted = 0, ended = 0;
   std::uint64_t last_step_ns = 0;
+  std::uint32_t parked = 0;        ///< of running, with those that leave or return
+  std::uint64_t parked_bytes = 0;  ///< in their files
+  std::uint64_t n_parked = 0;      ///< times that a request was
 };
 
 class Scheduler {
  public:
-  static Result<std::unique_ptr<Scheduler>> create(std::shared_ptr<KvCache> cache, const SchedulerOptions& options);
+  static Result<std::unique_ptr<Scheduler>> create(std::shared_ptr<KvCache> cache, SchedulerOptions options);
+  ~Scheduler();
 
   /// QINFER_E_NO_MEMORY where max_waiting are waiting, QINFER_E_KV_FULL for one that the whole cache has no room for.
   Status submit(const std::shared_ptr<Request>& request);
@@ -138,19 +151,23 @@ class Scheduler {
     std::size_t limit = 0;     ///< tokens
     std::size_t n_drafts = 0;  ///< of them
     bool is_prompt = false, evaluates = false;
-    bool in_use = false;  ///< its session is this step's
+    bool in_use = false;   ///< its session is this step's
+    bool skipped = false;  ///< it has found no blocks, and waits for some
   };
 
-  Scheduler(std::shared_ptr<KvCache> cache, const SchedulerOptions& options, const schedule::PolicyOptions& policy);
+  Scheduler(std::shared_ptr<KvCache> cache, SchedulerOptions options, const schedule::PolicyOptions& policy);
   std::uint64_t now() const;
+  /// There must be one with this id; they are in its order.
+  static std::shared_ptr<Request>& find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id);
   template <typename BlocksOf, typename Chosen>
   std::uint64_t room_of(BlocksOf blocks_of, Chosen chosen) const;
-  std::uint64_t room_for(const Request& request) const;
+  std::uint64_t room_for(const Request& request, std::uint64_t tokens) const;
   std::uint64_t held_by(const Request& request) const;
-  Status plan_step();
+  Status plan_step(std::uint64_t& moved_ns);
   void end_what_is_over(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t held_by_others() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void begin_requests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status begin_step() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_event(Kind kind, const std::shared_ptr<Request>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -159,8 +176,21 @@ class Scheduler {
   bool drop_guesses();
   Status evaluate();
   void take_in(Row& row);
-  void finish_step(std::uint64_t ns);
+  void finish_step(std::uint64_t ns, std::uint64_t moved_ns);
   void release_sessions();
+
+  // ---- scheduler_parking.cpp ----
+  bool parks() const { return parking_ != nullptr; }
+  std::uint64_t taken_by(const Request& request) const;
+  std::uint64_t needed_by(const Request& request) const;
+  void choose_who_returns(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool make_place(Request& request, std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint64_t move_blocks();
+  Result<bool> move_some(Request& request, std::uint64_t until);
+  void note_moved(Request& request, Result<bool> moved);
+  bool relieve(Row& row);
+  void note_holdings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void forget_parked(Request& request);
 
   std::shared_ptr<KvCache> cache_;
   SchedulerOptions options_;
@@ -172,6 +202,10 @@ class Scheduler {
   /// Ended in this step: what they hold may be freed by code of the host, so it is without the lock.
   std::vector<std::shared_ptr<Request>> over_;
   std::atomic<std::uint32_t> submissions_{0};
+  std::unique_ptr<Parking> parking_;
+  std::shared_ptr<Request> mover_;               ///< the one that leaves or returns
+  bool leaves_ = false;                          ///< it leaves
+  std::atomic<std::uint64_t> stalled_since_{0};  ///< since when all are parked, and other sessions have their room
 
   Mutex mutex_;
   schedule::Policy policy_ ABSL_GUARDED_BY(mutex_);

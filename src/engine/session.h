@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "engine/kv_cache.h"
 #include "engine/layout.h"
@@ -153,6 +154,17 @@ class Session {
   /// Before an evaluation: forgets the old logits, and makes sure that new ones are not written where a fork reads.
   void drop_logits();
   Metrics& metrics() { return metrics_; }
+  /// All tokens are pending again.
+  void forget_everything();
+  /// Keys and values are elsewhere now, and all tokens pending, until come_back(): then all is as before.
+  void leave() {
+    keys_.leave();
+    away_logits_ = std::exchange(n_logits_, 0);
+  }
+  void come_back() {
+    keys_.come_back();
+    n_logits_ = away_logits_;
+  }
   /// The evaluation that the session took part in is over, and what it knew of the session is gone.
   void end_evaluation() { eval_state_ = {}; }
 
@@ -180,8 +192,6 @@ class Session {
   Status check_room_for(std::span<const std::int32_t> tokens, std::size_t n_before) const;
   /// truncate(), where with `others_follow` tokens are appended at once, so that the last one kept needs no logits.
   Status cut(std::size_t n_tokens, bool others_follow);
-  /// All tokens are pending again.
-  void forget_everything();
   /// Tokens and drafts whose keys are there, after the evaluated ones.
   std::size_t n_hidden() const { return keys_.evaluated() - evaluated(); }
   /// Forgets keys and logits of hidden ones from position n on.
@@ -199,6 +209,7 @@ class Session {
   SharedBuffer logits_;
   std::size_t n_shown_ = 0;      ///< see evaluated()
   std::size_t n_logits_ = 0;     ///< rows, those of hidden tokens included
+  std::size_t away_logits_ = 0;  ///< the same, while keys are elsewhere
   std::uint32_t max_draft_ = 0;  ///< see max_draft()
   std::size_t draft_begin_ = 0;  ///< length when the last draft was made
   std::optional<text::Detokenizer> detokenizer_;

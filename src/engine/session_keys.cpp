@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace qinfer::engine {
 
@@ -33,6 +34,7 @@ Status SessionKeys::share(const SessionKeys& original) {
   origin_ = original.origin_;
   same_origin_ = original.same_origin_;
   std::copy_n(original.names_, n_named_, names_);
+  if (n_evaluated_ == 0) return Status();  // nor has a table anything but place for what will come back
   for (std::size_t g = 0; g < n_groups(); ++g)
     if (!tables_[g].share(original.tables_[g]))
       return error(Code::no_memory, "the system maps no more memory: {} KV blocks of a fork cannot be shared",
@@ -173,6 +175,38 @@ void SessionKeys::publish_full_blocks(Tokens tokens) {
     for (BlockTable& table : tables().subspan(1))
       if (table.holds(n_named_)) table.pool().publish_beside(name, table[n_named_]);
   }
+}
+
+std::size_t SessionKeys::n_held() const {
+  std::size_t n = 0;
+  for (const BlockTable& table : tables()) n += table.held().size();
+  return n;
+}
+
+std::span<std::byte> SessionKeys::held_block(std::size_t i) {
+  std::size_t g = 0;
+  for (; i >= tables_[g].held().size(); ++g) i -= tables_[g].held().size();
+  const KvLayout& layout = tables_[g].layout();
+  const auto at = static_cast<std::uint32_t>(tables_[g].first() + i);
+  return {view(g).k_tile(layout, 0, 0, at * layout.tiles_per_block()), layout.block_bytes()};
+}
+
+void SessionKeys::leave() {
+  away_evaluated_ = std::exchange(n_evaluated_, 0);
+  away_named_ = std::exchange(n_named_, 0);
+  for (BlockTable& table : tables()) table.leave();
+}
+
+Code SessionKeys::make_place() {
+  for (BlockTable& table : tables()) table.begin_where_left();
+  const Code code = extend(away_evaluated_);
+  if (code != Code::ok) give_back_unused();
+  return code;
+}
+
+void SessionKeys::come_back() {
+  n_evaluated_ = away_evaluated_;
+  n_named_ = away_named_;
 }
 
 SessionKeys::Bytes SessionKeys::bytes() const {

@@ -74,6 +74,18 @@ class SessionKeys {
   /// Undoes adopt_prefix(): the tokens of so many blocks are pending again.
   void drop_adopted(std::size_t n_blocks);
 
+  // ---- Elsewhere for a while (parking.h) ----
+
+  std::size_t n_held() const;
+  /// Held block i of all tables together: those of the first group first.
+  std::span<std::byte> held_block(std::size_t i);
+  /// The held blocks were copied elsewhere: gives them back. No token is evaluated until come_back().
+  void leave();
+  /// Takes blocks for what has left, to be filled in by the caller as it left. After an error nothing is taken.
+  Code make_place();
+  /// They are filled: all is as it was before leave().
+  void come_back();
+
   // ---- What they are ----
 
   struct Bytes {
@@ -110,6 +122,7 @@ class SessionKeys {
   bool untrusted_ = false;   ///< keys and values came out of a snapshot: they are not published
   std::string origin_;       ///< then what computed them; kMixedOrigin once this model has added others with other bits
   bool same_origin_ = true;  ///< origin_ is this model's
+  std::size_t away_evaluated_ = 0, away_named_ = 0;     ///< those of leave()
   static constexpr const char* kMixedOrigin = "mixed";  // short: assigning it allocates nothing
 };
 

@@ -132,7 +132,7 @@ Status Session::save(const std::string& path, const platform::Files* files) cons
     const KvLayout& layout = cache_->layout(g);
     about.layouts.push_back(layout);
     about.windows.push_back(model().spec().kv_groups[g].window);
-    state.first.push_back(keys_.tables()[g].first_position());
+    state.first.push_back(evaluated() == 0 ? 0 : keys_.tables()[g].first_position());
     if (rest == 0) continue;
     partial[g].resize(layout.block_bytes());
     copy_positions(layout, keys_.view(g), static_cast<std::uint32_t>(n_full), static_cast<std::uint32_t>(rest),

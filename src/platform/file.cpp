@@ -18,6 +18,7 @@
 #include "platform/error_text.h"
 #include "platform/memory.h"
 #include "platform/size_limit.h"
+#include "platform/thread.h"
 
 namespace qinfer::platform {
 FileHandle::~FileHandle() {
@@ -86,9 +87,9 @@ class SystemMapping final : public MappedFile {
   }
 };
 
-Status SystemFile::read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const {
+Status read_all(const FileHandle& handle, const std::string& name, std::uint64_t offset, std::span<std::byte> out) {
   while (!out.empty()) {
-    const ssize_t got = pread(handle_.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t got = pread(handle.get(), out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0) {
       if (errno == EINTR) continue;
       return io_error(errno, name);
@@ -99,6 +100,10 @@ Status SystemFile::read_at(const std::string& name, std::uint64_t offset, std::s
     out = out.subspan(static_cast<std::size_t>(got));
   }
   return Status();
+}
+
+Status SystemFile::read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const {
+  return read_all(handle_, name, offset, out);
 }
 
 Result<std::shared_ptr<MappedFile>> SystemFile::map(const OpenFile& self) const {
@@ -166,7 +171,53 @@ Status write_at(const FileHandle& handle, const std::string& path, std::uint64_t
   return Status();
 }
 
+/// See make_unnamed_file().
+class UnnamedFile final : public WritableFile {
+ public:
+  UnnamedFile(FileHandle handle, const std::string& directory)
+      : handle_(std::move(handle)), name_(directory + "/(a file without a name)") {}
+  Status read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const override {
+    return read_all(handle_, name, offset, out);
+  }
+  Result<std::shared_ptr<MappedFile>> map(const OpenFile&) const override {
+    return error(Code::unsupported, "{}: is not mapped", name_);
+  }
+  std::uint64_t size() const override { return size_; }
+  Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    QINFER_TRY(platform::write_at(handle_, name_, offset, bytes));
+    size_ = std::max(size_, offset + bytes.size());
+    return Status();
+  }
+  Status truncate(std::uint64_t bytes) override {
+    const ScopedSizeLimit limit;
+    if (ftruncate(handle_.get(), static_cast<off_t>(bytes)) != 0) return io_error(errno, name_);
+    size_ = bytes;
+    return Status();
+  }
+  Status sync() override { return Status(); }  // it need not last
+  Status close() override { return Status(); }
+
+ private:
+  FileHandle handle_;
+  const std::string name_;
+  std::uint64_t size_ = 0;
+};
+
 }  // namespace
+
+Result<std::shared_ptr<WritableFile>> make_unnamed_file(const std::string& directory) {
+  constexpr int kFlags = O_RDWR | O_CLOEXEC, kAttempts = 100;
+  FileHandle handle(::open(directory.c_str(), kFlags | O_TMPFILE, 0600));
+  // Some file systems have no files without names: then it loses its name at once.
+  for (int i = 0; handle.get() < 0 && (errno == EOPNOTSUPP || errno == EISDIR) && i < kAttempts; ++i) {
+    const std::string name = format_text("{}/.qinfer-{}-{}", directory, process_id(), now_ns());
+    handle = FileHandle(::open(name.c_str(), kFlags | O_CREAT | O_EXCL, 0600));
+    if (handle.get() >= 0) unlink(name.c_str());
+    if (handle.get() < 0 && errno == EEXIST) errno = EISDIR;
+  }
+  if (handle.get() < 0) return io_error(errno, directory);
+  return std::shared_ptr<WritableFile>(std::make_shared<UnnamedFile>(std::move(handle), directory));
+}
 
 namespace {
 

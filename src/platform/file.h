@@ -90,6 +90,9 @@ class Files {
 
 /// Opens a regular file by its path; the name in messages is the path. `files` null: the operating system's.
 Result<OpenFile> open_path(const std::string& path, const Files* files = nullptr);
+/// An empty file of the operating system's without a name, in this directory: nothing is left of it when the object is
+/// gone, whatever becomes of the process. Nobody else reads it.
+Result<std::shared_ptr<WritableFile>> make_unnamed_file(const std::string& directory);
 /// Whether a path is that of one file and not of a directory. Only a host's open() can fail.
 Result<bool> is_one_file(const std::string& path, const Files* files);
 

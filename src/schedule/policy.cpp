@@ -243,6 +243,15 @@ void Policy::stepped(double seconds, std::uint32_t more_rows) {
   plan_.clear();
 }
 
+void Policy::skipped(std::uint64_t id) {
+  const auto at = std::find_if(plan_.begin(), plan_.end(), [&](const Share& share) { return share.id == id; });
+  if (at == plan_.end()) return;
+  (at->is_prompt ? shape_.prefill_rows : shape_.decode_rows) -= at->rows;
+  if (const Running* running = find(id))
+    shape_.context -= std::uint64_t{at->rows} * (running->evaluated + at->rows / 2);
+  plan_.erase(at);
+}
+
 void Policy::evaluated(std::uint64_t id, std::uint32_t tokens) {
   if (Running* running = find(id)) running->evaluated = tokens;
 }

@@ -101,6 +101,8 @@ class Policy {
   std::span<const Share> plan(double spent = 0);
   /// The plan was carried out, in so many seconds, with so many rows more of those that decode.
   void stepped(double seconds, std::uint32_t more_rows = 0);
+  /// A request of the plan was not evaluated.
+  void skipped(std::uint64_t id);
   /// So many tokens of a running request are there: more than its rows were, since others had evaluated them, or fewer.
   void evaluated(std::uint64_t id, std::uint32_t tokens);
 

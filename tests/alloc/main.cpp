@@ -212,9 +212,9 @@ class Host {
   qi::Cancel cancel_;
 };
 
-qi::KvCache make_cache(const qi::Model& model, std::uint32_t flags) {
+qi::KvCache make_cache(const qi::Model& model, std::uint32_t flags, std::uint32_t blocks = 256) {
   auto options = qi::options<qinfer_kv_cache_options>();
-  options.budget_blocks = 256;
+  options.budget_blocks = blocks;
   options.flags = flags;
   return qi::KvCache(model, options);
 }
@@ -334,46 +334,62 @@ void one_mapping_a_block(const qi::Model& model) {
   expect(mappings == 8, "mappings for 250 tokens in blocks of 32", mappings);
 }
 
-/// Steps of a scheduler, with prompts that are cut and requests that wait.
-void steps_of_a_scheduler(const qi::Model& model, std::uint32_t flags) {
-  qi::KvCache cache = make_cache(model, flags);
+/// Steps of a scheduler, with prompts that are cut and requests that wait or, where few blocks are left, are parked. In
+/// the first of two rounds files are opened.
+void steps_of_a_scheduler(const qi::Model& model, std::uint32_t flags, const char* park_path) {
+  qi::KvCache cache = make_cache(model, flags, park_path != nullptr ? 9 : 256);
   auto options = qi::options<qinfer_scheduler_options>();
-  options.max_running = 3;
+  options.max_running = park_path != nullptr ? 8 : 3;
   options.step_ns = 1;
+  options.park_path = park_path;
   qi::Scheduler scheduler(cache, options);
   qi::GenerateOptions request;
-  request.max_tokens = 20;
+  request.max_tokens = park_path != nullptr ? 120 : 20;
   request.stop = {"never"};
   request.logprobs = true;
-  std::vector<std::unique_ptr<qi::Session>> sessions;
-  std::vector<std::unique_ptr<qi::Generation>> generations;
-  std::vector<std::unique_ptr<qi::Request>> submitted;
   auto guessing = qi::options<qinfer_session_options>();
   guessing.max_draft = 16;
-  for (std::size_t i = 0; i < 8; ++i) {
-    sessions.push_back(std::make_unique<qi::Session>(cache, guessing));
-    sessions.back()->append(std::vector<qinfer_token>(3 + 9 * i, 5));
-    generations.push_back(std::make_unique<qi::Generation>(*sessions.back(), request));
-    submitted.push_back(std::make_unique<qi::Request>(scheduler.submit(*generations.back())));
-  }
-  requests = mappings = 0;
-  watching = true;
   int bad = 0, ends = 0;
-  for (int step = 0; step < 1000 && ends < 8; ++step) {
-    bad += qinfer_scheduler_step(scheduler.native(), nullptr) != QINFER_OK;
-    for (qinfer_event event = {}; bad == 0;) {
-      event.struct_size = sizeof event;
-      bad += qinfer_scheduler_next(scheduler.native(), &event, nullptr) != QINFER_OK;
-      if (event.kind == QINFER_EVENT_NONE) break;
-      ends += event.kind == QINFER_EVENT_END && event.status == QINFER_OK ? 1 : 0;
-    }
-  }
-  watching = false;
-  expect(bad == 0, "calls of a scheduler that failed", bad);
-  expect(ends == 8, "requests that ended", ends);
   long guesses = 0;
-  for (const auto& session : sessions) guesses += static_cast<long>(session->metrics().drafted[0]);
+  requests = mappings = 0;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::unique_ptr<qi::Session>> sessions;
+    std::vector<std::unique_ptr<qi::Generation>> generations;
+    std::vector<std::unique_ptr<qi::Request>> submitted;
+    for (std::size_t i = 0; i < 8; ++i) {
+      sessions.push_back(std::make_unique<qi::Session>(cache, guessing));
+      sessions.back()->append(std::vector<qinfer_token>(3 + 9 * i, 5));
+      sessions.back()->set_bias({{2, -1e9F}});
+      generations.push_back(std::make_unique<qi::Generation>(*sessions.back(), request));
+      auto request_options = qi::options<qinfer_request_options>();
+      request_options.user = sessions.back().get();
+      submitted.push_back(std::make_unique<qi::Request>(scheduler.submit(*generations.back(), request_options)));
+    }
+    watching = park_path == nullptr || round == 1;
+    const int until = ends + 8;
+    for (int step = 0; step < 10000 && ends < until && bad == 0; ++step) {
+      bad += qinfer_scheduler_step(scheduler.native(), nullptr) != QINFER_OK;
+      for (qinfer_event event = {}; bad == 0;) {
+        event.struct_size = sizeof event;
+        bad += qinfer_scheduler_next(scheduler.native(), &event, nullptr) != QINFER_OK;
+        if (event.kind == QINFER_EVENT_NONE) break;
+        if (event.kind != QINFER_EVENT_END) continue;
+        bad += event.status != QINFER_OK;
+        ++ends;
+        const bool before = watching.exchange(false);
+        auto& session = *static_cast<qi::Session*>(event.user);
+        guesses += static_cast<long>(session.metrics().drafted[0]);
+        session.truncate(0);  // its blocks are free
+        watching = before;
+      }
+    }
+    watching = false;
+  }
+  expect(bad == 0, "calls of a scheduler that failed", bad);
+  expect(ends == 16, "requests that ended", ends);
   expect(guesses > 0, "guesses that a scheduler evaluated", guesses);
+  const auto parked = static_cast<long>(scheduler.stats().times_parked);
+  expect((parked > 1) == (park_path != nullptr), "requests that were parked", parked);
   expect(requests == 0, "allocations of a scheduler's steps", requests);
   expect(mappings == 0, "mappings of a scheduler's steps", mappings);
 }
@@ -395,7 +411,8 @@ int main(int argc, char** argv) {
   }
   one_mapping_a_block(model);
   for (const std::uint32_t flags : {std::uint32_t{0}, std::uint32_t{QINFER_CACHE_PREFIX}})
-    steps_of_a_scheduler(model, flags);
+    for (const char* park_path : {static_cast<const char*>(nullptr), "."})
+      steps_of_a_scheduler(model, flags, park_path);
   std::printf("%d failed\n", failures);
   return failures == 0 ? 0 : 1;
 }

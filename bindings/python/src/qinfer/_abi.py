@@ -521,6 +521,9 @@ class qinfer_scheduler_options(Structure):
         ("step_ns", c_uint64),
         ("clock", qinfer_clock_fn),
         ("clock_user", c_void_p),
+        ("park_path", c_char_p),
+        ("park_files", POINTER(qinfer_files)),
+        ("park_bytes", c_uint64),
     ]
 
 class qinfer_request_options(Structure):
@@ -549,7 +552,7 @@ class qinfer_event(Structure):
 class qinfer_scheduler_stats(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
-        ("reserved", c_uint32),
+        ("parked", c_uint32),
         ("waiting", c_uint32),
         ("running", c_uint32),
         ("promised_bytes", c_uint64),
@@ -559,6 +562,8 @@ class qinfer_scheduler_stats(Structure):
         ("decode_rows", c_uint64),
         ("prompt_rows", c_uint64),
         ("last_step_ns", c_uint64),
+        ("parked_bytes", c_uint64),
+        ("times_parked", c_uint64),
     ]
 
 class qinfer_openai_options(Structure):

@@ -1599,11 +1599,14 @@ pub struct qinfer_scheduler_options {
     pub step_ns: u64,
     pub clock: qinfer_clock_fn,
     pub clock_user: *mut ::core::ffi::c_void,
+    pub park_path: *const ::core::ffi::c_char,
+    pub park_files: *const qinfer_files,
+    pub park_bytes: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of qinfer_scheduler_options"]
-        [::core::mem::size_of::<qinfer_scheduler_options>() - 40usize];
+        [::core::mem::size_of::<qinfer_scheduler_options>() - 64usize];
     ["Alignment of qinfer_scheduler_options"]
         [::core::mem::align_of::<qinfer_scheduler_options>() - 8usize];
     ["Offset of field: qinfer_scheduler_options::struct_size"]
@@ -1620,6 +1623,12 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_scheduler_options, clock) - 24usize];
     ["Offset of field: qinfer_scheduler_options::clock_user"]
         [::core::mem::offset_of!(qinfer_scheduler_options, clock_user) - 32usize];
+    ["Offset of field: qinfer_scheduler_options::park_path"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, park_path) - 40usize];
+    ["Offset of field: qinfer_scheduler_options::park_files"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, park_files) - 48usize];
+    ["Offset of field: qinfer_scheduler_options::park_bytes"]
+        [::core::mem::offset_of!(qinfer_scheduler_options, park_bytes) - 56usize];
 };
 impl Default for qinfer_scheduler_options {
     fn default() -> Self {
@@ -1719,7 +1728,7 @@ impl Default for qinfer_event {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct qinfer_scheduler_stats {
     pub struct_size: u32,
-    pub reserved: u32,
+    pub parked: u32,
     pub waiting: u32,
     pub running: u32,
     pub promised_bytes: u64,
@@ -1729,16 +1738,18 @@ pub struct qinfer_scheduler_stats {
     pub decode_rows: u64,
     pub prompt_rows: u64,
     pub last_step_ns: u64,
+    pub parked_bytes: u64,
+    pub times_parked: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_scheduler_stats"][::core::mem::size_of::<qinfer_scheduler_stats>() - 72usize];
+    ["Size of qinfer_scheduler_stats"][::core::mem::size_of::<qinfer_scheduler_stats>() - 88usize];
     ["Alignment of qinfer_scheduler_stats"]
         [::core::mem::align_of::<qinfer_scheduler_stats>() - 8usize];
     ["Offset of field: qinfer_scheduler_stats::struct_size"]
         [::core::mem::offset_of!(qinfer_scheduler_stats, struct_size) - 0usize];
-    ["Offset of field: qinfer_scheduler_stats::reserved"]
-        [::core::mem::offset_of!(qinfer_scheduler_stats, reserved) - 4usize];
+    ["Offset of field: qinfer_scheduler_stats::parked"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, parked) - 4usize];
     ["Offset of field: qinfer_scheduler_stats::waiting"]
         [::core::mem::offset_of!(qinfer_scheduler_stats, waiting) - 8usize];
     ["Offset of field: qinfer_scheduler_stats::running"]
@@ -1757,6 +1768,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_scheduler_stats, prompt_rows) - 56usize];
     ["Offset of field: qinfer_scheduler_stats::last_step_ns"]
         [::core::mem::offset_of!(qinfer_scheduler_stats, last_step_ns) - 64usize];
+    ["Offset of field: qinfer_scheduler_stats::parked_bytes"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, parked_bytes) - 72usize];
+    ["Offset of field: qinfer_scheduler_stats::times_parked"]
+        [::core::mem::offset_of!(qinfer_scheduler_stats, times_parked) - 80usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

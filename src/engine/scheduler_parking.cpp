@@ -1,0 +1,143 @@
+// Scheduler: requests that are parked where blocks run out (parking.h), and return. Which ones is the policy's matter.
+//
+//   relieve()             a request of the step has found no blocks: it waits, and perhaps one leaves
+//   choose_who_returns()  at the beginning of a step: the one that takes its blocks again, if there is room
+//   move_blocks()         then: writes or reads some blocks of the one that leaves or returns
+//   forget_parked()       after its end: its file is free again
+//
+// While a request is away, all tokens of its session are pending. So whatever becomes of it, the session is whole:
+// where a file fails or the host cancels, its tokens stay, and evaluating them gives the same again.
+#include <algorithm>
+#include <utility>
+
+#include "engine/scheduler.h"
+
+namespace qinfer::engine {
+namespace {
+
+/// The part of a step's time in which blocks are moved while others decode.
+constexpr double kPart = 0.5;
+/// How long all may be parked while other sessions of the cache have their room: 10 s.
+constexpr std::uint64_t kPatience = 10'000'000'000;
+
+Status no_room_again() {
+  return error(Code::kv_full,
+               "other sessions of the KV cache have held the blocks that a parked request needs for {} s: the tokens "
+               "made so far stay, and are pending",
+               kPatience / 1'000'000'000);
+}
+
+}  // namespace
+
+/// Whether a row that was refused blocks can wait for some. The one that leaves may have a row in this step, too.
+bool Scheduler::relieve(Row& row) {
+  if (!parks()) return false;
+  const Lock lock(mutex_);
+  const schedule::Policy::Relief relief = policy_.relieve(row.request->id_);
+  if (relief.leaves != 0) {
+    mover_ = find(requests_, relief.leaves);
+    mover_->slot_ = parking_->take_slot();
+    mover_->is_here_ = false;
+    leaves_ = true;
+  }
+  row.skipped = relief.waits;
+  row.evaluates = row.evaluates && !relief.waits;
+  return relief.waits;
+}
+
+void Scheduler::note_holdings() {
+  for (const Row& row : rows_)
+    if (!row.request->ended_) policy_.holds(row.request->id_, taken_by(*row.request));
+}
+
+void Scheduler::choose_who_returns(std::uint64_t time) {
+  if (!parks() || mover_ != nullptr) return;
+  const std::optional<std::uint64_t> id = policy_.next_to_return(held_by_others());
+  if (!id) return;
+  const std::shared_ptr<Request> request = find(requests_, *id);
+  if (make_place(*request, time)) {
+    mover_ = request;
+    leaves_ = false;
+  }
+}
+
+/// Takes the blocks of a parked request. False: there were none, or it has ended.
+bool Scheduler::make_place(Request& request, std::uint64_t time) {
+  Code code = Code::kv_full;
+  if (!request.session_in_use_.exchange(true)) {
+    code = Parking::make_place(request.generation().session());
+    request.session_in_use_.store(false);
+  }
+  if (code == Code::ok) {
+    stalled_since_.store(0);
+    return true;
+  }
+  policy_.stay_parked(request.id_);
+  if (policy_.n_parked() < policy_.n_running()) return false;  // those that are here will give blocks back
+  if (stalled_since_.load() == 0) stalled_since_.store(std::max<std::uint64_t>(time, 1));
+  if (time - stalled_since_.load() < kPatience) return false;
+  stalled_since_.store(0);
+  end(request, no_room_again());
+  return false;
+}
+
+/// A slice of the step. Returns how long it took.
+std::uint64_t Scheduler::move_blocks() {
+  if (mover_ == nullptr) return 0;
+  const std::shared_ptr<Request> mover = mover_;
+  const std::uint64_t begin = now();
+  const auto most = static_cast<std::uint64_t>(static_cast<double>(options_.step_ns) * kPart);
+  if (leaves_) {
+    const Lock lock(mutex_);
+    policy_.holds(mover->id_, needed_by(*mover));
+  }
+  note_moved(*mover, move_some(*mover, begin + std::min(most, UINT64_MAX - begin)));
+  if (mover->is_here_ && mover->slot_) parking_->free_slot(*std::exchange(mover->slot_, std::nullopt));
+  return now() - begin;
+}
+
+/// True: it has left, or is back.
+Result<bool> Scheduler::move_some(Request& request, std::uint64_t until) {
+  if (request.session_in_use_.exchange(true))
+    return Status::fixed(Code::state, "the session of a parked request is in use by another call");
+  struct Release {
+    std::atomic<bool>& in_use;
+    ~Release() { in_use.store(false); }
+  } const release{request.session_in_use_};
+  QINFER_TRY(request.generation().check());
+  const auto is_over = [this, until] { return now() >= until; };
+  Session& session = request.generation().session();
+  if (!leaves_) return parking_->come_back(*request.slot_, session, is_over);
+  Result<bool> left = parking_->leave(*request.slot_, session, is_over);
+  if (!left.ok()) session.forget_everything();  // others wait for its blocks
+  return left;
+}
+
+void Scheduler::note_moved(Request& request, Result<bool> moved) {
+  const Lock lock(mutex_);
+  if (!moved.ok()) {
+    end(request, moved.take_status());
+    return;
+  }
+  if (!moved.value()) return;
+  mover_.reset();
+  if (leaves_) {
+    policy_.parked(request.id_);
+    ++stats_.n_parked;
+    return;
+  }
+  request.is_here_ = true;
+  policy_.returned(request.id_);
+}
+
+/// What has ended while it was not here, or on its way. Its session is all pending then, or as if nothing had been.
+void Scheduler::forget_parked(Request& request) {
+  if (!request.slot_) return;
+  parking_->free_slot(*std::exchange(request.slot_, std::nullopt));
+  if (request.session_in_use_.exchange(true)) return;
+  Session& session = request.generation().session();
+  if (session.keys().evaluated() == 0) session.forget_everything();
+  request.session_in_use_.store(false);
+}
+
+}  // namespace qinfer::engine
