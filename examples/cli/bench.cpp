@@ -30,7 +30,9 @@ struct BenchArgs {
   std::uint32_t depth = kShortPrompt, sessions = 1;  // of decoding
   std::uint32_t read_mib = 2048;
   bool prefill_given = false, decode_given = false;
-  std::uint32_t clients = 0, step_ms = 100;
+  std::uint32_t clients = 0, step_ms = 100, blocks = 0;
+  std::string park;
+  bool no_limit = false;
   bool json = false, all_targets = false;
 };
 
@@ -222,6 +224,7 @@ int run_clients(const BenchArgs& args) {
   clients.cpus = choose_cpus(args.runtime.threads);
   clients.n = args.clients, clients.step_ms = args.step_ms, clients.requests = args.repetitions;
   clients.prompt = args.prefill, clients.decode = args.decode;
+  clients.blocks = args.blocks, clients.park = args.park, clients.no_limit = args.no_limit;
   qinfer_runtime_options options = runtime_options(args.runtime);
   options.n_threads = static_cast<std::uint32_t>(clients.cpus.size());
   options.cpu_ids = clients.cpus.data();
@@ -276,6 +279,10 @@ void add_bench(Commands& commands) {
   Option clients =
       number("--clients", args->clients, 1, "Instead: clients that each send -r requests, one after the other");
   number("--step-ms", args->step_ms, 1, "With --clients: what a step of the scheduler should take (default 100)");
+  number("--blocks", args->blocks, 1, "With --clients: blocks of 32 tokens of the cache (default: for all of them)");
+  options.add("--park", args->park, "With --clients: park requests in this directory where blocks run out")
+      .type_name("DIR");
+  options.flag("--no-limit", args->no_limit, "With --clients: requests do not say how many tokens they will decode");
   clients.excludes("--sessions");
   number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");
   number("--read-mib", args->read_mib, 8, "Memory that is read to know its bandwidth, in MiB (default 2048)");

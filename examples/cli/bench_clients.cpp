@@ -36,6 +36,7 @@ struct Client {
   std::unique_ptr<qi::Request> request;
   Clock::time_point last;  // when it was sent, or its last token came
   bool has_token = false;
+  std::uint32_t n_tokens = 0;  // of the request
 };
 
 class Clients {
@@ -57,6 +58,7 @@ class Clients {
     }
     report_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     report_.args = args_;
+    report_.times_parked = scheduler_.stats().times_parked;
     return std::move(report_);
   }
 
@@ -65,13 +67,17 @@ class Clients {
     auto options = qi::options<qinfer_kv_cache_options>();
     options.kv_type = kv_type;
     options.block_tokens = 32;
-    options.budget_blocks = std::uint64_t{args.n} * ((args.prompt + args.decode + 31) / 32);
+    options.budget_blocks = blocks_of(args);
     return qi::KvCache(model, options);
+  }
+  static std::uint32_t blocks_of(const ClientsArgs& args) {
+    return args.blocks != 0 ? args.blocks : args.n * ((args.prompt + args.decode + 31) / 32);
   }
   static qi::Scheduler scheduler_of(qi::KvCache& cache, const ClientsArgs& args) {
     auto options = qi::options<qinfer_scheduler_options>();
     options.max_running = args.n;
     options.step_ns = std::uint64_t{args.step_ms} * 1'000'000;
+    options.park_path = args.park.empty() ? nullptr : args.park.c_str();
     return qi::Scheduler(cache, options);
   }
 
@@ -79,13 +85,14 @@ class Clients {
     client.request.reset(), client.generation.reset(), client.session.reset();
     if (client.sent == args_.requests) return;
     auto options = qi::options<qinfer_session_options>();
-    options.max_tokens = args_.prompt + args_.decode;
+    const std::uint32_t context = model_.info().context_tokens;
+    options.max_tokens = args_.no_limit ? std::min(context, blocks_of(args_) * 32) : args_.prompt + args_.decode;
     client.session = std::make_unique<qi::Session>(cache_, options);
     client.session->append(
         random_tokens(args_.prompt, model_.info().n_vocab, client.id * args_.requests + client.sent));
     client.session->set_bias(no_ends_);
     qi::GenerateOptions generate;
-    generate.max_tokens = args_.decode;
+    generate.max_tokens = args_.no_limit ? 0 : args_.decode;
     client.generation = std::make_unique<qi::Generation>(*client.session, generate);
     auto request = qi::options<qinfer_request_options>();
     request.user = &client;
@@ -94,11 +101,13 @@ class Clients {
     ++client.sent;
     client.last = Clock::now();
     client.has_token = false;
+    client.n_tokens = 0;
   }
 
   void take(const qinfer_event& event, Client& client) {
     if (event.kind == QINFER_EVENT_END) {
-      if (event.status != QINFER_OK) throw Failure(std::string("a request failed: ") + event.message);
+      const bool is_enough = event.status == QINFER_E_CANCELLED && client.n_tokens >= args_.decode;
+      if (event.status != QINFER_OK && !is_enough) throw Failure(std::string("a request failed: ") + event.message);
       send(client);
     } else if (event.kind == QINFER_EVENT_TOKEN && event.token.token >= 0) {
       const Clock::time_point now = Clock::now();
@@ -106,6 +115,7 @@ class Clients {
           .push_back(std::chrono::duration<double>(now - client.last).count());
       client.last = now;
       client.has_token = true;
+      if (++client.n_tokens == args_.decode && args_.no_limit) client.request->cancel();
     }
   }
 
@@ -144,11 +154,17 @@ void print_clients(const ClientsReport& report, bool json) {
   const std::pair<const char*, const std::vector<double>*> times[] = {{"first token", &report.first},
                                                                       {"between tokens", &report.between}};
   if (json) {
-    nlohmann::json out = {{"cpu", report.cpu_name},      {"kernel_set", report.kernel_set},
-                          {"threads", args.cpus.size()}, {"clients", args.n},
-                          {"requests", requests},        {"prompt_tokens", args.prompt},
-                          {"new_tokens", args.decode},   {"step_ms", args.step_ms},
-                          {"seconds", report.seconds},   {"new_tokens_per_second", output}};
+    nlohmann::json out = {{"cpu", report.cpu_name},
+                          {"kernel_set", report.kernel_set},
+                          {"threads", args.cpus.size()},
+                          {"clients", args.n},
+                          {"requests", requests},
+                          {"prompt_tokens", args.prompt},
+                          {"new_tokens", args.decode},
+                          {"step_ms", args.step_ms},
+                          {"seconds", report.seconds},
+                          {"new_tokens_per_second", output},
+                          {"times_parked", report.times_parked}};
     for (const auto& [name, values] : times)
       out[std::string(name) == "first token" ? "first_token_ms" : "between_tokens_ms"] = {
           {"p50", percentile(*values, 0.5)}, {"p90", percentile(*values, 0.9)}, {"p99", percentile(*values, 0.99)}};
@@ -158,6 +174,8 @@ void print_clients(const ClientsReport& report, bool json) {
   print(format("%s, %zu threads, %s\n", report.cpu_name.c_str(), args.cpus.size(), report.kernel_set.c_str()));
   print(format("%-16s %.1f tokens/s, %.1f of prompts; %.2f requests/s\n", "together", output, input,
                requests / report.seconds));
+  if (!args.park.empty())
+    print(format("%-16s %llu times\n", "parked", static_cast<unsigned long long>(report.times_parked)));
   for (const auto& [name, values] : times)
     print(format("%-16s p50 %.1f ms, p90 %.1f ms, p99 %.1f ms\n", name, percentile(*values, 0.5),
                  percentile(*values, 0.9), percentile(*values, 0.99)));

@@ -14,11 +14,15 @@ struct ClientsArgs {
   std::uint32_t n = 1, requests = 1;     // of each client, one after the other
   std::uint32_t prompt = 0, decode = 0;  // tokens of a request
   std::uint32_t step_ms = 100;
+  std::uint32_t blocks = 0;  // of the cache, 32 tokens each; 0: as many as the requests need
+  std::string park;          // a directory, or none
+  bool no_limit = false;     // what a request will decode is not said when it begins
 };
 
 struct ClientsReport {
   ClientsArgs args;
   std::string cpu_name, kernel_set;
+  std::uint64_t times_parked = 0;
   double seconds = 0;                  // from the first request to the last token
   std::vector<double> first, between;  // seconds to a request's first token, and between two tokens
 };

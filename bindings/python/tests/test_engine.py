@@ -147,6 +147,23 @@ def chats(n):
     return [[{"role": "user", "content": f"What is {i} + 3?"}] for i in range(n)]
 
 
+def test_requests_are_parked_where_blocks_run_out(model, tmp_path):
+    cache = qinfer.KvCache(model, budget_blocks=9)
+    expected = alone(model, "Once upon a time", 150, temperature=0.8, seed=3)
+
+    async def run(engine):
+        one = dict(temperature=0.8, seed=3)
+        return await asyncio.gather(*[engine.generate("Once upon a time", 150, **one) for _ in range(4)])
+
+    with qinfer.AsyncEngine(cache, park=tmp_path) as engine:
+        assert [one.text for one in asyncio.run(run(engine))] == [expected] * 4
+        assert engine.stats["times_parked"] > 0
+        assert engine.stats["parked_bytes"] == 0
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(qinfer.NotFoundError):
+        qinfer.Engine(cache, park=tmp_path / "none")
+
+
 def test_clients_of_an_engine_answer_as_those_of_a_model(chat_model):
     plain = qinfer.Client(chat_model)
     engine = qinfer.AsyncEngine(qinfer.KvCache(chat_model, budget_blocks=200))

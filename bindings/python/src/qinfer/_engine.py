@@ -16,7 +16,7 @@ from typing import Any
 from . import _abi, _exit
 from ._apart import Apart
 from ._errors import QinferError, StateError
-from ._library import Handle, ask, call, error_of, lib, sized, text_at, utf8
+from ._library import Handle, ask, call, encoded, error_of, lib, sized, text_at, utf8
 from ._model import Model, Path
 from ._session import _FINISHES, Generated, KvCache, Session
 
@@ -45,12 +45,16 @@ class _Shared:
 class _Scheduler(Handle):
     _free = "qinfer_scheduler_free"
 
-    def __init__(self, cache: KvCache, max_running: int, max_waiting: int, step_ms: float) -> None:
+    def __init__(
+        self, cache: KvCache, max_running: int, max_waiting: int, step_ms: float, park: Path | None, park_bytes: int
+    ) -> None:
         options = sized(
             _abi.qinfer_scheduler_options,
             max_running=max_running,
             max_waiting=max_waiting,
             step_ns=int(step_ms * 1e6),
+            park_path=encoded(park),
+            park_bytes=park_bytes,
         )
         self._create(lambda out: call(lib.qinfer_scheduler_create, cache, ctypes.byref(options), out))
 
@@ -122,7 +126,9 @@ class Engine:
     """Draws the tokens of many requests together, on a thread of its own, with each request's tokens the same as alone.
     `source` is a cache, or a model or the path of one, which then gets a cache that keeps prefixes, of `budget_bytes` (0
     = one session of the model's context): blocks for a prompt and all tokens that may follow it are promised before a
-    request begins, so give max_tokens, and a budget for as many requests as are to run together.
+    request begins, so give max_tokens, and a budget for as many requests as are to run together. With `park`, a
+    directory, a request begins with blocks for its prompt; where they run out, one is written there (park_bytes in all at
+    most, 0 = as many as needed) and goes on when there is room.
 
     max_running, max_waiting: requests; 0 = 16 and 256. step_ms: what an evaluation should take at most while tokens are
     drawn."""
@@ -135,10 +141,12 @@ class Engine:
         max_running: int = 0,
         max_waiting: int = 0,
         step_ms: float = 100,
+        park: Path | None = None,
+        park_bytes: int = 0,
     ) -> None:
         self.cache = source if isinstance(source, KvCache) else KvCache(source, budget_bytes=budget_bytes, prefix=True)
         self.model = self.cache.model
-        self._scheduler = _Scheduler(self.cache, max_running, max_waiting, step_ms)
+        self._scheduler = _Scheduler(self.cache, max_running, max_waiting, step_ms, park, park_bytes)
         self._jobs: dict[int, Job] = {}
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
