@@ -1010,7 +1010,8 @@ QINFER_API void qinfer_generation_free(qinfer_generation *generation);
  * decodes, and as many of prompts as it has time for: keys have equal parts of these, and so have the prompts of a key.
  * A request begins when blocks for its prompt and all tokens that it may add can be promised, by priority, then of the
  * key with the fewest running ones, then with the most evaluated tokens, then by age; none is passed over more than 16
- * times. What other sessions of the cache hold is allowed for, so free those of requests that have ended; where others
+ * times. With QINFER_CACHE_PREFIX, tokens that the cache knows count as evaluated, and a request whose prompt begins like
+ * one that is being evaluated waits for that: n choices of one prompt evaluate it once. What other sessions of the cache hold is allowed for, so free those of requests that have ended; where others
  * take more meanwhile, or nothing runs and there still is no room (for a parked request: for 10 s), the request that
  * finds none ends with QINFER_E_KV_FULL.
  * Once it is made, a step allocates nothing but messages of errors and files of parked requests. Where sessions have max_draft and no prompt is

@@ -277,12 +277,10 @@ void Scheduler::end_what_is_over(std::uint64_t time) {
 }
 
 void Scheduler::begin_requests() {
+  if (policy_.n_waiting() == 0) return;
+  look_up_beginnings();
   auto* const requests = &requests_;
-  const auto has = [this, requests](std::uint64_t id) {
-    const Request& request = *find(*requests, id);
-    return schedule::Policy::Has{static_cast<std::uint32_t>(request.generation().session().evaluated()),
-                                 held_by(request)};
-  };
+  const auto has = [this, requests](std::uint64_t id) { return what_it_has(*requests, *find(*requests, id)); };
   while (policy_.n_waiting() != 0 && policy_.n_running() < options_.max_running) {
     const std::optional<std::uint64_t> id = policy_.next(has, held_by_others());
     if (!id) return;
@@ -292,7 +290,55 @@ void Scheduler::begin_requests() {
     policy_.begin(*id, static_cast<std::uint32_t>(std::min(session.evaluated(), session.length() - 1)));
     request.running_ = true;
     if (parks()) policy_.holds(*id, taken_by(request));
+    for (const auto& other : requests_)
+      if (!other->running_) compare_beginnings(*other, request);
   }
+}
+
+// ---- Prompts that begin alike
+//
+// Where the cache keeps prefixes, a prompt need not be evaluated as far as it begins like one that was. So requests of
+// which more is known come first, and one whose prompt begins like that of a running request, whose evaluation has not
+// come so far, waits for it: n choices of one prompt, or users with the same system prompt, evaluate it once.
+
+/// For requests that have come since the last step.
+void Scheduler::look_up_beginnings() {
+  for (std::size_t i = requests_.size(); i > 0 && !requests_[i - 1]->looked_up_; --i) {
+    Request& request = *requests_[i - 1];
+    request.looked_up_ = true;
+    if (request.session_in_use_.exchange(true)) continue;
+    Session& session = request.generation().session();
+    const std::size_t known = session.evaluated() + session.keys().count_adoptable(session.tokens(), 1);
+    request.resident_ = static_cast<std::uint32_t>(known);
+    request.session_in_use_.store(false);
+    for (const auto& running : requests_)
+      if (running->running_) compare_beginnings(request, *running);
+  }
+}
+
+/// What the waiting request will have when the running one's prompt is evaluated.
+void Scheduler::compare_beginnings(Request& waiting, const Request& running) const {
+  const Session &one = waiting.generation().session(), &other = running.generation().session();
+  if (!cache_->keeps_prefixes() || other.pending() == 0) return;
+  const std::span<const std::int32_t> a = one.tokens(), b = other.tokens();
+  const auto end = std::mismatch(a.begin(), a.end() - 1, b.begin(), b.end()).first;
+  const auto blocks = static_cast<std::uint32_t>((end - a.begin()) / cache_->block_tokens());
+  const std::uint32_t tokens = blocks * cache_->block_tokens();
+  if (tokens <= std::max(waiting.resident_, waiting.like_ != 0 ? waiting.like_tokens_ : 0)) return;
+  waiting.like_ = running.id_;
+  waiting.like_tokens_ = tokens;
+}
+
+schedule::Policy::Has Scheduler::what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const {
+  if (waiting.like_ != 0) {
+    const auto like = std::find_if(requests.begin(), requests.end(),
+                                   [&](const auto& request) { return request->id_ == waiting.like_; });
+    const bool is_there = like != requests.end();
+    const bool is_done = is_there && (*like)->generation().session().evaluated() >= waiting.like_tokens_;
+    if (is_done) waiting.resident_ = waiting.like_tokens_;
+    if (is_done || !is_there) waiting.like_ = 0;
+  }
+  return {waiting.resident_, held_by(waiting), waiting.like_ != 0};
 }
 
 void Scheduler::add_row(const schedule::Share& share) {

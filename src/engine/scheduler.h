@@ -104,6 +104,10 @@ class Request {
   std::uint64_t id_ = 0;
   bool running_ = false, ended_ = false;
   bool is_ahead_ = false;            ///< its last token was guessed: nothing need be evaluated for the next one
+  bool looked_up_ = false;           ///< resident_ is known
+  std::uint32_t resident_ = 0;       ///< tokens of its prompt that are evaluated, be it by other sessions
+  std::uint64_t like_ = 0;           ///< the running request whose prompt has more of them, or 0
+  std::uint32_t like_tokens_ = 0;    ///< so many
   bool is_here_ = true;              ///< neither parked nor on its way there or back
   std::optional<std::size_t> slot_;  ///< of Parking, unless it is here
   Status status_;
@@ -167,6 +171,9 @@ class Scheduler {
   void end_what_is_over(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t held_by_others() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void begin_requests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void look_up_beginnings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void compare_beginnings(Request& waiting, const Request& running) const;
+  schedule::Policy::Has what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const;
   Status begin_step() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -95,6 +95,21 @@ void SessionKeys::forget_names() { n_named_ = std::min(n_named_, n_evaluated_ / 
 
 std::size_t SessionKeys::adopt_prefix(Tokens tokens, std::size_t keep) {
   give_back_unused();
+  const std::size_t first = n_evaluated_ / block_tokens();
+  std::size_t n = shorten_to_windows(first, find_blocks(tokens, keep));
+  if (n != 0 && !adopt_blocks(first, n)) n = 0;  // evicted just now, or no more mappings: computed instead
+  if (n != 0) n_named_ = first + n;
+  n_evaluated_ += n * block_tokens();
+  return n;
+}
+
+std::size_t SessionKeys::count_adoptable(Tokens tokens, std::size_t keep) {
+  return find_blocks(tokens, keep) * block_tokens();
+}
+
+/// How many published blocks follow the evaluated tokens, but for the last `keep` pending ones; their names are put
+/// after those of the session's own.
+std::size_t SessionKeys::find_blocks(Tokens tokens, std::size_t keep) {
   const std::size_t size = block_tokens(), first = n_evaluated_ / size;
   const std::size_t pending = tokens.size() - n_evaluated_;
   if (!cache_->keeps_prefixes() || layout_->embeddings || n_evaluated_ % size != 0 || n_named_ != first ||
@@ -105,12 +120,7 @@ std::size_t SessionKeys::adopt_prefix(Tokens tokens, std::size_t keep) {
     if (table.window() != 0 && n_evaluated_ != 0) return 0;
   const std::size_t most = (pending - keep) / size;
   const kv::PrefixName parent = first == 0 ? kv::PrefixIndex::kStart : names_[first - 1];
-  std::size_t n = cache_->pool().find(parent, tokens_of_blocks(tokens, first, most), {names_ + first, most});
-  n = shorten_to_windows(first, n);
-  if (n != 0 && !adopt_blocks(first, n)) n = 0;  // evicted just now, or no more mappings: computed instead
-  n_named_ = first + n;
-  n_evaluated_ += n * size;
-  return n;
+  return cache_->pool().find(parent, tokens_of_blocks(tokens, first, most), {names_ + first, most});
 }
 
 /// Of n known blocks the longest beginning at whose end the windows of all groups find every block that they see.

@@ -71,6 +71,8 @@ class SessionKeys {
   /// Adopts published blocks of the cache that hold pending tokens, but not the last `keep` tokens, and returns how
   /// many. Ends all promises.
   std::size_t adopt_prefix(Tokens tokens, std::size_t keep);
+  /// How many tokens it would adopt now at most; less where a window sees blocks that are not there.
+  std::size_t count_adoptable(Tokens tokens, std::size_t keep);
   /// Undoes adopt_prefix(): the tokens of so many blocks are pending again.
   void drop_adopted(std::size_t n_blocks);
 
@@ -105,6 +107,7 @@ class SessionKeys {
   Tokens tokens_of_blocks(Tokens tokens, std::size_t block, std::size_t n) const {
     return tokens.subspan(block * block_tokens(), n * block_tokens());
   }
+  std::size_t find_blocks(Tokens tokens, std::size_t keep);
   std::size_t shorten_to_windows(std::size_t first, std::size_t n) const;
   bool adopt_blocks(std::size_t first, std::size_t n);
   void publish_full_blocks(Tokens tokens);

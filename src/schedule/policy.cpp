@@ -103,8 +103,9 @@ std::optional<std::uint64_t> Policy::choose() const {
     return needs + soon <= left - std::min(others, left);
   };
   for (const Waiting& waiting : waiting_) {
-    const bool may_begin = fits(waiting);
-    if (waiting.passed >= options_.most_passed)  // the oldest of these
+    const bool is_next = waiting.passed >= options_.most_passed;
+    const bool may_begin = fits(waiting) && (is_next || !waiting.has.waits);
+    if (is_next)  // the oldest of these
       return may_begin ? std::optional(waiting.request.id) : std::nullopt;
     if (may_begin && (best == nullptr || comes_before(waiting, *best))) best = &waiting;
   }

@@ -14,7 +14,8 @@
 // `overcommit` for the prompt alone. Of those that fit the first is the one of the highest priority, then of the key
 // with the fewest running requests, then with the most tokens in the prefix cache, then the oldest. A request that was
 // passed over by younger ones `most_passed` times is next, and none begins until its blocks are free. One that needs
-// more blocks than there are is refused. So no request waits forever, whatever others send.
+// more blocks than there are is refused. So no request waits forever, whatever others send. One whose prompt begins
+// like one that is being evaluated had better wait for that (`Has::waits`), but not for longer than that.
 //
 // Parking, with `overcommit`. Where a request finds no blocks, one of those that hold some leaves: of the lowest
 // priority the one with the most tokens left to do. It is planned no more until its keys and values are elsewhere
@@ -79,6 +80,7 @@ class Policy {
   struct Has {
     std::uint32_t resident = 0;
     std::uint64_t held = 0;
+    bool waits = false;  ///< for what another request evaluates now
   };
   /// The waiting request that begins next, if one may now. `has`: (id) -> Has. `others`: blocks that are held, but not
   /// by running requests. They count while a request runs: then there may be fewer later. Where none does the next one

@@ -419,3 +419,60 @@ TEST_CASE("Scheduler: any threads submit, cancel and free while one steps", "[sc
   jobs.clear();
   CHECK(used_blocks(cache) == 0);
 }
+
+TEST_CASE("Scheduler: prompts that begin alike are evaluated once, where the cache keeps prefixes", "[scheduler]") {
+  const qi::Model model = load();
+  for (const bool prefix : {false, true})
+    for (const bool later : {false, true}) {  // the others come while the first one's prompt is evaluated, or after it
+      INFO(prefix << ", " << later);
+      qi::KvCache alone = cache_of(model, 64), cache = cache_of(model, 64, prefix);
+      auto options = qi::options<qinfer_scheduler_options>();
+      options.step_ns = 1;
+      qi::Scheduler scheduler(cache, options);
+      std::vector<Job> jobs(5);
+      std::vector<Told> expected;
+      for (std::size_t i = 0; i < jobs.size(); ++i) {
+        jobs[i].prompt.assign(3 * 32 + 10, 7);
+        if (i == 3) jobs[i].prompt.resize(70);      // two blocks of it
+        if (i == 4) jobs[i].prompt.assign(100, 9);  // none
+        jobs[i].options.max_tokens = 10;
+        jobs[i].temperature = 0.9F;
+        jobs[i].seed = i;
+        expected.push_back(jobs[i].alone(alone));
+      }
+      jobs[0].submit(cache, scheduler);
+      for (int i = 0; i < 3 || (later && jobs[0].told.tokens.empty()); ++i) step(scheduler);
+      for (std::size_t i = 1; i < jobs.size(); ++i) jobs[i].submit(cache, scheduler);
+      step(scheduler);
+      if (prefix) CHECK(scheduler.stats().running == (later ? 5 : 2));  // the last one waits for none
+      run(scheduler);
+      std::uint64_t evaluated = 0;
+      for (std::size_t i = 0; i < jobs.size(); ++i) {
+        CHECK(jobs[i].status == QINFER_OK);
+        CHECK(jobs[i].told == expected[i]);
+        evaluated += jobs[i].session->metrics().prefill_tokens;
+      }
+      CHECK(evaluated == (prefix ? 106 + 2 * 10 + 6 + 100 : 3 * 106 + 70 + 100));
+    }
+}
+
+TEST_CASE("Scheduler: one that waits for another's prompt goes on where that is cancelled", "[scheduler]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 64, true);
+  auto options = qi::options<qinfer_scheduler_options>();
+  options.step_ns = 1;
+  qi::Scheduler scheduler(cache, options);
+  std::vector<Job> jobs(3);
+  for (Job& job : jobs) {
+    job.prompt.assign(150, 7);
+    job.options.max_tokens = 5;
+    job.submit(cache, scheduler);
+  }
+  for (int i = 0; i < 3; ++i) step(scheduler);
+  CHECK(scheduler.stats().running == 1);
+  jobs[0].request->cancel();
+  run(scheduler);
+  CHECK(jobs[1].status == QINFER_OK);
+  CHECK(jobs[2].told == jobs[1].told);
+  CHECK(jobs[2].session->metrics().prefill_tokens < 40);
+}

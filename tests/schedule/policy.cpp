@@ -303,3 +303,15 @@ TEST_CASE("schedule: who leaves and who cannot be helped", "[schedule]") {
   relief = policy.relieve(5);  // which holds none
   CHECK((relief.leaves == 0 && relief.waits));
 }
+
+TEST_CASE("schedule: one that waits for another's prompt is passed over, but not for ever", "[schedule]") {
+  PlainCosts costs;
+  Policy policy({.blocks = 100, .most_passed = 2}, costs);
+  for (std::uint64_t id = 1; id <= 5; ++id) policy.submit(request(id, 0, 10));
+  const auto has = [](std::uint64_t id) { return Policy::Has{0, 0, id == 1}; };
+  for (const std::uint64_t id : {2, 3}) {
+    CHECK(policy.next(has, 0) == id);
+    policy.begin(id, 0);
+  }
+  CHECK(policy.next(has, 0) == 1);
+}
