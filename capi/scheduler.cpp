@@ -64,8 +64,20 @@ Result<std::optional<engine::ParkingOptions>> parking_of(const qinfer_scheduler_
   parking.path = options.park_path;
   parking.most_bytes = options.park_bytes;
   QINFER_ASSIGN(parking.files, capi::host_files(options.park_files, capi::FileUse::write));
-  if (parking.files == nullptr) QINFER_TRY(platform::make_unnamed_file(parking.path).take_status());  // to be told now
   return std::optional(std::move(parking));
+}
+
+Result<engine::SchedulerOptions> parse(const qinfer_scheduler_options* options) {
+  qinfer_scheduler_options o;
+  QINFER_TRY(capi::copy_in(options, o, "qinfer_scheduler_options"));
+  QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_scheduler_options.flags"));
+  engine::SchedulerOptions parsed;
+  if (o.max_running != 0) parsed.max_running = o.max_running;
+  if (o.max_waiting != 0) parsed.max_waiting = o.max_waiting;
+  if (o.step_ns != 0) parsed.step_ns = o.step_ns;
+  parsed.clock = o.clock, parsed.clock_user = o.clock_user;
+  QINFER_ASSIGN(parsed.parking, parking_of(o));
+  return parsed;
 }
 
 qinfer_event event_of(const engine::SchedulerEvent& event) {
@@ -93,6 +105,17 @@ qinfer_event event_of(const engine::SchedulerEvent& event) {
 
 extern "C" {
 
+qinfer_status qinfer_scheduler_plan(const qinfer_scheduler_options* options, uint64_t* out_bytes, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out_bytes);
+    *out_bytes = 0;
+    QINFER_ASSIGN(const engine::SchedulerOptions parsed, parse(options));
+    QINFER_TRY(engine::Scheduler::check(parsed));
+    *out_bytes = engine::Scheduler::memory_bytes(parsed.max_running, parsed.max_waiting, parsed.parking.has_value());
+    return Status();
+  });
+}
+
 qinfer_status qinfer_scheduler_create(qinfer_kv_cache* cache, const qinfer_scheduler_options* options,
                                       qinfer_scheduler** out, qinfer_error* err) {
   return guard(err, [&]() -> Status {
@@ -100,15 +123,9 @@ qinfer_status qinfer_scheduler_create(qinfer_kv_cache* cache, const qinfer_sched
     *out = nullptr;
     QINFER_REQUIRE(cache);
     QINFER_TRY(cache->impl->model().runtime().check_process());
-    qinfer_scheduler_options o;
-    QINFER_TRY(capi::copy_in(options, o, "qinfer_scheduler_options"));
-    QINFER_TRY(capi::unknown_flags(o.flags, 0, "qinfer_scheduler_options.flags"));
-    engine::SchedulerOptions parsed;
-    if (o.max_running != 0) parsed.max_running = o.max_running;
-    if (o.max_waiting != 0) parsed.max_waiting = o.max_waiting;
-    if (o.step_ns != 0) parsed.step_ns = o.step_ns;
-    parsed.clock = o.clock, parsed.clock_user = o.clock_user;
-    QINFER_ASSIGN(parsed.parking, parking_of(o));
+    QINFER_ASSIGN(engine::SchedulerOptions parsed, parse(options));
+    if (parsed.parking && parsed.parking->files == nullptr)  // to be told now
+      QINFER_TRY(platform::make_unnamed_file(parsed.parking->path).take_status());
     auto handle = std::make_unique<qinfer_scheduler>();
     QINFER_ASSIGN(handle->impl, engine::Scheduler::create(cache->impl, std::move(parsed)));
     *out = handle.release();

@@ -1007,15 +1007,17 @@ QINFER_API void qinfer_generation_free(qinfer_generation *generation);
  *   }
  *
  * A request's tokens do not depend on the others, nor on when it came. Each step evaluates a row of every request that
- * decodes, and as many of prompts as it has time for: keys have equal parts of these, and so have the prompts of a key.
- * A request begins when blocks for its prompt and all tokens that it may add can be promised, by priority, then of the
- * key with the fewest running ones, then with the most evaluated tokens, then by age; none is passed over more than 16
- * times. With QINFER_CACHE_PREFIX, tokens that the cache knows count as evaluated, and a request whose prompt begins like
- * one that is being evaluated waits for that: n choices of one prompt evaluate it once. What other sessions of the cache hold is allowed for, so free those of requests that have ended; where others
- * take more meanwhile, or nothing runs and there still is no room (for a parked request: for 10 s), the request that
- * finds none ends with QINFER_E_KV_FULL.
- * Once it is made, a step allocates nothing but messages of errors and files of parked requests. Where sessions have max_draft and no prompt is
- * evaluated, a step has rows for guesses too; those that are right are drawn by steps of their own, which take no time.
+ * decodes, and as many of prompts as it has time for: keys have equal parts of these, and so have the prompts of a
+ * key. A request begins when blocks for its prompt and all tokens that it may add can be promised, by priority, then
+ * of the key with the fewest running ones, then with the most evaluated tokens, then by age; none is passed over more
+ * than 16 times. With QINFER_CACHE_PREFIX, tokens that the cache knows count as evaluated, and a request whose prompt
+ * begins like one that is being evaluated waits for that: n choices of one prompt evaluate it once. What other
+ * sessions of the cache hold is allowed for, so free those of requests that have ended; where others take more
+ * meanwhile, or nothing runs and there still is no room (for a parked request: for 10 s), the request that finds none
+ * ends with QINFER_E_KV_FULL.
+ * Once it is made, a step allocates nothing but messages of errors and files of parked requests. Where sessions have
+ * max_draft and no prompt is evaluated, a step has rows for guesses too; those that are right are drawn by steps of
+ * their own, which take no time.
  *
  * From _submit to QINFER_EVENT_END a generation, its session and its reply are the scheduler's; between two steps calls
  * on the stepping thread that read them are allowed, and qinfer_reply_next, qinfer_openai_answer_begin and _add, but
@@ -1047,6 +1049,9 @@ typedef struct qinfer_scheduler_options {
  * another scheduler. A step moves blocks for half of step_ns at most where others decode. Where a file fails, is
  * damaged or has no room, its request ends with that status, and no other. While a request is parked, all tokens of its
  * session are pending; if it ends then, they stay so. */
+/** What a scheduler with these options, which may be NULL, takes: it is charged to the model's memory_budget_bytes, as a
+ *  session is. Messages of errors and the names of files come on top, for a time. */
+QINFER_STATUS qinfer_scheduler_plan(const qinfer_scheduler_options *options, uint64_t *out_bytes, qinfer_error *err);
 /** options may be NULL. QINFER_E_UNSUPPORTED for an encoder. */
 QINFER_STATUS qinfer_scheduler_create(qinfer_kv_cache *cache, const qinfer_scheduler_options *options,
                                       qinfer_scheduler **out, qinfer_error *err);

@@ -872,6 +872,13 @@ class Scheduler : public detail::Handle<qinfer_scheduler, qinfer_scheduler_free>
                      const qinfer_scheduler_options& options = qi::options<qinfer_scheduler_options>()) {
     create([&](auto** out, auto* error) { return qinfer_scheduler_create(cache.native(), &options, out, error); });
   }
+  /// The bytes that one with these options takes.
+  static std::uint64_t plan(const qinfer_scheduler_options& options = qi::options<qinfer_scheduler_options>()) {
+    std::uint64_t bytes = 0;
+    detail::FullError error;
+    detail::check(qinfer_scheduler_plan(&options, &bytes, error.arg()), error);
+    return bytes;
+  }
   Request submit(Generation& generation,
                  const qinfer_request_options& options = qi::options<qinfer_request_options>()) {
     Request request;

@@ -39,6 +39,8 @@ class Parking {
   /// For at most n requests at a time.
   Parking(ParkingOptions options, std::uint32_t n) : options_(std::move(options)), slots_(n) {}
 
+  static std::uint64_t memory_bytes(std::uint32_t n) { return sizeof(Parking) + n * sizeof(Slot); }
+
   /// A free slot; there must be one.
   std::size_t take_slot();
   /// What is in it is forgotten.

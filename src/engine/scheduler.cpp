@@ -39,17 +39,25 @@ constexpr auto smaller = [](std::uint64_t a, std::uint64_t b) { return std::min(
 
 }  // namespace
 
+Status Scheduler::check(const SchedulerOptions& options) {
+  constexpr std::uint32_t kMost = 1u << 20;
+  if (options.max_waiting == 0 || options.max_waiting > kMost)
+    return error(Code::invalid_argument, "max_waiting is {}, expected 1 to {}", options.max_waiting, kMost);
+  if (options.max_running == 0 || options.max_running > kMost)
+    return error(Code::invalid_argument, "max_running is {}, expected 1 to {}", options.max_running, kMost);
+  return Status();
+}
+
 Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> cache, SchedulerOptions options) {
   const Model& model = cache->model();
   if (!model.spec().gives_logits())
     return error(Code::unsupported, "the model is an encoder, which has no tokens to draw");
   const std::uint32_t capacity = model.scratch_layout().batch_capacity;
-  if (options.max_running == 0 || options.max_running >= capacity)
+  QINFER_TRY(check(options));
+  if (options.max_running >= capacity)
     return error(Code::invalid_argument,
                  "max_running is {}, expected less than the {} rows of a batch (max_batch_tokens)", options.max_running,
                  capacity);
-  if (options.max_waiting == 0 || options.max_waiting > 1u << 20)
-    return error(Code::invalid_argument, "max_waiting is {}, expected 1 to {}", options.max_waiting, 1u << 20);
   schedule::PolicyOptions policy;
   policy.max_running = options.max_running;
   policy.max_waiting = options.max_waiting;
@@ -60,7 +68,21 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> ca
   policy.overcommit = options.parking.has_value();
   for (const KvLayout& layout : cache->layouts()) policy.headroom_blocks += kHeadroom * layout.block_bytes();
   policy.headroom_blocks = std::min(policy.headroom_blocks, policy.blocks / kHeadroomPart);
-  return std::unique_ptr<Scheduler>(new Scheduler(std::move(cache), std::move(options), policy));
+  const std::uint64_t bytes = memory_bytes(options.max_running, options.max_waiting, policy.overcommit);
+  QINFER_ASSIGN(Charge charge, model.charge(bytes, "a scheduler", [](std::uint64_t) {
+    return std::string("fewer max_waiting or max_running take less");
+  }));
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(std::move(cache), std::move(options), policy));
+  scheduler->charge_ = std::move(charge);
+  return scheduler;
+}
+
+std::uint64_t Scheduler::memory_bytes(std::uint32_t max_running, std::uint32_t max_waiting, bool parks) {
+  const std::uint64_t running = max_running, all = running + max_waiting;
+  return sizeof(Scheduler) + sizeof(void*) +
+         running * (sizeof(Row) + sizeof(std::size_t) + sizeof(schedule::DraftClaim)) +
+         2 * all * sizeof(std::shared_ptr<Request>) + (2 * running + all) * sizeof(SchedulerEvent) +
+         schedule::Policy::memory_bytes(max_running, max_waiting) + (parks ? Parking::memory_bytes(max_running) : 0);
 }
 
 Scheduler::Scheduler(std::shared_ptr<KvCache> cache, SchedulerOptions options, const schedule::PolicyOptions& policy)

@@ -134,6 +134,10 @@ class Scheduler {
  public:
   static Result<std::unique_ptr<Scheduler>> create(std::shared_ptr<KvCache> cache, SchedulerOptions options);
   ~Scheduler();
+  /// What is wrong with them, whatever the model.
+  static Status check(const SchedulerOptions& options);
+  /// All that it takes with its handle, but for messages of errors and files of parked requests.
+  static std::uint64_t memory_bytes(std::uint32_t max_running, std::uint32_t max_waiting, bool parks);
 
   /// QINFER_E_NO_MEMORY where max_waiting are waiting, QINFER_E_KV_FULL for one that the whole cache has no room for.
   Status submit(const std::shared_ptr<Request>& request);
@@ -200,6 +204,7 @@ class Scheduler {
   void forget_parked(Request& request);
 
   std::shared_ptr<KvCache> cache_;
+  Charge charge_;  ///< given back before the cache
   SchedulerOptions options_;
   schedule::LearnedCosts costs_;
   std::atomic<bool> stepping_{false};

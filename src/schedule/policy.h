@@ -65,6 +65,12 @@ struct Share {
 class Policy {
  public:
   Policy(const PolicyOptions& options, StepCosts& costs);
+  /// What it takes besides the object.
+  static std::uint64_t memory_bytes(std::uint32_t max_running, std::uint32_t max_waiting) {
+    return std::uint64_t{max_waiting} * sizeof(Waiting) +
+           std::uint64_t{max_running} *
+               (sizeof(Running) + sizeof(Key) + sizeof(Share) + sizeof(Claim*) + 2 * sizeof(Claim));
+  }
 
   /// False: max_waiting are waiting, or it needs more blocks than there are.
   bool submit(const Request& request);

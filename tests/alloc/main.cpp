@@ -40,6 +40,8 @@ std::atomic<long> requests{0}, mappings{0}, fork_requests{0};
 /// Anonymous memory that was mapped while `planning`: by the library alone, for glibc's own calls do not come by here.
 std::atomic<bool> planning{false};
 std::atomic<std::size_t> mapped_bytes{0};
+/// Of malloc, while watching.
+std::atomic<std::size_t> asked_bytes{0};
 
 void note(std::atomic<long>& counter) {
   if (!watching) return;
@@ -57,6 +59,7 @@ void* __libc_memalign(size_t alignment, size_t size);
 
 void* malloc(size_t size) {
   note(requests);
+  if (watching) asked_bytes += size;
   return __libc_malloc(size);
 }
 void* calloc(size_t n, size_t size) {
@@ -334,6 +337,30 @@ void one_mapping_a_block(const qi::Model& model) {
   expect(mappings == 8, "mappings for 250 tokens in blocks of 32", mappings);
 }
 
+/// What is planned for a scheduler is what it takes.
+void memory_of_a_scheduler(const qi::Model& model) {
+  qi::KvCache cache = make_cache(model, 0);
+  for (const char* park_path : {static_cast<const char*>(nullptr), "."})
+    for (const std::uint32_t waiting : {1u, 256u, 50'000u}) {
+      auto options = qi::options<qinfer_scheduler_options>();
+      options.max_running = 1 + waiting % 100;
+      options.max_waiting = waiting;
+      options.park_path = park_path;
+      std::uint64_t planned = 0;
+      int bad = qinfer_scheduler_plan(&options, &planned, nullptr) != QINFER_OK;
+      qinfer_scheduler* scheduler = nullptr;
+      asked_bytes = 0;
+      watching = true;
+      bad += qinfer_scheduler_create(cache.native(), &options, &scheduler, nullptr) != QINFER_OK;
+      watching = false;
+      qinfer_scheduler_free(scheduler);
+      // A file is opened and closed again, to know that it can be.
+      const std::size_t more = asked_bytes - planned;
+      expect(bad == 0 && more <= (park_path != nullptr ? 400 : 0), "bytes that a scheduler takes and no plan has",
+             static_cast<long>(more));
+    }
+}
+
 /// Steps of a scheduler, with prompts that are cut and requests that wait or, where few blocks are left, are parked. In
 /// the first of two rounds files are opened.
 void steps_of_a_scheduler(const qi::Model& model, std::uint32_t flags, const char* park_path) {
@@ -410,6 +437,7 @@ int main(int argc, char** argv) {
     many_threads(model, steps, QINFER_CACHE_CONTIGUOUS, "contiguous", may_fork);
   }
   one_mapping_a_block(model);
+  memory_of_a_scheduler(model);
   for (const std::uint32_t flags : {std::uint32_t{0}, std::uint32_t{QINFER_CACHE_PREFIX}})
     for (const char* park_path : {static_cast<const char*>(nullptr), "."})
       steps_of_a_scheduler(model, flags, park_path);

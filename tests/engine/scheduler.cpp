@@ -336,6 +336,9 @@ TEST_CASE("Scheduler: calls that cannot be", "[scheduler]") {
     }
     FAIL("not refused: " << says);
   };
+  CHECK(qi::Scheduler::plan() > 10'000);
+  options.max_running = 1u << 21;
+  refuses(QINFER_E_INVALID_ARGUMENT, "max_running is 2097152", [&] { qi::Scheduler::plan(options); });
   options.max_running = 512;
   refuses(QINFER_E_INVALID_ARGUMENT, "max_running is 512", [&] { qi::Scheduler(cache, options); });
   options.max_running = 1;
@@ -361,6 +364,14 @@ TEST_CASE("Scheduler: calls that cannot be", "[scheduler]") {
   while (scheduler.next().kind != QINFER_EVENT_NONE) {
   }
   jobs[2].submit(cache, scheduler);
+  {  // What it takes is the model's budget's.
+    auto load_options = qi::options<qinfer_load_options>();
+    load_options.memory_budget_bytes = qi::plan(kStories).total + 10'000'000;
+    const qi::Model tight = qi::Model::load(kStories, load_options);
+    qi::KvCache small = cache_of(tight, 4);
+    options.max_waiting = 1u << 20;
+    refuses(QINFER_E_NO_MEMORY, "a scheduler needs", [&] { qi::Scheduler(small, options); });
+  }
   qinfer_error err = {};
   CHECK(qinfer_scheduler_step(nullptr, &err) == QINFER_E_INVALID_ARGUMENT);
   CHECK(qinfer_scheduler_submit(scheduler.native(), nullptr, nullptr, nullptr, &err) == QINFER_E_INVALID_ARGUMENT);

@@ -41,6 +41,7 @@ def test_tasks_get_what_each_gets_alone(model, engine):
     assert [one.text for one in whole] == expected
     assert {one.finish for one in whole} <= {"length", "end"}
     assert engine.stats["ended"] == 2 * len(wanted)
+    assert 1000 < engine.stats["memory_bytes"] < 1_000_000
 
 
 def test_pieces_say_what_a_token_is(engine):

@@ -770,6 +770,7 @@ FUNCTIONS = {
     "qinfer_generation_take_back": (c_int32, ["qinfer_generation", c_size_t, POINTER(c_size_t), c_void_p]),
     "qinfer_generation_get_result": (c_int32, ["qinfer_generation", POINTER(qinfer_generate_result), c_void_p]),
     "qinfer_generation_free": (None, ["qinfer_generation"]),
+    "qinfer_scheduler_plan": (c_int32, [POINTER(qinfer_scheduler_options), POINTER(c_uint64), c_void_p]),
     "qinfer_scheduler_create": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_scheduler_options), POINTER(c_void_p), c_void_p]),
     "qinfer_scheduler_submit": (c_int32, ["qinfer_scheduler", "qinfer_generation", POINTER(qinfer_request_options), POINTER(c_void_p), c_void_p]),
     "qinfer_request_cancel": (None, ["qinfer_request"]),

@@ -57,6 +57,9 @@ class _Scheduler(Handle):
             park_bytes=park_bytes,
         )
         self._create(lambda out: call(lib.qinfer_scheduler_create, cache, ctypes.byref(options), out))
+        planned = ctypes.c_uint64()
+        call(lib.qinfer_scheduler_plan, ctypes.byref(options), ctypes.byref(planned))
+        self.memory_bytes = planned.value
 
 
 class _Request(Handle):
@@ -155,10 +158,11 @@ class Engine:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Requests that wait and run, steps and rows so far."""
+        """Requests that wait, run and are parked, steps and rows so far, and the memory that the scheduler takes."""
         filled = sized(_abi.qinfer_scheduler_stats)
         call(lib.qinfer_scheduler_get_stats, self._scheduler, ctypes.byref(filled))
-        return {name: getattr(filled, name) for name, _ in filled._fields_ if name not in ("struct_size", "reserved")}
+        stats = {name: getattr(filled, name) for name, _ in filled._fields_ if name != "struct_size"}
+        return {**stats, "memory_bytes": self._scheduler.memory_bytes}
 
     def submit(self, job: Job, *, priority: int = 0, key: int = 0, timeout: float | None = None) -> None:
         """[any thread] Higher priorities begin first; keys (users) share alike; after `timeout` seconds the job ends with

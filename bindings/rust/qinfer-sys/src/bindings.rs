@@ -2512,6 +2512,12 @@ unsafe extern "C" {
         err: *mut qinfer_error,
     ) -> qinfer_status;
     pub fn qinfer_generation_free(generation: *mut qinfer_generation);
+    #[doc = " What a scheduler with these options, which may be NULL, takes: it is charged to the model's memory_budget_bytes, as a\n  session is. Messages of errors and the names of files come on top, for a time."]
+    pub fn qinfer_scheduler_plan(
+        options: *const qinfer_scheduler_options,
+        out_bytes: *mut u64,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
     #[doc = " options may be NULL. QINFER_E_UNSUPPORTED for an encoder."]
     pub fn qinfer_scheduler_create(
         cache: *mut qinfer_kv_cache,
