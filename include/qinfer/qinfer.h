@@ -1013,8 +1013,7 @@ QINFER_API void qinfer_generation_free(qinfer_generation *generation);
  * than 16 times. With QINFER_CACHE_PREFIX, tokens that the cache knows count as evaluated, and a request whose prompt
  * begins like one that is being evaluated waits for that: n choices of one prompt evaluate it once. What other
  * sessions of the cache hold is allowed for, so free those of requests that have ended; where others take more
- * meanwhile, or nothing runs and there still is no room (for a parked request: for 10 s), the request that finds none
- * ends with QINFER_E_KV_FULL.
+ * meanwhile, or nothing runs and there still is no room, the request that finds none ends with QINFER_E_KV_FULL.
  * Once it is made, a step allocates nothing but messages of errors and files of parked requests. Where sessions have
  * max_draft and no prompt is evaluated, a step has rows for guesses too; those that are right are drawn by steps of
  * their own, which take no time.
@@ -1037,18 +1036,20 @@ typedef struct qinfer_scheduler_options {
     qinfer_clock_fn clock;       /* NULL = the monotonic clock */
     void           *clock_user;  /* borrowed until qinfer_scheduler_free */
     const char     *park_path;   /* where requests are parked, see below; NULL = none is */
-    const qinfer_files *park_files; /* where park_path is; NULL = the operating system's files */
-    uint64_t        park_bytes;  /* in these files at most, 0 = as many as needed. A request that finds no room there
-                                    ends with QINFER_E_NO_MEMORY */
+    const qinfer_files *park_files; /* where park_path is; NULL = the operating system's files. Its user is borrowed
+                                       until qinfer_scheduler_free */
+    uint64_t        park_bytes;  /* in these files at most, 0 = as many as needed. One that is to leave and finds no
+                                    room there ends with QINFER_E_NO_MEMORY */
 } qinfer_scheduler_options;
 /* Parking. With park_path a request begins when there are blocks for its prompt, whatever its limit. Where blocks run
  * out later, a request leaves: of the lowest priority the one with the most tokens left to do. Its keys and values are
  * written to a file and its blocks given back; when there is room again it returns, and goes on with the same bits. No
  * others begin meanwhile. park_path is a directory, in which files without a name are made, or with park_files what
- * they are opened under, as "<park_path>/0" and so on for at most max_running files; nothing is synced or read by
- * another scheduler. A step moves blocks for half of step_ns at most where others decode. Where a file fails, is
- * damaged or has no room, its request ends with that status, and no other. While a request is parked, all tokens of its
- * session are pending; if it ends then, they stay so. */
+ * they are opened under, as "<park_path>/0" and so on for at most max_running files: each scheduler needs names of its
+ * own. Nothing is synced, and nothing of use is left. A step moves a block, or as many as half of step_ns allows. Where
+ * a file fails, is damaged or has no room, its request ends with that status, and no other. Where the sessions of others
+ * hold all blocks a request waits for them for 10 s, and ends with QINFER_E_KV_FULL then. While a request is parked, all
+ * tokens of its session are pending; if it ends then, they stay so. */
 /** What a scheduler with these options, which may be NULL, takes: it is charged to the model's memory_budget_bytes, as a
  *  session is. Messages of errors and the names of files come on top, for a time. */
 QINFER_STATUS qinfer_scheduler_plan(const qinfer_scheduler_options *options, uint64_t *out_bytes, qinfer_error *err);
@@ -1058,7 +1059,7 @@ QINFER_STATUS qinfer_scheduler_create(qinfer_kv_cache *cache, const qinfer_sched
 
 typedef struct qinfer_request_options {
     uint32_t struct_size;
-    int32_t  priority;    /* higher ones begin first */
+    int32_t  priority;    /* higher ones begin first, and are parked last */
     uint64_t key;         /* whose it is: keys share alike */
     uint64_t deadline_ns; /* of the clock; 0 = none. After it the request ends with QINFER_E_CANCELLED */
     void    *user;        /* borrowed; in each of its events */

@@ -7,7 +7,7 @@ namespace qinfer::engine {
 
 std::size_t Parking::take_slot() {
   const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
-  free->n_moved = 0;
+  free->n_moved = free->n_blocks = 0;
   free->taken = true;
   return static_cast<std::size_t>(free - slots_.begin());
 }
@@ -21,16 +21,18 @@ void Parking::free_slot(std::size_t slot) {
 Status Parking::open(std::size_t slot) {
   kv::ParkedBlocks& blocks = slots_[slot].blocks;
   if (blocks.has_file()) return Status();
-  const std::string name = format_text("{}/{}", options_.path, slot);
-  auto file =
-      options_.files != nullptr ? options_.files->open_to_write(name) : platform::make_unnamed_file(options_.path);
+  const bool is_host = options_.files != nullptr;
+  const std::string name =
+      is_host ? format_text("{}/{}", options_.path, slot) : options_.path + " (a file without a name)";
+  auto file = is_host ? options_.files->open_to_write(name) : platform::make_unnamed_file(options_.path);
   if (!file.ok()) return file.take_status();
   blocks.set_file(std::move(file.value()), name);
   return Status();
 }
 
 Status Parking::check_unchanged(const Slot& slot, const Session& session) {
-  if (session.keys().evaluated() == slot.n_evaluated) return Status();
+  const bool is_whole = slot.n_blocks == 0 || session.keys().n_held() == slot.n_blocks;
+  if (session.keys().evaluated() == slot.n_evaluated && is_whole) return Status();
   return error(Code::state, "the session of a parked request was used by another call");
 }
 
@@ -52,6 +54,7 @@ Result<bool> Parking::leave(std::size_t slot, Session& session, const IsOver& is
     ++n_moved;
     if (is_over() && n_moved < keys.n_held()) return false;
   }
+  slots_[slot].n_blocks = n_moved;
   session.leave();
   blocks.rewind();
   n_moved = 0;

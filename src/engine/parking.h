@@ -50,8 +50,12 @@ class Parking {
   using IsOver = std::function<bool()>;
   /// True: the session has left. QINFER_E_STATE where others have changed it meanwhile.
   Result<bool> leave(std::size_t slot, Session& session, const IsOver& is_over);
-  /// QINFER_E_KV_FULL without enough blocks, QINFER_E_NO_MEMORY or QINFER_E_IO where the system gives no memory.
-  static Code make_place(Session& session) { return session.keys().make_place(); }
+  /// Of a session that has left. Code::kv_full without enough blocks, Code::no_memory or Code::io where the system
+  /// gives no memory, Code::state where others have changed it meanwhile.
+  static Code make_place(Session& session) {
+    if (session.keys().evaluated() != 0 || session.keys().n_held() != 0) return Code::state;
+    return session.keys().make_place();
+  }
   /// True: it has come back. QINFER_E_FORMAT for a damaged file.
   Result<bool> come_back(std::size_t slot, Session& session, const IsOver& is_over);
 
@@ -61,6 +65,7 @@ class Parking {
   struct Slot {
     kv::ParkedBlocks blocks;
     std::size_t n_moved = 0;      ///< blocks, there or back
+    std::size_t n_blocks = 0;     ///< that were written
     std::size_t n_evaluated = 0;  ///< of the session when it began to
     bool taken = false;
   };

@@ -86,7 +86,10 @@ std::uint64_t Scheduler::memory_bytes(std::uint32_t max_running, std::uint32_t m
 }
 
 Scheduler::Scheduler(std::shared_ptr<KvCache> cache, SchedulerOptions options, const schedule::PolicyOptions& policy)
-    : cache_(std::move(cache)), options_(std::move(options)), policy_(policy, costs_) {
+    : cache_(std::move(cache)),
+      options_(std::move(options)),
+      process_(platform::process_id()),
+      policy_(policy, costs_) {
   const std::size_t running = options_.max_running, all = running + options_.max_waiting;
   rows_.reserve(running);
   evaluated_.reserve(running);
@@ -98,6 +101,7 @@ Scheduler::Scheduler(std::shared_ptr<KvCache> cache, SchedulerOptions options, c
 }
 
 Scheduler::~Scheduler() {
+  if (platform::process_id() != process_) return;
   std::vector<std::shared_ptr<Request>> requests;
   {
     const Lock lock(mutex_);
@@ -221,7 +225,7 @@ bool Scheduler::wait(std::uint64_t ns) {
   };
   if (has_requests()) {
     // Nothing can be done until other sessions give blocks back: not to be asked for all the time.
-    if (stalled_since_.load() != 0) platform::futex_wait_for(submissions_, seen, std::min(ns, kStalledWait));
+    if (is_stalled_.load()) platform::futex_wait_for(submissions_, seen, std::min(ns, kStalledWait));
     return true;
   }
   platform::futex_wait_for(submissions_, seen, ns);
@@ -245,7 +249,7 @@ Status Scheduler::step() {
   if (rows_.empty()) return Status();
   const std::uint64_t begin = now();
   guess();
-  QINFER_TRY(evaluate());
+  QINFER_TRY(evaluate(begin));
   for (Row& row : rows_) take_in(row);
   finish_step(now() - begin, moved_ns);
   return Status();
@@ -253,11 +257,13 @@ Status Scheduler::step() {
 
 /// What the step evaluates. `moved_ns`: the time in which blocks were moved before.
 Status Scheduler::plan_step(std::uint64_t& moved_ns) {
+  const std::uint64_t time = now();
   {
     const Lock lock(mutex_);
-    QINFER_TRY(begin_step());
+    QINFER_TRY(begin_step(time));
     if (!rows_.empty()) return Status();
   }
+  is_stalled_.store(parks() && mover_ == nullptr);  // unless something is evaluated
   moved_ns = move_blocks();
   const Lock lock(mutex_);
   begin_requests();
@@ -266,10 +272,9 @@ Status Scheduler::plan_step(std::uint64_t& moved_ns) {
 }
 
 /// Ends what is over, and finds rows that need not be evaluated; without any the one that returns next.
-Status Scheduler::begin_step() {
+Status Scheduler::begin_step(std::uint64_t time) {
   if (n_taken_ < events_.size())
     return error(Code::state, "{} events of the last step were not taken", events_.size() - n_taken_);
-  const std::uint64_t time = now();
   events_.clear();
   n_taken_ = 0;
   end_what_is_over(time);
@@ -304,7 +309,8 @@ void Scheduler::begin_requests() {
   auto* const requests = &requests_;
   const auto has = [this, requests](std::uint64_t id) { return what_it_has(*requests, *find(*requests, id)); };
   while (policy_.n_waiting() != 0 && policy_.n_running() < options_.max_running) {
-    const std::optional<std::uint64_t> id = policy_.next(has, held_by_others());
+    // What has ended in this step holds its blocks until the host knows.
+    const std::optional<std::uint64_t> id = policy_.next(has, held_by_others(), over_.empty());
     if (!id) return;
     Request& request = *find(*requests, *id);
     const Session& session = request.generation().session();
@@ -405,7 +411,7 @@ void Scheduler::guess() {
 }
 
 /// Those that find no room end or, with parking, wait; the others go on; but first without guesses.
-Status Scheduler::evaluate() {
+Status Scheduler::evaluate(std::uint64_t time) {
   while (true) {
     evaluated_.clear();
     for (std::size_t i = 0; i < rows_.size(); ++i)
@@ -424,7 +430,7 @@ Status Scheduler::evaluate() {
     if (drop_guesses()) continue;
     if (status.code() != Code::kv_full) return status;
     Row& row_refused = rows_[evaluated_[refused]];
-    if (!relieve(row_refused))
+    if (!relieve(row_refused, time))
       row_refused.request->status_ = no_room(at(refused), refused, std::min(row_refused.limit, at(refused).pending()));
   }
 }
@@ -465,8 +471,14 @@ void Scheduler::take_in(Row& row) {
 void Scheduler::finish_step(std::uint64_t ns, std::uint64_t moved_ns) {
   const Lock lock(mutex_);
   std::uint32_t n_drafts = 0;
-  for (const Row& row : rows_)
-    if (row.skipped) policy_.skipped(row.request->id_);
+  for (const Row& row : rows_) {
+    if (row.skipped) {
+      policy_.skipped(row.request->id_);
+      continue;
+    }
+    row.request->short_since_.reset();
+    is_stalled_.store(false);
+  }
   for (const Row& row : rows_) n_drafts += static_cast<std::uint32_t>(row.n_drafts);
   policy_.stepped(static_cast<double>(ns) * 1e-9, n_drafts);
   for (const Row& row : rows_)
@@ -533,7 +545,7 @@ SchedulerStats Scheduler::stats() {
   stats.running = static_cast<std::uint32_t>(policy_.n_running());
   stats.promised_bytes = policy_.promised_blocks();
   if (parks()) stats.parked_bytes = parking_->bytes();
-  for (const auto& request : requests_) stats.parked += request->is_here_ ? 0 : 1;
+  stats.parked = static_cast<std::uint32_t>(policy_.n_running() - policy_.n_here());
   return stats;
 }
 

@@ -22,8 +22,9 @@
 // allowed for, and if they take more later the request that finds no room ends, and no other.
 //
 // Where requests can be parked (parking.h) blocks are promised for the prompt alone. A request that finds none then is
-// passed over by the step, and one that the policy chooses leaves for a file, to return when there is room. Blocks are
-// moved at the beginning of a step, for half its time at most where others decode. scheduler_parking.cpp has this.
+// passed over by the step, and one that the policy chooses leaves for a file, to return when there is room. Where only
+// other sessions could make room, it waits for them for a while. Blocks are moved at the beginning of a step, for half
+// its time at most. scheduler_parking.cpp has this.
 //
 // After it was made it allocates nothing, but for the messages of errors and the files of parked requests.
 #pragma once
@@ -103,13 +104,14 @@ class Request {
   std::atomic<bool> asked_to_end_{false}, forgotten_{false};
   std::uint64_t id_ = 0;
   bool running_ = false, ended_ = false;
-  bool is_ahead_ = false;            ///< its last token was guessed: nothing need be evaluated for the next one
-  bool looked_up_ = false;           ///< resident_ is known
-  std::uint32_t resident_ = 0;       ///< tokens of its prompt that are evaluated, be it by other sessions
-  std::uint64_t like_ = 0;           ///< the running request whose prompt has more of them, or 0
-  std::uint32_t like_tokens_ = 0;    ///< so many
-  bool is_here_ = true;              ///< neither parked nor on its way there or back
-  std::optional<std::size_t> slot_;  ///< of Parking, unless it is here
+  bool is_ahead_ = false;          ///< its last token was guessed: nothing need be evaluated for the next one
+  bool looked_up_ = false;         ///< resident_ is known
+  std::uint32_t resident_ = 0;     ///< tokens of its prompt that are evaluated, be it by other sessions
+  std::uint64_t like_ = 0;         ///< the running request whose prompt has more of them, or 0
+  std::uint32_t like_tokens_ = 0;  ///< so many
+  bool is_here_ = true;            ///< neither parked nor on its way there or back
+  std::optional<std::uint64_t> short_since_;  ///< the time since when it finds no blocks, and none will come
+  std::optional<std::size_t> slot_;           ///< of Parking, unless it is here
   Status status_;
 };
 
@@ -178,14 +180,14 @@ class Scheduler {
   void look_up_beginnings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void compare_beginnings(Request& waiting, const Request& running) const;
   schedule::Policy::Has what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const;
-  Status begin_step() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status begin_step(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_event(Kind kind, const std::shared_ptr<Request>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool add_rows_ahead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void guess();
   bool drop_guesses();
-  Status evaluate();
+  Status evaluate(std::uint64_t time);
   void take_in(Row& row);
   void finish_step(std::uint64_t ns, std::uint64_t moved_ns);
   void release_sessions();
@@ -199,7 +201,8 @@ class Scheduler {
   std::uint64_t move_blocks();
   Result<bool> move_some(Request& request, std::uint64_t until);
   void note_moved(Request& request, Result<bool> moved);
-  bool relieve(Row& row);
+  bool relieve(Row& row, std::uint64_t time);
+  static bool is_patient(Request& request, std::uint64_t time);
   void note_holdings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void forget_parked(Request& request);
 
@@ -215,9 +218,10 @@ class Scheduler {
   std::vector<std::shared_ptr<Request>> over_;
   std::atomic<std::uint32_t> submissions_{0};
   std::unique_ptr<Parking> parking_;
-  std::shared_ptr<Request> mover_;               ///< the one that leaves or returns
-  bool leaves_ = false;                          ///< it leaves
-  std::atomic<std::uint64_t> stalled_since_{0};  ///< since when all are parked, and other sessions have their room
+  std::shared_ptr<Request> mover_;       ///< the one that leaves or returns
+  bool leaves_ = false;                  ///< it leaves
+  std::atomic<bool> is_stalled_{false};  ///< the last step did nothing, since other sessions have all blocks
+  const std::int32_t process_;           ///< in a fork()ed child files and lock are the parent's
 
   Mutex mutex_;
   schedule::Policy policy_ ABSL_GUARDED_BY(mutex_);

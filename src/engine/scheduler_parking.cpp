@@ -17,20 +17,22 @@ namespace {
 
 /// The part of a step's time in which blocks are moved while others decode.
 constexpr double kPart = 0.5;
-/// How long all may be parked while other sessions of the cache have their room: 10 s.
+/// How long a request waits where other sessions of the cache have all blocks: 10 s. Sessions of requests that have
+/// just ended are among them, until the host frees them.
 constexpr std::uint64_t kPatience = 10'000'000'000;
 
 Status no_room_again() {
-  return error(Code::kv_full,
-               "other sessions of the KV cache have held the blocks that a parked request needs for {} s: the tokens "
-               "made so far stay, and are pending",
-               kPatience / 1'000'000'000);
+  return error(
+      Code::kv_full,
+      "for {} s there was no room for the blocks of a parked request, which other sessions of the KV cache hold: "
+      "the tokens made so far stay, and are pending",
+      kPatience / 1'000'000'000);
 }
 
 }  // namespace
 
 /// Whether a row that was refused blocks can wait for some. The one that leaves may have a row in this step, too.
-bool Scheduler::relieve(Row& row) {
+bool Scheduler::relieve(Row& row, std::uint64_t time) {
   if (!parks()) return false;
   const Lock lock(mutex_);
   const schedule::Policy::Relief relief = policy_.relieve(row.request->id_);
@@ -40,9 +42,16 @@ bool Scheduler::relieve(Row& row) {
     mover_->is_here_ = false;
     leaves_ = true;
   }
-  row.skipped = relief.waits;
-  row.evaluates = row.evaluates && !relief.waits;
-  return relief.waits;
+  if (relief.is_coming) row.request->short_since_.reset();
+  row.skipped = relief.is_coming || is_patient(*row.request, time);
+  row.evaluates = row.evaluates && !row.skipped;
+  return row.skipped;
+}
+
+/// Of one that no other request can help.
+bool Scheduler::is_patient(Request& request, std::uint64_t time) {
+  if (!request.short_since_) request.short_since_ = time;
+  return time - std::min(*request.short_since_, time) < kPatience;
 }
 
 void Scheduler::note_holdings() {
@@ -51,7 +60,7 @@ void Scheduler::note_holdings() {
 }
 
 void Scheduler::choose_who_returns(std::uint64_t time) {
-  if (!parks() || mover_ != nullptr) return;
+  if (!parks() || mover_ != nullptr || policy_.n_parked() == 0) return;
   const std::optional<std::uint64_t> id = policy_.next_to_return(held_by_others());
   if (!id) return;
   const std::shared_ptr<Request> request = find(requests_, *id);
@@ -63,21 +72,22 @@ void Scheduler::choose_who_returns(std::uint64_t time) {
 
 /// Takes the blocks of a parked request. False: there were none, or it has ended.
 bool Scheduler::make_place(Request& request, std::uint64_t time) {
-  Code code = Code::kv_full;
+  Code code = Code::state;
   if (!request.session_in_use_.exchange(true)) {
-    code = Parking::make_place(request.generation().session());
+    Session& session = request.generation().session();
+    if (request.generation().check().ok()) code = Parking::make_place(session);
     request.session_in_use_.store(false);
   }
   if (code == Code::ok) {
-    stalled_since_.store(0);
+    request.short_since_.reset();
     return true;
   }
   policy_.stay_parked(request.id_);
-  if (policy_.n_parked() < policy_.n_running()) return false;  // those that are here will give blocks back
-  if (stalled_since_.load() == 0) stalled_since_.store(std::max<std::uint64_t>(time, 1));
-  if (time - stalled_since_.load() < kPatience) return false;
-  stalled_since_.store(0);
-  end(request, no_room_again());
+  if (code == Code::state) {
+    end(request, Status::fixed(Code::state, "the session of a parked request was used by another call"));
+  } else if (policy_.n_here() == 0 && !is_patient(request, time)) {  // those that are here will give blocks back
+    end(request, no_room_again());
+  }
   return false;
 }
 
@@ -104,13 +114,16 @@ Result<bool> Scheduler::move_some(Request& request, std::uint64_t until) {
     std::atomic<bool>& in_use;
     ~Release() { in_use.store(false); }
   } const release{request.session_in_use_};
-  QINFER_TRY(request.generation().check());
   const auto is_over = [this, until] { return now() >= until; };
   Session& session = request.generation().session();
-  if (!leaves_) return parking_->come_back(*request.slot_, session, is_over);
-  Result<bool> left = parking_->leave(*request.slot_, session, is_over);
-  if (!left.ok()) session.forget_everything();  // others wait for its blocks
-  return left;
+  const auto move = [&]() -> Result<bool> {
+    QINFER_TRY(request.generation().check());
+    return leaves_ ? parking_->leave(*request.slot_, session, is_over)
+                   : parking_->come_back(*request.slot_, session, is_over);
+  };
+  Result<bool> moved = move();
+  if (!moved.ok()) session.forget_everything();  // others wait for its blocks
+  return moved;
 }
 
 void Scheduler::note_moved(Request& request, Result<bool> moved) {

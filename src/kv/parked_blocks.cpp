@@ -4,14 +4,15 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <new>
 #include <utility>
 
 namespace qinfer::kv {
 
 Status ParkedBlocks::write(std::span<const std::byte> block) {
-  Status status = file_->write_at(bytes_, block);
-  failed_ = !status.ok();
-  QINFER_TRY(std::move(status));
+  failed_ = true;  // also where a message finds no memory
+  QINFER_TRY(file_->write_at(bytes_, block));
+  failed_ = false;
   checksum_ = XXH3_64bits_withSeed(block.data(), block.size(), checksum_);
   bytes_ += block.size();
   return Status();
@@ -20,9 +21,9 @@ Status ParkedBlocks::write(std::span<const std::byte> block) {
 void ParkedBlocks::rewind() { offset_ = read_checksum_ = 0; }
 
 Status ParkedBlocks::read(std::span<std::byte> block) {
-  Status status = file_->read_at(name_, offset_, block);
-  failed_ = !status.ok();
-  QINFER_TRY(std::move(status));
+  failed_ = true;
+  QINFER_TRY(file_->read_at(name_, offset_, block));
+  failed_ = false;
   read_checksum_ = XXH3_64bits_withSeed(block.data(), block.size(), read_checksum_);
   offset_ += block.size();
   return Status();
@@ -38,7 +39,12 @@ Status ParkedBlocks::check() const {
 void ParkedBlocks::clear() {
   bytes_ = checksum_ = 0;
   rewind();
-  if (file_ != nullptr && (std::exchange(failed_, false) || !file_->truncate(0).ok())) file_.reset();
+  if (file_ == nullptr) return;
+  try {
+    if (std::exchange(failed_, false) || !file_->truncate(0).ok()) file_.reset();
+  } catch (const std::bad_alloc&) {  // for a message
+    file_.reset();
+  }
 }
 
 }  // namespace qinfer::kv

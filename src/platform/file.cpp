@@ -175,7 +175,7 @@ Status write_at(const FileHandle& handle, const std::string& path, std::uint64_t
 class UnnamedFile final : public WritableFile {
  public:
   UnnamedFile(FileHandle handle, const std::string& directory)
-      : handle_(std::move(handle)), name_(directory + "/(a file without a name)") {}
+      : handle_(std::move(handle)), name_(directory + " (a file without a name)") {}
   Status read_at(const std::string& name, std::uint64_t offset, std::span<std::byte> out) const override {
     return read_all(handle_, name, offset, out);
   }

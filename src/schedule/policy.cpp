@@ -265,19 +265,21 @@ void Policy::holds(std::uint64_t id, std::uint64_t blocks) {
 
 Policy::Relief Policy::relieve(std::uint64_t id) {
   if (n_at(Place::leaving) + n_at(Place::returning) != 0) return {};
+  const Running* refused = find(id);
+  if (refused == nullptr) return {};
   Running* leaves = nullptr;
   std::size_t n_holders = 0;
-  bool is_holder = false;
   const auto rank = [](const Running& r) {
     return std::tuple(-std::int64_t{r.request.priority}, r.tokens_left(), r.request.id);
   };
   for (Running& running : running_) {
     if (!running.is_here() || running.held == 0) continue;
     ++n_holders;
-    is_holder = is_holder || running.request.id == id;
+    if (running.request.priority > refused->request.priority) continue;
     if (leaves == nullptr || rank(running) > rank(*leaves)) leaves = &running;
   }
-  if (n_holders < 2) return {0, n_holders == 1 && !is_holder};
+  const bool is_holder = refused->held != 0;
+  if (n_holders < 2 || leaves == nullptr) return {0, n_holders > (is_holder ? 1u : 0u)};
   leaves->place = Place::leaving;
   return {leaves->request.id, true};
 }

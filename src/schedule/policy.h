@@ -18,11 +18,12 @@
 // like one that is being evaluated had better wait for that (`Has::waits`), but not for longer than that.
 //
 // Parking, with `overcommit`. Where a request finds no blocks, one of those that hold some leaves: of the lowest
-// priority the one with the most tokens left to do. It is planned no more until its keys and values are elsewhere
-// (parked()), its blocks were given back and, when there is room again, it has returned. The request with the fewest
-// tokens left never leaves, so that one always comes to its end; nor do others begin while one is parked, so that its
-// turn comes. One leaves or returns at a time. What returns or begins needs, besides its own blocks, room for
-// `headroom_blocks` of each request here, so that it is not sent away again at once.
+// priority, which is no higher than that of the one that found none, the one with the most tokens left to do. It is
+// planned no more until its keys and values are elsewhere (parked()), its blocks were given back and, when there is
+// room again, it has returned. Of the highest priority the request with the fewest tokens left never leaves, so that
+// one always comes to its end; nor do others begin while one is parked, so that its turn comes. One leaves or returns
+// at a time. What returns or begins needs, besides its own blocks, room for `headroom_blocks` of each request here, so
+// that it is not sent away again at once.
 #pragma once
 
 #include <algorithm>
@@ -80,6 +81,7 @@ class Policy {
   std::size_t n_waiting() const { return waiting_.size(); }
   std::size_t n_running() const { return running_.size(); }
   std::size_t n_parked() const { return n_at(Place::parked); }
+  std::size_t n_here() const { return n_at(Place::here); }
   std::uint64_t promised_blocks() const;
 
   /// What a waiting request has already: tokens of its prompt that need not be evaluated, and blocks.
@@ -90,12 +92,12 @@ class Policy {
   };
   /// The waiting request that begins next, if one may now. `has`: (id) -> Has. `others`: blocks that are held, but not
   /// by running requests. They count while a request runs: then there may be fewer later. Where none does the next one
-  /// tries, rather than wait for ever.
+  /// tries, rather than wait for ever, unless `may_try` is false.
   template <typename Asked>
-  std::optional<std::uint64_t> next(Asked has, std::uint64_t others) {
+  std::optional<std::uint64_t> next(Asked has, std::uint64_t others, bool may_try = true) {
     if (running_.size() == options_.max_running) return std::nullopt;
     for (Waiting& waiting : waiting_) waiting.has = has(waiting.request.id);
-    others_ = running_.empty() ? 0 : others;
+    others_ = running_.empty() && may_try ? 0 : others;
     return choose();
   }
   template <typename Resident>
@@ -118,16 +120,17 @@ class Policy {
 
   /// Blocks that a running request holds now, and no other.
   void holds(std::uint64_t id, std::uint64_t blocks);
-  /// A running request has found no blocks: which one leaves, if one does; whether it waits, or cannot be helped.
+  /// A running request has found no blocks: which one leaves, if one does; whether others here will give blocks back.
+  /// If not, other sessions have them all.
   struct Relief {
     std::uint64_t leaves = 0;
-    bool waits = true;
+    bool is_coming = true;
   };
   Relief relieve(std::uint64_t id);
   /// One that leaves has given its blocks back.
   void parked(std::uint64_t id);
   /// The parked request that takes its blocks again now, if one may; `others` as for next(). The one of the highest
-  /// priority, then the oldest, or none. Where no request is left that could make room it may even if there is none.
+  /// priority, then the oldest, or none. Where no request is here that could make room it may even if there is none.
   std::optional<std::uint64_t> next_to_return(std::uint64_t others);
   /// It has not found its blocks, and is parked as before.
   void stay_parked(std::uint64_t id) { parked(id); }

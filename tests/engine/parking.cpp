@@ -1,113 +1,11 @@
 // Parked requests: with few blocks for many, each gives what it gives alone; what fails of one request's file fails for
 // no other; a host that cancels, reads or frees at any moment finds sessions whole.
-#include <algorithm>
-#include <filesystem>
-#include <memory>
-#include <random>
-
-#include "support/c_api.h"
-#include "support/catch.h"
+#include "engine/parking_support.h"
 #include "support/drafts.h"
-#include "support/memory_files.h"
-#include "support/requests.h"
 #include "support/soak.h"
 #include "support/targets.h"
 
 using namespace qinfer::test;
-
-namespace {
-
-const std::string kStories = QINFER_TEST_MODELS "/tiny-stories";
-
-qi::Model load(const std::string& path = kStories, const char* target = nullptr) {
-  auto options = qi::options<qinfer_runtime_options>();
-  options.n_threads = 2;
-  options.cpu_target = target;
-  qi::Runtime runtime(options);
-  return qi::Model::load(runtime, path);
-}
-
-qi::KvCache cache_of(const qi::Model& model, std::uint32_t blocks, std::uint32_t flags = 0) {
-  auto options = qi::options<qinfer_kv_cache_options>();
-  options.budget_blocks = blocks;
-  options.flags = flags;
-  return qi::KvCache(model, options);
-}
-
-/// Files of the host where given, otherwise of the system.
-qi::Scheduler scheduler_of(qi::KvCache& cache, MemoryFiles* files, std::uint64_t bytes = 0, std::uint32_t running = 8) {
-  static const std::string kDirectory = std::filesystem::temp_directory_path();
-  auto options = qi::options<qinfer_scheduler_options>();
-  options.max_running = running;
-  options.step_ns = 1;  // a block a step, and 8 rows of prompts
-  options.park_path = files != nullptr ? "parked" : kDirectory.c_str();
-  options.park_files = files != nullptr ? files->callbacks() : nullptr;
-  options.park_bytes = bytes;
-  return qi::Scheduler(cache, options);
-}
-
-Job random_job(std::mt19937& random, std::uint32_t n_vocab, std::uint32_t most_new = 180) {
-  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
-  Job job;
-  for (std::uint32_t n = 1 + below(60); n > 0; --n)
-    job.prompt.push_back(static_cast<qi::Token>(3 + below(std::min(n_vocab, 200u) - 3)));
-  job.options.max_tokens = 1 + below(most_new);
-  job.options.logprobs = true;
-  job.temperature = below(2) == 0 ? 0.0F : 0.9F;
-  job.seed = random();
-  job.key = below(3);
-  // Few words: a text that repeats itself, and does not end early.
-  for (std::uint32_t token = 0; token < n_vocab; ++token)
-    if (token != 5 && (token < 3 || random() % 50 != 0))
-      job.bias.emplace_back(static_cast<qi::Token>(token), -INFINITY);
-  return job;
-}
-
-/// So many jobs, what each gives alone, and the scheduler that has them.
-struct Crowd {
-  Crowd(const qi::Model& model, std::uint32_t n, unsigned seed, std::uint32_t most_new = 180)
-      : random(seed), alone(cache_of(model, 64)) {
-    for (std::uint32_t i = 0; i < n; ++i) {
-      jobs.push_back(std::make_unique<Job>(random_job(random, model.info().n_vocab, most_new)));
-      expected.push_back(jobs.back()->alone(alone));
-      jobs.back()->frees = true;
-    }
-  }
-  void check_all_right() {
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      INFO("request " << i << ": " << jobs[i]->message);
-      CHECK(jobs[i]->ends == 1);
-      CHECK(jobs[i]->status == QINFER_OK);
-      CHECK(jobs[i]->told == expected[i]);
-    }
-  }
-  std::mt19937 random;
-  qi::KvCache alone;
-  std::vector<std::unique_ptr<Job>> jobs;
-  std::vector<Told> expected;
-};
-
-void check_empty(qi::Scheduler& scheduler, qi::KvCache& cache) {
-  const qinfer_scheduler_stats stats = scheduler.stats();
-  CHECK((stats.waiting == 0 && stats.running == 0 && stats.parked == 0));
-  CHECK((stats.promised_bytes == 0 && stats.parked_bytes == 0));
-  CHECK(cache.stats().blocks_used == 0);
-}
-
-template <typename Call>
-void refuses(qinfer_status status, const std::string& says, Call call) {
-  try {
-    call();
-  } catch (const qi::Error& error) {
-    CAPTURE(error.what());
-    CHECK(error.status() == status);
-    CHECK(std::string(error.what()).find(says) != std::string::npos);
-    return;
-  }
-  FAIL("not refused: " << says);
-}
-
-}  // namespace
 
 TEST_CASE("Parking: random requests give what each gives alone, on every invariant set", "[scheduler][parking]") {
   std::uint32_t turn = 0;
@@ -149,7 +47,7 @@ TEST_CASE("Parking: windows, groups of layers with pools of their own, and block
       INFO(name << ", flags " << flags);
       auto load_options = qi::options<qinfer_load_options>();
       load_options.max_batch_tokens = 16;
-      const qi::Model model = qi::Model::load(std::string(QINFER_TEST_FIXTURES "/models/") + name, load_options);
+      const qi::Model model = load(std::string(QINFER_TEST_FIXTURES "/models/") + name, nullptr, load_options);
       qi::KvCache cache = cache_of(model, 6, flags);
       qi::Scheduler scheduler = scheduler_of(cache, nullptr);
       Crowd crowd(model, 20, 5 + first_seed(), 66);

@@ -245,9 +245,9 @@ TEST_CASE("schedule: where blocks run out the request with the most left to do i
   fill(policy, std::vector<std::uint64_t>{50, 70, 60});
   CHECK(policy.promised_blocks() == 12);
   Policy::Relief relief = policy.relieve(1);
-  CHECK((relief.leaves == 2 && relief.waits));
+  CHECK((relief.leaves == 2 && relief.is_coming));
   relief = policy.relieve(3);
-  CHECK((relief.leaves == 0 && relief.waits));  // one at a time
+  CHECK((relief.leaves == 0 && relief.is_coming));  // one at a time
   CHECK(rows_of(policy) == std::map<std::uint64_t, std::uint32_t>{{1, 1}, {3, 1}});
   CHECK(policy.promised_blocks() == 12);  // until they are given back
   CHECK_FALSE(policy.next_to_return(0));
@@ -289,19 +289,19 @@ TEST_CASE("schedule: who leaves and who cannot be helped", "[schedule]") {
   CHECK(policy.relieve(9).leaves == 1);
   policy.parked(1);
   Policy::Relief relief = policy.relieve(9);
-  CHECK((relief.leaves == 0 && !relief.waits));  // no one else holds any
+  CHECK((relief.leaves == 0 && !relief.is_coming));  // no one else holds any
   policy.end(9);
   CHECK(policy.next_to_return(12) == 1);  // the oldest; none is left that could make room
   policy.returned(1);
   policy.submit(request(5, 0, 10, 1));
   CHECK(policy.relieve(1).leaves == 0);
   policy.holds(1, 0);
-  CHECK_FALSE(policy.relieve(1).waits);
+  CHECK_FALSE(policy.relieve(1).is_coming);
   policy.end(2);
   begin_all(policy);
   policy.holds(1, 3);
   relief = policy.relieve(5);  // which holds none
-  CHECK((relief.leaves == 0 && relief.waits));
+  CHECK((relief.leaves == 0 && relief.is_coming));
 }
 
 TEST_CASE("schedule: one that waits for another's prompt is passed over, but not for ever", "[schedule]") {

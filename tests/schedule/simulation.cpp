@@ -180,7 +180,7 @@ class Simulation {
     const std::uint64_t needed = tokens / 32 + 1, more = needed - std::min(needed, job.held);
     if (used_ + more > options_.blocks) {
       const Policy::Relief relief = policy_.relieve(job.request.id);
-      REQUIRE((relief.waits || relief.leaves != 0));
+      REQUIRE((relief.is_coming || relief.leaves != 0));
       if (relief.leaves == 0) return false;
       moving_ = relief.leaves;
       leaves_ = true;
