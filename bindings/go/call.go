@@ -22,7 +22,9 @@ type object struct {
 	free   func()
 	users  int
 	closed bool
-	alone  bool // one call at a time: two would break the object, and the library does not notice them
+	alone  bool    // one call at a time: two would break the object, and the library does not notice them
+	lentTo uintptr // the engine that has the object (see engine.go), or 0
+	inHook bool    // that engine's thread is in a callback that may read the object
 }
 
 // newObject is closed at the latest when nothing refers to it any more.
@@ -33,15 +35,48 @@ func newObject(free func()) *object {
 }
 
 // acquire keeps the object until done, and reports whether it could: not after close, nor where another call uses an
-// object that is for one.
+// object that is for one, nor where an engine has it.
 func (o *object) acquire() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed || o.alone && o.users != 0 {
+	if o.closed || o.alone && o.users != 0 || o.lentTo != 0 && !(o.inHook && onThreadOf(o.lentTo)) {
 		return false
 	}
 	o.users++
 	return true
+}
+
+// lend keeps the object for an engine, and from all other calls, until takeBack. It reports whether it could: not while
+// a call uses it.
+func (o *object) lend(engine uintptr) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.users != 0 {
+		return false
+	}
+	o.users++
+	o.lentTo = engine
+	return true
+}
+
+func (o *object) takeBack() {
+	o.mu.Lock()
+	o.lentTo = 0
+	o.mu.Unlock()
+	o.done()
+}
+
+func (o *object) isLent() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lentTo != 0
+}
+
+// setInHook says whether a callback runs that may read an object which is lent.
+func (o *object) setInHook(in bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inHook = in
 }
 
 func (o *object) isClosed() bool {
@@ -86,6 +121,19 @@ func (u *use) acquire() error {
 	if u.object != nil && u.object.acquire() {
 		return nil
 	}
+	return u.refused()
+}
+
+// lend is acquire for an engine.
+func (u *use) lend(engine uintptr) error {
+	if u.object != nil && u.object.lend(engine) {
+		return nil
+	}
+	return u.refused()
+}
+
+// refused says why the handle cannot be used.
+func (u *use) refused() error {
 	what, detail := "the "+u.kind, int64(0)
 	if u.place != 0 {
 		what, detail = fmt.Sprintf("sessions[%d]", u.place-1), int64(u.place-1)
@@ -98,11 +146,15 @@ func (u *use) acquire() error {
 		return &Error{Status: StatusInvalidArgument, Detail: detail, closed: true,
 			Message: fmt.Sprintf("%s is a zero value, expected a %s of %s", what, u.kind, u.from)}
 	}
-	if !u.object.isClosed() {
-		return newError(StatusState, "%s is in another call, expected one that no other goroutine uses", what)
+	if u.object.isClosed() {
+		return &Error{Status: StatusState, Detail: detail, closed: true,
+			Message: fmt.Sprintf("%s is closed, expected an open %s", what, u.kind)}
 	}
-	return &Error{Status: StatusState, Detail: detail, closed: true,
-		Message: fmt.Sprintf("%s is closed, expected an open %s", what, u.kind)}
+	if u.object.isLent() {
+		return &Error{Status: StatusState, Detail: detail,
+			Message: fmt.Sprintf("%s is the Engine's, expected one whose Request has ended", what)}
+	}
+	return newError(StatusState, "%s is in another call, expected one that no other goroutine uses", what)
 }
 
 // failures are rooms for errors that no call uses: as many as there ever were calls at once.

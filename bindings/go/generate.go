@@ -105,12 +105,8 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 	defer w.release()
 	var stops stopTexts
 	defer stops.copies.free()
-	stops.fill(o.Stop)
-	options := C.qinfer_generate_options{
-		max_tokens: C.uint32_t(o.MaxTokens), stop: stops.texts, stop_lens: stops.lens, n_stop: C.uint32_t(len(o.Stop)),
-		cancel: w.c, max_reasoning_tokens: C.uint32_t(o.MaxReasoningTokens),
-	}
-	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
+	options := o.native(&stops)
+	options.cancel = w.c
 	var result C.qinfer_generate_result
 	result.struct_size = C.uint32_t(unsafe.Sizeof(result))
 	g := &generation{options: &o, hook: s.hooked(), watcher: w}
@@ -118,7 +114,6 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 	if o.Reply != nil {
 		g.reply, used = o.Reply.c, append(used, o.Reply.used())
 	}
-	options.reply = g.reply
 	user := cgo.NewHandle(g)
 	defer user.Delete()
 	err = call(func(e *C.qinfer_error) C.qinfer_status {
@@ -132,12 +127,30 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) (Generated, e
 	if err == nil {
 		err = g.unread
 	}
+	return generatedOf(&result, g.text.String()), err
+}
+
+// native has no callbacks and no cancel.
+func (o *GenerateOptions) native(stops *stopTexts) C.qinfer_generate_options {
+	stops.fill(o.Stop)
+	options := C.qinfer_generate_options{
+		max_tokens: C.uint32_t(o.MaxTokens), stop: stops.texts, stop_lens: stops.lens, n_stop: C.uint32_t(len(o.Stop)),
+		max_reasoning_tokens: C.uint32_t(o.MaxReasoningTokens),
+	}
+	options.struct_size = C.uint32_t(unsafe.Sizeof(options))
+	if o.Reply != nil {
+		options.reply = o.Reply.c
+	}
+	return options
+}
+
+func generatedOf(result *C.qinfer_generate_result, text string) Generated {
 	return Generated{
-		Text: g.text.String(), Finish: Finish(result.finish),
+		Text: text, Finish: Finish(result.finish),
 		PromptTokens: int(result.prompt_tokens), CachedTokens: int(result.cached_tokens), NewTokens: int(result.new_tokens),
 		ReasoningTokens: int(result.reasoning_tokens), InReasoning: result.flags&C.QINFER_RESULT_IN_REASONING != 0,
 		Prefill: time.Duration(result.prefill_ns), Decode: time.Duration(result.decode_ns),
-	}, err
+	}
 }
 
 // Stream generates, and gives the text piece by piece:

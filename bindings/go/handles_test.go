@@ -40,7 +40,8 @@ func TestClosedHandlesAreErrors(t *testing.T) {
 	detokenizer := must(loaded.NewDetokenizer())(t)
 	conversation := qinfer.Conversation{Messages: cases.Chat[0].Messages}
 	reply := must(loaded.NewReply(background, conversation))(t)
-	for _, handle := range []interface{ Close() error }{session, cache, detokenizer, reply, loaded, own} {
+	engine := must(cache.NewEngine(qinfer.EngineOptions{}))(t)
+	for _, handle := range []interface{ Close() error }{session, cache, detokenizer, reply, loaded, own, engine} {
 		check(t, handle.Close())
 	}
 	var never qinfer.Session
@@ -65,6 +66,8 @@ func TestClosedHandlesAreErrors(t *testing.T) {
 		"hook":         func() error { return session.SetLogitsHook(&qinfer.LogitsHook{}) },
 		"detokenizer":  func() error { _, err := detokenizer.Push(1); return err },
 		"reply":        func() error { _, err := reply.Push(1); return err },
+		"new engine":   func() error { _, err := cache.NewEngine(qinfer.EngineOptions{}); return err },
+		"engine":       func() error { _, err := engine.Stats(); return err },
 		"never made":   func() error { return never.Append(1) },
 	} {
 		if err := f(); !errors.Is(err, qinfer.ErrClosed) {

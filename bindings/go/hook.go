@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"runtime/cgo"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -32,6 +33,16 @@ type LogitsHook struct {
 type hookState struct {
 	caught
 	LogitsHook
+	lent atomic.Pointer[object] // its session while an engine has that: the functions of the hook may read it
+}
+
+// attempt runs a function of the hook and reports whether the call goes on.
+func (h *hookState) attempt(function func() error) bool {
+	if session := h.lent.Load(); session != nil {
+		session.setInHook(true)
+		defer session.setInHook(false)
+	}
+	return h.run(function)
 }
 
 // forkCall is given to the callback that clones a hook.
@@ -44,7 +55,7 @@ type forkCall struct {
 //export qgoHookApply
 func qgoHookApply(user C.uintptr_t, logits *C.float, n C.uint32_t) C.int32_t {
 	hook := cgo.Handle(user).Value().(*hookState)
-	return stopUnless(hook.Apply == nil || hook.run(func() error {
+	return stopUnless(hook.Apply == nil || hook.attempt(func() error {
 		return hook.Apply(unsafe.Slice((*float32)(logits), n))
 	}))
 }
@@ -52,13 +63,13 @@ func qgoHookApply(user C.uintptr_t, logits *C.float, n C.uint32_t) C.int32_t {
 //export qgoHookAccept
 func qgoHookAccept(user C.uintptr_t, token C.qinfer_token) C.int32_t {
 	hook := cgo.Handle(user).Value().(*hookState)
-	return stopUnless(hook.Accept == nil || hook.run(func() error { return hook.Accept(Token(token)) }))
+	return stopUnless(hook.Accept == nil || hook.attempt(func() error { return hook.Accept(Token(token)) }))
 }
 
 //export qgoHookRewind
 func qgoHookRewind(user C.uintptr_t, n C.size_t) C.int32_t {
 	hook := cgo.Handle(user).Value().(*hookState)
-	return stopUnless(hook.Rewind == nil || hook.run(func() error { return hook.Rewind(int(n)) }))
+	return stopUnless(hook.Rewind == nil || hook.attempt(func() error { return hook.Rewind(int(n)) }))
 }
 
 //export qgoHookClone

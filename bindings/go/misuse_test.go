@@ -32,7 +32,7 @@ var functions = map[string]any{
 // handles are a nil pointer of each type that has methods and is closed.
 var handles = []any{
 	(*qinfer.Runtime)(nil), (*qinfer.Model)(nil), (*qinfer.KvCache)(nil), (*qinfer.Session)(nil),
-	(*qinfer.Detokenizer)(nil), (*qinfer.Reply)(nil), (*qinfer.Chat)(nil),
+	(*qinfer.Detokenizer)(nil), (*qinfer.Reply)(nil), (*qinfer.Chat)(nil), (*qinfer.Engine)(nil),
 }
 
 func TestWalksLeaveNothingOut(t *testing.T) {
@@ -75,7 +75,7 @@ func live(t *testing.T) []any {
 	session := must(cache.NewSession(qinfer.SessionOptions{}))(t)
 	check(t, session.AppendText("Hello"))
 	check(t, session.Evaluate(background, qinfer.EvaluateOptions{}))
-	all := []any{own, loaded, cache, session, must(loaded.NewDetokenizer())(t),
+	all := []any{own, loaded, cache, session, must(loaded.NewDetokenizer())(t), must(cache.NewEngine(qinfer.EngineOptions{}))(t),
 		must(loaded.NewReply(background, qinfer.Conversation{Messages: cases.Chat[0].Messages}))(t)}
 	t.Cleanup(func() { closeAll(all) })
 	return all

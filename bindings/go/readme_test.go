@@ -1,4 +1,4 @@
-// The code that README.md shows is that of a program which test.sh runs.
+// The code that README.md shows is that of programs which test.sh runs.
 
 package qinfer_test
 
@@ -8,16 +8,21 @@ import (
 	"testing"
 )
 
-func TestReadmeShowsTheProgramThatIsRun(t *testing.T) {
-	readme := string(must(os.ReadFile("README.md"))(t))
-	program := string(must(os.ReadFile("examples/minimal/main.go"))(t))
-	_, rest, found := strings.Cut(program, "func main() {\n")
-	body, _, ended := strings.Cut(rest, "\n}\n")
-	if !found || !ended {
-		t.Fatal("the program has no main")
-	}
-	shown := strings.ReplaceAll("\n"+body+"\n", "\n\t", "\n")
-	if !strings.Contains(readme, "```go"+shown+"```") {
-		t.Errorf("README.md does not show%s", shown)
+func TestReadmeShowsTheProgramsThatAreRun(t *testing.T) {
+	readme, script := string(must(os.ReadFile("README.md"))(t)), string(must(os.ReadFile("test.sh"))(t))
+	for _, name := range []string{"minimal", "together"} {
+		program := string(must(os.ReadFile("examples/" + name + "/main.go"))(t))
+		_, rest, found := strings.Cut(program, "func main() {\n")
+		body, _, ended := strings.Cut(rest, "\n}\n")
+		if !found || !ended {
+			t.Fatalf("%s has no main", name)
+		}
+		shown := strings.ReplaceAll("\n"+body+"\n", "\n\t", "\n")
+		if !strings.Contains(readme, "```go"+shown+"```") {
+			t.Errorf("README.md does not show%s", shown)
+		}
+		if !strings.Contains(script, "$work/bin/"+name+"\"") {
+			t.Errorf("test.sh does not run %s", name)
+		}
 	}
 }

@@ -89,17 +89,24 @@ func (r *Reply) Finish() ([]Part, error) {
 // need.
 func (r *Reply) parts(f func(e *C.qinfer_error) C.qinfer_status) ([]Part, error) {
 	var parts []Part
-	err := call(func(e *C.qinfer_error) C.qinfer_status {
-		status, there := f(e), true
-		for status == C.QINFER_OK && there {
-			var part Part
-			if part, there, status = nextPart(r.c, e); there {
-				parts = append(parts, part)
-			}
+	err := call(func(e *C.qinfer_error) (status C.qinfer_status) {
+		if status = f(e); status == C.QINFER_OK {
+			parts, status = nextParts(r.c, e)
 		}
 		return status
 	}, r.used())
 	return parts, err
+}
+
+// nextParts reads all parts that there are. The caller has the handle meanwhile.
+func nextParts(reply *C.qinfer_reply, e *C.qinfer_error) (parts []Part, status C.qinfer_status) {
+	for there := true; there && status == C.QINFER_OK; {
+		var part Part
+		if part, there, status = nextPart(reply, e); there {
+			parts = append(parts, part)
+		}
+	}
+	return parts, status
 }
 
 // nextPart reads the next part, if there is one. The caller has the handle meanwhile.

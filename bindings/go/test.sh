@@ -75,6 +75,7 @@ shows() { # TEXT COMMAND...: the output of the command holds the text
   [[ $output == *"$text"* ]] || { echo "$1 printed: $output" >&2; return 1; }
 }
 (cd "$repository" && shows "little girl named Lily" "$work/bin/minimal")
+(cd "$repository" && shows "Once upon a time, there was" "$work/bin/together")
 shows "One sunny day," "$work/bin/story" -tokens 20 "$stories" "One sunny day"
 "$work/bin/bench" -runs 5 "$stories"
 echo "Go: $("$go" env GOVERSION), all passed"

@@ -2,6 +2,7 @@
 #include "trampolines.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "_cgo_export.h"
 
@@ -153,5 +154,32 @@ qinfer_status qgo_session_fork(const qinfer_session* session, uintptr_t fork, qi
   forking = fork;
   const qinfer_status status = qinfer_session_fork(session, out, err);
   forking = outer;
+  return status;
+}
+
+/* ---- Engines ---- */
+static _Thread_local uintptr_t engine_of_thread;
+
+void qgo_set_engine_of_thread(uintptr_t engine) { engine_of_thread = engine; }
+
+uintptr_t qgo_engine_of_thread(void) { return engine_of_thread; }
+
+uint64_t qgo_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+qinfer_status qgo_scheduler_submit(qinfer_scheduler* scheduler, qinfer_generation* generation,
+                                   const qinfer_request_options* options, uintptr_t user, qinfer_request** out,
+                                   qinfer_error* err) {
+  qinfer_request_options with = *options;
+  with.user = (void*)user;
+  return qinfer_scheduler_submit(scheduler, generation, &with, out, err);
+}
+
+qinfer_status qgo_scheduler_next(qinfer_scheduler* scheduler, qinfer_event* out, uintptr_t* user, qinfer_error* err) {
+  const qinfer_status status = qinfer_scheduler_next(scheduler, out, err);
+  *user = (uintptr_t)out->user;
   return status;
 }

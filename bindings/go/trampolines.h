@@ -37,4 +37,17 @@ qinfer_status qgo_set_logits_hook(qinfer_session* session, uintptr_t hook, int c
  * it is for. */
 qinfer_status qgo_session_fork(const qinfer_session* session, uintptr_t fork, qinfer_session** out, qinfer_error* err);
 
+/* `user` is the number of a request, which is no address. */
+qinfer_status qgo_scheduler_submit(qinfer_scheduler* scheduler, qinfer_generation* generation,
+                                   const qinfer_request_options* options, uintptr_t user, qinfer_request** out,
+                                   qinfer_error* err);
+qinfer_status qgo_scheduler_next(qinfer_scheduler* scheduler, qinfer_event* out, uintptr_t* user, qinfer_error* err);
+
+/* The engine whose requests this thread draws; 0: none. */
+void qgo_set_engine_of_thread(uintptr_t engine);
+uintptr_t qgo_engine_of_thread(void);
+
+/* What the deadlines of a scheduler without a clock count. */
+uint64_t qgo_now_ns(void);
+
 #endif
