@@ -148,13 +148,13 @@ type RequestOptions struct {
 
 // Submit has the engine draw tokens in a session of its cache, which has its prompt, sampler and hook by then. The
 // session, and the Reply of the options, are the engine's until the request has ended: other calls that use them return
-// [ErrState]. Those that are closed meanwhile are freed then: close a session after Submit where the program does not go
-// on with it, for it keeps its blocks of the cache until it is closed, and other requests wait for them. OnText, OnToken
-// and OnPart must be nil; the pieces of the request have all that.
+// [ErrState]. Those that are closed meanwhile are freed then: close a session after Submit where the program does not
+// go on with it, for it keeps its blocks of the cache until it is closed, and other requests wait for them. OnText,
+// OnToken and OnPart must be nil; the pieces of the request have all that.
 //
 // When ctx ends, so does the request, with an error for which errors.Is(err, context.Canceled) or
-// context.DeadlineExceeded holds. [ErrNoMemory] where MaxWaiting requests are waiting, [ErrKvFull] for one that the cache
-// has never room for.
+// context.DeadlineExceeded holds. [ErrNoMemory] where MaxWaiting requests are waiting, [ErrKvFull] for one that the
+// cache has never room for.
 func (e *Engine) Submit(ctx context.Context, s *Session, o GenerateOptions, r RequestOptions) (*Request, error) {
 	engine := e.used()
 	if err := engine.acquire(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,7 +17,8 @@ import (
 	"qinfer"
 )
 
-// lasting is a session whose request goes on for its 190 tokens: what would end a text is banned.
+// lasting is a session whose request goes on for its 190 tokens: what would end a text is banned, and each token takes
+// a thousandth of a second.
 func lasting(t *testing.T, cache *qinfer.KvCache) *qinfer.Session {
 	t.Helper()
 	session, bias := beginning(t, cache, "Once upon a time", qinfer.SamplerOptions{}), map[qinfer.Token]float32{}
@@ -24,7 +26,17 @@ func lasting(t *testing.T, cache *qinfer.KvCache) *qinfer.Session {
 		bias[token] = -1e30
 	}
 	check(t, session.SetBias(bias))
+	check(t, session.SetLogitsHook(slowly(new(atomic.Int32))))
 	return session
+}
+
+// slowly is a hook that counts tokens.
+func slowly(drawn *atomic.Int32) *qinfer.LogitsHook {
+	return &qinfer.LogitsHook{Accept: func(qinfer.Token) error {
+		drawn.Add(1)
+		time.Sleep(time.Millisecond)
+		return nil
+	}}
 }
 
 // unused waits until nothing runs in the engine, and no session holds blocks once they are closed.
@@ -148,15 +160,53 @@ func TestRequestsEndAfterTheirTime(t *testing.T) {
 
 func TestARequestThatNobodyHoldsIsCancelled(t *testing.T) {
 	engine, cache := engineOf(t, 60, qinfer.EngineOptions{MaxRunning: 1})
+	var drawn atomic.Int32
 	func() {
 		for range 4 {
 			session := must(cache.NewSession(qinfer.SessionOptions{MaxTokens: 200}))(t)
 			check(t, session.AppendText("Once upon a time"))
+			check(t, session.SetLogitsHook(slowly(&drawn)))
 			submitted(t, engine, session, 190)
 			check(t, session.Close())
 		}
 	}()
 	unused(t, engine, cache)
+	if n := drawn.Load(); n > 400 { // for those that run for the first collections, of 760
+		t.Errorf("%d tokens were drawn", n)
+	}
+}
+
+func TestTheMemoryOfAnEngineThatNobodyHoldsComesBack(t *testing.T) {
+	large := qinfer.EngineOptions{MaxWaiting: 1 << 20}
+	engine, _ := engineOf(t, 2, large)
+	planned := must(engine.Stats())(t).MemoryBytes
+	budget := must(model.Memory())(t).Total + planned + planned/2 // there is room for one
+	path := filepath.Join(root, cases.Model)
+	small := must(qinfer.Load(background, path, qinfer.LoadOptions{Runtime: runtimeOfTests, MemoryBudget: budget}))(t)
+	defer small.Close()
+	cache := must(small.NewKvCache(qinfer.KvCacheOptions{BudgetBlocks: 4}))(t)
+	defer cache.Close()
+	kept := must(cache.NewEngine(large))(t)
+	_, err := cache.NewEngine(large)
+	expectStatus(t, err, qinfer.ErrNoMemory)
+	check(t, kept.Close())
+	for range 3 {
+		for try := 0; ; try++ {
+			engine, err := cache.NewEngine(large)
+			if err == nil {
+				session := must(cache.NewSession(qinfer.SessionOptions{MaxTokens: 64}))(t)
+				check(t, session.AppendText("Once upon a time"))
+				must(submitted(t, engine, session, 3).Wait())(t)
+				check(t, session.Close())
+				break
+			}
+			if expectStatus(t, err, qinfer.ErrNoMemory); try == 500 {
+				t.Fatal("the engine before was never freed")
+			}
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
 func TestAnEngineThatNobodyHoldsIsFreed(t *testing.T) {

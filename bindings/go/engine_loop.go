@@ -1,6 +1,6 @@
-// The goroutine of an engine: steps, and what each has brought. It begins with the first request and ends with the last,
-// so an engine without requests has none, and is collected like any handle. It stays on one thread, by which callbacks
-// know that they are the engine's.
+// The goroutine of an engine: steps, and what each has brought. It begins with the first request and ends with the
+// last, so an engine without requests has none, and is collected like any handle. It stays on one thread, by which
+// callbacks know that they are the engine's.
 
 package qinfer
 

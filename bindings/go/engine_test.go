@@ -238,8 +238,13 @@ func TestRequestsHaveThePartsOfAReply(t *testing.T) {
 	session := must(cache.NewSession(qinfer.SessionOptions{}))(t)
 	defer session.Close()
 	check(t, session.Append(must(chatModel.TokenizeChat(background, conversation))(t)...))
+	gate := make(chan bool)
+	check(t, session.SetLogitsHook(&qinfer.LogitsHook{Apply: func([]float32) error { <-gate; return nil }}))
 	options := qinfer.GenerateOptions{Reply: reply, MaxTokens: 200}
 	request := must(engine.Submit(background, session, options, qinfer.RequestOptions{}))(t)
+	_, refused := reply.Push(5)
+	close(gate)
+	says(t, "Reply.Push", refused, "the Reply is the Engine's")
 	content := ""
 	add := func(parts []qinfer.Part) {
 		for _, part := range parts {
@@ -248,14 +253,9 @@ func TestRequestsHaveThePartsOfAReply(t *testing.T) {
 			}
 		}
 	}
-	refused := false
 	for piece, err := range request.Stream() {
 		check(t, err)
 		add(piece.Parts)
-		if _, err := reply.Push(5); err != nil && !refused {
-			says(t, "Reply.Push", err, "the Reply is the Engine's")
-			refused = true
-		}
 	}
 	add(must(reply.Finish())(t))
 	if content != c.Reply {

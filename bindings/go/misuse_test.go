@@ -75,7 +75,8 @@ func live(t *testing.T) []any {
 	session := must(cache.NewSession(qinfer.SessionOptions{}))(t)
 	check(t, session.AppendText("Hello"))
 	check(t, session.Evaluate(background, qinfer.EvaluateOptions{}))
-	all := []any{own, loaded, cache, session, must(loaded.NewDetokenizer())(t), must(cache.NewEngine(qinfer.EngineOptions{}))(t),
+	all := []any{own, loaded, cache, session, must(loaded.NewDetokenizer())(t),
+		must(cache.NewEngine(qinfer.EngineOptions{}))(t),
 		must(loaded.NewReply(background, qinfer.Conversation{Messages: cases.Chat[0].Messages}))(t)}
 	t.Cleanup(func() { closeAll(all) })
 	return all
