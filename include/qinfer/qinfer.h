@@ -1042,16 +1042,16 @@ typedef struct qinfer_scheduler_options {
                                     room there ends with QINFER_E_NO_MEMORY */
 } qinfer_scheduler_options;
 /* Parking. With park_path a request begins when there are blocks for its prompt, whatever its limit. Where blocks run
- * out later, a request leaves: of the lowest priority the one with the most tokens left to do. Its keys and values are
- * written to a file and its blocks given back; when there is room again it returns, and goes on with the same bits. No
- * others begin meanwhile. park_path is a directory, in which files without a name are made, or with park_files what
- * they are opened under, as "<park_path>/0" and so on for at most max_running files: each scheduler needs names of its
- * own. Nothing is synced, and nothing of use is left. A step moves a block, or as many as half of step_ns allows. Where
- * a file fails, is damaged or has no room, its request ends with that status, and no other. Where the sessions of others
- * hold all blocks a request waits for them for 10 s, and ends with QINFER_E_KV_FULL then. While a request is parked, all
- * tokens of its session are pending; if it ends then, they stay so. */
-/** What a scheduler with these options, which may be NULL, takes: it is charged to the model's memory_budget_bytes, as a
- *  session is. Messages of errors and the names of files come on top, for a time. */
+ * out later, a request leaves: of the lowest priority the one with the most tokens left to do. Its keys and values
+ * are written to a file and its blocks given back; when there is room again it returns, and goes on with the same
+ * bits. No others begin meanwhile. park_path is a directory, in which files without a name are made, or with
+ * park_files what they are opened under, as "<park_path>/0" and so on for at most max_running files: each scheduler
+ * needs names of its own. Nothing is synced, and nothing of use is left. A step moves a block, or as many as half of
+ * step_ns allows. Where a file fails, is damaged or has no room, its request ends with that status, and no other.
+ * Where the sessions of others hold all blocks a request waits for them for 10 s, and ends with QINFER_E_KV_FULL
+ * then. While a request is parked, all tokens of its session are pending; if it ends then, they stay so. */
+/** What a scheduler with these options, which may be NULL, takes: it is charged to the model's memory_budget_bytes, as
+ *  a session is. Messages of errors and the names of files come on top, for a time. */
 QINFER_STATUS qinfer_scheduler_plan(const qinfer_scheduler_options *options, uint64_t *out_bytes, qinfer_error *err);
 /** options may be NULL. QINFER_E_UNSUPPORTED for an encoder. */
 QINFER_STATUS qinfer_scheduler_create(qinfer_kv_cache *cache, const qinfer_scheduler_options *options,

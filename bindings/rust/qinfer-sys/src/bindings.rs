@@ -2512,7 +2512,7 @@ unsafe extern "C" {
         err: *mut qinfer_error,
     ) -> qinfer_status;
     pub fn qinfer_generation_free(generation: *mut qinfer_generation);
-    #[doc = " What a scheduler with these options, which may be NULL, takes: it is charged to the model's memory_budget_bytes, as a\n  session is. Messages of errors and the names of files come on top, for a time."]
+    #[doc = " What a scheduler with these options, which may be NULL, takes: it is charged to the model's memory_budget_bytes, as\n  a session is. Messages of errors and the names of files come on top, for a time."]
     pub fn qinfer_scheduler_plan(
         options: *const qinfer_scheduler_options,
         out_bytes: *mut u64,
