@@ -73,6 +73,15 @@ case $said in
     exit 1
     ;;
 esac
+said=$(program users)
+case $said in
+  "Once upon a time, there was a little girl named Lily."*"
+One sunny day"*) echo "== users: two are answered" ;;
+  *)
+    echo "users says: $said" >&2
+    exit 1
+    ;;
+esac
 said=$(program story -- examples/models/tiny-stories)
 case $said in
   "Once upon a time"*" tokens, "*) echo "== story: tells one" ;;

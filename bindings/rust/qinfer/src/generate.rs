@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::ptr;
 use std::time::Duration;
@@ -108,6 +109,56 @@ pub struct Generated {
     pub decode: Duration,
 }
 
+/// Stop texts as the library reads them.
+pub(crate) struct Stops<'a> {
+    texts: Vec<*const c_char>,
+    lens: Vec<usize>,
+    _of: PhantomData<&'a GenerateOptions>,
+}
+
+impl<'a> Stops<'a> {
+    pub(crate) fn new(options: &'a GenerateOptions) -> Stops<'a> {
+        let texts = options.stop.iter();
+        Stops {
+            texts: texts.map(|text| text.as_ptr().cast()).collect(),
+            lens: options.stop.iter().map(String::len).collect(),
+            _of: PhantomData,
+        }
+    }
+}
+
+impl GenerateOptions {
+    /// Without callbacks and reply; for as long as the options and `stops` live.
+    pub(crate) fn raw(&self, stops: &Stops<'_>) -> sys::qinfer_generate_options {
+        sys::qinfer_generate_options {
+            max_tokens: self.max_tokens,
+            stop: array(&stops.texts),
+            stop_lens: array(&stops.lens),
+            n_stop: count(stops.texts.len()),
+            n_top: self.top_logprobs.unwrap_or(0),
+            cancel: cancel_pointer(&self.cancel),
+            max_reasoning_tokens: self.max_reasoning_tokens,
+            ..sys::sized()
+        }
+    }
+}
+
+impl Generated {
+    pub(crate) fn new(text: String, raw: &sys::qinfer_generate_result) -> Generated {
+        Generated {
+            text,
+            finish: Finish::from_code(raw.finish),
+            prompt_tokens: raw.prompt_tokens,
+            cached_tokens: raw.cached_tokens,
+            new_tokens: raw.new_tokens,
+            reasoning_tokens: raw.reasoning_tokens,
+            in_reasoning: raw.flags & sys::QINFER_RESULT_IN_REASONING != 0,
+            prefill: Duration::from_nanos(raw.prefill_ns),
+            decode: Duration::from_nanos(raw.decode_ns),
+        }
+    }
+}
+
 impl Session {
     /// Evaluates what is pending and draws tokens until an end token, a stop text or `max_tokens`. After an error or
     /// a cancellation the session keeps the tokens made so far.
@@ -158,26 +209,14 @@ impl Session {
             reply,
             failed: None,
         };
-        let stop: Vec<*const c_char> = options
-            .stop
-            .iter()
-            .map(|text| text.as_ptr().cast())
-            .collect();
-        let stop_lens: Vec<usize> = options.stop.iter().map(String::len).collect();
+        let stops = Stops::new(options);
         let with_logprobs = options.top_logprobs.is_some();
         let raw = sys::qinfer_generate_options {
-            max_tokens: options.max_tokens,
-            stop: array(&stop),
-            stop_lens: array(&stop_lens),
-            n_stop: count(stop.len()),
             on_token: (!with_logprobs).then_some(on_token::<F> as _),
             on_token_info: with_logprobs.then_some(on_token_info::<F> as _),
-            n_top: options.top_logprobs.unwrap_or(0),
             user: ptr::from_mut(&mut receiver).cast(),
-            cancel: cancel_pointer(&options.cancel),
-            max_reasoning_tokens: options.max_reasoning_tokens,
             reply,
-            ..sys::sized()
+            ..options.raw(&stops)
         };
         let mut out = sys::sized::<sys::qinfer_generate_result>();
         // SAFETY: all of it lives through the call; only the callbacks use the receiver meanwhile.
@@ -185,17 +224,7 @@ impl Session {
         if let Some(failed) = receiver.failed {
             return Err(failed);
         }
-        Ok(Generated {
-            text: receiver.text,
-            finish: Finish::from_code(out.finish),
-            prompt_tokens: out.prompt_tokens,
-            cached_tokens: out.cached_tokens,
-            new_tokens: out.new_tokens,
-            reasoning_tokens: out.reasoning_tokens,
-            in_reasoning: out.flags & sys::QINFER_RESULT_IN_REASONING != 0,
-            prefill: Duration::from_nanos(out.prefill_ns),
-            decode: Duration::from_nanos(out.decode_ns),
-        })
+        Ok(Generated::new(receiver.text, &out))
     }
 }
 

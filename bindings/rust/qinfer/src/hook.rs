@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ops::ControlFlow;
 use std::ptr;
 
-use crate::panics::{guard, guard_release};
+use crate::panics::{guard, guard_hook, guard_release};
 use crate::{sys, Token};
 
 /// Code between logits and sampler: grammars, watermarks. `Break` ends the call with
@@ -42,6 +42,17 @@ impl<F: FnMut(&mut [f32]) + Send> LogitsHook for F {
     }
 }
 
+/// A hook, and the session that it was last asked for: only apply() is told which one that is, and it comes first.
+struct Hooked<H> {
+    hook: H,
+    session: *const sys::qinfer_session,
+}
+
+fn boxed<H>(hook: H) -> *mut c_void {
+    let session = ptr::null();
+    Box::into_raw(Box::new(Hooked { hook, session })).cast()
+}
+
 /// The struct for the library, whose user is the hook in a box. Forks of the session have no hook.
 pub(crate) fn raw<H: LogitsHook + 'static>(hook: H) -> sys::qinfer_logits_hook {
     sys::qinfer_logits_hook {
@@ -49,7 +60,7 @@ pub(crate) fn raw<H: LogitsHook + 'static>(hook: H) -> sys::qinfer_logits_hook {
         accept: Some(accept::<H>),
         rewind: Some(rewind::<H>),
         release: Some(release::<H>),
-        user: Box::into_raw(Box::new(hook)).cast(),
+        user: boxed(hook),
         ..sys::sized()
     }
 }
@@ -67,38 +78,43 @@ fn ends(flow: ControlFlow<()>) -> i32 {
 }
 
 unsafe extern "C" fn apply<H: LogitsHook>(
-    _: *const sys::qinfer_session,
+    session: *const sys::qinfer_session,
     logits: *mut f32,
     n_vocab: u32,
     user: *mut c_void,
 ) -> i32 {
-    // SAFETY: user is the hook, which one call at a time uses; there are n_vocab logits.
-    guard(1, || unsafe {
-        let logits = std::slice::from_raw_parts_mut(logits, n_vocab as usize);
-        ends((*user.cast::<H>()).apply(logits))
-    })
+    // SAFETY: user is the box, which one call at a time uses.
+    let hooked = unsafe { &mut *user.cast::<Hooked<H>>() };
+    hooked.session = session;
+    // SAFETY: there are n_vocab logits, for this call.
+    let logits = unsafe { std::slice::from_raw_parts_mut(logits, n_vocab as usize) };
+    guard_hook(session, 1, || ends(hooked.hook.apply(logits)))
 }
 
 unsafe extern "C" fn accept<H: LogitsHook>(token: sys::qinfer_token, user: *mut c_void) -> i32 {
     // SAFETY: as in apply().
-    guard(1, || unsafe { ends((*user.cast::<H>()).accept(token)) })
+    let hooked = unsafe { &mut *user.cast::<Hooked<H>>() };
+    guard_hook(hooked.session, 1, || ends(hooked.hook.accept(token)))
 }
 
 unsafe extern "C" fn rewind<H: LogitsHook>(n_tokens: usize, user: *mut c_void) -> i32 {
     // SAFETY: as in apply().
-    guard(1, || unsafe { ends((*user.cast::<H>()).rewind(n_tokens)) })
+    let hooked = unsafe { &mut *user.cast::<Hooked<H>>() };
+    guard_hook(hooked.session, 1, || ends(hooked.hook.rewind(n_tokens)))
 }
 
 unsafe extern "C" fn clone<H: LogitsHook + Clone>(user: *mut c_void, out: *mut *mut c_void) -> i32 {
     // SAFETY: as in apply(); a session is forked by the thread that uses it. out is the library's.
     guard(1, || unsafe {
-        let copy = (*user.cast::<H>()).clone();
-        ptr::write(out, Box::into_raw(Box::new(copy)).cast());
+        let copy = (*user.cast::<Hooked<H>>()).hook.clone();
+        ptr::write(out, boxed(copy));
         0
     })
 }
 
 unsafe extern "C" fn release<H>(user: *mut c_void) {
     // SAFETY: the last call with this user, which raw() or clone() has made.
-    guard_release((), || drop(unsafe { Box::from_raw(user.cast::<H>()) }));
+    guard_release((), || {
+        drop(unsafe { Box::from_raw(user.cast::<Hooked<H>>()) })
+    });
 }

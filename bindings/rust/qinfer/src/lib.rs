@@ -1,7 +1,8 @@
 //! Language models on CPUs, in the process, without a server: the safe interface to qinfer.
 //!
 //! A [`Model`] holds weights and tokenizer, a [`KvCache`] the keys and values of any number of sessions, and a
-//! [`Session`] one sequence of tokens with its sampler. [`Chat`] holds a conversation.
+//! [`Session`] one sequence of tokens with its sampler. [`Chat`] holds a conversation, and an [`Engine`] draws the tokens
+//! of many sessions together.
 //!
 //! ```
 //! # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../..")).unwrap();
@@ -20,9 +21,9 @@
 //!   [`Status::InvalidArgument`].
 //! * Options are plain structs of which all members have defaults. Later versions add members: end with
 //!   `..Default::default()`.
-//! * [`Runtime`], [`Model`], [`KvCache`] and [`Cancel`] are for all threads, and cloning one gives another handle to
-//!   the same object. A [`Session`], [`Detokenizer`], [`Reply`] or [`Chat`] may move between threads, and is used by one
-//!   at a time. Each object keeps what it needs: they are dropped in any order.
+//! * [`Runtime`], [`Model`], [`KvCache`], [`Engine`] and [`Cancel`] are for all threads, and cloning one gives another
+//!   handle to the same object. A [`Session`], [`Job`], [`Detokenizer`], [`Reply`] or [`Chat`] may move between threads,
+//!   and is used by one at a time. Each object keeps what it needs: they are dropped in any order.
 //! * Callbacks run on the thread of the call that makes them. What one panics with comes out of that call; the
 //!   objects involved stay usable. What panics while an object is dropped (a file that is closed, a hook that is
 //!   released) is lost after the panic hook has reported it. None of this holds under `panic = "abort"`.
@@ -31,12 +32,16 @@ mod cache;
 mod cancel;
 mod chat;
 mod chat_text;
+mod engine;
+mod engine_options;
+mod engine_thread;
 mod error;
 mod files;
 mod generate;
 mod handle;
 mod hook;
 mod info;
+mod job;
 mod model;
 mod model_info;
 mod options;
@@ -53,11 +58,14 @@ pub use cache::{KvCache, KvCacheOptions, KvType};
 pub use cancel::Cancel;
 pub use chat::{message, Chat, ChatStream};
 pub use chat_text::{ChatOptions, Rendered};
+pub use engine::{Engine, Refused};
+pub use engine_options::{EngineOptions, EngineStats, RequestOptions};
 pub use error::{Error, Status};
 pub use files::{File, FileMode, Files};
 pub use generate::{Finish, GenerateOptions, Generated, Logprobs, Piece};
 pub use hook::LogitsHook;
 pub use info::{build_info, cpu_info, kernel_sets, version, version_number, CpuInfo, KernelSet};
+pub use job::{Job, JobLogprobs, JobPiece};
 pub use model::{plan, plan_map, Model, PlanOptions};
 pub use model_info::{
     KvCacheStats, Memory, Metrics, ModelInfo, RuntimeInfo, SessionInfo, SessionMemory,

@@ -67,7 +67,7 @@ pub enum Pooling {
 /// A list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. It may move between
 /// threads, and is used by one at a time.
 pub struct Session {
-    // Absent while a stream has it: then the library says that it was given NULL.
+    // Absent while a stream or an engine has it: then the library says that it was given NULL.
     handle: Option<Owned<sys::qinfer_session>>,
     cache: KvCache,
 }

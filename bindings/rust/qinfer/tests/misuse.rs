@@ -5,14 +5,15 @@ mod common;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::store::Store;
 use common::*;
 use qinfer::{
-    evaluate, message, plan, Chat, ChatOptions, Detokenizer, Error, EvalOptions, File, FileMode,
-    Files, GenerateOptions, KvCache, KvCacheOptions, LoadOptions, Model, PlanOptions, Pooling,
-    Reply, ReplyOptions, Runtime, RuntimeOptions, SamplerOptions, Session, SessionOptions,
-    SnapshotOptions, Status, Token, TokenizeOptions,
+    evaluate, message, plan, Chat, ChatOptions, Detokenizer, Engine, EngineOptions, Error,
+    EvalOptions, File, FileMode, Files, GenerateOptions, KvCache, KvCacheOptions, LoadOptions,
+    Model, PlanOptions, Pooling, Reply, ReplyOptions, Runtime, RuntimeOptions, SamplerOptions,
+    Session, SessionOptions, SnapshotOptions, Status, Token, TokenizeOptions,
 };
 
 /// That the call failed, and says so in these words.
@@ -148,6 +149,49 @@ fn options_that_cannot_be_are_errors() {
         says(session.stream(&options).unwrap().finish(), words);
         assert_eq!(session.len(), 4);
     }
+}
+
+#[test]
+fn engines_that_cannot_be_are_errors() {
+    let cache = common::cache(1);
+    let engine = |options| Engine::new(&cache, &options);
+    says(
+        engine(with!(EngineOptions {
+            max_running: u32::MAX
+        })),
+        "max_running",
+    );
+    says(
+        engine(with!(EngineOptions {
+            max_waiting: u32::MAX
+        })),
+        "max_waiting",
+    );
+    says(engine(with!(EngineOptions { park_bytes: 1 })), "park_bytes");
+    says(
+        engine(with!(EngineOptions {
+            park: Some("a\0b".into())
+        })),
+        "park has a NUL byte at offset 1",
+    );
+    says(
+        engine(with!(EngineOptions {
+            park: Some("no/such/folder".into())
+        })),
+        "no/such/folder",
+    );
+    // A step of any length.
+    for step in [Duration::from_nanos(1), Duration::MAX] {
+        let engine = engine(with!(EngineOptions { step: step })).unwrap();
+        let job = engine.submit(begun_in(&cache), &up_to(3), &Default::default());
+        assert_eq!(job.unwrap().finish().1.unwrap().new_tokens, 3);
+    }
+}
+
+fn begun_in(cache: &KvCache) -> Session {
+    let mut session = session_of(cache, 0);
+    session.append_text("Once upon a time").unwrap();
+    session
 }
 
 #[test]

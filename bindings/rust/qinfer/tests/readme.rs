@@ -1,9 +1,17 @@
-//! The README quotes a program that is built and run.
+//! The README quotes programs that are built and run.
+
+fn is_quoted(program: &str) -> bool {
+    let readme = include_str!("../../README.md");
+    let code = &program[program.find("use qinfer").unwrap()..];
+    readme.contains(&format!("```rust\n{code}```\n"))
+}
 
 #[test]
 fn the_readme_quotes_the_quickstart() {
-    let readme = include_str!("../../README.md");
-    let program = include_str!("../examples/quickstart.rs");
-    let code = &program[program.find("use qinfer").unwrap()..];
-    assert!(readme.contains(&format!("```rust\n{code}```\n")));
+    assert!(is_quoted(include_str!("../examples/quickstart.rs")));
+}
+
+#[test]
+fn the_readme_quotes_the_program_of_many_users() {
+    assert!(is_quoted(include_str!("../examples/users.rs")));
 }

@@ -28,14 +28,18 @@ fn handles_are_for_the_threads_that_the_header_says() {
     is_send_and_sync::<Model>();
     is_send_and_sync::<KvCache>();
     is_send_and_sync::<Cancel>();
+    is_send_and_sync::<qinfer::Engine>();
     is_send_and_sync::<qinfer::Error>();
     is_send::<Session>();
     is_send::<Detokenizer>();
     is_send::<Reply>();
     is_send::<Chat>();
+    is_send::<qinfer::Job>();
+    is_send::<qinfer::Refused>();
     <Session as NotSync<_>>::is_not_sync();
     <Detokenizer as NotSync<_>>::is_not_sync();
     <Reply as NotSync<_>>::is_not_sync();
+    <qinfer::Job as NotSync<_>>::is_not_sync();
 }
 
 #[test]

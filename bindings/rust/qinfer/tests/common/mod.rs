@@ -1,6 +1,7 @@
 //! What the tests share: the cases of all bindings, the models, folders that are removed, and a store in memory.
 #![allow(dead_code, missing_docs)] // Each test program uses a part of it.
 
+pub mod engines;
 pub mod store;
 
 use std::path::{Path, PathBuf};

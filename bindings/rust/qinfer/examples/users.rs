@@ -1,0 +1,40 @@
+//! Several users of one model: each thread submits its prompt, and the engine evaluates all of them as one batch.
+
+use qinfer::{
+    Engine, Error, GenerateOptions, KvCache, KvCacheOptions, LoadOptions, Model, Session,
+};
+
+fn ask(engine: &Engine, cache: &KvCache, prompt: &str) -> Result<String, Error> {
+    let mut session = Session::new(cache, &Default::default())?;
+    session.append_text(prompt)?;
+    let options = GenerateOptions {
+        max_tokens: 40,
+        stop: vec!["\n".into()],
+        ..Default::default()
+    };
+    let mut text = prompt.to_string();
+    for piece in engine.submit(session, &options, &Default::default())? {
+        text += &piece?.text; // as it comes
+    }
+    Ok(text)
+}
+
+fn main() -> Result<(), Error> {
+    let model = Model::load("examples/models/tiny-stories", LoadOptions::default())?;
+    let room = KvCacheOptions {
+        budget_blocks: 64,
+        ..Default::default()
+    };
+    let cache = KvCache::new(&model, &room)?;
+    let engine = Engine::new(&cache, &Default::default())?;
+    std::thread::scope(|scope| {
+        let users = ["Once upon a time", "One sunny day"].map(|prompt| {
+            let (engine, cache) = (&engine, &cache);
+            scope.spawn(move || ask(engine, cache, prompt))
+        });
+        for user in users {
+            println!("{}", user.join().expect("no user panics")?);
+        }
+        Ok(())
+    })
+}
