@@ -80,13 +80,14 @@ impl Thread<'_> {
     /// Until the engine is closed, or cannot go on, which says why.
     fn serve(&mut self) -> Option<Error> {
         while self.has_work() {
+            // What can be wrong with the wait is wrong with the step, too.
             let mut any = 0;
             let scheduler = self.scheduler.handle.as_ptr();
             // SAFETY: the handle lives.
-            let waited = attempt(|error| unsafe {
+            let _ = attempt(|error| unsafe {
                 sys::qinfer_scheduler_wait(scheduler, WAIT_NS, &mut any, error)
             });
-            if let Err(failed) = waited.and_then(|()| self.step()) {
+            if let Err(failed) = self.step() {
                 // Of the system, such as no memory: nothing was evaluated. What is cancelled ends with the next step.
                 if self.running.values().any(|one| one.failed.is_some()) {
                     return Some(failed);
@@ -224,8 +225,7 @@ impl Running {
             )
         };
         let text = String::from_utf8_lossy(text).into_owned();
-        let is_end = info.finish as u32 == sys::QINFER_FINISH_END;
-        let is_told = info.token >= 0 && (self.with_logprobs || !is_end);
+        let is_told = info.token >= 0 && (self.with_logprobs || !self.is_end(info));
         if !is_told && text.is_empty() {
             return;
         }
@@ -244,6 +244,15 @@ impl Running {
         };
         // Where nobody reads any more, the request has been cancelled.
         let _ = self.items.send(Item::Piece(piece));
+    }
+
+    /// Whether it is a token that is no text, but ends it.
+    fn is_end(&self, info: &sys::qinfer_token_info) -> bool {
+        match info.finish as u32 {
+            sys::QINFER_FINISH_END => true,
+            sys::QINFER_FINISH_STOP => self.session.model().token_flags(info.token).control,
+            _ => false,
+        }
     }
 
     /// What its last event says.

@@ -25,7 +25,8 @@
 //!   handle to the same object. A [`Session`], [`Job`], [`Detokenizer`], [`Reply`] or [`Chat`] may move between threads,
 //!   and is used by one at a time. Each object keeps what it needs: they are dropped in any order.
 //! * Callbacks run on the thread of the call that makes them. What one panics with comes out of that call; the
-//!   objects involved stay usable. What panics while an object is dropped (a file that is closed, a hook that is
+//!   objects involved stay usable. Hooks of sessions that an [`Engine`] has run on its thread, and what one panics with
+//!   comes out of its [`Job`]. What panics while an object is dropped (a file that is closed, a hook that is
 //!   released) is lost after the panic hook has reported it. None of this holds under `panic = "abort"`.
 
 mod cache;

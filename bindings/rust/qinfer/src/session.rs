@@ -107,7 +107,7 @@ impl Session {
     }
 
     /// The handle of the C ABI, which lives as long as the session; NULL where a stream that was forgotten
-    /// (`std::mem::forget`) has it.
+    /// (`std::mem::forget`) has it, or an engine has dropped it.
     pub fn as_ptr(&self) -> *const sys::qinfer_session {
         self.handle
             .as_ref()

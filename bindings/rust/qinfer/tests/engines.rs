@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::engines::*;
 use common::*;
 use qinfer::{
-    Cancel, Engine, EngineOptions, Error, Finish, GenerateOptions, JobPiece, RequestOptions,
-    SamplerOptions, Session, SessionOptions, Status,
+    Cancel, Engine, EngineOptions, Error, Finish, GenerateOptions, JobPiece, KvCache,
+    RequestOptions, SamplerOptions, Session, SessionOptions, Status, Token,
 };
 
 #[test]
@@ -49,50 +49,77 @@ fn threads_get_what_each_gets_alone() {
     assert!(is_given_back(&cache));
 }
 
+/// A session whose ninth token is an end token.
+fn ending(cache: &KvCache) -> Session {
+    let mut session = asked(cache, PROMPTS[0], &samplers()[1]);
+    let end = model().find_token("<|endoftext|>").unwrap() as usize;
+    let mut drawn = 0;
+    let hook = move |logits: &mut [f32]| {
+        drawn += 1;
+        if drawn == 9 {
+            logits[end] = 1000.0;
+        }
+    };
+    session.set_logits_hook(hook).unwrap();
+    session
+}
+
+/// A piece as both ways give it.
+type Given = (Option<Token>, String, Option<(f64, Vec<(Token, f64)>)>);
+
+fn given_alone(options: &GenerateOptions) -> (Vec<Given>, Told) {
+    let mut session = ending(&cache(60));
+    let mut pieces = Vec::new();
+    let generated = session.generate_with(options, |piece| {
+        let logprobs = piece.logprobs.map(|told| {
+            let tops = told.top_tokens.iter().zip(told.top_logprobs);
+            let top = tops.map(|(token, logprob)| (*token, *logprob));
+            (told.logprob, top.collect())
+        });
+        pieces.push((piece.token, piece.text.into_owned(), logprobs));
+        ControlFlow::Continue(())
+    });
+    (pieces, told(&session, &generated.unwrap()))
+}
+
 #[test]
 fn pieces_are_those_of_a_generation_alone() {
     let cache = cache(60);
     let engine = engine_of(&cache);
-    let sampler = &samplers()[1];
+    let whole = given_alone(&up_to(0)).1 .0;
+    // To a limit, an end token, a stop text, the end token as a stop text, and with text that is held back to the end.
+    let cases = [
+        (5, String::new(), Finish::Length),
+        (0, String::new(), Finish::End),
+        (0, whole[whole.len() / 2..][..4].into(), Finish::Stop),
+        (0, "<|endoftext|>".into(), Finish::Stop),
+        (0, format!("{}, no", &whole[whole.len() - 3..]), Finish::End),
+    ];
     for top_logprobs in [None, Some(0), Some(3)] {
-        for (max_tokens, stop) in [(12, vec![]), (60, vec!["big"]), (0, vec!["no such text"])] {
+        for (max_tokens, stop, finish) in &cases {
             let options = GenerateOptions {
-                max_tokens,
-                stop: stop.into_iter().map(String::from).collect(),
+                stop: Vec::from_iter((!stop.is_empty()).then(|| stop.clone())),
                 top_logprobs,
-                ..Default::default()
+                ..up_to(*max_tokens)
             };
-            let mut expected = Vec::new();
-            let mut session = asked(&common::cache(60), PROMPTS[0], sampler);
-            let generated = session
-                .generate_with(&options, |piece| {
-                    let logprobs = piece.logprobs.map(|told| {
-                        let tops = told.top_tokens.iter().zip(told.top_logprobs);
-                        let top = tops.map(|(token, logprob)| (*token, *logprob));
-                        (told.logprob, top.collect::<Vec<_>>())
-                    });
-                    expected.push((piece.token, piece.text.into_owned(), logprobs));
-                    ControlFlow::Continue(())
-                })
-                .unwrap();
             let request = RequestOptions {
                 priority: 1,
                 key: 3,
                 timeout: Some(Duration::from_secs(60)),
                 ..Default::default()
             };
-            let session_here = asked(&cache, PROMPTS[0], sampler);
-            let mut job = engine.submit(session_here, &options, &request).unwrap();
+            let (expected, ended) = given_alone(&options);
+            assert_eq!(ended.2, *finish, "{stop}");
+            let mut job = engine.submit(ending(&cache), &options, &request).unwrap();
             let pieces: Result<Vec<JobPiece>, Error> = job.by_ref().collect();
             let got = pieces.unwrap().into_iter().map(|piece| {
                 let logprobs = piece.logprobs.map(|told| (told.logprob, told.top));
                 (piece.token, piece.text, logprobs)
             });
-            assert_eq!(got.collect::<Vec<_>>(), expected);
-            let here = job.generated().unwrap().clone();
+            assert_eq!(got.collect::<Vec<_>>(), expected, "{stop}");
+            let generated = job.generated().unwrap().clone();
             assert!(job.next().is_none());
-            let back = job.into_session();
-            assert_eq!(told(&back, &here), told(&session, &generated));
+            assert_eq!(told(&job.into_session(), &generated), ended);
         }
     }
 }
@@ -129,8 +156,9 @@ fn leaving_early_cancels() {
     let error = pieces.pop().unwrap().unwrap_err();
     assert_eq!(error.status(), Status::Cancelled);
     assert!(pieces.iter().all(Result::is_ok) && job.generated().is_none());
-    assert!(format!("{job:?}").contains("over: true"));
-    let session = job.into_session();
+    assert!(format!("{job:?}").contains("over: true") && job.next().is_none());
+    let (session, again) = job.finish();
+    assert_eq!(again.unwrap_err().status(), Status::State);
     assert_eq!(session.tokens().unwrap()[4], first.token.unwrap());
 
     // That of the generation, by another thread or before.
