@@ -63,6 +63,7 @@ sed -n '/^```js$/,/^```$/p' "$here/README.md" | sed '/^```/d' >readme.mjs
 [ "$(wc -l <readme.mjs)" -ge 10 ]
 node readme.mjs | tee readme.txt
 grep -q '^, there was a little girl named Lily. She was a very kind girl\.' readme.txt
+for story in 'Once upon a time' 'Tom and Sue' 'The sun'; do grep -q "^$story.\{30\}" readme.txt; done
 # The library is the package's own, not one that the system has.
 node -e "
   require('qinfer');

@@ -493,6 +493,76 @@ export class Session {
   streamTokens(options?: PieceOptions): Stream<Piece>;
 }
 
+export interface EngineOptions {
+  /** Requests that are drawn together; 0 = 16. */
+  maxRunning?: number;
+  /** Requests that have not begun; 0 = 256. One more is QINFER_E_NO_MEMORY. */
+  maxWaiting?: number;
+  /** What an evaluation should take at most while tokens are drawn; 0 = 100. */
+  stepMs?: number;
+  /**
+   * A directory. Requests then begin with blocks for their prompt; where blocks run out, one is written there, and goes
+   * on when there is room.
+   */
+  park?: string;
+  /** In these files at most; 0 = as many as needed. */
+  parkBytes?: number | bigint;
+}
+
+/** How a request shares an engine with others. */
+export interface RequestOptions {
+  /** Higher ones begin first. */
+  priority?: number;
+  /** Whose it is, for example a user's number: keys share alike. */
+  key?: number | bigint;
+  /** After it the request ends with QINFER_E_CANCELLED, and the session keeps the tokens so far. */
+  timeoutMs?: number;
+}
+
+export interface Engine extends Handle {}
+/**
+ * Draws the tokens of many requests together, on a thread of its own; each request's tokens are the same as alone. A
+ * session is the engine's from the beginning of its request to its end, and all else with it is QINFER_E_STATE, but
+ * close(), which ends the request. Blocks for a prompt and all tokens that may follow it are promised before a request
+ * begins, so give maxTokens, or park. close() ends all requests with QINFER_E_STATE.
+ */
+export class Engine {
+  /** The sessions must be of this cache. */
+  constructor(cache: KvCache, options?: EngineOptions);
+  readonly cache: KvCache;
+  readonly model: Model;
+  readonly stats: {
+    /** Requests that have not begun. */
+    waiting: number;
+    /** Those that have, the parked ones too. */
+    running: number;
+    parked: number;
+    /** Of the cache's blocks, to running requests. */
+    promisedBytes: number;
+    /** Since the engine was made, as the next four. */
+    submitted: number;
+    ended: number;
+    steps: number;
+    decodeRows: number;
+    promptRows: number;
+    lastStepNs: number;
+    /** In files now, and how often a request has left for one. */
+    parkedBytes: number;
+    timesParked: number;
+    /** What the engine itself takes. */
+    memoryBytes: number;
+  };
+  /** Session.generate(), together with the other requests of the engine. */
+  generate(session: Session, options?: Omit<GenerateOptions, 'ahead'> & RequestOptions): Promise<Generated>;
+  /**
+   * Session.stream(), likewise: the request begins when the first item is asked for, and ends when the loop is left. The
+   * engine does not wait for its reader.
+   */
+  stream(session: Session, options?: Omit<StreamOptions, 'ahead'> & RequestOptions): Stream<string>;
+  /** The same, each token a piece. */
+  streamTokens(session: Session, options?: Omit<PieceOptions, 'ahead'> & RequestOptions): Stream<Piece>;
+}
+
 /** A part of a reply: a piece of content or reasoning, or a call of a tool with its arguments as text. */
 export type Part =
   | { kind: 'content' | 'reasoning'; text: string }

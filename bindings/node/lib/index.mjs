@@ -16,6 +16,7 @@ export const {
   Session,
   evaluate,
   evaluateSync,
+  Engine,
   Chat,
   Reply,
 } = qinfer;

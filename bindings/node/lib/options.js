@@ -3,7 +3,7 @@
 
 const { Cancel } = require('./calls.js');
 const { boolean, callback, instance, integer, jsonArray, jsonObject, nested } = require('./values.js');
-const { number, signal, string, strings, u32, u64 } = require('./values.js');
+const { milliseconds, number, signal, string, strings, u32, u64 } = require('./values.js');
 
 const kMostTopLogprobs = 64; // qinfer_generate_options.n_top
 
@@ -78,6 +78,11 @@ const kSnapshot = { anyBits: boolean, noRecovery: boolean };
 const kStream = { maxTokens: u32, maxReasoningTokens: u32, stop: strings, ahead: u32, ...kCancellable };
 const kStreamTokens = { ...kStream, topLogprobs: integer(0, kMostTopLogprobs) };
 const kGenerate = { ...kStreamTokens, onText: callback, onToken: callback };
+
+const kEngine = { maxRunning: u32, maxWaiting: u32, stepMs: milliseconds, park: string, parkBytes: u64 };
+/** How a request shares an engine with others. */
+const kRequest = { priority: integer(-(2 ** 31), 2 ** 31 - 1), key: u64, timeoutMs: u32 };
+
 const kTurn = { maxTokens: u32, maxReasoningTokens: u32, reasoning: boolean, ahead: u32, ...kCancellable };
 
 module.exports = {
@@ -96,5 +101,7 @@ module.exports = {
   kStream,
   kStreamTokens,
   kGenerate,
+  kEngine,
+  kRequest,
   kTurn,
 };

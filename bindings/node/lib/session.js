@@ -5,8 +5,7 @@ const { addon } = require('./native.js');
 const { Handle, handleOf, tokensOf, pathOf, files, noFiles } = require('./handles.js');
 const { run, runSync } = require('./calls.js');
 const { Model } = require('./model.js');
-const { Feed, replyOption } = require('./reply.js');
-const { Stream } = require('./stream.js');
+const { generate, generateOptions, generateSync, kReplyOption, pieceStream, textStream } = require('./pieces.js');
 const { callback, isObject, isPlain, number, optionsOf, wrong } = require('./values.js');
 const { kCache, kEvaluate, kGenerate, kSampler, kSession, kSnapshot, kStream, kStreamTokens } = require('./options.js');
 
@@ -41,18 +40,6 @@ function evaluateSync(sessions, options) {
   return runSync(addon.evaluate(handlesOf(sessions), settings), settings);
 }
 
-const kStreamReply = { ...kStream, reply: replyOption };
-const kStreamTokensReply = { ...kStreamTokens, reply: replyOption };
-const kGenerateReply = { ...kGenerate, reply: replyOption };
-
-/** The options of a generation, whose log probabilities need someone to be told. */
-function generateOptions(options, of) {
-  const settings = optionsOf(options, kGenerateReply, of);
-  if (settings.topLogprobs !== undefined && !settings.onToken)
-    throw new TypeError(`topLogprobs of ${of} needs onToken, whose pieces have them; streamTokens() gives pieces, too`);
-  return settings;
-}
-
 /** Tokens and values of a bias, as the addon takes them. */
 function biasOf(bias) {
   const isList = Array.isArray(bias) || (ArrayBuffer.isView(bias) && !(bias instanceof DataView));
@@ -78,50 +65,6 @@ function hookOf(hook) {
     functions[name] = callback(value, `${name} of hook`).bind(hook);
   }
   return functions;
-}
-
-function textOf(batch, at, feed) {
-  feed.add(batch.tokens[at]);
-  return batch.texts[at] === '' ? undefined : batch.texts[at];
-}
-
-function pieceOf(batch, at, feed) {
-  const token = batch.tokens[at];
-  return { token, text: batch.texts[at], ...batch.infos?.[at], ...feed.parts(token) };
-}
-
-/** A piece of which only the text is told: the parts stay for the program to take. */
-function textPieceOf(batch, at, feed) {
-  feed.add(batch.tokens[at]);
-  return { text: batch.texts[at] };
-}
-
-/** The answer of a callback that nothing can wait for. */
-function atOnce(answer, callback) {
-  if (!(answer instanceof Promise)) return answer;
-  answer.catch(() => {}); // The error below is what the program is told.
-  throw new TypeError(`${callback} of generateSync() gave a promise, and must answer at once; generate() waits for it`);
-}
-
-/**
- * What tells the callbacks of a generation of its pieces; false from one of them ends it. When onToken has ended it, in
- * any way, onText is not called any more.
- */
-function tellerOf(handle, { onToken, onText, signal }) {
-  const isOver = () => signal?.aborted || addon.isClosed(handle);
-  const wantsText = (answer, piece) => answer !== false && piece.text !== '' && onText && !isOver();
-  return {
-    tell(piece) {
-      if (isOver()) return undefined;
-      const answer = atOnce(onToken?.(piece), 'onToken');
-      return wantsText(answer, piece) ? atOnce(onText(piece.text), 'onText') : answer;
-    },
-    /** The same where they may be asynchronous: one after the other. */
-    async tellAsync(piece) {
-      const answer = await onToken?.(piece);
-      return wantsText(answer, piece) ? await onText(piece.text) : answer;
-    },
-  };
 }
 
 /** A session that the addon has made already. */
@@ -311,39 +254,31 @@ class Session extends Handle {
   // ---- Generating
   async generate(options) {
     const handle = handleOf(this, Session);
-    const settings = generateOptions(options, 'generate()');
-    const isTold = settings.onText || settings.onToken || settings.reply;
-    if (!isTold) return run(addon.generate(handle, settings, false), settings);
-    const pieces = new Stream(handle, settings, settings.onToken ? pieceOf : textPieceOf);
-    const teller = tellerOf(handle, settings);
-    for await (const piece of pieces) {
-      if ((await teller.tellAsync(piece)) === false) break;
-    }
-    return pieces.result;
+    const settings = generateOptions(options, kGenerate, 'generate()');
+    return generate(handle, settings, Session.#jobs(handle, settings));
   }
 
   generateSync(options) {
     const handle = handleOf(this, Session);
-    const settings = generateOptions(options, 'generateSync()');
-    const teller = tellerOf(handle, settings);
-    const feed = new Feed(settings.reply);
-    const select = settings.onToken ? pieceOf : textPieceOf;
-    const onPiece = (token, text, info) =>
-      teller.tell(select({ tokens: [token], texts: [text], infos: [info] }, 0, feed));
-    const told = settings.onText || settings.onToken || settings.reply ? onPiece : undefined;
-    const result = runSync(addon.generate(handle, settings, false, told), settings);
-    feed.addRest(handle, result);
-    // The last callback aborted it.
-    if (settings.signal?.aborted) throw settings.signal.reason;
-    return result;
+    const settings = generateOptions(options, kGenerate, 'generateSync()');
+    return generateSync(handle, settings);
   }
 
   stream(options) {
-    return new Stream(handleOf(this, Session), optionsOf(options, kStreamReply, 'stream()'), textOf);
+    const handle = handleOf(this, Session);
+    const settings = optionsOf(options, { ...kStream, ...kReplyOption }, 'stream()');
+    return textStream(handle, settings, Session.#jobs(handle, settings));
   }
 
   streamTokens(options) {
-    return new Stream(handleOf(this, Session), optionsOf(options, kStreamTokensReply, 'streamTokens()'), pieceOf);
+    const handle = handleOf(this, Session);
+    const settings = optionsOf(options, { ...kStreamTokens, ...kReplyOption }, 'streamTokens()');
+    return pieceStream(handle, settings, Session.#jobs(handle, settings));
+  }
+
+  /** What makes the job of a generation; queued: for a stream. */
+  static #jobs(handle, settings) {
+    return (queued) => addon.generate(handle, settings, queued);
   }
 }
 

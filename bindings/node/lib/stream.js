@@ -1,5 +1,5 @@
-// A generation that runs on a separate thread, as an async iterator. The generation is ahead of the loop by as many
-// tokens as the options allow; when the loop is left, what was drawn beyond the last item that it got is taken back.
+// A generation that runs on a separate thread, or on that of an engine, as an async iterator. It is ahead of the loop: by
+// as many tokens as the options allow, or with an engine by as many as there are. When the loop is left, what was drawn beyond the last item that it got is taken back.
 'use strict';
 
 const { addon } = require('./native.js');
@@ -56,9 +56,9 @@ async function over(state) {
   while (!state.over) await change(state);
 }
 
-/** Starts a job. The state refers to its stream nowhere, so that a forgotten stream is collected. */
-function start(session, settings) {
-  const job = addon.generate(session, settings, true);
+/** Starts a job, which is queued. The state refers to its stream nowhere, so that a forgotten stream is collected. */
+function start(session, settings, jobs) {
+  const job = jobs(true);
   const state = {
     job,
     session,
@@ -99,6 +99,7 @@ class Stream {
   #session;
   #settings;
   #select;
+  #jobs;
   #feed;
   #state = null; // what start() gives
   #batch = null;
@@ -112,11 +113,13 @@ class Stream {
    * @param {any} settings options that were read
    * @param {(batch: any, at: number, feed: Feed) => any} select the item for a token, undefined for none; gives the
    *   token to the reply
+   * @param {(queued: boolean) => any} jobs makes the job of the generation
    */
-  constructor(session, settings, select) {
+  constructor(session, settings, select, jobs) {
     this.#session = session;
     this.#settings = settings;
     this.#select = select;
+    this.#jobs = jobs;
     this.#feed = new Feed(settings.reply);
   }
 
@@ -204,11 +207,13 @@ class Stream {
 
   #start() {
     try {
-      this.#state = start(this.#session, this.#settings);
+      this.#state = start(this.#session, this.#settings, this.#jobs);
       forgotten.register(this, this.#state, this);
     } catch (error) {
       this.#ended = true;
       throw error;
+    } finally {
+      this.#jobs = null; // It refers to an engine, which a stream that has ended need not keep.
     }
   }
 

@@ -34,6 +34,13 @@ const integer = (least, most) => (value, what) => {
 };
 const u32 = integer(0, kLargestU32);
 
+/** A time, perhaps a part of a millisecond. */
+function milliseconds(value, what) {
+  if (typeof value !== 'number' || !(value >= 0 && value <= kLargestU32))
+    throw wrong(what, `a number from 0 to ${kLargestU32}`, value);
+  return value;
+}
+
 /** A number or, beyond 2^53, a BigInt. */
 function u64(value, what) {
   const fits = typeof value === 'bigint' ? value >= 0n && value < 1n << 64n : Number.isSafeInteger(value) && value >= 0;
@@ -152,6 +159,7 @@ module.exports = {
   callback,
   integer,
   u32,
+  milliseconds,
   u64,
   strings,
   instance,

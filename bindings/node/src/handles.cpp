@@ -1,6 +1,7 @@
 // See handles.h; and the function that closes a handle.
 #include "handles.h"
 
+#include "engine.h"
 #include "instance.h"
 #include "job.h"
 
@@ -58,6 +59,7 @@ const char* name_of(Kind kind) {
     case Kind::session: return "Session";
     case Kind::detokenizer: return "Detokenizer";
     case Kind::reply: return "Reply";
+    case Kind::engine: return "Engine";
     case Kind::job: return "call";
   }
   return "handle";
@@ -79,12 +81,14 @@ std::shared_ptr<Session> readable_session(napi_env env, napi_value value) {
 
 namespace {
 
-/// close(handle): lets go of the object; nothing the second time. A call that uses the session is cancelled.
+/// close(handle): lets go of the object; nothing the second time. A call that uses the session is cancelled,
+/// and the requests of an engine end.
 napi_value close_handle(const Args& args) {
   Box& box = any_box_of(args.env, args[0]);
   if (box.kind == Kind::session && box.object != nullptr) {
     if (Job* job = static_cast<Session*>(box.object.get())->job; job != nullptr) job->request_close();
   }
+  if (box.kind == Kind::engine && box.object != nullptr) static_cast<Engine*>(box.object.get())->close();
   // What frees the object runs callbacks of ours, which may look at the box.
   const std::shared_ptr<void> object = std::move(box.object);
   return nullptr;

@@ -10,11 +10,12 @@
 
 namespace qinfer_node {
 
+class Engine;
 class Job;
 class Hook;
 class Reply;
 
-enum class Kind { runtime, model, cache, session, detokenizer, reply, job };
+enum class Kind { runtime, model, cache, session, detokenizer, reply, engine, job };
 
 struct Box {
   Kind kind;
@@ -61,6 +62,10 @@ constexpr Kind kind_of<qinfer_detok>() {
 template <>
 constexpr Kind kind_of<Reply>() {
   return Kind::reply;
+}
+template <>
+constexpr Kind kind_of<Engine>() {
+  return Kind::engine;
 }
 template <>
 constexpr Kind kind_of<Job>() {

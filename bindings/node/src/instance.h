@@ -9,6 +9,7 @@
 
 namespace qinfer_node {
 
+class Engine;
 class Job;
 
 struct Instance {
@@ -16,6 +17,7 @@ struct Instance {
   napi_ref error_class = nullptr;           ///< QinferError
   napi_threadsafe_function wake = nullptr;  ///< takes Job::Message
   std::set<std::shared_ptr<Job>> running;   ///< jobs with a separate thread
+  std::set<Engine*> engines;                ///< those that were not freed
   std::size_t held = 0;                     ///< jobs that keep the process alive
   bool ending = false;                      ///< the environment is being taken down
 };
@@ -35,7 +37,10 @@ void export_reply(napi_env env, napi_value exports);
 void export_session(napi_env env, napi_value exports);
 void export_model_jobs(napi_env env, napi_value exports);
 void export_session_jobs(napi_env env, napi_value exports);
+void export_pieces(napi_env env, napi_value exports);
 void export_generate(napi_env env, napi_value exports);
+void export_engine(napi_env env, napi_value exports);
+void export_request(napi_env env, napi_value exports);
 
 struct Exported {
   const char* name;

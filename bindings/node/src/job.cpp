@@ -48,7 +48,7 @@ void Job::execute() {
 napi_value Job::outcome() {
   settled_ = true;
   conclude();
-  end();
+  let_go();
   if (raised_) {
     const napi_value raised = raised_.get();
     raised_.reset();
@@ -77,16 +77,24 @@ void Job::start(napi_value on_done, napi_value on_ready) {
   try {
     instance_->running.insert(shared_from_this());
     hold(true);
-    thread_ = std::thread([this] {
-      execute();
-      post(done_message_);
-    });
-  } catch (...) {  // no thread could be made
+    start_work();
+  } catch (...) {  // no thread could be made, for example
     hold(false);
     instance_->running.erase(shared_from_this());
     end();
     throw;
   }
+}
+
+void Job::start_work() {
+  thread_ = std::thread([this] {
+    execute();
+    post_done();
+  });
+}
+
+void Job::finish_work() {
+  if (thread_.joinable()) thread_.join();
 }
 
 void Job::hold(bool held) {
@@ -154,7 +162,7 @@ void Job::handle_ready() {
 }
 
 void Job::handle_done() {
-  thread_.join();
+  finish_work();
   const std::shared_ptr<Job> self = shared_from_this();
   napi_value value = nullptr, failed = nullptr;
   bool has_failed = false;
@@ -165,7 +173,7 @@ void Job::handle_done() {
     check(env_, napi_get_and_clear_last_exception(env_, &value));
   }
   hold(false);
-  instance_->running.erase(self);
+  if (!has_more_messages()) forget();
   over_ = true;
   if (closing_) let_go();
   check(env_, napi_get_boolean(env_, has_failed, &failed));
@@ -202,7 +210,7 @@ void Job::request_end() {
 }
 
 void Job::wait_for_end() {
-  if (thread_.joinable()) thread_.join();
+  finish_work();
   end();
 }
 

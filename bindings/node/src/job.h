@@ -27,14 +27,14 @@ class Job : public std::enable_shared_from_this<Job> {
 
   /// Runs on this thread and returns the result, or throws.
   napi_value run_here();
-  /// Runs on a separate thread. on_done(failed, value) is called when it is over, with the result or what is thrown;
+  /// Runs apart from this thread. on_done(failed, value) is called when it is over, with the result or what is thrown;
   /// on_ready() when pieces can be taken (GenerateJob).
   void start(napi_value on_done, napi_value on_ready);
   /// The outcome of a job that was started and defers it: the result, or throws. Only after on_done, and once.
   napi_value settle();
   /// Whether the process stays alive for this job; from its start on it does.
   void hold(bool held);
-  void request_cancel() { qinfer_cancel_request(cancel_.get()); }
+  virtual void request_cancel() { qinfer_cancel_request(cancel_.get()); }
   /// The session that the call uses is closed: it ends, and is freed without waiting for settle().
   void request_close();
 
@@ -60,10 +60,19 @@ class Job : public std::enable_shared_from_this<Job> {
   virtual napi_value result() = 0;
   /// After the call, on the JavaScript thread: may change the outcome, while the sessions are still its own.
   virtual void conclude() {}
+  /// Begins the call apart from the JavaScript thread, on a separate thread unless overridden. It ends with
+  /// post_done().
+  virtual void start_work();
+  /// Apart from the JavaScript thread nothing uses the call any more.
+  virtual void finish_work();
+  /// Whether messages follow the one of post_done(); the last one calls forget().
+  virtual bool has_more_messages() const { return false; }
+  void forget() { instance_->running.erase(shared_from_this()); }
   /// The environment ends, or the session is closed: what the call waits for will not come.
   virtual void stop_waiting() {}
 
   void post(Message& message);
+  void post_done() { post(done_message_); }
   const qinfer_cancel* cancel() const { return cancel_.get(); }
   void set_outcome(qinfer_status status, const std::string& message, std::int64_t detail);
   /// What a callback threw does not count.

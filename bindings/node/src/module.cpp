@@ -1,6 +1,7 @@
 // The addon: what is made when JavaScript loads it, and how it ends with the environment that loaded it.
 #include <vector>
 
+#include "engine.h"
 #include "instance.h"
 #include "job.h"
 
@@ -14,6 +15,12 @@ void end_jobs(void* data) {
   const std::vector<std::shared_ptr<Job>> jobs(instance.running.begin(), instance.running.end());
   instance.running.clear();
   for (const auto& job : jobs) job->request_end();
+  for (Engine* engine : instance.engines) engine->close();
+  for (Engine* engine : instance.engines) {
+    engine->wait_for_end();
+    engine->forget_instance();
+  }
+  instance.engines.clear();
   for (const auto& job : jobs) job->wait_for_end();
 }
 
@@ -53,8 +60,9 @@ NAPI_MODULE_INIT() {
   try {
     make_instance(env);
     export_all(env, exports, {{"setErrorClass", entry<set_error_class>}});
-    for (const auto part : {export_handles, export_job_control, export_library, export_model, export_text, export_reply,
-                            export_session, export_model_jobs, export_session_jobs, export_generate})
+    for (const auto part :
+         {export_handles, export_job_control, export_library, export_model, export_text, export_reply, export_session,
+          export_model_jobs, export_session_jobs, export_pieces, export_generate, export_engine, export_request})
       part(env, exports);
   } catch (const Thrown&) {
     return nullptr;

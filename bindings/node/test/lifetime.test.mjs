@@ -1,24 +1,15 @@
 // How handles, sessions in use, worker threads and the process end.
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { Worker } from 'node:worker_threads';
-import { Chat, Detokenizer, KvCache, Model, Reply, Runtime, Session } from 'qinfer';
-import { cases, chatModel, failsWith, model, modelPath, prompted } from './support.mjs';
+import { Chat, Detokenizer, Engine, KvCache, Model, Reply, Runtime, Session } from 'qinfer';
+import { cases, chatModel, failsWith, here, inProcess, lasting, model, modelPath } from './support.mjs';
+import { prelude, prompted, worker } from './support.mjs';
 
-const here = fileURLToPath(new URL('.', import.meta.url));
 const endless = { maxTokens: 250, onText: undefined };
-
-/** A session that never draws an end token. */
-function lasting() {
-  const session = prompted();
-  session.setBias(new Map(model.endTokens.map((token) => [token, -Infinity])));
-  return session;
-}
 
 test('a session in use refuses every other call, and is free again after it', async () => {
   const session = lasting();
@@ -142,6 +133,7 @@ test('every kind of handle is closed twice and refuses what comes after', async 
     [new KvCache(model), (each) => each.stats],
     [new Session(model), (each) => each.tokens],
     [new Detokenizer(model), (each) => each.push(1)],
+    [new Engine(new KvCache(model)), (each) => each.stats],
     [new Reply(chatModel, messages), (each) => each.push(1)],
   ];
   for (const [handle, use] of handles) {
@@ -159,24 +151,6 @@ test('every kind of handle is closed twice and refuses what comes after', async 
   chat.close();
   chat[Symbol.dispose]();
 });
-
-/** Runs a module in a process of its own; gives [exit code, signal, standard output, standard error]. */
-async function inProcess(code) {
-  const child = spawn(process.execPath, ['--input-type=module', '-e', code], { cwd: here });
-  const texts = ['', ''];
-  child.stdout.on('data', (data) => (texts[0] += data));
-  child.stderr.on('data', (data) => (texts[1] += data));
-  const [status, signal] = await once(child, 'close');
-  return [status, signal, ...texts];
-}
-
-const prelude = `
-  import { Model, Runtime, Session } from 'qinfer';
-  const model = Model.loadSync(${JSON.stringify(modelPath)}, { runtime: new Runtime({ threads: 1 }) });
-  const session = new Session(model);
-  session.append('Once upon a time');
-  session.setBias(new Map(model.endTokens.map((token) => [token, -Infinity])));
-`;
 
 test('a process ends cleanly in the midst of a call, however it ends', async () => {
   const ends = {
@@ -208,14 +182,6 @@ test('the package prints nothing of its own, and is loaded by require() and impo
   const { stdout, stderr } = await run(process.execPath, ['-e', code], { cwd: here });
   assert.deepEqual([stdout, stderr], ['true string\n', '']);
 });
-
-/** A worker thread that generates; its last message is the text. */
-function worker(code) {
-  return new Worker(`import { parentPort } from 'node:worker_threads';${prelude}${code}`, {
-    eval: true,
-    execArgv: ['--input-type=module'],
-  });
-}
 
 test('worker threads have the addon each for themselves', async () => {
   const code = `

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { inspect, types } from 'node:util';
 import * as qinfer from 'qinfer';
-import { Cancel, Chat, Detokenizer, KvCache, Model, QinferError, Reply, Runtime, Session } from 'qinfer';
+import { Cancel, Chat, Detokenizer, Engine, KvCache, Model, QinferError, Reply, Runtime, Session } from 'qinfer';
 import { classes, functions, optionsOf } from './declared.mjs';
 import { chatModel, failsWith, model, modelPath } from './support.mjs';
 
@@ -32,11 +32,12 @@ const makers = {
   Detokenizer: () => new Detokenizer(model),
   KvCache: () => new KvCache(model, { budgetBlocks: 2 }),
   Session: () => new Session(cache),
+  Engine: () => new Engine(cache),
   Reply: () => new Reply(chatModel, messages),
   Chat: () => new Chat(chatModel),
   Stream: () => new Session(cache).stream(),
 };
-const handles = ['Runtime', 'Model', 'Detokenizer', 'KvCache', 'Session', 'Reply'];
+const handles = ['Runtime', 'Model', 'Detokenizer', 'KvCache', 'Session', 'Engine', 'Reply'];
 
 const values = [
   ...[undefined, null, true, false, 0, -0, 1, -1, 1.5, NaN, Infinity, 1e20, 2 ** 31, 2 ** 32, 10n, -1n, 1n << 64n],
@@ -111,6 +112,8 @@ const floats = ['temperature', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalt
 function optionFits(name, type, value) {
   if (isNullish(value)) return true;
   if (name === 'topLogprobs') return isInteger(0, 64)(value);
+  if (name === 'priority') return isInteger(-(2 ** 31), 2 ** 31 - 1)(value);
+  if (name === 'stepMs') return typeof value === 'number' && value >= 0 && value < 2 ** 32;
   if (floats.includes(name)) return typeof value === 'number';
   if (type.includes('=>')) return isFunction(value);
   if (/^'\w+'( \| '\w+')*$/.test(type)) return isString(value);
@@ -178,6 +181,10 @@ const rightArguments = {
   'Session#generateSync': [{ maxTokens: 1, onToken() {} }],
   'Session#stream': [{ maxTokens: 1 }],
   'Session#streamTokens': [{ maxTokens: 1 }],
+  'new Engine': [cache, {}],
+  'Engine#generate': [new Session(cache), { maxTokens: 1, onToken() {} }],
+  'Engine#stream': [new Session(cache), { maxTokens: 1 }],
+  'Engine#streamTokens': [new Session(cache), { maxTokens: 1 }],
   'Reply#push': [1],
   'Reply#finish': [],
   'Chat#send': ['Hello!', { maxTokens: 1 }],
@@ -387,7 +394,10 @@ test('what is closed is QINFER_E_STATE, with its class, as an argument and as th
       if (at < 0) continue;
       // A chat uses its model only in its turns.
       if (callable === 'new Chat') continue;
-      await failsWith('QINFER_E_STATE', () => call(rightArguments[callable].toSpliced(at, 1, closed)));
+      await failsWith('QINFER_E_STATE', async () => {
+        const result = await call(rightArguments[callable].toSpliced(at, 1, closed));
+        await result?.next?.();
+      });
     }
   }
   const closed = makers.Session();

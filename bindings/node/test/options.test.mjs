@@ -1,7 +1,7 @@
 // Options are read once, when a call begins: what happens to the object afterwards changes nothing.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Cancel, Chat, evaluate, KvCache, Model, plan, Reply, Session } from 'qinfer';
+import { Cancel, Chat, Engine, evaluate, KvCache, Model, plan, Reply, Session } from 'qinfer';
 import { cases, chatModel, failsWith, model, modelPath, prompted } from './support.mjs';
 
 const [greedy] = cases.greedy;
@@ -40,7 +40,15 @@ test('every option is read once, before the call returns', async () => {
   const reading = async (stream) => {
     for await (const _ of stream);
   };
+  const engine = new Engine(new KvCache(model));
+  const { ahead, ...request } = { ...piecewise, priority: 2, key: 3n, timeoutMs: 60_000 };
+  const asked = () => prompted(undefined, undefined, engine.cache);
   const calls = [
+    [{ maxRunning: 2, maxWaiting: 3, stepMs: 0.5 }, (options) => new Engine(engine.cache, options)],
+    [{ ...request }, (options) => engine.generate(asked(), options)],
+    [{ ...request, ...callbacks }, (options) => engine.generate(asked(), options)],
+    [{ ...request }, (options) => reading(engine.stream(asked(), options))],
+    [{ ...request, topLogprobs: 2 }, (options) => reading(engine.streamTokens(asked(), options))],
     [{ ...piecewise }, (options) => prompted().generate(options)],
     [{ ...piecewise, ...callbacks }, (options) => prompted().generate(options)],
     [{ ...piecewise, ...callbacks }, (options) => prompted().generateSync(options)],

@@ -1,10 +1,15 @@
 // What the tests share: the conformance cases, models, and small helpers.
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
 import { Model, Runtime, Session } from 'qinfer';
+
+export const here = fileURLToPath(new URL('.', import.meta.url));
 
 /** The checkout: where this package is a copy, test.sh says where it came from. */
 export const root = process.env.QINFER_CHECKOUT ?? fileURLToPath(new URL('../../..', import.meta.url));
@@ -16,9 +21,16 @@ export const model = Model.loadSync(modelPath, { runtime });
 export const chatModel = Model.loadSync(join(root, cases.chat_model), { runtime });
 
 /** A session with a prompt. */
-export function prompted(prompt = 'Once upon a time', options = {}) {
-  const session = new Session(model, options);
+export function prompted(prompt = 'Once upon a time', options = {}, source = model) {
+  const session = new Session(source, options);
   session.append(prompt);
+  return session;
+}
+
+/** A session with a prompt that never draws an end token. */
+export function lasting(source = model) {
+  const session = prompted(undefined, undefined, source);
+  session.setBias(new Map(model.endTokens.map((token) => [token, -Infinity])));
   return session;
 }
 
@@ -88,4 +100,31 @@ class MemoryFile {
   close() {
     this.store.opened--;
   }
+}
+
+/** Runs a module in a process of its own; gives [exit code, signal, standard output, standard error]. */
+export async function inProcess(code) {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', code], { cwd: here });
+  const texts = ['', ''];
+  child.stdout.on('data', (data) => (texts[0] += data));
+  child.stderr.on('data', (data) => (texts[1] += data));
+  const [status, signal] = await once(child, 'close');
+  return [status, signal, ...texts];
+}
+
+/** A model and a session that never draws an end token, for such a process. */
+export const prelude = `
+  import { Model, Runtime, Session } from 'qinfer';
+  const model = Model.loadSync(${JSON.stringify(modelPath)}, { runtime: new Runtime({ threads: 1 }) });
+  const session = new Session(model);
+  session.append('Once upon a time');
+  session.setBias(new Map(model.endTokens.map((token) => [token, -Infinity])));
+`;
+
+/** A worker thread that generates; its last message is the text. */
+export function worker(code) {
+  return new Worker(`import { parentPort } from 'node:worker_threads';${prelude}${code}`, {
+    eval: true,
+    execArgv: ['--input-type=module'],
+  });
 }

@@ -2,6 +2,7 @@
 import {
   Cancel,
   Chat,
+  Engine,
   evaluate,
   KvCache,
   Model,
@@ -41,6 +42,19 @@ export async function text(path: string): Promise<string> {
   const finish: 'end' | 'stop' | 'length' | 'callback' | undefined = result?.finish;
   const memory: Memory = await plan(new URL(`file://${path}`), { session: { maxTokens: 10 } });
   return out + finish + memory.total;
+}
+
+export async function engines(cache: KvCache): Promise<number> {
+  using engine = new Engine(cache, { maxRunning: 4, stepMs: 0.5, park: '/tmp', parkBytes: 1n });
+  const session = new Session(cache, { maxDraft: 8 });
+  const request = { maxTokens: 3, priority: -1, key: 2n, timeoutMs: 100, signal: AbortSignal.timeout(1) };
+  for await (const text of engine.stream(session, request)) text.trim();
+  for await (const piece of engine.streamTokens(session, { topLogprobs: 1 })) (piece satisfies Piece).top?.[0];
+  // @ts-expect-error: an engine waits for no reader
+  engine.stream(session, { ahead: 3 });
+  // @ts-expect-error: a session comes first
+  void engine.generate({ maxTokens: 3 });
+  return (await engine.generate(session, request)).newTokens + engine.stats.memoryBytes;
 }
 
 export async function calls(model: Model): Promise<string[]> {
