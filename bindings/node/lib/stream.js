@@ -1,5 +1,6 @@
 // A generation that runs on a separate thread, or on that of an engine, as an async iterator. It is ahead of the loop: by
-// as many tokens as the options allow, or with an engine by as many as there are. When the loop is left, what was drawn beyond the last item that it got is taken back.
+// as many tokens as the options allow, or with an engine by as many as there are. When the loop is left, what was drawn
+// beyond the last item that it got is taken back.
 'use strict';
 
 const { addon } = require('./native.js');

@@ -327,6 +327,19 @@ test('hooks of several requests change what they draw, and see their session', a
   for (const each of together) assert.deepEqual(each, alone);
 });
 
+test('a hook may use the engine that waits for it', async (t) => {
+  const { engine, session } = engineOf(t);
+  const own = session();
+  const others = [];
+  own.setLogitsHook(() => {
+    assert.equal(engine.stats.running + engine.stats.waiting, 1 + others.length);
+    assert.equal(session().generateSync({ maxTokens: 3 }).newTokens, 3);
+    others.push(engine.generate(session(), { maxTokens: 20 }));
+  });
+  assert.equal((await engine.generate(own, { maxTokens: 3 })).newTokens, 3);
+  for (const each of others) assert.equal((await each).newTokens, 20);
+});
+
 test("a session is the engine's until its request has ended", async (t) => {
   const { engine, session, lasting } = engineOf(t);
   const own = lasting();
