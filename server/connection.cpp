@@ -1,0 +1,239 @@
+// connection.cpp: see connection.h.
+#include "connection.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/read.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine.h"
+
+namespace server {
+namespace {
+
+namespace net = boost::asio;
+namespace http = boost::beast::http;
+using std::chrono::seconds;
+
+/// Of a stream that its client does not read.
+constexpr std::size_t kMostOutbox = 8 << 20;
+
+std::string text(const boost::beast::string_view& view) { return {view.data(), view.size()}; }
+
+}  // namespace
+
+std::string_view reason_of(int status) {
+  return {http::obsolete_reason(static_cast<http::status>(status)).data(),
+          http::obsolete_reason(static_cast<http::status>(status)).size()};
+}
+
+Connection::Connection(net::ip::tcp::socket socket, const ConnectionLimits& limits, Handler handler,
+                       std::function<bool()> is_draining, std::function<void()> on_end)
+    : stream_(std::move(socket)),
+      limits_(limits),
+      handler_(std::move(handler)),
+      is_draining_(std::move(is_draining)),
+      on_end_(std::move(on_end)) {}
+
+Connection::~Connection() { on_end_(); }
+
+void Connection::start() { read_head(); }
+
+void Connection::drain() {
+  keeps_alive_ = false;
+  if (!answers_ && !writes_) close();
+}
+
+// ---- Reading
+
+void Connection::read_head() {
+  answers_ = false;
+  parser_.reset();
+  const std::string_view there(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  const std::size_t end = find_end_of_head(there);
+  if (end == std::string_view::npos) return refuse(400, "a line of the head does not end with CR LF");
+  if (end > limits_.head.most_bytes || (end == 0 && there.size() > limits_.head.most_bytes))
+    return refuse(431, "the head is larger than " + std::to_string(limits_.head.most_bytes) + " bytes");
+  if (end != 0) return take_head(end);
+  // Between two requests a connection may rest for longer than a head may take.
+  stream_.expires_after(seconds(there.empty() && !waits_for_first_ ? limits_.idle_s : limits_.head_s));
+  stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Code error, std::size_t n) {
+    if (error == boost::beast::error::timeout && self->buffer_.size() != 0)
+      return self->refuse(408, "the head did not come in time");
+    if (error) return self->close();
+    self->buffer_.commit(n);
+    self->read_head();
+  });
+}
+
+void Connection::take_head(std::size_t end) {
+  waits_for_first_ = false;
+  const HeadProblem problem = check_head({static_cast<const char*>(buffer_.data().data()), end}, limits_.head);
+  if (problem.status != 0) return refuse(problem.status, problem.message);
+  parser_.emplace();
+  parser_->header_limit(static_cast<std::uint32_t>(limits_.head.most_bytes) + 1);
+  parser_->body_limit(limits_.head.most_body_bytes);
+  Code error;
+  buffer_.consume(parser_->put(net::buffer(buffer_.data().data(), end), error));
+  if (error == http::error::need_more) error = {};
+  if (error || !parser_->is_header_done()) return refuse(400, "the head is not one of HTTP/1.1");
+  const std::string expected = text(parser_->get()[http::field::expect]);
+  if (parser_->is_done() || expected.empty()) return read_body();
+  if (expected != "100-continue") return refuse(417, "Expect: 100-continue is all that can be expected");
+  auto go_on = std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
+  net::async_write(stream_, net::buffer(*go_on), [self = shared_from_this(), go_on](Code failed, std::size_t) {
+    failed ? self->close() : self->read_body();
+  });
+}
+
+void Connection::read_body() {
+  if (parser_->is_done()) return take_request();
+  stream_.expires_after(seconds(limits_.body_s));
+  http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](Code error, std::size_t) {
+    if (!error) return self->take_request();
+    if (error == http::error::body_limit)
+      return self->refuse(413,
+                          "the body is larger than " + std::to_string(self->limits_.head.most_body_bytes) + " bytes");
+    if (error == boost::beast::error::timeout) return self->refuse(408, "the body did not come in time");
+    if (error.category() == http::make_error_code(http::error::bad_chunk).category() &&
+        error != http::error::end_of_stream && error != http::error::partial_message)
+      return self->refuse(400, "the body is not framed as HTTP/1.1 wants: " + error.message());
+    self->close();
+  });
+}
+
+void Connection::take_request() {
+  stream_.expires_never();
+  answers_ = true;
+  auto& parsed = parser_->get();
+  keeps_alive_ = parsed.keep_alive() && !is_draining_();
+  is_chunked_ = parsed.version() >= 11;
+  is_head_ = parsed.method() == http::verb::head;
+  Request request;
+  request.method = is_head_ ? "GET" : text(parsed.method_string());
+  request.target = text(parsed.target());
+  request.target.resize(std::min(request.target.find('?'), request.target.size()));
+  request.authorization = text(parsed[http::field::authorization]);
+  if (request.authorization.empty() && !parsed["x-api-key"].empty())
+    request.authorization = "Bearer " + text(parsed["x-api-key"]);
+  request.body = std::move(parsed.body());
+  watch();
+  handler_(shared_from_this(), std::move(request));
+}
+
+/// Until the answer has ended. What comes meanwhile, another request, stays where it is.
+void Connection::watch() {
+  if (watches_ || buffer_.size() != 0) return;
+  watches_ = true;
+  stream_.socket().async_wait(net::ip::tcp::socket::wait_read, [self = shared_from_this()](Code error) {
+    self->watches_ = false;
+    if (error || self->is_closed_ || !self->answers_) return;
+    char byte = 0;
+    if (recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) self->close();
+  });
+}
+
+// ---- Writing
+
+void Connection::respond(const Response& response) {
+  if (is_closed_) return;
+  std::string bytes = "HTTP/1.1 " + std::to_string(response.status) + " ";
+  bytes.append(reason_of(response.status)).append("\r\nContent-Type: ").append(response.type);
+  bytes.append("\r\nContent-Length: ").append(std::to_string(response.body.size())).append("\r\n");
+  if (!keeps_alive_) bytes.append("Connection: close\r\n");
+  bytes.append(response.fields).append("\r\n");
+  if (!is_head_) bytes.append(response.body);
+  write(std::move(bytes));
+  finish_answer();
+}
+
+void Connection::begin_stream(const std::string& type) {
+  if (is_closed_) return;
+  if (!is_chunked_) keeps_alive_ = false;
+  std::string bytes =
+      "HTTP/1.1 200 OK\r\nContent-Type: " + type + "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
+  bytes.append(is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "").append(keeps_alive_ ? "" : "Connection: close\r\n");
+  write(bytes.append("\r\n"));
+}
+
+void Connection::stream(std::string_view bytes) {
+  if (is_closed_ || bytes.empty()) return;
+  if (!is_chunked_) return write(std::string(bytes));
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string size;
+  for (std::size_t n = bytes.size(); n != 0; n /= 16) size.insert(size.begin(), kDigits[n % 16]);
+  write(size.append("\r\n").append(bytes).append("\r\n"));
+}
+
+void Connection::end_stream() {
+  if (is_closed_) return;
+  if (is_chunked_) write("0\r\n\r\n");
+  finish_answer();
+}
+
+void Connection::write(std::string bytes) {
+  outbox_bytes_ += bytes.size();
+  outbox_.push_back(std::move(bytes));
+  if (answers_ && outbox_bytes_ > kMostOutbox) return close();  // a client that does not read
+  if (!writes_) write_next();
+}
+
+void Connection::write_next() {
+  writes_ = true;
+  stream_.expires_after(seconds(limits_.write_s));
+  net::async_write(stream_, net::buffer(outbox_.front()), [self = shared_from_this()](Code error, std::size_t) {
+    if (error || self->is_closed_) return self->close();
+    self->outbox_bytes_ -= self->outbox_.front().size();
+    self->outbox_.pop_front();
+    if (!self->outbox_.empty()) return self->write_next();
+    self->writes_ = false;
+    self->stream_.expires_never();
+    if (self->answers_) return;
+    if (self->closes_after_write_ || !self->keeps_alive_) return self->linger();
+    self->read_head();
+  });
+}
+
+/// The answer is in the outbox; after it the next request is read, or the connection ends.
+void Connection::finish_answer() {
+  answers_ = false;
+  on_leave_ = nullptr;
+}
+
+/// After what cannot be read as one request nothing else can be.
+void Connection::refuse(int status, const std::string& message) {
+  if (is_closed_) return;
+  stream_.expires_never();
+  keeps_alive_ = false;
+  closes_after_write_ = true;
+  respond({status, "application/json", refusal(status, "invalid_request_error", message).json});
+}
+
+/// What was sent arrives only if the socket is not closed on bytes that nobody has read.
+void Connection::linger() {
+  Code ignored;
+  stream_.socket().shutdown(net::ip::tcp::socket::shutdown_send, ignored);
+  stream_.expires_after(seconds(2));
+  discard();
+}
+
+void Connection::discard() {
+  buffer_.clear();
+  stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Code error, std::size_t) {
+    error ? self->close() : self->discard();
+  });
+}
+
+void Connection::close() {
+  if (std::exchange(is_closed_, true)) return;
+  Code ignored;
+  stream_.socket().shutdown(net::ip::tcp::socket::shutdown_both, ignored);
+  stream_.close();
+  if (on_leave_) std::exchange(on_leave_, nullptr)();
+}
+
+}  // namespace server

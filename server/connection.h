@@ -1,0 +1,87 @@
+// connection.h: one connection of HTTP/1.1, on the thread of the server's sockets. It reads a request, gives it to the
+// routes, and writes what they answer: a whole response, or a stream of pieces; then the next request is read. While an
+// answer is made the socket is watched, so that a client that leaves is noticed at once.
+//
+// Limits: a head within `head_s`, a body within `body_s`, no more than the sizes of HeadLimits, and what is written
+// must be taken within `write_s`. What a client does not take is kept, as long as it may be: see is_slow().
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "framing.h"
+#include "http.h"
+
+namespace server {
+
+struct ConnectionLimits {
+  HeadLimits head;
+  std::uint32_t head_s = 10, body_s = 60, idle_s = 75, write_s = 60;
+};
+
+class Connection;
+using Handler = std::function<void(const std::shared_ptr<Connection>&, Request)>;
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  /// `is_draining`: no further request is read, and answers say so.
+  Connection(boost::asio::ip::tcp::socket socket, const ConnectionLimits& limits, Handler handler,
+             std::function<bool()> is_draining, std::function<void()> on_end);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  void start();
+  /// Reads nothing more; what is being answered is.
+  void drain();
+
+  // ---- For routes. After the client has left they do nothing.
+
+  void respond(const Response& response);
+  /// A stream of events: its head, pieces of any size, its end.
+  void begin_stream(const std::string& type);
+  void stream(std::string_view bytes);
+  void end_stream();
+  /// Called once when the client leaves before the answer has ended.
+  void set_on_leave(std::function<void()> on_leave) { on_leave_ = std::move(on_leave); }
+  boost::asio::any_io_executor executor() { return stream_.get_executor(); }
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Code = boost::system::error_code;
+
+  void read_head();
+  void take_head(std::size_t end);
+  void read_body();
+  void take_request();
+  void watch();
+  void write(std::string bytes);
+  void write_next();
+  void finish_answer();
+  void refuse(int status, const std::string& message);
+  void linger();
+  void discard();
+  void close();
+
+  boost::beast::tcp_stream stream_;
+  const ConnectionLimits& limits_;
+  Handler handler_;
+  std::function<bool()> is_draining_;
+  std::function<void()> on_end_, on_leave_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  std::deque<std::string> outbox_;
+  std::size_t outbox_bytes_ = 0;
+  bool writes_ = false, answers_ = false, keeps_alive_ = true, is_chunked_ = false, is_closed_ = false;
+  bool is_head_ = false;  ///< the request is HEAD: answers have no body
+  bool closes_after_write_ = false, watches_ = false, waits_for_first_ = true;
+};
+
+}  // namespace server

@@ -1,0 +1,351 @@
+// engine.cpp: see engine.h.
+//
+// Who owns what: a job's requests, generations and sessions are freed on the engine's thread when the choice has ended
+// (take()), for a step may use them until then. Only cancelling is for other threads, under the job's lock.
+#include "engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace server {
+namespace {
+
+/// Rows of logits of a session whose prompt's log probabilities are asked for.
+constexpr std::uint32_t kPromptRows = 64;
+constexpr std::uint32_t kMaxDraft = 8;
+/// Of the model, that the cache holds where the command line does not say how many bytes it has.
+constexpr std::uint64_t kWholeContexts = 4;
+constexpr std::uint64_t kWait = 100'000'000;
+
+template <typename Call>
+void call(const Call& function) {
+  qi::detail::FullError error;
+  qi::detail::check(function(error.arg()), error);
+}
+
+int http_status_of(qinfer_status status) {
+  switch (status) {
+    case QINFER_E_INVALID_ARGUMENT:
+    case QINFER_E_FORMAT:
+    case QINFER_E_UNSUPPORTED:
+    case QINFER_E_CONTEXT_FULL: return 400;
+    case QINFER_E_NOT_FOUND: return 404;
+    case QINFER_E_NO_MEMORY:
+    case QINFER_E_KV_FULL:
+    case QINFER_E_CANCELLED: return 503;
+    default: return 500;
+  }
+}
+
+std::string random_hex() {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::random_device random;
+  std::string text;
+  for (int i = 0; i < 3; ++i)
+    for (std::uint32_t word = random(), n = 0; n < 8; ++n, word >>= 4) text += kDigits[word & 15];
+  return text;
+}
+
+std::int64_t seconds_since_1970() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Refusal refusal(int status, const std::string& type, const std::string& message, const std::string& code) {
+  nlohmann::json body = {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
+  if (!code.empty()) body["code"] = code;
+  return {status,
+          nlohmann::json{{"error", std::move(body)}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+}
+
+Refusal refusal_of(const qi::Error& error) {
+  qinfer_error told = {};
+  told.code = error.status();
+  told.detail = error.detail();
+  std::strncpy(told.message, error.what(), sizeof told.message - 1);
+  std::string json(2048, '\0');
+  std::size_t n = 0;
+  if (qinfer_openai_error_json(&told, json.data(), json.size(), &n, nullptr) != QINFER_OK)
+    return refusal(http_status_of(error.status()), "server_error", error.what());
+  json.resize(n);
+  return {http_status_of(error.status()), std::move(json)};
+}
+
+// ---- Jobs
+
+struct Job::Choice {
+  Choice(Job& owner, std::size_t i) : job(owner), index(i) {}
+  ~Choice() {
+    qinfer_request_free(request);
+    qinfer_generation_free(generation);
+  }
+  Choice(const Choice&) = delete;
+  Choice& operator=(const Choice&) = delete;
+
+  Job& job;
+  std::size_t index;
+  std::unique_ptr<qi::Session> session;
+  qinfer_generation* generation = nullptr;
+  qinfer_request* request = nullptr;
+  bool is_answered = false;    ///< nothing more is added to the answer
+  std::shared_ptr<Job> keeps;  ///< the job, until this choice has ended
+};
+
+Job::Job(Engine& engine, std::int32_t kind, const std::string& body) : engine_(engine) {
+  try {
+    auto options = qi::options<qinfer_openai_options>();
+    std::random_device random;
+    options.seed = std::uint64_t{random()} << 32 | random();
+    call([&](auto* error) {
+      return qinfer_openai_request_create(engine.model_.native(), kind, body.data(), body.size(), &options, &request_,
+                                          error);
+    });
+    info_ = qi::detail::filled<qinfer_openai_info>(
+        [&](auto* out, auto* error) { return qinfer_openai_request_get_info(request_, out, error); });
+    if (info_.schema != nullptr)
+      throw refusal(400, "invalid_request_error", "response_format with a schema is not supported by this server");
+    is_stream_ = (info_.flags & QINFER_OPENAI_STREAM) != 0;
+    const std::uint32_t context = engine.model_.info().context_tokens;
+    if (info_.longest_prompt + std::uint64_t{std::max(info_.max_new_tokens, 1u)} > context)
+      throw refusal(400, "invalid_request_error",
+                    "This model's context has " + std::to_string(context) + " tokens, and " +
+                        std::to_string(info_.longest_prompt) + " of the prompt with " +
+                        std::to_string(std::max(info_.max_new_tokens, 1u)) + " new ones do not fit",
+                    "context_length_exceeded");
+    auto answer_options = qi::options<qinfer_openai_answer_options>();
+    const std::string id = (kind == QINFER_OPENAI_CHAT ? "chatcmpl-" : "cmpl-") + random_hex();
+    answer_options.id = id.c_str();
+    answer_options.model = engine.name_.c_str();
+    answer_options.created = seconds_since_1970();
+    call([&](auto* error) { return qinfer_openai_answer_create(request_, &answer_options, &answer_, error); });
+  } catch (const qi::Error& error) {
+    qinfer_openai_request_free(request_);
+    throw refusal_of(error);
+  } catch (...) {
+    qinfer_openai_request_free(request_);
+    throw;
+  }
+}
+
+Job::~Job() {
+  choices_.clear();
+  qinfer_openai_answer_free(answer_);
+  qinfer_openai_request_free(request_);
+}
+
+void Job::submit(OnBytes on_bytes) try {
+  on_bytes_ = std::move(on_bytes);
+  if (info_.kind == QINFER_OPENAI_EMBEDDINGS) return embed();
+  std::vector<std::unique_ptr<Choice>> choices;
+  std::vector<Choice*> ready;
+  for (std::uint32_t i = 0; i < info_.n_choices && !is_cancelled_; ++i) {
+    choices.push_back(std::make_unique<Choice>(*this, i));
+    if (begin(*choices.back())) ready.push_back(choices.back().get());
+  }
+  const std::lock_guard lock(mutex_);  // from now on the engine's thread may use them, and any other cancel
+  choices_ = std::move(choices);
+  if (is_cancelled_) return;
+  if (ready.empty()) return give();
+  submit_all(ready);
+} catch (const qi::Error& error) {
+  throw refusal_of(error);
+}
+
+/// All or none: those that were submitted before one is refused are cancelled.
+void Job::submit_all(const std::vector<Choice*>& ready) {
+  std::size_t n_submitted = 0;
+  for (Choice* choice : ready) choice->keeps = shared_from_this();
+  try {
+    for (Choice* choice : ready) {
+      auto options = qi::options<qinfer_request_options>();
+      options.user = choice;
+      call([&](auto* error) {
+        return qinfer_scheduler_submit(engine_.scheduler_.native(), choice->generation, &options, &choice->request,
+                                       error);
+      });
+      ++n_submitted;
+    }
+  } catch (const qi::Error& error) {
+    is_cancelled_ = true;
+    for (std::size_t i = 0; i < n_submitted; ++i) qinfer_request_cancel(ready[i]->request);
+    for (std::size_t i = n_submitted; i < ready.size(); ++i) ready[i]->keeps.reset();
+    Refusal told = refusal_of(error);
+    if (error.status() == QINFER_E_NO_MEMORY) told.status = 429;
+    throw told;
+  }
+}
+
+/// Puts the prompt into a session. Whether tokens are to be drawn.
+bool Job::begin(Choice& choice) {
+  const std::uint32_t context = engine_.model_.info().context_tokens;
+  auto options = qi::options<qinfer_session_options>();
+  options.max_tokens =
+      info_.max_new_tokens == 0 ? context : std::min(context, info_.longest_prompt + info_.max_new_tokens);
+  if ((info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) != 0)
+    options.max_logits = std::min(info_.longest_prompt, kPromptRows);
+  options.max_draft = kMaxDraft;
+  choice.session = std::make_unique<qi::Session>(engine_.cache_, options);
+  call([&](auto* error) {
+    return qinfer_openai_generation_create(request_, choice.index, choice.session->native(), nullptr,
+                                           &choice.generation, error);
+  });
+  std::int32_t ended = 0;
+  call(
+      [&](auto* error) { return qinfer_openai_answer_begin(answer_, choice.index, choice.generation, &ended, error); });
+  return ended == 0;
+}
+
+void Job::embed() {
+  auto options = qi::options<qinfer_session_options>();
+  options.flags = QINFER_SESSION_EMBEDDINGS;
+  options.max_tokens = info_.longest_prompt;
+  for (std::uint32_t i = 0; i < info_.n_prompts; ++i) {
+    qi::Session session(engine_.cache_, options);
+    call([&](auto* error) {
+      return qinfer_openai_answer_embed(answer_, i, session.native(), QINFER_POOL_DEFAULT, nullptr, error);
+    });
+  }
+  give();
+}
+
+void Job::cancel() {
+  is_cancelled_ = true;
+  const std::lock_guard lock(mutex_);
+  for (const auto& choice : choices_) qinfer_request_cancel(choice->request);
+}
+
+/// What a step has brought to a choice, on the engine's thread.
+void Job::add(Choice& choice, const qinfer_event& event) {
+  const bool is_end = event.kind == QINFER_EVENT_END;
+  if (is_end && event.status != QINFER_OK && !choice.is_answered) {
+    fail(event.status, event.message);
+    choice.is_answered = true;
+  } else if (!choice.is_answered && event.kind == QINFER_EVENT_TOKEN) {
+    qi::detail::FullError error;
+    std::int32_t ended = 0;
+    const qinfer_status status =
+        qinfer_openai_answer_add(answer_, choice.index, choice.generation, &ended, error.arg());
+    if (status != QINFER_OK) fail(status, error.text());
+    choice.is_answered = ended != 0 || status != QINFER_OK;
+    if (choice.is_answered) {  // nothing where it has ended itself
+      const std::lock_guard lock(mutex_);
+      qinfer_request_cancel(choice.request);
+    }
+  }
+  if (!is_cancelled_) give();
+}
+
+/// The answer ends with this error. Where that finds no memory nothing more is given.
+void Job::fail(qinfer_status status, const char* message) {
+  qinfer_error failed = {};
+  failed.code = status;
+  std::strncpy(failed.message, message, sizeof failed.message - 1);
+  if (qinfer_openai_answer_fail(answer_, &failed, nullptr) != QINFER_OK) is_cancelled_ = true;
+}
+
+void Job::give() {
+  std::string bytes(4096, '\0');
+  std::size_t n = 0;
+  std::int32_t complete = 0;
+  const auto read = [&] {
+    return qinfer_openai_answer_bytes(answer_, bytes.data(), bytes.size(), &n, &complete, nullptr);
+  };
+  qinfer_status status = read();
+  if (status == QINFER_E_BUFFER_TOO_SMALL) bytes.resize(n), status = read();
+  if (status != QINFER_OK) return;
+  bytes.resize(n);
+  if (n != 0 || complete != 0) on_bytes_(std::move(bytes), complete != 0);
+}
+
+// ---- The engine
+
+namespace {
+
+qi::Runtime runtime_of(const EngineOptions& options) {
+  auto runtime = qi::options<qinfer_runtime_options>();
+  runtime.n_threads = options.threads;
+  return qi::Runtime(runtime);
+}
+
+qi::Model load(qi::Runtime& runtime, const EngineOptions& options) {
+  auto load = qi::options<qinfer_load_options>();
+  load.max_batch_tokens = options.max_batch_tokens;
+  return qi::Model::load(runtime, options.model_path, load);
+}
+
+qi::KvCache cache_of(const qi::Model& model, const EngineOptions& options) {
+  auto cache = qi::options<qinfer_kv_cache_options>();
+  cache.flags = QINFER_CACHE_PREFIX;
+  const auto session = qi::options<qinfer_session_options>();
+  const qinfer_memory memory = qi::plan(options.model_path, nullptr, nullptr, &cache, &session);
+  const std::uint64_t whole = memory.kv_per_session;
+  cache.budget_bytes = options.cache_bytes != 0 ? options.cache_bytes : kWholeContexts * whole;
+  if (options.cache_bytes == 0 && memory.system_available != 0)
+    cache.budget_bytes = std::max(whole, std::min(cache.budget_bytes, memory.system_available / 2));
+  return qi::KvCache(model, cache);
+}
+
+qi::Scheduler scheduler_of(qi::KvCache& cache, const EngineOptions& options) {
+  auto scheduler = qi::options<qinfer_scheduler_options>();
+  scheduler.max_running = options.max_running;
+  scheduler.max_waiting = options.max_waiting;
+  scheduler.step_ns = std::uint64_t{options.step_ms} * 1'000'000;
+  scheduler.park_path = options.park_path.empty() ? nullptr : options.park_path.c_str();
+  return qi::Scheduler(cache, scheduler);
+}
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options)
+    : runtime_(runtime_of(options)),
+      model_(load(runtime_, options)),
+      cache_(cache_of(model_, options)),
+      scheduler_(scheduler_of(cache_, options)),
+      name_(std::filesystem::path(options.model_path).lexically_normal().filename().string()) {
+  if (name_.empty()) name_ = "model";
+  thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() {
+  ends_ = true;
+  thread_.join();
+}
+
+void Engine::run() {
+  while (!ends_) {
+    if (!scheduler_.wait(kWait)) continue;
+    try {
+      scheduler_.step();
+    } catch (const qi::Error&) {  // no memory: nothing was evaluated, and the next step tries again
+    }
+    for (qinfer_event event = scheduler_.next(); event.kind != QINFER_EVENT_NONE; event = scheduler_.next())
+      take(event);
+  }
+}
+
+void Engine::take(const qinfer_event& event) {
+  auto& choice = *static_cast<Job::Choice*>(event.user);
+  Job& job = choice.job;
+  if (event.kind == QINFER_EVENT_PROMPT) return;
+  job.add(choice, event);
+  if (event.kind != QINFER_EVENT_END) return;
+  const std::shared_ptr<Job> keeps = std::move(choice.keeps);
+  const std::lock_guard lock(job.mutex_);
+  qinfer_request_free(std::exchange(choice.request, nullptr));
+  qinfer_generation_free(std::exchange(choice.generation, nullptr));
+  choice.session.reset();
+}
+
+std::uint32_t Engine::retry_after_s() {
+  const qinfer_scheduler_stats stats = scheduler_.stats();
+  const double seconds = seconds_per_request_ * (stats.waiting + 1);
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(seconds), 1.0, 3600.0));
+}
+
+}  // namespace server

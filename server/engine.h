@@ -1,0 +1,105 @@
+// engine.h: the model with its cache and scheduler, and the jobs that draw on it. A job is one request of OpenAI's
+// interface with all of its choices; it is prepared on any thread, and drawn on the engine's own. What it has is given
+// to its owner as bytes, by calls from the engine's thread.
+#pragma once
+
+#include <qinfer/qinfer.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace server {
+
+struct EngineOptions {
+  std::string model_path;
+  std::uint32_t threads = 0, max_batch_tokens = 0;
+  std::uint64_t cache_bytes = 0;  ///< 0: four sessions of the model's context, or half of what the machine has free
+  std::uint32_t max_running = 16, max_waiting = 256, step_ms = 100;
+  std::string park_path;
+};
+
+/// A request that cannot be answered: the status of HTTP, and OpenAI's form of the error.
+struct Refusal {
+  int status = 500;
+  std::string json;
+};
+Refusal refusal_of(const qi::Error& error);
+Refusal refusal(int status, const std::string& type, const std::string& message, const std::string& code = "");
+
+class Engine;
+
+/// One request. Handles are freed on the engine's thread, or with the job where it was never submitted.
+class Job : public std::enable_shared_from_this<Job> {
+ public:
+  /// `bytes`: of the answer; `is_last`: nothing follows.
+  using OnBytes = std::function<void(std::string bytes, bool is_last)>;
+
+  Job(Engine& engine, std::int32_t kind, const std::string& body);  ///< Throws Refusal.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  bool is_stream() const { return is_stream_; }
+  /// Draws all choices. Throws Refusal; then nothing is given. Where it was cancelled nothing happens.
+  void submit(OnBytes on_bytes);
+  /// From any thread: it ends soon, and gives nothing more.
+  void cancel();
+
+ private:
+  friend class Engine;
+  struct Choice;
+  void add(Choice& choice, const qinfer_event& event);
+  void fail(qinfer_status status, const char* message);
+  void give();
+  void embed();
+  bool begin(Choice& choice);
+  void submit_all(const std::vector<Choice*>& ready);
+
+  Engine& engine_;
+  bool is_stream_ = false;
+  qinfer_openai_request* request_ = nullptr;
+  qinfer_openai_answer* answer_ = nullptr;
+  qinfer_openai_info info_ = {};
+  std::vector<std::unique_ptr<Choice>> choices_;
+  OnBytes on_bytes_;
+  std::atomic<bool> is_cancelled_{false};
+  std::mutex mutex_;  ///< of the choices' requests
+};
+
+class Engine {
+ public:
+  explicit Engine(const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const qi::Model& model() const { return model_; }
+  const std::string& name() const { return name_; }
+  qinfer_scheduler_stats stats() { return scheduler_.stats(); }
+  qinfer_kv_cache_stats cache_stats() { return cache_.stats(); }
+  /// Seconds after which a request that was refused for want of room may be sent again: as long as those that wait take
+  /// at the rate of the last ones.
+  std::uint32_t retry_after_s();
+
+ private:
+  friend class Job;
+  void run();
+  void take(const qinfer_event& event);
+
+  qi::Runtime runtime_;
+  qi::Model model_;
+  qi::KvCache cache_;
+  qi::Scheduler scheduler_;
+  std::string name_;
+  std::atomic<bool> ends_{false};
+  std::atomic<double> seconds_per_request_{1};
+  std::thread thread_;
+};
+
+}  // namespace server

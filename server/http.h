@@ -1,0 +1,25 @@
+// http.h: requests and answers of HTTP as the routes see them, and the answers that any of them may give.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace server {
+
+struct Request {
+  std::string method, target;  ///< the target without what follows '?'
+  std::string authorization;
+  std::string body;
+};
+
+struct Response {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  std::string fields = {};  ///< more lines of the head, each with its end
+};
+
+std::string_view reason_of(int status);
+
+}  // namespace server

@@ -1,0 +1,70 @@
+// main.cpp: the `qinfer-server` program: OpenAI's interface over HTTP. One line on stderr says where it listens, one
+// why it has failed. Exit status: 0 it was told to end, 1 failed, 2 usage.
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "server.h"
+
+namespace {
+
+void add_engine_options(CLI::App& app, server::EngineOptions& engine) {
+  app.add_option("--threads", engine.threads, "Compute threads (default: physical cores)");
+  app.add_option("--cache-bytes", engine.cache_bytes,
+                 "For keys and values (default: four whole contexts, at most half of the free memory)")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--max-batch-tokens", engine.max_batch_tokens, "Tokens in one pass over the weights (default 512)");
+  app.add_option("--max-running", engine.max_running, "Choices that are drawn together")->capture_default_str();
+  app.add_option("--max-waiting", engine.max_waiting, "Choices that wait: more are answered with 429")
+      ->capture_default_str();
+  app.add_option("--step-ms", engine.step_ms, "What an evaluation should take at most while tokens are drawn")
+      ->capture_default_str();
+  app.add_option("--park", engine.park_path, "Directory in which requests are parked where the cache has no room")
+      ->type_name("DIR");
+}
+
+void add_options(CLI::App& app, server::ServerOptions& options) {
+  app.add_option("model", options.engine.model_path, "Directory, GGUF file or packed model")->required();
+  app.add_option("--host", options.host, "Address to listen at")->capture_default_str();
+  app.add_option("--port", options.port, "Port to listen at; 0: any")->capture_default_str();
+  app.add_option("--keys", options.keys_path, "File of API keys, one a line; SIGHUP reads it again")->type_name("FILE");
+  app.add_option("--max-connections", options.most_connections, "Open connections at most")->capture_default_str();
+  app.add_option("--max-body-bytes", options.limits.head.most_body_bytes, "Of a request")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--drain-s", options.drain_s, "Seconds that requests have after SIGTERM")->capture_default_str();
+  add_engine_options(app, options.engine);
+}
+
+/// Each connection is a file.
+void raise_file_limit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  server::ServerOptions options;
+  CLI::App app("OpenAI's interface for one model, over HTTP.", "qinfer-server");
+  add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  std::signal(SIGPIPE, SIG_IGN);
+  raise_file_limit();
+  try {
+    server::Server server(options);
+    const bool is_v6 = options.host.find(':') != std::string::npos;
+    std::fprintf(stderr, "qinfer-server: http://%s%s%s:%u\n", is_v6 ? "[" : "", options.host.c_str(), is_v6 ? "]" : "",
+                 server.port());
+    server.run();
+    return 0;
+  } catch (const std::exception& failed) {
+    std::fprintf(stderr, "qinfer-server: %s\n", failed.what());
+    return 1;
+  }
+}

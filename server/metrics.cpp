@@ -1,0 +1,65 @@
+// metrics.cpp: see metrics.h.
+#include "metrics.h"
+
+namespace server {
+namespace {
+
+/// Appends families of samples.
+class Page {
+ public:
+  explicit Page(std::string label) : label_(std::move(label)) {}
+  void add(const char* name, const char* type, const char* help, double value) {
+    begin(name, type, help);
+    text_ += std::string(name) + "{" + label_ + "} " + number(value) + "\n";
+  }
+  void begin(const char* name, const char* type, const char* help) {
+    text_ += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+  }
+  void sample(const char* name, const std::string& more, double value) {
+    text_ += std::string(name) + "{" + label_ + "," + more + "} " + number(value) + "\n";
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  static std::string number(double value) {
+    const std::string text = std::to_string(value);
+    return text.substr(0, text.find_last_not_of('0') + 1 - (text[text.find_last_not_of('0')] == '.' ? 1 : 0));
+  }
+  std::string label_, text_;
+};
+
+}  // namespace
+
+std::string Metrics::text(const std::string& model, const qinfer_scheduler_stats& scheduler,
+                          const qinfer_kv_cache_stats& cache, std::uint32_t n_connections) const {
+  std::string name;  // escaped
+  for (const char c : model) name += c == '"' || c == '\\' ? std::string{'\\', c} : c == '\n' ? "\\n" : std::string{c};
+  Page page("model_name=\"" + name + "\"");
+  const double used =
+      cache.blocks_total == 0 ? 0 : static_cast<double>(cache.blocks_used) / static_cast<double>(cache.blocks_total);
+  const std::uint32_t running = scheduler.running - scheduler.parked;
+  for (const char* prefix : {"qinfer", "vllm"}) {
+    const std::string own = prefix + std::string(prefix[0] == 'v' ? ":" : "_");
+    page.add((own + "num_requests_running").c_str(), "gauge", "Requests that are evaluated.", running);
+    page.add((own + "num_requests_waiting").c_str(), "gauge", "Requests that have not begun, or are parked.",
+             scheduler.waiting + scheduler.parked);
+    page.add((own + "kv_cache_usage_perc").c_str(), "gauge", "Share of the cache's blocks that are held, 0 to 1.",
+             used);
+  }
+  page.add("qinfer_requests_parked", "gauge", "Requests that are parked.", scheduler.parked);
+  page.add("qinfer_parked_bytes", "gauge", "Bytes of parked requests.", static_cast<double>(scheduler.parked_bytes));
+  page.add("qinfer_connections", "gauge", "Open connections.", n_connections);
+  page.add("qinfer_prompt_tokens_total", "counter", "Tokens of prompts that were evaluated.",
+           static_cast<double>(scheduler.prompt_rows));
+  page.add("qinfer_generation_rows_total", "counter", "Rows that were evaluated to draw tokens, guesses included.",
+           static_cast<double>(scheduler.decode_rows));
+  page.add("qinfer_requests_total", "counter", "Choices that were submitted.",
+           static_cast<double>(scheduler.submitted));
+  page.add("qinfer_steps_total", "counter", "Evaluations.", static_cast<double>(scheduler.steps));
+  page.begin("qinfer_http_answers_total", "counter", "Answers by status.");
+  for (const auto& [status, n] : answers_)
+    page.sample("qinfer_http_answers_total", "status=\"" + std::to_string(status) + "\"", static_cast<double>(n));
+  return page.text();
+}
+
+}  // namespace server

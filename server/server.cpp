@@ -1,0 +1,204 @@
+// server.cpp: see server.h.
+#include "server.h"
+
+#include <algorithm>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace server {
+namespace {
+
+namespace net = boost::asio;
+using net::ip::tcp;
+
+net::ip::tcp::endpoint endpoint_of(const ServerOptions& options) {
+  boost::system::error_code error;
+  const auto address = net::ip::make_address(options.host, error);
+  if (error) throw std::runtime_error(options.host + ": not an address to listen at, such as 127.0.0.1 or ::1");
+  return {address, options.port};
+}
+
+Response plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text}; }
+
+Response answer_of(const Refusal& refused) { return {refused.status, "application/json", refused.json}; }
+
+Response not_allowed(const std::string& allowed) {
+  Response response = answer_of(refusal(405, "invalid_request_error", "The method is not allowed here"));
+  response.fields = "Allow: " + allowed + "\r\n";
+  return response;
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options)
+    : options_(options),
+      acceptor_(context_, endpoint_of(options)),
+      signals_(context_, SIGINT, SIGTERM),
+      drain_timer_(context_),
+      keys_(options.keys_path),
+      engine_(options.engine) {
+  signals_.add(SIGHUP);
+  started_ =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void Server::run() {
+  accept();
+  wait_for_signals();
+  context_.run();
+  preparing_.join();
+}
+
+void Server::accept() {
+  acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
+    if (is_draining_) return;
+    if (!error && n_connections_ < options_.most_connections) {
+      boost::system::error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      ++n_connections_;
+      auto connection = std::make_shared<Connection>(
+          std::move(socket), options_.limits,
+          [this](const Connected& from, Request request) { route(from, std::move(request)); },
+          [this] { return is_draining_; }, [this] { --n_connections_; });
+      std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+      connections_.push_back(connection);
+      connection->start();
+    }
+    accept();
+  });
+}
+
+// ---- Ending
+
+void Server::wait_for_signals() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    if (signal != SIGHUP) return drain();
+    keys_.reload();
+    wait_for_signals();
+  });
+}
+
+/// No new connections and no further requests; what is being answered is, for as long as there is time.
+void Server::drain() {
+  if (is_draining_) return;
+  is_draining_ = true;
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+  for (const auto& weak : connections_)
+    if (const Connected connection = weak.lock()) connection->drain();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options_.drain_s);
+  const auto look = std::make_shared<std::function<void()>>();
+  *look = [this, end, look] {
+    if (n_connections_ == 0 || std::chrono::steady_clock::now() >= end) return context_.stop();
+    drain_timer_.expires_after(std::chrono::milliseconds(20));
+    drain_timer_.async_wait([look](const boost::system::error_code&) { (*look)(); });
+  };
+  (*look)();
+}
+
+// ---- Routes
+
+void Server::route(const Connected& connection, Request request) {
+  const std::string& path = request.target;
+  const bool is_open = path == "/health" || path == "/ready";
+  const auto respond = [&](const Response& response) {
+    metrics_.count_answer(response.status);
+    connection->respond(response);
+  };
+  if (!is_open && !keys_.allow(request.authorization))
+    return respond(
+        answer_of(refusal(401, "invalid_request_error", "No or a wrong API key was given", "invalid_api_key")));
+  const bool is_get = request.method == "GET", is_post = request.method == "POST";
+  if (is_open || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
+    if (!is_get) return respond(not_allowed("GET, HEAD"));
+    if (path == "/health") return respond(plain(200, "ok\n"));
+    if (path == "/ready") return respond(is_draining_ ? plain(503, "draining\n") : plain(200, "ready\n"));
+    return respond(path == "/metrics" ? metrics() : models());
+  }
+  static const std::pair<const char*, std::int32_t> kKinds[] = {{"/v1/chat/completions", QINFER_OPENAI_CHAT},
+                                                                {"/v1/completions", QINFER_OPENAI_COMPLETION},
+                                                                {"/v1/embeddings", QINFER_OPENAI_EMBEDDINGS}};
+  for (const auto& [known, kind] : kKinds) {
+    if (path != known) continue;
+    if (!is_post) return respond(not_allowed("POST"));
+    return complete(connection, kind, std::move(request.body));
+  }
+  if (path == "/tokenize" || path == "/detokenize") {
+    if (!is_post) return respond(not_allowed("POST"));
+    return path == "/tokenize" ? tokenize(connection, request) : detokenize(connection, request);
+  }
+  respond(answer_of(refusal(404, "invalid_request_error", "There is no " + path + " here")));
+}
+
+/// The request is prepared on a thread of its own, since a long prompt takes time to be made tokens, and drawn on the
+/// engine's; what is given comes back to the connection's thread.
+void Server::complete(const Connected& connection, std::int32_t kind, std::string body) {
+  struct Answer {
+    std::shared_ptr<Job> job;
+    bool left = false;
+  };
+  auto answer = std::make_shared<Answer>();  // of the connection's thread
+  connection->set_on_leave([answer] {
+    answer->left = true;
+    if (answer->job != nullptr) answer->job->cancel();
+  });
+  net::post(preparing_, [this, connection, kind, answer, body = std::move(body)] {
+    const auto refuse = [&](const Refusal& refused) {
+      Response response = answer_of(refused);
+      if (refused.status == 429) response.fields = "Retry-After: " + std::to_string(engine_.retry_after_s()) + "\r\n";
+      net::post(context_, [this, connection, response] {
+        metrics_.count_answer(response.status);
+        connection->respond(response);
+      });
+    };
+    try {
+      auto job = std::make_shared<Job>(engine_, kind, body);
+      const bool is_stream = job->is_stream();
+      net::post(context_, [answer, job] {
+        answer->job = job;
+        if (answer->left) job->cancel();
+      });
+      auto begun = std::make_shared<bool>(false);
+      auto all = std::make_shared<std::string>();
+      job->submit([this, connection, is_stream, begun, all](std::string bytes, bool is_last) {
+        net::post(context_, [this, connection, is_stream, begun, all, bytes = std::move(bytes), is_last] {
+          if (!std::exchange(*begun, true)) metrics_.count_answer(200);
+          if (!is_stream) {
+            all->append(bytes);
+            if (is_last) connection->respond({200, "application/json", std::move(*all)});
+            return;
+          }
+          if (all->empty()) all->assign("begun"), connection->begin_stream("text/event-stream");
+          connection->stream(bytes);
+          if (is_last) connection->end_stream();
+        });
+      });
+    } catch (const Refusal& refused) {
+      refuse(refused);
+    } catch (const std::exception& failed) {
+      refuse(refusal(500, "server_error", failed.what()));
+    }
+  });
+}
+
+Response Server::models() const {
+  const qinfer_model_info info = engine_.model().info();
+  const nlohmann::json model = {{"id", engine_.name()},
+                                {"object", "model"},
+                                {"created", started_},
+                                {"owned_by", "qinfer"},
+                                {"max_model_len", info.context_tokens}};
+  return {200, "application/json", nlohmann::json{{"object", "list"}, {"data", {model}}}.dump()};
+}
+
+Response Server::metrics() {
+  Response response = {200, "text/plain; version=0.0.4; charset=utf-8", {}};
+  response.body = metrics_.text(engine_.name(), engine_.stats(), engine_.cache_stats(), n_connections_);
+  return response;
+}
+
+}  // namespace server

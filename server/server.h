@@ -1,0 +1,65 @@
+// server.h: the listener, its connections, and the routes that answer them. One thread has all sockets (run()), a
+// second one prepares requests, the engine's draws tokens.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "connection.h"
+#include "engine.h"
+#include "keys.h"
+#include "metrics.h"
+
+namespace server {
+
+struct ServerOptions {
+  EngineOptions engine;
+  ConnectionLimits limits;
+  std::string host = "127.0.0.1", keys_path;
+  std::uint16_t port = 8080;
+  std::uint32_t most_connections = 1024, drain_s = 30;
+};
+
+class Server {
+ public:
+  explicit Server(const ServerOptions& options);
+  /// Serves until a signal says not to, and then for as long as requests take, but no longer than drain_s.
+  void run();
+  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+ private:
+  using Connected = std::shared_ptr<Connection>;
+  void accept();
+  void wait_for_signals();
+  void drain();
+  void route(const Connected& connection, Request request);
+  void complete(const Connected& connection, std::int32_t kind, std::string body);
+  void tokenize(const Connected& connection, const Request& request);
+  void detokenize(const Connected& connection, const Request& request);
+  Response models() const;
+  Response metrics();
+
+  ServerOptions options_;
+  boost::asio::io_context context_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer drain_timer_;
+  boost::asio::thread_pool preparing_{1};
+  Keys keys_;
+  Metrics metrics_;
+  std::vector<std::weak_ptr<Connection>> connections_;
+  std::uint32_t n_connections_ = 0;
+  bool is_draining_ = false;
+  std::int64_t started_ = 0;
+  Engine engine_;  ///< last: its thread ends before what it gives bytes to
+};
+
+}  // namespace server

@@ -1,0 +1,96 @@
+"""Servers for the tests: each is a process at a port of its own, which must end with status 0 when it is told to."""
+
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--server", required=True)
+    parser.addoption("--models", required=True)
+
+
+class Server:
+    def __init__(self, program, model, *options):
+        command = [program, model, "--port", "0", "--threads", "1", *options]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        line = self.process.stderr.readline()
+        found = re.fullmatch(r"qinfer-server: http://127\.0\.0\.1:(\d+)\n", line)
+        assert found, line
+        self.port = int(found[1])
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def raw(self, data, timeout=10):
+        """What comes for these bytes until the server closes, or nothing has come for a while; whether it has closed."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
+            received = b""
+            try:
+                connection.sendall(data)
+                while piece := connection.recv(65536):
+                    received += piece
+            except TimeoutError:
+                return received, False
+            except OSError:
+                pass
+            return received, True
+
+    def request(self, method, path, body=None, headers={}):
+        """Status, fields and body."""
+        connection = self.connect()
+        data = json.dumps(body) if isinstance(body, (dict, list)) else body
+        connection.request(method, path, data, headers)
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        return response.status, response.headers, text
+
+    def post(self, path, **body):
+        status, _, text = self.request("POST", path, body)
+        return status, json.loads(text)
+
+    def events(self, path, **body):
+        status, fields, text = self.request("POST", path, {**body, "stream": True})
+        assert status == 200 and fields["Content-Type"] == "text/event-stream", text
+        events = [line.removeprefix("data: ") for line in text.decode().split("\n\n") if line]
+        assert events[-1] == "[DONE]"
+        return [json.loads(event) for event in events[:-1]]
+
+    def metric(self, name):
+        _, _, text = self.request("GET", "/metrics")
+        return float(re.search(rf"^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text.decode(), re.M)[1])
+
+    def end(self, signal_number=signal.SIGTERM):
+        self.process.send_signal(signal_number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def serve(request):
+    servers = []
+
+    def start(*options, model="tiny-stories"):
+        path = f"{request.config.getoption('--models')}/{model}"
+        servers.append(Server(request.config.getoption("--server"), path, *options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        if server.process.poll() is None:
+            assert server.end() == 0
+        server.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def server(request):
+    models = request.config.getoption("--models")
+    made = Server(request.config.getoption("--server"), f"{models}/tiny-stories")
+    yield made
+    assert made.end() == 0
+    made.process.stderr.close()

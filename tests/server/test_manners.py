@@ -1,0 +1,212 @@
+"""What a server does with clients that leave, do not read, send what they should not or are too many, and with signals."""
+
+import json
+import re
+import socket
+import threading
+import time
+
+import pytest
+
+LONG = {"prompt": "Once upon a time", "max_tokens": 400, "temperature": 0.9, "stream": True, "logit_bias": {"2": -100}}
+
+
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def begin(server, body=LONG):
+    """A connection whose stream has begun."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    data = json.dumps(body).encode()
+    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    assert connection.recv(100).startswith(b"HTTP/1.1 200")
+    return connection
+
+
+@pytest.mark.parametrize(
+    "head, status",
+    [
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 0\r\n\r\nabcd", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nabcd", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: +4\r\n\r\nabcd", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4,4\r\n\r\nabcd", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 0x4\r\n\r\nabcd", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n", 400),
+        (b"POST /health HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\n: y\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nX\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\nHost: a\n\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: y\r\n z\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n Host: a\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", 400),
+        (b"GET  /health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET /hea lth HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET /health\r\nHost: a\r\n\r\n", 400),
+        (b"GET http://a/health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"G(T /health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"\n", 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 65536 + b"\r\n\r\n", 431),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 8589934592\r\n\r\nabc", 413),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999\r\n\r\nabc", 413),
+        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: cake\r\n\r\n{}", 417),
+        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nabc\r\n0\r\n\r\n", 400),
+        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nab\r\n", 400),
+        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;a\nX\r\n0\r\n\r\n", 400),
+        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4000000\r\n", 413),
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(server, head, status):
+    received, closed = server.raw(head)
+    assert received.startswith(b"HTTP/1.1 %d " % status), received[:200]
+    assert len(re.findall(rb"HTTP/1\.1 \d{3} ", received)) == 1
+    assert b"\r\nConnection: close\r\n" in received
+    assert closed
+
+
+def test_requests_may_follow_each_other_at_once(server):
+    one = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+    received, closed = server.raw(one * 5 + b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + one)
+    assert received.count(b"HTTP/1.1 200") == 6 and closed
+
+
+def test_bodies_come_in_chunks_and_after_a_hundred(server):
+    body = b'6\r\n{"prom\r\n9;x=y\r\npt": "x"}\r\n0\r\nX: y\r\n\r\n'
+    head = b"POST /tokenize HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    received, _ = server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+    assert received.startswith(b"HTTP/1.1 200")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(head + b"Content-Length: 15\r\nExpect: 100-continue\r\n\r\n")
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b'{"prompt": "x"}')
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_keys(serve, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# two\nsecret\nanother\n")
+    server = serve("--keys", str(keys))
+    assert server.request("GET", "/health")[0] == 200
+    for given, status in [(None, 401), ("Bearer secre", 401), ("Bearer secrets", 401), ("secret", 401), ("Bearer ", 401),
+                          ("Bearer # two", 401), ("Bearer secret", 200), ("Bearer another", 200)]:
+        headers = {} if given is None else {"Authorization": given}
+        assert server.request("GET", "/v1/models", headers=headers)[0] == status, given
+    assert server.request("GET", "/v1/models", headers={"x-api-key": "secret"})[0] == 200
+    keys.write_text("third\n")
+    server.process.send_signal(1)  # SIGHUP
+    until(lambda: server.request("GET", "/v1/models", headers={"Authorization": "Bearer third"})[0] == 200)
+    assert server.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})[0] == 401
+
+
+def test_a_client_that_leaves_ends_its_request(server):
+    for _ in range(3):
+        connection = begin(server)
+        until(lambda: server.metric("qinfer_num_requests_running") == 1)
+        connection.close()
+        until(lambda: server.metric("qinfer_num_requests_running") == 0, 5)
+    until(lambda: server.metric("qinfer_kv_cache_usage_perc") == 0, 5)
+
+
+def test_one_that_leaves_before_its_answer_ends_it_too(server):
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    data = json.dumps({**LONG, "stream": False, "n": 64}).encode()
+    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    until(lambda: server.metric("qinfer_num_requests_running") > 1)
+    connection.close()
+    until(lambda: server.metric("qinfer_num_requests_running") == 0, 5)
+    assert server.metric("qinfer_num_requests_waiting") == 0
+
+
+def test_too_many_are_told_when_to_come_again(serve):
+    server = serve("--max-running", "1", "--max-waiting", "2")
+    streams = [begin(server, {**LONG, "max_tokens": 300})]
+    statuses = []
+
+    def ask():
+        status, fields, text = server.request("POST", "/v1/completions", {**LONG, "stream": False, "max_tokens": 2})
+        statuses.append((status, fields["Retry-After"], text))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    refused = [one for one in statuses if one[0] == 429]
+    assert refused and len(refused) + sum(one[0] == 200 for one in statuses) == 8
+    assert all(int(one[1]) >= 1 and b"waiting" in one[2] for one in refused)
+    for stream in streams:
+        stream.close()
+
+
+def test_connections_have_a_bound_and_resting_ones_cost_nothing(serve):
+    server = serve("--max-connections", "50")
+    resting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(49)]
+    assert server.request("GET", "/health")[0] == 200
+    more = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(3)]
+    until(lambda: any(_is_closed(connection) for connection in more))
+    for connection in resting + more:
+        connection.close()
+    until(lambda: server.metric("qinfer_connections") == 1)
+
+
+def _is_closed(connection):
+    connection.settimeout(0.05)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_sigterm_lets_requests_end(serve):
+    server = serve("--drain-s", "30")
+    stream = begin(server, {**LONG, "max_tokens": 200})
+    resting = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    server.process.send_signal(15)
+    assert resting.recv(1) == b""
+    received = b""
+    while piece := stream.recv(65536):
+        received += piece
+    assert b"data: [DONE]" in received
+    assert server.process.wait(20) == 0
+
+
+def test_a_drain_has_an_end(serve):
+    server = serve("--drain-s", "1")
+    stream = begin(server)
+    server.process.send_signal(15)
+    begun = time.monotonic()
+    assert server.process.wait(20) == 0
+    assert time.monotonic() - begun < 10
+    stream.close()
+
+
+def test_requests_are_parked_where_the_cache_is_small(serve, tmp_path):
+    server = serve("--cache-bytes", "3MiB", "--park", str(tmp_path))
+    asked = {**LONG, "stream": False, "seed": 3, "max_tokens": 300}
+    alone = server.post("/v1/completions", **asked)[1]["choices"][0]["text"]
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(server.post("/v1/completions", **asked)))
+               for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [status for status, _ in answers] == [200] * 6
+    assert {answer["choices"][0]["text"] for _, answer in answers} == {alone}
