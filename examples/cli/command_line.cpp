@@ -179,6 +179,14 @@ void Options::run(std::function<int()> function) {
   command_->callback([chosen = chosen_, function = std::move(function)] { *chosen = function; });
 }
 
+void Options::run_with_rest(const char* footer, std::function<int(const std::vector<std::string>&)> function) {
+  command_->prefix_command();
+  command_->footer(footer);
+  command_->callback([chosen = chosen_, command = command_, function = std::move(function)] {
+    *chosen = [words = command->remaining(), function] { return function(words); };
+  });
+}
+
 Commands::Commands(const char* name, const char* description) : app_(std::make_unique<CLI::App>(description, name)) {
   app_->require_subcommand(1);
 }

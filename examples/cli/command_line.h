@@ -65,6 +65,9 @@ class Options {
 
   /// What to do when this command was given; returns the exit status.
   void run(std::function<int()> function);
+  /// The same for a command all of whose words are another program's, from the first one on that is no option of its
+  /// own: the function gets them.
+  void run_with_rest(const char* footer, std::function<int(const std::vector<std::string>& words)> function);
 
  private:
   CLI::App* command_;

@@ -21,6 +21,7 @@ int parse_and_run(int argc, char** argv) {
   cli::add_logits(commands);
   cli::add_embed(commands);
   cli::add_pack(commands);
+  cli::add_serve(commands);
   cli::add_bench(commands);
   commands.set_version(std::string(qi::build_info()));
   commands.set_footer("Exit status: 0 done, 1 failed (one line says why), 2 usage.");

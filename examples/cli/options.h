@@ -20,6 +20,7 @@ void add_chat(Commands& commands);
 void add_logits(Commands& commands);
 void add_embed(Commands& commands);
 void add_pack(Commands& commands);
+void add_serve(Commands& commands);
 void add_bench(Commands& commands);
 
 struct RuntimeArgs {
