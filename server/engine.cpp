@@ -335,11 +335,23 @@ void Engine::take(const qinfer_event& event) {
   if (event.kind == QINFER_EVENT_PROMPT) return;
   job.add(choice, event);
   if (event.kind != QINFER_EVENT_END) return;
+  if (event.status == QINFER_OK) note_end();
   const std::shared_ptr<Job> keeps = std::move(choice.keeps);
   const std::lock_guard lock(job.mutex_);
   qinfer_request_free(std::exchange(choice.request, nullptr));
   qinfer_generation_free(std::exchange(choice.generation, nullptr));
   choice.session.reset();
+}
+
+/// How long the next one of those that wait has to wait for an end, by the last ten or so.
+void Engine::note_end() {
+  constexpr double kNew = 0.1;
+  const auto now = std::chrono::steady_clock::now();
+  if (last_end_) {
+    const double seconds = std::chrono::duration<double>(now - *last_end_).count();
+    seconds_per_request_ = (1 - kNew) * seconds_per_request_ + kNew * seconds;
+  }
+  last_end_ = scheduler_.stats().waiting != 0 ? std::optional(now) : std::nullopt;
 }
 
 std::uint32_t Engine::retry_after_s() {

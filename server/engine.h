@@ -6,10 +6,12 @@
 #include <qinfer/qinfer.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -91,6 +93,7 @@ class Engine {
   friend class Job;
   void run();
   void take(const qinfer_event& event);
+  void note_end();
 
   qi::Runtime runtime_;
   qi::Model model_;
@@ -98,7 +101,8 @@ class Engine {
   qi::Scheduler scheduler_;
   std::string name_;
   std::atomic<bool> ends_{false};
-  std::atomic<double> seconds_per_request_{1};
+  std::atomic<double> seconds_per_request_{1};  ///< between two ends while requests waited; a guess at first
+  std::optional<std::chrono::steady_clock::time_point> last_end_;  ///< after which some waited
   std::thread thread_;
 };
 
