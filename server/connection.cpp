@@ -62,9 +62,7 @@ void Connection::read_head() {
   // Between two requests a connection may rest for longer than a head may take.
   stream_.expires_after(seconds(there.empty() && !waits_for_first_ ? limits_.idle_s : limits_.head_s));
   stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Code error, std::size_t n) {
-    if (error == boost::beast::error::timeout && self->buffer_.size() != 0)
-      return self->refuse(408, "the head did not come in time");
-    if (error) return self->close();
+    if (error) return self->close();  // also where the head has not come in time: then the stream is closed already
     self->buffer_.commit(n);
     self->read_head();
   });
@@ -98,7 +96,6 @@ void Connection::read_body() {
     if (error == http::error::body_limit)
       return self->refuse(413,
                           "the body is larger than " + std::to_string(self->limits_.head.most_body_bytes) + " bytes");
-    if (error == boost::beast::error::timeout) return self->refuse(408, "the body did not come in time");
     if (error.category() == http::make_error_code(http::error::bad_chunk).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message)
       return self->refuse(400, "the body is not framed as HTTP/1.1 wants: " + error.message());

@@ -59,10 +59,14 @@ void Server::accept() {
       boost::system::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
       ++n_connections_;
-      auto connection = std::make_shared<Connection>(
+      auto made = std::make_unique<Connection>(
           std::move(socket), options_.limits,
           [this](const Connected& from, Request request) { route(from, std::move(request)); },
           [this] { return is_draining_; }, [this] { --n_connections_; });
+      // Jobs hold it too, on other threads: wherever it is let go of last, it ends on this one.
+      const Connected connection(made.release(), [this](Connection* ended) {
+        net::post(context_, [owner = std::unique_ptr<Connection>(ended)] {});
+      });
       std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
       connections_.push_back(connection);
       connection->start();

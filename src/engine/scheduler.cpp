@@ -34,6 +34,13 @@ constexpr std::uint64_t kHeadroom = 4, kHeadroomPart = 32;
 /// How long wait() waits where nothing can be done: a thousandth of a second.
 constexpr std::uint64_t kStalledWait = 1'000'000;
 
+/// Requests are in the order of their ids.
+std::vector<std::shared_ptr<Request>>::iterator lower_bound(std::vector<std::shared_ptr<Request>>& requests,
+                                                            std::uint64_t id) {
+  return std::lower_bound(requests.begin(), requests.end(), id,
+                          [](const auto& request, std::uint64_t wanted) { return request->id() < wanted; });
+}
+
 constexpr auto larger = [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); };
 constexpr auto smaller = [](std::uint64_t a, std::uint64_t b) { return std::min(a, b); };
 
@@ -111,8 +118,7 @@ Scheduler::~Scheduler() {
 }
 
 std::shared_ptr<Request>& Scheduler::find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id) {
-  return *std::lower_bound(requests.begin(), requests.end(), id,
-                           [](const auto& request, std::uint64_t wanted) { return request->id() < wanted; });
+  return *lower_bound(requests, id);
 }
 
 std::uint64_t Scheduler::now() const {
@@ -359,9 +365,8 @@ void Scheduler::compare_beginnings(Request& waiting, const Request& running) con
 
 schedule::Policy::Has Scheduler::what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const {
   if (waiting.like_ != 0) {
-    const auto like = std::find_if(requests.begin(), requests.end(),
-                                   [&](const auto& request) { return request->id_ == waiting.like_; });
-    const bool is_there = like != requests.end();
+    const auto like = lower_bound(requests, waiting.like_);
+    const bool is_there = like != requests.end() && (*like)->id_ == waiting.like_;
     const bool is_done = is_there && (*like)->generation().session().evaluated() >= waiting.like_tokens_;
     if (is_done) waiting.resident_ = waiting.like_tokens_;
     if (is_done || !is_there) waiting.like_ = 0;

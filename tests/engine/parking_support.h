@@ -97,17 +97,4 @@ inline void check_empty(qi::Scheduler& scheduler, qi::KvCache& cache) {
   CHECK(cache.stats().blocks_used == 0);
 }
 
-template <typename Call>
-void refuses(qinfer_status status, const std::string& says, Call call) {
-  try {
-    call();
-  } catch (const qi::Error& error) {
-    CAPTURE(error.what());
-    CHECK(error.status() == status);
-    CHECK(std::string(error.what()).find(says) != std::string::npos);
-    return;
-  }
-  FAIL("not refused: " << says);
-}
-
 }  // namespace qinfer::test

@@ -325,17 +325,6 @@ TEST_CASE("Scheduler: calls that cannot be", "[scheduler]") {
   const qi::Model model = load();
   qi::KvCache cache = cache_of(model, 4), another = cache_of(model, 4);
   auto options = qi::options<qinfer_scheduler_options>();
-  const auto refuses = [&](qinfer_status status, const std::string& says, auto&& call) {
-    try {
-      call();
-    } catch (const qi::Error& error) {
-      CAPTURE(error.what());
-      CHECK(error.status() == status);
-      CHECK(std::string(error.what()).find(says) != std::string::npos);
-      return;
-    }
-    FAIL("not refused: " << says);
-  };
   CHECK(qi::Scheduler::plan() > 10'000);
   options.max_running = 1u << 21;
   refuses(QINFER_E_INVALID_ARGUMENT, "max_running is 2097152", [&] { qi::Scheduler::plan(options); });

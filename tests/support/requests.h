@@ -108,4 +108,18 @@ inline void run(qi::Scheduler& scheduler) {
   }
 }
 
+/// That a call fails with this status, and a message that says this.
+template <typename Call>
+void refuses(qinfer_status status, const std::string& says, Call call) {
+  try {
+    call();
+  } catch (const qi::Error& error) {
+    CAPTURE(error.what());
+    CHECK(error.status() == status);
+    CHECK(std::string(error.what()).find(says) != std::string::npos);
+    return;
+  }
+  FAIL("not refused: " << says);
+}
+
 }  // namespace qinfer::test
