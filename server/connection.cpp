@@ -207,7 +207,8 @@ void Connection::refuse(int status, const std::string& message) {
   stream_.expires_never();
   keeps_alive_ = false;
   closes_after_write_ = true;
-  respond({status, "application/json", refusal(status, "invalid_request_error", message).json});
+  const char* type = status < 500 ? "invalid_request_error" : "server_error";
+  respond({status, "application/json", refusal(status, type, message).json});
 }
 
 /// What was sent arrives only if the socket is not closed on bytes that nobody has read.

@@ -39,6 +39,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   void start();
+  /// Instead of start(): answers without a request, and ends.
+  void turn_away(int status, const std::string& message) { refuse(status, message); }
   /// Reads nothing more; what is being answered is.
   void drain();
 

@@ -21,6 +21,9 @@ net::ip::tcp::endpoint endpoint_of(const ServerOptions& options) {
   return {address, options.port};
 }
 
+/// Connections beyond the bound, that are told so; further ones are closed without a word.
+constexpr std::uint32_t kMostRefused = 16;
+
 Response plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text}; }
 
 Response answer_of(const Refusal& refused) { return {refused.status, "application/json", refused.json}; }
@@ -55,10 +58,9 @@ void Server::run() {
 void Server::accept() {
   acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
     if (is_draining_) return;
-    if (!error && n_connections_ < options_.most_connections) {
+    if (!error && n_connections_ < options_.most_connections + kMostRefused) {
       boost::system::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
-      ++n_connections_;
       auto made = std::make_unique<Connection>(
           std::move(socket), options_.limits,
           [this](const Connected& from, Request request) { route(from, std::move(request)); },
@@ -69,7 +71,11 @@ void Server::accept() {
       });
       std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
       connections_.push_back(connection);
-      connection->start();
+      if (++n_connections_ <= options_.most_connections) {
+        connection->start();
+      } else {
+        connection->turn_away(503, "all " + std::to_string(options_.most_connections) + " connections are taken");
+      }
     }
     accept();
   });

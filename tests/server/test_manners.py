@@ -182,23 +182,33 @@ def test_who_writes_slowly_is_not_waited_for(serve):
 
 def test_connections_have_a_bound_and_resting_ones_cost_nothing(serve):
     server = serve("--max-connections", "50")
-    resting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(49)]
-    assert server.request("GET", "/health")[0] == 200
-    more = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(3)]
-    until(lambda: any(_is_closed(connection) for connection in more))
-    for connection in resting + more:
+    resting = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(50)]
+    status, _, text = server.request("GET", "/health")
+    assert status == 503 and b"all 50 connections are taken" in text
+    many = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(40)]
+    told = [_all_of(connection) for connection in many]
+    assert any(answer.startswith(b"HTTP/1.1 503") for answer in told) and b"" in told
+    for connection in resting + many:
         connection.close()
+    until(lambda: _is_healthy(server))  # once the server has seen them leave
     until(lambda: server.metric("qinfer_connections") == 1)
 
 
-def _is_closed(connection):
-    connection.settimeout(0.05)
+def _is_healthy(server):
     try:
-        return connection.recv(1) == b""
-    except TimeoutError:
-        return False
+        return server.request("GET", "/health")[0] == 200
     except OSError:
-        return True
+        return False
+
+
+def _all_of(connection):
+    received = b""
+    try:
+        while piece := connection.recv(65536):
+            received += piece
+    except OSError:
+        pass
+    return received
 
 
 def test_sigterm_lets_requests_end(serve):
