@@ -108,8 +108,7 @@ Job::Job(Engine& engine, std::int32_t kind, const std::string& body) : engine_(e
     });
     info_ = qi::detail::filled<qinfer_openai_info>(
         [&](auto* out, auto* error) { return qinfer_openai_request_get_info(request_, out, error); });
-    if (info_.schema != nullptr)
-      throw refusal(400, "invalid_request_error", "response_format with a schema is not supported by this server");
+    if (info_.schema != nullptr) grammar_ = engine.grammars_.compile({info_.schema, info_.schema_len});
     is_stream_ = (info_.flags & QINFER_OPENAI_STREAM) != 0;
     const std::uint32_t context = engine.model_.info().context_tokens;
     if (info_.longest_prompt + std::uint64_t{std::max(info_.max_new_tokens, 1u)} > context)
@@ -191,6 +190,7 @@ bool Job::begin(Choice& choice) {
     options.max_logits = std::min(info_.longest_prompt, kPromptRows);
   options.max_draft = kMaxDraft;
   choice.session = std::make_unique<qi::Session>(engine_.cache_, options);
+  if (grammar_ != nullptr) Grammars::install(grammar_, *choice.session);
   call([&](auto* error) {
     return qinfer_openai_generation_create(request_, choice.index, choice.session->native(), nullptr,
                                            &choice.generation, error);
@@ -307,6 +307,7 @@ Engine::Engine(const EngineOptions& options)
       model_(load(runtime_, options)),
       cache_(cache_of(model_, options)),
       scheduler_(scheduler_of(cache_, options)),
+      grammars_(model_),
       name_(std::filesystem::path(options.model_path).lexically_normal().filename().string()) {
   if (name_.empty()) name_ = "model";
   thread_ = std::thread([this] { run(); });

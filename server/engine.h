@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "grammars.h"
+
 namespace server {
 
 struct EngineOptions {
@@ -68,6 +70,7 @@ class Job : public std::enable_shared_from_this<Job> {
   qinfer_openai_request* request_ = nullptr;
   qinfer_openai_answer* answer_ = nullptr;
   qinfer_openai_info info_ = {};
+  Grammars::Compiled grammar_;  ///< of the content; null = none
   std::vector<std::unique_ptr<Choice>> choices_;
   OnBytes on_bytes_;
   std::atomic<bool> is_cancelled_{false};
@@ -99,6 +102,7 @@ class Engine {
   qi::Model model_;
   qi::KvCache cache_;
   qi::Scheduler scheduler_;
+  Grammars grammars_;
   std::string name_;
   std::atomic<bool> ends_{false};
   std::atomic<double> seconds_per_request_{1};  ///< between two ends while requests waited; a guess at first

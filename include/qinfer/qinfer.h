@@ -1143,7 +1143,8 @@ typedef struct qinfer_openai_options {
 /** Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,
  *  such as "user", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,
  *  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).
- *  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise.
+ *  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise. Where
+ *  "tool_choice" asks for a call ("required", or the name of a function) the schema is that of one call.
  *
  *  QINFER_E_FORMAT for what is no such request, QINFER_E_UNSUPPORTED for what is not honoured, and the errors of
  *  qinfer_chat_tokenize. Messages name the field. */
@@ -1165,8 +1166,8 @@ typedef struct qinfer_openai_info {
     uint32_t    reserved;
     const char *model;               /* as the client calls it, maybe ""; texts live as long as the request */
     size_t      model_len;
-    const char *schema;              /* JSON schema that the content must fulfil: for a grammar in the session's hook;
-                                        NULL = none */
+    const char *schema;              /* JSON schema that the content, or its one call, must fulfil: for a grammar in
+                                        the session's hook; NULL = none */
     size_t      schema_len;
     const char *unused;              /* fields that change nothing, separated by spaces; maybe "" */
     size_t      unused_len;

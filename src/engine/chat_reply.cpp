@@ -77,6 +77,7 @@ Result<std::unique_ptr<ChatReply>> ChatReply::create(std::shared_ptr<const Model
   setup.in_reasoning = setup.in_reasoning && options.reasons;
   setup.reasons = options.reasons;
   setup.calls = options.calls;
+  setup.one_call = options.one_call;
   std::unique_ptr<ChatReply> reply(new ChatReply(std::move(model), std::move(setup)));
   QINFER_TRY(reply->find_reasoning_end());
   return reply;

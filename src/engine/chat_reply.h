@@ -28,6 +28,7 @@ class ChatReply {
   struct ReplyOptions {
     reply::Format format;  ///< not automatic
     bool reasons, calls;   ///< false: what looks so is content
+    bool one_call = false;
   };
   static Result<std::unique_ptr<ChatReply>> create(std::shared_ptr<const Model> model,
                                                    const formats::Json& conversation, const jinja::Rendered& prompt,

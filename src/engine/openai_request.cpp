@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/openai.h"
+#include "openai/forced_call.h"
 
 namespace qinfer::engine {
 namespace {
@@ -54,8 +55,12 @@ Status OpenAiRequest::make_chat() {
   QINFER_ASSIGN(std::vector<text::TokenId> tokens, tokenize_rendered(*model_, prompt, options));
   prompts_.push_back(std::move(tokens));
   // Where no tools are offered, what looks like a call is content.
+  const reply::Format format = reply::find_format(source);
+  if (request_.forces_call)
+    request_.schema = openai::forced_call_schema(*given.root().find("tools"), request_.forced_name,
+                                                 format == reply::Format::llama3 ? "parameters" : "arguments");
   QINFER_ASSIGN(reply_, ChatReply::create(model_, given.root(), prompt,
-                                          {reply::find_format(source), request_.reasons, request_.offers_tools}));
+                                          {format, request_.reasons, request_.offers_tools, request_.forces_call}));
   return Status();
 }
 

@@ -56,8 +56,10 @@ struct Request {
   bool echo = false;
   bool parallel_calls = true;
   bool offers_tools = false;
-  std::string schema;   ///< JSON schema of the content; "" = none
-  bool base64 = false;  ///< embeddings as base64 of little-endian floats
+  bool forces_call = false;  ///< of a tool, whose schema is made with the model (forced_call.h)
+  std::string forced_name;   ///< of this one; "" = any
+  std::string schema;        ///< JSON schema of the content; "" = none
+  bool base64 = false;       ///< embeddings as base64 of little-endian floats
   std::optional<std::uint32_t> dimensions;
   std::vector<std::string> unused;  ///< fields that change nothing
 };

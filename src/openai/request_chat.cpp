@@ -80,21 +80,48 @@ Status check_tools(const Json& tools) {
   return Status();
 }
 
-/// Whether the tools are offered.
-Result<bool> offers_tools(Fields& fields, const Json* tools) {
-  if (tools != nullptr) QINFER_TRY(check_tools(*tools));
-  const bool any = tools != nullptr && tools->size() != 0;
-  const Json* choice = fields.find("tool_choice");
-  if (choice == nullptr || choice->text() == "auto") return any;
-  if (choice->text() == "none") return false;
-  if (choice->is_object() || choice->text() == "required")
-    return error(Code::unsupported,
-                 "request: \"tool_choice\" asks for a call, which is not enforced here; expected "
-                 "\"auto\" or \"none\"");
-  return wrong_value("tool_choice", *choice, "\"auto\" or \"none\"");
+const Json* find_tool(const Json& tools, std::string_view name) {
+  for (const Json& tool : tools)
+    if (text_of(formats::find_field(*formats::find_field(tool, "function"), "name")) == name) return &tool;
+  return nullptr;
 }
 
-Status read_response_format(Fields& fields, bool tools, Request& request) {
+/// "tool_choice" that asks for a call of any tool, or of the one that it names.
+Status read_forced_call(const Json& choice, const Json* tools, Request& request) {
+  if (tools == nullptr || tools->size() == 0)
+    return error_at(Code::format, -1, "request: \"tool_choice\" asks for a call, and there are no \"tools\"");
+  request.forces_call = true;
+  if (!choice.is_object()) return Status();
+  const std::string_view type = text_of(formats::find_field(choice, "type"));
+  if (type != "function")
+    return error(Code::unsupported, "request: \"tool_choice.type\" is \"{}\", expected \"function\"",
+                 beginning_of(type));
+  const Json* function = formats::find_field(choice, "function");
+  const std::string_view name =
+      function != nullptr && function->is_object() ? text_of(formats::find_field(*function, "name")) : "";
+  if (name.empty()) return wrong_value("tool_choice", choice, "a function with a name");
+  if (find_tool(*tools, name) == nullptr)
+    return error_at(Code::format, -1, "request: \"tool_choice\" names \"{}\", which is none of the \"tools\"",
+                    beginning_of(name));
+  request.forced_name = name;
+  return Status();
+}
+
+/// Whether the tools are offered, and whether one must be called.
+Status read_tools(Fields& fields, const Json* tools, Request& request) {
+  if (tools != nullptr) QINFER_TRY(check_tools(*tools));
+  const Json* choice = fields.find("tool_choice");
+  request.offers_tools = tools != nullptr && tools->size() != 0;
+  if (choice == nullptr || choice->text() == "auto") return Status();
+  if (choice->text() == "none") {
+    request.offers_tools = false;
+    return Status();
+  }
+  if (choice->is_object() || choice->text() == "required") return read_forced_call(*choice, tools, request);
+  return wrong_value("tool_choice", *choice, "\"auto\", \"none\", \"required\" or a function with a name");
+}
+
+Status read_response_format(Fields& fields, Request& request) {
   const Json* format = fields.find("response_format");
   if (format == nullptr) return Status();
   const std::string_view type =
@@ -113,7 +140,7 @@ Status read_response_format(Fields& fields, bool tools, Request& request) {
   } else {
     return wrong_value("response_format", *format, "an object of type \"text\", \"json_object\" or \"json_schema\"");
   }
-  if (tools)
+  if (request.offers_tools)
     return error(Code::unsupported,
                  "request: \"response_format\" of type {} leaves no room for calls of tools; send "
                  "\"tool_choice\": \"none\" with it",
@@ -129,7 +156,8 @@ Status read_limits(Fields& fields, Request& request) {
   QINFER_ASSIGN(const auto reasoning, fields.integer("max_reasoning_tokens", 0, kMost));
   request.max_reasoning_tokens = static_cast<std::uint32_t>(reasoning.value_or(0));
   // Reasoning that uses up all tokens would leave a content that a schema asks for without any.
-  if (!reasoning && !request.schema.empty() && request.max_tokens)
+  const bool has_schema = !request.schema.empty() || request.forces_call;
+  if (!reasoning && has_schema && request.max_tokens)
     request.max_reasoning_tokens = std::max(*request.max_tokens / 2, 1U);
   return Status();
 }
@@ -193,18 +221,17 @@ Status read_chat(Fields& fields, Request& request) {
   std::size_t i = 0;
   for (const Json& message : *messages) QINFER_TRY(check_message(message, i++));
   const Json* tools = fields.find("tools");
-  QINFER_ASSIGN(const bool offers, offers_tools(fields, tools));
+  QINFER_TRY(read_tools(fields, tools, request));
   QINFER_ASSIGN(const auto parallel, fields.boolean("parallel_tool_calls"));
   request.parallel_calls = parallel.value_or(true);
-  request.offers_tools = offers;
-  QINFER_TRY(read_response_format(fields, offers, request));
+  QINFER_TRY(read_response_format(fields, request));
   QINFER_TRY(read_limits(fields, request));
   QINFER_TRY(read_logprobs(fields, request));
 
   formats::JsonWriter writer(request.conversation);
   writer.begin_object();
   writer.key("messages").raw(json_text(*messages));
-  if (offers) writer.key("tools").raw(json_text(*tools));
+  if (request.offers_tools) writer.key("tools").raw(json_text(*tools));
   QINFER_TRY(write_variables(fields, request, writer));
   writer.end_object();
   return refuse_others(fields, request);

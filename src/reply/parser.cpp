@@ -34,12 +34,12 @@ Parser::Parser(Setup setup)
     : syntax_(syntax_of(setup.format)),
       tools_(setup.calls ? std::move(setup.tools) : ToolList::none()),
       first_id_(setup.n_earlier_calls),
-      text_(std::move(setup.begun)),
+      text_(setup.one_call ? std::string() : std::move(setup.begun)),
       begun_(text_.size()),
       state_(setup.in_reasoning ? State::reasoning
              : setup.reasons    ? State::begin
                                 : State::content),
-      may_be_bare_(setup.calls && setup.format == Format::llama3 && !tools_.empty()) {
+      may_be_bare_(setup.calls && (setup.one_call || setup.format == Format::llama3) && !tools_.empty()) {
   // Functionary's replies begin with the name of what they call, also where that is nothing.
   if (setup.calls || setup.format == Format::functionary) return;
   syntax_.call = syntax_.unmarked = {};

@@ -38,6 +38,7 @@ struct Setup {
   bool in_reasoning = false;      ///< the prompt has begun it
   bool reasons = true;            ///< false: a marker of reasoning is content
   bool calls = true;              ///< false: so is one of a call
+  bool one_call = false;          ///< the content is one call in JSON without a marker, of whatever family
   std::string begun;              ///< what of the reply the prompt holds: a marker, or nothing
   ToolList tools;
   std::uint32_t n_earlier_calls = 0;  ///< of the conversation, so that ids differ

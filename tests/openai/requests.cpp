@@ -2,6 +2,8 @@
 #include <cmath>
 #include <string>
 
+#include "formats/json.h"
+#include "openai/forced_call.h"
 #include "openai/request.h"
 #include "support/catch.h"
 
@@ -89,6 +91,40 @@ TEST_CASE("openai request: fields of a chat", "[openai]") {
   CHECK(request.unused == std::vector<std::string>{"user", "metadata", "verbosity"});
 }
 
+TEST_CASE("openai request: calls that must be made", "[openai]") {
+  const Request any = read(Kind::chat, chat(std::string(kTool) + R"(, "tool_choice": "required", "max_tokens": 9)"));
+  CHECK((any.forces_call && any.offers_tools && any.forced_name.empty()));
+  CHECK(any.max_reasoning_tokens == 4);
+  const Request named = read(Kind::chat, chat(std::string(kTool) + R"(,
+      "tool_choice": {"type": "function", "function": {"name": "f"}})"));
+  CHECK((named.forces_call && named.forced_name == "f"));
+  CHECK_FALSE(read(Kind::chat, chat(std::string(kTool) + R"(, "tool_choice": "auto")")).forces_call);
+}
+
+TEST_CASE("openai request: the schema of a call", "[openai]") {
+  const auto schema = [](std::string_view tools, std::string_view name) {
+    const auto parsed = qinfer::formats::parse_json(tools, "tools");
+    REQUIRE(parsed.ok());
+    return qinfer::openai::forced_call_schema(parsed.value().root(), name, "arguments");
+  };
+  constexpr std::string_view kTwo = R"([{"type":"function","function":{"name":"a"}},
+    {"type":"function","function":{"name":"b","parameters":{"properties":{"$ref":{"$ref":"#/$defs/x"},
+      "y":{"$ref":"#"}},"$defs":{"x":{"enum":["#",1.5,null]}}}}}])";
+  const std::string a =
+      R"({"type":"object","properties":{"name":{"const":"a"},"arguments":{"type":"object","properties":{},)"
+      R"("additionalProperties":false}},"required":["name","arguments"],"additionalProperties":false})";
+  const auto b = [](const std::string& place) {
+    return R"({"type":"object","properties":{"name":{"const":"b"},"arguments":{"type":"object","properties":)"
+           R"({"$ref":{"$ref":")" +
+           place + R"(/properties/arguments/$defs/x"},"y":{"$ref":")" + place +
+           R"(/properties/arguments"}},"$defs":{"x":{"enum":["#",1.5,null]}}}},"required":["name","arguments"],)"
+           R"("additionalProperties":false})";
+  };
+  CHECK(schema(kTwo, "a") == a);
+  CHECK(schema(kTwo, "b") == b("#"));
+  CHECK(schema(kTwo, "") == R"({"anyOf":[)" + a + "," + b("#/anyOf/1") + "]}");
+}
+
 TEST_CASE("openai request: tools, schemas and seeds", "[openai]") {
   CHECK(read(Kind::chat, chat(std::string(kTool) + R"(, "tool_choice": "none")")).conversation ==
         R"({"messages":[{"role":"user","content":"Hi"}]})");
@@ -143,7 +179,14 @@ TEST_CASE("openai request: what is wrong is named", "[openai][bad]") {
   wrong(R"("top_logprobs": 2)", R"("top_logprobs" is 2 without "logprobs": true)");
   wrong(R"("tools": [{"type": "function", "function": {}}])",
         R"("tools[0]" is an object, expected a function with a name)");
-  wrong(R"("tool_choice": "maybe")", R"("tool_choice" is "maybe", expected "auto" or "none")");
+  wrong(R"("tool_choice": "maybe")",
+        R"("tool_choice" is "maybe", expected "auto", "none", "required" or a function with a name)");
+  wrong(R"("tool_choice": "required")", R"("tool_choice" asks for a call, and there are no "tools")");
+  wrong(R"("tools": [], "tool_choice": "required")", R"("tool_choice" asks for a call, and there are no "tools")");
+  wrong(std::string(kTool) + R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})",
+        R"("tool_choice" names "g", which is none of the "tools")");
+  wrong(std::string(kTool) + R"(, "tool_choice": {"type": "function", "function": "f"})",
+        R"("tool_choice" is an object, expected a function with a name)");
   wrong(R"("response_format": {"type": "yaml"})",
         R"("response_format" is an object, expected an object of type "text", "json_object" or "json_schema")");
   wrong(R"("response_format": {"type": "json_schema"})", R"("response_format.json_schema.schema" is missing)");
@@ -190,8 +233,8 @@ TEST_CASE("openai request: no field is passed over", "[openai][bad]") {
   refused(Kind::chat, chat(R"("audio": {})"), R"("audio" is not supported: answers are text)");
   refused(Kind::chat, chat(R"("store": true)"), R"("store" is not supported: nothing is stored)");
   refused(Kind::chat, chat(R"("functions": [])"), R"("functions" is not supported: send "tools")");
-  refused(Kind::chat, chat(std::string(kTool) + R"(, "tool_choice": "required")"),
-          R"("tool_choice" asks for a call, which is not enforced here; expected "auto" or "none")");
+  refused(Kind::chat, chat(std::string(kTool) + R"(, "tool_choice": {"type": "custom", "custom": {"name": "f"}})"),
+          R"("tool_choice.type" is "custom", expected "function")");
   refused(
       Kind::chat, chat(std::string(kTool) + R"(, "response_format": {"type": "json_object"})"),
       R"("response_format" of type json_object leaves no room for calls of tools; send "tool_choice": "none" with it)");

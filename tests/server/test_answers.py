@@ -125,8 +125,58 @@ def test_many_clients_get_what_each_gets_alone(server):
     assert together == alone
 
 
-def test_what_is_not_there_is_refused(serve):
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"$ref": "#/$defs/city"}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["city", "days"],
+            "additionalProperties": False,
+            "$defs": {"city": {"enum": ["Oslo", "Rome"]}},
+        },
+    },
+}
+CLOCK = {"type": "function", "function": {"name": "clock"}}
+
+
+def test_contents_fulfil_a_schema(serve):
     server = serve(model="tiny-chat")
-    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
-    status, answer = server.post("/v1/chat/completions", messages=[{"role": "user", "content": "x"}], response_format=schema)
-    assert status == 400 and "schema" in answer["error"]["message"]
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+    format = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    for temperature in (0, 1.5):
+        asked = dict(messages=[{"role": "user", "content": "How many?"}], temperature=temperature, max_tokens=60, n=3, seed=1)
+        status, answer = server.post("/v1/chat/completions", **asked, response_format=format)
+        assert status == 200, answer
+        for choice in answer["choices"]:
+            if choice["finish_reason"] == "stop":
+                assert isinstance(json.loads(choice["message"]["content"])["n"], int)
+    format["json_schema"]["schema"] = {"type": "array", "uniqueItems": True}
+    status, answer = server.post("/v1/chat/completions", **asked, response_format=format)
+    assert status == 400 and "uniqueItems" in answer["error"]["message"]
+
+
+def test_a_call_that_must_be_made_is_made(serve):
+    server = serve(model="tiny-chat")
+    messages = [{"role": "user", "content": "What is the weather in Rome?"}]
+    named = {"type": "function", "function": {"name": "weather"}}
+    for choice, tools in [("required", [WEATHER]), ("required", [CLOCK, WEATHER]), (named, [CLOCK, WEATHER])]:
+        asked = dict(messages=messages, tools=tools, tool_choice=choice, temperature=1.2, seed=3, max_tokens=200)
+        status, answer = server.post("/v1/chat/completions", **asked)
+        assert status == 200, answer
+        assert answer["choices"][0]["finish_reason"] == "tool_calls"
+        message = answer["choices"][0]["message"]
+        assert message["content"] is None
+        (call,) = message["tool_calls"]
+        assert call["type"] == "function" and call["id"]
+        arguments = json.loads(call["function"]["arguments"])
+        if call["function"]["name"] == "weather":
+            assert arguments["city"] in ("Oslo", "Rome") and 1 <= arguments["days"] <= 9
+        else:
+            assert choice == "required" and call["function"]["name"] == "clock" and arguments == {}
+        events = server.events("/v1/chat/completions", **asked)
+        deltas = [event["choices"][0]["delta"] for event in events]
+        streamed = [one for delta in deltas for one in delta.get("tool_calls", [])]
+        assert [one["function"] for one in streamed] == [call["function"]]
+        assert not any(delta.get("content") for delta in deltas)

@@ -2563,7 +2563,7 @@ unsafe extern "C" {
     ) -> qinfer_status;
     #[doc = " Requests that have not ended give no more events; each is still to be freed."]
     pub fn qinfer_scheduler_free(scheduler: *mut qinfer_scheduler);
-    #[doc = " Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,\n  such as \"user\", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,\n  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).\n  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise.\n\n  QINFER_E_FORMAT for what is no such request, QINFER_E_UNSUPPORTED for what is not honoured, and the errors of\n  qinfer_chat_tokenize. Messages name the field."]
+    #[doc = " Reads a request. What is not honoured is refused by name, and fields that ask for nothing that changes the answer,\n  such as \"user\", are named in qinfer_openai_info.unused. Beyond OpenAI's fields: top_k, min_p, repetition_penalty,\n  chat_template_kwargs (variables of the template), max_reasoning_tokens, and reasoning (false: none is looked for).\n  With a schema reasoning has half of max_completion_tokens, unless max_reasoning_tokens says otherwise. Where\n  \"tool_choice\" asks for a call (\"required\", or the name of a function) the schema is that of one call.\n\n  QINFER_E_FORMAT for what is no such request, QINFER_E_UNSUPPORTED for what is not honoured, and the errors of\n  qinfer_chat_tokenize. Messages name the field."]
     pub fn qinfer_openai_request_create(
         model: *const qinfer_model,
         kind: i32,
