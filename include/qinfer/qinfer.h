@@ -719,6 +719,49 @@ typedef struct qinfer_kv_cache_stats {
 } qinfer_kv_cache_stats;
 QINFER_STATUS qinfer_kv_cache_get_stats(const qinfer_kv_cache *cache, qinfer_kv_cache_stats *out, qinfer_error *err);
 
+/* ---- Kept keys and values --------------------------------------------------------------------------- */
+/* A folder with blocks of keys and values, so that a conversation which goes on later, in another process too, is not
+ * evaluated again. Blocks are found by their tokens and all tokens before them: nothing has a name, conversations that
+ * begin alike share the files of their beginning, and a session whose tokens are known has the bits that it would
+ * compute. After the process was killed all that was kept is there; nothing is synced, so after a crash of the machine
+ * files may be damaged: those are removed, and evaluated again.
+ *
+ *   qinfer_kv_store_fetch    before a session is evaluated or submitted: puts what is known of its tokens into the
+ *                            cache, where evaluations find it (QINFER_CACHE_PREFIX)
+ *   qinfer_kv_store_keep     once it has ended: writes its full blocks that are not in the folder
+ *
+ * Both read and write files, as fast as the system does, and may be called by any thread at any time. A block of keys
+ * and values takes the cache's bytes and a page. The folder and its files are made for their owner alone; tenants do
+ * not find each other's blocks. A store takes some 200 bytes for each file, and that of a block during a call. */
+typedef struct qinfer_kv_store qinfer_kv_store;
+typedef struct qinfer_kv_store_options {
+    uint32_t    struct_size, flags; /* none yet */
+    const char *path;               /* a folder, made where there is none; its parent must be there */
+    uint64_t    max_bytes;          /* of files; those used longest ago are removed for others. Not 0 */
+} qinfer_kv_store_options;
+/** Holds the cache, which must keep prefixes (QINFER_E_UNSUPPORTED). QINFER_E_STATE while another store has the folder,
+ *  of this process or another. Blocks of other models, kernel sets or layouts stay there and are not found. */
+QINFER_STATUS qinfer_kv_store_open(qinfer_kv_cache *cache, const qinfer_kv_store_options *options,
+                                   qinfer_kv_store **out, qinfer_error *err);
+/** *out_n (may be NULL): tokens from the session's first on that are in the folder now, as far as they fill blocks.
+ *  tenant: NUL-terminated; NULL = "". A session that was loaded from a snapshot is QINFER_E_UNSUPPORTED. With a window
+ *  in some layers (Gemma) a conversation is found where it was kept and not at places before; with one in all layers
+ *  (Mistral 0.1) only as far as all its blocks were kept. After an error what was written stays. */
+QINFER_STATUS qinfer_kv_store_keep(qinfer_kv_store *store, qinfer_session *session, const char *tenant,
+                                   const qinfer_cancel *cancel, size_t *out_n, qinfer_error *err);
+/** *out_n (may be NULL): tokens from the first on that the cache knows now, never the last one. Where it has no room
+ *  for more, or a file is damaged, they are fewer: that is no error. What was put into the cache is evicted as any
+ *  prefix without a session. */
+QINFER_STATUS qinfer_kv_store_fetch(qinfer_kv_store *store, const qinfer_token *tokens, size_t n, const char *tenant,
+                                    const qinfer_cancel *cancel, size_t *out_n, qinfer_error *err);
+typedef struct qinfer_kv_store_stats {
+    uint32_t struct_size, reserved;
+    uint64_t n_files, bytes;                  /* there now */
+    uint64_t written, read, removed, damaged; /* files, since it was opened; removed: for others */
+} qinfer_kv_store_stats;
+QINFER_STATUS qinfer_kv_store_get_stats(const qinfer_kv_store *store, qinfer_kv_store_stats *out, qinfer_error *err);
+QINFER_API void qinfer_kv_store_free(qinfer_kv_store *store);
+
 /* ---- Session: a list of tokens, a prefix of which is evaluated while the rest is pending ------------- */
 
 typedef struct qinfer_sampler_options { /* all zero: greedy */

@@ -865,6 +865,38 @@ class Request : public detail::Handle<qinfer_request, qinfer_request_free> {
   Request() = default;
 };
 
+/// A folder of kept keys and values, for conversations that go on later.
+class KvStore : public detail::Handle<qinfer_kv_store, qinfer_kv_store_free> {
+ public:
+  KvStore(KvCache& cache, const std::string& path, std::uint64_t max_bytes) {
+    auto options = qi::options<qinfer_kv_store_options>();
+    options.path = path.c_str();
+    options.max_bytes = max_bytes;
+    create([&](auto** out, auto* error) { return qinfer_kv_store_open(cache.native(), &options, out, error); });
+  }
+  /// How many of the session's tokens are in the folder now, from the first on.
+  std::size_t keep(Session& session, const std::string& tenant = {}, const Cancel* cancel = nullptr) {
+    std::size_t n = 0;
+    const qinfer_cancel* flag = cancel != nullptr ? cancel->native() : nullptr;
+    detail::FullError error;
+    detail::check(qinfer_kv_store_keep(native(), session.native(), tenant.c_str(), flag, &n, error.arg()), error);
+    return n;
+  }
+  /// How many of the tokens the cache knows now, from the first on.
+  std::size_t fetch(const std::vector<Token>& tokens, const std::string& tenant = {}, const Cancel* cancel = nullptr) {
+    std::size_t n = 0;
+    const qinfer_cancel* flag = cancel != nullptr ? cancel->native() : nullptr;
+    detail::FullError error;
+    detail::check(qinfer_kv_store_fetch(native(), tokens.data(), tokens.size(), tenant.c_str(), flag, &n, error.arg()),
+                  error);
+    return n;
+  }
+  qinfer_kv_store_stats stats() const {
+    return detail::filled<qinfer_kv_store_stats>(
+        [&](auto* out, auto* error) { return qinfer_kv_store_get_stats(native(), out, error); });
+  }
+};
+
 /// The generations of many requests as one batch.
 class Scheduler : public detail::Handle<qinfer_scheduler, qinfer_scheduler_free> {
  public:

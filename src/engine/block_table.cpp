@@ -29,9 +29,9 @@ KvView BlockTable::view() const {
   return {pool_->arena(), entries_.data()};
 }
 
-std::size_t BlockTable::first_seen(std::size_t position) const {
-  if (window_ == 0 || position <= window_) return 0;
-  return (position - window_) / layout().block_tokens;
+std::size_t BlockTable::first_seen(std::uint32_t window, std::uint32_t block_tokens, std::size_t position) {
+  if (window == 0 || position <= window) return 0;
+  return (position - window) / block_tokens;
 }
 
 bool BlockTable::reaches_back_from(std::size_t position) const {

@@ -99,6 +99,8 @@ class SessionKeys {
   Status explained(Status status) const;
   /// What computed them: kernel set and options, or kMixedOrigin.
   std::string origin() const { return untrusted_ ? origin_ : cache_->model().origin(); }
+  /// Whether some came out of a snapshot.
+  bool untrusted() const { return untrusted_; }
   /// Those of a snapshot, evaluated by what it names. There must be none yet.
   Status read(const kv::Snapshot& snapshot, const std::string& path);
 

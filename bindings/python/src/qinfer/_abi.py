@@ -403,6 +403,26 @@ class qinfer_kv_cache_stats(Structure):
         ("reserved", c_uint64),
     ]
 
+class qinfer_kv_store_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("path", c_char_p),
+        ("max_bytes", c_uint64),
+    ]
+
+class qinfer_kv_store_stats(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("reserved", c_uint32),
+        ("n_files", c_uint64),
+        ("bytes", c_uint64),
+        ("written", c_uint64),
+        ("read", c_uint64),
+        ("removed", c_uint64),
+        ("damaged", c_uint64),
+    ]
+
 class qinfer_sampler_options(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -740,6 +760,11 @@ FUNCTIONS = {
     "qinfer_kv_cache_create": (c_int32, ["qinfer_model", POINTER(qinfer_kv_cache_options), POINTER(c_void_p), c_void_p]),
     "qinfer_kv_cache_free": (None, ["qinfer_kv_cache"]),
     "qinfer_kv_cache_get_stats": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_kv_cache_stats), c_void_p]),
+    "qinfer_kv_store_open": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_kv_store_options), POINTER(c_void_p), c_void_p]),
+    "qinfer_kv_store_keep": (c_int32, ["qinfer_kv_store", "qinfer_session", c_char_p, "qinfer_cancel", POINTER(c_size_t), c_void_p]),
+    "qinfer_kv_store_fetch": (c_int32, ["qinfer_kv_store", POINTER(c_int32), c_size_t, c_char_p, "qinfer_cancel", POINTER(c_size_t), c_void_p]),
+    "qinfer_kv_store_get_stats": (c_int32, ["qinfer_kv_store", POINTER(qinfer_kv_store_stats), c_void_p]),
+    "qinfer_kv_store_free": (None, ["qinfer_kv_store"]),
     "qinfer_session_create": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_session_options), POINTER(c_void_p), c_void_p]),
     "qinfer_session_fork": (c_int32, ["qinfer_session", POINTER(c_void_p), c_void_p]),
     "qinfer_session_truncate": (c_int32, ["qinfer_session", c_size_t, c_void_p]),

@@ -1181,6 +1181,77 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_kv_cache_stats, reserved) - 64usize];
 };
 #[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_kv_store {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_kv_store_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub path: *const ::core::ffi::c_char,
+    pub max_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_kv_store_options"]
+        [::core::mem::size_of::<qinfer_kv_store_options>() - 24usize];
+    ["Alignment of qinfer_kv_store_options"]
+        [::core::mem::align_of::<qinfer_kv_store_options>() - 8usize];
+    ["Offset of field: qinfer_kv_store_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_kv_store_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_kv_store_options::flags"]
+        [::core::mem::offset_of!(qinfer_kv_store_options, flags) - 4usize];
+    ["Offset of field: qinfer_kv_store_options::path"]
+        [::core::mem::offset_of!(qinfer_kv_store_options, path) - 8usize];
+    ["Offset of field: qinfer_kv_store_options::max_bytes"]
+        [::core::mem::offset_of!(qinfer_kv_store_options, max_bytes) - 16usize];
+};
+impl Default for qinfer_kv_store_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_kv_store_stats {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub n_files: u64,
+    pub bytes: u64,
+    pub written: u64,
+    pub read: u64,
+    pub removed: u64,
+    pub damaged: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_kv_store_stats"][::core::mem::size_of::<qinfer_kv_store_stats>() - 56usize];
+    ["Alignment of qinfer_kv_store_stats"]
+        [::core::mem::align_of::<qinfer_kv_store_stats>() - 8usize];
+    ["Offset of field: qinfer_kv_store_stats::struct_size"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, struct_size) - 0usize];
+    ["Offset of field: qinfer_kv_store_stats::reserved"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, reserved) - 4usize];
+    ["Offset of field: qinfer_kv_store_stats::n_files"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, n_files) - 8usize];
+    ["Offset of field: qinfer_kv_store_stats::bytes"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, bytes) - 16usize];
+    ["Offset of field: qinfer_kv_store_stats::written"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, written) - 24usize];
+    ["Offset of field: qinfer_kv_store_stats::read"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, read) - 32usize];
+    ["Offset of field: qinfer_kv_store_stats::removed"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, removed) - 40usize];
+    ["Offset of field: qinfer_kv_store_stats::damaged"]
+        [::core::mem::offset_of!(qinfer_kv_store_stats, damaged) - 48usize];
+};
+#[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct qinfer_sampler_options {
     pub struct_size: u32,
@@ -2329,6 +2400,38 @@ unsafe extern "C" {
         out: *mut qinfer_kv_cache_stats,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " Holds the cache, which must keep prefixes (QINFER_E_UNSUPPORTED). QINFER_E_STATE while another store has the folder,\n  of this process or another. Blocks of other models, kernel sets or layouts stay there and are not found."]
+    pub fn qinfer_kv_store_open(
+        cache: *mut qinfer_kv_cache,
+        options: *const qinfer_kv_store_options,
+        out: *mut *mut qinfer_kv_store,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " *out_n (may be NULL): tokens from the session's first on that are in the folder now, as far as they fill blocks.\n  tenant: NUL-terminated; NULL = \"\". A session that was loaded from a snapshot is QINFER_E_UNSUPPORTED. With a window\n  in some layers (Gemma) a conversation is found where it was kept and not at places before; with one in all layers\n  (Mistral 0.1) only as far as all its blocks were kept. After an error what was written stays."]
+    pub fn qinfer_kv_store_keep(
+        store: *mut qinfer_kv_store,
+        session: *mut qinfer_session,
+        tenant: *const ::core::ffi::c_char,
+        cancel: *const qinfer_cancel,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " *out_n (may be NULL): tokens from the first on that the cache knows now, never the last one. Where it has no room\n  for more, or a file is damaged, they are fewer: that is no error. What was put into the cache is evicted as any\n  prefix without a session."]
+    pub fn qinfer_kv_store_fetch(
+        store: *mut qinfer_kv_store,
+        tokens: *const qinfer_token,
+        n: usize,
+        tenant: *const ::core::ffi::c_char,
+        cancel: *const qinfer_cancel,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_kv_store_get_stats(
+        store: *const qinfer_kv_store,
+        out: *mut qinfer_kv_store_stats,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_kv_store_free(store: *mut qinfer_kv_store);
     pub fn qinfer_session_create(
         cache: *mut qinfer_kv_cache,
         options: *const qinfer_session_options,
