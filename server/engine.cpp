@@ -97,7 +97,8 @@ struct Job::Choice {
   std::shared_ptr<Job> keeps;  ///< the job, until this choice has ended
 };
 
-Job::Job(Engine& engine, std::int32_t kind, const std::string& body) : engine_(engine) {
+Job::Job(Engine& engine, std::int32_t kind, const std::string& body, std::string tenant)
+    : engine_(engine), tenant_(std::move(tenant)) {
   try {
     auto options = qi::options<qinfer_openai_options>();
     std::random_device random;
@@ -141,6 +142,7 @@ Job::~Job() {
 void Job::submit(OnBytes on_bytes) try {
   on_bytes_ = std::move(on_bytes);
   if (info_.kind == QINFER_OPENAI_EMBEDDINGS) return embed();
+  fetch();
   std::vector<std::unique_ptr<Choice>> choices;
   std::vector<Choice*> ready;
   for (std::uint32_t i = 0; i < info_.n_choices && !is_cancelled_; ++i) {
@@ -160,6 +162,7 @@ void Job::submit(OnBytes on_bytes) try {
 void Job::submit_all(const std::vector<Choice*>& ready) {
   std::size_t n_submitted = 0;
   for (Choice* choice : ready) choice->keeps = shared_from_this();
+  const std::lock_guard lock(engine_.mutex_);  // an end waits for it
   try {
     for (Choice* choice : ready) {
       auto options = qi::options<qinfer_request_options>();
@@ -168,6 +171,7 @@ void Job::submit_all(const std::vector<Choice*>& ready) {
         return qinfer_scheduler_submit(engine_.scheduler_.native(), choice->generation, &options, &choice->request,
                                        error);
       });
+      engine_.drawn_.insert(choice);
       ++n_submitted;
     }
   } catch (const qi::Error& error) {
@@ -199,6 +203,23 @@ bool Job::begin(Choice& choice) {
   call(
       [&](auto* error) { return qinfer_openai_answer_begin(answer_, choice.index, choice.generation, &ended, error); });
   return ended == 0;
+}
+
+/// What is kept of its prompts, into the cache. Where that fails it is evaluated.
+void Job::fetch() noexcept {
+  if (engine_.keeper_ == nullptr || (info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) != 0) return;
+  try {
+    for (std::uint32_t i = 0; i < info_.n_prompts && !is_cancelled_; ++i) {
+      std::vector<qi::Token> tokens(info_.longest_prompt);
+      std::size_t n = 0;
+      call([&](auto* error) {
+        return qinfer_openai_request_tokens(request_, i, tokens.data(), tokens.size(), &n, error);
+      });
+      tokens.resize(n);
+      engine_.keeper_->fetch(tokens, tenant_);
+    }
+  } catch (const std::exception&) {
+  }
 }
 
 void Job::embed() {
@@ -308,6 +329,7 @@ Engine::Engine(const EngineOptions& options)
       cache_(cache_of(model_, options)),
       scheduler_(scheduler_of(cache_, options)),
       grammars_(model_),
+      keeper_(options.keep_path.empty() ? nullptr : std::make_unique<Keeper>(cache_, options)),
       name_(std::filesystem::path(options.model_path).lexically_normal().filename().string()) {
   if (name_.empty()) name_ = "model";
   thread_ = std::thread([this] { run(); });
@@ -315,19 +337,28 @@ Engine::Engine(const EngineOptions& options)
 
 Engine::~Engine() {
   ends_ = true;
-  thread_.join();
+  thread_.join();  // which gives the keeper its last sessions
 }
 
 void Engine::run() {
-  while (!ends_) {
-    if (!scheduler_.wait(kWait)) continue;
-    try {
-      scheduler_.step();
-    } catch (const qi::Error&) {  // no memory: nothing was evaluated, and the next step tries again
-    }
-    for (qinfer_event event = scheduler_.next(); event.kind != QINFER_EVENT_NONE; event = scheduler_.next())
-      take(event);
+  while (!ends_)
+    if (scheduler_.wait(kWait)) step();
+  if (keeper_ == nullptr) return;
+  // What is drawn now is kept as far as it is.
+  const auto n_drawn = [this] {
+    const std::lock_guard lock(mutex_);
+    for (const Job::Choice* choice : drawn_) qinfer_request_cancel(choice->request);
+    return drawn_.size();
+  };
+  while (n_drawn() != 0) step();
+}
+
+void Engine::step() {
+  try {
+    scheduler_.step();
+  } catch (const qi::Error&) {  // no memory: nothing was evaluated, and the next step tries again
   }
+  for (qinfer_event event = scheduler_.next(); event.kind != QINFER_EVENT_NONE; event = scheduler_.next()) take(event);
 }
 
 void Engine::take(const qinfer_event& event) {
@@ -338,9 +369,16 @@ void Engine::take(const qinfer_event& event) {
   if (event.kind != QINFER_EVENT_END) return;
   if (event.status == QINFER_OK) note_end();
   const std::shared_ptr<Job> keeps = std::move(choice.keeps);
+  {
+    const std::lock_guard lock(mutex_);
+    drawn_.erase(&choice);
+  }
   const std::lock_guard lock(job.mutex_);
   qinfer_request_free(std::exchange(choice.request, nullptr));
   qinfer_generation_free(std::exchange(choice.generation, nullptr));
+  const bool is_whole = event.status == QINFER_OK || event.status == QINFER_E_CANCELLED;
+  if (keeper_ != nullptr && is_whole && (job.info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) == 0)
+    keeper_->keep(std::move(choice.session), job.tenant_);
   choice.session.reset();
 }
 

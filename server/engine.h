@@ -12,11 +12,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "grammars.h"
+#include "keeper.h"
 
 namespace server {
 
@@ -26,6 +28,8 @@ struct EngineOptions {
   std::uint64_t cache_bytes = 0;  ///< 0: four sessions of the model's context, or half of what the machine has free
   std::uint32_t max_running = 16, max_waiting = 256, step_ms = 100;
   std::string park_path;
+  std::string keep_path;                               ///< folder of kept conversations; "": none are kept
+  std::uint64_t keep_bytes = std::uint64_t{16} << 30;  ///< of its files
 };
 
 /// A request that cannot be answered: the status of HTTP, and OpenAI's form of the error.
@@ -44,7 +48,8 @@ class Job : public std::enable_shared_from_this<Job> {
   /// `bytes`: of the answer; `is_last`: nothing follows.
   using OnBytes = std::function<void(std::string bytes, bool is_last)>;
 
-  Job(Engine& engine, std::int32_t kind, const std::string& body);  ///< Throws Refusal.
+  /// `tenant`: whose kept conversations it may find. Throws Refusal.
+  Job(Engine& engine, std::int32_t kind, const std::string& body, std::string tenant);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -62,10 +67,12 @@ class Job : public std::enable_shared_from_this<Job> {
   void fail(qinfer_status status, const char* message);
   void give();
   void embed();
+  void fetch() noexcept;
   bool begin(Choice& choice);
   void submit_all(const std::vector<Choice*>& ready);
 
   Engine& engine_;
+  const std::string tenant_;
   bool is_stream_ = false;
   qinfer_openai_request* request_ = nullptr;
   qinfer_openai_answer* answer_ = nullptr;
@@ -91,10 +98,13 @@ class Engine {
   /// Seconds after which a request that was refused for want of room may be sent again: as long as those that wait take
   /// at the rate of the last ones.
   std::uint32_t retry_after_s();
+  /// Null where no conversations are kept.
+  const Keeper* keeper() const { return keeper_.get(); }
 
  private:
   friend class Job;
   void run();
+  void step();
   void take(const qinfer_event& event);
   void note_end();
 
@@ -103,10 +113,13 @@ class Engine {
   qi::KvCache cache_;
   qi::Scheduler scheduler_;
   Grammars grammars_;
+  std::unique_ptr<Keeper> keeper_;
   std::string name_;
   std::atomic<bool> ends_{false};
   std::atomic<double> seconds_per_request_{1};  ///< between two ends while requests waited; a guess at first
   std::optional<std::chrono::steady_clock::time_point> last_end_;  ///< after which some waited
+  std::mutex mutex_;
+  std::set<Job::Choice*> drawn_;  ///< submitted, and not ended
   std::thread thread_;
 };
 

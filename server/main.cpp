@@ -24,6 +24,11 @@ void add_engine_options(CLI::App& app, server::EngineOptions& engine) {
       ->capture_default_str();
   app.add_option("--park", engine.park_path, "Directory in which requests are parked where the cache has no room")
       ->type_name("DIR");
+  app.add_option("--keep", engine.keep_path, "Directory in which conversations are kept, to go on after a restart too")
+      ->type_name("DIR");
+  app.add_option("--keep-bytes", engine.keep_bytes, "Of kept conversations; those used longest ago are removed")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
 }
 
 void add_options(CLI::App& app, server::ServerOptions& options) {

@@ -28,10 +28,25 @@ class Page {
   std::string label_, text_;
 };
 
+void add_kept(Page& page, const Keeper& keeper) {
+  const qinfer_kv_store_stats kept = keeper.stats();
+  const auto add = [&](const char* name, const char* type, const char* help, std::uint64_t value) {
+    page.add(name, type, help, static_cast<double>(value));
+  };
+  add("qinfer_kept_bytes", "gauge", "Bytes of kept conversations.", kept.bytes);
+  add("qinfer_kept_files_written_total", "counter", "Files of kept conversations that were written.", kept.written);
+  add("qinfer_kept_files_read_total", "counter", "Files of kept conversations that were read.", kept.read);
+  add("qinfer_kept_files_removed_total", "counter", "Files that were removed to make room.", kept.removed);
+  add("qinfer_kept_files_damaged_total", "counter", "Files that were damaged, and removed.", kept.damaged);
+  add("qinfer_kept_failures_total", "counter", "Conversations that could not be kept or fetched.", keeper.n_failed());
+  add("qinfer_kept_passed_over_total", "counter", "Conversations that were not kept, since too many were to be.",
+      keeper.n_passed_over());
+}
+
 }  // namespace
 
 std::string Metrics::text(const std::string& model, const qinfer_scheduler_stats& scheduler,
-                          const qinfer_kv_cache_stats& cache, std::uint32_t n_connections) const {
+                          const qinfer_kv_cache_stats& cache, std::uint32_t n_connections, const Keeper* keeper) const {
   std::string name;  // escaped
   for (const char c : model) name += c == '"' || c == '\\' ? std::string{'\\', c} : c == '\n' ? "\\n" : std::string{c};
   Page page("model_name=\"" + name + "\"");
@@ -56,6 +71,7 @@ std::string Metrics::text(const std::string& model, const qinfer_scheduler_stats
   page.add("qinfer_requests_total", "counter", "Choices that were submitted.",
            static_cast<double>(scheduler.submitted));
   page.add("qinfer_steps_total", "counter", "Evaluations.", static_cast<double>(scheduler.steps));
+  if (keeper != nullptr) add_kept(page, *keeper);
   page.begin("qinfer_http_answers_total", "counter", "Answers by status.");
   for (const auto& [status, n] : answers_)
     page.sample("qinfer_http_answers_total", "status=\"" + std::to_string(status) + "\"", static_cast<double>(n));

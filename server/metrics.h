@@ -8,13 +8,15 @@
 #include <map>
 #include <string>
 
+#include "keeper.h"
+
 namespace server {
 
 class Metrics {
  public:
   void count_answer(int status) { ++answers_[status]; }
   std::string text(const std::string& model, const qinfer_scheduler_stats& scheduler,
-                   const qinfer_kv_cache_stats& cache, std::uint32_t n_connections) const;
+                   const qinfer_kv_cache_stats& cache, std::uint32_t n_connections, const Keeper* keeper) const;
 
  private:
   std::map<int, std::uint64_t> answers_;

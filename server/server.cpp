@@ -135,7 +135,7 @@ void Server::route(const Connected& connection, Request request) {
   for (const auto& [known, kind] : kKinds) {
     if (path != known) continue;
     if (!is_post) return respond(not_allowed("POST"));
-    return complete(connection, kind, std::move(request.body));
+    return complete(connection, kind, std::move(request));
   }
   if (path == "/tokenize" || path == "/detokenize") {
     if (!is_post) return respond(not_allowed("POST"));
@@ -146,7 +146,7 @@ void Server::route(const Connected& connection, Request request) {
 
 /// The request is prepared on a thread of its own, since a long prompt takes time to be made tokens, and drawn on the
 /// engine's; what is given comes back to the connection's thread.
-void Server::complete(const Connected& connection, std::int32_t kind, std::string body) {
+void Server::complete(const Connected& connection, std::int32_t kind, Request request) {
   struct Answer {
     std::shared_ptr<Job> job;
     bool left = false;
@@ -156,7 +156,7 @@ void Server::complete(const Connected& connection, std::int32_t kind, std::strin
     answer->left = true;
     if (answer->job != nullptr) answer->job->cancel();
   });
-  net::post(preparing_, [this, connection, kind, answer, body = std::move(body)] {
+  net::post(preparing_, [this, connection, kind, answer, request = std::move(request)] {
     const auto refuse = [&](const Refusal& refused) {
       Response response = answer_of(refused);
       if (refused.status == 429) response.fields = "Retry-After: " + std::to_string(engine_.retry_after_s()) + "\r\n";
@@ -166,7 +166,7 @@ void Server::complete(const Connected& connection, std::int32_t kind, std::strin
       });
     };
     try {
-      auto job = std::make_shared<Job>(engine_, kind, body);
+      auto job = std::make_shared<Job>(engine_, kind, request.body, request.authorization);
       const bool is_stream = job->is_stream();
       net::post(context_, [answer, job] {
         answer->job = job;
@@ -207,7 +207,8 @@ Response Server::models() const {
 
 Response Server::metrics() {
   Response response = {200, "text/plain; version=0.0.4; charset=utf-8", {}};
-  response.body = metrics_.text(engine_.name(), engine_.stats(), engine_.cache_stats(), n_connections_);
+  response.body =
+      metrics_.text(engine_.name(), engine_.stats(), engine_.cache_stats(), n_connections_, engine_.keeper());
   return response;
 }
 

@@ -41,7 +41,7 @@ class Server {
   void wait_for_signals();
   void drain();
   void route(const Connected& connection, Request request);
-  void complete(const Connected& connection, std::int32_t kind, std::string body);
+  void complete(const Connected& connection, std::int32_t kind, Request request);
   void tokenize(const Connected& connection, const Request& request);
   void detokenize(const Connected& connection, const Request& request);
   Response models() const;
@@ -52,7 +52,7 @@ class Server {
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer drain_timer_;
-  boost::asio::thread_pool preparing_{1};
+  boost::asio::thread_pool preparing_{2};  ///< one may wait for files
   Keys keys_;
   Metrics metrics_;
   std::vector<std::weak_ptr<Connection>> connections_;
