@@ -160,6 +160,10 @@ void qinfer_request_cancel(qinfer_request* request) {
   if (request != nullptr) request->impl->cancel();
 }
 
+void qinfer_request_pause(qinfer_request* request, int32_t paused) {
+  if (request != nullptr) request->impl->pause(paused != 0);
+}
+
 void qinfer_request_free(qinfer_request* request) {
   if (request == nullptr) return;
   request->impl->forget();

@@ -1115,6 +1115,10 @@ QINFER_STATUS qinfer_scheduler_submit(qinfer_scheduler *scheduler, qinfer_genera
 /** [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step
  *  that evaluates it alone stops within a layer. The qinfer_cancel of its generation ends it after a step, too. */
 QINFER_API void qinfer_request_cancel(qinfer_request *request);
+/** [any thread] paused not 0: from the next step on nothing of the request is evaluated or drawn, until it is 0 again,
+ *  for a client that does not take what is there. It keeps its place, and its blocks; with park_path it leaves first
+ *  where blocks run out, and returns when it goes on. It may be cancelled, and its deadline holds. */
+QINFER_API void qinfer_request_pause(qinfer_request *request, int32_t paused);
 /** [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to
  *  use after the next step. */
 QINFER_API void qinfer_request_free(qinfer_request *request);

@@ -859,6 +859,7 @@ class Generation : public detail::Handle<qinfer_generation, qinfer_generation_fr
 class Request : public detail::Handle<qinfer_request, qinfer_request_free> {
  public:
   void cancel() { qinfer_request_cancel(native()); }
+  void pause(bool paused) { qinfer_request_pause(native(), paused ? 1 : 0); }
 
  private:
   friend class Scheduler;

@@ -269,8 +269,8 @@ Status Scheduler::plan_step(std::uint64_t& moved_ns) {
     const Lock lock(mutex_);
     QINFER_TRY(begin_step(time));
     if (!rows_.empty()) return Status();
+    is_stalled_.store((parks() || n_paused_ != 0) && mover_ == nullptr);  // unless something is evaluated
   }
-  is_stalled_.store(parks() && mover_ == nullptr);  // unless something is evaluated
   moved_ns = move_blocks();
   const Lock lock(mutex_);
   begin_requests();
@@ -285,14 +285,25 @@ Status Scheduler::begin_step(std::uint64_t time) {
   events_.clear();
   n_taken_ = 0;
   end_what_is_over(time);
+  note_pauses();
   if (!add_rows_ahead()) choose_who_returns(time);
   return Status();
+}
+
+void Scheduler::note_pauses() {
+  n_paused_ = 0;
+  for (const auto& request : requests_) {
+    if (!request->running_) continue;
+    request->is_paused_ = request->asked_to_pause_.load();
+    policy_.pause(request->id_, request->is_paused_);
+    n_paused_ += request->is_paused_ ? 1 : 0;
+  }
 }
 
 /// Those whose next token need not be evaluated.
 bool Scheduler::add_rows_ahead() {
   for (const auto& request : requests_)
-    if (request->is_ahead_ && request->is_here_) add_row({request->id_, 0, false});
+    if (request->is_ahead_ && request->is_here_ && !request->is_paused_) add_row({request->id_, 0, false});
   return !rows_.empty();
 }
 

@@ -76,7 +76,9 @@ class Request {
 
   /// It ends with the step that runs, or the next one. From any thread.
   void cancel() { asked_to_end_.store(true); }
-  /// The same, and no events of it follow.
+  /// Nothing of it is evaluated or drawn from the next step on, until it goes on. From any thread.
+  void pause(bool paused) { asked_to_pause_.store(paused); }
+  /// It is cancelled, and no events of it follow.
   void forget() {
     forgotten_.store(true);
     cancel();
@@ -101,9 +103,10 @@ class Request {
   std::atomic<bool>& session_in_use_;
   const std::atomic<bool>* cancelled_;
   RequestOptions options_;
-  std::atomic<bool> asked_to_end_{false}, forgotten_{false};
+  std::atomic<bool> asked_to_end_{false}, asked_to_pause_{false}, forgotten_{false};
   std::uint64_t id_ = 0;
   bool running_ = false, ended_ = false;
+  bool is_paused_ = false;         ///< as the policy knows
   bool is_ahead_ = false;          ///< its last token was guessed: nothing need be evaluated for the next one
   bool looked_up_ = false;         ///< resident_ is known
   std::uint32_t resident_ = 0;     ///< tokens of its prompt that are evaluated, be it by other sessions
@@ -184,6 +187,7 @@ class Scheduler {
   void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_event(Kind kind, const std::shared_ptr<Request>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void note_pauses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool add_rows_ahead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void guess();
   bool drop_guesses();
@@ -220,7 +224,8 @@ class Scheduler {
   std::unique_ptr<Parking> parking_;
   std::shared_ptr<Request> mover_;       ///< the one that leaves or returns
   bool leaves_ = false;                  ///< it leaves
-  std::atomic<bool> is_stalled_{false};  ///< the last step did nothing, since other sessions have all blocks
+  std::atomic<bool> is_stalled_{false};  ///< the last step did nothing: other sessions have all blocks, or requests are
+                                         ///< paused
   const std::int32_t process_;           ///< in a fork()ed child files and lock are the parent's
 
   Mutex mutex_;
@@ -228,6 +233,7 @@ class Scheduler {
   std::vector<std::shared_ptr<Request>> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<SchedulerEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::size_t n_taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t n_paused_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of those that run
   SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 

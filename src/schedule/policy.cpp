@@ -93,7 +93,8 @@ bool Policy::comes_before(const Waiting& a, const Waiting& b) const {
 }
 
 std::optional<std::uint64_t> Policy::choose() const {
-  if (n_at(Place::here) != running_.size()) return std::nullopt;
+  if (std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.is_awaited(); }))
+    return std::nullopt;
   const Waiting* best = nullptr;
   const std::uint64_t taken = promised_blocks(), left = options_.blocks - std::min(options_.blocks, taken);
   const std::uint64_t kept = headroom();
@@ -156,7 +157,7 @@ void Policy::share_among_keys(std::uint32_t rows) {
   for (Key& key : keys_) {
     key.claim.wanted = 0;
     for (const Running& running : running_)
-      if (running.request.key == key.key && running.is_here() && !running.decodes())
+      if (running.request.key == key.key && running.is_planned() && !running.decodes())
         key.claim.wanted += running.request.prompt_tokens - running.evaluated;
     if (key.claim.wanted > 0) claims_.push_back(&key.claim);
   }
@@ -164,7 +165,7 @@ void Policy::share_among_keys(std::uint32_t rows) {
   for (const Key& key : keys_) {
     claims_.clear();
     for (Running& running : running_) {
-      if (running.request.key != key.key || !running.is_here() || running.decodes()) continue;
+      if (running.request.key != key.key || !running.is_planned() || running.decodes()) continue;
       running.claim.wanted = running.request.prompt_tokens - running.evaluated;
       running.claim.given = 0;
       claims_.push_back(&running.claim);
@@ -179,7 +180,7 @@ std::span<const Share> Policy::plan(double spent) {
   spent_ = spent;
   bool prompts = false;
   for (const Running& running : running_) {
-    if (!running.is_here()) continue;
+    if (!running.is_planned()) continue;
     if (!running.decodes()) {
       prompts = true;
       continue;
@@ -207,7 +208,7 @@ void Policy::share_rows() {
   }
   share_among_keys(fits);
   for (const Running& running : running_)
-    if (running.is_here() && !running.decodes() && running.claim.given > 0)
+    if (running.is_planned() && !running.decodes() && running.claim.given > 0)
       plan_.push_back({running.request.id, running.claim.given, true});
   shape_ = planned_shape();
 }
@@ -216,7 +217,7 @@ void Policy::share_rows() {
 StepShape Policy::planned_shape() const {
   StepShape shape = shape_;
   for (const Running& running : running_) {
-    const std::uint32_t given = !running.is_here() || running.decodes() ? 0 : running.claim.given;
+    const std::uint32_t given = !running.is_planned() || running.decodes() ? 0 : running.claim.given;
     shape.prefill_rows += given;
     shape.context += std::uint64_t{given} * (running.evaluated + given / 2);
   }
@@ -253,6 +254,10 @@ void Policy::skipped(std::uint64_t id) {
   plan_.erase(at);
 }
 
+void Policy::pause(std::uint64_t id, bool paused) {
+  if (Running* running = find(id)) running->paused = paused;
+}
+
 void Policy::evaluated(std::uint64_t id, std::uint32_t tokens) {
   if (Running* running = find(id)) running->evaluated = tokens;
 }
@@ -270,16 +275,17 @@ Policy::Relief Policy::relieve(std::uint64_t id) {
   Running* leaves = nullptr;
   std::size_t n_holders = 0;
   const auto rank = [](const Running& r) {
-    return std::tuple(-std::int64_t{r.request.priority}, r.tokens_left(), r.request.id);
+    return std::tuple(r.paused, -std::int64_t{r.request.priority}, r.tokens_left(), r.request.id);
   };
   for (Running& running : running_) {
     if (!running.is_here() || running.held == 0) continue;
     ++n_holders;
-    if (running.request.priority > refused->request.priority) continue;
+    if (running.request.priority > refused->request.priority && !running.paused) continue;
     if (leaves == nullptr || rank(running) > rank(*leaves)) leaves = &running;
   }
   const bool is_holder = refused->held != 0;
-  if (n_holders < 2 || leaves == nullptr) return {0, n_holders > (is_holder ? 1u : 0u)};
+  const bool is_last = n_holders < 2 && leaves != nullptr && !leaves->paused;
+  if (is_last || leaves == nullptr) return {0, n_holders > (is_holder ? 1u : 0u)};
   leaves->place = Place::leaving;
   return {leaves->request.id, true};
 }
@@ -293,7 +299,8 @@ std::optional<std::uint64_t> Policy::next_to_return(std::uint64_t others) {
   Running* next = nullptr;
   const auto rank = [](const Running& r) { return std::tuple(-std::int64_t{r.request.priority}, r.request.id); };
   for (Running& running : running_)
-    if (running.place == Place::parked && (next == nullptr || rank(running) < rank(*next))) next = &running;
+    if (running.place == Place::parked && !running.paused && (next == nullptr || rank(running) < rank(*next)))
+      next = &running;
   if (next == nullptr) return std::nullopt;
   const std::uint64_t taken = promised_blocks() + others + headroom() + headroom_of(next->request, next->held);
   if (n_at(Place::here) != 0 && next->held + taken > options_.blocks) return std::nullopt;

@@ -113,6 +113,9 @@ class Policy {
   void stepped(double seconds, std::uint32_t more_rows = 0);
   /// A request of the plan was not evaluated.
   void skipped(std::uint64_t id);
+  /// Of a running request: nothing of it is planned until it goes on. It keeps its blocks; with overcommit it is the
+  /// first to leave, and does not return before.
+  void pause(std::uint64_t id, bool paused);
   /// So many tokens of a running request are there: more than its rows were, since others had evaluated them, or fewer.
   void evaluated(std::uint64_t id, std::uint32_t tokens);
 
@@ -156,7 +159,11 @@ class Policy {
     Claim claim;
     std::uint64_t held = 0;  ///< blocks; of one that is parked those that it needs to return
     Place place = Place::here;
+    bool paused = false;
     bool is_here() const { return place == Place::here; }
+    bool is_planned() const { return is_here() && !paused; }
+    /// Its turn to return comes before others begin.
+    bool is_awaited() const { return !is_here() && !(paused && place == Place::parked); }
     bool decodes() const { return evaluated >= request.prompt_tokens; }
     std::uint64_t tokens_left() const {
       return request.all_tokens - std::min<std::uint64_t>(request.all_tokens, evaluated);

@@ -304,6 +304,23 @@ TEST_CASE("schedule: who leaves and who cannot be helped", "[schedule]") {
   CHECK((relief.leaves == 0 && relief.is_coming));
 }
 
+TEST_CASE("schedule: a paused request has no rows, leaves first, and keeps none from beginning or returning",
+          "[schedule]") {
+  PlainCosts costs;
+  Policy policy({.blocks = 12, .overcommit = true}, costs);
+  fill(policy, std::vector<std::uint64_t>{50, 70, 60});
+  policy.pause(1, true);
+  CHECK(rows_of(policy) == std::map<std::uint64_t, std::uint32_t>{{2, 1}, {3, 1}});
+  CHECK(policy.relieve(2).leaves == 1);  // though it has the least left to do
+  policy.parked(1);
+  policy.submit(request(4, 0, 10, 1));
+  CHECK(policy.next(kNothing) == 4);
+  CHECK_FALSE(policy.next_to_return(0));
+  policy.pause(1, false);
+  CHECK_FALSE(policy.next(kNothing));
+  CHECK(policy.next_to_return(0) == 1);
+}
+
 TEST_CASE("schedule: one that waits for another's prompt is passed over, but not for ever", "[schedule]") {
   PlainCosts costs;
   Policy policy({.blocks = 100, .most_passed = 2}, costs);

@@ -799,6 +799,7 @@ FUNCTIONS = {
     "qinfer_scheduler_create": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_scheduler_options), POINTER(c_void_p), c_void_p]),
     "qinfer_scheduler_submit": (c_int32, ["qinfer_scheduler", "qinfer_generation", POINTER(qinfer_request_options), POINTER(c_void_p), c_void_p]),
     "qinfer_request_cancel": (None, ["qinfer_request"]),
+    "qinfer_request_pause": (None, ["qinfer_request", c_int32]),
     "qinfer_request_free": (None, ["qinfer_request"]),
     "qinfer_scheduler_step": (c_int32, ["qinfer_scheduler", c_void_p]),
     "qinfer_scheduler_wait": (c_int32, ["qinfer_scheduler", c_uint64, POINTER(c_int32), c_void_p]),

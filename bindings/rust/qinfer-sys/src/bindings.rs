@@ -2638,6 +2638,8 @@ unsafe extern "C" {
     ) -> qinfer_status;
     #[doc = " [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step\n  that evaluates it alone stops within a layer. The qinfer_cancel of its generation ends it after a step, too."]
     pub fn qinfer_request_cancel(request: *mut qinfer_request);
+    #[doc = " [any thread] paused not 0: from the next step on nothing of the request is evaluated or drawn, until it is 0 again,\n  for a client that does not take what is there. It keeps its place, and its blocks; with park_path it leaves first\n  where blocks run out, and returns when it goes on. It may be cancelled, and its deadline holds."]
+    pub fn qinfer_request_pause(request: *mut qinfer_request, paused: i32);
     #[doc = " [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to\n  use after the next step."]
     pub fn qinfer_request_free(request: *mut qinfer_request);
     #[doc = " One step; nothing happens where there is no request. QINFER_E_STATE while events of the last one are left, or\n  another step runs. After QINFER_E_NO_MEMORY or QINFER_E_IO nothing was evaluated, and it can be called again when\n  its events were taken. What fails of one request alone is in its QINFER_EVENT_END."]
