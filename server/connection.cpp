@@ -19,8 +19,9 @@ namespace net = boost::asio;
 namespace http = boost::beast::http;
 using std::chrono::seconds;
 
-/// Of a stream that its client does not read.
-constexpr std::size_t kMostOutbox = 8 << 20;
+/// Of a stream that its client does not read: from so many bytes on its request pauses, below so many it goes on, and
+/// with so many, which a request that was told to pause does not reach, the connection ends.
+constexpr std::size_t kSlowOutbox = 256 << 10, kQuickOutbox = 64 << 10, kMostOutbox = 8 << 20;
 
 std::string text(const boost::beast::string_view& view) { return {view.data(), view.size()}; }
 
@@ -137,6 +138,10 @@ void Connection::watch() {
 // ---- Writing
 
 void Connection::respond(const Response& response) {
+  if (answers_) write_response(response);
+}
+
+void Connection::write_response(const Response& response) {
   if (is_closed_) return;
   std::string bytes = "HTTP/1.1 " + std::to_string(response.status) + " ";
   bytes.append(reason_of(response.status)).append("\r\nContent-Type: ").append(response.type);
@@ -149,7 +154,7 @@ void Connection::respond(const Response& response) {
 }
 
 void Connection::begin_stream(const std::string& type) {
-  if (is_closed_) return;
+  if (is_closed_ || !answers_) return;
   if (!is_chunked_) keeps_alive_ = false;
   std::string bytes =
       "HTTP/1.1 200 OK\r\nContent-Type: " + type + "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
@@ -158,7 +163,7 @@ void Connection::begin_stream(const std::string& type) {
 }
 
 void Connection::stream(std::string_view bytes) {
-  if (is_closed_ || bytes.empty()) return;
+  if (is_closed_ || !answers_ || bytes.empty()) return;
   if (!is_chunked_) return write(std::string(bytes));
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string size;
@@ -167,7 +172,7 @@ void Connection::stream(std::string_view bytes) {
 }
 
 void Connection::end_stream() {
-  if (is_closed_) return;
+  if (is_closed_ || !answers_) return;
   if (is_chunked_) write("0\r\n\r\n");
   finish_answer();
 }
@@ -177,6 +182,14 @@ void Connection::write(std::string bytes) {
   outbox_.push_back(std::move(bytes));
   if (answers_ && outbox_bytes_ > kMostOutbox) return close();  // a client that does not read
   if (!writes_) write_next();
+  note_slowness();
+}
+
+void Connection::note_slowness() {
+  const bool changes = is_slow_ ? outbox_bytes_ < kQuickOutbox : outbox_bytes_ > kSlowOutbox;
+  if (!changes || !on_slow_) return;
+  is_slow_ = !is_slow_;
+  on_slow_(is_slow_);
 }
 
 void Connection::write_next() {
@@ -186,6 +199,7 @@ void Connection::write_next() {
     if (error || self->is_closed_) return self->close();
     self->outbox_bytes_ -= self->outbox_.front().size();
     self->outbox_.pop_front();
+    self->note_slowness();
     if (!self->outbox_.empty()) return self->write_next();
     self->writes_ = false;
     self->stream_.expires_never();
@@ -199,6 +213,8 @@ void Connection::write_next() {
 void Connection::finish_answer() {
   answers_ = false;
   on_leave_ = nullptr;
+  if (std::exchange(is_slow_, false)) on_slow_(false);
+  on_slow_ = nullptr;
 }
 
 /// After what cannot be read as one request nothing else can be.
@@ -208,7 +224,7 @@ void Connection::refuse(int status, const std::string& message) {
   keeps_alive_ = false;
   closes_after_write_ = true;
   const char* type = status < 500 ? "invalid_request_error" : "server_error";
-  respond({status, "application/json", refusal(status, type, message).json});
+  write_response({status, "application/json", refusal(status, type, message).json});
 }
 
 /// What was sent arrives only if the socket is not closed on bytes that nobody has read.
@@ -231,6 +247,8 @@ void Connection::close() {
   Code ignored;
   stream_.socket().shutdown(net::ip::tcp::socket::shutdown_both, ignored);
   stream_.close();
+  if (std::exchange(is_slow_, false)) on_slow_(false);
+  on_slow_ = nullptr;  // it holds what holds this connection
   if (on_leave_) std::exchange(on_leave_, nullptr)();
 }
 

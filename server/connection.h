@@ -3,7 +3,7 @@
 // answer is made the socket is watched, so that a client that leaves is noticed at once.
 //
 // Limits: a head within `head_s`, a body within `body_s`, no more than the sizes of HeadLimits, and what is written
-// must be taken within `write_s`. What a client does not take is kept, as long as it may be: see is_slow().
+// must be taken within `write_s`. Where a client does not take a stream its request is told to pause.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -44,13 +44,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Reads nothing more; what is being answered is.
   void drain();
 
-  // ---- For routes. After the client has left they do nothing.
+  // ---- For routes. After the client has left, and after the answer has ended, they do nothing.
 
   void respond(const Response& response);
   /// A stream of events: its head, pieces of any size, its end.
   void begin_stream(const std::string& type);
   void stream(std::string_view bytes);
   void end_stream();
+  /// Called while a stream is given, with true when the client does not take what is there, and with false when it
+  /// has.
+  void set_on_slow(std::function<void(bool is_slow)> on_slow) { on_slow_ = std::move(on_slow); }
   /// Called once when the client leaves before the answer has ended.
   void set_on_leave(std::function<void()> on_leave) { on_leave_ = std::move(on_leave); }
   boost::asio::any_io_executor executor() { return stream_.get_executor(); }
@@ -66,6 +69,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch();
   void write(std::string bytes);
   void write_next();
+  void note_slowness();
+  void write_response(const Response& response);
   void finish_answer();
   void refuse(int status, const std::string& message);
   void linger();
@@ -77,12 +82,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Handler handler_;
   std::function<bool()> is_draining_;
   std::function<void()> on_end_, on_leave_;
+  std::function<void(bool)> on_slow_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   std::deque<std::string> outbox_;
   std::size_t outbox_bytes_ = 0;
   bool writes_ = false, answers_ = false, keeps_alive_ = true, is_chunked_ = false, is_closed_ = false;
   bool is_head_ = false;  ///< the request is HEAD: answers have no body
+  bool is_slow_ = false;  ///< on_slow_ was told so
   bool closes_after_write_ = false, watches_ = false, waits_for_first_ = true;
 };
 

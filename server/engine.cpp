@@ -95,6 +95,7 @@ struct Job::Choice {
   qinfer_request* request = nullptr;
   bool is_answered = false;    ///< nothing more is added to the answer
   std::shared_ptr<Job> keeps;  ///< the job, until this choice has ended
+  std::optional<std::chrono::steady_clock::time_point> last_token;
 };
 
 Job::Job(Engine& engine, std::int32_t kind, const std::string& body, std::string tenant)
@@ -241,6 +242,11 @@ void Job::cancel() {
   for (const auto& choice : choices_) qinfer_request_cancel(choice->request);
 }
 
+void Job::pause(bool paused) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& choice : choices_) qinfer_request_pause(choice->request, paused ? 1 : 0);
+}
+
 /// What a step has brought to a choice, on the engine's thread.
 void Job::add(Choice& choice, const qinfer_event& event) {
   const bool is_end = event.kind == QINFER_EVENT_END;
@@ -270,7 +276,9 @@ void Job::fail(qinfer_status status, const char* message) {
   if (qinfer_openai_answer_fail(answer_, &failed, nullptr) != QINFER_OK) is_cancelled_ = true;
 }
 
+/// Once all is given the ends of choices follow, which add nothing.
 void Job::give() {
+  if (is_complete_) return;
   std::string bytes(4096, '\0');
   std::size_t n = 0;
   std::int32_t complete = 0;
@@ -281,7 +289,8 @@ void Job::give() {
   if (status == QINFER_E_BUFFER_TOO_SMALL) bytes.resize(n), status = read();
   if (status != QINFER_OK) return;
   bytes.resize(n);
-  if (n != 0 || complete != 0) on_bytes_(std::move(bytes), complete != 0);
+  is_complete_ = complete != 0;
+  if (n != 0 || is_complete_) on_bytes_(std::move(bytes), is_complete_);
 }
 
 // ---- The engine
@@ -361,10 +370,25 @@ void Engine::step() {
   for (qinfer_event event = scheduler_.next(); event.kind != QINFER_EVENT_NONE; event = scheduler_.next()) take(event);
 }
 
+void Engine::count_times(Job::Choice& choice, const qinfer_event& event) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto since = [&](std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(now - then).count();
+  };
+  if (event.kind == QINFER_EVENT_END) return times_.whole.count(since(choice.job.arrived_));
+  if (choice.last_token) {
+    times_.between.count(since(*choice.last_token));
+  } else {
+    times_.first_token.count(since(choice.job.arrived_));
+  }
+  choice.last_token = now;
+}
+
 void Engine::take(const qinfer_event& event) {
   auto& choice = *static_cast<Job::Choice*>(event.user);
   Job& job = choice.job;
   if (event.kind == QINFER_EVENT_PROMPT) return;
+  count_times(choice, event);
   job.add(choice, event);
   if (event.kind != QINFER_EVENT_END) return;
   if (event.status == QINFER_OK) note_end();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "grammars.h"
+#include "histogram.h"
 #include "keeper.h"
 
 namespace server {
@@ -57,6 +58,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool is_stream() const { return is_stream_; }
   /// Draws all choices. Throws Refusal; then nothing is given. Where it was cancelled nothing happens.
   void submit(OnBytes on_bytes);
+  /// From any thread: nothing more is drawn, until it goes on.
+  void pause(bool paused);
   /// From any thread: it ends soon, and gives nothing more.
   void cancel();
 
@@ -80,6 +83,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Grammars::Compiled grammar_;  ///< of the content; null = none
   std::vector<std::unique_ptr<Choice>> choices_;
   OnBytes on_bytes_;
+  bool is_complete_ = false;  ///< all bytes are given
+  const std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_cancelled_{false};
   std::mutex mutex_;  ///< of the choices' requests
 };
@@ -98,6 +103,7 @@ class Engine {
   /// Seconds after which a request that was refused for want of room may be sent again: as long as those that wait take
   /// at the rate of the last ones.
   std::uint32_t retry_after_s();
+  const Times& times() const { return times_; }
   /// Null where no conversations are kept.
   const Keeper* keeper() const { return keeper_.get(); }
 
@@ -106,6 +112,7 @@ class Engine {
   void run();
   void step();
   void take(const qinfer_event& event);
+  void count_times(Job::Choice& choice, const qinfer_event& event);
   void note_end();
 
   qi::Runtime runtime_;
@@ -114,6 +121,7 @@ class Engine {
   qi::Scheduler scheduler_;
   Grammars grammars_;
   std::unique_ptr<Keeper> keeper_;
+  Times times_;
   std::string name_;
   std::atomic<bool> ends_{false};
   std::atomic<double> seconds_per_request_{1};  ///< between two ends while requests waited; a guess at first

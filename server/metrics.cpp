@@ -18,6 +18,17 @@ class Page {
   void sample(const char* name, const std::string& more, double value) {
     text_ += std::string(name) + "{" + label_ + "," + more + "} " + number(value) + "\n";
   }
+  void add(const std::string& name, const char* help, const Histogram& histogram) {
+    begin(name.c_str(), "histogram", help);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i <= Histogram::kEnds.size(); ++i) {
+      sum += histogram.bucket(i);
+      const std::string end = i < Histogram::kEnds.size() ? number(Histogram::kEnds[i]) : "+Inf";
+      sample((name + "_bucket").c_str(), "le=\"" + end + "\"", static_cast<double>(sum));
+    }
+    text_ += name + "_sum{" + label_ + "} " + number(histogram.sum()) + "\n";
+    text_ += name + "_count{" + label_ + "} " + number(static_cast<double>(sum)) + "\n";
+  }
   const std::string& text() const { return text_; }
 
  private:
@@ -43,12 +54,23 @@ void add_kept(Page& page, const Keeper& keeper) {
       keeper.n_passed_over());
 }
 
+void add_times(Page& page, const Times& times) {
+  for (const std::string prefix : {"qinfer_", "vllm:"}) {
+    page.add(prefix + "time_to_first_token_seconds", "From the arrival of a request to a choice's first token.",
+             times.first_token);
+    page.add(prefix + "inter_token_latency_seconds", "Between two tokens of a choice.", times.between);
+    page.add(prefix + "e2e_request_latency_seconds", "From the arrival of a request to a choice's end.", times.whole);
+  }
+}
+
 }  // namespace
 
-std::string Metrics::text(const std::string& model, const qinfer_scheduler_stats& scheduler,
-                          const qinfer_kv_cache_stats& cache, std::uint32_t n_connections, const Keeper* keeper) const {
+std::string Metrics::text(Engine& engine, const Connections& connections) const {
+  const qinfer_scheduler_stats scheduler = engine.stats();
+  const qinfer_kv_cache_stats cache = engine.cache_stats();
   std::string name;  // escaped
-  for (const char c : model) name += c == '"' || c == '\\' ? std::string{'\\', c} : c == '\n' ? "\\n" : std::string{c};
+  for (const char c : engine.name())
+    name += c == '"' || c == '\\' ? std::string{'\\', c} : c == '\n' ? "\\n" : std::string{c};
   Page page("model_name=\"" + name + "\"");
   const double used =
       cache.blocks_total == 0 ? 0 : static_cast<double>(cache.blocks_used) / static_cast<double>(cache.blocks_total);
@@ -63,7 +85,9 @@ std::string Metrics::text(const std::string& model, const qinfer_scheduler_stats
   }
   page.add("qinfer_requests_parked", "gauge", "Requests that are parked.", scheduler.parked);
   page.add("qinfer_parked_bytes", "gauge", "Bytes of parked requests.", static_cast<double>(scheduler.parked_bytes));
-  page.add("qinfer_connections", "gauge", "Open connections.", n_connections);
+  page.add("qinfer_connections", "gauge", "Open connections.", connections.open);
+  page.add("qinfer_connections_slow", "gauge", "Those whose client does not take what is there: their requests pause.",
+           connections.slow);
   page.add("qinfer_prompt_tokens_total", "counter", "Tokens of prompts that were evaluated.",
            static_cast<double>(scheduler.prompt_rows));
   page.add("qinfer_generation_rows_total", "counter", "Rows that were evaluated to draw tokens, guesses included.",
@@ -71,7 +95,8 @@ std::string Metrics::text(const std::string& model, const qinfer_scheduler_stats
   page.add("qinfer_requests_total", "counter", "Choices that were submitted.",
            static_cast<double>(scheduler.submitted));
   page.add("qinfer_steps_total", "counter", "Evaluations.", static_cast<double>(scheduler.steps));
-  if (keeper != nullptr) add_kept(page, *keeper);
+  if (engine.keeper() != nullptr) add_kept(page, *engine.keeper());
+  add_times(page, engine.times());
   page.begin("qinfer_http_answers_total", "counter", "Answers by status.");
   for (const auto& [status, n] : answers_)
     page.sample("qinfer_http_answers_total", "status=\"" + std::to_string(status) + "\"", static_cast<double>(n));

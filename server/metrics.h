@@ -8,15 +8,17 @@
 #include <map>
 #include <string>
 
-#include "keeper.h"
+#include "engine.h"
 
 namespace server {
 
 class Metrics {
  public:
   void count_answer(int status) { ++answers_[status]; }
-  std::string text(const std::string& model, const qinfer_scheduler_stats& scheduler,
-                   const qinfer_kv_cache_stats& cache, std::uint32_t n_connections, const Keeper* keeper) const;
+  struct Connections {
+    std::uint32_t open = 0, slow = 0;
+  };
+  std::string text(Engine& engine, const Connections& connections) const;
 
  private:
   std::map<int, std::uint64_t> answers_;

@@ -24,6 +24,9 @@ net::ip::tcp::endpoint endpoint_of(const ServerOptions& options) {
 /// Connections beyond the bound, that are told so; further ones are closed without a word.
 constexpr std::uint32_t kMostRefused = 16;
 
+/// The system would let it grow to megabytes for each client that does not read.
+constexpr int kSendBuffer = 256 << 10;
+
 Response plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text}; }
 
 Response answer_of(const Refusal& refused) { return {refused.status, "application/json", refused.json}; }
@@ -61,6 +64,7 @@ void Server::accept() {
     if (!error && n_connections_ < options_.most_connections + kMostRefused) {
       boost::system::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
+      socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), ignored);
       auto made = std::make_unique<Connection>(
           std::move(socket), options_.limits,
           [this](const Connected& from, Request request) { route(from, std::move(request)); },
@@ -148,13 +152,17 @@ void Server::route(const Connected& connection, Request request) {
 /// engine's; what is given comes back to the connection's thread.
 void Server::complete(const Connected& connection, std::int32_t kind, Request request) {
   struct Answer {
-    std::shared_ptr<Job> job;
+    std::shared_ptr<Job> job;  // before anything is given
     bool left = false;
   };
   auto answer = std::make_shared<Answer>();  // of the connection's thread
   connection->set_on_leave([answer] {
     answer->left = true;
     if (answer->job != nullptr) answer->job->cancel();
+  });
+  connection->set_on_slow([this, answer](bool is_slow) {
+    is_slow ? ++n_slow_ : --n_slow_;
+    if (answer->job != nullptr) answer->job->pause(is_slow);
   });
   net::post(preparing_, [this, connection, kind, answer, request = std::move(request)] {
     const auto refuse = [&](const Refusal& refused) {
@@ -207,8 +215,7 @@ Response Server::models() const {
 
 Response Server::metrics() {
   Response response = {200, "text/plain; version=0.0.4; charset=utf-8", {}};
-  response.body =
-      metrics_.text(engine_.name(), engine_.stats(), engine_.cache_stats(), n_connections_, engine_.keeper());
+  response.body = metrics_.text(engine_, {n_connections_, n_slow_});
   return response;
 }
 

@@ -56,7 +56,7 @@ class Server {
   Keys keys_;
   Metrics metrics_;
   std::vector<std::weak_ptr<Connection>> connections_;
-  std::uint32_t n_connections_ = 0;
+  std::uint32_t n_connections_ = 0, n_slow_ = 0;
   bool is_draining_ = false;
   std::int64_t started_ = 0;
   Engine engine_;  ///< last: its thread ends before what it gives bytes to

@@ -26,6 +26,23 @@ def test_choices_are_drawn_together_and_seeded(server):
     assert server.post("/v1/completions", **asked)[1]["choices"] == answer["choices"]
 
 
+def test_a_connection_has_one_answer_for_each_request(server):
+    connection = server.connect()
+    for stream, n, max_tokens in [(a, b, c) for a in (False, True) for b in (1, 3) for c in (1, 9)] * 2:
+        body = dict(prompt="Once", max_tokens=max_tokens, n=n, stream=stream, temperature=1)
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        response = connection.getresponse()
+        text = response.read()
+        assert response.status == 200
+        if stream:
+            assert text.endswith(b"data: [DONE]\n\n")
+        else:
+            assert len(json.loads(text)["choices"]) == n
+    connection.request("GET", "/health")
+    assert connection.getresponse().read() == b"ok\n"
+    connection.close()
+
+
 def test_a_chat(serve):
     server = serve(model="tiny-chat")
     asked = dict(messages=[{"role": "user", "content": "What is your name?"}], max_completion_tokens=30, temperature=0)
@@ -107,6 +124,8 @@ def test_models_and_metrics(server):
     assert server.metric("vllm:num_requests_running") == 0
     assert server.metric("vllm:kv_cache_usage_perc") == 0
     assert server.metric("qinfer_requests_total") > 5
+    assert 0 < server.metric("vllm:time_to_first_token_seconds_count") <= server.metric("qinfer_requests_total")
+    assert server.metric("qinfer_inter_token_latency_seconds_sum") > 0
 
 
 def test_many_clients_get_what_each_gets_alone(server):

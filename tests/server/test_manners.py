@@ -18,9 +18,13 @@ def until(condition, seconds=20):
         time.sleep(0.02)
 
 
-def begin(server, body=LONG):
+def begin(server, body=LONG, receive_buffer=None):
     """A connection whose stream has begun."""
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection = socket.socket()
+    if receive_buffer is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(60)
+    connection.connect(("127.0.0.1", server.port))
     data = json.dumps(body).encode()
     connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     assert connection.recv(100).startswith(b"HTTP/1.1 200")
@@ -209,6 +213,31 @@ def _all_of(connection):
     except OSError:
         pass
     return received
+
+
+def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve):
+    server = serve()
+    wide = {**LONG, "logprobs": 5, "n": 8}
+    stream = begin(server, wide, 8192)
+    until(lambda: server.metric("qinfer_connections_slow") == 1)
+    time.sleep(0.2)
+    rows = server.metric("qinfer_generation_rows_total")
+    time.sleep(0.2)
+    assert server.metric("qinfer_generation_rows_total") == rows
+    assert server.metric("vllm:num_requests_running") > 0
+    assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=5)[0] == 200
+    received = b""
+    while not received.endswith(b"0\r\n\r\n"):
+        received += stream.recv(65536)
+    assert received.count(b'"finish_reason":"') == 8
+    until(lambda: server.metric("vllm:num_requests_running") == 0)
+    assert server.metric("qinfer_connections_slow") == 0
+    # One that leaves while it is paused.
+    stream = begin(server, wide, 8192)
+    until(lambda: server.metric("qinfer_connections_slow") == 1)
+    stream.close()
+    until(lambda: server.metric("vllm:num_requests_running") == 0)
+    assert server.metric("qinfer_connections_slow") == 0
 
 
 def test_sigterm_lets_requests_end(serve):
