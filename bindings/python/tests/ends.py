@@ -4,8 +4,10 @@ ends.py ROOT SECONDS KIND...
 """
 
 import asyncio
+import itertools
 import pathlib
 import sys
+import tempfile
 import threading
 import time
 
@@ -101,6 +103,21 @@ def snapshots():
     return work
 
 
+def kept():
+    cache = qinfer.KvCache(stories(), budget_blocks=32, prefix=True)
+    store = qinfer.KvStore(cache, tempfile.mkdtemp(), 1 << 20)
+    session, tenants = qinfer.Session(cache), itertools.count()
+    session.append([5 + i % 50 for i in range(200)])
+    session.evaluate()
+
+    def work():
+        name = str(next(tenants))
+        store.keep(session, tenant=name)
+        store.fetch(session.tokens, tenant=name)
+
+    return work
+
+
 def grammars():
     model = stories()
     schema = {"type": "object", "properties": {f"member{i}": {"type": "string", "maxLength": i} for i in range(1, 40)}}
@@ -159,6 +176,7 @@ KINDS = {
     "log": logged,
     "files": lambda: lambda: qinfer.Model("examples/models/tiny-stories", files=from_disk),
     "snapshots": snapshots,
+    "kept": kept,
     "grammars": grammars,
     "turns": turns,
     "completions": completions,

@@ -1,5 +1,6 @@
 """Where the interpreter ends, calls of other threads end before it, whatever they do."""
 
+import os
 import random
 import subprocess
 import sys
@@ -11,8 +12,11 @@ import pytest
 AT_ONCE = 4  # kinds of calls in one process
 
 
-def run(*arguments, seconds=60):
-    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=seconds)
+def run(*arguments, seconds=60, folder=None):
+    """folder: where its temporary files are."""
+    env = os.environ if folder is None else {**os.environ, "TMPDIR": str(folder)}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=env)
 
 
 def check(done, stdout=""):
@@ -34,11 +38,12 @@ session = ends.prompted()
 
 
 @pytest.mark.parametrize("turn", range(10))
-def test_the_interpreter_may_end_in_any_call(root, turn):
+def test_the_interpreter_may_end_in_any_call(root, turn, tmp_path):
     draw, kinds = random.Random(turn), list(ends.KINDS)
     draw.shuffle(kinds)
     for first in range(0, len(kinds), AT_ONCE):
-        check(run(ends.__file__, root, draw.uniform(0.0, 0.1), *kinds[first : first + AT_ONCE]))
+        kinds_now = kinds[first : first + AT_ONCE]
+        check(run(ends.__file__, root, draw.uniform(0.0, 0.1), *kinds_now, folder=tmp_path))
 
 
 def test_calls_that_begin_later_say_so(root):

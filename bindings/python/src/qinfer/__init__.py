@@ -32,6 +32,7 @@ from ._model import Cancel, ChatPrompt, Detokenizer, Model, Runtime, Token, buil
 from ._openai import AsyncClient, Client
 from ._reply import Part, Reply
 from ._session import Generated, KvCache, Session, evaluate
+from ._store import KvStore
 
 __all__ = [
     "AsyncClient",
@@ -54,6 +55,7 @@ __all__ = [
     "IoError",
     "KvCache",
     "KvFullError",
+    "KvStore",
     "Model",
     "NoMemoryError",
     "NotFoundError",
