@@ -35,13 +35,14 @@ func TestHandlesAreClosedInAnyOrder(t *testing.T) {
 func TestClosedHandlesAreErrors(t *testing.T) {
 	own := must(qinfer.NewRuntime(qinfer.RuntimeOptions{Threads: 1}))(t)
 	loaded := must(qinfer.Load(background, filepath.Join(root, cases.ChatModel), qinfer.LoadOptions{Runtime: own}))(t)
-	cache := must(loaded.NewKvCache(qinfer.KvCacheOptions{}))(t)
+	cache := must(loaded.NewKvCache(qinfer.KvCacheOptions{Prefix: true}))(t)
 	session := must(cache.NewSession(qinfer.SessionOptions{}))(t)
+	store := must(cache.NewKvStore(t.TempDir(), 1<<30))(t)
 	detokenizer := must(loaded.NewDetokenizer())(t)
 	conversation := qinfer.Conversation{Messages: cases.Chat[0].Messages}
 	reply := must(loaded.NewReply(background, conversation))(t)
 	engine := must(cache.NewEngine(qinfer.EngineOptions{}))(t)
-	for _, handle := range []interface{ Close() error }{session, cache, detokenizer, reply, loaded, own, engine} {
+	for _, handle := range []interface{ Close() error }{session, cache, store, detokenizer, reply, loaded, own, engine} {
 		check(t, handle.Close())
 	}
 	var never qinfer.Session
@@ -68,6 +69,9 @@ func TestClosedHandlesAreErrors(t *testing.T) {
 		"reply":        func() error { _, err := reply.Push(1); return err },
 		"new engine":   func() error { _, err := cache.NewEngine(qinfer.EngineOptions{}); return err },
 		"engine":       func() error { _, err := engine.Stats(); return err },
+		"new store":    func() error { _, err := cache.NewKvStore("x", 1); return err },
+		"store":        func() error { _, err := store.Stats(); return err },
+		"fetch":        func() error { _, err := store.Fetch(background, []qinfer.Token{1}, ""); return err },
 		"never made":   func() error { return never.Append(1) },
 	} {
 		if err := f(); !errors.Is(err, qinfer.ErrClosed) {

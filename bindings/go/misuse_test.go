@@ -33,6 +33,7 @@ var functions = map[string]any{
 var handles = []any{
 	(*qinfer.Runtime)(nil), (*qinfer.Model)(nil), (*qinfer.KvCache)(nil), (*qinfer.Session)(nil),
 	(*qinfer.Detokenizer)(nil), (*qinfer.Reply)(nil), (*qinfer.Chat)(nil), (*qinfer.Engine)(nil),
+	(*qinfer.KvStore)(nil),
 }
 
 func TestWalksLeaveNothingOut(t *testing.T) {
@@ -71,12 +72,12 @@ func TestWalksLeaveNothingOut(t *testing.T) {
 func live(t *testing.T) []any {
 	own := must(qinfer.NewRuntime(qinfer.RuntimeOptions{Threads: 1}))(t)
 	loaded := must(loaded(cases.ChatModel))(t)
-	cache := must(loaded.NewKvCache(qinfer.KvCacheOptions{}))(t)
+	cache := must(loaded.NewKvCache(qinfer.KvCacheOptions{Prefix: true}))(t)
 	session := must(cache.NewSession(qinfer.SessionOptions{}))(t)
 	check(t, session.AppendText("Hello"))
 	check(t, session.Evaluate(background, qinfer.EvaluateOptions{}))
 	all := []any{own, loaded, cache, session, must(loaded.NewDetokenizer())(t),
-		must(cache.NewEngine(qinfer.EngineOptions{}))(t),
+		must(cache.NewEngine(qinfer.EngineOptions{}))(t), must(cache.NewKvStore(t.TempDir(), 1<<30))(t),
 		must(loaded.NewReply(background, qinfer.Conversation{Messages: cases.Chat[0].Messages}))(t)}
 	t.Cleanup(func() { closeAll(all) })
 	return all
