@@ -23,7 +23,8 @@ struct_size! {
     qinfer_full_error qinfer_files qinfer_cpu_info qinfer_kernel_set_info qinfer_allocator qinfer_runtime_options
     qinfer_runtime_info qinfer_load_options qinfer_kv_cache_options qinfer_session_options qinfer_memory
     qinfer_model_details qinfer_model_info qinfer_encoding_info qinfer_tokenize_options qinfer_chat_options
-    qinfer_reply_options qinfer_reply_part qinfer_kv_cache_stats qinfer_sampler_options
+    qinfer_reply_options qinfer_reply_part qinfer_kv_cache_stats qinfer_kv_store_options
+    qinfer_kv_store_stats qinfer_sampler_options
     qinfer_session_save_options qinfer_session_load_options qinfer_session_load_result qinfer_eval_options
     qinfer_logits_hook qinfer_token_info qinfer_generate_options qinfer_generate_result qinfer_metrics
     qinfer_session_memory qinfer_session_info qinfer_scheduler_options qinfer_request_options qinfer_event

@@ -16,11 +16,12 @@ pub(crate) struct Owned<T> {
 
 // SAFETY: handles may move between threads, and freeing is for any thread.
 unsafe impl<T> Send for Owned<T> {}
-// SAFETY: these may be used by several threads at once: a runtime, a cache and a scheduler lock themselves (only the
-// thread of an engine steps its scheduler), a model does not change, and a cancel and that of a request are atomic.
+// SAFETY: these may be used by several threads at once: a runtime, a cache, a store and a scheduler lock themselves
+// (only the thread of an engine steps its scheduler), a model does not change, and a cancel and that of a request are atomic.
 unsafe impl Sync for Owned<sys::qinfer_runtime> {}
 unsafe impl Sync for Owned<sys::qinfer_model> {}
 unsafe impl Sync for Owned<sys::qinfer_kv_cache> {}
+unsafe impl Sync for Owned<sys::qinfer_kv_store> {}
 unsafe impl Sync for Owned<sys::qinfer_cancel> {}
 unsafe impl Sync for Owned<sys::qinfer_scheduler> {}
 unsafe impl Sync for Owned<sys::qinfer_request> {}

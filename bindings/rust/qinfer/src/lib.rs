@@ -21,8 +21,8 @@
 //!   [`Status::InvalidArgument`].
 //! * Options are plain structs of which all members have defaults. Later versions add members: end with
 //!   `..Default::default()`.
-//! * [`Runtime`], [`Model`], [`KvCache`], [`Engine`] and [`Cancel`] are for all threads, and cloning one gives another
-//!   handle to the same object. A [`Session`], [`Job`], [`Detokenizer`], [`Reply`] or [`Chat`] may move between threads,
+//! * [`Runtime`], [`Model`], [`KvCache`], [`KvStore`], [`Engine`] and [`Cancel`] are for all threads, and cloning one
+//!   gives another handle to the same object. A [`Session`], [`Job`], [`Detokenizer`], [`Reply`] or [`Chat`] may move between threads,
 //!   and is used by one at a time. Each object keeps what it needs: they are dropped in any order.
 //! * Callbacks run on the thread of the call that makes them. What one panics with comes out of that call; the
 //!   objects involved stay usable. Hooks of sessions that an [`Engine`] has run on its thread, and what one panics with
@@ -52,6 +52,7 @@ mod runtime;
 mod sampler;
 mod session;
 mod snapshot;
+mod store;
 mod stream;
 mod text;
 
@@ -69,7 +70,7 @@ pub use info::{build_info, cpu_info, kernel_sets, version, version_number, CpuIn
 pub use job::{Job, JobLogprobs, JobPiece};
 pub use model::{plan, plan_map, Model, PlanOptions};
 pub use model_info::{
-    KvCacheStats, Memory, Metrics, ModelInfo, RuntimeInfo, SessionInfo, SessionMemory,
+    KvCacheStats, KvStoreStats, Memory, Metrics, ModelInfo, RuntimeInfo, SessionInfo, SessionMemory,
 };
 pub use options::{LoadOptions, LogLevel, LogSink, Progress, RuntimeOptions};
 pub use qinfer_sys as sys;
@@ -78,6 +79,7 @@ pub use runtime::Runtime;
 pub use sampler::SamplerOptions;
 pub use session::{evaluate, EvalOptions, Pooling, Session, SessionOptions};
 pub use snapshot::{Loaded, SnapshotOptions};
+pub use store::{KeptOptions, KvStore};
 pub use stream::Stream;
 pub use text::{Detokenizer, TokenFlags, TokenizeOptions};
 

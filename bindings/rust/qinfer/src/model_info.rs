@@ -80,6 +80,24 @@ numbers! {
 }
 
 numbers! {
+    /// The files of a [`KvStore`](crate::KvStore).
+    KvStoreStats = qinfer_kv_store_stats {
+        /// Files there now.
+        files: u64 = n_files,
+        /// Their bytes.
+        bytes: u64 = bytes,
+        /// Files written since it was opened.
+        written: u64 = written,
+        /// Files read.
+        read: u64 = read,
+        /// Those used longest ago, removed for others.
+        removed: u64 = removed,
+        /// Damaged ones, which were removed.
+        damaged: u64 = damaged,
+    }
+}
+
+numbers! {
     /// Totals since creation; a session counts its own share of a batch. Times are in nanoseconds.
     Metrics = qinfer_metrics {
         /// Tokens evaluated, several at once.

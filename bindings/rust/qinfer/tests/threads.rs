@@ -27,6 +27,7 @@ fn handles_are_for_the_threads_that_the_header_says() {
     is_send_and_sync::<qinfer::Runtime>();
     is_send_and_sync::<Model>();
     is_send_and_sync::<KvCache>();
+    is_send_and_sync::<qinfer::KvStore>();
     is_send_and_sync::<Cancel>();
     is_send_and_sync::<qinfer::Engine>();
     is_send_and_sync::<qinfer::Error>();
