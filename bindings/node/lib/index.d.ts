@@ -493,6 +493,53 @@ export class Session {
   streamTokens(options?: PieceOptions): Stream<Piece>;
 }
 
+/** Whose keys and values a call of a store is about, and what ends it. */
+export interface KeptOptions extends Cancellable {
+  /** Those of one name do not find what another has kept; the default is "". */
+  tenant?: string;
+}
+
+export interface KvStore extends Handle {}
+/**
+ * A folder with blocks of keys and values, so that a conversation that goes on later, in another process too, is not
+ * evaluated again. Blocks are found by their tokens and all tokens before them; conversations that begin alike share the
+ * files of their beginning. Any number of calls use it at once; one that is closed during calls lets go of its folder
+ * after them.
+ */
+export class KvStore {
+  /**
+   * cache: one with prefix. path: the folder, made for its owner alone where there is none; QINFER_E_STATE while another
+   * store has it. maxBytes: of its files; those used longest ago are removed for others.
+   */
+  constructor(cache: KvCache, path: string | URL, maxBytes: number | bigint);
+  readonly cache: KvCache;
+  readonly model: Model;
+  readonly stats: {
+    /** There now, as their bytes are. */
+    nFiles: number;
+    bytes: number;
+    /** Files, since it was opened. */
+    written: number;
+    read: number;
+    /** Of those used longest ago, for others. */
+    removed: number;
+    damaged: number;
+  };
+  /**
+   * Writes the full blocks of a session of the cache that are not in the folder, best when its conversation rests; gives
+   * how many of its tokens are there now, from the first on. One that was loaded from a snapshot is QINFER_E_UNSUPPORTED.
+   */
+  keep(session: Session, options?: KeptOptions): Promise<number>;
+  keepSync(session: Session, options?: KeptOptions): number;
+  /**
+   * Puts what is known of the tokens into the cache, where evaluations find it: before a session of them is evaluated.
+   * Gives how many of the tokens the cache knows now, from the first on and never the last; fewer where it has no room
+   * or a file is damaged.
+   */
+  fetch(tokens: Iterable<number>, options?: KeptOptions): Promise<number>;
+  fetchSync(tokens: Iterable<number>, options?: KeptOptions): number;
+}
+
 export interface EngineOptions {
   /** Requests that are drawn together; 0 = 16. */
   maxRunning?: number;

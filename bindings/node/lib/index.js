@@ -5,6 +5,7 @@ const { addon, QinferError } = require('./native.js');
 const { Cancel } = require('./calls.js');
 const { Runtime, Model, Detokenizer, plan, planSync } = require('./model.js');
 const { KvCache, Session, evaluate, evaluateSync } = require('./session.js');
+const { KvStore } = require('./store.js');
 const { Engine } = require('./engine.js');
 const { Reply } = require('./reply.js');
 const { Chat } = require('./chat.js');
@@ -28,6 +29,7 @@ module.exports = {
   Session,
   evaluate,
   evaluateSync,
+  KvStore,
   Engine,
   Chat,
   Reply,

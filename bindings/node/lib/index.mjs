@@ -16,6 +16,7 @@ export const {
   Session,
   evaluate,
   evaluateSync,
+  KvStore,
   Engine,
   Chat,
   Reply,

@@ -73,6 +73,7 @@ const kSampler = {
 };
 
 const kEvaluate = { maxTokens: u32, keepLogits: u32, logits: boolean, ...kCancellable };
+const kKept = { tenant: string, ...kCancellable };
 const kSnapshot = { anyBits: boolean, noRecovery: boolean };
 
 const kStream = { maxTokens: u32, maxReasoningTokens: u32, stop: strings, ahead: u32, ...kCancellable };
@@ -97,6 +98,7 @@ module.exports = {
   kReply,
   kSampler,
   kEvaluate,
+  kKept,
   kSnapshot,
   kStream,
   kStreamTokens,

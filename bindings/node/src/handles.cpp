@@ -56,6 +56,7 @@ const char* name_of(Kind kind) {
     case Kind::runtime: return "Runtime";
     case Kind::model: return "Model";
     case Kind::cache: return "KvCache";
+    case Kind::store: return "KvStore";
     case Kind::session: return "Session";
     case Kind::detokenizer: return "Detokenizer";
     case Kind::reply: return "Reply";

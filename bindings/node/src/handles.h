@@ -15,7 +15,7 @@ class Job;
 class Hook;
 class Reply;
 
-enum class Kind { runtime, model, cache, session, detokenizer, reply, engine, job };
+enum class Kind { runtime, model, cache, store, session, detokenizer, reply, engine, job };
 
 struct Box {
   Kind kind;
@@ -50,6 +50,10 @@ constexpr Kind kind_of<qinfer_model>() {
 template <>
 constexpr Kind kind_of<qinfer_kv_cache>() {
   return Kind::cache;
+}
+template <>
+constexpr Kind kind_of<qinfer_kv_store>() {
+  return Kind::store;
 }
 template <>
 constexpr Kind kind_of<Session>() {

@@ -35,6 +35,7 @@ void export_model(napi_env env, napi_value exports);
 void export_text(napi_env env, napi_value exports);
 void export_reply(napi_env env, napi_value exports);
 void export_session(napi_env env, napi_value exports);
+void export_store(napi_env env, napi_value exports);
 void export_model_jobs(napi_env env, napi_value exports);
 void export_session_jobs(napi_env env, napi_value exports);
 void export_pieces(napi_env env, napi_value exports);

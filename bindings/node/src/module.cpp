@@ -60,9 +60,9 @@ NAPI_MODULE_INIT() {
   try {
     make_instance(env);
     export_all(env, exports, {{"setErrorClass", entry<set_error_class>}});
-    for (const auto part :
-         {export_handles, export_job_control, export_library, export_model, export_text, export_reply, export_session,
-          export_model_jobs, export_session_jobs, export_pieces, export_generate, export_engine, export_request})
+    for (const auto part : {export_handles, export_job_control, export_library, export_model, export_text, export_reply,
+                            export_session, export_store, export_model_jobs, export_session_jobs, export_pieces,
+                            export_generate, export_engine, export_request})
       part(env, exports);
   } catch (const Thrown&) {
     return nullptr;

@@ -5,9 +5,9 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { Chat, Detokenizer, Engine, KvCache, Model, Reply, Runtime, Session } from 'qinfer';
+import { Chat, Detokenizer, Engine, KvCache, KvStore, Model, Reply, Runtime, Session } from 'qinfer';
 import { cases, chatModel, failsWith, here, inProcess, lasting, model, modelPath } from './support.mjs';
-import { prelude, prompted, worker } from './support.mjs';
+import { prelude, prompted, temporaryFolder, worker } from './support.mjs';
 
 const endless = { maxTokens: 250, onText: undefined };
 
@@ -125,12 +125,13 @@ test('a hook outlives the collector while its session lives', async () => {
   assert.deepEqual([fork.logitsHook, fork.info.hasLogitsHook, session.info.hasLogitsHook], [null, false, true]);
 });
 
-test('every kind of handle is closed twice and refuses what comes after', async () => {
+test('every kind of handle is closed twice and refuses what comes after', async (t) => {
   const messages = [{ role: 'user', content: 'Hello!' }];
   const handles = [
     [new Runtime(), (each) => each.info],
     [Model.loadSync(modelPath), (each) => each.tokenize('a')],
     [new KvCache(model), (each) => each.stats],
+    [new KvStore(new KvCache(model, { prefix: true }), temporaryFolder(t), 1), (each) => each.stats],
     [new Session(model), (each) => each.tokens],
     [new Detokenizer(model), (each) => each.push(1)],
     [new Engine(new KvCache(model)), (each) => each.stats],

@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { inspect, types } from 'node:util';
 import * as qinfer from 'qinfer';
-import { Cancel, Chat, Detokenizer, Engine, KvCache, Model, QinferError, Reply, Runtime, Session } from 'qinfer';
+import { Cancel, Chat, Detokenizer, Engine, KvCache, KvStore, Model, QinferError } from 'qinfer';
+import { Reply, Runtime, Session } from 'qinfer';
 import { classes, functions, optionsOf } from './declared.mjs';
 import { chatModel, failsWith, model, modelPath } from './support.mjs';
 
@@ -21,6 +22,8 @@ after(() => {
 });
 
 const cache = new KvCache(model);
+const prefixed = new KvCache(model, { prefix: true });
+let nStores = 0;
 const messages = [{ role: 'user', content: 'Hello!' }];
 
 /** How an object of each class is made, and what it is closed by. */
@@ -32,12 +35,13 @@ const makers = {
   Detokenizer: () => new Detokenizer(model),
   KvCache: () => new KvCache(model, { budgetBlocks: 2 }),
   Session: () => new Session(cache),
+  KvStore: () => new KvStore(prefixed, join(folder, `store ${nStores++}`), 2 ** 20),
   Engine: () => new Engine(cache),
   Reply: () => new Reply(chatModel, messages),
   Chat: () => new Chat(chatModel),
   Stream: () => new Session(cache).stream(),
 };
-const handles = ['Runtime', 'Model', 'Detokenizer', 'KvCache', 'Session', 'Engine', 'Reply'];
+const handles = ['Runtime', 'Model', 'Detokenizer', 'KvCache', 'KvStore', 'Session', 'Engine', 'Reply'];
 
 const values = [
   ...[undefined, null, true, false, 0, -0, 1, -1, 1.5, NaN, Infinity, 1e20, 2 ** 31, 2 ** 32, 10n, -1n, 1n << 64n],
@@ -66,6 +70,7 @@ const isHook = (value) => isFunction(value) || value === null;
 const fitting = {
   string: isString,
   'string | URL': isString,
+  'number | bigint': (value) => isInteger(0, Number.MAX_SAFE_INTEGER)(value) || isBigger(value),
   'string | null': (value) => isString(value) || value === null,
   'Iterable<number>': isTokens,
   'Iterable<number> | string': (value) => isString(value) || isTokens(value),
@@ -95,7 +100,7 @@ const integers = {
 const fittingOptions = {
   boolean: (value) => typeof value === 'boolean',
   number: isInteger(0, 2 ** 32 - 1),
-  'number | bigint': (value) => isInteger(0, Number.MAX_SAFE_INTEGER)(value) || isBigger(value),
+  'number | bigint': fitting['number | bigint'],
   string: isString,
   'string | readonly string[]': (value) => isString(value) || (Array.isArray(value) && value.every(isString)),
   AbortSignal: (value) => value instanceof AbortSignal,
@@ -181,6 +186,11 @@ const rightArguments = {
   'Session#generateSync': [{ maxTokens: 1, onToken() {} }],
   'Session#stream': [{ maxTokens: 1 }],
   'Session#streamTokens': [{ maxTokens: 1 }],
+  'new KvStore': [prefixed, 'a folder', 2 ** 20],
+  'KvStore#keep': [new Session(prefixed), {}],
+  'KvStore#keepSync': [new Session(prefixed), {}],
+  'KvStore#fetch': [[1], {}],
+  'KvStore#fetchSync': [[1], {}],
   'new Engine': [cache, {}],
   'Engine#generate': [new Session(cache), { maxTokens: 1, onToken() {} }],
   'Engine#stream': [new Session(cache), { maxTokens: 1 }],

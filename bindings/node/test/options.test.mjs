@@ -1,8 +1,8 @@
 // Options are read once, when a call begins: what happens to the object afterwards changes nothing.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Cancel, Chat, Engine, evaluate, KvCache, Model, plan, Reply, Session } from 'qinfer';
-import { cases, chatModel, failsWith, model, modelPath, prompted } from './support.mjs';
+import { Cancel, Chat, Engine, evaluate, KvCache, KvStore, Model, plan, Reply, Session } from 'qinfer';
+import { cases, chatModel, failsWith, model, modelPath, prompted, temporaryFolder } from './support.mjs';
 
 const [greedy] = cases.greedy;
 
@@ -24,7 +24,7 @@ function readOnce(values) {
   return { options, reads, close: () => void (isOpen = false) };
 }
 
-test('every option is read once, before the call returns', async () => {
+test('every option is read once, before the call returns', async (t) => {
   const signal = AbortSignal.timeout(60_000);
   const cancel = new Cancel();
   const piecewise = { maxTokens: 4, stop: ['nowhere'], ahead: 3, signal, cancel };
@@ -43,7 +43,11 @@ test('every option is read once, before the call returns', async () => {
   const engine = new Engine(new KvCache(model));
   const { ahead, ...request } = { ...piecewise, priority: 2, key: 3n, timeoutMs: 60_000 };
   const asked = () => prompted(undefined, undefined, engine.cache);
+  const store = new KvStore(new KvCache(model, { prefix: true }), temporaryFolder(t), 2 ** 20);
+  const kept = { tenant: 'Zoe', signal, cancel };
   const calls = [
+    [{ ...kept }, (options) => store.keep(new Session(store.cache), options)],
+    [{ ...kept }, (options) => store.fetch([1], options)],
     [{ maxRunning: 2, maxWaiting: 3, stepMs: 0.5 }, (options) => new Engine(engine.cache, options)],
     [{ ...request }, (options) => engine.generate(asked(), options)],
     [{ ...request, ...callbacks }, (options) => engine.generate(asked(), options)],

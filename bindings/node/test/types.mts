@@ -5,6 +5,7 @@ import {
   Engine,
   evaluate,
   KvCache,
+  KvStore,
   Model,
   plan,
   QinferError,
@@ -55,6 +56,16 @@ export async function engines(cache: KvCache): Promise<number> {
   // @ts-expect-error: a session comes first
   void engine.generate({ maxTokens: 3 });
   return (await engine.generate(session, request)).newTokens + engine.stats.memoryBytes;
+}
+
+export async function kept(cache: KvCache, session: Session): Promise<number> {
+  using store = new KvStore(cache, new URL('file:///tmp/kept'), 1n << 40n);
+  const options = { tenant: 'Zoe', signal: AbortSignal.timeout(1), cancel: new Cancel() };
+  // @ts-expect-error: tokens, and not a text
+  void store.fetch('text');
+  // @ts-expect-error: of how many bytes is to be said
+  new KvStore(cache, 'kept');
+  return (await store.keep(session, options)) + store.fetchSync(Int32Array.of(1)) + store.stats.nFiles;
 }
 
 export async function calls(model: Model): Promise<string[]> {
