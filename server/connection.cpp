@@ -118,6 +118,7 @@ void Connection::take_request() {
   request.authorization = text(parsed[http::field::authorization]);
   if (request.authorization.empty() && !parsed["x-api-key"].empty())
     request.authorization = "Bearer " + text(parsed["x-api-key"]);
+  request.if_none_match = text(parsed[http::field::if_none_match]);
   request.body = std::move(parsed.body());
   watch();
   handler_(shared_from_this(), std::move(request));
@@ -148,7 +149,7 @@ void Connection::write_response(const Response& response) {
   bytes.append("\r\nContent-Length: ").append(std::to_string(response.body.size())).append("\r\n");
   if (!keeps_alive_) bytes.append("Connection: close\r\n");
   bytes.append(response.fields).append("\r\n");
-  if (!is_head_) bytes.append(response.body);
+  if (!is_head_ && response.status != 304) bytes.append(response.body);
   write(std::move(bytes));
   finish_answer();
 }

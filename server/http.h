@@ -9,7 +9,7 @@ namespace server {
 
 struct Request {
   std::string method, target;  ///< the target without what follows '?'
-  std::string authorization;
+  std::string authorization, if_none_match;
   std::string body;
 };
 

@@ -44,6 +44,7 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
       ->capture_default_str();
   app.add_option("--body-s", options.limits.body_s, "Seconds in which its body must come")->capture_default_str();
   app.add_option("--drain-s", options.drain_s, "Seconds that requests have after SIGTERM")->capture_default_str();
+  app.add_flag("!--no-page", options.has_page, "Without the chat page at /");
   add_engine_options(app, options.engine);
 }
 

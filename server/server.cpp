@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "page.h"
+
 namespace server {
 namespace {
 
@@ -118,7 +120,8 @@ void Server::drain() {
 
 void Server::route(const Connected& connection, Request request) {
   const std::string& path = request.target;
-  const bool is_open = path == "/health" || path == "/ready";
+  const bool is_page = path == "/" && options_.has_page;
+  const bool is_open = path == "/health" || path == "/ready" || is_page;
   const auto respond = [&](const Response& response) {
     metrics_.count_answer(response.status);
     connection->respond(response);
@@ -129,6 +132,7 @@ void Server::route(const Connected& connection, Request request) {
   const bool is_get = request.method == "GET", is_post = request.method == "POST";
   if (is_open || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
     if (!is_get) return respond(not_allowed("GET, HEAD"));
+    if (is_page) return respond(page(request));
     if (path == "/health") return respond(plain(200, "ok\n"));
     if (path == "/ready") return respond(is_draining_ ? plain(503, "draining\n") : plain(200, "ready\n"));
     return respond(path == "/metrics" ? metrics() : models());

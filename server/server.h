@@ -26,6 +26,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1", keys_path;
   std::uint16_t port = 8080;
   std::uint32_t most_connections = 1024, drain_s = 30;
+  bool has_page = true;  ///< GET / is a chat for people
 };
 
 class Server {
