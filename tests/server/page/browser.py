@@ -106,8 +106,8 @@ class Browser:
         end = time.monotonic() + seconds
         while True:
             try:
-                if value := self.run(expression):
-                    return value
+                if self.run(f"Boolean({expression})"):
+                    return
             except AssertionError as failed:
                 if time.monotonic() > end or "context" not in str(failed):  # it navigates
                     raise

@@ -1,6 +1,7 @@
 """The page in a browser, with a stub server: streams that are cut anywhere, wrong or hostile, and refusals."""
 
 import json
+import re
 import threading
 import time
 
@@ -148,13 +149,15 @@ def test_a_reload_in_the_middle_keeps_what_has_come(stub, browser, say):
     browser.until("$('log').innerText.includes('so far')")
     browser.reload()
     go_on.set()
-    assert shown(browser) == "so far" and "closed" in browser.text(".note") and browser.run("$('send').title") == "Send"
+    assert shown(browser) == "so far" and browser.run("$('send').title") == "Send"
+    # Chromium ends the request before the page learns that it is closed.
+    assert re.match("The (connection was lost|page was closed) before", browser.text(".problem"))
 
 
 def test_reasoning_and_calls_of_tools(stub, browser, say):
     def answer():
         yield event({"reasoning": "Let me "})
-        time.sleep(0.3)
+        time.sleep(0.5)
         yield event({"reasoning_content": "see."})
         yield event({"content": "I look."})
         yield event({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":'}}]})
@@ -165,7 +168,7 @@ def test_reasoning_and_calls_of_tools(stub, browser, say):
     browser.open(server.address)
     say("Hello")
     assert browser.run("!$('log').querySelector('details').open")
-    assert browser.text("summary").startswith("Reasoned for 3")  # of 300 ms and something
+    assert 400 < float(re.fullmatch(r"Reasoned for (\d+) ms", browser.text("summary"))[1]) < 1000
     assert browser.run("$('log').querySelector('details div').textContent") == "Let me see."
     assert "Call of look" in browser.text(".message:last-child") and '{"at": "sea"}' in browser.text(".message:last-child pre")
     say("Go on")

@@ -3,12 +3,8 @@
 import http.server
 import json
 import os
-import re
 import socket
-import struct
-import subprocess
 import threading
-import time
 
 PAGE = os.path.join(os.path.dirname(__file__), "../../../server/page/index.html")
 
@@ -80,8 +76,8 @@ class Stub:
                         self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
                     self.wfile.write(b"0\r\n\r\n")
                 except Reset:
-                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    self.connection.close()
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     stub.left.set()
 
