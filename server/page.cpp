@@ -1,7 +1,7 @@
 // page.cpp: see page.h.
 #include "page.h"
 
-#include "page_bytes.h"
+#include <page_bytes.h>  // made by page/embed.cmake
 
 namespace server {
 namespace {
@@ -22,8 +22,9 @@ std::string policy() {
 Response page(const Request& request) {
   const std::string tag = std::string("\"") + kPageHash + "\"";
   Response response = {has_tag(request.if_none_match, tag) ? 304 : 200, "text/html; charset=utf-8", kPage};
-  response.fields = "Content-Security-Policy: " + policy() + "\r\nX-Content-Type-Options: nosniff\r\n";
-  response.fields.append("Referrer-Policy: no-referrer\r\nCache-Control: no-cache\r\nETag: ").append(tag).append("\r\n");
+  response.fields = "Content-Security-Policy: " + policy() + "\r\nETag: " + tag +
+                    "\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n"
+                    "Referrer-Policy: no-referrer\r\n";
   return response;
 }
 

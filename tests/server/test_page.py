@@ -2,7 +2,10 @@
 
 import base64
 import hashlib
+import pathlib
 import re
+
+FILE = pathlib.Path(__file__).parent / "../../server/page/index.html"
 
 
 def test_the_page_and_its_policy(server):
@@ -10,7 +13,7 @@ def test_the_page_and_its_policy(server):
     assert status == 200 and fields["Content-Type"] == "text/html; charset=utf-8"
     assert fields["X-Content-Type-Options"] == "nosniff" and fields["Referrer-Policy"] == "no-referrer"
     assert page.startswith(b"<!doctype html>") and page.rstrip().endswith(b"</html>")
-    assert len(page) < 40_000
+    assert page == FILE.read_bytes() and len(page) < 40_000
 
     def source(tag):
         texts = re.findall(rb"<%s>(.*?)</%s>" % (tag, tag), page, re.S)

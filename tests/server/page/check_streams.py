@@ -86,6 +86,7 @@ def test_a_connection_that_is_lost_keeps_what_has_come(stub, browser, say):
 
     server = stub(reset, [event({"content": "so far"})], [said("whole")])
     browser.open(server.address)
+    browser.until("model.id")
     for turn in range(2):
         say("Hello") if turn == 0 else browser.click(".problem .again")
         browser.until("!jobs.size && $('log').querySelector('.problem')")
@@ -172,7 +173,7 @@ def test_reasoning_and_calls_of_tools(stub, browser, say):
     assert browser.run("$('log').querySelector('details div').textContent") == "Let me see."
     assert "Call of look" in browser.text(".message:last-child") and '{"at": "sea"}' in browser.text(".message:last-child pre")
     say("Go on")
-    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sea"}'}}
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sea"}'}}
     assert server.asked[1]["messages"][1] == {"role": "assistant", "content": "I look.", "reasoning_content": "Let me see.",
                                               "tool_calls": [call]}
 
@@ -196,8 +197,9 @@ def test_settings_are_sent_and_empty_ones_are_not(stub, browser, say):
     assert (asked["temperature"], asked["top_p"], asked["max_completion_tokens"], asked["seed"]) == (0.5, 0.9, 50, 7)
     assert asked["chat_template_kwargs"] == {"enable_thinking": False, "thinking": False}
     browser.click("#open-settings")
-    browser.click("[type=reset]")
-    browser.until("!Object.keys(chat.settings).length")
+    assert browser.run("document.querySelector('[name=seed]').value") == "7"
+    browser.run("""document.querySelectorAll('[name]').forEach((field) => {
+        field.value = ''; field.dispatchEvent(new Event('input', {bubbles: true})); })""")
     browser.click("#settings .strong")
     say("Again")
     assert set(server.asked[2]) == set(server.asked[0])

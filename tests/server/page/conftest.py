@@ -9,6 +9,10 @@ from browser import Browser
 from stub import PAGE, Stub
 
 
+def pytest_addoption(parser):
+    parser.addoption("--pictures", help="folder for pictures of the page, to be looked at")
+
+
 def policy():
     """As server/page/embed.cmake computes it; tests/server/test_page.py compares."""
     page = open(PAGE, "rb").read()
@@ -41,6 +45,17 @@ def stub():
     yield start
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def picture(request, browser, tmp_path):
+    folder = request.config.getoption("--pictures") or tmp_path
+
+    def take(name):
+        browser.run("new Promise((done) => setTimeout(done, 300))")  # what moves has come to rest
+        browser.picture(f"{folder}/{name}.png")
+
+    return take
 
 
 @pytest.fixture
