@@ -59,7 +59,7 @@ def test_huge_lines_and_many_marks_do_not_stop_the_page(stub, browser, say):
         browser.run("show(newChat())")
         begun = time.monotonic()
         say("Hello")
-        assert time.monotonic() - begun < 8, text[:10]
+        assert time.monotonic() - begun < 20, text[:10]
         assert browser.texts(".problem") == [] and len(browser.run("chat.messages[1].content")) == len(text) + 4
 
 
@@ -131,9 +131,10 @@ def test_a_stop_closes_the_connection(stub, browser, say):
     server = stub(forever)
     browser.open(server.address)
     say("Hello", waits=False)
-    browser.until("$('log').innerText.includes('on and on')")
+    browser.until("$('log').innerText.length > 300")
     browser.key("Escape")
     assert server.left.wait(5)
+    browser.until("!jobs.size")
     assert browser.text(".note") == "Stopped." and "≈" in browser.text(".message:last-child .actions span")
 
 
