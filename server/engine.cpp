@@ -57,13 +57,6 @@ std::int64_t seconds_since_1970() {
 
 }  // namespace
 
-Refusal refusal(int status, const std::string& type, const std::string& message, const std::string& code) {
-  nlohmann::json body = {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
-  if (!code.empty()) body["code"] = code;
-  return {status,
-          nlohmann::json{{"error", std::move(body)}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
-}
-
 Refusal refusal_of(const qi::Error& error) {
   qinfer_error told = {};
   told.code = error.status();
@@ -256,6 +249,7 @@ void Job::add(Choice& choice, const qinfer_event& event) {
   } else if (!choice.is_answered && event.kind == QINFER_EVENT_TOKEN) {
     qi::detail::FullError error;
     std::int32_t ended = 0;
+    is_stopped_ = event.token.finish == QINFER_FINISH_STOP;
     const qinfer_status status =
         qinfer_openai_answer_add(answer_, choice.index, choice.generation, &ended, error.arg());
     if (status != QINFER_OK) fail(status, error.text());

@@ -20,6 +20,7 @@
 #include "grammars.h"
 #include "histogram.h"
 #include "keeper.h"
+#include "refusal.h"
 
 namespace server {
 
@@ -33,13 +34,9 @@ struct EngineOptions {
   std::uint64_t keep_bytes = std::uint64_t{16} << 30;  ///< of its files
 };
 
-/// A request that cannot be answered: the status of HTTP, and OpenAI's form of the error.
-struct Refusal {
-  int status = 500;
-  std::string json;
-};
 Refusal refusal_of(const qi::Error& error);
-Refusal refusal(int status, const std::string& type, const std::string& message, const std::string& code = "");
+/// Of the longest prompt of a request, which is not evaluated. Throws Refusal.
+std::uint32_t count_tokens(const qi::Model& model, std::int32_t kind, const std::string& body);
 
 class Engine;
 
@@ -56,6 +53,9 @@ class Job : public std::enable_shared_from_this<Job> {
   Job& operator=(const Job&) = delete;
 
   bool is_stream() const { return is_stream_; }
+  std::uint32_t prompt_tokens() const { return info_.longest_prompt; }
+  /// Whether the last step ended the answer with a stop text. On the engine's thread.
+  bool is_stopped() const { return is_stopped_; }
   /// Draws all choices. Throws Refusal; then nothing is given. Where it was cancelled nothing happens.
   void submit(OnBytes on_bytes);
   /// From any thread: nothing more is drawn, until it goes on.
@@ -76,7 +76,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   Engine& engine_;
   const std::string tenant_;
-  bool is_stream_ = false;
+  bool is_stream_ = false, is_stopped_ = false;
   qinfer_openai_request* request_ = nullptr;
   qinfer_openai_answer* answer_ = nullptr;
   qinfer_openai_info info_ = {};

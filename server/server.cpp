@@ -31,10 +31,14 @@ constexpr int kSendBuffer = 256 << 10;
 
 Response plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text}; }
 
-Response answer_of(const Refusal& refused) { return {refused.status, "application/json", refused.json}; }
+/// `dialect`: whose form it has; null: OpenAI's own.
+Response answer_of(const Refusal& refused, const Dialect* dialect = nullptr) {
+  if (dialect != nullptr) return dialect->refusal(refused);
+  return {refused.status, "application/json", refused.json};
+}
 
-Response not_allowed(const std::string& allowed) {
-  Response response = answer_of(refusal(405, "invalid_request_error", "The method is not allowed here"));
+Response not_allowed(const std::string& allowed, const Dialect* dialect = nullptr) {
+  Response response = answer_of(refusal(405, "invalid_request_error", "The method is not allowed here"), dialect);
   response.fields = "Allow: " + allowed + "\r\n";
   return response;
 }
@@ -122,13 +126,15 @@ void Server::route(const Connected& connection, Request request) {
   const std::string& path = request.target;
   const bool is_page = path == "/" && options_.has_page;
   const bool is_open = path == "/health" || path == "/ready" || is_page;
+  const std::shared_ptr<Dialect> dialect = dialect_of(path);
   const auto respond = [&](const Response& response) {
     metrics_.count_answer(response.status);
     connection->respond(response);
   };
-  if (!is_open && !keys_.allow(request.authorization))
-    return respond(
-        answer_of(refusal(401, "invalid_request_error", "No or a wrong API key was given", "invalid_api_key")));
+  if (!is_open && !keys_.allow(request.authorization)) {
+    const Refusal wrong = refusal(401, "invalid_request_error", "No or a wrong API key was given", "invalid_api_key");
+    return respond(answer_of(wrong, dialect.get()));
+  }
   const bool is_get = request.method == "GET", is_post = request.method == "POST";
   if (is_open || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
     if (!is_get) return respond(not_allowed("GET, HEAD"));
@@ -145,6 +151,10 @@ void Server::route(const Connected& connection, Request request) {
     if (!is_post) return respond(not_allowed("POST"));
     return complete(connection, kind, std::move(request));
   }
+  if (dialect) {
+    if (!is_post) return respond(not_allowed("POST", dialect.get()));
+    return complete(connection, QINFER_OPENAI_CHAT, std::move(request), dialect);
+  }
   if (path == "/tokenize" || path == "/detokenize") {
     if (!is_post) return respond(not_allowed("POST"));
     return path == "/tokenize" ? tokenize(connection, request) : detokenize(connection, request);
@@ -152,58 +162,100 @@ void Server::route(const Connected& connection, Request request) {
   respond(answer_of(refusal(404, "invalid_request_error", "There is no " + path + " here")));
 }
 
+/// What is given to one request. Jobs own it, so it owns none.
+struct Server::Answer {
+  std::shared_ptr<Dialect> dialect;  ///< null: OpenAI's own. Of the preparing thread, then of the connection's
+  bool has_begun = false;            ///< a stream; as what follows of the connection's thread
+  std::string all = {};              ///< of what is no stream
+};
+
+/// The job that a client waits for, on the connection's thread.
+struct Server::Waiting {
+  std::shared_ptr<Job> job;
+  bool left = false;
+};
+
 /// The request is prepared on a thread of its own, since a long prompt takes time to be made tokens, and drawn on the
 /// engine's; what is given comes back to the connection's thread.
-void Server::complete(const Connected& connection, std::int32_t kind, Request request) {
-  struct Answer {
-    std::shared_ptr<Job> job;  // before anything is given
-    bool left = false;
-  };
-  auto answer = std::make_shared<Answer>();  // of the connection's thread
-  connection->set_on_leave([answer] {
-    answer->left = true;
-    if (answer->job != nullptr) answer->job->cancel();
+void Server::complete(const Connected& connection, std::int32_t kind, Request request,
+                      std::shared_ptr<Dialect> dialect) {
+  const auto waiting = std::make_shared<Waiting>();
+  connection->set_on_leave([waiting] {
+    waiting->left = true;
+    if (waiting->job != nullptr) waiting->job->cancel();
   });
-  connection->set_on_slow([this, answer](bool is_slow) {
+  connection->set_on_slow([this, waiting](bool is_slow) {
     is_slow ? ++n_slow_ : --n_slow_;
-    if (answer->job != nullptr) answer->job->pause(is_slow);
+    if (waiting->job != nullptr) waiting->job->pause(is_slow);
   });
-  net::post(preparing_, [this, connection, kind, answer, request = std::move(request)] {
-    const auto refuse = [&](const Refusal& refused) {
-      Response response = answer_of(refused);
-      if (refused.status == 429) response.fields = "Retry-After: " + std::to_string(engine_.retry_after_s()) + "\r\n";
-      net::post(context_, [this, connection, response] {
-        metrics_.count_answer(response.status);
-        connection->respond(response);
-      });
-    };
+  const auto answer = std::make_shared<Answer>(Answer{std::move(dialect)});
+  net::post(preparing_, [this, connection, kind, answer, waiting, request = std::move(request)] {
     try {
-      auto job = std::make_shared<Job>(engine_, kind, request.body, request.authorization);
-      const bool is_stream = job->is_stream();
-      net::post(context_, [answer, job] {
-        answer->job = job;
-        if (answer->left) job->cancel();
-      });
-      auto begun = std::make_shared<bool>(false);
-      auto all = std::make_shared<std::string>();
-      job->submit([this, connection, is_stream, begun, all](std::string bytes, bool is_last) {
-        net::post(context_, [this, connection, is_stream, begun, all, bytes = std::move(bytes), is_last] {
-          if (!std::exchange(*begun, true)) metrics_.count_answer(200);
-          if (!is_stream) {
-            all->append(bytes);
-            if (is_last) connection->respond({200, "application/json", std::move(*all)});
-            return;
-          }
-          if (all->empty()) all->assign("begun"), connection->begin_stream("text/event-stream");
-          connection->stream(bytes);
-          if (is_last) connection->end_stream();
-        });
-      });
+      prepare(connection, kind, request, answer, waiting);
     } catch (const Refusal& refused) {
-      refuse(refused);
+      refuse(connection, *answer, refused);
     } catch (const std::exception& failed) {
-      refuse(refusal(500, "server_error", failed.what()));
+      refuse(connection, *answer, refusal(500, "server_error", failed.what()));
     }
+  });
+}
+
+void Server::prepare(const Connected& connection, std::int32_t kind, const Request& request,
+                     const std::shared_ptr<Answer>& answer, const std::shared_ptr<Waiting>& waiting) {
+  const std::shared_ptr<Dialect>& dialect = answer->dialect;
+  const std::string asked = dialect ? dialect->request(request.body) : request.body;
+  if (dialect && dialect->counts()) {
+    const Response counted = {200, "application/json", dialect->counted(count_tokens(engine_.model(), kind, asked))};
+    return net::post(context_, [this, connection, counted] {
+      metrics_.count_answer(counted.status);
+      connection->respond(counted);
+    });
+  }
+  auto job = std::make_shared<Job>(engine_, kind, asked, request.authorization);
+  const bool is_stream = dialect ? dialect->is_stream() : job->is_stream();
+  net::post(context_, [waiting, job] {
+    waiting->job = job;
+    if (waiting->left) job->cancel();
+  });
+  job->submit([this, connection, answer, is_stream, job = job.get()](std::string bytes, bool is_last) {
+    const Dialect::Facts facts = {job->prompt_tokens(), job->is_stopped()};
+    net::post(context_, [this, connection, answer, is_stream, facts, bytes = std::move(bytes), is_last] {
+      try {
+        const auto& translates = answer->dialect;
+        give(connection, *answer, is_stream, translates ? translates->add(bytes, is_last, facts) : bytes, is_last);
+      } catch (const Refusal& refused) {
+        refuse(connection, *answer, refused);
+      } catch (const std::exception& failed) {  // no memory
+        if (answer->has_begun) return connection->end_stream();
+        refuse(connection, *answer, refusal(500, "server_error", failed.what()));
+      }
+    });
+  });
+}
+
+/// On the connection's thread.
+void Server::give(const Connected& connection, Answer& answer, bool is_stream, const std::string& bytes, bool is_last) {
+  if (!is_stream) {
+    answer.all.append(bytes);
+    if (!is_last) return;
+    metrics_.count_answer(200);
+    return connection->respond({200, "application/json", std::move(answer.all)});
+  }
+  if (!std::exchange(answer.has_begun, true)) {
+    metrics_.count_answer(200);
+    connection->begin_stream("text/event-stream");
+  }
+  connection->stream(bytes);
+  if (is_last) connection->end_stream();
+}
+
+/// From any thread.
+void Server::refuse(const Connected& connection, const Answer& answer, const Refusal& refused) {
+  Response response = answer_of(refused, answer.dialect.get());
+  if (refused.status == 429) response.fields = "Retry-After: " + std::to_string(engine_.retry_after_s()) + "\r\n";
+  net::post(context_, [this, connection, response] {
+    metrics_.count_answer(response.status);
+    connection->respond(response);
   });
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "connection.h"
+#include "dialects/dialect.h"
 #include "engine.h"
 #include "keys.h"
 #include "metrics.h"
@@ -42,7 +43,13 @@ class Server {
   void wait_for_signals();
   void drain();
   void route(const Connected& connection, Request request);
-  void complete(const Connected& connection, std::int32_t kind, Request request);
+  struct Answer;
+  struct Waiting;
+  void complete(const Connected& connection, std::int32_t kind, Request request, std::shared_ptr<Dialect> dialect = {});
+  void prepare(const Connected& connection, std::int32_t kind, const Request& request,
+               const std::shared_ptr<Answer>& answer, const std::shared_ptr<Waiting>& waiting);
+  void give(const Connected& connection, Answer& answer, bool is_stream, const std::string& bytes, bool is_last);
+  void refuse(const Connected& connection, const Answer& answer, const Refusal& refused);
   void tokenize(const Connected& connection, const Request& request);
   void detokenize(const Connected& connection, const Request& request);
   Response models() const;

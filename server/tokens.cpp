@@ -1,4 +1,4 @@
-// tokens.cpp: /tokenize and /detokenize in vLLM's form.
+// tokens.cpp: /tokenize and /detokenize in vLLM's form, and the tokens of a request.
 #include <nlohmann/json.hpp>
 
 #include "server.h"
@@ -26,6 +26,24 @@ Response answer_or_refusal(const Make& make) {
 }
 
 }  // namespace
+
+std::uint32_t count_tokens(const qi::Model& model, std::int32_t kind, const std::string& body) try {
+  const auto call = [](const auto& function) {
+    qi::detail::FullError error;
+    qi::detail::check(function(error.arg()), error);
+  };
+  qinfer_openai_request* request = nullptr;
+  call([&](auto* error) {
+    return qinfer_openai_request_create(model.native(), kind, body.data(), body.size(), nullptr, &request, error);
+  });
+  const std::unique_ptr<qinfer_openai_request, void (*)(qinfer_openai_request*)> freed(request,
+                                                                                       qinfer_openai_request_free);
+  return qi::detail::filled<qinfer_openai_info>(
+             [&](auto* out, auto* error) { return qinfer_openai_request_get_info(request, out, error); })
+      .longest_prompt;
+} catch (const qi::Error& error) {
+  throw refusal_of(error);
+}
 
 void Server::tokenize(const Connected& connection, const Request& request) {
   const Response response = answer_or_refusal([&] {
