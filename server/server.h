@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "connection.h"
-#include "dialects/dialect.h"
 #include "engine.h"
 #include "keys.h"
 #include "metrics.h"
+#include "server/dialects/dialect.h"
 
 namespace server {
 

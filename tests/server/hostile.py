@@ -2,7 +2,9 @@
 
 import copy
 
-VALUES = [None, True, 0, -1, 1.5, 10**30, "", "x", "\N{GRINNING FACE}" * 40, [], [[]], [None], {}, {"type": "x"}, {"type": 1}]
+LONG_TEXT = "\N{GRINNING FACE}" * 40
+VALUES = [None, True, 0, -1, 1.5, 10**30, "", "x", LONG_TEXT, [], [[]], [None], {},
+          {"type": "x"}, {"type": 1}]
 
 NO_JSON = [
     b"", b" ", b"null", b"5", b'"x"', b"[1]", b"{", b"{}{}", b'{"a":}', b'{"model": "\xff"}', b'{"model": "\\ud800"}',
