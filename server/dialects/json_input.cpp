@@ -122,7 +122,15 @@ std::string text_of(const Json& value) { return value.dump(-1, ' ', false, Json:
 void refuse_request(const std::string& reason) { throw refusal(400, "invalid_request_error", reason); }
 
 void refuse_value(const std::string& name, const Json& value, std::string_view expected) {
-  std::string shown = value.is_structured() ? std::string(value.is_object() ? "an object" : "a list") : text_of(value);
+  std::string shown;
+  if (value.is_structured()) {
+    shown = std::string(value.empty()       ? "an empty "
+                        : value.is_object() ? "an "
+                                            : "a ") +
+            (value.is_object() ? "object" : "list");
+  } else {
+    shown = text_of(value);
+  }
   if (value.is_string() && shown.size() > 42)
     shown = '"' + std::string(beginning_of(value.get_ref<const std::string&>())) + "...\"";
   refuse_request("\"" + name + "\" is " + shown + ", expected " + std::string(expected));
