@@ -156,6 +156,7 @@ void Connection::write_response(const Response& response) {
 
 void Connection::begin_stream(const std::string& type) {
   if (is_closed_ || !answers_) return;
+  streams_ = true;
   if (!is_chunked_) keeps_alive_ = false;
   std::string bytes =
       "HTTP/1.1 200 OK\r\nContent-Type: " + type + "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
@@ -181,7 +182,7 @@ void Connection::end_stream() {
 void Connection::write(std::string bytes) {
   outbox_bytes_ += bytes.size();
   outbox_.push_back(std::move(bytes));
-  if (answers_ && outbox_bytes_ > kMostOutbox) return close();  // a client that does not read
+  if (streams_ && outbox_bytes_ > kMostOutbox) return close();
   if (!writes_) write_next();
   note_slowness();
 }
@@ -212,7 +213,7 @@ void Connection::write_next() {
 
 /// The answer is in the outbox; after it the next request is read, or the connection ends.
 void Connection::finish_answer() {
-  answers_ = false;
+  answers_ = streams_ = false;
   on_leave_ = nullptr;
   if (std::exchange(is_slow_, false)) on_slow_(false);
   on_slow_ = nullptr;

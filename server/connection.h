@@ -56,6 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void set_on_slow(std::function<void(bool is_slow)> on_slow) { on_slow_ = std::move(on_slow); }
   /// Called once when the client leaves before the answer has ended.
   void set_on_leave(std::function<void()> on_leave) { on_leave_ = std::move(on_leave); }
+  bool is_closed() const { return is_closed_; }
   boost::asio::any_io_executor executor() { return stream_.get_executor(); }
 
  private:
@@ -89,6 +90,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::size_t outbox_bytes_ = 0;
   bool writes_ = false, answers_ = false, keeps_alive_ = true, is_chunked_ = false, is_closed_ = false;
   bool is_head_ = false;  ///< the request is HEAD: answers have no body
+  bool streams_ = false;  ///< the answer, of which nobody knows how long it is
   bool is_slow_ = false;  ///< on_slow_ was told so
   bool closes_after_write_ = false, watches_ = false, waits_for_first_ = true;
 };

@@ -264,6 +264,7 @@ void Job::add(Choice& choice, const qinfer_event& event) {
 
 /// The answer ends with this error. Where that finds no memory nothing more is given.
 void Job::fail(qinfer_status status, const char* message) {
+  failure_ = http_status_of(status);
   qinfer_error failed = {};
   failed.code = status;
   std::strncpy(failed.message, message, sizeof failed.message - 1);

@@ -35,8 +35,6 @@ struct EngineOptions {
 };
 
 Refusal refusal_of(const qi::Error& error);
-/// Of the longest prompt of a request, which is not evaluated. Throws Refusal.
-std::uint32_t count_tokens(const qi::Model& model, std::int32_t kind, const std::string& body);
 
 class Engine;
 
@@ -56,6 +54,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint32_t prompt_tokens() const { return info_.longest_prompt; }
   /// Whether the last step ended the answer with a stop text. On the engine's thread.
   bool is_stopped() const { return is_stopped_; }
+  /// The status of HTTP that an answer which has failed would have had; 0: it has not. On the engine's thread.
+  int failure() const { return failure_; }
   /// Draws all choices. Throws Refusal; then nothing is given. Where it was cancelled nothing happens.
   void submit(OnBytes on_bytes);
   /// From any thread: nothing more is drawn, until it goes on.
@@ -83,6 +83,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Grammars::Compiled grammar_;  ///< of the content; null = none
   std::vector<std::unique_ptr<Choice>> choices_;
   OnBytes on_bytes_;
+  int failure_ = 0;
   bool is_complete_ = false;  ///< all bytes are given
   const std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_cancelled_{false};

@@ -43,6 +43,9 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
   app.add_option("--head-s", options.limits.head_s, "Seconds in which the head of a request must come")
       ->capture_default_str();
   app.add_option("--body-s", options.limits.body_s, "Seconds in which its body must come")->capture_default_str();
+  app.add_option("--keep-alive-s", options.keep_alive_s, "Seconds after which a stream without news has a comment")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   app.add_option("--drain-s", options.drain_s, "Seconds that requests have after SIGTERM")->capture_default_str();
   app.add_flag("!--no-page", options.has_page, "Without the chat page at /");
   add_engine_options(app, options.engine);

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "tokens.h"
+
 #include "page.h"
 
 namespace server {
@@ -41,6 +43,13 @@ Response not_allowed(const std::string& allowed, const Dialect* dialect = nullpt
   Response response = answer_of(refusal(405, "invalid_request_error", "The method is not allowed here"), dialect);
   response.fields = "Allow: " + allowed + "\r\n";
   return response;
+}
+
+/// The JSON of an error, which a stream has in an event.
+std::string error_of(const std::string& bytes) {
+  constexpr std::string_view kEvent = "data: ";
+  if (!bytes.starts_with(kEvent)) return bytes;
+  return bytes.substr(kEvent.size(), bytes.find('\n') - kEvent.size());
 }
 
 }  // namespace
@@ -110,14 +119,13 @@ void Server::drain() {
   acceptor_.close(ignored);
   for (const auto& weak : connections_)
     if (const Connected connection = weak.lock()) connection->drain();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options_.drain_s);
-  const auto look = std::make_shared<std::function<void()>>();
-  *look = [this, end, look] {
-    if (n_connections_ == 0 || std::chrono::steady_clock::now() >= end) return context_.stop();
-    drain_timer_.expires_after(std::chrono::milliseconds(20));
-    drain_timer_.async_wait([look](const boost::system::error_code&) { (*look)(); });
-  };
-  (*look)();
+  look_whether_drained(std::chrono::steady_clock::now() + std::chrono::seconds(options_.drain_s));
+}
+
+void Server::look_whether_drained(std::chrono::steady_clock::time_point end) {
+  if (n_connections_ == 0 || std::chrono::steady_clock::now() >= end) return context_.stop();
+  drain_timer_.expires_after(std::chrono::milliseconds(20));
+  drain_timer_.async_wait([this, end](const boost::system::error_code&) { look_whether_drained(end); });
 }
 
 // ---- Routes
@@ -141,6 +149,7 @@ void Server::route(const Connected& connection, Request request) {
     if (is_page) return respond(page(request));
     if (path == "/health") return respond(plain(200, "ok\n"));
     if (path == "/ready") return respond(is_draining_ ? plain(503, "draining\n") : plain(200, "ready\n"));
+    if (path == "/tokenizer_info") return respond(tokenizer_info(engine_.model()));
     return respond(path == "/metrics" ? metrics() : models());
   }
   static const std::pair<const char*, std::int32_t> kKinds[] = {{"/v1/chat/completions", QINFER_OPENAI_CHAT},
@@ -157,7 +166,8 @@ void Server::route(const Connected& connection, Request request) {
   }
   if (path == "/tokenize" || path == "/detokenize") {
     if (!is_post) return respond(not_allowed("POST"));
-    return path == "/tokenize" ? tokenize(connection, request) : detokenize(connection, request);
+    return answer_later(connection, [this, call = path == "/tokenize" ? tokenize : detokenize,
+                                     body = std::move(request.body)] { return call(engine_.model(), body); });
   }
   respond(answer_of(refusal(404, "invalid_request_error", "There is no " + path + " here")));
 }
@@ -165,8 +175,15 @@ void Server::route(const Connected& connection, Request request) {
 /// What is given to one request. Jobs own it, so it owns none.
 struct Server::Answer {
   std::shared_ptr<Dialect> dialect;  ///< null: OpenAI's own. Of the preparing thread, then of the connection's
-  bool has_begun = false;            ///< a stream; as what follows of the connection's thread
-  std::string all = {};              ///< of what is no stream
+  // What follows is of the connection's thread.
+  net::steady_timer timer;  ///< until a stream without news has a comment
+  bool is_stream = false, has_begun = false, is_over = false;
+  std::string all = {};  ///< of what is no stream
+
+  void end() {
+    is_over = true;
+    timer.cancel();
+  }
 };
 
 /// The job that a client waits for, on the connection's thread.
@@ -180,22 +197,23 @@ struct Server::Waiting {
 void Server::complete(const Connected& connection, std::int32_t kind, Request request,
                       std::shared_ptr<Dialect> dialect) {
   const auto waiting = std::make_shared<Waiting>();
-  connection->set_on_leave([waiting] {
+  const auto answer = std::make_shared<Answer>(Answer{std::move(dialect), net::steady_timer(context_)});
+  connection->set_on_leave([waiting, answer] {
     waiting->left = true;
     if (waiting->job != nullptr) waiting->job->cancel();
+    answer->end();
   });
   connection->set_on_slow([this, waiting](bool is_slow) {
     is_slow ? ++n_slow_ : --n_slow_;
     if (waiting->job != nullptr) waiting->job->pause(is_slow);
   });
-  const auto answer = std::make_shared<Answer>(Answer{std::move(dialect)});
   net::post(preparing_, [this, connection, kind, answer, waiting, request = std::move(request)] {
     try {
       prepare(connection, kind, request, answer, waiting);
     } catch (const Refusal& refused) {
-      refuse(connection, *answer, refused);
+      refuse(connection, answer, refused);
     } catch (const std::exception& failed) {
-      refuse(connection, *answer, refusal(500, "server_error", failed.what()));
+      refuse(connection, answer, refusal(500, "server_error", failed.what()));
     }
   });
 }
@@ -205,7 +223,8 @@ void Server::prepare(const Connected& connection, std::int32_t kind, const Reque
   const std::shared_ptr<Dialect>& dialect = answer->dialect;
   const std::string asked = dialect ? dialect->request(request.body) : request.body;
   if (dialect && dialect->counts()) {
-    const Response counted = {200, "application/json", dialect->counted(count_tokens(engine_.model(), kind, asked))};
+    const auto n_tokens = static_cast<std::uint32_t>(tokens_of_request(engine_.model(), kind, asked).size());
+    const Response counted = {200, "application/json", dialect->counted(n_tokens)};
     return net::post(context_, [this, connection, counted] {
       metrics_.count_answer(counted.status);
       connection->respond(counted);
@@ -213,47 +232,93 @@ void Server::prepare(const Connected& connection, std::int32_t kind, const Reque
   }
   auto job = std::make_shared<Job>(engine_, kind, asked, request.authorization);
   const bool is_stream = dialect ? dialect->is_stream() : job->is_stream();
-  net::post(context_, [waiting, job] {
+  net::post(context_, [this, connection, answer, waiting, job, is_stream] {
     waiting->job = job;
+    answer->is_stream = is_stream;
     if (waiting->left) job->cancel();
+    if (is_stream) keep_alive(connection, answer);
   });
-  job->submit([this, connection, answer, is_stream, job = job.get()](std::string bytes, bool is_last) {
+  job->submit([this, connection, answer, job = job.get()](std::string bytes, bool is_last) {
     const Dialect::Facts facts = {job->prompt_tokens(), job->is_stopped()};
-    net::post(context_, [this, connection, answer, is_stream, facts, bytes = std::move(bytes), is_last] {
+    const int failure = job->failure();
+    net::post(context_, [this, connection, answer, facts, failure, bytes = std::move(bytes), is_last] {
+      if (failure != 0 && !answer->has_begun && !answer->dialect && is_last)
+        return refuse(connection, answer, {failure, error_of(bytes)});
       try {
         const auto& translates = answer->dialect;
-        give(connection, *answer, is_stream, translates ? translates->add(bytes, is_last, facts) : bytes, is_last);
+        give(connection, *answer, translates ? translates->add(bytes, is_last, facts) : bytes, is_last);
       } catch (const Refusal& refused) {
-        refuse(connection, *answer, refused);
+        refuse(connection, answer, refused);
       } catch (const std::exception& failed) {  // no memory
-        if (answer->has_begun) return connection->end_stream();
-        refuse(connection, *answer, refusal(500, "server_error", failed.what()));
+        if (answer->has_begun) return answer->end(), connection->end_stream();
+        refuse(connection, answer, refusal(500, "server_error", failed.what()));
       }
     });
   });
 }
 
 /// On the connection's thread.
-void Server::give(const Connected& connection, Answer& answer, bool is_stream, const std::string& bytes, bool is_last) {
-  if (!is_stream) {
+void Server::give(const Connected& connection, Answer& answer, const std::string& bytes, bool is_last) {
+  if (!answer.is_stream) {
     answer.all.append(bytes);
     if (!is_last) return;
     metrics_.count_answer(200);
     return connection->respond({200, "application/json", std::move(answer.all)});
   }
-  if (!std::exchange(answer.has_begun, true)) {
-    metrics_.count_answer(200);
-    connection->begin_stream("text/event-stream");
-  }
+  begin_stream(connection, answer);
   connection->stream(bytes);
-  if (is_last) connection->end_stream();
+  if (!is_last) return;
+  connection->end_stream();
+  answer.end();
 }
 
-/// From any thread.
-void Server::refuse(const Connected& connection, const Answer& answer, const Refusal& refused) {
-  Response response = answer_of(refused, answer.dialect.get());
+void Server::begin_stream(const Connected& connection, Answer& answer) {
+  answer.timer.expires_after(std::chrono::seconds(options_.keep_alive_s));
+  if (std::exchange(answer.has_begun, true)) return;
+  metrics_.count_answer(200);
+  connection->begin_stream("text/event-stream");
+}
+
+/// Proxies and clients give up on a stream that is silent while a long prompt is evaluated.
+void Server::keep_alive(const Connected& connection, const std::shared_ptr<Answer>& answer) {
+  if (answer->is_over || connection->is_closed()) return;
+  if (answer->timer.expiry() <= std::chrono::steady_clock::now()) {
+    const bool is_first = answer->timer.expiry() == std::chrono::steady_clock::time_point();
+    if (is_first) {
+      answer->timer.expires_after(std::chrono::seconds(options_.keep_alive_s));
+    } else {
+      begin_stream(connection, *answer);
+      connection->stream(": still here\n\n");
+    }
+  }
+  answer->timer.async_wait(
+      [this, connection, answer](const boost::system::error_code&) { keep_alive(connection, answer); });
+}
+
+/// What takes time is computed on a preparing thread.
+void Server::answer_later(const Connected& connection, std::function<Response()> make) {
+  net::post(preparing_, [this, connection, make = std::move(make)] {
+    Response response;
+    try {
+      response = make();
+    } catch (const Refusal& refused) {
+      response = answer_of(refused);
+    } catch (const std::exception& failed) {
+      response = answer_of(refusal(500, "server_error", failed.what()));
+    }
+    net::post(context_, [this, connection, response] {
+      metrics_.count_answer(response.status);
+      connection->respond(response);
+    });
+  });
+}
+
+/// From any thread, before anything is given.
+void Server::refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused) {
+  Response response = answer_of(refused, answer->dialect.get());
   if (refused.status == 429) response.fields = "Retry-After: " + std::to_string(engine_.retry_after_s()) + "\r\n";
-  net::post(context_, [this, connection, response] {
+  net::post(context_, [this, connection, answer, response] {
+    answer->end();
     metrics_.count_answer(response.status);
     connection->respond(response);
   });

@@ -8,7 +8,9 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +29,8 @@ struct ServerOptions {
   std::string host = "127.0.0.1", keys_path;
   std::uint16_t port = 8080;
   std::uint32_t most_connections = 1024, drain_s = 30;
-  bool has_page = true;  ///< GET / is a chat for people
+  std::uint32_t keep_alive_s = 15;  ///< without anything to give, after which a stream has a comment
+  bool has_page = true;             ///< GET / is a chat for people
 };
 
 class Server {
@@ -42,16 +45,18 @@ class Server {
   void accept();
   void wait_for_signals();
   void drain();
+  void look_whether_drained(std::chrono::steady_clock::time_point end);
   void route(const Connected& connection, Request request);
   struct Answer;
   struct Waiting;
   void complete(const Connected& connection, std::int32_t kind, Request request, std::shared_ptr<Dialect> dialect = {});
   void prepare(const Connected& connection, std::int32_t kind, const Request& request,
                const std::shared_ptr<Answer>& answer, const std::shared_ptr<Waiting>& waiting);
-  void give(const Connected& connection, Answer& answer, bool is_stream, const std::string& bytes, bool is_last);
-  void refuse(const Connected& connection, const Answer& answer, const Refusal& refused);
-  void tokenize(const Connected& connection, const Request& request);
-  void detokenize(const Connected& connection, const Request& request);
+  void give(const Connected& connection, Answer& answer, const std::string& bytes, bool is_last);
+  void begin_stream(const Connected& connection, Answer& answer);
+  void keep_alive(const Connected& connection, const std::shared_ptr<Answer>& answer);
+  void refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused);
+  void answer_later(const Connected& connection, std::function<Response()> make);
   Response models() const;
   Response metrics();
 

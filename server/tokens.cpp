@@ -1,89 +1,107 @@
-// tokens.cpp: /tokenize and /detokenize in vLLM's form, and the tokens of a request.
-#include <nlohmann/json.hpp>
+// tokens.cpp: see tokens.h.
+#include "tokens.h"
 
-#include "server.h"
+#include <memory>
+
+#include "dialects/json_input.h"
+#include "engine.h"
 
 namespace server {
 namespace {
 
-nlohmann::json parse(const std::string& body) {
-  auto parsed = nlohmann::json::parse(body, nullptr, false);
-  if (!parsed.is_object()) throw refusal(400, "invalid_request_error", "The body is not a JSON object");
-  return parsed;
+template <typename Call>
+void call(const Call& function) {
+  qi::detail::FullError error;
+  qi::detail::check(function(error.arg()), error);
 }
 
-template <typename Make>
-Response answer_or_refusal(const Make& make) {
-  try {
-    const nlohmann::json answer = make();
-    return {200, "application/json", answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
-  } catch (const Refusal& refused) {
-    return {refused.status, "application/json", refused.json};
-  } catch (const qi::Error& error) {
-    const Refusal refused = refusal_of(error);
-    return {refused.status, "application/json", refused.json};
-  }
+Response answer(const Json& json) { return {200, "application/json", text_of(json)}; }
+
+/// A conversation as a request of chat completions has it.
+std::vector<qi::Token> tokens_of_conversation(const qi::Model& model, Fields& fields) {
+  Json request = Json::object();
+  for (const char* key : {"messages", "tools", "chat_template_kwargs"})
+    if (const Json* value = fields.find(key)) request[key] = *value;
+  if (!fields.boolean("add_generation_prompt").value_or(true))
+    fields.refuse("add_generation_prompt", "the prompt of a chat ends where its answer begins");
+  return tokens_of_request(model, QINFER_OPENAI_CHAT, text_of(request));
 }
 
 }  // namespace
 
-std::uint32_t count_tokens(const qi::Model& model, std::int32_t kind, const std::string& body) try {
-  const auto call = [](const auto& function) {
-    qi::detail::FullError error;
-    qi::detail::check(function(error.arg()), error);
-  };
+std::vector<qi::Token> tokens_of_request(const qi::Model& model, std::int32_t kind, const std::string& body) try {
   qinfer_openai_request* request = nullptr;
   call([&](auto* error) {
     return qinfer_openai_request_create(model.native(), kind, body.data(), body.size(), nullptr, &request, error);
   });
-  const std::unique_ptr<qinfer_openai_request, void (*)(qinfer_openai_request*)> freed(request,
+  const std::unique_ptr<qinfer_openai_request, void (*)(qinfer_openai_request*)> owner(request,
                                                                                        qinfer_openai_request_free);
-  return qi::detail::filled<qinfer_openai_info>(
-             [&](auto* out, auto* error) { return qinfer_openai_request_get_info(request, out, error); })
-      .longest_prompt;
+  return qi::detail::collected<std::vector<qi::Token>>(
+      64, [&](auto... out) { return qinfer_openai_request_tokens(request, 0, out...); });
 } catch (const qi::Error& error) {
   throw refusal_of(error);
 }
 
-void Server::tokenize(const Connected& connection, const Request& request) {
-  const Response response = answer_or_refusal([&] {
-    const nlohmann::json asked = parse(request.body);
-    const auto prompt = asked.find("prompt");
-    if (prompt == asked.end() || !prompt->is_string())
-      throw refusal(400, "invalid_request_error", "prompt is missing, or not a text");
-    const auto special = asked.find("add_special_tokens");
-    const bool adds_special = special == asked.end() || !special->is_boolean() || special->get<bool>();
-    const std::vector<qi::Token> tokens =
-        engine_.model().tokenize(prompt->get_ref<const std::string&>(), adds_special ? QINFER_TEXT_ADD_SPECIAL : 0);
-    return nlohmann::json{
-        {"count", tokens.size()}, {"max_model_len", engine_.model().info().context_tokens}, {"tokens", tokens}};
-  });
-  metrics_.count_answer(response.status);
-  connection->respond(response);
+Response tokenize(const qi::Model& model, const std::string& body) try {
+  const Json asked = read_object(body);
+  Fields fields(asked, "");
+  fields.pass_over({"model"});
+  const bool shows_texts = fields.boolean("return_token_strs").value_or(false);
+  std::vector<qi::Token> tokens;
+  if (fields.find("messages") != nullptr) {
+    tokens = tokens_of_conversation(model, fields);
+  } else {
+    const std::string prompt = fields.need_text("prompt");
+    const bool adds_special = fields.boolean("add_special_tokens").value_or(true);
+    tokens = model.tokenize(prompt, adds_special ? QINFER_TEXT_ADD_SPECIAL : 0);
+  }
+  fields.check_all_known();
+  Json given = {{"count", tokens.size()}, {"max_model_len", model.info().context_tokens}, {"tokens", tokens}};
+  given["token_strs"] = nullptr;
+  if (shows_texts) {
+    given["token_strs"] = Json::array();
+    for (const qi::Token token : tokens) given["token_strs"].push_back(model.token_text(token));
+  }
+  return answer(given);
+} catch (const qi::Error& error) {
+  throw refusal_of(error);
 }
 
-void Server::detokenize(const Connected& connection, const Request& request) {
-  const Response response = answer_or_refusal([&] {
-    const nlohmann::json asked = parse(request.body);
-    const auto tokens = asked.find("tokens");
-    if (tokens == asked.end() || !tokens->is_array())
-      throw refusal(400, "invalid_request_error", "tokens is missing, or not an array");
-    std::vector<qi::Token> ids;
-    for (const nlohmann::json& token : *tokens) {
-      if (!token.is_number_integer() || token < 0 || token > INT32_MAX)
-        throw refusal(400, "invalid_request_error", "tokens has something else than ids");
-      ids.push_back(token.get<qi::Token>());
-    }
-    qi::Detokenizer detokenizer(engine_.model());
-    std::string text;
-    for (const qi::Token id : ids) text += detokenizer.push(id);
-    text += detokenizer.finish();
-    nlohmann::json answer;
-    answer["prompt"] = text;
-    return answer;
-  });
-  metrics_.count_answer(response.status);
-  connection->respond(response);
+Response detokenize(const qi::Model& model, const std::string& body) try {
+  const Json asked = read_object(body);
+  Fields fields(asked, "");
+  fields.pass_over({"model"});
+  const Json& tokens = fields.need("tokens", "a list of tokens");
+  if (!tokens.is_array()) refuse_value("tokens", tokens, "a list of tokens");
+  fields.check_all_known();
+  qi::Detokenizer detokenizer(model);
+  std::string text;
+  for (const Json& token : tokens) {
+    if (!token.is_number_integer() || token < 0 || token >= model.info().n_vocab)
+      refuse_value("tokens", token, "tokens of the vocabulary");
+    text += detokenizer.push(token.get<qi::Token>());
+  }
+  text += detokenizer.finish();
+  Json given = Json::object();
+  given["prompt"] = text;
+  return answer(given);
+} catch (const qi::Error& error) {
+  throw refusal_of(error);
+}
+
+Response tokenizer_info(const qi::Model& model) {
+  const auto text_or_null = [&](qi::Token token) { return token < 0 ? Json(nullptr) : Json(model.token_text(token)); };
+  const std::vector<qi::Token> ends = model.end_tokens();
+  Json given = {{"tokenizer_class", "qinfer"}, {"model_max_length", model.info().context_tokens}};
+  given["bos_token"] = text_or_null(model.info().bos_token);
+  given["eos_token"] = ends.empty() ? Json(nullptr) : text_or_null(ends.front());
+  given["pad_token"] = given["eos_token"];
+  given["chat_template"] = nullptr;
+  try {
+    given["chat_template"] = model.chat_template();
+  } catch (const qi::Error&) {  // it has none
+  }
+  return answer(given);
 }
 
 }  // namespace server

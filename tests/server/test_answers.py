@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 STORY = ", there was a little girl named Lily. She was a"
 
@@ -114,6 +115,34 @@ def test_tokens_there_and_back(server):
     for path, body in [("/tokenize", {}), ("/tokenize", {"prompt": 5}), ("/detokenize", {"tokens": "x"}),
                        ("/detokenize", {"tokens": [-1]}), ("/detokenize", {"tokens": [10**9]})]:
         assert server.post(path, **body)[0] == 400
+
+
+def test_tokens_of_a_conversation_and_their_texts(serve):
+    server = serve(model="tiny-chat")
+    messages = [{"role": "user", "content": "What is your name?"}]
+    status, answer = server.post("/tokenize", messages=messages, return_token_strs=True)
+    assert status == 200, answer
+    assert "What is your name?" in "".join(answer["token_strs"])
+    chat = server.post("/v1/chat/completions", messages=messages, max_completion_tokens=1)[1]
+    assert chat["usage"]["prompt_tokens"] == answer["count"] == len(answer["tokens"])
+    info = json.loads(server.request("GET", "/tokenizer_info")[2])
+    assert "message" in info["chat_template"] and info["eos_token"] in ("<|im_end|>", "<|endoftext|>")
+    for body in [{"messages": 5}, {"messages": messages, "add_generation_prompt": False}, {"prompt": "a", "x": 1}]:
+        assert server.post("/tokenize", **body)[0] == 400
+
+
+def test_a_long_text_is_tokenized_while_others_are_answered(server):
+    done = []
+    thread = threading.Thread(target=lambda: done.append(server.post("/tokenize", prompt="word " * 2_000_000)))
+    thread.start()
+    longest = 0
+    while thread.is_alive():
+        begun = time.monotonic()
+        assert server.request("GET", "/health")[0] == 200
+        longest = max(longest, time.monotonic() - begun)
+    ((status, answer),) = done
+    assert status == 200 and answer["count"] == len(answer["tokens"]) > 2_000_000
+    assert longest < 1
 
 
 def test_models_and_metrics(server):

@@ -215,6 +215,20 @@ def _all_of(connection):
     return received
 
 
+def test_a_stream_that_waits_has_comments(serve):
+    server, body = crowded(serve, "--keep-alive-s", "1")
+    crowd = begin(server, body)
+    threading.Thread(target=read_all, args=(crowd,)).start()
+    stream = begin(server, {**LONG, "max_tokens": 2})
+    received = b""
+    while b": still here" not in received:
+        received += stream.recv(65536)
+    assert b": still here\n\n" in received and b"data:" not in received
+    stream.close()
+    crowd.shutdown(socket.SHUT_RDWR)
+    until(lambda: server.metric("qinfer_connections") == 1)
+
+
 def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve):
     server = serve()
     wide = {**LONG, "logprobs": 5, "n": 8}
