@@ -111,6 +111,15 @@ def openai_tool_and_its_result():
 
 
 @check
+def openai_calls_have_own_ids():
+    """A conversation tells results of calls apart by them."""
+    client = openai_client()
+    ids = [client.chat.completions.create(model="tiny-chat", messages=WEATHER, tools=[TOOL], temperature=0)
+           .choices[0].message.tool_calls[0].id for _ in range(2)]
+    assert ids[0] != ids[1], ids
+
+
+@check
 def openai_tool_stream():
     chunks = openai_client().chat.completions.create(model="tiny-chat", messages=WEATHER, tools=[TOOL], temperature=0,
                                                      stream=True)
