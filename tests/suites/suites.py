@@ -19,6 +19,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 MUST_PASS = "must pass"
 
 
+class LeftOut(Exception):
+    """Why a suite cannot run here."""
+
+
 @dataclasses.dataclass
 class Context:
     root: pathlib.Path
