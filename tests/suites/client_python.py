@@ -353,6 +353,12 @@ def anthropic_tool_and_its_result():
 
 
 @check
+def anthropic_thinks_only_when_asked():
+    answer = ask(anthropic_client(), messages=WEATHER, tools=[ANTHROPIC_TOOL])
+    assert {block.type for block in answer.content} <= {"text", "tool_use"}, answer
+
+
+@check
 def anthropic_tool_stream():
     with ask_stream(anthropic_client(), messages=WEATHER, tools=[ANTHROPIC_TOOL]) as stream:
         message = stream.get_final_message()
