@@ -106,6 +106,7 @@ qinfer_status qinfer_openai_request_get_info(const qinfer_openai_request* reques
     info.n_choices = static_cast<std::uint32_t>(impl->n_choices());
     info.longest_prompt = static_cast<std::uint32_t>(impl->longest_prompt());
     info.max_new_tokens = read.max_tokens.value_or(0);
+    if (read.max_tokens == 0U || read.kind == openai::Kind::embeddings) info.flags |= QINFER_OPENAI_NO_NEW_TOKENS;
     info.model = read.model.c_str();
     info.model_len = read.model.size();
     if (!read.schema.empty()) info.schema = read.schema.c_str();

@@ -105,13 +105,7 @@ Job::Job(Engine& engine, std::int32_t kind, const std::string& body, std::string
         [&](auto* out, auto* error) { return qinfer_openai_request_get_info(request_, out, error); });
     if (info_.schema != nullptr) grammar_ = engine.grammars_.compile({info_.schema, info_.schema_len});
     is_stream_ = (info_.flags & QINFER_OPENAI_STREAM) != 0;
-    const std::uint32_t context = engine.model_.info().context_tokens;
-    if (info_.longest_prompt + std::uint64_t{std::max(info_.max_new_tokens, 1u)} > context)
-      throw refusal(400, "invalid_request_error",
-                    "This model's context has " + std::to_string(context) + " tokens, and " +
-                        std::to_string(info_.longest_prompt) + " of the prompt with " +
-                        std::to_string(std::max(info_.max_new_tokens, 1u)) + " new ones do not fit",
-                    "context_length_exceeded");
+    check_context(engine.model_.info().context_tokens);
     auto answer_options = qi::options<qinfer_openai_answer_options>();
     const std::string id = (kind == QINFER_OPENAI_CHAT ? "chatcmpl-" : "cmpl-") + random_hex();
     answer_options.id = id.c_str();
@@ -120,11 +114,25 @@ Job::Job(Engine& engine, std::int32_t kind, const std::string& body, std::string
     call([&](auto* error) { return qinfer_openai_answer_create(request_, &answer_options, &answer_, error); });
   } catch (const qi::Error& error) {
     qinfer_openai_request_free(request_);
+    if (error.status() == QINFER_E_NOT_FOUND)  // a template: to clients 404 says that there is no such model
+      throw refusal(400, "invalid_request_error", error.what());
     throw refusal_of(error);
   } catch (...) {
     qinfer_openai_request_free(request_);
     throw;
   }
+}
+
+/// Never is a prompt cut. The words are those that clients know such an error by.
+void Job::check_context(std::uint32_t context) const {
+  const bool draws = (info_.flags & QINFER_OPENAI_NO_NEW_TOKENS) == 0;
+  const std::uint64_t prompt = info_.longest_prompt, wanted = draws ? std::max(info_.max_new_tokens, 1u) : 0;
+  if (prompt + wanted <= context) return;
+  throw refusal(400, "invalid_request_error",
+                "This model's maximum context length is " + std::to_string(context) +
+                    " tokens: " + std::to_string(prompt) + " of the prompt and " + std::to_string(wanted) +
+                    " new ones do not fit, and nothing is cut",
+                "context_length_exceeded");
 }
 
 Job::~Job() {

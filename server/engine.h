@@ -69,6 +69,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void add(Choice& choice, const qinfer_event& event);
   void fail(qinfer_status status, const char* message);
   void give();
+  void check_context(std::uint32_t context) const;
   void embed();
   void fetch() noexcept;
   bool begin(Choice& choice);

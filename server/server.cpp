@@ -169,6 +169,13 @@ void Server::route(const Connected& connection, Request request) {
     return answer_later(connection, [this, call = path == "/tokenize" ? tokenize : detokenize,
                                      body = std::move(request.body)] { return call(engine_.model(), body); });
   }
+  constexpr std::string_view kModel = "/v1/models/";
+  if (path.starts_with(kModel)) {
+    if (!is_get) return respond(not_allowed("GET, HEAD"));
+    if (path.substr(kModel.size()) == engine_.name()) return respond({200, "application/json", model().dump()});
+    return respond(
+        answer_of(refusal(404, "invalid_request_error", "The model here is " + engine_.name(), "model_not_found")));
+  }
   respond(answer_of(refusal(404, "invalid_request_error", "There is no " + path + " here")));
 }
 
@@ -324,14 +331,16 @@ void Server::refuse(const Connected& connection, const std::shared_ptr<Answer>& 
   });
 }
 
+nlohmann::json Server::model() const {
+  return {{"id", engine_.name()},
+          {"object", "model"},
+          {"created", started_},
+          {"owned_by", "qinfer"},
+          {"max_model_len", engine_.model().info().context_tokens}};
+}
+
 Response Server::models() const {
-  const qinfer_model_info info = engine_.model().info();
-  const nlohmann::json model = {{"id", engine_.name()},
-                                {"object", "model"},
-                                {"created", started_},
-                                {"owned_by", "qinfer"},
-                                {"max_model_len", info.context_tokens}};
-  return {200, "application/json", nlohmann::json{{"object", "list"}, {"data", {model}}}.dump()};
+  return {200, "application/json", nlohmann::json{{"object", "list"}, {"data", {model()}}}.dump()};
 }
 
 Response Server::metrics() {

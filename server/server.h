@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ class Server {
   void keep_alive(const Connected& connection, const std::shared_ptr<Answer>& answer);
   void refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused);
   void answer_later(const Connected& connection, std::function<Response()> make);
+  nlohmann::json model() const;
   Response models() const;
   Response metrics();
 

@@ -1200,8 +1200,9 @@ QINFER_STATUS qinfer_openai_request_create(const qinfer_model *model, int32_t ki
                                            qinfer_error *err);
 enum {
     QINFER_OPENAI_STREAM          = 1, /* server-sent events are asked for */
-    QINFER_OPENAI_PROMPT_LOGPROBS = 2  /* qinfer_openai_answer_begin evaluates the prompt, as many tokens at a time as
+    QINFER_OPENAI_PROMPT_LOGPROBS = 2, /* qinfer_openai_answer_begin evaluates the prompt, as many tokens at a time as
                                           the session's max_logits */
+    QINFER_OPENAI_NO_NEW_TOKENS   = 4  /* none is drawn: "max_tokens" is 0, or embeddings are asked for */
 };
 typedef struct qinfer_openai_info {
     uint32_t    struct_size;

@@ -127,8 +127,10 @@ void OpenAiAnswer::stage_step(std::size_t choice, const GenerationEvent& step) {
   staged.logprob = step.logprob;
   staged.top.assign(step.top_tokens.begin(), step.top_tokens.end());
   staged.top_logprobs.assign(step.top_logprobs.begin(), step.top_logprobs.end());
-  // What is told is of the answer: no reasoning, and not the token that ends it.
-  const bool ends = step.is_late && step.token >= 0;
+  // What is told is of the answer: no reasoning, and not the token that ends it; but for an end token of a completion,
+  // which is counted, and which programs that add up log probabilities need.
+  const bool is_end_token = step.finish == Finish::end && request_->request().kind == openai::Kind::completion;
+  const bool ends = step.is_late && step.token >= 0 && !is_end_token;
   if (step.in_reasoning || ends || !step.has_logprobs) told.staged.pop_back();
 }
 

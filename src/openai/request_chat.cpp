@@ -128,7 +128,10 @@ Status read_response_format(Fields& fields, Request& request) {
       format->is_object() ? text_of(formats::find_field(*format, "type")) : std::string_view();
   if (type == "text") return Status();
   if (type == "json_object") {
-    request.schema = R"({"type":"object"})";
+    const Json* schema = formats::find_field(*format, "schema");  // as llama.cpp's server takes one
+    if (schema != nullptr && !schema->is_object() && !schema->is_boolean())
+      return wrong_value("response_format.schema", *schema, "a JSON schema");
+    request.schema = schema != nullptr ? json_text(*schema) : R"({"type":"object"})";
   } else if (type == "json_schema") {
     const Json* named = formats::find_field(*format, "json_schema");
     const Json* schema = named != nullptr && named->is_object() ? formats::find_field(*named, "schema") : nullptr;

@@ -39,6 +39,7 @@ Parser::Parser(Setup setup)
       state_(setup.in_reasoning ? State::reasoning
              : setup.reasons    ? State::begin
                                 : State::content),
+      is_one_call_(setup.one_call),
       may_be_bare_(setup.calls && (setup.one_call || setup.format == Format::llama3) && !tools_.empty()) {
   // Functionary's replies begin with the name of what they call, also where that is nothing.
   if (setup.calls || setup.format == Format::functionary) return;
@@ -198,6 +199,10 @@ bool Parser::read_bare() {
     CallSearch search = read_bare_call(rest().substr(first), tools_, scan_);
     if (search.outcome == CallSearch::more && !at_end_ && rest().size() <= kMaxCallBytes) return false;
     if (search.outcome == CallSearch::found) return take(std::move(search), first);
+    if (is_one_call_ && search.outcome == CallSearch::more && at_end_) {  // cut off: of a call that is no use to anyone
+      consume(rest().size());
+      return false;
+    }
   }
   may_be_bare_ = false;
   return true;

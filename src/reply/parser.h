@@ -98,6 +98,7 @@ class Parser {
   int failed_at_end_ = 0;
   State state_;
   bool at_end_ = false;
+  bool is_one_call_;          // Setup::one_call
   bool may_be_bare_ = false;  // a call without a marker may begin
   bool after_call_ = false;   // nothing but white space since
   std::string space_;         // white space that is content only if something follows it

@@ -65,6 +65,25 @@ def test_prompt_log_probabilities(server):
     assert all(value < 0 for value in logprobs["token_logprobs"][1:])
 
 
+def test_a_prompt_that_fills_the_context_and_draws_nothing(server):
+    tokens = [5] * 512
+    status, answer = server.post("/v1/completions", prompt=tokens, echo=True, logprobs=1, max_tokens=0)
+    assert status == 200, answer
+    assert server.post("/v1/completions", prompt=tokens, max_tokens=1)[0] == 400
+    assert server.post("/v1/embeddings", input=tokens, model="m")[0] == 200
+
+
+def test_an_end_token_has_its_log_probability(server):
+    for seed in range(20):
+        asked = dict(prompt="The end.", logprobs=1, max_tokens=200, temperature=1.5, seed=seed, logit_bias={"2": 5})
+        _, answer = server.post("/v1/completions", **asked)
+        choice = answer["choices"][0]
+        assert len(choice["logprobs"]["tokens"]) == answer["usage"]["completion_tokens"]
+        if choice["finish_reason"] == "stop":
+            return
+    raise AssertionError("no end token was drawn")
+
+
 def test_embeddings(server):
     status, answer = server.post("/v1/embeddings", input=["a dog", "a cat"], model="m")
     assert status == 200, answer
@@ -150,6 +169,8 @@ def test_models_and_metrics(server):
     models = json.loads(text)["data"]
     assert [model["id"] for model in models] == ["tiny-stories"]
     assert models[0]["max_model_len"] == 512
+    assert json.loads(server.request("GET", "/v1/models/tiny-stories")[2]) == models[0]
+    assert server.request("GET", "/v1/models/other")[0] == 404
     assert server.metric("vllm:num_requests_running") == 0
     assert server.metric("vllm:kv_cache_usage_perc") == 0
     assert server.metric("qinfer_requests_total") > 5
@@ -203,6 +224,17 @@ def test_contents_fulfil_a_schema(serve):
     format["json_schema"]["schema"] = {"type": "array", "uniqueItems": True}
     status, answer = server.post("/v1/chat/completions", **asked, response_format=format)
     assert status == 400 and "uniqueItems" in answer["error"]["message"]
+
+
+def test_a_call_that_is_cut_off_is_no_content(serve):
+    server = serve(model="tiny-chat")
+    asked = dict(messages=[{"role": "user", "content": "x"}], tools=[WEATHER], tool_choice="required", max_tokens=4)
+    message = server.post("/v1/chat/completions", **asked)[1]["choices"][0]["message"]
+    assert message["content"] == "" and "tool_calls" not in message
+    events = server.events("/v1/chat/completions", **asked)
+    assert not any(event["choices"][0]["delta"].get("content") for event in events)
+    status, answer = serve().post("/v1/chat/completions", messages=[{"role": "user", "content": "x"}])
+    assert status == 400 and answer["error"]["type"] == "invalid_request_error"
 
 
 def test_a_call_that_must_be_made_is_made(serve):

@@ -1890,6 +1890,7 @@ impl Default for qinfer_openai_options {
 }
 pub const QINFER_OPENAI_STREAM: u32 = 1;
 pub const QINFER_OPENAI_PROMPT_LOGPROBS: u32 = 2;
+pub const QINFER_OPENAI_NO_NEW_TOKENS: u32 = 4;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_openai_info {
