@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/qinfer.1, the manual page of the command, out of what `qinfer --help` and the help of its commands say.
+"""Writes docs/qinfer.1, the manual page of the command, out of what `qinfer --help` and the help of its commands say, and
+docs/qinfer-server.1 out of what `qinfer-server --help` says.
 
-    make_man.py QINFER [--check]
+    make_man.py QINFER [QINFER_SERVER] [--check]
 
 With --check nothing is written, and a page that is out of date is an error: the tests run it so.
 """
@@ -10,7 +11,7 @@ import re
 import subprocess
 import sys
 
-PAGE = pathlib.Path(__file__).with_name("qinfer.1")
+FOLDER = pathlib.Path(__file__).parent
 EXAMPLES = """\
 .SH EXAMPLES
 .TP
@@ -34,7 +35,43 @@ ENVIRONMENT = """\
 The library reads none. The command looks for models in the Hugging Face cache, which HF_HUB_CACHE, HF_HOME and
 XDG_CACHE_HOME place, and keeps the lines that were typed in a conversation below XDG_STATE_HOME.
 .SH SEE ALSO
+.BR qinfer\\-server (1)
+.PP
 The library's contract is its header, qinfer.h.
+"""
+SERVER = """\
+.SH SIGNALS
+.TP
+SIGTERM, SIGINT
+No new connections; requests have the seconds of \\-\\-drain\\-s to end, and then it ends.
+.TP
+SIGHUP
+The file of keys is read again.
+.SH EXIT STATUS
+0 it was told to end, 1 failed, others: called wrongly
+.SH FILES
+.TP
+/etc/default/qinfer\\-server
+The model and the options of the service qinfer\\-server.service.
+.TP
+/etc/default/qinfer\\-server\\-NAME
+Those of qinfer\\-server@NAME.service: as many services as models.
+.TP
+/var/lib/qinfer\\-server, /var/lib/qinfer\\-server\\-NAME
+Where the service may write, for \\-\\-keep and \\-\\-park.
+.SH EXAMPLES
+.TP
+Answer programs of this machine:
+qinfer\\-server model.gguf
+.TP
+Answer those of others that have a key, and go on with their conversations after a restart:
+qinfer\\-server model.gguf \\-\\-host 0.0.0.0 \\-\\-keys keys \\-\\-keep kept
+.TP
+Run it as a service, once /etc/default/qinfer\\-server names a model:
+systemctl enable \\-\\-now qinfer\\-server
+.SH SEE ALSO
+.BR qinfer (1),
+.BR systemctl (1)
 """
 
 
@@ -49,7 +86,9 @@ def items_of(lines):
     for line in lines:
         if re.match(r"  \S", line):
             found = re.match(r"  (.+?)(?:\s{2,}(\S.*))?$", line) if len(line) > 30 else None
-            what, said = (line[2:30].rstrip(), line[30:]) if line[29:30] == " " and len(line) > 30 else (line.strip(), "")
+            # A description of what is too long for its column begins on the next line; a form in brackets is not cut.
+            is_cut = line[29:30] == " " and len(line) > 30 and line[:30].count("[") == line[:30].count("]")
+            what, said = (line[2:30].rstrip(), line[30:]) if is_cut else (line.strip(), "")
             if found and not said and found.group(2):
                 what, said = found.group(1), found.group(2)
             items.append([what, said])
@@ -74,7 +113,7 @@ def sections_of(text):
 def listed(lines):
     out = []
     for what, said in items_of(lines):
-        what, _, others = what.removesuffix(" REQUIRED").partition(" Excludes: ")
+        what, _, others = what.removesuffix(" REQUIRED").removesuffix("{false}").partition(" Excludes: ")
         if others:
             said += f" (not with {others.replace(' ', ' or ')})"
         out += [".TP", f"\\fB{escaped(what)}\\fR", escaped(said)]
@@ -85,11 +124,15 @@ def help_of(command, *arguments):
     return subprocess.run([command, *arguments, "--help"], capture_output=True, text=True, check=True).stdout
 
 
+def title(name, command):
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    return ['.\\" Made by docs/make_man.py out of what the command says of itself. Do not edit.',
+            f'.TH {name} 1 "" "qinfer {version}" "User commands"']
+
+
 def page(command):
     main = sections_of(help_of(command))
-    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
-    out = ['.\\" Made by docs/make_man.py out of what the command says of itself. Do not edit.',
-           f'.TH QINFER 1 "" "qinfer {version}" "User commands"', ".SH NAME",
+    out = [*title("QINFER", command), ".SH NAME",
            "qinfer \\- run language models on CPUs", ".SH SYNOPSIS",
            ".B qinfer\n\\fICOMMAND\\fR [\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]", ".SH DESCRIPTION",
            "Loads Hugging Face checkpoints, GGUF files and files that", ".B qinfer pack",
@@ -106,12 +149,26 @@ def page(command):
     return "\n".join(out) + "\n" + EXAMPLES + ENVIRONMENT
 
 
+def server_page(command, server):
+    said = sections_of(help_of(server))
+    out = [*title("QINFER\\-SERVER", command), ".SH NAME", "qinfer\\-server \\- serve a language model over HTTP",
+           ".SH SYNOPSIS", ".B qinfer\\-server\n[\\fIOPTIONS\\fR] \\fIMODEL\\fR", ".SH DESCRIPTION",
+           "Answers OpenAI's interface over HTTP for one model on CPUs, and Anthropic's messages. It is also what",
+           ".B qinfer serve", "starts.", ".SH OPTIONS", *listed(said["Positionals"]), *listed(said["Options"])]
+    return "\n".join(out) + "\n" + SERVER
+
+
 def main():
-    made = page(sys.argv[1])
-    if "--check" not in sys.argv:
-        PAGE.write_text(made)
-    elif made != PAGE.read_text():
-        sys.exit(f"FAILED: {PAGE.name} is not what the command says of itself: run docs/make_man.py")
+    checks = "--check" in sys.argv
+    command, *servers = [argument for argument in sys.argv[1:] if argument not in ("", "--check")]
+    made = {"qinfer.1": page(command)}
+    for server in servers:
+        made["qinfer-server.1"] = server_page(command, server)
+    for name, text in made.items():
+        if not checks:
+            (FOLDER / name).write_text(text)
+        elif text != (FOLDER / name).read_text():
+            sys.exit(f"FAILED: {name} is not what the command says of itself: run docs/make_man.py")
 
 
 main()
