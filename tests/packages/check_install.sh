@@ -60,6 +60,7 @@ fi
 for file in LICENSE README.md; do
   cmp "$source/$file" "$work/prefix/share/doc/qinfer/$file" || { echo "FAILED: $file is not installed"; exit 1; }
 done
+cmp "$source/cmake/debian-copyright" "$work/prefix/share/doc/qinfer/copyright" || { echo "FAILED: no notices are installed"; exit 1; }
 
 # ./dev install: its commands, noted by stand-ins for the tools it calls, on a machine that lacks Catch2 alone; then the
 # preset, where Catch2 is not to be found.
