@@ -1,5 +1,6 @@
 # Installation: the header, the libraries that are built, the CMake package and the pkg-config file, the command line
-# tool if it is built, and what one should read. The components are those of the packages: library, grammar, dev, tools.
+# tool and the server if they are built, and what one should read. The components are those of the packages: library,
+# grammar, dev, tools, server.
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 
@@ -41,14 +42,29 @@ if(QINFER_HAS_GRAMMAR)
   install(FILES ${PROJECT_BINARY_DIR}/qinfer-grammar.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
-if(TARGET qinfer_cli)
+# qinfer_install_program(TARGET PAGE COMPONENT)
+function(qinfer_install_program target page component)
   # Relative, so that it finds its library in a moved tree too; CMAKE_SKIP_INSTALL_RPATH is for those who want none.
-  file(RELATIVE_PATH QINFER_BIN_TO_LIB ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-  set_target_properties(qinfer_cli PROPERTIES INSTALL_RPATH $ORIGIN/${QINFER_BIN_TO_LIB})
-  install(TARGETS qinfer_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH $ORIGIN/${bin_to_lib})
+  install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
   if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")  # there QinferPackages.cmake has it compressed
-    install(FILES ${PROJECT_SOURCE_DIR}/docs/qinfer.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
+    install(FILES ${PROJECT_SOURCE_DIR}/docs/${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component})
   endif()
+endfunction()
+if(TARGET qinfer_cli)
+  qinfer_install_program(qinfer_cli qinfer.1 tools)
+endif()
+if(TARGET qinfer_server)
+  qinfer_install_program(qinfer_server qinfer-server.1 server)
+  # The service: systemd units, and the file of its options.
+  install(CODE "
+    set(QINFER_SERVICE [[${PROJECT_SOURCE_DIR}/cmake/service]])
+    set(QINFER_MADE [[${PROJECT_BINARY_DIR}/service]])
+    set(QINFER_PACKAGES [[${PROJECT_BINARY_DIR}/packages]])
+    set(QINFER_PREFIX [[${CMAKE_INSTALL_PREFIX}]])
+    set(QINFER_BINDIR [[${CMAKE_INSTALL_BINDIR}]])
+    include(\${QINFER_SERVICE}/install.cmake)" COMPONENT server)
 endif()
 set(QINFER_DOCS ${CMAKE_INSTALL_DATAROOTDIR}/doc/qinfer)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${QINFER_DOCS})

@@ -18,9 +18,9 @@ string(TOLOWER ${CMAKE_SYSTEM_NAME} QINFER_SYSTEM)
 set(CPACK_PACKAGE_FILE_NAME qinfer-${PROJECT_VERSION}-${QINFER_SYSTEM}-${CMAKE_SYSTEM_PROCESSOR})
 
 set(CPACK_COMPONENTS_ALL dev)
-foreach(component IN ITEMS library grammar tools)
+foreach(component IN ITEMS library grammar tools server)
   if((component STREQUAL "library" AND QINFER_BUILD_SHARED) OR (component STREQUAL "grammar" AND QINFER_HAS_GRAMMAR) OR
-     (component STREQUAL "tools" AND TARGET qinfer_cli))
+     (component STREQUAL "tools" AND TARGET qinfer_cli) OR (component STREQUAL "server" AND TARGET qinfer_server))
     list(APPEND CPACK_COMPONENTS_ALL ${component})
   endif()
 endforeach()
@@ -86,6 +86,16 @@ if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
     qinfer_debian_package(tools qinfer-tools utils "command line of qinfer"
       "Talks with language models, plans their memory, packs, quantises and measures\nthem." ${QINFER_DEB_NEEDS})
     qinfer_gzip(${PROJECT_SOURCE_DIR}/docs/qinfer.1 ${CMAKE_INSTALL_MANDIR}/man1 tools)
+  endif()
+  if(TARGET qinfer_server)
+    qinfer_debian_package(server qinfer-server net "HTTP server for language models on CPUs"
+      "Answers the interfaces of OpenAI and Anthropic for one model, many clients at\nonce, with a chat page. The service is not started before a model is named."
+      ${QINFER_DEB_NEEDS})
+    set(CPACK_DEBIAN_SERVER_PACKAGE_RECOMMENDS qinfer-tools)
+    set(scripts ${PROJECT_SOURCE_DIR}/cmake/service/debian)
+    set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA ${scripts}/conffiles ${scripts}/postinst ${scripts}/prerm ${scripts}/postrm)
+    set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS qinfer-server)
+    qinfer_gzip(${PROJECT_SOURCE_DIR}/docs/qinfer-server.1 ${CMAKE_INSTALL_MANDIR}/man1 server)
   endif()
   set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
   set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "libstdc++-dev")  # hosts of the static library

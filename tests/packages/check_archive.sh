@@ -10,7 +10,7 @@ tar -xzf "$archive" -C "$work"
 prefix=$(echo "$work"/qinfer-*)
 fail() { echo "FAILED: $*"; exit 1; }
 
-for file in "$prefix"/lib/libqinfer*.so "$prefix/bin/qinfer"; do
+for file in "$prefix"/lib/libqinfer*.so "$prefix/bin/qinfer" "$prefix/bin/qinfer-server"; do
   needs=$(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
   others=$(grep -vE '^(libc|libm|libstdc\+\+|libgcc_s|libqinfer|libqinfer_grammar|ld-linux-x86-64)\.so' <<<"$needs" || true)
   [ -z "$others" ] || fail "$(basename "$file") needs $others"
@@ -59,4 +59,6 @@ ldd "$work/host-static" | grep -E 'qinfer|utf8proc' && fail "the host of the sta
 "$prefix/bin/qinfer" generate "$source/examples/models/tiny-stories" "Once upon a time" -n 8 | grep -q Lily || fail "the command"
 mv "$prefix" "$work/moved"
 "$work/moved/bin/qinfer" --version >/dev/null || fail "the command, in a moved tree"
-echo "the archive: shared and static hosts, a host's own utf8proc, the command: ok"
+"$work/moved/bin/qinfer-server" --help >/dev/null || fail "the server, in a moved tree"
+grep -q '^ExecStart=/usr/local/bin/qinfer-server ' "$work/moved/lib/systemd/system/qinfer-server.service" || fail "the service names another folder"
+echo "the archive: shared and static hosts, a host's own utf8proc, the command, the server: ok"

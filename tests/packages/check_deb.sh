@@ -13,14 +13,14 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 
 newest() { find "$packages" -name "$1_*.deb" | sort -V | tail -n 1; }
 oldest() { find "$packages" -name "$1_*.deb" | sort -V | head -n 1; }
-names=(libqinfer0.2 libqinfer-dev qinfer-tools libqinfer-grammar0.2)
+names=(libqinfer0.2 libqinfer-dev qinfer-tools libqinfer-grammar0.2 qinfer-server)
 for name in "${names[@]}"; do
   [ -n "$(newest $name)" ] || fail "no package $name in $packages"
   [ "$(newest $name)" != "$(oldest $name)" ] || fail "no second version of $name to upgrade to"
 done
 # The maintainer's address is for those to set who publish the packages (CPACK_PACKAGE_CONTACT).
-lintian --fail-on error --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog "$(newest libqinfer0.2)" \
-  "$(newest libqinfer-dev)" "$(newest qinfer-tools)" "$(newest libqinfer-grammar0.2)" || fail "lintian"
+lintian --fail-on error --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
+  $(for name in "${names[@]}"; do newest $name; done) || fail "lintian"
 
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)
@@ -41,6 +41,30 @@ inside sh -c 'cd /root && qinfer generate tiny-stories "Once upon a time" -n 8' 
 inside test -e /usr/share/man/man1/qinfer.1.gz -o -e /usr/share/man/man1/qinfer.1 || echo "the page was left out, as dpkg is set up here"
 echo "the command, without any other package of ours: ok"
 
+# The server: it brings a service that nobody has enabled, and `qinfer serve` finds it.
+inside sh -c 'qinfer serve /root/tiny-stories' >"$work/log" 2>&1 && fail "qinfer serve without qinfer-server"
+grep -q 'package qinfer-server' "$work/log" || fail "qinfer serve does not name its package: $(cat "$work/log")"
+install $(in_root "$(oldest qinfer-server)")
+inside qinfer-server --help >"$work/log" || fail "qinfer-server --help: $(cat "$work/log")"
+[ "$(inside dpkg-query -W -f '${Conffiles}' qinfer-server | awk '{ print $1 }' | xargs)" = /etc/default/qinfer-server ] || fail "the conffiles"
+left=$(find "$root/etc/systemd" -name '*qinfer*' 2>/dev/null || true)
+[ -z "$left" ] || fail "the service is enabled: $left"
+chroot "$root" qinfer serve /root/tiny-stories --port 0 2>"$work/serving" &
+server=$!
+trap 'kill $server 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
+for _ in $(seq 300); do grep -q http: "$work/serving" && break; sleep 0.1; done
+port=$(sed -n 's/^qinfer-server: http:.*:\([0-9]*\)$/\1/p' "$work/serving")
+[ -n "$port" ] || fail "qinfer serve: $(cat "$work/serving")"
+exec 3<>"/dev/tcp/127.0.0.1/$port"
+printf 'GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+grep -q tiny-stories <&3 || fail "qinfer serve does not say what it serves"
+exec 3>&-
+kill $server
+wait $server || fail "the server, told to end, ends with $?"
+trap 'rm -rf --one-file-system "$work"' EXIT
+echo 'OPTIONS="--port 8081"' >>"$root/etc/default/qinfer-server"
+echo "the server: ok"
+
 install gcc libc6-dev pkg-config $(in_root "$(oldest libqinfer-dev)")
 inside sh -c 'cd /root && sed s:examples/models/:: story.c >app.c && cc app.c $(pkg-config --cflags --libs qinfer) -o app && ./app' |
   grep -q Lily || fail "cc app.c \$(pkg-config --cflags --libs qinfer)"
@@ -50,16 +74,18 @@ inside sh -c 'cd /root && cc app.c $(pkg-config --cflags qinfer) -Wl,-Bstatic -l
 inside sh -c 'ldd /root/app' | grep -q 'libqinfer.so.0.2 => /' || fail "the program does not use the package's library"
 echo "a C program, shared and static: ok"
 
-install $(in_root "$(newest libqinfer0.2)" "$(newest libqinfer-grammar0.2)" "$(newest qinfer-tools)" "$(newest libqinfer-dev)")
+install $(in_root $(for name in "${names[@]}"; do newest $name; done))
 for name in "${names[@]}"; do
   [ "$(inside dpkg-query -W -f '${Version}' $name)" = "$(dpkg-deb -f "$(newest $name)" Version)" ] || fail "$name was not upgraded"
 done
 inside sh -c 'cd /root && ./app' | grep -q Lily || fail "the program does not run with the upgraded library"
+grep -q 8081 "$root/etc/default/qinfer-server" || fail "the upgrade has replaced the service's options"
+mkdir -p "$root/var/lib/private/qinfer-server-a" && ln -s private/qinfer-server-a "$root/var/lib/" # as systemd leaves them
 echo "the upgrade: ok"
 
 inside apt-get purge -y "${names[@]}" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; fail "removing the packages"; }
 for name in "${names[@]}"; do there $name && fail "$name is still installed"; done
-left=$(find "$root/usr" "$root/etc" "$root/var/lib/dpkg/info" -iname '*qinfer*')
+left=$(find "$root/usr" "$root/etc" "$root/var/lib" -iname '*qinfer*')
 [ -z "$left" ] || fail "removing the packages left $left"
 inside /root/app >/dev/null 2>&1 && fail "the program runs without its library"
 echo "the removal: ok"

@@ -54,8 +54,13 @@ if grep -q '^QINFER_BUILD_EXAMPLES:BOOL=ON' "$build/CMakeCache.txt"; then
   mv "$work/prefix" "$work/moved"
   "$work/moved/bin/qinfer" tokenize "$source/examples/models/tiny-stories" "Once upon a time" >"$work/log" 2>&1 ||
     { echo "FAILED: the installed command: $(cat "$work/log")"; exit 1; }
+  if [ -e "$work/moved/bin/qinfer-server" ]; then # where there is Boost
+    "$work/moved/bin/qinfer-server" --help >"$work/log" 2>&1 || { echo "FAILED: the installed server: $(cat "$work/log")"; exit 1; }
+    "$work/moved/bin/qinfer" serve nonexistent 2>"$work/log" && { echo "FAILED: qinfer serve nonexistent"; exit 1; }
+    grep -q '^qinfer-server: .*nonexistent' "$work/log" || { echo "FAILED: qinfer serve: $(cat "$work/log")"; exit 1; }
+  fi
   mv "$work/moved" "$work/prefix"
-  echo "the command, in a moved tree: ok"
+  echo "the commands, in a moved tree: ok"
 fi
 for file in LICENSE README.md; do
   cmp "$source/$file" "$work/prefix/share/doc/qinfer/$file" || { echo "FAILED: $file is not installed"; exit 1; }
