@@ -65,7 +65,12 @@ int main(int argc, char** argv) {
   server::ServerOptions options;
   CLI::App app("OpenAI's interface for one model, over HTTP.", "qinfer-server");
   add_options(app, options);
-  CLI11_PARSE(app, argc, argv);
+  app.set_version_flag("--version", qinfer_version_string());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& wrong) {
+    return app.exit(wrong) == 0 ? 0 : 2;
+  }
   std::signal(SIGPIPE, SIG_IGN);
   raise_file_limit();
   try {

@@ -5,6 +5,7 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -52,16 +53,30 @@ std::string error_of(const std::string& bytes) {
   return bytes.substr(kEvent.size(), bytes.find('\n') - kEvent.size());
 }
 
+tcp::acceptor listen(net::io_context& context, const ServerOptions& options) {
+  const tcp::endpoint endpoint = endpoint_of(options);
+  tcp::acceptor acceptor(context);
+  boost::system::error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(net::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(net::socket_base::max_listen_connections, error);
+  if (error)
+    throw std::runtime_error("cannot listen at " + options.host + ", port " + std::to_string(options.port) + ": " +
+                             error.message());
+  return acceptor;
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options)
     : options_(options),
-      acceptor_(context_, endpoint_of(options)),
-      signals_(context_, SIGINT, SIGTERM),
+      acceptor_(listen(context_, options)),
+      signals_(context_),
       drain_timer_(context_),
       keys_(options.keys_path),
       engine_(options.engine) {
-  signals_.add(SIGHUP);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) signals_.add(signal);  // while a model is loaded they just end it
   started_ =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -106,7 +121,8 @@ void Server::wait_for_signals() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
     if (signal != SIGHUP) return drain();
-    keys_.reload();
+    if (const std::string failed = keys_.reload(); !failed.empty())
+      std::fprintf(stderr, "qinfer-server: %s; the keys are those of before\n", failed.c_str());
     wait_for_signals();
   });
 }

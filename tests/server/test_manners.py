@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import subprocess
 import threading
 import time
 
@@ -227,6 +228,25 @@ def test_a_stream_that_waits_has_comments(serve):
     stream.close()
     crowd.shutdown(socket.SHUT_RDWR)
     until(lambda: server.metric("qinfer_connections") == 1)
+
+
+def run_program(request, *arguments):
+    command = [request.config.getoption("--server"), *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30)
+
+
+def test_a_start_that_fails_says_why(serve, request):
+    server = serve()
+    model = f"{request.config.getoption('--models')}/tiny-stories"
+    taken = run_program(request, model, "--port", str(server.port))
+    assert taken.returncode == 1
+    assert re.fullmatch(r"qinfer-server: cannot listen at 127\.0\.0\.1, port \d+: Address already in use\n", taken.stderr)
+    missing = run_program(request, "/nothing/here", "--port", "0")
+    assert missing.returncode == 1 and "/nothing/here" in missing.stderr
+    assert run_program(request, model, "--no-such-option").returncode == 2
+    assert run_program(request).returncode == 2
+    assert run_program(request, "--help").returncode == 0
+    assert run_program(request, "--version").stdout.startswith("0.")
 
 
 def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve):
