@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "dialects/json_input.h"
+#include "server/dialects/json_input.h"
 #include "engine.h"
 
 namespace server {
