@@ -280,7 +280,7 @@ TEST_CASE("a damaged file is evaluated again", "[kv][store]") {
     }
     const std::vector<fs::path> files = folder.files();
     REQUIRE(files.size() == 3);
-    const fs::path file = files[random() % 3];
+    const fs::path& file = files[random() % 3];
     const auto size = fs::file_size(file);
     if (round % 3 == 0) {
       fs::resize_file(file, random() % size);
