@@ -42,7 +42,7 @@ Connection::Connection(net::ip::tcp::socket socket, const ConnectionLimits& limi
 
 Connection::~Connection() { on_end_(); }
 
-void Connection::start() { read_head(); }
+void Connection::start() { await_head(); }
 
 void Connection::drain() {
   keeps_alive_ = false;
@@ -51,20 +51,27 @@ void Connection::drain() {
 
 // ---- Reading
 
-void Connection::read_head() {
+/// Between two requests a connection may rest for longer than a head may take, whose time begins with its first byte.
+void Connection::await_head() {
   answers_ = false;
+  is_head_ = false;
   parser_.reset();
+  stream_.expires_after(seconds(buffer_.size() == 0 && !waits_for_first_ ? limits_.idle_s : limits_.head_s));
+  read_head();
+}
+
+void Connection::read_head() {
   const std::string_view there(static_cast<const char*>(buffer_.data().data()), buffer_.size());
   const std::size_t end = find_end_of_head(there);
   if (end == std::string_view::npos) return refuse(400, "a line of the head does not end with CR LF");
   if (end > limits_.head.most_bytes || (end == 0 && there.size() > limits_.head.most_bytes))
     return refuse(431, "the head is larger than " + std::to_string(limits_.head.most_bytes) + " bytes");
   if (end != 0) return take_head(end);
-  // Between two requests a connection may rest for longer than a head may take.
-  stream_.expires_after(seconds(there.empty() && !waits_for_first_ ? limits_.idle_s : limits_.head_s));
   stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Code error, std::size_t n) {
     if (error) return self->close();  // also where the head has not come in time: then the stream is closed already
+    const bool is_first = self->buffer_.size() == 0 && !self->waits_for_first_;
     self->buffer_.commit(n);
+    if (is_first) self->stream_.expires_after(seconds(self->limits_.head_s));
     self->read_head();
   });
 }
@@ -207,7 +214,7 @@ void Connection::write_next() {
     self->stream_.expires_never();
     if (self->answers_) return;
     if (self->closes_after_write_ || !self->keeps_alive_) return self->linger();
-    self->read_head();
+    self->await_head();
   });
 }
 

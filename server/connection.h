@@ -63,6 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Code = boost::system::error_code;
 
+  void await_head();
   void read_head();
   void take_head(std::size_t end);
   void read_body();

@@ -185,6 +185,21 @@ def test_who_writes_slowly_is_not_waited_for(serve):
     until(lambda: server.metric("qinfer_connections") == 1)
 
 
+def test_a_head_that_comes_bit_by_bit_has_no_more_time(serve):
+    server = serve("--head-s", "1")
+    for before in [b"", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"]:  # the first request, and a later one
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(before)
+            if before:
+                assert connection.recv(1000).endswith(b"ok\n")
+            begun = time.monotonic()
+            with pytest.raises(OSError):
+                while time.monotonic() - begun < 10:
+                    connection.sendall(b"G")
+                    time.sleep(0.1)
+            assert 0.5 < time.monotonic() - begun < 5
+
+
 def test_connections_have_a_bound_and_resting_ones_cost_nothing(serve):
     server = serve("--max-connections", "50")
     resting = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(50)]
