@@ -180,6 +180,8 @@ void Job::submit_all(const std::vector<Choice*>& ready) {
     is_cancelled_ = true;
     for (std::size_t i = 0; i < n_submitted; ++i) qinfer_request_cancel(ready[i]->request);
     for (std::size_t i = n_submitted; i < ready.size(); ++i) ready[i]->keeps.reset();
+    if (error.status() == QINFER_E_KV_FULL)  // it would never fit
+      throw refusal(400, "invalid_request_error", error.what(), "context_length_exceeded");
     Refusal told = refusal_of(error);
     if (error.status() == QINFER_E_NO_MEMORY) told.status = 429;
     throw told;
@@ -250,6 +252,9 @@ void Job::pause(bool paused) {
 
 /// What a step has brought to a choice, on the engine's thread.
 void Job::add(Choice& choice, const qinfer_event& event) {
+  {  // what submit() has not taken back yet may be drawn already: nothing is given until it has ended
+    const std::lock_guard lock(mutex_);
+  }
   const bool is_end = event.kind == QINFER_EVENT_END;
   if (is_end && event.status != QINFER_OK && !choice.is_answered) {
     fail(event.status, event.message);

@@ -174,6 +174,22 @@ def test_too_many_are_told_when_to_come_again(serve):
     assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=2)[0] == 200
 
 
+def test_nothing_of_what_is_refused_in_part_is_given(serve):
+    server = serve("--max-running", "4", "--max-waiting", "100")
+    body = {"prompt": "a", "n": 128, "max_tokens": 4, "stream": True}
+    for _ in range(100):
+        status, _, text = server.request("POST", "/v1/completions", body)
+        if status == 200:  # it came when some had begun
+            assert text.endswith(b"data: [DONE]\n\n") and b"HTTP/1.1" not in text
+        else:
+            assert status == 429 and json.loads(text)["error"]["type"] == "overloaded_error"
+
+
+def test_what_the_cache_never_holds_is_refused_for_good(serve):
+    status, answer = serve("--cache-bytes", "200KiB").post("/v1/completions", **{**LONG, "stream": False})
+    assert status == 400 and answer["error"]["code"] == "context_length_exceeded"
+
+
 def test_who_writes_slowly_is_not_waited_for(serve):
     server = serve("--head-s", "1", "--body-s", "1")
     head = b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n"
