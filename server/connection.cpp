@@ -6,6 +6,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
+#include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -22,6 +23,9 @@ using std::chrono::seconds;
 /// Of a stream that its client does not read: from so many bytes on its request pauses, below so many it goes on, and
 /// with so many, which a request that was told to pause does not reach, the connection ends.
 constexpr std::size_t kSlowOutbox = 256 << 10, kQuickOutbox = 64 << 10, kMostOutbox = 8 << 20;
+
+/// Of further requests, that are taken while one is answered.
+constexpr std::size_t kMostAhead = 16 << 10;
 
 std::string text(const boost::beast::string_view& view) { return {view.data(), view.size()}; }
 
@@ -131,15 +135,19 @@ void Connection::take_request() {
   handler_(shared_from_this(), std::move(request));
 }
 
-/// Until the answer has ended. What comes meanwhile, another request, stays where it is.
+/// Until the answer has ended. What comes meanwhile, another request, waits in the buffer, for only what comes after it
+/// says whether the client is still there; a client that sends more than a few of those at once is not watched.
 void Connection::watch() {
-  if (watches_ || buffer_.size() != 0) return;
+  if (watches_ || buffer_.size() >= kMostAhead) return;
   watches_ = true;
   stream_.socket().async_wait(net::ip::tcp::socket::wait_read, [self = shared_from_this()](Code error) {
     self->watches_ = false;
     if (error || self->is_closed_ || !self->answers_) return;
-    char byte = 0;
-    if (recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) self->close();
+    const auto room = self->buffer_.prepare(kMostAhead - self->buffer_.size());
+    const ssize_t n = recv(self->stream_.socket().native_handle(), room.data(), room.size(), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return self->close();  // it has ended, or was reset
+    if (n > 0) self->buffer_.commit(static_cast<std::size_t>(n));
+    self->watch();
   });
 }
 

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -157,6 +158,22 @@ def test_one_that_leaves_before_its_answer_ends_it_too(serve):
     data = json.dumps({**body, "stream": False}).encode()
     connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     until(lambda: server.metric("qinfer_num_requests_running") == 1)
+    connection.close()
+    until(lambda: is_idle(server), 5)
+
+
+@pytest.mark.parametrize("more", [b"", b"GET /health HTTP/1.1\r\n"], ids=["", "and has sent more"])
+@pytest.mark.parametrize("is_reset", [False, True], ids=["closed", "reset"])
+def test_one_is_missed_however_it_has_left(serve, more, is_reset):
+    server, body = crowded(serve)
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    data = json.dumps({**body, "stream": False}).encode()
+    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    until(lambda: server.metric("qinfer_num_requests_running") == 1)
+    connection.sendall(more)
+    if is_reset:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    time.sleep(0.1)
     connection.close()
     until(lambda: is_idle(server), 5)
 
