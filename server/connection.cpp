@@ -26,6 +26,8 @@ constexpr std::size_t kSlowOutbox = 256 << 10, kQuickOutbox = 64 << 10, kMostOut
 
 /// Of further requests, that are taken while one is answered.
 constexpr std::size_t kMostAhead = 16 << 10;
+/// Bytes that are not understood yet: beyond a head only lines between chunks and trailers can be as many.
+constexpr std::size_t kMostBuffer = 64 << 10;
 
 std::string text(const boost::beast::string_view& view) { return {view.data(), view.size()}; }
 
@@ -42,7 +44,8 @@ Connection::Connection(net::ip::tcp::socket socket, const ConnectionLimits& limi
       limits_(limits),
       handler_(std::move(handler)),
       is_draining_(std::move(is_draining)),
-      on_end_(std::move(on_end)) {}
+      on_end_(std::move(on_end)),
+      buffer_(limits.head.most_bytes + kMostBuffer) {}
 
 Connection::~Connection() { on_end_(); }
 

@@ -103,6 +103,14 @@ def test_bodies_come_in_chunks_and_after_a_hundred(server):
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("begin", [b"5;a=", b"5\r\nhello\r\n0\r\nX: "], ids=["extension", "trailer"])
+def test_lines_of_a_chunked_body_have_a_bound(server, begin):
+    head = b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    received, closed = server.raw(head + begin + b"a" * 100_000)
+    assert closed and (received == b"" or received.startswith(b"HTTP/1.1 400"))
+    assert server.request("GET", "/health")[0] == 200
+
+
 def test_keys(serve, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# two\nsecret\nanother\n")
