@@ -275,11 +275,12 @@ void Job::add(Choice& choice, const qinfer_event& event) {
   if (!is_cancelled_) give();
 }
 
-/// The answer ends with this error. Where that finds no memory nothing more is given.
+/// The answer ends with this error, which is none of the client, whose request was accepted: a folder that has gone is
+/// not a model that is not found. Where that finds no memory nothing more is given.
 void Job::fail(qinfer_status status, const char* message) {
-  failure_ = http_status_of(status);
   qinfer_error failed = {};
-  failed.code = status;
+  failed.code = http_status_of(status) == 503 ? status : QINFER_E_IO;
+  failure_ = http_status_of(failed.code);
   std::strncpy(failed.message, message, sizeof failed.message - 1);
   if (qinfer_openai_answer_fail(answer_, &failed, nullptr) != QINFER_OK) is_cancelled_ = true;
 }

@@ -373,3 +373,21 @@ def test_requests_are_parked_where_the_cache_is_small(serve, tmp_path):
         thread.join()
     assert [status for status, _ in answers] == [200] * 6
     assert {answer["choices"][0]["text"] for _, answer in answers} == {alone}
+
+
+def test_what_fails_once_it_was_accepted_is_an_error_of_the_server(serve, tmp_path):
+    folder = tmp_path / "parked"
+    folder.mkdir()
+    server = serve("--cache-bytes", "1MiB", "--park", str(folder))
+    folder.rmdir()
+    answers = []
+    asked = {**LONG, "stream": False}
+    threads = [threading.Thread(target=lambda: answers.append(server.post("/v1/completions", **asked)))
+               for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {status for status, _ in answers} == {200, 500}
+    for status, answer in answers:
+        assert answer["error"]["type"] == "server_error" if status == 500 else answer["choices"]
