@@ -336,12 +336,17 @@ void Server::answer_later(const Connected& connection, std::function<Response()>
   });
 }
 
-/// From any thread, before anything is given.
+/// From any thread, before anything of the completion is given. A stream may have begun with a comment.
 void Server::refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused) {
   Response response = answer_of(refused, answer->dialect.get());
   if (refused.status == 429) response.fields = "Retry-After: " + std::to_string(engine_.retry_after_s()) + "\r\n";
-  net::post(context_, [this, connection, answer, response] {
+  net::post(context_, [this, connection, answer, response, json = refused.json] {
     answer->end();
+    if (answer->has_begun) {
+      const std::string event = "data: " + json + "\n\ndata: [DONE]\n\n";
+      connection->stream(answer->dialect ? answer->dialect->add(event, true, {}) : event);
+      return connection->end_stream();
+    }
     metrics_.count_answer(response.status);
     connection->respond(response);
   });

@@ -210,6 +210,15 @@ def test_nothing_of_what_is_refused_in_part_is_given(serve):
             assert status == 429 and json.loads(text)["error"]["type"] == "overloaded_error"
 
 
+def test_a_stream_that_began_with_comments_is_refused_within(serve):
+    server = serve("--max-running", "1", "--max-waiting", "1", "--keep-alive-s", "1", "--cache-bytes", "1GiB")
+    body = {"prompt": [f"{i}" + " a dog and a cat" * 60 for i in range(16)], "n": 8, "echo": True, "logprobs": 1,
+            "max_tokens": 1, "stream": True}
+    status, _, text = server.request("POST", "/v1/completions", body)
+    assert status == 200 and text.startswith(b": still here") and b"HTTP/1.1" not in text
+    assert text.endswith(b"data: [DONE]\n\n") and b"overloaded_error" in text
+
+
 def test_what_the_cache_never_holds_is_refused_for_good(serve):
     status, answer = serve("--cache-bytes", "200KiB").post("/v1/completions", **{**LONG, "stream": False})
     assert status == 400 and answer["error"]["code"] == "context_length_exceeded"
@@ -273,7 +282,7 @@ def _all_of(connection):
 
 
 def test_a_stream_that_waits_has_comments(serve):
-    server, body = crowded(serve, "--keep-alive-s", "1")
+    server, body = crowded(serve, "--keep-alive-s", "1", "--cache-bytes", "1GiB")
     crowd = begin(server, body)
     threading.Thread(target=read_all, args=(crowd,)).start()
     stream = begin(server, {**LONG, "max_tokens": 2})
