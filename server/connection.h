@@ -43,6 +43,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void turn_away(int status, const std::string& message) { refuse(status, message); }
   /// Reads nothing more; what is being answered is.
   void drain();
+  /// As if the client had left.
+  void close();
 
   // ---- For routes. After the client has left, and after the answer has ended, they do nothing.
 
@@ -77,7 +79,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse(int status, const std::string& message);
   void linger();
   void discard();
-  void close();
 
   boost::beast::tcp_stream stream_;
   const ConnectionLimits& limits_;

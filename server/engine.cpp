@@ -200,7 +200,7 @@ bool Job::begin(Choice& choice) {
   choice.session = std::make_unique<qi::Session>(engine_.cache_, options);
   if (grammar_ != nullptr) Grammars::install(grammar_, *choice.session);
   call([&](auto* error) {
-    return qinfer_openai_generation_create(request_, choice.index, choice.session->native(), nullptr,
+    return qinfer_openai_generation_create(request_, choice.index, choice.session->native(), cancel_.native(),
                                            &choice.generation, error);
   });
   std::int32_t ended = 0;
@@ -233,7 +233,7 @@ void Job::embed() {
   for (std::uint32_t i = 0; i < info_.n_prompts; ++i) {
     qi::Session session(engine_.cache_, options);
     call([&](auto* error) {
-      return qinfer_openai_answer_embed(answer_, i, session.native(), QINFER_POOL_DEFAULT, nullptr, error);
+      return qinfer_openai_answer_embed(answer_, i, session.native(), QINFER_POOL_DEFAULT, cancel_.native(), error);
     });
   }
   give();
@@ -241,6 +241,7 @@ void Job::embed() {
 
 void Job::cancel() {
   is_cancelled_ = true;
+  cancel_.request();
   const std::lock_guard lock(mutex_);
   for (const auto& choice : choices_) qinfer_request_cancel(choice->request);
 }
@@ -361,8 +362,7 @@ Engine::~Engine() {
 void Engine::run() {
   while (!ends_)
     if (scheduler_.wait(kWait)) step();
-  if (keeper_ == nullptr) return;
-  // What is drawn now is kept as far as it is.
+  // What is drawn now is kept as far as it is, and its jobs let go.
   const auto n_drawn = [this] {
     const std::lock_guard lock(mutex_);
     for (const Job::Choice* choice : drawn_) qinfer_request_cancel(choice->request);

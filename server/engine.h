@@ -88,7 +88,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool is_complete_ = false;  ///< all bytes are given
   const std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_cancelled_{false};
-  std::mutex mutex_;  ///< of the choices' requests
+  qi::Cancel cancel_;  ///< the same, for what evaluates a prompt
+  std::mutex mutex_;   ///< of the choices' requests
 };
 
 class Engine {

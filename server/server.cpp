@@ -139,9 +139,14 @@ void Server::drain() {
 }
 
 void Server::look_whether_drained(std::chrono::steady_clock::time_point end) {
-  if (n_connections_ == 0 || std::chrono::steady_clock::now() >= end) return context_.stop();
-  drain_timer_.expires_after(std::chrono::milliseconds(20));
-  drain_timer_.async_wait([this, end](const boost::system::error_code&) { look_whether_drained(end); });
+  if (n_connections_ != 0 && std::chrono::steady_clock::now() < end) {
+    drain_timer_.expires_after(std::chrono::milliseconds(20));
+    return drain_timer_.async_wait([this, end](const boost::system::error_code&) { look_whether_drained(end); });
+  }
+  preparing_.stop();  // what has not been begun; what has is cancelled, as if all clients had left
+  for (const auto& weak : connections_)
+    if (const Connected connection = weak.lock()) connection->close();
+  context_.stop();
 }
 
 // ---- Routes
@@ -209,10 +214,37 @@ struct Server::Answer {
   }
 };
 
-/// The job that a client waits for, on the connection's thread.
-struct Server::Waiting {
-  std::shared_ptr<Job> job;
-  bool left = false;
+/// What a client waits for. For any thread.
+class Server::Waiting {
+ public:
+  void leave() {
+    if (const auto job = note_left()) job->cancel();
+  }
+  void pause(bool paused) {
+    const std::lock_guard lock(mutex_);
+    if (job_ != nullptr) job_->pause(paused);
+  }
+  bool has_left() {
+    const std::lock_guard lock(mutex_);
+    return left_;
+  }
+  /// Whether the client is still there.
+  bool begin(const std::shared_ptr<Job>& job) {
+    const std::lock_guard lock(mutex_);
+    if (!left_) job_ = job;
+    return !left_;
+  }
+
+ private:
+  std::shared_ptr<Job> note_left() {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    return std::move(job_);
+  }
+
+  std::mutex mutex_;
+  std::shared_ptr<Job> job_;
+  bool left_ = false;
 };
 
 /// The request is prepared on a thread of its own, since a long prompt takes time to be made tokens, and drawn on the
@@ -222,19 +254,19 @@ void Server::complete(const Connected& connection, std::int32_t kind, Request re
   const auto waiting = std::make_shared<Waiting>();
   const auto answer = std::make_shared<Answer>(Answer{std::move(dialect), net::steady_timer(context_)});
   connection->set_on_leave([waiting, answer] {
-    waiting->left = true;
-    if (waiting->job != nullptr) waiting->job->cancel();
+    waiting->leave();
     answer->end();
   });
   connection->set_on_slow([this, waiting](bool is_slow) {
     is_slow ? ++n_slow_ : --n_slow_;
-    if (waiting->job != nullptr) waiting->job->pause(is_slow);
+    waiting->pause(is_slow);
   });
   net::post(preparing_, [this, connection, kind, answer, waiting, request = std::move(request)] {
+    if (waiting->has_left()) return;
     try {
       prepare(connection, kind, request, answer, waiting);
     } catch (const Refusal& refused) {
-      refuse(connection, answer, refused);
+      if (!waiting->has_left()) refuse(connection, answer, refused);
     } catch (const std::exception& failed) {
       refuse(connection, answer, refusal(500, "server_error", failed.what()));
     }
@@ -255,10 +287,9 @@ void Server::prepare(const Connected& connection, std::int32_t kind, const Reque
   }
   auto job = std::make_shared<Job>(engine_, kind, asked, request.authorization);
   const bool is_stream = dialect ? dialect->is_stream() : job->is_stream();
-  net::post(context_, [this, connection, answer, waiting, job, is_stream] {
-    waiting->job = job;
+  if (!waiting->begin(job)) return;
+  net::post(context_, [this, connection, answer, is_stream] {
     answer->is_stream = is_stream;
-    if (waiting->left) job->cancel();
     if (is_stream) keep_alive(connection, answer);
   });
   job->submit([this, connection, answer, job = job.get()](std::string bytes, bool is_last) {
@@ -320,7 +351,10 @@ void Server::keep_alive(const Connected& connection, const std::shared_ptr<Answe
 
 /// What takes time is computed on a preparing thread.
 void Server::answer_later(const Connected& connection, std::function<Response()> make) {
-  net::post(preparing_, [this, connection, make = std::move(make)] {
+  const auto waiting = std::make_shared<Waiting>();
+  connection->set_on_leave([waiting] { waiting->leave(); });
+  net::post(preparing_, [this, connection, waiting, make = std::move(make)] {
+    if (waiting->has_left()) return;
     Response response;
     try {
       response = make();

@@ -49,7 +49,7 @@ class Server {
   void look_whether_drained(std::chrono::steady_clock::time_point end);
   void route(const Connected& connection, Request request);
   struct Answer;
-  struct Waiting;
+  class Waiting;
   void complete(const Connected& connection, std::int32_t kind, Request request, std::shared_ptr<Dialect> dialect = {});
   void prepare(const Connected& connection, std::int32_t kind, const Request& request,
                const std::shared_ptr<Answer>& answer, const std::shared_ptr<Waiting>& waiting);

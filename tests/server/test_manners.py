@@ -369,6 +369,36 @@ def test_a_drain_has_an_end(serve):
     stream.close()
 
 
+def ask_for_many_embeddings(server, n_clients):
+    """Connections that wait for what takes a minute each: texts that differ from their beginning on."""
+    connections = []
+    for client in range(n_clients):
+        data = json.dumps({"input": [f"{client} {i}" + " a dog and a cat" * 60 for i in range(2000)]}).encode()
+        connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        head = b"POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+        connections[-1].sendall(head % len(data) + data)
+    time.sleep(0.5)
+    return connections
+
+
+def test_what_is_evaluated_for_a_client_that_leaves_ends_too(serve):
+    server = serve()
+    for connection in ask_for_many_embeddings(server, 4):
+        connection.close()
+    begun = time.monotonic()
+    assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=2)[0] == 200
+    assert time.monotonic() - begun < 5
+
+
+def test_a_drain_ends_what_is_prepared(serve):
+    server = serve("--drain-s", "0")
+    connections = ask_for_many_embeddings(server, 4)
+    server.process.send_signal(15)
+    assert server.process.wait(10) == 0
+    for connection in connections:
+        connection.close()
+
+
 def test_requests_are_parked_where_the_cache_is_small(serve, tmp_path):
     server = serve("--cache-bytes", "3MiB", "--park", str(tmp_path))
     asked = {**LONG, "stream": False, "seed": 3, "max_tokens": 300}
