@@ -5,6 +5,7 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/read.hpp>
 #include <cerrno>
 #include <chrono>
@@ -38,11 +39,12 @@ std::string_view reason_of(int status) {
           http::obsolete_reason(static_cast<http::status>(status)).size()};
 }
 
-Connection::Connection(net::ip::tcp::socket socket, const ConnectionLimits& limits, Handler handler,
+Connection::Connection(net::ip::tcp::socket socket, const ConnectionLimits& limits, Handler handler, Screen screen,
                        std::function<bool()> is_draining, std::function<void()> on_end)
     : stream_(std::move(socket)),
       limits_(limits),
       handler_(std::move(handler)),
+      screen_(std::move(screen)),
       is_draining_(std::move(is_draining)),
       on_end_(std::move(on_end)),
       buffer_(limits.head.most_bytes + kMostBuffer) {}
@@ -94,17 +96,35 @@ void Connection::take_head(std::size_t end) {
   buffer_.consume(parser_->put(net::buffer(buffer_.data().data(), end), error));
   if (error == http::error::need_more) error = {};
   if (error || !parser_->is_header_done()) return refuse(400, "the head is not one of HTTP/1.1");
+  note_request();
+  if (parser_->is_done()) return take_request();
+  if (const auto refused = screen_(request_)) return end_with(*refused);
   const std::string expected = text(parser_->get()[http::field::expect]);
-  if (parser_->is_done() || expected.empty()) return read_body();
-  if (expected != "100-continue") return refuse(417, "Expect: 100-continue is all that can be expected");
+  if (expected.empty() || parser_->get().version() < 11) return read_body();
+  if (!boost::beast::iequals(expected, "100-continue"))
+    return refuse(417, "Expect: 100-continue is all that can be expected");
   auto go_on = std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
   net::async_write(stream_, net::buffer(*go_on), [self = shared_from_this(), go_on](Code failed, std::size_t) {
     failed ? self->close() : self->read_body();
   });
 }
 
+void Connection::note_request() {
+  const auto& head = parser_->get();
+  keeps_alive_ = head.keep_alive();
+  is_chunked_ = head.version() >= 11;
+  is_head_ = head.method() == http::verb::head;
+  request_ = {};
+  request_.method = is_head_ ? "GET" : text(head.method_string());
+  request_.target = text(head.target());
+  request_.target.resize(std::min(request_.target.find('?'), request_.target.size()));
+  request_.authorization = text(head[http::field::authorization]);
+  if (request_.authorization.empty() && !head["x-api-key"].empty())
+    request_.authorization = "Bearer " + text(head["x-api-key"]);
+  request_.if_none_match = text(head[http::field::if_none_match]);
+}
+
 void Connection::read_body() {
-  if (parser_->is_done()) return take_request();
   stream_.expires_after(seconds(limits_.body_s));
   http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](Code error, std::size_t) {
     if (!error) return self->take_request();
@@ -121,21 +141,10 @@ void Connection::read_body() {
 void Connection::take_request() {
   stream_.expires_never();
   answers_ = true;
-  auto& parsed = parser_->get();
-  keeps_alive_ = parsed.keep_alive() && !is_draining_();
-  is_chunked_ = parsed.version() >= 11;
-  is_head_ = parsed.method() == http::verb::head;
-  Request request;
-  request.method = is_head_ ? "GET" : text(parsed.method_string());
-  request.target = text(parsed.target());
-  request.target.resize(std::min(request.target.find('?'), request.target.size()));
-  request.authorization = text(parsed[http::field::authorization]);
-  if (request.authorization.empty() && !parsed["x-api-key"].empty())
-    request.authorization = "Bearer " + text(parsed["x-api-key"]);
-  request.if_none_match = text(parsed[http::field::if_none_match]);
-  request.body = std::move(parsed.body());
+  if (is_draining_()) keeps_alive_ = false;
+  request_.body = std::move(parser_->get().body());
   watch();
-  handler_(shared_from_this(), std::move(request));
+  handler_(shared_from_this(), std::exchange(request_, {}));
 }
 
 /// Until the answer has ended. What comes meanwhile, another request, waits in the buffer, for only what comes after it
@@ -239,12 +248,16 @@ void Connection::finish_answer() {
 
 /// After what cannot be read as one request nothing else can be.
 void Connection::refuse(int status, const std::string& message) {
+  const char* type = status < 500 ? "invalid_request_error" : "server_error";
+  end_with({status, "application/json", refusal(status, type, message).json});
+}
+
+void Connection::end_with(const Response& response) {
   if (is_closed_) return;
   stream_.expires_never();
   keeps_alive_ = false;
   closes_after_write_ = true;
-  const char* type = status < 500 ? "invalid_request_error" : "server_error";
-  write_response({status, "application/json", refusal(status, type, message).json});
+  write_response(response);
 }
 
 /// What was sent arrives only if the socket is not closed on bytes that nobody has read.

@@ -29,11 +29,13 @@ struct ConnectionLimits {
 
 class Connection;
 using Handler = std::function<void(const std::shared_ptr<Connection>&, Request)>;
+/// What is answered to a request, of which only the head has come, without reading its body; nothing: it is read.
+using Screen = std::function<std::optional<Response>(const Request& head)>;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   /// `is_draining`: no further request is read, and answers say so.
-  Connection(boost::asio::ip::tcp::socket socket, const ConnectionLimits& limits, Handler handler,
+  Connection(boost::asio::ip::tcp::socket socket, const ConnectionLimits& limits, Handler handler, Screen screen,
              std::function<bool()> is_draining, std::function<void()> on_end);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -68,6 +70,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void await_head();
   void read_head();
   void take_head(std::size_t end);
+  void note_request();
   void read_body();
   void take_request();
   void watch();
@@ -77,17 +80,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write_response(const Response& response);
   void finish_answer();
   void refuse(int status, const std::string& message);
+  void end_with(const Response& response);
   void linger();
   void discard();
 
   boost::beast::tcp_stream stream_;
   const ConnectionLimits& limits_;
   Handler handler_;
+  Screen screen_;
   std::function<bool()> is_draining_;
   std::function<void()> on_end_, on_leave_;
   std::function<void(bool)> on_slow_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  Request request_;  ///< as its head says: trailers change nothing of it
   std::deque<std::string> outbox_;
   std::size_t outbox_bytes_ = 0;
   bool writes_ = false, answers_ = false, keeps_alive_ = true, is_chunked_ = false, is_closed_ = false;

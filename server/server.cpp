@@ -67,6 +67,11 @@ tcp::acceptor listen(net::io_context& context, const ServerOptions& options) {
   return acceptor;
 }
 
+Response without_key(const Dialect* dialect) {
+  return answer_of(refusal(401, "invalid_request_error", "No or a wrong API key was given", "invalid_api_key"),
+                   dialect);
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options)
@@ -98,7 +103,8 @@ void Server::accept() {
       auto made = std::make_unique<Connection>(
           std::move(socket), options_.limits,
           [this](const Connected& from, Request request) { route(from, std::move(request)); },
-          [this] { return is_draining_; }, [this] { --n_connections_; });
+          [this](const Request& head) { return screen(head); }, [this] { return is_draining_; },
+          [this] { --n_connections_; });
       // Jobs hold it too, on other threads: wherever it is let go of last, it ends on this one.
       const Connected connection(made.release(), [this](Connection* ended) {
         net::post(context_, [owner = std::unique_ptr<Connection>(ended)] {});
@@ -151,23 +157,29 @@ void Server::look_whether_drained(std::chrono::steady_clock::time_point end) {
 
 // ---- Routes
 
+bool Server::is_open(const std::string& path) const {
+  return path == "/health" || path == "/ready" || (path == "/" && options_.has_page);
+}
+
+/// Who has no key is not waited for.
+std::optional<Response> Server::screen(const Request& head) {
+  if (is_open(head.target) || keys_.allow(head.authorization)) return std::nullopt;
+  metrics_.count_answer(401);
+  return without_key(dialect_of(head.target).get());
+}
+
 void Server::route(const Connected& connection, Request request) {
   const std::string& path = request.target;
-  const bool is_page = path == "/" && options_.has_page;
-  const bool is_open = path == "/health" || path == "/ready" || is_page;
   const std::shared_ptr<Dialect> dialect = dialect_of(path);
   const auto respond = [&](const Response& response) {
     metrics_.count_answer(response.status);
     connection->respond(response);
   };
-  if (!is_open && !keys_.allow(request.authorization)) {
-    const Refusal wrong = refusal(401, "invalid_request_error", "No or a wrong API key was given", "invalid_api_key");
-    return respond(answer_of(wrong, dialect.get()));
-  }
+  if (!is_open(path) && !keys_.allow(request.authorization)) return respond(without_key(dialect.get()));
   const bool is_get = request.method == "GET", is_post = request.method == "POST";
-  if (is_open || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
+  if (is_open(path) || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
     if (!is_get) return respond(not_allowed("GET, HEAD"));
-    if (is_page) return respond(page(request));
+    if (path == "/") return respond(page(request));
     if (path == "/health") return respond(plain(200, "ok\n"));
     if (path == "/ready") return respond(is_draining_ ? plain(503, "draining\n") : plain(200, "ready\n"));
     if (path == "/tokenizer_info") return respond(tokenizer_info(engine_.model()));

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ class Server {
   void drain();
   void look_whether_drained(std::chrono::steady_clock::time_point end);
   void route(const Connected& connection, Request request);
+  bool is_open(const std::string& path) const;
+  std::optional<Response> screen(const Request& head);
   struct Answer;
   class Waiting;
   void complete(const Connected& connection, std::int32_t kind, Request request, std::shared_ptr<Dialect> dialect = {});

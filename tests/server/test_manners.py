@@ -127,6 +127,23 @@ def test_keys(serve, tmp_path):
     assert server.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})[0] == 401
 
 
+def test_who_has_no_key_sends_no_body(serve, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("secret\n")
+    server = serve("--keys", str(keys))
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+    for length in [b"Content-Length: 30000000\r\n", b"Content-Length: 9\r\nExpect: 100-continue\r\n",
+                   b"Transfer-Encoding: chunked\r\n"]:
+        received, closed = server.raw(head + length + b"\r\n")
+        assert closed and received.startswith(b"HTTP/1.1 401") and b"invalid_api_key" in received
+    # A trailer is no head.
+    late = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nAuthorization: Bearer secret\r\n\r\n"
+    assert server.raw(head + late)[0].startswith(b"HTTP/1.1 401")
+    known = b"Authorization: Bearer secret\r\nExpect: 100-Continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+    received, closed = server.raw(head + known)
+    assert closed and received.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 400")
+
+
 def crowded(serve, *options):
     """A server, and a request that takes it minutes: a thousand choices, one after the other."""
     server = serve("--max-running", "1", "--max-waiting", "1024", *options)
