@@ -78,6 +78,7 @@ Server::Server(const ServerOptions& options)
     : options_(options),
       acceptor_(listen(context_, options)),
       signals_(context_),
+      accept_timer_(context_),
       drain_timer_(context_),
       keys_(options.keys_path),
       engine_(options.engine) {
@@ -96,7 +97,13 @@ void Server::run() {
 void Server::accept() {
   acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
     if (is_draining_) return;
-    if (!error && n_connections_ < options_.most_connections + kMostRefused) {
+    if (error) {  // no file is left, say: trying again at once would take all of a processor
+      accept_timer_.expires_after(std::chrono::milliseconds(50));
+      return accept_timer_.async_wait([this](const boost::system::error_code&) {
+        if (!is_draining_) accept();
+      });
+    }
+    if (n_connections_ < options_.most_connections + kMostRefused) {
       boost::system::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
       socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), ignored);

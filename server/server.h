@@ -69,7 +69,7 @@ class Server {
   boost::asio::io_context context_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer drain_timer_;
+  boost::asio::steady_timer accept_timer_, drain_timer_;
   boost::asio::thread_pool preparing_{2};  ///< one may wait for files
   Keys keys_;
   Metrics metrics_;

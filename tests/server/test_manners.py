@@ -1,7 +1,9 @@
 """What a server does with clients that leave, do not read, send what they should not or are too many, and with signals."""
 
 import json
+import os
 import re
+import resource
 import socket
 import struct
 import subprocess
@@ -279,6 +281,25 @@ def test_connections_have_a_bound_and_resting_ones_cost_nothing(serve):
         connection.close()
     until(lambda: _is_healthy(server))  # once the server has seen them leave
     until(lambda: server.metric("qinfer_connections") == 1)
+
+
+def test_more_clients_than_files_take_no_time(serve):
+    server = serve()
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (40, 40))
+    many = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(60)]
+    time.sleep(0.2)
+    begun = processor_seconds(server)
+    time.sleep(1)
+    assert processor_seconds(server) - begun < 0.1
+    for connection in many:
+        connection.close()
+    until(lambda: _is_healthy(server))
+
+
+def processor_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_healthy(server):
