@@ -351,6 +351,8 @@ Engine::Engine(const EngineOptions& options)
       keeper_(options.keep_path.empty() ? nullptr : std::make_unique<Keeper>(cache_, options)),
       name_(std::filesystem::path(options.model_path).lexically_normal().filename().string()) {
   if (name_.empty()) name_ = "model";
+  using Json = nlohmann::json;  // whose texts are UTF-8
+  name_ = Json::parse(Json(name_).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
   thread_ = std::thread([this] { run(); });
 }
 

@@ -11,6 +11,9 @@
 
 namespace {
 
+/// An empty name, such as a variable that is not set, would mean that there are none.
+std::string is_named(const std::string& path) { return path.empty() ? "is empty" : ""; }
+
 void add_engine_options(CLI::App& app, server::EngineOptions& engine) {
   app.add_option("--threads", engine.threads, "Compute threads (default: physical cores)");
   app.add_option("--cache-bytes", engine.cache_bytes,
@@ -23,9 +26,11 @@ void add_engine_options(CLI::App& app, server::EngineOptions& engine) {
   app.add_option("--step-ms", engine.step_ms, "What an evaluation should take at most while tokens are drawn")
       ->capture_default_str();
   app.add_option("--park", engine.park_path, "Directory in which requests are parked where the cache has no room")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(is_named);
   app.add_option("--keep", engine.keep_path, "Directory in which conversations are kept, to go on after a restart too")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(is_named);
   app.add_option("--keep-bytes", engine.keep_bytes, "Of kept conversations; those used longest ago are removed")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
@@ -35,7 +40,9 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
   app.add_option("model", options.engine.model_path, "Directory, GGUF file or packed model")->required();
   app.add_option("--host", options.host, "Address to listen at")->capture_default_str();
   app.add_option("--port", options.port, "Port to listen at; 0: any")->capture_default_str();
-  app.add_option("--keys", options.keys_path, "File of API keys, one a line; SIGHUP reads it again")->type_name("FILE");
+  app.add_option("--keys", options.keys_path, "File of API keys, one a line; SIGHUP reads it again")
+      ->type_name("FILE")
+      ->check(is_named);
   app.add_option("--max-connections", options.most_connections, "Open connections at most")->capture_default_str();
   app.add_option("--max-body-bytes", options.limits.head.most_body_bytes, "Of a request")
       ->transform(CLI::AsSizeValue(false))

@@ -1,7 +1,10 @@
 """What routes answer: choices, streams, errors, tokens, metrics."""
 
 import json
+import os
 import threading
+
+import conftest
 import time
 
 STORY = ", there was a little girl named Lily. She was a"
@@ -176,6 +179,17 @@ def test_models_and_metrics(server):
     assert server.metric("qinfer_requests_total") > 5
     assert 0 < server.metric("vllm:time_to_first_token_seconds_count") <= server.metric("qinfer_requests_total")
     assert server.metric("qinfer_inter_token_latency_seconds_sum") > 0
+
+
+def test_a_name_that_is_no_utf_8(request, tmp_path):
+    """Of the model's folder; such a name is no text of JSON."""
+    path = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.symlink(os.path.abspath(f"{request.config.getoption('--models')}/tiny-stories"), path)
+    server = conftest.Server(request.config.getoption("--server"), path)
+    assert server.request("GET", "/v1/models")[0] == 200
+    assert server.post("/v1/completions", prompt="a", max_tokens=2)[0] == 200
+    assert server.end() == 0
+    server.process.stderr.close()
 
 
 def test_many_clients_get_what_each_gets_alone(server):

@@ -129,6 +129,14 @@ def test_keys(serve, tmp_path):
     assert server.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})[0] == 401
 
 
+@pytest.mark.parametrize("option", ["--keys", "--keep", "--park"])
+def test_an_empty_name_is_none(request, option):
+    program, models = request.config.getoption("--server"), request.config.getoption("--models")
+    ended = subprocess.run([program, f"{models}/tiny-stories", "--port", "0", option, ""], capture_output=True,
+                           text=True, timeout=20)
+    assert ended.returncode == 2 and f"{option}: is empty" in ended.stderr
+
+
 def test_who_has_no_key_sends_no_body(serve, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("secret\n")
