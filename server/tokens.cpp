@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "server/dialects/json_input.h"
 #include "engine.h"
+#include "server/dialects/json_input.h"
 
 namespace server {
 namespace {
