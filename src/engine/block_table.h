@@ -52,9 +52,7 @@ class BlockTable {
   std::uint64_t reserved_bytes() const { return range_.size(); }
 
   /// The first block that a token at this position, or the token before it, sees.
-  std::size_t first_seen(std::size_t position) const {
-    return first_seen(window_, layout().block_tokens, position);
-  }
+  std::size_t first_seen(std::size_t position) const { return first_seen(window_, layout().block_tokens, position); }
   static std::size_t first_seen(std::uint32_t window, std::uint32_t block_tokens, std::size_t position);
   /// Whether the table holds all positions before this one that a token here sees.
   bool reaches_back_from(std::size_t position) const;
