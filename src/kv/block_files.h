@@ -5,7 +5,7 @@
 // folder; the parent of the first block is a *root*, the hash of what else the values depend on (model, kernels,
 // layout) and of the tenant, so that those who do not share a tenant's name find nothing of its. Conversations that
 // begin alike share the files of their beginning. A file repeats its key, its parent's and its tokens, which are
-// compared. Without the secret nobody can make up tokens whose key is that of others.
+// compared. Who does not know the secret cannot find tokens with the same key as others.
 //
 // Example, with blocks of 32 tokens: a session of 100 tokens gives three files, A (tokens 0 to 31, parent: the root), B
 // (32 to 63, parent A) and C (64 to 95, parent B). In a model with several groups of layers each has its own files of

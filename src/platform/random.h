@@ -8,7 +8,7 @@
 
 namespace qinfer::platform {
 
-/// Fills `out` with bytes that nobody can guess.
+/// Fills `out` from the system's cryptographic generator.
 Status fill_random(std::span<std::byte> out);
 
 }  // namespace qinfer::platform

@@ -62,6 +62,17 @@ class Server:
         assert events[-1] == "[DONE]"
         return [json.loads(event) for event in events[:-1]]
 
+    def named_events(self, path, body):
+        """Of a stream whose events say their type by name, too."""
+        status, fields, text = self.request("POST", path, {**body, "stream": True})
+        assert status == 200 and fields["Content-Type"] == "text/event-stream", text
+        events = []
+        for event in text.decode().split("\n\n")[:-1]:
+            name, data = event.split("\n")
+            events.append(json.loads(data.removeprefix("data: ")))
+            assert name == "event: " + events[-1]["type"]
+        return events
+
     def metric(self, name):
         _, _, text = self.request("GET", "/metrics")
         return float(re.search(rf"^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text.decode(), re.M)[1])
@@ -87,10 +98,18 @@ def serve(request):
         server.process.stderr.close()
 
 
-@pytest.fixture(scope="module")
-def server(request):
-    models = request.config.getoption("--models")
-    made = Server(request.config.getoption("--server"), f"{models}/tiny-stories")
+def running(request, model):
+    made = Server(request.config.getoption("--server"), f"{request.config.getoption('--models')}/{model}")
     yield made
     assert made.end() == 0
     made.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def server(request):
+    yield from running(request, "tiny-stories")
+
+
+@pytest.fixture(scope="module")
+def chat(request):
+    yield from running(request, "tiny-chat")

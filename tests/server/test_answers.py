@@ -3,9 +3,9 @@
 import json
 import os
 import threading
+import time
 
 import conftest
-import time
 
 STORY = ", there was a little girl named Lily. She was a"
 

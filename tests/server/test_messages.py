@@ -18,15 +18,6 @@ CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
 PATH = "/v1/messages"
 
 
-@pytest.fixture(scope="module")
-def chat(request):
-    import conftest
-    made = conftest.Server(request.config.getoption("--server"), request.config.getoption("--models") + "/tiny-chat")
-    yield made
-    assert made.end() == 0
-    made.process.stderr.close()
-
-
 def ask(server, messages, **fields):
     return server.post(PATH, **{"model": "m", "max_tokens": 60, "temperature": 0, "messages": messages, **fields})
 
@@ -38,15 +29,8 @@ def answer(server, messages, **fields):
 
 
 def events_of(server, messages, **fields):
-    body = {"model": "m", "max_tokens": 60, "temperature": 0, "messages": messages, "stream": True, **fields}
-    status, head, text = server.request("POST", PATH, body)
-    assert status == 200 and head["Content-Type"] == "text/event-stream", text
-    events = []
-    for event in text.decode().split("\n\n")[:-1]:
-        name, data = event.split("\n")
-        events.append(json.loads(data.removeprefix("data: ")))
-        assert name == "event: " + events[-1]["type"]
-    return events
+    body = {"model": "m", "max_tokens": 60, "temperature": 0, "messages": messages, **fields}
+    return server.named_events(PATH, body)
 
 
 def folded(events):

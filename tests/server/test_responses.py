@@ -20,15 +20,6 @@ SCHEMA = {"type": "json_schema", "name": "n", "strict": True, "schema": {
     "additionalProperties": False}}
 
 
-@pytest.fixture(scope="module")
-def chat(request):
-    import conftest
-    made = conftest.Server(request.config.getoption("--server"), request.config.getoption("--models") + "/tiny-chat")
-    yield made
-    assert made.end() == 0
-    made.process.stderr.close()
-
-
 def ask(server, input, **fields):
     return server.post(PATH, **{"model": "m", "temperature": 0, "max_output_tokens": 60, "input": input, **fields})
 
@@ -40,15 +31,8 @@ def answer(server, input, **fields):
 
 
 def events_of(server, input, **fields):
-    body = {"model": "m", "temperature": 0, "max_output_tokens": 60, "input": input, "stream": True, **fields}
-    status, head, text = server.request("POST", PATH, body)
-    assert status == 200 and head["Content-Type"] == "text/event-stream", text
-    events = []
-    for event in text.decode().split("\n\n")[:-1]:
-        name, data = event.split("\n")
-        events.append(json.loads(data.removeprefix("data: ")))
-        assert name == "event: " + events[-1]["type"]
-        assert events[-1].pop("sequence_number") == len(events) - 1
+    events = server.named_events(PATH, {"model": "m", "temperature": 0, "max_output_tokens": 60, "input": input, **fields})
+    assert [event.pop("sequence_number") for event in events] == list(range(len(events)))
     return events
 
 
