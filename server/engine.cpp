@@ -151,7 +151,7 @@ void Job::submit(OnBytes on_bytes) try {
     choices.push_back(std::make_unique<Choice>(*this, i));
     if (begin(*choices.back())) ready.push_back(choices.back().get());
   }
-  const std::lock_guard lock(mutex_);  // from now on the engine's thread may use them, and any other cancel
+  const Lock lock(mutex_);  // from now on the engine's thread may use them, and any other cancel
   choices_ = std::move(choices);
   if (is_cancelled_) return;
   if (ready.empty()) return give();
@@ -164,7 +164,7 @@ void Job::submit(OnBytes on_bytes) try {
 void Job::submit_all(const std::vector<Choice*>& ready) {
   std::size_t n_submitted = 0;
   for (Choice* choice : ready) choice->keeps = shared_from_this();
-  const std::lock_guard lock(engine_.mutex_);  // an end waits for it
+  const Lock lock(engine_.mutex_);  // an end waits for it
   try {
     for (Choice* choice : ready) {
       auto options = qi::options<qinfer_request_options>();
@@ -242,19 +242,19 @@ void Job::embed() {
 void Job::cancel() {
   is_cancelled_ = true;
   cancel_.request();
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& choice : choices_) qinfer_request_cancel(choice->request);
 }
 
 void Job::pause(bool paused) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& choice : choices_) qinfer_request_pause(choice->request, paused ? 1 : 0);
 }
 
 /// What a step has brought to a choice, on the engine's thread.
 void Job::add(Choice& choice, const qinfer_event& event) {
   {  // what submit() has not taken back yet may be drawn already: nothing is given until it has ended
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
   }
   const bool is_end = event.kind == QINFER_EVENT_END;
   if (is_end && event.status != QINFER_OK && !choice.is_answered) {
@@ -269,7 +269,7 @@ void Job::add(Choice& choice, const qinfer_event& event) {
     if (status != QINFER_OK) fail(status, error.text());
     choice.is_answered = ended != 0 || status != QINFER_OK;
     if (choice.is_answered) {  // nothing where it has ended itself
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       qinfer_request_cancel(choice.request);
     }
   }
@@ -366,7 +366,7 @@ void Engine::run() {
     if (scheduler_.wait(kWait)) step();
   // What is drawn now is kept as far as it is, and its jobs let go.
   const auto n_drawn = [this] {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (const Job::Choice* choice : drawn_) qinfer_request_cancel(choice->request);
     return drawn_.size();
   };
@@ -405,10 +405,10 @@ void Engine::take(const qinfer_event& event) {
   if (event.status == QINFER_OK) note_end();
   const std::shared_ptr<Job> keeps = std::move(choice.keeps);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     drawn_.erase(&choice);
   }
-  const std::lock_guard lock(job.mutex_);
+  const Lock lock(job.mutex_);
   qinfer_request_free(std::exchange(choice.request, nullptr));
   qinfer_generation_free(std::exchange(choice.generation, nullptr));
   const bool is_whole = event.status == QINFER_OK || event.status == QINFER_E_CANCELLED;

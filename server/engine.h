@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,6 +19,7 @@
 #include "grammars.h"
 #include "histogram.h"
 #include "keeper.h"
+#include "mutex.h"
 #include "refusal.h"
 
 namespace server {
@@ -82,14 +82,14 @@ class Job : public std::enable_shared_from_this<Job> {
   qinfer_openai_answer* answer_ = nullptr;
   qinfer_openai_info info_ = {};
   Grammars::Compiled grammar_;  ///< of the content; null = none
-  std::vector<std::unique_ptr<Choice>> choices_;
+  std::vector<std::unique_ptr<Choice>> choices_ ABSL_GUARDED_BY(mutex_);
   OnBytes on_bytes_;
   int failure_ = 0;
   bool is_complete_ = false;  ///< all bytes are given
   const std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_cancelled_{false};
   qi::Cancel cancel_;  ///< the same, for what evaluates a prompt
-  std::mutex mutex_;   ///< of the choices' requests
+  Mutex mutex_;        ///< of the choices' requests too
 };
 
 class Engine {
@@ -129,8 +129,8 @@ class Engine {
   std::atomic<bool> ends_{false};
   std::atomic<double> seconds_per_request_{1};  ///< between two ends while requests waited; a guess at first
   std::optional<std::chrono::steady_clock::time_point> last_end_;  ///< after which some waited
-  std::mutex mutex_;
-  std::set<Job::Choice*> drawn_;  ///< submitted, and not ended
+  Mutex mutex_;
+  std::set<Job::Choice*> drawn_ ABSL_GUARDED_BY(mutex_);  ///< submitted, and not ended
   std::thread thread_;
 };
 

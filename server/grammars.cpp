@@ -44,7 +44,7 @@ Grammars::~Grammars() {
 }
 
 Grammars::Compiled Grammars::compile(std::string_view schema) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto known = std::find_if(last_.begin(), last_.end(), [&](const auto& one) { return one.first == schema; });
   if (known != last_.end()) {
     last_.splice(last_.begin(), last_, known);
@@ -52,8 +52,8 @@ Grammars::Compiled Grammars::compile(std::string_view schema) {
   }
   if (vocab_ == nullptr) vocab_ = vocab_of(model_);
   qinfer_grammar* grammar = nullptr;
-  call([&](auto* error) {
-    return qinfer_grammar_compile(vocab_, QINFER_GRAMMAR_JSON_SCHEMA, schema.data(), schema.size(), nullptr, &grammar,
+  call([&grammar, schema, vocab = vocab_](auto* error) {
+    return qinfer_grammar_compile(vocab, QINFER_GRAMMAR_JSON_SCHEMA, schema.data(), schema.size(), nullptr, &grammar,
                                   error);
   });
   last_.emplace_front(schema, Compiled(grammar, qinfer_grammar_free));

@@ -7,10 +7,11 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "mutex.h"
 
 struct qinfer_grammar;
 struct qinfer_grammar_vocab;
@@ -32,9 +33,9 @@ class Grammars {
 
  private:
   const qi::Model& model_;
-  std::mutex mutex_;
-  qinfer_grammar_vocab* vocab_ = nullptr;
-  std::list<std::pair<std::string, Compiled>> last_;  ///< used last first
+  Mutex mutex_;
+  qinfer_grammar_vocab* vocab_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::list<std::pair<std::string, Compiled>> last_ ABSL_GUARDED_BY(mutex_);  ///< used last first
 };
 
 }  // namespace server

@@ -15,7 +15,7 @@ Keeper::Keeper(qi::KvCache& cache, const EngineOptions& options)
 
 Keeper::~Keeper() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ends_ = true;
   }
   changed_.notify_one();
@@ -24,12 +24,12 @@ Keeper::~Keeper() {
 
 void Keeper::keep(std::unique_ptr<qi::Session> session, const std::string& tenant) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (waiting_.size() >= kMostWaiting) {
       ++n_passed_over_;
       return;
     }
-    waiting_.emplace_back(std::move(session), tenant);
+    waiting_.push_back({std::move(session), tenant});
   }
   changed_.notify_one();
 }
@@ -42,21 +42,22 @@ void Keeper::fetch(const std::vector<qi::Token>& tokens, const std::string& tena
   }
 }
 
+Keeper::Kept Keeper::next() {
+  const Lock lock(mutex_);
+  while (!ends_ && waiting_.empty()) changed_.wait(mutex_);
+  if (waiting_.empty()) return {};
+  Kept kept = std::move(waiting_.front());
+  waiting_.pop_front();
+  return kept;
+}
+
 void Keeper::run() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    auto [session, tenant] = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
+  for (Kept kept = next(); kept.session != nullptr; kept = next()) {
     try {
-      store_.keep(*session, tenant);
+      store_.keep(*kept.session, kept.tenant);
     } catch (const std::exception&) {
       ++n_failed_;
     }
-    session.reset();
-    lock.lock();
   }
 }
 

@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
+
+#include "mutex.h"
 
 namespace server {
 
@@ -38,14 +38,19 @@ class Keeper {
   std::uint64_t n_passed_over() const { return n_passed_over_; }
 
  private:
+  struct Kept {
+    std::unique_ptr<qi::Session> session;  ///< null: the keeper ends
+    std::string tenant;
+  };
+  Kept next();
   void run();
 
   qi::KvStore store_;
   std::atomic<std::uint64_t> n_failed_{0}, n_passed_over_{0};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::pair<std::unique_ptr<qi::Session>, std::string>> waiting_;
-  bool ends_ = false;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Kept> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool ends_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "mutex.h"
 #include "tokens.h"
 
 #include "page.h"
@@ -240,30 +241,30 @@ class Server::Waiting {
     if (const auto job = note_left()) job->cancel();
   }
   void pause(bool paused) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (job_ != nullptr) job_->pause(paused);
   }
   bool has_left() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return left_;
   }
   /// Whether the client is still there.
   bool begin(const std::shared_ptr<Job>& job) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!left_) job_ = job;
     return !left_;
   }
 
  private:
   std::shared_ptr<Job> note_left() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     left_ = true;
     return std::move(job_);
   }
 
-  std::mutex mutex_;
-  std::shared_ptr<Job> job_;
-  bool left_ = false;
+  Mutex mutex_;
+  std::shared_ptr<Job> job_ ABSL_GUARDED_BY(mutex_);
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 /// The request is prepared on a thread of its own, since a long prompt takes time to be made tokens, and drawn on the
