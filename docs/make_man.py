@@ -46,7 +46,7 @@ SIGTERM, SIGINT
 No new connections; requests have the seconds of \\-\\-drain\\-s to end, and then it ends.
 .TP
 SIGHUP
-The file of keys is read again.
+The file of keys is read again, and so are certificate and key of \\-\\-tls\\-cert and \\-\\-tls\\-key.
 .SH EXIT STATUS
 0 it was told to end, 1 failed, others: called wrongly
 .SH FILES
@@ -66,6 +66,9 @@ qinfer\\-server model.gguf
 .TP
 Answer those of others that have a key, and go on with their conversations after a restart:
 qinfer\\-server model.gguf \\-\\-host 0.0.0.0 \\-\\-keys keys \\-\\-keep kept
+.TP
+The same over HTTPS:
+qinfer\\-server model.gguf \\-\\-host 0.0.0.0 \\-\\-keys keys \\-\\-tls\\-cert cert.pem \\-\\-tls\\-key key.pem
 .TP
 Run it as a service, once /etc/default/qinfer\\-server names a model:
 systemctl enable \\-\\-now qinfer\\-server

@@ -1,13 +1,9 @@
 // connection.cpp: see connection.h.
 #include "connection.h"
 
-#include <sys/socket.h>
-
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/string.hpp>
-#include <boost/beast/http/read.hpp>
-#include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -25,10 +21,11 @@ using std::chrono::seconds;
 /// with so many, which a request that was told to pause does not reach, the connection ends.
 constexpr std::size_t kSlowOutbox = 256 << 10, kQuickOutbox = 64 << 10, kMostOutbox = 8 << 20;
 
-/// Of further requests, that are taken while one is answered.
-constexpr std::size_t kMostAhead = 16 << 10;
 /// Bytes that are not understood yet: beyond a head only lines between chunks and trailers can be as many.
 constexpr std::size_t kMostBuffer = 64 << 10;
+
+/// In which a client that was told all can read it before the connection is closed.
+constexpr seconds kLinger{2};
 
 std::string text(const boost::beast::string_view& view) { return {view.data(), view.size()}; }
 
@@ -39,33 +36,82 @@ std::string_view reason_of(int status) {
           http::obsolete_reason(static_cast<http::status>(status)).size()};
 }
 
-Connection::Connection(net::ip::tcp::socket socket, const ConnectionLimits& limits, Handler handler, Screen screen,
-                       std::function<bool()> is_draining, std::function<void()> on_end)
-    : stream_(std::move(socket)),
+Connection::Connection(std::shared_ptr<Transport> transport, const ConnectionLimits& limits, Handler handler,
+                       Screen screen, std::function<bool()> is_draining, std::function<void()> on_end)
+    : transport_(std::move(transport)),
       limits_(limits),
       handler_(std::move(handler)),
       screen_(std::move(screen)),
       is_draining_(std::move(is_draining)),
       on_end_(std::move(on_end)),
-      buffer_(limits.head.most_bytes + kMostBuffer) {}
+      input_(),
+      buffer_(limits.head.most_bytes + kMostBuffer + 2 * kMostAhead) {}
 
 Connection::~Connection() { on_end_(); }
 
-void Connection::start() { await_head(); }
+void Connection::start() {
+  watch_time();
+  await_head();
+}
+
+void Connection::turn_away(int status, const std::string& message) {
+  watch_time();
+  refuse(status, message);
+}
 
 void Connection::drain() {
   keeps_alive_ = false;
-  if (!answers_ && !writes_) close();
+  if (!writes_ && (state_ == State::head || state_ == State::body)) close();
+}
+
+void Connection::watch_time() {
+  transport_->set_on_expiry([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close();
+  });
 }
 
 // ---- Reading
 
+/// One read at a time, in each state: what comes while an answer is made or written, another request, waits in the
+/// buffer, for only what comes after it says whether the client is still there. A client that sends more than a few of
+/// those at once is not watched.
+void Connection::read() {
+  if (reads_ || is_closed_) return;
+  const bool is_ahead = state_ == State::answer || state_ == State::flush;
+  if (has_input_ended_) return is_ahead ? void() : close();
+  if (is_ahead && buffer_.size() >= kMostAhead) return;
+  reads_ = true;
+  const std::size_t most = is_ahead ? kMostAhead - buffer_.size() : kMostAhead;
+  transport_->read(net::buffer(input_.data(), most), [self = shared_from_this()](Code error, std::size_t n) {
+    self->reads_ = false;
+    if (self->is_closed_) return;
+    error ? self->take_end(error) : self->take_bytes(n);
+  });
+}
+
+void Connection::take_bytes(std::size_t n) {
+  if (state_ == State::end) return read();
+  const bool is_first = state_ == State::head && buffer_.size() == 0 && !waits_for_first_;
+  buffer_.commit(net::buffer_copy(buffer_.prepare(n), net::buffer(input_.data(), n)));
+  if (is_first) transport_->expire_after(seconds(limits_.head_s));
+  if (state_ == State::head) return read_head();
+  if (state_ == State::body) return read_body();
+  read();
+}
+
+/// A client that sends no more may still read an answer that is complete.
+void Connection::take_end(Code error) {
+  if (error == kNoTls && state_ == State::head) return refuse(400, "HTTPS is spoken here, and this is HTTP");
+  has_input_ended_ = true;
+  if (state_ != State::flush) close();
+}
+
 /// Between two requests a connection may rest for longer than a head may take, whose time begins with its first byte.
 void Connection::await_head() {
-  answers_ = false;
+  state_ = State::head;
   is_head_ = false;
   parser_.reset();
-  stream_.expires_after(seconds(buffer_.size() == 0 && !waits_for_first_ ? limits_.idle_s : limits_.head_s));
+  transport_->expire_after(seconds(buffer_.size() == 0 && !waits_for_first_ ? limits_.idle_s : limits_.head_s));
   read_head();
 }
 
@@ -75,14 +121,7 @@ void Connection::read_head() {
   if (end == std::string_view::npos) return refuse(400, "a line of the head does not end with CR LF");
   if (end > limits_.head.most_bytes || (end == 0 && there.size() > limits_.head.most_bytes))
     return refuse(431, "the head is larger than " + std::to_string(limits_.head.most_bytes) + " bytes");
-  if (end != 0) return take_head(end);
-  stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Code error, std::size_t n) {
-    if (error) return self->close();  // also where the head has not come in time: then the stream is closed already
-    const bool is_first = self->buffer_.size() == 0 && !self->waits_for_first_;
-    self->buffer_.commit(n);
-    if (is_first) self->stream_.expires_after(seconds(self->limits_.head_s));
-    self->read_head();
-  });
+  end != 0 ? take_head(end) : read();
 }
 
 void Connection::take_head(std::size_t end) {
@@ -100,13 +139,14 @@ void Connection::take_head(std::size_t end) {
   if (parser_->is_done()) return take_request();
   if (const auto refused = screen_(request_)) return end_with(*refused);
   const std::string expected = text(parser_->get()[http::field::expect]);
-  if (expected.empty() || parser_->get().version() < 11) return read_body();
-  if (!boost::beast::iequals(expected, "100-continue"))
+  const bool is_expected = !expected.empty() && parser_->get().version() >= 11;
+  if (is_expected && !boost::beast::iequals(expected, "100-continue"))
     return refuse(417, "Expect: 100-continue is all that can be expected");
-  auto go_on = std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
-  net::async_write(stream_, net::buffer(*go_on), [self = shared_from_this(), go_on](Code failed, std::size_t) {
-    failed ? self->close() : self->read_body();
-  });
+  state_ = State::body;
+  parser_->eager(true);
+  transport_->expire_after(seconds(limits_.body_s));
+  if (is_expected) write("HTTP/1.1 100 Continue\r\n\r\n");
+  read_body();
 }
 
 void Connection::note_request() {
@@ -125,48 +165,34 @@ void Connection::note_request() {
 }
 
 void Connection::read_body() {
-  stream_.expires_after(seconds(limits_.body_s));
-  http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](Code error, std::size_t) {
-    if (!error) return self->take_request();
-    if (error == http::error::body_limit)
-      return self->refuse(413,
-                          "the body is larger than " + std::to_string(self->limits_.head.most_body_bytes) + " bytes");
-    if (error.category() == http::make_error_code(http::error::bad_chunk).category() &&
-        error != http::error::end_of_stream && error != http::error::partial_message)
-      return self->refuse(400, "the body is not framed as HTTP/1.1 wants: " + error.message());
-    self->close();
-  });
+  Code error;
+  for (std::size_t n = 1; n != 0 && !error && buffer_.size() != 0 && !parser_->is_done(); buffer_.consume(n))
+    n = parser_->put(buffer_.data(), error);
+  if (parser_->is_done()) return take_request();
+  if (error && error != http::error::need_more) return refuse_body(error);
+  if (buffer_.size() >= kMostBuffer) return refuse_body(http::error::buffer_overflow);
+  read();
+}
+
+void Connection::refuse_body(Code error) {
+  if (error == http::error::body_limit)
+    return refuse(413, "the body is larger than " + std::to_string(limits_.head.most_body_bytes) + " bytes");
+  refuse(400, "the body is not framed as HTTP/1.1 wants: " + error.message());
 }
 
 void Connection::take_request() {
-  stream_.expires_never();
-  answers_ = true;
+  state_ = State::answer;
+  transport_->expire_after(writes_ ? write_time() : seconds(0));
   if (is_draining_()) keeps_alive_ = false;
   request_.body = std::move(parser_->get().body());
-  watch();
+  read();
   handler_(shared_from_this(), std::exchange(request_, {}));
-}
-
-/// Until the answer has ended. What comes meanwhile, another request, waits in the buffer, for only what comes after it
-/// says whether the client is still there; a client that sends more than a few of those at once is not watched.
-void Connection::watch() {
-  if (watches_ || buffer_.size() >= kMostAhead) return;
-  watches_ = true;
-  stream_.socket().async_wait(net::ip::tcp::socket::wait_read, [self = shared_from_this()](Code error) {
-    self->watches_ = false;
-    if (error || self->is_closed_ || !self->answers_) return;
-    const auto room = self->buffer_.prepare(kMostAhead - self->buffer_.size());
-    const ssize_t n = recv(self->stream_.socket().native_handle(), room.data(), room.size(), MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return self->close();  // it has ended, or was reset
-    if (n > 0) self->buffer_.commit(static_cast<std::size_t>(n));
-    self->watch();
-  });
 }
 
 // ---- Writing
 
 void Connection::respond(const Response& response) {
-  if (answers_) write_response(response);
+  if (state_ == State::answer) write_response(response);
 }
 
 void Connection::write_response(const Response& response) {
@@ -182,7 +208,7 @@ void Connection::write_response(const Response& response) {
 }
 
 void Connection::begin_stream(const std::string& type) {
-  if (is_closed_ || !answers_) return;
+  if (is_closed_ || state_ != State::answer) return;
   streams_ = true;
   if (!is_chunked_) keeps_alive_ = false;
   std::string bytes =
@@ -192,7 +218,7 @@ void Connection::begin_stream(const std::string& type) {
 }
 
 void Connection::stream(std::string_view bytes) {
-  if (is_closed_ || !answers_ || bytes.empty()) return;
+  if (is_closed_ || state_ != State::answer || bytes.empty()) return;
   if (!is_chunked_) return write(std::string(bytes));
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string size;
@@ -201,9 +227,10 @@ void Connection::stream(std::string_view bytes) {
 }
 
 void Connection::end_stream() {
-  if (is_closed_ || !answers_) return;
+  if (is_closed_ || state_ != State::answer) return;
   if (is_chunked_) write("0\r\n\r\n");
   finish_answer();
+  if (!writes_) go_on();
 }
 
 void Connection::write(std::string bytes) {
@@ -223,24 +250,35 @@ void Connection::note_slowness() {
 
 void Connection::write_next() {
   writes_ = true;
-  stream_.expires_after(seconds(limits_.write_s));
-  net::async_write(stream_, net::buffer(outbox_.front()), [self = shared_from_this()](Code error, std::size_t) {
-    if (error || self->is_closed_) return self->close();
-    self->outbox_bytes_ -= self->outbox_.front().size();
-    self->outbox_.pop_front();
-    self->note_slowness();
-    if (!self->outbox_.empty()) return self->write_next();
-    self->writes_ = false;
-    self->stream_.expires_never();
-    if (self->answers_) return;
-    if (self->closes_after_write_ || !self->keeps_alive_) return self->linger();
-    self->await_head();
+  if (state_ != State::body) transport_->expire_after(write_time());
+  transport_->write(net::buffer(outbox_.front()), [self = shared_from_this()](Code error) {
+    if (self->is_closed_) return;
+    error ? self->close() : self->take_written();
   });
+}
+
+void Connection::take_written() {
+  outbox_bytes_ -= outbox_.front().size();
+  outbox_.pop_front();
+  note_slowness();
+  if (is_closed_) return;
+  if (!outbox_.empty()) return write_next();
+  writes_ = false;
+  if (state_ == State::answer) transport_->expire_after(seconds(0));
+  if (state_ == State::flush) go_on();
+}
+
+void Connection::go_on() { keeps_alive_ ? await_head() : linger(); }
+
+/// Who is new, and is turned away, has no more time than a request would have to come.
+seconds Connection::write_time() const {
+  return seconds(waits_for_first_ ? std::min(limits_.head_s, limits_.write_s) : limits_.write_s);
 }
 
 /// The answer is in the outbox; after it the next request is read, or the connection ends.
 void Connection::finish_answer() {
-  answers_ = streams_ = false;
+  streams_ = false;
+  state_ = State::flush;
   on_leave_ = nullptr;
   if (std::exchange(is_slow_, false)) on_slow_(false);
   on_slow_ = nullptr;
@@ -254,32 +292,25 @@ void Connection::refuse(int status, const std::string& message) {
 
 void Connection::end_with(const Response& response) {
   if (is_closed_) return;
-  stream_.expires_never();
   keeps_alive_ = false;
-  closes_after_write_ = true;
+  state_ = State::flush;
+  transport_->expire_after(write_time());
   write_response(response);
 }
 
 /// What was sent arrives only if the socket is not closed on bytes that nobody has read.
 void Connection::linger() {
-  Code ignored;
-  stream_.socket().shutdown(net::ip::tcp::socket::shutdown_send, ignored);
-  stream_.expires_after(seconds(2));
-  discard();
-}
-
-void Connection::discard() {
+  state_ = State::end;
   buffer_.clear();
-  stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Code error, std::size_t) {
-    error ? self->close() : self->discard();
-  });
+  transport_->finish_writing();
+  transport_->expire_after(kLinger);
+  read();
 }
 
 void Connection::close() {
   if (std::exchange(is_closed_, true)) return;
-  Code ignored;
-  stream_.socket().shutdown(net::ip::tcp::socket::shutdown_both, ignored);
-  stream_.close();
+  if (outbox_.empty() && state_ != State::answer) transport_->finish_writing();
+  transport_->close();
   if (std::exchange(is_slow_, false)) on_slow_(false);
   on_slow_ = nullptr;  // it holds what holds this connection
   if (on_leave_) std::exchange(on_leave_, nullptr)();

@@ -43,6 +43,14 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
   app.add_option("--keys", options.keys_path, "File of API keys, one a line; SIGHUP reads it again")
       ->type_name("FILE")
       ->check(is_named);
+  CLI::Option* cert = app.add_option("--tls-cert", options.tls_cert_path,
+                                     "Certificate (PEM), for HTTPS; SIGHUP reads it again, with its key")
+                          ->type_name("FILE")
+                          ->check(is_named);
+  CLI::Option* key =
+      app.add_option("--tls-key", options.tls_key_path, "Its private key (PEM)")->type_name("FILE")->check(is_named);
+  cert->needs(key);
+  key->needs(cert);
   app.add_option("--max-connections", options.most_connections, "Open connections at most")->capture_default_str();
   app.add_option("--max-body-bytes", options.limits.head.most_body_bytes, "Of a request")
       ->transform(CLI::AsSizeValue(false))
@@ -83,8 +91,8 @@ int main(int argc, char** argv) {
   try {
     server::Server server(options);
     const bool is_v6 = options.host.find(':') != std::string::npos;
-    std::fprintf(stderr, "qinfer-server: http://%s%s%s:%u\n", is_v6 ? "[" : "", options.host.c_str(), is_v6 ? "]" : "",
-                 server.port());
+    std::fprintf(stderr, "qinfer-server: %s://%s%s%s:%u\n", options.tls_cert_path.empty() ? "http" : "https",
+                 is_v6 ? "[" : "", options.host.c_str(), is_v6 ? "]" : "", server.port());
     server.run();
     return 0;
   } catch (const std::exception& failed) {

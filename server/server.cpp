@@ -18,21 +18,6 @@ namespace server {
 namespace {
 
 namespace net = boost::asio;
-using net::ip::tcp;
-
-net::ip::tcp::endpoint endpoint_of(const ServerOptions& options) {
-  boost::system::error_code error;
-  const auto address = net::ip::make_address(options.host, error);
-  if (error) throw std::runtime_error(options.host + ": not an address to listen at, such as 127.0.0.1 or ::1");
-  return {address, options.port};
-}
-
-/// Connections beyond the bound, that are told so; further ones are closed without a word.
-constexpr std::uint32_t kMostRefused = 16;
-
-/// The system would let it grow to megabytes for each client that does not read.
-constexpr int kSendBuffer = 256 << 10;
-
 Response plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text}; }
 
 /// `dialect`: whose form it has; null: OpenAI's own.
@@ -54,20 +39,6 @@ std::string error_of(const std::string& bytes) {
   return bytes.substr(kEvent.size(), bytes.find('\n') - kEvent.size());
 }
 
-tcp::acceptor listen(net::io_context& context, const ServerOptions& options) {
-  const tcp::endpoint endpoint = endpoint_of(options);
-  tcp::acceptor acceptor(context);
-  boost::system::error_code error;
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(net::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(net::socket_base::max_listen_connections, error);
-  if (error)
-    throw std::runtime_error("cannot listen at " + options.host + ", port " + std::to_string(options.port) + ": " +
-                             error.message());
-  return acceptor;
-}
-
 Response without_key(const Dialect* dialect) {
   return answer_of(refusal(401, "invalid_request_error", "No or a wrong API key was given", "invalid_api_key"),
                    dialect);
@@ -77,90 +48,25 @@ Response without_key(const Dialect* dialect) {
 
 Server::Server(const ServerOptions& options)
     : options_(options),
-      acceptor_(listen(context_, options)),
-      signals_(context_),
-      accept_timer_(context_),
-      drain_timer_(context_),
+      listener_(
+          context_, options,
+          {[this](const Connected& from, Request request) { route(from, std::move(request)); },
+           [this](const Request& head) { return screen(head); }, [this] { reload(); }, [this] { preparing_.stop(); }}),
       keys_(options.keys_path),
       engine_(options.engine) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) signals_.add(signal);  // while a model is loaded they just end it
   started_ =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  listener_.start();
 }
 
 void Server::run() {
-  accept();
-  wait_for_signals();
   context_.run();
   preparing_.join();
 }
 
-void Server::accept() {
-  acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
-    if (is_draining_) return;
-    if (error) {  // no file is left, say: trying again at once would take all of a processor
-      accept_timer_.expires_after(std::chrono::milliseconds(50));
-      return accept_timer_.async_wait([this](const boost::system::error_code&) {
-        if (!is_draining_) accept();
-      });
-    }
-    if (n_connections_ < options_.most_connections + kMostRefused) {
-      boost::system::error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), ignored);
-      auto made = std::make_unique<Connection>(
-          std::move(socket), options_.limits,
-          [this](const Connected& from, Request request) { route(from, std::move(request)); },
-          [this](const Request& head) { return screen(head); }, [this] { return is_draining_; },
-          [this] { --n_connections_; });
-      // Jobs hold it too, on other threads: wherever it is let go of last, it ends on this one.
-      const Connected connection(made.release(), [this](Connection* ended) {
-        net::post(context_, [owner = std::unique_ptr<Connection>(ended)] {});
-      });
-      std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
-      connections_.push_back(connection);
-      if (++n_connections_ <= options_.most_connections) {
-        connection->start();
-      } else {
-        connection->turn_away(503, "all " + std::to_string(options_.most_connections) + " connections are taken");
-      }
-    }
-    accept();
-  });
-}
-
-// ---- Ending
-
-void Server::wait_for_signals() {
-  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    if (signal != SIGHUP) return drain();
-    if (const std::string failed = keys_.reload(); !failed.empty())
-      std::fprintf(stderr, "qinfer-server: %s; the keys are those of before\n", failed.c_str());
-    wait_for_signals();
-  });
-}
-
-/// No new connections and no further requests; what is being answered is, for as long as there is time.
-void Server::drain() {
-  if (is_draining_) return;
-  is_draining_ = true;
-  boost::system::error_code ignored;
-  acceptor_.close(ignored);
-  for (const auto& weak : connections_)
-    if (const Connected connection = weak.lock()) connection->drain();
-  look_whether_drained(std::chrono::steady_clock::now() + std::chrono::seconds(options_.drain_s));
-}
-
-void Server::look_whether_drained(std::chrono::steady_clock::time_point end) {
-  if (n_connections_ != 0 && std::chrono::steady_clock::now() < end) {
-    drain_timer_.expires_after(std::chrono::milliseconds(20));
-    return drain_timer_.async_wait([this, end](const boost::system::error_code&) { look_whether_drained(end); });
-  }
-  preparing_.stop();  // what has not been begun; what has is cancelled, as if all clients had left
-  for (const auto& weak : connections_)
-    if (const Connected connection = weak.lock()) connection->close();
-  context_.stop();
+void Server::reload() {
+  if (const std::string failed = keys_.reload(); !failed.empty())
+    std::fprintf(stderr, "qinfer-server: %s; the keys are those of before\n", failed.c_str());
 }
 
 // ---- Routes
@@ -189,7 +95,7 @@ void Server::route(const Connected& connection, Request request) {
     if (!is_get) return respond(not_allowed("GET, HEAD"));
     if (path == "/") return respond(page(request));
     if (path == "/health") return respond(plain(200, "ok\n"));
-    if (path == "/ready") return respond(is_draining_ ? plain(503, "draining\n") : plain(200, "ready\n"));
+    if (path == "/ready") return respond(listener_.is_draining() ? plain(503, "draining\n") : plain(200, "ready\n"));
     if (path == "/tokenizer_info") return respond(tokenizer_info(engine_.model()));
     return respond(path == "/metrics" ? metrics() : models());
   }
@@ -420,7 +326,7 @@ Response Server::models() const {
 
 Response Server::metrics() {
   Response response = {200, "text/plain; version=0.0.4; charset=utf-8", {}};
-  response.body = metrics_.text(engine_, {n_connections_, n_slow_});
+  response.body = metrics_.text(engine_, {listener_.n_connections(), n_slow_});
   return response;
 }
 

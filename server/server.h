@@ -1,11 +1,9 @@
-// server.h: the listener, its connections, and the routes that answer them. One thread has all sockets (run()), a
+// server.h: the routes that answer what comes over a listener's connections. One thread has all sockets (run()), a
 // second one prepares requests, the engine's draws tokens.
 #pragma once
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
@@ -20,17 +18,15 @@
 #include "connection.h"
 #include "engine.h"
 #include "keys.h"
+#include "listener.h"
 #include "metrics.h"
 #include "server/dialects/dialect.h"
 
 namespace server {
 
-struct ServerOptions {
+struct ServerOptions : ListenOptions {
   EngineOptions engine;
-  ConnectionLimits limits;
-  std::string host = "127.0.0.1", keys_path;
-  std::uint16_t port = 8080;
-  std::uint32_t most_connections = 1024, drain_s = 30;
+  std::string keys_path;
   std::uint32_t keep_alive_s = 15;  ///< without anything to give, after which a stream has a comment
   bool has_page = true;             ///< GET / is a chat for people
 };
@@ -40,14 +36,11 @@ class Server {
   explicit Server(const ServerOptions& options);
   /// Serves until a signal says not to, and then for as long as requests take, but no longer than drain_s.
   void run();
-  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+  std::uint16_t port() const { return listener_.port(); }
 
  private:
   using Connected = std::shared_ptr<Connection>;
-  void accept();
-  void wait_for_signals();
-  void drain();
-  void look_whether_drained(std::chrono::steady_clock::time_point end);
+  void reload();
   void route(const Connected& connection, Request request);
   bool is_open(const std::string& path) const;
   std::optional<Response> screen(const Request& head);
@@ -67,15 +60,11 @@ class Server {
 
   ServerOptions options_;
   boost::asio::io_context context_;
-  boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::signal_set signals_;
-  boost::asio::steady_timer accept_timer_, drain_timer_;
+  Listener listener_;
   boost::asio::thread_pool preparing_{2};  ///< one may wait for files
   Keys keys_;
   Metrics metrics_;
-  std::vector<std::weak_ptr<Connection>> connections_;
-  std::uint32_t n_connections_ = 0, n_slow_ = 0;
-  bool is_draining_ = false;
+  std::uint32_t n_slow_ = 0;
   std::int64_t started_ = 0;
   Engine engine_;  ///< last: its thread ends before what it gives bytes to
 };

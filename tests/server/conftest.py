@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import socket
+import ssl
 import subprocess
 
 import pytest
@@ -13,23 +14,51 @@ import pytest
 def pytest_addoption(parser):
     parser.addoption("--server", required=True)
     parser.addoption("--models", required=True)
+    parser.addoption("--without-tls", action="store_true")
+
+
+def pytest_ignore_collect(collection_path, config):
+    return config.getoption("--without-tls") and collection_path.name == "test_tls.py" or None
+
+
+def trusting():
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class Server:
     def __init__(self, program, model, *options):
         command = [program, model, "--port", "0", "--threads", "1", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        line = self.process.stderr.readline()
-        found = re.fullmatch(r"qinfer-server: http://127\.0\.0\.1:(\d+)\n", line)
-        assert found, line
-        self.port = int(found[1])
+        self.said = []  # before it listens
+        while not (found := re.fullmatch(r"qinfer-server: http(s?)://127\.0\.0\.1:(\d+)\n", self.stderr_line())):
+            self.said.append(self.last_line)
+        self.is_tls, self.port = bool(found[1]), int(found[2])
+
+    def stderr_line(self):
+        self.last_line = self.process.stderr.readline()
+        assert self.last_line, "the server has ended"
+        return self.last_line
+
+    def open(self, timeout=60, receive_buffer=None):
+        """A connection, on which TLS is spoken if the server does. Who it is is not looked at."""
+        connection = socket.socket()
+        if receive_buffer is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        connection.settimeout(timeout)
+        connection.connect(("127.0.0.1", self.port))
+        return trusting().wrap_socket(connection, suppress_ragged_eofs=False) if self.is_tls else connection
 
     def connect(self):
+        if self.is_tls:
+            return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=trusting())
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def raw(self, data, timeout=10):
         """What comes for these bytes until the server closes, or nothing has come for a while; whether it has closed."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
+        with self.open(timeout) as connection:
             received = b""
             try:
                 connection.sendall(data)

@@ -24,11 +24,7 @@ def until(condition, seconds=20):
 
 def begin(server, body=LONG, receive_buffer=None):
     """A connection whose stream has begun."""
-    connection = socket.socket()
-    if receive_buffer is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.settimeout(60)
-    connection.connect(("127.0.0.1", server.port))
+    connection = server.open(receive_buffer=receive_buffer)
     data = json.dumps(body).encode()
     connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     assert connection.recv(100).startswith(b"HTTP/1.1 200")
