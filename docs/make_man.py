@@ -43,7 +43,7 @@ SERVER = """\
 .SH SIGNALS
 .TP
 SIGTERM, SIGINT
-No new connections; requests have the seconds of \\-\\-drain\\-s to end, and then it ends.
+No new connections; requests have the seconds of \\-\\-drain\\-s to end, and then it ends. A second one ends them at once.
 .TP
 SIGHUP
 The file of keys is read again, and so are certificate and key of \\-\\-tls\\-cert and \\-\\-tls\\-key.
@@ -59,6 +59,10 @@ Those of qinfer\\-server@NAME.service: as many services as models.
 .TP
 /var/lib/qinfer\\-server, /var/lib/qinfer\\-server\\-NAME
 Where the service may write, for \\-\\-keep and \\-\\-park.
+.SH ENVIRONMENT
+.TP
+NOTIFY_SOCKET
+Where the service manager is told that requests are served, that files are read again, and that the server ends.
 .SH EXAMPLES
 .TP
 Answer programs of this machine:

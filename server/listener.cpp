@@ -50,6 +50,7 @@ Listener::Listener(net::io_context& context, const ListenOptions& options, Owner
     : context_(context),
       options_(options),
       owner_(std::move(owner)),
+      notifier_(options.notify_socket),
       acceptor_(listen(context, options)),
       signals_(context),
       accept_timer_(context),
@@ -63,6 +64,13 @@ void Listener::start() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) signals_.add(signal);
   accept();
   wait_for_signals();
+  tell("READY=1\nSTATUS=Serving at " + url() + "\n");
+}
+
+std::string Listener::url() const {
+  const bool is_v6 = options_.host.find(':') != std::string::npos;
+  return (tls_ ? "https://" : "http://") + (is_v6 ? "[" + options_.host + "]" : options_.host) + ":" +
+         std::to_string(acceptor_.local_endpoint().port());
 }
 
 void Listener::accept() {
@@ -105,24 +113,29 @@ void Listener::take(tcp::socket socket) {
 void Listener::wait_for_signals() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
-    if (signal != SIGHUP) return drain();
-    reload();
     wait_for_signals();
+    if (signal == SIGHUP) return reload();
+    is_draining_ ? end_now() : drain();
   });
 }
 
+void Listener::tell(const std::string& lines) {
+  if (const std::string failed = notifier_.tell(lines); !failed.empty()) say(failed);
+}
+
 void Listener::reload() {
+  if (const std::string failed = notifier_.tell_reloading(); !failed.empty()) say(failed);
   owner_.reload();
-  if (!tls_) return;
-  const std::string failed = tls_->reload();
-  if (!failed.empty()) return say(failed + "; the certificate is that of before");
-  if (const std::string warning = tls_->warning(); !warning.empty()) say(warning);
+  const std::string failed = tls_ ? tls_->reload() : "";
+  if (!failed.empty()) say(failed + "; the certificate is that of before");
+  if (const std::string warning = tls_ ? tls_->warning() : ""; !warning.empty()) say(warning);
+  tell(is_draining_ ? "STOPPING=1\n" : "READY=1\n");
 }
 
 /// No new connections and no further requests; what is being answered is, for as long as there is time.
 void Listener::drain() {
-  if (is_draining_) return;
   is_draining_ = true;
+  tell("STOPPING=1\nSTATUS=Requests have " + std::to_string(options_.drain_s) + " s to end\n");
   boost::system::error_code ignored;
   acceptor_.close(ignored);
   for (const auto& weak : connections_)
@@ -135,6 +148,10 @@ void Listener::look_whether_drained(std::chrono::steady_clock::time_point end) {
     drain_timer_.expires_after(std::chrono::milliseconds(20));
     return drain_timer_.async_wait([this, end](const boost::system::error_code&) { look_whether_drained(end); });
   }
+  end_now();
+}
+
+void Listener::end_now() {
   owner_.end();  // what has not been begun; what has is cancelled, as if all clients had left
   for (const auto& weak : connections_)
     if (const Connected connection = weak.lock()) connection->close();

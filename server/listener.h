@@ -1,8 +1,8 @@
 // listener.h: where clients connect: the port, the connections that are open, with TLS if there is a certificate, and
 // the signals that end all of this. On the thread of the server's sockets.
 //
-// SIGTERM and SIGINT: no new connections and no further requests; what is being answered is, for drain_s. SIGHUP: files
-// are read again.
+// SIGTERM and SIGINT: no new connections and no further requests; what is being answered is, for drain_s, or until a
+// second one of them. SIGHUP: files are read again. The service manager is told of all.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "connection.h"
+#include "notifier.h"
 #include "tls.h"
 
 namespace server {
@@ -28,6 +29,7 @@ struct ListenOptions {
   std::uint16_t port = 8080;
   std::uint32_t most_connections = 1024, drain_s = 30;
   std::string tls_cert_path, tls_key_path;  ///< both, or none: without TLS
+  std::string notify_socket;                ///< of the service manager; empty: there is none
 };
 
 class Listener {
@@ -42,9 +44,10 @@ class Listener {
 
   /// Listens, so that clients which connect wait. Throws std::runtime_error where that cannot be.
   Listener(boost::asio::io_context& context, const ListenOptions& options, Owner owner);
-  /// Serves them, and takes signals, which until then have their usual effect.
+  /// Serves them, and takes signals, which until then have their usual effect. The service manager is told so.
   void start();
-  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+  /// Where clients connect: "http://127.0.0.1:8080".
+  std::string url() const;
   std::uint32_t n_connections() const { return n_connections_; }
   bool is_draining() const { return is_draining_; }
 
@@ -54,13 +57,16 @@ class Listener {
   void take(boost::asio::ip::tcp::socket socket);
   void wait_for_signals();
   void reload();
+  void tell(const std::string& lines);
   void drain();
+  void end_now();
   void look_whether_drained(std::chrono::steady_clock::time_point end);
 
   boost::asio::io_context& context_;
   const ListenOptions options_;
   const Owner owner_;
   std::optional<Tls> tls_;
+  Notifier notifier_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer accept_timer_, drain_timer_;

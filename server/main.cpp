@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "server.h"
@@ -88,11 +89,10 @@ int main(int argc, char** argv) {
   }
   std::signal(SIGPIPE, SIG_IGN);
   raise_file_limit();
+  if (const char* notify = std::getenv("NOTIFY_SOCKET")) options.notify_socket = notify;
   try {
     server::Server server(options);
-    const bool is_v6 = options.host.find(':') != std::string::npos;
-    std::fprintf(stderr, "qinfer-server: %s://%s%s%s:%u\n", options.tls_cert_path.empty() ? "http" : "https",
-                 is_v6 ? "[" : "", options.host.c_str(), is_v6 ? "]" : "", server.port());
+    std::fprintf(stderr, "qinfer-server: %s\n", server.url().c_str());
     server.run();
     return 0;
   } catch (const std::exception& failed) {

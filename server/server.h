@@ -36,7 +36,7 @@ class Server {
   explicit Server(const ServerOptions& options);
   /// Serves until a signal says not to, and then for as long as requests take, but no longer than drain_s.
   void run();
-  std::uint16_t port() const { return listener_.port(); }
+  std::string url() const { return listener_.url(); }
 
  private:
   using Connected = std::shared_ptr<Connection>;
