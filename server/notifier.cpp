@@ -30,7 +30,7 @@ std::string Notifier::tell(const std::string& lines) const {
   ssize_t sent = -1;
   do sent = sendto(handle, lines.data(), lines.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
   while (sent < 0 && errno == EINTR);
-  const std::string failed = sent < 0 ? name + std::strerror(errno) : "";
+  std::string failed = sent < 0 ? name + std::strerror(errno) : "";
   close(handle);
   return failed;
 }
