@@ -110,6 +110,7 @@ void Connection::take_end(Code error) {
 void Connection::await_head() {
   state_ = State::head;
   is_head_ = false;
+  fields_.clear();
   parser_.reset();
   transport_->expire_after(seconds(buffer_.size() == 0 && !waits_for_first_ ? limits_.idle_s : limits_.head_s));
   read_head();
@@ -136,8 +137,15 @@ void Connection::take_head(std::size_t end) {
   if (error == http::error::need_more) error = {};
   if (error || !parser_->is_header_done()) return refuse(400, "the head is not one of HTTP/1.1");
   note_request();
-  if (parser_->is_done()) return take_request();
-  if (const auto refused = screen_(request_)) return end_with(*refused);
+  const Screened screened = screen_(request_);
+  fields_ = screened.fields;
+  if (!screened.answer) return parser_->is_done() ? take_request() : take_expectation();
+  if (!parser_->is_done()) return end_with(*screened.answer);
+  begin_answer();
+  respond(*screened.answer);
+}
+
+void Connection::take_expectation() {
   const std::string expected = text(parser_->get()[http::field::expect]);
   const bool is_expected = !expected.empty() && parser_->get().version() >= 11;
   if (is_expected && !boost::beast::iequals(expected, "100-continue"))
@@ -162,6 +170,11 @@ void Connection::note_request() {
   if (request_.authorization.empty() && !head["x-api-key"].empty())
     request_.authorization = "Bearer " + text(head["x-api-key"]);
   request_.if_none_match = text(head[http::field::if_none_match]);
+  request_.host = text(head[http::field::host]);
+  request_.origin = text(head[http::field::origin]);
+  request_.fetch_site = text(head["Sec-Fetch-Site"]);
+  request_.asked_method = text(head[http::field::access_control_request_method]);
+  request_.asked_fields = text(head[http::field::access_control_request_headers]);
 }
 
 void Connection::read_body() {
@@ -180,12 +193,16 @@ void Connection::refuse_body(Code error) {
   refuse(400, "the body is not framed as HTTP/1.1 wants: " + error.message());
 }
 
-void Connection::take_request() {
+void Connection::begin_answer() {
   state_ = State::answer;
   transport_->expire_after(writes_ ? write_time() : seconds(0));
   if (is_draining_()) keeps_alive_ = false;
-  request_.body = std::move(parser_->get().body());
   read();
+}
+
+void Connection::take_request() {
+  begin_answer();
+  request_.body = std::move(parser_->get().body());
   handler_(shared_from_this(), std::exchange(request_, {}));
 }
 
@@ -201,7 +218,7 @@ void Connection::write_response(const Response& response) {
   bytes.append(reason_of(response.status)).append("\r\nContent-Type: ").append(response.type);
   bytes.append("\r\nContent-Length: ").append(std::to_string(response.body.size())).append("\r\n");
   if (!keeps_alive_) bytes.append("Connection: close\r\n");
-  bytes.append(response.fields).append("\r\n");
+  bytes.append(fields_).append(response.fields).append("\r\n");
   if (!is_head_ && response.status != 304) bytes.append(response.body);
   write(std::move(bytes));
   finish_answer();
@@ -214,7 +231,7 @@ void Connection::begin_stream(const std::string& type) {
   std::string bytes =
       "HTTP/1.1 200 OK\r\nContent-Type: " + type + "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
   bytes.append(is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "").append(keeps_alive_ ? "" : "Connection: close\r\n");
-  write(bytes.append("\r\n"));
+  write(bytes.append(fields_).append("\r\n"));
 }
 
 void Connection::stream(std::string_view bytes) {

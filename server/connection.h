@@ -29,8 +29,12 @@ struct ConnectionLimits {
 
 class Connection;
 using Handler = std::function<void(const std::shared_ptr<Connection>&, Request)>;
-/// What is answered to a request, of which only the head has come, without reading its body; nothing: it is read.
-using Screen = std::function<std::optional<Response>(const Request& head)>;
+/// What is known of a request when only its head has come.
+struct Screened {
+  std::optional<Response> answer;  ///< in place of reading a body, and of the handler's
+  std::string fields;              ///< lines of the head of whatever is answered, each with its end
+};
+using Screen = std::function<Screened(const Request& head)>;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -77,8 +81,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_head();
   void take_head(std::size_t end);
   void note_request();
+  void take_expectation();
   void read_body();
   void refuse_body(Code error);
+  void begin_answer();
   void take_request();
   void write(std::string bytes);
   void write_next();
@@ -105,7 +111,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, kMostAhead> input_;  ///< what is being read, until it is part of buffer_
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  Request request_;  ///< as its head says: trailers change nothing of it
+  std::string fields_;  ///< of the answer
+  Request request_;     ///< as its head says: trailers change nothing of it
   std::deque<std::string> outbox_;
   std::size_t outbox_bytes_ = 0;
   State state_ = State::head;

@@ -9,7 +9,9 @@ namespace server {
 
 struct Request {
   std::string method, target;  ///< the target without what follows '?'
-  std::string authorization, if_none_match;
+  std::string authorization, if_none_match, host, origin;
+  std::string fetch_site;                  ///< Sec-Fetch-Site
+  std::string asked_method, asked_fields;  ///< Access-Control-Request-Method and -Headers
   std::string body;
 };
 

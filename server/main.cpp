@@ -44,6 +44,16 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
   app.add_option("--keys", options.keys_path, "File of API keys, one a line; SIGHUP reads it again")
       ->type_name("FILE")
       ->check(is_named);
+  app.add_option("--allowed-host", options.allowed_hosts,
+                 "Name under which clients reach a server at a loopback address without keys, besides localhost")
+      ->type_name("NAME ...")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--allow-origin", options.allowed_origins,
+                 "Origin of pages that may ask too (CORS), such as https://example.com; *: all")
+      ->type_name("ORIGIN ...")
+      ->expected(1)
+      ->take_all();
   CLI::Option* cert = app.add_option("--tls-cert", options.tls_cert_path,
                                      "Certificate (PEM), for HTTPS; SIGHUP reads it again, with its key")
                           ->type_name("FILE")

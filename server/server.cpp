@@ -39,11 +39,6 @@ std::string error_of(const std::string& bytes) {
   return bytes.substr(kEvent.size(), bytes.find('\n') - kEvent.size());
 }
 
-Response without_key(const Dialect* dialect) {
-  return answer_of(refusal(401, "invalid_request_error", "No or a wrong API key was given", "invalid_api_key"),
-                   dialect);
-}
-
 }  // namespace
 
 Server::Server(const ServerOptions& options)
@@ -52,7 +47,7 @@ Server::Server(const ServerOptions& options)
           context_, options,
           {[this](const Connected& from, Request request) { route(from, std::move(request)); },
            [this](const Request& head) { return screen(head); }, [this] { reload(); }, [this] { preparing_.stop(); }}),
-      keys_(options.keys_path),
+      access_(options, options.host),
       engine_(options.engine) {
   started_ =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -65,7 +60,7 @@ void Server::run() {
 }
 
 void Server::reload() {
-  if (const std::string failed = keys_.reload(); !failed.empty())
+  if (const std::string failed = access_.reload(); !failed.empty())
     std::fprintf(stderr, "qinfer-server: %s; the keys are those of before\n", failed.c_str());
 }
 
@@ -75,11 +70,16 @@ bool Server::is_open(const std::string& path) const {
   return path == "/health" || path == "/ready" || (path == "/" && options_.has_page);
 }
 
-/// Who has no key is not waited for.
-std::optional<Response> Server::screen(const Request& head) {
-  if (is_open(head.target) || keys_.allow(head.authorization)) return std::nullopt;
-  metrics_.count_answer(401);
-  return without_key(dialect_of(head.target).get());
+/// Who may not ask is not waited for.
+Screened Server::screen(const Request& head) {
+  Screened screened = {{}, access_.fields(head)};
+  if (access_.is_preflight(head)) {
+    screened.answer = plain(200, "");
+  } else if (const auto refused = access_.refusal_of(head, is_open(head.target))) {
+    screened.answer = answer_of(*refused, dialect_of(head.target).get());
+  }
+  if (screened.answer) metrics_.count_answer(screened.answer->status);
+  return screened;
 }
 
 void Server::route(const Connected& connection, Request request) {
@@ -89,7 +89,6 @@ void Server::route(const Connected& connection, Request request) {
     metrics_.count_answer(response.status);
     connection->respond(response);
   };
-  if (!is_open(path) && !keys_.allow(request.authorization)) return respond(without_key(dialect.get()));
   const bool is_get = request.method == "GET", is_post = request.method == "POST";
   if (is_open(path) || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
     if (!is_get) return respond(not_allowed("GET, HEAD"));

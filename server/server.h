@@ -15,18 +15,17 @@
 #include <string>
 #include <vector>
 
+#include "access.h"
 #include "connection.h"
 #include "engine.h"
-#include "keys.h"
 #include "listener.h"
 #include "metrics.h"
 #include "server/dialects/dialect.h"
 
 namespace server {
 
-struct ServerOptions : ListenOptions {
+struct ServerOptions : ListenOptions, AccessOptions {
   EngineOptions engine;
-  std::string keys_path;
   std::uint32_t keep_alive_s = 15;  ///< without anything to give, after which a stream has a comment
   bool has_page = true;             ///< GET / is a chat for people
 };
@@ -43,7 +42,7 @@ class Server {
   void reload();
   void route(const Connected& connection, Request request);
   bool is_open(const std::string& path) const;
-  std::optional<Response> screen(const Request& head);
+  Screened screen(const Request& head);
   struct Answer;
   class Waiting;
   void complete(const Connected& connection, std::int32_t kind, Request request, std::shared_ptr<Dialect> dialect = {});
@@ -62,7 +61,7 @@ class Server {
   boost::asio::io_context context_;
   Listener listener_;
   boost::asio::thread_pool preparing_{2};  ///< one may wait for files
-  Keys keys_;
+  Access access_;
   Metrics metrics_;
   std::uint32_t n_slow_ = 0;
   std::int64_t started_ = 0;

@@ -30,7 +30,7 @@ def trusting():
 
 class Server:
     def __init__(self, program, model, *options):
-        command = [program, model, "--port", "0", "--threads", "1", *options]
+        command = [program, model, "--port", "0", "--threads", "1", "--allowed-host", "a", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.said = []  # before it listens
         while not (found := re.fullmatch(r"qinfer-server: http(s?)://127\.0\.0\.1:(\d+)\n", self.stderr_line())):
