@@ -94,7 +94,7 @@ class Adapter {
 
   // NOLINTBEGIN(readability-identifier-naming): as RapidJSON calls them
   bool Null() { return events_.on_other({}); }
-  bool Bool(bool value) { return events_.on_other({JsonType::boolean, value, 0, 0}); }
+  bool Bool(bool value) { return events_.on_other({JsonType::boolean, value, 0, 0, {}}); }
   bool RawNumber(const char* text, unsigned size, bool) { return number({text, size}); }
   bool Key(const char* text, unsigned size, bool) { return is_text({text, size}) && events_.on_key({text, size}); }
   bool String(const char* text, unsigned size, bool) {
@@ -134,13 +134,13 @@ class Adapter {
     if (is_all(std::from_chars(text.data(), end, integer))) return events_.on_integer(integer);
     std::uint64_t large = 0;
     if (is_all(std::from_chars(text.data(), end, large)))
-      return events_.on_other({JsonType::number, false, static_cast<double>(large), large});
+      return events_.on_other({JsonType::number, false, static_cast<double>(large), large, text});
     double value = 0;
     if (std::from_chars(text.data(), end, value).ec == std::errc::result_out_of_range) {
       if (is_above_one(text)) return fail(format_text("number overflow parsing '{}'", text));
       value = text.starts_with('-') ? -0.0 : 0.0;
     }
-    return events_.on_other({JsonType::number, false, value, 0});
+    return events_.on_other({JsonType::number, false, value, 0, text});
   }
 
   bool enter() { return ++depth_ <= kMaxJsonDepth || fail(format_text("nested deeper than {} levels", kMaxJsonDepth)); }

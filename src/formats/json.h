@@ -31,6 +31,7 @@ struct JsonScalar {
   bool boolean = false;
   double number = 0;        ///< an integer's too, rounded
   std::uint64_t large = 0;  ///< the integer, or 0
+  std::string_view text;    ///< how a number was written; only during the call of a handler
 };
 std::string json_text(const JsonScalar& value);
 

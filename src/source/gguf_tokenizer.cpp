@@ -181,13 +181,14 @@ class Reader {
     if (separator.value_or(false))
       return error(Code::unsupported, "{}: key \"tokenizer.ggml.add_sep_token\" is true, which is not supported",
                    metadata_.file());
+    text::Template& single = tables.templates.single;
     if (bos.value_or(adds_bos)) {
       if (out_.bos < 0) return no_id("bos");
-      tables.prefix.push_back(out_.bos);
+      single.insert(single.begin(), {text::PieceKind::token, 0, out_.bos});
     }
     if (eos.value_or(false)) {
       if (out_.eos < 0) return no_id("eos");
-      tables.suffix.push_back(out_.eos);
+      single.push_back({text::PieceKind::token, 0, out_.eos});
     }
     return Status();
   }
@@ -215,8 +216,8 @@ class Reader {
                                         static_cast<std::uint64_t>(out_.unknown)};
     for (const std::string_view token : vocabulary_.tokens) parts.push_back(hash_text(token));
     parts.push_back(hash_bytes(std::as_bytes(std::span(vocabulary_.types))));
-    for (const auto* ids : {&tables.prefix, &tables.suffix})
-      parts.push_back(hash_bytes(std::as_bytes(std::span(*ids))));
+    for (const auto& ids : {tokens_before(tables.templates.single), tokens_after(tables.templates.single)})
+      parts.push_back(hash_bytes(std::as_bytes(std::span(ids))));
     return hash_bytes(std::as_bytes(std::span(parts)));
   }
 

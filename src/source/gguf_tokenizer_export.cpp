@@ -166,8 +166,9 @@ class Exporter {
 
   std::string check_surroundings() const {
     const auto& tables = tokenizer_.tables();
+    const auto before = tokens_before(tables.templates.single);
     const bool plain =
-        tables.suffix.empty() && (tables.prefix.empty() || tables.prefix == std::vector{spec_.bos_token});
+        tokens_after(tables.templates.single).empty() && (before.empty() || before == std::vector{spec_.bos_token});
     return plain ? std::string() : "it puts other tokens around a text than the one that begins texts";
   }
 
@@ -222,12 +223,12 @@ class Exporter {
   }
 
   void add_ids() {
-    const auto& prefix = tokenizer_.tables().prefix;
+    const bool adds_bos = !tokens_before(tokenizer_.tables().templates.single).empty();
     if (is_llama_) {
       const auto unknown = tokenizer_.find(text_of(child(&root_, "model"), "unk_token"));
       if (unknown) out_.add_u32("tokenizer.ggml.unknown_token_id", static_cast<std::uint32_t>(*unknown));
     }
-    out_.add_boolean("tokenizer.ggml.add_bos_token", !prefix.empty());
+    out_.add_boolean("tokenizer.ggml.add_bos_token", adds_bos);
     out_.add_boolean("tokenizer.ggml.add_eos_token", false);
   }
 

@@ -1,6 +1,7 @@
 // See decoder.h.
 #include "text/decoder.h"
 
+#include <cstring>
 #include <optional>
 
 #include "text/byte_level.h"
@@ -37,7 +38,31 @@ void strip(char32_t character, std::uint32_t start, std::uint32_t stop, std::str
   text = text.substr(begin, end - begin);
 }
 
+/// Replaces `from` by `to`, which is no longer, in place; returns the size.
+std::size_t replace_shorter(char* text, std::size_t size, std::string_view from, std::string_view to) {
+  const std::string_view all(text, size);
+  std::size_t read = 0, written = 0;
+  for (std::size_t at = all.find(from); at != all.npos; at = all.find(from, read)) {
+    std::memmove(text + written, text + read, at - read);
+    written += at - read;
+    std::memcpy(text + written, to.data(), to.size());
+    written += to.size();
+    read = at + from.size();
+  }
+  std::memmove(text + written, text + read, size - read);
+  return written + size - read;
+}
+
 }  // namespace
+
+std::size_t clean_up(char* text, std::size_t size) {
+  constexpr std::string_view kChanges[][2] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+  };
+  for (const auto& [from, to] : kChanges) size = replace_shorter(text, size, from, to);
+  return size;
+}
 
 Result<Decoder> Decoder::parse(const Json* value, std::string_view where) {
   Decoder decoder;
@@ -94,7 +119,9 @@ Status Decoder::add(const Json& value, std::string_view where) {
   }
   if (kind == "Strip") return add_strip(value, where);
   if (kind == "Metaspace") return add_metaspace(value, where);
-  return unsupported_kind(where, kind, "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence and Strip");
+  if (kind == "WordPiece") return add_word_piece(value, where);
+  return unsupported_kind(where, kind,
+                          "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip and WordPiece");
 }
 
 Status Decoder::add_strip(const Json& value, std::string_view where) {
@@ -112,6 +139,18 @@ Status Decoder::add_strip(const Json& value, std::string_view where) {
     return error(Code::unsupported, "{}: after a Fuse only one Strip with \"stop\" 0 is supported", where);
   rules_.strip_character = character;
   rules_.strip_count = static_cast<std::uint32_t>(start);
+  return Status();
+}
+
+Status Decoder::add_word_piece(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "prefix", "cleanup"}));
+  QINFER_TRY(check_position("WordPiece", where));
+  if (!steps_.empty()) return error(Code::unsupported, "{}: WordPiece is supported only as the first decoder", where);
+  QINFER_ASSIGN(prefix_, required_string(value, "prefix", where));
+  QINFER_ASSIGN(rules_.clean_up, required_boolean(value, "cleanup", where));
+  rules_.first_as_written = true;
+  fused_ = true;
+  steps_.emplace_back().word_piece = true;
   return Status();
 }
 
@@ -140,6 +179,15 @@ Status Decoder::decode_token(std::string_view content, Work& work, NormalizerScr
   out.is_byte = false;
   for (const Step& step : steps_) {
     if (!work.spend(1 + out.bytes.size())) return work.stopped(0);
+    if (step.word_piece) {
+      if (content.starts_with(prefix_)) {
+        out.bytes.erase(0, prefix_.size());
+      } else {
+        out.bytes.insert(0, 1, ' ');
+      }
+      if (rules_.clean_up) out.bytes.resize(clean_up(out.bytes.data(), out.bytes.size()));
+      continue;
+    }
     if (step.replacement.empty()) {
       strip(step.character, step.start, step.stop, out.bytes);
       continue;

@@ -19,6 +19,8 @@ class Detokenizer::Sink {
     size_ += n;
   }
   std::size_t size() const { return size_; }
+  /// Cleans up all that was put so far.
+  void clean_up() { size_ = text::clean_up(out_.data(), size_); }
 
  private:
   std::span<char> out_;
@@ -96,6 +98,9 @@ std::size_t Detokenizer::push(TokenId token, std::span<char> out) {
     put_byte(bytes.front(), sink);
   } else if (rules.bytes == DecoderRules::Bytes::byte_level) {
     for (const char byte : bytes) put_byte(byte, sink);
+  } else if (first && rules.first_as_written) {
+    sink.put(vocabulary.content(token));
+    if (rules.clean_up) sink.clean_up();
   } else if (first && rules.dropped_from_first != 0) {
     bytes = vocabulary.content(token);
     for (std::size_t i = 0; i < bytes.size();) {

@@ -2,6 +2,7 @@
 #include "text/loader.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/hash.h"
 #include "text/fields.h"
@@ -22,6 +23,7 @@ std::uint64_t fingerprint_of(const TokenizerFile& file) {
   const Vocabulary& vocabulary = file.vocabulary;
   for (std::uint32_t i = 0; i < vocabulary.size(); ++i)
     mix(hashes[1], hash_text(vocabulary.content(static_cast<TokenId>(i))));
+  if (file.has_scores) mix(hashes[1], hash_bytes(std::as_bytes(std::span(file.scores))));
   for (std::size_t i = 0; i < file.merges.size(); ++i) mix(hashes[2], file.merges.middle[i]);
   return hash_bytes(std::as_bytes(std::span(hashes)));
 }
@@ -44,8 +46,9 @@ class Loader {
     QINFER_ASSIGN(tables_->normalizer, Normalizer::parse(field("normalizer"), "normalizer"));
     QINFER_ASSIGN(tables_->pre_tokenizer, PreTokenizer::parse(field("pre_tokenizer"), "pre_tokenizer"));
     QINFER_TRY(load_added_tokens());
-    QINFER_TRY(parse_post_processor(field("post_processor"), "post_processor", tables_->vocabulary, tables_->prefix,
-                                    tables_->suffix));
+    QINFER_ASSIGN(tables_->templates,
+                  parse_post_processor(field("post_processor"), "post_processor", tables_->vocabulary));
+    QINFER_TRY(load_max_length());
     QINFER_ASSIGN(const Decoder decoder, Decoder::parse(field("decoder"), "decoder"));
     return builder_.finish(decoder, false);
   }
@@ -65,17 +68,77 @@ class Loader {
     return Status();
   }
 
+  /// Texts are not cut, nor padded: who wants that finds the number in max_length.
+  Status load_max_length() {
+    const Json* truncation = field("truncation");
+    if (truncation == nullptr) return Status();
+    if (!truncation->is_object()) return malformed("truncation is not an object");
+    QINFER_ASSIGN(const auto length, FieldReader(*truncation, "truncation").integer("max_length", 0, INT64_MAX));
+    tables_->max_length = static_cast<std::uint32_t>(std::min<std::int64_t>(length.value_or(0), UINT32_MAX));
+    return Status();
+  }
+
   Status load_model() {
     const Json* model = field("model");
     if (model == nullptr) return malformed("the field \"model\" is missing");
     if (!model->is_object()) return malformed("model is not an object");
     const FieldReader fields(*model, "model");
     QINFER_ASSIGN(const auto kind, fields.string("type"));
-    if (kind && *kind != "BPE") return unsupported_kind("model", *kind, "BPE");
-    QINFER_TRY(check_fields(*model, "model",
+    if (!file_.has_vocab) return malformed("model: the field \"vocab\" is missing");
+    const std::string name = kind.value_or(file_.has_scores ? "Unigram" : "BPE");
+    if (file_.has_scores != (name == "Unigram"))
+      return malformed("model.vocab is {}, expected {} where the type is {}",
+                       file_.has_scores ? "an array" : "an object",
+                       file_.has_scores ? "an object of token to id" : "an array of [token, score]", in_quotes(name));
+    if (file_.has_merges && name != "BPE")
+      return error(Code::unsupported, "model: the field \"merges\" is not supported where the type is {}",
+                   in_quotes(name));
+    tables_->vocabulary = std::move(file_.vocabulary);
+    if (name == "BPE") return load_bpe(*model, fields);
+    if (name == "WordPiece") return load_word_piece(*model, fields);
+    return load_unigram(*model, fields);
+  }
+
+  Status load_word_piece(const Json& model, const FieldReader& fields) {
+    QINFER_TRY(
+        check_fields(model, "model", {"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"}));
+    QINFER_ASSIGN(const std::string unknown, required_string(model, "unk_token", "model"));
+    QINFER_ASSIGN(const std::string prefix, required_string(model, "continuing_subword_prefix", "model"));
+    QINFER_ASSIGN(const std::int64_t most, fields.required_integer("max_input_chars_per_word", 0, INT64_MAX));
+    WordPieceOptions options;
+    QINFER_ASSIGN(options.unknown, find_unknown(unknown));
+    options.max_characters = static_cast<std::uint64_t>(most);
+    tables_->model = TokenizerTables::Model::word_piece;
+    return tables_->word_piece.init(options, prefix, tables_->vocabulary, cancel_);
+  }
+
+  Status load_unigram(const Json& model, const FieldReader& fields) {
+    QINFER_TRY(check_fields(model, "model", {"type", "unk_id", "byte_fallback"}));
+    UnigramOptions options;
+    const auto count = static_cast<std::int64_t>(file_.scores.size());
+    QINFER_ASSIGN(const auto unknown, fields.integer("unk_id", 0, INT64_MAX));
+    if (unknown && *unknown >= count)
+      return malformed("model: \"unk_id\" is {}, but model.vocab has {} tokens", *unknown, count);
+    QINFER_ASSIGN(const auto fallback, fields.boolean("byte_fallback"));
+    options.unknown = static_cast<TokenId>(unknown.value_or(-1));
+    options.byte_fallback = fallback.value_or(false);
+    double lowest = std::numeric_limits<double>::infinity();
+    for (const double score : file_.scores) lowest = std::min(lowest, score);
+    tables_->model = TokenizerTables::Model::unigram;
+    return tables_->unigram.init(options, {file_.scores.begin(), file_.scores.end(), heap_memory()}, lowest,
+                                 tables_->vocabulary, cancel_);
+  }
+
+  Result<TokenId> find_unknown(std::string_view name) const {
+    const auto id = tables_->vocabulary.find_in_model(name);
+    if (!id) return malformed("model: \"unk_token\" is {}, which is not in model.vocab", in_quotes(name));
+    return *id;
+  }
+
+  Status load_bpe(const Json& model, const FieldReader& fields) {
+    QINFER_TRY(check_fields(model, "model",
                             {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                              "fuse_unk", "byte_fallback", "ignore_merges"}));
-    if (!file_.has_vocab) return malformed("model: the field \"vocab\" is missing");
     if (!file_.has_merges) return malformed("model: the field \"merges\" is missing");
     QINFER_ASSIGN(const auto dropout, fields.number("dropout"));
     if (dropout && *dropout != 0)
@@ -85,17 +148,10 @@ class Loader {
       if (affix && !affix->empty())
         return error(Code::unsupported, "model: \"{}\" is {}, expected null or \"\"", key, in_quotes(*affix));
     }
-    return load_bpe(fields);
-  }
-
-  Status load_bpe(const FieldReader& fields) {
-    tables_->vocabulary = std::move(file_.vocabulary);
     BpeOptions options;
     QINFER_ASSIGN(const auto unknown, fields.string("unk_token"));
     if (unknown && !unknown->empty()) {  // "" is how early files spell null
-      const auto id = tables_->vocabulary.find_in_model(*unknown);
-      if (!id) return malformed("model: \"unk_token\" is {}, which is not in model.vocab", in_quotes(*unknown));
-      options.unknown = *id;
+      QINFER_ASSIGN(options.unknown, find_unknown(*unknown));
     }
     QINFER_ASSIGN(const auto fuse, fields.boolean("fuse_unk"));
     QINFER_ASSIGN(const auto fallback, fields.boolean("byte_fallback"));

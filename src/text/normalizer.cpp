@@ -1,7 +1,7 @@
 // See normalizer.h.
 #include "text/normalizer.h"
 
-#include "text/nfc.h"
+#include <utility>
 
 namespace qinfer::text {
 
@@ -60,34 +60,99 @@ Result<Normalizer> Normalizer::parse(const Json* value, std::string_view where) 
   return normalizer;
 }
 
+Status Normalizer::add_sequence(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "normalizers"}));
+  QINFER_ASSIGN(const Json* list, required_array(value, "normalizers", where));
+  QINFER_TRY(check_sequences(++depth_, where));
+  for (const Json& item : *list) QINFER_TRY(add(item, where));
+  --depth_;
+  return Status();
+}
+
+/// Those that nothing more is said of.
+Status Normalizer::add_plain(std::string_view kind, const Json& value, std::string_view where) {
+  using Kind = Step::Kind;
+  const std::pair<std::string_view, Step> kinds[] = {
+      {"NFC", {.kind = Kind::form, .form = NormalForm::c}},
+      {"NFD", {.kind = Kind::form, .form = NormalForm::d}},
+      {"NFKC", {.kind = Kind::form, .form = NormalForm::kc}},
+      {"NFKD", {.kind = Kind::form, .form = NormalForm::kd}},
+      {"Lowercase", {.kind = Kind::lowercase}},
+      {"Nmt", {.kind = Kind::nmt}},
+      {"StripAccents", {.kind = Kind::strip_accents}},
+  };
+  for (const auto& [name, step] : kinds) {
+    if (name != kind) continue;
+    QINFER_TRY(check_fields(value, where, {"type"}));
+    steps_.push_back(step);
+    return Status();
+  }
+  return unsupported_kind(where, kind,
+                          "BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, "
+                          "Sequence, Strip and StripAccents");
+}
+
+Status Normalizer::add_bert(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}));
+  Step step{.kind = Step::Kind::bert};
+  QINFER_ASSIGN(step.letters.clean_text, required_boolean(value, "clean_text", where));
+  QINFER_ASSIGN(step.letters.handle_chinese_chars, required_boolean(value, "handle_chinese_chars", where));
+  QINFER_ASSIGN(step.letters.lowercase, required_boolean(value, "lowercase", where));
+  QINFER_ASSIGN(const auto accents, FieldReader(value, std::string(where)).boolean("strip_accents"));
+  step.letters.strip_accents = accents.value_or(step.letters.lowercase);
+  steps_.push_back(std::move(step));
+  return Status();
+}
+
 Status Normalizer::add(const Json& value, std::string_view where) {
   QINFER_TRY(check_steps(steps_.size() + 1, where));
   QINFER_ASSIGN(const std::string kind, component_kind(value, where));
-  if (kind == "Sequence") {
-    QINFER_TRY(check_fields(value, where, {"type", "normalizers"}));
-    QINFER_ASSIGN(const Json* list, required_array(value, "normalizers", where));
-    QINFER_TRY(check_sequences(++depth_, where));
-    for (const Json& item : *list) QINFER_TRY(add(item, where));
-    --depth_;
-    return Status();
-  }
-  if (kind == "NFC") {
-    QINFER_TRY(check_fields(value, where, {"type"}));
-    steps_.push_back({Step::Kind::nfc, {}, std::nullopt});
-    return Status();
-  }
+  if (kind == "Sequence") return add_sequence(value, where);
+  if (kind == "BertNormalizer") return add_bert(value, where);
   if (kind == "Prepend") {
     QINFER_TRY(check_fields(value, where, {"type", "prepend"}));
     QINFER_ASSIGN(std::string prefix, required_string(value, "prepend", where));
-    steps_.push_back({Step::Kind::prepend, std::move(prefix), std::nullopt});
+    steps_.push_back({.kind = Step::Kind::prepend, .prefix = std::move(prefix)});
     return Status();
   }
   if (kind == "Replace") {
     QINFER_ASSIGN(Replacement replacement, parse_replacement(value, where));
-    steps_.push_back({Step::Kind::replace, {}, std::move(replacement)});
+    steps_.push_back({.kind = Step::Kind::replace, .replacement = std::move(replacement)});
     return Status();
   }
-  return unsupported_kind(where, kind, "NFC, Prepend, Replace and Sequence");
+  if (kind == "Precompiled") {
+    QINFER_TRY(check_fields(value, where, {"type", "precompiled_charsmap"}));
+    QINFER_ASSIGN(const std::string base64, required_string(value, "precompiled_charsmap", where));
+    QINFER_ASSIGN(Charsmap charsmap, Charsmap::parse_base64(base64, where));
+    steps_.push_back({.kind = Step::Kind::charsmap, .charsmap = std::move(charsmap)});
+    return Status();
+  }
+  if (kind == "Strip") {
+    QINFER_TRY(check_fields(value, where, {"type", "strip_left", "strip_right"}));
+    Step step{.kind = Step::Kind::strip};
+    QINFER_ASSIGN(step.left, required_boolean(value, "strip_left", where));
+    QINFER_ASSIGN(step.right, required_boolean(value, "strip_right", where));
+    steps_.push_back(std::move(step));
+    return Status();
+  }
+  return add_plain(kind, value, where);
+}
+
+/// Appends what a step makes of `text` to `out`.
+Status Normalizer::rewrite(const Step& step, std::string_view text, std::size_t max_bytes, Work& work,
+                           NormalizerScratch& scratch, std::string& out) {
+  switch (step.kind) {
+    case Step::Kind::bert: return append_bert(step.letters, text, scratch.work_space, scratch.code_points, out);
+    case Step::Kind::charsmap: return step.charsmap->append_by_cluster(text, max_bytes, work, out);
+    case Step::Kind::form: return append_normal_form(step.form, text, scratch.code_points, out);
+    case Step::Kind::replace: return append_replaced(text, *step.replacement, max_bytes, work, scratch, out);
+    case Step::Kind::lowercase: append_lower_case(text, out); break;
+    case Step::Kind::nmt: append_nmt(text, out); break;
+    case Step::Kind::strip_accents: append_without_marks(text, out); break;
+    case Step::Kind::strip: out += without_space(text, step.left, step.right); break;
+    case Step::Kind::prepend: out.append(step.prefix).append(text); break;
+  }
+  return Status();
 }
 
 Status Normalizer::apply(std::string_view text, bool begins, std::size_t max_bytes, Work& work,
@@ -96,25 +161,12 @@ Status Normalizer::apply(std::string_view text, bool begins, std::size_t max_byt
   for (const Step& step : steps_) {
     if (out.empty()) return Status();
     if (!work.spend(out.size())) return work.stopped(0);
-    switch (step.kind) {
-      case Step::Kind::nfc:
-        if (is_trivially_nfc(out)) break;
-        scratch.other.clear();
-        QINFER_TRY(append_nfc(out, scratch.code_points, scratch.other));
-        QINFER_TRY(check_expanded(scratch.other.size(), max_bytes));
-        out.swap(scratch.other);
-        break;
-      case Step::Kind::prepend:
-        if (!begins) break;
-        QINFER_TRY(check_expanded(out.size() + step.prefix.size(), max_bytes));
-        out.insert(0, step.prefix);
-        break;
-      case Step::Kind::replace:
-        scratch.other.clear();
-        QINFER_TRY(append_replaced(out, *step.replacement, max_bytes, work, scratch, scratch.other));
-        out.swap(scratch.other);
-        break;
-    }
+    if (step.kind == Step::Kind::form && is_trivially_normal(step.form, out)) continue;
+    if (step.kind == Step::Kind::prepend && !begins) continue;
+    scratch.other.clear();
+    QINFER_TRY(rewrite(step, out, max_bytes, work, scratch, scratch.other));
+    QINFER_TRY(check_expanded(scratch.other.size(), max_bytes));
+    out.swap(scratch.other);
   }
   return Status();
 }

@@ -1,5 +1,5 @@
-// The "normalizer" of tokenizer.json: what is done to the text before it is split. NFC, Prepend, Replace and sequences
-// of these.
+// The "normalizer" of tokenizer.json: what is done to the text before it is split. BertNormalizer, Lowercase, the
+// normal forms NFC, NFD, NFKC and NFKD, Nmt, Precompiled, Prepend, Replace, Strip, StripAccents and sequences of these.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/charsmap.h"
 #include "text/fields.h"
+#include "text/letters.h"
+#include "text/normal_form.h"
 #include "text/regex.h"
 
 namespace qinfer::text {
@@ -37,7 +40,7 @@ struct Replacement {
 };
 Result<Replacement> parse_replacement(const Json& value, std::string_view where);
 struct NormalizerScratch {
-  std::string other;
+  std::string other, work_space;
   std::vector<std::int32_t> code_points;
   std::vector<Stretch> spans;
   RegexScratch regex;
@@ -58,11 +61,20 @@ class Normalizer {
 
  private:
   struct Step {
-    enum class Kind { nfc, prepend, replace } kind;
-    std::string prefix;
-    std::optional<Replacement> replacement;
+    enum class Kind { bert, charsmap, form, lowercase, nmt, prepend, replace, strip, strip_accents } kind;
+    std::string prefix = {};
+    std::optional<Replacement> replacement = std::nullopt;
+    std::optional<Charsmap> charsmap = std::nullopt;
+    NormalForm form = NormalForm::c;
+    BertLetters letters = {};
+    bool left = false, right = false;  // strip
   };
   Status add(const Json& value, std::string_view where);
+  Status add_sequence(const Json& value, std::string_view where);
+  Status add_plain(std::string_view kind, const Json& value, std::string_view where);
+  Status add_bert(const Json& value, std::string_view where);
+  static Status rewrite(const Step& step, std::string_view text, std::size_t max_bytes, Work& work,
+                        NormalizerScratch& scratch, std::string& out);
   std::vector<Step> steps_;
   int depth_ = 0;  // of sequences, while they are read
 };

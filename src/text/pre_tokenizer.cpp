@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "text/byte_level.h"
+#include "text/library_chars.h"
 #include "text/normalizer.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -43,24 +44,55 @@ Status PreTokenizer::add(const Json& value, std::string_view where) {
   QINFER_TRY(check_steps(steps_.size() + 1, where));
   QINFER_ASSIGN(const std::string kind, component_kind(value, where));
   if (kind == "ByteLevel") return add_byte_level(value, where);
-  if (kind == "Split") return add_split(value, where);
   if (kind == "Metaspace") return add_metaspace(value, where);
+  if (kind == "Sequence") return add_sequence(value, where);
+  if (kind == "Split") return add_split(value, where);
+  return add_known(kind, value, where);
+}
+
+Status PreTokenizer::add_sequence(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "pretokenizers"}));
+  QINFER_ASSIGN(const Json* list, required_array(value, "pretokenizers", where));
+  QINFER_TRY(check_sequences(++depth_, where));
+  for (const Json& item : *list) QINFER_TRY(add(item, where));
+  --depth_;
+  return Status();
+}
+
+/// Those that split at characters of a set.
+Status PreTokenizer::add_known(std::string_view kind, const Json& value, std::string_view where) {
+  const auto add_set = [&](CharacterSet set, SplitBehavior behavior, char32_t delimiter = 0) {
+    steps_.push_back({.kind = Step::Kind::characters, .characters = set, .delimiter = delimiter, .behavior = behavior});
+  };
   if (kind == "Digits") {
     QINFER_TRY(check_fields(value, where, {"type", "individual_digits"}));
     QINFER_ASSIGN(const bool individual, required_boolean(value, "individual_digits", where));
-    steps_.push_back(
-        {.kind = Step::Kind::digits, .behavior = individual ? SplitBehavior::isolated : SplitBehavior::contiguous});
-    return Status();
+    add_set(CharacterSet::numbers, individual ? SplitBehavior::isolated : SplitBehavior::contiguous);
+  } else if (kind == "Punctuation") {
+    QINFER_TRY(check_fields(value, where, {"type", "behavior"}));
+    SplitBehavior behavior = SplitBehavior::isolated;
+    if (formats::find_field(value, "behavior") != nullptr) {
+      QINFER_ASSIGN(behavior, parse_behavior(value, where));
+    }
+    add_set(CharacterSet::punctuation, behavior);
+  } else if (kind == "CharDelimiterSplit") {
+    QINFER_TRY(check_fields(value, where, {"type", "delimiter"}));
+    QINFER_ASSIGN(const char32_t delimiter, required_character(value, "delimiter", where));
+    add_set(CharacterSet::delimiter, SplitBehavior::removed, delimiter);
+  } else if (kind == "BertPreTokenizer" || kind == "WhitespaceSplit") {
+    QINFER_TRY(check_fields(value, where, {"type"}));
+    add_set(CharacterSet::white_space, SplitBehavior::removed);
+    if (kind[0] == 'B') add_set(CharacterSet::punctuation, SplitBehavior::isolated);
+  } else if (kind == "Whitespace") {
+    QINFER_TRY(check_fields(value, where, {"type"}));
+    steps_.push_back({.kind = Step::Kind::words});
+  } else {
+    return unsupported_kind(
+        where, kind,
+        "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence, "
+        "Split, Whitespace and WhitespaceSplit");
   }
-  if (kind == "Sequence") {
-    QINFER_TRY(check_fields(value, where, {"type", "pretokenizers"}));
-    QINFER_ASSIGN(const Json* list, required_array(value, "pretokenizers", where));
-    QINFER_TRY(check_sequences(++depth_, where));
-    for (const Json& item : *list) QINFER_TRY(add(item, where));
-    --depth_;
-    return Status();
-  }
-  return unsupported_kind(where, kind, "ByteLevel, Digits, Metaspace, Sequence and Split");
+  return Status();
 }
 
 Status PreTokenizer::add_byte_level(const Json& value, std::string_view where) {
@@ -170,12 +202,14 @@ void add_pieces(const std::vector<Stretch>& spans, SplitBehavior behavior, bool 
   out.resize(kept);
 }
 
-void find_numbers(std::string_view text, std::vector<Stretch>& spans) {
+/// Makes each character of a set a match. `has(code)` tells which are in it.
+template <typename Has>
+void find_characters(std::string_view text, std::vector<Stretch>& spans, Has has) {
   spans.clear();
   std::size_t covered = 0;
   for (std::size_t i = 0; i < text.size();) {
     const Char c = char_at(text, i);
-    if (is_number(c.code)) {
+    if (has(c.code)) {
       if (covered != i) spans.push_back({{covered, i}, false});
       spans.push_back({{i, i + c.size}, true});
       covered = i + c.size;
@@ -183,6 +217,36 @@ void find_numbers(std::string_view text, std::vector<Stretch>& spans) {
     i += c.size;
   }
   if (covered != text.size()) spans.push_back({{covered, text.size()}, false});
+}
+
+void find_characters(std::string_view text, CharacterSet set, char32_t delimiter, std::vector<Stretch>& spans) {
+  switch (set) {
+    case CharacterSet::numbers: return find_characters(text, spans, is_number);
+    case CharacterSet::punctuation:
+      return find_characters(text, spans, [](char32_t c) { return LibraryChar(c).is_punctuation(); });
+    case CharacterSet::white_space: return find_characters(text, spans, is_white_space);
+    case CharacterSet::delimiter: return find_characters(text, spans, [&](char32_t c) { return c == delimiter; });
+  }
+}
+
+/// Cuts a piece into words, and runs of what is neither word nor white space: \w+|[^\w\s]+ without a pattern.
+void add_words(std::string_view text, const Piece& piece, std::vector<Piece>& out) {
+  enum class Part { space, word, other };
+  const auto part_of = [](char32_t c) {
+    if (is_word_character(c)) return Part::word;
+    return is_white_space(c) ? Part::space : Part::other;
+  };
+  Part last = Part::space;
+  for (std::size_t i = 0; i < text.size();) {
+    const Char c = char_at(text, i);
+    const Part part = part_of(c.code);
+    if (part != Part::space) {
+      if (part != last) out.push_back({piece.begin + i, piece.begin + i, piece.at_start && i == 0});
+      out.back().end = piece.begin + i + c.size;
+    }
+    last = part;
+    i += c.size;
+  }
 }
 
 /// Rewrites every piece by `append(piece, text of the piece, out)`.
@@ -246,7 +310,8 @@ Status PreTokenizer::apply_step(const Step& step, std::size_t max_bytes, Work& w
         append_metaspace(text, step.replacement, prepend, out);
       });
     case Step::Kind::split:
-    case Step::Kind::digits: break;
+    case Step::Kind::characters:
+    case Step::Kind::words: break;
   }
   return split(step, work, s);
 }
@@ -255,11 +320,15 @@ Status PreTokenizer::split(const Step& step, Work& work, PreTokenizerScratch& s)
   s.other_pieces.clear();
   for (const Piece& piece : s.pieces) {
     const auto text = std::string_view(s.text).substr(piece.begin, piece.end - piece.begin);
+    if (step.kind == Step::Kind::words) {
+      add_words(text, piece, s.other_pieces);
+      continue;
+    }
     if (step.pattern) {
       if (Status status = step.pattern->find_all(text, work, s.regex, s.spans); !status.ok())
         return work.stopped(piece.begin + static_cast<std::size_t>(status.detail()));
     } else {
-      find_numbers(text, s.spans);
+      find_characters(text, step.characters, step.delimiter, s.spans);
     }
     add_pieces(s.spans, step.behavior, step.invert, piece, s.other_pieces);
   }

@@ -1,5 +1,6 @@
-// The "pre_tokenizer" of tokenizer.json: cuts normalised text into the words within which byte pairs merge. ByteLevel,
-// Split, Digits, Metaspace and sequences of these.
+// The "pre_tokenizer" of tokenizer.json: cuts normalised text into the words that the model makes tokens of one by one.
+// BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Split, Whitespace, WhitespaceSplit
+// and sequences of these.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,9 @@ struct PreTokenizerScratch {
 /// What becomes of the matches of a pattern at which text is split.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
+/// Single characters at which text is split.
+enum class CharacterSet { numbers, punctuation, white_space, delimiter };
+
 class PreTokenizer {
  public:
   static Result<PreTokenizer> parse(const Json* value, std::string_view where);
@@ -56,14 +60,18 @@ class PreTokenizer {
 
  private:
   struct Step {
-    enum class Kind { split, digits, metaspace, prefix_space, byte_level } kind;
+    enum class Kind { split, characters, words, metaspace, prefix_space, byte_level } kind;
     std::optional<Regex> pattern = std::nullopt;  // split
+    CharacterSet characters = CharacterSet::numbers;
+    char32_t delimiter = 0;
     SplitBehavior behavior = SplitBehavior::isolated;
     bool invert = false;
     std::string replacement = {};  // metaspace
     enum class Prepend { first, always, never } prepend = Prepend::always;
   };
   Status add(const Json& value, std::string_view where);
+  Status add_known(std::string_view kind, const Json& value, std::string_view where);
+  Status add_sequence(const Json& value, std::string_view where);
   Status add_byte_level(const Json& value, std::string_view where);
   Status add_split(const Json& value, std::string_view where);
   Status add_metaspace(const Json& value, std::string_view where);

@@ -9,8 +9,11 @@
 #include "text/bpe.h"
 #include "text/decoder.h"
 #include "text/normalizer.h"
+#include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
+#include "text/unigram.h"
 #include "text/vocabulary.h"
+#include "text/word_piece.h"
 
 namespace qinfer::text {
 
@@ -21,8 +24,12 @@ struct TokenizerTables {
   AddedTokens added_normalized;  // matched in the normalised text
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  Bpe bpe;                              // refers to vocabulary
-  std::vector<TokenId> prefix, suffix;  // what the post-processor puts around a text
+  enum class Model : std::uint8_t { bpe, word_piece, unigram } model = Model::bpe;
+  Bpe bpe;  // of the three the one that `model` says is in use; they refer to vocabulary
+  WordPiece word_piece;
+  Unigram unigram;
+  Templates templates;           // what the post-processor puts around texts
+  std::uint32_t max_length = 0;  // tokens of a text at which the file says to cut; 0 = not said
   DecoderRules decoder_rules;
   std::uint64_t fingerprint = 0;  // of the file that all this was made from
 };

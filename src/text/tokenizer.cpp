@@ -122,10 +122,36 @@ class Encoding {
     for (const Piece& piece : words_.pieces) {
       const auto word = std::string_view(words_.text).substr(piece.begin, piece.end - piece.begin);
       const std::size_t before = out_.size();
-      if (!tables_.bpe.encode(word, work_, bpe_scratch_, out_)) return work_.stopped(piece.begin);
+      QINFER_TRY(add_word(word, piece.begin));
       if (!rule_.content.empty()) QINFER_TRY(check_plain(before));
     }
     return Status();
+  }
+
+  /// `begin`: where the word is in its part.
+  Status add_word(std::string_view word, std::size_t begin) {
+    switch (tables_.model) {
+      case TokenizerTables::Model::bpe:
+        if (!tables_.bpe.encode(word, work_, bpe_scratch_, out_)) break;
+        return Status();
+      case TokenizerTables::Model::word_piece:
+        if (!tables_.word_piece.encode(word, work_, out_)) break;
+        return Status();
+      case TokenizerTables::Model::unigram:
+        Status status = tables_.unigram.encode(word, work_, unigram_scratch_, out_);
+        if (!status.ok() && work_.is_spent()) break;
+        return status;
+    }
+    return work_.stopped(begin);
+  }
+
+  TokenId unknown() const {
+    switch (tables_.model) {
+      case TokenizerTables::Model::bpe: return tables_.bpe.unknown();
+      case TokenizerTables::Model::word_piece: return tables_.word_piece.unknown();
+      case TokenizerTables::Model::unigram: return tables_.unigram.unknown();
+    }
+    return -1;
   }
 
   /// No tokenizer in use has merges that lead to an added control token. With one that had, content could take part in
@@ -133,7 +159,7 @@ class Encoding {
   Status check_plain(std::size_t first) const {
     for (std::size_t i = first; i < out_.size(); ++i) {
       constexpr std::uint8_t kBoth = kTokenControl | kTokenAdded;
-      if ((tables_.vocabulary.flags(out_[i]) & kBoth) != kBoth || out_[i] == tables_.bpe.unknown()) continue;
+      if ((tables_.vocabulary.flags(out_[i]) & kBoth) != kBoth || out_[i] == unknown()) continue;
       return error(Code::unsupported,
                    "the tokenizer makes the control token {} of ordinary text, which content must not become", out_[i]);
     }
@@ -152,6 +178,7 @@ class Encoding {
   NormalizerScratch normalizer_scratch_;
   PreTokenizerScratch words_;
   BpeScratch bpe_scratch_;
+  UnigramScratch unigram_scratch_;
   std::string normalized_, joined_;
   std::vector<Span> parts_;  // of the normalised segment: what is content
   std::vector<Segment> segments_;
@@ -172,7 +199,7 @@ std::unique_ptr<Tokenizer> Tokenizer::from_tables(std::unique_ptr<TokenizerTable
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(tables)));
 }
 
-Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
+Status Tokenizer::encode_text(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
   if (text.size() > kMaxTextBytes)
     return error(Code::invalid_argument, "the text has {} bytes, at most {} can be encoded", text.size(),
                  kMaxTextBytes);
@@ -185,14 +212,53 @@ Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, st
       if (at < text.size() && (static_cast<std::uint8_t>(text[at]) & 0xC0) == 0x80)
         return error_at(Code::invalid_argument, static_cast<std::int64_t>(at),
                         "content is [{}, {}), which cuts the character at byte {}", part.begin, part.end, at);
-  const std::size_t before = out.size();
-  if (options.add_special) out.insert(out.end(), tables_->prefix.begin(), tables_->prefix.end());
-  if (Status status = Encoding(*tables_, options, text.size(), out).run(text); !status.ok()) {
-    out.resize(before);
-    return status;
+  return Encoding(*tables_, options, text.size(), out).run(text);
+}
+
+namespace {
+
+/// Appends the tokens of a template, and their types if they are asked for; after an error both are as before.
+/// `encode(is_second)` appends those of a text.
+template <typename Encode>
+Status append_template(const Template& pieces, bool add_special, std::vector<TokenId>& out, std::vector<TypeId>* types,
+                       Encode encode) {
+  const std::size_t ids_before = out.size(), types_before = types != nullptr ? types->size() : 0;
+  for (const TemplatePiece& piece : pieces) {
+    if (piece.kind == PieceKind::token) {
+      if (add_special) out.push_back(piece.id);
+    } else if (Status status = encode(piece.kind == PieceKind::second_text); !status.ok()) {
+      out.resize(ids_before);
+      if (types != nullptr) types->resize(types_before);
+      return status;
+    }
+    if (types != nullptr) types->resize(types_before + out.size() - ids_before, piece.type);
   }
-  if (options.add_special) out.insert(out.end(), tables_->suffix.begin(), tables_->suffix.end());
   return Status();
+}
+
+}  // namespace
+
+Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
+  return append_template(tables_->templates.single, options.add_special, out, nullptr,
+                         [&](bool) { return encode_text(text, options, out); });
+}
+
+Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out,
+                         std::vector<TypeId>& types) const {
+  return append_template(tables_->templates.single, options.add_special, out, &types,
+                         [&](bool) { return encode_text(text, options, out); });
+}
+
+Status Tokenizer::encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options,
+                              std::vector<TokenId>& out, std::vector<TypeId>& types) const {
+  if (!options.content.empty())
+    return error(Code::invalid_argument, "content is given for a pair of texts, which takes none");
+  if (tables_->templates.pair.empty())
+    return error(Code::unsupported, "the tokenizer does not say how two texts are joined");
+  return append_template(tables_->templates.pair, options.add_special, out, &types, [&](bool is_second) {
+    return encode_text(is_second ? second : first, options, out)
+        .with_prefix(is_second ? "the second text" : "the first text");
+  });
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const { return tables_->vocabulary.bytes(id); }
@@ -217,6 +283,7 @@ Status Tokenizer::make_added(TokenId id) {
 }
 
 std::string_view Tokenizer::content(TokenId id) const { return tables_->vocabulary.content(id); }
+std::uint32_t Tokenizer::max_length() const { return tables_->max_length; }
 std::uint32_t Tokenizer::size() const { return tables_->vocabulary.size(); }
 std::uint64_t Tokenizer::fingerprint() const { return tables_->fingerprint; }
 
@@ -225,8 +292,8 @@ std::optional<TokenId> Tokenizer::find(std::string_view content) const { return 
 
 std::uint64_t Tokenizer::memory_bytes() const {
   const TokenizerTables& t = *tables_;
-  return t.vocabulary.memory_bytes() + t.bpe.memory_bytes() + t.added_raw.memory_bytes() +
-         t.added_normalized.memory_bytes();
+  return t.vocabulary.memory_bytes() + t.bpe.memory_bytes() + t.word_piece.memory_bytes() + t.unigram.memory_bytes() +
+         t.added_raw.memory_bytes() + t.added_normalized.memory_bytes();
 }
 
 Status Tokenizer::move_to(const platform::Allocator& allocator) {
@@ -237,6 +304,8 @@ Status Tokenizer::move_to(const platform::Allocator& allocator) {
   try {
     t.vocabulary.move_to(t.memory.get());
     t.bpe.move_to(t.memory.get());
+    t.word_piece.move_to(t.memory.get());
+    t.unigram.move_to(t.memory.get());
     t.added_raw.move_to(t.memory.get());
     t.added_normalized.move_to(t.memory.get());
   } catch (const std::bad_alloc&) {

@@ -1,8 +1,9 @@
 // Tokenizer: text to token ids and back to bytes, as the tokenizer.json of a model says.
 //
 // This is the folder's front door. A Tokenizer is loaded once, is immutable afterwards and can be
-// shared by any number of threads. It covers byte-pair encoding models (byte-level and SentencePiece style); whatever
-// else a file asks for is refused by name, never ignored. Its behaviour is that of Hugging Face's `tokenizers` 0.23.
+// shared by any number of threads. It covers byte-pair encoding models (byte-level and SentencePiece style), WordPiece
+// and Unigram; whatever else a file asks for is refused by name, never ignored. Its behaviour is that of Hugging Face's
+// `tokenizers` 0.23.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,8 @@
 namespace qinfer::text {
 
 using TokenId = std::int32_t;
+/// Which part of its input a token belongs to, for models that are told (BERT's token types).
+using TypeId = std::uint8_t;
 
 struct TokenizerLimits {
   /// Ids of the model must be below this (config.json's vocab_size, the rows of the embedding); 0 = no limit.
@@ -60,6 +63,14 @@ class Tokenizer {
   /// bad byte as detail; a text that takes more steps than it may is Code::unsupported with the offset of what could
   /// not be read any more. After an error `out` is as it was before.
   Status encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
+  /// The same, with the type of each token appended to `types`.
+  Status encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out,
+                std::vector<TypeId>& types) const;
+  /// Appends two texts as one input, as the post-processor joins them ("[CLS] first [SEP] second [SEP]" with
+  /// add_special), and the type of each token. Code::unsupported if the file does not say how; `options.content` must
+  /// be empty. Errors are those of encode(), and say of which text they are.
+  Status encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options,
+                     std::vector<TokenId>& out, std::vector<TypeId>& types) const;
 
   /// The bytes a token stands for in a decoded text, perhaps only part of a character: byte-level tokens are mapped
   /// back to bytes, SentencePiece's U+2581 is a space, "<0xAB>" is that byte, an added token is its content. Empty for
@@ -77,6 +88,9 @@ class Tokenizer {
   /// merges by score do not lead to it. Only while loading.
   Status make_added(TokenId id);
 
+  /// The number of tokens at which tokenizer.json says that texts are cut, which encode() does not do; 0 if it says
+  /// nothing.
+  std::uint32_t max_length() const;
   /// One more than the largest id that the file defines.
   std::uint32_t size() const;
   /// A hash of all that the file says, but for spaces between its values: what the tables are made from.
@@ -97,6 +111,7 @@ class Tokenizer {
   const TokenizerTables& tables() const { return *tables_; }
 
  private:
+  Status encode_text(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
   explicit Tokenizer(std::unique_ptr<TokenizerTables> tables);
   std::unique_ptr<TokenizerTables> tables_;
 };

@@ -1,5 +1,5 @@
-// Reads the JSON of tokenizer.json. The two big parts, model.vocab and model.merges, go straight into flat tables; only
-// the small rest becomes a tree of JSON values.
+// Reads the JSON of tokenizer.json. The big parts, model.vocab (an object of token to id, or Unigram's array of tokens
+// with their scores) and model.merges, go straight into flat tables; only the small rest becomes a tree of JSON values.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,9 @@ struct RawMerges {
 struct TokenizerFile {
   formats::JsonDocument fields;  // everything else
   Vocabulary vocabulary;
+  std::vector<double> scores;  // by id, if model.vocab is an array
   RawMerges merges;
-  bool has_vocab = false, has_merges = false;
+  bool has_vocab = false, has_scores = false, has_merges = false;
 };
 
 /// Ids from `id_limit` on are refused.

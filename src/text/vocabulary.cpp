@@ -139,6 +139,14 @@ Status Vocabulary::add_again(std::string_view content, std::int64_t id, std::uin
   return Status();
 }
 
+Status Vocabulary::add_instead(std::string_view content, std::int64_t id, std::uint8_t flags) {
+  if (!find(content)) return add(content, id, flags);
+  QINFER_TRY(add_again(content, id, flags));
+  const std::uint64_t hash = hash_of(content);
+  slots_[find_slot(content, hash)] = slot_value(hash, static_cast<TokenId>(id));
+  return Status();
+}
+
 void Vocabulary::define(std::string_view content, TokenId id, std::uint8_t flags) {
   const auto index = static_cast<std::size_t>(id);
   if (index >= flags_.size()) {

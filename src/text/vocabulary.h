@@ -37,6 +37,8 @@ class Vocabulary {
   Status add(std::string_view content, std::int64_t id, std::uint8_t flags);
   /// Defines an id whose content another id has, which stays the one that find() gives.
   Status add_again(std::string_view content, std::int64_t id, std::uint8_t flags);
+  /// The same, but find() gives the new id from now on.
+  Status add_instead(std::string_view content, std::int64_t id, std::uint8_t flags);
   void set_flags(TokenId id, std::uint8_t flags) { remember(id, flags); }
   /// The same for what is found out while others read: threads that find out the same write the same.
   void remember(TokenId id, std::uint8_t flags) const {
