@@ -29,9 +29,9 @@ enum class JsonType : std::uint8_t { null, boolean, integer, number, string, arr
 struct JsonScalar {
   JsonType type = JsonType::null;
   bool boolean = false;
-  double number = 0;        ///< an integer's too, rounded
-  std::uint64_t large = 0;  ///< the integer, or 0
-  std::string_view text;    ///< how a number was written; only during the call of a handler
+  double number = 0;           ///< an integer's too, rounded
+  std::uint64_t large = 0;     ///< the integer, or 0
+  std::string_view text = {};  ///< how a number was written; only during the call of a handler
 };
 std::string json_text(const JsonScalar& value);
 
