@@ -86,6 +86,7 @@ struct Job::Choice {
   std::unique_ptr<qi::Session> session;
   qinfer_generation* generation = nullptr;
   qinfer_request* request = nullptr;
+  std::atomic<bool> has_begun{false};
   bool is_answered = false;    ///< nothing more is added to the answer
   std::shared_ptr<Job> keeps;  ///< the job, until this choice has ended
   std::optional<std::chrono::steady_clock::time_point> last_token;
@@ -247,6 +248,7 @@ void Job::cancel() {
 }
 
 void Job::pause(bool paused) {
+  is_paused_ = paused;
   const Lock lock(mutex_);
   for (const auto& choice : choices_) qinfer_request_pause(choice->request, paused ? 1 : 0);
 }
@@ -398,6 +400,7 @@ void Engine::count_times(Job::Choice& choice, const qinfer_event& event) {
 void Engine::take(const qinfer_event& event) {
   auto& choice = *static_cast<Job::Choice*>(event.user);
   Job& job = choice.job;
+  choice.has_begun = true;
   if (event.kind == QINFER_EVENT_PROMPT) return;
   count_times(choice, event);
   job.add(choice, event);
@@ -426,6 +429,12 @@ void Engine::note_end() {
     seconds_per_request_ = (1 - kNew) * seconds_per_request_ + kNew * seconds;
   }
   last_end_ = scheduler_.stats().waiting != 0 ? std::optional(now) : std::nullopt;
+}
+
+bool Engine::has_waiting() {
+  const Lock lock(mutex_);
+  return std::any_of(drawn_.begin(), drawn_.end(),
+                     [](const Job::Choice* choice) { return !choice->has_begun && !choice->job.is_paused_; });
 }
 
 std::uint32_t Engine::retry_after_s() {

@@ -87,7 +87,7 @@ class Job : public std::enable_shared_from_this<Job> {
   int failure_ = 0;
   bool is_complete_ = false;  ///< all bytes are given
   const std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
-  std::atomic<bool> is_cancelled_{false};
+  std::atomic<bool> is_cancelled_{false}, is_paused_{false};
   qi::Cancel cancel_;  ///< the same, for what evaluates a prompt
   Mutex mutex_;        ///< of the choices' requests too
 };
@@ -106,6 +106,8 @@ class Engine {
   /// Seconds after which a request that was refused for want of room may be sent again: as long as those that wait take
   /// at the rate of the last ones.
   std::uint32_t retry_after_s();
+  /// Whether a request that is not paused has not begun.
+  bool has_waiting();
   const Times& times() const { return times_; }
   /// Null where no conversations are kept.
   const Keeper* keeper() const { return keeper_.get(); }

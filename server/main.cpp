@@ -72,6 +72,9 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
   app.add_option("--keep-alive-s", options.keep_alive_s, "Seconds after which a stream without news has a comment")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
+  app.add_option("--slow-s", options.slow_s,
+                 "Seconds that a client which does not take its stream has while others wait")
+      ->capture_default_str();
   app.add_option("--drain-s", options.drain_s, "Seconds that requests have after SIGTERM")->capture_default_str();
   app.add_flag("!--no-page", options.has_page, "Without the chat page at /");
   add_engine_options(app, options.engine);

@@ -48,6 +48,7 @@ Server::Server(const ServerOptions& options)
           {[this](const Connected& from, Request request) { route(from, std::move(request)); },
            [this](const Request& head) { return screen(head); }, [this] { reload(); }, [this] { preparing_.stop(); }}),
       access_(options, options.host),
+      slow_(context_, std::chrono::seconds(options.slow_s), [this] { return engine_.has_waiting(); }),
       engine_(options.engine) {
   started_ =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -182,8 +183,8 @@ void Server::complete(const Connected& connection, std::int32_t kind, Request re
     waiting->leave();
     answer->end();
   });
-  connection->set_on_slow([this, waiting](bool is_slow) {
-    is_slow ? ++n_slow_ : --n_slow_;
+  connection->set_on_slow([this, waiting, connection](bool is_slow) {
+    is_slow ? slow_.add(connection) : slow_.remove(connection.get());
     waiting->pause(is_slow);
   });
   net::post(preparing_, [this, connection, kind, answer, waiting, request = std::move(request)] {
@@ -325,7 +326,7 @@ Response Server::models() const {
 
 Response Server::metrics() {
   Response response = {200, "text/plain; version=0.0.4; charset=utf-8", {}};
-  response.body = metrics_.text(engine_, {listener_.n_connections(), n_slow_});
+  response.body = metrics_.text(engine_, {listener_.n_connections(), static_cast<std::uint32_t>(slow_.size())});
   return response;
 }
 

@@ -21,11 +21,13 @@
 #include "listener.h"
 #include "metrics.h"
 #include "server/dialects/dialect.h"
+#include "slow_clients.h"
 
 namespace server {
 
 struct ServerOptions : ListenOptions, AccessOptions {
   EngineOptions engine;
+  std::uint32_t slow_s = 10;        ///< that a client which does not take its stream has while others wait
   std::uint32_t keep_alive_s = 15;  ///< without anything to give, after which a stream has a comment
   bool has_page = true;             ///< GET / is a chat for people
 };
@@ -63,7 +65,7 @@ class Server {
   boost::asio::thread_pool preparing_{2};  ///< one may wait for files
   Access access_;
   Metrics metrics_;
-  std::uint32_t n_slow_ = 0;
+  SlowClients slow_;
   std::int64_t started_ = 0;
   Engine engine_;  ///< last: its thread ends before what it gives bytes to
 };

@@ -1116,8 +1116,9 @@ QINFER_STATUS qinfer_scheduler_submit(qinfer_scheduler *scheduler, qinfer_genera
  *  that evaluates it alone stops within a layer. The qinfer_cancel of its generation ends it after a step, too. */
 QINFER_API void qinfer_request_cancel(qinfer_request *request);
 /** [any thread] paused not 0: from the next step on nothing of the request is evaluated or drawn, until it is 0 again,
- *  for a client that does not take what is there. It keeps its place, and its blocks; with park_path it leaves first
- *  where blocks run out, and returns when it goes on. It may be cancelled, and its deadline holds. */
+ *  for a client that does not take what is there. One that waits does not begin; one that runs keeps its place, and its
+ *  blocks, but with park_path it leaves first where blocks run out or one that waits needs them, and returns when it
+ *  goes on. It may be cancelled, and its deadline holds. */
 QINFER_API void qinfer_request_pause(qinfer_request *request, int32_t paused);
 /** [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to
  *  use after the next step. */

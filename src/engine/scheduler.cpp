@@ -293,7 +293,6 @@ Status Scheduler::begin_step(std::uint64_t time) {
 void Scheduler::note_pauses() {
   n_paused_ = 0;
   for (const auto& request : requests_) {
-    if (!request->running_) continue;
     request->is_paused_ = request->asked_to_pause_.load();
     policy_.pause(request->id_, request->is_paused_);
     n_paused_ += request->is_paused_ ? 1 : 0;
@@ -329,7 +328,7 @@ void Scheduler::begin_requests() {
   while (policy_.n_waiting() != 0 && policy_.n_running() < options_.max_running) {
     // What has ended in this step holds its blocks until the host knows.
     const std::optional<std::uint64_t> id = policy_.next(has, held_by_others(), over_.empty());
-    if (!id) return;
+    if (!id) return let_paused_leave();
     Request& request = *find(*requests, *id);
     const Session& session = request.generation().session();
     // What is all evaluated, with its logits, is as if the last token were to be evaluated.
@@ -378,7 +377,7 @@ void Scheduler::compare_beginnings(Request& waiting, const Request& running) con
 schedule::Policy::Has Scheduler::what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const {
   if (waiting.like_ != 0) {
     const auto like = lower_bound(requests, waiting.like_);
-    const bool is_there = like != requests.end() && (*like)->id_ == waiting.like_;
+    const bool is_there = like != requests.end() && (*like)->id_ == waiting.like_ && !(*like)->is_paused_;
     const bool is_done = is_there && (*like)->generation().session().evaluated() >= waiting.like_tokens_;
     if (is_done) waiting.resident_ = waiting.like_tokens_;
     if (is_done || !is_there) waiting.like_ = 0;

@@ -206,6 +206,8 @@ class Scheduler {
   Result<bool> move_some(Request& request, std::uint64_t until);
   void note_moved(Request& request, Result<bool> moved);
   bool relieve(Row& row, std::uint64_t time);
+  void begin_to_leave(std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void let_paused_leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool is_patient(Request& request, std::uint64_t time);
   void note_holdings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void forget_parked(Request& request);
@@ -233,7 +235,7 @@ class Scheduler {
   std::vector<std::shared_ptr<Request>> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<SchedulerEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::size_t n_taken_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::size_t n_paused_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of those that run
+  std::size_t n_paused_ ABSL_GUARDED_BY(mutex_) = 0;
   SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 

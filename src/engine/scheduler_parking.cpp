@@ -1,6 +1,7 @@
 // Scheduler: requests that are parked where blocks run out (parking.h), and return. Which ones is the policy's matter.
 //
 //   relieve()             a request of the step has found no blocks: it waits, and perhaps one leaves
+//   let_paused_leave()    one that waits or is parked has no room: one that is paused leaves
 //   choose_who_returns()  at the beginning of a step: the one that takes its blocks again, if there is room
 //   move_blocks()         then: writes or reads some blocks of the one that leaves or returns
 //   forget_parked()       after its end: its file is free again
@@ -36,16 +37,24 @@ bool Scheduler::relieve(Row& row, std::uint64_t time) {
   if (!parks()) return false;
   const Lock lock(mutex_);
   const schedule::Policy::Relief relief = policy_.relieve(row.request->id_);
-  if (relief.leaves != 0) {
-    mover_ = find(requests_, relief.leaves);
-    mover_->slot_ = parking_->take_slot();
-    mover_->is_here_ = false;
-    leaves_ = true;
-  }
+  if (relief.leaves != 0) begin_to_leave(relief.leaves);
   if (relief.is_coming) row.request->short_since_.reset();
   row.skipped = relief.is_coming || is_patient(*row.request, time);
   row.evaluates = row.evaluates && !row.skipped;
   return row.skipped;
+}
+
+void Scheduler::begin_to_leave(std::uint64_t id) {
+  mover_ = find(requests_, id);
+  mover_->slot_ = parking_->take_slot();
+  mover_->is_here_ = false;
+  leaves_ = true;
+}
+
+/// One that waits, or is parked, has no room: nothing of a paused request need be here.
+void Scheduler::let_paused_leave() {
+  if (!parks() || mover_ != nullptr) return;
+  if (const std::optional<std::uint64_t> id = policy_.make_room()) begin_to_leave(*id);
 }
 
 /// Of one that no other request can help.
@@ -62,7 +71,7 @@ void Scheduler::note_holdings() {
 void Scheduler::choose_who_returns(std::uint64_t time) {
   if (!parks() || mover_ != nullptr || policy_.n_parked() == 0) return;
   const std::optional<std::uint64_t> id = policy_.next_to_return(held_by_others());
-  if (!id) return;
+  if (!id) return let_paused_leave();
   const std::shared_ptr<Request> request = find(requests_, *id);
   if (make_place(*request, time)) {
     mover_ = request;

@@ -24,7 +24,7 @@ Policy::Policy(const PolicyOptions& options, StepCosts& costs) : options_(option
 
 bool Policy::submit(const Request& request) {
   if (waiting_.size() == options_.max_waiting || request.all_blocks > options_.blocks) return false;
-  waiting_.push_back({request, 0, {}});
+  waiting_.push_back({request, 0, {}, false});
   return true;
 }
 
@@ -92,18 +92,20 @@ bool Policy::comes_before(const Waiting& a, const Waiting& b) const {
   return rank(a) < rank(b);
 }
 
+/// What it holds itself is in what it needs.
+bool Policy::fits(const Waiting& waiting) const {
+  const std::uint64_t taken = promised_blocks(), left = options_.blocks - std::min(options_.blocks, taken);
+  const std::uint64_t others = others_ - std::min(waiting.has.held, others_), needs = to_begin(waiting.request);
+  const std::uint64_t soon = running_.empty() ? 0 : headroom() + headroom_of(waiting.request, needs);
+  return needs + soon <= left - std::min(others, left);
+}
+
 std::optional<std::uint64_t> Policy::choose() const {
   if (std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.is_awaited(); }))
     return std::nullopt;
   const Waiting* best = nullptr;
-  const std::uint64_t taken = promised_blocks(), left = options_.blocks - std::min(options_.blocks, taken);
-  const std::uint64_t kept = headroom();
-  const auto fits = [&](const Waiting& waiting) {  // what it holds itself is in what it needs
-    const std::uint64_t others = others_ - std::min(waiting.has.held, others_), needs = to_begin(waiting.request);
-    const std::uint64_t soon = running_.empty() ? 0 : kept + headroom_of(waiting.request, needs);
-    return needs + soon <= left - std::min(others, left);
-  };
   for (const Waiting& waiting : waiting_) {
+    if (waiting.paused) continue;
     const bool is_next = waiting.passed >= options_.most_passed;
     const bool may_begin = fits(waiting) && (is_next || !waiting.has.waits);
     if (is_next)  // the oldest of these
@@ -256,6 +258,8 @@ void Policy::skipped(std::uint64_t id) {
 
 void Policy::pause(std::uint64_t id, bool paused) {
   if (Running* running = find(id)) running->paused = paused;
+  for (Waiting& waiting : waiting_)
+    if (waiting.request.id == id) waiting.paused = paused;
 }
 
 void Policy::evaluated(std::uint64_t id, std::uint32_t tokens) {
@@ -288,6 +292,21 @@ Policy::Relief Policy::relieve(std::uint64_t id) {
   if (is_last || leaves == nullptr) return {0, n_holders > (is_holder ? 1u : 0u)};
   leaves->place = Place::leaving;
   return {leaves->request.id, true};
+}
+
+std::optional<std::uint64_t> Policy::make_room() {
+  if (!options_.overcommit || n_at(Place::leaving) + n_at(Place::returning) != 0) return std::nullopt;
+  const bool returns = std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.is_awaited(); });
+  const bool begins = running_.size() < options_.max_running &&
+                      std::any_of(waiting_.begin(), waiting_.end(),
+                                  [&](const Waiting& waiting) { return !waiting.paused && !fits(waiting); });
+  if (!returns && !begins) return std::nullopt;
+  for (Running& running : running_) {
+    if (!running.paused || !running.is_here() || running.held == 0) continue;
+    running.place = Place::leaving;
+    return running.request.id;
+  }
+  return std::nullopt;
 }
 
 void Policy::parked(std::uint64_t id) {

@@ -21,9 +21,10 @@
 // priority, which is no higher than that of the one that found none, the one with the most tokens left to do. It is
 // planned no more until its keys and values are elsewhere (parked()), its blocks were given back and, when there is
 // room again, it has returned. Of the highest priority the request with the fewest tokens left never leaves, so that
-// one always comes to its end; nor do others begin while one is parked, so that its turn comes. One leaves or returns
-// at a time. What returns or begins needs, besides its own blocks, room for `headroom_blocks` of each request here, so
-// that it is not sent away again at once.
+// one always comes to its end; nor do others begin while one is parked, so that its turn comes. A paused request leaves
+// also where one that waits, or is parked, has no room (make_room()). One leaves or returns at a time. What returns or
+// begins needs, besides its own blocks, room for `headroom_blocks` of each request here, so that it is not sent away
+// again at once.
 #pragma once
 
 #include <algorithm>
@@ -113,8 +114,8 @@ class Policy {
   void stepped(double seconds, std::uint32_t more_rows = 0);
   /// A request of the plan was not evaluated.
   void skipped(std::uint64_t id);
-  /// Of a running request: nothing of it is planned until it goes on. It keeps its blocks; with overcommit it is the
-  /// first to leave, and does not return before.
+  /// Nothing of a request is planned until it goes on, and one that waits does not begin. One that runs keeps its
+  /// blocks; with overcommit it is the first to leave, and does not return before.
   void pause(std::uint64_t id, bool paused);
   /// So many tokens of a running request are there: more than its rows were, since others had evaluated them, or fewer.
   void evaluated(std::uint64_t id, std::uint32_t tokens);
@@ -130,6 +131,9 @@ class Policy {
     bool is_coming = true;
   };
   Relief relieve(std::uint64_t id);
+  /// Where next() and next_to_return() give none: the paused request that leaves, if one that waits, or is parked, has
+  /// no room.
+  std::optional<std::uint64_t> make_room();
   /// One that leaves has given its blocks back.
   void parked(std::uint64_t id);
   /// The parked request that takes its blocks again now, if one may; `others` as for next(). The one of the highest
@@ -146,6 +150,7 @@ class Policy {
     Request request;
     std::uint32_t passed = 0;
     Has has;
+    bool paused = false;
   };
   /// Of one that shares rows with others.
   struct Claim {
@@ -175,6 +180,7 @@ class Policy {
   };
 
   std::optional<std::uint64_t> choose() const;
+  bool fits(const Waiting& waiting) const;
   std::uint64_t to_begin(const Request& request) const;
   std::uint64_t promised_to(const Running& running) const;
   std::uint64_t headroom_of(const Request& request, std::uint64_t has) const;

@@ -137,3 +137,30 @@ TEST_CASE("Pausing: a paused request gives its blocks to others", "[scheduler][p
   run(scheduler);
   crowd.check_all_right();
 }
+
+TEST_CASE("Pausing: paused requests leave for one that waits, and lose nothing", "[scheduler][parking]") {
+  const qi::Model model = load();
+  qi::KvCache cache = cache_of(model, 9, QINFER_CACHE_PREFIX);
+  MemoryFiles files;
+  qi::Scheduler scheduler = scheduler_of(cache, &files, 0, 3);
+  Crowd crowd(model, 3, 7);
+  for (auto& job : crowd.jobs) {
+    job->options.max_tokens = 120;
+    job->prompt.resize(90, static_cast<qi::Token>(job->prompt[0]));
+  }
+  for (std::size_t i = 0; i < 3; ++i) crowd.expected[i] = crowd.jobs[i]->alone(crowd.alone);
+  for (std::size_t i = 0; i < 2; ++i) crowd.jobs[i]->submit(cache, scheduler);
+  while (crowd.jobs[0]->told.tokens.size() < 20 || crowd.jobs[1]->told.tokens.size() < 20) step(scheduler);
+  for (std::size_t i = 0; i < 2; ++i) crowd.jobs[i]->request->pause(true);
+  crowd.jobs[2]->submit(cache, scheduler);
+  for (int i = 0; crowd.jobs[2]->ends == 0; ++i) {
+    REQUIRE(i < 10'000);
+    REQUIRE(scheduler.wait(0));
+    step(scheduler);
+  }
+  CHECK(scheduler.stats().parked != 0);
+  for (std::size_t i = 0; i < 2; ++i) crowd.jobs[i]->request->pause(false);
+  run(scheduler);
+  crowd.check_all_right();
+  check_empty(scheduler, cache);
+}

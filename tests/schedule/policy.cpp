@@ -321,6 +321,50 @@ TEST_CASE("schedule: a paused request has no rows, leaves first, and keeps none 
   CHECK(policy.next_to_return(0) == 1);
 }
 
+TEST_CASE("schedule: a paused request leaves for one that waits or is parked, and does not begin", "[schedule]") {
+  PlainCosts costs;
+  Policy policy({.max_running = 4, .blocks = 12, .overcommit = true}, costs);
+  fill(policy, std::vector<std::uint64_t>{50, 70, 60});
+  policy.submit(request(4, 0, 10, 5));
+  CHECK_FALSE(policy.next(kNothing));
+  CHECK_FALSE(policy.make_room());  // those that run will come to their ends
+  policy.pause(1, true);
+  policy.pause(4, true);
+  CHECK_FALSE(policy.next(kNothing));
+  CHECK_FALSE(policy.make_room());  // nor does one that is paused itself need room
+  policy.pause(4, false);
+  CHECK(policy.make_room() == 1);
+  CHECK_FALSE(policy.make_room());  // one at a time
+  policy.parked(1);
+  policy.pause(2, true);
+  CHECK_FALSE(policy.next(kNothing));
+  CHECK(policy.make_room() == 2);
+  policy.parked(2);
+  policy.pause(4, true);
+  CHECK_FALSE(policy.next(kNothing));
+  policy.pause(4, false);
+  CHECK(policy.next(kNothing) == 4);
+  policy.begin(4, 0);
+  policy.holds(4, 5);
+  policy.pause(1, false);
+  CHECK_FALSE(policy.next_to_return(0));
+  CHECK_FALSE(policy.make_room());
+  policy.pause(4, true);
+  CHECK(policy.make_room() == 4);
+}
+
+TEST_CASE("schedule: no paused request leaves where no place is free, or nothing is parked", "[schedule]") {
+  PlainCosts costs;
+  for (const bool parks : {true, false}) {
+    Policy policy({.max_running = parks ? 3u : 4u, .blocks = 12, .overcommit = parks}, costs);
+    fill(policy, std::vector<std::uint64_t>{50, 70, 60});
+    policy.pause(1, true);
+    policy.submit(request(4, 0, 10, 5));
+    CHECK_FALSE(policy.next(kNothing));
+    CHECK_FALSE(policy.make_room());
+  }
+}
+
 TEST_CASE("schedule: one that waits for another's prompt is passed over, but not for ever", "[schedule]") {
   PlainCosts costs;
   Policy policy({.blocks = 100, .most_passed = 2}, costs);

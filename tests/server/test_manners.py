@@ -381,6 +381,63 @@ def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve):
     assert server.metric("qinfer_connections_slow") == 0
 
 
+def begin_wide(server, n_streams, **more):
+    """Streams that pause, since nobody reads them: each of eight choices with their log probabilities."""
+    wide = {**LONG, "logprobs": 5, "n": 8, "prompt": "A dog", **more}
+    streams = [begin(server, {**wide, "prompt": f"A dog {i}"}, 8192) for i in range(n_streams)]
+    until(lambda: server.metric("qinfer_connections_slow") >= 2)
+    return streams
+
+
+@pytest.mark.parametrize("sips", [False, True], ids=["reads nothing", "reads a byte now and then"])
+def test_clients_that_do_not_read_end_when_others_wait(serve, sips):
+    server = serve("--slow-s", "2", "--cache-bytes", "1GiB")
+    streams = begin_wide(server, 6)
+    ends = threading.Event()
+
+    def sip():
+        while not ends.wait(0.5):
+            for stream in streams:
+                stream.recv(1)
+
+    sipping = threading.Thread(target=sip)
+    if sips:
+        sipping.start()
+    begun = time.monotonic()
+    assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=5)[0] == 200
+    assert time.monotonic() - begun < 8
+    ends.set()
+    if sips:
+        sipping.join()
+    for stream in streams:
+        stream.close()
+    until(lambda: is_idle(server))
+
+
+def test_a_client_that_does_not_read_may_rest_while_nobody_waits(serve):
+    server = serve("--slow-s", "0", "--max-running", "4")
+    [stream] = [begin(server, {**LONG, "logprobs": 5, "n": 8}, 8192)]  # four of its choices wait
+    until(lambda: server.metric("qinfer_connections_slow") == 1)
+    time.sleep(1)
+    assert _all_of(stream).count(b'"finish_reason":"') == 8
+
+
+def test_who_does_not_read_loses_nothing_where_requests_are_parked(serve, tmp_path):
+    server = serve("--slow-s", "30", "--cache-bytes", "3MiB", "--park", str(tmp_path))
+    streams = begin_wide(server, 2, max_tokens=200)
+    begun = time.monotonic()
+    asked = {"prompt": "Once upon a time " * 30, "max_tokens": 20}
+    assert server.post("/v1/completions", **asked)[0] == 200
+    assert time.monotonic() - begun < 15 and server.metric("qinfer_requests_parked") > 0
+    answers = []
+    readers = [threading.Thread(target=lambda stream=stream: answers.append(_all_of(stream))) for stream in streams]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert [answer.count(b'"finish_reason":"') for answer in answers] == [8, 8]
+
+
 def test_sigterm_lets_requests_end(serve):
     server = serve("--drain-s", "30")
     stream = begin(server, {**LONG, "max_tokens": 200})
