@@ -137,7 +137,9 @@ void Connection::take_head(std::size_t end) {
   if (error == http::error::need_more) error = {};
   if (error || !parser_->is_header_done()) return refuse(400, "the head is not one of HTTP/1.1");
   note_request();
-  const Screened screened = screen_(request_);
+  const auto part = std::make_shared<BodyBudget::Part>(limits_.bodies);
+  parser_->get().body().part = part;
+  const Screened screened = screen_(request_, *part);
   fields_ = screened.fields;
   if (!screened.answer) return parser_->is_done() ? take_request() : take_expectation();
   if (!parser_->is_done()) return end_with(*screened.answer);
@@ -169,6 +171,7 @@ void Connection::note_request() {
   request_.authorization = text(head[http::field::authorization]);
   if (request_.authorization.empty() && !head["x-api-key"].empty())
     request_.authorization = "Bearer " + text(head["x-api-key"]);
+  request_.length = parser_->content_length().value_or(0);
   request_.if_none_match = text(head[http::field::if_none_match]);
   request_.host = text(head[http::field::host]);
   request_.origin = text(head[http::field::origin]);
@@ -188,6 +191,7 @@ void Connection::read_body() {
 }
 
 void Connection::refuse_body(Code error) {
+  if (error == boost::system::errc::not_enough_memory) return end_with(too_many_bodies());
   if (error == http::error::body_limit)
     return refuse(413, "the body is larger than " + std::to_string(limits_.head.most_body_bytes) + " bytes");
   refuse(400, "the body is not framed as HTTP/1.1 wants: " + error.message());
@@ -202,7 +206,8 @@ void Connection::begin_answer() {
 
 void Connection::take_request() {
   begin_answer();
-  request_.body = std::move(parser_->get().body());
+  request_.body = std::move(parser_->get().body().bytes);
+  request_.part = std::move(parser_->get().body().part);
   handler_(shared_from_this(), std::exchange(request_, {}));
 }
 

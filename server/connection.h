@@ -9,13 +9,13 @@
 #include <array>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "bodies.h"
 #include "framing.h"
 #include "http.h"
 #include "transport.h"
@@ -24,6 +24,7 @@ namespace server {
 
 struct ConnectionLimits {
   HeadLimits head;
+  BodyBudget* bodies = nullptr;
   std::uint32_t head_s = 10, body_s = 60, idle_s = 75, write_s = 60;
 };
 
@@ -34,7 +35,8 @@ struct Screened {
   std::optional<Response> answer;  ///< in place of reading a body, and of the handler's
   std::string fields;              ///< lines of the head of whatever is answered, each with its end
 };
-using Screen = std::function<Screened(const Request& head)>;
+/// The body will have `part`, which is empty.
+using Screen = std::function<Screened(const Request& head, BodyBudget::Part& part)>;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -67,7 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_closed() const { return is_closed_; }
 
  private:
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Parser = boost::beast::http::request_parser<BoundedBody>;
   using Code = boost::system::error_code;
   /// Of one request: its head and its body are read, its answer is made, what is left of that is written. `end`: all is
   /// written, and nothing else will be.

@@ -1,7 +1,8 @@
 // http.h: requests and answers of HTTP as the routes see them, and the answers that any of them may give.
 #pragma once
 
-#include <map>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -12,7 +13,9 @@ struct Request {
   std::string authorization, if_none_match, host, origin;
   std::string fetch_site;                  ///< Sec-Fetch-Site
   std::string asked_method, asked_fields;  ///< Access-Control-Request-Method and -Headers
+  std::uint64_t length = 0;                ///< of the body, as the head says; 0 where it does not
   std::string body;
+  std::shared_ptr<void> part;  ///< what the body has of the bound of all (bodies.h), until it is let go
 };
 
 struct Response {

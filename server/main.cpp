@@ -66,6 +66,10 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
   app.add_option("--max-body-bytes", options.limits.head.most_body_bytes, "Of a request")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
+  app.add_option("--bodies-bytes", options.bodies_bytes,
+                 "Of all requests that are read or prepared; more are answered with 503")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
   app.add_option("--head-s", options.limits.head_s, "Seconds in which the head of a request must come")
       ->capture_default_str();
   app.add_option("--body-s", options.limits.body_s, "Seconds in which its body must come")->capture_default_str();

@@ -88,6 +88,8 @@ std::string Metrics::text(Engine& engine, const Connections& connections) const 
   page.add("qinfer_connections", "gauge", "Open connections.", connections.open);
   page.add("qinfer_connections_slow", "gauge", "Those whose client does not take what is there: their requests pause.",
            connections.slow);
+  page.add("qinfer_body_bytes", "gauge", "Bytes of bodies that are read or prepared, but for small ones.",
+           static_cast<double>(connections.body_bytes));
   page.add("qinfer_prompt_tokens_total", "counter", "Tokens of prompts that were evaluated.",
            static_cast<double>(scheduler.prompt_rows));
   page.add("qinfer_generation_rows_total", "counter", "Rows that were evaluated to draw tokens, guesses included.",

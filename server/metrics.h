@@ -17,6 +17,7 @@ class Metrics {
   void count_answer(int status) { ++answers_[status]; }
   struct Connections {
     std::uint32_t open = 0, slow = 0;
+    std::uint64_t body_bytes = 0;
   };
   std::string text(Engine& engine, const Connections& connections) const;
 

@@ -18,6 +18,20 @@ namespace server {
 namespace {
 
 namespace net = boost::asio;
+/// Bytes of a body that is prepared on the thread for large ones.
+constexpr std::size_t kLargeBody = 1 << 20;
+
+/// Connections' bodies have their parts of `bodies`.
+ListenOptions with_bodies(const ServerOptions& options, BodyBudget& bodies) {
+  const std::uint64_t most = options.limits.head.most_body_bytes;
+  if (bodies.bytes() < most)
+    throw std::runtime_error("--bodies-bytes is " + std::to_string(bodies.bytes()) + ", less than the " +
+                             std::to_string(most) + " of --max-body-bytes");
+  ListenOptions with = options;
+  with.limits.bodies = &bodies;
+  return with;
+}
+
 Response plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text}; }
 
 /// `dialect`: whose form it has; null: OpenAI's own.
@@ -43,10 +57,15 @@ std::string error_of(const std::string& bytes) {
 
 Server::Server(const ServerOptions& options)
     : options_(options),
+      bodies_(options.bodies_bytes),
       listener_(
-          context_, options,
+          context_, with_bodies(options, bodies_),
           {[this](const Connected& from, Request request) { route(from, std::move(request)); },
-           [this](const Request& head) { return screen(head); }, [this] { reload(); }, [this] { preparing_.stop(); }}),
+           [this](const Request& head, BodyBudget::Part& part) { return screen(head, part); }, [this] { reload(); },
+           [this] {
+             preparing_large_.stop();
+             preparing_.stop();
+           }}),
       access_(options, options.host),
       slow_(context_, std::chrono::seconds(options.slow_s), [this] { return engine_.has_waiting(); }),
       engine_(options.engine) {
@@ -58,6 +77,7 @@ Server::Server(const ServerOptions& options)
 void Server::run() {
   context_.run();
   preparing_.join();
+  preparing_large_.join();
 }
 
 void Server::reload() {
@@ -71,13 +91,17 @@ bool Server::is_open(const std::string& path) const {
   return path == "/health" || path == "/ready" || (path == "/" && options_.has_page);
 }
 
-/// Who may not ask is not waited for.
-Screened Server::screen(const Request& head) {
+/// Who may not ask is not waited for, nor is a body that there is no room for.
+Screened Server::screen(const Request& head, BodyBudget::Part& part) {
+  const std::shared_ptr<Dialect> dialect = dialect_of(head.target);
   Screened screened = {{}, access_.fields(head)};
   if (access_.is_preflight(head)) {
     screened.answer = plain(200, "");
   } else if (const auto refused = access_.refusal_of(head, is_open(head.target))) {
-    screened.answer = answer_of(*refused, dialect_of(head.target).get());
+    screened.answer = answer_of(*refused, dialect.get());
+  } else if (!part.grow(head.length)) {
+    screened.answer = too_many_bodies();
+    if (dialect) screened.answer->body = dialect->refusal(no_part()).body;
   }
   if (screened.answer) metrics_.count_answer(screened.answer->status);
   return screened;
@@ -113,8 +137,9 @@ void Server::route(const Connected& connection, Request request) {
   }
   if (path == "/tokenize" || path == "/detokenize") {
     if (!is_post) return respond(not_allowed("POST"));
-    return answer_later(connection, [this, call = path == "/tokenize" ? tokenize : detokenize,
-                                     body = std::move(request.body)] { return call(engine_.model(), body); });
+    const auto call = path == "/tokenize" ? tokenize : detokenize;
+    return answer_later(connection, std::move(request),
+                        [this, call](const std::string& body) { return call(engine_.model(), body); });
   }
   constexpr std::string_view kModel = "/v1/models/";
   if (path.starts_with(kModel)) {
@@ -187,10 +212,11 @@ void Server::complete(const Connected& connection, std::int32_t kind, Request re
     is_slow ? slow_.add(connection) : slow_.remove(connection.get());
     waiting->pause(is_slow);
   });
-  net::post(preparing_, [this, connection, kind, answer, waiting, request = std::move(request)] {
+  net::thread_pool& thread = preparing(request);
+  net::post(thread, [this, connection, kind, answer, waiting, request = std::move(request)]() mutable {
     if (waiting->has_left()) return;
     try {
-      prepare(connection, kind, request, answer, waiting);
+      prepare(connection, kind, std::move(request), answer, waiting);
     } catch (const Refusal& refused) {
       if (!waiting->has_left()) refuse(connection, answer, refused);
     } catch (const std::exception& failed) {
@@ -199,10 +225,15 @@ void Server::complete(const Connected& connection, std::int32_t kind, Request re
   });
 }
 
-void Server::prepare(const Connected& connection, std::int32_t kind, const Request& request,
+net::thread_pool& Server::preparing(const Request& request) {
+  return request.body.size() > kLargeBody ? preparing_large_ : preparing_;
+}
+
+void Server::prepare(const Connected& connection, std::int32_t kind, Request request,
                      const std::shared_ptr<Answer>& answer, const std::shared_ptr<Waiting>& waiting) {
   const std::shared_ptr<Dialect>& dialect = answer->dialect;
-  const std::string asked = dialect ? dialect->request(request.body) : request.body;
+  std::string asked = dialect ? dialect->request(request.body) : std::move(request.body);
+  request.body = {};
   if (dialect && dialect->counts()) {
     const auto n_tokens = static_cast<std::uint32_t>(tokens_of_request(engine_.model(), kind, asked).size());
     const Response counted = {200, "application/json", dialect->counted(n_tokens)};
@@ -212,6 +243,7 @@ void Server::prepare(const Connected& connection, std::int32_t kind, const Reque
     });
   }
   auto job = std::make_shared<Job>(engine_, kind, asked, request.authorization);
+  asked = {};
   const bool is_stream = dialect ? dialect->is_stream() : job->is_stream();
   if (!waiting->begin(job)) return;
   net::post(context_, [this, connection, answer, is_stream] {
@@ -276,14 +308,16 @@ void Server::keep_alive(const Connected& connection, const std::shared_ptr<Answe
 }
 
 /// What takes time is computed on a preparing thread.
-void Server::answer_later(const Connected& connection, std::function<Response()> make) {
+void Server::answer_later(const Connected& connection, Request request,
+                          std::function<Response(const std::string& body)> make) {
   const auto waiting = std::make_shared<Waiting>();
   connection->set_on_leave([waiting] { waiting->leave(); });
-  net::post(preparing_, [this, connection, waiting, make = std::move(make)] {
+  net::thread_pool& thread = preparing(request);
+  net::post(thread, [this, connection, waiting, make = std::move(make), request = std::move(request)] {
     if (waiting->has_left()) return;
     Response response;
     try {
-      response = make();
+      response = make(request.body);
     } catch (const Refusal& refused) {
       response = answer_of(refused);
     } catch (const std::exception& failed) {
@@ -326,7 +360,8 @@ Response Server::models() const {
 
 Response Server::metrics() {
   Response response = {200, "text/plain; version=0.0.4; charset=utf-8", {}};
-  response.body = metrics_.text(engine_, {listener_.n_connections(), static_cast<std::uint32_t>(slow_.size())});
+  response.body =
+      metrics_.text(engine_, {listener_.n_connections(), static_cast<std::uint32_t>(slow_.size()), bodies_.taken()});
   return response;
 }
 

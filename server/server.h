@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "access.h"
+#include "bodies.h"
 #include "connection.h"
 #include "engine.h"
 #include "listener.h"
@@ -27,6 +28,7 @@ namespace server {
 
 struct ServerOptions : ListenOptions, AccessOptions {
   EngineOptions engine;
+  std::uint64_t bodies_bytes = std::uint64_t{256} << 20;  ///< of all bodies that are read or prepared
   std::uint32_t slow_s = 10;        ///< that a client which does not take its stream has while others wait
   std::uint32_t keep_alive_s = 15;  ///< without anything to give, after which a stream has a comment
   bool has_page = true;             ///< GET / is a chat for people
@@ -44,25 +46,29 @@ class Server {
   void reload();
   void route(const Connected& connection, Request request);
   bool is_open(const std::string& path) const;
-  Screened screen(const Request& head);
+  Screened screen(const Request& head, BodyBudget::Part& part);
   struct Answer;
   class Waiting;
   void complete(const Connected& connection, std::int32_t kind, Request request, std::shared_ptr<Dialect> dialect = {});
-  void prepare(const Connected& connection, std::int32_t kind, const Request& request,
-               const std::shared_ptr<Answer>& answer, const std::shared_ptr<Waiting>& waiting);
+  void prepare(const Connected& connection, std::int32_t kind, Request request, const std::shared_ptr<Answer>& answer,
+               const std::shared_ptr<Waiting>& waiting);
   void give(const Connected& connection, Answer& answer, const std::string& bytes, bool is_last);
   void begin_stream(const Connected& connection, Answer& answer);
   void keep_alive(const Connected& connection, const std::shared_ptr<Answer>& answer);
   void refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused);
-  void answer_later(const Connected& connection, std::function<Response()> make);
+  void answer_later(const Connected& connection, Request request,
+                    std::function<Response(const std::string& body)> make);
+  boost::asio::thread_pool& preparing(const Request& request);
   nlohmann::json model() const;
   Response models() const;
   Response metrics();
 
   ServerOptions options_;
+  BodyBudget bodies_;
   boost::asio::io_context context_;
   Listener listener_;
-  boost::asio::thread_pool preparing_{2};  ///< one may wait for files
+  boost::asio::thread_pool preparing_{2};        ///< one may wait for files
+  boost::asio::thread_pool preparing_large_{1};  ///< what takes long, and much memory: one at a time
   Access access_;
   Metrics metrics_;
   SlowClients slow_;

@@ -438,6 +438,73 @@ def test_who_does_not_read_loses_nothing_where_requests_are_parked(serve, tmp_pa
     assert [answer.count(b'"finish_reason":"') for answer in answers] == [8, 8]
 
 
+BODIES = ("--bodies-bytes", "4MiB", "--max-body-bytes", "3MiB")
+
+
+def begin_body(server, length=None, path=b"/tokenize"):
+    """A request of which the body is to come: in chunks, or so many bytes."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    framing = b"Transfer-Encoding: chunked" if length is None else b"Content-Length: %d" % length
+    connection.sendall(b"POST %s HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n" % (path, framing))
+    return connection
+
+
+def test_bodies_have_a_bound_together(serve):
+    server = serve(*BODIES)
+    first = begin_body(server, 2 << 20)
+    until(lambda: server.metric("qinfer_body_bytes") == 2 << 20)
+    for path, kind in [(b"/tokenize", b'"type":"overloaded_error"'), (b"/v1/messages", b'"type":"error"')]:
+        refused = _all_of(begin_body(server, 3 << 20, path))
+        assert refused.startswith(b"HTTP/1.1 503") and b"\r\nRetry-After: " in refused and kind in refused
+    expects = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    expects.sendall(b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\nExpect: 100-continue\r\n\r\n")
+    assert _all_of(expects).startswith(b"HTTP/1.1 503")
+    assert server.post("/tokenize", prompt="small ones pass " * 3000)[0] == 200
+    first.close()
+    until(lambda: server.metric("qinfer_body_bytes") == 0)
+    status, answer = server.post("/tokenize", prompt="a" * (5 << 19))
+    assert status == 200
+    until(lambda: server.metric("qinfer_body_bytes") == 0)
+
+
+def test_a_body_in_chunks_has_its_part_as_it_grows(serve):
+    server = serve(*BODIES)
+    first = begin_body(server, 2 << 20)
+    until(lambda: server.metric("qinfer_body_bytes") == 2 << 20)
+    second = begin_body(server)
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    second.sendall(chunk * 20)
+    until(lambda: server.metric("qinfer_body_bytes") == (2 << 20) + 20 * 0x10000)
+    try:
+        second.sendall(chunk * 20)
+    except OSError:
+        pass
+    assert _all_of(second).startswith(b"HTTP/1.1 503")
+    until(lambda: server.metric("qinfer_body_bytes") == 2 << 20)
+    first.close()
+
+
+def test_a_bound_of_all_bodies_holds_one(request):
+    path = f"{request.config.getoption('--models')}/tiny-stories"
+    ended = run_program(request, path, "--port", "0", "--bodies-bytes", "1MiB")
+    assert ended.returncode == 1 and "--bodies-bytes is 1048576, less than the 33554432" in ended.stderr
+
+
+def test_large_bodies_that_are_prepared_delay_no_small_ones(serve):
+    server = serve()
+    many = [threading.Thread(target=server.post, args=("/tokenize",), kwargs={"prompt": f"{i} " + "a dog " * (3 << 20)})
+            for i in range(6)]
+    for thread in many:
+        thread.start()
+    until(lambda: server.metric("qinfer_body_bytes") > 60 << 20)
+    begun = time.monotonic()
+    assert server.post("/tokenize", prompt="a")[0] == 200
+    assert server.metric("qinfer_body_bytes") > 0  # they are still prepared
+    assert time.monotonic() - begun < 3
+    for thread in many:
+        thread.join()
+
+
 def test_sigterm_lets_requests_end(serve):
     server = serve("--drain-s", "30")
     stream = begin(server, {**LONG, "max_tokens": 200})
