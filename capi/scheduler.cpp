@@ -24,8 +24,18 @@ class HeldRequest final : public engine::Request {
         generation_(&generation) {
     ++generation.holders;
   }
-  ~HeldRequest() override { capi::release(generation_); }
-  void let_go() override { capi::release(std::exchange(generation_, nullptr)); }
+  /// A reservation, which holds its session.
+  HeldRequest(qinfer_session& session, const qinfer_request_options& options)
+      : engine::Request(*session.impl, {options.priority, options.key, options.deadline_ns}),
+        user(options.user),
+        session_(&session) {
+    ++session.holders;
+  }
+  ~HeldRequest() override { HeldRequest::let_go(); }
+  void let_go() override {
+    capi::release(std::exchange(generation_, nullptr));
+    capi::release(std::exchange(session_, nullptr));
+  }
   HeldRequest(const HeldRequest&) = delete;
   HeldRequest& operator=(const HeldRequest&) = delete;
 
@@ -33,7 +43,8 @@ class HeldRequest final : public engine::Request {
   qinfer_request* handle = nullptr;
 
  private:
-  qinfer_generation* generation_;
+  qinfer_generation* generation_ = nullptr;
+  qinfer_session* session_ = nullptr;
 };
 
 }  // namespace qinfer::capi
@@ -86,9 +97,10 @@ qinfer_event event_of(const engine::SchedulerEvent& event) {
   out.message = "";
   if (event.kind == Kind::none) return out;
   const auto& request = static_cast<const HeldRequest&>(*event.request);
-  out.kind = event.kind == Kind::prompt  ? QINFER_EVENT_PROMPT
-             : event.kind == Kind::token ? QINFER_EVENT_TOKEN
-                                         : QINFER_EVENT_END;
+  out.kind = event.kind == Kind::prompt     ? QINFER_EVENT_PROMPT
+             : event.kind == Kind::token    ? QINFER_EVENT_TOKEN
+             : event.kind == Kind::reserved ? QINFER_EVENT_RESERVED
+                                            : QINFER_EVENT_END;
   out.request = request.handle;
   out.user = request.user;
   out.n_evaluated = event.evaluated;
@@ -151,6 +163,27 @@ qinfer_status qinfer_scheduler_submit(qinfer_scheduler* scheduler, qinfer_genera
       handle->impl->handle = handle.get();
     }
     QINFER_TRY(scheduler->impl->submit(handle->impl));
+    *out = handle.release();
+    return Status();
+  });
+}
+
+qinfer_status qinfer_scheduler_reserve(qinfer_scheduler* scheduler, qinfer_session* session, uint64_t n_tokens,
+                                       const qinfer_request_options* options, qinfer_request** out, qinfer_error* err) {
+  return guard(err, [&]() -> Status {
+    QINFER_REQUIRE(out);
+    *out = nullptr;
+    QINFER_TRY(check(scheduler));
+    QINFER_REQUIRE(session);
+    qinfer_request_options o;
+    QINFER_TRY(capi::copy_in(options, o, "qinfer_request_options"));
+    auto handle = std::make_unique<qinfer_request>();
+    const capi::Exclusive exclusive(session);
+    auto used = capi::usable(session, exclusive);
+    if (!used.ok()) return used.take_status();
+    handle->impl = std::make_shared<HeldRequest>(*session, o);
+    handle->impl->handle = handle.get();
+    QINFER_TRY(scheduler->impl->reserve(handle->impl, n_tokens));
     *out = handle.release();
     return Status();
   });

@@ -1112,6 +1112,15 @@ typedef struct qinfer_request_options {
  *  has. Free the request once it has ended, before or after its generation. */
 QINFER_STATUS qinfer_scheduler_submit(qinfer_scheduler *scheduler, qinfer_generation *generation,
                                       const qinfer_request_options *options, qinfer_request **out, qinfer_error *err);
+/** [any thread] Blocks for n_tokens of a session that the host evaluates itself, as qinfer_openai_answer_begin does for
+ *  the log probabilities of a prompt, and qinfer_openai_answer_embed: what it took otherwise could be promised to
+ *  requests, which then found none. The reservation is a request that waits its turn with the others and has no rows;
+ *  from its QINFER_EVENT_RESERVED on evaluate the session, on any thread, and free the request when that is done or,
+ *  where the session's generation is submitted then, after that. The session must be of the scheduler's cache and hold
+ *  no block yet; until the event, END or the step after qinfer_request_free it must not be evaluated. Errors as
+ *  qinfer_scheduler_submit's, QINFER_E_STATE for a session that holds blocks. */
+QINFER_STATUS qinfer_scheduler_reserve(qinfer_scheduler *scheduler, qinfer_session *session, uint64_t n_tokens,
+                                       const qinfer_request_options *options, qinfer_request **out, qinfer_error *err);
 /** [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step
  *  that evaluates it alone stops within a layer. The qinfer_cancel of its generation ends it after a step, too. */
 QINFER_API void qinfer_request_cancel(qinfer_request *request);
@@ -1136,8 +1145,15 @@ QINFER_STATUS qinfer_scheduler_wait(qinfer_scheduler *scheduler, uint64_t timeou
  *  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step, or until the
  *          generation is freed and its END was taken.
  *  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is
- *          given by qinfer_generation_finish then. */
-enum { QINFER_EVENT_NONE = 0, QINFER_EVENT_PROMPT = 1, QINFER_EVENT_TOKEN = 2, QINFER_EVENT_END = 3 };
+ *          given by qinfer_generation_finish then.
+ *  RESERVED  Of qinfer_scheduler_reserve: the blocks are promised. */
+enum {
+    QINFER_EVENT_NONE = 0,
+    QINFER_EVENT_PROMPT = 1,
+    QINFER_EVENT_TOKEN = 2,
+    QINFER_EVENT_END = 3,
+    QINFER_EVENT_RESERVED = 4
+};
 typedef struct qinfer_event {
     uint32_t          struct_size;
     int32_t           kind;        /* QINFER_EVENT_* */

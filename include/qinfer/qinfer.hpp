@@ -920,6 +920,15 @@ class Scheduler : public detail::Handle<qinfer_scheduler, qinfer_scheduler_free>
     });
     return request;
   }
+  /// Blocks for so many tokens of a session that the host evaluates itself; promised from QINFER_EVENT_RESERVED on.
+  Request reserve(Session& session, std::uint64_t n_tokens,
+                  const qinfer_request_options& options = qi::options<qinfer_request_options>()) {
+    Request request;
+    request.create([&](auto** out, auto* error) {
+      return qinfer_scheduler_reserve(native(), session.native(), n_tokens, &options, out, error);
+    });
+    return request;
+  }
   void step() {
     call([&](auto* error) { return qinfer_scheduler_step(native(), error); });
   }

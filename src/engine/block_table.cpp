@@ -98,6 +98,7 @@ void BlockTable::give_back_from(std::size_t n) {
   if (range_.data() != nullptr) range_.unmap(n * bytes, (end_ - n) * bytes);
   pool_->give_back(entries_.subspan(n, end_ - n));
   end_ = n;
+  note_held();
 }
 
 void BlockTable::give_back_before(std::size_t first) {
@@ -109,6 +110,7 @@ void BlockTable::give_back_before(std::size_t first) {
   std::fill(entries_.begin() + static_cast<std::ptrdiff_t>(first_),
             entries_.begin() + static_cast<std::ptrdiff_t>(first), kNoBlock);
   first_ = first;
+  note_held();
 }
 
 /// Copy on write. The first of the new tokens may go to a block that holds earlier tokens and that other sessions hold
@@ -135,6 +137,7 @@ Code BlockTable::extend(std::size_t position, std::size_t n) {
   const std::span<std::uint32_t> more = entries(before, needed);
   if (!take(more)) return Code::kv_full;
   end_ = needed;
+  note_held();
   Code code = pool_->ensure_backed(more);
   if (code == Code::ok && !map(before, needed - before, false)) code = Code::no_memory;
   if (code == Code::ok) code = own_partial(position);
@@ -158,6 +161,7 @@ bool BlockTable::share(const BlockTable& other) {
   first_ = other.first_;
   end_ = other.end_;
   begin_ = other.begin_;
+  note_held();
   return map(first_, end_ - first_, true);
 }
 
@@ -165,6 +169,7 @@ bool BlockTable::accept(std::size_t first, std::size_t end) {
   if (first_ == end_) first_ = end_ = first;
   const std::size_t before = end_;
   end_ = end;
+  note_held();
   if (map(first, end - first, true)) return true;
   give_back_from(before);
   return false;

@@ -18,6 +18,7 @@
 // others hold as well, extend() copies that block first. The last holder writes to the block itself.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -49,6 +50,8 @@ class BlockTable {
   std::uint32_t operator[](std::size_t i) const { return entries_[i]; }
   /// Blocks first .. end - 1.
   std::span<const std::uint32_t> held() const { return entries_.subspan(first_, end_ - first_); }
+  /// How many; from any thread.
+  std::size_t n_held() const { return n_held_.load(std::memory_order_relaxed); }
   std::uint64_t reserved_bytes() const { return range_.size(); }
 
   /// The first block that a token at this position, or the token before it, sees.
@@ -93,6 +96,7 @@ class BlockTable {
   const char* find_inconsistency(std::size_t n_evaluated) const;
 
  private:
+  void note_held() { n_held_.store(end_ - first_, std::memory_order_relaxed); }
   bool take(std::span<std::uint32_t> out);
   bool map(std::size_t first, std::size_t n, bool merged);
   /// Gives back blocks [n, end).
@@ -109,6 +113,7 @@ class BlockTable {
   std::size_t begin_ = 0;    ///< position before which even the first block holds nothing
   std::size_t left_at_ = 0;  ///< see leave()
   std::size_t promised_ = 0;
+  std::atomic<std::size_t> n_held_{0};
   std::size_t wanted_ = 0;  ///< blocks that this evaluation still has to take, promised already or not
 };
 

@@ -22,7 +22,8 @@ Status in_use() {
 
 /// Blocks of a group that no other session holds.
 std::uint64_t own_blocks(const Request& request, std::size_t group) {
-  const BlockTable& table = request.generation().session().keys().tables()[group];
+  const BlockTable& table = request.session().keys().tables()[group];
+  if (request.is_reservation()) return table.n_held();  // others adopt what it publishes: then it is not theirs
   if (table.held().empty()) return 0;  // as of most that wait, which are asked about in every step: takes no lock
   return table.held().size() - table.pool().count_shared(table.held());
 }
@@ -152,7 +153,7 @@ std::uint64_t Scheduler::room_of(BlocksOf blocks_of, Chosen chosen) const {
 
 /// For all blocks that it holds at most until it has so many tokens.
 std::uint64_t Scheduler::room_for(const Request& request, std::uint64_t tokens) const {
-  const Session& session = request.generation().session();
+  const Session& session = request.session();
   const Model& model = cache_->model();
   const std::vector<std::uint64_t> blocks =
       session_blocks(model.spec(), cache_->layouts(), std::min<std::uint64_t>(tokens, session.max_tokens()),
@@ -172,7 +173,7 @@ std::uint64_t Scheduler::taken_by(const Request& request) const {
 
 /// Of all its blocks, those that others hold too among them.
 std::uint64_t Scheduler::needed_by(const Request& request) const {
-  const std::span<const BlockTable> tables = request.generation().session().keys().tables();
+  const std::span<const BlockTable> tables = request.session().keys().tables();
   return room_of([&](std::size_t g) { return tables[g].held().size(); }, larger);
 }
 
@@ -180,10 +181,11 @@ std::uint64_t Scheduler::needed_by(const Request& request) const {
 std::uint64_t Scheduler::held_by_others() {
   const auto* const requests = &requests_;
   const auto others = [&, requests](std::size_t g) {
-    std::uint64_t used = cache_->pool(g).stats().blocks_used;
+    std::uint64_t own = 0;  // first, for what a reservation takes meanwhile counts twice then, and not as nobody's
     for (const auto& request : *requests)
-      if (request->running_) used -= std::min(own_blocks(*request, g), used);
-    return used;
+      if (request->running_) own += own_blocks(*request, g);
+    const std::uint64_t used = cache_->pool(g).stats().blocks_used;
+    return used - std::min(own, used);
   };
   return room_of(others, larger);
 }
@@ -197,21 +199,41 @@ Status Scheduler::submit(const std::shared_ptr<Request>& request) {
   if (&session.cache() != cache_.get())
     return error(Code::invalid_argument, "the generation's session belongs to another KV cache than the scheduler");
   if (session.length() == 0) return error(Code::state, "the generation's session has no tokens: append a prompt first");
-  const std::uint64_t room = room_for(*request, generation.most_tokens());
-  const std::uint64_t prompt_room = room_for(*request, session.length());
+  schedule::Request wanted;
+  wanted.prompt_tokens = static_cast<std::uint32_t>(session.length());
+  wanted.all_tokens = std::min<std::uint64_t>(generation.most_tokens(), session.max_tokens());
+  wanted.prompt_blocks = room_for(*request, session.length());
+  wanted.all_blocks = room_for(*request, generation.most_tokens());
+  return enqueue(request, wanted);
+}
+
+Status Scheduler::reserve(const std::shared_ptr<Request>& request, std::uint64_t tokens) {
+  const Session& session = request->session();
+  if (&session.cache() != cache_.get())
+    return error(Code::invalid_argument, "the session belongs to another KV cache than the scheduler");
+  if (tokens == 0 || tokens > session.max_tokens())
+    return error(Code::invalid_argument, "n_tokens is {}, expected 1 to the {} of the session", tokens,
+                 session.max_tokens());
+  if (session.keys().n_held() != 0)
+    return error(Code::state, "the session holds blocks already: reserve room for it before it is evaluated");
+  schedule::Request wanted;
+  wanted.is_reservation = true;
+  wanted.prompt_tokens = static_cast<std::uint32_t>(tokens);
+  wanted.all_tokens = tokens;
+  wanted.prompt_blocks = wanted.all_blocks = room_for(*request, tokens);
+  request->looked_up_ = true;
+  return enqueue(request, wanted);
+}
+
+Status Scheduler::enqueue(const std::shared_ptr<Request>& request, schedule::Request wanted) {
   {
     const Lock lock(mutex_);
-    if (room > cache_->blueprint().size.bytes)
-      return error_at(Code::kv_full, 0, "the request may need {} bytes of KV blocks, the cache has {}", room,
-                      cache_->blueprint().size.bytes);
-    schedule::Request wanted;
+    if (wanted.all_blocks > cache_->blueprint().size.bytes)
+      return error_at(Code::kv_full, 0, "the request may need {} bytes of KV blocks, the cache has {}",
+                      wanted.all_blocks, cache_->blueprint().size.bytes);
     wanted.id = stats_.submitted + 1;
     wanted.key = request->options_.key;
     wanted.priority = request->options_.priority;
-    wanted.prompt_tokens = static_cast<std::uint32_t>(session.length());
-    wanted.all_tokens = std::min<std::uint64_t>(generation.most_tokens(), session.max_tokens());
-    wanted.prompt_blocks = prompt_room;
-    wanted.all_blocks = room;
     if (!policy_.submit(wanted))
       return error(Code::no_memory, "{} requests are waiting, as many as the scheduler takes (max_waiting)",
                    policy_.n_waiting());
@@ -295,7 +317,7 @@ void Scheduler::note_pauses() {
   for (const auto& request : requests_) {
     request->is_paused_ = request->asked_to_pause_.load();
     policy_.pause(request->id_, request->is_paused_);
-    n_paused_ += request->is_paused_ ? 1 : 0;
+    n_paused_ += request->is_paused_ || request->is_reservation() ? 1 : 0;
   }
 }
 
@@ -330,7 +352,13 @@ void Scheduler::begin_requests() {
     const std::optional<std::uint64_t> id = policy_.next(has, held_by_others(), over_.empty());
     if (!id) return let_paused_leave();
     Request& request = *find(*requests, *id);
-    const Session& session = request.generation().session();
+    if (request.is_reservation()) {
+      policy_.begin(*id, 0);
+      request.running_ = true;
+      add_event(Kind::reserved, find(*requests, *id));
+      continue;
+    }
+    const Session& session = request.session();
     // What is all evaluated, with its logits, is as if the last token were to be evaluated.
     policy_.begin(*id, static_cast<std::uint32_t>(std::min(session.evaluated(), session.length() - 1)));
     request.running_ = true;
@@ -348,14 +376,16 @@ void Scheduler::begin_requests() {
 
 /// For requests that have come since the last step.
 void Scheduler::look_up_beginnings() {
-  for (std::size_t i = requests_.size(); i > 0 && !requests_[i - 1]->looked_up_; --i) {
+  for (std::size_t i = requests_.size(); i > 0; --i) {
     Request& request = *requests_[i - 1];
+    if (request.is_reservation()) continue;
+    if (request.looked_up_) break;
     request.looked_up_ = true;
-    if (request.session_in_use_.exchange(true)) continue;
-    Session& session = request.generation().session();
+    if (request.session_in_use_->exchange(true)) continue;
+    Session& session = request.session();
     const std::size_t known = session.evaluated() + session.keys().count_adoptable(session.tokens(), 1);
     request.resident_ = static_cast<std::uint32_t>(known);
-    request.session_in_use_.store(false);
+    request.session_in_use_->store(false);
     for (const auto& running : requests_)
       if (running->running_) compare_beginnings(request, *running);
   }
@@ -363,8 +393,9 @@ void Scheduler::look_up_beginnings() {
 
 /// What the waiting request will have when the running one's prompt is evaluated.
 void Scheduler::compare_beginnings(Request& waiting, const Request& running) const {
-  const Session &one = waiting.generation().session(), &other = running.generation().session();
-  if (!cache_->keeps_prefixes() || other.pending() == 0) return;
+  if (!cache_->keeps_prefixes() || waiting.is_reservation() || running.is_reservation()) return;
+  const Session &one = waiting.session(), &other = running.session();
+  if (other.pending() == 0) return;
   const std::span<const std::int32_t> a = one.tokens(), b = other.tokens();
   const auto end = std::mismatch(a.begin(), a.end() - 1, b.begin(), b.end()).first;
   const auto blocks = static_cast<std::uint32_t>((end - a.begin()) / cache_->block_tokens());
@@ -375,10 +406,11 @@ void Scheduler::compare_beginnings(Request& waiting, const Request& running) con
 }
 
 schedule::Policy::Has Scheduler::what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const {
+  if (waiting.is_reservation()) return {};
   if (waiting.like_ != 0) {
     const auto like = lower_bound(requests, waiting.like_);
     const bool is_there = like != requests.end() && (*like)->id_ == waiting.like_ && !(*like)->is_paused_;
-    const bool is_done = is_there && (*like)->generation().session().evaluated() >= waiting.like_tokens_;
+    const bool is_done = is_there && (*like)->session().evaluated() >= waiting.like_tokens_;
     if (is_done) waiting.resident_ = waiting.like_tokens_;
     if (is_done || !is_there) waiting.like_ = 0;
   }
@@ -391,7 +423,7 @@ void Scheduler::add_row(const schedule::Share& share) {
   Request& request = *row.request;
   row.is_prompt = share.is_prompt;
   request.is_ahead_ = false;
-  row.in_use = !request.session_in_use_.exchange(true);
+  row.in_use = !request.session_in_use_->exchange(true);
   if (!row.in_use) {
     request.status_ = in_use();
     return;
@@ -413,7 +445,7 @@ void Scheduler::guess() {
     claims_.emplace_back();
     if (!row.evaluates) continue;
     claims_.back() = row.request->generation().guess();
-    context += row.request->generation().session().length();
+    context += row.request->session().length();
     ++n;
   }
   if (n == 0) return;
@@ -434,7 +466,7 @@ Status Scheduler::evaluate(std::uint64_t time) {
       if (rows_[i].evaluates && rows_[i].request->status_.ok()) evaluated_.push_back(i);
     if (evaluated_.empty()) return Status();
     const auto row = [&](std::size_t i) -> const Row& { return rows_[evaluated_[i]]; };
-    const auto at = [&](std::size_t i) -> Session& { return row(i).request->generation().session(); };
+    const auto at = [&](std::size_t i) -> Session& { return row(i).request->session(); };
     const auto is_cancelled = [&](std::size_t i) { return row(i).request->is_cancelled(); };
     const auto limit = [&](std::size_t i) { return row(i).limit; };
     EvalOptions options;
@@ -456,7 +488,7 @@ bool Scheduler::drop_guesses() {
   bool any = false;
   for (Row& row : rows_) {
     if (row.n_drafts == 0) continue;
-    row.request->generation().session().drop_drafts();
+    row.request->session().drop_drafts();
     row.limit -= std::exchange(row.n_drafts, 0);
     any = true;
   }
@@ -467,19 +499,19 @@ bool Scheduler::drop_guesses() {
 void Scheduler::take_in(Row& row) {
   if (row.skipped) return;
   Request& request = *row.request;
-  Session& session = request.generation().session();
+  Session& session = request.session();
   bool draws = false;
   if (request.status_.ok() && request.is_cancelled()) request.status_ = cancelled();
   if (request.status_.ok()) {
     draws = !row.evaluates || session.pending() == 0;
-    request.event_ = {};
-    if (draws) request.status_ = request.generation().draw(request.event_);
+    *request.event_ = {};
+    if (draws) request.status_ = request.generation().draw(*request.event_);
     request.is_ahead_ = draws && session.to_evaluate() == 0;
   }
   const Lock lock(mutex_);
   if (request.status_.ok()) {
     add_event(draws ? Kind::token : Kind::prompt, row.request);
-    if (!draws || request.event_.finish == Finish::none) return;
+    if (!draws || request.event_->finish == Finish::none) return;
   }
   end(request, std::move(request.status_));
 }
@@ -501,7 +533,7 @@ void Scheduler::finish_step(std::uint64_t ns, std::uint64_t moved_ns) {
     if (!row.skipped) (row.is_prompt ? stats_.prompt_rows : stats_.decode_rows) += row.limit;
   for (const Row& row : rows_)
     if (!row.request->ended_)
-      policy_.evaluated(row.request->id_, static_cast<std::uint32_t>(row.request->generation().session().evaluated()));
+      policy_.evaluated(row.request->id_, static_cast<std::uint32_t>(row.request->session().evaluated()));
   if (parks()) note_holdings();
   if (evaluated_.empty()) return;
   ++stats_.steps;
@@ -511,9 +543,9 @@ void Scheduler::finish_step(std::uint64_t ns, std::uint64_t moved_ns) {
 void Scheduler::release_sessions() {
   for (Row& row : rows_) {
     if (!row.in_use) continue;
-    Session& session = row.request->generation().session();
+    Session& session = row.request->session();
     if (session.to_evaluate() != 0) session.drop_drafts();  // they were not evaluated
-    row.request->session_in_use_.store(false);
+    row.request->session_in_use_->store(false);
   }
   rows_.clear();
   for (const auto& request : over_) forget_parked(*request);
@@ -536,9 +568,11 @@ void Scheduler::end(Request& request, Status status) {
 
 void Scheduler::add_event(Kind kind, const std::shared_ptr<Request>& request) {
   if (request->forgotten_.load()) return;
-  const Session& session = request->generation().session();
-  events_.push_back(
-      {kind, request, static_cast<std::uint32_t>(session.evaluated()), static_cast<std::uint32_t>(session.length())});
+  events_.push_back({kind, request, 0, 0});
+  if (request->is_reservation()) return;
+  const Session& session = request->session();
+  events_.back().evaluated = static_cast<std::uint32_t>(session.evaluated());
+  events_.back().tokens = static_cast<std::uint32_t>(session.length());
 }
 
 SchedulerEvent Scheduler::next() {

@@ -16,6 +16,9 @@
 //   next()                 the events of the step, one after the other; the next step begins when all were taken, so
 //                          what events point to need not be kept
 //
+// What the host evaluates itself, prompts for their log probabilities and embeddings, has blocks promised by reserve():
+// a reservation waits its turn as requests do, and has no rows.
+//
 // It has no thread of its own: the host calls step() and next() on one thread. Blocks of the cache are promised before
 // a request begins, in bytes, for its prompt and all tokens that it may add; so the sessions of a scheduler never meet
 // a full cache. Other sessions may use it too, those of requests that have ended among them: what they hold now is
@@ -63,11 +66,14 @@ class Request {
   /// the generation, or null.
   Request(Generation& generation, GenerationEvent& event, std::atomic<bool>& session_in_use,
           const std::atomic<bool>* cancelled, const RequestOptions& options)
-      : generation_(generation),
-        event_(event),
-        session_in_use_(session_in_use),
+      : session_(generation.session()),
+        generation_(&generation),
+        event_(&event),
+        session_in_use_(&session_in_use),
         cancelled_(cancelled),
         options_(options) {}
+  /// A reservation: others evaluate the session.
+  Request(Session& session, const RequestOptions& options) : session_(session), options_(options) {}
   virtual ~Request() = default;
   /// Its end was told: what it refers to is used no more.
   virtual void let_go() {}
@@ -84,8 +90,12 @@ class Request {
     cancel();
   }
 
-  Generation& generation() const { return generation_; }
-  const GenerationEvent& event() const { return event_; }  ///< of its last token
+  bool is_reservation() const { return generation_ == nullptr; }
+  /// Of a reservation only what never changes and what any thread may ask for.
+  Session& session() const { return session_; }
+  /// Not of a reservation, as is event().
+  Generation& generation() const { return *generation_; }
+  const GenerationEvent& event() const { return *event_; }  ///< of its last token
   /// Why it has ended.
   const Status& status() const { return status_; }
   std::uint64_t id() const { return id_; }
@@ -98,10 +108,11 @@ class Request {
     return asked_to_end_.load();
   }
 
-  Generation& generation_;
-  GenerationEvent& event_;
-  std::atomic<bool>& session_in_use_;
-  const std::atomic<bool>* cancelled_;
+  Session& session_;
+  Generation* generation_ = nullptr;
+  GenerationEvent* event_ = nullptr;
+  std::atomic<bool>* session_in_use_ = nullptr;
+  const std::atomic<bool>* cancelled_ = nullptr;
   RequestOptions options_;
   std::atomic<bool> asked_to_end_{false}, asked_to_pause_{false}, forgotten_{false};
   std::uint64_t id_ = 0;
@@ -119,10 +130,10 @@ class Request {
 };
 
 struct SchedulerEvent {
-  enum class Kind : std::uint8_t { none, prompt, token, end };
+  enum class Kind : std::uint8_t { none, prompt, token, end, reserved };
   Kind kind = Kind::none;
   std::shared_ptr<Request> request;
-  std::uint32_t evaluated = 0, tokens = 0;  ///< of the session, after the step
+  std::uint32_t evaluated = 0, tokens = 0;  ///< of the session, after the step; 0 of a reservation
 };
 
 struct SchedulerStats {
@@ -146,6 +157,9 @@ class Scheduler {
 
   /// QINFER_E_NO_MEMORY where max_waiting are waiting, QINFER_E_KV_FULL for one that the whole cache has no room for.
   Status submit(const std::shared_ptr<Request>& request);
+  /// Blocks for so many tokens of a session that the host evaluates, and that has none yet: from Kind::reserved on they
+  /// are promised, until the request is cancelled or forgotten. Errors as submit()'s.
+  Status reserve(const std::shared_ptr<Request>& request, std::uint64_t tokens);
   /// One step; nothing where there is no request. QINFER_E_STATE with events that were not taken. After an error of the
   /// system (no memory) nothing was evaluated, and it can be called again when its events were taken.
   Status step();
@@ -174,6 +188,7 @@ class Scheduler {
   static std::shared_ptr<Request>& find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id);
   template <typename BlocksOf, typename Chosen>
   std::uint64_t room_of(BlocksOf blocks_of, Chosen chosen) const;
+  Status enqueue(const std::shared_ptr<Request>& request, schedule::Request wanted);
   std::uint64_t room_for(const Request& request, std::uint64_t tokens) const;
   std::uint64_t held_by(const Request& request) const;
   Status plan_step(std::uint64_t& moved_ns);
@@ -235,7 +250,7 @@ class Scheduler {
   std::vector<std::shared_ptr<Request>> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<SchedulerEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::size_t n_taken_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::size_t n_paused_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t n_paused_ ABSL_GUARDED_BY(mutex_) = 0;  ///< and reservations: they have no rows
   SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 

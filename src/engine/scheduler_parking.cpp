@@ -82,10 +82,10 @@ void Scheduler::choose_who_returns(std::uint64_t time) {
 /// Takes the blocks of a parked request. False: there were none, or it has ended.
 bool Scheduler::make_place(Request& request, std::uint64_t time) {
   Code code = Code::state;
-  if (!request.session_in_use_.exchange(true)) {
-    Session& session = request.generation().session();
+  if (!request.session_in_use_->exchange(true)) {
+    Session& session = request.session();
     if (request.generation().check().ok()) code = Parking::make_place(session);
-    request.session_in_use_.store(false);
+    request.session_in_use_->store(false);
   }
   if (code == Code::ok) {
     request.short_since_.reset();
@@ -117,14 +117,14 @@ std::uint64_t Scheduler::move_blocks() {
 
 /// True: it has left, or is back.
 Result<bool> Scheduler::move_some(Request& request, std::uint64_t until) {
-  if (request.session_in_use_.exchange(true))
+  if (request.session_in_use_->exchange(true))
     return Status::fixed(Code::state, "the session of a parked request is in use by another call");
   struct Release {
     std::atomic<bool>& in_use;
     ~Release() { in_use.store(false); }
-  } const release{request.session_in_use_};
+  } const release{*request.session_in_use_};
   const auto is_over = [this, until] { return now() >= until; };
-  Session& session = request.generation().session();
+  Session& session = request.session();
   const auto move = [&]() -> Result<bool> {
     QINFER_TRY(request.generation().check());
     return leaves_ ? parking_->leave(*request.slot_, session, is_over)
@@ -156,10 +156,10 @@ void Scheduler::note_moved(Request& request, Result<bool> moved) {
 void Scheduler::forget_parked(Request& request) {
   if (!request.slot_) return;
   parking_->free_slot(*std::exchange(request.slot_, std::nullopt));
-  if (request.session_in_use_.exchange(true)) return;
-  Session& session = request.generation().session();
+  if (request.session_in_use_->exchange(true)) return;
+  Session& session = request.session();
   if (session.keys().evaluated() == 0) session.forget_everything();
-  request.session_in_use_.store(false);
+  request.session_in_use_->store(false);
 }
 
 }  // namespace qinfer::engine

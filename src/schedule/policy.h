@@ -55,6 +55,7 @@ struct Request {
   std::uint64_t prompt_blocks = 0;  ///< that the prompt needs
   std::uint64_t all_blocks = 0;     ///< that it needs at most
   std::uint64_t all_tokens = 0;     ///< that it has at most, its prompt among them
+  bool is_reservation = false;      ///< others evaluate what its blocks are for: it is never planned, and never leaves
 };
 
 /// What a request does in a step: one row that decodes, or some of its prompt.
@@ -166,7 +167,7 @@ class Policy {
     Place place = Place::here;
     bool paused = false;
     bool is_here() const { return place == Place::here; }
-    bool is_planned() const { return is_here() && !paused; }
+    bool is_planned() const { return is_here() && !paused && !request.is_reservation; }
     /// Its turn to return comes before others begin.
     bool is_awaited() const { return !is_here() && !(paused && place == Place::parked); }
     bool decodes() const { return evaluated >= request.prompt_tokens; }
