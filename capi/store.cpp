@@ -59,6 +59,12 @@ qinfer_status qinfer_kv_store_keep(qinfer_kv_store* store, qinfer_session* sessi
 
 qinfer_status qinfer_kv_store_fetch(qinfer_kv_store* store, const qinfer_token* tokens, size_t n, const char* tenant,
                                     const qinfer_cancel* cancel, size_t* out_n, qinfer_error* err) {
+  return qinfer_kv_store_fetch_into(store, tokens, n, tenant, 0, cancel, out_n, err);
+}
+
+qinfer_status qinfer_kv_store_fetch_into(qinfer_kv_store* store, const qinfer_token* tokens, size_t n,
+                                         const char* tenant, uint32_t prefix_space, const qinfer_cancel* cancel,
+                                         size_t* out_n, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     if (out_n != nullptr) *out_n = 0;
     QINFER_TRY(check(store));
@@ -66,7 +72,7 @@ qinfer_status qinfer_kv_store_fetch(qinfer_kv_store* store, const qinfer_token* 
     // Of any list of tokens no session could evaluate more.
     const std::size_t most = std::min<std::size_t>(n, store->impl->cache().model().spec().context_tokens);
     QINFER_ASSIGN(const std::size_t found,
-                  store->impl->fetch({tokens, most}, tenant_of(tenant), capi::flag_of(cancel)));
+                  store->impl->fetch({tokens, most}, tenant_of(tenant), prefix_space, capi::flag_of(cancel)));
     if (out_n != nullptr) *out_n = found;
     return Status();
   });

@@ -206,7 +206,8 @@ Result<engine::SessionOptions> session_options(const qinfer_session_options* cal
   QINFER_TRY(copy_in(caller, options, "qinfer_session_options"));
   QINFER_TRY(unknown_flags(options.flags, QINFER_SESSION_EMBEDDINGS, "qinfer_session_options.flags"));
   return engine::SessionOptions{options.max_tokens, options.max_logits,
-                                (options.flags & QINFER_SESSION_EMBEDDINGS) != 0, options.max_draft};
+                                (options.flags & QINFER_SESSION_EMBEDDINGS) != 0, options.max_draft,
+                                options.prefix_space};
 }
 
 }  // namespace qinfer::capi

@@ -389,7 +389,10 @@ typedef struct qinfer_session_options {
      *  it, is several times faster. Tokens, text, log probabilities and all that calls tell of the session are the same
      *  as without. Takes memory for so many rows of logits, and between two steps guesses may hold a block more of the
      *  cache. With a kernel set that is not batch-invariant nothing is guessed. */
-    uint32_t max_draft, reserved;
+    uint32_t max_draft;
+    /** With QINFER_CACHE_PREFIX only sessions of the same number find what others have evaluated: where users must not
+     *  learn from qinfer_metrics, or from the time that it takes, what others have sent, each has one. */
+    uint32_t prefix_space;
 } qinfer_session_options;
 
 /** Bytes, as planned or as in use: for equal options the two agree exactly. */
@@ -754,6 +757,10 @@ QINFER_STATUS qinfer_kv_store_keep(qinfer_kv_store *store, qinfer_session *sessi
  *  prefix without a session. */
 QINFER_STATUS qinfer_kv_store_fetch(qinfer_kv_store *store, const qinfer_token *tokens, size_t n, const char *tenant,
                                     const qinfer_cancel *cancel, size_t *out_n, qinfer_error *err);
+/** The same for sessions of this prefix_space (qinfer_session_options). */
+QINFER_STATUS qinfer_kv_store_fetch_into(qinfer_kv_store *store, const qinfer_token *tokens, size_t n,
+                                         const char *tenant, uint32_t prefix_space, const qinfer_cancel *cancel,
+                                         size_t *out_n, qinfer_error *err);
 typedef struct qinfer_kv_store_stats {
     uint32_t struct_size, reserved;
     uint64_t n_files, bytes;                  /* there now */

@@ -884,11 +884,13 @@ class KvStore : public detail::Handle<qinfer_kv_store, qinfer_kv_store_free> {
     return n;
   }
   /// How many of the tokens the cache knows now, from the first on.
-  std::size_t fetch(const std::vector<Token>& tokens, const std::string& tenant = {}, const Cancel* cancel = nullptr) {
+  std::size_t fetch(const std::vector<Token>& tokens, const std::string& tenant = {}, const Cancel* cancel = nullptr,
+                    std::uint32_t prefix_space = 0) {
     std::size_t n = 0;
     const qinfer_cancel* flag = cancel != nullptr ? cancel->native() : nullptr;
     detail::FullError error;
-    detail::check(qinfer_kv_store_fetch(native(), tokens.data(), tokens.size(), tenant.c_str(), flag, &n, error.arg()),
+    detail::check(qinfer_kv_store_fetch_into(native(), tokens.data(), tokens.size(), tenant.c_str(), prefix_space, flag,
+                                             &n, error.arg()),
                   error);
     return n;
   }

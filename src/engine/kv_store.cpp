@@ -87,14 +87,15 @@ Result<std::size_t> KvStore::keep(const Session& session, std::string_view tenan
 /// another; at the end they are given back, and stay cached.
 class KvStore::Fetch {
  public:
-  Fetch(KvStore& store, Tokens tokens, std::string_view tenant, std::size_t most)
+  Fetch(KvStore& store, Tokens tokens, std::string_view tenant, kv::PrefixName start, std::size_t most)
       : store_(store),
         cache_(*store.cache_),
         tokens_(tokens),
         keys_(store.keys_of(tokens, most, tenant)),
         names_(most),
         held_(cache_.n_groups()),
-        root_(store.root(tenant)) {
+        root_(store.root(tenant)),
+        start_(start) {
     for (auto& held : held_) held.reserve(most);
   }
   ~Fetch() {
@@ -105,7 +106,7 @@ class KvStore::Fetch {
 
   /// How many blocks there are, in the cache or in files.
   std::size_t look() {
-    n_known_ = cache_.pool().find(kv::PrefixIndex::kStart, tokens_.first(keys_.size() * cache_.block_tokens()), names_);
+    n_known_ = cache_.pool().find(start_, tokens_.first(keys_.size() * cache_.block_tokens()), names_);
     std::size_t n = n_known_;
     while (n < keys_.size() && store_.files_->has(keys_[n], 0)) ++n;
     return shorten_to_windows(n);
@@ -184,7 +185,7 @@ class KvStore::Fetch {
     n_known_ = std::min(n_known_, i);  // evicted meanwhile
     QINFER_ASSIGN(const bool there, read(0, i, block));
     if (!there) return false;
-    const kv::PrefixName parent = i == 0 ? kv::PrefixIndex::kStart : names_[i - 1];
+    const kv::PrefixName parent = i == 0 ? start_ : names_[i - 1];
     names_[i] = pool.publish(parent, store_.block_of(tokens_, i), block);
     if (names_[i].generation != 0 && names_[i].block != block) {  // another has it since: that one's then
       pool.give_back({&block, 1});
@@ -215,12 +216,15 @@ class KvStore::Fetch {
   std::vector<std::vector<std::uint32_t>> held_;  ///< of each group
   std::vector<std::byte> buffer_;
   kv::BlockKey root_;
+  kv::PrefixName start_;
   std::size_t n_known_ = 0;  ///< blocks that the cache had when it began
 };
 
-Result<std::size_t> KvStore::fetch(Tokens tokens, std::string_view tenant, Cancelled cancelled) {
+Result<std::size_t> KvStore::fetch(Tokens tokens, std::string_view tenant, std::uint32_t prefix_space,
+                                   Cancelled cancelled) {
   if (tokens.empty()) return std::size_t{0};
-  Fetch fetch(*this, tokens, tenant, (tokens.size() - 1) / cache_->block_tokens());
+  Fetch fetch(*this, tokens, tenant, kv::PrefixIndex::start_of(prefix_space),
+              (tokens.size() - 1) / cache_->block_tokens());
   const std::size_t n = fetch.look();
   std::size_t brought = n;
   if (!fetch.has_all(n)) {

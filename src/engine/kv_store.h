@@ -43,7 +43,8 @@ class KvStore {
   /// and values that came out of a snapshot.
   Result<std::size_t> keep(const Session& session, std::string_view tenant, Cancelled cancelled);
   /// Returns how many of the tokens the cache knows now, from the first on, the last one never: as much as has room.
-  Result<std::size_t> fetch(Tokens tokens, std::string_view tenant, Cancelled cancelled);
+  /// Sessions of `prefix_space` find them.
+  Result<std::size_t> fetch(Tokens tokens, std::string_view tenant, std::uint32_t prefix_space, Cancelled cancelled);
   kv::BlockFilesStats stats() const { return files_->stats(); }
 
  private:

@@ -45,6 +45,7 @@ struct SessionOptions {
   std::uint32_t max_tokens = 0, max_logits = 0;
   bool embeddings = false;
   std::uint32_t max_draft = 0;
+  std::uint32_t prefix_space = 0;  ///< only sessions of the same one find what it publishes
 };
 
 }  // namespace qinfer::engine

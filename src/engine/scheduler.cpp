@@ -393,9 +393,9 @@ void Scheduler::look_up_beginnings() {
 
 /// What the waiting request will have when the running one's prompt is evaluated.
 void Scheduler::compare_beginnings(Request& waiting, const Request& running) const {
-  if (!cache_->keeps_prefixes() || waiting.is_reservation() || running.is_reservation()) return;
+  if (waiting.is_reservation() || running.is_reservation()) return;
   const Session &one = waiting.session(), &other = running.session();
-  if (other.pending() == 0) return;
+  if (!one.keys().has_prefixes_of(other.keys()) || other.pending() == 0) return;
   const std::span<const std::int32_t> a = one.tokens(), b = other.tokens();
   const auto end = std::mismatch(a.begin(), a.end() - 1, b.begin(), b.end()).first;
   const auto blocks = static_cast<std::uint32_t>((end - a.begin()) / cache_->block_tokens());

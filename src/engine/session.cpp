@@ -15,7 +15,9 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache,
   const Model& model = cache->model();
   QINFER_ASSIGN(const SessionLayout layout,
                 plan_session(model.spec(), model.max_token_bytes(), cache->blueprint(), options));
-  return create(std::move(cache), layout);
+  QINFER_ASSIGN(std::unique_ptr<Session> session, create(std::move(cache), layout));
+  session->keys_.enter(options.prefix_space);
+  return session;
 }
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<KvCache> cache, const SessionLayout& layout) {

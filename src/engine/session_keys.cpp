@@ -30,6 +30,7 @@ Status SessionKeys::open(KvCache& cache, const SessionLayout& layout, std::byte*
 Status SessionKeys::share(const SessionKeys& original) {
   n_evaluated_ = original.n_evaluated_;
   n_named_ = original.n_named_;
+  start_ = original.start_;
   untrusted_ = original.untrusted_;
   origin_ = original.origin_;
   same_origin_ = original.same_origin_;
@@ -119,7 +120,7 @@ std::size_t SessionKeys::find_blocks(Tokens tokens, std::size_t keep) {
   for (const BlockTable& table : tables())
     if (table.window() != 0 && n_evaluated_ != 0) return 0;
   const std::size_t most = (pending - keep) / size;
-  const kv::PrefixName parent = first == 0 ? kv::PrefixIndex::kStart : names_[first - 1];
+  const kv::PrefixName parent = first == 0 ? start_ : names_[first - 1];
   return cache_->pool().find(parent, tokens_of_blocks(tokens, first, most), {names_ + first, most});
 }
 
@@ -178,7 +179,7 @@ void SessionKeys::publish_full_blocks(Tokens tokens) {
   n_named_ = pool.count_current({names_, n_named_});
   for (; n_named_ < full; ++n_named_) {
     if (!tables_[0].holds(n_named_)) return;  // the window has moved on
-    const kv::PrefixName parent = n_named_ == 0 ? kv::PrefixIndex::kStart : names_[n_named_ - 1];
+    const kv::PrefixName parent = n_named_ == 0 ? start_ : names_[n_named_ - 1];
     const kv::PrefixName name = pool.publish(parent, tokens_of_blocks(tokens, n_named_, 1), tables_[0][n_named_]);
     if (name.generation == 0) return;  // evicted just now: next time
     names_[n_named_] = name;

@@ -71,6 +71,12 @@ class SessionKeys {
   /// Adopts published blocks of the cache that hold pending tokens, but not the last `keep` tokens, and returns how
   /// many. Ends all promises.
   std::size_t adopt_prefix(Tokens tokens, std::size_t keep);
+  /// From now on it finds, and publishes, prefixes of this space alone; before anything is evaluated.
+  void enter(std::uint32_t prefix_space) { start_ = kv::PrefixIndex::start_of(prefix_space); }
+  /// Whether it finds what the other publishes.
+  bool has_prefixes_of(const SessionKeys& other) const {
+    return cache_->keeps_prefixes() && start_.block == other.start_.block;
+  }
   /// How many tokens it would adopt now at most; less where a window sees blocks that are not there.
   std::size_t count_adoptable(Tokens tokens, std::size_t keep);
   /// Undoes adopt_prefix(): the tokens of so many blocks are pending again.
@@ -121,6 +127,7 @@ class SessionKeys {
   KvCache* cache_ = nullptr;
   const SessionLayout* layout_ = nullptr;
   std::unique_ptr<BlockTable[]> tables_;  ///< one for each group
+  kv::PrefixName start_;                  ///< before its first block
   kv::PrefixName* names_ = nullptr;       ///< of full blocks in the prefix index, [max_blocks]
   std::size_t n_evaluated_ = 0;
   std::size_t n_named_ = 0;  ///< full blocks whose names are known

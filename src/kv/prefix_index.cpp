@@ -32,7 +32,7 @@ Result<PrefixIndex> PrefixIndex::create(std::uint64_t n_blocks, std::uint32_t bl
 
 std::uint64_t PrefixIndex::hash_of(PrefixName parent, std::span<const std::int32_t> tokens) const {
   if (block_tokens_ == 0) return XXH3_64bits(&parent, sizeof parent);
-  const std::uint64_t before = parent.generation == 0 ? 0 : of(parent.block).hash;
+  const std::uint64_t before = parent.generation == 0 ? parent.block : of(parent.block).hash;
   return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), before);
 }
 

@@ -35,6 +35,8 @@ class PrefixIndex {
  public:
   /// The parent of the first block of a sequence; as a result: nothing was found.
   static constexpr PrefixName kStart{};
+  /// The same of a space of its own: what is registered in one is not found in another. 0: kStart.
+  static constexpr PrefixName start_of(std::uint32_t space) { return {space, 0}; }
 
   /// With block_tokens 0 the entries are found by names of another index alone: `parent` below is one of those, and
   /// `tokens` are empty. An entry whose name is no longer current there is never found again, and evicted in its turn.
