@@ -24,7 +24,7 @@ namespace server {
 
 struct ConnectionLimits {
   HeadLimits head;
-  BodyBudget* bodies = nullptr;
+  BodyBudget* bodies = nullptr;  ///< null: there is no bound
   std::uint32_t head_s = 10, body_s = 60, idle_s = 75, write_s = 60;
 };
 

@@ -323,6 +323,15 @@ def _all_of(connection):
     return received
 
 
+def _to_the_end(stream):
+    received = b""
+    while not received.endswith(b"0\r\n\r\n"):
+        piece = stream.recv(65536)
+        assert piece
+        received += piece
+    return received
+
+
 def test_a_stream_that_waits_has_comments(serve):
     server, body = crowded(serve, "--keep-alive-s", "1", "--cache-bytes", "1GiB")
     crowd = begin(server, body)
@@ -367,10 +376,7 @@ def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve):
     assert server.metric("qinfer_generation_rows_total") == rows
     assert server.metric("vllm:num_requests_running") > 0
     assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=5)[0] == 200
-    received = b""
-    while not received.endswith(b"0\r\n\r\n"):
-        received += stream.recv(65536)
-    assert received.count(b'"finish_reason":"') == 8
+    assert _to_the_end(stream).count(b'"finish_reason":"') == 8
     until(lambda: server.metric("vllm:num_requests_running") == 0)
     assert server.metric("qinfer_connections_slow") == 0
     # One that leaves while it is paused.
@@ -419,18 +425,18 @@ def test_a_client_that_does_not_read_may_rest_while_nobody_waits(serve):
     [stream] = [begin(server, {**LONG, "logprobs": 5, "n": 8}, 8192)]  # four of its choices wait
     until(lambda: server.metric("qinfer_connections_slow") == 1)
     time.sleep(1)
-    assert _all_of(stream).count(b'"finish_reason":"') == 8
+    assert _to_the_end(stream).count(b'"finish_reason":"') == 8
 
 
 def test_who_does_not_read_loses_nothing_where_requests_are_parked(serve, tmp_path):
     server = serve("--slow-s", "30", "--cache-bytes", "3MiB", "--park", str(tmp_path))
-    streams = begin_wide(server, 2, max_tokens=200)
+    streams = begin_wide(server, 2)
     begun = time.monotonic()
     asked = {"prompt": "Once upon a time " * 30, "max_tokens": 20}
     assert server.post("/v1/completions", **asked)[0] == 200
     assert time.monotonic() - begun < 15 and server.metric("qinfer_requests_parked") > 0
     answers = []
-    readers = [threading.Thread(target=lambda stream=stream: answers.append(_all_of(stream))) for stream in streams]
+    readers = [threading.Thread(target=lambda stream=stream: answers.append(_to_the_end(stream))) for stream in streams]
     for reader in readers:
         reader.start()
     for reader in readers:
