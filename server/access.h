@@ -5,6 +5,7 @@
 // from the server's own page. Other pages are let in by their origin, which is CORS.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ class Access {
   std::string reload() { return keys_.reload(); }
   /// Nothing, where the request may be answered. `is_open`: without a key.
   std::optional<Refusal> refusal_of(const Request& head, bool is_open) const;
+  /// Of the key of a request that may be answered; 0 where none is asked for.
+  std::uint32_t number_of(const Request& head) { return keys_.number_of(head.authorization); }
   /// Whether a browser asks what a page may ask, and the answer is yes. It has no key yet.
   bool is_preflight(const Request& head) const;
   /// Lines of the head that every answer to the request has.

@@ -72,14 +72,15 @@ Refusal refusal_of(const qi::Error& error) {
 
 // ---- Jobs
 
-struct Job::Choice {
+struct Job::Choice : Told {
   Choice(Job& owner, std::size_t i) : job(owner), index(i) {}
-  ~Choice() {
+  ~Choice() override {
     qinfer_request_free(request);
     qinfer_generation_free(generation);
   }
   Choice(const Choice&) = delete;
   Choice& operator=(const Choice&) = delete;
+  void take(const qinfer_event& event) override { job.engine_.take(*this, event); }
 
   Job& job;
   std::size_t index;
@@ -92,7 +93,7 @@ struct Job::Choice {
   std::optional<std::chrono::steady_clock::time_point> last_token;
 };
 
-Job::Job(Engine& engine, std::int32_t kind, const std::string& body, std::string tenant)
+Job::Job(Engine& engine, std::int32_t kind, const std::string& body, Tenant tenant)
     : engine_(engine), tenant_(std::move(tenant)) {
   try {
     auto options = qi::options<qinfer_openai_options>();
@@ -169,7 +170,7 @@ void Job::submit_all(const std::vector<Choice*>& ready) {
   try {
     for (Choice* choice : ready) {
       auto options = qi::options<qinfer_request_options>();
-      options.user = choice;
+      options.user = static_cast<Told*>(choice);
       call([&](auto* error) {
         return qinfer_scheduler_submit(engine_.scheduler_.native(), choice->generation, &options, &choice->request,
                                        error);
@@ -189,6 +190,24 @@ void Job::submit_all(const std::vector<Choice*>& ready) {
   }
 }
 
+/// For a session that is evaluated here. Throws Refusal where the request is cancelled.
+std::shared_ptr<Room> Job::wait_for_room(qi::Session& session) try {
+  const std::shared_ptr<Room> room = Room::ask(engine_, session, std::max(info_.longest_prompt, 1u));
+  {
+    const Lock lock(mutex_);
+    room_ = room;
+  }
+  if (is_cancelled_) room->leave();
+  if (room->wait()) return room;
+  throw refusal(503, "server_error", "The request was cancelled");
+} catch (const qi::Error& error) {
+  if (error.status() == QINFER_E_KV_FULL)  // it would never fit
+    throw refusal(400, "invalid_request_error", error.what(), "context_length_exceeded");
+  Refusal told = refusal_of(error);
+  if (error.status() == QINFER_E_NO_MEMORY) told.status = 429;
+  throw told;
+}
+
 /// Puts the prompt into a session. Whether tokens are to be drawn.
 bool Job::begin(Choice& choice) {
   const std::uint32_t context = engine_.model_.info().context_tokens;
@@ -198,6 +217,7 @@ bool Job::begin(Choice& choice) {
   if ((info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) != 0)
     options.max_logits = std::min(info_.longest_prompt, kPromptRows);
   options.max_draft = kMaxDraft;
+  options.prefix_space = tenant_.prefix_space;
   choice.session = std::make_unique<qi::Session>(engine_.cache_, options);
   if (grammar_ != nullptr) Grammars::install(grammar_, *choice.session);
   call([&](auto* error) {
@@ -205,9 +225,14 @@ bool Job::begin(Choice& choice) {
                                            &choice.generation, error);
   });
   std::int32_t ended = 0;
+  const bool evaluates = (info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) != 0;
+  const InRoom room(evaluates ? wait_for_room(*choice.session) : nullptr);
   call(
       [&](auto* error) { return qinfer_openai_answer_begin(answer_, choice.index, choice.generation, &ended, error); });
-  return ended == 0;
+  if (ended == 0) return true;
+  qinfer_generation_free(std::exchange(choice.generation, nullptr));
+  choice.session.reset();  // others need its blocks
+  return false;
 }
 
 /// What is kept of its prompts, into the cache. Where that fails it is evaluated.
@@ -221,7 +246,7 @@ void Job::fetch() noexcept {
         return qinfer_openai_request_tokens(request_, i, tokens.data(), tokens.size(), &n, error);
       });
       tokens.resize(n);
-      engine_.keeper_->fetch(tokens, tenant_);
+      engine_.keeper_->fetch(tokens, tenant_.name, tenant_.prefix_space);
     }
   } catch (const std::exception&) {
   }
@@ -231,8 +256,9 @@ void Job::embed() {
   auto options = qi::options<qinfer_session_options>();
   options.flags = QINFER_SESSION_EMBEDDINGS;
   options.max_tokens = info_.longest_prompt;
+  qi::Session session(engine_.cache_, options);
+  const InRoom room(wait_for_room(session));
   for (std::uint32_t i = 0; i < info_.n_prompts; ++i) {
-    qi::Session session(engine_.cache_, options);
     call([&](auto* error) {
       return qinfer_openai_answer_embed(answer_, i, session.native(), QINFER_POOL_DEFAULT, cancel_.native(), error);
     });
@@ -244,6 +270,7 @@ void Job::cancel() {
   is_cancelled_ = true;
   cancel_.request();
   const Lock lock(mutex_);
+  if (room_ != nullptr) room_->leave();
   for (const auto& choice : choices_) qinfer_request_cancel(choice->request);
 }
 
@@ -370,7 +397,8 @@ void Engine::run() {
   const auto n_drawn = [this] {
     const Lock lock(mutex_);
     for (const Job::Choice* choice : drawn_) qinfer_request_cancel(choice->request);
-    return drawn_.size();
+    for (const Room* room : rooms_) qinfer_request_cancel(room->request_);
+    return drawn_.size() + rooms_.size();
   };
   while (n_drawn() != 0) step();
 }
@@ -380,7 +408,8 @@ void Engine::step() {
     scheduler_.step();
   } catch (const qi::Error&) {  // no memory: nothing was evaluated, and the next step tries again
   }
-  for (qinfer_event event = scheduler_.next(); event.kind != QINFER_EVENT_NONE; event = scheduler_.next()) take(event);
+  for (qinfer_event event = scheduler_.next(); event.kind != QINFER_EVENT_NONE; event = scheduler_.next())
+    static_cast<Told*>(event.user)->take(event);
 }
 
 void Engine::count_times(Job::Choice& choice, const qinfer_event& event) {
@@ -397,8 +426,7 @@ void Engine::count_times(Job::Choice& choice, const qinfer_event& event) {
   choice.last_token = now;
 }
 
-void Engine::take(const qinfer_event& event) {
-  auto& choice = *static_cast<Job::Choice*>(event.user);
+void Engine::take(Job::Choice& choice, const qinfer_event& event) {
   Job& job = choice.job;
   choice.has_begun = true;
   if (event.kind == QINFER_EVENT_PROMPT) return;
@@ -416,7 +444,7 @@ void Engine::take(const qinfer_event& event) {
   qinfer_generation_free(std::exchange(choice.generation, nullptr));
   const bool is_whole = event.status == QINFER_OK || event.status == QINFER_E_CANCELLED;
   if (keeper_ != nullptr && is_whole && (job.info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) == 0)
-    keeper_->keep(std::move(choice.session), job.tenant_);
+    keeper_->keep(std::move(choice.session), job.tenant_.name);
   choice.session.reset();
 }
 
@@ -434,7 +462,8 @@ void Engine::note_end() {
 bool Engine::has_waiting() {
   const Lock lock(mutex_);
   return std::any_of(drawn_.begin(), drawn_.end(),
-                     [](const Job::Choice* choice) { return !choice->has_begun && !choice->job.is_paused_; });
+                     [](const Job::Choice* choice) { return !choice->has_begun && !choice->job.is_paused_; }) ||
+         std::any_of(rooms_.begin(), rooms_.end(), [](const Room* room) { return room->waits(); });
 }
 
 std::uint32_t Engine::retry_after_s() {

@@ -21,6 +21,7 @@
 #include "keeper.h"
 #include "mutex.h"
 #include "refusal.h"
+#include "room.h"
 
 namespace server {
 
@@ -38,14 +39,20 @@ Refusal refusal_of(const qi::Error& error);
 
 class Engine;
 
+/// Whose a request is.
+struct Tenant {
+  std::string name;                ///< of kept conversations
+  std::uint32_t prefix_space = 0;  ///< of beginnings in the cache: only requests of the same one find them
+};
+
 /// One request. Handles are freed on the engine's thread, or with the job where it was never submitted.
 class Job : public std::enable_shared_from_this<Job> {
  public:
   /// `bytes`: of the answer; `is_last`: nothing follows.
   using OnBytes = std::function<void(std::string bytes, bool is_last)>;
 
-  /// `tenant`: whose kept conversations it may find. Throws Refusal.
-  Job(Engine& engine, std::int32_t kind, const std::string& body, std::string tenant);
+  /// Throws Refusal.
+  Job(Engine& engine, std::int32_t kind, const std::string& body, Tenant tenant);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -56,6 +63,10 @@ class Job : public std::enable_shared_from_this<Job> {
   bool is_stopped() const { return is_stopped_; }
   /// The status of HTTP that an answer which has failed would have had; 0: it has not. On the engine's thread.
   int failure() const { return failure_; }
+  /// Whether submit() evaluates, and waits for room to: on a thread that may take long.
+  bool evaluates() const {
+    return info_.kind == QINFER_OPENAI_EMBEDDINGS || (info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) != 0;
+  }
   /// Draws all choices. Throws Refusal; then nothing is given. Where it was cancelled nothing happens.
   void submit(OnBytes on_bytes);
   /// From any thread: nothing more is drawn, until it goes on.
@@ -73,16 +84,18 @@ class Job : public std::enable_shared_from_this<Job> {
   void embed();
   void fetch() noexcept;
   bool begin(Choice& choice);
+  std::shared_ptr<Room> wait_for_room(qi::Session& session);
   void submit_all(const std::vector<Choice*>& ready);
 
   Engine& engine_;
-  const std::string tenant_;
+  const Tenant tenant_;
   bool is_stream_ = false, is_stopped_ = false;
   qinfer_openai_request* request_ = nullptr;
   qinfer_openai_answer* answer_ = nullptr;
   qinfer_openai_info info_ = {};
   Grammars::Compiled grammar_;  ///< of the content; null = none
   std::vector<std::unique_ptr<Choice>> choices_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Room> room_ ABSL_GUARDED_BY(mutex_);  ///< that submit() waits for, or is in
   OnBytes on_bytes_;
   int failure_ = 0;
   bool is_complete_ = false;  ///< all bytes are given
@@ -106,7 +119,7 @@ class Engine {
   /// Seconds after which a request that was refused for want of room may be sent again: as long as those that wait take
   /// at the rate of the last ones.
   std::uint32_t retry_after_s();
-  /// Whether a request that is not paused has not begun.
+  /// Whether a request that is not paused has not begun, or waits for room.
   bool has_waiting();
   const Times& times() const { return times_; }
   /// Null where no conversations are kept.
@@ -114,9 +127,10 @@ class Engine {
 
  private:
   friend class Job;
+  friend class Room;
   void run();
   void step();
-  void take(const qinfer_event& event);
+  void take(Job::Choice& choice, const qinfer_event& event);
   void count_times(Job::Choice& choice, const qinfer_event& event);
   void note_end();
 
@@ -133,6 +147,7 @@ class Engine {
   std::optional<std::chrono::steady_clock::time_point> last_end_;  ///< after which some waited
   Mutex mutex_;
   std::set<Job::Choice*> drawn_ ABSL_GUARDED_BY(mutex_);  ///< submitted, and not ended
+  std::set<Room*> rooms_ ABSL_GUARDED_BY(mutex_);         ///< asked for, and not ended
   std::thread thread_;
 };
 

@@ -13,6 +13,7 @@ struct Request {
   std::string authorization, if_none_match, host, origin;
   std::string fetch_site;                  ///< Sec-Fetch-Site
   std::string asked_method, asked_fields;  ///< Access-Control-Request-Method and -Headers
+  std::uint32_t key = 0;                   ///< the number of its key; 0 where none is asked for
   std::uint64_t length = 0;                ///< of the body, as the head says; 0 where it does not
   std::string body;
   std::shared_ptr<void> part;  ///< what the body has of the bound of all (bodies.h), until it is let go

@@ -34,9 +34,10 @@ void Keeper::keep(std::unique_ptr<qi::Session> session, const std::string& tenan
   changed_.notify_one();
 }
 
-void Keeper::fetch(const std::vector<qi::Token>& tokens, const std::string& tenant) noexcept {
+void Keeper::fetch(const std::vector<qi::Token>& tokens, const std::string& tenant,
+                   std::uint32_t prefix_space) noexcept {
   try {
-    store_.fetch(tokens, tenant);
+    store_.fetch(tokens, tenant, nullptr, prefix_space);
   } catch (const std::exception&) {
     ++n_failed_;
   }

@@ -31,8 +31,8 @@ class Keeper {
 
   /// From any thread.
   void keep(std::unique_ptr<qi::Session> session, const std::string& tenant);
-  /// What is kept of these tokens is in the cache then. Reads files.
-  void fetch(const std::vector<qi::Token>& tokens, const std::string& tenant) noexcept;
+  /// What is kept of these tokens is in the cache then, for sessions of this space. Reads files.
+  void fetch(const std::vector<qi::Token>& tokens, const std::string& tenant, std::uint32_t prefix_space) noexcept;
   qinfer_kv_store_stats stats() const { return store_.stats(); }
   std::uint64_t n_failed() const { return n_failed_; }
   std::uint64_t n_passed_over() const { return n_passed_over_; }

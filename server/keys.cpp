@@ -44,4 +44,11 @@ bool Keys::allow(std::string_view authorization) const {
   return any;
 }
 
+std::uint32_t Keys::number_of(std::string_view authorization) {
+  if (path_.empty()) return 0;
+  const auto known = numbers_.find(authorization);
+  if (known != numbers_.end()) return known->second;
+  return numbers_.emplace(authorization, static_cast<std::uint32_t>(numbers_.size() + 1)).first->second;
+}
+
 }  // namespace server

@@ -64,6 +64,7 @@ Server::Server(const ServerOptions& options)
            [this](const Request& head, BodyBudget::Part& part) { return screen(head, part); }, [this] { reload(); },
            [this] {
              preparing_large_.stop();
+             evaluating_.stop();
              preparing_.stop();
            }}),
       access_(options, options.host),
@@ -78,6 +79,7 @@ void Server::run() {
   context_.run();
   preparing_.join();
   preparing_large_.join();
+  evaluating_.join();
 }
 
 void Server::reload() {
@@ -114,6 +116,7 @@ void Server::route(const Connected& connection, Request request) {
     metrics_.count_answer(response.status);
     connection->respond(response);
   };
+  if (!is_open(path)) request.key = access_.number_of(request);
   const bool is_get = request.method == "GET", is_post = request.method == "POST";
   if (is_open(path) || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
     if (!is_get) return respond(not_allowed("GET, HEAD"));
@@ -214,15 +217,21 @@ void Server::complete(const Connected& connection, std::int32_t kind, Request re
   });
   net::thread_pool& thread = preparing(request);
   net::post(thread, [this, connection, kind, answer, waiting, request = std::move(request)]() mutable {
-    if (waiting->has_left()) return;
-    try {
-      prepare(connection, kind, std::move(request), answer, waiting);
-    } catch (const Refusal& refused) {
-      if (!waiting->has_left()) refuse(connection, answer, refused);
-    } catch (const std::exception& failed) {
-      refuse(connection, answer, refusal(500, "server_error", failed.what()));
-    }
+    attempt(connection, answer, waiting, [&] { prepare(connection, kind, std::move(request), answer, waiting); });
   });
+}
+
+/// On any thread, unless the client has left: what it throws is the answer.
+void Server::attempt(const Connected& connection, const std::shared_ptr<Answer>& answer,
+                     const std::shared_ptr<Waiting>& waiting, const std::function<void()>& action) {
+  if (waiting->has_left()) return;
+  try {
+    action();
+  } catch (const Refusal& refused) {
+    if (!waiting->has_left()) refuse(connection, answer, refused);
+  } catch (const std::exception& failed) {
+    refuse(connection, answer, refusal(500, "server_error", failed.what()));
+  }
 }
 
 net::thread_pool& Server::preparing(const Request& request) {
@@ -242,7 +251,7 @@ void Server::prepare(const Connected& connection, std::int32_t kind, Request req
       connection->respond(counted);
     });
   }
-  auto job = std::make_shared<Job>(engine_, kind, asked, request.authorization);
+  const auto job = std::make_shared<Job>(engine_, kind, asked, Tenant{request.authorization, request.key});
   asked = {};
   const bool is_stream = dialect ? dialect->is_stream() : job->is_stream();
   if (!waiting->begin(job)) return;
@@ -250,6 +259,13 @@ void Server::prepare(const Connected& connection, std::int32_t kind, Request req
     answer->is_stream = is_stream;
     if (is_stream) keep_alive(connection, answer);
   });
+  if (!job->evaluates()) return draw(connection, answer, job);
+  net::post(evaluating_, [this, connection, answer, waiting, job] {
+    attempt(connection, answer, waiting, [&] { draw(connection, answer, job); });
+  });
+}
+
+void Server::draw(const Connected& connection, const std::shared_ptr<Answer>& answer, const std::shared_ptr<Job>& job) {
   job->submit([this, connection, answer, job = job.get()](std::string bytes, bool is_last) {
     const Dialect::Facts facts = {job->prompt_tokens(), job->is_stopped()};
     const int failure = job->failure();

@@ -52,6 +52,9 @@ class Server {
   void complete(const Connected& connection, std::int32_t kind, Request request, std::shared_ptr<Dialect> dialect = {});
   void prepare(const Connected& connection, std::int32_t kind, Request request, const std::shared_ptr<Answer>& answer,
                const std::shared_ptr<Waiting>& waiting);
+  void attempt(const Connected& connection, const std::shared_ptr<Answer>& answer,
+               const std::shared_ptr<Waiting>& waiting, const std::function<void()>& action);
+  void draw(const Connected& connection, const std::shared_ptr<Answer>& answer, const std::shared_ptr<Job>& job);
   void give(const Connected& connection, Answer& answer, const std::string& bytes, bool is_last);
   void begin_stream(const Connected& connection, Answer& answer);
   void keep_alive(const Connected& connection, const std::shared_ptr<Answer>& answer);
@@ -69,6 +72,7 @@ class Server {
   Listener listener_;
   boost::asio::thread_pool preparing_{2};        ///< one may wait for files
   boost::asio::thread_pool preparing_large_{1};  ///< what takes long, and much memory: one at a time
+  boost::asio::thread_pool evaluating_{1};  ///< what is evaluated outside of the scheduler's steps, and waits for room
   Access access_;
   Metrics metrics_;
   SlowClients slow_;

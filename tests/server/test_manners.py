@@ -511,6 +511,56 @@ def test_large_bodies_that_are_prepared_delay_no_small_ones(serve):
         thread.join()
 
 
+def test_what_is_evaluated_for_log_probabilities_takes_nothing_from_others(serve):
+    server = serve("--cache-bytes", "3MiB", "--max-running", "8")
+    statuses, ends = [], threading.Event()
+
+    def score(i):
+        while not ends.is_set():
+            body = {"prompt": f"{i}" + " a dog and a cat" * 60, "max_tokens": 1, "echo": True, "logprobs": 1}
+            statuses.append(server.post("/v1/completions", **body)[0])
+            statuses.append(server.post("/v1/embeddings", input=[f"{i}" + " a dog and a cat" * 60] * 3)[0])
+
+    def complete(i):
+        body = {**LONG, "stream": False, "prompt": f"A cat {i}", "max_tokens": 150}
+        statuses.append(server.post("/v1/completions", **body)[0])
+
+    scoring = [threading.Thread(target=score, args=(i,)) for i in range(4)]
+    completing = [threading.Thread(target=complete, args=(i,)) for i in range(24)]
+    for thread in scoring + completing:
+        thread.start()
+    for thread in completing:
+        thread.join()
+    ends.set()
+    for thread in scoring:
+        thread.join()
+    assert set(statuses) == {200} and len(statuses) >= 24 + 8
+
+
+def test_a_prompt_without_new_tokens_gives_its_blocks_back_at_once(serve):
+    prompts = [f"{i}" + " a dog and a cat" * 60 for i in range(20)]  # all together have no room
+    status, answer = serve("--cache-bytes", "1MiB").post("/v1/completions", prompt=prompts, max_tokens=0, echo=True,
+                                                          logprobs=1)
+    assert status == 200 and len(answer["choices"]) == 20
+
+
+def test_a_key_is_not_told_what_another_has_sent(serve, tmp_path):
+    (tmp_path / "keys").write_text("one\ntwo\n")
+    server = serve("--keys", str(tmp_path / "keys"))
+
+    def cached(key):
+        body = {"prompt": "Once upon a time there was a little dog." * 10, "max_tokens": 2}
+        status, _, text = server.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {key}"})
+        assert status == 200
+        return json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached("one") == 0
+    assert cached("one") >= 32
+    assert cached("two") == 0
+    server.process.send_signal(1)  # SIGHUP: a key stays who it is
+    assert cached("one") >= 32 and cached("two") >= 32
+
+
 def test_sigterm_lets_requests_end(serve):
     server = serve("--drain-s", "30")
     stream = begin(server, {**LONG, "max_tokens": 200})
