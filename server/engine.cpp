@@ -108,6 +108,7 @@ Job::Job(Engine& engine, std::int32_t kind, const std::string& body, Tenant tena
     if (info_.schema != nullptr) grammar_ = engine.grammars_.compile({info_.schema, info_.schema_len});
     is_stream_ = (info_.flags & QINFER_OPENAI_STREAM) != 0;
     check_context(engine.model_.info().context_tokens);
+    check_choices();
     auto answer_options = qi::options<qinfer_openai_answer_options>();
     const std::string id = (kind == QINFER_OPENAI_CHAT ? "chatcmpl-" : "cmpl-") + random_hex();
     answer_options.id = id.c_str();
@@ -135,6 +136,14 @@ void Job::check_context(std::uint32_t context) const {
                     " tokens: " + std::to_string(prompt) + " of the prompt and " + std::to_string(wanted) +
                     " new ones do not fit, and nothing is cut",
                 "context_length_exceeded");
+}
+
+void Job::check_choices() const {
+  if (info_.kind == QINFER_OPENAI_EMBEDDINGS || info_.n_choices <= engine_.most_choices_) return;
+  throw refusal(400, "invalid_request_error",
+                "The request asks for " + std::to_string(info_.n_choices) +
+                    " choices, those of all its prompts together, and at most " +
+                    std::to_string(engine_.most_choices_) + " are taken here");
 }
 
 Job::~Job() {
@@ -311,7 +320,7 @@ void Job::fail(qinfer_status status, const char* message) {
   qinfer_error failed = {};
   failed.code = http_status_of(status) == 503 ? status : QINFER_E_IO;
   failure_ = http_status_of(failed.code);
-  std::strncpy(failed.message, message, sizeof failed.message - 1);
+  std::strncpy(failed.message, engine_.folders().hidden(message).c_str(), sizeof failed.message - 1);
   if (qinfer_openai_answer_fail(answer_, &failed, nullptr) != QINFER_OK) is_cancelled_ = true;
 }
 
@@ -378,7 +387,9 @@ Engine::Engine(const EngineOptions& options)
       scheduler_(scheduler_of(cache_, options)),
       grammars_(model_),
       keeper_(options.keep_path.empty() ? nullptr : std::make_unique<Keeper>(cache_, options)),
+      most_choices_(options.max_running + options.max_waiting),
       name_(std::filesystem::path(options.model_path).lexically_normal().filename().string()) {
+  for (const std::string& path : {options.model_path, options.park_path, options.keep_path}) folders_.add(path);
   if (name_.empty()) name_ = "model";
   using Json = nlohmann::json;  // whose texts are UTF-8
   name_ = Json::parse(Json(name_).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();

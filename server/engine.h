@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "folders.h"
 #include "grammars.h"
 #include "histogram.h"
 #include "keeper.h"
@@ -81,6 +82,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void fail(qinfer_status status, const char* message);
   void give();
   void check_context(std::uint32_t context) const;
+  void check_choices() const;
   void embed();
   void fetch() noexcept;
   bool begin(Choice& choice);
@@ -121,6 +123,8 @@ class Engine {
   std::uint32_t retry_after_s();
   /// Whether a request that is not paused has not begun, or waits for room.
   bool has_waiting();
+  /// What errors must not say.
+  const Folders& folders() const { return folders_; }
   const Times& times() const { return times_; }
   /// Null where no conversations are kept.
   const Keeper* keeper() const { return keeper_.get(); }
@@ -141,6 +145,8 @@ class Engine {
   Grammars grammars_;
   std::unique_ptr<Keeper> keeper_;
   Times times_;
+  Folders folders_;
+  const std::uint32_t most_choices_;  ///< of a request: more never find room to wait
   std::string name_;
   std::atomic<bool> ends_{false};
   std::atomic<double> seconds_per_request_{1};  ///< between two ends while requests waited; a guess at first

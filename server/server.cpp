@@ -339,6 +339,7 @@ void Server::answer_later(const Connected& connection, Request request,
     } catch (const std::exception& failed) {
       response = answer_of(refusal(500, "server_error", failed.what()));
     }
+    if (response.status >= 400) response.body = engine_.folders().hidden(response.body);
     net::post(context_, [this, connection, response] {
       metrics_.count_answer(response.status);
       connection->respond(response);
@@ -348,9 +349,10 @@ void Server::answer_later(const Connected& connection, Request request,
 
 /// From any thread, before anything of the completion is given. A stream may have begun with a comment.
 void Server::refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused) {
-  Response response = answer_of(refused, answer->dialect.get());
+  const Refusal shown = {refused.status, engine_.folders().hidden(refused.json)};
+  Response response = answer_of(shown, answer->dialect.get());
   if (refused.status == 429) response.fields = "Retry-After: " + std::to_string(engine_.retry_after_s()) + "\r\n";
-  net::post(context_, [this, connection, answer, response, json = refused.json] {
+  net::post(context_, [this, connection, answer, response, json = shown.json] {
     answer->end();
     if (answer->has_begun) {
       const std::string event = "data: " + json + "\n\ndata: [DONE]\n\n";
