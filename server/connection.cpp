@@ -256,9 +256,10 @@ void Connection::end_stream() {
 }
 
 void Connection::write(std::string bytes) {
+  const bool is_full = outbox_bytes_ > kMostOutbox;  // one piece, of whatever size, was made by what was asked for
   outbox_bytes_ += bytes.size();
   outbox_.push_back(std::move(bytes));
-  if (streams_ && outbox_bytes_ > kMostOutbox) return close();
+  if (streams_ && is_full) return close();
   if (!writes_) write_next();
   note_slowness();
 }

@@ -21,6 +21,8 @@ constexpr std::uint32_t kMaxDraft = 8;
 /// Of the model, that the cache holds where the command line does not say how many bytes it has.
 constexpr std::uint64_t kWholeContexts = 4;
 constexpr std::uint64_t kWait = 100'000'000;
+/// Of a schema, bytes. The time and the memory that a grammar takes grow with it.
+constexpr std::size_t kMostSchema = 128 << 10;
 
 template <typename Call>
 void call(const Call& function) {
@@ -105,7 +107,6 @@ Job::Job(Engine& engine, std::int32_t kind, const std::string& body, Tenant tena
     });
     info_ = qi::detail::filled<qinfer_openai_info>(
         [&](auto* out, auto* error) { return qinfer_openai_request_get_info(request_, out, error); });
-    if (info_.schema != nullptr) grammar_ = engine.grammars_.compile({info_.schema, info_.schema_len});
     is_stream_ = (info_.flags & QINFER_OPENAI_STREAM) != 0;
     check_context(engine.model_.info().context_tokens);
     check_choices();
@@ -136,6 +137,16 @@ void Job::check_context(std::uint32_t context) const {
                     " tokens: " + std::to_string(prompt) + " of the prompt and " + std::to_string(wanted) +
                     " new ones do not fit, and nothing is cut",
                 "context_length_exceeded");
+}
+
+void Job::compile() try {
+  if (info_.schema_len > kMostSchema)
+    throw refusal(400, "invalid_request_error",
+                  "The schema has " + std::to_string(info_.schema_len) + " bytes, and at most " +
+                      std::to_string(kMostSchema) + " are made a grammar");
+  if (info_.schema != nullptr) grammar_ = engine_.grammars_.compile({info_.schema, info_.schema_len});
+} catch (const qi::Error& error) {
+  throw refusal_of(error);
 }
 
 void Job::check_choices() const {

@@ -64,6 +64,10 @@ class Job : public std::enable_shared_from_this<Job> {
   bool is_stopped() const { return is_stopped_; }
   /// The status of HTTP that an answer which has failed would have had; 0: it has not. On the engine's thread.
   int failure() const { return failure_; }
+  /// Makes a grammar of the schema, if there is one, before submit(). Throws Refusal.
+  void compile();
+  /// Whether that takes long: seconds for the largest schemas.
+  bool compiles_long() const { return info_.schema_len > kLongSchema; }
   /// Whether submit() evaluates, and waits for room to: on a thread that may take long.
   bool evaluates() const {
     return info_.kind == QINFER_OPENAI_EMBEDDINGS || (info_.flags & QINFER_OPENAI_PROMPT_LOGPROBS) != 0;
@@ -76,6 +80,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void cancel();
 
  private:
+  static constexpr std::size_t kLongSchema = 8 << 10;
   friend class Engine;
   struct Choice;
   void add(Choice& choice, const qinfer_event& event);

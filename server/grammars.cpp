@@ -43,22 +43,31 @@ Grammars::~Grammars() {
   qinfer_grammar_vocab_free(vocab_);
 }
 
-Grammars::Compiled Grammars::compile(std::string_view schema) {
+/// The vocabulary stays as it is once it is made.
+Grammars::Compiled Grammars::find(std::string_view schema, qinfer_grammar_vocab*& vocab) {
   const Lock lock(mutex_);
-  const auto known = std::find_if(last_.begin(), last_.end(), [&](const auto& one) { return one.first == schema; });
-  if (known != last_.end()) {
-    last_.splice(last_.begin(), last_, known);
-    return last_.front().second;
-  }
   if (vocab_ == nullptr) vocab_ = vocab_of(model_);
+  vocab = vocab_;
+  const auto known = std::find_if(last_.begin(), last_.end(), [&](const auto& one) { return one.first == schema; });
+  if (known == last_.end()) return nullptr;
+  last_.splice(last_.begin(), last_, known);
+  return last_.front().second;
+}
+
+/// Without the lock: a large one takes seconds, and others need not wait for it.
+Grammars::Compiled Grammars::compile(std::string_view schema) {
+  qinfer_grammar_vocab* vocab = nullptr;
+  if (Compiled known = find(schema, vocab)) return known;
   qinfer_grammar* grammar = nullptr;
-  call([&grammar, schema, vocab = vocab_](auto* error) {
+  call([&](auto* error) {
     return qinfer_grammar_compile(vocab, QINFER_GRAMMAR_JSON_SCHEMA, schema.data(), schema.size(), nullptr, &grammar,
                                   error);
   });
-  last_.emplace_front(schema, Compiled(grammar, qinfer_grammar_free));
+  const Compiled compiled(grammar, qinfer_grammar_free);
+  const Lock lock(mutex_);
+  last_.emplace_front(schema, compiled);
   if (last_.size() > kMostKept) last_.pop_back();
-  return last_.front().second;
+  return compiled;
 }
 
 void Grammars::install(const Compiled& grammar, qi::Session& session) {

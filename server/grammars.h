@@ -32,6 +32,8 @@ class Grammars {
   static void install(const Compiled& grammar, qi::Session& session);
 
  private:
+  Compiled find(std::string_view schema, qinfer_grammar_vocab*& vocab);
+
   const qi::Model& model_;
   Mutex mutex_;
   qinfer_grammar_vocab* vocab_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -18,6 +18,13 @@ namespace server {
 namespace {
 
 namespace net = boost::asio;
+/// A path as other servers know it too, without /v1.
+std::string known_path(const std::string& path) {
+  for (const char* known : {"/models", "/chat/completions", "/completions", "/embeddings", "/responses", "/messages"})
+    if (path == known) return "/v1" + path;
+  return path;
+}
+
 /// Bytes of a body that is prepared on the thread for large ones.
 constexpr std::size_t kLargeBody = 1 << 20;
 
@@ -95,7 +102,7 @@ bool Server::is_open(const std::string& path) const {
 
 /// Who may not ask is not waited for, nor is a body that there is no room for.
 Screened Server::screen(const Request& head, BodyBudget::Part& part) {
-  const std::shared_ptr<Dialect> dialect = dialect_of(head.target);
+  const std::shared_ptr<Dialect> dialect = dialect_of(known_path(head.target));
   Screened screened = {{}, access_.fields(head)};
   if (access_.is_preflight(head)) {
     screened.answer = plain(200, "");
@@ -110,7 +117,7 @@ Screened Server::screen(const Request& head, BodyBudget::Part& part) {
 }
 
 void Server::route(const Connected& connection, Request request) {
-  const std::string& path = request.target;
+  const std::string path = known_path(request.target);
   const std::shared_ptr<Dialect> dialect = dialect_of(path);
   const auto respond = [&](const Response& response) {
     metrics_.count_answer(response.status);
@@ -259,6 +266,17 @@ void Server::prepare(const Connected& connection, std::int32_t kind, Request req
     answer->is_stream = is_stream;
     if (is_stream) keep_alive(connection, answer);
   });
+  if (job->compiles_long())
+    return net::post(preparing_large_, [this, connection, answer, waiting, job] {
+      attempt(connection, answer, waiting, [&] { compile(connection, answer, waiting, job); });
+    });
+  compile(connection, answer, waiting, job);
+}
+
+/// What a grammar enforces is made one, and then all is drawn.
+void Server::compile(const Connected& connection, const std::shared_ptr<Answer>& answer,
+                     const std::shared_ptr<Waiting>& waiting, const std::shared_ptr<Job>& job) {
+  job->compile();
   if (!job->evaluates()) return draw(connection, answer, job);
   net::post(evaluating_, [this, connection, answer, waiting, job] {
     attempt(connection, answer, waiting, [&] { draw(connection, answer, job); });

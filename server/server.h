@@ -54,6 +54,8 @@ class Server {
                const std::shared_ptr<Waiting>& waiting);
   void attempt(const Connected& connection, const std::shared_ptr<Answer>& answer,
                const std::shared_ptr<Waiting>& waiting, const std::function<void()>& action);
+  void compile(const Connected& connection, const std::shared_ptr<Answer>& answer,
+               const std::shared_ptr<Waiting>& waiting, const std::shared_ptr<Job>& job);
   void draw(const Connected& connection, const std::shared_ptr<Answer>& answer, const std::shared_ptr<Job>& job);
   void give(const Connected& connection, Answer& answer, const std::string& bytes, bool is_last);
   void begin_stream(const Connected& connection, Answer& answer);

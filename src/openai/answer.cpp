@@ -1,11 +1,30 @@
 // See answer.h.
 #include "openai/answer.h"
 
+#include "base/hash.h"
 #include "openai/answer_tokens.h"
 
 namespace qinfer::openai {
 
 using formats::JsonWriter;
+
+namespace {
+
+/// Of a call, where the answer has an id, which tells its calls from those of other answers: 9 letters and digits, as
+/// the strictest chat templates want them.
+std::string call_id(std::string_view answer_id, std::size_t choice, std::uint32_t call) {
+  static constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const std::string name = format_text("{} {} {}", answer_id, choice, call);
+  std::uint64_t hash = hash_text(name);
+  std::string id(9, '0');
+  for (char& digit : id) {
+    digit = kDigits[hash % kDigits.size()];
+    hash /= kDigits.size();
+  }
+  return id;
+}
+
+}  // namespace
 
 Answer::Answer(const Request& request, AnswerHead head)
     : kind_(request.kind),
@@ -51,7 +70,7 @@ void Answer::add_call(std::size_t index, const CallText& call) {
   const auto write = [&](JsonWriter& writer) {
     writer.begin_object();
     if (stream_) writer.key("index").integer(choice.n_calls);
-    writer.key("id").string(call.id);
+    writer.key("id").string(head_.id.empty() ? std::string(call.id) : call_id(head_.id, index, choice.n_calls));
     writer.key("type").string("function");
     writer.key("function").begin_object();
     writer.key("name").string(call.name);
