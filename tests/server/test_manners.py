@@ -224,7 +224,7 @@ def test_too_many_are_told_when_to_come_again(serve):
 
 def test_nothing_of_what_is_refused_in_part_is_given(serve):
     server = serve("--max-running", "4", "--max-waiting", "100")
-    body = {"prompt": "a", "n": 128, "max_tokens": 4, "stream": True}
+    body = {"prompt": "a", "n": 104, "max_tokens": 4, "stream": True}
     for _ in range(100):
         status, _, text = server.request("POST", "/v1/completions", body)
         if status == 200:  # it came when some had begun
@@ -234,12 +234,24 @@ def test_nothing_of_what_is_refused_in_part_is_given(serve):
 
 
 def test_a_stream_that_began_with_comments_is_refused_within(serve):
-    server = serve("--max-running", "1", "--max-waiting", "1", "--keep-alive-s", "1", "--cache-bytes", "1GiB")
+    server = serve("--max-running", "1", "--max-waiting", "128", "--keep-alive-s", "1", "--cache-bytes", "1GiB")
+    crowd = begin(server, {**LONG, "prompt": [f"Once upon a time {i}" for i in range(10)], "n": 12})
+    reader = threading.Thread(target=read_all, args=(crowd,))
+    reader.start()
     body = {"prompt": [f"{i}" + " a dog and a cat" * 60 for i in range(16)], "n": 8, "echo": True, "logprobs": 1,
             "max_tokens": 1, "stream": True}
     status, _, text = server.request("POST", "/v1/completions", body)
+    crowd.shutdown(socket.SHUT_RDWR)
+    reader.join()
     assert status == 200 and text.startswith(b": still here") and b"HTTP/1.1" not in text
     assert text.endswith(b"data: [DONE]\n\n") and b"overloaded_error" in text
+
+
+def test_more_choices_than_can_wait_are_refused_for_good(serve):
+    server = serve("--max-running", "2", "--max-waiting", "10")
+    status, answer = server.post("/v1/completions", prompt=["a", "b"], n=8, max_tokens=1)
+    assert status == 400 and "16 choices" in answer["error"]["message"] and "at most 12" in answer["error"]["message"]
+    assert server.post("/v1/embeddings", input=["a"] * 16)[0] == 200
 
 
 def test_what_the_cache_never_holds_is_refused_for_good(serve):
@@ -559,6 +571,55 @@ def test_a_key_is_not_told_what_another_has_sent(serve, tmp_path):
     assert cached("two") == 0
     server.process.send_signal(1)  # SIGHUP: a key stays who it is
     assert cached("one") >= 32 and cached("two") >= 32
+
+
+def test_clients_are_not_told_where_files_are(serve, request):
+    models = request.config.getoption("--models")
+    status, answer = serve().post("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}])
+    assert status == 400 and "tiny-stories" in answer["error"]["message"]
+    assert models not in answer["error"]["message"] and "/" not in answer["error"]["message"]
+
+
+def test_a_piece_of_a_stream_may_be_large(serve):
+    server = serve("--cache-bytes", "1GiB")
+    body = {"prompt": " a dog and a cat" * 80, "n": 100, "echo": True, "logprobs": 20, "max_tokens": 0, "stream": True}
+    status, _, text = server.request("POST", "/v1/completions", body)
+    assert status == 200 and text.count(b'"finish_reason":"length"') == 100 and len(text) > 8 << 20
+    assert text.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_large_schema_delays_no_other_request(serve):
+    server = serve(model="tiny-chat")
+
+    def ask(n, more=""):
+        schema = {"type": "object", "properties": {f"name{i}{more}": {"type": "string", "pattern": f"^[a-z]{{1,{i % 9 + 2}}}x{i}$"}
+                                                   for i in range(n)}}
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        return server.post("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}], max_tokens=2,
+                           response_format=form)
+
+    assert ask(1)[0] in [200, 400]  # the vocabulary is there then
+    status, answer = ask(3000)
+    assert status == 400 and "bytes, and at most 131072" in answer["error"]["message"]
+    large = [threading.Thread(target=ask, args=(1000, f"_{i}")) for i in range(3)]
+    for thread in large:
+        thread.start()
+    time.sleep(0.1)
+    begun = time.monotonic()
+    assert server.post("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}], max_tokens=2)[0] == 200
+    assert ask(1, "a")[0] in [200, 400]
+    assert time.monotonic() - begun < 2
+    for thread in large:
+        thread.join()
+
+
+def test_paths_without_a_version(serve):
+    server = serve()
+    assert server.post("/completions", prompt="a", max_tokens=1)[0] == 200
+    assert server.post("/embeddings", input="a")[0] == 200
+    assert server.request("GET", "/models")[2] == server.request("GET", "/v1/models")[2]
+    assert server.post("/chat/completions", messages=[])[0] == 400
+    assert server.request("GET", "/completions")[0] == 405
 
 
 def test_sigterm_lets_requests_end(serve):
