@@ -115,7 +115,7 @@ std::string Access::fields(const Request& head) const {
   const bool are_all = contains(origins_, "*");
   std::string fields = "Access-Control-Allow-Origin: " + (are_all ? "*" : head.origin) + "\r\n";
   if (!are_all) fields += "Vary: Origin\r\n";
-  if (!is_preflight(head)) return fields + "Access-Control-Expose-Headers: Retry-After\r\n";
+  if (!is_preflight(head)) return fields + "Access-Control-Expose-Headers: Retry-After, X-Request-Id\r\n";
   fields += "Access-Control-Allow-Methods: GET, HEAD, POST\r\nAccess-Control-Max-Age: 7200\r\n";
   return head.asked_fields.empty() ? fields : fields + "Access-Control-Allow-Headers: " + head.asked_fields + "\r\n";
 }

@@ -5,7 +5,9 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/string.hpp>
 #include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
 #include "engine.h"
@@ -28,6 +30,23 @@ constexpr std::size_t kMostBuffer = 64 << 10;
 constexpr seconds kLinger{2};
 
 std::string text(const boost::beast::string_view& view) { return {view.data(), view.size()}; }
+
+/// What the client calls its request, if that can be in a head and in a log, or else 16 digits of chance.
+std::string id_of(const std::string& given) {
+  constexpr std::size_t kMostId = 128;
+  const auto is_plain = [](char c) { return c > ' ' && c < 0x7F && c != '"' && c != '\\'; };
+  if (!given.empty() && given.size() <= kMostId && std::all_of(given.begin(), given.end(), is_plain)) return given;
+  std::random_device random;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%08x%08x", random(), random());
+  return digits;
+}
+
+/// Of an answer, as far as a log has them.
+void note_contents(Record& record, std::string_view bytes) {
+  if (record.has_contents && record.answer.size() < kMostContents)
+    record.answer.append(bytes.substr(0, kMostContents - record.answer.size()));
+}
 
 }  // namespace
 
@@ -178,6 +197,12 @@ void Connection::note_request() {
   request_.fetch_site = text(head["Sec-Fetch-Site"]);
   request_.asked_method = text(head[http::field::access_control_request_method]);
   request_.asked_fields = text(head[http::field::access_control_request_headers]);
+  record_ = std::make_shared<Record>();
+  record_->id = id_of(text(head["x-request-id"]));
+  record_->method = request_.method;
+  record_->path = request_.target;
+  record_->has_contents = limits_.has_contents;
+  request_.record = record_;
 }
 
 void Connection::read_body() {
@@ -223,7 +248,9 @@ void Connection::write_response(const Response& response) {
   bytes.append(reason_of(response.status)).append("\r\nContent-Type: ").append(response.type);
   bytes.append("\r\nContent-Length: ").append(std::to_string(response.body.size())).append("\r\n");
   if (!keeps_alive_) bytes.append("Connection: close\r\n");
-  bytes.append(fields_).append(response.fields).append("\r\n");
+  bytes.append("X-Request-Id: " + record().id + "\r\n").append(fields_).append(response.fields).append("\r\n");
+  record().status = response.status;
+  note_contents(record(), response.body);
   if (!is_head_ && response.status != 304) bytes.append(response.body);
   write(std::move(bytes));
   finish_answer();
@@ -236,11 +263,15 @@ void Connection::begin_stream(const std::string& type) {
   std::string bytes =
       "HTTP/1.1 200 OK\r\nContent-Type: " + type + "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
   bytes.append(is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "").append(keeps_alive_ ? "" : "Connection: close\r\n");
-  write(bytes.append(fields_).append("\r\n"));
+  bytes.append("X-Request-Id: " + record().id + "\r\n").append(fields_).append("\r\n");
+  record().status = 200;
+  record().is_stream = true;
+  write(std::move(bytes));
 }
 
 void Connection::stream(std::string_view bytes) {
   if (is_closed_ || state_ != State::answer || bytes.empty()) return;
+  note_contents(record(), bytes);
   if (!is_chunked_) return write(std::string(bytes));
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string size;
@@ -305,6 +336,21 @@ void Connection::finish_answer() {
   on_leave_ = nullptr;
   if (std::exchange(is_slow_, false)) on_slow_(false);
   on_slow_ = nullptr;
+  end_record();
+}
+
+/// Of what is answered before it is a request too.
+Record& Connection::record() {
+  if (record_ == nullptr) {
+    record_ = std::make_shared<Record>();
+    record_->id = id_of("");
+  }
+  return *record_;
+}
+
+void Connection::end_record() {
+  const auto ended = std::exchange(record_, nullptr);
+  if (ended != nullptr && limits_.on_answered) limits_.on_answered(*ended);
 }
 
 /// After what cannot be read as one request nothing else can be.
@@ -337,6 +383,9 @@ void Connection::close() {
   if (std::exchange(is_slow_, false)) on_slow_(false);
   on_slow_ = nullptr;  // it holds what holds this connection
   if (on_leave_) std::exchange(on_leave_, nullptr)();
+  if (record_ == nullptr) return;
+  record_->has_left = true;
+  end_record();
 }
 
 }  // namespace server

@@ -24,7 +24,9 @@ namespace server {
 
 struct ConnectionLimits {
   HeadLimits head;
-  BodyBudget* bodies = nullptr;  ///< null: there is no bound
+  std::function<void(const Record&)> on_answered;  ///< of each answer, once; may be null
+  bool has_contents = false;                       ///< records have them
+  BodyBudget* bodies = nullptr;                    ///< null: there is no bound
   std::uint32_t head_s = 10, body_s = 60, idle_s = 75, write_s = 60;
 };
 
@@ -95,6 +97,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void note_slowness();
   void write_response(const Response& response);
   void finish_answer();
+  Record& record();
+  void end_record();
   void refuse(int status, const std::string& message);
   void end_with(const Response& response);
   void linger();
@@ -113,8 +117,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, kMostAhead> input_;  ///< what is being read, until it is part of buffer_
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  std::string fields_;  ///< of the answer
-  Request request_;     ///< as its head says: trailers change nothing of it
+  std::shared_ptr<Record> record_;  ///< of the request that was not answered yet
+  std::string fields_;              ///< of the answer
+  Request request_;                 ///< as its head says: trailers change nothing of it
   std::deque<std::string> outbox_;
   std::size_t outbox_bytes_ = 0;
   State state_ = State::head;

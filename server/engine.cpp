@@ -300,6 +300,21 @@ void Job::pause(bool paused) {
   for (const auto& choice : choices_) qinfer_request_pause(choice->request, paused ? 1 : 0);
 }
 
+/// Of the first event, and of the first token.
+void Job::note_use(const qinfer_event& event) {
+  const double since = std::chrono::duration<double>(std::chrono::steady_clock::now() - arrived_).count();
+  if (usage_.queue_s < 0) usage_.queue_s = since;
+  if (usage_.first_token_s < 0 && event.kind == QINFER_EVENT_TOKEN) usage_.first_token_s = since;
+}
+
+void Job::note_end(Choice& choice, const qinfer_event& event) {
+  usage_.finish = event.token.finish == QINFER_FINISH_LENGTH ? "length" : "stop";
+  auto result = qi::options<qinfer_generate_result>();
+  if (qinfer_generation_get_result(choice.generation, &result, nullptr) != QINFER_OK) return;
+  usage_.prompt += result.prompt_tokens;
+  usage_.cached += result.cached_tokens;
+}
+
 /// What a step has brought to a choice, on the engine's thread.
 void Job::add(Choice& choice, const qinfer_event& event) {
   {  // what submit() has not taken back yet may be drawn already: nothing is given until it has ended
@@ -317,6 +332,8 @@ void Job::add(Choice& choice, const qinfer_event& event) {
         qinfer_openai_answer_add(answer_, choice.index, choice.generation, &ended, error.arg());
     if (status != QINFER_OK) fail(status, error.text());
     choice.is_answered = ended != 0 || status != QINFER_OK;
+    ++usage_.completion;
+    if (choice.is_answered) note_end(choice, event);
     if (choice.is_answered) {  // nothing where it has ended itself
       const Lock lock(mutex_);
       qinfer_request_cancel(choice.request);
@@ -331,6 +348,7 @@ void Job::fail(qinfer_status status, const char* message) {
   qinfer_error failed = {};
   failed.code = http_status_of(status) == 503 ? status : QINFER_E_IO;
   failure_ = http_status_of(failed.code);
+  usage_.finish = "error";
   std::strncpy(failed.message, engine_.folders().hidden(message).c_str(), sizeof failed.message - 1);
   if (qinfer_openai_answer_fail(answer_, &failed, nullptr) != QINFER_OK) is_cancelled_ = true;
 }
@@ -451,6 +469,7 @@ void Engine::count_times(Job::Choice& choice, const qinfer_event& event) {
 void Engine::take(Job::Choice& choice, const qinfer_event& event) {
   Job& job = choice.job;
   choice.has_begun = true;
+  job.note_use(event);
   if (event.kind == QINFER_EVENT_PROMPT) return;
   count_times(choice, event);
   job.add(choice, event);

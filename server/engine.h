@@ -21,6 +21,7 @@
 #include "histogram.h"
 #include "keeper.h"
 #include "mutex.h"
+#include "record.h"
 #include "refusal.h"
 #include "room.h"
 
@@ -62,6 +63,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint32_t prompt_tokens() const { return info_.longest_prompt; }
   /// Whether the last step ended the answer with a stop text. On the engine's thread.
   bool is_stopped() const { return is_stopped_; }
+  /// What was drawn so far. On the engine's thread.
+  const Usage& usage() const { return usage_; }
   /// The status of HTTP that an answer which has failed would have had; 0: it has not. On the engine's thread.
   int failure() const { return failure_; }
   /// Makes a grammar of the schema, if there is one, before submit(). Throws Refusal.
@@ -86,6 +89,8 @@ class Job : public std::enable_shared_from_this<Job> {
   void add(Choice& choice, const qinfer_event& event);
   void fail(qinfer_status status, const char* message);
   void give();
+  void note_use(const qinfer_event& event);
+  void note_end(Choice& choice, const qinfer_event& event);
   void check_context(std::uint32_t context) const;
   void check_choices() const;
   void embed();
@@ -105,6 +110,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::shared_ptr<Room> room_ ABSL_GUARDED_BY(mutex_);  ///< that submit() waits for, or is in
   OnBytes on_bytes_;
   int failure_ = 0;
+  Usage usage_;
   bool is_complete_ = false;  ///< all bytes are given
   const std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_cancelled_{false}, is_paused_{false};

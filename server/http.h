@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "record.h"
+
 namespace server {
 
 struct Request {
@@ -16,7 +18,8 @@ struct Request {
   std::uint32_t key = 0;                   ///< the number of its key; 0 where none is asked for
   std::uint64_t length = 0;                ///< of the body, as the head says; 0 where it does not
   std::string body;
-  std::shared_ptr<void> part;  ///< what the body has of the bound of all (bodies.h), until it is let go
+  std::shared_ptr<Record> record = {};  ///< what the log will say of it
+  std::shared_ptr<void> part;           ///< what the body has of the bound of all (bodies.h), until it is let go
 };
 
 struct Response {

@@ -42,8 +42,6 @@ tcp::acceptor listen(net::io_context& context, const ListenOptions& options) {
   return acceptor;
 }
 
-void say(const std::string& line) { std::fprintf(stderr, "qinfer-server: %s\n", line.c_str()); }
-
 }  // namespace
 
 Listener::Listener(net::io_context& context, const ListenOptions& options, Owner owner)
@@ -57,7 +55,7 @@ Listener::Listener(net::io_context& context, const ListenOptions& options, Owner
       drain_timer_(context) {
   if (options.tls_cert_path.empty()) return;
   tls_.emplace(options.tls_cert_path, options.tls_key_path);
-  if (const std::string warning = tls_->warning(); !warning.empty()) say(warning);
+  if (const std::string warning = tls_->warning(); !warning.empty()) options_.log->say(warning);
 }
 
 void Listener::start() {
@@ -120,15 +118,16 @@ void Listener::wait_for_signals() {
 }
 
 void Listener::tell(const std::string& lines) {
-  if (const std::string failed = notifier_.tell(lines); !failed.empty()) say(failed);
+  if (const std::string failed = notifier_.tell(lines); !failed.empty()) options_.log->say(failed);
 }
 
 void Listener::reload() {
-  if (const std::string failed = notifier_.tell_reloading(); !failed.empty()) say(failed);
+  if (const std::string failed = notifier_.tell_reloading(); !failed.empty()) options_.log->say(failed);
   owner_.reload();
+  options_.log->write(LogLevel::info, "reload");
   const std::string failed = tls_ ? tls_->reload() : "";
-  if (!failed.empty()) say(failed + "; the certificate is that of before");
-  if (const std::string warning = tls_ ? tls_->warning() : ""; !warning.empty()) say(warning);
+  if (!failed.empty()) options_.log->say(failed + "; the certificate is that of before");
+  if (const std::string warning = tls_ ? tls_->warning() : ""; !warning.empty()) options_.log->say(warning);
   tell(is_draining_ ? "STOPPING=1\n" : "READY=1\n");
 }
 
@@ -136,6 +135,7 @@ void Listener::reload() {
 void Listener::drain() {
   is_draining_ = true;
   tell("STOPPING=1\nSTATUS=Requests have " + std::to_string(options_.drain_s) + " s to end\n");
+  options_.log->write(LogLevel::info, "drain", {{"connections", n_connections_}});
   boost::system::error_code ignored;
   acceptor_.close(ignored);
   for (const auto& weak : connections_)

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "connection.h"
+#include "log.h"
 #include "notifier.h"
 #include "tls.h"
 
@@ -28,6 +29,7 @@ struct ListenOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;
   std::uint32_t most_connections = 1024, drain_s = 30;
+  Log* log = nullptr;                       ///< borrowed; never null in use
   std::string tls_cert_path, tls_key_path;  ///< both, or none: without TLS
   std::string notify_socket;                ///< of the service manager; empty: there is none
 };

@@ -1,13 +1,17 @@
 // main.cpp: the `qinfer-server` program: OpenAI's interface over HTTP. One line on stderr says where it listens, one
 // why it has failed. Exit status: 0 it was told to end, 1 failed, 2 usage.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
+#include <string>
 
+#include "log.h"
 #include "server.h"
 
 namespace {
@@ -37,7 +41,7 @@ void add_engine_options(CLI::App& app, server::EngineOptions& engine) {
       ->capture_default_str();
 }
 
-void add_options(CLI::App& app, server::ServerOptions& options) {
+void add_options(CLI::App& app, server::ServerOptions& options, server::LogLevel& log) {
   app.add_option("model", options.engine.model_path, "Directory, GGUF file or packed model")->required();
   app.add_option("--host", options.host, "Address to listen at")->capture_default_str();
   app.add_option("--port", options.port, "Port to listen at; 0: any")->capture_default_str();
@@ -80,6 +84,14 @@ void add_options(CLI::App& app, server::ServerOptions& options) {
                  "Seconds that a client which does not take its stream has while others wait")
       ->capture_default_str();
   app.add_option("--drain-s", options.drain_s, "Seconds that requests have after SIGTERM")->capture_default_str();
+  const std::map<std::string, server::LogLevel> levels = {{"off", server::LogLevel::off},
+                                                          {"error", server::LogLevel::error},
+                                                          {"info", server::LogLevel::info},
+                                                          {"debug", server::LogLevel::debug}};
+  app.add_option("--log", log, "Lines of JSON on stderr: off, error, info (one for each request) or debug (all)")
+      ->transform(CLI::CheckedTransformer(levels))
+      ->default_str("error");
+  app.add_flag("--log-contents", options.limits.has_contents, "With what is asked and answered, in part");
   app.add_flag("!--no-page", options.has_page, "Without the chat page at /");
   add_engine_options(app, options.engine);
 }
@@ -97,7 +109,8 @@ void raise_file_limit() {
 int main(int argc, char** argv) {
   server::ServerOptions options;
   CLI::App app("OpenAI's interface for one model, over HTTP.", "qinfer-server");
-  add_options(app, options);
+  server::LogLevel level = server::LogLevel::error;
+  add_options(app, options, level);
   app.set_version_flag("--version", qinfer_version_string());
   try {
     app.parse(argc, argv);
@@ -107,13 +120,25 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   raise_file_limit();
   if (const char* notify = std::getenv("NOTIFY_SOCKET")) options.notify_socket = notify;
+  server::Log log(level);
+  options.log = &log;
   try {
+    log.write(server::LogLevel::info, "start", {{"version", qinfer_version_string()}, {"pid", getpid()}});
     server::Server server(options);
-    std::fprintf(stderr, "qinfer-server: %s\n", server.url().c_str());
+    if (log.writes(server::LogLevel::info)) {
+      log.write(server::LogLevel::info, "ready", {{"url", server.url()}, {"model", server.model_name()}});
+    } else {
+      std::fprintf(stderr, "qinfer-server: %s\n", server.url().c_str());
+    }
     server.run();
+    log.write(server::LogLevel::info, "end", {{"status", 0}});
     return 0;
   } catch (const std::exception& failed) {
-    std::fprintf(stderr, "qinfer-server: %s\n", failed.what());
+    if (log.writes(server::LogLevel::info)) {
+      log.write(server::LogLevel::error, "end", {{"status", 1}, {"message", failed.what()}});
+    } else {
+      std::fprintf(stderr, "qinfer-server: %s\n", failed.what());
+    }
     return 1;
   }
 }

@@ -12,6 +12,7 @@
 #include "mutex.h"
 #include "tokens.h"
 
+#include "log.h"
 #include "page.h"
 
 namespace server {
@@ -28,14 +29,16 @@ std::string known_path(const std::string& path) {
 /// Bytes of a body that is prepared on the thread for large ones.
 constexpr std::size_t kLargeBody = 1 << 20;
 
-/// Connections' bodies have their parts of `bodies`.
+/// Connections' bodies have their parts of `bodies`, and their answers are logged.
 ListenOptions with_bodies(const ServerOptions& options, BodyBudget& bodies) {
+  Log& log = *options.log;
   const std::uint64_t most = options.limits.head.most_body_bytes;
   if (bodies.bytes() < most)
     throw std::runtime_error("--bodies-bytes is " + std::to_string(bodies.bytes()) + ", less than the " +
                              std::to_string(most) + " of --max-body-bytes");
   ListenOptions with = options;
   with.limits.bodies = &bodies;
+  with.limits.on_answered = [&log](const Record& record) { log_answered(log, record); };
   return with;
 }
 
@@ -91,7 +94,7 @@ void Server::run() {
 
 void Server::reload() {
   if (const std::string failed = access_.reload(); !failed.empty())
-    std::fprintf(stderr, "qinfer-server: %s; the keys are those of before\n", failed.c_str());
+    options_.log->say(failed + "; the keys are those of before");
 }
 
 // ---- Routes
@@ -124,6 +127,7 @@ void Server::route(const Connected& connection, Request request) {
     connection->respond(response);
   };
   if (!is_open(path)) request.key = access_.number_of(request);
+  if (request.key != 0) request.record->key = short_hash(request.authorization);
   const bool is_get = request.method == "GET", is_post = request.method == "POST";
   if (is_open(path) || path == "/metrics" || path == "/v1/models" || path == "/tokenizer_info") {
     if (!is_get) return respond(not_allowed("GET, HEAD"));
@@ -165,7 +169,8 @@ void Server::route(const Connected& connection, Request request) {
 struct Server::Answer {
   std::shared_ptr<Dialect> dialect;  ///< null: OpenAI's own. Of the preparing thread, then of the connection's
   // What follows is of the connection's thread.
-  net::steady_timer timer;  ///< until a stream without news has a comment
+  net::steady_timer timer;         ///< until a stream without news has a comment
+  std::shared_ptr<Record> record;  ///< of the request
   bool is_stream = false, has_begun = false, is_over = false;
   std::string all = {};  ///< of what is no stream
 
@@ -213,7 +218,8 @@ class Server::Waiting {
 void Server::complete(const Connected& connection, std::int32_t kind, Request request,
                       std::shared_ptr<Dialect> dialect) {
   const auto waiting = std::make_shared<Waiting>();
-  const auto answer = std::make_shared<Answer>(Answer{std::move(dialect), net::steady_timer(context_)});
+  const auto answer = std::make_shared<Answer>(Answer{std::move(dialect), net::steady_timer(context_), request.record});
+  if (request.record->has_contents) request.record->request = request.body.substr(0, kMostContents);
   connection->set_on_leave([waiting, answer] {
     waiting->leave();
     answer->end();
@@ -287,7 +293,10 @@ void Server::draw(const Connected& connection, const std::shared_ptr<Answer>& an
   job->submit([this, connection, answer, job = job.get()](std::string bytes, bool is_last) {
     const Dialect::Facts facts = {job->prompt_tokens(), job->is_stopped()};
     const int failure = job->failure();
-    net::post(context_, [this, connection, answer, facts, failure, bytes = std::move(bytes), is_last] {
+    const Usage usage = job->usage();
+    net::post(context_, [this, connection, answer, facts, failure, usage, bytes = std::move(bytes), is_last] {
+      answer->record->is_drawn = true;
+      answer->record->usage = usage;
       if (failure != 0 && !answer->has_begun && !answer->dialect && is_last)
         return refuse(connection, answer, {failure, error_of(bytes)});
       try {

@@ -40,6 +40,7 @@ class Server {
   /// Serves until a signal says not to, and then for as long as requests take, but no longer than drain_s.
   void run();
   std::string url() const { return listener_.url(); }
+  const std::string& model_name() const { return engine_.name(); }
 
  private:
   using Connected = std::shared_ptr<Connection>;
