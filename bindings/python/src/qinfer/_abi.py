@@ -99,6 +99,7 @@ QINFER_EVENT_NONE = 0
 QINFER_EVENT_PROMPT = 1
 QINFER_EVENT_TOKEN = 2
 QINFER_EVENT_END = 3
+QINFER_EVENT_RESERVED = 4
 QINFER_OPENAI_CHAT = 1
 QINFER_OPENAI_COMPLETION = 2
 QINFER_OPENAI_EMBEDDINGS = 3
@@ -250,7 +251,7 @@ class qinfer_session_options(Structure):
         ("max_tokens", c_uint32),
         ("max_logits", c_uint32),
         ("max_draft", c_uint32),
-        ("reserved", c_uint32),
+        ("prefix_space", c_uint32),
     ]
 
 class qinfer_memory(Structure):
@@ -764,6 +765,7 @@ FUNCTIONS = {
     "qinfer_kv_store_open": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_kv_store_options), POINTER(c_void_p), c_void_p]),
     "qinfer_kv_store_keep": (c_int32, ["qinfer_kv_store", "qinfer_session", c_char_p, "qinfer_cancel", POINTER(c_size_t), c_void_p]),
     "qinfer_kv_store_fetch": (c_int32, ["qinfer_kv_store", POINTER(c_int32), c_size_t, c_char_p, "qinfer_cancel", POINTER(c_size_t), c_void_p]),
+    "qinfer_kv_store_fetch_into": (c_int32, ["qinfer_kv_store", POINTER(c_int32), c_size_t, c_char_p, c_uint32, "qinfer_cancel", POINTER(c_size_t), c_void_p]),
     "qinfer_kv_store_get_stats": (c_int32, ["qinfer_kv_store", POINTER(qinfer_kv_store_stats), c_void_p]),
     "qinfer_kv_store_free": (None, ["qinfer_kv_store"]),
     "qinfer_session_create": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_session_options), POINTER(c_void_p), c_void_p]),
@@ -799,6 +801,7 @@ FUNCTIONS = {
     "qinfer_scheduler_plan": (c_int32, [POINTER(qinfer_scheduler_options), POINTER(c_uint64), c_void_p]),
     "qinfer_scheduler_create": (c_int32, ["qinfer_kv_cache", POINTER(qinfer_scheduler_options), POINTER(c_void_p), c_void_p]),
     "qinfer_scheduler_submit": (c_int32, ["qinfer_scheduler", "qinfer_generation", POINTER(qinfer_request_options), POINTER(c_void_p), c_void_p]),
+    "qinfer_scheduler_reserve": (c_int32, ["qinfer_scheduler", "qinfer_session", c_uint64, POINTER(qinfer_request_options), POINTER(c_void_p), c_void_p]),
     "qinfer_request_cancel": (None, ["qinfer_request"]),
     "qinfer_request_pause": (None, ["qinfer_request", c_int32]),
     "qinfer_request_free": (None, ["qinfer_request"]),
