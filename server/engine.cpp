@@ -165,6 +165,7 @@ Job::~Job() {
 
 void Job::submit(OnBytes on_bytes) try {
   on_bytes_ = std::move(on_bytes);
+  if ((info_.flags & QINFER_OPENAI_NO_NEW_TOKENS) != 0) count_prompts();
   if (info_.kind == QINFER_OPENAI_EMBEDDINGS) return embed();
   fetch();
   std::vector<std::unique_ptr<Choice>> choices;
@@ -269,6 +270,15 @@ void Job::fetch() noexcept {
       engine_.keeper_->fetch(tokens, tenant_.name, tenant_.prefix_space);
     }
   } catch (const std::exception&) {
+  }
+}
+
+/// Of an answer without new tokens.
+void Job::count_prompts() {
+  for (std::uint32_t i = 0; i < info_.n_prompts; ++i) {
+    std::size_t n = 0;
+    const qinfer_status status = qinfer_openai_request_tokens(request_, i, nullptr, 0, &n, nullptr);
+    if (status == QINFER_OK || status == QINFER_E_BUFFER_TOO_SMALL) usage_.prompt += static_cast<std::uint32_t>(n);
   }
 }
 

@@ -93,6 +93,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void note_end(Choice& choice, const qinfer_event& event);
   void check_context(std::uint32_t context) const;
   void check_choices() const;
+  void count_prompts();
   void embed();
   void fetch() noexcept;
   bool begin(Choice& choice);

@@ -30,12 +30,13 @@ def test_a_request_is_a_line(serve):
     assert [line["event"] for line in server.lines] == ["start", "ready"]
     assert server.post("/v1/completions", prompt="Once upon a SECRET", max_tokens=7, seed=1)[0] == 200
     server.events("/v1/completions", prompt="Once upon a SECRET", max_tokens=5, seed=1, n=2)
+    assert server.post("/v1/embeddings", input=["a dog", "a cat"])[0] == 200
     assert server.request("GET", "/health")[0] == 200
     assert server.request("GET", "/nothing?secret=SECRET")[0] == 404
     assert server.post("/v1/completions", prompt=5)[0] == 400
     lines = ended(server)
-    assert [line["event"] for line in lines] == ["request"] * 4 + ["drain", "end"]
-    whole, stream, missing, wrong = requests_of(lines)
+    assert [line["event"] for line in lines] == ["request"] * 5 + ["drain", "end"]
+    whole, stream, embedded, missing, wrong = requests_of(lines)
     for line in lines:
         assert line["level"] == "info" and time.strptime(line["time"][:19], "%Y-%m-%dT%H:%M:%S")
         assert line["time"].endswith("Z") and "SECRET" not in json.dumps(line)
@@ -45,10 +46,10 @@ def test_a_request_is_a_line(serve):
         assert 0 <= line["queue_ms"] <= line["first_token_ms"] <= line["ms"] + 0.001
     assert (whole["completion_tokens"], stream["completion_tokens"]) == (7, 10)
     assert (whole["stream"], stream["stream"]) == (False, True)
-    assert whole["prompt_tokens"] > 3
+    assert whole["prompt_tokens"] > 3 and embedded["prompt_tokens"] >= 4 and embedded["completion_tokens"] == 0
     assert missing.keys() == wrong.keys() == {"time", "level", "event"} | LINE
     assert (missing["path"], missing["status"], wrong["status"]) == ("/nothing", 404, 400)
-    assert len({line["id"] for line in requests_of(lines)}) == 4
+    assert len({line["id"] for line in requests_of(lines)}) == 5
 
 
 def test_levels(serve, tmp_path):
