@@ -33,7 +33,8 @@ class Server:
         command = [program, model, "--port", "0", "--threads", "1", "--allowed-host", "a", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.said = []  # before it listens
-        while not (found := re.fullmatch(r"qinfer-server: http(s?)://127\.0\.0\.1:(\d+)\n", self.stderr_line())):
+        ready = r'(?:qinfer-server: |.*"event":"ready","url":")http(s?)://127\.0\.0\.1:(\d+)(?:\n|".*\n)'
+        while not (found := re.fullmatch(ready, self.stderr_line())):
             self.said.append(self.last_line)
         self.is_tls, self.port = bool(found[1]), int(found[2])
 

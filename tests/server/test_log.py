@@ -27,7 +27,7 @@ def requests_of(lines):
 
 def test_a_request_is_a_line(serve):
     server = serve("--log", "info")
-    assert [line["event"] for line in server.lines] == ["start", "ready"]
+    assert [json.loads(line)["event"] for line in [*server.said, server.last_line]] == ["start", "ready"]
     assert server.post("/v1/completions", prompt="Once upon a SECRET", max_tokens=7, seed=1)[0] == 200
     server.events("/v1/completions", prompt="Once upon a SECRET", max_tokens=5, seed=1, n=2)
     assert server.post("/v1/embeddings", input=["a dog", "a cat"])[0] == 200

@@ -12,23 +12,7 @@ import time
 
 import pytest
 
-LONG = {"prompt": "Once upon a time", "max_tokens": 400, "temperature": 0.9, "stream": True, "logit_bias": {"2": -100}}
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def begin(server, body=LONG, receive_buffer=None):
-    """A connection whose stream has begun."""
-    connection = server.open(receive_buffer=receive_buffer)
-    data = json.dumps(body).encode()
-    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
-    assert connection.recv(100).startswith(b"HTTP/1.1 200")
-    return connection
+from clients import all_of, begin, is_idle, LONG, read_all, run_program, to_the_end, until
 
 
 @pytest.mark.parametrize(
@@ -156,18 +140,6 @@ def crowded(serve, *options):
     return server, {**LONG, "prompt": [f"Once upon a time {i}" for i in range(10)], "n": 100}
 
 
-def is_idle(server):
-    return server.metric("qinfer_num_requests_waiting") == 0 == server.metric("qinfer_num_requests_running")
-
-
-def read_all(connection):
-    try:
-        while connection.recv(65536):
-            pass
-    except OSError:
-        pass
-
-
 def test_a_client_that_leaves_ends_its_request(serve):
     for _ in range(2):
         server, body = crowded(serve)
@@ -247,13 +219,6 @@ def test_a_stream_that_began_with_comments_is_refused_within(serve):
     assert text.endswith(b"data: [DONE]\n\n") and b"overloaded_error" in text
 
 
-def test_more_choices_than_can_wait_are_refused_for_good(serve):
-    server = serve("--max-running", "2", "--max-waiting", "10")
-    status, answer = server.post("/v1/completions", prompt=["a", "b"], n=8, max_tokens=1)
-    assert status == 400 and "16 choices" in answer["error"]["message"] and "at most 12" in answer["error"]["message"]
-    assert server.post("/v1/embeddings", input=["a"] * 16)[0] == 200
-
-
 def test_what_the_cache_never_holds_is_refused_for_good(serve):
     status, answer = serve("--cache-bytes", "200KiB").post("/v1/completions", **{**LONG, "stream": False})
     assert status == 400 and answer["error"]["code"] == "context_length_exceeded"
@@ -291,7 +256,7 @@ def test_connections_have_a_bound_and_resting_ones_cost_nothing(serve):
     status, _, text = server.request("GET", "/health")
     assert status == 503 and b"all 50 connections are taken" in text
     many = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(40)]
-    told = [_all_of(connection) for connection in many]
+    told = [all_of(connection) for connection in many]
     assert any(answer.startswith(b"HTTP/1.1 503") for answer in told) and b"" in told
     for connection in resting + many:
         connection.close()
@@ -325,25 +290,6 @@ def _is_healthy(server):
         return False
 
 
-def _all_of(connection):
-    received = b""
-    try:
-        while piece := connection.recv(65536):
-            received += piece
-    except OSError:
-        pass
-    return received
-
-
-def _to_the_end(stream):
-    received = b""
-    while not received.endswith(b"0\r\n\r\n"):
-        piece = stream.recv(65536)
-        assert piece
-        received += piece
-    return received
-
-
 def test_a_stream_that_waits_has_comments(serve):
     server, body = crowded(serve, "--keep-alive-s", "1", "--cache-bytes", "1GiB")
     crowd = begin(server, body)
@@ -356,11 +302,6 @@ def test_a_stream_that_waits_has_comments(serve):
     stream.close()
     crowd.shutdown(socket.SHUT_RDWR)
     until(lambda: server.metric("qinfer_connections") == 1)
-
-
-def run_program(request, *arguments):
-    command = [request.config.getoption("--server"), *arguments]
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30)
 
 
 def test_a_start_that_fails_says_why(serve, request):
@@ -388,7 +329,7 @@ def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve):
     assert server.metric("qinfer_generation_rows_total") == rows
     assert server.metric("vllm:num_requests_running") > 0
     assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=5)[0] == 200
-    assert _to_the_end(stream).count(b'"finish_reason":"') == 8
+    assert to_the_end(stream).count(b'"finish_reason":"') == 8
     until(lambda: server.metric("vllm:num_requests_running") == 0)
     assert server.metric("qinfer_connections_slow") == 0
     # One that leaves while it is paused.
@@ -397,229 +338,6 @@ def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve):
     stream.close()
     until(lambda: server.metric("vllm:num_requests_running") == 0)
     assert server.metric("qinfer_connections_slow") == 0
-
-
-def begin_wide(server, n_streams, **more):
-    """Streams that pause, since nobody reads them: each of eight choices with their log probabilities."""
-    wide = {**LONG, "logprobs": 5, "n": 8, "prompt": "A dog", **more}
-    streams = [begin(server, {**wide, "prompt": f"A dog {i}"}, 8192) for i in range(n_streams)]
-    until(lambda: server.metric("qinfer_connections_slow") >= 2)
-    return streams
-
-
-@pytest.mark.parametrize("sips", [False, True], ids=["reads nothing", "reads a byte now and then"])
-def test_clients_that_do_not_read_end_when_others_wait(serve, sips):
-    server = serve("--slow-s", "2", "--cache-bytes", "1GiB")
-    streams = begin_wide(server, 6)
-    ends = threading.Event()
-
-    def sip():
-        while not ends.wait(0.5):
-            for stream in streams:
-                stream.recv(1)
-
-    sipping = threading.Thread(target=sip)
-    if sips:
-        sipping.start()
-    begun = time.monotonic()
-    assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=5)[0] == 200
-    assert time.monotonic() - begun < 8
-    ends.set()
-    if sips:
-        sipping.join()
-    for stream in streams:
-        stream.close()
-    until(lambda: is_idle(server))
-
-
-def test_a_client_that_does_not_read_may_rest_while_nobody_waits(serve):
-    server = serve("--slow-s", "0", "--max-running", "4")
-    [stream] = [begin(server, {**LONG, "logprobs": 5, "n": 8}, 8192)]  # four of its choices wait
-    until(lambda: server.metric("qinfer_connections_slow") == 1)
-    time.sleep(1)
-    assert _to_the_end(stream).count(b'"finish_reason":"') == 8
-
-
-def test_who_does_not_read_loses_nothing_where_requests_are_parked(serve, tmp_path):
-    server = serve("--slow-s", "30", "--cache-bytes", "3MiB", "--park", str(tmp_path))
-    streams = begin_wide(server, 2)
-    begun = time.monotonic()
-    asked = {"prompt": "Once upon a time " * 30, "max_tokens": 20}
-    assert server.post("/v1/completions", **asked)[0] == 200
-    assert time.monotonic() - begun < 15 and server.metric("qinfer_requests_parked") > 0
-    answers = []
-    readers = [threading.Thread(target=lambda stream=stream: answers.append(_to_the_end(stream))) for stream in streams]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
-    assert [answer.count(b'"finish_reason":"') for answer in answers] == [8, 8]
-
-
-BODIES = ("--bodies-bytes", "4MiB", "--max-body-bytes", "3MiB")
-
-
-def begin_body(server, length=None, path=b"/tokenize"):
-    """A request of which the body is to come: in chunks, or so many bytes."""
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    framing = b"Transfer-Encoding: chunked" if length is None else b"Content-Length: %d" % length
-    connection.sendall(b"POST %s HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n" % (path, framing))
-    return connection
-
-
-def test_bodies_have_a_bound_together(serve):
-    server = serve(*BODIES)
-    first = begin_body(server, 2 << 20)
-    until(lambda: server.metric("qinfer_body_bytes") == 2 << 20)
-    for path, kind in [(b"/tokenize", b'"type":"overloaded_error"'), (b"/v1/messages", b'"type":"error"')]:
-        refused = _all_of(begin_body(server, 3 << 20, path))
-        assert refused.startswith(b"HTTP/1.1 503") and b"\r\nRetry-After: " in refused and kind in refused
-    expects = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    expects.sendall(b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\nExpect: 100-continue\r\n\r\n")
-    assert _all_of(expects).startswith(b"HTTP/1.1 503")
-    assert server.post("/tokenize", prompt="small ones pass " * 3000)[0] == 200
-    first.close()
-    until(lambda: server.metric("qinfer_body_bytes") == 0)
-    status, answer = server.post("/tokenize", prompt="a" * (5 << 19))
-    assert status == 200
-    until(lambda: server.metric("qinfer_body_bytes") == 0)
-
-
-def test_a_body_in_chunks_has_its_part_as_it_grows(serve):
-    server = serve(*BODIES)
-    first = begin_body(server, 2 << 20)
-    until(lambda: server.metric("qinfer_body_bytes") == 2 << 20)
-    second = begin_body(server)
-    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    second.sendall(chunk * 20)
-    until(lambda: server.metric("qinfer_body_bytes") == (2 << 20) + 20 * 0x10000)
-    try:
-        second.sendall(chunk * 20)
-    except OSError:
-        pass
-    assert _all_of(second).startswith(b"HTTP/1.1 503")
-    until(lambda: server.metric("qinfer_body_bytes") == 2 << 20)
-    first.close()
-
-
-def test_a_bound_of_all_bodies_holds_one(request):
-    path = f"{request.config.getoption('--models')}/tiny-stories"
-    ended = run_program(request, path, "--port", "0", "--bodies-bytes", "1MiB")
-    assert ended.returncode == 1 and "--bodies-bytes is 1048576, less than the 33554432" in ended.stderr
-
-
-def test_large_bodies_that_are_prepared_delay_no_small_ones(serve):
-    server = serve()
-    many = [threading.Thread(target=server.post, args=("/tokenize",), kwargs={"prompt": f"{i} " + "a dog " * (3 << 20)})
-            for i in range(6)]
-    for thread in many:
-        thread.start()
-    until(lambda: server.metric("qinfer_body_bytes") > 60 << 20)
-    begun = time.monotonic()
-    assert server.post("/tokenize", prompt="a")[0] == 200
-    assert server.metric("qinfer_body_bytes") > 0  # they are still prepared
-    assert time.monotonic() - begun < 3
-    for thread in many:
-        thread.join()
-
-
-def test_what_is_evaluated_for_log_probabilities_takes_nothing_from_others(serve):
-    server = serve("--cache-bytes", "3MiB", "--max-running", "8")
-    statuses, ends = [], threading.Event()
-
-    def score(i):
-        while not ends.is_set():
-            body = {"prompt": f"{i}" + " a dog and a cat" * 60, "max_tokens": 1, "echo": True, "logprobs": 1}
-            statuses.append(server.post("/v1/completions", **body)[0])
-            statuses.append(server.post("/v1/embeddings", input=[f"{i}" + " a dog and a cat" * 60] * 3)[0])
-
-    def complete(i):
-        body = {**LONG, "stream": False, "prompt": f"A cat {i}", "max_tokens": 150}
-        statuses.append(server.post("/v1/completions", **body)[0])
-
-    scoring = [threading.Thread(target=score, args=(i,)) for i in range(4)]
-    completing = [threading.Thread(target=complete, args=(i,)) for i in range(24)]
-    for thread in scoring + completing:
-        thread.start()
-    for thread in completing:
-        thread.join()
-    ends.set()
-    for thread in scoring:
-        thread.join()
-    assert set(statuses) == {200} and len(statuses) >= 24 + 8
-
-
-def test_a_prompt_without_new_tokens_gives_its_blocks_back_at_once(serve):
-    prompts = [f"{i}" + " a dog and a cat" * 60 for i in range(20)]  # all together have no room
-    status, answer = serve("--cache-bytes", "1MiB").post("/v1/completions", prompt=prompts, max_tokens=0, echo=True,
-                                                          logprobs=1)
-    assert status == 200 and len(answer["choices"]) == 20
-
-
-def test_a_key_is_not_told_what_another_has_sent(serve, tmp_path):
-    (tmp_path / "keys").write_text("one\ntwo\n")
-    server = serve("--keys", str(tmp_path / "keys"))
-
-    def cached(key):
-        body = {"prompt": "Once upon a time there was a little dog." * 10, "max_tokens": 2}
-        status, _, text = server.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {key}"})
-        assert status == 200
-        return json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"]
-
-    assert cached("one") == 0
-    assert cached("one") >= 32
-    assert cached("two") == 0
-    server.process.send_signal(1)  # SIGHUP: a key stays who it is
-    assert cached("one") >= 32 and cached("two") >= 32
-
-
-def test_clients_are_not_told_where_files_are(serve, request):
-    models = request.config.getoption("--models")
-    status, answer = serve().post("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}])
-    assert status == 400 and "tiny-stories" in answer["error"]["message"]
-    assert models not in answer["error"]["message"] and "/" not in answer["error"]["message"]
-
-
-def test_a_piece_of_a_stream_may_be_large(serve):
-    server = serve("--cache-bytes", "1GiB")
-    body = {"prompt": " a dog and a cat" * 80, "n": 100, "echo": True, "logprobs": 20, "max_tokens": 0, "stream": True}
-    status, _, text = server.request("POST", "/v1/completions", body)
-    assert status == 200 and text.count(b'"finish_reason":"length"') == 100 and len(text) > 8 << 20
-    assert text.endswith(b"data: [DONE]\n\n")
-
-
-def test_a_large_schema_delays_no_other_request(serve):
-    server = serve(model="tiny-chat")
-
-    def ask(n, more=""):
-        schema = {"type": "object", "properties": {f"name{i}{more}": {"type": "string", "pattern": f"^[a-z]{{1,{i % 9 + 2}}}x{i}$"}
-                                                   for i in range(n)}}
-        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
-        return server.post("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}], max_tokens=2,
-                           response_format=form)
-
-    assert ask(1)[0] in [200, 400]  # the vocabulary is there then
-    status, answer = ask(3000)
-    assert status == 400 and "bytes, and at most 131072" in answer["error"]["message"]
-    large = [threading.Thread(target=ask, args=(1000, f"_{i}")) for i in range(3)]
-    for thread in large:
-        thread.start()
-    time.sleep(0.1)
-    begun = time.monotonic()
-    assert server.post("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}], max_tokens=2)[0] == 200
-    assert ask(1, "a")[0] in [200, 400]
-    assert time.monotonic() - begun < 2
-    for thread in large:
-        thread.join()
-
-
-def test_paths_without_a_version(serve):
-    server = serve()
-    assert server.post("/completions", prompt="a", max_tokens=1)[0] == 200
-    assert server.post("/embeddings", input="a")[0] == 200
-    assert server.request("GET", "/models")[2] == server.request("GET", "/v1/models")[2]
-    assert server.post("/chat/completions", messages=[])[0] == 400
-    assert server.request("GET", "/completions")[0] == 405
 
 
 def test_sigterm_lets_requests_end(serve):
