@@ -2,11 +2,14 @@
 #include "record.h"
 
 #include <cmath>
+#include <string_view>
 
 #include "log.h"
 
 namespace server {
 namespace {
+
+constexpr std::string_view kError = "error";  // Usage::finish of what has failed once it had begun
 
 /// With three digits after the point.
 double ms(double seconds) { return std::round(seconds * 1e6) / 1e3; }
@@ -21,7 +24,8 @@ bool is_look(const Record& record) {
 }  // namespace
 
 void log_answered(Log& log, const Record& record) {
-  const LogLevel level = record.status >= 500 ? LogLevel::error : is_look(record) ? LogLevel::debug : LogLevel::info;
+  const bool has_failed = record.status >= 500 || (record.usage.finish != nullptr && record.usage.finish == kError);
+  const LogLevel level = has_failed ? LogLevel::error : is_look(record) ? LogLevel::debug : LogLevel::info;
   if (!log.writes(level)) return;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - record.begun).count();
   Log::Fields line = {{"id", record.id},         {"method", record.method}, {"path", record.path},

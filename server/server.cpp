@@ -30,7 +30,7 @@ std::string known_path(const std::string& path) {
 constexpr std::size_t kLargeBody = 1 << 20;
 
 /// Connections' bodies have their parts of `bodies`, and their answers are logged.
-ListenOptions with_bodies(const ServerOptions& options, BodyBudget& bodies) {
+ListenOptions listen_options_of(const ServerOptions& options, BodyBudget& bodies) {
   Log& log = *options.log;
   const std::uint64_t most = options.limits.head.most_body_bytes;
   if (bodies.bytes() < most)
@@ -69,7 +69,7 @@ Server::Server(const ServerOptions& options)
     : options_(options),
       bodies_(options.bodies_bytes),
       listener_(
-          context_, with_bodies(options, bodies_),
+          context_, listen_options_of(options, bodies_),
           {[this](const Connected& from, Request request) { route(from, std::move(request)); },
            [this](const Request& head, BodyBudget::Part& part) { return screen(head, part); }, [this] { reload(); },
            [this] {
