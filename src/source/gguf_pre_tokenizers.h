@@ -14,6 +14,7 @@ struct GgufPreTokenizer {
   bool nfc = false;                            ///< text is normalised first
   bool ignore_merges = false;                  ///< a word that is in the vocabulary is that token
   bool add_bos = false;                        ///< where tokenizer.ggml.add_bos_token does not say
+  bool add_separator = false;                  ///< the same of add_sep_token
 };
 
 /// Null if the name is not known.

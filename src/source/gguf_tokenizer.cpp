@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "source/chat_tokens.h"
+#include "source/gguf_encoder_tokenizers.h"
 #include "source/gguf_pre_tokenizers.h"
 #include "source/gguf_vocabulary.h"
 #include "text/fields.h"
@@ -20,6 +21,10 @@ using text::in_quotes;
 using text::malformed;
 using text::TokenId;
 
+enum class Kind { byte_level, by_score, word_piece, unigram };
+constexpr std::pair<std::string_view, Kind> kKinds[] = {
+    {"gpt2", Kind::byte_level}, {"llama", Kind::by_score}, {"bert", Kind::word_piece}, {"t5", Kind::unigram}};
+constexpr std::string_view kKnownModels = "\"gpt2\", \"llama\", \"bert\" and \"t5\"";
 constexpr std::string_view kModel = "tokenizer.ggml.model", kPre = "tokenizer.ggml.pre",
                            kWholeFile = "tokenizer.huggingface.json";
 
@@ -31,6 +36,7 @@ constexpr std::string_view kPrefixAndSpaces = R"({"type": "Sequence", "normalize
     {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]})";
 constexpr std::string_view kByteLevelDecoder =
     R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false})";
+constexpr std::string_view kWordPieceDecoder = R"({"type": "WordPiece", "prefix": "##", "cleanup": true})";
 constexpr std::string_view kSpacesDecoder = R"({"type": "Sequence", "decoders": [
     {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]})";
 constexpr std::string_view kPrefixAndSpacesDecoder = R"({"type": "Sequence", "decoders": [
@@ -59,7 +65,9 @@ class Reader {
     if (whole) {
       QINFER_TRY(read_whole_file(*whole));
     } else {
-      QINFER_ASSIGN(vocabulary_, read_gguf_vocabulary(metadata_, limits_, is_llama_));
+      const bool may_have_bytes = kind_ == Kind::by_score || kind_ == Kind::unigram;
+      QINFER_ASSIGN(vocabulary_, read_gguf_vocabulary(metadata_, limits_, may_have_bytes, usual_ids().unknown));
+      if (kind_ == Kind::word_piece) restore_word_pieces(vocabulary_, names_);
       QINFER_TRY(read_ids(vocabulary_.tokens.size()));
       QINFER_TRY(build());
     }
@@ -72,18 +80,22 @@ class Reader {
     QINFER_ASSIGN(const auto model, metadata_.string(kModel));
     if (!model) {
       if (metadata_.has(kWholeFile)) return Status();
-      return malformed("{}: the key \"{}\" is missing, expected \"gpt2\" or \"llama\"", metadata_.file(), kModel);
+      return malformed("{}: the key \"{}\" is missing, expected {}", metadata_.file(), kModel, kKnownModels);
     }
-    is_llama_ = *model == "llama";
-    if (is_llama_ || *model == "gpt2" || metadata_.has(kWholeFile)) return Status();
-    return error(Code::unsupported, "{}: {} is {}, supported are \"gpt2\" and \"llama\"", metadata_.file(), kModel,
-                 in_quotes(*model));
+    for (const auto& [name, kind] : kKinds) {
+      if (*model != name) continue;
+      kind_ = kind;
+      return Status();
+    }
+    if (metadata_.has(kWholeFile)) return Status();
+    return error(Code::unsupported, "{}: {} is {}, supported are {}", metadata_.file(), kModel, in_quotes(*model),
+                 kKnownModels);
   }
 
   Status read_whole_file(std::string_view json) {
     const std::string name = metadata_.file() + ": " + std::string(kWholeFile);
     QINFER_ASSIGN(out_.tokenizer, text::Tokenizer::from_json(json, name, limits_, cancel_));
-    is_llama_ = false;  // no ids are assumed
+    kind_ = Kind::byte_level;  // no ids are assumed
     is_whole_file_ = true;
     return read_ids(out_.tokenizer->size());
   }
@@ -105,11 +117,29 @@ class Reader {
     return Status();
   }
 
+  struct Ids {
+    TokenId bos = -1, eos = -1, unknown = -1, separator = -1;
+  };
+  /// Where keys are absent.
+  Ids usual_ids() const {
+    switch (kind_) {
+      case Kind::byte_level: break;
+      case Kind::by_score: return {.bos = 1, .eos = 2, .unknown = 0};
+      case Kind::word_piece: return {.bos = 101, .unknown = 100, .separator = 102};
+      case Kind::unigram: return {.eos = 1, .unknown = 2};
+    }
+    return {};
+  }
+
   Status read_ids(std::size_t count) {
     const TokenId none = -1;
-    QINFER_TRY(read_id("tokenizer.ggml.bos_token_id", count, is_llama_ ? 1 : none, out_.bos));
-    QINFER_TRY(read_id("tokenizer.ggml.eos_token_id", count, is_llama_ ? 2 : none, out_.eos));
-    QINFER_TRY(read_id("tokenizer.ggml.unknown_token_id", count, is_llama_ ? 0 : none, out_.unknown));
+    const Ids usual = usual_ids();
+    TokenId first = usual.bos;  // BERT's has two names
+    if (kind_ == Kind::word_piece) QINFER_TRY(read_id("tokenizer.ggml.cls_token_id", count, usual.bos, first));
+    QINFER_TRY(read_id("tokenizer.ggml.bos_token_id", count, first, out_.bos));
+    QINFER_TRY(read_id("tokenizer.ggml.eos_token_id", count, usual.eos, out_.eos));
+    QINFER_TRY(read_id("tokenizer.ggml.unknown_token_id", count, usual.unknown, out_.unknown));
+    QINFER_TRY(read_id("tokenizer.ggml.seperator_token_id", count, usual.separator, separator_));
     QINFER_TRY(read_id("tokenizer.ggml.eot_token_id", count, none, out_.eot));
     QINFER_TRY(read_id("tokenizer.ggml.eom_token_id", count, none, out_.eom));
     return read_id("tokenizer.ggml.padding_token_id", count, none, out_.padding);
@@ -122,13 +152,7 @@ class Reader {
     QINFER_ASSIGN(const bool strip_after, strips_after_added_tokens());
     QINFER_TRY(
         add_gguf_tokens(vocabulary_, strip_after, cancel_, builder, limits_.notes).with_prefix(metadata_.file()));
-    bool adds_bos = is_llama_;
-    if (is_llama_) {
-      QINFER_TRY(build_by_score(tables));
-    } else {
-      QINFER_TRY(build_byte_level(tables, adds_bos));
-    }
-    QINFER_TRY(read_surroundings(adds_bos, tables));
+    QINFER_TRY(build_model(tables));
     tables.fingerprint = fingerprint(tables);
     QINFER_ASSIGN(const text::Decoder decoder, make_decoder(decoder_));
     QINFER_TRY(builder.finish(decoder, true).with_prefix(metadata_.file()));
@@ -136,7 +160,27 @@ class Reader {
     return Status();
   }
 
-  Status build_byte_level(text::TokenizerTables& tables, bool& adds_bos) {
+  Status build_model(text::TokenizerTables& tables) {
+    switch (kind_) {
+      case Kind::byte_level: {
+        QINFER_ASSIGN(const GgufPreTokenizer* pre, build_byte_level(tables));
+        return read_surroundings({.bos = pre->add_bos, .separator = pre->add_separator}, tables);
+      }
+      case Kind::by_score: QINFER_TRY(build_by_score(tables)); return read_surroundings({.bos = true}, tables);
+      case Kind::word_piece:
+        QINFER_TRY(build_gguf_word_piece(metadata_, out_.unknown, cancel_, tables, lists_hash_));
+        decoder_ = kWordPieceDecoder;
+        return surround_word_pieces(tables);
+      case Kind::unigram: break;
+    }
+    QINFER_TRY(build_gguf_unigram(metadata_, vocabulary_, out_.unknown, cancel_, tables, lists_hash_));
+    QINFER_ASSIGN(const auto prefix, metadata_.boolean("tokenizer.ggml.add_space_prefix"));
+    adds_space_ = prefix.value_or(true);
+    decoder_ = adds_space_ ? kPrefixAndSpacesDecoder : kSpacesDecoder;
+    return read_surroundings({.eos = true}, tables);
+  }
+
+  Result<const GgufPreTokenizer*> build_byte_level(text::TokenizerTables& tables) {
     QINFER_ASSIGN(const auto name, metadata_.string(kPre));
     pre_ = name.value_or("default");
     const GgufPreTokenizer* pre = find_gguf_pre_tokenizer(pre_);
@@ -146,13 +190,12 @@ class Reader {
     QINFER_ASSIGN(tables.normalizer, make_normalizer(pre->nfc ? kNfcNormalizer : ""));
     QINFER_ASSIGN(tables.pre_tokenizer, text::PreTokenizer::byte_level(pre->patterns, kPre));
     decoder_ = kByteLevelDecoder;
-    adds_bos = pre->add_bos;
     text::BpeOptions options;
     options.ignore_merges = pre->ignore_merges;
     text::MergeTable merges;
     QINFER_TRY(read_gguf_merges(metadata_, tables.vocabulary, cancel_, merges, lists_hash_));
     tables.bpe.init(options, std::move(merges), tables.vocabulary);
-    return Status();
+    return pre;
   }
 
   Status build_by_score(text::TokenizerTables& tables) {
@@ -173,24 +216,58 @@ class Reader {
     return Status();
   }
 
-  /// The tokens before and after a text.
-  Status read_surroundings(bool adds_bos, text::TokenizerTables& tables) const {
+  struct Added {
+    bool bos = false, eos = false, separator = false;
+  };
+
+  /// The tokens before and after a text, and what joins two: [bos] A [eos] [separator] B [eos]. How two texts are
+  /// joined is known only of models that end texts. `added`: where keys do not say.
+  Status read_surroundings(Added added, text::TokenizerTables& tables) const {
     QINFER_ASSIGN(const auto bos, metadata_.boolean("tokenizer.ggml.add_bos_token"));
     QINFER_ASSIGN(const auto eos, metadata_.boolean("tokenizer.ggml.add_eos_token"));
     QINFER_ASSIGN(const auto separator, metadata_.boolean("tokenizer.ggml.add_sep_token"));
-    if (separator.value_or(false))
-      return error(Code::unsupported, "{}: key \"tokenizer.ggml.add_sep_token\" is true, which is not supported",
-                   metadata_.file());
     text::Template& single = tables.templates.single;
-    if (bos.value_or(adds_bos)) {
+    text::Template& pair = tables.templates.pair;
+    pair.clear();
+    if (bos.value_or(added.bos)) {
       if (out_.bos < 0) return no_id("bos");
-      single.insert(single.begin(), {text::PieceKind::token, 0, out_.bos});
+      single.insert(single.begin(), token_piece(out_.bos));
     }
-    if (eos.value_or(false)) {
-      if (out_.eos < 0) return no_id("eos");
-      single.push_back({text::PieceKind::token, 0, out_.eos});
+    if (!eos.value_or(added.eos)) return Status();
+    if (out_.eos < 0) return no_id("eos");
+    single.push_back(token_piece(out_.eos));
+    pair = single;
+    if (separator.value_or(added.separator)) {
+      if (separator_ < 0) return no_id("sep", "seperator");
+      pair.push_back(token_piece(separator_));
     }
+    pair.push_back({text::PieceKind::second_text, 0, -1});
+    pair.push_back(token_piece(out_.eos));
     return Status();
+  }
+
+  /// [CLS] A [SEP] B [SEP], the last two of the type 1.
+  Status surround_word_pieces(text::TokenizerTables& tables) const {
+    if (out_.bos < 0) return no_id("bos");
+    if (separator_ < 0) return no_id("sep", "seperator");
+    text::Template& single = tables.templates.single;
+    single.insert(single.begin(), token_piece(out_.bos));
+    single.push_back(token_piece(separator_));
+    tables.templates.pair = single;
+    tables.templates.pair.push_back({text::PieceKind::second_text, 1, -1});
+    tables.templates.pair.push_back(token_piece(separator_, 1));
+    return Status();
+  }
+
+  static text::TemplatePiece token_piece(TokenId id, text::TypeId type = 0) {
+    return {text::PieceKind::token, type, id};
+  }
+
+  Status no_id(std::string_view added, std::string_view name) const {
+    return malformed(
+        "{}: the key \"tokenizer.ggml.{}_token_id\" is missing, which \"tokenizer.ggml.add_{}_token\" or the "
+        "kind of the tokenizer needs",
+        metadata_.file(), name, added);
   }
 
   Status no_id(std::string_view name) const {
@@ -201,7 +278,7 @@ class Reader {
 
   /// Phi-3's tokenizer.json says of its added tokens, all but three, that they take the white space after them.
   Result<bool> strips_after_added_tokens() const {
-    if (!is_llama_) return false;
+    if (kind_ != Kind::by_score) return false;
     QINFER_ASSIGN(const auto architecture, metadata_.string("general.architecture"));
     QINFER_ASSIGN(const auto name, metadata_.string("general.name"));
     std::string lower(name.value_or(""));
@@ -212,8 +289,8 @@ class Reader {
 
   /// Of all that the tables are made from.
   std::uint64_t fingerprint(const text::TokenizerTables& tables) const {
-    std::vector<std::uint64_t> parts = {lists_hash_, hash_text(pre_), is_llama_ ? 1U : 0U, adds_space_ ? 1U : 0U,
-                                        static_cast<std::uint64_t>(out_.unknown)};
+    std::vector<std::uint64_t> parts = {lists_hash_, hash_text(pre_), static_cast<std::uint64_t>(kind_),
+                                        adds_space_ ? 1U : 0U, static_cast<std::uint64_t>(out_.unknown)};
     for (const std::string_view token : vocabulary_.tokens) parts.push_back(hash_text(token));
     parts.push_back(hash_bytes(std::as_bytes(std::span(vocabulary_.types))));
     for (const auto& ids : {tokens_before(tables.templates.single), tokens_after(tables.templates.single)})
@@ -239,7 +316,10 @@ class Reader {
   const GgufMetadata& metadata_;
   const text::TokenizerLimits limits_;
   CancelFlag cancel_;
-  bool is_llama_ = false, adds_space_ = false, is_whole_file_ = false;
+  Kind kind_ = Kind::byte_level;
+  TokenId separator_ = -1;
+  std::vector<std::string> names_;  // of word pieces
+  bool adds_space_ = false, is_whole_file_ = false;
   std::string pre_;
   std::string_view decoder_;
   GgufVocabulary vocabulary_;

@@ -51,7 +51,7 @@ bool is_byte_name(std::string_view token) {
 GgufTokenType usual_type(std::string_view token, bool may_have_bytes, bool is_unknown) {
   if (may_have_bytes && is_byte_name(token)) return GgufTokenType::byte;
   if (is_end_name(token)) return GgufTokenType::control;
-  return may_have_bytes && is_unknown ? GgufTokenType::unknown : GgufTokenType::normal;
+  return is_unknown ? GgufTokenType::unknown : GgufTokenType::normal;
 }
 
 Status check_token(const GgufMetadata& metadata, std::string_view token, GgufTokenType type, std::size_t i,
@@ -63,7 +63,8 @@ Status check_token(const GgufMetadata& metadata, std::string_view token, GgufTok
     return malformed("{} has {} bytes, at most {} are supported", where(), token.size(), text::kMaxTokenBytes);
   if (type != GgufTokenType::byte) return Status();
   if (!may_have_bytes)
-    return error(Code::unsupported, "{} is a byte ({} 6), which only the model \"llama\" has", where(), kTypes);
+    return error(Code::unsupported, "{} is a byte ({} 6), which only the models \"llama\" and \"t5\" have", where(),
+                 kTypes);
   if (!is_byte_name(token))
     return malformed("{} is {}, but a byte ({} 6), expected \"<0x00>\" to \"<0xFF>\"", where(), in_quotes(token),
                      kTypes);
@@ -73,7 +74,7 @@ Status check_token(const GgufMetadata& metadata, std::string_view token, GgufTok
 }  // namespace
 
 Result<GgufVocabulary> read_gguf_vocabulary(const GgufMetadata& metadata, const text::TokenizerLimits& limits,
-                                            bool may_have_bytes) {
+                                            bool may_have_bytes, TokenId usual_unknown) {
   // Lengths first: a list takes several times the bytes that the file has for it.
   GgufVocabulary out;
   const std::uint32_t limit = limits.vocab_size == 0 ? text::kMaxIds : std::min(limits.vocab_size, text::kMaxIds);
@@ -90,7 +91,7 @@ Result<GgufVocabulary> read_gguf_vocabulary(const GgufMetadata& metadata, const 
   if (!types && limits.notes != nullptr)
     limits.notes->add("the key \"{}\" is missing: all tokens are taken for ordinary ones", kTypes);
   QINFER_ASSIGN(const auto unknown, metadata.integer("tokenizer.ggml.unknown_token_id", -1, UINT32_MAX));
-  const std::int64_t unknown_id = unknown.value_or(may_have_bytes ? 0 : -1);
+  const std::int64_t unknown_id = unknown.value_or(usual_unknown);
   for (std::size_t i = 0; i < out.tokens.size(); ++i) {
     out.types.push_back(types ? static_cast<GgufTokenType>((*types)[i])
                               : usual_type(out.tokens[i], may_have_bytes, static_cast<std::int64_t>(i) == unknown_id));

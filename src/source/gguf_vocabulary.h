@@ -29,9 +29,9 @@ struct GgufVocabulary {
 
 /// Checks everything but duplicates, which add_gguf_tokens() finds. Without tokenizer.ggml.token_type, which the format
 /// lets be absent, all tokens are normal but bytes (where there may be such), the unknown one, and those with a name
-/// that ends turns.
+/// that ends turns. `usual_unknown`: the id of the unknown one where the file does not say; -1 if there is none.
 Result<GgufVocabulary> read_gguf_vocabulary(const formats::GgufMetadata& metadata, const text::TokenizerLimits& limits,
-                                            bool may_have_bytes);
+                                            bool may_have_bytes, text::TokenId usual_unknown);
 
 /// Normal tokens, bytes and user-defined ones become tokens of the model; user-defined ones, control tokens and the
 /// unknown one are added tokens too. Unused and empty ones are not defined. `strip_after`: added tokens take the white

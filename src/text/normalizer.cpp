@@ -1,6 +1,7 @@
 // See normalizer.h.
 #include "text/normalizer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace qinfer::text {
@@ -138,6 +139,44 @@ Status Normalizer::add(const Json& value, std::string_view where) {
   return add_plain(kind, value, where);
 }
 
+Normalizer Normalizer::bert(const BertLetters& letters) {
+  Normalizer normalizer;
+  normalizer.steps_.push_back({.kind = Step::Kind::bert, .letters = letters});
+  return normalizer;
+}
+
+Normalizer Normalizer::sentence_piece(std::optional<Charsmap> charsmap, SpaceRules spaces) {
+  Normalizer normalizer;
+  normalizer.steps_.push_back({.kind = Step::Kind::sentence_piece, .charsmap = std::move(charsmap), .spaces = spaces});
+  return normalizer;
+}
+
+namespace {
+
+constexpr std::string_view kSpaceMark = "\u2581";
+
+/// Appends `text` with U+2581 for its spaces. The prefix comes before all, but not where nothing but spaces that are to
+/// go was there.
+void append_spaced(std::string_view text, SpaceRules spaces, std::string& out) {
+  if (spaces.merge) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    if (text.empty()) return;
+  }
+  const std::size_t begin = out.size();
+  if (spaces.add_prefix) out += kSpaceMark;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ' ') {
+      out.push_back(text[i]);
+    } else if (!spaces.merge || (i > 0 && text[i - 1] != ' ')) {
+      out += kSpaceMark;
+    }
+  }
+  while (spaces.merge && std::string_view(out).substr(begin).ends_with(kSpaceMark))
+    out.resize(out.size() - kSpaceMark.size());
+}
+
+}  // namespace
+
 /// Appends what a step makes of `text` to `out`.
 Status Normalizer::rewrite(const Step& step, std::string_view text, std::size_t max_bytes, Work& work,
                            NormalizerScratch& scratch, std::string& out) {
@@ -148,6 +187,15 @@ Status Normalizer::rewrite(const Step& step, std::string_view text, std::size_t 
     case Step::Kind::replace: return append_replaced(text, *step.replacement, max_bytes, work, scratch, out);
     case Step::Kind::lowercase: append_lower_case(text, out); break;
     case Step::Kind::nmt: append_nmt(text, out); break;
+    case Step::Kind::sentence_piece:
+      if (!step.charsmap) {
+        append_spaced(text, step.spaces, out);
+        break;
+      }
+      scratch.work_space.clear();
+      QINFER_TRY(step.charsmap->append_by_prefix(text, max_bytes, work, scratch.work_space));
+      append_spaced(scratch.work_space, step.spaces, out);
+      break;
     case Step::Kind::strip_accents: append_without_marks(text, out); break;
     case Step::Kind::strip: out += without_space(text, step.left, step.right); break;
     case Step::Kind::prepend: out.append(step.prefix).append(text); break;

@@ -48,9 +48,19 @@ struct NormalizerScratch {
 Status append_replaced(std::string_view text, const Replacement& replacement, std::size_t max_bytes, Work& work,
                        NormalizerScratch& scratch, std::string& out);
 
+/// What SentencePiece does with spaces.
+struct SpaceRules {
+  bool add_prefix = true;  ///< one before each text
+  bool merge = true;       ///< none at the ends, and one instead of several
+};
+
 class Normalizer {
  public:
   static Result<Normalizer> parse(const Json* value, std::string_view where);
+
+  static Normalizer bert(const BertLetters& letters);
+  /// What SentencePiece does to a text; without a charsmap only with its spaces, which become U+2581.
+  static Normalizer sentence_piece(std::optional<Charsmap> charsmap, SpaceRules spaces);
 
   /// Whether apply() copies.
   bool is_identity() const { return steps_.empty(); }
@@ -61,12 +71,24 @@ class Normalizer {
 
  private:
   struct Step {
-    enum class Kind { bert, charsmap, form, lowercase, nmt, prepend, replace, strip, strip_accents } kind;
+    enum class Kind {
+      bert,
+      charsmap,
+      form,
+      lowercase,
+      nmt,
+      prepend,
+      replace,
+      sentence_piece,
+      strip,
+      strip_accents
+    } kind;
     std::string prefix = {};
     std::optional<Replacement> replacement = std::nullopt;
     std::optional<Charsmap> charsmap = std::nullopt;
     NormalForm form = NormalForm::c;
     BertLetters letters = {};
+    SpaceRules spaces = {};
     bool left = false, right = false;  // strip
   };
   Status add(const Json& value, std::string_view where);

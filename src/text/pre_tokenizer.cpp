@@ -40,6 +40,19 @@ Result<PreTokenizer> PreTokenizer::byte_level(std::span<const std::string_view> 
   return pre_tokenizer;
 }
 
+PreTokenizer PreTokenizer::bert() {
+  PreTokenizer pre_tokenizer;
+  pre_tokenizer.add_bert();
+  return pre_tokenizer;
+}
+
+void PreTokenizer::add_bert() {
+  steps_.push_back({.kind = Step::Kind::characters,
+                    .characters = CharacterSet::white_space,
+                    .behavior = SplitBehavior::removed});
+  steps_.push_back({.kind = Step::Kind::characters, .characters = CharacterSet::punctuation});
+}
+
 Status PreTokenizer::add(const Json& value, std::string_view where) {
   QINFER_TRY(check_steps(steps_.size() + 1, where));
   QINFER_ASSIGN(const std::string kind, component_kind(value, where));
@@ -79,10 +92,12 @@ Status PreTokenizer::add_known(std::string_view kind, const Json& value, std::st
     QINFER_TRY(check_fields(value, where, {"type", "delimiter"}));
     QINFER_ASSIGN(const char32_t delimiter, required_character(value, "delimiter", where));
     add_set(CharacterSet::delimiter, SplitBehavior::removed, delimiter);
-  } else if (kind == "BertPreTokenizer" || kind == "WhitespaceSplit") {
+  } else if (kind == "WhitespaceSplit") {
     QINFER_TRY(check_fields(value, where, {"type"}));
     add_set(CharacterSet::white_space, SplitBehavior::removed);
-    if (kind[0] == 'B') add_set(CharacterSet::punctuation, SplitBehavior::isolated);
+  } else if (kind == "BertPreTokenizer") {
+    QINFER_TRY(check_fields(value, where, {"type"}));
+    add_bert();
   } else if (kind == "Whitespace") {
     QINFER_TRY(check_fields(value, where, {"type"}));
     steps_.push_back({.kind = Step::Kind::words});

@@ -54,6 +54,9 @@ class PreTokenizer {
   /// Splits at each pattern in turn, matches and what is between them alike being pieces, then spells bytes.
   static Result<PreTokenizer> byte_level(std::span<const std::string_view> patterns, std::string_view where);
 
+  /// At white space, which goes, and at punctuation: BertPreTokenizer.
+  static PreTokenizer bert();
+
   /// Splits scratch.text into scratch.pieces, in the spelling of the vocabulary. Code::unsupported if the text grows
   /// beyond max_bytes.
   Status apply(bool at_start, std::size_t max_bytes, Work& work, PreTokenizerScratch& scratch) const;
@@ -71,6 +74,7 @@ class PreTokenizer {
   };
   Status add(const Json& value, std::string_view where);
   Status add_known(std::string_view kind, const Json& value, std::string_view where);
+  void add_bert();
   Status add_sequence(const Json& value, std::string_view where);
   Status add_byte_level(const Json& value, std::string_view where);
   Status add_split(const Json& value, std::string_view where);

@@ -4,6 +4,7 @@
 // is 9 bytes. A walk takes one step a byte; the caller pays for its steps.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory_resource>
@@ -33,10 +34,15 @@ class PrefixTrie {
   /// The node that `byte` leads to; kNone if there is none.
   std::uint32_t child(std::uint32_t node, std::uint8_t byte) const {
     if (node == kRoot) return root_[byte];
-    const std::uint32_t end = nodes_[node + 1].first_child;
-    for (std::uint32_t i = nodes_[node].first_child; i < end; ++i)
-      if (labels_[i] == byte) return i;
-    return kNone;
+    const std::uint8_t* const first = labels_.data() + nodes_[node].first_child;
+    const std::uint8_t* const last = labels_.data() + nodes_[node + 1].first_child;
+    const std::uint8_t* at = first;
+    if (last - first > 8) {
+      at = std::lower_bound(first, last, byte);
+    } else {
+      while (at != last && *at < byte) ++at;
+    }
+    return at != last && *at == byte ? static_cast<std::uint32_t>(at - labels_.data()) : kNone;
   }
   /// The node after all of `text`; kNone if no content begins so.
   std::uint32_t walk(std::string_view text) const {
@@ -60,7 +66,7 @@ class PrefixTrie {
     TokenId token = -1;
   };
   std::pmr::vector<Node> nodes_{heap_memory()};           // and one more, where the children of the last end
-  std::pmr::vector<std::uint8_t> labels_{heap_memory()};  // of each node, but for the root's 0
+  std::pmr::vector<std::uint8_t> labels_{heap_memory()};  // of each node; of the children of one in order
   std::array<std::uint32_t, 256> root_;                   // the root's children
 };
 

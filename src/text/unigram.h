@@ -40,8 +40,8 @@ struct UnigramScratch {
 
 class Unigram {
  public:
-  /// Sets up the tables; `scores` are those of the ids, and `vocabulary` must stay at its address. `lowest`: of scores
-  /// that count, for what an unknown character costs.
+  /// Sets up the tables; `scores` are those of the ids, NaN of tokens that no text becomes, and `vocabulary` must stay
+  /// at its address. `lowest`: of scores that count, for what an unknown character costs.
   Status init(const UnigramOptions& options, std::pmr::vector<double> scores, double lowest,
               const Vocabulary& vocabulary, CancelFlag cancel);
   /// Appends the ids of `word`. Work::stopped() if there are no more steps for it, Code::unsupported for a character
