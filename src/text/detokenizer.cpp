@@ -77,6 +77,27 @@ void Detokenizer::put_byte(char byte, Sink& sink) {
   }
 }
 
+/// Writes the token that begins a text, of which spaces before it are no part. A token with another form than its
+/// content has only the text that it has elsewhere.
+void Detokenizer::put_first(TokenId token, Sink& sink) {
+  const Vocabulary& vocabulary = tables_->vocabulary;
+  const DecoderRules& rules = tables_->decoder_rules;
+  const bool has_form = (vocabulary.flags(token) & kTokenForm) != 0;
+  const std::string_view bytes = vocabulary.bytes(token), content = vocabulary.content(token);
+  if (rules.first_as_written) {
+    sink.put(has_form ? bytes.substr(bytes.starts_with(' ') ? 1 : 0) : content);
+    if (rules.clean_up) sink.clean_up();
+  } else if (rules.dropped_from_first != 0 && !has_form) {
+    for (std::size_t i = 0; i < content.size();) {
+      const Char c = char_at(content, i);
+      if (c.code != rules.dropped_from_first) put_text(content.substr(i, c.size), sink);
+      i += c.size;
+    }
+  } else {
+    put_text(bytes, sink);
+  }
+}
+
 std::size_t Detokenizer::push(TokenId token, std::span<char> out) {
   const Vocabulary& vocabulary = tables_->vocabulary;
   const DecoderRules& rules = tables_->decoder_rules;
@@ -93,21 +114,13 @@ std::size_t Detokenizer::push(TokenId token, std::span<char> out) {
   const bool first = at_start_;
   at_start_ = false;
   if (rules.separate_by_space && !first) sink.put(" ");
-  std::string_view bytes = vocabulary.bytes(token);
+  const std::string_view bytes = vocabulary.bytes(token);
   if (is_fallback_byte) {
     put_byte(bytes.front(), sink);
   } else if (rules.bytes == DecoderRules::Bytes::byte_level) {
     for (const char byte : bytes) put_byte(byte, sink);
-  } else if (first && rules.first_as_written) {
-    sink.put(vocabulary.content(token));
-    if (rules.clean_up) sink.clean_up();
-  } else if (first && rules.dropped_from_first != 0) {
-    bytes = vocabulary.content(token);
-    for (std::size_t i = 0; i < bytes.size();) {
-      const Char c = char_at(bytes, i);
-      if (c.code != rules.dropped_from_first) put_text(bytes.substr(i, c.size), sink);
-      i += c.size;
-    }
+  } else if (first) {
+    put_first(token, sink);
   } else {
     put_text(bytes, sink);
   }

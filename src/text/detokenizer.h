@@ -35,6 +35,7 @@ class Detokenizer {
   class Sink;
   void put_byte(char byte, Sink& sink);
   void put_text(std::string_view text, Sink& sink);
+  void put_first(TokenId token, Sink& sink);
   void flush(Sink& sink);
 
   const TokenizerTables* tables_;

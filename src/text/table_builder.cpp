@@ -91,7 +91,10 @@ Status TableBuilder::finish(const Decoder& decoder, bool added_as_written) {
     const auto id = static_cast<TokenId>(i);
     std::string_view content = vocabulary.content(id);
     // An added token that is matched in normalised form is decoded from that form.
-    if (next_form != decoded_as_.end() && next_form->first == id) content = (next_form++)->second;
+    if (next_form != decoded_as_.end() && next_form->first == id) {
+      content = (next_form++)->second;
+      vocabulary.set_flags(id, kTokenForm);
+    }
     const std::uint8_t flags = vocabulary.flags(id);
     if ((flags & kTokenControl) != 0 || (added_as_written && (flags & kTokenAdded) != 0)) {
       vocabulary.append_bytes(content);  // a control token is never part of a text: what it is called

@@ -26,6 +26,7 @@ enum TokenFlag : std::uint8_t {
   kTokenIsByte = 8,   // see Tokenizer::is_byte
   kTokenWhole = 16,   // merging its content gives this token, see Bpe::is_whole(); found out when it is first asked for
   kTokenParts = 32,   // merging its content gives others
+  kTokenForm = 64,    // an added token that is found, and decoded, in another form than its content
 };
 
 class Vocabulary {

@@ -55,6 +55,16 @@ void check_golden_tokens(std::string_view file, const fs::path& golden_tokens) {
   REQUIRE(lines == texts.size());
 }
 
+void check_pair(const Tokenizer& tokenizer, const Json& c) {
+  std::vector<TokenId> ids;
+  std::vector<text::TypeId> types;
+  const Tokenizer::EncodeOptions options{.add_special = true, .parse_special = true};
+  REQUIRE(tokenizer.encode_pair(c["pair"][0].get<std::string>(), c["pair"][1].get<std::string>(), options, ids, types)
+              .ok());
+  REQUIRE(ids == c["ids"].get<std::vector<TokenId>>());
+  REQUIRE(types == c["types"].get<std::vector<text::TypeId>>());
+}
+
 void check_megabytes(const std::string& json) {
   using Clock = std::chrono::steady_clock;
   const auto seconds_since = [](Clock::time_point t) {
@@ -118,6 +128,7 @@ TEST_CASE("fixtures encode and decode as in Hugging Face's library", "[text]") {
     const auto tokenizer = load_tokenizer_text(read_text_file(entry.path()));
     fs::path lines = entry.path();
     cases += for_each_line(lines.replace_extension(".cases.jsonl"), [&](const Json& c) {
+      if (c.contains("pair")) return check_pair(*tokenizer, c);
       const auto text = c["text"].get<std::string>();
       const auto ids = c["ids"].get<std::vector<TokenId>>();
       REQUIRE(encode(*tokenizer, text) == ids);
@@ -128,8 +139,8 @@ TEST_CASE("fixtures encode and decode as in Hugging Face's library", "[text]") {
     });
     ++tokenizers;
   }
-  REQUIRE(tokenizers >= 40);
-  REQUIRE(cases >= 600);
+  REQUIRE(tokenizers >= 70);
+  REQUIRE(cases >= 3500);
 }
 
 TEST_CASE("a megabyte without a space, and loading, take no more than a generous bound", "[text][data]") {
