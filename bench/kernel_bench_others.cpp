@@ -121,7 +121,7 @@ void add_attention(Context& context, const KernelSet& set) {
 // ---- rows ----
 
 /// Activations lie in a cache when they are normalised, so GB/s have no share here.
-void bench_rms_norm(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t n) {
+void bench_norm(benchmark::State& state, Context& context, const KernelSet& set, std::int64_t n) {
   const RandomRows x = random_residual(set, n, kHidden), weight(1, kHidden), out = random_operand(set, n, kHidden);
   kernels::NormArgs args;
   args.n = n, args.width = kHidden;
@@ -130,7 +130,7 @@ void bench_rms_norm(benchmark::State& state, Context& context, const KernelSet& 
   args.out = out.view();
   const double bytes = 2.0 * static_cast<double>(n) * kHidden * sizeof(float);
   measure(state, context, {bytes, 0, 0, false},
-          [&](std::int32_t worker, std::int64_t) { context.team.run_operation(set.rms_norm, args, worker); });
+          [&](std::int32_t worker, std::int64_t) { context.team.run_operation(set.norm, args, worker); });
 }
 
 /// Out of an LM head's tiles, where the set keeps tied weights as such; otherwise out of a table.
@@ -170,7 +170,7 @@ bool add_other_benches(Context& context, const KernelSet& set, std::string_view 
     return true;
   };
   if (operation == "attention") return add_attention(context, set), true;
-  if (operation == "rms_norm") return add_rows(bench_rms_norm);
+  if (operation == "norm") return add_rows(bench_norm);
   if (operation == "embed") return add_rows(bench_embed);
   return false;
 }

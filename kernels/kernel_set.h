@@ -175,18 +175,29 @@ struct Sequence {
   std::uint32_t first_position = 0;
 };
 
-/// out[m] = table row tokens[m], widened to f32, times scale.
+/// Row rows[m] of a row-major table, for row m of a batch.
+struct TableRows {
+  const std::int32_t* rows = nullptr;
+  Matrix table;  ///< without data: there is none
+};
+
+/// out[m] = table row tokens[m], widened to f32, times scale, to which a row of each further table is added, in their
+/// order (of token types and of positions: BERT, Devlin et al. 2019, figure 2).
 struct EmbedArgs {
   std::int64_t n = 0;
   const std::int32_t* tokens = nullptr;
   Matrix table;
   Activations out;
   float scale = 1;
+  TableRows added[2] = {};
 };
 
 /// out[m] = x[m] / sqrt(mean(x[m]^2) + eps) * weight (RMSNorm, Zhang and Sennrich 2019, eq. 4). x has the layout of a
 /// residual, and so has out where the norm accumulates; otherwise out is an operand, or row-major whatever the number
 /// of rows. Without a weight nothing is normalised: the values go on as they are, in the layout of out.
+///
+/// Centred it is LayerNorm (Ba et al. 2016, eq. 4): x[m] less its mean in the place of x[m], and bias is added last
+/// where there is one.
 struct NormArgs {
   std::int64_t n = 0, width = 0;
   const std::int32_t* gather = nullptr;  ///< take row gather[m] of x for output row m; null: row m
@@ -195,6 +206,9 @@ struct NormArgs {
   float eps = 0;
   Activations out;
   bool accumulate = false;  ///< add to out (the residual stream) instead of overwriting it
+  bool centred = false;
+  const float* bias = nullptr;  ///< only where it is centred, and does not accumulate
+  bool replaces = false;        ///< x[m] becomes what out[m] is, too; only without gather, and not accumulating
 };
 
 /// out[m] (+)= w(x[m]). Each output is rounded to f32 before it is added to out.
@@ -253,7 +267,8 @@ struct AttentionArgs {
   Workspace workspace;
 };
 
-/// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) (SwiGLU and GeGLU, Shazeer 2020, section 2). out may be x.
+/// out[m] (+)= down(activation(gate(x[m])) * up(x[m])) (SwiGLU and GeGLU, Shazeer 2020, section 2); where up has no
+/// data, down(activation(gate(x[m]))). out may be x.
 struct FfnArgs {
   std::int64_t n = 0;
   Activations x;
@@ -262,6 +277,7 @@ struct FfnArgs {
   Workspace workspace;
   Activation activation = Activation::silu;
   bool accumulate = true;  ///< add to out (the residual stream) instead of overwriting it
+  bool has_up() const { return up.data != nullptr; }
 };
 
 /// Where a mixture of experts keeps what passes from one phase to the next; MoeWorkspace says how much of each.
@@ -382,7 +398,7 @@ struct KernelSet {
   WorkspaceSize (*lm_head_workspace)(const Shape& shape) = nullptr;
 
   Operation<EmbedArgs> embed;
-  Operation<NormArgs> rms_norm;
+  Operation<NormArgs> norm;
   Operation<LinearArgs> linear;
   Operation<QkvArgs> qkv;
   Operation<AttentionArgs> attention;
@@ -393,8 +409,8 @@ struct KernelSet {
 
 /// The operations of every set, by the names of KernelSet's members. Tests and microbenches walk them for each row of
 /// kernel_sets().
-inline constexpr std::string_view kOperations[] = {"embed",     "rms_norm", "linear",  "qkv",
-                                                   "attention", "ffn",      "moe_ffn", "lm_head"};
+inline constexpr std::string_view kOperations[] = {"embed",     "norm", "linear",  "qkv",
+                                                   "attention", "ffn",  "moe_ffn", "lm_head"};
 /// The types of embeddings, and of keys and values, that every set reads.
 inline constexpr std::string_view kAllTypes = "f32 f16 bf16";
 

@@ -24,8 +24,8 @@ float pack(const Matrix& source, const WeightFormat& format, const PackInfo& inf
 // ---- elementwise.cpp ----
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t phase);
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice);
-std::int64_t rms_norm_units(const NormArgs& args, std::int32_t phase);
-void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice);
+std::int64_t norm_units(const NormArgs& args, std::int32_t phase);
+void norm(const NormArgs& args, std::int32_t phase, Slice slice);
 
 // ---- projections.cpp ----
 std::int64_t linear_units(const LinearArgs& args, std::int32_t phase);

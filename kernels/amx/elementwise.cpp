@@ -1,9 +1,10 @@
-// Embedding lookup and RMSNorm: one unit per panel of 16 tokens, features as lines. The norm writes the panels that the
+// Embedding lookup and norms: one unit per panel of 16 tokens, features as lines. The norm writes the panels that the
 // next multiplication takes, so that nothing is packed in between. Where a batch is row-major, this is AVX-512's.
 #include "amx/amx.h"
 #include "amx/panels.h"
 #include "base/block_formats.h"
 #include "common/quant_tiles.h"
+#include "common/table_rows.h"
 #include "tiled/tiled.h"
 
 namespace qinfer::kernels::amx {
@@ -67,7 +68,25 @@ void embed_quantised_panel(const EmbedArgs& args, std::int64_t panel) {
   }
 }
 
-// ---- RMSNorm ----
+/// The rows of further tables.
+void add_rows(const EmbedArgs& args, std::int64_t panel) {
+  const std::int64_t first = panel * kPanelLanes, count = smaller(args.n - first, kPanelLanes);
+  float* const lines = f32_line(args.out, panel, 0);
+  for (std::int64_t m = 0; m < count; ++m)
+    for_added_values(args, first + m, [&](std::int64_t k, float value) { lines[k * kPanelLanes + m] += value; });
+}
+
+void embed_panels(const EmbedArgs& args, Slice slice) {
+  if (!is_plain(args.table.format.encoding)) {
+    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_quantised_panel(args, panel);
+    return;
+  }
+  avx512::with_dtype(element_type(args.table.format.encoding), [&]<DType type>() {
+    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_panel<type>(args, panel);
+  });
+}
+
+// ---- norms ----
 
 /// Sixteen rows that are one panel.
 struct PanelOf {
@@ -124,16 +143,40 @@ void add_lines(const NormArgs& args, std::int64_t panel, Value value) {
   }
 }
 
+/// What a norm gives, by value(feature); where it replaces, what it was made of first.
+template <typename Value>
+void write_normed(const NormArgs& args, std::int64_t panel, Value value) {
+  if (args.accumulate) return add_lines(args, panel, value);
+  if (args.replaces) {
+    float* line = f32_line(args.x, panel, 0);
+    for (std::int64_t k = 0; k < args.width; ++k) _mm512_store_ps(line + k * kPanelLanes, value(k));
+    const PanelOf replaced{line};
+    return args.out.is_row_major() ? write_rows(args, panel, replaced) : write_operands(args, panel, replaced);
+  }
+  args.out.is_row_major() ? write_rows(args, panel, value) : write_operands(args, panel, value);
+}
+
+/// LayerNorm.
+template <typename Lines>
+void centred_panel(const NormArgs& args, std::int64_t panel, Lines lines) {
+  const __m512 mean = mean_lines(args.width, [&](std::int64_t k, __m512 sum) { return _mm512_add_ps(sum, lines(k)); });
+  const auto less_mean = [&](std::int64_t k) { return _mm512_sub_ps(lines(k), mean); };
+  const __m512 scale = inverse_rms(args.width, args.eps, less_mean);
+  write_normed(args, panel, [&](std::int64_t k) {
+    const __m512 value = _mm512_mul_ps(_mm512_mul_ps(less_mean(k), scale), _mm512_set1_ps(args.weight[k]));
+    return args.bias != nullptr ? _mm512_add_ps(value, _mm512_set1_ps(args.bias[k])) : value;
+  });
+}
+
 template <typename Lines>
 void norm_panel(const NormArgs& args, std::int64_t panel, Lines lines) {
   if (args.weight == nullptr)
     return args.out.is_row_major() ? write_rows(args, panel, lines) : write_operands(args, panel, lines);
+  if (args.centred) return centred_panel(args, panel, lines);
   const __m512 scale = inverse_rms(args.width, args.eps, lines);
-  const auto value = [&](std::int64_t k) {
+  write_normed(args, panel, [&](std::int64_t k) {
     return _mm512_mul_ps(_mm512_mul_ps(lines(k), scale), _mm512_set1_ps(args.weight[k]));
-  };
-  if (args.accumulate) return add_lines(args, panel, value);
-  args.out.is_row_major() ? write_rows(args, panel, value) : write_operands(args, panel, value);
+  });
 }
 
 }  // namespace
@@ -144,21 +187,16 @@ std::int64_t embed_units(const EmbedArgs& args, std::int32_t) {
 
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice) {
   if (args.out.is_row_major()) return avx512::embed(args, phase, slice);
-  if (!is_plain(args.table.format.encoding)) {
-    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_quantised_panel(args, panel);
-    return;
-  }
-  avx512::with_dtype(element_type(args.table.format.encoding), [&]<DType type>() {
-    for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) embed_panel<type>(args, panel);
-  });
+  embed_panels(args, slice);
+  for (std::int64_t panel = slice.begin; panel < slice.end; ++panel) add_rows(args, panel);
 }
 
-std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) {
+std::int64_t norm_units(const NormArgs& args, std::int32_t) {
   return args.x.is_row_major() ? args.n : panel_count(args.n);
 }
 
-void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice) {
-  if (args.x.is_row_major()) return avx512::rms_norm(args, phase, slice);
+void norm(const NormArgs& args, std::int32_t phase, Slice slice) {
+  if (args.x.is_row_major()) return avx512::norm(args, phase, slice);
   for (std::int64_t panel = slice.begin; panel < slice.end; ++panel)
     args.gather != nullptr ? norm_panel(args, panel, lanes_of(args, panel * kPanelLanes))
                            : norm_panel(args, panel, PanelOf{f32_line(args.x, panel, 0)});

@@ -191,12 +191,14 @@ struct alignas(64) GateAndUp {
   float gate[kFewRows][kUnitRows] = {}, up[kFewRows][kUnitRows] = {};
 };
 
-/// activation(gate) * up of the 32 features of a unit, split for the down projection.
+/// activation(gate) * up of the 32 features of a unit, or activation(gate) where there is no up, split for the down
+/// projection.
 void store_activations(const FfnArgs& args, const GateAndUp& sums, std::int64_t unit, float* inner) {
   const auto product = [&](std::int64_t m, std::int64_t i) {
     const std::int64_t feature = unit * kUnitRows + i, count = larger(args.gate.rows - feature, std::int64_t{0});
-    return gated<avx512::VectorOps>(args.activation,
-                                    finished_row(args.gate, m, feature, count, _mm512_load_ps(sums.gate[m] + i)),
+    const __m512 gate = finished_row(args.gate, m, feature, count, _mm512_load_ps(sums.gate[m] + i));
+    if (!args.has_up()) return activated<avx512::VectorOps>(args.activation, gate);
+    return gated<avx512::VectorOps>(args.activation, gate,
                                     finished_row(args.up, m, feature, count, _mm512_load_ps(sums.up[m] + i)));
   };
   for (std::int64_t m = 0; m < args.n; ++m)
@@ -235,6 +237,20 @@ void gate_and_up(const FfnArgs& args, const SplitRows& x, Slice slice, float* in
     gate_and_up<1, tokens>(args, x, u, 0, inner);
 }
 
+/// The same where there is no up.
+template <int tokens>
+void gate_alone(const FfnArgs& args, const SplitRows& x, Slice slice, float* inner) {
+  for (std::int64_t unit = slice.begin; unit < slice.end; ++unit) {
+    GateAndUp sums;
+    const std::int64_t first = unit * kUnitRows;
+    project<tokens>(x, args.gate, first, smaller(first + kUnitRows, args.gate.rows),
+                    [&](std::int64_t j, const float* values) {
+                      for (std::int64_t m = 0; m < tokens; ++m) sums.gate[m][j - first] = values[m];
+                    });
+    store_activations(args, sums, unit, inner);
+  }
+}
+
 }  // namespace
 
 void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
@@ -249,7 +265,9 @@ void ffn_few_rows(const FfnArgs& args, std::int32_t phase, Slice slice) {
     return project_rows(SplitRows(inner, args.n, args.gate.rows), args.down, args.accumulate, slice,
                         [&](std::int64_t m) { return args.out.row(m); });
   const SplitRows x = split_rows(args.x, args.n, args.gate.cols, OwnSpace(args.workspace, slice.worker));
-  with_tokens(x.n, [&]<int tokens>() { gate_and_up<tokens>(args, x, slice, inner); });
+  with_tokens(x.n, [&]<int tokens>() {
+    args.has_up() ? gate_and_up<tokens>(args, x, slice, inner) : gate_alone<tokens>(args, x, slice, inner);
+  });
 }
 
 // ---- mixtures of experts ----

@@ -15,6 +15,10 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
     return write_inner({&args.down}, {inner_panels(args), ActivationLayout::bf16_panels, args.gate.rows}, slice);
   const TileRegion region;
   const OwnSpace own(args.workspace, slice.worker);
+  if (phase == 1 && !args.has_up()) {
+    prefetch_first(rows_of(args.gate, slice.begin * kUnitRows, args.gate.rows), args.n);
+    return gate_alone(args, panels_of(args.x, args.n, args.gate.cols, own), slice, own);
+  }
   if (phase == 1) {
     prefetch_first(gate_and_up_rows(args, slice.begin * kUnitRows), args.n);
     return gate_and_up(args, panels_of(args.x, args.n, args.gate.cols, own), slice, own);

@@ -87,7 +87,7 @@ constexpr KernelSet make_set(const char* name) {
       .moe_workspace = moe_workspace,
       .lm_head_workspace = lm_head_workspace,
       .embed = {fixed_phases<1>, embed_units, embed},
-      .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
+      .norm = {fixed_phases<1>, norm_units, norm},
       .linear = {fixed_phases<2>, linear_units, mixed ? mixed_linear : linear},
       .qkv = {qkv_phases, qkv_units, mixed ? mixed_qkv : qkv},
       .attention = {attention_phases, attention_units, attention},

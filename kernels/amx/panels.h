@@ -84,30 +84,32 @@ inline void transpose(const __m512 (&from)[16], __m512 (&to)[16]) {
   for (int i = 0; i < 16; ++i) to[i] = _mm512_castsi512_ps(block[i]);
 }
 
-/// 1 / sqrt(mean of squares + eps) of each of 16 rows, line(feature) being their values; sixteen sums of every
-/// sixteenth square, which are added pairwise.
-template <typename Line>
-inline __m512 inverse_rms(std::int64_t width, float eps, Line line) {
+/// The mean over features of each of 16 rows; add(feature, sum) adds a feature's line to a sum. There are sixteen sums
+/// of every sixteenth feature, which are added pairwise.
+template <typename Add>
+inline __m512 mean_lines(std::int64_t width, Add add) {
   __m512 sums[16];
   for (__m512& sum : sums) sum = _mm512_setzero_ps();
   std::int64_t k = 0;
   for (; k + 16 <= width; k += 16) {
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
-      const __m512 value = line(k + i);
-      sums[i] = _mm512_fmadd_ps(value, value, sums[i]);
-    }
+    for (int i = 0; i < 16; ++i) sums[i] = add(k + i, sums[i]);
   }
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
-    const __m512 value = k + i < width ? line(k + i) : _mm512_setzero_ps();
-    sums[i] = _mm512_fmadd_ps(value, value, sums[i]);
-  }
+  for (int i = 0; k + i < width; ++i) sums[i] = add(k + i, sums[i]);
 #pragma GCC unroll 4
   for (int half = 8; half > 0; half /= 2)
 #pragma GCC unroll 8
     for (int i = 0; i < half; ++i) sums[i] = _mm512_add_ps(sums[i], sums[i + half]);
-  const __m512 mean = _mm512_div_ps(sums[0], _mm512_set1_ps(static_cast<float>(width)));
+  return _mm512_div_ps(sums[0], _mm512_set1_ps(static_cast<float>(width)));
+}
+
+/// 1 / sqrt(mean of squares + eps) of each of 16 rows, line(feature) being their values.
+template <typename Line>
+inline __m512 inverse_rms(std::int64_t width, float eps, Line line) {
+  const __m512 mean = mean_lines(width, [&](std::int64_t k, __m512 sum) {
+    const __m512 value = line(k);
+    return _mm512_fmadd_ps(value, value, sum);
+  });
   return _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(_mm512_add_ps(mean, _mm512_set1_ps(eps))));
 }
 

@@ -1,9 +1,9 @@
 // Elementwise steps as algorithms over a thin set of vector operations, so that each is written once.
 //
 // A backend brings Ops: a type V (one value, or one register of them) and static functions over it, mul, mul_add and
-// mul_sub (a * b + c and a * b - c, rounded once or twice as the backend does), silu, gelu_tanh and tanh. Sums over
-// many values (norms, softmax) are not here: their order of additions follows from how a backend has its values in
-// registers.
+// mul_sub (a * b + c and a * b - c, rounded once or twice as the backend does), silu, gelu_tanh, gelu_erf and tanh.
+// Sums over many values (norms, softmax) are not here: their order of additions follows from how a backend has its
+// values in registers.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,20 @@ inline void rotate(const Head& head, std::int64_t head_dim) {
   }
 }
 
+template <typename Ops>
+inline typename Ops::V activated(Activation activation, typename Ops::V x) {
+  switch (activation) {
+    case Activation::silu: break;
+    case Activation::gelu_tanh: return Ops::gelu_tanh(x);
+    case Activation::gelu_erf: return Ops::gelu_erf(x);
+  }
+  return Ops::silu(x);
+}
+
 /// activation(gate) * up.
 template <typename Ops>
 inline typename Ops::V gated(Activation activation, typename Ops::V gate, typename Ops::V up) {
-  return Ops::mul(activation == Activation::silu ? Ops::silu(gate) : Ops::gelu_tanh(gate), up);
+  return Ops::mul(activated<Ops>(activation, gate), up);
 }
 
 /// cap * tanh(x * factor), where `factor` is a scale divided by the cap.

@@ -1,4 +1,4 @@
-// Projections: linear, the gated feed-forward network and the LM head. A unit is 32 outputs for all rows; each row of
+// Projections: linear, the feed-forward network and the LM head. A unit is 32 outputs for all rows; each row of
 // weights is widened once and multiplied with every row of activations.
 #include "projection.h"
 
@@ -48,9 +48,10 @@ void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   const WorkerScratch scratch = worker_scratch(args.workspace, slice.worker, args.gate.cols, args.n);
   for_each_output(slice, args.gate.rows, [&](std::int64_t j) {
     project(args.x, args.n, args.gate, j, scratch.weights, scratch.sums);
-    project(args.x, args.n, args.up, j, scratch.weights, scratch.more_sums);
+    if (args.has_up()) project(args.x, args.n, args.up, j, scratch.weights, scratch.more_sums);
     for (std::int64_t m = 0; m < args.n; ++m)
-      act.row(m)[j] = gated<ScalarOps>(args.activation, scratch.sums[m], scratch.more_sums[m]);
+      act.row(m)[j] = args.has_up() ? gated<ScalarOps>(args.activation, scratch.sums[m], scratch.more_sums[m])
+                                    : activated<ScalarOps>(args.activation, scratch.sums[m]);
   });
 }
 

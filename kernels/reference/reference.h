@@ -39,6 +39,7 @@ struct ScalarOps {
   static V mul_sub(V a, V b, V c) { return a * b - c; }
   static V silu(V x) { return silu_f32(x); }
   static V gelu_tanh(V x) { return gelu_tanh_f32(x); }
+  static V gelu_erf(V x) { return gelu_erf_f32(x); }
   static V tanh(V x) { return tanh_f32(x); }
 };
 
@@ -47,8 +48,8 @@ struct ScalarOps {
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t phase);
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice);
 
-std::int64_t rms_norm_units(const NormArgs& args, std::int32_t phase);
-void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice);
+std::int64_t norm_units(const NormArgs& args, std::int32_t phase);
+void norm(const NormArgs& args, std::int32_t phase, Slice slice);
 /// One row; x and out may be the same.
 void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out);
 

@@ -1,6 +1,7 @@
-// Embedding lookup, out of a row-major table or a tile-major LM head, and RMSNorm: one unit per row. The soft cap of
+// Embedding lookup, out of a row-major table or a tile-major LM head, and norms: one unit per row. The soft cap of
 // logits, which every LM head applies to its own slice.
 #include "common/quant_tiles.h"
+#include "common/table_rows.h"
 #include "tiled/math.h"
 #include "tiled/tiled.h"
 
@@ -71,7 +72,9 @@ void embed_quantised(const EmbedArgs& args, Slice slice) {
 
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t) { return args.n; }
 
-void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
+namespace {
+
+void embed_tokens(const EmbedArgs& args, Slice slice) {
   const Matrix& table = args.table;
   if (!is_plain(table.format.encoding)) return embed_quantised(args, slice);
   with_dtype(element_type(table.format.encoding), [&]<DType type>() {
@@ -94,6 +97,16 @@ void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
   });
 }
 
+}  // namespace
+
+void embed(const EmbedArgs& args, std::int32_t, Slice slice) {
+  embed_tokens(args, slice);
+  for (std::int64_t m = slice.begin; m < slice.end; ++m) {
+    float* const out = args.out.row(m);
+    for_added_values(args, m, [&](std::int64_t k, float value) { out[k] += value; });
+  }
+}
+
 namespace {
 
 template <bool accumulate>
@@ -110,6 +123,33 @@ void norm_row(const float* x, const float* weight, std::int64_t width, float eps
     const F32x16 v = mul(load(lanes, x + k), scale);
     F32x16 value = mul(v, load(lanes, weight + k));
     if constexpr (accumulate) value = add(load(lanes, out + k), value);
+    store(out + k, lanes, value);
+  }
+}
+
+/// LayerNorm. What comes of the lanes after the last value is left out of the sum of squares.
+void centred_row(const NormArgs& args, const float* x, float* out) {
+  const std::int64_t width = args.width;
+  F32x16 sum = zeros(), squares = zeros();
+  for (std::int64_t k = 0; k < width; k += 16) sum = add(sum, load(first_lanes(width - k), x + k));
+  const F32x16 mean = splat(sum_lanes(sum) / static_cast<float>(width));
+  const std::int64_t whole = width / 16 * 16;
+  for (std::int64_t k = 0; k < whole; k += 16) {
+    const F32x16 v = sub(load(x + k), mean);
+    squares = mul_add(v, v, squares);
+  }
+  if (whole < width) {
+    alignas(64) float rest[16] = {};
+    store(rest, first_lanes(width - whole), sub(load(first_lanes(width - whole), x + whole), mean));
+    const F32x16 v = load(rest);
+    squares = mul_add(v, v, squares);
+  }
+  const F32x16 scale = splat(1.0f / __builtin_sqrtf(sum_lanes(squares) / static_cast<float>(width) + args.eps));
+  for (std::int64_t k = 0; k < width; k += 16) {
+    const Lanes lanes = first_lanes(width - k);
+    F32x16 value = mul(mul(sub(load(lanes, x + k), mean), scale), load(lanes, args.weight + k));
+    if (args.bias != nullptr) value = add(value, load(lanes, args.bias + k));
+    if (args.accumulate) value = add(load(lanes, out + k), value);
     store(out + k, lanes, value);
   }
 }
@@ -131,17 +171,23 @@ void rms_norm_row(const float* x, const float* weight, std::int64_t width, float
   norm_row<false>(x, weight, width, eps, out);
 }
 
-std::int64_t rms_norm_units(const NormArgs& args, std::int32_t) { return args.n; }
+std::int64_t norm_units(const NormArgs& args, std::int32_t) { return args.n; }
 
-void rms_norm(const NormArgs& args, std::int32_t, Slice slice) {
+void norm(const NormArgs& args, std::int32_t, Slice slice) {
   for (std::int64_t m = slice.begin; m < slice.end; ++m) {
     const std::int64_t source = args.gather != nullptr ? args.gather[m] : m;
     if (args.weight == nullptr) {
       __builtin_memcpy(args.out.row(m), args.x.row(source), static_cast<std::size_t>(args.width) * sizeof(float));
       continue;
     }
-    (args.accumulate ? norm_row<true> : norm_row<false>)(args.x.row(source), args.weight, args.width, args.eps,
-                                                         args.out.row(m));
+    if (args.centred) {
+      centred_row(args, args.x.row(source), args.out.row(m));
+    } else {
+      (args.accumulate ? norm_row<true> : norm_row<false>)(args.x.row(source), args.weight, args.width, args.eps,
+                                                           args.out.row(m));
+    }
+    if (args.replaces)
+      __builtin_memcpy(args.x.row(source), args.out.row(m), static_cast<std::size_t>(args.width) * sizeof(float));
   }
 }
 

@@ -65,7 +65,7 @@ void qkv(const QkvArgs& args, std::int32_t phase, Slice slice) {
 template <typename Multiply>
 void ffn(const FfnArgs& args, std::int32_t phase, Slice slice) {
   if (phase >= 2) return Multiply::of(args.down).ffn.run(args, phase, slice);
-  const bool same = args.gate.format == args.up.format;
+  const bool same = !args.has_up() || args.gate.format == args.up.format;
   if (same) return Multiply::of(args.gate).ffn.run(args, phase, slice);
   Multiply::mixed_gate_and_up(args, phase, slice);
 }
@@ -89,7 +89,7 @@ constexpr KernelSet make_set(const char* name) {
       .moe_workspace = moe_workspace,
       .lm_head_workspace = lm_head_workspace,
       .embed = {fixed_phases<1>, embed_units, embed},
-      .rms_norm = {fixed_phases<1>, rms_norm_units, rms_norm},
+      .norm = {fixed_phases<1>, norm_units, norm},
       .linear = {fixed_phases<2>,
                  [](const LinearArgs& a, std::int32_t phase) { return Multiply::of(a.w).linear.units(a, phase); },
                  [](const LinearArgs& a, std::int32_t phase, Slice s) { Multiply::of(a.w).linear.run(a, phase, s); }},

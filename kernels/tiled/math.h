@@ -58,6 +58,23 @@ inline F32x16 gelu_tanh_ps(F32x16 x) {
   return divide(x, add(splat(1.0f), exp_ps(minus_twice_u)));
 }
 
+/// GELU by the normal distribution as in base/math.h, with fused multiply-adds.
+inline F32x16 gelu_erf_ps(F32x16 x) {
+  const F32x16 one = splat(1.0f), size = floats_of(and_bits(bits_of(x), splat_bits(0x7fffffffu)));
+  const F32x16 t = divide(one, mul_add(splat(0.212132037f), size, one));
+  F32x16 p = splat(-0.0647611022f);
+  p = mul_add(p, t, splat(0.242779955f));
+  p = mul_add(p, t, splat(-0.256135732f));
+  p = mul_add(p, t, splat(0.273856312f));
+  p = mul_add(p, t, splat(-0.0473228544f));
+  p = mul_add(p, t, splat(0.107461981f));
+  p = mul_add(p, t, splat(0.0741698518f));
+  p = mul_add(p, t, splat(0.0853575766f));
+  p = mul_add(p, t, splat(0.0845940039f));
+  const F32x16 tail = mul(x, mul(mul(p, t), exp_ps(mul(mul(splat(-0.5f), x), x))));
+  return select(is_less(x, zeros()), tail, sub(x, tail));
+}
+
 /// tanh as in base/math.h, with fused multiply-adds.
 inline F32x16 tanh_ps(F32x16 x) {
   const F32x16 square = mul(x, x), one = splat(1.0f);
@@ -79,6 +96,7 @@ struct VectorOps {
   static V mul_sub(V a, V b, V c) { return QINFER_ISA::mul_sub(a, b, c); }
   static V silu(V x) { return silu_ps(x); }
   static V gelu_tanh(V x) { return gelu_tanh_ps(x); }
+  static V gelu_erf(V x) { return gelu_erf_ps(x); }
   static V tanh(V x) { return tanh_ps(x); }
 };
 

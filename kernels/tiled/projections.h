@@ -285,24 +285,31 @@ inline std::int64_t ffn_units(const FfnArgs& args, std::int32_t phase) {
   return tiles_of(phase == 1 ? args.gate.rows : args.down.rows);
 }
 
-/// activation(gate) * up for a block whose even tiles are gate and whose odd ones up.
-template <Activation activation, bool adds>
+/// activation(gate) * up for a block whose even tiles are gate and whose odd ones up; activation(gate) for one that is
+/// all of gate.
+template <Activation activation, bool has_up, bool adds>
 [[gnu::noinline]] void store_activations(const FfnArgs& args, const Block& block, const Panels& panels,
                                          std::int64_t first_tile, const Activations& act) {
+  constexpr std::int64_t kTiles = has_up ? 2 : 1;
   const float gate_exponent = log2_of(args.gate.pack.scale), up_exponent = log2_of(args.up.pack.scale);
-  for (std::int64_t pair = 0; pair < block.tiles / 2; ++pair) {
-    const std::int64_t first = (first_tile + block.first_tile / 2 + pair) * kTileRows;
+  for (std::int64_t i = 0; i < block.tiles / kTiles; ++i) {
+    const std::int64_t first = (first_tile + block.first_tile / kTiles + i) * kTileRows;
     const std::int64_t count = smaller(kTileRows, args.gate.rows - first);
     for (std::int64_t m = 0; m < block.tokens; ++m) {
       const std::int64_t row = block.first_row + m;
       const float exponent = panels.exponents[row];
-      const float* sums = block.sums + m * block.ld + 2 * pair * kTileRows;
+      const float* sums = block.sums + m * block.ld + kTiles * i * kTileRows;
       for (std::int64_t j = 0; j < count; j += 16) {
         const Lanes lanes = first_lanes(count - j);
-        const F32x16 gate = finished<adds>(args.gate, sums + j, gate_exponent - exponent, row, first + j, count - j);
-        const F32x16 up =
-            finished<adds>(args.up, sums + kTileRows + j, up_exponent - exponent, row, first + j, count - j);
-        store(act.row(row) + first + j, lanes, gated<VectorOps>(activation, gate, up));
+        F32x16 value = finished<adds>(args.gate, sums + j, gate_exponent - exponent, row, first + j, count - j);
+        if constexpr (has_up) {
+          const F32x16 up =
+              finished<adds>(args.up, sums + kTileRows + j, up_exponent - exponent, row, first + j, count - j);
+          value = gated<VectorOps>(activation, value, up);
+        } else {
+          value = activated<VectorOps>(activation, value);
+        }
+        store(act.row(row) + first + j, lanes, value);
       }
     }
   }
@@ -311,11 +318,17 @@ template <Activation activation, bool adds>
 template <Activation activation>
 inline auto* store_activations_of(const FfnArgs& args) {
   const bool adds = !args.gate.additions.empty() || !args.up.additions.empty();
-  return adds ? &store_activations<activation, true> : &store_activations<activation, false>;
+  if (!args.has_up())
+    return adds ? &store_activations<activation, false, true> : &store_activations<activation, false, false>;
+  return adds ? &store_activations<activation, true, true> : &store_activations<activation, true, false>;
 }
 inline auto* store_activations_of(const FfnArgs& args) {
-  return args.activation == Activation::silu ? store_activations_of<Activation::silu>(args)
-                                             : store_activations_of<Activation::gelu_tanh>(args);
+  switch (args.activation) {
+    case Activation::silu: break;
+    case Activation::gelu_tanh: return store_activations_of<Activation::gelu_tanh>(args);
+    case Activation::gelu_erf: return store_activations_of<Activation::gelu_erf>(args);
+  }
+  return store_activations_of<Activation::silu>(args);
 }
 
 template <typename Mode>
@@ -323,10 +336,15 @@ void gate_and_up(const FfnArgs& args, const Panels& panels, const Activations& a
   alignas(64) float sums[kPanelTokens * kSumsLd];
   auto* const store = store_activations_of(args);
   const typename Mode::Loops loops(args.gate);  // and of up, whose format is the same
+  const auto sink = [&](const Block& block) { store(args, block, panels, slice.begin, act); };
+  const std::int64_t tiles = slice.end - slice.begin;
+  if (!args.has_up())
+    return multiply(
+        loops, panels, args.n, tiles, 1, sums, kSumsLd,
+        [&](std::int64_t t) { return tile_at(loops, args.gate, slice.begin + t); }, sink);
   multiply(
-      loops, panels, args.n, 2 * (slice.end - slice.begin), 2, sums, kSumsLd,
-      [&](std::int64_t t) { return tile_at(loops, t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); },
-      [&](const Block& block) { store(args, block, panels, slice.begin, act); });
+      loops, panels, args.n, 2 * tiles, 2, sums, kSumsLd,
+      [&](std::int64_t t) { return tile_at(loops, t % 2 == 0 ? args.gate : args.up, slice.begin + t / 2); }, sink);
 }
 
 /// Multiplies a panel with tile `tile` of a matrix by its own loops; the tile after it is fetched meanwhile.

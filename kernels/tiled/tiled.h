@@ -20,8 +20,8 @@ PackEnd pack_end(const WeightFormat& format, float largest, PackInfo& info);
 // ---- elementwise.cpp ----
 std::int64_t embed_units(const EmbedArgs& args, std::int32_t phase);
 void embed(const EmbedArgs& args, std::int32_t phase, Slice slice);
-std::int64_t rms_norm_units(const NormArgs& args, std::int32_t phase);
-void rms_norm(const NormArgs& args, std::int32_t phase, Slice slice);
+std::int64_t norm_units(const NormArgs& args, std::int32_t phase);
+void norm(const NormArgs& args, std::int32_t phase, Slice slice);
 /// One row; x and out may be the same.
 void rms_norm_row(const float* x, const float* weight, std::int64_t width, float eps, float* out);
 

@@ -250,6 +250,10 @@ class Evaluation {
     }
     ++batch.n_sequences;
     std::copy_n(s.with_drafts().data() + position, n, arrays.tokens + row);
+    const model::ModelSpec& spec = model_.spec();
+    for (std::size_t i = 0; i < n && spec.n_positions != 0; ++i)
+      arrays.positions[row + i] = static_cast<std::int32_t>(spec.first_position + position + i);
+    for (std::size_t i = 0; i < n && spec.n_types != 0; ++i) arrays.types[row + i] = s.type_of(position + i);
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t remaining = state.count - (state.done + i);  // this token included
       if (remaining > state.kept) continue;

@@ -80,18 +80,26 @@ class Pass {
   }
 
   bool is_serial(const kernels::NormArgs& args) const {
-    const std::int64_t units = kernels_.rms_norm.units(args, 0);
+    const std::int64_t units = kernels_.norm.units(args, 0);
     return args.n <= kSerialNormRows || units == 1;
   }
 
   /// With many rows a norm is cut among the threads.
   void run_norm(const kernels::NormArgs& args, std::int32_t worker) {
-    run_phases(kernels_.rms_norm, args, worker, [](std::int32_t) {});
+    run_phases(kernels_.norm, args, worker, [](std::int32_t) {});
   }
 
-  kernels::NormArgs norm_args(const float* weight, const std::int32_t* gather, std::int64_t n) const {
-    return {
-        n, spec_.n_embd, gather, residual(layout_.h), weight, spec_.norm_eps, operand(layout_.normed, spec_.n_embd)};
+  kernels::NormArgs norm_args(Role role, std::uint32_t layer, const std::int32_t* gather, std::int64_t n) const {
+    kernels::NormArgs args{n,
+                           spec_.n_embd,
+                           gather,
+                           residual(layout_.h),
+                           model_.weights().vector(role, layer),
+                           spec_.norm_eps,
+                           operand(layout_.normed, spec_.n_embd)};
+    args.centred = spec_.norm_kind != model::NormKind::rms;
+    if (const auto bias = model::bias_of(role)) args.bias = model_.weights().vector(*bias, layer);
+    return args;
   }
 
   /// Runs an operation and the norm that follows it.
@@ -153,17 +161,17 @@ class Pass {
   }
 
   void run_whole(const kernels::NormArgs& args, std::int32_t worker) const {
-    if (args.n > 0) kernels_.rms_norm.run(args, 0, {0, kernels_.rms_norm.units(args, 0), worker});
+    if (args.n > 0) kernels_.norm.run(args, 0, {0, kernels_.norm.units(args, 0), worker});
   }
 
   /// Runs an operation that adds to h, or whose results go through `post_norm` first, and then the norm that follows.
   template <typename Args>
-  void run_and_add(Step step, const kernels::Operation<Args>& operation, Args args, const float* post_norm,
+  void run_and_add(Step step, const kernels::Operation<Args>& operation, Args args, Role post_norm, std::uint32_t layer,
                    const kernels::NormArgs& next, std::int32_t worker) {
-    if (post_norm == nullptr) return run_then_norm(step, operation, args, next, worker);
+    if (model_.weights().vector(post_norm, layer) == nullptr) return run_then_norm(step, operation, args, next, worker);
     args.accumulate = false;
     args.out = residual(layout_.normed);
-    kernels::NormArgs add = norm_args(post_norm, nullptr, batch_.n_rows);
+    kernels::NormArgs add = norm_args(post_norm, layer, nullptr, batch_.n_rows);
     add.x = args.out;
     add.out = residual(layout_.h);
     add.accumulate = true;
@@ -190,22 +198,20 @@ class Pass {
                                   true,
                                   residual(layout_.h),
                                   workspace(layout_.shared)};
-    run_and_add(Step::output, kernels_.linear, out, w.vector(Role::attn_post_norm, layer),
-                layer_norm(Role::ffn_norm, layer), worker);
+    run_and_add(Step::output, kernels_.linear, out, Role::attn_post_norm, layer, layer_norm(Role::ffn_norm, layer),
+                worker);
   }
 
   /// Layer `layer` over normed rows; ends with the norm that the next consumer needs.
   void layer(std::uint32_t layer, std::int32_t worker) {
-    const model::Weights& w = model_.weights();
     std::visit([&](const auto& about) { mix(about, layer, worker); }, spec_.layers[layer].mixer);
     if (stop_) return;
     const bool last = layer + 1 == spec_.n_layers();
     const kernels::NormArgs next = last ? last_norm() : layer_norm(Role::attn_norm, layer + 1);
-    const float* post_norm = w.vector(Role::ffn_post_norm, layer);
     if (spec_.layers[layer].ffn.has_experts()) {
-      run_and_add(Step::ffn, kernels_.moe_ffn, moe_args(layer), post_norm, next, worker);
+      run_and_add(Step::ffn, kernels_.moe_ffn, moe_args(layer), Role::ffn_post_norm, layer, next, worker);
     } else {
-      run_and_add(Step::ffn, kernels_.ffn, ffn_args(layer), post_norm, next, worker);
+      run_and_add(Step::ffn, kernels_.ffn, ffn_args(layer), Role::ffn_post_norm, layer, next, worker);
     }
   }
 
@@ -248,13 +254,16 @@ class Pass {
 
   /// One of a layer's norms, of all rows; a layer that has none there reads the residual stream as it is.
   kernels::NormArgs layer_norm(Role role, std::uint32_t layer) const {
-    return norm_args(model_.weights().vector(role, layer), nullptr, batch_.n_rows);
+    const model::NormPlaces& places = spec_.layers[layer].norms;
+    kernels::NormArgs args = norm_args(role, layer, nullptr, batch_.n_rows);
+    args.replaces = role == Role::attn_norm ? places.attention_replaces : places.ffn_replaces;
+    return args;
   }
 
   /// After the last layer only the rows go on whose logits are wanted, or all of them to be gathered.
   kernels::NormArgs last_norm() const {
     if (batch_.n_embeddings == 0) return logit_norm();
-    kernels::NormArgs args = norm_args(model_.weights().vector(Role::final_norm), nullptr, batch_.n_rows);
+    kernels::NormArgs args = norm_args(Role::final_norm, 0, nullptr, batch_.n_rows);
     args.out.layout = kernels::ActivationLayout::row_major;
     return args;
   }
@@ -265,8 +274,7 @@ class Pass {
   }
 
   kernels::NormArgs logit_norm() const {
-    kernels::NormArgs args =
-        norm_args(model_.weights().vector(Role::final_norm), batch_arrays(model_).logit_rows, batch_.n_logits);
+    kernels::NormArgs args = norm_args(Role::final_norm, 0, batch_arrays(model_).logit_rows, batch_.n_logits);
     args.out = logit_operand();
     return args;
   }
@@ -297,8 +305,14 @@ class Pass {
 
   void work(std::int32_t worker) {
     const BatchArrays arrays = batch_arrays(model_);
-    const kernels::EmbedArgs embed{batch_.n_rows, arrays.tokens, model_.weights().matrix(Role::embedding),
-                                   residual(layout_.h), spec_.embedding_scale};
+    const model::Weights& w = model_.weights();
+    const kernels::EmbedArgs embed{
+        batch_.n_rows,
+        arrays.tokens,
+        w.matrix(Role::embedding),
+        residual(layout_.h),
+        spec_.embedding_scale,
+        {{arrays.types, w.matrix(Role::types)}, {arrays.positions, w.matrix(Role::positions)}}};
     run_then_norm(Step::embed, kernels_.embed, embed, layer_norm(Role::attn_norm, 0), worker);
     for (std::uint32_t i = 0; i < spec_.n_layers() && !stop_; ++i) layer(i, worker);
     if (stop_) return;
@@ -331,6 +345,8 @@ BatchArrays batch_arrays(const Model& model) {
   const ScratchLayout& layout = model.scratch_layout();
   std::byte* base = model.scratch();
   return {reinterpret_cast<std::int32_t*>(base + layout.tokens),
+          reinterpret_cast<std::int32_t*>(base + layout.positions),
+          reinterpret_cast<std::int32_t*>(base + layout.types),
           reinterpret_cast<std::int32_t*>(base + layout.logit_rows),
           reinterpret_cast<float**>(base + layout.logit_out),
           reinterpret_cast<kernels::Sequence*>(base + layout.sequences),

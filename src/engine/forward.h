@@ -27,6 +27,7 @@ struct Batch {
 /// The arrays of the scratch arena that a caller fills.
 struct BatchArrays {
   std::int32_t* tokens;
+  std::int32_t *positions, *types;  ///< rows of the model's tables; only where it has them
   std::int32_t* logit_rows;
   float** logit_out;
   kernels::Sequence* sequences;  ///< [group][stride]: groups differ in where keys and values are

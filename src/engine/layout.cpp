@@ -133,6 +133,12 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
                                   {"workers", {n_threads, layout.per_worker_bytes}, "bytes", kWorkspace});
   const std::uint64_t groups = std::max<std::size_t>(spec.kv_groups.size(), 1);
   layout.tokens = cursor.take(rows * sizeof(std::int32_t), {"token_ids", {rows}, "i32"});
+  const auto take_ids = [&](std::string_view name, std::uint32_t table) {
+    const std::uint64_t n = table != 0 ? rows : 0;
+    return cursor.take(n * sizeof(std::int32_t), {name, {n}, "i32"});
+  };
+  layout.positions = take_ids("positions", spec.n_positions);
+  layout.types = take_ids("token_types", spec.n_types);
   layout.logit_rows = cursor.take(rows * sizeof(std::int32_t), {"logit_rows", {rows}, "i32"});
   layout.logit_out = cursor.take(rows * sizeof(float*), {"logit_out", {rows}, "u64"});
   layout.sequences = cursor.take(rows * groups * sizeof(kernels::Sequence),
@@ -194,8 +200,10 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   // What one token adds (a replacement character is three bytes) on top of the longest stop text.
   layout.text_bytes = kMaxStopBytes + std::uint64_t{max_token_bytes} * 3 + 16;
   layout.text = cursor.take(layout.text_bytes, {"text", {layout.text_bytes}, "bytes"});
+  const std::uint64_t hidden_rows = spec.classifier.n_labels != 0 ? 5 : 3;
   if (layout.embeddings)
-    layout.embedding = cursor.take(std::uint64_t{spec.n_embd} * 3 * sizeof(float), {"hidden_states", {3, spec.n_embd}});
+    layout.embedding =
+        cursor.take(spec.n_embd * hidden_rows * sizeof(float), {"hidden_states", {hidden_rows, spec.n_embd}});
   layout.bytes = cursor.at();
   layout.tokens_bytes = round_up(std::uint64_t{layout.max_tokens} * 4, 64);
   layout.logits_bytes = (std::uint64_t{layout.max_logits} + layout.max_draft) * vocab_bytes;

@@ -28,6 +28,7 @@ struct ScratchLayout {
   std::uint64_t shared = 0;  ///< workspace of the operations that need one only while they run: qkv, linear, lm_head
   std::uint64_t per_worker = 0, per_worker_bytes = 0;  ///< one for each thread
   std::uint64_t tokens = 0;                            ///< i32 [batch]
+  std::uint64_t positions = 0, types = 0;              ///< i32 [batch], where the model has tables of them
   std::uint64_t logit_rows = 0;                        ///< i32 [batch]: the rows whose logits are wanted
   std::uint64_t logit_out = 0;                         ///< float* [batch]
   std::uint64_t sequences = 0;                         ///< kernels::Sequence [groups, at least 1][batch]
@@ -73,7 +74,8 @@ struct SessionLayout {
   std::uint64_t bias = 0;                                                 ///< sampling::Bias [n_vocab]
   std::uint64_t accepted = 0, accepted_words = 0;  ///< u64: a bit for each token, set if a logits hook accepted it
   std::uint64_t text = 0, text_bytes = 0;          ///< text held back because it may be the beginning of a stop text
-  std::uint64_t embedding = 0;                     ///< f32 [3][n_embd], see HiddenStateRows
+  std::uint64_t embedding = 0;                     ///< f32 [3][n_embd], see HiddenStateRows, and with a
+                                                   ///< classifier two rows to work in
   std::uint64_t bytes = 0;
   // In separate memory, since forks share them:
   std::uint64_t tokens_bytes = 0;  ///< i32 [max_tokens]

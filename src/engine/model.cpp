@@ -149,7 +149,7 @@ std::string Model::describe_formats() const {
   for (const model::WeightItem& item : blueprint_.weights.items) {
     const model::Role role = item.need.id.role;
     if (item.need.is_vector || (role == model::Role::embedding && !item.serves_as_head)) continue;
-    if (role == model::Role::router || role == model::Role::shared_router) continue;
+    if (role == model::Role::router || role == model::Role::shared_router || model::is_row_table(role)) continue;
     const std::string_view name = encoding_name(item.format.encoding);
     if (text.empty()) text = name;
     if (text != name) return "mixed";

@@ -83,7 +83,7 @@ Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& pa
   source::PackedWriter writer;
   const std::uint64_t positions = model->spec().context_tokens, values = positions * model->spec().rope_values();
   const std::uint64_t rows = positions * model->spec().n_ropes();
-  bool rope_added = false, exact = !opened.quantises;
+  bool rope_added = values == 0, exact = !opened.quantises;
   for (const model::WeightItem& item : items) {
     if (rank(item) > 1 && !rope_added) {
       add_bytes(writer, std::string(source::kRopeTensor), "F32", {rows, values / rows / 2, 2},

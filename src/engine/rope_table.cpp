@@ -25,6 +25,7 @@ Result<std::uint64_t> RopeTable::bytes_of(const model::ModelSpec& spec, std::uin
 }
 
 Status RopeTable::reserve(const model::ModelSpec& spec, const platform::Allocator& allocator) {
+  if (spec.n_ropes() == 0) return Status();
   for (std::uint32_t i = 0; i < spec.n_ropes(); ++i) values_before_.push_back(spec.rope_values(i));
   reserved_ = std::min<std::uint64_t>(spec.context_tokens, kMaxBytes / bytes_per_token(spec));
   if (!takes_all_at_once(allocator)) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/classifier.h"
 #include "platform/thread.h"
 #include "sampling/logprobs.h"
 
@@ -72,13 +73,19 @@ Status Session::check_room_for(std::span<const std::int32_t> tokens, std::size_t
   return Status();
 }
 
-Status Session::append(std::span<const std::int32_t> tokens) {
+Status Session::append(std::span<const std::int32_t> tokens, std::uint32_t type) {
   QINFER_TRY(check_room_for(tokens, length()));
+  if (type > 1 || (type != 0 && type >= model().spec().n_types))
+    return error(Code::invalid_argument, "tokens of type {}: the model has {} types of tokens", type,
+                 std::max(model().spec().n_types, 1u));
   if (tokens.empty()) return Status();
+  if (type == 0 && tokens_.second_text() != SIZE_MAX)
+    return error(Code::invalid_argument, "tokens of type 0 after those of type 1, which begin at index {}",
+                 tokens_.second_text());
   // In an encoder every token sees all others: with more of them, all are evaluated again.
   if (!model().spec().causal) forget_everything();
   drop_drafts();
-  tokens_.append(tokens);
+  tokens_.append(tokens, type);
   return Status();
 }
 
@@ -116,8 +123,9 @@ void Session::forget_everything() {
 Result<std::size_t> Session::set_tokens(std::span<const std::int32_t> tokens) {
   QINFER_TRY(check_room_for(tokens, 0));
   const std::span<const std::int32_t> held = this->tokens();
-  const auto n_kept = static_cast<std::size_t>(
+  const auto n_same = static_cast<std::size_t>(
       std::mismatch(held.begin(), held.end(), tokens.begin(), tokens.end()).first - held.begin());
+  const std::size_t n_kept = std::min(n_same, tokens_.second_text());  // all are of type 0 afterwards
   if (n_kept < length()) QINFER_TRY(cut(n_kept, n_kept < tokens.size()));
   QINFER_TRY(append(tokens.subspan(n_kept)));
   return n_kept;
@@ -199,6 +207,21 @@ Status Session::embedding(Pooling pooling, std::span<float> out) const {
   const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
   for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<float>(values[i] * scale);
   return Status();
+}
+
+Status Session::classify(std::span<float> out) const {
+  const model::ModelSpec& spec = model().spec();
+  if (spec.classifier.n_labels == 0)
+    return error(Code::unsupported, "{} has no classifier: it gives embeddings", spec.architecture);
+  QINFER_TRY(check_embedding());
+  const platform::ScopedFloatEnvironment environment;
+  const std::size_t width = spec.n_embd;
+  const std::span<float> state(embedding_data() + 3 * width, width), inner(embedding_data() + 4 * width, width);
+  const float* states = embedding_data() + (spec.classifier.mean ? width : 0);
+  const double scale = spec.classifier.mean ? 1.0 / static_cast<double>(length()) : 1.0;
+  for (std::size_t i = 0; i < width; ++i) state[i] = static_cast<float>(states[i] * scale);
+  if (engine::classify(model(), state, inner, out)) return Status();
+  return keys_.explained(error(Code::numeric, "the hidden states are not finite: there are no scores"));
 }
 
 float* Session::logits_row(std::size_t row) const { return logits_.as<float>() + row * model().spec().n_vocab; }

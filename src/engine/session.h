@@ -74,7 +74,9 @@ class Session {
   SessionSampling& sampling() { return sampling_; }
 
   /// All or nothing: QINFER_E_INVALID_ARGUMENT for an id out of range (detail: its index), QINFER_E_CONTEXT_FULL.
-  Status append(std::span<const std::int32_t> tokens);
+  /// `type`: which of a pair of texts they are of, 0 or 1, for models that add a row for it to embeddings; others take
+  /// 0 alone. QINFER_E_INVALID_ARGUMENT for a type that the model does not have, and for 0 after 1.
+  Status append(std::span<const std::int32_t> tokens, std::uint32_t type = 0);
   Status truncate(std::size_t n_tokens);
   /// Makes these its tokens, and returns how many at the beginning were there already: those are kept as they are, and
   /// evaluated no more, the rest is pending. Errors as append()'s, then nothing has changed.
@@ -125,6 +127,9 @@ class Session {
   Status embedding(Pooling pooling, std::span<float> out) const;
   /// Whether there is one.
   Status check_embedding() const;
+  /// What the model's classifier (model::ClassifierSpec) gives for the session's tokens: a number for each label, as
+  /// they are, without softmax or sigmoid. QINFER_E_UNSUPPORTED if there is no classifier; other errors as embedding().
+  Status classify(std::span<float> out) const;
 
   /// All but the blocks of the cache.
   std::uint64_t other_bytes() const { return memory_.size() + tokens_.bytes() + layout_.logits_bytes; }
@@ -134,6 +139,8 @@ class Session {
 
   SessionKeys& keys() { return keys_; }
   std::span<const std::int32_t> with_drafts() const { return tokens_.with_drafts(); }
+  /// The type of the token at a position.
+  std::int32_t type_of(std::size_t position) const { return position >= tokens_.second_text() ? 1 : 0; }
   /// Pending tokens, and drafts after them.
   std::size_t to_evaluate() const { return with_drafts().size() - keys_.evaluated(); }
   /// Adopts published blocks of the cache that hold pending tokens, but not the last `keep` tokens.

@@ -27,10 +27,14 @@ class SessionTokens {
   /// Another number after each change.
   std::uint64_t revision() const { return revision_; }
 
-  /// There must be room for them.
-  void append(std::span<const std::int32_t> tokens) {
+  /// Where those of type 1 begin, up to the last one; SIZE_MAX: all are of type 0.
+  std::size_t second_text() const { return second_text_; }
+
+  /// There must be room for them. `type`: 0 or 1, and not 0 after 1.
+  void append(std::span<const std::int32_t> tokens, std::uint32_t type = 0) {
     memory_.make_own(size_ * sizeof(std::int32_t));
     std::copy(tokens.begin(), tokens.end(), data() + size_);
+    if (type != 0) second_text_ = std::min(second_text_, size_);
     set_size(size_ + tokens.size(), 0);
   }
   void truncate(std::size_t size) { set_size(size, 0); }
@@ -54,6 +58,7 @@ class SessionTokens {
   }
   /// The tokens of the session that this one is a fork of.
   void share(const SessionTokens& original) {
+    second_text_ = original.second_text_;
     memory_ = original.memory_.share(std::move(memory_));
     size_ = original.size_;
     n_drafts_ = original.n_drafts_;
@@ -64,10 +69,11 @@ class SessionTokens {
   void set_size(std::size_t size, std::size_t n_drafts) {
     size_ = size;
     n_drafts_ = n_drafts;
+    if (size <= second_text_) second_text_ = SIZE_MAX;
     ++revision_;
   }
   SharedBuffer memory_;
-  std::size_t size_ = 0, n_drafts_ = 0;
+  std::size_t size_ = 0, n_drafts_ = 0, second_text_ = SIZE_MAX;
   std::uint64_t revision_ = 0;
 };
 

@@ -127,6 +127,8 @@ void add_norms(const NormPlaces& norms, const NormPlaces& off, Text& out) {
   out.add("attention_post_norm", norms.after_attention, off.after_attention);
   out.add("no_ffn_norm", !norms.before_ffn, !off.before_ffn);
   out.add("ffn_post_norm", norms.after_ffn, off.after_ffn);
+  out.add("attention_norm_replaces", norms.attention_replaces, off.attention_replaces);
+  out.add("ffn_norm_replaces", norms.ffn_replaces, off.ffn_replaces);
 }
 
 /// Where a layer is not as the first one is, of which all this is told once, before the layers.
@@ -151,6 +153,7 @@ void add_layer(const LayerSpec& layer, const LayerSpec& first, Text& out) {
   out.begin("layer");
   out.add("ffn", layer.ffn.width, 0u);
   out.add("activation", static_cast<std::int32_t>(layer.ffn.activation), 0);
+  out.add("no_up", !layer.ffn.has_up, false);
   out.add("ffn_bias", layer.ffn.bias, false);
   out.add("experts", layer.ffn.experts, 0u);
   out.add("top_k", layer.ffn.top_k, 0u);
@@ -163,6 +166,20 @@ void add_layer(const LayerSpec& layer, const LayerSpec& first, Text& out) {
     out.add("kv_source", attention->kv_source, -1);
   }
   add_differences(layer, first, out);
+}
+
+void add_encoder(const ModelSpec& spec, Text& out) {
+  out.add("norm_kind", static_cast<std::int32_t>(spec.norm_kind), 0);
+  out.add("positions", spec.n_positions, 0u);
+  out.add("first_position", spec.first_position, 0u);
+  out.add("types", spec.n_types, 0u);
+  const ClassifierSpec& classifier = spec.classifier;
+  if (classifier.n_labels == 0) return;
+  out.add("labels", classifier.n_labels, 0u);
+  out.add("classifier_tanh", classifier.is_tanh, false);
+  out.add("classifier_dense_bias", classifier.dense_bias, false);
+  out.add("classifier_norm", classifier.has_norm, false);
+  out.add("classifier_mean", classifier.mean, false);
 }
 
 }  // namespace
@@ -194,6 +211,7 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("logit_softcap", spec.logit_softcap, 0.0f);
   out.add("residual_scale", first.residual_scale, 1.0f);
   out.add("logit_scale", spec.logit_scale, 1.0f);
+  add_encoder(spec, out);
   for (const RopeSpec& rope : spec.ropes) add_rope(rope, out);
   for (const LayerSpec& layer : spec.layers) add_layer(layer, first, out);
   out.begin("tokens");

@@ -30,11 +30,12 @@ struct RopeSpec {
   std::uint32_t rotary_dims = 0;  ///< of each head that are turned; 0 = all. See partial_rotary_order()
 };
 
-/// The feed-forward network of a layer: down(activation(gate(x)) * up(x)), or a mixture of such networks, which a
-/// router chooses for each token (kernels::MoeArgs).
+/// The feed-forward network of a layer: down(activation(gate(x)) * up(x)), or without up, or a mixture of such
+/// networks, which a router chooses for each token (kernels::MoeArgs).
 struct FfnSpec {
   std::uint32_t width = 0;  ///< of gate and up; of each expert, where there are some
   Activation activation = Activation::silu;
+  bool has_up = true;              ///< false: down(activation(gate(x)))
   bool bias = false;               ///< of gate, up and down
   std::uint32_t experts = 0;       ///< 0: one network for all tokens
   std::uint32_t top_k = 0;         ///< experts that each token goes through
@@ -44,10 +45,25 @@ struct FfnSpec {
 };
 
 /// Where a layer normalises: its residual stream before an operation reads it, or what the operation gives before it is
-/// added to the stream.
+/// added to the stream. Where the norm before an operation replaces the stream, what is normalised goes on as the
+/// stream: of layer 0 it is then the norm of the embedding, and of others, with the last norm, "post-norm", that of the
+/// sum which the layer or the operation before has left.
 struct NormPlaces {
   bool before_attention = true, after_attention = false;
   bool before_ffn = true, after_ffn = false;
+  bool attention_replaces = false, ffn_replaces = false;
+};
+
+/// RMSNorm, or LayerNorm with or without a bias: of all norms but those of queries and keys, which are RMSNorms.
+enum class NormKind : std::uint8_t { rms, centred, centred_with_bias };
+
+/// Gives a number for each label to a text: out(norm(activation(dense(x)))) of the hidden state of the first token, or
+/// of the mean of all.
+struct ClassifierSpec {
+  std::uint32_t n_labels = 0;  ///< 0: there is none
+  bool is_tanh = true;         ///< the activation, otherwise that of the networks
+  bool dense_bias = true, has_norm = false;
+  bool mean = false;
 };
 
 /// The RMSNorm of queries and keys: of each head, or of all query heads of a row together and of all key heads.
@@ -99,6 +115,11 @@ struct ModelSpec {
   std::uint32_t n_vocab = 0, n_embd = 0;
   std::uint32_t context_tokens = 0;
   float norm_eps = 0;  ///< of all norms
+  NormKind norm_kind = NormKind::rms;
+  std::uint32_t n_positions = 0;     ///< rows of a table of positions that are added to embeddings; 0: there is none
+  std::uint32_t first_position = 0;  ///< the row of a text's first token
+  std::uint32_t n_types = 0;         ///< rows of a table of token types that are added; 0: there is none
+  ClassifierSpec classifier;
   bool tied_embeddings = false;
   bool causal = true;         ///< false: every token sees those after it too, and there is no LM head
   bool no_lm_head = false;    ///< of a causal model: its files have none; tied_embeddings is true
@@ -106,7 +127,7 @@ struct ModelSpec {
   float embedding_scale = 1;
   float logit_scale = 1;        ///< of logits, before the soft cap
   float logit_softcap = 0;      ///< logits s become cap * tanh(s / cap); 0 = off
-  std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention
+  std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention; none where no layer turns anything
   std::vector<LayerSpec> layers;
   std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing
 

@@ -7,7 +7,7 @@ namespace qinfer::model {
 namespace {
 
 using SizeOf = std::uint32_t (*)(const ModelSpec&, const LayerSpec&);
-using Wanted = bool (*)(const LayerSpec&);
+using Wanted = bool (*)(const ModelSpec&, const LayerSpec&);
 
 constexpr SizeOf kHidden = [](const ModelSpec& s, const LayerSpec&) { return s.n_embd; };
 constexpr SizeOf kQuery = [](const ModelSpec&, const LayerSpec& l) { return l.attention()->q_dim(); };
@@ -24,25 +24,41 @@ constexpr SizeOf kShared = [](const ModelSpec&, const LayerSpec& l) { return l.f
 constexpr SizeOf kOne = [](const ModelSpec&, const LayerSpec&) { return 1u; };
 
 /// Layers that read another's keys and values have none of what makes them.
-bool has_own_kv(const LayerSpec& l) { return l.attention() != nullptr && l.attention()->has_own_kv(); }
-bool has_qk_norm(const LayerSpec& l) { return l.attention() != nullptr && l.attention()->qk_norm != QkNorm::none; }
-bool has_qkv_bias(const LayerSpec& l) { return l.attention() != nullptr && l.attention()->qkv_bias; }
+bool has_own_kv(const ModelSpec&, const LayerSpec& l) {
+  return l.attention() != nullptr && l.attention()->has_own_kv();
+}
+bool has_qk_norm(const ModelSpec&, const LayerSpec& l) {
+  return l.attention() != nullptr && l.attention()->qk_norm != QkNorm::none;
+}
+bool has_qkv_bias(const ModelSpec&, const LayerSpec& l) { return l.attention() != nullptr && l.attention()->qkv_bias; }
 
-constexpr Wanted kAlways = [](const LayerSpec&) { return true; };
-constexpr Wanted kAttention = [](const LayerSpec& l) { return l.attention() != nullptr; };
+constexpr Wanted kAlways = [](const ModelSpec&, const LayerSpec&) { return true; };
+constexpr Wanted kAttention = [](const ModelSpec&, const LayerSpec& l) { return l.attention() != nullptr; };
 constexpr Wanted kOwnKv = has_own_kv;
-constexpr Wanted kAttnNorm = [](const LayerSpec& l) { return l.norms.before_attention; };
-constexpr Wanted kAttnPostNorm = [](const LayerSpec& l) { return l.norms.after_attention; };
-constexpr Wanted kFfnNorm = [](const LayerSpec& l) { return l.norms.before_ffn; };
-constexpr Wanted kFfnPostNorm = [](const LayerSpec& l) { return l.norms.after_ffn; };
+constexpr Wanted kAttnNorm = [](const ModelSpec&, const LayerSpec& l) { return l.norms.before_attention; };
+constexpr Wanted kAttnPostNorm = [](const ModelSpec&, const LayerSpec& l) { return l.norms.after_attention; };
+constexpr Wanted kFfnNorm = [](const ModelSpec&, const LayerSpec& l) { return l.norms.before_ffn; };
+constexpr Wanted kFfnPostNorm = [](const ModelSpec&, const LayerSpec& l) { return l.norms.after_ffn; };
 constexpr Wanted kQNorm = has_qk_norm;
-constexpr Wanted kKNorm = [](const LayerSpec& l) { return has_qk_norm(l) && has_own_kv(l); };
+constexpr Wanted kKNorm = [](const ModelSpec& s, const LayerSpec& l) { return has_qk_norm(s, l) && has_own_kv(s, l); };
 constexpr Wanted kQBias = has_qkv_bias;
-constexpr Wanted kKvBias = [](const LayerSpec& l) { return has_qkv_bias(l) && has_own_kv(l); };
-constexpr Wanted kOBias = [](const LayerSpec& l) { return l.attention() != nullptr && l.attention()->o_bias; };
-constexpr Wanted kMlpBias = [](const LayerSpec& l) { return l.ffn.bias; };
-constexpr Wanted kRouter = [](const LayerSpec& l) { return l.ffn.has_experts(); };
-constexpr Wanted kSharedNetwork = [](const LayerSpec& l) { return l.ffn.shared_width != 0; };
+constexpr Wanted kKvBias = [](const ModelSpec& s, const LayerSpec& l) {
+  return has_qkv_bias(s, l) && has_own_kv(s, l);
+};
+constexpr Wanted kOBias = [](const ModelSpec&, const LayerSpec& l) {
+  return l.attention() != nullptr && l.attention()->o_bias;
+};
+constexpr Wanted kMlpBias = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.bias; };
+constexpr Wanted kUp = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.has_up; };
+constexpr Wanted kUpBias = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.has_up && l.ffn.bias; };
+constexpr Wanted kAttnNormBias = [](const ModelSpec& s, const LayerSpec& l) {
+  return s.norm_kind == NormKind::centred_with_bias && l.norms.before_attention;
+};
+constexpr Wanted kFfnNormBias = [](const ModelSpec& s, const LayerSpec& l) {
+  return s.norm_kind == NormKind::centred_with_bias && l.norms.before_ffn;
+};
+constexpr Wanted kRouter = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.has_experts(); };
+constexpr Wanted kSharedNetwork = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.shared_width != 0; };
 
 struct RoleRow {
   Role role;
@@ -60,19 +76,21 @@ constexpr RoleRow kLayerRoles[] = {
     {Role::ffn_post_norm, "ffn_post_norm", true, kOne, kHidden, kFfnPostNorm},
     {Role::q_norm, "q_norm", true, kOne, kQNormSize, kQNorm},
     {Role::k_norm, "k_norm", true, kOne, kKNormSize, kKNorm},
+    {Role::attn_norm_bias, "attn_norm_bias", true, kOne, kHidden, kAttnNormBias},
+    {Role::ffn_norm_bias, "ffn_norm_bias", true, kOne, kHidden, kFfnNormBias},
     {Role::q_bias, "q_bias", true, kOne, kQuery, kQBias},
     {Role::k_bias, "k_bias", true, kOne, kKeyValue, kKvBias},
     {Role::v_bias, "v_bias", true, kOne, kKeyValue, kKvBias},
     {Role::o_bias, "o_bias", true, kOne, kHidden, kOBias},
     {Role::gate_bias, "gate_bias", true, kOne, kFfn, kMlpBias},
-    {Role::up_bias, "up_bias", true, kOne, kFfn, kMlpBias},
+    {Role::up_bias, "up_bias", true, kOne, kFfn, kUpBias},
     {Role::down_bias, "down_bias", true, kOne, kHidden, kMlpBias},
     {Role::q, "q", false, kQuery, kHidden, kAttention},
     {Role::k, "k", false, kKeyValue, kHidden, kOwnKv},
     {Role::v, "v", false, kKeyValue, kHidden, kOwnKv},
     {Role::o, "o", false, kHidden, kQuery, kAttention},
     {Role::gate, "gate", false, kFfn, kHidden, kAlways},
-    {Role::up, "up", false, kFfn, kHidden, kAlways},
+    {Role::up, "up", false, kFfn, kHidden, kUp},
     {Role::down, "down", false, kHidden, kFfn, kAlways},
     {Role::router, "router", false, kExperts, kHidden, kRouter},
     {Role::shared_router, "shared router", false, kOne, kHidden, kSharedNetwork},
@@ -85,13 +103,59 @@ static_assert(std::size(kLayerRoles) == kRoles - kGlobalRoles);
 /// Whether each expert of a layer has its own tensor of this role.
 bool is_of_expert(Role role) { return role == Role::gate || role == Role::up || role == Role::down; }
 
+/// A tensor that a model has once; rows(): 0 where it has none.
+struct GlobalRow {
+  Role role;
+  std::string_view name;
+  bool is_vector;
+  std::uint32_t (*rows)(const ModelSpec&);
+};
+
+constexpr std::uint32_t as_one(bool wanted) { return wanted ? 1 : 0; }
+bool has_norm_bias(const ModelSpec& s) { return s.norm_kind == NormKind::centred_with_bias; }
+
+/// In the order in which they are loaded: up to the last norm before the layers, the rest after them.
+constexpr GlobalRow kGlobalRows[] = {
+    {Role::embedding, "embedding", false, [](const ModelSpec& s) { return s.n_vocab; }},
+    {Role::positions, "positions", false, [](const ModelSpec& s) { return s.n_positions; }},
+    {Role::types, "types", false, [](const ModelSpec& s) { return s.n_types; }},
+    {Role::final_norm, "final_norm", true, [](const ModelSpec&) { return 1u; }},
+    {Role::final_norm_bias, "final_norm_bias", true, [](const ModelSpec& s) { return as_one(has_norm_bias(s)); }},
+    {Role::classifier_dense, "classifier dense", false,
+     [](const ModelSpec& s) { return s.classifier.n_labels != 0 ? s.n_embd : 0; }},
+    {Role::classifier_dense_bias, "classifier dense_bias", true,
+     [](const ModelSpec& s) { return as_one(s.classifier.n_labels != 0 && s.classifier.dense_bias); }},
+    {Role::classifier_norm, "classifier norm", true,
+     [](const ModelSpec& s) { return as_one(s.classifier.n_labels != 0 && s.classifier.has_norm); }},
+    {Role::classifier_norm_bias, "classifier norm_bias", true,
+     [](const ModelSpec& s) {
+       return as_one(s.classifier.n_labels != 0 && s.classifier.has_norm && has_norm_bias(s));
+     }},
+    {Role::classifier_out, "classifier out", false, [](const ModelSpec& s) { return s.classifier.n_labels; }},
+    {Role::classifier_out_bias, "classifier out_bias", true,
+     [](const ModelSpec& s) { return as_one(s.classifier.n_labels != 0); }},
+    {Role::lm_head, "lm_head", false,
+     [](const ModelSpec& s) { return s.gives_logits() && !s.tied_embeddings ? s.n_vocab : 0; }},
+};
+static_assert(std::size(kGlobalRows) == kGlobalRoles);
+
+void add_global_needs(const ModelSpec& spec, bool after_layers, std::vector<TensorNeed>& needs) {
+  bool after = false;
+  for (const GlobalRow& row : kGlobalRows) {
+    after = after || row.role == Role::final_norm;
+    const std::uint32_t rows = row.rows(spec);
+    if (after != after_layers || rows == 0) continue;
+    const std::uint32_t cols = row.role == Role::classifier_out_bias ? spec.classifier.n_labels : spec.n_embd;
+    needs.push_back({{row.role}, row.is_vector, rows, cols});
+  }
+}
+
 }  // namespace
 
 std::string describe(const TensorId& id) {
-  if (id.role == Role::embedding) return "embedding";
-  if (id.role == Role::final_norm) return "final_norm";
-  if (id.role == Role::lm_head) return "lm_head";
   std::string_view name;
+  for (const GlobalRow& row : kGlobalRows)
+    if (row.role == id.role) return std::string(row.name);
   for (const RoleRow& row : kLayerRoles)
     if (row.role == id.role) name = row.name;
   if (id.expert != kNoExpert) return format_text("{} of expert {} of layer {}", name, id.expert, id.layer);
@@ -187,11 +251,11 @@ Status check_stored(const TensorSource& source, const TensorNeed& need, const Te
 
 std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {
   std::vector<TensorNeed> needs;
-  needs.push_back({{Role::embedding}, false, spec.n_vocab, spec.n_embd});
+  add_global_needs(spec, false, needs);
   for (std::uint32_t i = 0; i < spec.n_layers(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     for (const RoleRow& row : kLayerRoles) {
-      if (!row.wanted(layer)) continue;
+      if (!row.wanted(spec, layer)) continue;
       TensorNeed need{
           {row.role, static_cast<std::uint16_t>(i)}, row.is_vector, row.rows(spec, layer), row.cols(spec, layer)};
       const bool by_expert = layer.ffn.has_experts() && is_of_expert(row.role);
@@ -202,9 +266,7 @@ std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {
       }
     }
   }
-  needs.push_back({{Role::final_norm}, true, 1, spec.n_embd});
-  if (spec.gives_logits() && !spec.tied_embeddings)
-    needs.push_back({{Role::lm_head}, false, spec.n_vocab, spec.n_embd});
+  add_global_needs(spec, true, needs);
   return needs;
 }
 

@@ -27,12 +27,23 @@ enum class Role : std::uint8_t {
   embedding,
   final_norm,
   lm_head,
+  final_norm_bias,
+  positions,         ///< a row for each position
+  types,             ///< a row for each token type
+  classifier_dense,  ///< this and the rest up to the norm before attention: see ClassifierSpec
+  classifier_dense_bias,
+  classifier_norm,
+  classifier_norm_bias,
+  classifier_out,
+  classifier_out_bias,
   attn_norm,       ///< before attention
   attn_post_norm,  ///< of what attention gives, before it is added
   ffn_norm,        ///< before the feed-forward network
   ffn_post_norm,   ///< of what the network gives, before it is added
   q_norm,
   k_norm,
+  attn_norm_bias,
+  ffn_norm_bias,
   q_bias,
   k_bias,
   v_bias,
@@ -56,19 +67,35 @@ enum class Role : std::uint8_t {
 inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::shared_down) + 1;
 inline constexpr std::size_t kGlobalRoles = static_cast<std::size_t>(Role::attn_norm);
 
-/// The matrices that may have a bias, and what it is for.
+/// The matrices and norms that may have a bias, and what it is for.
 struct BiasRow {
   Role matrix, bias;
 };
-inline constexpr BiasRow kBiases[] = {
-    {Role::q, Role::q_bias},       {Role::k, Role::k_bias},   {Role::v, Role::v_bias},      {Role::o, Role::o_bias},
-    {Role::gate, Role::gate_bias}, {Role::up, Role::up_bias}, {Role::down, Role::down_bias}};
+inline constexpr BiasRow kBiases[] = {{Role::q, Role::q_bias},
+                                      {Role::k, Role::k_bias},
+                                      {Role::v, Role::v_bias},
+                                      {Role::o, Role::o_bias},
+                                      {Role::gate, Role::gate_bias},
+                                      {Role::up, Role::up_bias},
+                                      {Role::down, Role::down_bias},
+                                      {Role::attn_norm, Role::attn_norm_bias},
+                                      {Role::ffn_norm, Role::ffn_norm_bias},
+                                      {Role::final_norm, Role::final_norm_bias},
+                                      {Role::classifier_norm, Role::classifier_norm_bias},
+                                      {Role::classifier_dense, Role::classifier_dense_bias},
+                                      {Role::classifier_out, Role::classifier_out_bias}};
 
 /// None where no model has one.
 constexpr std::optional<Role> bias_of(Role matrix) {
   for (const BiasRow& row : kBiases)
     if (row.matrix == matrix) return row.bias;
   return std::nullopt;
+}
+
+/// Small matrices that are read row by row, as the file has them, and multiplied by no kernel set.
+constexpr bool is_row_table(Role role) {
+  return role == Role::positions || role == Role::types || role == Role::classifier_dense ||
+         role == Role::classifier_out;
 }
 
 inline constexpr std::uint16_t kNoExpert = 0xffff;

@@ -29,7 +29,18 @@ WeightRole kernel_role(Role role, bool both) {
     case Role::router:
     case Role::shared_router: return WeightRole::router;
     case Role::lm_head: return WeightRole::lm_head;
+    case Role::positions:
+    case Role::types:
+    case Role::classifier_dense:
+    case Role::classifier_out: return WeightRole::embedding;  // of which rows are read, as the file has them
     case Role::final_norm:
+    case Role::final_norm_bias:
+    case Role::classifier_dense_bias:
+    case Role::classifier_norm:
+    case Role::classifier_norm_bias:
+    case Role::classifier_out_bias:
+    case Role::attn_norm_bias:
+    case Role::ffn_norm_bias:
     case Role::attn_norm:
     case Role::attn_post_norm:
     case Role::ffn_norm:
@@ -222,7 +233,7 @@ class Planner {
       const bool again = splits_embedding() && item.need.id.role == Role::lm_head;
       if (!again) plan_.n_params += elements;
       if (!again) params.add(item.need.id, elements);
-      const bool looked_up = item.need.id.role == Role::embedding && !item.serves_as_head;
+      const bool looked_up = !is_vector && kernel_role(item.need.id.role, item.serves_as_head) == WeightRole::embedding;
       if (!looked_up) bytes.add(item.need.id, item.bytes);
       if (item.mapped) {
         if (!again || !plan_.items.front().mapped) plan_.mapped_bytes += item.bytes;

@@ -56,23 +56,32 @@ struct ExpertRules {
   bool local_experts = true;  ///< num_local_experts is another name of num_experts
 };
 
+/// What an architecture calls a field that most call otherwise.
+struct FieldName {
+  std::string_view usual, own;
+};
+
 /// A row of config.json's "architectures".
 struct Architecture {
   std::string_view name;
-  bool qkv_bias = false;        ///< always there, without a field
-  bool qkv_bias_field = false;  ///< with qkv_bias: the field qkv_bias may switch them off
-  bool attention_bias = false;  ///< the field attention_bias switches q, k, v and o biases
-  bool mlp_bias = false;        ///< the field mlp_bias is read
+  std::span<const std::string_view> also = {};  ///< others that are read as this one
+  bool qkv_bias = false;                        ///< always there, without a field
+  bool qkv_bias_field = false;                  ///< with qkv_bias: the field qkv_bias may switch them off
+  bool attention_bias = false;                  ///< the field attention_bias switches q, k, v and o biases
+  bool mlp_bias = false;                        ///< the field mlp_bias is read
   model::QkNorm qk_norm = model::QkNorm::none;
   bool needs_kv_heads = false;        ///< num_key_value_heads must be there
   std::int64_t default_kv_heads = 0;  ///< if the field is absent; 0, or the field is null: num_attention_heads
   std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
   bool causal = true;
+  bool states_direction = false;  ///< with causal = false: the field use_bidirectional_attention must say so
   RopeRules rope = {};
   std::string_view activation_name = "silu";
   std::string_view activation_alias = {};  ///< what hidden_act may say for it
   Activation activation = Activation::silu;
   model::NormPlaces norms = {};
+  model::NormKind norm_kind = model::NormKind::rms;
+  std::string_view eps_field = "rms_norm_eps";
   bool norms_add_one = false;     ///< the weights of norms are stored less one
   bool scaled_embedding = false;  ///< by sqrt(hidden_size)
   std::int32_t default_bos = -1, default_end = -1;
@@ -80,12 +89,18 @@ struct Architecture {
   ExpertRules experts = {};
   /// Fields that change results and that models without them may state as "off" (kForeignFields in hf_config.cpp).
   std::span<const std::string_view> own_fields = {};
-  ReadFields read_own = nullptr;  ///< what no other architecture has
+  std::span<const FieldName> field_names = {};  ///< of sizes; the usual names are read where the own ones are absent
+  ReadFields read_own = nullptr;                ///< what no other architecture has
   ReadFields read_windows = refuse_windows;
   ReadFields read_ropes = read_rope;
   bool interleaved = false;  ///< pairs that are turned are neighbours: of each head rows 0 and 1, 2 and 3, ...
+  std::string_view prefix = "model.";  ///< what names of tensors begin with, unless the model is a bare one
   /// The name of a tensor after "layers.<i>."; empty: as most have it.
   std::string (*tensor_name)(const model::TensorId& id) = nullptr;
+  /// The same model with other names of tensors, where a checkpoint has those; null: there are none.
+  const Architecture* other_form = nullptr;
+  /// The whole name of a tensor of the model; null: names are made as most have them.
+  std::string (*whole_name)(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix) = nullptr;
   /// Where the checkpoint has larger tensors. `layer` begins the names. std::nullopt: it is a separate one.
   std::optional<HfPart> (*part)(const model::ModelSpec& spec, const model::TensorId& id,
                                 const std::string& layer) = nullptr;
@@ -93,6 +108,7 @@ struct Architecture {
 
 class GgufFields;
 class GgufKeys;
+struct GgufPlace;
 
 /// Experts of a layer's feed-forward network, by the keys that describe them.
 enum class GgufExperts : std::uint8_t { none, mixtral, qwen2, qwen3 };
@@ -109,6 +125,7 @@ struct GgufArchitecture {
   bool fused = false;            ///< one tensor holds q, k and v, and one gate and up
   bool qkv_bias = false;         ///< q, k and v have biases without a field that says so
   bool needs_rope_base = false;  ///< the key rope.freq_base must be there
+  std::string_view eps_key = "attention.layer_norm_rms_epsilon";
   /// Keys that it has beside those of every architecture. Others may state some of them as "off" (kOptionalKeys in
   /// gguf_config.cpp), and are refused with the rest.
   std::span<const std::string_view> own_keys = {};
@@ -116,6 +133,8 @@ struct GgufArchitecture {
   void (*write_own)(const model::ModelSpec& spec, GgufKeys& keys) = nullptr;
   /// The name of a tensor after "blk.<i>."; empty: as most have it.
   std::string_view (*tensor_name)(model::Role role) = nullptr;
+  /// Where a tensor is, whichever it is; null: where most have it.
+  GgufPlace (*place)(const model::ModelSpec& spec, const model::TensorId& id) = nullptr;
   /// What llama.cpp does otherwise with a model of this kind.
   void (*add_notes)(const model::ModelSpec& spec, std::vector<std::string>& notes) = nullptr;
 };

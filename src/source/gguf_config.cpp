@@ -22,6 +22,7 @@ constexpr std::string_view kKnownKeys[] = {"block_count",
                                            "context_length",
                                            "embedding_length",
                                            "feed_forward_length",
+                                           "classifier.output_labels",
                                            "vocab_size",
                                            "tensor_data_layout",
                                            "attention.head_count",
@@ -29,6 +30,7 @@ constexpr std::string_view kKnownKeys[] = {"block_count",
                                            "attention.key_length",
                                            "attention.value_length",
                                            "attention.layer_norm_rms_epsilon",
+                                           "attention.layer_norm_epsilon",
                                            "rope.freq_base",
                                            "rope.dimension_count",
                                            "rope.scaling.type",
@@ -135,8 +137,8 @@ Status read_sizes(GgufFields& fields) {
   QINFER_ASSIGN(const auto expert_ffn, fields.integer("expert_feed_forward_length", 0, kMaxDim));
   fields.ffn = ffn.value_or(0) != 0 ? *ffn : expert_ffn.value_or(0);
   if (fields.ffn == 0) return fields.missing("feed_forward_length");
-  QINFER_ASSIGN(const auto eps, fields.number("attention.layer_norm_rms_epsilon", 0, 1));
-  if (!eps) return fields.missing("attention.layer_norm_rms_epsilon");
+  QINFER_ASSIGN(const auto eps, fields.number(fields.architecture().eps_key, 0, 1));
+  if (!eps) return fields.missing(fields.architecture().eps_key);
   const formats::GgufTensor* embedding = fields.gguf().find("token_embd.weight");
   const GgufValue* tokens = fields.metadata().find("tokenizer.ggml.tokens");
   const std::uint64_t vocab = embedding != nullptr ? embedding->dims[1] : tokens != nullptr ? tokens->count : 0;
@@ -152,7 +154,8 @@ Status read_sizes(GgufFields& fields) {
   fields.add("num_key_value_heads", kv_heads.value_or(fields.heads));
   fields.add("head_dim", fields.head_dim);
   fields.add("max_position_embeddings", context);
-  fields.add("rms_norm_eps", *eps);
+  for (const Architecture* row : all_architectures())
+    if (row->name == fields.architecture().hugging_face) fields.add(row->eps_field, *eps);
   return Status();
 }
 
@@ -236,6 +239,7 @@ Status read_rope(GgufFields& fields, const std::vector<float>& divisors) {
 /// Files do not say which biases a model has; their tensors do.
 Status read_biases(GgufFields& fields) {
   const bool attention = fields.has_tensor("blk.0.attn_q.bias");
+  if (fields.architecture().place != nullptr) return Status();  // encoders say it otherwise
   if (attention && !fields.architecture().qkv_bias) fields.add("attention_bias", true);
   if (fields.has_tensor("blk.0.ffn_down.bias")) fields.add("mlp_bias", true);
   return Status();
@@ -277,6 +281,8 @@ Status read_experts(GgufFields& fields) {
 Status read_pooling(GgufFields& fields) {
   QINFER_ASSIGN(const auto pooling, fields.integer("pooling_type", -1, INT32_MAX));
   if (pooling == 1) fields.add_text("qinfer_pooling", "mean");
+  const bool encoder = fields.architecture().place != nullptr;  // ranks are what its classifier gives
+  if (encoder && (pooling == 2 || pooling == 4)) return Status();
   if (!pooling || *pooling == -1 || *pooling == 0 || *pooling == 1 || *pooling == 3) return Status();
   return error(Code::unsupported, "{}: key \"{}\" is {}, supported are 0 (none), 1 (mean) and 3 (last)", fields.file(),
                fields.key("pooling_type"), *pooling);

@@ -32,7 +32,8 @@ RowOrder inverse(const RowOrder& to) {
 
 /// Kept in f32: what is not multiplied in blocks, and the rows that choose experts.
 bool is_small(const TensorNeed& need) {
-  return need.is_vector || need.id.role == Role::router || need.id.role == Role::shared_router;
+  return need.is_vector || model::is_row_table(need.id.role) || need.id.role == Role::router ||
+         need.id.role == Role::shared_router;
 }
 
 std::vector<std::uint64_t> dims_of(const model::ModelSpec& spec, const TensorNeed& need, std::uint64_t all_rows) {

@@ -38,7 +38,18 @@ std::string_view name_in_layer(Role role) {
     case Role::shared_down: return "ffn_down_shexp.weight";
     case Role::embedding:
     case Role::final_norm:
-    case Role::lm_head: break;
+    case Role::lm_head:
+    case Role::final_norm_bias:
+    case Role::positions:
+    case Role::types:
+    case Role::classifier_dense:
+    case Role::classifier_dense_bias:
+    case Role::classifier_norm:
+    case Role::classifier_norm_bias:
+    case Role::classifier_out:
+    case Role::classifier_out_bias:
+    case Role::attn_norm_bias:
+    case Role::ffn_norm_bias: break;  // of encoders, which have their own places
   }
   return {};
 }
@@ -72,6 +83,7 @@ std::optional<GgufPlace> fused_place(const model::ModelSpec& spec, const model::
 }  // namespace
 
 GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& architecture, const model::TensorId& id) {
+  if (architecture.place != nullptr) return architecture.place(spec, id);
   if (id.role == Role::embedding) return {"token_embd.weight", {}};
   if (id.role == Role::final_norm) return {"output_norm.weight", {}};
   if (id.role == Role::lm_head) return {"output.weight", {}};

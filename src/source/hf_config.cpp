@@ -54,7 +54,8 @@ Result<const Architecture*> find_architecture(const FieldReader& fields) {
   const std::string_view name = list->begin()->text();
   std::string known;
   for (const Architecture* architecture : all_architectures()) {
-    if (architecture->name == name) return architecture;
+    const auto also = architecture->also;
+    if (architecture->name == name || std::find(also.begin(), also.end(), name) != also.end()) return architecture;
     known.append(known.empty() ? "" : ", ").append(architecture->name);
   }
   return error(Code::unsupported, "{}: \"architectures\" names {}, known are {}", fields.where(), name, known);
@@ -71,7 +72,7 @@ Status check_causality(const FieldReader& fields, const Architecture& architectu
     if (both_ways.value_or(false))
       return error(Code::unsupported, "{}: \"use_bidirectional_attention\" is true, {} is run as a causal model only",
                    fields.where(), architecture.name);
-  } else if (!both_ways.value_or(false)) {
+  } else if (!both_ways.value_or(!architecture.states_direction)) {
     return error(Code::unsupported,
                  "{}: \"use_bidirectional_attention\" is not true, {} is run as a bidirectional encoder only",
                  fields.where(), architecture.name);
@@ -105,6 +106,7 @@ Status refuse_foreign_fields(const FieldReader& fields, const Architecture& arch
 Status read_defaults(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   spec.causal = architecture.causal;
   for (LayerSpec& layer : spec.layers) layer.norms = architecture.norms;
+  spec.norm_kind = architecture.norm_kind;
   // As in f32; transformers rounds it to the type that it computes in.
   if (architecture.scaled_embedding)
     spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.n_embd)));
@@ -120,16 +122,36 @@ Status read_defaults(const FieldReader& fields, const Architecture& architecture
   return Status();
 }
 
+/// The field of a size, by the architecture's name or the usual one.
+std::string_view size_field(const FieldReader& fields, const Architecture& architecture, std::string_view usual) {
+  for (const FieldName& name : architecture.field_names)
+    if (name.usual == usual && fields.has(name.own)) return name.own;
+  return usual;
+}
+
+Status read_eps(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+  const std::string_view name = size_field(fields, architecture, architecture.eps_field);
+  QINFER_ASSIGN(const auto eps, fields.number(name));
+  if (!eps) return error_at(Code::format, -1, "{}: the field \"{}\" is missing", fields.where(), name);
+  if (!(*eps >= 0 && *eps <= 1))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0 to 1", fields.where(), name, *eps);
+  spec.norm_eps = static_cast<float>(*eps);
+  return Status();
+}
+
 Status read_sizes(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   const auto u32 = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  QINFER_ASSIGN(const std::int64_t vocab, fields.required_integer("vocab_size", 1, kMaxVocab));
-  QINFER_ASSIGN(const std::int64_t hidden, fields.required_integer("hidden_size", 1, kMaxDim));
-  QINFER_ASSIGN(const std::int64_t ffn, fields.required_integer("intermediate_size", 1, kMaxDim));
-  QINFER_ASSIGN(const std::int64_t layers, fields.required_integer("num_hidden_layers", 1, kMaxLayers));
-  QINFER_ASSIGN(const std::int64_t heads, fields.required_integer("num_attention_heads", 1, kMaxDim));
+  const auto required = [&](std::string_view usual, std::int64_t max) {
+    return fields.required_integer(size_field(fields, architecture, usual), 1, max);
+  };
+  QINFER_ASSIGN(const std::int64_t vocab, required("vocab_size", kMaxVocab));
+  QINFER_ASSIGN(const std::int64_t hidden, required("hidden_size", kMaxDim));
+  QINFER_ASSIGN(const std::int64_t ffn, required("intermediate_size", kMaxDim));
+  QINFER_ASSIGN(const std::int64_t layers, required("num_hidden_layers", kMaxLayers));
+  QINFER_ASSIGN(const std::int64_t heads, required("num_attention_heads", kMaxDim));
   QINFER_ASSIGN(const auto kv_heads, fields.integer("num_key_value_heads", 1, kMaxDim));
   QINFER_ASSIGN(const auto head_dim, fields.integer("head_dim", 2, 1024));
-  QINFER_ASSIGN(const std::int64_t context, fields.required_integer("max_position_embeddings", 1, kMaxContext));
+  QINFER_ASSIGN(const std::int64_t context, required("max_position_embeddings", kMaxContext));
   spec.n_vocab = u32(vocab);
   spec.n_embd = u32(hidden);
   AttentionSpec attention;
@@ -160,11 +182,7 @@ Status read_sizes(const FieldReader& fields, const Architecture& architecture, M
   if (heads * attention.head_dim > kMaxDim)
     return error_at(Code::format, -1, "{}: \"num_attention_heads\" ({}) times \"head_dim\" ({}) is above {}",
                     fields.where(), heads, attention.head_dim, kMaxDim);
-  QINFER_ASSIGN(const auto eps, fields.number("rms_norm_eps"));
-  if (!eps) return error_at(Code::format, -1, "{}: the field \"rms_norm_eps\" is missing", fields.where());
-  if (!(*eps >= 0 && *eps <= 1))
-    return error_at(Code::format, -1, "{}: \"rms_norm_eps\" is {}, expected 0 to 1", fields.where(), *eps);
-  spec.norm_eps = static_cast<float>(*eps);
+  QINFER_TRY(read_eps(fields, architecture, spec));
   LayerSpec layer;
   layer.mixer = attention;
   layer.ffn.width = u32(ffn);

@@ -76,11 +76,15 @@ class HfSource : public ModelSource {
   void take(Checkpoint checkpoint) {
     checkpoint_ = std::move(checkpoint);
     file_bytes_ = checkpoint_->file_bytes();
+    const Architecture* other = names_.architecture->other_form;
+    if (other != nullptr && has(hf_tensor_name(spec_, {model::Role::o}, {names_.prefix, other})))
+      names_.architecture = other;
     // Embedding models are saved without the class around the layers, and so without its name.
-    if (has("model.embed_tokens.weight"))
-      names_.prefix = "model.";
-    else if (has("embed_tokens.weight"))
-      names_.prefix = "";
+    for (const std::string_view prefix : {names_.architecture->prefix, std::string_view()})
+      if (has(hf_tensor_name(spec_, {model::Role::embedding}, {prefix, names_.architecture}))) {
+        names_.prefix = prefix;
+        break;
+      }
     const bool has_head = has("lm_head.weight");
     if (tied_ == Tied::unstated) spec_.tied_embeddings = !has_head;
     if (!spec_.tied_embeddings && !has_head && spec_.causal) {

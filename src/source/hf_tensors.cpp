@@ -43,7 +43,18 @@ std::string_view name_in_layer(const model::ModelSpec& spec, const model::Tensor
     case Role::shared_down: return "mlp.shared_expert.down_proj.weight";
     case Role::embedding:
     case Role::final_norm:
-    case Role::lm_head: break;
+    case Role::lm_head:
+    case Role::final_norm_bias:
+    case Role::positions:
+    case Role::types:
+    case Role::classifier_dense:
+    case Role::classifier_dense_bias:
+    case Role::classifier_norm:
+    case Role::classifier_norm_bias:
+    case Role::classifier_out:
+    case Role::classifier_out_bias:
+    case Role::attn_norm_bias:
+    case Role::ffn_norm_bias: break;  // of encoders, which name all of their tensors
   }
   return {};
 }
@@ -70,6 +81,8 @@ bool is_turned(Role role) {
 }  // namespace
 
 std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
+  if (names.architecture != nullptr && names.architecture->whole_name != nullptr)
+    return names.architecture->whole_name(spec, id, names.prefix);
   if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);
   if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
   if (id.role == Role::lm_head) return "lm_head.weight";

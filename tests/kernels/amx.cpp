@@ -443,9 +443,9 @@ TEST_CASE("AMX rounds activations to nearest even", "[amx]") {
   ActivationBuffer in = residual(*set, x, n, width), rows(ActivationLayout::row_major, n, width),
                    operands(ActivationLayout::bf16_panels, n, width);
   NormArgs args{n, width, nullptr, in.view(), weight.data(), 1e-6f, operands.view()};
-  set->rms_norm.run(args, 0, {0, set->rms_norm.units(args, 0), 0});
+  set->norm.run(args, 0, {0, set->norm.units(args, 0), 0});
   args.out = rows.view();
-  set->rms_norm.run(args, 0, {0, set->rms_norm.units(args, 0), 0});
+  set->norm.run(args, 0, {0, set->norm.units(args, 0), 0});
   for (std::int64_t m = 0; m < n; ++m)
     for (std::int64_t k = 0; k < width; ++k) REQUIRE(operands.get(m, k) == bf16_to_f32(operand_bits(rows.get(m, k))));
 }

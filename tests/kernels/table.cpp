@@ -228,7 +228,7 @@ void norm_case(const KernelSet& set, const NormCase& c) {
                 1e-6f, out.view()};
   args.accumulate = c.to == NormCase::added;
   std::vector<std::byte> memory;
-  run_all(set.rms_norm, args, {}, memory, 2);
+  run_all(set.norm, args, {}, memory, 2);
   INFO(set.name << " batch " << c.batch << " rows " << c.n << " width " << c.width << " to " << c.to
                 << (c.plain ? " plain" : ""));
   CHECK(out.filled_up());
@@ -249,7 +249,7 @@ void norm_case(const KernelSet& set, const NormCase& c) {
   }
 }
 
-void test_rms_norm(const KernelSet& set, DType) {
+void test_norm(const KernelSet& set, DType) {
   for (const std::int64_t width : {1, 2, 15, 16, 17, 33, 144, 1024})
     for (const std::int64_t batch : {3, 8, 9, 16, 37})
       for (const std::int64_t n : {batch, std::int64_t{3}}) {
@@ -273,7 +273,7 @@ struct OperationTest {
 OperationTest test_of(std::string_view operation) {
   using Types = OperationTest::Types;
   const std::map<std::string_view, OperationTest> tests = {{"embed", {test_embed, Types::all}},
-                                                           {"rms_norm", {test_rms_norm, Types::none}},
+                                                           {"norm", {test_norm, Types::none}},
                                                            {"linear", {test_linear, Types::of_weights}},
                                                            {"qkv", {test_qkv, Types::of_weights}},
                                                            {"attention", {test_attention, Types::all}},

@@ -109,6 +109,7 @@ constexpr Architecture gemma3(std::string_view name, bool causal) {
   Architecture row = kGemma2;
   row.name = name;
   row.causal = causal;
+  row.states_direction = !causal;
   row.qk_norm = model::QkNorm::heads;
   row.own_fields = kGemma3Fields;
   row.read_own = read_gemma3;
