@@ -295,6 +295,10 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     info.n_active_experts = mixtures.n_active;
     info.n_expert_layers = mixtures.n_layers;
     info.expert_ffn = mixtures.width;
+    info.embedding_dims = spec.embedding_dims();
+    info.embedding_tokens = spec.embedding_tokens();
+    info.pooling = capi::pooling_number(spec.embedding.pooling);
+    info.scoring = spec.score.kind == model::ScoreKind::none ? QINFER_SCORING_NONE : QINFER_SCORING_TOKENS;
     return capi::copy_out(info, out, "qinfer_model_info");
   });
 }

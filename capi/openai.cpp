@@ -206,8 +206,8 @@ qinfer_status qinfer_openai_answer_embed(qinfer_openai_answer* answer, size_t pr
     QINFER_TRY(check_answer(answer));
     const capi::Exclusive exclusive(session);
     QINFER_ASSIGN(engine::Session * impl, capi::usable(session, exclusive));
-    QINFER_ASSIGN(const engine::Session::Pooling kind, capi::pooling_of(pooling, impl->model()));
-    return answer->impl.add_embedding(prompt, *impl, kind, capi::flag_of(cancel));
+    QINFER_ASSIGN(const auto kind, capi::pooling_of(pooling));
+    return answer->impl.add_embedding(prompt, *impl, {kind}, capi::flag_of(cancel));
   });
 }
 

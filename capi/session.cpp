@@ -303,22 +303,6 @@ qinfer_status qinfer_session_top_logprobs(const qinfer_session* session, size_t 
   });
 }
 
-qinfer_status qinfer_session_embedding(const qinfer_session* session, int32_t pooling, float* values, size_t capacity,
-                                       size_t* out_n, qinfer_error* err) {
-  return guard(err, [&]() -> Status {
-    QINFER_ASSIGN(const engine::Session* impl, usable(session));
-    QINFER_REQUIRE(out_n);
-    *out_n = 0;
-    QINFER_ASSIGN(const engine::Session::Pooling kind, capi::pooling_of(pooling, impl->model()));
-    QINFER_TRY(impl->check_embedding());
-    *out_n = impl->model().spec().n_embd;
-    if (*out_n > capacity || values == nullptr)
-      return error_at(Code::buffer_too_small, static_cast<std::int64_t>(*out_n),
-                      "{} elements are needed, the buffer has room for {}", *out_n, values == nullptr ? 0 : capacity);
-    return impl->embedding(kind, {values, *out_n});
-  });
-}
-
 qinfer_status qinfer_session_get_memory(const qinfer_session* session, qinfer_session_memory* out, qinfer_error* err) {
   return guard(err, [&]() -> Status {
     QINFER_ASSIGN(const engine::Session* impl, usable(session));

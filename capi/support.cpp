@@ -118,16 +118,21 @@ Result<engine::Session*> usable(const qinfer_session* session, const Exclusive& 
   return impl;
 }
 
-Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, const engine::Model& model) {
-  const bool mean = !model.spec().causal || model.spec().mean_pooling;
+Result<std::optional<engine::Session::Pooling>> pooling_of(std::int32_t pooling) {
   using Pooling = engine::Session::Pooling;
   switch (pooling) {
-    case QINFER_POOL_DEFAULT: return mean ? Pooling::mean : Pooling::last;
-    case QINFER_POOL_LAST: return Pooling::last;
-    case QINFER_POOL_MEAN: return Pooling::mean;
-    case QINFER_POOL_FIRST: return Pooling::first;
+    case QINFER_POOL_DEFAULT: return std::optional<Pooling>();
+    case QINFER_POOL_LAST: return std::optional(Pooling::last);
+    case QINFER_POOL_MEAN: return std::optional(Pooling::mean);
+    case QINFER_POOL_FIRST: return std::optional(Pooling::first);
     default: return error(Code::unsupported, "pooling is {}, known are QINFER_POOL_LAST, _MEAN and _FIRST", pooling);
   }
+}
+
+std::int32_t pooling_number(engine::Session::Pooling pooling) {
+  using Pooling = engine::Session::Pooling;
+  if (pooling == Pooling::mean) return QINFER_POOL_MEAN;
+  return pooling == Pooling::first ? QINFER_POOL_FIRST : QINFER_POOL_LAST;
 }
 
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* caller) {

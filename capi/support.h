@@ -204,8 +204,9 @@ inline qinfer_metrics to_c(const engine::Metrics& m) {
 Result<engine::RuntimeOptions> runtime_options(const qinfer_runtime_options* options);
 Result<engine::KvCacheOptions> kv_cache_options(const qinfer_kv_cache_options* options);
 Result<engine::SessionOptions> session_options(const qinfer_session_options* options);
-/// QINFER_POOL_*; the default is the model's.
-Result<engine::Session::Pooling> pooling_of(std::int32_t pooling, const engine::Model& model);
+/// QINFER_POOL_*; absent is the model's.
+Result<std::optional<engine::Session::Pooling>> pooling_of(std::int32_t pooling);
+std::int32_t pooling_number(engine::Session::Pooling pooling);
 Result<engine::ChatOptions> chat_options(const qinfer_chat_options* options);
 
 }  // namespace qinfer::capi

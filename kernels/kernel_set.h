@@ -348,6 +348,7 @@ struct Shape {
   bool qk_norm_whole = false;  ///< QkvArgs::norm_whole
   /// Mixtures of experts, the largest of each among all layers; 0 experts: there is none.
   std::uint32_t experts = 0, top_k = 0, expert_width = 0, shared_width = 0;
+  std::uint32_t dense = 0;  ///< columns of the widest layer after pooling; 0: there is none
 
   /// Rows of experts' operands at most: each row of the batch once for each expert that it goes through.
   std::uint64_t routed_rows() const { return std::uint64_t{batch} * top_k; }

@@ -127,6 +127,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   const qi::Model& model() const { return model_; }
+  qi::KvCache& cache() { return cache_; }
   const std::string& name() const { return name_; }
   qinfer_scheduler_stats stats() { return scheduler_.stats(); }
   qinfer_kv_cache_stats cache_stats() { return cache_.stats(); }

@@ -84,6 +84,9 @@ void add_options(CLI::App& app, server::ServerOptions& options, server::LogLevel
                  "Seconds that a client which does not take its stream has while others wait")
       ->capture_default_str();
   app.add_option("--drain-s", options.drain_s, "Seconds that requests have after SIGTERM")->capture_default_str();
+  app.add_option("--rerank-template", options.rerank_template,
+                 "How /v1/rerank writes a pair of texts, where the model's files do not say it")
+      ->check(CLI::IsMember({"qwen3-reranker"}));
   const std::map<std::string, server::LogLevel> levels = {{"off", server::LogLevel::off},
                                                           {"error", server::LogLevel::error},
                                                           {"info", server::LogLevel::info},

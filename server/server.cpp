@@ -149,11 +149,21 @@ void Server::route(const Connected& connection, Request request) {
     if (!is_post) return respond(not_allowed("POST", dialect.get()));
     return complete(connection, QINFER_OPENAI_CHAT, std::move(request), dialect);
   }
+  const bool reranks = path == "/v1/rerank" || path == "/rerank";
+  if (reranks || path == "/v1/score" || path == "/score") {
+    if (!is_post) return respond(not_allowed("POST"));
+    return answer_later(
+        connection, std::move(request),
+        [this, call = reranks ? rerank : score](const std::string& body, const HasLeft& left) {
+          const Scorer scorer = {engine_.model(), engine_.cache(), engine_.name(), options_.rerank_template};
+          return call(scorer, body, left);
+        });
+  }
   if (path == "/tokenize" || path == "/detokenize") {
     if (!is_post) return respond(not_allowed("POST"));
     const auto call = path == "/tokenize" ? tokenize : detokenize;
     return answer_later(connection, std::move(request),
-                        [this, call](const std::string& body) { return call(engine_.model(), body); });
+                        [this, call](const std::string& body, const HasLeft&) { return call(engine_.model(), body); });
   }
   constexpr std::string_view kModel = "/v1/models/";
   if (path.starts_with(kModel)) {
@@ -351,8 +361,7 @@ void Server::keep_alive(const Connected& connection, const std::shared_ptr<Answe
 }
 
 /// What takes time is computed on a preparing thread.
-void Server::answer_later(const Connected& connection, Request request,
-                          std::function<Response(const std::string& body)> make) {
+void Server::answer_later(const Connected& connection, Request request, Maker make) {
   const auto waiting = std::make_shared<Waiting>();
   connection->set_on_leave([waiting] { waiting->leave(); });
   net::thread_pool& thread = preparing(request);
@@ -360,7 +369,7 @@ void Server::answer_later(const Connected& connection, Request request,
     if (waiting->has_left()) return;
     Response response;
     try {
-      response = make(request.body);
+      response = make(request.body, [&] { return waiting->has_left(); });
     } catch (const Refusal& refused) {
       response = answer_of(refused);
     } catch (const std::exception& failed) {

@@ -21,6 +21,7 @@
 #include "engine.h"
 #include "listener.h"
 #include "metrics.h"
+#include "rerank.h"
 #include "server/dialects/dialect.h"
 #include "slow_clients.h"
 
@@ -30,6 +31,7 @@ struct ServerOptions : ListenOptions, AccessOptions {
   EngineOptions engine;
   std::uint64_t bodies_bytes = std::uint64_t{256} << 20;  ///< of all bodies that are read or prepared
   std::uint32_t slow_s = 10;        ///< that a client which does not take its stream has while others wait
+  std::string rerank_template;      ///< where the model's files do not say how it scores; "": they do
   std::uint32_t keep_alive_s = 15;  ///< without anything to give, after which a stream has a comment
   bool has_page = true;             ///< GET / is a chat for people
 };
@@ -62,8 +64,8 @@ class Server {
   void begin_stream(const Connected& connection, Answer& answer);
   void keep_alive(const Connected& connection, const std::shared_ptr<Answer>& answer);
   void refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused);
-  void answer_later(const Connected& connection, Request request,
-                    std::function<Response(const std::string& body)> make);
+  using Maker = std::function<Response(const std::string& body, const HasLeft& has_left)>;
+  void answer_later(const Connected& connection, Request request, Maker make);
   boost::asio::thread_pool& preparing(const Request& request);
   nlohmann::json model() const;
   Response models() const;

@@ -146,7 +146,10 @@ type ModelInfo struct {
 	HeadDim, ContextTokens, MaxTokenBytes int
 	Experts, ActiveExperts, ExpertLayers  int
 	ExpertFfn                             int
-	BosToken                              Token // -1 = none
+	EmbeddingDims, EmbeddingTokens        int     // values of an embedding, and the most tokens of its text
+	Pooling                               Pooling // what the files say
+	Scores                                bool    // the files say how pairs of texts are scored
+	BosToken                              Token   // -1 = none
 }
 
 // Info describes the model.
@@ -176,6 +179,8 @@ func modelInfoOf(i *C.qinfer_model_info) ModelInfo {
 		MaxTokenBytes: int(i.max_token_bytes),
 		Experts:       int(i.n_experts), ActiveExperts: int(i.n_active_experts), ExpertLayers: int(i.n_expert_layers),
 		ExpertFfn: int(i.expert_ffn), BosToken: Token(i.bos_token),
+		EmbeddingDims: int(i.embedding_dims), EmbeddingTokens: int(i.embedding_tokens), Pooling: Pooling(i.pooling),
+		Scores: i.scoring != C.QINFER_SCORING_NONE,
 	}
 }
 

@@ -251,3 +251,34 @@ func TestSessionsTellWhatTheyTake(t *testing.T) {
 		t.Errorf("its metrics are %+v", metrics)
 	}
 }
+
+func TestTextsBecomeVectorsAndScores(t *testing.T) {
+	if prompts := must(model.Prompts())(t); len(prompts) != 0 || must(model.DefaultPrompt())(t) != "" {
+		t.Errorf("the model has prompts: %v", prompts)
+	}
+	tokens, cut, err := model.EmbeddingTokens("Once upon a time", qinfer.EmbeddingTextOptions{Truncate: true, MaxTokens: 3})
+	if err != nil || len(tokens) != 3 || cut == 0 {
+		t.Errorf("got %v, %d cut off, %v", tokens, cut, err)
+	}
+	_, _, err = model.EmbeddingTokens("Once upon a time", qinfer.EmbeddingTextOptions{MaxTokens: 3})
+	expectStatus(t, err, qinfer.ErrContextFull)
+	session := must(model.NewSession(qinfer.SessionOptions{Embeddings: true}))(t)
+	defer session.Close()
+	check(t, session.Append(tokens...))
+	check(t, session.Evaluate(background, qinfer.EvaluateOptions{}))
+	if values := must(session.EmbeddingWith(qinfer.EmbeddingOptions{Dims: 8}))(t); len(values) != 8 {
+		t.Errorf("got %d values", len(values))
+	}
+	options := qinfer.ScoreOptions{TemplateText: "{query} said: {document}", Yes: "a", No: "b", Raw: true}
+	if cut, err = session.SetPair("Tom", "a cat", options); err != nil || cut != 0 {
+		t.Errorf("%d cut off, %v", cut, err)
+	}
+	check(t, session.Evaluate(background, qinfer.EvaluateOptions{}))
+	raw := float64(must(session.Score(options))(t))
+	options.Raw = false
+	if score := float64(must(session.Score(options))(t)); math.Abs(score-1/(1+math.Exp(-raw))) > 1e-6 {
+		t.Errorf("the score of %v is %v", raw, score)
+	}
+	_, err = session.SetPair("Tom", "a cat", qinfer.ScoreOptions{})
+	expectStatus(t, err, qinfer.ErrUnsupported)
+}

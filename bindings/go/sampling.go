@@ -178,7 +178,7 @@ type Pooling int32
 
 // The ways of pooling.
 const (
-	PoolDefault Pooling = C.QINFER_POOL_DEFAULT // the mean in an encoder, the last token's in a decoder
+	PoolDefault Pooling = C.QINFER_POOL_DEFAULT // what the model's files say
 	PoolLast    Pooling = C.QINFER_POOL_LAST
 	PoolMean    Pooling = C.QINFER_POOL_MEAN
 	PoolFirst   Pooling = C.QINFER_POOL_FIRST

@@ -20,6 +20,7 @@ int parse_and_run(int argc, char** argv) {
   cli::add_chat(commands);
   cli::add_logits(commands);
   cli::add_embed(commands);
+  cli::add_rerank(commands);
   cli::add_pack(commands);
   cli::add_serve(commands);
   cli::add_bench(commands);

@@ -19,6 +19,7 @@ void add_generate(Commands& commands);
 void add_chat(Commands& commands);
 void add_logits(Commands& commands);
 void add_embed(Commands& commands);
+void add_rerank(Commands& commands);
 void add_pack(Commands& commands);
 void add_serve(Commands& commands);
 void add_bench(Commands& commands);

@@ -517,6 +517,10 @@ typedef struct qinfer_model_info {
                                                          under QINFER_LOAD_NO_WEIGHTS */
     uint32_t     n_experts, n_active_experts, n_expert_layers, expert_ffn;
     const char  *kernel_set;                          /* that it runs on; static */
+    uint32_t     embedding_dims;                      /* floats of an embedding */
+    uint32_t     embedding_tokens;                    /* most tokens of a text that an embedding or a score is made of */
+    int32_t      pooling;                             /* QINFER_POOL_*: the model's */
+    int32_t      scoring;                             /* QINFER_SCORING_*: what its files say */
 } qinfer_model_info;
 QINFER_STATUS qinfer_model_get_info(const qinfer_model *model, qinfer_model_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_model_get_memory(const qinfer_model *model, qinfer_memory *out, qinfer_error *err);
@@ -937,17 +941,108 @@ QINFER_STATUS qinfer_session_top_logprobs(const qinfer_session *session, size_t 
                                           double *logprobs, size_t n, qinfer_error *err);
 
 /* ---- Embeddings --------------------------------------------------------------------------------------- */
+/* The vector of a text, as the model's files say it is made (modules.json and the files that it names, or the keys of a
+ * GGUF file; qinfer_model_info has embedding_dims, embedding_tokens and pooling):
+ *
+ *   qinfer_embedding_tokenize      the text's tokens, with a prompt before it where one is asked for
+ *   qinfer_session_set_tokens, qinfer_eval    of many sessions at once
+ *   qinfer_session_embedding       the vector */
 enum {
-    QINFER_POOL_DEFAULT = 0, /* the mean in an encoder; the last token in a decoder, or what its GGUF file says */
+    QINFER_POOL_DEFAULT = 0, /* what the model's files say; otherwise the mean in an encoder, and the last token in a
+                                decoder */
     QINFER_POOL_LAST = 1, QINFER_POOL_MEAN = 2, QINFER_POOL_FIRST = 3
 };
-/** The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd
- *  floats. Layers in the checkpoint that other libraries apply after that (the dense modules of sentence-transformers)
- *  are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else QINFER_E_STATE. An
- *  encoder evaluates all tokens of a session at once: more pending tokens than max_batch_tokens are
- *  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending. */
+/** The final hidden states (after the last norm) of all tokens of the session, pooled, through the model's layers after
+ *  pooling (its dense modules), and scaled to length 1: embedding_dims floats. Needs QINFER_SESSION_EMBEDDINGS or an
+ *  encoder, and no pending tokens, else QINFER_E_STATE. An encoder evaluates all tokens of a session at once: more
+ *  pending tokens than max_batch_tokens are QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending. Where
+ *  the model has layers after pooling the call waits for evaluations of the runtime, and runs on its threads. */
 QINFER_STATUS qinfer_session_embedding(const qinfer_session *session, int32_t pooling, float *values, size_t capacity,
                                        size_t *out_n, qinfer_error *err);
+enum {
+    QINFER_EMBEDDING_UNSCALED = 1 /* not of length 1, but as pooling and layers give it */
+};
+typedef struct qinfer_embedding_options {
+    uint32_t struct_size, flags; /* QINFER_EMBEDDING_UNSCALED */
+    int32_t  pooling;            /* QINFER_POOL_* */
+    uint32_t dims;               /* the first so many floats alone, scaled to length 1, of models that are trained for
+                                    it (Matryoshka); 0 = all. At most embedding_dims, else QINFER_E_INVALID_ARGUMENT */
+} qinfer_embedding_options;
+/** The same with options, which may be NULL. */
+QINFER_STATUS qinfer_session_embedding_with(const qinfer_session *session, const qinfer_embedding_options *options,
+                                            float *values, size_t capacity, size_t *out_n, qinfer_error *err);
+
+/** Names of the prompts that the model's files have for texts of a kind, such as "query" and "document", sorted; NULL
+ *  past the last. Live as long as the model. */
+QINFER_API const char *qinfer_model_prompt_name(const qinfer_model *model, size_t index);
+/** The name of the one that the files call the default; NULL = none. Lives as long as the model. Nothing is put before
+ *  a text unless a host asks for it. */
+QINFER_API const char *qinfer_model_default_prompt(const qinfer_model *model);
+/** The text of a prompt. QINFER_E_NOT_FOUND, with all names in the message, if there is none of this name. */
+QINFER_STATUS qinfer_model_prompt(const qinfer_model *model, const char *name, char *text, size_t capacity,
+                                  size_t *out_n, qinfer_error *err);
+
+enum {
+    QINFER_EMBED_TRUNCATE      = 1, /* a text that is too long loses its last tokens, but not those that are put around
+                                       it */
+    QINFER_EMBED_PARSE_SPECIAL = 2  /* as QINFER_TEXT_PARSE_SPECIAL: what transformers does with a text */
+};
+typedef struct qinfer_embedding_text_options {
+    uint32_t             struct_size, flags; /* QINFER_EMBED_* */
+    const char          *prompt_name;        /* one of the model's goes before the text; NULL = none */
+    const char          *prompt;             /* this text goes before it instead; NULL = none */
+    uint32_t             max_tokens;         /* at most; 0 = embedding_tokens */
+    uint32_t             reserved;
+    const qinfer_cancel *cancel;
+} qinfer_embedding_text_options;
+/** The tokens of a text, with those that the tokenizer puts around it. options may be NULL. *out_cut (may be NULL):
+ *  tokens that QINFER_EMBED_TRUNCATE has cut off. Without it a text of more tokens than max_tokens is
+ *  QINFER_E_CONTEXT_FULL (detail: its tokens). A model whose pooling leaves out prompts takes none
+ *  (QINFER_E_UNSUPPORTED). */
+QINFER_STATUS qinfer_embedding_tokenize(const qinfer_model *model, const char *text, size_t len,
+                                        const qinfer_embedding_text_options *options, qinfer_token *tokens,
+                                        size_t capacity, size_t *out_n, uint64_t *out_cut, qinfer_error *err);
+
+/* ---- Scores of pairs of texts ---------------------------------------------------------------------------- */
+/* How well a document answers a query, for models that are trained to tell (rerankers):
+ *
+ *   qinfer_session_set_pair    the two texts as the model wants them; a session keeps what pairs have in common
+ *   qinfer_eval                of many sessions at once
+ *   qinfer_session_score       the score */
+enum {
+    QINFER_SCORING_NONE   = 0, /* the files do not say: options must name a template */
+    QINFER_SCORING_TOKENS = 1  /* the logit of a token, "yes", less that of another, "no", after a template */
+};
+enum {
+    QINFER_SCORE_TRUNCATE = 1, /* of a pair that is too long the document loses its last tokens */
+    QINFER_SCORE_RAW      = 2  /* the score itself, any number, even if the model's files ask for its sigmoid */
+};
+typedef struct qinfer_score_options {
+    uint32_t             struct_size, flags; /* QINFER_SCORE_* */
+    const char          *template_name;      /* "qwen3-reranker": the template of Qwen's rerankers, for files that do
+                                                not say how they score; NULL = the model's */
+    const char          *template_text;      /* a template instead, in which {instruction}, {query} and, last,
+                                                {document} stand for texts; NULL = none */
+    const char          *instruction;        /* what is asked for, in words; NULL = what the model's files or the
+                                                template say */
+    const char          *yes, *no;           /* the tokens, by their texts as in qinfer_token_find; no alone NULL: the
+                                                logit of yes; both NULL: the model's, or those of template_name */
+    uint32_t             max_tokens;         /* of a pair; 0 = embedding_tokens, or what the session holds */
+    uint32_t             reserved;
+    const qinfer_cancel *cancel;
+} qinfer_score_options;
+/** Makes the pair's tokens those of the session, as qinfer_session_set_tokens does. No byte of the texts becomes part of
+ *  a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off. A pair
+ *  that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED where neither the model's files
+ *  nor options say how a pair is written. */
+QINFER_STATUS qinfer_session_set_pair(qinfer_session *session, const char *query, size_t query_len,
+                                      const char *document, size_t document_len, const qinfer_score_options *options,
+                                      uint64_t *out_cut, qinfer_error *err);
+/** The score of the session's tokens: between 0 and 1, or any number where the model's files, or QINFER_SCORE_RAW, say
+ *  so. options: those of the pair, of which flags, template_name, yes and no matter. No token may be pending, else
+ *  QINFER_E_STATE. */
+QINFER_STATUS qinfer_session_score(const qinfer_session *session, const qinfer_score_options *options, float *out,
+                                   qinfer_error *err);
 
 /* ---- Generation ---------------------------------------------------------------------------------------- */
 /** Of a callback it is made by the library: members beyond struct_size are not there. */

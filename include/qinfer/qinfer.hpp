@@ -423,6 +423,33 @@ class Model : public detail::Handle<qinfer_model, qinfer_model_free> {
     return value != nullptr ? std::optional<std::string_view>(value) : std::nullopt;
   }
 
+  /// Names of the prompts that the files have for texts of a kind.
+  std::vector<std::string> prompt_names() const {
+    std::vector<std::string> names;
+    while (const char* name = qinfer_model_prompt_name(native(), names.size())) names.emplace_back(name);
+    return names;
+  }
+  /// The name of the default one; empty: none.
+  std::string_view default_prompt() const {
+    const char* name = qinfer_model_default_prompt(native());
+    return name != nullptr ? name : "";
+  }
+  std::string prompt(const std::string& name) const {
+    return detail::collected<std::string>(
+        256, [&](auto... out) { return qinfer_model_prompt(native(), name.c_str(), out...); });
+  }
+  /// The tokens of a text that an embedding is made of. *n_cut, where given: those that were cut off.
+  std::vector<Token> embedding_tokens(
+      std::string_view text,
+      const qinfer_embedding_text_options& options = qi::options<qinfer_embedding_text_options>(),
+      std::uint64_t* n_cut = nullptr) const {
+    const char* data = text.data() != nullptr ? text.data() : "";
+    return detail::collected<std::vector<Token>>(
+        text.size() / 2 + 8, [&](qinfer_token* tokens, std::size_t capacity, std::size_t* n, qinfer_error* error) {
+          return qinfer_embedding_tokenize(native(), data, text.size(), &options, tokens, capacity, n, n_cut, error);
+        });
+  }
+
   std::vector<Token> tokenize(std::string_view text, std::uint32_t flags = 0) const {
     const char* data = text.data() != nullptr ? text.data() : "";
     return detail::collected<std::vector<Token>>(
@@ -770,10 +797,33 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
     return top;
   }
 
-  /// n_embd floats of length 1; pooling: QINFER_POOL_*.
+  /// embedding_dims floats of length 1; pooling: QINFER_POOL_*.
   std::vector<float> embedding(std::int32_t pooling = QINFER_POOL_DEFAULT) const {
+    auto options = qi::options<qinfer_embedding_options>();
+    options.pooling = pooling;
+    return embedding(options);
+  }
+  std::vector<float> embedding(const qinfer_embedding_options& options) const {
     return detail::collected<std::vector<float>>(
-        0, [&](auto... out) { return qinfer_session_embedding(native(), pooling, out...); });
+        0, [&](auto... out) { return qinfer_session_embedding_with(native(), &options, out...); });
+  }
+
+  /// Makes a query and a document the session's tokens, for score(). Returns how many of the document's were cut off.
+  std::uint64_t set_pair(std::string_view query, std::string_view document,
+                         const qinfer_score_options& options = qi::options<qinfer_score_options>()) {
+    std::uint64_t n_cut = 0;
+    const char *first = query.data() != nullptr ? query.data() : "",
+               *second = document.data() != nullptr ? document.data() : "";
+    call([&](auto* error) {
+      return qinfer_session_set_pair(native(), first, query.size(), second, document.size(), &options, &n_cut, error);
+    });
+    return n_cut;
+  }
+  /// How well the document answers the query, once both are evaluated.
+  float score(const qinfer_score_options& options = qi::options<qinfer_score_options>()) const {
+    float value = 0;
+    call([&](auto* error) { return qinfer_session_score(native(), &options, &value, error); });
+    return value;
   }
 
   /// Evaluates what is pending, then samples until done. *counts, where given, is filled also when the call throws.

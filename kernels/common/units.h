@@ -13,7 +13,8 @@ constexpr std::int64_t units_of(std::int64_t n, std::int64_t per_unit) { return 
 constexpr std::uint64_t widest_linear(const Shape& shape) {
   const std::uint64_t heads = std::uint64_t{shape.n_heads} * shape.head_dim;
   const std::uint64_t widest = shape.hidden < shape.ffn ? shape.ffn : shape.hidden;
-  return widest < heads ? heads : widest;
+  const std::uint64_t inner = widest < heads ? heads : widest;
+  return inner < shape.dense ? shape.dense : inner;
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ kernels::Shape kernel_shape(const model::ModelSpec& spec, const kernels::KernelS
   shape.qk_norm_whole = attention.qk_norm == model::QkNorm::whole;
   shape.experts = mixture.experts, shape.top_k = mixture.top_k;
   shape.expert_width = mixture.width, shape.shared_width = mixture.shared_width;
+  for (const model::DenseSpec& dense : spec.embedding.dense) shape.dense = std::max(shape.dense, dense.inputs);
   return shape;
 }
 
@@ -145,6 +146,10 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
                                  {"sequences", {groups, rows, sizeof(kernels::Sequence)}, "bytes"});
   layout.embeddings =
       cursor.take(rows * sizeof(HiddenStateRows), {"embedding_rows", {rows, sizeof(HiddenStateRows)}, "bytes"});
+  for (const model::DenseSpec& dense : spec.embedding.dense)
+    layout.dense_width = std::max<std::uint64_t>({layout.dense_width, dense.inputs, dense.outputs});
+  layout.dense_width = round_up(layout.dense_width, 16);
+  layout.dense = cursor.take(layout.dense_width * 2 * sizeof(float), {"pooled", {2, layout.dense_width}});
   if (!spec.causal) {
     // One layer's at a time.
     const model::AttentionSpec one = spec.largest_attention();

@@ -143,13 +143,14 @@ Status Model::load_weights(source::ModelSource& source, const model::LoadProgres
 }
 
 /// The encoding of the matrices that are multiplied; an embedding that is only looked up does not count, nor do
-/// routers, which a kernel set may keep as the file has them.
+/// routers, which a kernel set may keep as the file has them, nor layers after pooling.
 std::string Model::describe_formats() const {
   std::string text;
   for (const model::WeightItem& item : blueprint_.weights.items) {
     const model::Role role = item.need.id.role;
     if (item.need.is_vector || (role == model::Role::embedding && !item.serves_as_head)) continue;
     if (role == model::Role::router || role == model::Role::shared_router || model::is_row_table(role)) continue;
+    if (role == model::Role::dense_first || role == model::Role::dense_second) continue;
     const std::string_view name = encoding_name(item.format.encoding);
     if (text.empty()) text = name;
     if (text != name) return "mixed";
@@ -268,6 +269,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
   model->tokenizer_ = source.take_tokenizer();
   model->metadata_ = source.take_metadata();
   model->chat_templates_ = source.take_chat_templates();
+  model->prompts_ = source.take_prompts();
   if (model->tokenizer_ != nullptr) QINFER_TRY(model->tokenizer_->move_to(model_runtime.allocator()));
   if (!options.no_weights) {
     QINFER_TRY(model->blueprint_.packed_rope ? model->map_rope_table(source)

@@ -127,6 +127,7 @@ class Model {
   TemplateCache& compiled_templates() const { return compiled_templates_; }
   /// What chat templates know of the tokens that begin and end texts.
   const source::ChatTemplates& named_tokens() const { return chat_templates_; }
+  const source::Prompts& prompts() const { return prompts_; }
   /// Not OK if the file that should have some is damaged.
   const Status& chat_template_status() const { return chat_templates_.status; }
   std::uint32_t max_token_bytes() const { return blueprint_.max_token_bytes; }
@@ -161,6 +162,7 @@ class Model {
   source::Fingerprints fingerprints_;
   formats::TextTable metadata_;
   source::ChatTemplates chat_templates_;
+  source::Prompts prompts_;
   mutable TemplateCache compiled_templates_;
   mutable Mutex row_costs_mutex_;
   mutable schedule::RowCosts row_costs_ ABSL_GUARDED_BY(row_costs_mutex_);

@@ -73,7 +73,7 @@ class OpenAiAnswer {
   /// may before the generation has: after one call where no others are wanted.
   Result<bool> add(std::size_t choice, Generation& generation, ChatReply* reply, GenerationEvent& event);
   /// Evaluates a prompt in a session that keeps embeddings; prompt by prompt.
-  Status add_embedding(std::size_t prompt, Session& session, Session::Pooling pooling,
+  Status add_embedding(std::size_t prompt, Session& session, const Session::EmbeddingOptions& options,
                        const std::atomic<bool>* cancelled);
 
   const OpenAiRequest& request() const { return *request_; }

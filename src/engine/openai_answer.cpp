@@ -209,7 +209,7 @@ void OpenAiAnswer::end(std::size_t choice, const Generation& generation, Finish 
                counts.new_tokens, counts.reasoning_tokens});
 }
 
-Status OpenAiAnswer::add_embedding(std::size_t prompt, Session& session, Session::Pooling pooling,
+Status OpenAiAnswer::add_embedding(std::size_t prompt, Session& session, const Session::EmbeddingOptions& options,
                                    const std::atomic<bool>* cancelled) {
   if (request_->request().kind != openai::Kind::embeddings)
     return error(Code::invalid_argument, "the request asks for no embeddings");
@@ -220,8 +220,8 @@ Status OpenAiAnswer::add_embedding(std::size_t prompt, Session& session, Session
                  request_->n_prompts(), n_embeddings_);
   QINFER_TRY(session.set_tokens(request_->prompt(prompt)).take_status());
   if (session.pending() != 0) QINFER_TRY(evaluate(session, 0, cancelled));
-  std::vector<float> values(session.model().spec().n_embd);
-  QINFER_TRY(session.embedding(pooling, values));
+  std::vector<float> values(request_->request().dimensions.value_or(session.model().spec().embedding_dims()));
+  QINFER_TRY(session.embedding(options, values));
   answer_.add_embedding(values, request_->prompt(prompt).size());
   ++n_embeddings_;
   return Status();

@@ -31,10 +31,10 @@ Result<std::shared_ptr<const OpenAiRequest>> OpenAiRequest::create(std::shared_p
   QINFER_ASSIGN(openai::Request request, openai::read_request(kind, json, options.chat.cancel));
   options.chat.generation_prompt = true;
   options.chat.openai_forms = true;
-  const std::uint32_t n_embd = model->spec().n_embd;
-  if (request.dimensions && *request.dimensions != n_embd)
+  const std::uint32_t dims = model->spec().embedding_dims();
+  if (request.dimensions && *request.dimensions > dims)
     return error(Code::unsupported, "request: \"dimensions\" is {}, the model's embeddings have {}",
-                 *request.dimensions, n_embd);
+                 *request.dimensions, dims);
   for (const auto& [token, value] : request.sampling.bias)
     if (static_cast<std::uint32_t>(token) >= model->spec().n_vocab)
       return error(Code::format, "request: \"logit_bias\" has the token {}, the vocabulary has {}", token,

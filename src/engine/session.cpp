@@ -1,10 +1,8 @@
-// See session.h: tokens, logits, embeddings.
+// See session.h: tokens and logits.
 #include "engine/session.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "engine/classifier.h"
 #include "platform/thread.h"
 #include "sampling/logprobs.h"
 
@@ -184,44 +182,6 @@ void Session::drop_logits() {
 
 HiddenStateRows Session::hidden_state_rows(std::int32_t first_row, std::int32_t n_rows) const {
   return {embedding_data(), first_row, n_rows, evaluated() == 0};
-}
-
-Status Session::check_embedding() const {
-  if (!layout_.embeddings)
-    return error(Code::state, "the session keeps no hidden states: create it with QINFER_SESSION_EMBEDDINGS");
-  if (length() == 0) return error(Code::state, "the session is empty: append tokens and evaluate them first");
-  if (pending() != 0) return error(Code::state, "{} tokens are pending: evaluate them before the embedding", pending());
-  return Status();
-}
-
-Status Session::embedding(Pooling pooling, std::span<float> out) const {
-  QINFER_TRY(check_embedding());
-  const platform::ScopedFloatEnvironment environment;
-  const std::uint32_t width = model().spec().n_embd;
-  const std::size_t row = pooling == Pooling::first ? 0 : pooling == Pooling::mean ? 1 : 2;
-  const std::span<const float> values(embedding_data() + row * width, width);
-  double squares = 0;
-  for (const float value : values) squares += static_cast<double>(value) * value;
-  if (!std::isfinite(squares))
-    return keys_.explained(error(Code::numeric, "the hidden states are not finite: there is no embedding"));
-  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
-  for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<float>(values[i] * scale);
-  return Status();
-}
-
-Status Session::classify(std::span<float> out) const {
-  const model::ModelSpec& spec = model().spec();
-  if (spec.classifier.n_labels == 0)
-    return error(Code::unsupported, "{} has no classifier: it gives embeddings", spec.architecture);
-  QINFER_TRY(check_embedding());
-  const platform::ScopedFloatEnvironment environment;
-  const std::size_t width = spec.n_embd;
-  const std::span<float> state(embedding_data() + 3 * width, width), inner(embedding_data() + 4 * width, width);
-  const float* states = embedding_data() + (spec.classifier.mean ? width : 0);
-  const double scale = spec.classifier.mean ? 1.0 / static_cast<double>(length()) : 1.0;
-  for (std::size_t i = 0; i < width; ++i) state[i] = static_cast<float>(states[i] * scale);
-  if (engine::classify(model(), state, inner, out)) return Status();
-  return keys_.explained(error(Code::numeric, "the hidden states are not finite: there are no scores"));
 }
 
 float* Session::logits_row(std::size_t row) const { return logits_.as<float>() + row * model().spec().n_vocab; }

@@ -5,7 +5,7 @@
 // evaluates them, sample() draws a token from the logits of the last one and appends it, truncate() removes tokens from
 // the end. All memory of a session is taken when it is created.
 //
-// session_snapshot.cpp has save() and load().
+// session_snapshot.cpp has save() and load(), session_embedding.cpp the vector of a text.
 #pragma once
 
 #include <algorithm>
@@ -119,17 +119,23 @@ class Session {
     return std::min<std::size_t>(n_logits_ - std::min(n_logits_, n_hidden()), layout_.max_logits);
   }
 
-  /// Which hidden states an embedding is made of.
-  enum class Pooling : std::uint8_t { last, mean, first };
+  using Pooling = model::Pooling;
+  struct EmbeddingOptions {
+    std::optional<Pooling> pooling;  ///< absent: the model's
+    bool unscaled = false;           ///< not of length 1, but as pooling and layers give it
+  };
   bool has_embeddings() const { return layout_.embeddings; }
-  /// The final hidden states of all tokens, pooled and of length 1, in n_embd floats. QINFER_E_STATE unless the session
-  /// was made for embeddings and all its tokens are evaluated.
-  Status embedding(Pooling pooling, std::span<float> out) const;
+  /// The final hidden states of all tokens, pooled, through the model's layers after pooling, and of length 1: the
+  /// first values, as many as `out` has, of embedding_dims(). QINFER_E_STATE unless the session was made for embeddings
+  /// and all its tokens are evaluated.
+  Status embedding(const EmbeddingOptions& options, std::span<float> out) const;
   /// Whether there is one.
   Status check_embedding() const;
   /// What the model's classifier (model::ClassifierSpec) gives for the session's tokens: a number for each label, as
   /// they are, without softmax or sigmoid. QINFER_E_UNSUPPORTED if there is no classifier; other errors as embedding().
   Status classify(std::span<float> out) const;
+  /// What the layers after pooling give, as they give it, in a model whose files say that this makes scores.
+  Status label_values(std::span<float> out) const;
 
   /// All but the blocks of the cache.
   std::uint64_t other_bytes() const { return memory_.size() + tokens_.bytes() + layout_.logits_bytes; }

@@ -165,7 +165,6 @@ void Checkpoint::merge_metadata() {
 }
 
 Status Checkpoint::index_names() {
-  merge_metadata();
   if (tensors_.size() > UINT32_MAX) return error_at(Code::format, -1, "the checkpoint has {} tensors", tensors_.size());
   by_name_.resize(tensors_.size());
   for (std::uint32_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
@@ -192,6 +191,7 @@ Status Checkpoint::add_shards(const platform::Directory& directory, std::string_
     Status status = file.ok() ? add_shard(std::move(file.value()), cancel) : file.take_status();
     if (!status.ok()) return std::move(status).with_prefix(kIndexFile);
   }
+  merge_metadata();
   QINFER_TRY(index_names().with_prefix(kIndexFile));
   for (const IndexEvents::Entry& entry : index.entries) {
     const Tensor* found = find(index.name(entry));
@@ -212,6 +212,7 @@ Result<Checkpoint> Checkpoint::open(const platform::Directory& directory, Cancel
   auto file = directory.open_file(kSingleFile);
   Status single = file.ok() ? checkpoint.add_shard(std::move(file.value()), cancel) : file.take_status();
   if (single.ok()) {
+    checkpoint.merge_metadata();
     QINFER_TRY(checkpoint.index_names());
     return checkpoint;
   }
@@ -230,8 +231,19 @@ Result<Checkpoint> Checkpoint::open_file(const std::string& path, CancelFlag can
   Checkpoint checkpoint;
   QINFER_ASSIGN(platform::OpenFile file, platform::open_path(path, files));
   QINFER_TRY(checkpoint.add_shard(std::move(file), cancel));
+  checkpoint.merge_metadata();
   QINFER_TRY(checkpoint.index_names());
   return checkpoint;
+}
+
+Status Checkpoint::add_folder(const platform::Directory& directory, std::string_view folder, CancelFlag cancel) {
+  QINFER_ASSIGN(platform::OpenFile file, directory.open_file_in(folder, kSingleFile));
+  file.name = format_text("{}/{}", folder, kSingleFile);
+  const std::size_t before = tensors_.size();
+  QINFER_TRY(add_shard(std::move(file), cancel));
+  shard_metadata_.clear();
+  for (std::size_t i = before; i < tensors_.size(); ++i) tensors_[i].name = format_text("{}/{}", folder, tensors_[i].name);
+  return index_names();
 }
 
 const Tensor* Checkpoint::find(std::string_view name) const {

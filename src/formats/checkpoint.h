@@ -32,6 +32,9 @@ class Checkpoint {
   static Result<Checkpoint> open_file(const std::string& path, CancelFlag cancel,
                                       const platform::Files* files = nullptr);
 
+  /// Adds model.safetensors of a folder of the directory; its tensors are called "<folder>/<name>".
+  Status add_folder(const platform::Directory& directory, std::string_view folder, CancelFlag cancel);
+
   const Tensor* find(std::string_view name) const;
   const std::vector<Tensor>& tensors() const { return tensors_; }
   /// Of the first file; of shards, that of the others too, where its keys are new.

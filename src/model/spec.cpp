@@ -182,6 +182,22 @@ void add_encoder(const ModelSpec& spec, Text& out) {
   out.add("classifier_mean", classifier.mean, false);
 }
 
+/// How long a text may be, and where prompts are, changes no result.
+void add_embedding(const ModelSpec& spec, Text& out) {
+  const EmbeddingSpec& embedding = spec.embedding;
+  out.add("mean_pooling", spec.causal && embedding.pooling == Pooling::mean, false);
+  out.add("first_pooling", embedding.pooling == Pooling::first, false);
+  out.add("last_pooling", !spec.causal && embedding.pooling == Pooling::last, false);
+  for (const DenseSpec& dense : embedding.dense) {
+    out.add("dense", dense.outputs, 0u);
+    out.add("dense_bias", dense.bias, false);
+    out.add("dense_tanh", dense.tanh, false);
+  }
+  out.add("score", static_cast<std::int32_t>(spec.score.kind), 0);
+  out.add("yes", spec.score.yes, -1);
+  out.add("no", spec.score.no, -1);
+}
+
 }  // namespace
 
 std::string canonical_text(const ModelSpec& spec) {
@@ -203,7 +219,7 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("tied", spec.tied_embeddings, false);
   out.add("encoder", !spec.causal, false);
   out.add("no_lm_head", spec.no_lm_head, false);
-  out.add("mean_pooling", spec.mean_pooling, false);
+  add_embedding(spec, out);
   add_norms(first.norms, NormPlaces(), out);
   out.add("embedding_scale", spec.embedding_scale, 1.0f);
   out.add("attention_scale", attention.scale, 0.0f);

@@ -109,6 +109,34 @@ struct KvGroup {
   std::uint32_t n_kv_heads = 0, head_dim = 0;
 };
 
+/// Which final hidden states make the vector of a text.
+enum class Pooling : std::uint8_t { last, mean, first };
+
+/// A layer after pooling, which makes x to W x + b, or to tanh(W x + b).
+struct DenseSpec {
+  std::uint32_t inputs = 0, outputs = 0;
+  bool bias = false, tanh = false;
+};
+/// Layers after pooling that a model may have: there is a role for each (model/tensors.h).
+inline constexpr std::size_t kMaxDense = 2;
+
+/// What makes one vector of a text's final hidden states.
+struct EmbeddingSpec {
+  Pooling pooling = Pooling::last;  ///< where a host does not say
+  std::vector<DenseSpec> dense;     ///< at most kMaxDense
+  std::uint32_t max_tokens = 0;     ///< of a text, where its files say fewer than the model's positions; 0 = not less
+  bool without_prompt = false;      ///< tokens of a prompt are not pooled
+};
+
+/// What gives a score to a pair of texts: the logit of one token less that of another, after a template; the same of a
+/// layer with a row for each of the two, which is then the one layer of EmbeddingSpec::dense.
+enum class ScoreKind : std::uint8_t { none, tokens, dense };
+struct ScoreSpec {
+  ScoreKind kind = ScoreKind::none;
+  std::int32_t yes = -1, no = -1;  ///< the tokens; no -1: the logit of the first one alone
+  bool raw = false;                ///< the files say that a score is no probability
+};
+
 struct ModelSpec {
   std::string architecture;  ///< "Qwen3ForCausalLM"
   std::string name;          ///< as the checkpoint calls itself, or empty
@@ -123,7 +151,8 @@ struct ModelSpec {
   bool tied_embeddings = false;
   bool causal = true;         ///< false: every token sees those after it too, and there is no LM head
   bool no_lm_head = false;    ///< of a causal model: its files have none; tied_embeddings is true
-  bool mean_pooling = false;  ///< of a causal model: embeddings are means of all tokens where a host does not say
+  EmbeddingSpec embedding;
+  ScoreSpec score;
   float embedding_scale = 1;
   float logit_scale = 1;        ///< of logits, before the soft cap
   float logit_softcap = 0;      ///< logits s become cap * tanh(s / cap); 0 = off
@@ -163,6 +192,12 @@ struct ModelSpec {
   bool gives_logits() const { return causal && !no_lm_head; }
   /// QINFER_E_UNSUPPORTED if it does not.
   Status check_gives_logits() const;
+  /// Values of a text's vector.
+  std::uint32_t embedding_dims() const { return embedding.dense.empty() ? n_embd : embedding.dense.back().outputs; }
+  /// The most tokens of a text that a vector is made of.
+  std::uint32_t embedding_tokens() const {
+    return embedding.max_tokens == 0 || embedding.max_tokens > context_tokens ? context_tokens : embedding.max_tokens;
+  }
   /// The largest of each number among the layers that have experts; all 0 without such layers.
   FfnSpec largest_mixture() const;
 };

@@ -114,6 +114,11 @@ struct GlobalRow {
 constexpr std::uint32_t as_one(bool wanted) { return wanted ? 1 : 0; }
 bool has_norm_bias(const ModelSpec& s) { return s.norm_kind == NormKind::centred_with_bias; }
 
+/// One of the layers after pooling; of no width where there is none.
+DenseSpec dense_of(const ModelSpec& s, std::size_t i) {
+  return i < s.embedding.dense.size() ? s.embedding.dense[i] : DenseSpec();
+}
+
 /// In the order in which they are loaded: up to the last norm before the layers, the rest after them.
 constexpr GlobalRow kGlobalRows[] = {
     {Role::embedding, "embedding", false, [](const ModelSpec& s) { return s.n_vocab; }},
@@ -136,8 +141,23 @@ constexpr GlobalRow kGlobalRows[] = {
      [](const ModelSpec& s) { return as_one(s.classifier.n_labels != 0); }},
     {Role::lm_head, "lm_head", false,
      [](const ModelSpec& s) { return s.gives_logits() && !s.tied_embeddings ? s.n_vocab : 0; }},
+    {Role::dense_first, "dense layer 1", false, [](const ModelSpec& s) { return dense_of(s, 0).outputs; }},
+    {Role::dense_first_bias, "bias of dense layer 1", true,
+     [](const ModelSpec& s) { return as_one(dense_of(s, 0).bias); }},
+    {Role::dense_second, "dense layer 2", false, [](const ModelSpec& s) { return dense_of(s, 1).outputs; }},
+    {Role::dense_second_bias, "bias of dense layer 2", true,
+     [](const ModelSpec& s) { return as_one(dense_of(s, 1).bias); }},
 };
 static_assert(std::size(kGlobalRows) == kGlobalRoles);
+
+std::uint32_t columns(const ModelSpec& spec, Role role) {
+  if (role == Role::classifier_out_bias) return spec.classifier.n_labels;
+  for (std::size_t i = 0; i < kMaxDense; ++i) {
+    if (role == kDenseRoles[i].matrix) return dense_of(spec, i).inputs;
+    if (role == kDenseRoles[i].bias) return dense_of(spec, i).outputs;
+  }
+  return spec.n_embd;
+}
 
 void add_global_needs(const ModelSpec& spec, bool after_layers, std::vector<TensorNeed>& needs) {
   bool after = false;
@@ -145,8 +165,7 @@ void add_global_needs(const ModelSpec& spec, bool after_layers, std::vector<Tens
     after = after || row.role == Role::final_norm;
     const std::uint32_t rows = row.rows(spec);
     if (after != after_layers || rows == 0) continue;
-    const std::uint32_t cols = row.role == Role::classifier_out_bias ? spec.classifier.n_labels : spec.n_embd;
-    needs.push_back({{row.role}, row.is_vector, rows, cols});
+    needs.push_back({{row.role}, row.is_vector, rows, columns(spec, row.role)});
   }
 }
 

@@ -36,6 +36,10 @@ enum class Role : std::uint8_t {
   classifier_norm_bias,
   classifier_out,
   classifier_out_bias,
+  dense_first,  ///< this and the next three: of the layers after pooling
+  dense_second,
+  dense_first_bias,
+  dense_second_bias,
   attn_norm,       ///< before attention
   attn_post_norm,  ///< of what attention gives, before it is added
   ffn_norm,        ///< before the feed-forward network
@@ -83,7 +87,13 @@ inline constexpr BiasRow kBiases[] = {{Role::q, Role::q_bias},
                                       {Role::final_norm, Role::final_norm_bias},
                                       {Role::classifier_norm, Role::classifier_norm_bias},
                                       {Role::classifier_dense, Role::classifier_dense_bias},
-                                      {Role::classifier_out, Role::classifier_out_bias}};
+                                      {Role::classifier_out, Role::classifier_out_bias},
+                                      {Role::dense_first, Role::dense_first_bias},
+                                      {Role::dense_second, Role::dense_second_bias}};
+
+/// Matrix and bias of each layer after pooling.
+inline constexpr BiasRow kDenseRoles[kMaxDense] = {{Role::dense_first, Role::dense_first_bias},
+                                                   {Role::dense_second, Role::dense_second_bias}};
 
 /// None where no model has one.
 constexpr std::optional<Role> bias_of(Role matrix) {

@@ -19,7 +19,9 @@ WeightRole kernel_role(Role role, bool both) {
     case Role::q: return WeightRole::q;
     case Role::k: return WeightRole::k;
     case Role::v: return WeightRole::v;
-    case Role::o: return WeightRole::o;
+    case Role::o:
+    case Role::dense_first:
+    case Role::dense_second: return WeightRole::o;
     case Role::gate: return WeightRole::gate;
     case Role::up: return WeightRole::up;
     case Role::down:
@@ -53,6 +55,8 @@ WeightRole kernel_role(Role role, bool both) {
     case Role::o_bias:
     case Role::gate_bias:
     case Role::up_bias:
+    case Role::dense_first_bias:
+    case Role::dense_second_bias:
     case Role::down_bias: break;  // vectors, which have no format
   }
   __builtin_unreachable();

@@ -404,9 +404,28 @@ Status UpdatedFile::sync() {
   return Status();
 }
 
+namespace {
+
+Status check_plain(std::string_view name) {
+  if (!name.empty() && name != "." && name != ".." && name.find('/') == name.npos && name.find('\0') == name.npos)
+    return Status();
+  return error_at(Code::format, -1, "\"{}\" is not a plain file name", name);
+}
+
+}  // namespace
+
+Result<OpenFile> Directory::open_file_in(std::string_view folder, std::string_view name) const {
+  QINFER_TRY(check_plain(folder));
+  QINFER_TRY(check_plain(name));
+  return open_checked(format_text("{}/{}", folder, name));
+}
+
 Result<OpenFile> Directory::open_file(std::string_view name) const {
-  if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos)
-    return error_at(Code::format, -1, "\"{}\" is not a plain file name", name);
+  QINFER_TRY(check_plain(name));
+  return open_checked(name);
+}
+
+Result<OpenFile> Directory::open_checked(std::string_view name) const {
   if (files_ == nullptr) {
     auto file = open_at(handle_.get(), std::string(name));
     if (!file.ok()) return file.take_status().with_prefix(path_);
@@ -419,7 +438,9 @@ Result<OpenFile> Directory::open_file(std::string_view name) const {
 }
 
 Result<std::string> Directory::read_text(std::string_view name, std::uint64_t max_bytes) const {
-  QINFER_ASSIGN(const OpenFile file, open_file(name));
+  const std::size_t slash = name.find('/');
+  QINFER_ASSIGN(const OpenFile file, slash == name.npos ? open_file(name)
+                                                        : open_file_in(name.substr(0, slash), name.substr(slash + 1)));
   if (file.size > max_bytes)
     return error_at(Code::format, -1, "{}: {} bytes, at most {} are accepted", name, file.size, max_bytes);
   std::string text(file.size, '\0');

@@ -175,12 +175,17 @@ class Directory {
   /// if there is no such file.
   Result<OpenFile> open_file(std::string_view name) const;
 
+  /// The same of a file in a folder of it; both names must be plain.
+  Result<OpenFile> open_file_in(std::string_view folder, std::string_view name) const;
+
   /// The names of what is in it, sorted; nullopt if there are more than `most`. Of a host's files none.
   Result<std::optional<std::vector<std::string>>> names(std::size_t most) const;
-  /// The whole text of a small file; larger than `max_bytes` is QINFER_E_FORMAT.
+  /// The whole text of a small file, which may be in a folder of the directory ("1_Pooling/config.json"); larger than
+  /// `max_bytes` is QINFER_E_FORMAT.
   Result<std::string> read_text(std::string_view name, std::uint64_t max_bytes) const;
 
  private:
+  Result<OpenFile> open_checked(std::string_view name) const;
   friend bool is_file_in(const Directory& directory, std::string_view name, const std::string& path);
   FileHandle handle_;
   std::shared_ptr<const Files> files_;

@@ -19,6 +19,10 @@ using formats::GgufValue;
 /// Keys that are read here or elsewhere for every architecture, or that change no result.
 constexpr std::string_view kKnownKeys[] = {"block_count",
                                            "pooling_type",
+                                           "dense_2_feat_in",
+                                           "dense_2_feat_out",
+                                           "dense_3_feat_in",
+                                           "dense_3_feat_out",
                                            "context_length",
                                            "embedding_length",
                                            "feed_forward_length",
@@ -71,6 +75,9 @@ constexpr OptionalKey kOptionalKeys[] = {
     {"attention.max_alibi_bias", 0},
     {"rope.scaling.yarn_log_multiplier", 0},
 };
+/// Rows of the LM head that make a score.
+constexpr std::string_view kScoreTensor = "cls.output.weight";
+
 /// Booleans and what they must be.
 constexpr struct {
   std::string_view name;
@@ -276,16 +283,75 @@ Status read_experts(GgufFields& fields) {
   return Status();
 }
 
-/// What makes one vector of a text: the mean of all tokens or the last one; a file may say that nothing does. Decoders
-/// have no token that stands for the text, nor a head for ranks.
+bool is_causal(const GgufArchitecture& architecture) {
+  for (const Architecture* row : all_architectures())
+    if (row->name == architecture.hugging_face) return row->causal;
+  return true;
+}
+
+/// A decoder whose score for a pair of texts is the logit of "yes" less that of "no": the file has these two rows of
+/// the LM head alone.
+Status read_score(GgufFields& fields) {
+  const formats::GgufTensor* tensor = fields.gguf().find(kScoreTensor);
+  QINFER_ASSIGN(const auto labels, fields.metadata().strings(fields.key("classifier.output_labels")));
+  const bool is_yes_no = labels && labels->size() == 2 && (*labels)[0] == "yes" && (*labels)[1] == "no";
+  if (!is_yes_no || tensor->n_dims != 2 || tensor->dims[0] != static_cast<std::uint64_t>(fields.hidden) ||
+      tensor->dims[1] != 2)
+    return error(Code::unsupported,
+                 "{}: tensor \"{}\" has the shape {} and key \"{}\" {} labels, supported are [2, {}] and the labels yes "
+                 "and no",
+                 fields.file(), kScoreTensor, formats::shape_text(tensor->shape()),
+                 fields.key("classifier.output_labels"), labels ? labels->size() : 0, fields.hidden);
+  fields.add_text("qinfer_pooling", "last");
+  fields.add_list("qinfer_dense", std::vector<std::int64_t>{2});
+  fields.add("qinfer_scores", true);
+  return Status();
+}
+
+/// What makes one vector of a text: the mean of all tokens, the first or the last one; a file may say that nothing
+/// does. In decoders the first token does not see the text.
 Status read_pooling(GgufFields& fields) {
   QINFER_ASSIGN(const auto pooling, fields.integer("pooling_type", -1, INT32_MAX));
-  if (pooling == 1) fields.add_text("qinfer_pooling", "mean");
-  const bool encoder = fields.architecture().place != nullptr;  // ranks are what its classifier gives
-  if (encoder && (pooling == 2 || pooling == 4)) return Status();
-  if (!pooling || *pooling == -1 || *pooling == 0 || *pooling == 1 || *pooling == 3) return Status();
-  return error(Code::unsupported, "{}: key \"{}\" is {}, supported are 0 (none), 1 (mean) and 3 (last)", fields.file(),
-               fields.key("pooling_type"), *pooling);
+  if (!pooling || *pooling == -1 || *pooling == 0) return Status();
+  const bool encoder = fields.architecture().place != nullptr;
+  if (encoder && *pooling == 4) return Status();  // ranks are what its classifier gives
+  const bool causal = is_causal(fields.architecture());
+  if (*pooling == 4 && causal && fields.has_tensor(kScoreTensor)) return read_score(fields);
+  const std::string_view name = *pooling == 1              ? "mean"
+                                : *pooling == 2 && !causal ? "first"
+                                : *pooling == 3            ? "last"
+                                                           : "";
+  if (name.empty())
+    return error(Code::unsupported, "{}: key \"{}\" is {}, supported are 0 (none), 1 (mean){} and 3 (last)",
+                 fields.file(), fields.key("pooling_type"), *pooling, causal ? "" : ", 2 (first)");
+  fields.add_text("qinfer_pooling", name);
+  return Status();
+}
+
+/// The layers after pooling, whose tensors tell their widths; keys may tell them, too.
+Status read_dense(GgufFields& fields) {
+  std::vector<std::int64_t> widths;
+  std::uint64_t inputs = static_cast<std::uint64_t>(fields.hidden);
+  for (const std::string_view name : {"dense_2", "dense_3"}) {
+    const formats::GgufTensor* tensor = fields.gguf().find(format_text("{}.weight", name));
+    if (tensor == nullptr) continue;
+    if (tensor->n_dims != 2 || tensor->dims[0] != inputs || tensor->dims[1] > static_cast<std::uint64_t>(kMaxDim))
+      return error_at(Code::format, static_cast<std::int64_t>(tensor->offset),
+                      "{}: tensor \"{}\" has the shape {}, expected rows of {}", fields.file(), tensor->name,
+                      formats::shape_text(tensor->shape()), inputs);
+    const std::uint64_t outputs = tensor->dims[1];
+    for (const auto& [end, width] : {std::pair("_feat_in", inputs), std::pair("_feat_out", outputs)}) {
+      const std::string key = format_text("{}{}", name, end);
+      QINFER_ASSIGN(const auto stated, fields.integer(key, 0, kMaxDim));
+      if (stated && static_cast<std::uint64_t>(*stated) != width)
+        return error_at(Code::format, -1, "{}: key \"{}\" is {}, tensor \"{}\" has {}", fields.file(), fields.key(key),
+                        *stated, tensor->name, width);
+    }
+    widths.push_back(static_cast<std::int64_t>(outputs));
+    inputs = outputs;
+  }
+  if (!widths.empty()) fields.add_list("qinfer_dense", widths);
+  return Status();
 }
 
 /// Files say that there is no such token by no key, or by -1 in 32 bits.
@@ -337,6 +403,7 @@ Result<formats::JsonDocument> gguf_config(const Gguf& gguf, const GgufArchitectu
   if (architecture.read_own != nullptr) QINFER_TRY(architecture.read_own(fields));
   QINFER_TRY(read_tokens(fields));
   QINFER_TRY(read_pooling(fields));
+  QINFER_TRY(read_dense(fields));
   fields.add("tie_word_embeddings", !fields.has_tensor("output.weight"));
   return fields.take();
 }

@@ -45,7 +45,18 @@ class Writer {
     u32("attention.value_length", attention_.head_dim);
     f32("attention.layer_norm_rms_epsilon", spec_.norm_eps);
     u32("vocab_size", spec_.n_vocab);
-    if (spec_.mean_pooling) u32("pooling_type", 1);
+    add_embedding();
+  }
+
+  void add_embedding() {
+    const model::EmbeddingSpec& embedding = spec_.embedding;
+    if (embedding.pooling == model::Pooling::mean) u32("pooling_type", 1);
+    if (embedding.pooling == model::Pooling::first) u32("pooling_type", 2);
+    if (embedding.pooling == model::Pooling::last && !spec_.causal) u32("pooling_type", 3);
+    for (std::size_t i = 0; i < embedding.dense.size(); ++i) {
+      u32(format_text("dense_{}_feat_in", i + 2), embedding.dense[i].inputs);
+      u32(format_text("dense_{}_feat_out", i + 2), embedding.dense[i].outputs);
+    }
   }
 
   /// Of the layers with a window where there are two, and of the others.

@@ -89,7 +89,7 @@ class GgufSource final : public ModelSource {
     info.shape = tensor->shape();
     info.encoding = tensor->encoding;
     info.row_order = row_order(id);
-    info.packed_as = hf_tensor_name(spec_, id, {hugging_face_->prefix, hugging_face_});
+    info.packed_as = hf_tensor_name(spec_, id, {hugging_face_->prefix, hugging_face_, {}});
     // One row is stored as a vector.
     const bool may_be_one = id.role == Role::shared_router || id.role == Role::types || id.role == Role::classifier_out;
     if (may_be_one && info.shape.size() == 1) info.shape.insert(info.shape.begin(), 1);

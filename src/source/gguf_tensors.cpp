@@ -39,6 +39,10 @@ std::string_view name_in_layer(Role role) {
     case Role::embedding:
     case Role::final_norm:
     case Role::lm_head:
+    case Role::dense_first:
+    case Role::dense_second:
+    case Role::dense_first_bias:
+    case Role::dense_second_bias:
     case Role::final_norm_bias:
     case Role::positions:
     case Role::types:
@@ -83,6 +87,11 @@ std::optional<GgufPlace> fused_place(const model::ModelSpec& spec, const model::
 }  // namespace
 
 GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& architecture, const model::TensorId& id) {
+  if (id.role == Role::dense_first && spec.score.kind == model::ScoreKind::dense) return {"cls.output.weight", {}};
+  for (std::size_t i = 0; i < model::kMaxDense; ++i) {
+    if (id.role == model::kDenseRoles[i].matrix) return {format_text("dense_{}.weight", i + 2), {}};
+    if (id.role == model::kDenseRoles[i].bias) return {format_text("dense_{}.bias", i + 2), {}};
+  }
   if (architecture.place != nullptr) return architecture.place(spec, id);
   if (id.role == Role::embedding) return {"token_embd.weight", {}};
   if (id.role == Role::final_norm) return {"output_norm.weight", {}};

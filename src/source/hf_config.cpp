@@ -274,6 +274,34 @@ Status read_tokens(const FieldReader& fields, ModelSpec& spec, Notes& notes) {
   return Status();
 }
 
+/// What makes the vector of a text, as a GGUF file says it (gguf_config.cpp); a directory has other files for that
+/// (hf_modules.h).
+Status read_embedding(const FieldReader& fields, ModelSpec& spec) {
+  QINFER_ASSIGN(const auto pooling, fields.string("qinfer_pooling"));
+  spec.embedding.pooling = spec.causal ? model::Pooling::last : model::Pooling::mean;
+  if (pooling == "mean") spec.embedding.pooling = model::Pooling::mean;
+  if (pooling == "first") spec.embedding.pooling = model::Pooling::first;
+  if (pooling == "last") spec.embedding.pooling = model::Pooling::last;
+  const Json* dense = find_field(fields.object(), "qinfer_dense");
+  if (dense == nullptr || !dense->is_array()) return Status();
+  for (const Json& outputs : *dense) {
+    if (!outputs.is_integer() || outputs.integer() < 1 || outputs.integer() > kMaxDim ||
+        spec.embedding.dense.size() == model::kMaxDense)
+      return error_at(Code::format, -1, "{}: \"qinfer_dense\" is {}, expected at most {} widths", fields.where(),
+                      formats::json_text(*dense), model::kMaxDense);
+    spec.embedding.dense.push_back({spec.embedding_dims(), static_cast<std::uint32_t>(outputs.integer())});
+  }
+  QINFER_ASSIGN(const auto scores, fields.boolean("qinfer_scores"));
+  if (!scores.value_or(false)) return Status();
+  if (spec.embedding.dense.size() != 1 || spec.embedding_dims() != 2 || !spec.causal)
+    return error_at(Code::format, -1, "{}: \"qinfer_scores\" is true, which needs a layer of two rows in a decoder",
+                    fields.where());
+  spec.score.kind = model::ScoreKind::dense;
+  QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
+  spec.no_lm_head = tied.value_or(false);  // a file of such a kind has no LM head, whether the model was tied or not
+  return Status();
+}
+
 }  // namespace
 
 Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_view name, Notes& notes) {
@@ -299,8 +327,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
   if (!spec.causal) parsed.tied = Tied::yes;                           // there is no separate LM head
-  QINFER_ASSIGN(const auto pooling, fields.string("qinfer_pooling"));  // of a GGUF file
-  spec.mean_pooling = spec.causal && pooling == "mean";
+  QINFER_TRY(read_embedding(fields, spec));
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
   if (label) spec.name = std::move(*label);
   return parsed;

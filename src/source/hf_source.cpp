@@ -64,6 +64,8 @@ class HfSource : public ModelSource {
     if (!spec_.causal) names_.prefix = "";
     tokenizer_ = std::move(texts.tokenizer);
     chat_templates_ = std::move(texts.chat_templates);
+    prompts_ = std::move(texts.modules.prompts);
+    names_.dense = std::move(texts.modules.dense_folders);
     metadata_ = std::move(texts.metadata);
     notes_ = std::move(texts.notes);
     texts_ = std::move(texts.fingerprint);
@@ -77,7 +79,7 @@ class HfSource : public ModelSource {
     checkpoint_ = std::move(checkpoint);
     file_bytes_ = checkpoint_->file_bytes();
     const Architecture* other = names_.architecture->other_form;
-    if (other != nullptr && has(hf_tensor_name(spec_, {model::Role::o}, {names_.prefix, other})))
+    if (other != nullptr && has(hf_tensor_name(spec_, {model::Role::o}, {names_.prefix, other, {}})))
       names_.architecture = other;
     // Embedding models are saved without the class around the layers, and so without its name.
     for (const std::string_view prefix : {names_.architecture->prefix, std::string_view()})
@@ -128,7 +130,7 @@ class HfSource : public ModelSource {
   std::string stored_name(const TensorId& id) const {
     std::string name = this->name(id);
     if (id.role != model::Role::router || has(name)) return name;
-    std::string other = hf_tensor_name(spec_, id, {names_.prefix, nullptr});
+    std::string other = hf_tensor_name(spec_, id, {names_.prefix, nullptr, {}});
     return has(other) ? other : name;
   }
 
@@ -136,7 +138,7 @@ class HfSource : public ModelSource {
   Status check_unique(const TensorId& id) const {
     const std::string own = name(id);
     std::string other;
-    if (id.role == model::Role::router) other = hf_tensor_name(spec_, id, {names_.prefix, nullptr});
+    if (id.role == model::Role::router) other = hf_tensor_name(spec_, id, {names_.prefix, nullptr, {}});
     if (const auto part = hf_expert_part(spec_, id, names_)) other = part->name;
     if (other.empty() || other == own || !has(own) || !has(other)) return Status();
     return error_at(Code::format, -1, "the checkpoint has both \"{}\" and \"{}\", expected one of them", own, other);
@@ -228,7 +230,7 @@ Result<ChatTemplates> check_directory(const std::string& given, const PackedFile
                  packed_path, path, packed.fingerprints.model, now.model);
   }
   QINFER_ASSIGN(const platform::Directory directory, platform::Directory::open(path, options.files));
-  QINFER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
+  QINFER_ASSIGN(const Checkpoint checkpoint, open_checkpoint(directory, options.cancel));
   QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(directory)));
   QINFER_ASSIGN(const std::string now, make_files_fingerprint(texts, checkpoint, options.cancel));
   if (now == packed.fingerprints.files) return read_chat_templates(TextFiles(directory), options.cancel);
@@ -244,7 +246,7 @@ Result<std::unique_ptr<ModelSource>> open_hf_directory(const std::string& path, 
   QINFER_ASSIGN(HfTexts texts, read_hf_texts(TextFiles(directory), options.cancel));
   source->take(std::move(texts));
   if (!options.no_weights) {
-    QINFER_ASSIGN(Checkpoint checkpoint, Checkpoint::open(directory, options.cancel));
+    QINFER_ASSIGN(Checkpoint checkpoint, open_checkpoint(directory, options.cancel));
     source->take(std::move(checkpoint));
   }
   return std::unique_ptr<ModelSource>(std::move(source));

@@ -44,6 +44,10 @@ std::string_view name_in_layer(const model::ModelSpec& spec, const model::Tensor
     case Role::embedding:
     case Role::final_norm:
     case Role::lm_head:
+    case Role::dense_first:
+    case Role::dense_second:
+    case Role::dense_first_bias:
+    case Role::dense_second_bias:
     case Role::final_norm_bias:
     case Role::positions:
     case Role::types:
@@ -81,6 +85,12 @@ bool is_turned(Role role) {
 }  // namespace
 
 std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
+  for (std::size_t i = 0; i < model::kMaxDense; ++i) {
+    const auto& [matrix, bias] = model::kDenseRoles[i];
+    if (id.role != matrix && id.role != bias) continue;
+    const std::string folder = i < names.dense.size() ? names.dense[i] : format_text("{}_Dense", i + 2);
+    return folder + (id.role == matrix ? "/linear.weight" : "/linear.bias");
+  }
   if (names.architecture != nullptr && names.architecture->whole_name != nullptr)
     return names.architecture->whole_name(spec, id, names.prefix);
   if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);

@@ -15,6 +15,7 @@ namespace qinfer::source {
 struct HfNames {
   std::string_view prefix = "model.";          ///< what they begin with; nothing in a bare model
   const Architecture* architecture = nullptr;  ///< null: the names that most have
+  std::vector<std::string> dense = {};         ///< folders of the layers after pooling; empty: 2_Dense and 3_Dense
 };
 
 /// The name of a tensor.

@@ -191,13 +191,51 @@ Result<ChatTemplates> read_chat_templates(const TextFiles& files, CancelFlag can
   return out;
 }
 
+namespace {
+
+/// Nothing is added for a directory without modules, whose fingerprint stays.
+Status hash_modules(const TextFiles& files, const std::vector<HfModule>& modules, FingerprintTexts& out) {
+  for (const std::string& name : hf_module_texts(modules)) {
+    QINFER_ASSIGN(const auto text, files.find(name, kMaxTextBytes));
+    if (text) out.files.emplace_back(name, hash_text(*text));
+  }
+  return Status();
+}
+
+}  // namespace
+
 Result<FingerprintTexts> hash_fingerprint_texts(const TextFiles& files) {
   FingerprintTexts out;
   for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer.json"}) {
     QINFER_ASSIGN(const auto text, files.find(name, kMaxTextBytes));
     out.files.emplace_back(name, text ? hash_text(*text) : 0);
   }
+  QINFER_ASSIGN(const std::vector<HfModule> modules, list_hf_modules(files, {}));
+  QINFER_TRY(hash_modules(files, modules, out));
   return out;
+}
+
+Result<formats::Checkpoint> open_checkpoint(const platform::Directory& directory, CancelFlag cancel) {
+  QINFER_ASSIGN(formats::Checkpoint checkpoint, formats::Checkpoint::open(directory, cancel));
+  QINFER_ASSIGN(const std::vector<HfModule> modules, list_hf_modules(TextFiles(directory), cancel));
+  for (const HfModule& module : modules) {
+    if (module.kind != "Dense") continue;
+    Status status = checkpoint.add_folder(directory, module.folder, cancel);
+    if (status.code() == Code::not_found && directory.open_file_in(module.folder, "pytorch_model.bin").ok())
+      return error(Code::unsupported,
+                   "{}: {} is not there, but pytorch_model.bin: weights as PyTorch pickles them, which can run code "
+                   "and are not read: convert them to safetensors",
+                   module.folder, formats::kSingleFile);
+    QINFER_TRY(std::move(status));
+  }
+  return checkpoint;
+}
+
+Result<std::vector<std::string>> text_file_names(const TextFiles& files) {
+  std::vector<std::string> names(std::begin(kTextFiles), std::end(kTextFiles));
+  QINFER_ASSIGN(const std::vector<HfModule> modules, list_hf_modules(files, {}));
+  for (std::string& name : hf_module_texts(modules)) names.push_back(std::move(name));
+  return names;
 }
 
 Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel) {
@@ -207,9 +245,11 @@ Result<HfTexts> read_hf_texts(const TextFiles& files, CancelFlag cancel) {
   QINFER_ASSIGN(const auto generation, files.find("generation_config.json", kMaxConfigBytes));
   if (generation) QINFER_TRY(read_generation_config(*generation, "generation_config.json", out, cancel));
   out.fingerprint.files.emplace_back("generation_config.json", generation ? hash_text(*generation) : 0);
+  QINFER_ASSIGN(out.modules, read_hf_modules(files, out.config.spec, cancel));
   QINFER_ASSIGN(const auto tokenizer, files.find("tokenizer.json", kMaxTextBytes));
   if (tokenizer) QINFER_TRY(read_tokenizer(*tokenizer, "tokenizer.json", out, cancel));
   out.fingerprint.files.emplace_back("tokenizer.json", tokenizer ? hash_text(*tokenizer) : 0);
+  QINFER_TRY(hash_modules(files, out.modules.list, out.fingerprint));
   if (files.are_packed()) {
     QINFER_ASSIGN(const auto gguf, files.find(kGgufTokenizer, kMaxTextBytes));
     if (gguf) {

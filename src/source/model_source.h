@@ -47,6 +47,20 @@ struct ChatTemplates {
   std::int32_t bos_id = -1, eos_id = -1;
 };
 
+/// What a model's files say to put before a text, by what the text is.
+struct Prompt {
+  std::string name, text;  ///< "query", "task: search result | query: "
+};
+struct Prompts {
+  std::vector<Prompt> list;  ///< sorted by name
+  std::string default_name;  ///< of one of them; empty: none
+  const Prompt* find(std::string_view name) const {
+    for (const Prompt& prompt : list)
+      if (prompt.name == name) return &prompt;
+    return nullptr;
+  }
+};
+
 class ModelSource : public model::TensorSource {
  public:
   /// Decides what `path` is: a directory as Hugging Face lays it out, or that holds one GGUF file; a GGUF file (of a
@@ -62,6 +76,7 @@ class ModelSource : public model::TensorSource {
   /// on.
   formats::TextTable take_metadata() { return std::move(metadata_); }
   ChatTemplates take_chat_templates() { return std::move(chat_templates_); }
+  Prompts take_prompts() { return std::move(prompts_); }
   /// What was passed over or put right while the files were read.
   const std::vector<std::string>& notes() const { return note_lines_; }
   /// Of the files of tensors.
@@ -89,6 +104,7 @@ class ModelSource : public model::TensorSource {
   Notes notes_;
   std::vector<std::string> note_lines_;
   ChatTemplates chat_templates_;
+  Prompts prompts_;
   std::uint64_t file_bytes_ = 0;
   Encoding assumed_encoding_ = Encoding::bf16;
 };

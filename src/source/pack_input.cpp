@@ -33,13 +33,14 @@ Status PackInput::check_output(const std::string& out, CancelFlag cancel) const 
         return error(Code::invalid_argument, "{} is a file of the model itself", out);
     return Status();
   }
-  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(*directory_, cancel));
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, open_checkpoint(*directory_, cancel));
   const auto own_file = [&out] { return error(Code::invalid_argument, "{} is a file of the checkpoint itself", out); };
   for (std::size_t i = 0; i < checkpoint.n_files(); ++i)
     if (platform::is_same_file(checkpoint.file(i), out)) return own_file();
-  std::vector<std::string_view> names(std::begin(kTextFiles), std::end(kTextFiles));
-  names.insert(names.end(), {formats::kSingleFile, formats::kIndexFile});
-  for (const std::string_view name : names) {
+  QINFER_ASSIGN(std::vector<std::string> names, text_file_names(TextFiles(*directory_)));
+  names.insert(names.end(), {std::string(formats::kSingleFile), std::string(formats::kIndexFile)});
+  for (const std::string& name : names) {
+    if (name.find('/') != name.npos) continue;
     if (platform::is_file_in(*directory_, name, out)) return own_file();
     auto file = directory_->open_file(name);
     if (file.ok() && platform::is_same_file(file.value(), out)) return own_file();
@@ -53,12 +54,13 @@ Result<std::vector<PackInput::Text>> PackInput::texts(CancelFlag cancel) const {
     QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open(gguf_, nullptr, cancel));
     QINFER_ASSIGN(GgufTexts read, read_gguf_texts(gguf));
     texts.push_back({"config.json", std::move(read.config)});
-    texts.push_back({kGgufTokenizer, std::move(read.tokenizer)});
+    texts.push_back({std::string(kGgufTokenizer), std::move(read.tokenizer)});
     return texts;
   }
-  texts.reserve(std::size(kTextFiles));  // what is added to the file is borrowed from here
   const TextFiles files(*directory_);
-  for (const std::string_view name : kTextFiles) {
+  QINFER_ASSIGN(const std::vector<std::string> names, text_file_names(files));
+  texts.reserve(names.size());  // what is added to the file is borrowed from here
+  for (const std::string& name : names) {
     QINFER_ASSIGN(auto text, files.find(name, kMaxTextBytes));
     if (text) texts.push_back({name, std::move(*text)});
   }
@@ -70,7 +72,7 @@ Result<std::string> PackInput::state(CancelFlag cancel) const {
     QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open(gguf_, nullptr, cancel));
     return gguf_state(gguf, cancel);
   }
-  QINFER_ASSIGN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(*directory_, cancel));
+  QINFER_ASSIGN(const formats::Checkpoint checkpoint, open_checkpoint(*directory_, cancel));
   QINFER_ASSIGN(const FingerprintTexts texts, hash_fingerprint_texts(TextFiles(*directory_)));
   QINFER_ASSIGN(std::string state, make_files_fingerprint(texts, checkpoint, cancel));
   // What the fingerprint leaves out is packed, too.

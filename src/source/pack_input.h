@@ -23,8 +23,7 @@ class PackInput {
   Status check_output(const std::string& out, CancelFlag cancel) const;
 
   struct Text {
-    std::string_view name;
-    std::string text;
+    std::string name, text;
   };
   /// Those that are there.
   Result<std::vector<Text>> texts(CancelFlag cancel) const;

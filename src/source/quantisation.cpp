@@ -61,6 +61,7 @@ std::string_view quantisation_names() { return "q8_0, q4_0 or q4_k_m"; }
 std::optional<Encoding> quantised_encoding(Quantisation mix, const model::ModelSpec& spec, const model::TensorId& id,
                                            std::int64_t cols) {
   if (id.role == Role::router || id.role == Role::shared_router || model::is_row_table(id.role)) return std::nullopt;
+  if (id.role == Role::dense_first || id.role == Role::dense_second) return std::nullopt;  // read once for a text
   Encoding encoding = wanted_encoding(mix, spec, id);
   if (cols % encoding_traits(encoding).block_values != 0) encoding = short_block(encoding);
   if (cols % encoding_traits(encoding).block_values != 0) return std::nullopt;

@@ -69,6 +69,7 @@ class QuantisedSource final : public ModelSource {
     tokenizer_ = inner_->take_tokenizer();
     metadata_ = inner_->take_metadata();
     chat_templates_ = inner_->take_chat_templates();
+    prompts_ = inner_->take_prompts();
     file_bytes_ = inner_->file_bytes();
     assumed_encoding_ = inner_->assumed_encoding();
   }

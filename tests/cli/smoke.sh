@@ -260,6 +260,31 @@ check_embed() {
   check "embed: a line for each text" [ "$(grep -c '^\[-\{0,1\}[0-9].*\]$' "$out")" -eq 2 ]
   expect "embed: an unknown pooling" 2 embed "$model" "Once" --pooling middle
   expect "embed: no text" 2 embed "$model"
+  printf 'Once upon a time\r\na cat\n' >"$work/lines"
+  expect "embed: words" 0 embed "$model" "Once upon a time" "a cat"
+  cp "$out" "$work/words"
+  expect "embed: lines" 0 embed "$model" --lines "$work/lines"
+  check "embed: lines are texts" cmp "$out" "$work/words"
+  expect "embed: a file" 0 embed "$model" --lines "$work/lines" --dims 8 --out "$work/vectors.npy"
+  check "embed: its size" [ "$(wc -c <"$work/vectors.npy")" -eq $((128 + 2 * 8 * 4)) ]
+  expect "embed: no such prompt" 1 embed "$model" --prompt query "Once"
+  local long
+  long=$(printf 'x%.0s' $(seq 2000))
+  expect "embed: too long" 1 embed "$model" "$long"
+  check "embed: says both numbers" grep -q "2000 tokens, at most 512" "$err"
+  expect "embed: cut" 0 embed "$model" --truncate "$long"
+  check "embed: says how much" grep -q "1488 tokens were cut off" "$err"
+}
+
+check_rerank() {
+  local how=(--template-text "{query}? {document}" --yes Yes --no No)
+  expect "rerank" 0 rerank "$model" Tom "a cat" "a dog" "a cat" "${how[@]}"
+  check "rerank: a line for each document" [ "$(grep -cP '^0\.[0-9]{6}\t[0-2]\ta (cat|dog)$' "$out")" -eq 3 ]
+  check "rerank: the best first" [ "$(cut -f 1 "$out" | sort -rn)" = "$(cut -f 1 "$out")" ]
+  check "rerank: equal ones by index" [ "$(grep cat "$out" | cut -f 2 | tr '\n' ' ')" = "0 2 " ]
+  expect "rerank: the best one" 0 rerank "$model" Tom "a cat" "a dog" --top 1 "${how[@]}"
+  check "rerank: one line" [ "$(wc -l <"$out")" -eq 1 ]
+  expect "rerank: files that do not say how" 1 rerank "$model" Tom "a cat"
 }
 
 # A mixture of experts: what a token needs of it, told by every command that counts.
@@ -393,6 +418,7 @@ check_render
 check_chat
 check_grammar
 check_embed
+check_rerank
 check_bench
 check_experts
 echo "$passed passed, $failed failed"

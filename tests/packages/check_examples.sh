@@ -76,6 +76,10 @@ END
 run snapshot "$model" "$work/session" <<'END'
 ^4 tokens loaded, then 16 more: the same$
 END
+run rerank "$model" "Where is the cat?" "The cat is by the house." "Crash!" <<'END'
+^0\.[0-9]{3} The cat is by the house\.$
+^0\.[0-9]{3} Crash!$
+END
 run embeddings "$model" "The cat sat by the house." "The cat sat by the tree." "Crash!" <<'END'
 ^1\.000 The cat sat by the house\.$
 ^0\.[5-9][0-9]* The cat sat by the tree\.$

@@ -151,6 +151,11 @@ export interface ModelInfo {
   nActiveExperts: number;
   nExpertLayers: number;
   expertFfn: number;
+  /** Values of an embedding, and the most tokens of a text that one is made of. */
+  embeddingDims: number;
+  embeddingTokens: number;
+  /** The files say how pairs of texts are scored. */
+  scores: boolean;
   encoder: boolean;
   tiedEmbeddings: boolean;
   tokenizer: boolean;
@@ -204,6 +209,34 @@ export interface PromptOptions {
   variables?: Record<string, unknown>;
 }
 
+export interface EmbeddingTextOptions {
+  /** The name of one of the model's prompts, which goes before the text. */
+  prompt?: string;
+  /** This goes before it instead. */
+  promptText?: string;
+  /** A text that is too long is cut, otherwise it is an error. */
+  truncate?: boolean;
+  parseSpecial?: boolean;
+  maxTokens?: number;
+}
+
+/** How a pair of texts is written and what its score is; what is missing is as the model's files say. */
+export interface ScoreOptions {
+  /** Where the files do not say how a pair is written: "qwen3-reranker". */
+  template?: string;
+  /** Another one, in which {instruction}, {query} and, last, {document} stand for texts. */
+  templateText?: string;
+  instruction?: string;
+  /** The tokens whose logits make the score. */
+  yes?: string;
+  no?: string;
+  /** A document that is too long is cut, otherwise it is an error. */
+  truncate?: boolean;
+  /** The score itself, and not its sigmoid. */
+  raw?: boolean;
+  maxTokens?: number;
+}
+
 export interface Model extends Handle {}
 /** Weights, tokenizer and metadata; immutable, and for any number of sessions. */
 export class Model {
@@ -221,6 +254,12 @@ export class Model {
   token(id: number): Token;
   /** The token whose entry in the tokenizer is this text. */
   findToken(text: string): number;
+  /** What the files have to go before a text, by what the text is: query, document. */
+  readonly prompts: Record<string, string>;
+  /** The name of the prompt that the files call the default. Nothing goes before a text unless it is asked for. */
+  readonly defaultPrompt?: string;
+  /** The tokens that the embedding of a text is made of, and how many were cut off. */
+  embeddingTokens(text: string, options?: EmbeddingTextOptions): { tokens: number[]; cut: number };
   chatTemplate(name?: string): string;
   renderChat(messages: readonly Message[], options?: PromptOptions): string;
   /** Nothing that a message says becomes a control token. */
@@ -481,8 +520,15 @@ export class Session {
   logprobs(tokens: Iterable<number>, back?: number): number[];
   /** The n most likely tokens, in descending order. */
   topLogprobs(n: number, back?: number): TokenLogprob[];
-  /** nEmbd values, of length 1. */
-  embedding(pooling?: 'default' | 'last' | 'mean' | 'first'): Float32Array;
+  /** embeddingDims values, or the first dims, of length 1. Without scaled they are as pooling and layers give them. */
+  embedding(
+    pooling?: 'default' | 'last' | 'mean' | 'first',
+    options?: { dims?: number; scaled?: boolean },
+  ): Float32Array;
+  /** Makes a query and a document the tokens, for score(); how many of the document's were cut off. */
+  setPair(query: string, document: string, options?: ScoreOptions): number;
+  /** How well the document answers the query, once both are evaluated. */
+  score(options?: ScoreOptions): number;
 
   /** Evaluates what is pending, then draws tokens until done. */
   generate(options?: GenerateOptions): Promise<Generated>;

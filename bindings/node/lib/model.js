@@ -5,7 +5,7 @@ const { addon } = require('./native.js');
 const { Handle, handleOf, tokensOf, pathOf, files, noFiles } = require('./handles.js');
 const { run, runSync } = require('./calls.js');
 const { callback, instance, isObject, json, optionsOf, wrong } = require('./values.js');
-const { kCancellable, kPlan, kPrompt, kRuntime, kTokenize, kWeights } = require('./options.js');
+const { kCancellable, kPlan, kPrompt, kRuntime, kTokenize, kEmbeddingText, kWeights } = require('./options.js');
 
 class Runtime extends Handle {
   constructor(options) {
@@ -98,6 +98,21 @@ class Model extends Handle {
 
   findToken(text) {
     return addon.findToken(handleOf(this, Model), text);
+  }
+
+  get prompts() {
+    return addon.prompts(handleOf(this, Model));
+  }
+
+  get defaultPrompt() {
+    return addon.defaultPrompt(handleOf(this, Model)).name;
+  }
+
+  embeddingTokens(text, options) {
+    const handle = handleOf(this, Model);
+    const settings = optionsOf(options, kEmbeddingText, 'embeddingTokens()');
+    const { tokens, cut } = addon.embeddingTokens(handle, text, settings);
+    return { tokens: Array.from(tokens), cut };
   }
 
   chatTemplate(name) {

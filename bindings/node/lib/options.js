@@ -48,6 +48,27 @@ const kPlan = {
 
 const kTokenize = { special: boolean, parseSpecial: boolean };
 
+const kEmbeddingText = {
+  prompt: string,
+  promptText: string,
+  truncate: boolean,
+  parseSpecial: boolean,
+  maxTokens: u32,
+};
+
+const kEmbedding = { scaled: boolean, dims: u32 };
+
+const kScore = {
+  template: string,
+  templateText: string,
+  instruction: string,
+  yes: string,
+  no: string,
+  truncate: boolean,
+  raw: boolean,
+  maxTokens: u32,
+};
+
 const kPrompt = {
   tools: jsonArray,
   generationPrompt: boolean,
@@ -94,6 +115,9 @@ module.exports = {
   kSession,
   kPlan,
   kTokenize,
+  kEmbeddingText,
+  kEmbedding,
+  kScore,
   kPrompt,
   kReply,
   kSampler,

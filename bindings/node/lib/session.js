@@ -7,7 +7,18 @@ const { run, runSync } = require('./calls.js');
 const { Model } = require('./model.js');
 const { generate, generateOptions, generateSync, kReplyOption, pieceStream, textStream } = require('./pieces.js');
 const { callback, isObject, isPlain, number, optionsOf, wrong } = require('./values.js');
-const { kCache, kEvaluate, kGenerate, kSampler, kSession, kSnapshot, kStream, kStreamTokens } = require('./options.js');
+const {
+  kCache,
+  kEmbedding,
+  kEvaluate,
+  kGenerate,
+  kSampler,
+  kScore,
+  kSession,
+  kSnapshot,
+  kStream,
+  kStreamTokens,
+} = require('./options.js');
 
 const kPoolings = ['default', 'last', 'mean', 'first']; // at their QINFER_POOL_*
 
@@ -242,13 +253,24 @@ class Session extends Handle {
     return Array.from(tokens, (token, at) => ({ token, logprob: logprobs[at] }));
   }
 
-  embedding(pooling = 'default') {
+  embedding(pooling = 'default', options) {
     const handle = handleOf(this, Session);
+    const settings = optionsOf(options, kEmbedding, 'embedding()');
     const kind = kPoolings.indexOf(pooling);
     if (kind < 0) throw wrong('pooling', `one of ${kPoolings.join(', ')}`, pooling);
-    const values = new Float32Array(this.model.info.nEmbd);
-    addon.embedding(handle, kind, values);
+    const most = this.model.info.embeddingDims;
+    const values = new Float32Array(Math.min(settings.dims || most, most));
+    addon.embedding(handle, kind, values, settings);
     return values;
+  }
+
+  setPair(query, document, options) {
+    const handle = handleOf(this, Session);
+    return addon.setPair(handle, query, document, optionsOf(options, kScore, 'setPair()'));
+  }
+
+  score(options) {
+    return addon.score(handleOf(this, Session), optionsOf(options, kScore, 'score()'));
   }
 
   // ---- Generating

@@ -33,6 +33,9 @@ napi_value model_info(const Args& args) {
       .set("nActiveExperts", info.n_active_experts)
       .set("nExpertLayers", info.n_expert_layers)
       .set("expertFfn", info.expert_ffn)
+      .set("embeddingDims", info.embedding_dims)
+      .set("embeddingTokens", info.embedding_tokens)
+      .set_flag("scores", info.scoring != QINFER_SCORING_NONE)
       .set_flag("encoder", (info.flags & QINFER_MODEL_ENCODER) != 0)
       .set_flag("tiedEmbeddings", (info.flags & QINFER_MODEL_TIED_EMBEDDINGS) != 0)
       .set_flag("tokenizer", (info.flags & QINFER_MODEL_TOKENIZER) != 0)
@@ -107,6 +110,44 @@ napi_value end_tokens(const Args& args) {
   });
 }
 
+/// prompts(model): {name: text}
+napi_value prompts(const Args& args) {
+  const auto model = model_of(args);
+  Record record(args.env);
+  for (std::size_t i = 0; const char* name = qinfer_model_prompt_name(model.get(), i); ++i)
+    record.set(name, read_text(args.env, [&](char* data, std::size_t room, std::size_t* n, qinfer_error* err) {
+                 return qinfer_model_prompt(model.get(), name, data, room, n, err);
+               }));
+  return record.object();
+}
+
+/// defaultPrompt(model): a name, or undefined
+napi_value default_prompt(const Args& args) {
+  const auto model = model_of(args);
+  Record record(args.env);
+  return record.set("name", qinfer_model_default_prompt(model.get())).object();
+}
+
+/// embeddingTokens(model, text, options): {tokens: Int32Array, cut}
+napi_value embedding_tokens(const Args& args) {
+  const auto model = model_of(args);
+  const std::string data = text_of(args.env, args[1], "text");
+  const Options options(args.env, args[2]);
+  qinfer_embedding_text_options native = sized<qinfer_embedding_text_options>();
+  const std::optional<std::string> name = options.c_text("prompt"), prompt = options.c_text("promptText");
+  native.prompt_name = name ? name->c_str() : nullptr;
+  native.prompt = prompt ? prompt->c_str() : nullptr;
+  options.flag("truncate", native.flags, QINFER_EMBED_TRUNCATE);
+  options.flag("parseSpecial", native.flags, QINFER_EMBED_PARSE_SPECIAL);
+  options.read("maxTokens", native.max_tokens);
+  std::uint64_t cut = 0;
+  const auto read = [&](qinfer_token* tokens, std::size_t room, std::size_t* n, qinfer_error* err) {
+    return qinfer_embedding_tokenize(model.get(), data.data(), data.size(), &native, tokens, room, n, &cut, err);
+  };
+  const napi_value tokens = read_tokens(args.env, read, data.size() + 16);
+  return Record(args.env).set("tokens", tokens).set("cut", cut).object();
+}
+
 /// chatTemplate(model, name or undefined)
 napi_value chat_template(const Args& args) {
   const auto model = model_of(args);
@@ -150,7 +191,8 @@ void export_model(napi_env env, napi_value exports) {
               {"token", entry<token>},
               {"findToken", entry<find_token>},
               {"endTokens", entry<end_tokens>},
-              {"chatTemplate", entry<chat_template>},
+              {"prompts", entry<prompts>}, {"defaultPrompt", entry<default_prompt>},
+              {"embeddingTokens", entry<embedding_tokens>}, {"chatTemplate", entry<chat_template>},
               {"renderChat", entry<render_chat>},
               {"tokenizeChat", entry<tokenize_chat>}});
 }

@@ -231,16 +231,64 @@ napi_value top_logprobs(const Args& args) {
       .object();
 }
 
-/// embedding(session, pooling: QINFER_POOL_*, Float32Array)
+/// embedding(session, pooling: QINFER_POOL_*, Float32Array, {scaled, dims})
 napi_value embedding(const Args& args) {
   const auto session = readable_session(args.env, args[0]);
-  const auto pooling = static_cast<std::int32_t>(integer_of(args.env, args[1], "pooling", INT32_MIN, INT32_MAX));
+  qinfer_embedding_options native = sized<qinfer_embedding_options>();
+  native.pooling = static_cast<std::int32_t>(integer_of(args.env, args[1], "pooling", INT32_MIN, INT32_MAX));
   const View<float> room = floats_of(args.env, args[2], "values");
+  const Options options(args.env, args[3]);
+  options.read("dims", native.dims);
+  if (options.has("scaled")) options.flag("scaled", native.flags, QINFER_EMBEDDING_UNSCALED, false);
   std::size_t n = 0;
   call(args.env, [&](qinfer_error* err) {
-    return qinfer_session_embedding(session->handle, pooling, room.data, room.size, &n, err);
+    return qinfer_session_embedding_with(session->handle, &native, room.data, room.size, &n, err);
   });
   return nullptr;
+}
+
+/// Options of a pair of texts, and the texts that they point to.
+struct ScoreArguments {
+  ScoreArguments(napi_env env, napi_value object) {
+    const Options options(env, object);
+    const auto keep = [&](const char* name, std::optional<std::string>& text) {
+      text = options.c_text(name);
+      return text ? text->c_str() : nullptr;
+    };
+    native.template_name = keep("template", template_name);
+    native.template_text = keep("templateText", template_text);
+    native.instruction = keep("instruction", instruction);
+    native.yes = keep("yes", yes);
+    native.no = keep("no", no);
+    options.flag("truncate", native.flags, QINFER_SCORE_TRUNCATE);
+    options.flag("raw", native.flags, QINFER_SCORE_RAW);
+    options.read("maxTokens", native.max_tokens);
+  }
+
+  std::optional<std::string> template_name, template_text, instruction, yes, no;
+  qinfer_score_options native = sized<qinfer_score_options>();
+};
+
+/// setPair(session, query, document, options): how many tokens were cut off
+napi_value set_pair(const Args& args) {
+  const auto session = idle_session(args.env, args[0]);
+  const std::string query = text_of(args.env, args[1], "query"), document = text_of(args.env, args[2], "document");
+  const ScoreArguments with(args.env, args[3]);
+  std::uint64_t cut = 0;
+  call_with_rewind(args.env, *session, [&](qinfer_error* err) {
+    return qinfer_session_set_pair(session->handle, query.data(), query.size(), document.data(), document.size(),
+                                   &with.native, &cut, err);
+  });
+  return number(args.env, static_cast<double>(cut));
+}
+
+/// score(session, options)
+napi_value score(const Args& args) {
+  const auto session = readable_session(args.env, args[0]);
+  const ScoreArguments with(args.env, args[1]);
+  float value = 0;
+  call(args.env, [&](qinfer_error* err) { return qinfer_session_score(session->handle, &with.native, &value, err); });
+  return number(args.env, static_cast<double>(value));
 }
 
 }  // namespace
@@ -256,7 +304,8 @@ void export_session(napi_env env, napi_value exports) {
               {"sessionMetrics", entry<session_metrics>},   {"sessionSetSampler", entry<session_set_sampler>},
               {"sessionSetBias", entry<session_set_bias>},  {"setLogitsHook", entry<set_logits_hook>},
               {"copyLogits", entry<copy_logits>},           {"logprobs", entry<logprobs>},
-              {"topLogprobs", entry<top_logprobs>},         {"embedding", entry<embedding>}});
+              {"topLogprobs", entry<top_logprobs>},         {"embedding", entry<embedding>},
+              {"setPair", entry<set_pair>},                 {"score", entry<score>}});
 }
 
 }  // namespace qinfer_node

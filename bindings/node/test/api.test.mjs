@@ -233,6 +233,30 @@ test('embeddings have length 1, and what is alike is closer', () => {
   const session = prompted('Crash!', { embeddings: true });
   session.evaluateSync();
   assert.notDeepEqual(session.embedding('mean'), session.embedding('last'));
+  assert.equal(session.embedding('mean', { dims: 8 }).length, 8);
+  const raw = session.embedding('mean', { scaled: false });
+  assert.ok(Math.abs(dot(raw, raw) - 1) > 1e-5);
+  assert.deepEqual(model.prompts, {});
+  assert.equal(model.defaultPrompt, undefined);
+});
+
+test('a text is cut only where that is asked for', async () => {
+  const { tokens, cut } = model.embeddingTokens('Once upon a time', { truncate: true, maxTokens: 3 });
+  assert.equal(tokens.length, 3);
+  assert.equal(cut, model.tokenize('Once upon a time').length - 3);
+  await failsWith('QINFER_E_CONTEXT_FULL', () => model.embeddingTokens('Once upon a time', { maxTokens: 3 }));
+  assert.deepEqual(model.embeddingTokens('Crash!', { promptText: 'The ' }).tokens, model.tokenize('The Crash!'));
+});
+
+test('a pair of texts has a score', async () => {
+  const how = { templateText: '{query} said: {document}', yes: 'a', no: 'b', raw: true };
+  const session = new Session(model);
+  assert.equal(session.setPair('Tom', 'a cat', how), 0);
+  session.evaluateSync();
+  const [yes, no] = ['a', 'b'].map((text) => session.logits()[model.findToken(text)]);
+  assert.ok(Math.abs(session.score(how) - (yes - no)) < 1e-5);
+  assert.ok(Math.abs(session.score({ ...how, raw: false }) - 1 / (1 + Math.exp(no - yes))) < 1e-5);
+  await failsWith('QINFER_E_UNSUPPORTED', () => session.setPair('Tom', 'a cat'));
 });
 
 test('plans are what is taken', async () => {

@@ -145,6 +145,48 @@ def test_embeddings(model):
     cat, tree, crash = embed("The cat sat by the house."), embed("The cat sat by the tree."), embed("Crash!")
     assert abs(float(numpy.linalg.norm(cat)) - 1) < 1e-5
     assert cat @ tree > cat @ crash
+    both = qinfer.embed(model, ["The cat sat by the house.", "Crash!"])
+    assert numpy.allclose(both, [cat, crash], atol=1e-6)
+    first = qinfer.embed(model, ["Crash!"], dims=8)[0]
+    assert first.shape == (8,) and abs(float(numpy.linalg.norm(first)) - 1) < 1e-5
+    assert qinfer.embed(model, []) == []
+    tokens, cut = model.embedding_tokens("Once upon a time", truncate=True, max_tokens=3)
+    assert len(tokens) == 3 and cut == len(model.tokenize("Once upon a time")) - 3
+    with pytest.raises(qinfer.ContextFullError, match="at most 3 are taken"):
+        model.embedding_tokens("Once upon a time", max_tokens=3)
+    assert model.embedding_tokens("Crash!", prompt_text="The ")[0] == model.tokenize("The Crash!")
+    assert model.prompts == {} and model.default_prompt is None
+    with pytest.raises(qinfer.NotFoundError, match="no prompts"):
+        model.embedding_tokens("Crash!", prompt="query")
+
+
+def test_prompts_of_files(root, cases, tmp_path):
+    for file in (root / cases["model"]).iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    prompts = {"prompts": {"query": "find: ", "document": ""}, "default_prompt_name": "query"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    model = qinfer.Model(tmp_path)
+    assert model.prompts == {"document": "", "query": "find: "} and model.default_prompt == "query"
+    assert model.embedding_tokens("it", prompt="query")[0] == model.tokenize("find: it")
+
+
+def test_scores(model):
+    how = {"template_text": "{query} said: {document}. It was", "yes": "y", "no": "n", "raw": True}
+    how["yes"], how["no"] = (model.token(token).text.decode() for token in model.tokenize("yn", special=False)[:2])
+    documents = ["a dog", "a cat", "a dog"]
+    ranked = qinfer.rerank(model, "Tom", documents, **how)
+    assert sorted(at for at, _ in ranked) == [0, 1, 2]
+    scores = dict(ranked)
+    assert scores[0] == scores[2] and [at for at, _ in ranked if at != 1] == [0, 2]
+    session = qinfer.Session(model)
+    assert session.set_pair("Tom", "a cat", **how) == 0
+    session.evaluate()
+    logits = session.logits()
+    yes, no = model.find_token(how["yes"]), model.find_token(how["no"])
+    assert session.score(**how) == pytest.approx(float(logits[yes]) - float(logits[no]), abs=1e-5)
+    assert 0 < session.score(**{**how, "raw": False}) < 1
+    with pytest.raises(qinfer.UnsupportedError, match="qwen3-reranker"):
+        session.set_pair("Tom", "a cat")
 
 
 def test_asyncio(model, cases):

@@ -33,6 +33,7 @@ from ._openai import AsyncClient, Client
 from ._reply import Part, Reply
 from ._session import Generated, KvCache, Session, evaluate
 from ._store import KvStore
+from ._texts import embed, rerank
 
 __all__ = [
     "AsyncClient",
@@ -72,8 +73,10 @@ __all__ = [
     "UnsupportedError",
     "build_info",
     "cpu_info",
+    "embed",
     "evaluate",
     "plan",
+    "rerank",
     "version",
 ]
 __version__ = version()

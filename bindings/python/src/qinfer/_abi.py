@@ -89,6 +89,13 @@ QINFER_POOL_DEFAULT = 0
 QINFER_POOL_LAST = 1
 QINFER_POOL_MEAN = 2
 QINFER_POOL_FIRST = 3
+QINFER_EMBEDDING_UNSCALED = 1
+QINFER_EMBED_TRUNCATE = 1
+QINFER_EMBED_PARSE_SPECIAL = 2
+QINFER_SCORING_NONE = 0
+QINFER_SCORING_TOKENS = 1
+QINFER_SCORE_TRUNCATE = 1
+QINFER_SCORE_RAW = 2
 QINFER_GENERATE_LOGPROBS = 1
 QINFER_FINISH_END = 1
 QINFER_FINISH_STOP = 2
@@ -331,6 +338,10 @@ class qinfer_model_info(Structure):
         ("n_expert_layers", c_uint32),
         ("expert_ffn", c_uint32),
         ("kernel_set", c_char_p),
+        ("embedding_dims", c_uint32),
+        ("embedding_tokens", c_uint32),
+        ("pooling", c_int32),
+        ("scoring", c_int32),
     ]
 
 class qinfer_encoding_info(Structure):
@@ -484,6 +495,39 @@ class qinfer_logits_hook(Structure):
         ("clone", CFUNCTYPE(c_int32, c_void_p, POINTER(c_void_p))),
         ("release", CFUNCTYPE(None, c_void_p)),
         ("user", c_void_p),
+    ]
+
+class qinfer_embedding_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("pooling", c_int32),
+        ("dims", c_uint32),
+    ]
+
+class qinfer_embedding_text_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("prompt_name", c_char_p),
+        ("prompt", c_char_p),
+        ("max_tokens", c_uint32),
+        ("reserved", c_uint32),
+        ("cancel", c_void_p),
+    ]
+
+class qinfer_score_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("template_name", c_char_p),
+        ("template_text", c_char_p),
+        ("instruction", c_char_p),
+        ("yes", c_char_p),
+        ("no", c_char_p),
+        ("max_tokens", c_uint32),
+        ("reserved", c_uint32),
+        ("cancel", c_void_p),
     ]
 
 class qinfer_token_info(Structure):
@@ -791,6 +835,13 @@ FUNCTIONS = {
     "qinfer_session_logprobs": (c_int32, ["qinfer_session", c_size_t, POINTER(c_int32), c_size_t, POINTER(c_double), c_void_p]),
     "qinfer_session_top_logprobs": (c_int32, ["qinfer_session", c_size_t, POINTER(c_int32), POINTER(c_double), c_size_t, c_void_p]),
     "qinfer_session_embedding": (c_int32, ["qinfer_session", c_int32, POINTER(c_float), c_size_t, POINTER(c_size_t), c_void_p]),
+    "qinfer_session_embedding_with": (c_int32, ["qinfer_session", POINTER(qinfer_embedding_options), POINTER(c_float), c_size_t, POINTER(c_size_t), c_void_p]),
+    "qinfer_model_prompt_name": (c_char_p, ["qinfer_model", c_size_t]),
+    "qinfer_model_default_prompt": (c_char_p, ["qinfer_model"]),
+    "qinfer_model_prompt": (c_int32, ["qinfer_model", c_char_p, c_void_p, c_size_t, POINTER(c_size_t), c_void_p]),
+    "qinfer_embedding_tokenize": (c_int32, ["qinfer_model", c_char_p, c_size_t, POINTER(qinfer_embedding_text_options), POINTER(c_int32), c_size_t, POINTER(c_size_t), POINTER(c_uint64), c_void_p]),
+    "qinfer_session_set_pair": (c_int32, ["qinfer_session", c_char_p, c_size_t, c_char_p, c_size_t, POINTER(qinfer_score_options), POINTER(c_uint64), c_void_p]),
+    "qinfer_session_score": (c_int32, ["qinfer_session", POINTER(qinfer_score_options), POINTER(c_float), c_void_p]),
     "qinfer_generate": (c_int32, ["qinfer_session", POINTER(qinfer_generate_options), POINTER(qinfer_generate_result), c_void_p]),
     "qinfer_generation_create": (c_int32, ["qinfer_session", POINTER(qinfer_generate_options), POINTER(c_void_p), c_void_p]),
     "qinfer_generation_next": (c_int32, ["qinfer_generation", POINTER(qinfer_token_info), c_void_p]),

@@ -276,7 +276,7 @@ class Model(Handle):
         with Held(ending):
             self._create(load)
         info = self.info
-        self._n_vocab, self._n_embd = int(info["n_vocab"]), int(info["n_embd"])
+        self._n_vocab, self._embedding_dims = int(info["n_vocab"]), int(info["embedding_dims"])
         self._n_active = int(info["n_active_params"])
 
     @property
@@ -326,6 +326,51 @@ class Model(Handle):
         data, out = utf8(text), ctypes.c_int32()
         call(lib.qinfer_token_find, self, data, len(data), ctypes.byref(out))
         return out.value
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What the model's files have to go before a text, by what the text is: "query", "document"."""
+        names = []
+        with Held(self):
+            while name := lib.qinfer_model_prompt_name(pointer(self), len(names)):
+                names.append(name)
+        return {name.decode("utf-8", "replace"): read_text(lib.qinfer_model_prompt, self, name) for name in names}
+
+    @property
+    def default_prompt(self) -> str | None:
+        """The name of the prompt that the files call the default. Nothing goes before a text unless it is asked for."""
+        with Held(self):
+            name = lib.qinfer_model_default_prompt(pointer(self))
+            return name.decode("utf-8", "replace") if name else None
+
+    def embedding_tokens(
+        self,
+        text: str,
+        *,
+        prompt: str | None = None,
+        prompt_text: str | None = None,
+        truncate: bool = False,
+        parse_special: bool = False,
+        max_tokens: int = 0,
+    ) -> tuple[list[int], int]:
+        """The tokens that the embedding of a text is made of, and how many were cut off. prompt: the name of one of
+        prompts, prompt_text: another one. truncate: a text that is too long is cut, otherwise it is ContextFullError.
+        parse_special: as in tokenize()."""
+        options = sized(_abi.qinfer_embedding_text_options, max_tokens=max_tokens)
+        options.flags = _abi.QINFER_EMBED_TRUNCATE if truncate else 0
+        options.flags |= _abi.QINFER_EMBED_PARSE_SPECIAL if parse_special else 0
+        options.prompt_name, options.prompt = encoded(prompt), encoded(prompt_text)
+        data, cut = utf8(text), ctypes.c_uint64()
+
+        def tokenize(tokens: Any, capacity: int, out_n: Any, err: Any) -> int:
+            return int(
+                lib.qinfer_embedding_tokenize(
+                    pointer(self), data, len(data), ctypes.byref(options), tokens, capacity, out_n, ctypes.byref(cut), err
+                )
+            )  # fmt: skip
+
+        with Held(self):
+            return read_tokens(tokenize, room=len(data) + 16), cut.value
 
     @property
     def end_tokens(self) -> list[int]:

@@ -399,12 +399,31 @@ class Session(Handle):
         call(lib.qinfer_session_top_logprobs, self, back, tokens, values, n)
         return list(zip(tokens, values, strict=True))
 
-    def embedding(self, pooling: str = "default") -> Any:
-        """The session's embedding, of length 1: n_embd floats."""
-        n = self.model._n_embd
+    def embedding(self, pooling: str = "default", *, dims: int = 0, scaled: bool = True) -> Any:
+        """The session's embedding: embedding_dims floats, or the first dims, of length 1. Without scaled it is as
+        pooling and the layers after it give it."""
+        options = sized(_abi.qinfer_embedding_options, pooling=POOLINGS[pooling], dims=dims)
+        options.flags = 0 if scaled else _abi.QINFER_EMBEDDING_UNSCALED
+        n = self.model._embedding_dims if dims == 0 else min(dims, self.model._embedding_dims)
         values, out = (ctypes.c_float * n)(), ctypes.c_size_t()
-        call(lib.qinfer_session_embedding, self, POOLINGS[pooling], values, n, ctypes.byref(out))
+        call(lib.qinfer_session_embedding_with, self, ctypes.byref(options), values, n, ctypes.byref(out))
         return _floats(values)
+
+    def set_pair(self, query: str, document: str, **how: Any) -> int:
+        """Makes a query and a document the session's tokens, for score(); how many of the document's were cut off. How:
+        template ("qwen3-reranker") or template_text with {instruction}, {query} and {document}, instruction, yes, no,
+        truncate, raw, max_tokens."""
+        options, cut = _score_options(**how), ctypes.c_uint64()
+        first, second = utf8(query), utf8(document)
+        texts = first, len(first), second, len(second)
+        self._call(lib.qinfer_session_set_pair, *texts, ctypes.byref(options), ctypes.byref(cut))
+        return cut.value
+
+    def score(self, **how: Any) -> float:
+        """How well the document answers the query, once both are evaluated; how: as in set_pair()."""
+        options, value = _score_options(**how), ctypes.c_float()
+        call(lib.qinfer_session_score, self, ctypes.byref(options), ctypes.byref(value))
+        return value.value
 
     # ---- Generating
     def generate(
@@ -505,6 +524,24 @@ class _Kept:
 
     def __del__(self) -> None:
         Handle._end(self._session)
+
+
+def _score_options(
+    *,
+    template: str | None = None,
+    template_text: str | None = None,
+    instruction: str | None = None,
+    yes: str | None = None,
+    no: str | None = None,
+    truncate: bool = False,
+    raw: bool = False,
+    max_tokens: int = 0,
+) -> Any:
+    options = sized(_abi.qinfer_score_options, max_tokens=max_tokens)
+    options.flags = (_abi.QINFER_SCORE_TRUNCATE if truncate else 0) | (_abi.QINFER_SCORE_RAW if raw else 0)
+    options.template_name, options.template_text = encoded(template), encoded(template_text)
+    options.instruction, options.yes, options.no = encoded(instruction), encoded(yes), encoded(no)
+    return options
 
 
 def _floats(values: Any) -> Any:

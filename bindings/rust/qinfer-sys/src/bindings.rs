@@ -850,10 +850,14 @@ pub struct qinfer_model_info {
     pub n_expert_layers: u32,
     pub expert_ffn: u32,
     pub kernel_set: *const ::core::ffi::c_char,
+    pub embedding_dims: u32,
+    pub embedding_tokens: u32,
+    pub pooling: i32,
+    pub scoring: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_model_info"][::core::mem::size_of::<qinfer_model_info>() - 120usize];
+    ["Size of qinfer_model_info"][::core::mem::size_of::<qinfer_model_info>() - 136usize];
     ["Alignment of qinfer_model_info"][::core::mem::align_of::<qinfer_model_info>() - 8usize];
     ["Offset of field: qinfer_model_info::struct_size"]
         [::core::mem::offset_of!(qinfer_model_info, struct_size) - 0usize];
@@ -901,6 +905,14 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_model_info, expert_ffn) - 108usize];
     ["Offset of field: qinfer_model_info::kernel_set"]
         [::core::mem::offset_of!(qinfer_model_info, kernel_set) - 112usize];
+    ["Offset of field: qinfer_model_info::embedding_dims"]
+        [::core::mem::offset_of!(qinfer_model_info, embedding_dims) - 120usize];
+    ["Offset of field: qinfer_model_info::embedding_tokens"]
+        [::core::mem::offset_of!(qinfer_model_info, embedding_tokens) - 124usize];
+    ["Offset of field: qinfer_model_info::pooling"]
+        [::core::mem::offset_of!(qinfer_model_info, pooling) - 128usize];
+    ["Offset of field: qinfer_model_info::scoring"]
+        [::core::mem::offset_of!(qinfer_model_info, scoring) - 132usize];
 };
 impl Default for qinfer_model_info {
     fn default() -> Self {
@@ -1490,6 +1502,125 @@ pub const QINFER_POOL_DEFAULT: u32 = 0;
 pub const QINFER_POOL_LAST: u32 = 1;
 pub const QINFER_POOL_MEAN: u32 = 2;
 pub const QINFER_POOL_FIRST: u32 = 3;
+pub const QINFER_EMBEDDING_UNSCALED: u32 = 1;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct qinfer_embedding_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub pooling: i32,
+    pub dims: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_embedding_options"]
+        [::core::mem::size_of::<qinfer_embedding_options>() - 16usize];
+    ["Alignment of qinfer_embedding_options"]
+        [::core::mem::align_of::<qinfer_embedding_options>() - 4usize];
+    ["Offset of field: qinfer_embedding_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_embedding_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_embedding_options::flags"]
+        [::core::mem::offset_of!(qinfer_embedding_options, flags) - 4usize];
+    ["Offset of field: qinfer_embedding_options::pooling"]
+        [::core::mem::offset_of!(qinfer_embedding_options, pooling) - 8usize];
+    ["Offset of field: qinfer_embedding_options::dims"]
+        [::core::mem::offset_of!(qinfer_embedding_options, dims) - 12usize];
+};
+pub const QINFER_EMBED_TRUNCATE: u32 = 1;
+pub const QINFER_EMBED_PARSE_SPECIAL: u32 = 2;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_embedding_text_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub prompt_name: *const ::core::ffi::c_char,
+    pub prompt: *const ::core::ffi::c_char,
+    pub max_tokens: u32,
+    pub reserved: u32,
+    pub cancel: *const qinfer_cancel,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_embedding_text_options"]
+        [::core::mem::size_of::<qinfer_embedding_text_options>() - 40usize];
+    ["Alignment of qinfer_embedding_text_options"]
+        [::core::mem::align_of::<qinfer_embedding_text_options>() - 8usize];
+    ["Offset of field: qinfer_embedding_text_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_embedding_text_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_embedding_text_options::flags"]
+        [::core::mem::offset_of!(qinfer_embedding_text_options, flags) - 4usize];
+    ["Offset of field: qinfer_embedding_text_options::prompt_name"]
+        [::core::mem::offset_of!(qinfer_embedding_text_options, prompt_name) - 8usize];
+    ["Offset of field: qinfer_embedding_text_options::prompt"]
+        [::core::mem::offset_of!(qinfer_embedding_text_options, prompt) - 16usize];
+    ["Offset of field: qinfer_embedding_text_options::max_tokens"]
+        [::core::mem::offset_of!(qinfer_embedding_text_options, max_tokens) - 24usize];
+    ["Offset of field: qinfer_embedding_text_options::reserved"]
+        [::core::mem::offset_of!(qinfer_embedding_text_options, reserved) - 28usize];
+    ["Offset of field: qinfer_embedding_text_options::cancel"]
+        [::core::mem::offset_of!(qinfer_embedding_text_options, cancel) - 32usize];
+};
+impl Default for qinfer_embedding_text_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QINFER_SCORING_NONE: u32 = 0;
+pub const QINFER_SCORING_TOKENS: u32 = 1;
+pub const QINFER_SCORE_TRUNCATE: u32 = 1;
+pub const QINFER_SCORE_RAW: u32 = 2;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct qinfer_score_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub template_name: *const ::core::ffi::c_char,
+    pub template_text: *const ::core::ffi::c_char,
+    pub instruction: *const ::core::ffi::c_char,
+    pub yes: *const ::core::ffi::c_char,
+    pub no: *const ::core::ffi::c_char,
+    pub max_tokens: u32,
+    pub reserved: u32,
+    pub cancel: *const qinfer_cancel,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qinfer_score_options"][::core::mem::size_of::<qinfer_score_options>() - 64usize];
+    ["Alignment of qinfer_score_options"][::core::mem::align_of::<qinfer_score_options>() - 8usize];
+    ["Offset of field: qinfer_score_options::struct_size"]
+        [::core::mem::offset_of!(qinfer_score_options, struct_size) - 0usize];
+    ["Offset of field: qinfer_score_options::flags"]
+        [::core::mem::offset_of!(qinfer_score_options, flags) - 4usize];
+    ["Offset of field: qinfer_score_options::template_name"]
+        [::core::mem::offset_of!(qinfer_score_options, template_name) - 8usize];
+    ["Offset of field: qinfer_score_options::template_text"]
+        [::core::mem::offset_of!(qinfer_score_options, template_text) - 16usize];
+    ["Offset of field: qinfer_score_options::instruction"]
+        [::core::mem::offset_of!(qinfer_score_options, instruction) - 24usize];
+    ["Offset of field: qinfer_score_options::yes"]
+        [::core::mem::offset_of!(qinfer_score_options, yes) - 32usize];
+    ["Offset of field: qinfer_score_options::no"]
+        [::core::mem::offset_of!(qinfer_score_options, no) - 40usize];
+    ["Offset of field: qinfer_score_options::max_tokens"]
+        [::core::mem::offset_of!(qinfer_score_options, max_tokens) - 48usize];
+    ["Offset of field: qinfer_score_options::reserved"]
+        [::core::mem::offset_of!(qinfer_score_options, reserved) - 52usize];
+    ["Offset of field: qinfer_score_options::cancel"]
+        [::core::mem::offset_of!(qinfer_score_options, cancel) - 56usize];
+};
+impl Default for qinfer_score_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[doc = " Of a callback it is made by the library: members beyond struct_size are not there."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2574,6 +2705,54 @@ unsafe extern "C" {
         values: *mut f32,
         capacity: usize,
         out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_embedding_with(
+        session: *const qinfer_session,
+        options: *const qinfer_embedding_options,
+        values: *mut f32,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_model_prompt_name(
+        model: *const qinfer_model,
+        index: usize,
+    ) -> *const ::core::ffi::c_char;
+    pub fn qinfer_model_default_prompt(model: *const qinfer_model) -> *const ::core::ffi::c_char;
+    pub fn qinfer_model_prompt(
+        model: *const qinfer_model,
+        name: *const ::core::ffi::c_char,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_embedding_tokenize(
+        model: *const qinfer_model,
+        text: *const ::core::ffi::c_char,
+        len: usize,
+        options: *const qinfer_embedding_text_options,
+        tokens: *mut qinfer_token,
+        capacity: usize,
+        out_n: *mut usize,
+        out_cut: *mut u64,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_set_pair(
+        session: *mut qinfer_session,
+        query: *const ::core::ffi::c_char,
+        query_len: usize,
+        document: *const ::core::ffi::c_char,
+        document_len: usize,
+        options: *const qinfer_score_options,
+        out_cut: *mut u64,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    pub fn qinfer_session_score(
+        session: *const qinfer_session,
+        options: *const qinfer_score_options,
+        out: *mut f32,
         err: *mut qinfer_error,
     ) -> qinfer_status;
     #[doc = " Evaluates the pending tokens, then samples until done. After an error or cancellation the session keeps the tokens\n  made so far, the last one pending if it was not yet evaluated, and *out counts them, with finish 0. out may be\n  NULL."]

@@ -26,6 +26,7 @@ struct_size! {
     qinfer_reply_options qinfer_reply_part qinfer_kv_cache_stats qinfer_kv_store_options
     qinfer_kv_store_stats qinfer_sampler_options
     qinfer_session_save_options qinfer_session_load_options qinfer_session_load_result qinfer_eval_options
+    qinfer_embedding_options qinfer_embedding_text_options qinfer_score_options
     qinfer_logits_hook qinfer_token_info qinfer_generate_options qinfer_generate_result qinfer_metrics
     qinfer_session_memory qinfer_session_info qinfer_scheduler_options qinfer_request_options qinfer_event
     qinfer_scheduler_stats

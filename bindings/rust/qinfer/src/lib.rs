@@ -55,6 +55,7 @@ mod snapshot;
 mod store;
 mod stream;
 mod text;
+mod texts;
 
 pub use cache::{KvCache, KvCacheOptions, KvType};
 pub use cancel::Cancel;
@@ -82,6 +83,7 @@ pub use snapshot::{Loaded, SnapshotOptions};
 pub use store::{KeptOptions, KvStore};
 pub use stream::Stream;
 pub use text::{Detokenizer, TokenFlags, TokenizeOptions};
+pub use texts::{EmbeddingOptions, EmbeddingTextOptions, ScoreOptions};
 
 /// The id of a token in a model's vocabulary.
 pub type Token = i32;

@@ -223,6 +223,12 @@ pub struct ModelInfo {
     pub n_experts: u32,
     /// Those that a token goes through.
     pub n_active_experts: u32,
+    /// Values of an embedding.
+    pub embedding_dims: u32,
+    /// The most tokens of a text that an embedding or a score is made of.
+    pub embedding_tokens: u32,
+    /// The files say how pairs of texts are scored.
+    pub scores: bool,
 }
 
 impl ModelInfo {
@@ -243,6 +249,9 @@ impl ModelInfo {
             n_vocab: raw.n_vocab,
             n_layers: raw.n_layers,
             n_embd: raw.n_embd,
+            embedding_dims: raw.embedding_dims,
+            embedding_tokens: raw.embedding_tokens,
+            scores: raw.scoring != sys::QINFER_SCORING_NONE as i32,
             n_heads: raw.n_heads,
             n_kv_heads: raw.n_kv_heads,
             head_dim: raw.head_dim,

@@ -53,7 +53,7 @@ pub struct EvalOptions {
 /// Which hidden state an embedding is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pooling {
-    /// The mean in an encoder, the last token's in a decoder.
+    /// What the model's files say.
     #[default]
     Default,
     /// The last token's.
@@ -62,6 +62,18 @@ pub enum Pooling {
     Mean,
     /// The first token's.
     First,
+}
+
+impl Pooling {
+    /// As C has it.
+    pub(crate) fn raw(self) -> i32 {
+        (match self {
+            Pooling::Default => sys::QINFER_POOL_DEFAULT,
+            Pooling::Last => sys::QINFER_POOL_LAST,
+            Pooling::Mean => sys::QINFER_POOL_MEAN,
+            Pooling::First => sys::QINFER_POOL_FIRST,
+        }) as i32
+    }
 }
 
 /// A list of tokens, a prefix of which is evaluated while the rest is pending, and its sampler. It may move between
@@ -334,19 +346,12 @@ impl Session {
         Ok(tokens.into_iter().zip(values).collect())
     }
 
-    /// The session's embedding, of length 1: `n_embd` values.
+    /// The session's embedding, of length 1: `embedding_dims` values.
     pub fn embedding(&self, pooling: Pooling) -> Result<Vec<f32>, Error> {
-        let kind = match pooling {
-            Pooling::Default => sys::QINFER_POOL_DEFAULT,
-            Pooling::Last => sys::QINFER_POOL_LAST,
-            Pooling::Mean => sys::QINFER_POOL_MEAN,
-            Pooling::First => sys::QINFER_POOL_FIRST,
-        };
-        let room = self.model().info().n_embd as usize;
+        let room = self.model().info().embedding_dims as usize;
         // SAFETY: values has the room that is told.
         read_array(room, |values, capacity, n, error| unsafe {
-            let kind = kind as i32;
-            sys::qinfer_session_embedding(self.as_ptr(), kind, values, capacity, n, error)
+            sys::qinfer_session_embedding(self.as_ptr(), pooling.raw(), values, capacity, n, error)
         })
     }
 

@@ -10,10 +10,11 @@ use std::time::Duration;
 use common::store::Store;
 use common::*;
 use qinfer::{
-    evaluate, message, plan, Chat, ChatOptions, Detokenizer, Engine, EngineOptions, Error,
-    EvalOptions, File, FileMode, Files, GenerateOptions, KvCache, KvCacheOptions, LoadOptions,
-    Model, PlanOptions, Pooling, Reply, ReplyOptions, Runtime, RuntimeOptions, SamplerOptions,
-    Session, SessionOptions, SnapshotOptions, Status, Token, TokenizeOptions,
+    evaluate, message, plan, Chat, ChatOptions, Detokenizer, EmbeddingOptions, Engine,
+    EngineOptions, Error, EvalOptions, File, FileMode, Files, GenerateOptions, KvCache,
+    KvCacheOptions, LoadOptions, Model, PlanOptions, Pooling, Reply, ReplyOptions, Runtime,
+    RuntimeOptions, SamplerOptions, ScoreOptions, Session, SessionOptions, SnapshotOptions, Status,
+    Token, TokenizeOptions,
 };
 
 /// That the call failed, and says so in these words.
@@ -313,6 +314,13 @@ fn every_call_of_a_session_that_a_forgotten_stream_has_fails() {
         session.logprobs(0, &[1]).map(drop),
         session.top_logprobs(0, 1).map(drop),
         session.embedding(Pooling::Default).map(drop),
+        session
+            .embedding_with(&EmbeddingOptions::default())
+            .map(drop),
+        session
+            .set_pair("q", "d", &ScoreOptions::default())
+            .map(drop),
+        session.score(&ScoreOptions::default()).map(drop),
         session.info().map(drop),
         session.memory().map(drop),
         session.metrics().map(drop),

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use common::*;
 use qinfer::{
-    evaluate, EvalOptions, Finish, GenerateOptions, Pooling, SamplerOptions, Session,
-    SessionOptions, Status, Token,
+    evaluate, EmbeddingOptions, EmbeddingTextOptions, EvalOptions, Finish, GenerateOptions,
+    Pooling, SamplerOptions, ScoreOptions, Session, SessionOptions, Status, Token,
 };
 
 fn first_ids() -> Vec<Token> {
@@ -209,6 +209,39 @@ fn similar_texts_have_similar_embeddings() {
         assert!((dot(&cat, &cat) - 1.0).abs() < 1e-5);
         assert!(dot(&cat, &tree) > dot(&cat, &crash));
     }
+    let mut session = begun();
+    let how = ScoreOptions {
+        template_text: Some("{query} said: {document}".to_string()),
+        yes: Some("a".to_string()),
+        no: Some("b".to_string()),
+        ..Default::default()
+    };
+    assert_eq!(session.set_pair("Tom", "a cat", &how).unwrap(), 0);
+    session.evaluate().unwrap();
+    let score = session.score(&how).unwrap();
+    let raw = session.score(&ScoreOptions { raw: true, ..how });
+    assert!((score - 1.0 / (1.0 + (-raw.unwrap()).exp())).abs() < 1e-6);
+    let options = SessionOptions {
+        embeddings: true,
+        ..Default::default()
+    };
+    let mut session = Session::new(&cache(4), &options).unwrap();
+    let text = EmbeddingTextOptions {
+        truncate: true,
+        max_tokens: 3,
+        ..Default::default()
+    };
+    let (tokens, cut) = model().embedding_tokens("Once upon a time", &text).unwrap();
+    assert!(tokens.len() == 3 && cut > 0);
+    session.append(&tokens).unwrap();
+    session.evaluate().unwrap();
+    let first = EmbeddingOptions {
+        dims: 8,
+        ..Default::default()
+    };
+    assert_eq!(session.embedding_with(&first).unwrap().len(), 8);
+    assert!(model().prompts().unwrap().is_empty());
+    assert_eq!(model().default_prompt(), None);
     assert_eq!(
         begun().embedding(Pooling::Last).unwrap_err().status(),
         Status::State
