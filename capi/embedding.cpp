@@ -43,8 +43,7 @@ qinfer_status qinfer_session_embedding_with(const qinfer_session* session, const
     QINFER_ASSIGN(parsed.pooling, capi::pooling_of(o.pooling));
     parsed.unscaled = (o.flags & QINFER_EMBEDDING_UNSCALED) != 0;
     const std::uint32_t dims = impl->model().spec().embedding_dims();
-    if (o.dims > dims)
-      return error(Code::invalid_argument, "dims is {}, the model's embeddings have {}", o.dims, dims);
+    if (o.dims > dims) return error(Code::invalid_argument, "dims is {}, the model's embeddings have {}", o.dims, dims);
     QINFER_TRY(impl->check_embedding());
     QINFER_TRY(capi::check_capacity(o.dims == 0 ? dims : o.dims, values, capacity, out_n));
     return impl->embedding(parsed, {values, *out_n});

@@ -132,6 +132,11 @@ qinfer_model_details to_c(const engine::ModelDetails& details) {
   return out;
 }
 
+std::int32_t scoring_of(model::ScoreKind kind) {
+  if (kind == model::ScoreKind::none) return QINFER_SCORING_NONE;
+  return kind == model::ScoreKind::classifier ? QINFER_SCORING_CLASSIFIER : QINFER_SCORING_TOKENS;
+}
+
 model::LoadProgress progress_of(const LoadArguments& arguments) {
   if (arguments.progress == nullptr) return nullptr;
   return [&arguments](std::uint64_t done, std::uint64_t total) {
@@ -298,7 +303,7 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     info.embedding_dims = spec.embedding_dims();
     info.embedding_tokens = spec.embedding_tokens();
     info.pooling = capi::pooling_number(spec.embedding.pooling);
-    info.scoring = spec.score.kind == model::ScoreKind::none ? QINFER_SCORING_NONE : QINFER_SCORING_TOKENS;
+    info.scoring = scoring_of(spec.score.kind);
     return capi::copy_out(info, out, "qinfer_model_info");
   });
 }

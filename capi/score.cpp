@@ -13,8 +13,7 @@ namespace {
 Result<engine::ScoreOptions> score_options(const qinfer_score_options* caller) {
   qinfer_score_options o;
   QINFER_TRY(capi::copy_in(caller, o, "qinfer_score_options"));
-  QINFER_TRY(
-      capi::unknown_flags(o.flags, QINFER_SCORE_TRUNCATE | QINFER_SCORE_RAW, "qinfer_score_options.flags"));
+  QINFER_TRY(capi::unknown_flags(o.flags, QINFER_SCORE_TRUNCATE | QINFER_SCORE_RAW, "qinfer_score_options.flags"));
   if (o.template_name != nullptr && o.template_text != nullptr)
     return error(Code::invalid_argument, "both template_name and template_text are given, expected one of them");
   if (o.yes == nullptr && o.no != nullptr)

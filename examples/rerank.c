@@ -1,5 +1,5 @@
-/* rerank.c - how well each document answers a query, by a model that is trained to tell. What a session has evaluated of
- * one pair it keeps for the next, which begins alike.
+/* rerank.c - how well each document answers a query, by a model that is trained to tell. What a session has evaluated
+ * of one pair it keeps for the next, which begins alike.
  * ./rerank MODEL_DIRECTORY QUERY DOCUMENT DOCUMENT... */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
   int failed = qinfer_model_load(NULL, argv[1], NULL, &model, &error) || qinfer_model_get_info(model, &info, &error) ||
                qinfer_kv_cache_create(model, NULL, &cache, &error) ||
                qinfer_session_create(cache, NULL, &session, &error);
-  if (!failed && info.scoring == QINFER_SCORING_NONE) { /* its files do not say how it scores: any decoder can be asked */
+  if (!failed &&
+      info.scoring == QINFER_SCORING_NONE) { /* its files do not say how it scores: any decoder can be asked */
     options.template_text = "Is it an answer to {query}? It is: {document}\n";
     options.yes = "Yes", options.no = "No";
   }

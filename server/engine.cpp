@@ -108,7 +108,8 @@ Job::Job(Engine& engine, std::int32_t kind, const std::string& body, Tenant tena
     info_ = qi::detail::filled<qinfer_openai_info>(
         [&](auto* out, auto* error) { return qinfer_openai_request_get_info(request_, out, error); });
     is_stream_ = (info_.flags & QINFER_OPENAI_STREAM) != 0;
-    check_context(engine.model_.info().context_tokens);
+    const qinfer_model_info model = engine.model_.info();
+    check_context(kind == QINFER_OPENAI_EMBEDDINGS ? model.embedding_tokens : model.context_tokens);
     check_choices();
     auto answer_options = qi::options<qinfer_openai_answer_options>();
     const std::string id = (kind == QINFER_OPENAI_CHAT ? "chatcmpl-" : "cmpl-") + random_hex();
@@ -390,9 +391,16 @@ qi::Runtime runtime_of(const EngineOptions& options) {
   return qi::Runtime(runtime);
 }
 
+/// An encoder takes a text at once, so it has room for the longest one, within reason.
 qi::Model load(qi::Runtime& runtime, const EngineOptions& options) {
+  constexpr std::uint32_t kUsual = 512, kMost = 8192;
   auto load = qi::options<qinfer_load_options>();
   load.max_batch_tokens = options.max_batch_tokens;
+  if (load.max_batch_tokens == 0) {
+    const qi::ModelDetails details = qi::inspect(options.model_path);
+    if ((details.flags & QINFER_MODEL_ENCODER) != 0)
+      load.max_batch_tokens = std::clamp(details.context_tokens, kUsual, kMost);
+  }
   return qi::Model::load(runtime, options.model_path, load);
 }
 

@@ -24,7 +24,8 @@ void add_engine_options(CLI::App& app, server::EngineOptions& engine) {
   app.add_option("--cache-bytes", engine.cache_bytes,
                  "For keys and values (default: four whole contexts, at most half of the free memory)")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--max-batch-tokens", engine.max_batch_tokens, "Tokens in one pass over the weights (default 512)");
+  app.add_option("--max-batch-tokens", engine.max_batch_tokens,
+                 "Tokens in one pass over the weights (default 512, of an encoder its longest text)");
   app.add_option("--max-running", engine.max_running, "Choices that are drawn together")->capture_default_str();
   app.add_option("--max-waiting", engine.max_waiting, "Choices that wait: more are answered with 429")
       ->capture_default_str();

@@ -1,5 +1,5 @@
-// rerank.cpp: see rerank.h. Pairs are evaluated some at a time, between the steps of what draws tokens, in sessions that
-// keep what pairs have in common.
+// rerank.cpp: see rerank.h. Pairs are evaluated some at a time, between the steps of what draws tokens, in sessions
+// that keep what pairs have in common.
 #include "rerank.h"
 
 #include <algorithm>

@@ -21,10 +21,11 @@ struct Scorer {
 using HasLeft = std::function<bool()>;
 
 /// {"query", "documents": [text or {"text"}], "top_n", "return_documents", "instruction", "truncate_prompt_tokens"} to
-/// {"results": [{"index", "relevance_score", "document"}], "usage"}, the best first, equal ones by index. Throws Refusal.
+/// {"results": [{"index", "relevance_score", "document"}], "usage"}, the best first, equal ones by index. Throws
+/// Refusal.
 Response rerank(const Scorer& scorer, const std::string& body, const HasLeft& has_left);
-/// {"text_1", "text_2"}, a text with one or with several, or as many of each, to {"data": [{"index", "score"}], "usage"}
-/// in the order of the texts.
+/// {"text_1", "text_2"}, a text with one or with several, or as many of each, to {"data": [{"index", "score"}],
+/// "usage"} in the order of the texts.
 Response score(const Scorer& scorer, const std::string& body, const HasLeft& has_left);
 
 }  // namespace server

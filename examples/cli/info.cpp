@@ -37,6 +37,23 @@ std::string encodings(const qi::Model& model) {
   return text + format(": %.3f bits a weight", 8.0 * static_cast<double>(bytes) / static_cast<double>(params));
 }
 
+/// What is made of texts, where the model's files tell more than its sizes.
+void print_texts(const qi::Model& model, const qinfer_model_info& info) {
+  const std::vector<std::string> prompts = model.prompt_names();
+  const bool tells = info.embedding_dims != info.n_embd || info.embedding_tokens != info.context_tokens;
+  const char* pooling = info.pooling == QINFER_POOL_MEAN    ? "the mean"
+                        : info.pooling == QINFER_POOL_FIRST ? "the first token"
+                                                            : "the last token";
+  if ((info.flags & QINFER_MODEL_ENCODER) != 0 || tells || !prompts.empty())
+    print_row("text vectors",
+              format("%u values of %s, for at most %u tokens", info.embedding_dims, pooling, info.embedding_tokens));
+  std::string names;
+  for (const std::string& name : prompts) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) print_row("prompts", names);
+  if (info.scoring != QINFER_SCORING_NONE)
+    print_row("scores", info.scoring == QINFER_SCORING_CLASSIFIER ? "by a classifier" : "by the logits of two tokens");
+}
+
 void print_model(const qi::Model& model, const qinfer_model_info& info, const std::string& path) {
   print_row("model", model_name(info, path));
   print_row("architecture", info.architecture != nullptr ? info.architecture : "");
@@ -53,6 +70,7 @@ void print_model(const qi::Model& model, const qinfer_model_info& info, const st
                                ? "none"
                                : std::to_string(info.bos_token) + " " + json_string(model.token_text(info.bos_token)));
   print_row("end tokens", end_tokens(model));
+  print_texts(model, info);
   for (std::size_t i = 0; i < model.meta_count(); ++i)
     if (const std::string key(model.meta_key(i)); key.rfind("qinfer.note.", 0) == 0)
       print_row("note", std::string(model.meta(key).value_or("")));

@@ -13,8 +13,8 @@
 
 namespace cli {
 
-/// The words of the command line, or where there are none the lines of a file, "" and "-" being standard input. Lines may
-/// end with CR LF. Throws UsageError for both, and for nothing at all.
+/// The words of the command line, or where there are none the lines of a file, "" and "-" being standard input. Lines
+/// may end with CR LF. Throws UsageError for both, and for nothing at all.
 std::vector<std::string> texts_of(const std::vector<std::string>& words, const std::string& lines_path);
 
 /// Loads a model. An encoder takes a text at once, so it gets room for the longest one that it takes.

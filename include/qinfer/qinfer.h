@@ -518,7 +518,7 @@ typedef struct qinfer_model_info {
     uint32_t     n_experts, n_active_experts, n_expert_layers, expert_ffn;
     const char  *kernel_set;                          /* that it runs on; static */
     uint32_t     embedding_dims;                      /* floats of an embedding */
-    uint32_t     embedding_tokens;                    /* most tokens of a text that an embedding or a score is made of */
+    uint32_t     embedding_tokens;                    /* most tokens of a text, or a pair, for an embedding or a score */
     int32_t      pooling;                             /* QINFER_POOL_*: the model's */
     int32_t      scoring;                             /* QINFER_SCORING_*: what its files say */
 } qinfer_model_info;
@@ -1011,7 +1011,9 @@ QINFER_STATUS qinfer_embedding_tokenize(const qinfer_model *model, const char *t
  *   qinfer_session_score       the score */
 enum {
     QINFER_SCORING_NONE   = 0, /* the files do not say: options must name a template */
-    QINFER_SCORING_TOKENS = 1  /* the logit of a token, "yes", less that of another, "no", after a template */
+    QINFER_SCORING_TOKENS = 1, /* the logit of a token, "yes", less that of another, "no", after a template */
+    QINFER_SCORING_CLASSIFIER = 2 /* the label of an encoder's classifier, for both texts as its tokenizer joins them;
+                                     options' template, instruction, yes and no play no part */
 };
 enum {
     QINFER_SCORE_TRUNCATE = 1, /* of a pair that is too long the document loses its last tokens */
@@ -1031,10 +1033,10 @@ typedef struct qinfer_score_options {
     uint32_t             reserved;
     const qinfer_cancel *cancel;
 } qinfer_score_options;
-/** Makes the pair's tokens those of the session, as qinfer_session_set_tokens does. No byte of the texts becomes part of
- *  a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off. A pair
- *  that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED where neither the model's files
- *  nor options say how a pair is written. */
+/** Makes the pair's tokens those of the session, as qinfer_session_set_tokens does. No byte of the texts becomes part
+ *  of a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off. A
+ *  pair that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED where neither the model's
+ *  files nor options say how a pair is written. */
 QINFER_STATUS qinfer_session_set_pair(qinfer_session *session, const char *query, size_t query_len,
                                       const char *document, size_t document_len, const qinfer_score_options *options,
                                       uint64_t *out_cut, qinfer_error *err);

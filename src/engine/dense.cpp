@@ -24,9 +24,8 @@ void apply_dense(const Model& model, std::span<const float> pooled, std::span<fl
         false,
         {to, kernels::ActivationLayout::row_major, layers[i].outputs},
         {model.scratch() + layout.shared, model.scratch() + layout.per_worker, layout.per_worker_bytes}};
-    runtime.team().run([&](std::int32_t worker) {
-      run_phases(runtime.team(), kernels.linear, args, worker, [](std::int32_t) {});
-    });
+    runtime.team().run(
+        [&](std::int32_t worker) { run_phases(runtime.team(), kernels.linear, args, worker, [](std::int32_t) {}); });
     if (layers[i].tanh) std::transform(to, to + layers[i].outputs, to, tanh_f32);
     std::swap(from, to);
   }

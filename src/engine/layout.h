@@ -33,8 +33,8 @@ struct ScratchLayout {
   std::uint64_t logit_out = 0;                         ///< float* [batch]
   std::uint64_t sequences = 0;                         ///< kernels::Sequence [groups, at least 1][batch]
   std::uint64_t embeddings = 0;                        ///< HiddenStateRows [batch]
-  std::uint64_t dense = 0, dense_width = 0;            ///< f32 [2][dense_width]: input and output of a layer after pooling
-  std::uint64_t keys = 0;                              ///< an encoder's keys and values of one layer: blocks of `kv`
+  std::uint64_t dense = 0, dense_width = 0;  ///< f32 [2][dense_width]: input and output of a layer after pooling
+  std::uint64_t keys = 0;                    ///< an encoder's keys and values of one layer: blocks of `kv`
   std::uint32_t key_blocks = 0;
   KvLayout kv;  ///< of an encoder
   std::uint64_t bytes = 0;

@@ -14,7 +14,8 @@ using model::ScoreKind;
 
 // As the card of Qwen3-Reranker has it, byte for byte: what the model was trained with.
 constexpr std::string_view kQwenTemplate =
-    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    "provided. "
     "Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: {instruction}\n"
     "<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 constexpr std::string_view kQwenInstruction =
@@ -124,10 +125,14 @@ Result<PairText> pair_text(const Model& model, std::string_view query, std::stri
     const std::string_view instruction = usual != nullptr ? std::string_view(usual->text) : std::string_view();
     return render_pair(model, options.instruction.value_or(instruction), query, document, options.cancel);
   }
-  return error(Code::unsupported,
-               "the model's files do not say how it scores a pair of texts: give template_name \"{}\", or template_text "
-               "and the tokens yes and no",
-               kQwenReranker);
+  if (model.spec().classifier.n_labels > 1)
+    return error(Code::unsupported, "the model's classifier has {} labels, a score needs one",
+                 model.spec().classifier.n_labels);
+  return error(
+      Code::unsupported,
+      "the model's files do not say how it scores a pair of texts: give template_name \"{}\", or template_text "
+      "and the tokens yes and no",
+      kQwenReranker);
 }
 
 struct PairTokens {
@@ -167,6 +172,52 @@ Result<PairTokens> encode_pair(const Model& model, const PairText& pair, std::si
   return out;
 }
 
+bool uses_classifier(const Model& model, const ScoreOptions& options) {
+  return model.spec().score.kind == ScoreKind::classifier && !options.template_name && !options.template_text;
+}
+
+/// Two texts as one input of an encoder, and the type of each token.
+struct JoinedTexts {
+  std::vector<text::TokenId> ids;
+  std::vector<text::TypeId> types;
+  std::uint64_t n_cut = 0;
+};
+
+Result<JoinedTexts> join_pair(const Model& model, std::string_view query, std::string_view document, std::size_t most,
+                              const ScoreOptions& options) {
+  text::EncodeOptions encode;
+  encode.add_special = true;
+  encode.cancel = options.cancel;
+  JoinedTexts out;
+  QINFER_TRY(model.tokenizer()->encode_pair(query, document, encode, out.ids, out.types));
+  if (out.ids.size() <= most) return out;
+  // Where the document is: without one the input ends otherwise from there on.
+  JoinedTexts without;
+  QINFER_TRY(model.tokenizer()->encode_pair(query, "", encode, without.ids, without.types));
+  const std::size_t n = out.ids.size() - without.ids.size();
+  const auto begin = std::mismatch(without.ids.begin(), without.ids.end(), out.ids.begin()).second;
+  out.n_cut = out.ids.size() - most;
+  if (!options.truncate || out.n_cut > n)
+    return error_at(
+        Code::context_full, static_cast<std::int64_t>(out.ids.size()), "the pair has {} tokens, at most {} are taken{}",
+        out.ids.size(), most,
+        options.truncate ? ", and all but its document has more" : ": shorten the document, or ask for it to be cut");
+  const auto at = begin - out.ids.begin() + static_cast<std::ptrdiff_t>(n - out.n_cut);
+  const auto cut = static_cast<std::ptrdiff_t>(out.n_cut);
+  out.ids.erase(out.ids.begin() + at, out.ids.begin() + at + cut);
+  out.types.erase(out.types.begin() + at, out.types.begin() + at + cut);
+  return out;
+}
+
+/// Models without types of tokens take them all as one.
+Status set_joined(Session& session, const JoinedTexts& texts) {
+  const auto second = std::find(texts.types.begin(), texts.types.end(), 1) - texts.types.begin();
+  const std::size_t n = session.model().spec().n_types > 1 ? static_cast<std::size_t>(second) : texts.ids.size();
+  QINFER_TRY(session.truncate(0));
+  QINFER_TRY(session.append(std::span(texts.ids).first(n)));
+  return session.append(std::span(texts.ids).subspan(n), 1);
+}
+
 Result<std::int32_t> find_token(const Model& model, std::string_view text) {
   if (model.tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
   if (const auto id = model.tokenizer()->find(text)) return *id;
@@ -191,6 +242,11 @@ Result<std::pair<std::int32_t, std::int32_t>> score_tokens(const Model& model, c
 /// Before the sigmoid.
 Result<double> raw_score(const Session& session, const ScoreOptions& options) {
   const Model& model = session.model();
+  if (uses_classifier(model, options)) {
+    float value = 0;
+    QINFER_TRY(session.classify({&value, 1}));
+    return static_cast<double>(value);
+  }
   if (model.spec().score.kind == ScoreKind::dense && options.yes.empty()) {
     float values[2];
     QINFER_TRY(session.label_values(values));
@@ -212,9 +268,14 @@ Result<std::uint64_t> set_pair(Session& session, std::string_view query, std::st
                                const ScoreOptions& options) {
   const Model& model = session.model();
   if (model.tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
-  QINFER_ASSIGN(const PairText pair, pair_text(model, query, document, options));
   std::size_t most = std::min(model.spec().embedding_tokens(), session.max_tokens());
   if (options.max_tokens != 0) most = std::min<std::size_t>(most, options.max_tokens);
+  if (uses_classifier(model, options)) {
+    QINFER_ASSIGN(const JoinedTexts texts, join_pair(model, query, document, most, options));
+    QINFER_TRY(set_joined(session, texts));
+    return texts.n_cut;
+  }
+  QINFER_ASSIGN(const PairText pair, pair_text(model, query, document, options));
   QINFER_ASSIGN(const PairTokens tokens, encode_pair(model, pair, most, options));
   QINFER_TRY(session.set_tokens(tokens.ids).take_status());
   return tokens.n_cut;

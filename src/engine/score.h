@@ -2,6 +2,7 @@
 //
 // Two kinds of models are known here. A decoder that was trained to answer "yes" or "no" gets both texts in a template,
 // and the logits of the two tokens after it are compared; a GGUF file of one may have these rows of its LM head alone.
+// An encoder with a classifier of one label gets both as its tokenizer joins them.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct ScoreOptions {
 };
 
 /// Makes the tokens of a pair those of the session, which keeps what it has of them. Returns how many tokens of the
-/// document were cut off. QINFER_E_CONTEXT_FULL (detail: tokens of the pair) for a pair that is too long, or whose query
-/// alone is.
+/// document were cut off. QINFER_E_CONTEXT_FULL (detail: tokens of the pair) for a pair that is too long, or whose
+/// query alone is.
 Result<std::uint64_t> set_pair(Session& session, std::string_view query, std::string_view document,
                                const ScoreOptions& options);
 

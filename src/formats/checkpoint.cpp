@@ -242,7 +242,8 @@ Status Checkpoint::add_folder(const platform::Directory& directory, std::string_
   const std::size_t before = tensors_.size();
   QINFER_TRY(add_shard(std::move(file), cancel));
   shard_metadata_.clear();
-  for (std::size_t i = before; i < tensors_.size(); ++i) tensors_[i].name = format_text("{}/{}", folder, tensors_[i].name);
+  for (std::size_t i = before; i < tensors_.size(); ++i)
+    tensors_[i].name = format_text("{}/{}", folder, tensors_[i].name);
   return index_names();
 }
 

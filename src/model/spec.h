@@ -129,12 +129,14 @@ struct EmbeddingSpec {
 };
 
 /// What gives a score to a pair of texts: the logit of one token less that of another, after a template; the same of a
-/// layer with a row for each of the two, which is then the one layer of EmbeddingSpec::dense.
-enum class ScoreKind : std::uint8_t { none, tokens, dense };
+/// layer with a row for each of the two, which is then the one layer of EmbeddingSpec::dense; the one label of a
+/// classifier.
+enum class ScoreKind : std::uint8_t { none, tokens, dense, classifier };
 struct ScoreSpec {
   ScoreKind kind = ScoreKind::none;
   std::int32_t yes = -1, no = -1;  ///< the tokens; no -1: the logit of the first one alone
-  bool raw = false;                ///< the files say that a score is no probability
+  bool raw = false;                ///< a score is no probability
+  bool says_raw = false;           ///< config.json says whether it is
 };
 
 struct ModelSpec {
@@ -149,8 +151,8 @@ struct ModelSpec {
   std::uint32_t n_types = 0;         ///< rows of a table of token types that are added; 0: there is none
   ClassifierSpec classifier;
   bool tied_embeddings = false;
-  bool causal = true;         ///< false: every token sees those after it too, and there is no LM head
-  bool no_lm_head = false;    ///< of a causal model: its files have none; tied_embeddings is true
+  bool causal = true;       ///< false: every token sees those after it too, and there is no LM head
+  bool no_lm_head = false;  ///< of a causal model: its files have none; tied_embeddings is true
   EmbeddingSpec embedding;
   ScoreSpec score;
   float embedding_scale = 1;

@@ -439,8 +439,8 @@ Result<OpenFile> Directory::open_checked(std::string_view name) const {
 
 Result<std::string> Directory::read_text(std::string_view name, std::uint64_t max_bytes) const {
   const std::size_t slash = name.find('/');
-  QINFER_ASSIGN(const OpenFile file, slash == name.npos ? open_file(name)
-                                                        : open_file_in(name.substr(0, slash), name.substr(slash + 1)));
+  QINFER_ASSIGN(const OpenFile file,
+                slash == name.npos ? open_file(name) : open_file_in(name.substr(0, slash), name.substr(slash + 1)));
   if (file.size > max_bytes)
     return error_at(Code::format, -1, "{}: {} bytes, at most {} are accepted", name, file.size, max_bytes);
   std::string text(file.size, '\0');

@@ -297,11 +297,12 @@ Status read_score(GgufFields& fields) {
   const bool is_yes_no = labels && labels->size() == 2 && (*labels)[0] == "yes" && (*labels)[1] == "no";
   if (!is_yes_no || tensor->n_dims != 2 || tensor->dims[0] != static_cast<std::uint64_t>(fields.hidden) ||
       tensor->dims[1] != 2)
-    return error(Code::unsupported,
-                 "{}: tensor \"{}\" has the shape {} and key \"{}\" {} labels, supported are [2, {}] and the labels yes "
-                 "and no",
-                 fields.file(), kScoreTensor, formats::shape_text(tensor->shape()),
-                 fields.key("classifier.output_labels"), labels ? labels->size() : 0, fields.hidden);
+    return error(
+        Code::unsupported,
+        "{}: tensor \"{}\" has the shape {} and key \"{}\" {} labels, supported are [2, {}] and the labels yes "
+        "and no",
+        fields.file(), kScoreTensor, formats::shape_text(tensor->shape()), fields.key("classifier.output_labels"),
+        labels ? labels->size() : 0, fields.hidden);
   fields.add_text("qinfer_pooling", "last");
   fields.add_list("qinfer_dense", std::vector<std::int64_t>{2});
   fields.add("qinfer_scores", true);

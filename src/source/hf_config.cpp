@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "source/hf_experts.h"
+#include "source/hf_modules.h"
 
 namespace qinfer::source {
 namespace {
@@ -291,6 +292,10 @@ Status read_embedding(const FieldReader& fields, ModelSpec& spec) {
                       formats::json_text(*dense), model::kMaxDense);
     spec.embedding.dense.push_back({spec.embedding_dims(), static_cast<std::uint32_t>(outputs.integer())});
   }
+  if (spec.classifier.n_labels == 1) {
+    spec.score.kind = model::ScoreKind::classifier;
+    QINFER_TRY(read_score_activation(fields, spec));
+  }
   QINFER_ASSIGN(const auto scores, fields.boolean("qinfer_scores"));
   if (!scores.value_or(false)) return Status();
   if (spec.embedding.dense.size() != 1 || spec.embedding_dims() != 2 || !spec.causal)
@@ -326,7 +331,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
   if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
-  if (!spec.causal) parsed.tied = Tied::yes;                           // there is no separate LM head
+  if (!spec.causal) parsed.tied = Tied::yes;  // there is no separate LM head
   QINFER_TRY(read_embedding(fields, spec));
   QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
   if (label) spec.name = std::move(*label);

@@ -72,6 +72,8 @@ Status check_order(const std::vector<HfModule>& modules) {
     if (i == 0 && !folder.empty())
       return error(Code::unsupported, "{}: the Transformer is in \"{}\", expected it in the directory itself", kModules,
                    folder);
+    if (i != 0 && folder.empty() && kind != "Normalize")
+      return error_at(Code::format, -1, "{}: module {}, {}, has no folder: \"path\" is empty", kModules, i, kind);
     before = rank;
   }
   return Status();
@@ -174,15 +176,15 @@ Status read_logit_score(const FieldReader& fields, model::ModelSpec& spec) {
   return Status();
 }
 
-/// What is done with a score: the sigmoid, or nothing.
-Status read_score_activation(const FieldReader& fields, model::ModelSpec& spec) {
-  QINFER_ASSIGN(const auto activation, fields.string("activation_fn"));
-  if (!activation || spec.score.kind == model::ScoreKind::none) return Status();
+Status take_activation(const FieldReader& fields, std::string_view key, model::ScoreSpec& score) {
+  QINFER_ASSIGN(const auto activation, fields.string(key));
+  if (!activation) return Status();
   const std::string_view name = std::string_view(*activation).substr(activation->rfind('.') + 1);
   if (name != "Sigmoid" && name != "Identity")
-    return error(Code::unsupported, "{}: \"activation_fn\" is \"{}\", supported are Sigmoid and Identity",
-                 fields.where(), *activation);
-  spec.score.raw = name == "Identity";
+    return error(Code::unsupported, "{}: \"{}\" is \"{}\", supported are Sigmoid and Identity", fields.where(), key,
+                 *activation);
+  score.raw = name == "Identity";
+  score.says_raw = true;
   return Status();
 }
 
@@ -235,6 +237,16 @@ Result<Prompts> read_prompts(const FieldReader& fields) {
 
 }  // namespace
 
+Status read_score_activation(const FieldReader& fields, model::ModelSpec& spec) {
+  const Json* own = formats::find_field(fields.object(), "sentence_transformers");
+  if (own != nullptr && own->is_object()) {
+    const FieldReader inside(*own, fields.where() + ": \"sentence_transformers\"");
+    QINFER_TRY(take_activation(inside, "activation_fn", spec.score));
+  }
+  if (spec.score.says_raw) return Status();
+  return take_activation(fields, "sbert_ce_default_activation_function", spec.score);
+}
+
 Result<std::vector<HfModule>> list_hf_modules(const TextFiles& files, CancelFlag cancel) {
   std::vector<HfModule> modules;
   QINFER_ASSIGN(const auto text, files.find(kModules, kMaxConfigBytes));
@@ -284,7 +296,8 @@ Result<HfModules> read_hf_modules(const TextFiles& files, model::ModelSpec& spec
   QINFER_ASSIGN(const auto whole, find_object(files, kPrompts, cancel));
   if (!whole) return out;
   const FieldReader fields(whole->root(), std::string(kPrompts));
-  QINFER_TRY(read_score_activation(fields, spec));
+  if (spec.score.kind != model::ScoreKind::none && !spec.score.says_raw)
+    QINFER_TRY(take_activation(fields, "activation_fn", spec.score));
   QINFER_ASSIGN(out.prompts, read_prompts(fields));
   return out;
 }

@@ -8,6 +8,7 @@
 
 #include "base/cancel.h"
 #include "base/status.h"
+#include "formats/json.h"
 #include "model/spec.h"
 #include "source/model_source.h"
 
@@ -28,6 +29,9 @@ Result<std::vector<HfModule>> list_hf_modules(const TextFiles& files, CancelFlag
 
 /// The files of text that belong to modules, as far as they are known by name; some may not be there.
 std::vector<std::string> hf_module_texts(const std::vector<HfModule>& modules);
+
+/// What config.json says that is done with the one label of a classifier: the sigmoid, or nothing.
+Status read_score_activation(const formats::FieldReader& fields, model::ModelSpec& spec);
 
 /// What is read of the files besides what `spec` takes.
 struct HfModules {

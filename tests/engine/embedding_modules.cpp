@@ -59,8 +59,8 @@ struct Case {
   std::vector<float> unscaled, embeddings;  ///< [2][dims]: of all ids and of the first seven
 };
 
-const std::vector<std::string> kCases = {"gemma-dense", "gemma-tanh", "qwen-last", "qwen-mean", "qwen-dense",
-                                         "first-old"};
+const std::vector<std::string> kCases = {"gemma-dense", "gemma-tanh", "qwen-last",
+                                         "qwen-mean",   "qwen-dense", "first-old"};
 
 /// Embeddings of all ids and of the first seven.
 std::vector<std::vector<float>> embed(const qi::Model& model, const std::vector<std::int32_t>& ids, bool unscaled) {
@@ -218,9 +218,11 @@ TEST_CASE("modules that are damaged or not known are refused by name", "[embeddi
        "module 2 is \"Pooling\"",
        {{"modules.json", modules + R"({"path": "1_Pooling", "type": "Pooling"}])"}}},
       {QINFER_E_FORMAT,
+       "module 1, Pooling, has no folder",
+       {{"modules.json", R"([{"path": "", "type": "Transformer"}, {"path": "", "type": "Pooling"}])"}}},
+      {QINFER_E_FORMAT,
        "not a plain file name",
-       {{"modules.json",
-         R"([{"path": "", "type": "Transformer"}, {"path": "../1_Pooling", "type": "Pooling"}])"}}},
+       {{"modules.json", R"([{"path": "", "type": "Transformer"}, {"path": "../1_Pooling", "type": "Pooling"}])"}}},
       {QINFER_E_NOT_FOUND,
        "3_Pooling/config.json: it is not there",
        {{"modules.json", R"([{"path": "", "type": "Transformer"}, {"path": "3_Pooling", "type": "Pooling"}])"}}},
@@ -283,10 +285,10 @@ TEST_CASE("a text is cut only where that is asked for, and prompts go before it"
   std::size_t n = 0;
   std::uint64_t n_cut = 7;
   qinfer_token tokens[64];
-  REQUIRE_FAILS_AT(QINFER_E_CONTEXT_FULL, static_cast<std::int64_t>(whole.size()),
-                   "has " + std::to_string(whole.size()) + " tokens, at most 12",
-                   qinfer_embedding_tokenize(model.native(), text.data(), text.size(), &options, tokens, 64, &n, &n_cut,
-                                             &err));
+  REQUIRE_FAILS_AT(
+      QINFER_E_CONTEXT_FULL, static_cast<std::int64_t>(whole.size()),
+      "has " + std::to_string(whole.size()) + " tokens, at most 12",
+      qinfer_embedding_tokenize(model.native(), text.data(), text.size(), &options, tokens, 64, &n, &n_cut, &err));
   CHECK(n_cut == 0);
   options.flags = QINFER_EMBED_TRUNCATE;
   const auto cut = model.embedding_tokens(text, options, &n_cut);

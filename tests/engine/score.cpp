@@ -82,8 +82,7 @@ TEST_CASE("a score is the sigmoid of one logit less another, after the pair in t
   qi::KvCache raw_cache(raw);
   qi::Session other(raw_cache);
   other.set_pair("why", "because");
-  CHECK(other.tokens() ==
-        raw.tokenize("system=be brief;query=why;document=because;<s>A", QINFER_TEXT_PARSE_SPECIAL));
+  CHECK(other.tokens() == raw.tokenize("system=be brief;query=why;document=because;<s>A", QINFER_TEXT_PARSE_SPECIAL));
   other.eval();
   options.flags = 0;
   CHECK(other.score(options) == other.score());
@@ -137,9 +136,9 @@ TEST_CASE("of a pair that is too long the document is cut where that is asked fo
   session.set_pair("q", document, options);
   const std::size_t n = session.tokens().size();
   options.max_tokens = 40;
-  REQUIRE_FAILS_AT(QINFER_E_CONTEXT_FULL, static_cast<std::int64_t>(n), "at most 40 are taken",
-                   qinfer_session_set_pair(session.native(), "q", 1, document.data(), document.size(), &options,
-                                           nullptr, &err));
+  REQUIRE_FAILS_AT(
+      QINFER_E_CONTEXT_FULL, static_cast<std::int64_t>(n), "at most 40 are taken",
+      qinfer_session_set_pair(session.native(), "q", 1, document.data(), document.size(), &options, nullptr, &err));
   CHECK(session.tokens().size() == n);
   options.flags = QINFER_SCORE_TRUNCATE;
   CHECK(session.set_pair("q", document, options) == n - 40);

@@ -191,8 +191,10 @@ void export_model(napi_env env, napi_value exports) {
               {"token", entry<token>},
               {"findToken", entry<find_token>},
               {"endTokens", entry<end_tokens>},
-              {"prompts", entry<prompts>}, {"defaultPrompt", entry<default_prompt>},
-              {"embeddingTokens", entry<embedding_tokens>}, {"chatTemplate", entry<chat_template>},
+              {"prompts", entry<prompts>},
+              {"defaultPrompt", entry<default_prompt>},
+              {"embeddingTokens", entry<embedding_tokens>},
+              {"chatTemplate", entry<chat_template>},
               {"renderChat", entry<render_chat>},
               {"tokenizeChat", entry<tokenize_chat>}});
 }

@@ -295,17 +295,28 @@ napi_value score(const Args& args) {
 
 void export_session(napi_env env, napi_value exports) {
   export_all(env, exports,
-             {{"cacheCreate", entry<cache_create>},         {"cacheStats", entry<cache_stats>},
-              {"sessionCreate", entry<session_create>},     {"sessionFork", entry<session_fork>},
-              {"sessionAppend", entry<session_append>},     {"sessionSetTokens", entry<session_set_tokens>},
-              {"sessionTruncate", entry<session_truncate>}, {"sessionTokens", entry<session_tokens>},
-              {"sessionLength", entry<session_length>},     {"sessionPending", entry<session_pending>},
-              {"sessionInfo", entry<session_info>},         {"sessionMemory", entry<session_memory>},
-              {"sessionMetrics", entry<session_metrics>},   {"sessionSetSampler", entry<session_set_sampler>},
-              {"sessionSetBias", entry<session_set_bias>},  {"setLogitsHook", entry<set_logits_hook>},
-              {"copyLogits", entry<copy_logits>},           {"logprobs", entry<logprobs>},
-              {"topLogprobs", entry<top_logprobs>},         {"embedding", entry<embedding>},
-              {"setPair", entry<set_pair>},                 {"score", entry<score>}});
+             {{"cacheCreate", entry<cache_create>},
+              {"cacheStats", entry<cache_stats>},
+              {"sessionCreate", entry<session_create>},
+              {"sessionFork", entry<session_fork>},
+              {"sessionAppend", entry<session_append>},
+              {"sessionSetTokens", entry<session_set_tokens>},
+              {"sessionTruncate", entry<session_truncate>},
+              {"sessionTokens", entry<session_tokens>},
+              {"sessionLength", entry<session_length>},
+              {"sessionPending", entry<session_pending>},
+              {"sessionInfo", entry<session_info>},
+              {"sessionMemory", entry<session_memory>},
+              {"sessionMetrics", entry<session_metrics>},
+              {"sessionSetSampler", entry<session_set_sampler>},
+              {"sessionSetBias", entry<session_set_bias>},
+              {"setLogitsHook", entry<set_logits_hook>},
+              {"copyLogits", entry<copy_logits>},
+              {"logprobs", entry<logprobs>},
+              {"topLogprobs", entry<top_logprobs>},
+              {"embedding", entry<embedding>},
+              {"setPair", entry<set_pair>},
+              {"score", entry<score>}});
 }
 
 }  // namespace qinfer_node
