@@ -518,7 +518,7 @@ typedef struct qinfer_model_info {
     uint32_t     n_experts, n_active_experts, n_expert_layers, expert_ffn;
     const char  *kernel_set;                          /* that it runs on; static */
     uint32_t     embedding_dims;                      /* floats of an embedding */
-    uint32_t     embedding_tokens;                    /* most tokens of a text, or a pair, for an embedding or a score */
+    uint32_t     embedding_tokens;                    /* most tokens of a text or pair for an embedding or score */
     int32_t      pooling;                             /* QINFER_POOL_*: the model's */
     int32_t      scoring;                             /* QINFER_SCORING_*: what its files say */
 } qinfer_model_info;
