@@ -10,7 +10,7 @@
 #include <random>
 #include <utility>
 
-#include "engine.h"
+#include "refusal.h"
 
 namespace server {
 namespace {
@@ -270,7 +270,7 @@ void Connection::begin_stream(const std::string& type) {
 }
 
 void Connection::stream(std::string_view bytes) {
-  if (is_closed_ || state_ != State::answer || bytes.empty()) return;
+  if (is_closed_ || state_ != State::answer || bytes.empty() || is_head_) return;
   note_contents(record(), bytes);
   if (!is_chunked_) return write(std::string(bytes));
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -281,7 +281,7 @@ void Connection::stream(std::string_view bytes) {
 
 void Connection::end_stream() {
   if (is_closed_ || state_ != State::answer) return;
-  if (is_chunked_) write("0\r\n\r\n");
+  if (is_chunked_ && !is_head_) write("0\r\n\r\n");
   finish_answer();
   if (!writes_) go_on();
 }
