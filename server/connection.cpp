@@ -286,11 +286,18 @@ void Connection::end_stream() {
   if (!writes_) go_on();
 }
 
+/// One piece may be of any size, since what was asked for made it: the others count.
+bool Connection::has_too_much() const {
+  if (outbox_bytes_ <= kMostOutbox) return false;
+  const auto largest = std::max_element(outbox_.begin(), outbox_.end(),
+                                        [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  return outbox_bytes_ - largest->size() > kMostOutbox;
+}
+
 void Connection::write(std::string bytes) {
-  const bool is_full = outbox_bytes_ > kMostOutbox;  // one piece, of whatever size, was made by what was asked for
   outbox_bytes_ += bytes.size();
   outbox_.push_back(std::move(bytes));
-  if (streams_ && is_full) return close();
+  if (streams_ && has_too_much()) return close();
   if (!writes_) write_next();
   note_slowness();
 }

@@ -90,6 +90,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse_body(Code error);
   void begin_answer();
   void take_request();
+  bool has_too_much() const;
   void write(std::string bytes);
   void write_next();
   void take_written();

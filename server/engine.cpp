@@ -343,7 +343,7 @@ void Job::add(Choice& choice, const qinfer_event& event) {
         qinfer_openai_answer_add(answer_, choice.index, choice.generation, &ended, error.arg());
     if (status != QINFER_OK) fail(status, error.text());
     choice.is_answered = ended != 0 || status != QINFER_OK;
-    ++usage_.completion;
+    if (event.token.token >= 0) ++usage_.completion;
     if (choice.is_answered) note_end(choice, event);
     if (choice.is_answered) {  // nothing where it has ended itself
       const Lock lock(mutex_);
