@@ -54,7 +54,8 @@ Status read_local_windows(const FieldReader& fields, const Architecture&, ModelS
 
 Status read_two_ropes(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   RopeBases bases{.full = 160000, .local = 10000};
-  for (const auto& [name, base] : {std::pair("global_rope_theta", &bases.full), std::pair("local_rope_theta", &bases.local)}) {
+  for (const auto& [name, base] :
+       {std::pair("global_rope_theta", &bases.full), std::pair("local_rope_theta", &bases.local)}) {
     QINFER_ASSIGN(const auto stated, fields.number(name));
     if (stated && !(*stated >= 1e-3 && *stated <= 1e15))
       return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0.001 to 1e15", fields.where(), name, *stated);
@@ -125,14 +126,17 @@ constexpr Architecture classifier() {
   return row;
 }
 
-constexpr std::string_view kKeys[] = {"attention.causal", "attention.sliding_window",
-                                      "attention.sliding_window_pattern", "rope.freq_base_swa", "hidden_activation"};
+constexpr std::string_view kKeys[] = {
+    "attention.causal",   "attention.sliding_window", "attention.sliding_window_pattern",
+    "rope.freq_base_swa", "hidden_activation",        "classifier.pooling_type"};
 constexpr std::string_view kAlsoInGguf[] = {"ModernBertForSequenceClassification"};
 
 Status read_keys(GgufFields& fields) {
   if (fields.has_tensor("cls.output.weight")) fields.set_hugging_face("ModernBertForSequenceClassification");
   QINFER_ASSIGN(const auto activation, fields.text("hidden_activation"));
   if (activation) fields.add_text("hidden_activation", *activation);
+  QINFER_ASSIGN(const auto pooling, fields.text("classifier.pooling_type"));
+  if (pooling) fields.add_text("classifier_pooling", *pooling);
   QINFER_ASSIGN(const auto window, fields.integer("attention.sliding_window", 1, kMaxContext));
   if (window) fields.add("local_attention", *window);
   QINFER_ASSIGN(const auto every, fields.integer("attention.sliding_window_pattern", 1, kMaxLayers));

@@ -1,6 +1,6 @@
 // Nomic's BERT: rotary embeddings in the place of learned positions, gated networks, and no biases but those of norms.
-// Released files have GPT-2's names of fields, and names of tensors that transformers 5 gives up where it has not loaded
-// such a file.
+// Released files have GPT-2's names of fields, and names of tensors that transformers 5 gives up where it has not
+// loaded such a file.
 #include <algorithm>
 
 #include "base/format.h"
@@ -26,9 +26,9 @@ constexpr FieldName kFieldNames[] = {{"hidden_size", "n_embd"},
 constexpr struct {
   std::string_view name;
   bool value;
-} kSwitches[] = {{"prenorm", false},        {"use_rms_norm", false},  {"parallel_block", false},
-                 {"qkv_proj_bias", false},  {"mlp_fc1_bias", false},  {"mlp_fc2_bias", false},
-                 {"causal", false},         {"rotary_emb_interleaved", false}};
+} kSwitches[] = {{"prenorm", false},       {"use_rms_norm", false},          {"parallel_block", false},
+                 {"qkv_proj_bias", false}, {"mlp_fc1_bias", false},          {"mlp_fc2_bias", false},
+                 {"causal", false},        {"rotary_emb_interleaved", false}};
 
 Status read_nomic(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
   for (const auto& known : kSwitches) {
@@ -45,6 +45,8 @@ Status read_nomic(const FieldReader& fields, const Architecture&, ModelSpec& spe
   if (fraction.value_or(1) != 1)
     return error(Code::unsupported, "{}: \"rotary_emb_fraction\" is {}, only 1 is supported", fields.where(),
                  *fraction);
+  if (fields.has("rotary_emb_scale_base"))
+    return error(Code::unsupported, "{}: \"rotary_emb_scale_base\" is there, which is not supported", fields.where());
   // Beyond the trained positions frequencies would depend on the length of each text.
   QINFER_ASSIGN(const auto factor, fields.number("rotary_scaling_factor"));
   QINFER_ASSIGN(const auto trained, fields.integer("max_trained_positions", 1, kMaxContext));
@@ -101,7 +103,8 @@ std::string new_name(const ModelSpec& spec, const TensorId& id, std::string_view
     case Role::final_norm:
     case Role::final_norm_bias: {
       const auto sum = layer_of_sum(spec, id);
-      return sum ? format_text("layers.{}.post_mlp_layernorm{}", *sum, end) : format_text("embeddings.LayerNorm{}", end);
+      return sum ? format_text("layers.{}.post_mlp_layernorm{}", *sum, end)
+                 : format_text("embeddings.LayerNorm{}", end);
     }
     case Role::q: return layer + "self_attn.q_proj.weight";
     case Role::k: return layer + "self_attn.k_proj.weight";

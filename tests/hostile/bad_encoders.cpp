@@ -1,0 +1,144 @@
+// What encoders refuse, by the name of the field, key or tensor: each tensor of a fixture that is missing, of another
+// shape or type, in both formats' names, and fields of models that are not like those that were compared.
+#include <fstream>
+#include <sstream>
+
+#include "support/c_api.h"
+#include "support/gguf_loads.h"
+
+using namespace qinfer::test;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string kModels = QINFER_TEST_FIXTURES "/models/";
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  REQUIRE(!out.str().empty());
+  return out.str();
+}
+
+/// A fixture's folder whose files can be changed.
+class Fixture {
+ public:
+  explicit Fixture(const std::string& name)
+      : config(Json::parse(read_file(kModels + name + "/config.json"))),
+        file_(read_file(kModels + name + "/model.safetensors")) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, file_.data(), 8);
+    header = Json::parse(file_.substr(8, length));
+    data_ = file_.substr(8 + length);
+  }
+  Json config, header;
+
+  void refused(qinfer_status status, const std::string& message) const {
+    write();
+    REQUIRE_LOAD_FAILS(status, message, dir_);
+  }
+  void loads() const {
+    write();
+    REQUIRE(load_model(dir_) != nullptr);
+  }
+
+ private:
+  void write() const {
+    dir_.write("config.json", config.dump());
+    dir_.write("model.safetensors", safetensors_file(header.dump(), data_));
+  }
+  std::string file_, data_;
+  ModelDir dir_;
+};
+
+bool is_used(const std::string& model, const std::string& tensor) {
+  return tensor != "__metadata__" && (model.find("classifier") != std::string::npos || tensor.find("pooler") != 0);
+}
+
+}  // namespace
+
+TEST_CASE("Tensors of encoders that are missing, or of another shape or type", "[bad]") {
+  for (const char* name : {"bert-f32", "bert-classifier-f32", "xlmr-classifier-f32", "nomic-f32", "nomic-released-bf16",
+                           "modernbert-classifier-f32"}) {
+    const Fixture good(name);
+    good.loads();
+    for (const auto& [tensor, entry] : good.header.items()) {
+      if (!is_used(name, tensor)) continue;
+      INFO(name << ": " << tensor);
+      Fixture bad(name);
+      bad.header.erase(tensor);
+      bad.header["another"] = entry;
+      bad.refused(QINFER_E_NOT_FOUND, "\"" + tensor + "\"");
+      bad = Fixture(name);
+      bad.header[tensor]["shape"].push_back(1);
+      bad.refused(QINFER_E_FORMAT, "has the shape");
+      bad = Fixture(name);
+      bad.header[tensor]["dtype"] = entry["dtype"] == "F32" ? "I32" : "I16";
+      bad.refused(QINFER_E_UNSUPPORTED, "\"" + tensor + "\" is I");
+    }
+  }
+}
+
+TEST_CASE("Fields of encoders that are missing, of another type or mean another model", "[bad]") {
+  const auto with = [](const char* name, const char* field, const Json& value) {
+    Fixture changed(name);
+    changed.config[field] = value;
+    return changed;
+  };
+  const auto without = [](const char* name, const char* field) {
+    Fixture changed(name);
+    changed.config.erase(field);
+    return changed;
+  };
+  for (const char* field : {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                            "max_position_embeddings", "vocab_size", "layer_norm_eps"}) {
+    INFO(field);
+    without("bert-f32", field).refused(QINFER_E_FORMAT, std::string("\"") + field + "\" is missing");
+    with("bert-f32", field, "many").refused(QINFER_E_FORMAT, field);
+  }
+  for (const char* field : {"n_embd", "n_inner", "n_layer", "n_head", "n_positions", "layer_norm_epsilon"}) {
+    INFO(field);
+    with("nomic-released-bf16", field, "many").refused(QINFER_E_FORMAT, field);
+  }
+  without("modernbert-f32", "norm_eps").refused(QINFER_E_FORMAT, "\"norm_eps\" is missing");
+  with("bert-f32", "hidden_act", "relu").refused(QINFER_E_UNSUPPORTED, "\"hidden_act\" is \"relu\"");
+  with("bert-f32", "position_embedding_type", "relative_key")
+      .refused(QINFER_E_UNSUPPORTED, "\"position_embedding_type\" is \"relative_key\"");
+  with("bert-f32", "is_decoder", true).refused(QINFER_E_UNSUPPORTED, "\"is_decoder\" is true");
+  with("bert-f32", "type_vocab_size", 0).refused(QINFER_E_FORMAT, "\"type_vocab_size\"");
+  with("bert-f32", "type_vocab_size", 3).refused(QINFER_E_FORMAT, "token_type_embeddings.weight\" has the shape");
+  with("bert-f32", "max_position_embeddings", 95)
+      .refused(QINFER_E_FORMAT, "position_embeddings.weight\" has the shape");
+  with("bert-classifier-f32", "id2label", Json::array()).refused(QINFER_E_FORMAT, "\"id2label\" must be an object");
+  with("bert-classifier-f32", "id2label", Json::object()).refused(QINFER_E_FORMAT, "\"id2label\" must be an object");
+  with("xlmr-odd-bf16", "pad_token_id", 95).refused(QINFER_E_FORMAT, "leaves no position after \"pad_token_id\" (95)");
+  with("xlmr-odd-bf16", "pad_token_id", -2).refused(QINFER_E_FORMAT, "\"pad_token_id\"");
+  with("nomic-released-bf16", "prenorm", true).refused(QINFER_E_UNSUPPORTED, "\"prenorm\" is true");
+  with("nomic-released-bf16", "qkv_proj_bias", true).refused(QINFER_E_UNSUPPORTED, "\"qkv_proj_bias\" is true");
+  with("nomic-released-bf16", "activation_function", "gelu")
+      .refused(QINFER_E_UNSUPPORTED, "\"activation_function\" is \"gelu\"");
+  with("nomic-released-bf16", "rotary_emb_fraction", 0.5)
+      .refused(QINFER_E_UNSUPPORTED, "\"rotary_emb_fraction\" is 0.5");
+  with("nomic-released-bf16", "rotary_emb_base", -1).refused(QINFER_E_FORMAT, "\"rotary_emb_base\" is -1");
+  with("nomic-released-bf16", "rotary_emb_scale_base", 512)
+      .refused(QINFER_E_UNSUPPORTED, "\"rotary_emb_scale_base\" is there");
+  with("modernbert-v4-bf16", "global_attn_every_n_layers", 0)
+      .refused(QINFER_E_FORMAT, "\"global_attn_every_n_layers\"");
+  with("modernbert-v4-bf16", "local_rope_theta", 0).refused(QINFER_E_FORMAT, "\"local_rope_theta\" is 0");
+  with("modernbert-f32", "local_attention", -1).refused(QINFER_E_FORMAT, "\"local_attention\"");
+  with("modernbert-f32", "attention_bias", true).refused(QINFER_E_UNSUPPORTED, "\"attention_bias\" is true");
+  with("modernbert-f32", "hidden_activation", "silu")
+      .refused(QINFER_E_UNSUPPORTED, "\"hidden_activation\" is \"silu\"");
+  with("modernbert-classifier-f32", "classifier_activation", "relu")
+      .refused(QINFER_E_UNSUPPORTED, "\"classifier_activation\" is \"relu\"");
+  with("modernbert-classifier-f32", "classifier_pooling", "max")
+      .refused(QINFER_E_UNSUPPORTED, "\"classifier_pooling\" is \"max\"");
+}
+
+TEST_CASE("GGUF files of BERT's classifiers lack a layer, and are refused", "[bad][gguf]") {
+  GgufLoads loads;
+  REQUIRE_GGUF_FAILS(QINFER_E_UNSUPPORTED, "\"cls.output.weight\" is there without \"cls.weight\"", loads,
+                     read_file(QINFER_TEST_FIXTURES "/gguf/bert-classifier-f32.gguf"));
+  REQUIRE(loads.load(read_file(QINFER_TEST_FIXTURES "/gguf/xlmr-classifier-f32.gguf")) != nullptr);
+}
