@@ -144,7 +144,10 @@ Status read_sizes(GgufFields& fields) {
   QINFER_ASSIGN(const auto expert_ffn, fields.integer("expert_feed_forward_length", 0, kMaxDim));
   fields.ffn = ffn.value_or(0) != 0 ? *ffn : expert_ffn.value_or(0);
   if (fields.ffn == 0) return fields.missing("feed_forward_length");
-  QINFER_ASSIGN(const auto eps, fields.number(fields.architecture().eps_key, 0, 1));
+  QINFER_ASSIGN(auto eps, fields.number(fields.architecture().eps_key, 0, 1));
+  if (!eps && fields.architecture().place != nullptr) {  // llama.cpp's converter takes ModernBERT's for an RMSNorm's
+    QINFER_ASSIGN(eps, fields.number("attention.layer_norm_rms_epsilon", 0, 1));
+  }
   if (!eps) return fields.missing(fields.architecture().eps_key);
   const formats::GgufTensor* embedding = fields.gguf().find("token_embd.weight");
   const GgufValue* tokens = fields.metadata().find("tokenizer.ggml.tokens");

@@ -135,8 +135,8 @@ Status read_keys(GgufFields& fields) {
   if (fields.has_tensor("cls.output.weight")) fields.set_hugging_face("ModernBertForSequenceClassification");
   QINFER_ASSIGN(const auto activation, fields.text("hidden_activation"));
   if (activation) fields.add_text("hidden_activation", *activation);
-  QINFER_ASSIGN(const auto pooling, fields.text("classifier.pooling_type"));
-  if (pooling) fields.add_text("classifier_pooling", *pooling);
+  QINFER_ASSIGN(const auto pooling, fields.integer("classifier.pooling_type", 1, 2));
+  fields.add_text("classifier_pooling", pooling == 2 ? "cls" : "mean");  // which llama.cpp takes where nothing is said
   QINFER_ASSIGN(const auto window, fields.integer("attention.sliding_window", 1, kMaxContext));
   if (window) fields.add("local_attention", *window);
   QINFER_ASSIGN(const auto every, fields.integer("attention.sliding_window_pattern", 1, kMaxLayers));
