@@ -66,6 +66,9 @@ TEST_CASE("Tensors of encoders that are missing, or of another shape or type", "
     for (const auto& [tensor, entry] : good.header.items()) {
       if (!is_used(name, tensor)) continue;
       INFO(name << ": " << tensor);
+      // Where the embedding is not found, the model is taken for a bare one.
+      const std::size_t at = std::min(tensor.find("embeddings.word"), tensor.find("embeddings.tok_"));
+      const std::string named = at == std::string::npos ? tensor : tensor.substr(at);
       const auto changed = [&](auto&& change) {
         Fixture bad(name);
         change(bad.header);
@@ -74,7 +77,7 @@ TEST_CASE("Tensors of encoders that are missing, or of another shape or type", "
       changed([&](Json& header) {
         header.erase(tensor);
         header["another"] = entry;
-      }).refused(QINFER_E_NOT_FOUND, "\"" + tensor + "\"");
+      }).refused(QINFER_E_NOT_FOUND, "\"" + named + "\"");
       changed([&](Json& header) { header[tensor]["shape"].push_back(1); }).refused(QINFER_E_FORMAT, "has the shape");
       changed([&](Json& header) {
         header[tensor]["dtype"] = entry["dtype"] == "F32" ? "I32" : "I16";

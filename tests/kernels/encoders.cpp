@@ -204,6 +204,6 @@ TEST_CASE("exact gelu is within 3e-7 of its argument over the whole range", "[ke
   }
   CHECK(gelu_erf_f32(INFINITY) == INFINITY);
   CHECK(std::isnan(gelu_erf_f32(NAN)));
-  // The two kinds of GELU differ by up to 4.7e-4: a set that takes one for the other is told.
-  CHECK(std::fabs(gelu_erf_f32(2.2f) - gelu_tanh_f32(2.2f)) > 3e-4);
+  // The two kinds of GELU differ by up to 4.7e-4 (here by 2.7e-4): a set that takes one for the other is told.
+  CHECK(std::fabs(gelu_erf_f32(2.2f) - gelu_tanh_f32(2.2f)) > 2e-4);
 }
