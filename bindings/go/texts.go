@@ -61,7 +61,7 @@ func (m *Model) EmbeddingTokens(text string, o EmbeddingTextOptions) ([]Token, u
 	var t texts
 	defer t.free()
 	options := C.qinfer_embedding_text_options{
-		flags: flag(o.Truncate, C.QINFER_EMBED_TRUNCATE) | flag(o.ParseSpecial, C.QINFER_EMBED_PARSE_SPECIAL),
+		flags:       flag(o.Truncate, C.QINFER_EMBED_TRUNCATE) | flag(o.ParseSpecial, C.QINFER_EMBED_PARSE_SPECIAL),
 		prompt_name: t.optional("the prompt's name", o.Prompt), prompt: t.optional("the prompt", o.PromptText),
 		max_tokens: C.uint32_t(o.MaxTokens),
 	}

@@ -304,7 +304,7 @@ Status read_score(GgufFields& fields) {
         Code::unsupported,
         "{}: tensor \"{}\" has the shape {} and key \"{}\" {} labels, supported are [2, {}] and the labels yes "
         "and no",
-        fields.file(), kScoreTensor, formats::shape_text(tensor->shape()), fields.key("classifier.output_labels"),
+        fields.file(), kScoreTensor, model::shape_text(tensor->shape()), fields.key("classifier.output_labels"),
         labels ? labels->size() : 0, fields.hidden);
   fields.add_text("qinfer_pooling", "last");
   fields.add_list("qinfer_dense", std::vector<std::int64_t>{2});
@@ -342,7 +342,7 @@ Status read_dense(GgufFields& fields) {
     if (tensor->n_dims != 2 || tensor->dims[0] != inputs || tensor->dims[1] > static_cast<std::uint64_t>(kMaxDim))
       return error_at(Code::format, static_cast<std::int64_t>(tensor->offset),
                       "{}: tensor \"{}\" has the shape {}, expected rows of {}", fields.file(), tensor->name,
-                      formats::shape_text(tensor->shape()), inputs);
+                      model::shape_text(tensor->shape()), inputs);
     const std::uint64_t outputs = tensor->dims[1];
     for (const auto& [end, width] : {std::pair("_feat_in", inputs), std::pair("_feat_out", outputs)}) {
       const std::string key = format_text("{}{}", name, end);

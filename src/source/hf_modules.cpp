@@ -17,15 +17,16 @@ using formats::FieldReader;
 using formats::Json;
 using model::Pooling;
 
-constexpr std::string_view kModules = "modules.json", kPrompts = "config_sentence_transformers.json",
-                           kLengths = "sentence_bert_config.json", kTokenizer = "tokenizer_config.json";
+constexpr std::string_view kModulesFile = "modules.json", kPromptsFile = "config_sentence_transformers.json",
+                           kLengthsFile = "sentence_bert_config.json", kTokenizerFile = "tokenizer_config.json";
 constexpr std::size_t kMaxModules = 16;
 
 /// The kinds that are known, each of which may come after those before it.
-constexpr std::string_view kKinds[] = {"Transformer", "Pooling", "Dense", "Normalize", "LogitScore"};
+constexpr std::string_view kModuleKinds[] = {"Transformer", "Pooling", "Dense", "Normalize", "LogitScore"};
 
 std::size_t rank_of(std::string_view kind) {
-  return static_cast<std::size_t>(std::find(std::begin(kKinds), std::end(kKinds), kind) - std::begin(kKinds));
+  return static_cast<std::size_t>(std::find(std::begin(kModuleKinds), std::end(kModuleKinds), kind) -
+                                  std::begin(kModuleKinds));
 }
 
 /// The JSON object of a file; nothing where the file is absent.
@@ -41,7 +42,7 @@ Result<std::optional<formats::JsonDocument>> find_object(const TextFiles& files,
 /// The configuration of a module, which must be there.
 Result<formats::JsonDocument> read_object(const TextFiles& files, const std::string& name, CancelFlag cancel) {
   QINFER_ASSIGN(auto document, find_object(files, name, cancel));
-  if (!document) return error(Code::not_found, "{}: it is not there, but {} names its folder", name, kModules);
+  if (!document) return error(Code::not_found, "{}: it is not there, but {} names its folder", name, kModulesFile);
   return std::move(*document);
 }
 
@@ -52,28 +53,29 @@ Result<HfModule> read_line(const Json& line) {
   };
   const auto type = text("type"), path = text("path");
   if (!type || !path)
-    return error_at(Code::format, -1, "{}: expected a list of objects with the texts \"type\" and \"path\"", kModules);
+    return error_at(Code::format, -1, "{}: expected a list of objects with the texts \"type\" and \"path\"",
+                    kModulesFile);
   return HfModule{std::string(type->substr(type->rfind('.') + 1)), std::string(*path)};
 }
 
 /// Each comes where it can, and the model itself is in the directory.
-Status check_order(const std::vector<HfModule>& modules) {
+Status check_module_order(const std::vector<HfModule>& modules) {
   std::size_t before = 0;
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const auto& [kind, folder] = modules[i];
     const std::size_t rank = rank_of(kind);
     const bool again = i != 0 && rank == before && kind != "Dense";
     const bool alone = kind != "LogitScore" || i == 1;
-    if (rank == std::size(kKinds) || rank < before || again || !alone || (i == 0) != (rank == 0))
+    if (rank == std::size(kModuleKinds) || rank < before || again || !alone || (i == 0) != (rank == 0))
       return error(Code::unsupported,
                    "{}: module {} is \"{}\", supported are Transformer, Pooling, up to {} of Dense, and Normalize, in "
                    "this order, or Transformer and LogitScore",
-                   kModules, i, kind, model::kMaxDense);
+                   kModulesFile, i, kind, model::kMaxDense);
     if (i == 0 && !folder.empty())
-      return error(Code::unsupported, "{}: the Transformer is in \"{}\", expected it in the directory itself", kModules,
-                   folder);
+      return error(Code::unsupported, "{}: the Transformer is in \"{}\", expected it in the directory itself",
+                   kModulesFile, folder);
     if (i != 0 && folder.empty() && kind != "Normalize")
-      return error_at(Code::format, -1, "{}: module {}, {}, has no folder: \"path\" is empty", kModules, i, kind);
+      return error_at(Code::format, -1, "{}: module {}, {}, has no folder: \"path\" is empty", kModulesFile, i, kind);
     before = rank;
   }
   return Status();
@@ -190,20 +192,20 @@ Status take_activation(const FieldReader& fields, std::string_view key, model::S
 
 /// The most tokens of a text: what the transformer's module says, or else its tokenizer.
 Status read_length(const TextFiles& files, model::ModelSpec& spec, CancelFlag cancel) {
-  QINFER_ASSIGN(const auto lengths, find_object(files, kLengths, cancel));
+  QINFER_ASSIGN(const auto lengths, find_object(files, kLengthsFile, cancel));
   std::optional<std::int64_t> most;
   if (lengths) {
-    const FieldReader fields(lengths->root(), std::string(kLengths));
+    const FieldReader fields(lengths->root(), std::string(kLengthsFile));
     QINFER_ASSIGN(most, fields.integer("max_seq_length", 1, INT64_MAX));
     QINFER_ASSIGN(const auto lowers, fields.boolean("do_lower_case"));
     if (lowers.value_or(false))
       return error(Code::unsupported,
                    "{}: \"do_lower_case\" is true: texts are lowered by the tokenizer or not at all, set it to false",
-                   kLengths);
+                   kLengthsFile);
   }
   if (!most) {
-    QINFER_ASSIGN(const auto text, files.find(kTokenizer, kMaxTextBytes));
-    const auto tokenizer = formats::parse_python_json(text.value_or("null"), kTokenizer, cancel);
+    QINFER_ASSIGN(const auto text, files.find(kTokenizerFile, kMaxTextBytes));
+    const auto tokenizer = formats::parse_python_json(text.value_or("null"), kTokenizerFile, cancel);
     const bool is_object = tokenizer.ok() && tokenizer.value().root().is_object();
     const Json* length = is_object ? formats::find_field(tokenizer.value().root(), "model_max_length") : nullptr;
     // A tokenizer without a limit has 1e30, which is no integer.
@@ -217,20 +219,20 @@ Result<Prompts> read_prompts(const FieldReader& fields) {
   Prompts out;
   const Json* list = formats::find_field(fields.object(), "prompts");
   if (list != nullptr && !list->is_object())
-    return error_at(Code::format, -1, "{}: \"prompts\" must be an object of texts", kPrompts);
+    return error_at(Code::format, -1, "{}: \"prompts\" must be an object of texts", kPromptsFile);
   if (list == nullptr) return out;
   for (const Json& prompt : *list) {
     if (prompt.is_null()) continue;
     if (!prompt.is_string() || prompt.key().find('\0') != std::string_view::npos)
-      return error_at(Code::format, -1, "{}: the prompt \"{}\" is {}, expected a text", kPrompts, prompt.key(),
+      return error_at(Code::format, -1, "{}: the prompt \"{}\" is {}, expected a text", kPromptsFile, prompt.key(),
                       formats::type_name(prompt.type()));
     out.list.push_back({std::string(prompt.key()), std::string(prompt.text())});
   }
   std::sort(out.list.begin(), out.list.end(), [](const Prompt& a, const Prompt& b) { return a.name < b.name; });
   QINFER_ASSIGN(const auto name, fields.string("default_prompt_name"));
   if (name && out.find(*name) == nullptr)
-    return error_at(Code::format, -1, "{}: \"default_prompt_name\" is \"{}\", which is none of \"prompts\"", kPrompts,
-                    *name);
+    return error_at(Code::format, -1, "{}: \"default_prompt_name\" is \"{}\", which is none of \"prompts\"",
+                    kPromptsFile, *name);
   out.default_name = name.value_or("");
   return out;
 }
@@ -249,23 +251,23 @@ Status read_score_activation(const FieldReader& fields, model::ModelSpec& spec) 
 
 Result<std::vector<HfModule>> list_hf_modules(const TextFiles& files, CancelFlag cancel) {
   std::vector<HfModule> modules;
-  QINFER_ASSIGN(const auto text, files.find(kModules, kMaxConfigBytes));
+  QINFER_ASSIGN(const auto text, files.find(kModulesFile, kMaxConfigBytes));
   if (!text) return modules;
-  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_python_json(*text, kModules, cancel));
+  QINFER_ASSIGN(const formats::JsonDocument document, formats::parse_python_json(*text, kModulesFile, cancel));
   const Json& list = document.root();
   if (!list.is_array() || list.size() == 0 || list.size() > kMaxModules)
-    return error_at(Code::format, -1, "{}: expected a list of 1 to {} modules", kModules, kMaxModules);
+    return error_at(Code::format, -1, "{}: expected a list of 1 to {} modules", kModulesFile, kMaxModules);
   for (const Json& line : list) {
     QINFER_ASSIGN(HfModule module, read_line(line));
     modules.push_back(std::move(module));
   }
-  QINFER_TRY(check_order(modules));
+  QINFER_TRY(check_module_order(modules));
   modules.erase(modules.begin());
   return modules;
 }
 
 std::vector<std::string> hf_module_texts(const std::vector<HfModule>& modules) {
-  std::vector<std::string> names = {std::string(kModules), std::string(kPrompts), std::string(kLengths)};
+  std::vector<std::string> names = {std::string(kModulesFile), std::string(kPromptsFile), std::string(kLengthsFile)};
   for (const HfModule& module : modules)
     if (module.kind != "Normalize") names.push_back(module.config());
   return names;
@@ -287,15 +289,15 @@ Result<HfModules> read_hf_modules(const TextFiles& files, model::ModelSpec& spec
       continue;
     }
     if (spec.embedding.dense.size() == model::kMaxDense)
-      return error(Code::unsupported, "{}: a third Dense module, \"{}\": at most {} are supported", kModules,
+      return error(Code::unsupported, "{}: a third Dense module, \"{}\": at most {} are supported", kModulesFile,
                    module.folder, model::kMaxDense);
     QINFER_TRY(read_dense(fields, spec));
     out.dense_folders.push_back(module.folder);
   }
   if (!out.list.empty()) QINFER_TRY(read_length(files, spec, cancel));
-  QINFER_ASSIGN(const auto whole, find_object(files, kPrompts, cancel));
+  QINFER_ASSIGN(const auto whole, find_object(files, kPromptsFile, cancel));
   if (!whole) return out;
-  const FieldReader fields(whole->root(), std::string(kPrompts));
+  const FieldReader fields(whole->root(), std::string(kPromptsFile));
   if (spec.score.kind != model::ScoreKind::none && !spec.score.says_raw)
     QINFER_TRY(take_activation(fields, "activation_fn", spec.score));
   QINFER_ASSIGN(out.prompts, read_prompts(fields));
