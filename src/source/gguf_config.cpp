@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/format.h"
+#include "formats/checkpoint.h"
 #include "source/gguf_fields.h"
 #include "source/hf_experts.h"
 

@@ -77,7 +77,7 @@ struct Ranker : ModelDir {
     config["label2id"] = {{"LABEL_0", 0}};
     write("config.json", config.dump());
     auto directory = qinfer::platform::Directory::open(folder).value();
-    auto checkpoint = qinfer::formats::Checkpoint::open(directory, {}).value();
+    auto checkpoint = qinfer::formats::Checkpoint::open(std::move(directory), {}).value();
     std::vector<TinyTensor> tensors;
     for (const auto& tensor : checkpoint.tensors()) {
       TinyTensor copy{tensor.name, std::string(tensor.dtype), tensor.shape, std::string(tensor.bytes(), '\0')};
