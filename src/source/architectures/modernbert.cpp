@@ -129,7 +129,7 @@ constexpr Architecture classifier() {
 constexpr std::string_view kKeys[] = {
     "attention.causal",   "attention.sliding_window", "attention.sliding_window_pattern",
     "rope.freq_base_swa", "hidden_activation",        "classifier.pooling_type"};
-constexpr std::string_view kAlsoInGguf[] = {"ModernBertForSequenceClassification"};
+constexpr std::string_view kModernAlsoInGguf[] = {"ModernBertForSequenceClassification"};
 
 Status read_keys(GgufFields& fields) {
   if (fields.has_tensor("cls.output.weight")) fields.set_hugging_face("ModernBertForSequenceClassification");
@@ -176,7 +176,7 @@ constexpr Architecture kModernBertClassifier = classifier();
 
 constexpr GgufArchitecture kGgufModernBert{.name = "modern-bert",
                                            .hugging_face = "ModernBertModel",
-                                           .also = kAlsoInGguf,
+                                           .also = kModernAlsoInGguf,
                                            .eps_key = "attention.layer_norm_epsilon",
                                            .own_keys = kKeys,
                                            .read_own = read_keys,
