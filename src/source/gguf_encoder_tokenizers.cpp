@@ -16,7 +16,7 @@ using formats::GgufMetadata;
 using text::malformed;
 using text::TokenId;
 
-constexpr std::string_view kScores = "tokenizer.ggml.scores", kCharsmap = "tokenizer.ggml.precompiled_charsmap";
+constexpr std::string_view kUnigramScores = "tokenizer.ggml.scores", kCharsmap = "tokenizer.ggml.precompiled_charsmap";
 constexpr std::string_view kInside = "##";
 
 std::uint64_t hash_numbers(std::initializer_list<std::uint64_t> numbers) {
@@ -83,18 +83,19 @@ Status build_gguf_unigram(const GgufMetadata& metadata, const GgufVocabulary& vo
   }
   tables.normalizer = text::Normalizer::sentence_piece(std::move(replacements), spaces);
 
-  QINFER_ASSIGN(const auto scores, metadata.floats(kScores));
+  QINFER_ASSIGN(const auto scores, metadata.floats(kUnigramScores));
   if (!scores)
-    return malformed("{}: the key \"{}\" is missing, expected the score of each token", metadata.file(), kScores);
+    return malformed("{}: the key \"{}\" is missing, expected the score of each token", metadata.file(),
+                     kUnigramScores);
   if (scores->size() != vocabulary.tokens.size())
-    return malformed("{}: key \"{}\" has {} values, expected {}, one for each of {}", metadata.file(), kScores,
+    return malformed("{}: key \"{}\" has {} values, expected {}, one for each of {}", metadata.file(), kUnigramScores,
                      scores->size(), vocabulary.tokens.size(), kGgufTokens);
   std::pmr::vector<double> of_tokens(scores->size(), std::numeric_limits<double>::quiet_NaN(), text::heap_memory());
   double lowest = std::numeric_limits<double>::infinity();
   bool has_bytes = false;
   for (std::size_t i = 0; i < scores->size(); ++i) {
     if (!std::isfinite((*scores)[i]))
-      return malformed("{}: {}[{}] is {}, expected a finite number", metadata.file(), kScores, i, (*scores)[i]);
+      return malformed("{}: {}[{}] is {}, expected a finite number", metadata.file(), kUnigramScores, i, (*scores)[i]);
     const GgufTokenType type = vocabulary.types[i];
     has_bytes = has_bytes || type == GgufTokenType::byte;
     // User-defined tokens are cut out before; bytes are only for what has no token.

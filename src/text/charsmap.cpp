@@ -3,7 +3,7 @@
 #include "text/charsmap.h"
 
 #include <algorithm>
-#include <cstring>
+#include <vector>
 
 #include "text/clusters.h"
 #include "text/fields.h"
@@ -74,11 +74,13 @@ Result<Charsmap> Charsmap::parse(std::string_view bytes, std::string_view where)
   if (n_units == 0 || n_units > (bytes.size() - 4) / 4)
     return malformed("{}: the charsmap's trie has {} bytes, expected 4 to {}", where, number_at(0), bytes.size() - 4);
   Charsmap map;
+  map.units_.reserve(n_units);
   for (std::size_t i = 0; i < n_units; ++i) map.units_.push_back(number_at(4 + 4 * i));
   map.replacements_ = bytes.substr(4 + 4 * n_units);
   if (const std::size_t bad = find_invalid_utf8(map.replacements_); bad != map.replacements_.size())
     return malformed("{}: the charsmap's replacements are not valid UTF-8 at byte {}", where, bad);
   QINFER_TRY(map.check(where));
+  trim(map.replacements_);
   return map;
 }
 

@@ -12,9 +12,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
+#include "text/table_memory.h"
 #include "text/work.h"
 
 namespace qinfer::text {
@@ -30,6 +30,12 @@ class Charsmap {
   Status append_by_cluster(std::string_view text, std::size_t max_bytes, Work& work, std::string& out) const;
   Status append_by_prefix(std::string_view text, std::size_t max_bytes, Work& work, std::string& out) const;
 
+  std::uint64_t memory_bytes() const { return bytes_taken(units_) + bytes_taken(replacements_); }
+  void move_to(std::pmr::memory_resource* memory) {
+    text::move_to(memory, units_);
+    text::move_to(memory, replacements_);
+  }
+
  private:
   struct Match {
     std::size_t size = 0;  // of what is replaced; 0: nothing is
@@ -43,8 +49,8 @@ class Charsmap {
   Match find(std::string_view text, Take take) const;
   Status check(std::string_view where) const;
 
-  std::vector<std::uint32_t> units_;
-  std::string replacements_;
+  std::pmr::vector<std::uint32_t> units_{heap_memory()};
+  std::pmr::string replacements_{heap_memory()};
 };
 
 }  // namespace qinfer::text

@@ -177,8 +177,21 @@ void append_spaced(std::string_view text, SpaceRules spaces, std::string& out) {
 
 }  // namespace
 
+Status Normalizer::rewrite_sentence_piece(const Step& step, std::string_view text, bool begins, std::size_t max_bytes,
+                                          Work& work, NormalizerScratch& scratch, std::string& out) {
+  const SpaceRules spaces{.add_prefix = step.spaces.add_prefix && begins, .merge = step.spaces.merge};
+  if (!step.charsmap) {
+    append_spaced(text, spaces, out);
+    return Status();
+  }
+  scratch.work_space.clear();
+  QINFER_TRY(step.charsmap->append_by_prefix(text, max_bytes, work, scratch.work_space));
+  append_spaced(scratch.work_space, spaces, out);
+  return Status();
+}
+
 /// Appends what a step makes of `text` to `out`.
-Status Normalizer::rewrite(const Step& step, std::string_view text, std::size_t max_bytes, Work& work,
+Status Normalizer::rewrite(const Step& step, std::string_view text, bool begins, std::size_t max_bytes, Work& work,
                            NormalizerScratch& scratch, std::string& out) {
   switch (step.kind) {
     case Step::Kind::bert: return append_bert(step.letters, text, scratch.work_space, scratch.code_points, out);
@@ -187,20 +200,23 @@ Status Normalizer::rewrite(const Step& step, std::string_view text, std::size_t 
     case Step::Kind::replace: return append_replaced(text, *step.replacement, max_bytes, work, scratch, out);
     case Step::Kind::lowercase: append_lower_case(text, out); break;
     case Step::Kind::nmt: append_nmt(text, out); break;
-    case Step::Kind::sentence_piece:
-      if (!step.charsmap) {
-        append_spaced(text, step.spaces, out);
-        break;
-      }
-      scratch.work_space.clear();
-      QINFER_TRY(step.charsmap->append_by_prefix(text, max_bytes, work, scratch.work_space));
-      append_spaced(scratch.work_space, step.spaces, out);
-      break;
+    case Step::Kind::sentence_piece: return rewrite_sentence_piece(step, text, begins, max_bytes, work, scratch, out);
     case Step::Kind::strip_accents: append_without_marks(text, out); break;
     case Step::Kind::strip: out += without_space(text, step.left, step.right); break;
-    case Step::Kind::prepend: out.append(step.prefix).append(text); break;
+    case Step::Kind::prepend: out.append(begins ? step.prefix : "").append(text); break;
   }
   return Status();
+}
+
+std::uint64_t Normalizer::memory_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Step& step : steps_) bytes += step.charsmap ? step.charsmap->memory_bytes() : 0;
+  return bytes;
+}
+
+void Normalizer::move_to(std::pmr::memory_resource* memory) {
+  for (Step& step : steps_)
+    if (step.charsmap) step.charsmap->move_to(memory);
 }
 
 Status Normalizer::apply(std::string_view text, bool begins, std::size_t max_bytes, Work& work,
@@ -210,9 +226,8 @@ Status Normalizer::apply(std::string_view text, bool begins, std::size_t max_byt
     if (out.empty()) return Status();
     if (!work.spend(out.size())) return work.stopped(0);
     if (step.kind == Step::Kind::form && is_trivially_normal(step.form, out)) continue;
-    if (step.kind == Step::Kind::prepend && !begins) continue;
     scratch.other.clear();
-    QINFER_TRY(rewrite(step, out, max_bytes, work, scratch, scratch.other));
+    QINFER_TRY(rewrite(step, out, begins, max_bytes, work, scratch, scratch.other));
     QINFER_TRY(check_expanded(scratch.other.size(), max_bytes));
     out.swap(scratch.other);
   }

@@ -62,6 +62,10 @@ class Normalizer {
   /// What SentencePiece does to a text; without a charsmap only with its spaces, which become U+2581.
   static Normalizer sentence_piece(std::optional<Charsmap> charsmap, SpaceRules spaces);
 
+  /// Of the charsmaps.
+  std::uint64_t memory_bytes() const;
+  void move_to(std::pmr::memory_resource* memory);
+
   /// Whether apply() copies.
   bool is_identity() const { return steps_.empty(); }
   /// Sets `out` to the normalised form of `text` (valid UTF-8, as is the result). `begins`: what a text begins with is
@@ -95,8 +99,10 @@ class Normalizer {
   Status add_sequence(const Json& value, std::string_view where);
   Status add_plain(std::string_view kind, const Json& value, std::string_view where);
   Status add_bert(const Json& value, std::string_view where);
-  static Status rewrite(const Step& step, std::string_view text, std::size_t max_bytes, Work& work,
+  static Status rewrite(const Step& step, std::string_view text, bool begins, std::size_t max_bytes, Work& work,
                         NormalizerScratch& scratch, std::string& out);
+  static Status rewrite_sentence_piece(const Step& step, std::string_view text, bool begins, std::size_t max_bytes,
+                                       Work& work, NormalizerScratch& scratch, std::string& out);
   std::vector<Step> steps_;
   int depth_ = 0;  // of sequences, while they are read
 };

@@ -293,7 +293,7 @@ std::optional<TokenId> Tokenizer::find(std::string_view content) const { return 
 std::uint64_t Tokenizer::memory_bytes() const {
   const TokenizerTables& t = *tables_;
   return t.vocabulary.memory_bytes() + t.bpe.memory_bytes() + t.word_piece.memory_bytes() + t.unigram.memory_bytes() +
-         t.added_raw.memory_bytes() + t.added_normalized.memory_bytes();
+         t.normalizer.memory_bytes() + t.added_raw.memory_bytes() + t.added_normalized.memory_bytes();
 }
 
 Status Tokenizer::move_to(const platform::Allocator& allocator) {
@@ -306,6 +306,7 @@ Status Tokenizer::move_to(const platform::Allocator& allocator) {
     t.bpe.move_to(t.memory.get());
     t.word_piece.move_to(t.memory.get());
     t.unigram.move_to(t.memory.get());
+    t.normalizer.move_to(t.memory.get());
     t.added_raw.move_to(t.memory.get());
     t.added_normalized.move_to(t.memory.get());
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 // Tokenizers of encoders beyond what fixtures show: pairs and types, what a file says wrongly, and texts and files that
 // are made to take long.
 #include <chrono>
+#include <new>
 
 #include "support/tokenizers.h"
 #include "text/charsmap.h"
@@ -140,6 +141,35 @@ TEST_CASE("the length at which a file cuts texts is known, and no text is cut", 
   for (int i = 0; i < 200; ++i) text += "the ";
   CHECK(encode(*tokenizer, text).size() == 200);
   CHECK(load_tokenizer_text(fixture("llama2"))->max_length() == 0);
+}
+
+TEST_CASE("all tables of an encoder's tokenizer go to the host's memory, and are counted", "[text]") {
+  struct Host {
+    std::uint64_t live = 0;
+    static void* alloc(std::size_t bytes, std::size_t alignment, void* user) {
+      static_cast<Host*>(user)->live += bytes;
+      return ::operator new(bytes, std::align_val_t(alignment));
+    }
+    static void release(void* memory, std::size_t bytes, std::size_t alignment, void* user) {
+      static_cast<Host*>(user)->live -= bytes;
+      ::operator delete(memory, std::align_val_t(alignment));
+    }
+  } host;
+  for (const char* name : {"word_piece", "unigram"}) {
+    auto tokenizer = load_tokenizer_text(fixture(name));
+    const auto before = encode(*tokenizer, "the \uff21 word");
+    const std::uint64_t bytes = tokenizer->memory_bytes();
+    platform::Allocator allocator;
+    allocator.alloc = Host::alloc;
+    allocator.release = Host::release;
+    allocator.user = &host;
+    REQUIRE(tokenizer->move_to(allocator).ok());
+    CHECK(host.live == bytes);
+    CHECK(tokenizer->memory_bytes() == bytes);
+    CHECK(encode(*tokenizer, "the \uff21 word") == before);
+    tokenizer.reset();
+    CHECK(host.live == 0);
+  }
 }
 
 TEST_CASE("fields of WordPiece that are missing or wrong are named", "[text][bad]") {
