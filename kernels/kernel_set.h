@@ -234,9 +234,13 @@ struct QkvArgs {
   Linear wq, wk, wv;
   const float *q_norm = nullptr, *k_norm = nullptr;
   float norm_eps = 0;
-  bool norm_whole = false;      ///< one mean square for all query heads of a row, and one for all key heads; q_norm has
-                                ///< n_heads * head_dim weights and k_norm n_kv_heads * head_dim
-  const float* rope = nullptr;  ///< [position][head_dim / 2][cos, sin]; null: queries and keys are not turned
+  bool norm_whole = false;  ///< one mean square for all query heads of a row, and one for all key heads; q_norm has
+                            ///< n_heads * head_dim weights and k_norm n_kv_heads * head_dim
+  bool norm_after_rope = false;  ///< a norm of each head follows its turning
+  const float* rope = nullptr;   ///< [position][head_dim / 2][cos, sin]; null: queries and keys are not turned
+  /// A query at position p is multiplied by query_scales[p / scale_tokens] in the end; null: by nothing.
+  const float* query_scales = nullptr;
+  std::uint32_t scale_tokens = 1;
   std::uint32_t n_heads = 0;
   KvLayout kv;
   std::uint32_t layer = 0;

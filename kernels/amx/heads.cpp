@@ -105,6 +105,17 @@ struct FinishedHead {
   }
   void normalise(const float* weights) const { amx::normalise(values, weights, args.kv.head_dim, args.norm_eps); }
   void turn() const { rotate<avx512::VectorOps>(PanelHead{values, rope}, args.kv.head_dim); }
+  void scale() const {
+    alignas(64) float factors[kPanelLanes] = {};
+    std::int64_t tokens = 0;
+    for_panel_runs(args, panel, [&](const Run& run) {
+      for (std::int64_t i = 0; i < run.count; ++i)
+        factors[tokens++] = query_scale(args, run.position + static_cast<std::uint32_t>(i));
+    });
+    const __m512 factor = _mm512_load_ps(factors);
+    for (std::int64_t i = 0; i < args.kv.head_dim; ++i)
+      _mm512_store_ps(values + i * kPanelLanes, _mm512_mul_ps(_mm512_load_ps(values + i * kPanelLanes), factor));
+  }
   void write_query() const { store_query(args, index, panel, values); }
   void write_key() const {
     avx512::with_dtype(args.kv.type, [&]<DType type>() { store_key<type>(args, index, panel, values); });

@@ -38,6 +38,11 @@ inline const float* norm_weights(const QkvArgs& args, HeadKind kind) {
 /// Whether heads of a kind are turned by rotary position embedding.
 inline bool is_turned(const QkvArgs& args, HeadKind kind) { return kind != HeadKind::value && args.rope != nullptr; }
 
+/// What queries at a position are multiplied by.
+inline float query_scale(const QkvArgs& args, std::uint32_t position) {
+  return args.query_scales[position / args.scale_tokens];
+}
+
 /// Those of the RMSNorm of each head; null: none.
 inline const float* head_norm(const QkvArgs& args, HeadKind kind) {
   return args.norm_whole ? nullptr : norm_weights(args, kind);
@@ -128,13 +133,15 @@ inline std::byte* k_tile(const QkvArgs& args, const Run& run, std::int64_t head)
 // ---- what follows the projection of a head ----
 //
 // Head is one head of one or more rows, as a set holds it, with what a set knows how to do: normalise(weights), an
-// RMSNorm of the head's values; turn(), rotary position embedding; keep(), where the norm is of all heads together; and
-// write_query(), write_key(), write_value().
+// RMSNorm of the head's values; turn(), rotary position embedding; scale(), by query_scale(); keep(), where the norm is
+// of all heads together; and write_query(), write_key(), write_value().
 
-/// The last steps of a head whose norm is done, or which has none.
+/// The last steps of a head whose norm is done, or which has none, or has it here.
 template <typename Head>
 inline void write_head(const QkvArgs& args, HeadKind kind, const Head& head) {
   if (is_turned(args, kind)) head.turn();
+  if (const float* weights = args.norm_after_rope ? head_norm(args, kind) : nullptr) head.normalise(weights);
+  if (kind == HeadKind::query && args.query_scales != nullptr) head.scale();
   switch (kind) {
     case HeadKind::query: return head.write_query();
     case HeadKind::key: return head.write_key();
@@ -146,7 +153,7 @@ inline void write_head(const QkvArgs& args, HeadKind kind, const Head& head) {
 template <typename Head>
 inline void finish_head(const QkvArgs& args, HeadKind kind, const Head& head) {
   if (waits_for_norm(args, kind)) return head.keep();
-  if (const float* weights = head_norm(args, kind)) head.normalise(weights);
+  if (const float* weights = args.norm_after_rope ? nullptr : head_norm(args, kind)) head.normalise(weights);
   write_head(args, kind, head);
 }
 

@@ -57,6 +57,10 @@ struct FinishedHead {
     const std::int64_t position = run.position + (row - run.first_row);
     rotate<ScalarOps>(RowHead{values, args.rope + position * width()}, width());
   }
+  void scale() const {
+    const float factor = query_scale(args, run.position + static_cast<std::uint32_t>(row - run.first_row));
+    for (std::int64_t i = 0; i < width(); ++i) values[i] *= factor;
+  }
   void write_query() const {
     std::memcpy(args.q.row(row) + head.index * width(), values, static_cast<std::size_t>(width()) * sizeof(float));
   }

@@ -106,6 +106,15 @@ struct RunHead {
       rotate<VectorOps>(RowHead{row, args.rope + (run.position + r) * width()}, width());
     });
   }
+  void scale() const {
+    for_rows([&](std::int64_t r, float* row) {
+      const F32x16 factor = splat(query_scale(args, run.position + static_cast<std::uint32_t>(r)));
+      for (std::int64_t i = 0; i < width(); i += 16) {
+        const Lanes lanes = first_lanes(width() - i);
+        store(row + i, lanes, mul(load(lanes, row + i), factor));
+      }
+    });
+  }
   void write_query() const {
     for_rows([&](std::int64_t r, const float* row) {
       float* out = args.q.row(run.first_row + r) + index * width();

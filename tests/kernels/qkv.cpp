@@ -78,15 +78,16 @@ void norm_rows(std::vector<double>& rows, const std::vector<float>& weights) {
   }
 }
 
-/// One head of one row in float64: norm and rotation of what was projected.
+/// One head of one row in float64: norm and rotation of what was projected, in this order or in the other one.
 std::vector<double> finish_head(const double* projected, std::uint32_t width, const std::vector<float>* norm,
-                                const float* rope) {
+                                const float* rope, bool norm_last = false) {
   std::vector<double> v(projected, projected + width);
-  if (norm != nullptr) {
+  const auto normalise = [&] {
     double squares = 0;
     for (const double a : v) squares += a * a;
     for (std::uint32_t i = 0; i < width; ++i) v[i] *= (*norm)[i] / std::sqrt(squares / width + 1e-5f);
-  }
+  };
+  if (norm != nullptr && !norm_last) normalise();
   if (rope != nullptr) {
     for (std::uint32_t i = 0; i < width / 2; ++i) {
       const double a = v[i], b = v[i + width / 2], cosine = rope[2 * i], sine = rope[2 * i + 1];
@@ -94,6 +95,7 @@ std::vector<double> finish_head(const double* projected, std::uint32_t width, co
       v[i + width / 2] = b * cosine + a * sine;
     }
   }
+  if (norm != nullptr && norm_last) normalise();
   return v;
 }
 
@@ -119,11 +121,14 @@ double largest(const std::vector<double>& v) {
 struct QkvOptions {
   QkNorm norm = QkNorm::by_head;
   bool queries_only = false, turned = true;
+  bool norm_after_rope = false, scaled = false;  ///< scaled: queries by a number for each 16 positions
 };
 
 /// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
 void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& c, const QkvOptions& options) {
-  const auto [norm, queries_only, turned] = options;
+  const auto [norm, queries_only, turned, norm_after_rope, scaled] = options;
+  constexpr std::uint32_t kScaleTokens = 16;
+  constexpr float kScales[] = {1, 1.25f, 0.7f, 2, 1.5f, 0.9f, 3};  // of 100 positions
   Random random(6);
   const std::int64_t hidden = c.hidden, width = c.head_dim;
   const KvLayout layout{DType::f32,
@@ -150,6 +155,8 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   args.norm_whole = norm == QkNorm::whole;
   args.norm_eps = 1e-5f;
   if (turned) args.rope = d.rope.data();
+  args.norm_after_rope = norm_after_rope;
+  if (scaled) args.query_scales = kScales, args.scale_tokens = kScaleTokens;
   args.n_heads = c.n_heads;
   args.kv = layout;
   args.layer = 1;
@@ -183,14 +190,16 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
       const float* rope = turned ? d.rope.data() + position * width : nullptr;
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const std::size_t at = (row * c.n_heads + h) * c.head_dim;
-        const auto want = finish_head(all_q.data() + at, c.head_dim, by_head ? &d.q_norm : nullptr, rope);
+        auto want = finish_head(all_q.data() + at, c.head_dim, by_head ? &d.q_norm : nullptr, rope, norm_after_rope);
+        if (scaled)
+          for (double& value : want) value *= kScales[position / kScaleTokens];
         REQUIRE(q.filled_up(s.first_row + r, h));
         for (std::uint32_t i = 0; i < c.head_dim; ++i)
           check_query(set, q.get(s.first_row + r, h, i), want[i], hidden, 4 * largest(want), n);
       }
       for (std::uint32_t h = 0; h < (queries_only ? 0 : c.n_kv_heads); ++h) {
         const std::size_t at = (row * c.n_kv_heads + h) * c.head_dim;
-        const auto k = finish_head(all_k.data() + at, c.head_dim, by_head ? &d.k_norm : nullptr, rope);
+        const auto k = finish_head(all_k.data() + at, c.head_dim, by_head ? &d.k_norm : nullptr, rope, norm_after_rope);
         const auto v = finish_head(all_v.data() + at, c.head_dim, nullptr, nullptr);
         const float* k_tile = reinterpret_cast<const float*>(s.kv.k_tile(layout, 1, h, position / 32));
         const float* v_tile = k_tile + layout.tile_bytes() / 4;
@@ -245,6 +254,17 @@ void test_qkv(const KernelSet& set, DType dtype) {
         {.n_heads = 2, .n_kv_heads = 1, .head_dim = 256, .block_tokens = 32, .lengths = {40, 3, 8}, .hidden = 1100},
         normed);
   }
+  // Norms after rotation, and queries with a scale: few rows and many, heads of all tails.
+  for (const bool after : {true, false})
+    for (const QkNorm norm : {QkNorm::by_head, QkNorm::none, QkNorm::whole}) {
+      const QkvOptions late{norm, false, true, after && norm == QkNorm::by_head, true};
+      for (const std::uint32_t many : {2u, 7u, 15u, 38u, 70u}) {
+        qkv_case(set, same,
+                 {.n_heads = 6, .n_kv_heads = 2, .head_dim = 10, .block_tokens = 32, .lengths = {many, 3, 40}}, late);
+        qkv_case(set, same,
+                 {.n_heads = 3, .n_kv_heads = 1, .head_dim = 48, .block_tokens = 64, .lengths = {many, 1, 65}}, late);
+      }
+    }
   // A norm over all heads: few rows and many, heads of all tails, queries alone.
   const QkvOptions whole{QkNorm::whole};
   for (const std::uint32_t many : {2u, 3u, 5u, 6u, 7u, 14u, 15u, 38u, 70u}) {
