@@ -165,6 +165,7 @@ Result<formats::JsonDocument> parse_conversation(std::string_view conversation, 
 }
 
 Result<jinja::Rendered> render_chat(const Model& model, const Json& conversation, const ChatOptions& options) {
+  QINFER_TRY(openai::check_texts_alone(conversation));
   QINFER_ASSIGN(const std::shared_ptr<const CompiledTemplate> compiled,
                 compiled_template(model, conversation, options));
   jinja::Date date = system_date();

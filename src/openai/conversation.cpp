@@ -219,10 +219,42 @@ class Adapter {
   bool changed_ = false;
 };
 
+/// What a part is that holds an image, sound or video; empty for another. Parts of templates of transformers name it by
+/// their type or, some of them, by a member alone.
+std::string_view media_of(const Json& part) {
+  constexpr std::string_view kMedia[] = {"image",       "image_url", "input_image", "audio",      "audio_url",
+                                         "input_audio", "video",     "video_url",   "input_video"};
+  if (!part.is_object()) return {};
+  const Json* type = formats::find_field(part, "type");
+  for (const std::string_view media : kMedia)
+    if (type != nullptr ? type->text() == media : formats::find_field(part, media) != nullptr) return media;
+  return {};
+}
+
 }  // namespace
 
 Result<std::optional<std::string>> adapt(const Json& conversation, const TemplateForms& forms) {
   return Adapter(forms).run(conversation);
+}
+
+Status check_texts_alone(const Json& conversation) {
+  const Json* messages = formats::find_field(conversation, "messages");
+  if (messages == nullptr || !messages->is_array()) return Status();
+  std::size_t index = 0;
+  for (const Json& message : *messages) {
+    const Json* content = message.is_object() ? formats::find_field(message, "content") : nullptr;
+    std::size_t i = 0;
+    if (content != nullptr && content->is_array())
+      for (const Json& part : *content) {
+        if (const std::string_view media = media_of(part); !media.empty())
+          return error(Code::unsupported,
+                       "messages[{}].content[{}] is of type \"{}\": models are run on text alone, leave it out", index,
+                       i, media);
+        ++i;
+      }
+    ++index;
+  }
+  return Status();
 }
 
 }  // namespace qinfer::openai

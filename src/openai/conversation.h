@@ -43,4 +43,8 @@ TemplateForms find_forms(std::string_view source, const Render& render);
 /// QINFER_E_INVALID_ARGUMENT for a part of a content that is no text, where the template takes texts alone.
 Result<std::optional<std::string>> adapt(const formats::Json& conversation, const TemplateForms& forms);
 
+/// QINFER_E_UNSUPPORTED, naming it, for a part of a content that is an image, sound or video: a template would write a
+/// sign for it, which stands for nothing.
+Status check_texts_alone(const formats::Json& conversation);
+
 }  // namespace qinfer::openai

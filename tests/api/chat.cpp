@@ -182,6 +182,22 @@ TEST_CASE("One model renders and takes replies apart on many threads", "[api][ch
   for (const std::string& said : wrong) CHECK(said == "");
 }
 
+TEST_CASE("An image in a conversation is refused, whatever the template would write for it", "[api][chat]") {
+  const ModelDir dir{TinySpec()};
+  const qi::Model model =
+      model_with(dir, "{% for m in messages %}{% for p in m.content %}<image>{% endfor %}{% endfor %}");
+  const std::string conversation =
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "url": "b"}]}]})";
+  for (const std::uint32_t flags : {0u, static_cast<std::uint32_t>(QINFER_CHAT_OPENAI_FORMS)}) {
+    auto options = qi::options<qinfer_chat_options>();
+    options.flags = flags;
+    std::size_t n = 9;
+    REQUIRE_FAILS(QINFER_E_UNSUPPORTED, "messages[0].content[1] is of type \"image\"",
+                  qinfer_chat_render(model.native(), conversation.data(), conversation.size(), &options, nullptr, 0, &n,
+                                     nullptr, 0, nullptr, &err));
+  }
+}
+
 TEST_CASE("Every way in which a chat cannot be rendered is an error", "[api][chat]") {
   const ModelDir dir{TinySpec()};
   const qi::Model model =

@@ -81,6 +81,30 @@ TEST_CASE("openai forms: arguments and contents as a template takes them", "[ope
         "developer:Be brief;");
 }
 
+TEST_CASE("openai forms: images, sounds and videos in a conversation are found", "[openai]") {
+  const auto check = [](const std::string& content) {
+    const auto parsed = formats::parse_json(
+        R"({"messages": [7, {"role": "system"}, {"role": "user", "content": )" + content + "}]}", "c");
+    REQUIRE(parsed.ok());
+    return openai::check_texts_alone(parsed.value().root());
+  };
+  for (const char* fine :
+       {"null", "\"image\"", "[]", "[\"image\", 3, null, []]", R"([{"type": "text", "text": "image"}])",
+        R"([{"type": "document", "image": 1}, {"text": "a"}, {"type": 3}])"})
+    CHECK(check(fine).ok());
+  for (const char* media : {"image", "image_url", "input_image", "audio", "audio_url", "input_audio", "video",
+                            "video_url", "input_video"}) {
+    const std::string message = R"(messages[2].content[1] is of type ")" + std::string(media) + "\": models are run";
+    for (const char* part : {R"({{"type": "{}"}})", R"({{"{}": "a.png"}})"}) {
+      Status status = check(R"([{"type": "text", "text": "a"}, )" + fmt::format(fmt::runtime(part), media) + "]");
+      CHECK(status.code() == Code::unsupported);
+      CHECK(std::string(status.message()).starts_with(message));
+    }
+  }
+  for (const char* other : {"{}", R"({"messages": 3})", R"({"messages": {"content": []}})"})
+    CHECK(openai::check_texts_alone(formats::parse_json(other, "c").value().root()).ok());
+}
+
 TEST_CASE("openai forms: what cannot be put into a form is refused, or left as it is", "[openai]") {
   const openai::TemplateForms forms = forms_of("{% for m in messages %}{{ m.content }}{% endfor %}");
   const auto parsed = formats::parse_json(
