@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "kv/snapshot.h"
+#include "model/rope.h"
 #include "platform/cgroup.h"
 #include "platform/thread.h"
 
@@ -250,6 +251,7 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
     return error_at(Code::format, -1, "{}: a config.json alone: it can be planned for, but there is nothing to load",
                     path);
   model->spec_ = source.spec();
+  model->query_scales_ = model::query_scales(model->spec_);
   model->file_bytes_ = source.file_bytes();
   std::string refusal;
   QINFER_ASSIGN(const KernelsForModel chosen, kernels_for(source, model_runtime.kernels(), model_runtime.exact(),

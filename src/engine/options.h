@@ -25,12 +25,13 @@ struct LoadOptions {
   bool pack = false;                ///< QINFER_LOAD_PACK: weights in the layout that the kernel set multiplies fastest
   std::uint32_t max_batch_tokens = 0;
   std::uint64_t memory_budget_bytes = 0;
+  std::uint32_t max_context = 0;
   std::string weight_format;
   std::string packed_path;  ///< a packed file made from the model directory, to be used in its place
   CancelFlag cancel;
   std::shared_ptr<const platform::Files> files;  ///< of the host; null: the operating system's
 
-  source::SourceOptions source() const { return {no_weights, packed_path, cancel, files}; }
+  source::SourceOptions source() const { return {no_weights, packed_path, cancel, files, max_context}; }
 };
 
 struct KvCacheOptions {

@@ -1,5 +1,5 @@
-// See rope.h. Formulas as in transformers' modeling_rope_utils: linear (kaiokendev 2023), llama3 (Llama 3.1) and yarn
-// (Peng et al. 2023, sections 3.1 to 3.4).
+// See rope.h. Formulas as in transformers' modeling_rope_utils: linear (kaiokendev 2023), llama3 (Llama 3.1), yarn
+// (Peng et al. 2023, sections 3.1 to 3.4) and longrope (Ding et al. 2024).
 #include "model/rope.h"
 
 #include <algorithm>
@@ -66,6 +66,9 @@ std::vector<float> rope_frequencies(const RopeSpec& rope, std::uint32_t head_dim
       case RopeScaling::none: break;
       case RopeScaling::linear: frequency /= rope.factor; break;
       case RopeScaling::divisors: frequency /= static_cast<double>(rope.divisors[i]); break;
+      case RopeScaling::longrope:
+        frequency /= static_cast<double>(rope.long_context ? rope.long_divisors[i] : rope.divisors[i]);
+        break;
       case RopeScaling::llama3: frequency = llama3_frequency(rope, frequency); break;
       case RopeScaling::yarn: {
         const double t = ramp.at(i);
@@ -86,6 +89,14 @@ std::vector<float> llama3_divisors(const RopeSpec& rope, std::uint32_t head_dim)
     divisors[i] = static_cast<float>(frequency / llama3_frequency(rope, frequency));
   }
   return divisors;
+}
+
+std::vector<float> query_scales(const ModelSpec& spec) {
+  std::vector<float> scales;
+  if (spec.query_scaling == 0) return scales;
+  for (std::uint32_t first = 0, i = 0; first < spec.context_tokens; first += spec.query_scale_tokens, ++i)
+    scales.push_back(static_cast<float>(1 + static_cast<double>(spec.query_scaling) * std::log1p(i)));
+  return scales;
 }
 
 void fill_rope_table(const RopeSpec& rope, std::span<const float> frequencies, std::uint32_t first, std::uint32_t last,

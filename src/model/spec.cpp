@@ -65,6 +65,17 @@ Status ModelSpec::check_gives_logits() const {
   return error(Code::unsupported, "the model's files have no lm_head.weight: it gives embeddings, not logits");
 }
 
+bool ModelSpec::limit_context(std::uint32_t tokens) {
+  bool changed = false;
+  for (RopeSpec& rope : ropes) {
+    if (!rope.long_context || tokens > rope.original_context) continue;
+    rope.long_context = false;
+    context_tokens = std::min(context_tokens, rope.original_context);
+    changed = true;
+  }
+  return changed;
+}
+
 std::uint32_t ModelSpec::ffn_width() const {
   std::uint32_t widest = 0;
   for (const LayerSpec& layer : layers)
@@ -120,6 +131,8 @@ void add_rope(const RopeSpec& rope, Text& out) {
   out.add("truncate", rope.truncate, false);
   out.add("original_context", rope.original_context, 0u);
   for (const float divisor : rope.divisors) out.add("divisor", divisor, 0.0f);
+  for (const float divisor : rope.long_divisors) out.add("long_divisor", divisor, 0.0f);
+  out.add("long_context", rope.long_context, false);
 }
 
 void add_norms(const NormPlaces& norms, const NormPlaces& off, Text& out) {
@@ -142,6 +155,7 @@ void add_differences(const LayerSpec& layer, const LayerSpec& first, Text& out) 
     out.add("qkv_bias", attention->qkv_bias, usual.qkv_bias);
     out.add("o_bias", attention->o_bias, usual.o_bias);
     out.add("qk_norm", static_cast<std::int32_t>(attention->qk_norm), static_cast<std::int32_t>(usual.qk_norm));
+    out.add("norm_after_rope", attention->norm_after_rope, usual.norm_after_rope);
     out.add("attention_scale", attention->scale, usual.scale);
     out.add("attention_softcap", attention->softcap, usual.softcap);
   }
@@ -216,6 +230,7 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("o_bias", attention.o_bias, false);
   out.add("qk_norm", attention.qk_norm != QkNorm::none, false);
   out.add("qk_norm_whole", attention.qk_norm == QkNorm::whole, false);
+  out.add("norm_after_rope", attention.norm_after_rope, false);
   out.add("tied", spec.tied_embeddings, false);
   out.add("encoder", !spec.causal, false);
   out.add("no_lm_head", spec.no_lm_head, false);
@@ -228,6 +243,8 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("residual_scale", first.residual_scale, 1.0f);
   out.add("logit_scale", spec.logit_scale, 1.0f);
   add_encoder(spec, out);
+  out.add("query_scaling", spec.query_scaling, 0.0f);
+  if (spec.query_scaling != 0) out.add("query_scale_tokens", spec.query_scale_tokens, 0u);
   for (const RopeSpec& rope : spec.ropes) add_rope(rope, out);
   for (const LayerSpec& layer : spec.layers) add_layer(layer, first, out);
   out.begin("tokens");

@@ -12,8 +12,9 @@
 
 namespace qinfer::model {
 
-/// divisors: each frequency has its own, as llama.cpp stores what llama3 scaling gives.
-enum class RopeScaling : std::uint8_t { none, linear, llama3, yarn, divisors };
+/// divisors: each frequency has its own, as llama.cpp stores what llama3 scaling gives. longrope: each has two, one for
+/// contexts up to the original one and one for longer ones.
+enum class RopeScaling : std::uint8_t { none, linear, llama3, yarn, divisors, longrope };
 
 /// Rotary position embedding; the formulas are in rope.cpp.
 struct RopeSpec {
@@ -23,10 +24,12 @@ struct RopeSpec {
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  ///< llama3
   double beta_fast = 32.0, beta_slow = 1.0;              ///< yarn
-  double attention_factor = 1.0;                         ///< yarn: multiplies cos and sin
+  double attention_factor = 1.0;                         ///< yarn, longrope: multiplies cos and sin
   bool truncate = true;                                  ///< yarn: round the ends of the ramp
-  std::uint32_t original_context = 0;                    ///< llama3, yarn
-  std::vector<float> divisors;                           ///< of each frequency
+  std::uint32_t original_context = 0;                    ///< llama3, yarn, longrope
+  std::vector<float> divisors;                           ///< of each frequency; longrope: up to original_context
+  std::vector<float> long_divisors;                      ///< longrope: beyond it
+  bool long_context = false;                             ///< longrope: long_divisors are used, at all positions
   std::uint32_t rotary_dims = 0;  ///< of each head that are turned; 0 = all. See partial_rotary_order()
 };
 
@@ -74,14 +77,15 @@ struct AttentionSpec {
   std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   bool qkv_bias = false, o_bias = false;
   QkNorm qk_norm = QkNorm::none;
-  float scale = 0;              ///< of scores; 0 = 1 / sqrt(head_dim)
-  float softcap = 0;            ///< scores s become cap * tanh(s / cap); 0 = off
-  std::uint32_t window = 0;     ///< positions that it sees, the token itself included; 0 = all
-  std::uint32_t rope = 0;       ///< which of ModelSpec::ropes turns queries and keys
-  bool no_rope = false;         ///< queries and keys are not turned
-  std::int32_t kv_source = -1;  ///< the earlier layer whose keys and values it reads; -1: it has its own
-  std::uint32_t kv_group = 0;   ///< where they are kept: group of layers with the same policy
-  std::uint32_t kv_index = 0;   ///< layer within the group
+  bool norm_after_rope = false;  ///< of each head: once it was turned
+  float scale = 0;               ///< of scores; 0 = 1 / sqrt(head_dim)
+  float softcap = 0;             ///< scores s become cap * tanh(s / cap); 0 = off
+  std::uint32_t window = 0;      ///< positions that it sees, the token itself included; 0 = all
+  std::uint32_t rope = 0;        ///< which of ModelSpec::ropes turns queries and keys
+  bool no_rope = false;          ///< queries and keys are not turned
+  std::int32_t kv_source = -1;   ///< the earlier layer whose keys and values it reads; -1: it has its own
+  std::uint32_t kv_group = 0;    ///< where they are kept: group of layers with the same policy
+  std::uint32_t kv_index = 0;    ///< layer within the group
 
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
@@ -156,8 +160,11 @@ struct ModelSpec {
   EmbeddingSpec embedding;
   ScoreSpec score;
   float embedding_scale = 1;
-  float logit_scale = 1;        ///< of logits, before the soft cap
-  float logit_softcap = 0;      ///< logits s become cap * tanh(s / cap); 0 = off
+  float logit_scale = 1;    ///< of logits, before the soft cap
+  float logit_softcap = 0;  ///< logits s become cap * tanh(s / cap); 0 = off
+  /// Queries at position p are multiplied by 1 + query_scaling ln(1 + floor(p / query_scale_tokens)); 0: by nothing.
+  float query_scaling = 0;
+  std::uint32_t query_scale_tokens = 1;
   std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention; none where no layer turns anything
   std::vector<LayerSpec> layers;
   std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing
@@ -200,6 +207,9 @@ struct ModelSpec {
   std::uint32_t embedding_tokens() const {
     return embedding.max_tokens == 0 || embedding.max_tokens > context_tokens ? context_tokens : embedding.max_tokens;
   }
+  /// The host will use no more than `tokens` tokens: longrope is then chosen for that. True if it has become another
+  /// model, whose context is the one before scaling.
+  bool limit_context(std::uint32_t tokens);
   /// The largest of each number among the layers that have experts; all 0 without such layers.
   FfnSpec largest_mixture() const;
 };

@@ -193,8 +193,24 @@ void TensorInfo::keep_rows(std::uint64_t first, std::uint64_t n, std::uint64_t c
   set_bytes(file(), offset() + first * each, n * each);
 }
 
+void TensorInfo::keep_columns(std::uint64_t matrix, std::uint64_t stored_rows, std::uint64_t cols, std::uint64_t first,
+                              std::uint64_t n) {
+  const std::uint64_t value = encoded_bytes(encoding, 1), stride = cols * value;
+  shape = {n, stored_rows};
+  transposed = true;
+  rows = n;
+  row_bytes = stored_rows * value;
+  pieces = {{file(), offset() + matrix * stored_rows * stride + first * value, stored_rows, stride}};
+}
+
+std::uint64_t TensorInfo::extent() const {
+  const Piece& piece = pieces.front();
+  const std::uint64_t last = transposed ? rows * encoded_bytes(encoding, 1) : row_bytes;
+  return piece.rows == 0 ? 0 : (piece.rows - 1) * piece.stride + last;
+}
+
 bool TensorInfo::is_in_file() const {
-  if (converted || !row_order.empty() || pieces.size() > 1) return false;
+  if (converted || transposed || !row_order.empty() || pieces.size() > 1) return false;
   return pieces.empty() || pieces.front().stride == row_bytes || rows <= 1;
 }
 
@@ -220,6 +236,28 @@ Status read_piece(const TensorSource& source, const Piece& piece, std::uint64_t 
   return Status();
 }
 
+/// Columns [first, first + n) of a piece whose columns are the rows of the tensor. A few stored rows are read at a
+/// time, so that each of the rows that they become gets some neighbouring values.
+Status read_columns(const TensorSource& source, const TensorInfo& tensor, std::uint64_t first, std::uint64_t n,
+                    std::byte* out, const ParallelFor& parallel_for) {
+  constexpr std::uint64_t kAtOnce = 64;
+  const Piece& piece = tensor.pieces.front();
+  const std::uint64_t value = tensor.row_bytes / piece.rows, width = n * value;
+  std::vector<std::byte> block(std::min(kAtOnce, piece.rows) * width);
+  for (std::uint64_t row = 0; row < piece.rows; row += kAtOnce) {
+    const std::uint64_t count = std::min(kAtOnce, piece.rows - row);
+    for (std::uint64_t i = 0; i < count; ++i)
+      QINFER_TRY(source.read(piece.file, piece.offset + (row + i) * piece.stride + first * value,
+                             {block.data() + i * width, width}));
+    parallel_for(static_cast<std::int64_t>(n), [&](std::int64_t begin, std::int64_t end) {
+      for (auto j = static_cast<std::uint64_t>(begin); j < static_cast<std::uint64_t>(end); ++j)
+        for (std::uint64_t i = 0; i < count; ++i)
+          std::copy_n(block.data() + i * width + j * value, value, out + j * tensor.row_bytes + (row + i) * value);
+    });
+  }
+  return Status();
+}
+
 /// Puts the rows of one run into the model's order, in place.
 void reorder_run(const RowOrder& order, std::byte* run, std::uint64_t row_bytes) {
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -235,6 +273,7 @@ void reorder_run(const RowOrder& order, std::byte* run, std::uint64_t row_bytes)
 Status TensorSource::read_rows(const TensorInfo& tensor, std::uint64_t first, std::uint64_t n, std::byte* out,
                                const ParallelFor& parallel_for) const {
   const std::uint64_t row_bytes = tensor.row_bytes, end = first + n;
+  if (tensor.transposed) return read_columns(*this, tensor, first, n, out, parallel_for);
   std::uint64_t before = 0;  // rows of the pieces before
   for (const Piece& piece : tensor.pieces) {
     const std::uint64_t from = std::max(first, before), to = std::min(end, before + piece.rows);

@@ -167,6 +167,8 @@ struct TensorInfo {
   std::uint64_t rows = 0, row_bytes = 0;  ///< as TensorSource::read_rows() gives them
   std::vector<Piece> pieces = {};         ///< the stored rows, piece after piece
   RowOrder row_order = {};                ///< which stored row each row of the model is
+  bool transposed = false;                ///< the pieces have rows of values that each belong to another row: row i is
+                                          ///< the i-th value of each of them
   bool converted = false;                 ///< no file has these bytes: the source makes them while it reads
   std::optional<PackedForm> packed = {};  ///< of a packed model
   std::string part_of = {};               ///< the tensor of the file that it is rows of; empty: it is a whole one
@@ -177,11 +179,16 @@ struct TensorInfo {
   void set_bytes(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes);
   /// Narrows a matrix of one piece, with `cols` columns and its rows side by side, to n rows from `first` on.
   void keep_rows(std::uint64_t first, std::uint64_t n, std::uint64_t cols);
+  /// Narrows a tensor of one piece to n columns from `first` on of matrix `matrix` of several [rows][cols], which are
+  /// the rows of this one.
+  void keep_columns(std::uint64_t matrix, std::uint64_t rows, std::uint64_t cols, std::uint64_t first, std::uint64_t n);
 
   std::uint64_t bytes() const { return rows * row_bytes; }
   /// Where its first piece is; of a tensor that is_in_file(), where it is.
   std::uint32_t file() const { return pieces.front().file; }
   std::uint64_t offset() const { return pieces.front().offset; }
+  /// Bytes from there to the end of its piece, of a tensor with one.
+  std::uint64_t extent() const;
   /// Whether a file has the tensor's bytes one after the other in the model's order, so that it can be used mapped.
   /// True where no place is known.
   bool is_in_file() const;

@@ -41,7 +41,10 @@ struct HfPart {
 /// What architectures differ in where they read the fields of rotary embeddings.
 struct RopeRules {
   bool partial = false;          ///< partial_rotary_factor is read
-  bool default_only = false;     ///< no rope_type but "default" is supported
+  bool longrope = false;         ///< no rope_type but "default" and "longrope", which first files call "su" or "yarn"
+  bool alpha = false;            ///< "dynamic" with a fixed alpha stretches the base
+  bool sections = false;         ///< mrope_section is there: three positions for each token, which in text are the same
+  bool query_scaling = false;    ///< llama_4_scaling_beta is there, which is not of angles
   double default_theta = 10000;  ///< where no field names one
 };
 
@@ -54,6 +57,19 @@ struct ExpertRules {
                               ///< intermediate_size, and weights are divided by their sum
   std::int64_t shared = 0;    ///< shared_expert_intermediate_size; 0: no network is shared
   bool local_experts = true;  ///< num_local_experts is another name of num_experts
+  bool normalises = false;    ///< weights are divided by their sum, without a field
+};
+
+/// What sizes are where their fields are absent; 0: the field must be there.
+struct SizeDefaults {
+  std::int64_t vocab = 0, heads = 0, context = 0;
+  double norm_eps = 0;
+};
+
+/// One of the models that may be the text of a model with parts for images or sound.
+struct TextModel {
+  std::string_view model_type;  ///< of text_config; empty: the fields are in config.json itself
+  const Architecture* architecture = nullptr;
 };
 
 /// What an architecture calls a field that most call otherwise.
@@ -70,6 +86,7 @@ struct Architecture {
   bool attention_bias = false;                  ///< the field attention_bias switches q, k, v and o biases
   bool mlp_bias = false;                        ///< the field mlp_bias is read
   model::QkNorm qk_norm = model::QkNorm::none;
+  SizeDefaults sizes = {};
   bool needs_kv_heads = false;        ///< num_key_value_heads must be there
   std::int64_t default_kv_heads = 0;  ///< if the field is absent; 0, or the field is null: num_attention_heads
   std::int64_t default_head_dim = 0;  ///< if the field is absent; 0 = hidden_size / num_attention_heads
@@ -95,6 +112,11 @@ struct Architecture {
   ReadFields read_ropes = read_rope;
   bool interleaved = false;  ///< pairs that are turned are neighbours: of each head rows 0 and 1, 2 and 3, ...
   std::string_view prefix = "model.";  ///< what names of tensors begin with, unless the model is a bare one
+  /// Of a model that has parts for images or sound: how its text is read, which alone is run. The first one is that of
+  /// a text_config without a model_type. All else of the row is left out.
+  std::span<const TextModel> texts = {};
+  /// Matrices of all experts of a layer in one tensor may be transposed: [expert][column][row].
+  bool experts_transposed = false;
   /// The name of a tensor after "layers.<i>."; empty: as most have it.
   std::string (*tensor_name)(const model::TensorId& id) = nullptr;
   /// The same model with other names of tensors, where a checkpoint has those; null: there are none.
@@ -122,8 +144,10 @@ struct GgufArchitecture {
   /// (h: half of its dimensions) of the checkpoint that was converted.
   bool interleaved = false;
   GgufExperts experts = GgufExperts::none;
-  bool fused = false;            ///< one tensor holds q, k and v, and one gate and up
-  bool qkv_bias = false;         ///< q, k and v have biases without a field that says so
+  bool fused = false;     ///< one tensor holds q, k and v, and one gate and up
+  bool qkv_bias = false;  ///< q, k and v have biases without a field that says so
+  /// The key rope.scaling.yarn_log_multiplier says that cosines and sines of yarn have no factor.
+  bool yarn_log_multiplier = false;
   bool needs_rope_base = false;  ///< the key rope.freq_base must be there
   std::string_view eps_key = "attention.layer_norm_rms_epsilon";
   /// Keys that it has beside those of every architecture. Others may state some of them as "off" (kOptionalKeys in

@@ -85,7 +85,7 @@ Result<std::string> model_fingerprint(const model::ModelSpec& spec, std::uint64_
     if (!info.row_order.empty()) summary += format_text(" rows {}", join_texts(info.row_order, ","));
     summary += '\n';
     if (!info.part_of.empty() && need.id.expert != model::kNoExpert) {
-      QINFER_TRY(sample(container, *tensor, info.offset() - begin, info.bytes(), buffer, summary));
+      QINFER_TRY(sample(container, *tensor, info.offset() - begin, info.extent(), buffer, summary));
       continue;
     }
     summary += samples[static_cast<std::size_t>(tensor - container.tensors().data())];

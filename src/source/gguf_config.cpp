@@ -74,6 +74,7 @@ constexpr OptionalKey kOptionalKeys[] = {
     {"nextn_predict_layers", 0},
     {"attention.clamp_kqv", 0},
     {"attention.max_alibi_bias", 0},
+    {"attention.temperature_scale", 0},
     {"rope.scaling.yarn_log_multiplier", 0},
 };
 /// Rows of the LM head that make a score.
@@ -180,6 +181,9 @@ Status add_yarn_scaling(GgufFields& fields, double factor) {
   if (extrapolation && *extrapolation != -1 && *extrapolation != 1)
     return error(Code::unsupported, "{}: key \"{}\" is {}, supported is 1", fields.file(),
                  fields.key("rope.scaling.yarn_ext_factor"), *extrapolation);
+  const bool scales_queries = is_own(fields.architecture(), "attention.temperature_scale");
+  QINFER_ASSIGN(const auto queries, fields.number("attention.temperature_scale", 0, 1e3));
+  QINFER_ASSIGN(const auto log_multiplier, fields.number("rope.scaling.yarn_log_multiplier", 0, 1e3));
   fields.begin_object("rope_scaling");
   fields.add_text("rope_type", "yarn");
   fields.add("factor", factor);
@@ -188,14 +192,35 @@ Status add_yarn_scaling(GgufFields& fields, double factor) {
   if (slow) fields.add("beta_slow", *slow);
   // The second is what the checkpoint had; llama.cpp multiplies the paper's factor with the first.
   const double papers = factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0;
-  if (attention || yarn_attention)
+  if (fields.architecture().yarn_log_multiplier && log_multiplier.value_or(0) != 0) {
+    fields.add("mscale", 1.0);
+    fields.add("mscale_all_dim", *log_multiplier);
+  } else if (attention || yarn_attention)
     fields.add("attention_factor", yarn_attention.value_or(attention.value_or(1) * papers));
+  if (scales_queries && queries.value_or(0) != 0) fields.add("llama_4_scaling_beta", *queries);
+  fields.end_object();
+  return Status();
+}
+
+/// Two divisors of each frequency, and the key of the attention factor, which has the whole of it here.
+Status add_longrope(GgufFields& fields, const GgufDivisors& divisors) {
+  QINFER_ASSIGN(const std::int64_t original, fields.required("rope.scaling.original_context_length", 1, kMaxContext));
+  QINFER_ASSIGN(const auto attention, fields.number("rope.scaling.attn_factor", 1e-3, 1e3));
+  if (divisors.short_context.empty() || divisors.long_context.empty())
+    return error_at(Code::format, -1, "{}: of the tensors \"{}\" and \"{}\" one is missing", fields.file(),
+                    kShortDivisors, kLongDivisors);
+  fields.begin_object("rope_scaling");
+  fields.add_text("rope_type", "longrope");
+  fields.add_list("short_factor", divisors.short_context);
+  fields.add_list("long_factor", divisors.long_context);
+  fields.add("original_max_position_embeddings", original);
+  fields.add("attention_factor", attention.value_or(1));
   fields.end_object();
   return Status();
 }
 
 /// The object rope_scaling, if the file has one.
-Status add_rope_scaling(GgufFields& fields, const std::vector<float>& divisors) {
+Status add_rope_scaling(GgufFields& fields, const GgufDivisors& divisors) {
   QINFER_ASSIGN(const auto type, fields.text("rope.scaling.type"));
   QINFER_ASSIGN(auto factor, fields.number("rope.scaling.factor", 0, 1e6));
   QINFER_ASSIGN(const auto legacy, fields.number("rope.scale_linear", 0, 1e6));
@@ -204,17 +229,22 @@ Status add_rope_scaling(GgufFields& fields, const std::vector<float>& divisors) 
     return error_at(Code::format, -1, "{}: key \"{}\" is {}, expected 0 (none), or 0.001 to 1e6", fields.file(),
                     fields.key("rope.scaling.factor"), *factor);
   const std::string_view kind = type.value_or(factor ? "linear" : "none");
-  if (kind != "none" && kind != "linear" && kind != "yarn")
-    return error(Code::unsupported, "{}: key \"{}\" is \"{}\", known are none, linear and yarn", fields.file(),
-                 fields.key("rope.scaling.type"), formats::printable(kind));
+  if (kind != "none" && kind != "linear" && kind != "yarn" && kind != "longrope")
+    return error(Code::unsupported, "{}: key \"{}\" is \"{}\", known are none, linear, yarn and longrope",
+                 fields.file(), fields.key("rope.scaling.type"), formats::printable(kind));
+  const bool longrope = !divisors.short_context.empty() || !divisors.long_context.empty();
+  if (longrope && (!divisors.all.empty() || kind == "linear" || kind == "yarn"))
+    return error(Code::unsupported, "{}: both \"{}\" and {} scale rotary embeddings", fields.file(), kLongDivisors,
+                 divisors.all.empty() ? fields.key("rope.scaling.type") : std::string(kRopeDivisors));
+  if (longrope || kind == "longrope") return add_longrope(fields, divisors);
   const bool scales = kind != "none" && factor.value_or(0) != 0 && *factor != 1;
-  if (!divisors.empty()) {
+  if (!divisors.all.empty()) {
     if (scales)
       return error(Code::unsupported, "{}: both \"{}\" and the tensor \"rope_freqs.weight\" scale rotary embeddings",
                    fields.file(), fields.key("rope.scaling.factor"));
     fields.begin_object("rope_scaling");
     fields.add_text("rope_type", "divisors");
-    fields.add_list("divisors", divisors);
+    fields.add_list("divisors", divisors.all);
     fields.end_object();
     return Status();
   }
@@ -227,7 +257,7 @@ Status add_rope_scaling(GgufFields& fields, const std::vector<float>& divisors) 
   return Status();
 }
 
-Status read_rope(GgufFields& fields, const std::vector<float>& divisors) {
+Status read_rope(GgufFields& fields, const GgufDivisors& divisors) {
   QINFER_ASSIGN(const auto base, fields.number("rope.freq_base", 1e-3, 1e15));
   if (!base && fields.architecture().needs_rope_base) return fields.missing("rope.freq_base");
   fields.add("rope_theta", base.value_or(10000.0));
@@ -238,12 +268,6 @@ Status read_rope(GgufFields& fields, const std::vector<float>& divisors) {
                    fields.file(), fields.key("rope.dimension_count"), *dims, fields.head_dim);
     fields.add("partial_rotary_factor", static_cast<double>(*dims) / static_cast<double>(fields.head_dim));
   }
-  for (const std::string_view name : {"rope_factors_long.weight", "rope_factors_short.weight"})
-    if (fields.has_tensor(name))
-      return error(Code::unsupported,
-                   "{}: the tensor \"{}\" is of longrope, which is not supported: use a model that was trained for its "
-                   "whole context without scaling",
-                   fields.file(), name);
   return add_rope_scaling(fields, divisors);
 }
 
@@ -398,11 +422,11 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufMetadata& metad
 }
 
 Result<formats::JsonDocument> gguf_config(const Gguf& gguf, const GgufArchitecture& architecture,
-                                          const std::vector<float>& rope_divisors) {
+                                          const GgufDivisors& divisors) {
   GgufFields fields(gguf, architecture);
   QINFER_TRY(check_keys(fields));
   QINFER_TRY(read_sizes(fields));
-  QINFER_TRY(read_rope(fields, rope_divisors));
+  QINFER_TRY(read_rope(fields, divisors));
   QINFER_TRY(read_biases(fields));
   QINFER_TRY(read_experts(fields));
   if (architecture.read_own != nullptr) QINFER_TRY(architecture.read_own(fields));

@@ -20,7 +20,6 @@ using model::Role;
 using model::RowOrder;
 using model::TensorNeed;
 
-constexpr std::string_view kDivisors = "rope_freqs.weight";
 constexpr std::uint64_t kStep = 16 << 20;
 
 /// Row i of the model is row to[i] of the file: which row of the model each row of the file is.
@@ -50,16 +49,22 @@ class Planner {
       : source_(source), spec_(source.spec()), architecture_(architecture) {}
 
   Result<std::vector<GgufExportTensor>> run() {
-    std::vector<float> divisors = gguf_rope_divisors(spec_);
-    if (!divisors.empty()) {
-      const std::uint64_t n = divisors.size();
-      tensors_.push_back({std::string(kDivisors), {n}, Encoding::f32, {}, std::move(divisors)});
+    const model::RopeSpec& rope = spec_.ropes.front();
+    add_divisors(kRopeDivisors, gguf_rope_divisors(spec_));
+    if (rope.scaling == model::RopeScaling::longrope && spec_.n_ropes() == 1) {
+      add_divisors(kLongDivisors, rope.long_divisors);
+      add_divisors(kShortDivisors, rope.divisors);
     }
     for (const TensorNeed& need : model::tensors_of(spec_)) QINFER_TRY(add(need));
     return std::move(tensors_);
   }
 
  private:
+  void add_divisors(std::string_view name, std::vector<float> divisors) {
+    const std::uint64_t n = divisors.size();
+    if (n != 0) tensors_.push_back({std::string(name), {n}, Encoding::f32, {}, std::move(divisors)});
+  }
+
   Status add(const TensorNeed& need) {
     const GgufPlace place = gguf_place(spec_, architecture_, need.id);
     GgufExportPart part;
@@ -140,8 +145,10 @@ std::pair<std::string_view, std::string_view> first_difference(std::string_view 
 Status check_header(const GgufExport& plan, const model::ModelSpec& spec, CancelFlag cancel) {
   std::string text = plan.header;
   for (const GgufExportTensor& tensor : plan.tensors)  // divisors come first
-    if (!tensor.values.empty())
+    if (!tensor.values.empty()) {
       text.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * sizeof(float));
+      text.append(round_up(tensor.bytes(), formats::kGgufAlignment) - tensor.bytes(), '\0');
+    }
   SourceOptions options;
   options.cancel = cancel;
   options.files = std::make_shared<HeaderFiles>(std::move(text), plan.header.size() + plan.data_bytes);

@@ -22,7 +22,9 @@ class Writer {
     add_sizes();
     add_rope();
     add_experts();
-    if (attention_.window != 0) u32("attention.sliding_window", attention_.window);
+    // A layer that sees to both sides has half of what files state, and the token itself.
+    const std::uint32_t window = attention_.window;
+    if (window != 0) u32("attention.sliding_window", spec_.causal ? window : 2 * (window - 1));
     if (attention_.softcap != 0) f32("attn_logit_softcapping", attention_.softcap);
     if (spec_.logit_softcap != 0) f32("final_logit_softcapping", spec_.logit_softcap);
     if (keys_.architecture().write_own != nullptr) keys_.architecture().write_own(spec_, keys_);
@@ -76,6 +78,11 @@ class Writer {
       text("rope.scaling.type", "linear");
       f32("rope.scaling.factor", rope.factor);
     }
+    if (rope.scaling == RopeScaling::longrope) {
+      text("rope.scaling.type", "longrope");
+      f32("rope.scaling.attn_factor", rope.attention_factor);
+      u32("rope.scaling.original_context_length", rope.original_context);
+    }
     if (rope.scaling != RopeScaling::yarn) return;
     text("rope.scaling.type", "yarn");
     f32("rope.scaling.factor", rope.factor);
@@ -85,6 +92,10 @@ class Writer {
     // llama.cpp multiplies what the paper's factor gives.
     const double papers = rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
     if (rope.attention_factor == papers) return;
+    if (keys_.architecture().yarn_log_multiplier && rope.attention_factor == 1) {
+      f32("rope.scaling.yarn_log_multiplier", 1);
+      return;
+    }
     f32("rope.scaling.attn_factor", rope.attention_factor / papers);
     f32("rope.scaling.yarn_attn_factor", rope.attention_factor);
   }
@@ -143,14 +154,16 @@ std::vector<float> gguf_rope_divisors(const model::ModelSpec& spec) {
   if (spec.n_ropes() != 1) return {};
   const RopeSpec& rope = spec.ropes.front();
   if (rope.scaling == RopeScaling::llama3) return model::llama3_divisors(rope, rope.head_dim);
-  return rope.divisors;
+  return rope.scaling == RopeScaling::divisors ? rope.divisors : std::vector<float>();
 }
 
 model::ModelSpec as_gguf_says(model::ModelSpec spec) {
   spec.bos_token = -1;
   spec.end_tokens.clear();
-  for (RopeSpec& rope : spec.ropes)  // stated as a quotient in f32
-    rope.attention_factor = std::round(rope.attention_factor * 1e6) / 1e6;
+  for (RopeSpec& rope : spec.ropes) {
+    rope.theta = static_cast<double>(static_cast<float>(rope.theta));
+    rope.attention_factor = std::round(rope.attention_factor * 1e6) / 1e6;  // stated as a quotient in f32
+  }
   std::vector<float> divisors = gguf_rope_divisors(spec);
   if (divisors.empty()) return spec;
   RopeSpec& rope = spec.ropes.front();

@@ -23,27 +23,34 @@ using model::Role;
 using model::TensorId;
 using model::TensorInfo;
 
-constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
 /// Texts beyond this are not given as metadata; templates have a separate call.
 constexpr std::size_t kMaxMetadataText = 64 << 10;
 
-Result<std::vector<float>> read_rope_divisors(const Gguf& gguf) {
+Result<std::vector<float>> read_divisors(const Gguf& gguf, std::string_view name) {
   std::vector<float> divisors;
-  const GgufTensor* tensor = gguf.find(kRopeDivisors);
+  const GgufTensor* tensor = gguf.find(name);
   if (tensor == nullptr) return divisors;
   if (tensor->encoding != Encoding::f32 || tensor->n_dims != 1 || tensor->dims[0] > 512)
     return error_at(Code::format, static_cast<std::int64_t>(tensor->offset),
                     "{}: tensor \"{}\" is {} {}, expected f32 and one number for each frequency",
-                    gguf.file(tensor->file).name, kRopeDivisors, encoding_name(tensor->encoding),
+                    gguf.file(tensor->file).name, name, encoding_name(tensor->encoding),
                     formats::shape_text(tensor->shape()));
   divisors.resize(tensor->dims[0]);
   QINFER_TRY(gguf.read(*tensor, 0, std::as_writable_bytes(std::span(divisors))));
   for (const float divisor : divisors)
     if (!(divisor > 0) || !std::isfinite(divisor))
       return error_at(Code::format, static_cast<std::int64_t>(tensor->offset),
-                      "{}: tensor \"{}\" holds {}, expected positive numbers", gguf.file(tensor->file).name,
-                      kRopeDivisors, divisor);
+                      "{}: tensor \"{}\" holds {}, expected positive numbers", gguf.file(tensor->file).name, name,
+                      divisor);
   return divisors;
+}
+
+Result<GgufDivisors> read_divisors(const Gguf& gguf) {
+  GgufDivisors out;
+  QINFER_ASSIGN(out.all, read_divisors(gguf, kRopeDivisors));
+  QINFER_ASSIGN(out.short_context, read_divisors(gguf, kShortDivisors));
+  QINFER_ASSIGN(out.long_context, read_divisors(gguf, kLongDivisors));
+  return out;
 }
 
 class GgufSource final : public ModelSource {
@@ -54,7 +61,7 @@ class GgufSource final : public ModelSource {
   }
 
   Status read(const SourceOptions& options) {
-    QINFER_ASSIGN(const std::vector<float> divisors, read_rope_divisors(gguf_));
+    QINFER_ASSIGN(const GgufDivisors divisors, read_divisors(gguf_));
     QINFER_ASSIGN(const formats::JsonDocument config, gguf_config(gguf_, architecture_, divisors));
     QINFER_ASSIGN(HfTexts texts, read_hf_config(config.root(), gguf_.metadata().file()));
     spec_ = std::move(texts.config.spec);
@@ -127,7 +134,8 @@ class GgufSource final : public ModelSource {
 
   /// A tensor that the architecture does not have would change what the model computes.
   Status check_all_known() const {
-    std::vector<std::string> known = {std::string(kRopeDivisors)};
+    std::vector<std::string> known = {std::string(kRopeDivisors), std::string(kShortDivisors),
+                                      std::string(kLongDivisors)};
     for (const model::TensorNeed& need : model::tensors_of(spec_))
       if (need.id.expert == model::kNoExpert || need.id.expert == 0)
         known.push_back(gguf_place(spec_, architecture_, need.id).stored_name());
@@ -213,7 +221,7 @@ Result<std::unique_ptr<ModelSource>> open_gguf(const std::string& path, const So
 
 Result<GgufTexts> read_gguf_texts(const Gguf& gguf) {
   QINFER_ASSIGN(const GgufArchitecture* architecture, find_gguf_architecture(gguf.metadata()));
-  QINFER_ASSIGN(const std::vector<float> divisors, read_rope_divisors(gguf));
+  QINFER_ASSIGN(const GgufDivisors divisors, read_divisors(gguf));
   GgufTexts texts;
   QINFER_ASSIGN(const formats::JsonDocument config, gguf_config(gguf, *architecture, divisors));
   texts.config = formats::json_text(config.root());

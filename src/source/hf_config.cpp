@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/format.h"
 #include "source/hf_experts.h"
 #include "source/hf_modules.h"
 
@@ -62,6 +63,48 @@ Result<const Architecture*> find_architecture(const FieldReader& fields) {
   return error(Code::unsupported, "{}: \"architectures\" names {}, known are {}", fields.where(), name, known);
 }
 
+constexpr std::string_view kTextConfig = "text_config";
+
+/// The fields of a model's text, and how they are read.
+struct Text {
+  FieldReader fields;
+  const Architecture* architecture;
+};
+
+/// Where the row says that a model has other parts than its text, the text.
+Result<Text> find_text(const FieldReader& fields, const Architecture& row) {
+  if (row.texts.empty()) return Text{fields, &row};
+  const Json* object = find_field(fields.object(), kTextConfig);
+  if (object == nullptr) {
+    for (const TextModel& text : row.texts)
+      if (text.model_type.empty()) return Text{fields, text.architecture};
+    return error_at(Code::format, -1, "{}: the field \"{}\" is missing", fields.where(), kTextConfig);
+  }
+  if (!object->is_object())
+    return error_at(Code::format, -1, "{}: \"{}\" must be an object, not {}", fields.where(), kTextConfig,
+                    formats::type_name(object->type()));
+  const FieldReader inner(*object, format_text("{}: {}", fields.where(), kTextConfig));
+  QINFER_ASSIGN(const auto type, inner.string("model_type"));
+  if (!type) return Text{inner, row.texts.front().architecture};
+  std::string known;
+  for (const TextModel& text : row.texts) {
+    if (text.model_type == *type) return Text{inner, text.architecture};
+    if (!text.model_type.empty()) known.append(known.empty() ? "" : ", ").append(text.model_type);
+  }
+  return error(Code::unsupported, "{}: \"model_type\" is \"{}\", known for {} are {}", inner.where(), *type, row.name,
+               known);
+}
+
+/// Whether the LM head is the embedding. A model and its text may both say so; where they contradict each other, the
+/// checkpoint decides, as where neither does.
+Result<Tied> read_tied(const FieldReader& all, const FieldReader& text) {
+  const auto state = [](bool tied) { return tied ? Tied::yes : Tied::no; };
+  QINFER_ASSIGN(const auto outer, all.boolean("tie_word_embeddings"));
+  QINFER_ASSIGN(const auto inner, text.boolean("tie_word_embeddings"));
+  if (outer && inner && *outer != *inner) return Tied::unstated;
+  return outer ? state(*outer) : inner ? state(*inner) : Tied::unstated;
+}
+
 /// The direction of attention must be the architecture's.
 Status check_causality(const FieldReader& fields, const Architecture& architecture) {
   QINFER_ASSIGN(const auto is_causal, fields.boolean("is_causal"));
@@ -81,10 +124,14 @@ Status check_causality(const FieldReader& fields, const Architecture& architectu
   return Status();
 }
 
+Status refuse_quantised(const FieldReader& fields) {
+  if (!fields.has("quantization_config")) return Status();
+  return error(Code::unsupported, "{}: \"quantization_config\": quantized checkpoints are not supported",
+               fields.where());
+}
+
 Status refuse_foreign_fields(const FieldReader& fields, const Architecture& architecture) {
-  if (fields.has("quantization_config"))
-    return error(Code::unsupported, "{}: \"quantization_config\": quantized checkpoints are not supported",
-                 fields.where());
+  QINFER_TRY(refuse_quantised(fields));
   for (const ForeignField& field : kForeignFields) {
     QINFER_ASSIGN(const auto value, fields.number(field.name));
     if (value && *value != field.off && !is_own(architecture, field.name))
@@ -130,9 +177,19 @@ std::string_view size_field(const FieldReader& fields, const Architecture& archi
   return usual;
 }
 
+/// A size that must be there where the architecture has no default (0).
+Result<std::int64_t> read_size(const FieldReader& fields, const Architecture& architecture, std::string_view usual,
+                               std::int64_t otherwise, std::int64_t max) {
+  const std::string_view key = size_field(fields, architecture, usual);
+  if (otherwise == 0) return fields.required_integer(key, 1, max);
+  QINFER_ASSIGN(const auto value, fields.integer(key, 1, max));
+  return value.value_or(otherwise);
+}
+
 Status read_eps(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   const std::string_view name = size_field(fields, architecture, architecture.eps_field);
-  QINFER_ASSIGN(const auto eps, fields.number(name));
+  QINFER_ASSIGN(auto eps, fields.number(name));
+  if (!eps && architecture.sizes.norm_eps != 0) eps = architecture.sizes.norm_eps;
   if (!eps) return error_at(Code::format, -1, "{}: the field \"{}\" is missing", fields.where(), name);
   if (!(*eps >= 0 && *eps <= 1))
     return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0 to 1", fields.where(), name, *eps);
@@ -142,17 +199,18 @@ Status read_eps(const FieldReader& fields, const Architecture& architecture, Mod
 
 Status read_sizes(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   const auto u32 = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  const auto required = [&](std::string_view usual, std::int64_t max) {
-    return fields.required_integer(size_field(fields, architecture, usual), 1, max);
+  const SizeDefaults& otherwise = architecture.sizes;
+  const auto read = [&](std::string_view usual, std::int64_t max, std::int64_t absent = 0) {
+    return read_size(fields, architecture, usual, absent, max);
   };
-  QINFER_ASSIGN(const std::int64_t vocab, required("vocab_size", kMaxVocab));
-  QINFER_ASSIGN(const std::int64_t hidden, required("hidden_size", kMaxDim));
-  QINFER_ASSIGN(const std::int64_t ffn, required("intermediate_size", kMaxDim));
-  QINFER_ASSIGN(const std::int64_t layers, required("num_hidden_layers", kMaxLayers));
-  QINFER_ASSIGN(const std::int64_t heads, required("num_attention_heads", kMaxDim));
+  QINFER_ASSIGN(const std::int64_t vocab, read("vocab_size", kMaxVocab, otherwise.vocab));
+  QINFER_ASSIGN(const std::int64_t hidden, read("hidden_size", kMaxDim));
+  QINFER_ASSIGN(const std::int64_t ffn, read("intermediate_size", kMaxDim));
+  QINFER_ASSIGN(const std::int64_t layers, read("num_hidden_layers", kMaxLayers));
+  QINFER_ASSIGN(const std::int64_t heads, read("num_attention_heads", kMaxDim, otherwise.heads));
   QINFER_ASSIGN(const auto kv_heads, fields.integer("num_key_value_heads", 1, kMaxDim));
   QINFER_ASSIGN(const auto head_dim, fields.integer("head_dim", 2, 1024));
-  QINFER_ASSIGN(const std::int64_t context, required("max_position_embeddings", kMaxContext));
+  QINFER_ASSIGN(const std::int64_t context, read("max_position_embeddings", kMaxContext, otherwise.context));
   spec.n_vocab = u32(vocab);
   spec.n_embd = u32(hidden);
   AttentionSpec attention;
@@ -309,14 +367,26 @@ Status read_embedding(const FieldReader& fields, ModelSpec& spec) {
 
 }  // namespace
 
+const Json& text_fields(const Json& config) {
+  const Json* text = config.is_object() ? find_field(config, kTextConfig) : nullptr;
+  return text != nullptr ? *text : config;
+}
+
 Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_view name, Notes& notes) {
   if (!config.is_object()) return error_at(Code::format, 0, "{}: expected a JSON object", name);
-  const FieldReader fields(config, std::string(name));
-  QINFER_ASSIGN(const Architecture* architecture, find_architecture(fields));
+  const FieldReader all(config, std::string(name));
+  QINFER_ASSIGN(const Architecture* row, find_architecture(all));
+  QINFER_TRY(refuse_quantised(all));
+  QINFER_ASSIGN(const Text text, find_text(all, *row));
+  const FieldReader& fields = text.fields;
+  const Architecture* architecture = text.architecture;
   ParsedConfig parsed;
   parsed.architecture = architecture;
   ModelSpec& spec = parsed.spec;
   spec.architecture = architecture->name;
+  if (architecture != row)
+    notes.add("{}: of {} the text alone is run, as {}: parts for images and sound are passed over", name, row->name,
+              architecture->name);
   QINFER_TRY(refuse_foreign_fields(fields, *architecture));
   QINFER_TRY(read_sizes(fields, *architecture, spec));
   QINFER_TRY(read_biases(fields, *architecture, spec));
@@ -328,12 +398,12 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   QINFER_TRY(read_shared_kv(fields, spec));
   group_layers(spec);
   QINFER_TRY(read_tokens(fields, spec, notes));
-  QINFER_ASSIGN(const auto tied, fields.boolean("tie_word_embeddings"));
-  if (tied) parsed.tied = *tied ? Tied::yes : Tied::no;
+  if (&fields.object() != &config) QINFER_TRY(read_tokens(all, spec, notes));
+  QINFER_ASSIGN(parsed.tied, read_tied(all, fields));
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
   if (!spec.causal) parsed.tied = Tied::yes;  // there is no separate LM head
   QINFER_TRY(read_embedding(fields, spec));
-  QINFER_ASSIGN(auto label, fields.string("_name_or_path"));
+  QINFER_ASSIGN(auto label, all.string("_name_or_path"));
   if (label) spec.name = std::move(*label);
   return parsed;
 }

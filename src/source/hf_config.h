@@ -20,6 +20,10 @@ struct ParsedConfig {
   const Architecture* architecture = nullptr;
 };
 
+/// The object of config.json that describes the text: text_config of a model that has parts for images or sound, too,
+/// and otherwise all of it.
+const formats::Json& text_fields(const formats::Json& config);
+
 /// QINFER_E_UNSUPPORTED names the field whose value qinfer does not know; QINFER_E_FORMAT the field that is missing,
 /// of the wrong type or out of range. `name` begins every message.
 /// Tokens beyond the vocabulary, which can never be drawn, are passed over with a note.

@@ -64,7 +64,10 @@ Status read_experts(const FieldReader& fields, const ExpertRules& rules, ModelSp
     QINFER_ASSIGN(const auto width, fields.integer("moe_intermediate_size", 1, kMaxDim));
     QINFER_ASSIGN(const auto normalise, fields.boolean("norm_topk_prob"));
     mixture.width = static_cast<std::uint32_t>(width.value_or(rules.width));
-    mixture.normalise = normalise.value_or(false);
+    if (rules.normalises && !normalise.value_or(true))
+      return error(Code::unsupported, "{}: \"norm_topk_prob\" is false, only true is supported for this architecture",
+                   fields.where());
+    mixture.normalise = normalise.value_or(rules.normalises);
     QINFER_ASSIGN(sparse, read_sparse_layers(fields, spec.layers.size()));
   }
   if (rules.shared != 0) {

@@ -41,7 +41,7 @@ Result<double> yarn_attention_factor(const FieldReader& rope, double factor) {
 
 /// A parameter that qinfer does not know would change the angles. The caller has read partial_rotary_factor where its
 /// architecture has it.
-Status refuse_unknown_rope_fields(const FieldReader& rope, const RopeRules& rules) {
+Status refuse_unknown_rope_fields(const FieldReader& rope, const RopeRules& rules, bool is_longrope) {
   constexpr std::string_view kKnown[] = {"rope_type",
                                          "type",
                                          "rope_theta",
@@ -58,55 +58,121 @@ Status refuse_unknown_rope_fields(const FieldReader& rope, const RopeRules& rule
                                          "mscale_all_dim"};
   for (const Json& value : rope.object()) {
     const bool is_partial = value.key() == "partial_rotary_factor" && value.is_number();
-    const bool off = value.is_null() || (is_partial && (rules.partial || value.number() == 1));
-    if (!off && std::find(std::begin(kKnown), std::end(kKnown), value.key()) == std::end(kKnown))
+    const bool is_section = value.key() == "mrope_section" || value.key() == "mrope_interleaved";
+    const bool is_factor = value.key() == "short_factor" || value.key() == "long_factor";
+    const bool is_scale = value.key() == "llama_4_scaling_beta" || value.key() == "max_position_embeddings";
+    const bool off = value.is_null() || (is_factor && is_longrope) || (is_scale && rules.query_scaling) ||
+                     (value.key() == "alpha" && rules.alpha) || (is_partial && (rules.partial || value.number() == 1));
+    if (!off && !(is_section && rules.sections) &&
+        std::find(std::begin(kKnown), std::end(kKnown), value.key()) == std::end(kKnown))
       return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), value.key());
   }
   return Status();
 }
 
-/// A number for each frequency, which no config.json of transformers has, but those that are made of GGUF files.
-Status read_divisors(const FieldReader& rope, std::uint32_t head_dim, RopeSpec& out) {
-  const Json* list = find_field(rope.object(), "divisors");
-  if (list == nullptr || !list->is_array() || list->size() != head_dim / 2)
-    return error_at(Code::format, -1, "{}: \"divisors\" must be a list of {} numbers", rope.where(), head_dim / 2);
+/// A list of a number for each frequency.
+Status read_divisors(const FieldReader& rope, std::string_view key, const RopeSpec& of, std::vector<float>& out) {
+  const std::uint32_t count = (of.rotary_dims != 0 ? of.rotary_dims : of.head_dim) / 2;
+  const Json* list = find_field(rope.object(), key);
+  if (list == nullptr || !list->is_array() || list->size() != count)
+    return error_at(Code::format, -1, "{}: \"{}\" must be a list of {} numbers", rope.where(), key, count);
   for (const Json& item : *list) {
     const auto divisor = static_cast<float>(item.is_number() ? item.number() : 0);
     if (!(divisor > 0) || !std::isfinite(divisor))
-      return error_at(Code::format, -1, "{}: \"divisors\" holds {}, expected positive numbers", rope.where(),
+      return error_at(Code::format, -1, "{}: \"{}\" holds {}, expected positive numbers", rope.where(), key,
                       formats::json_text(item));
-    out.divisors.push_back(divisor);
+    out.push_back(divisor);
   }
-  out.scaling = RopeScaling::divisors;
   return Status();
 }
 
-Status read_rope_scaling(const FieldReader& rope, const RopeRules& rules, std::uint32_t context_tokens,
-                         std::uint32_t head_dim, RopeSpec& out) {
-  QINFER_ASSIGN(const auto type, rope.string("rope_type"));
-  QINFER_ASSIGN(const auto legacy, rope.string("type"));
+/// The context before scaling. Phi-3 has the field outside of the object too.
+Status read_original_context(const FieldReader& fields, const FieldReader& rope, const RopeRules& rules,
+                             std::uint32_t context_tokens, RopeSpec& out) {
+  constexpr std::string_view kName = "original_max_position_embeddings";
+  QINFER_ASSIGN(auto original, rope.integer(kName, 1, kMaxContext));
+  if (rules.longrope) {
+    constexpr std::int64_t kUsual = 4096;
+    QINFER_ASSIGN(const auto outer, fields.integer(kName, 1, kMaxContext));
+    if (outer && original && *outer != *original)
+      return error_at(Code::format, -1, "{}: \"{}\" is {}, but {} outside", rope.where(), kName, *original, *outer);
+    original = outer ? *outer : original.value_or(kUsual);
+  }
+  out.original_context = static_cast<std::uint32_t>(original.value_or(context_tokens));
+  return Status();
+}
+
+/// Ding et al. 2024; the attention factor, where it is not stated, follows from how much longer the context is.
+Status read_longrope(const FieldReader& rope, std::uint32_t context_tokens, RopeSpec& out) {
+  out.scaling = RopeScaling::longrope;
+  QINFER_TRY(read_divisors(rope, "short_factor", out, out.divisors));
+  QINFER_TRY(read_divisors(rope, "long_factor", out, out.long_divisors));
+  const double original = out.original_context, longer = context_tokens / original;
+  QINFER_ASSIGN(const auto factor, rope.number("factor"));
+  if (factor && *factor != longer)
+    return error(Code::unsupported,
+                 "{}: \"factor\" is {}, and the context {} times as long as before scaling: versions of transformers "
+                 "take one or the other",
+                 rope.where(), *factor, longer);
+  if (longer > 1 && out.original_context < 2)
+    return error_at(Code::format, -1, "{}: \"original_max_position_embeddings\" is {}, expected at least 2",
+                    rope.where(), out.original_context);
+  const double usual = longer <= 1 ? 1.0 : std::sqrt(1 + std::log(longer) / std::log(original));
+  QINFER_ASSIGN(const double attention, rope_number(rope, "attention_factor", usual));
+  out.attention_factor = static_cast<double>(static_cast<float>(attention));  // as GGUF files have it
+  out.long_context = context_tokens > out.original_context;
+  return Status();
+}
+
+/// NTK-aware scaling. With a fixed alpha the base is another. Otherwise it depends on the length of a sequence, but is
+/// the stated one up to max_position_embeddings, beyond which no session goes.
+Status read_dynamic(const FieldReader& rope, const RopeRules& rules, RopeSpec& out) {
+  if (rules.alpha && rope.has("alpha")) {
+    QINFER_ASSIGN(const double alpha, rope_number(rope, "alpha", std::nullopt));
+    const double dims = out.rotary_dims != 0 ? out.rotary_dims : out.head_dim;
+    if (dims <= 2)
+      return error(Code::unsupported, "{}: \"alpha\" with heads of {} dimensions, expected more than 2", rope.where(),
+                   dims);
+    out.theta *= std::pow(alpha, dims / (dims - 2));
+    if (std::isfinite(out.theta)) return Status();
+    return error_at(Code::format, -1, "{}: \"alpha\" is {}: the base would be beyond any number", rope.where(), alpha);
+  }
+  return rope_number(rope, "factor", std::nullopt).take_status();
+}
+
+Status read_rope_scaling(const FieldReader& fields, const FieldReader& rope, const RopeRules& rules,
+                         std::uint32_t context_tokens, RopeSpec& out) {
+  QINFER_ASSIGN(auto type, rope.string("rope_type"));
+  QINFER_ASSIGN(auto legacy, rope.string("type"));
+  for (auto* name : {&type, &legacy})
+    if (rules.sections && *name == "mrope") *name = "default";
   if (type && legacy && *type != *legacy)
     return error_at(Code::format, -1, "{}: \"rope_type\" is \"{}\" but \"type\" is \"{}\"", rope.where(), *type,
                     *legacy);
   const std::string kind = type ? *type : legacy.value_or("default");
-  if (rules.default_only && kind != "default")
-    return error(Code::unsupported,
-                 "{}: \"rope_type\" is \"{}\", only \"default\" is supported for this architecture: use a checkpoint "
-                 "that was trained for its whole context without scaling",
+  const bool is_longrope = kind == "longrope" || (rules.longrope && (kind == "su" || kind == "yarn"));
+  if (rules.longrope && kind != "default" && !is_longrope)
+    return error(Code::unsupported, "{}: \"rope_type\" is \"{}\", known for this architecture are default and longrope",
                  rope.where(), kind);
-  QINFER_TRY(refuse_unknown_rope_fields(rope, rules));
+  QINFER_TRY(refuse_unknown_rope_fields(rope, rules, is_longrope));
   if (kind == "default") return Status();
-  if (kind == "divisors") return read_divisors(rope, head_dim, out);
-  if (kind != "linear" && kind != "llama3" && kind != "yarn")
-    return error(Code::unsupported, "{}: \"rope_type\" is \"{}\", known are default, linear, llama3 and yarn",
+  if (kind == "divisors") {
+    out.scaling = RopeScaling::divisors;
+    return read_divisors(rope, "divisors", out, out.divisors);
+  }
+  if (kind == "dynamic") return read_dynamic(rope, rules, out);
+  if (!is_longrope && kind != "linear" && kind != "llama3" && kind != "yarn")
+    return error(Code::unsupported,
+                 "{}: \"rope_type\" is \"{}\", known are default, linear, dynamic, llama3, longrope and yarn",
                  rope.where(), kind);
+  QINFER_TRY(read_original_context(fields, rope, rules, context_tokens, out));
+  if (is_longrope) return read_longrope(rope, context_tokens, out);
   QINFER_ASSIGN(out.factor, rope_number(rope, "factor", std::nullopt));
   if (kind == "linear") {
     out.scaling = RopeScaling::linear;
+    out.original_context = 0;
     return Status();
   }
-  QINFER_ASSIGN(const auto original, rope.integer("original_max_position_embeddings", 1, kMaxContext));
-  out.original_context = static_cast<std::uint32_t>(original.value_or(context_tokens));
   if (kind == "llama3") {
     out.scaling = RopeScaling::llama3;
     QINFER_ASSIGN(out.low_freq_factor, rope_number(rope, "low_freq_factor", std::nullopt));
@@ -169,14 +235,14 @@ Status read_rotary_dims(const FieldReader& fields, const Json* object, std::uint
 }
 
 /// One embedding out of its object; the base may be outside, and must not be another there.
-Status read_rope_object(const Json& object, std::string where, const RopeRules& rules, std::optional<double> theta,
-                        const ModelSpec& spec, RopeSpec& out) {
+Status read_rope_object(const FieldReader& fields, const Json& object, std::string where, const RopeRules& rules,
+                        std::optional<double> theta, const ModelSpec& spec, RopeSpec& out) {
   const FieldReader rope(object, std::move(where));
   QINFER_ASSIGN(const auto inner, rope.number("rope_theta"));
   if (inner && theta && *inner != *theta)
     return error_at(Code::format, -1, "{}: \"rope_theta\" is {}, but {} outside", rope.where(), *inner, *theta);
   QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", theta.value_or(rules.default_theta)));
-  return read_rope_scaling(rope, rules, spec.context_tokens, out.head_dim, out);
+  return read_rope_scaling(fields, rope, rules, spec.context_tokens, out);
 }
 
 }  // namespace
@@ -198,7 +264,7 @@ Status read_rope(const FieldReader& fields, const Architecture& architecture, Mo
   if (rules.partial) QINFER_TRY(read_rotary_dims(fields, object, out.head_dim, out));
   if (object != nullptr) {
     const char* name = objects.parameters != nullptr ? ": rope_parameters" : ": rope_scaling";
-    return read_rope_object(*object, fields.where() + name, rules, theta, spec, out);
+    return read_rope_object(fields, *object, fields.where() + name, rules, theta, spec, out);
   }
   QINFER_ASSIGN(out.theta, rope_number(fields, "rope_theta", rules.default_theta));
   return Status();
@@ -232,7 +298,7 @@ Status read_ropes_by_layer_type(const FieldReader& fields, const Architecture& a
     if (!object->is_object()) return error_at(Code::format, -1, "{} must be an object", where);
     const FieldReader rope(*object, std::move(where));
     QINFER_ASSIGN(out.theta, rope_number(rope, "rope_theta", base));
-    QINFER_TRY(read_rope_scaling(rope, architecture.rope, spec.context_tokens, out.head_dim, out));
+    QINFER_TRY(read_rope_scaling(fields, rope, architecture.rope, spec.context_tokens, out));
   }
   spec.each_attention([](model::AttentionSpec& layer) { layer.rope = layer.window != 0 ? 1 : 0; });
   return Status();

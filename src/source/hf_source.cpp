@@ -1,6 +1,9 @@
 // See hf_source.h.
 #include "source/hf_source.h"
 
+#include <map>
+
+#include "base/hash.h"
 #include "source/gguf_source.h"
 #include "source/hf_tensors.h"
 #include "source/model_folder.h"
@@ -12,6 +15,11 @@ using formats::Checkpoint;
 using formats::Tensor;
 using model::TensorId;
 using model::TensorInfo;
+
+/// Parts of a checkpoint besides its text that a note lists.
+constexpr std::size_t kMostParts = 16;
+/// What names of the text begin with in a model that has other parts, in the words of transformers 5 and of 4.
+constexpr std::string_view kText5 = "model.language_model.", kText4 = "language_model.model.";
 
 /// What the three have in common: texts, and tensors with Hugging Face's names in a checkpoint, if there is one.
 class HfSource : public ModelSource {
@@ -78,21 +86,14 @@ class HfSource : public ModelSource {
   void take(Checkpoint checkpoint) {
     checkpoint_ = std::move(checkpoint);
     file_bytes_ = checkpoint_->file_bytes();
-    const Architecture* other = names_.architecture->other_form;
-    if (other != nullptr && has(hf_tensor_name(spec_, {model::Role::o}, {names_.prefix, other, {}})))
-      names_.architecture = other;
-    // Embedding models are saved without the class around the layers, and so without its name.
-    for (const std::string_view prefix : {names_.architecture->prefix, std::string_view()})
-      if (has(hf_tensor_name(spec_, {model::Role::embedding}, {prefix, names_.architecture}))) {
-        names_.prefix = prefix;
-        break;
-      }
-    const bool has_head = has("lm_head.weight");
+    find_names();
+    const bool has_head = has(std::string(names_.head));
     if (tied_ == Tied::unstated) spec_.tied_embeddings = !has_head;
     if (!spec_.tied_embeddings && !has_head && spec_.causal) {
       spec_.no_lm_head = spec_.tied_embeddings = true;
       notes_.add("there is no tensor lm_head.weight: the model gives embeddings, and no logits");
     }
+    note_other_parts();
     const formats::TextTable& metadata = checkpoint_->metadata();
     for (std::size_t i = 0; i < metadata.size(); ++i)
       if (!metadata.key(i).starts_with(kTensorKey))
@@ -116,6 +117,38 @@ class HfSource : public ModelSource {
 
  private:
   bool has(const std::string& name) const { return checkpoint_ && checkpoint_->find(name) != nullptr; }
+
+  void find_names() {
+    const Architecture* other = names_.architecture->other_form;
+    if (other != nullptr && has(hf_tensor_name(spec_, {model::Role::o}, {names_.prefix, other})))
+      names_.architecture = other;
+    // Embedding models are saved without the class around the layers, and so without its name.
+    const std::string_view own = names_.architecture->prefix;
+    for (const std::string_view prefix : {own, std::string_view(), kText5, kText4})
+      if (has(hf_tensor_name(spec_, {model::Role::embedding}, {prefix, names_.architecture}))) {
+        names_.prefix = prefix;
+        break;
+      }
+    constexpr std::string_view kInnerHead = "language_model.lm_head.weight";
+    if (!has(std::string(names_.head)) && has(std::string(kInnerHead))) names_.head = kInnerHead;
+  }
+
+  /// Tensors of parts that are not run, such as those for images, by the first word of their names.
+  void note_other_parts() {
+    std::map<std::string, std::size_t> parts;
+    std::size_t n = 0;
+    for (const Tensor& tensor : checkpoint_->tensors()) {
+      std::string_view name = tensor.name;
+      if (name.starts_with(names_.prefix) || name == names_.head) continue;
+      if (name.starts_with("model.")) name.remove_prefix(std::string_view("model.").size());
+      ++parts[std::string(name.substr(0, name.find('.')))];
+      ++n;
+    }
+    if (parts.empty() || parts.size() > kMostParts || !has_parts_ || !spec_.causal) return;
+    std::vector<std::string> texts;
+    for (const auto& [part, count] : parts) texts.push_back(format_text("{} ({})", part, count));
+    notes_.add("{} tensors of other parts are passed over: {}", n, join_texts(texts, ", "));
+  }
 
   /// The larger tensor that a tensor of the model is rows of, if the file does not have it as a separate tensor. Where
   /// there is neither, messages name the separate one.
@@ -144,8 +177,22 @@ class HfSource : public ModelSource {
     return error_at(Code::format, -1, "the checkpoint has both \"{}\" and \"{}\", expected one of them", own, other);
   }
 
+  /// Whether the matrices of all experts are stored with rows for columns, which their shape tells.
+  bool is_transposed(const TensorId& id, const HfPart& part, const TensorInfo& info) const {
+    if (!names_.architecture->experts_transposed || id.expert == model::kNoExpert || info.shape == part.shape)
+      return false;
+    return info.shape == std::vector<std::uint64_t>{part.shape[0], part.shape[2], part.shape[1]};
+  }
+
   /// Narrows the place of a whole matrix to its rows that are one tensor of the model.
   Status take_part(const TensorId& id, const HfPart& part, TensorInfo& info) const {
+    if (is_transposed(id, part, info)) {
+      const std::uint64_t rows = part.shape[1], cols = part.shape[2];
+      info.part_of = std::move(info.name);
+      info.name = name(id);
+      info.keep_columns(part.first_row / rows, cols, rows, part.first_row % rows, part.rows);
+      return Status();
+    }
     if (info.shape != part.shape)
       return error_at(Code::format, static_cast<std::int64_t>(info.offset()),
                       "{}: tensor \"{}\" has the shape {}, config.json asks for {}",
@@ -208,8 +255,14 @@ class PackedModel final : public HfSource {
   }
 
   std::string_view packed_for() const override { return packed_.kernel_set; }
-  const TensorInfo* rope_table() const override { return rope_table_ ? &*rope_table_ : nullptr; }
-  Result<Fingerprints> fingerprints(CancelFlag) const override { return packed_.fingerprints; }
+  const TensorInfo* rope_table() const override {
+    return rope_table_ && !context_is_limited_ ? &*rope_table_ : nullptr;
+  }
+  Result<Fingerprints> fingerprints(CancelFlag) const override {
+    Fingerprints all = packed_.fingerprints;
+    if (context_is_limited_) all.model = format_text("2:{:016x}", hash_text(all.model + model::canonical_text(spec_)));
+    return all;
+  }
 
  private:
   PackedFile packed_;

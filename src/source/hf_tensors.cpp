@@ -95,7 +95,7 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
     return names.architecture->whole_name(spec, id, names.prefix);
   if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);
   if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
-  if (id.role == Role::lm_head) return "lm_head.weight";
+  if (id.role == Role::lm_head) return std::string(names.head);
   const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
   std::string own;
   if (names.architecture != nullptr && names.architecture->tensor_name != nullptr)

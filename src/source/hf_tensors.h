@@ -16,6 +16,7 @@ struct HfNames {
   std::string_view prefix = "model.";          ///< what they begin with; nothing in a bare model
   const Architecture* architecture = nullptr;  ///< null: the names that most have
   std::vector<std::string> dense = {};         ///< folders of the layers after pooling; empty: 2_Dense and 3_Dense
+  std::string_view head = "lm_head.weight";    ///< the LM head
 };
 
 /// The name of a tensor.

@@ -20,12 +20,12 @@ constexpr std::size_t kMaxMetadata = 64 << 20;
 
 /// "torch_dtype" (version 4 of transformers) or "dtype" (version 5); bf16 where neither tells.
 Encoding stated_encoding(const Json& config) {
-  for (const char* key : {"dtype", "torch_dtype"}) {
-    const Json* value = formats::find_field(config, key);
-    if (value == nullptr || !value->is_string()) continue;
-    const std::string_view text = value->text();
-    if (text == "float32") return Encoding::f32;
-    if (text == "float16") return Encoding::f16;
+  for (const Json* fields : {&config, &text_fields(config)}) {
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      const std::string_view text = formats::text_of(formats::find_field(*fields, key));
+      if (text == "float32") return Encoding::f32;
+      if (text == "float16") return Encoding::f16;
+    }
   }
   return Encoding::bf16;
 }

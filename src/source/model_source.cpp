@@ -39,12 +39,13 @@ Result<std::unique_ptr<ModelSource>> open_any(const std::string& path, const Sou
 
 Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path, const SourceOptions& options) {
   QINFER_ASSIGN(auto source, open_any(path, options));
-  QINFER_TRY(source->complete(options.cancel));
+  QINFER_TRY(source->complete(options));
   return source;
 }
 
-Status ModelSource::complete(CancelFlag cancel) {
-  if (tokenizer_ != nullptr) QINFER_TRY(find_end_tokens(chat_templates_, *tokenizer_, spec_, notes_, cancel));
+Status ModelSource::complete(const SourceOptions& options) {
+  if (options.max_context != 0) context_is_limited_ = spec_.limit_context(options.max_context);
+  if (tokenizer_ != nullptr) QINFER_TRY(find_end_tokens(chat_templates_, *tokenizer_, spec_, notes_, options.cancel));
   note_lines_ = notes_.take();
   for (std::size_t i = 0; i < note_lines_.size(); ++i)
     metadata_.add(format_text("qinfer.note.{}", i + 1), note_lines_[i]);

@@ -26,6 +26,7 @@ struct SourceOptions {
   std::string packed_path;  ///< a packed file made from the model directory, to be used in its place
   CancelFlag cancel = {};
   std::shared_ptr<const platform::Files> files = {};  ///< of the host; null: the operating system's
+  std::uint32_t max_context = 0;                      ///< that sessions will have (ModelSpec::limit_context()); 0: any
 };
 
 inline constexpr std::string_view kDefaultChatTemplate = "default";
@@ -94,13 +95,14 @@ class ModelSource : public model::TensorSource {
 
  private:
   /// What all sources have in common, once they have read their files.
-  Status complete(CancelFlag cancel);
+  Status complete(const SourceOptions& options);
 
  protected:
   model::ModelSpec spec_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::uint64_t tokenizer_hash_ = 0;
-  formats::TextTable metadata_;  ///< open() calls its finish()
+  bool context_is_limited_ = false;  ///< by max_context, to another model than the files say
+  formats::TextTable metadata_;      ///< open() calls its finish()
   Notes notes_;
   std::vector<std::string> note_lines_;
   ChatTemplates chat_templates_;

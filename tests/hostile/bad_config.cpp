@@ -205,7 +205,7 @@ TEST_CASE("config.json: Gemma's own fields, encoders, and shared keys and values
   gemma(three, "rope_parameters", "3", QINFER_E_FORMAT, "\"rope_parameters\" must be an object");
   gemma(three, "rope_parameters", R"({"rope_type":"default"})", QINFER_E_FORMAT, "\"full_attention\"");
   gemma(three, "rope_parameters", R"({"full_attention":3})", QINFER_E_FORMAT, "full_attention must be an object");
-  gemma(three, "rope_parameters", R"({"sliding_attention":{"rope_type":"dynamic"}})", QINFER_E_UNSUPPORTED, "dynamic");
+  gemma(three, "rope_parameters", R"({"sliding_attention":{"rope_type":"ntk"}})", QINFER_E_UNSUPPORTED, "ntk");
   gemma(two, "rope_parameters", R"({"full_attention":{}})", QINFER_E_UNSUPPORTED, "for each kind of attention");
   // Before the shared layers there must be one of each kind.
   gemma(three, "num_kv_shared_layers", "2", QINFER_E_FORMAT, "\"num_kv_shared_layers\" is 2");
@@ -293,8 +293,10 @@ TEST_CASE("config.json: rope types and their factors", "[bad]") {
     refuse_field(dir, spec, "rope_parameters", value, status, message);
   };
   refuse("[]", QINFER_E_FORMAT, "\"rope_parameters\" must be an object");
-  refuse(R"({"rope_type":"longrope","factor":2})", QINFER_E_UNSUPPORTED, "\"longrope\"");
-  refuse(R"({"rope_type":"dynamic","factor":2})", QINFER_E_UNSUPPORTED, "\"dynamic\"");
+  refuse(R"({"rope_type":"longrope","factor":2})", QINFER_E_FORMAT, "\"short_factor\" must be a list of 4 numbers");
+  refuse(R"({"rope_type":"dynamic"})", QINFER_E_FORMAT, "\"factor\" is missing");
+  refuse(R"({"rope_type":"dynamic","factor":2,"alpha":1000})", QINFER_E_UNSUPPORTED, "\"alpha\" is not known");
+  refuse(R"({"rope_type":"proportional","factor":2})", QINFER_E_UNSUPPORTED, "\"rope_type\" is \"proportional\"");
   refuse(R"({"rope_type":3})", QINFER_E_FORMAT, "\"rope_type\" is a number");
   refuse(R"({"rope_type":"linear","type":"yarn","factor":2})", QINFER_E_FORMAT, "\"yarn\"");
   refuse(R"({"full_attention":{},"sliding_attention":{}})", QINFER_E_UNSUPPORTED, "\"rope_parameters\"");
@@ -329,8 +331,8 @@ TEST_CASE("config.json: Phi3's windows, partial heads and rope types", "[bad]") 
   const auto rope = [&](const char* value, qinfer_status status, const std::string& message) {
     refuse("rope_parameters", value, status, message);
   };
-  for (const char* type : {"longrope", "su", "yarn", "linear", "llama3", "dynamic"}) {
-    const std::string named = "\"rope_type\" is \"" + std::string(type) + "\", only \"default\" is supported";
+  for (const char* type : {"linear", "llama3", "dynamic"}) {
+    const std::string named = "\"rope_type\" is \"" + std::string(type) + "\", known for this architecture are default";
     rope(fmt::format(R"({{"rope_type":"{}","short_factor":[1,1,1,1],"long_factor":[2,2,2,2]}})", type).c_str(),
          QINFER_E_UNSUPPORTED, named);
     Json config = tiny_config(spec);
@@ -339,6 +341,23 @@ TEST_CASE("config.json: Phi3's windows, partial heads and rope types", "[bad]") 
     refuse_text(dir, config.dump(), QINFER_E_UNSUPPORTED, named);
   }
   rope(R"({"rope_type":"default","short_factor":[1,1,1,1]})", QINFER_E_UNSUPPORTED, "\"short_factor\" is not known");
+  for (const char* type : {"longrope", "su", "yarn"}) {
+    const auto with = [&](const char* lists) { return fmt::format(R"({{"rope_type":"{}",{}}})", type, lists); };
+    for (const char* list :
+         {"[1,1,1]", "[1,1,1,1,1]", "4", "[1,1,1,0]", "[1,1,-2,1]", "[1,1,\"x\",1]", "[1,1,null,1]"}) {
+      rope(with(fmt::format(R"("short_factor":{},"long_factor":[2,2,2,2])", list).c_str()).c_str(), QINFER_E_FORMAT,
+           "\"short_factor\" ");
+      rope(with(fmt::format(R"("short_factor":[2,2,2,2],"long_factor":{})", list).c_str()).c_str(), QINFER_E_FORMAT,
+           "\"long_factor\" ");
+    }
+    rope(with(R"("short_factor":[1,1,1,1])").c_str(), QINFER_E_FORMAT, "\"long_factor\" must be a list of 4 numbers");
+    rope(with(R"("short_factor":[1,1,1,1],"long_factor":[2,2,2,2],"factor":9)").c_str(), QINFER_E_UNSUPPORTED,
+         "\"factor\" is 9");
+    rope(with(R"("short_factor":[1,1,1,1],"long_factor":[2,2,2,2],"attention_factor":0)").c_str(), QINFER_E_FORMAT,
+         "\"attention_factor\" is 0");
+    rope(with(R"("short_factor":[1,1,1,1],"long_factor":[2,2,2,2],"original_max_position_embeddings":0)").c_str(),
+         QINFER_E_FORMAT, "\"original_max_position_embeddings\" is 0");
+  }
   // Heads have 8 dimensions.
   for (const char* factor : {"0", "-0.5", "1.5", "1e300", "1.0000001"}) {
     refuse("partial_rotary_factor", factor, QINFER_E_FORMAT, "\"partial_rotary_factor\" is ");

@@ -235,9 +235,63 @@ TEST_CASE("Frequencies of a GGUF file's rotary embeddings", "[bad][gguf]") {
   GgufFile both = file({8}, 0, good);
   both.keys.set("llama.rope.scaling.factor", 2.0f);
   REQUIRE_GGUF_FAILS(QINFER_E_UNSUPPORTED, "\"rope_freqs.weight\" scale rotary embeddings", loads, both.bytes());
-  GgufFile longrope = tiny_gguf();
-  add_tensor(longrope, "rope_factors_long.weight", {8});
-  REQUIRE_GGUF_FAILS(QINFER_E_UNSUPPORTED, "\"rope_factors_long.weight\" is of longrope", loads, longrope.bytes());
+}
+
+TEST_CASE("A GGUF file's two sets of divisors of rotary frequencies", "[bad][gguf]") {
+  GgufLoads loads;
+  constexpr const char *kLong = "rope_factors_long.weight", *kShort = "rope_factors_short.weight";
+  const auto add = [](GgufFile& out, const char* name, const std::vector<float>& values, std::uint64_t n = 8) {
+    std::string data;
+    for (const float value : values) data += gguf_number(value);
+    out.tensors.push_back({name, {n}, 0, data});
+  };
+  const std::vector<float> good = {1, 1, 2, 2, 4, 4, 8, 8};
+  const auto file = [&](const char* type) {
+    GgufFile out = tiny_gguf();
+    if (type != nullptr) out.keys.set("llama.rope.scaling.type", type);
+    out.keys.set("llama.rope.scaling.original_context_length", 16u);
+    return out;
+  };
+  const auto both = [&](const char* type) {
+    GgufFile out = file(type);
+    add(out, kLong, good);
+    add(out, kShort, good);
+    return out;
+  };
+  REQUIRE(loads.load(both("longrope").bytes()) != nullptr);
+  REQUIRE(loads.load(both(nullptr).bytes()) != nullptr);  // Phi's files name no type
+  for (const char* type : {"linear", "yarn"})
+    REQUIRE_GGUF_FAILS(QINFER_E_UNSUPPORTED, "scale rotary embeddings", loads, both(type).bytes());
+  REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, "one is missing", loads, file("longrope").bytes());
+  for (const char* name : {kLong, kShort}) {
+    GgufFile one = file(nullptr);
+    add(one, name, good);
+    REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, "one is missing", loads, one.bytes());
+    const std::string quoted = "\"" + std::string(name) + "\"";
+    for (const float bad : {kNan, kInfinity, 0.0f, -1.0f}) {
+      std::vector<float> values = good;
+      values[3] = bad;
+      GgufFile wrong = file(nullptr);
+      add(wrong, name, values);
+      REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, quoted + " holds", loads, wrong.bytes());
+    }
+    GgufFile half = both(nullptr);
+    half.tensor(name).type = 1;
+    half.tensor(name).data = gguf_data(1, 8);
+    REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, quoted + " is f16", loads, half.bytes());
+    GgufFile fewer = both(nullptr);
+    fewer.tensor(name).dims = {4};
+    fewer.tensor(name).data.resize(16);
+    REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, name == std::string(kLong) ? "\"long_factor\"" : "\"short_factor\"", loads,
+                       fewer.bytes());
+  }
+  GgufFile three = both(nullptr);
+  add(three, "rope_freqs.weight", good);
+  REQUIRE_GGUF_FAILS(QINFER_E_UNSUPPORTED, "\"rope_factors_long.weight\" and rope_freqs.weight", loads, three.bytes());
+  GgufFile no_length = both("longrope");
+  no_length.keys.remove("llama.rope.scaling.original_context_length");
+  REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, "\"llama.rope.scaling.original_context_length\" is missing", loads,
+                     no_length.bytes());
 }
 
 TEST_CASE("Scales that are not finite are refused with tensor, row and block", "[bad][gguf]") {

@@ -145,6 +145,10 @@ Json tiny_config(const TinySpec& spec) {
     if (spec.shared_ffn != 0) config["shared_expert_intermediate_size"] = spec.shared_ffn;
   }
   if (spec.rotary_factor != 1) config["rope_parameters"]["partial_rotary_factor"] = spec.rotary_factor;
+  if (spec.architecture == "Ministral3ForCausalLM") {
+    config["rope_parameters"]["llama_4_scaling_beta"] = 0.2;
+    config["rope_parameters"]["original_max_position_embeddings"] = 50;
+  }
   if (spec.window != 0) {
     config["sliding_window"] = spec.window;
     if (spec.architecture.starts_with("Qwen")) {
@@ -189,6 +193,10 @@ std::vector<TinyTensor> tiny_tensors(const TinySpec& spec) {
       add(attention + "q_proj.bias", {q});
       add(attention + "k_proj.bias", {kv});
       add(attention + "v_proj.bias", {kv});
+    }
+    if (spec.architecture.starts_with("HunYuan")) {
+      add(attention + "query_layernorm.weight", {spec.head_dim});
+      add(attention + "key_layernorm.weight", {spec.head_dim});
     }
     if (spec.architecture.starts_with("Qwen3")) {
       add(attention + "q_norm.weight", {spec.head_dim});

@@ -5,6 +5,7 @@
 
 #include "source/architectures/rows.h"
 #include "source/gguf_fields.h"
+#include "source/gguf_keys.h"
 #include "source/hf_rope.h"
 #include "source/hf_windows.h"
 
@@ -121,6 +122,23 @@ constexpr Architecture gemma3(std::string_view name, bool causal) {
 }  // namespace
 
 constexpr Architecture kGemma3 = gemma3("Gemma3ForCausalLM", true);
+
+namespace {
+
+/// Released files state few of the text's sizes.
+constexpr Architecture gemma3_text() {
+  Architecture row = gemma3("Gemma3ForCausalLM", true);
+  row.sizes = {.vocab = 262208, .heads = 8, .context = 131072, .norm_eps = 1e-6};
+  row.needs_kv_heads = false;
+  row.default_kv_heads = 4;
+  return row;
+}
+constexpr Architecture kGemma3Text = gemma3_text();
+constexpr TextModel kGemma3Texts[] = {{"gemma3_text", &kGemma3Text}};
+
+}  // namespace
+
+constexpr Architecture kGemma3Whole{.name = "Gemma3ForConditionalGeneration", .texts = kGemma3Texts};
 constexpr Architecture kGemma3Encoder = gemma3("Gemma3TextModel", false);
 
 namespace {
@@ -174,6 +192,41 @@ constexpr GgufArchitecture kGgufGemma{
 
 constexpr GgufArchitecture kGgufGemma2{
     .name = "gemma2", .hugging_face = "Gemma2ForCausalLM", .own_keys = kGemma2Keys, .read_own = read_gemma2_keys};
+
+namespace {
+
+/// EmbeddingGemma's encoder. Windows are where the pattern of Gemma 3 has them, unless the file has another.
+Status read_gemma_embedding_keys(GgufFields& fields) {
+  const std::string direction = fields.key("attention.causal");
+  QINFER_ASSIGN(const auto causal, fields.metadata().boolean(direction));
+  if (causal.value_or(false))
+    return error(Code::unsupported, "{}: key \"{}\" is true, only false is supported", fields.file(), direction);
+  fields.add("use_bidirectional_attention", true);
+  fields.add("query_pre_attn_scalar", static_cast<double>(fields.head_dim));
+  QINFER_ASSIGN(const std::int64_t window, fields.add_window());
+  if (window == 0) return fields.missing("attention.sliding_window");
+  QINFER_TRY(fields.add_window_pattern(6));
+  QINFER_ASSIGN(const auto local, fields.number("rope.freq_base_swa", 1e-3, 1e15));
+  fields.add("rope_local_base_freq", local.value_or(10000.0));
+  return Status();
+}
+
+void write_gemma_embedding_keys(const ModelSpec& spec, GgufKeys& keys) {
+  keys.window_pattern(spec);
+  keys.boolean("attention.causal", false);
+}
+
+constexpr std::string_view kGemmaEmbeddingKeys[] = {"attention.sliding_window", "attention.sliding_window_pattern",
+                                                    "attention.causal", "rope.freq_base_swa"};
+
+}  // namespace
+
+constexpr GgufArchitecture kGgufGemmaEmbedding{.name = "gemma-embedding",
+                                               .hugging_face = "Gemma3TextModel",
+                                               .needs_rope_base = true,
+                                               .own_keys = kGemmaEmbeddingKeys,
+                                               .read_own = read_gemma_embedding_keys,
+                                               .write_own = write_gemma_embedding_keys};
 
 constexpr GgufArchitecture kGgufGemma3{.name = "gemma3",
                                        .hugging_face = "Gemma3ForCausalLM",

@@ -1,6 +1,8 @@
-// Llama, and what was made after it: Mistral with windows, Mixtral with experts. GGUF files call all three "llama".
+// Llama, and what was made after it: Mistral with windows, Mixtral with experts, Ministral 3 with queries that grow
+// with their position. GGUF files call the first three "llama".
 #include "source/architectures/rows.h"
 #include "source/gguf_fields.h"
+#include "source/gguf_keys.h"
 #include "source/hf_experts.h"
 #include "source/hf_windows.h"
 
@@ -9,6 +11,54 @@ namespace qinfer::source {
 constexpr Architecture kLlama{.name = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true};
 
 constexpr Architecture kMistral{.name = "MistralForCausalLM", .read_windows = read_windows_of_all};
+
+namespace {
+
+using formats::FieldReader;
+using model::ModelSpec;
+
+/// Queries of Ministral 3 grow with each original_max_position_embeddings positions. A list of such steps is kept.
+Status read_query_scaling(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
+  constexpr std::int64_t kMostSteps = 1 << 16;
+  constexpr std::string_view kObject = "rope_parameters", kScaling = "llama_4_scaling_beta",
+                             kContext = "original_max_position_embeddings";
+  const formats::Json* object = formats::find_field(fields.object(), kObject);
+  if (object == nullptr) object = formats::find_field(fields.object(), "rope_scaling");
+  if (object == nullptr || !object->is_object())
+    return error_at(Code::format, -1, "{}: \"{}\" must be an object", fields.where(), kObject);
+  const FieldReader rope(*object, format_text("{}: {}", fields.where(), kObject));
+  QINFER_ASSIGN(const auto scaling, rope.number(kScaling));
+  if (!scaling || !(*scaling >= 0 && *scaling <= 1e3))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0 to 1000", rope.where(), kScaling,
+                    scaling ? format_text("{}", *scaling) : "missing");
+  QINFER_ASSIGN(const std::int64_t tokens, rope.required_integer(kContext, 1, kMaxContext));
+  if (spec.context_tokens / tokens > kMostSteps)
+    return error(Code::unsupported, "{}: \"{}\" is {}, of a context of {} tokens: at most {} such parts are supported",
+                 rope.where(), kContext, tokens, spec.context_tokens, kMostSteps);
+  spec.query_scaling = static_cast<float>(*scaling);
+  spec.query_scale_tokens = static_cast<std::uint32_t>(tokens);
+  return Status();
+}
+
+}  // namespace
+
+constexpr Architecture kMinistral3{.name = "Ministral3ForCausalLM",
+                                   .default_kv_heads = 8,
+                                   .default_head_dim = 128,
+                                   .rope = {.query_scaling = true, .default_theta = 1e6},
+                                   .default_bos = 1,
+                                   .default_end = 2,
+                                   .read_own = read_query_scaling,
+                                   .read_windows = read_stated_windows};
+
+namespace {
+
+constexpr TextModel kMistral3Texts[] = {{"mistral", &kMistral}, {"ministral3", &kMinistral3}};
+
+}  // namespace
+
+/// Mistral Small 3.1 and later, which see images.
+constexpr Architecture kMistral3{.name = "Mistral3ForConditionalGeneration", .texts = kMistral3Texts};
 
 namespace {
 
@@ -54,6 +104,32 @@ void add_llama_notes(const model::ModelSpec& spec, std::vector<std::string>& not
 }
 
 }  // namespace
+
+namespace {
+
+constexpr std::string_view kMistral3Keys[] = {"attention.temperature_scale", "rope.scaling.yarn_log_multiplier"};
+
+/// Without the scale of queries it is Mistral, without a window.
+Status read_mistral3_keys(GgufFields& fields) {
+  fields.add_null("sliding_window");
+  QINFER_ASSIGN(const auto scaling, fields.number("attention.temperature_scale", 0, 1e3));
+  if (scaling.value_or(0) == 0) fields.set_hugging_face("MistralForCausalLM");
+  return Status();
+}
+
+void write_mistral3_keys(const model::ModelSpec& spec, GgufKeys& keys) {
+  keys.f32("attention.temperature_scale", spec.query_scaling);
+}
+
+}  // namespace
+
+constexpr GgufArchitecture kGgufMistral3{.name = "mistral3",
+                                         .hugging_face = "Ministral3ForCausalLM",
+                                         .interleaved = true,
+                                         .yarn_log_multiplier = true,
+                                         .own_keys = kMistral3Keys,
+                                         .read_own = read_mistral3_keys,
+                                         .write_own = write_mistral3_keys};
 
 constexpr GgufArchitecture kGgufLlama{.name = "llama",
                                       .hugging_face = "LlamaForCausalLM",

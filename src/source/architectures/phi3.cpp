@@ -29,14 +29,15 @@ Status read_phi3_keys(GgufFields& fields) { return fields.add_window().take_stat
 
 /// Its files state both where there is nothing to state.
 void write_phi3_keys(const model::ModelSpec& spec, GgufKeys& keys) {
-  keys.u32("rope.scaling.original_context_length", spec.context_tokens);
+  if (spec.ropes.front().scaling != model::RopeScaling::longrope)
+    keys.u32("rope.scaling.original_context_length", spec.context_tokens);
   if (spec.largest_attention().window == 0) keys.u32("attention.sliding_window", 0);
 }
 
 }  // namespace
 
 constexpr Architecture kPhi3{.name = "Phi3ForCausalLM",
-                             .rope = {.partial = true, .default_only = true},
+                             .rope = {.partial = true, .longrope = true},
                              .own_fields = kPhi3Fields,
                              .read_windows = read_stated_windows,
                              .part = phi3_part};

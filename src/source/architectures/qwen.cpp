@@ -1,4 +1,4 @@
-// Qwen2 and Qwen3, and their mixtures of experts.
+// Qwen2 and Qwen3, their mixtures of experts, and the text of those that see images.
 #include "source/architectures/rows.h"
 #include "source/hf_windows.h"
 
@@ -35,6 +35,46 @@ constexpr Architecture kQwen3Moe{.name = "Qwen3MoeForCausalLM",
                                  .own_fields = kExpertFields,
                                  .read_windows = read_windows_if_used};
 
+// ---- the text of models that see images: rotary embedding as everywhere where a token has one position
+
+namespace {
+
+constexpr Architecture kQwen2VlText{.name = "Qwen2ForCausalLM",
+                                    .qkv_bias = true,
+                                    .default_kv_heads = 8,
+                                    .rope = {.sections = true, .default_theta = 1e6},
+                                    .default_bos = 151643,
+                                    .default_end = 151645,
+                                    .read_windows = read_windows_by_type};
+/// Released files have the fields of the text among those of the whole.
+constexpr TextModel kQwen2VlTexts[] = {{"qwen2_vl_text", &kQwen2VlText}, {"", &kQwen2VlText}};
+constexpr TextModel kQwen25VlTexts[] = {{"qwen2_5_vl_text", &kQwen2VlText}, {"", &kQwen2VlText}};
+
+constexpr Architecture kQwen3VlText{.name = "Qwen3ForCausalLM",
+                                    .attention_bias = true,
+                                    .qk_norm = model::QkNorm::heads,
+                                    .default_kv_heads = 32,
+                                    .default_head_dim = 128,
+                                    .rope = {.sections = true, .default_theta = 5e5}};
+constexpr TextModel kQwen3VlTexts[] = {{"qwen3_vl_text", &kQwen3VlText}};
+
+constexpr Architecture kQwen3VlMoeText{.name = "Qwen3MoeForCausalLM",
+                                       .attention_bias = true,
+                                       .qk_norm = model::QkNorm::heads,
+                                       .default_kv_heads = 16,
+                                       .rope = {.sections = true, .default_theta = 5e5},
+                                       .experts = {.experts = 60, .top_k = 4, .width = 1408, .normalises = true},
+                                       .own_fields = kExpertFields,
+                                       .experts_transposed = true};
+constexpr TextModel kQwen3VlMoeTexts[] = {{"qwen3_vl_moe_text", &kQwen3VlMoeText}};
+
+}  // namespace
+
+constexpr Architecture kQwen2Vl{.name = "Qwen2VLForConditionalGeneration", .texts = kQwen2VlTexts};
+constexpr Architecture kQwen25Vl{.name = "Qwen2_5_VLForConditionalGeneration", .texts = kQwen25VlTexts};
+constexpr Architecture kQwen3Vl{.name = "Qwen3VLForConditionalGeneration", .texts = kQwen3VlTexts};
+constexpr Architecture kQwen3VlMoe{.name = "Qwen3VLMoeForConditionalGeneration", .texts = kQwen3VlMoeTexts};
+
 constexpr GgufArchitecture kGgufQwen2{.name = "qwen2", .hugging_face = "Qwen2ForCausalLM", .qkv_bias = true};
 
 constexpr GgufArchitecture kGgufQwen3{.name = "qwen3", .hugging_face = "Qwen3ForCausalLM"};
@@ -45,7 +85,20 @@ constexpr std::string_view kExpertKeys[] = {"expert_count", "expert_used_count",
 constexpr std::string_view kSharedExpertKeys[] = {"expert_count", "expert_used_count", "expert_feed_forward_length",
                                                   "expert_shared_feed_forward_length"};
 
+/// Of the text they say only where images would be.
+constexpr std::string_view kVlKeys[] = {"rope.dimension_sections", "n_deepstack_layers"};
+constexpr std::string_view kVlExpertKeys[] = {"rope.dimension_sections", "n_deepstack_layers", "expert_count",
+                                              "expert_used_count", "expert_feed_forward_length"};
+
 }  // namespace
+
+constexpr GgufArchitecture kGgufQwen2Vl{
+    .name = "qwen2vl", .hugging_face = "Qwen2ForCausalLM", .qkv_bias = true, .own_keys = kVlKeys};
+constexpr GgufArchitecture kGgufQwen3Vl{.name = "qwen3vl", .hugging_face = "Qwen3ForCausalLM", .own_keys = kVlKeys};
+constexpr GgufArchitecture kGgufQwen3VlMoe{.name = "qwen3vlmoe",
+                                           .hugging_face = "Qwen3MoeForCausalLM",
+                                           .experts = GgufExperts::qwen3,
+                                           .own_keys = kVlExpertKeys};
 
 constexpr GgufArchitecture kGgufQwen2Moe{.name = "qwen2moe",
                                          .hugging_face = "Qwen2MoeForCausalLM",
