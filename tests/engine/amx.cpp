@@ -313,7 +313,8 @@ TEST_CASE("on emulated AMX the bits depend neither on chunks nor on threads, pas
 
 TEST_CASE("packed for AMX, or packed while loading, a model has the bits of its mapped rows", "[amx]") {
   SKIP_UNLESS_CPU_HAS(can_emulate_amx(), "AVX-512");
-  for (const char* fixture : {"qwen3-odd-bf16", "qwen3moe-unnormed-bf16", "olmo2-odd-bf16", "granite-odd-bf16"}) {
+  for (const char* fixture : {"qwen3-odd-bf16", "qwen3moe-unnormed-bf16", "olmo2-odd-bf16", "granite-odd-bf16",
+                              "hunyuan-odd-bf16", "mistral3-ministral-bf16"}) {
     const std::string folder = std::string(QINFER_TEST_FIXTURES "/models/") + fixture;
     const ModelDir out;
     EmulatedRuntime runtime(1);

@@ -102,8 +102,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 TEST_CASE("threads, chunks, batch size and block size do not change a bit", "[invariance]") {
-  for (const char* architecture :
-       {"Qwen3ForCausalLM", "MistralForCausalLM", "Olmo2ForCausalLM", "Qwen2MoeForCausalLM"}) {
+  for (const char* architecture : {"Qwen3ForCausalLM", "MistralForCausalLM", "Olmo2ForCausalLM", "Qwen2MoeForCausalLM",
+                                   "HunYuanDenseV1ForCausalLM", "Ministral3ForCausalLM"}) {
     auto spec = long_spec();
     spec.architecture = architecture;
     if (spec.architecture == "Qwen2MoeForCausalLM") spec.experts = 7, spec.top_k = 3, spec.shared_ffn = 40;

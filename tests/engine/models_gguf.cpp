@@ -26,6 +26,20 @@ std::vector<std::string> gguf_fixtures() {
   return names;
 }
 
+/// How far an encoder's mean of 70 hidden states, of length 1, is from the expected one.
+double embedding_deviation(const qi::Model& model, const Expected& expected) {
+  qi::KvCache cache(model);
+  qi::Session session(cache);
+  session.append(expected.ids.data(), expected.ids.size());
+  session.eval();
+  const std::vector<float> got = session.embedding(QINFER_POOL_MEAN);
+  const float* want = expected.embeddings.data() + got.size();  // after that of the last token
+  double difference = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[i]));
+  return difference;
+}
+
 TEST_CASE("Logits of GGUF files are those of the checkpoints that were converted", "[models][gguf]") {
   const std::vector<std::string> names = gguf_fixtures();
   REQUIRE(names.size() >= 16);
@@ -34,6 +48,10 @@ TEST_CASE("Logits of GGUF files are those of the checkpoints that were converted
     for (const std::string& target : qinfer::test::usable_targets(true)) {
       INFO(name << " on " << target);
       const qi::Model model = load_exact(QINFER_TEST_FIXTURES "/gguf/" + name + ".gguf", target.c_str());
+      if (expected.rows.empty()) {
+        CHECK(embedding_deviation(model, expected) <= 1e-4);
+        continue;
+      }
       CHECK(model.info().n_vocab == expected.n_vocab);
       for (const std::size_t chunk : {0, 1, 7})
         CHECK(deviation(evaluate(model, expected.ids, chunk), expected, expected.f64) <= 1e-4);

@@ -102,7 +102,7 @@ TEST_CASE("logits equal Hugging Face transformers for every architecture", "[mod
 // What check_old_cpu.sh runs on emulated CPUs: models that together have every operation, and weights of each type.
 TEST_CASE("a few models equal Hugging Face transformers", "[.]") {
   for (const char* name : {"qwen3-untied-f32", "qwen2-odd-f16", "gemma2-odd-bf16", "gemma3-encoder-f32",
-                           "phi3-partial-f32", "qwen3moe-unnormed-bf16"}) {
+                           "phi3-partial-f32", "qwen3moe-unnormed-bf16", "hunyuan-f32", "ministral3-f32"}) {
     INFO(name);
     for (const std::string& target : qinfer::test::usable_targets(true))
       check_folder(std::string(QINFER_TEST_FIXTURES "/models/") + name, target);

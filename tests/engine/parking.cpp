@@ -42,7 +42,7 @@ TEST_CASE("Parking: random requests give what each gives alone, on every invaria
 
 TEST_CASE("Parking: windows, groups of layers with pools of their own, and blocks that others share",
           "[scheduler][parking]") {
-  for (const char* name : {"gemma3-released-bf16", "olmo3-f32", "mistral-window-bf16"})
+  for (const char* name : {"gemma3-released-bf16", "olmo3-f32", "mistral-window-bf16", "ministral3-f32"})
     for (const std::uint32_t flags : {0u, std::uint32_t{QINFER_CACHE_COMMIT}, std::uint32_t{QINFER_CACHE_PREFIX}}) {
       INFO(name << ", flags " << flags);
       auto load_options = qi::options<qinfer_load_options>();

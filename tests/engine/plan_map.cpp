@@ -111,9 +111,9 @@ std::string geometry(std::uint32_t layers, std::uint32_t kv_heads, std::uint32_t
 }  // namespace
 
 TEST_CASE("the map adds up to the plan, and buffers in use at once share nothing", "[memory][plan]") {
-  for (const char* name :
-       {"qwen3-odd-bf16", "llama-bias-f16", "gemma2-f32", "gemma3-shared-f32", "gemma3-encoder-f32", "phi3-window-bf16",
-        "phi3-partial-f32", "qwen3moe-dense-f32", "qwen2moe-f32", "mixtral-odd-bf16"})
+  for (const char* name : {"qwen3-odd-bf16", "llama-bias-f16", "gemma2-f32", "gemma3-shared-f32", "gemma3-encoder-f32",
+                           "phi3-window-bf16", "phi3-partial-f32", "qwen3moe-dense-f32", "qwen2moe-f32",
+                           "mixtral-odd-bf16", "qwen3vlmoe-f32", "ministral3-f32"})
     for (const std::string& target : qinfer::test::usable_targets())
       for (const std::uint32_t batch : {1u, 12u, 512u}) {
         INFO(name << " on " << target << ", batches of " << batch);

@@ -42,7 +42,7 @@ std::vector<float> values_of(const formats::Gguf& gguf, const formats::GgufTenso
   return values;
 }
 
-/// Logits of some tokens, all rows, on the portable kernels with f32 sums.
+/// Logits of some tokens, or an encoder's embedding of them, on the portable kernels with f32 sums.
 std::vector<float> logits_on(const Runtime& runtime, const std::string& path) {
   const Model model = load_model(runtime, path);
   auto info = sized<qinfer_model_info>();
@@ -51,21 +51,34 @@ std::vector<float> logits_on(const Runtime& runtime, const std::string& path) {
   const Session session = make_session(cache);
   append(session, some_tokens(70, info.n_vocab));
   eval(session);
-  return last_logits(session, info.n_vocab);
+  if ((info.flags & QINFER_MODEL_ENCODER) == 0) return last_logits(session, info.n_vocab);
+  std::vector<float> values(info.n_embd);
+  std::size_t n = 0;
+  REQUIRE_OK(qinfer_session_embedding(session.get(), QINFER_POOL_MEAN, values.data(), values.size(), &n, &err));
+  return values;
 }
 
 /// What GGUF cannot say of a fixture; empty: it is exported.
 std::string lost(const std::string& name) {
-  static const std::map<std::string, std::string> all = {
-      {"gemma2-f32", "attention_scale"},           {"gemma2-odd-bf16", "attention_scale"},
-      {"gemma2-defaults-f32", "attention_scale"},  {"gemma3-f32", "attention_scale"},
-      {"gemma3-capped-bf16", "attention_scale"},   {"gemma3-shared-f32", "attention_scale"},
-      {"gemma3-encoder-f32", "GGUF architecture"}, {"llama-shared-f32", "kv_source"},
-      {"qwen2moe-normed-bf16", "sliding_window"},  {"qwen2-window-f32", "sliding_window"},
-      {"smollm3-list-bf16", "sliding_window"},     {"smollm3-types-f32", "sliding_window"},
-      {"smollm3-interval-f32", "no_rope"},         {"qwen3moe-unnormed-bf16", "normalise"},
-      {"qwen3moe-all-f32", "normalise"},           {"qwen3moe-one-expert-f32", "normalise"},
-      {"qwen3moe-top1-f32", "normalise"}};
+  static const std::map<std::string, std::string> all = {{"gemma2-f32", "attention_scale"},
+                                                         {"gemma2-odd-bf16", "attention_scale"},
+                                                         {"gemma2-defaults-f32", "attention_scale"},
+                                                         {"gemma3-f32", "attention_scale"},
+                                                         {"gemma3-capped-bf16", "attention_scale"},
+                                                         {"gemma3-shared-f32", "attention_scale"},
+                                                         {"gemma3-encoder-f32", "attention_scale"},
+                                                         {"llama-shared-f32", "kv_source"},
+                                                         {"gemma3vl-released-bf16", "attention_scale"},
+                                                         {"gemma3vl-new-f32", "window"},
+                                                         {"qwen2moe-normed-bf16", "sliding_window"},
+                                                         {"qwen2-window-f32", "sliding_window"},
+                                                         {"smollm3-list-bf16", "sliding_window"},
+                                                         {"smollm3-types-f32", "sliding_window"},
+                                                         {"smollm3-interval-f32", "no_rope"},
+                                                         {"qwen3moe-unnormed-bf16", "normalise"},
+                                                         {"qwen3moe-all-f32", "normalise"},
+                                                         {"qwen3moe-one-expert-f32", "normalise"},
+                                                         {"qwen3moe-top1-f32", "normalise"}};
   const auto found = all.find(name);
   return found == all.end() ? std::string() : found->second;
 }
@@ -96,7 +109,9 @@ TEST_CASE("Exported models have the tensors and keys that llama.cpp's converter 
         CHECK(std::memcmp(values.data(), want.data(), 4 * want.size()) == 0);
       }
     }
+    // The text of a model that sees images is exported as a model of text.
     const std::string architecture = std::string(*theirs.metadata().string("general.architecture").value());
+    if (architecture != *ours.metadata().string("general.architecture").value()) continue;
     for (std::size_t i = 0; i < theirs.metadata().size(); ++i) {
       const formats::GgufValue& value = theirs.metadata()[i];
       if (!value.key.starts_with(architecture) || value.is_array) continue;
@@ -107,6 +122,8 @@ TEST_CASE("Exported models have the tensors and keys that llama.cpp's converter 
       if (architecture == "granite" &&
           (value.key.find(".ssm.") != value.key.npos || value.key.find(".expert_") != value.key.npos))
         continue;
+      // The converter assumes a longer context than the checkpoint states.
+      if (architecture == "hunyuan-dense" && value.key.find("context_length") != value.key.npos) continue;
       INFO(value.key);
       const formats::GgufValue* found = ours.metadata().find(value.key);
       REQUIRE(found != nullptr);
@@ -271,7 +288,7 @@ TEST_CASE("Exporting refuses what it cannot do, by name", "[gguf][export]") {
   const ModelDir dir{TinySpec()};
   qinfer_error err;
   CHECK(try_export(fixture("gemma3-encoder-f32"), dir.file("x.gguf"), nullptr, err) == QINFER_E_UNSUPPORTED);
-  CHECK_THAT(err.message, contains("GGUF architecture"));
+  CHECK_THAT(err.message, contains("attention_scale"));
   CHECK(try_export(dir.path(), dir.file("x.gguf"), "f16", err) == QINFER_E_UNSUPPORTED);
   CHECK_THAT(err.message, contains("q4_k_m"));
   CHECK(try_export(dir.path(), dir.file("config.json"), nullptr, err) == QINFER_E_INVALID_ARGUMENT);
