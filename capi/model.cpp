@@ -63,6 +63,7 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   out.options.pack = (options.flags & QINFER_LOAD_PACK) != 0;
   out.options.max_batch_tokens = options.max_batch_tokens;
   out.options.memory_budget_bytes = options.memory_budget_bytes;
+  out.options.max_context = options.max_context;
   if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;
   if (options.packed_path != nullptr) out.options.packed_path = options.packed_path;
   out.progress = options.progress;

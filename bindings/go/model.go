@@ -22,6 +22,7 @@ type LoadOptions struct {
 	Pack           bool     // weights are copied into the layout that the kernel set multiplies fastest
 	MaxBatchTokens uint32   // evaluated in one pass over the weights; 0 = 512
 	MemoryBudget   uint64   // in bytes, for the model, its caches and sessions; 0 = none
+	MaxContext     uint32   // tokens that sessions will have at most; 0 = any. Matters to models with longrope
 	WeightFormat   string   // "" = what the kernel set wants
 	PackedPath     string   // use this file, if Pack made it from this model as it is now
 	Files          Files    // where the paths are; nil = the operating system's files. Not for Pack and PlanMemory
@@ -42,6 +43,7 @@ func (o *LoadOptions) native(t *texts, cancel *C.qinfer_cancel) C.qinfer_load_op
 			flag(o.BudgetPrivate, C.QINFER_LOAD_BUDGET_PRIVATE) | flag(o.Pack, C.QINFER_LOAD_PACK),
 		max_batch_tokens:    C.uint32_t(o.MaxBatchTokens),
 		memory_budget_bytes: C.uint64_t(o.MemoryBudget),
+		max_context:         C.uint32_t(o.MaxContext),
 		weight_format:       t.optional("the weight format", o.WeightFormat),
 		packed_path:         t.optional("the packed path", o.PackedPath),
 		cancel:              cancel,

@@ -368,6 +368,7 @@ int run_chat(ChatArgs& args) {
   qi::Runtime runtime(runtime_options(args.runtime));
   auto load = qi::options<qinfer_load_options>();
   load.cancel = std::as_const(cancel).native();
+  load.max_context = args.conversation.context_tokens;
   const qi::Model model = load_model(runtime, args.model, load);
   guard.reset();
   Chat chat(model, args.conversation);

@@ -82,6 +82,7 @@ int run_generate(const GenerateArgs& args) {
   qi::Runtime runtime(runtime_options(args.runtime));
   auto load = qi::options<qinfer_load_options>();
   load.cancel = std::as_const(cancel).native();
+  load.max_context = args.context;
   const qi::Model model = load_model(runtime, args.model, load);
   Grammar grammar(model, args.grammar);
   const std::vector<qinfer_token> prompt = prompt_tokens(model, args.prompt);

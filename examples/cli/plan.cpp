@@ -49,7 +49,7 @@ struct PlanOptions {
   explicit PlanOptions(const PlanArgs& args) : runtime(runtime_options(args.runtime)) {
     if (args.normal_pages) runtime.flags |= QINFER_RUNTIME_NORMAL_PAGES;
     load.max_batch_tokens = args.batch;
-    session.max_tokens = args.context;
+    session.max_tokens = load.max_context = args.context;
     cache.kv_type = kv_type(args.kv);
     cache.block_tokens = args.block_tokens;
     if (args.prefix) cache.flags |= QINFER_CACHE_PREFIX;

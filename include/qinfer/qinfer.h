@@ -350,6 +350,11 @@ typedef struct qinfer_load_options {
     const char          *packed_path;         /* use this file, if qinfer_model_pack made it from this model as it
                                                  is now */
     const qinfer_files  *files;               /* where path and packed_path are; NULL = the operating system's files */
+    /** Tokens that sessions will have at most; 0 = any. It matters to models whose rotary embedding has two sets of
+     *  factors (longrope: Phi-3.5, Phi-4-mini): up to the context before scaling the short ones are taken, and
+     *  context_tokens is that context; otherwise the long ones, at all lengths. Snapshots of one are not the other's.
+     *  qinfer_model_pack and qinfer_model_export_gguf keep both, and want 0 */
+    uint32_t             max_context, reserved2;
 } qinfer_load_options;
 
 enum { QINFER_KV_DEFAULT = 0, QINFER_KV_F32 = 1, QINFER_KV_F16 = 2, QINFER_KV_BF16 = 3 };
@@ -628,8 +633,9 @@ typedef struct qinfer_chat_options {
  *
  *  QINFER_E_NOT_FOUND if there is no template. QINFER_E_FORMAT if the template or the conversation cannot be read, with
  *  line and column. QINFER_E_INVALID_ARGUMENT if the template fails on this conversation, also when it raises an error
- *  itself, such as that roles must alternate. QINFER_E_UNSUPPORTED if the template asks for something that is refused,
- *  or goes beyond the bounds of steps, text and memory that every template has (docs/security.md). */
+ *  itself, such as that roles must alternate. QINFER_E_UNSUPPORTED if a part of a message is an image, sound or video,
+ *  or the template asks for something that is refused, or goes beyond the bounds of steps, text and memory that every
+ *  template has (docs/security.md). */
 QINFER_STATUS qinfer_chat_render(const qinfer_model *model, const char *conversation, size_t len,
                                  const qinfer_chat_options *options, char *text, size_t capacity, size_t *out_n,
                                  qinfer_text_part *content, size_t content_capacity, size_t *out_n_content,

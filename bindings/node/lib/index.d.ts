@@ -119,6 +119,8 @@ export interface LoadOptions extends Cancellable {
   maxBatchTokens?: number;
   /** Bytes for the model, its caches and sessions; 0 = no bound. */
   memoryBudget?: number | bigint;
+  /** Tokens that sessions will have at most; 0 = any. Matters to models with longrope. */
+  maxContext?: number;
   /** The budget does not count what is mapped. */
   budgetPrivate?: boolean;
   /** Weights are copied into the layout that the kernel set multiplies fastest. */

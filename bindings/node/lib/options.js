@@ -21,6 +21,7 @@ const kWeights = {
   weightFormat: string,
   maxBatchTokens: u32,
   memoryBudget: u64,
+  maxContext: u32,
   budgetPrivate: boolean,
   pack: boolean,
   packedPath: string,

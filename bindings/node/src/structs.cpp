@@ -25,6 +25,7 @@ LoadArguments::LoadArguments(const Options& options)
   native.packed_path = c_text(packed_path_);
   options.read("maxBatchTokens", native.max_batch_tokens);
   options.read("memoryBudget", native.memory_budget_bytes);
+  options.read("maxContext", native.max_context);
   options.flag("weights", native.flags, QINFER_LOAD_NO_WEIGHTS, false);
   options.flag("mmap", native.flags, QINFER_LOAD_NO_MMAP, false);
   options.flag("lock", native.flags, QINFER_LOAD_LOCK);

@@ -239,6 +239,8 @@ class qinfer_load_options(Structure):
         ("cancel", c_void_p),
         ("packed_path", c_char_p),
         ("files", POINTER(qinfer_files)),
+        ("max_context", c_uint32),
+        ("reserved2", c_uint32),
     ]
 
 class qinfer_kv_cache_options(Structure):

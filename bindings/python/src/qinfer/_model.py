@@ -213,7 +213,8 @@ class Model(Handle):
     """Weights, tokenizer and metadata; immutable, and for any number of threads.
 
     path: a directory of a Hugging Face checkpoint, a GGUF file, a packed file, or an id of the hub ("Qwen/Qwen3-0.6B";
-    needs huggingface_hub). progress: called with (done_bytes, total_bytes). files: where path and packed_path are,
+    needs huggingface_hub). max_context: tokens that sessions will have at most, which matters to models with longrope
+    (qinfer_load_options). progress: called with (done_bytes, total_bytes). files: where path and packed_path are,
     instead of the operating system's files; weights are read into memory then."""
 
     _free = "qinfer_model_free"
@@ -232,6 +233,7 @@ class Model(Handle):
         weight_format: str | None = None,
         max_batch_tokens: int = 0,
         memory_budget: int = 0,
+        max_context: int = 0,
         packed_path: Path | None = None,
         progress: Callable[[int, int], object] | None = None,
         cancel: Cancel | None = None,
@@ -239,6 +241,7 @@ class Model(Handle):
     ) -> None:
         self.runtime = runtime
         options = sized(_abi.qinfer_load_options, max_batch_tokens=max_batch_tokens, memory_budget_bytes=memory_budget)
+        options.max_context = max_context
         for wanted, flag in (
             (not weights, _abi.QINFER_LOAD_NO_WEIGHTS),
             (not mmap, _abi.QINFER_LOAD_NO_MMAP),

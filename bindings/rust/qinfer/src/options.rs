@@ -158,6 +158,9 @@ pub struct LoadOptions<'a> {
     pub max_batch_tokens: u32,
     /// Bytes for the model, its caches and sessions; 0 = no bound.
     pub memory_budget_bytes: u64,
+    /// Tokens that sessions will have at most; 0 = any. It matters to models with longrope, which take their short
+    /// factors for contexts up to the one before scaling.
+    pub max_context: u32,
     /// A type of weights that the kernel set knows; `None` = the one it wants.
     pub weight_format: Option<String>,
     /// A file that [`Model::pack`](crate::Model::pack) made of this model, used if it is still up to date.
@@ -207,6 +210,7 @@ impl<'a> LoadOptions<'a> {
             flags,
             max_batch_tokens: self.max_batch_tokens,
             memory_budget_bytes: self.memory_budget_bytes,
+            max_context: self.max_context,
             weight_format: pointer_of(&format),
             progress: self.progress.as_ref().map(|_| report as _),
             progress_user: ptr::from_mut(&mut self.progress).cast(),
