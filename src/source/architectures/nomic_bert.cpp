@@ -125,7 +125,7 @@ constexpr Architecture nomic() {
   Architecture row;
   row.name = "NomicBertModel";
   row.causal = false;
-  row.rope = {.default_only = true, .default_theta = 1000};
+  row.rope.default_theta = 1000;
   row.norms = kNormsOfSums;
   row.norm_kind = model::NormKind::centred_with_bias;
   row.eps_field = "layer_norm_eps";
