@@ -17,6 +17,7 @@ namespace {
 TinySpec spec(std::uint32_t window) {
   TinySpec spec;
   spec.architecture = "Qwen2ForCausalLM";
+  spec.context_tokens = 2048;
   spec.layers = 3;
   spec.heads = 4;
   spec.kv_heads = 2;

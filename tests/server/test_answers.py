@@ -274,3 +274,16 @@ def test_a_call_that_must_be_made_is_made(serve):
         streamed = [one for delta in deltas for one in delta.get("tool_calls", [])]
         assert [one["function"] for one in streamed] == [call["function"]]
         assert not any(delta.get("content") for delta in deltas)
+
+
+def test_calls_of_different_answers_have_different_ids(chat):
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
+    asked = {"messages": [{"role": "user", "content": "What is the weather in Oslo?"}], "tools": [tool], "seed": 1,
+             "temperature": 0}
+    ids = []
+    for _ in range(3):
+        status, answer = chat.post("/v1/chat/completions", **asked)
+        assert status == 200
+        ids += [call["id"] for call in answer["choices"][0]["message"]["tool_calls"]]
+    assert len(ids) == len(set(ids)) == 3 and all(len(one) == 9 and one.isalnum() for one in ids)

@@ -69,7 +69,8 @@ def comparable(message):
     usage = dict(message["usage"])
     read = usage.pop("cache_read_input_tokens")  # depends on what was asked before
     usage["input_tokens"] += read
-    return {**message, "id": None, "usage": usage}
+    content = [{**block, "id": None} if block["type"] == "tool_use" else block for block in message["content"]]
+    return {**message, "id": None, "content": content, "usage": usage}
 
 
 def error_of(text):
