@@ -8,7 +8,7 @@
 namespace server {
 
 std::shared_ptr<Room> Room::ask(Engine& engine, qi::Session& session, std::uint32_t n_tokens) {
-  const std::shared_ptr<Room> room(new Room(engine));
+  std::shared_ptr<Room> room(new Room(engine));
   auto options = qi::options<qinfer_request_options>();
   options.user = static_cast<Told*>(room.get());
   const Lock lock(engine.mutex_);  // an end waits for it
