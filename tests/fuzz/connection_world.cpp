@@ -176,14 +176,14 @@ class World {
       case 0:
       case 1:
       case 2: return send_request();
-      case 3: return send_pieces();
+      case 3: return choices_.one_of(4) ? send_bad_body() : send_pieces();
       case 4:
       case 5:
       case 6: return deliver(1 + choices_.below(64));
       case 7: return deliver(1 << 20);
       case 8: return wire_->take(1 + choices_.below(300));
       case 9: return wire_->take(1 << 20);
-      case 10: return wire_->pass_time(choices_.below(50));
+      case 10: return wire_->pass_time(choices_.one_of(4) ? choices_.below(50) : choices_.below(6));
       case 11:
       case 12:
       case 13: return answer();
@@ -233,6 +233,19 @@ class World {
     }
     wire_->incoming += bytes;
     sent_.push_back(std::move(sent));
+  }
+
+  /// A head that is right, and a body or an expectation that is not.
+  void send_bad_body() {
+    constexpr const char* kBodies[] = {"Expect: x\r\nContent-Length: 1\r\n\r\n",
+                                       "Content-Length: 2001\r\n\r\n",
+                                       "Transfer-Encoding: chunked\r\n\r\nx\r\n",
+                                       "Transfer-Encoding: chunked\r\n\r\n1\r\nabc",
+                                       "Transfer-Encoding: chunked\r\n\r\nffff\r\n",
+                                       "Transfer-Encoding: chunked\r\n\r\n1;",
+                                       "Content-Length: 500\r\n\r\n"};
+    is_pure_ = false;
+    wire_->incoming += std::string("POST / HTTP/1.1\r\nHost: a\r\n") + choices_.of(kBodies);
   }
 
   std::string chunks_of(std::string_view body) {
