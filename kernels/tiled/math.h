@@ -71,8 +71,8 @@ inline F32x16 gelu_erf_ps(F32x16 x) {
   p = mul_add(p, t, splat(0.0741698518f));
   p = mul_add(p, t, splat(0.0853575766f));
   p = mul_add(p, t, splat(0.0845940039f));
-  const F32x16 tail = mul(x, mul(mul(p, t), exp_ps(mul(mul(splat(-0.5f), x), x))));
-  return select(is_less(x, zeros()), tail, sub(x, tail));
+  const F32x16 tail = mul(mul(p, t), exp_ps(mul(mul(splat(-0.5f), x), x)));
+  return mul(x, select(is_less(x, zeros()), tail, sub(one, tail)));
 }
 
 /// tanh as in base/math.h, with fused multiply-adds.

@@ -57,8 +57,8 @@ inline float gelu_erf_f32(float x) {
   p = p * t + 0.0741698518f;
   p = p * t + 0.0853575766f;
   p = p * t + 0.0845940039f;
-  const float tail = x * (p * t * exp_f32(-0.5f * x * x));
-  return x < 0 ? tail : x - tail;
+  const float tail = p * t * exp_f32(-0.5f * x * x);
+  return x < 0 ? x * tail : x * (1.0f - tail);
 }
 
 /// tanh(x) with an absolute error under 2e-7 and, near zero, a relative one under 2e-7: the Taylor terms up to x^9

@@ -115,8 +115,18 @@ std::string gguf_encoder_name(const ModelSpec& spec, const TensorId& id) {
     case Role::up_bias: return format_text("{}ffn_up{}", layer, end);
     case Role::down:
     case Role::down_bias: return format_text("{}ffn_down{}", layer, end);
-    default: return {};
+    case Role::lm_head:
+    case Role::attn_post_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm:
+    case Role::router:
+    case Role::shared_router:
+    case Role::shared_gate:
+    case Role::shared_up:
+    case Role::shared_down: break;
   }
+  return {};
 }
 
 std::optional<HfPart> qkv_part(const ModelSpec& spec, const TensorId& id, std::string name) {

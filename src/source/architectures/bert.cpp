@@ -68,8 +68,26 @@ std::string stem_of(const ModelSpec& spec, const TensorId& id) {
     case Role::gate_bias: return layer + "intermediate.dense";
     case Role::down:
     case Role::down_bias: return layer + "output.dense";
-    default: return {};
+    case Role::lm_head:
+    case Role::classifier_dense:
+    case Role::classifier_dense_bias:
+    case Role::classifier_norm:
+    case Role::classifier_norm_bias:
+    case Role::classifier_out:
+    case Role::classifier_out_bias:
+    case Role::attn_post_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm:
+    case Role::up_bias:
+    case Role::up:
+    case Role::router:
+    case Role::shared_router:
+    case Role::shared_gate:
+    case Role::shared_up:
+    case Role::shared_down: break;
   }
+  return {};
 }
 
 bool is_of_classifier(Role role, Role matrix, Role bias) { return role == matrix || role == bias; }

@@ -89,8 +89,27 @@ std::string modernbert_name(const ModelSpec&, const TensorId& id, std::string_vi
     case Role::classifier_norm_bias: return format_text("head.norm{}", end);
     case Role::classifier_out:
     case Role::classifier_out_bias: return format_text("classifier{}", end);
-    default: return {};
+    case Role::lm_head:
+    case Role::positions:
+    case Role::types:
+    case Role::attn_post_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm:
+    case Role::q_bias:
+    case Role::k_bias:
+    case Role::v_bias:
+    case Role::o_bias:
+    case Role::gate_bias:
+    case Role::up_bias:
+    case Role::down_bias:
+    case Role::router:
+    case Role::shared_router:
+    case Role::shared_gate:
+    case Role::shared_up:
+    case Role::shared_down: break;
   }
+  return {};
 }
 
 std::optional<HfPart> modernbert_part(const ModelSpec& spec, const TensorId& id, const std::string& layer) {
@@ -166,8 +185,39 @@ GgufPlace place(const ModelSpec& spec, const TensorId& id) {
       return {format_text("blk.{}.ffn_up ({} half)", id.layer, is_up ? "second" : "first"),
               format_text("blk.{}.ffn_up.weight", id.layer), is_up ? width : 0, width, 2 * width};
     }
-    default: return gguf_encoder_place(spec, id);
+    case Role::embedding:
+    case Role::lm_head:
+    case Role::positions:
+    case Role::types:
+    case Role::classifier_dense:
+    case Role::classifier_dense_bias:
+    case Role::classifier_norm:
+    case Role::classifier_norm_bias:
+    case Role::classifier_out:
+    case Role::classifier_out_bias:
+    case Role::attn_post_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm:
+    case Role::q_bias:
+    case Role::k_bias:
+    case Role::v_bias:
+    case Role::o_bias:
+    case Role::gate_bias:
+    case Role::up_bias:
+    case Role::down_bias:
+    case Role::q:
+    case Role::k:
+    case Role::v:
+    case Role::o:
+    case Role::down:
+    case Role::router:
+    case Role::shared_router:
+    case Role::shared_gate:
+    case Role::shared_up:
+    case Role::shared_down: break;
   }
+  return gguf_encoder_place(spec, id);
 }
 
 }  // namespace

@@ -86,8 +86,32 @@ std::string released_name(const ModelSpec& spec, const TensorId& id, std::string
     case Role::gate: return layer + "mlp.fc12.weight";
     case Role::up: return layer + "mlp.fc11.weight";
     case Role::down: return layer + "mlp.fc2.weight";
-    default: return {};
+    case Role::lm_head:
+    case Role::positions:
+    case Role::classifier_dense:
+    case Role::classifier_dense_bias:
+    case Role::classifier_norm:
+    case Role::classifier_norm_bias:
+    case Role::classifier_out:
+    case Role::classifier_out_bias:
+    case Role::attn_post_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm:
+    case Role::q_bias:
+    case Role::k_bias:
+    case Role::v_bias:
+    case Role::o_bias:
+    case Role::gate_bias:
+    case Role::up_bias:
+    case Role::down_bias:
+    case Role::router:
+    case Role::shared_router:
+    case Role::shared_gate:
+    case Role::shared_up:
+    case Role::shared_down: break;
   }
+  return {};
 }
 
 std::string new_name(const ModelSpec& spec, const TensorId& id, std::string_view) {
@@ -113,8 +137,32 @@ std::string new_name(const ModelSpec& spec, const TensorId& id, std::string_view
     case Role::gate: return layer + "mlp.gate_proj.weight";
     case Role::up: return layer + "mlp.up_proj.weight";
     case Role::down: return layer + "mlp.down_proj.weight";
-    default: return {};
+    case Role::lm_head:
+    case Role::positions:
+    case Role::classifier_dense:
+    case Role::classifier_dense_bias:
+    case Role::classifier_norm:
+    case Role::classifier_norm_bias:
+    case Role::classifier_out:
+    case Role::classifier_out_bias:
+    case Role::attn_post_norm:
+    case Role::ffn_post_norm:
+    case Role::q_norm:
+    case Role::k_norm:
+    case Role::q_bias:
+    case Role::k_bias:
+    case Role::v_bias:
+    case Role::o_bias:
+    case Role::gate_bias:
+    case Role::up_bias:
+    case Role::down_bias:
+    case Role::router:
+    case Role::shared_router:
+    case Role::shared_gate:
+    case Role::shared_up:
+    case Role::shared_down: break;
   }
+  return {};
 }
 
 std::optional<HfPart> released_part(const ModelSpec& spec, const TensorId& id, const std::string& layer) {
