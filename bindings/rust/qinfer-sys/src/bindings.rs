@@ -1571,6 +1571,7 @@ impl Default for qinfer_embedding_text_options {
 }
 pub const QINFER_SCORING_NONE: u32 = 0;
 pub const QINFER_SCORING_TOKENS: u32 = 1;
+pub const QINFER_SCORING_CLASSIFIER: u32 = 2;
 pub const QINFER_SCORE_TRUNCATE: u32 = 1;
 pub const QINFER_SCORE_RAW: u32 = 2;
 #[repr(C)]
