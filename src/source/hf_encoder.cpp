@@ -123,6 +123,10 @@ std::string gguf_encoder_name(const ModelSpec& spec, const TensorId& id) {
     case Role::router:
     case Role::shared_router:
     case Role::shared_gate:
+    case Role::dense_first:
+    case Role::dense_first_bias:
+    case Role::dense_second:
+    case Role::dense_second_bias:
     case Role::shared_up:
     case Role::shared_down: break;
   }

@@ -47,9 +47,8 @@ PreTokenizer PreTokenizer::bert() {
 }
 
 void PreTokenizer::add_bert() {
-  steps_.push_back({.kind = Step::Kind::characters,
-                    .characters = CharacterSet::white_space,
-                    .behavior = SplitBehavior::removed});
+  steps_.push_back(
+      {.kind = Step::Kind::characters, .characters = CharacterSet::white_space, .behavior = SplitBehavior::removed});
   steps_.push_back({.kind = Step::Kind::characters, .characters = CharacterSet::punctuation});
 }
 

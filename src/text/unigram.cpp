@@ -25,7 +25,8 @@ Status Unigram::init(const UnigramOptions& options, std::pmr::vector<double> sco
   std::vector<PrefixTrie::Entry> entries;
   for (std::size_t i = 0; i < scores_.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
-    if ((vocabulary.flags(id) & kTokenInModel) != 0 && !std::isnan(scores_[i])) entries.push_back({vocabulary.content(id), id});
+    if ((vocabulary.flags(id) & kTokenInModel) != 0 && !std::isnan(scores_[i]))
+      entries.push_back({vocabulary.content(id), id});
   }
   for (std::size_t byte = 0; byte < 256; ++byte)
     byte_ids_[byte] = vocabulary.find_in_model(format_text("<0x{:02X}>", byte)).value_or(-1);

@@ -76,8 +76,11 @@ struct Ranker : ModelDir {
     config["id2label"] = {{"0", "LABEL_0"}};
     config["label2id"] = {{"LABEL_0", 0}};
     write("config.json", config.dump());
-    auto directory = qinfer::platform::Directory::open(folder).value();
-    auto checkpoint = qinfer::formats::Checkpoint::open(std::move(directory), {}).value();
+    const auto directory = qinfer::platform::Directory::open(folder);
+    REQUIRE(directory.ok());
+    const auto opened = qinfer::formats::Checkpoint::open(directory.value(), {});
+    REQUIRE(opened.ok());
+    const qinfer::formats::Checkpoint& checkpoint = opened.value();
     std::vector<TinyTensor> tensors;
     for (const auto& tensor : checkpoint.tensors()) {
       TinyTensor copy{tensor.name, std::string(tensor.dtype), tensor.shape, std::string(tensor.bytes(), '\0')};
@@ -90,7 +93,9 @@ struct Ranker : ModelDir {
       tensors.push_back(std::move(copy));
     }
     write("model.safetensors", safetensors_file(tensors));
-    const auto file = qinfer::platform::open_path(folder + "/expected.safetensors").value();
+    const auto opened_expected = qinfer::platform::open_path(folder + "/expected.safetensors");
+    REQUIRE(opened_expected.ok());
+    const auto& file = opened_expected.value();
     std::string header(file.size, '\0');
     REQUIRE(qinfer::platform::read_at(file, 0, std::as_writable_bytes(std::span(header))).ok());
     const auto parsed = qinfer::formats::parse_safetensors_header(header, file.size, "expected").value();

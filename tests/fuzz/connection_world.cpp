@@ -153,7 +153,8 @@ class World {
     connection_ = std::make_shared<Connection>(
         wire_, limits_,
         [this](const std::shared_ptr<Connection>&, server::Request request) { take(std::move(request)); },
-        [this](const server::Request&) { return screen(); }, [this] { return is_draining_; }, [this] { ++n_ends_; });
+        [this](const server::Request&, server::BodyBudget::Part&) { return screen(); }, [this] { return is_draining_; },
+        [this] { ++n_ends_; });
   }
 
   void run() {

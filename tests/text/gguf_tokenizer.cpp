@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "source/chat_tokens.h"
+#include "source/gguf_pre_tokenizers.h"
 #include "support/checkpoint_writer.h"
 #include "support/gguf_keys.h"
 #include "support/test_data.h"
 #include "support/tokenizers.h"
+#include "text/pre_tokenizer.h"
 
 using namespace qinfer;
 using namespace qinfer::test;
@@ -267,6 +270,24 @@ TEST_CASE("chat templates of a GGUF file", "[gguf]") {
   const auto damaged = templates_of(keys);
   CHECK(damaged.list.empty());
   CHECK(damaged.status.code() == Code::format);
+}
+
+TEST_CASE("the patterns of every name of a pre-tokenizer can be used", "[gguf]") {
+  std::istringstream names(source::gguf_pre_tokenizer_names());
+  std::size_t count = 0;
+  for (std::string name; std::getline(names >> std::ws, name, ','); ++count) {
+    INFO(name);
+    const source::GgufPreTokenizer* row = source::find_gguf_pre_tokenizer(name);
+    REQUIRE(row != nullptr);
+    auto pre_tokenizer = text::PreTokenizer::byte_level(row->patterns, name);
+    if (!pre_tokenizer.ok()) FAIL(std::string(pre_tokenizer.take_status().message()));
+    text::PreTokenizerScratch scratch;
+    scratch.text = "Hello wORLD don't 1234567 \u4f60\u597d\uac00 e\u0301!? \r\n\n  x";
+    text::Work work(1'000'000, {});
+    REQUIRE(pre_tokenizer.value().apply(true, 4096, work, scratch).ok());
+    CHECK(scratch.pieces.size() > 5);
+  }
+  CHECK(count > 80);
 }
 
 TEST_CASE("a damaged tokenizer in a GGUF file is refused, naming the key", "[gguf]") {

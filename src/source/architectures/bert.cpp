@@ -85,7 +85,11 @@ std::string stem_of(const ModelSpec& spec, const TensorId& id) {
     case Role::shared_router:
     case Role::shared_gate:
     case Role::shared_up:
-    case Role::shared_down: break;
+    case Role::shared_down:
+    case Role::dense_first:
+    case Role::dense_first_bias:
+    case Role::dense_second:
+    case Role::dense_second_bias: break;
   }
   return {};
 }

@@ -107,7 +107,11 @@ std::string modernbert_name(const ModelSpec&, const TensorId& id, std::string_vi
     case Role::shared_router:
     case Role::shared_gate:
     case Role::shared_up:
-    case Role::shared_down: break;
+    case Role::shared_down:
+    case Role::dense_first:
+    case Role::dense_first_bias:
+    case Role::dense_second:
+    case Role::dense_second_bias: break;
   }
   return {};
 }
@@ -215,7 +219,11 @@ GgufPlace place(const ModelSpec& spec, const TensorId& id) {
     case Role::shared_router:
     case Role::shared_gate:
     case Role::shared_up:
-    case Role::shared_down: break;
+    case Role::shared_down:
+    case Role::dense_first:
+    case Role::dense_first_bias:
+    case Role::dense_second:
+    case Role::dense_second_bias: break;
   }
   return gguf_encoder_place(spec, id);
 }

@@ -109,7 +109,11 @@ std::string released_name(const ModelSpec& spec, const TensorId& id, std::string
     case Role::shared_router:
     case Role::shared_gate:
     case Role::shared_up:
-    case Role::shared_down: break;
+    case Role::shared_down:
+    case Role::dense_first:
+    case Role::dense_first_bias:
+    case Role::dense_second:
+    case Role::dense_second_bias: break;
   }
   return {};
 }
@@ -160,7 +164,11 @@ std::string new_name(const ModelSpec& spec, const TensorId& id, std::string_view
     case Role::shared_router:
     case Role::shared_gate:
     case Role::shared_up:
-    case Role::shared_down: break;
+    case Role::shared_down:
+    case Role::dense_first:
+    case Role::dense_first_bias:
+    case Role::dense_second:
+    case Role::dense_second_bias: break;
   }
   return {};
 }
