@@ -350,6 +350,11 @@ Status read_embedding(const FieldReader& fields, ModelSpec& spec) {
                       formats::json_text(*dense), model::kMaxDense);
     spec.embedding.dense.push_back({spec.embedding_dims(), static_cast<std::uint32_t>(outputs.integer())});
   }
+  return Status();
+}
+
+/// What gives a score: a classifier of one label, or two rows that a GGUF file has (gguf_config.cpp).
+Status read_score(const FieldReader& fields, ModelSpec& spec) {
   if (spec.classifier.n_labels == 1) {
     spec.score.kind = model::ScoreKind::classifier;
     QINFER_TRY(read_score_activation(fields, spec));
@@ -403,6 +408,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
   if (!spec.causal) parsed.tied = Tied::yes;  // there is no separate LM head
   QINFER_TRY(read_embedding(fields, spec));
+  QINFER_TRY(read_score(fields, spec));
   QINFER_ASSIGN(auto label, all.string("_name_or_path"));
   if (label) spec.name = std::move(*label);
   return parsed;
