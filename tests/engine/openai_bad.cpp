@@ -44,7 +44,7 @@ TEST_CASE("openai answer: errors", "[openai][bad]") {
   };
   CHECK(create(7, "{}") == QINFER_E_INVALID_ARGUMENT);
   CHECK(create(QINFER_OPENAI_CHAT, "{") == QINFER_E_FORMAT);
-  CHECK(create(QINFER_OPENAI_EMBEDDINGS, R"({"input": "a", "dimensions": 3})") == QINFER_E_UNSUPPORTED);
+  CHECK(create(QINFER_OPENAI_EMBEDDINGS, R"({"input": "a", "dimensions": 100000})") == QINFER_E_UNSUPPORTED);
   CHECK(create(QINFER_OPENAI_COMPLETION, R"({"prompt": [999999]})") == QINFER_E_FORMAT);
   CHECK(create(QINFER_OPENAI_COMPLETION, R"({"prompt": "a", "logit_bias": {"999999": 1}})") == QINFER_E_FORMAT);
   CHECK(create(QINFER_OPENAI_COMPLETION, R"({"prompt": ""})") == QINFER_E_FORMAT);

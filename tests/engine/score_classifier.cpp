@@ -64,7 +64,7 @@ std::string words(const std::int32_t* ids, std::size_t n) {
   return text;
 }
 
-std::string read(const std::string& path) {
+std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -72,7 +72,7 @@ std::string read(const std::string& path) {
 /// A fixture with the first label of its classifier alone, which is then a score.
 struct Ranker : ModelDir {
   explicit Ranker(const std::string& name) : folder(std::string(QINFER_TEST_FIXTURES "/models/") + name) {
-    config = json::parse(read(folder + "/config.json"));
+    config = json::parse(bytes_of(folder + "/config.json"));
     config["id2label"] = {{"0", "LABEL_0"}};
     config["label2id"] = {{"LABEL_0", 0}};
     write("config.json", config.dump());
@@ -188,7 +188,7 @@ TEST_CASE("the document of a pair for a classifier is cut between the tokens aro
                 qinfer_session_set_pair(session.native(), "w10 w11", 7, "w20 w21 w22", 11, &options, nullptr, &err));
   const ModelDir three;
   fs::copy(dir.folder, three.path(), fs::copy_options::overwrite_existing);
-  three.write("tokenizer.json", read(dir.file("tokenizer.json")));
+  three.write("tokenizer.json", bytes_of(dir.file("tokenizer.json")));
   const qi::Model labels = qi::Model::load(three.path());
   qi::KvCache other_cache(labels);
   qi::Session other(other_cache);

@@ -554,10 +554,14 @@ pub struct qinfer_load_options {
     pub cancel: *const qinfer_cancel,
     pub packed_path: *const ::core::ffi::c_char,
     pub files: *const qinfer_files,
+    #[doc = " Tokens that sessions will have at most; 0 = any. It matters to models whose rotary embedding has two sets of\n  factors (longrope: Phi-3.5, Phi-4-mini): up to the context before scaling the short ones are taken, and\n  context_tokens is that context; otherwise the long ones, at all lengths. Snapshots of one are not the other's.\n  qinfer_model_pack and qinfer_model_export_gguf keep both, and want 0"]
+    pub max_context: u32,
+    #[doc = " Tokens that sessions will have at most; 0 = any. It matters to models whose rotary embedding has two sets of\n  factors (longrope: Phi-3.5, Phi-4-mini): up to the context before scaling the short ones are taken, and\n  context_tokens is that context; otherwise the long ones, at all lengths. Snapshots of one are not the other's.\n  qinfer_model_pack and qinfer_model_export_gguf keep both, and want 0"]
+    pub reserved2: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_load_options"][::core::mem::size_of::<qinfer_load_options>() - 72usize];
+    ["Size of qinfer_load_options"][::core::mem::size_of::<qinfer_load_options>() - 80usize];
     ["Alignment of qinfer_load_options"][::core::mem::align_of::<qinfer_load_options>() - 8usize];
     ["Offset of field: qinfer_load_options::struct_size"]
         [::core::mem::offset_of!(qinfer_load_options, struct_size) - 0usize];
@@ -581,6 +585,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_load_options, packed_path) - 56usize];
     ["Offset of field: qinfer_load_options::files"]
         [::core::mem::offset_of!(qinfer_load_options, files) - 64usize];
+    ["Offset of field: qinfer_load_options::max_context"]
+        [::core::mem::offset_of!(qinfer_load_options, max_context) - 72usize];
+    ["Offset of field: qinfer_load_options::reserved2"]
+        [::core::mem::offset_of!(qinfer_load_options, reserved2) - 76usize];
 };
 impl Default for qinfer_load_options {
     fn default() -> Self {
@@ -637,8 +645,8 @@ pub struct qinfer_session_options {
     pub max_logits: u32,
     #[doc = " Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred\n  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an\n  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of\n  it, is several times faster. Tokens, text, log probabilities and all that calls tell of the session are the same\n  as without. Takes memory for so many rows of logits, and between two steps guesses may hold a block more of the\n  cache. With a kernel set that is not batch-invariant nothing is guessed."]
     pub max_draft: u32,
-    #[doc = " Tokens that generations guess ahead, at most 16; 0 = none. What followed the last tokens where they occurred\n  before in the session is evaluated along with the last one, as often and as far as it has paid so far (an\n  evaluation of a few rows takes hardly longer than that of one): text that repeats earlier text, like edits of\n  it, is several times faster. Tokens, text, log probabilities and all that calls tell of the session are the same\n  as without. Takes memory for so many rows of logits, and between two steps guesses may hold a block more of the\n  cache. With a kernel set that is not batch-invariant nothing is guessed."]
-    pub reserved: u32,
+    #[doc = " With QINFER_CACHE_PREFIX only sessions of the same number find what others have evaluated: where users must not\n  learn from qinfer_metrics, or from the time that it takes, what others have sent, each has one."]
+    pub prefix_space: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -655,8 +663,8 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_session_options, max_logits) - 12usize];
     ["Offset of field: qinfer_session_options::max_draft"]
         [::core::mem::offset_of!(qinfer_session_options, max_draft) - 16usize];
-    ["Offset of field: qinfer_session_options::reserved"]
-        [::core::mem::offset_of!(qinfer_session_options, reserved) - 20usize];
+    ["Offset of field: qinfer_session_options::prefix_space"]
+        [::core::mem::offset_of!(qinfer_session_options, prefix_space) - 20usize];
 };
 #[doc = " Bytes, as planned or as in use: for equal options the two agree exactly."]
 #[repr(C)]
@@ -1880,7 +1888,8 @@ pub const QINFER_EVENT_NONE: u32 = 0;
 pub const QINFER_EVENT_PROMPT: u32 = 1;
 pub const QINFER_EVENT_TOKEN: u32 = 2;
 pub const QINFER_EVENT_END: u32 = 3;
-#[doc = " PROMPT  Some of the prompt was evaluated: n_evaluated of n_tokens.\n  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step, or until the\n          generation is freed and its END was taken.\n  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is\n          given by qinfer_generation_finish then."]
+pub const QINFER_EVENT_RESERVED: u32 = 4;
+#[doc = " PROMPT  Some of the prompt was evaluated: n_evaluated of n_tokens.\n  TOKEN   token: what qinfer_generation_next gives; its text and arrays are valid until the next step, or until the\n          generation is freed and its END was taken.\n  END     The last event of a request: status, and if that is not QINFER_OK message. The text that was held back is\n          given by qinfer_generation_finish then.\n  RESERVED  Of qinfer_scheduler_reserve: the blocks are promised."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_event {
@@ -2435,7 +2444,7 @@ unsafe extern "C" {
         model: *const qinfer_model,
         index: usize,
     ) -> *const ::core::ffi::c_char;
-    #[doc = " Renders a conversation with the chat template. A conversation is a JSON object of the template's variables, such as\n  {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [...], \"enable_thinking\": false}. If it has no bos_token\n  or eos_token, the template finds the model's. The template is Jinja as transformers sets it up, in an interpreter\n  that has no access to files, environment or network. `content` gets the parts of the text that came from the\n  conversation, for qinfer_tokenize_with; it and out_n_content may be NULL. options may be NULL.\n\n  QINFER_E_NOT_FOUND if there is no template. QINFER_E_FORMAT if the template or the conversation cannot be read, with\n  line and column. QINFER_E_INVALID_ARGUMENT if the template fails on this conversation, also when it raises an error\n  itself, such as that roles must alternate. QINFER_E_UNSUPPORTED if the template asks for something that is refused,\n  or goes beyond the bounds of steps, text and memory that every template has (docs/security.md)."]
+    #[doc = " Renders a conversation with the chat template. A conversation is a JSON object of the template's variables, such as\n  {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [...], \"enable_thinking\": false}. If it has no bos_token\n  or eos_token, the template finds the model's. The template is Jinja as transformers sets it up, in an interpreter\n  that has no access to files, environment or network. `content` gets the parts of the text that came from the\n  conversation, for qinfer_tokenize_with; it and out_n_content may be NULL. options may be NULL.\n\n  QINFER_E_NOT_FOUND if there is no template. QINFER_E_FORMAT if the template or the conversation cannot be read, with\n  line and column. QINFER_E_INVALID_ARGUMENT if the template fails on this conversation, also when it raises an error\n  itself, such as that roles must alternate. QINFER_E_UNSUPPORTED if a part of a message is an image, sound or video,\n  or the template asks for something that is refused, or goes beyond the bounds of steps, text and memory that every\n  template has (docs/security.md)."]
     pub fn qinfer_chat_render(
         model: *const qinfer_model,
         conversation: *const ::core::ffi::c_char,
@@ -2555,6 +2564,17 @@ unsafe extern "C" {
         tokens: *const qinfer_token,
         n: usize,
         tenant: *const ::core::ffi::c_char,
+        cancel: *const qinfer_cancel,
+        out_n: *mut usize,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
+    #[doc = " The same for sessions of this prefix_space (qinfer_session_options)."]
+    pub fn qinfer_kv_store_fetch_into(
+        store: *mut qinfer_kv_store,
+        tokens: *const qinfer_token,
+        n: usize,
+        tenant: *const ::core::ffi::c_char,
+        prefix_space: u32,
         cancel: *const qinfer_cancel,
         out_n: *mut usize,
         err: *mut qinfer_error,
@@ -2699,7 +2719,7 @@ unsafe extern "C" {
         n: usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " The final hidden states (after the last norm) of all tokens of the session, pooled and scaled to length 1: n_embd\n  floats. Layers in the checkpoint that other libraries apply after that (the dense modules of sentence-transformers)\n  are not applied. Needs QINFER_SESSION_EMBEDDINGS or an encoder, and no pending tokens, else QINFER_E_STATE. An\n  encoder evaluates all tokens of a session at once: more pending tokens than max_batch_tokens are\n  QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending."]
+    #[doc = " The final hidden states (after the last norm) of all tokens of the session, pooled, through the model's layers after\n  pooling (its dense modules), and scaled to length 1: embedding_dims floats. Needs QINFER_SESSION_EMBEDDINGS or an\n  encoder, and no pending tokens, else QINFER_E_STATE. An encoder evaluates all tokens of a session at once: more\n  pending tokens than max_batch_tokens are QINFER_E_INVALID_ARGUMENT, and appending makes all tokens pending. Where\n  the model has layers after pooling the call waits for evaluations of the runtime, and runs on its threads."]
     pub fn qinfer_session_embedding(
         session: *const qinfer_session,
         pooling: i32,
@@ -2708,6 +2728,7 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " The same with options, which may be NULL."]
     pub fn qinfer_session_embedding_with(
         session: *const qinfer_session,
         options: *const qinfer_embedding_options,
@@ -2716,11 +2737,14 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " Names of the prompts that the model's files have for texts of a kind, such as \"query\" and \"document\", sorted; NULL\n  past the last. Live as long as the model."]
     pub fn qinfer_model_prompt_name(
         model: *const qinfer_model,
         index: usize,
     ) -> *const ::core::ffi::c_char;
+    #[doc = " The name of the one that the files call the default; NULL = none. Lives as long as the model. Nothing is put before\n  a text unless a host asks for it."]
     pub fn qinfer_model_default_prompt(model: *const qinfer_model) -> *const ::core::ffi::c_char;
+    #[doc = " The text of a prompt. QINFER_E_NOT_FOUND, with all names in the message, if there is none of this name."]
     pub fn qinfer_model_prompt(
         model: *const qinfer_model,
         name: *const ::core::ffi::c_char,
@@ -2729,6 +2753,7 @@ unsafe extern "C" {
         out_n: *mut usize,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " The tokens of a text, with those that the tokenizer puts around it. options may be NULL. *out_cut (may be NULL):\n  tokens that QINFER_EMBED_TRUNCATE has cut off. Without it a text of more tokens than max_tokens is\n  QINFER_E_CONTEXT_FULL (detail: its tokens). A model whose pooling leaves out prompts takes none\n  (QINFER_E_UNSUPPORTED)."]
     pub fn qinfer_embedding_tokenize(
         model: *const qinfer_model,
         text: *const ::core::ffi::c_char,
@@ -2740,6 +2765,7 @@ unsafe extern "C" {
         out_cut: *mut u64,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " Makes the pair's tokens those of the session, as qinfer_session_set_tokens does. No byte of the texts becomes part\n  of a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off. A\n  pair that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED where neither the model's\n  files nor options say how a pair is written."]
     pub fn qinfer_session_set_pair(
         session: *mut qinfer_session,
         query: *const ::core::ffi::c_char,
@@ -2750,6 +2776,7 @@ unsafe extern "C" {
         out_cut: *mut u64,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " The score of the session's tokens: between 0 and 1, or any number where the model's files, or QINFER_SCORE_RAW, say\n  so. options: those of the pair, of which flags, template_name, yes and no matter. No token may be pending, else\n  QINFER_E_STATE."]
     pub fn qinfer_session_score(
         session: *const qinfer_session,
         options: *const qinfer_score_options,
@@ -2817,9 +2844,18 @@ unsafe extern "C" {
         out: *mut *mut qinfer_request,
         err: *mut qinfer_error,
     ) -> qinfer_status;
+    #[doc = " [any thread] Blocks for n_tokens of a session that the host evaluates itself, as qinfer_openai_answer_begin does for\n  the log probabilities of a prompt, and qinfer_openai_answer_embed: what it took otherwise could be promised to\n  requests, which then found none. The reservation is a request that waits its turn with the others and has no rows;\n  from its QINFER_EVENT_RESERVED on evaluate the session, on any thread, and free the request when that is done or,\n  where the session's generation is submitted then, after that. The session must be of the scheduler's cache and hold\n  no block yet; until the event, END or the step after qinfer_request_free it must not be evaluated. Errors as\n  qinfer_scheduler_submit's, QINFER_E_STATE for a session that holds blocks."]
+    pub fn qinfer_scheduler_reserve(
+        scheduler: *mut qinfer_scheduler,
+        session: *mut qinfer_session,
+        n_tokens: u64,
+        options: *const qinfer_request_options,
+        out: *mut *mut qinfer_request,
+        err: *mut qinfer_error,
+    ) -> qinfer_status;
     #[doc = " [any thread] The request ends with the step that runs, or else with the next one, with QINFER_E_CANCELLED; a step\n  that evaluates it alone stops within a layer. The qinfer_cancel of its generation ends it after a step, too."]
     pub fn qinfer_request_cancel(request: *mut qinfer_request);
-    #[doc = " [any thread] paused not 0: from the next step on nothing of the request is evaluated or drawn, until it is 0 again,\n  for a client that does not take what is there. It keeps its place, and its blocks; with park_path it leaves first\n  where blocks run out, and returns when it goes on. It may be cancelled, and its deadline holds."]
+    #[doc = " [any thread] paused not 0: from the next step on nothing of the request is evaluated or drawn, until it is 0 again,\n  for a client that does not take what is there. One that waits does not begin; one that runs keeps its place, and its\n  blocks, but with park_path it leaves first where blocks run out or one that waits needs them, and returns when it\n  goes on. It may be cancelled, and its deadline holds."]
     pub fn qinfer_request_pause(request: *mut qinfer_request, paused: i32);
     #[doc = " [any thread] One that has not ended is cancelled, and no events of it follow; its generation and session are free to\n  use after the next step."]
     pub fn qinfer_request_free(request: *mut qinfer_request);
