@@ -215,6 +215,7 @@ Status set_joined(Session& session, const JoinedTexts& texts) {
   const std::size_t n = session.model().spec().n_types > 1 ? static_cast<std::size_t>(second) : texts.ids.size();
   QINFER_TRY(session.truncate(0));
   QINFER_TRY(session.append(std::span(texts.ids).first(n)));
+  if (n == texts.ids.size()) return Status();
   return session.append(std::span(texts.ids).subspan(n), 1);
 }
 

@@ -238,6 +238,9 @@ std::uint64_t GgufExportTensor::bytes() const {
 Result<GgufExport> plan_gguf_export(ModelSource& source, std::span<const PackInput::Text> texts, std::uint32_t label,
                                     CancelFlag cancel) {
   const model::ModelSpec& spec = source.spec();
+  if (spec.norm_kind != model::NormKind::rms)
+    return error(Code::unsupported, "{}: encoders with LayerNorm are read from GGUF files, but not written as such",
+                 spec.architecture);
   const GgufArchitecture* architecture = find_gguf_architecture(spec);
   if (architecture == nullptr)
     return error(Code::unsupported, "{} has no GGUF architecture that this library reads", spec.architecture);

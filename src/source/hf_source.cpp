@@ -1,6 +1,7 @@
 // See hf_source.h.
 #include "source/hf_source.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/hash.h"
@@ -118,9 +119,16 @@ class HfSource : public ModelSource {
  private:
   bool has(const std::string& name) const { return checkpoint_ && checkpoint_->find(name) != nullptr; }
 
+  std::size_t n_found(const HfNames& names) const {
+    const std::vector<model::TensorNeed> needs = model::tensors_of(spec_);
+    return static_cast<std::size_t>(std::count_if(needs.begin(), needs.end(), [&](const model::TensorNeed& need) {
+      return has(hf_tensor_name(spec_, need.id, names));
+    }));
+  }
+
   void find_names() {
     const Architecture* other = names_.architecture->other_form;
-    if (other != nullptr && has(hf_tensor_name(spec_, {model::Role::o}, {names_.prefix, other})))
+    if (other != nullptr && n_found({names_.prefix, other}) > n_found({names_.prefix, names_.architecture}))
       names_.architecture = other;
     // Embedding models are saved without the class around the layers, and so without its name.
     const std::string_view own = names_.architecture->prefix;

@@ -39,6 +39,8 @@ void check_against_loaded(const std::string& path) {
   const char* width = std::string(details.architecture) == "GraniteMoeHybridForCausalLM"
                           ? "config.shared_intermediate_size"
                           : "config.intermediate_size";
+  if (model.meta("config.text_config.intermediate_size")) width = "config.text_config.intermediate_size";
+  if (model.meta("config.n_inner")) width = "config.n_inner";
   REQUIRE((all_mixtures ? "0" : model.meta(width)) == std::to_string(details.n_ffn));
 }
 

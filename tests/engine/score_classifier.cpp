@@ -187,7 +187,7 @@ TEST_CASE("the document of a pair for a classifier is cut between the tokens aro
   REQUIRE_FAILS(QINFER_E_CONTEXT_FULL, "all but its document has more",
                 qinfer_session_set_pair(session.native(), "w10 w11", 7, "w20 w21 w22", 11, &options, nullptr, &err));
   const ModelDir three;
-  fs::copy(dir.folder, three.path(), fs::copy_options::overwrite_existing);
+  fs::copy(dir.folder, three.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
   three.write("tokenizer.json", bytes_of(dir.file("tokenizer.json")));
   const qi::Model labels = qi::Model::load(three.path());
   qi::KvCache other_cache(labels);

@@ -47,6 +47,8 @@ std::optional<WrittenAnswer> WrittenReader::head() {
       answer.id = number(value, 10);
     } else if (name == "Connection" && value == "close") {
       answer.says_close = true;
+    } else if (name == "X-Request-Id") {
+      if (value.empty() || value.size() > 128) throw "a request's id: " + std::string(*field);
     } else if (name != "Content-Type" && name != "Cache-Control" && name != "X-Accel-Buffering") {
       throw "a field that is not expected: " + std::string(*field);
     }

@@ -116,8 +116,8 @@ TEST_CASE("Tokenizers of a GGUF file that do not fit the model", "[bad][gguf]") 
   file.keys.set("tokenizer.ggml.eos_token_id", "9");
   REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, "eos_token_id", loads, file.bytes());
   file = tiny_gguf();
-  file.keys.set("tokenizer.ggml.model", "bert");
-  REQUIRE_GGUF_FAILS(QINFER_E_UNSUPPORTED, "tokenizer.ggml.model is \"bert\"", loads, file.bytes());
+  file.keys.set("tokenizer.ggml.model", "rwkv");
+  REQUIRE_GGUF_FAILS(QINFER_E_UNSUPPORTED, "tokenizer.ggml.model is \"rwkv\"", loads, file.bytes());
   file.keys.set("tokenizer.ggml.model", 1U);
   REQUIRE_GGUF_FAILS(QINFER_E_FORMAT, "\"tokenizer.ggml.model\" is u32", loads, file.bytes());
   file = tiny_gguf();

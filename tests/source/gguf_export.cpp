@@ -60,6 +60,8 @@ std::vector<float> logits_on(const Runtime& runtime, const std::string& path) {
 
 /// What GGUF cannot say of a fixture; empty: it is exported.
 std::string lost(const std::string& name) {
+  for (const char* encoder : {"bert-", "xlmr-", "nomic-", "modernbert-"})
+    if (name.starts_with(encoder)) return "encoders with LayerNorm";
   static const std::map<std::string, std::string> all = {{"gemma2-f32", "attention_scale"},
                                                          {"gemma2-odd-bf16", "attention_scale"},
                                                          {"gemma2-defaults-f32", "attention_scale"},
@@ -89,7 +91,7 @@ TEST_CASE("Exported models have the tensors and keys that llama.cpp's converter 
   std::size_t compared = 0;
   for (const auto& entry : fs::directory_iterator(QINFER_TEST_FIXTURES "/gguf")) {
     const std::string name = entry.path().stem().string();
-    if (!fs::exists(fixture(name))) continue;
+    if (!fs::exists(fixture(name)) || !lost(name).empty()) continue;
     INFO(name);
     const ModelDir place;
     const std::string out = place.file("model.gguf");

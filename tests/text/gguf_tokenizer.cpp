@@ -285,7 +285,7 @@ TEST_CASE("the patterns of every name of a pre-tokenizer can be used", "[gguf]")
     scratch.text = "Hello wORLD don't 1234567 \u4f60\u597d\uac00 e\u0301!? \r\n\n  x";
     text::Work work(1'000'000, {});
     REQUIRE(pre_tokenizer.value().apply(true, 4096, work, scratch).ok());
-    CHECK(scratch.pieces.size() > 5);
+    CHECK(scratch.pieces.size() >= 5);  // superbpe keeps words together
   }
   CHECK(count > 80);
 }

@@ -172,7 +172,7 @@ def test_prompts_of_files(root, cases, tmp_path):
 
 def test_scores(model):
     how = {"template_text": "{query} said: {document}. It was", "yes": "y", "no": "n", "raw": True}
-    how["yes"], how["no"] = (model.token(token).text.decode() for token in model.tokenize("yn", special=False)[:2])
+    how["yes"], how["no"] = (model.token(token).bytes.decode() for token in model.tokenize("yn", special=False)[:2])
     documents = ["a dog", "a cat", "a dog"]
     ranked = qinfer.rerank(model, "Tom", documents, **how)
     assert sorted(at for at, _ in ranked) == [0, 1, 2]
