@@ -47,7 +47,7 @@ def all_of(connection):
 
 def to_the_end(stream):
     received = b""
-    while not received.endswith(b"0\r\n\r\n"):
+    while not received.endswith(b"\r\n0\r\n\r\n"):
         piece = stream.recv(65536)
         assert piece
         received += piece

@@ -139,7 +139,7 @@ def test_a_client_that_does_not_read_pauses_its_own_request_alone(serve, files):
     assert server.metric("qinfer_generation_rows_total") == rows
     assert server.post("/v1/completions", prompt="Once upon a time", max_tokens=5)[0] == 200
     received = b""
-    while not received.endswith(b"0\r\n\r\n"):
+    while not received.endswith(b"\r\n0\r\n\r\n"):
         received += stream.recv(65536)
     assert received.count(b'"finish_reason":"') == 8
     stream.close()
