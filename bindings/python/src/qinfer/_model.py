@@ -333,7 +333,7 @@ class Model(Handle):
     @property
     def prompts(self) -> dict[str, str]:
         """What the model's files have to go before a text, by what the text is: "query", "document"."""
-        names = []
+        names: list[bytes] = []
         with Held(self):
             while name := lib.qinfer_model_prompt_name(pointer(self), len(names)):
                 names.append(name)
