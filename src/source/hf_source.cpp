@@ -154,6 +154,7 @@ class HfSource : public ModelSource {
     }
     if (parts.empty() || parts.size() > kMostParts || !has_parts_ || !spec_.causal) return;
     std::vector<std::string> texts;
+    texts.reserve(parts.size());
     for (const auto& [part, count] : parts) texts.push_back(format_text("{} ({})", part, count));
     notes_.add("{} tensors of other parts are passed over: {}", n, join_texts(texts, ", "));
   }
