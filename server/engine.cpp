@@ -214,7 +214,7 @@ void Job::submit_all(const std::vector<Choice*>& ready) {
 
 /// For a session that is evaluated here. Throws Refusal where the request is cancelled.
 std::shared_ptr<Room> Job::wait_for_room(qi::Session& session) try {
-  const std::shared_ptr<Room> room = Room::ask(engine_, session, std::max(info_.longest_prompt, 1u));
+  std::shared_ptr<Room> room = Room::ask(engine_, session, std::max(info_.longest_prompt, 1u));
   {
     const Lock lock(mutex_);
     room_ = room;

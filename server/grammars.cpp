@@ -63,7 +63,7 @@ Grammars::Compiled Grammars::compile(std::string_view schema) {
     return qinfer_grammar_compile(vocab, QINFER_GRAMMAR_JSON_SCHEMA, schema.data(), schema.size(), nullptr, &grammar,
                                   error);
   });
-  const Compiled compiled(grammar, qinfer_grammar_free);
+  Compiled compiled(grammar, qinfer_grammar_free);
   const Lock lock(mutex_);
   last_.emplace_front(schema, compiled);
   if (last_.size() > kMostKept) last_.pop_back();
