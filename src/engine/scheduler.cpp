@@ -181,7 +181,9 @@ std::uint64_t Scheduler::needed_by(const Request& request) const {
 std::uint64_t Scheduler::held_by_others() {
   const auto* const requests = &requests_;
   const auto others = [&, requests](std::size_t g) {
-    std::uint64_t own = 0;  // first, for what a reservation takes meanwhile counts twice then, and not as nobody's
+    // Own blocks are counted before used ones: a block that a reservation takes in between is then among the used ones
+    // alone, and counts as another's. In the other order it would be own and not used, and room would seem to be there.
+    std::uint64_t own = 0;
     for (const auto& request : *requests)
       if (request->running_) own += own_blocks(*request, g);
     const std::uint64_t used = cache_->pool(g).stats().blocks_used;
