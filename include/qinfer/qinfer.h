@@ -209,8 +209,9 @@ QINFER_STATUS qinfer_cpu_features(char *text, size_t capacity, size_t *out_n, qi
  *  DEFAULT       Runs models of any kind where cpu_target is NULL.
  *  EXACT         Can be used under QINFER_RUNTIME_EXACT.
  *  BY_NAME       Used only as cpu_target, and for models that were packed for it.
- *  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the
- *                DEFAULT. qinfer_model_info.kernel_set says which of them a model runs on.
+ *  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, and for encoders also where it rounds
+ *                plain weights, if it is usable and comes before the DEFAULT. qinfer_model_info.kernel_set says which
+ *                of them a model runs on.
  *  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are
  *                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.
  *  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it. */

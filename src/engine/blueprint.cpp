@@ -80,7 +80,7 @@ bool is_chosen(const kernels::KernelSetRow& row, const source::ModelSource& sour
   if (!source.packed_for().empty()) return source.packed_for() == row.name;
   const bool quantised = row.chosen_for == kernels::ChosenFor::held_exactly;
   return (quantised || row.chosen_for == kernels::ChosenFor::held_plain) &&
-         model::holds_all_exactly(source.spec(), source, assumed_encoding(source), row.get(), weights, quantised);
+         model::holds_well(source.spec(), source, assumed_encoding(source), row.get(), weights, quantised);
 }
 
 }  // namespace

@@ -136,9 +136,10 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
                                  const WeightsOptions& options);
 
 /// Whether the kernel set would keep every matrix with the values that the source has, which is not packed: in the
-/// encoding that it has there, or as f32. False where a matrix is missing, or quantised and not `quantised`.
-bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
-                       const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised);
+/// encoding that it has there, or as f32. An encoder, which gives vectors and scores of texts, may have its plain matrices rounded
+/// to what the set multiplies with. False where a matrix is missing, or quantised and not `quantised`.
+bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
+                const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised);
 
 /// Called with bytes done and in total; false cancels.
 using LoadProgress = std::function<bool(std::uint64_t done, std::uint64_t total)>;

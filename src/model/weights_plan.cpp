@@ -294,8 +294,8 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
   return Planner(spec, source, assumed, packed_for, kernels, options).run();
 }
 
-bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
-                       const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised) {
+bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
+                const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised) {
   const Encoding* wanted = options.weight_format ? &*options.weight_format : nullptr;
   for (const TensorNeed& need : tensors_of(spec)) {
     if (need.is_vector) continue;
@@ -306,10 +306,11 @@ bool holds_all_exactly(const ModelSpec& spec, const TensorSource& source, std::o
       stored = tensor.value().encoding;
     }
     if (!quantised && !is_plain(stored)) return false;
+    const bool may_round = !spec.causal && is_plain(stored);
     const auto held = [&](WeightRole role) {
       WeightFormat format;
       return kernels.weight_format(role, stored, wanted, options.exact, format) &&
-             holds_exactly(stored, format.encoding);
+             (may_round || holds_exactly(stored, format.encoding));
     };
     const bool both = serves_as_head(spec, need.id, options.separate_embedding);
     if (!held(kernel_role(need.id.role, both))) return false;

@@ -69,6 +69,17 @@ TEST_CASE("a set is chosen for the models that it holds exactly, and another for
   CHECK(set_of(kFixtures + "/models/qwen3moe-f32") == any());
 }
 
+TEST_CASE("An encoder's plain weights may be rounded by the set that is chosen", "[engine]") {
+  for (const char* name : {"bert-f32", "bert-odd-bf16", "modernbert-classifier-f32"}) {
+    const std::string model = kFixtures + "/models/" + name;
+    CAPTURE(name);
+    CHECK(set_of(model) == held());
+    CHECK(set_of(model, {.weight_format = "f32"}) == any());
+    CHECK(set_of(model, {.runtime_flags = QINFER_RUNTIME_EXACT}) ==
+          kernels::find_kernel_set("", test::usable_features(), true)->name);
+  }
+}
+
 TEST_CASE("What the host asks for decides before what a set holds", "[engine]") {
   const std::string model = kFixtures + "/models/qwen3-odd-bf16";
   CHECK(set_of(model, {.weight_format = "f16"}) == any());
