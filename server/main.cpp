@@ -24,6 +24,8 @@ void add_engine_options(CLI::App& app, server::EngineOptions& engine) {
   app.add_option("--cache-bytes", engine.cache_bytes,
                  "For keys and values (default: four whole contexts, at most half of the free memory)")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--context", engine.context,
+                 "Tokens of a request with its answer at most (default: as many as the model takes)");
   app.add_option("--max-batch-tokens", engine.max_batch_tokens,
                  "Tokens in one pass over the weights (default 512, of an encoder its longest text)");
   app.add_option("--max-running", engine.max_running, "Choices that are drawn together")->capture_default_str();
@@ -94,6 +96,7 @@ void add_options(CLI::App& app, server::ServerOptions& options, server::LogLevel
                                                           {"debug", server::LogLevel::debug}};
   app.add_option("--log", log, "Lines of JSON on stderr: off, error, info (one for each request) or debug (all)")
       ->transform(CLI::CheckedTransformer(levels))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->default_str("error");
   app.add_flag("--log-contents", options.limits.has_contents, "With what is asked and answered, in part");
   app.add_flag("!--no-page", options.has_page, "Without the chat page at /");

@@ -134,7 +134,7 @@ void Server::route(const Connected& connection, Request request) {
     if (path == "/") return respond(page(request));
     if (path == "/health") return respond(plain(200, "ok\n"));
     if (path == "/ready") return respond(listener_.is_draining() ? plain(503, "draining\n") : plain(200, "ready\n"));
-    if (path == "/tokenizer_info") return respond(tokenizer_info(engine_.model()));
+    if (path == "/tokenizer_info") return respond(tokenizer_info(engine_.model(), engine_.context_tokens()));
     return respond(path == "/metrics" ? metrics() : models());
   }
   static const std::pair<const char*, std::int32_t> kKinds[] = {{"/v1/chat/completions", QINFER_OPENAI_CHAT},
@@ -161,9 +161,11 @@ void Server::route(const Connected& connection, Request request) {
   }
   if (path == "/tokenize" || path == "/detokenize") {
     if (!is_post) return respond(not_allowed("POST"));
-    const auto call = path == "/tokenize" ? tokenize : detokenize;
     return answer_later(connection, std::move(request),
-                        [this, call](const std::string& body, const HasLeft&) { return call(engine_.model(), body); });
+                        [this, makes_tokens = path == "/tokenize"](const std::string& body, const HasLeft&) {
+                          return makes_tokens ? tokenize(engine_.model(), engine_.context_tokens(), body)
+                                              : detokenize(engine_.model(), body);
+                        });
   }
   constexpr std::string_view kModel = "/v1/models/";
   if (path.starts_with(kModel)) {
@@ -405,7 +407,7 @@ nlohmann::json Server::model() const {
           {"object", "model"},
           {"created", started_},
           {"owned_by", "qinfer"},
-          {"max_model_len", engine_.model().info().context_tokens}};
+          {"max_model_len", engine_.context_tokens()}};
 }
 
 Response Server::models() const {

@@ -42,7 +42,7 @@ std::vector<qi::Token> tokens_of_request(const qi::Model& model, std::int32_t ki
   throw refusal_of(error);
 }
 
-Response tokenize(const qi::Model& model, const std::string& body) try {
+Response tokenize(const qi::Model& model, std::uint32_t context, const std::string& body) try {
   const Json asked = read_object(body);
   Fields fields(asked, "");
   fields.pass_over({"model"});
@@ -56,7 +56,7 @@ Response tokenize(const qi::Model& model, const std::string& body) try {
     tokens = model.tokenize(prompt, adds_special ? QINFER_TEXT_ADD_SPECIAL : 0);
   }
   fields.check_all_known();
-  Json given = {{"count", tokens.size()}, {"max_model_len", model.info().context_tokens}, {"tokens", tokens}};
+  Json given = {{"count", tokens.size()}, {"max_model_len", context}, {"tokens", tokens}};
   given["token_strs"] = nullptr;
   if (shows_texts) {
     given["token_strs"] = Json::array();
@@ -89,10 +89,10 @@ Response detokenize(const qi::Model& model, const std::string& body) try {
   throw refusal_of(error);
 }
 
-Response tokenizer_info(const qi::Model& model) {
+Response tokenizer_info(const qi::Model& model, std::uint32_t context) {
   const auto text_or_null = [&](qi::Token token) { return token < 0 ? Json(nullptr) : Json(model.token_text(token)); };
   const std::vector<qi::Token> ends = model.end_tokens();
-  Json given = {{"tokenizer_class", "qinfer"}, {"model_max_length", model.info().context_tokens}};
+  Json given = {{"tokenizer_class", "qinfer"}, {"model_max_length", context}};
   given["bos_token"] = text_or_null(model.info().bos_token);
   given["eos_token"] = ends.empty() ? Json(nullptr) : text_or_null(ends.front());
   given["pad_token"] = given["eos_token"];

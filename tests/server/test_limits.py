@@ -231,3 +231,13 @@ def test_who_does_not_read_loses_nothing_where_requests_are_parked(serve, tmp_pa
     for reader in readers:
         reader.join()
     assert [answer.count(b'"finish_reason":"') for answer in answers] == [8, 8]
+
+
+def test_a_context_can_be_shorter_than_the_models(serve):
+    server = serve("--context", "100")
+    assert json.loads(server.request("GET", "/v1/models")[2])["data"][0]["max_model_len"] == 100
+    status, answer = server.post("/v1/completions", prompt=" a dog" * 40, max_tokens=90)
+    assert status == 400 and answer["error"]["code"] == "context_length_exceeded"
+    assert "context length is 100 tokens" in answer["error"]["message"]
+    whole = serve("--context", "100000")  # no more than the model takes
+    assert json.loads(whole.request("GET", "/tokenizer_info")[2])["model_max_length"] == 512
