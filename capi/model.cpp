@@ -64,6 +64,8 @@ Result<LoadArguments> load_arguments(const qinfer_load_options* caller) {
   out.options.max_batch_tokens = options.max_batch_tokens;
   out.options.memory_budget_bytes = options.memory_budget_bytes;
   out.options.max_context = options.max_context;
+  out.options.first_layer = options.first_layer;
+  out.options.n_layers = options.n_layers;
   if (options.weight_format != nullptr) out.options.weight_format = options.weight_format;
   if (options.packed_path != nullptr) out.options.packed_path = options.packed_path;
   out.progress = options.progress;
@@ -100,6 +102,8 @@ std::uint32_t flags_of(const model::ModelSpec& spec, bool has_tokenizer) {
   return (spec.causal ? 0u : std::uint32_t{QINFER_MODEL_ENCODER}) |
          (spec.tied_embeddings && !spec.no_lm_head ? std::uint32_t{QINFER_MODEL_TIED_EMBEDDINGS} : 0u) |
          (spec.no_lm_head ? std::uint32_t{QINFER_MODEL_NO_LM_HEAD} : 0u) |
+         (spec.takes_hidden() ? std::uint32_t{QINFER_MODEL_TAKES_HIDDEN} : 0u) |
+         (spec.gives_hidden() ? std::uint32_t{QINFER_MODEL_GIVES_HIDDEN} : 0u) |
          (has_tokenizer ? std::uint32_t{QINFER_MODEL_TOKENIZER} : 0u);
 }
 
@@ -305,6 +309,8 @@ qinfer_status qinfer_model_get_info(const qinfer_model* model, qinfer_model_info
     info.embedding_tokens = spec.embedding_tokens();
     info.pooling = capi::pooling_number(spec.embedding.pooling);
     info.scoring = scoring_of(spec.score.kind);
+    info.first_layer = spec.first_layer;
+    info.n_model_layers = spec.is_stage() ? spec.whole_layers : spec.n_layers();
     return capi::copy_out(info, out, "qinfer_model_info");
   });
 }

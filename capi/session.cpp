@@ -250,7 +250,8 @@ qinfer_status qinfer_eval(qinfer_session* const* sessions, size_t n_sessions, co
       return o.session_cancels != nullptr && o.session_cancels[i] != nullptr && o.session_cancels[i]->requested.load();
     };
     return engine::eval(engine::SessionList(n_sessions, at, cancelled),
-                        {o.max_tokens, no_logits ? 0 : std::max(o.keep_logits, 1u), capi::flag_of(o.cancel)});
+                        {o.max_tokens, no_logits ? 0 : std::max(o.keep_logits, 1u), capi::flag_of(o.cancel), nullptr,
+                         o.hidden_in, o.hidden_out});
   });
 }
 

@@ -159,6 +159,9 @@ Option Options::add(const char* name, std::string& value, const char* help) {
 Option Options::add(const char* name, std::vector<std::string>& value, const char* help) {
   return Option(command_->add_option(name, value, help));
 }
+Option Options::add(const char* name, std::vector<std::uint64_t>& value, const char* help) {
+  return Option(command_->add_option(name, value, help));
+}
 Option Options::add(const char* name, std::int32_t& value, const char* help) {
   return Option(command_->add_option(name, value, help));
 }

@@ -57,6 +57,7 @@ class Options {
 
   Option add(const char* name, std::string& value, const char* help);
   Option add(const char* name, std::vector<std::string>& value, const char* help);
+  Option add(const char* name, std::vector<std::uint64_t>& value, const char* help);
   Option add(const char* name, std::int32_t& value, const char* help);
   Option add(const char* name, std::uint32_t& value, const char* help);
   Option add(const char* name, std::uint64_t& value, const char* help);

@@ -192,9 +192,21 @@ int print_fit(const PlanArgs& args, std::uint32_t most_tokens) {
   return 0;
 }
 
-int run_plan(const PlanArgs& args) {
-  if (args.map && args.fit != 0) throw UsageError("give either --map or --fit, not both");
+/// Layers [first, first + n) with their part of the cache.
+std::uint64_t bytes_of_stage(const PlanArgs& args, std::uint32_t first, std::uint32_t n) {
   PlanOptions options(args);
+  options.load.first_layer = first;
+  options.load.n_layers = n;
+  return make_plan(args, options).total;
+}
+
+int run_plan(const PlanArgs& args) {
+  if (args.map + (args.fit != 0) + !args.split.empty() > 1)
+    throw UsageError("give one of --map, --fit and --split, not more");
+  PlanOptions options(args);
+  if (!args.split.empty())
+    return print_split(args, qi::inspect(args.model, options.load).n_layers,
+                       [&](std::uint32_t first, std::uint32_t n) { return bytes_of_stage(args, first, n); });
   if (args.fit != 0) return print_fit(args, qi::inspect(args.model, options.load).context_tokens);
   Plan plan = make_plan(args, options);
   plan.details = qi::inspect(args.model, options.load);
@@ -224,6 +236,12 @@ void add_plan(Commands& commands) {
       .add("--fit", args->fit, "Say what fits into so many bytes (200MiB, 8GB): how long a context, how many sessions")
       .bytes(1, UINT64_MAX / 2)
       .type_name("BYTES");
+  options
+      .add("--split", args->split,
+           "Say where to cut the model into stages for so many machines, or for these with so many bytes each (--split "
+           "2, --split 16GiB 8GiB)")
+      .bytes(1, UINT64_MAX / 2)
+      .type_name("N or BYTES ...");
   add_kv_arg(options, args->kv);
   add_runtime_args(options, args->runtime);
   options.flag("--prefix", args->prefix, "With a cache that keeps prefixes");

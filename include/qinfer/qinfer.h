@@ -356,6 +356,13 @@ typedef struct qinfer_load_options {
      *  context_tokens is that context; otherwise the long ones, at all lengths. Snapshots of one are not the other's.
      *  qinfer_model_pack and qinfer_model_export_gguf keep both, and want 0 */
     uint32_t             max_context, reserved2;
+    /** A stage: layers first_layer to first_layer + n_layers - 1 alone (n_layers 0 = to the last one), of a decoder that
+     *  more than one process or machine holds a part of. Weights of other layers are not read. A stage with layers
+     *  before it takes hidden states (qinfer_eval_options.hidden_in), one with layers after it gives some (hidden_out),
+     *  and only the last one gives logits; sessions of all stages get the same tokens. With one kernel set throughout
+     *  the bits are those of the whole model. Stages have no QINFER_CACHE_PREFIX, max_draft or scheduler.
+     *  qinfer_model_pack and qinfer_model_export_gguf want 0; a packed model can be loaded in stages */
+    uint32_t             first_layer, n_layers;
 } qinfer_load_options;
 
 enum { QINFER_KV_DEFAULT = 0, QINFER_KV_F32 = 1, QINFER_KV_F16 = 2, QINFER_KV_BF16 = 3 };
@@ -507,7 +514,9 @@ enum {
     QINFER_MODEL_TIED_EMBEDDINGS = 2, /* the embedding is also the LM head, and counts once in n_params */
     QINFER_MODEL_TOKENIZER       = 4, /* has one */
     QINFER_MODEL_PACKED          = 8, /* qinfer_model_inspect: a file of qinfer_model_pack */
-    QINFER_MODEL_NO_LM_HEAD      = 16 /* a decoder whose files have no LM head: embeddings, no logits */
+    QINFER_MODEL_NO_LM_HEAD      = 16, /* a decoder whose files have no LM head: embeddings, no logits */
+    QINFER_MODEL_TAKES_HIDDEN    = 32, /* a stage that begins with hidden states, and one that ends with some: */
+    QINFER_MODEL_GIVES_HIDDEN    = 64  /* see qinfer_load_options.first_layer */
 };
 typedef struct qinfer_model_info {
     uint32_t     struct_size;
@@ -527,6 +536,8 @@ typedef struct qinfer_model_info {
     uint32_t     embedding_tokens;                    /* most tokens of a text or pair for an embedding or score */
     int32_t      pooling;                             /* QINFER_POOL_*: the model's */
     int32_t      scoring;                             /* QINFER_SCORING_*: what its files say */
+    uint32_t     first_layer, n_model_layers;         /* of a stage: which layer its first one is, and how many the whole
+                                                         model has; otherwise 0 and n_layers */
 } qinfer_model_info;
 QINFER_STATUS qinfer_model_get_info(const qinfer_model *model, qinfer_model_info *out, qinfer_error *err);
 QINFER_STATUS qinfer_model_get_memory(const qinfer_model *model, qinfer_memory *out, qinfer_error *err);
@@ -885,6 +896,12 @@ typedef struct qinfer_eval_options {
                                          request that session is left out of the rest of the call, or of the whole.
                                          What it has not evaluated stays pending; the others go on as if it had
                                          ended. A call whose sessions are all left out does nothing */
+    /** Of a stage (qinfer_load_options.first_layer): one array for each session, f32 [tokens][n_embd], a row for each
+     *  token that it evaluates in this call, in their order. hidden_in: what the stage before gives, where this one does
+     *  not begin with the first layer. hidden_out: room for what this one gives, where it does not end with the last.
+     *  Otherwise NULL. After a failure rows of tokens that stayed pending say nothing. */
+    const float *const  *hidden_in;
+    float *const        *hidden_out;
 } qinfer_eval_options;
 
 /** Evaluates the pending tokens of n_sessions distinct sessions of one KV cache as one batch. Under max_tokens

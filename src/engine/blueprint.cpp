@@ -135,6 +135,11 @@ Result<CacheBlueprint> plan_blocks(const model::ModelSpec& spec, const Target& t
     return error(Code::invalid_argument, "block_tokens is {}, expected 32, 64, 128 or 256", cache.block_tokens);
   cache.layouts = kv_layouts(spec, target.kernels, options.type.value_or(target.kernels.default_kv_type(target.exact)),
                              cache.block_tokens);
+  if (spec.is_stage() && options.prefix)
+    return error(
+        Code::unsupported,
+        "QINFER_CACHE_PREFIX: a stage of a model keeps no prefixes, as the other stages would have to evaluate "
+        "the tokens that it finds");
   cache.all_at_once = options.commit || !target.allocator.is_mapping();
   return cache;
 }
@@ -151,9 +156,23 @@ Status check_max_draft(std::uint32_t max_draft) {
   return error(Code::invalid_argument, "max_draft is {}, expected at most {}", max_draft, schedule::kMaxDraft);
 }
 
+namespace {
+
+Status check_stage_session(const model::ModelSpec& spec, const SessionShape& shape) {
+  if (shape.max_draft != 0)
+    return error(Code::unsupported,
+                 "max_draft is {}, but a stage of a model guesses no tokens, whose hidden states nobody has",
+                 shape.max_draft);
+  if (shape.embeddings && spec.gives_hidden())
+    return error(Code::unsupported, "a stage that gives hidden states gives no embeddings: the last one does");
+  return Status();
+}
+
+}  // namespace
+
 Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
                                    const CacheBlueprint& cache, const SessionOptions& options, PlannedRegion* region) {
-  SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.gives_logits(),
+  SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.whole_gives_logits(),
                      options.max_tokens, options.max_logits,   options.max_draft};
   if (shape.max_tokens == 0) shape.max_tokens = spec.context_tokens;
   if (shape.max_logits == 0) shape.max_logits = 1;
@@ -164,6 +183,7 @@ Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t m
     return error(Code::invalid_argument, "max_logits is {}, more than the {} tokens of the session", shape.max_logits,
                  shape.max_tokens);
   QINFER_TRY(check_max_draft(shape.max_draft));
+  if (spec.is_stage()) QINFER_TRY(check_stage_session(spec, shape));
   if (shape.max_draft != 0 && shape.embeddings)
     return error(Code::invalid_argument,
                  "max_draft is {}, but the session is made for embeddings, which draw no tokens", shape.max_draft);

@@ -94,6 +94,7 @@ class Evaluation {
       n_marked_ = i + 1;
       pending = pending || session.pending() != 0;
       if (!keeps_keys() && !sessions_.is_cancelled(i)) QINFER_TRY(check_encoder(session, i));
+      if (session.pending() != 0) QINFER_TRY(check_hidden(i));
     }
     if (!pending) return error(Code::state, "no session has pending tokens: append some first");
     return Status();
@@ -111,6 +112,21 @@ class Evaluation {
                       "session {} has {} tokens, which an encoder takes at once, but max_tokens is {}", i,
                       session.pending(), options_.max_tokens);
     return Status();
+  }
+
+  /// Whether the hidden states of session i are given, and asked for, as the stage has them.
+  Status check_hidden(std::size_t i) const {
+    const model::ModelSpec& spec = model_.spec();
+    const auto check = [&](const void* given, bool wanted, const char* name, const char* why) {
+      if ((given != nullptr) == wanted) return Status();
+      return error_at(Code::invalid_argument, static_cast<std::int64_t>(i),
+                      "{}[{}] is {}NULL, but {} of {} layers {} {}", name, i, wanted ? "" : "not ",
+                      spec.is_stage() ? "this stage" : "this model", spec.n_layers(), wanted ? "do" : "do not", why);
+    };
+    QINFER_TRY(check(options_.hidden_in != nullptr ? options_.hidden_in[i] : nullptr, spec.takes_hidden(), "hidden_in",
+                     "take hidden states"));
+    return check(options_.hidden_out != nullptr ? options_.hidden_out[i] : nullptr, spec.gives_hidden(), "hidden_out",
+                 "give hidden states");
   }
 
   /// Decides how many tokens each session evaluates, and has their blocks promised; after an error all is as before.
@@ -248,6 +264,7 @@ class Evaluation {
       sequence.kv = keeps_keys() ? s.keys().view(g) : transient_.take(n);
       arrays.sequences_of(g)[batch.n_sequences] = sequence;
     }
+    if (model_.spec().is_stage()) arrays.hidden[batch.n_sequences] = hidden_rows(state, row, n);
     ++batch.n_sequences;
     std::copy_n(s.with_drafts().data() + position, n, arrays.tokens + row);
     const model::ModelSpec& spec = model_.spec();
@@ -264,6 +281,14 @@ class Evaluation {
       arrays.embeddings[batch.n_embeddings++] = s.hidden_state_rows(sequence.first_row, sequence.n_rows);
     batch.longest_context = std::max(batch.longest_context, static_cast<std::uint32_t>(position + n));
     batch.n_rows += static_cast<std::int64_t>(n);
+  }
+
+  HiddenRows hidden_rows(const Session::EvalState& state, std::size_t row, std::size_t n) const {
+    const std::size_t done = state.done * model_.spec().n_embd;
+    HiddenRows rows{nullptr, nullptr, static_cast<std::int32_t>(row), static_cast<std::int32_t>(n)};
+    if (model_.spec().takes_hidden()) rows.in = options_.hidden_in[state.index] + done;
+    if (model_.spec().gives_hidden()) rows.out = options_.hidden_out[state.index] + done;
+    return rows;
   }
 
   /// Whether sessions keep keys and values, and a part of one's pending tokens can be evaluated alone.

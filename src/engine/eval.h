@@ -16,6 +16,10 @@ struct EvalOptions {
   /// Where there is no room: the index of the session is put here, and the error says no more (see no_room()), so that
   /// nothing is allocated.
   std::size_t* refused = nullptr;
+  /// Of a stage, one for each session, f32 [tokens that it evaluates][n_embd] each: what goes into its layers, where it
+  /// takes hidden states, and what comes out, where it gives some.
+  const float* const* hidden_in = nullptr;
+  float* const* hidden_out = nullptr;
 };
 
 /// The sessions of a call, as a function of their index, so that the caller's array of handles need not be copied;

@@ -34,6 +34,8 @@ Status export_gguf(const std::shared_ptr<Runtime>& runtime, const std::string& p
   if (options.no_weights || options.separate_embedding || !options.packed_path.empty())
     return error(Code::invalid_argument,
                  "QINFER_LOAD_NO_WEIGHTS, QINFER_LOAD_EMBED_ROWS and packed_path do not go with exporting");
+  if (options.first_layer != 0 || options.n_layers != 0)
+    return error(Code::invalid_argument, "first_layer and n_layers do not go with exporting: it takes the whole model");
   if (options.max_context != 0)
     return error(Code::invalid_argument, "max_context does not go with exporting: give it when the file is loaded");
   QINFER_ASSIGN(const std::uint32_t label, file_type(options.weight_format));

@@ -305,7 +305,48 @@ class Pass {
     }
   }
 
-  void work(std::int32_t worker) {
+  /// Copies the host's hidden states into the residual stream, or out of it: f32 both, so that no bit changes. Each
+  /// worker has some of the rows.
+  template <typename Then>
+  void copy_hidden(bool in, std::int32_t worker, Then&& then) {
+    team_.together(
+        worker,
+        [this, in](std::int32_t w) {
+          for (std::size_t s = 0; s < batch_.n_sequences; ++s) {
+            const HiddenRows& rows = batch_arrays(model_).hidden[s];
+            const std::int32_t begin = rows.n_rows * w / team_.size(), end = rows.n_rows * (w + 1) / team_.size();
+            for (std::int32_t r = begin; r < end; ++r) copy_hidden_row(in, rows, r);
+          }
+        },
+        then);
+  }
+
+  void copy_hidden_row(bool in, const HiddenRows& rows, std::int32_t r) const {
+    const std::int64_t width = spec_.n_embd, row = rows.first_row + r, panel = kernels::kPanelRows;
+    const bool is_row_major = residual_ == kernels::ActivationLayout::row_major;
+    const std::int64_t step = is_row_major ? 1 : panel;
+    float* at = residual(layout_.h).f32() + (is_row_major ? row * width : row / panel * panel * width + row % panel);
+    for (std::int64_t i = 0; i < width; ++i) {
+      if (in) {
+        at[i * step] = rows.in[r * width + i];
+      } else {
+        rows.out[r * width + i] = at[i * step];
+      }
+    }
+  }
+
+  /// The embeddings of the tokens, or what the stage before this one gives, and the first norm.
+  void begin(std::int32_t worker) {
+    const kernels::NormArgs norm = layer_norm(Role::attn_norm, 0);
+    if (!spec_.takes_hidden()) return embed(norm, worker);
+    const bool serial = is_serial(norm);
+    copy_hidden(true, worker, [&](std::int32_t w) {
+      if (serial) run_whole(norm, w);
+    });
+    if (!serial) run_norm(norm, worker);
+  }
+
+  void embed(const kernels::NormArgs& norm, std::int32_t worker) {
     const BatchArrays arrays = batch_arrays(model_);
     const model::Weights& w = model_.weights();
     const kernels::EmbedArgs embed{
@@ -315,9 +356,15 @@ class Pass {
         residual(layout_.h),
         spec_.embedding_scale,
         {{arrays.types, w.matrix(Role::types)}, {arrays.positions, w.matrix(Role::positions)}}};
-    run_then_norm(Step::embed, kernels_.embed, embed, layer_norm(Role::attn_norm, 0), worker);
+    run_then_norm(Step::embed, kernels_.embed, embed, norm, worker);
+  }
+
+  void work(std::int32_t worker) {
+    const BatchArrays arrays = batch_arrays(model_);
+    begin(worker);
     for (std::uint32_t i = 0; i < spec_.n_layers() && !stop_; ++i) layer(i, worker);
     if (stop_) return;
+    if (spec_.gives_hidden()) return copy_hidden(false, worker, [](std::int32_t) {});
     if (batch_.n_embeddings != 0) {
       gather_embeddings(worker);
       if (batch_.n_logits != 0) run_norm(logit_norm(), worker);
@@ -353,6 +400,7 @@ BatchArrays batch_arrays(const Model& model) {
           reinterpret_cast<float**>(base + layout.logit_out),
           reinterpret_cast<kernels::Sequence*>(base + layout.sequences),
           reinterpret_cast<HiddenStateRows*>(base + layout.embeddings),
+          reinterpret_cast<HiddenRows*>(base + layout.hidden),
           layout.batch_capacity};
 }
 

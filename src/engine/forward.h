@@ -32,6 +32,7 @@ struct BatchArrays {
   float** logit_out;
   kernels::Sequence* sequences;  ///< [group][stride]: groups differ in where keys and values are
   HiddenStateRows* embeddings;
+  HiddenRows* hidden;  ///< of each sequence; only where the model is a stage
 
   kernels::Sequence* sequences_of(std::size_t group) const { return sequences + group * stride; }
   std::size_t stride;  ///< the capacity of a batch

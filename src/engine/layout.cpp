@@ -146,6 +146,8 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
                                  {"sequences", {groups, rows, sizeof(kernels::Sequence)}, "bytes"});
   layout.embeddings =
       cursor.take(rows * sizeof(HiddenStateRows), {"embedding_rows", {rows, sizeof(HiddenStateRows)}, "bytes"});
+  const std::uint64_t hidden = spec.is_stage() ? rows : 0;
+  layout.hidden = cursor.take(hidden * sizeof(HiddenRows), {"hidden_rows", {hidden, sizeof(HiddenRows)}, "bytes"});
   for (const model::DenseSpec& dense : spec.embedding.dense)
     layout.dense_width = std::max<std::uint64_t>({layout.dense_width, dense.inputs, dense.outputs});
   layout.dense_width = round_up(layout.dense_width, 16);
@@ -188,7 +190,7 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   layout.max_logits = spec.gives_logits() ? shape.max_logits : 0;
   layout.max_draft = shape.max_draft;
   layout.n_groups = static_cast<std::uint32_t>(spec.kv_groups.size());
-  layout.embeddings = shape.embeddings || !spec.gives_logits();
+  layout.embeddings = shape.embeddings || !spec.whole_gives_logits();
   layout.max_blocks =
       layout.n_groups == 0 ? 0 : static_cast<std::uint32_t>(ceil_div(shape.max_tokens, shape.block_tokens));
   const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4, blocks = layout.max_blocks;

@@ -33,6 +33,7 @@ struct ScratchLayout {
   std::uint64_t logit_out = 0;                         ///< float* [batch]
   std::uint64_t sequences = 0;                         ///< kernels::Sequence [groups, at least 1][batch]
   std::uint64_t embeddings = 0;                        ///< HiddenStateRows [batch]
+  std::uint64_t hidden = 0;                            ///< HiddenRows [batch], of a stage
   std::uint64_t dense = 0, dense_width = 0;  ///< f32 [2][dense_width]: input and output of a layer after pooling
   std::uint64_t keys = 0;                    ///< an encoder's keys and values of one layer: blocks of `kv`
   std::uint32_t key_blocks = 0;
@@ -43,6 +44,14 @@ struct ScratchLayout {
 /// `region`: where the buffers are recorded; null: nowhere.
 ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::KernelSet& kernels, std::uint32_t batch,
                              std::uint32_t n_threads, PlannedRegion* region = nullptr);
+
+/// Rows of one session in a batch of a stage, f32 [n_rows][n_embd] of the host: what goes in, what comes out; null:
+/// none.
+struct HiddenRows {
+  const float* in = nullptr;
+  float* out = nullptr;
+  std::int32_t first_row = 0, n_rows = 0;
+};
 
 /// Rows of one session in a batch, whose final hidden states are gathered for its embedding.
 struct HiddenStateRows {

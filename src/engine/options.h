@@ -26,12 +26,15 @@ struct LoadOptions {
   std::uint32_t max_batch_tokens = 0;
   std::uint64_t memory_budget_bytes = 0;
   std::uint32_t max_context = 0;
+  std::uint32_t first_layer = 0, n_layers = 0;  ///< of a stage; both 0: the whole model
   std::string weight_format;
   std::string packed_path;  ///< a packed file made from the model directory, to be used in its place
   CancelFlag cancel;
   std::shared_ptr<const platform::Files> files;  ///< of the host; null: the operating system's
 
-  source::SourceOptions source() const { return {no_weights, packed_path, cancel, files, max_context}; }
+  source::SourceOptions source() const {
+    return {no_weights, packed_path, cancel, files, max_context, first_layer, n_layers};
+  }
 };
 
 struct KvCacheOptions {

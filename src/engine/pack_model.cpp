@@ -69,6 +69,8 @@ Status pack_model(const std::shared_ptr<Runtime>& runtime, const std::string& pa
   if (options.no_weights || options.separate_embedding || !options.packed_path.empty())
     return error(Code::invalid_argument,
                  "QINFER_LOAD_NO_WEIGHTS, QINFER_LOAD_EMBED_ROWS and packed_path do not go with packing");
+  if (options.first_layer != 0 || options.n_layers != 0)
+    return error(Code::invalid_argument, "first_layer and n_layers do not go with packing: it takes the whole model");
   if (options.max_context != 0)
     return error(Code::invalid_argument,
                  "max_context does not go with packing: give it when the packed model is loaded");

@@ -60,7 +60,9 @@ Status Scheduler::check(const SchedulerOptions& options) {
 Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<KvCache> cache, SchedulerOptions options) {
   const Model& model = cache->model();
   if (!model.spec().gives_logits())
-    return error(Code::unsupported, "the model is an encoder, which has no tokens to draw");
+    return error(Code::unsupported, "the model gives no logits, so there are no tokens to draw");
+  if (model.spec().is_stage())
+    return error(Code::unsupported, "the model is a stage, whose hidden states come from the stage before it");
   const std::uint32_t capacity = model.scratch_layout().batch_capacity;
   QINFER_TRY(check(options));
   if (options.max_running >= capacity)

@@ -222,8 +222,8 @@ Result<std::unique_ptr<Session>> Session::load(std::shared_ptr<KvCache> cache, c
     return error(Code::unsupported, "{} is an encoder: its sessions are not saved", model.spec().architecture);
   const auto fits = [&](const kv::SnapshotModel& saved, std::uint32_t max_tokens, std::uint32_t max_logits) {
     QINFER_TRY(check_fit(saved, model, cache->layouts(), path));
-    const std::uint32_t context = model.spec().context_tokens;
-    if (max_tokens >= 1 && max_tokens <= context && max_logits >= 1 && max_logits <= max_tokens) return Status();
+    const std::uint32_t context = model.spec().context_tokens, least = model.spec().gives_logits() ? 1 : 0;
+    if (max_tokens >= 1 && max_tokens <= context && max_logits >= least && max_logits <= max_tokens) return Status();
     return error_at(Code::format, 0, "{}: a session of {} tokens with {} rows of logits, the model's context has {}",
                     path, max_tokens, max_logits, context);
   };

@@ -34,6 +34,34 @@ void group_layers(ModelSpec& spec) {
   });
 }
 
+Status keep_layers(ModelSpec& spec, std::uint32_t first, std::uint32_t n) {
+  const std::uint32_t all = spec.n_layers(), most = first < all ? all - first : 0;
+  if (most == 0 || n > most)
+    return error(Code::invalid_argument, "first_layer is {} and n_layers {}, but the model has {} layers", first, n,
+                 all);
+  const std::uint32_t kept = n == 0 ? most : n;
+  if (kept == all) return Status();
+  if (!spec.causal)
+    return error(Code::unsupported, "{} is an encoder, which is not cut into stages", spec.architecture);
+  const auto begin = spec.layers.begin() + first;
+  spec.layers = std::vector<LayerSpec>(begin, begin + kept);
+  spec.first_layer = first;
+  spec.whole_layers = all;
+  Status status;
+  std::uint32_t layer = first;
+  spec.each_attention([&](AttentionSpec& attention) {
+    if (!attention.has_own_kv()) {
+      if (attention.kv_source < static_cast<std::int32_t>(first))
+        status = error(Code::unsupported, "layer {} reads keys and values of layer {}, which must be in the same stage",
+                       layer, attention.kv_source);
+      attention.kv_source -= static_cast<std::int32_t>(first);
+    }
+    ++layer;
+  });
+  if (status.ok()) group_layers(spec);
+  return status;
+}
+
 std::uint64_t ModelSpec::rope_values(std::uint32_t n) const {
   std::uint64_t values = 0;
   for (std::uint32_t i = 0; i < n; ++i) values += ropes[i].head_dim;
@@ -62,6 +90,9 @@ std::uint32_t ModelSpec::widest_queries() const {
 Status ModelSpec::check_gives_logits() const {
   if (gives_logits()) return Status();
   if (!causal) return error(Code::unsupported, "{} is an encoder: it gives embeddings, not logits", architecture);
+  if (gives_hidden())
+    return error(Code::unsupported, "layers {} to {} of {} are a stage that gives hidden states, not logits",
+                 first_layer, first_layer + n_layers() - 1, whole_layers);
   return error(Code::unsupported, "the model's files have no lm_head.weight: it gives embeddings, not logits");
 }
 
@@ -234,6 +265,8 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("tied", spec.tied_embeddings, false);
   out.add("encoder", !spec.causal, false);
   out.add("no_lm_head", spec.no_lm_head, false);
+  out.add("first_layer", spec.first_layer, 0u);
+  out.add("whole_layers", spec.whole_layers, 0u);
   add_embedding(spec, out);
   add_norms(first.norms, NormPlaces(), out);
   out.add("embedding_scale", spec.embedding_scale, 1.0f);

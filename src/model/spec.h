@@ -168,6 +168,9 @@ struct ModelSpec {
   std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention; none where no layer turns anything
   std::vector<LayerSpec> layers;
   std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing
+  /// Of a stage, a range of a model's layers (keep_layers()): which layer its first one is, and how many the model has;
+  /// 0: the spec is a whole model.
+  std::uint32_t first_layer = 0, whole_layers = 0;
 
   std::int32_t bos_token = -1;
   std::vector<std::int32_t> end_tokens;
@@ -197,8 +200,15 @@ struct ModelSpec {
   std::uint32_t widest_queries() const;
   /// Of the widest feed-forward network; 0 where all layers have experts.
   std::uint32_t ffn_width() const;
-  /// False: it gives embeddings only.
-  bool gives_logits() const { return causal && !no_lm_head; }
+  bool is_stage() const { return whole_layers != 0; }
+  /// A stage that begins with the hidden states that the one before it gives, and has no use for token ids.
+  bool takes_hidden() const { return first_layer != 0; }
+  /// A stage that ends with hidden states, without the last norm and the LM head.
+  bool gives_hidden() const { return is_stage() && first_layer + n_layers() < whole_layers; }
+  /// Whether the model does, of which this may be a stage.
+  bool whole_gives_logits() const { return causal && !no_lm_head; }
+  /// False: it gives embeddings only, or hidden states.
+  bool gives_logits() const { return whole_gives_logits() && !gives_hidden(); }
   /// QINFER_E_UNSUPPORTED if it does not.
   Status check_gives_logits() const;
   /// Values of a text's vector.
@@ -217,6 +227,10 @@ struct ModelSpec {
 /// Sorts the layers that have keys and values of their own by window, the one that keeps everything first, and tells
 /// each layer where its keys and values are kept.
 void group_layers(ModelSpec& spec);
+
+/// Makes the spec that of layers [first, first + n) alone; n 0: to the last one. QINFER_E_INVALID_ARGUMENT where there
+/// are no such layers, QINFER_E_UNSUPPORTED for an encoder, and where one of them reads keys of a layer before them.
+Status keep_layers(ModelSpec& spec, std::uint32_t first, std::uint32_t n);
 
 /// All that a spec says about results, one field to a line, in an order and notation that stay; fields with the value
 /// that means "off" are left out, so that a field that is added later changes no text of a model that does without it.

@@ -121,11 +121,15 @@ DenseSpec dense_of(const ModelSpec& s, std::size_t i) {
 
 /// In the order in which they are loaded: up to the last norm before the layers, the rest after them.
 constexpr GlobalRow kGlobalRows[] = {
-    {Role::embedding, "embedding", false, [](const ModelSpec& s) { return s.n_vocab; }},
+    {Role::embedding, "embedding", false,
+     [](const ModelSpec& s) {  // of a stage also where it is the LM head alone
+       return !s.takes_hidden() || (s.gives_logits() && s.tied_embeddings) ? s.n_vocab : 0;
+     }},
     {Role::positions, "positions", false, [](const ModelSpec& s) { return s.n_positions; }},
     {Role::types, "types", false, [](const ModelSpec& s) { return s.n_types; }},
-    {Role::final_norm, "final_norm", true, [](const ModelSpec&) { return 1u; }},
-    {Role::final_norm_bias, "final_norm_bias", true, [](const ModelSpec& s) { return as_one(has_norm_bias(s)); }},
+    {Role::final_norm, "final_norm", true, [](const ModelSpec& s) { return as_one(!s.gives_hidden()); }},
+    {Role::final_norm_bias, "final_norm_bias", true,
+     [](const ModelSpec& s) { return as_one(has_norm_bias(s) && !s.gives_hidden()); }},
     {Role::classifier_dense, "classifier dense", false,
      [](const ModelSpec& s) { return s.classifier.n_labels != 0 ? s.n_embd : 0; }},
     {Role::classifier_dense_bias, "classifier dense_bias", true,

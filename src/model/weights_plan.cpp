@@ -62,9 +62,11 @@ WeightRole kernel_role(Role role, bool both) {
   __builtin_unreachable();
 }
 
-/// `separate`: tied embeddings are kept a second time, as rows.
+/// `separate`: tied embeddings are kept a second time, as rows. The first stage of a model holds them as the whole
+/// model does, so that it looks up the same values; the last one has them as the LM head alone.
 bool serves_as_head(const ModelSpec& spec, const TensorId& id, bool separate) {
-  return id.role == Role::embedding && spec.gives_logits() && spec.tied_embeddings && !separate;
+  return id.role == Role::embedding && spec.whole_gives_logits() && spec.tied_embeddings &&
+         (!separate || spec.takes_hidden());
 }
 
 class Planner {
@@ -93,7 +95,9 @@ class Planner {
   }
 
  private:
-  bool splits_embedding() const { return spec_.gives_logits() && spec_.tied_embeddings && options_.separate_embedding; }
+  bool splits_embedding() const {
+    return spec_.gives_logits() && spec_.tied_embeddings && options_.separate_embedding && !spec_.takes_hidden();
+  }
 
   /// `stored`: the tensor of the source that it is made of.
   Status add(const TensorNeed& need, const TensorId& stored) {
@@ -237,7 +241,8 @@ class Planner {
       const bool again = splits_embedding() && item.need.id.role == Role::lm_head;
       if (!again) plan_.n_params += elements;
       if (!again) params.add(item.need.id, elements);
-      const bool looked_up = !is_vector && kernel_role(item.need.id.role, item.serves_as_head) == WeightRole::embedding;
+      const bool looked_up =
+          !is_vector && item.need.id.role == Role::embedding && (!item.serves_as_head || spec_.gives_hidden());
       if (!looked_up) bytes.add(item.need.id, item.bytes);
       if (item.mapped) {
         if (!again || !plan_.items.front().mapped) plan_.mapped_bytes += item.bytes;

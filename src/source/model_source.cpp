@@ -8,6 +8,7 @@
 #include "source/gguf_source.h"
 #include "source/hf_source.h"
 #include "source/model_folder.h"
+#include "source/stage_source.h"
 
 namespace qinfer::source {
 namespace {
@@ -40,7 +41,8 @@ Result<std::unique_ptr<ModelSource>> open_any(const std::string& path, const Sou
 Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path, const SourceOptions& options) {
   QINFER_ASSIGN(auto source, open_any(path, options));
   QINFER_TRY(source->complete(options));
-  return source;
+  if (options.first_layer == 0 && options.n_layers == 0) return source;
+  return make_stage_source(std::move(source), options.first_layer, options.n_layers);
 }
 
 Status ModelSource::complete(const SourceOptions& options) {

@@ -27,6 +27,7 @@ struct SourceOptions {
   CancelFlag cancel = {};
   std::shared_ptr<const platform::Files> files = {};  ///< of the host; null: the operating system's
   std::uint32_t max_context = 0;                      ///< that sessions will have (ModelSpec::limit_context()); 0: any
+  std::uint32_t first_layer = 0, n_layers = 0;        ///< of a stage (model::keep_layers()); both 0: the whole model
 };
 
 inline constexpr std::string_view kDefaultChatTemplate = "default";

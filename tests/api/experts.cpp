@@ -17,7 +17,7 @@ using namespace qinfer::test;
 
 // Members that 0.2 appended are outside all bytes, padding included, that programs built with 0.1 have.
 static_assert(offsetof(qinfer_model_info, n_active_params) == 88 && offsetof(qinfer_model_info, kernel_set) == 112);
-static_assert(offsetof(qinfer_model_info, embedding_dims) == 120 && sizeof(qinfer_model_info) == 136);
+static_assert(offsetof(qinfer_model_info, embedding_dims) == 120 && sizeof(qinfer_model_info) == 144);
 static_assert(offsetof(qinfer_memory, active_weight_bytes) == 120 && sizeof(qinfer_memory) == 136);
 
 namespace {

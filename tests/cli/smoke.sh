@@ -117,6 +117,13 @@ check_plan_map() {
   expect "plan --fit: no unit" 2 plan "$model" --fit 30XB
   expect "plan --fit: too little" 1 plan "$model" --fit 1000
   expect "plan --map and --fit" 2 plan "$model" --map --fit 30000000
+  expect "plan --split" 0 plan "$model" --split 3
+  check "plan --split: all layers" stdout_has '^stage 3  *layers [0-9]* to 5, '
+  expect "plan --split of machines" 0 plan "$model" --split 60MB 20MB --json
+  check "plan --split --json: an object" is_json_object
+  expect "plan --split: too little" 1 plan "$model" --split 30MB 1000
+  expect "plan --split: one machine" 2 plan "$model" --split 30GB
+  expect "plan --split: too many" 2 plan "$model" --split 7
 }
 
 check_info_and_plan() {

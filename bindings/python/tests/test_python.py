@@ -399,3 +399,26 @@ def test_the_bench_runs(root):
     bench = root / "bindings" / "python" / "bench" / "overhead.py"
     run = subprocess.run([sys.executable, bench, "1"], capture_output=True, text=True, check=True)
     assert run.stdout.count(" us a token, ") == 3
+
+
+def test_stages_give_the_logits_of_the_whole_model(model, root, cases):
+    path, n = root / cases["model"], model.info["n_layers"]
+    stages = [qinfer.Model(path, model.runtime, layers=layers) for layers in (range(2), range(2, 3), range(3, n))]
+    assert [stage.info["n_layers"] for stage in stages] == [2, 1, n - 3]
+    tokens = model.tokenize("Once upon a time")
+    sessions = [qinfer.Session(qinfer.KvCache(one, budget_blocks=4)) for one in (model, *stages)]
+    for piece in (tokens[:-1], tokens[-1:]):
+        for session in sessions:
+            session.append(piece)
+        sessions[0].evaluate()
+        hidden = None
+        for session in sessions[1:]:
+            hidden = qinfer.evaluate_stage([session], hidden)
+        assert hidden == []
+        assert bytes(memoryview(sessions[0].logits())) == bytes(memoryview(sessions[-1].logits()))
+    sessions[2].append([1])
+    for wrong in ([b"abcd"], [], None):
+        with pytest.raises((ValueError, qinfer.QinferError)):
+            qinfer.evaluate_stage([sessions[2]], wrong)
+    with pytest.raises(ValueError, match="one after another"):
+        qinfer.Model(path, layers=range(0, n, 2))

@@ -31,7 +31,7 @@ from ._grammar import Grammar
 from ._model import Cancel, ChatPrompt, Detokenizer, Model, Runtime, Token, build_info, cpu_info, plan, version
 from ._openai import AsyncClient, Client
 from ._reply import Part, Reply
-from ._session import Generated, KvCache, Session, evaluate
+from ._session import Generated, KvCache, Session, evaluate, evaluate_stage
 from ._store import KvStore
 from ._texts import embed, rerank
 
@@ -75,6 +75,7 @@ __all__ = [
     "cpu_info",
     "embed",
     "evaluate",
+    "evaluate_stage",
     "plan",
     "rerank",
     "version",

@@ -58,6 +58,8 @@ QINFER_MODEL_TIED_EMBEDDINGS = 2
 QINFER_MODEL_TOKENIZER = 4
 QINFER_MODEL_PACKED = 8
 QINFER_MODEL_NO_LM_HEAD = 16
+QINFER_MODEL_TAKES_HIDDEN = 32
+QINFER_MODEL_GIVES_HIDDEN = 64
 QINFER_TEXT_ADD_SPECIAL = 1
 QINFER_TEXT_PARSE_SPECIAL = 2
 QINFER_TEXT_PLAIN_CONTENT = 4
@@ -242,6 +244,8 @@ class qinfer_load_options(Structure):
         ("files", POINTER(qinfer_files)),
         ("max_context", c_uint32),
         ("reserved2", c_uint32),
+        ("first_layer", c_uint32),
+        ("n_layers", c_uint32),
     ]
 
 class qinfer_kv_cache_options(Structure):
@@ -345,6 +349,8 @@ class qinfer_model_info(Structure):
         ("embedding_tokens", c_uint32),
         ("pooling", c_int32),
         ("scoring", c_int32),
+        ("first_layer", c_uint32),
+        ("n_model_layers", c_uint32),
     ]
 
 class qinfer_encoding_info(Structure):
@@ -486,6 +492,8 @@ class qinfer_eval_options(Structure):
         ("flags", c_uint32),
         ("cancel", c_void_p),
         ("session_cancels", POINTER(c_void_p)),
+        ("hidden_in", POINTER(POINTER(c_float))),
+        ("hidden_out", POINTER(POINTER(c_float))),
     ]
 
 class qinfer_logits_hook(Structure):

@@ -209,12 +209,19 @@ class Token:
     end: bool
 
 
+def _stage_of(layers: range) -> tuple[int, int]:
+    expect(range, layers)
+    if layers.step != 1 or len(layers) == 0:
+        raise ValueError(f"layers is {layers}, expected a range of layers one after another, such as range(0, 14)")
+    return layers.start, len(layers)
+
+
 class Model(Handle):
     """Weights, tokenizer and metadata; immutable, and for any number of threads.
 
     path: a directory of a Hugging Face checkpoint, a GGUF file, a packed file, or an id of the hub ("Qwen/Qwen3-0.6B";
     needs huggingface_hub). max_context: tokens that sessions will have at most, which matters to models with longrope
-    (qinfer_load_options). progress: called with (done_bytes, total_bytes). files: where path and packed_path are,
+    (qinfer_load_options). layers: a stage, such as range(0, 14), for evaluate_stage(). progress: called with (done_bytes, total_bytes). files: where path and packed_path are,
     instead of the operating system's files; weights are read into memory then."""
 
     _free = "qinfer_model_free"
@@ -234,6 +241,7 @@ class Model(Handle):
         max_batch_tokens: int = 0,
         memory_budget: int = 0,
         max_context: int = 0,
+        layers: range | None = None,
         packed_path: Path | None = None,
         progress: Callable[[int, int], object] | None = None,
         cancel: Cancel | None = None,
@@ -242,6 +250,8 @@ class Model(Handle):
         self.runtime = runtime
         options = sized(_abi.qinfer_load_options, max_batch_tokens=max_batch_tokens, memory_budget_bytes=memory_budget)
         options.max_context = max_context
+        if layers is not None:
+            options.first_layer, options.n_layers = _stage_of(layers)
         for wanted, flag in (
             (not weights, _abi.QINFER_LOAD_NO_WEIGHTS),
             (not mmap, _abi.QINFER_LOAD_NO_MMAP),
@@ -281,6 +291,8 @@ class Model(Handle):
         info = self.info
         self._n_vocab, self._embedding_dims = int(info["n_vocab"]), int(info["embedding_dims"])
         self._n_active = int(info["n_active_params"])
+        self._n_embd = int(info["n_embd"])
+        self._gives_hidden = bool(info["flags"] & _abi.QINFER_MODEL_GIVES_HIDDEN)
 
     @property
     def info(self) -> dict[str, Any]:

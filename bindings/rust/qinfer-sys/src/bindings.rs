@@ -321,7 +321,7 @@ pub const QINFER_KERNELS_BY_NAME: u32 = 8;
 pub const QINFER_KERNELS_INVARIANT: u32 = 16;
 pub const QINFER_KERNELS_HELD_EXACTLY: u32 = 32;
 pub const QINFER_KERNELS_HELD_PLAIN: u32 = 64;
-#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target, and for models that were packed for it.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, if it is usable and comes before the\n                DEFAULT. qinfer_model_info.kernel_set says which of them a model runs on.\n  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are\n                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
+#[doc = " The kernel sets of this library, the preferred ones first.\n  USABLE        This CPU and system have all that the set needs.\n  DEFAULT       Runs models of any kind where cpu_target is NULL.\n  EXACT         Can be used under QINFER_RUNTIME_EXACT.\n  BY_NAME       Used only as cpu_target, and for models that were packed for it.\n  HELD_EXACTLY  Preferred over the DEFAULT for models that it stores losslessly, and for encoders also where it rounds\n                plain weights, if it is usable and comes before the DEFAULT. qinfer_model_info.kernel_set says which\n                of them a model runs on.\n  HELD_PLAIN    The same for such of these models as have no quantised matrix, which are packed for it while they are\n                loaded, as with QINFER_LOAD_PACK. As cpu_target it uses a bf16 checkpoint where the file is mapped.\n  INVARIANT     A token's logits do not depend on how many tokens are evaluated with it."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_kernel_set_info {
@@ -558,10 +558,14 @@ pub struct qinfer_load_options {
     pub max_context: u32,
     #[doc = " Tokens that sessions will have at most; 0 = any. It matters to models whose rotary embedding has two sets of\n  factors (longrope: Phi-3.5, Phi-4-mini): up to the context before scaling the short ones are taken, and\n  context_tokens is that context; otherwise the long ones, at all lengths. Snapshots of one are not the other's.\n  qinfer_model_pack and qinfer_model_export_gguf keep both, and want 0"]
     pub reserved2: u32,
+    #[doc = " A stage: layers first_layer to first_layer + n_layers - 1 alone (n_layers 0 = to the last one), of a decoder that\n  more than one process or machine holds a part of. Weights of other layers are not read. A stage with layers\n  before it takes hidden states (qinfer_eval_options.hidden_in), one with layers after it gives some (hidden_out),\n  and only the last one gives logits; sessions of all stages get the same tokens. With one kernel set throughout\n  the bits are those of the whole model. Stages have no QINFER_CACHE_PREFIX, max_draft or scheduler.\n  qinfer_model_pack and qinfer_model_export_gguf want 0; a packed model can be loaded in stages"]
+    pub first_layer: u32,
+    #[doc = " A stage: layers first_layer to first_layer + n_layers - 1 alone (n_layers 0 = to the last one), of a decoder that\n  more than one process or machine holds a part of. Weights of other layers are not read. A stage with layers\n  before it takes hidden states (qinfer_eval_options.hidden_in), one with layers after it gives some (hidden_out),\n  and only the last one gives logits; sessions of all stages get the same tokens. With one kernel set throughout\n  the bits are those of the whole model. Stages have no QINFER_CACHE_PREFIX, max_draft or scheduler.\n  qinfer_model_pack and qinfer_model_export_gguf want 0; a packed model can be loaded in stages"]
+    pub n_layers: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_load_options"][::core::mem::size_of::<qinfer_load_options>() - 80usize];
+    ["Size of qinfer_load_options"][::core::mem::size_of::<qinfer_load_options>() - 88usize];
     ["Alignment of qinfer_load_options"][::core::mem::align_of::<qinfer_load_options>() - 8usize];
     ["Offset of field: qinfer_load_options::struct_size"]
         [::core::mem::offset_of!(qinfer_load_options, struct_size) - 0usize];
@@ -589,6 +593,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_load_options, max_context) - 72usize];
     ["Offset of field: qinfer_load_options::reserved2"]
         [::core::mem::offset_of!(qinfer_load_options, reserved2) - 76usize];
+    ["Offset of field: qinfer_load_options::first_layer"]
+        [::core::mem::offset_of!(qinfer_load_options, first_layer) - 80usize];
+    ["Offset of field: qinfer_load_options::n_layers"]
+        [::core::mem::offset_of!(qinfer_load_options, n_layers) - 84usize];
 };
 impl Default for qinfer_load_options {
     fn default() -> Self {
@@ -832,6 +840,8 @@ pub const QINFER_MODEL_TIED_EMBEDDINGS: u32 = 2;
 pub const QINFER_MODEL_TOKENIZER: u32 = 4;
 pub const QINFER_MODEL_PACKED: u32 = 8;
 pub const QINFER_MODEL_NO_LM_HEAD: u32 = 16;
+pub const QINFER_MODEL_TAKES_HIDDEN: u32 = 32;
+pub const QINFER_MODEL_GIVES_HIDDEN: u32 = 64;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct qinfer_model_info {
@@ -862,10 +872,12 @@ pub struct qinfer_model_info {
     pub embedding_tokens: u32,
     pub pooling: i32,
     pub scoring: i32,
+    pub first_layer: u32,
+    pub n_model_layers: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_model_info"][::core::mem::size_of::<qinfer_model_info>() - 136usize];
+    ["Size of qinfer_model_info"][::core::mem::size_of::<qinfer_model_info>() - 144usize];
     ["Alignment of qinfer_model_info"][::core::mem::align_of::<qinfer_model_info>() - 8usize];
     ["Offset of field: qinfer_model_info::struct_size"]
         [::core::mem::offset_of!(qinfer_model_info, struct_size) - 0usize];
@@ -921,6 +933,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_model_info, pooling) - 128usize];
     ["Offset of field: qinfer_model_info::scoring"]
         [::core::mem::offset_of!(qinfer_model_info, scoring) - 132usize];
+    ["Offset of field: qinfer_model_info::first_layer"]
+        [::core::mem::offset_of!(qinfer_model_info, first_layer) - 136usize];
+    ["Offset of field: qinfer_model_info::n_model_layers"]
+        [::core::mem::offset_of!(qinfer_model_info, n_model_layers) - 140usize];
 };
 impl Default for qinfer_model_info {
     fn default() -> Self {
@@ -1415,10 +1431,13 @@ pub struct qinfer_eval_options {
     pub flags: u32,
     pub cancel: *const qinfer_cancel,
     pub session_cancels: *const *const qinfer_cancel,
+    #[doc = " Of a stage (qinfer_load_options.first_layer): one array for each session, f32 [tokens][n_embd], a row for each\n  token that it evaluates in this call, in their order. hidden_in: what the stage before gives, where this one does\n  not begin with the first layer. hidden_out: room for what this one gives, where it does not end with the last.\n  Otherwise NULL. After a failure rows of tokens that stayed pending say nothing."]
+    pub hidden_in: *const *const f32,
+    pub hidden_out: *const *mut f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of qinfer_eval_options"][::core::mem::size_of::<qinfer_eval_options>() - 32usize];
+    ["Size of qinfer_eval_options"][::core::mem::size_of::<qinfer_eval_options>() - 48usize];
     ["Alignment of qinfer_eval_options"][::core::mem::align_of::<qinfer_eval_options>() - 8usize];
     ["Offset of field: qinfer_eval_options::struct_size"]
         [::core::mem::offset_of!(qinfer_eval_options, struct_size) - 0usize];
@@ -1432,6 +1451,10 @@ const _: () = {
         [::core::mem::offset_of!(qinfer_eval_options, cancel) - 16usize];
     ["Offset of field: qinfer_eval_options::session_cancels"]
         [::core::mem::offset_of!(qinfer_eval_options, session_cancels) - 24usize];
+    ["Offset of field: qinfer_eval_options::hidden_in"]
+        [::core::mem::offset_of!(qinfer_eval_options, hidden_in) - 32usize];
+    ["Offset of field: qinfer_eval_options::hidden_out"]
+        [::core::mem::offset_of!(qinfer_eval_options, hidden_out) - 40usize];
 };
 impl Default for qinfer_eval_options {
     fn default() -> Self {
