@@ -193,11 +193,12 @@ int print_fit(const PlanArgs& args, std::uint32_t most_tokens) {
 }
 
 /// Layers [first, first + n) with their part of the cache.
-std::uint64_t bytes_of_stage(const PlanArgs& args, std::uint32_t first, std::uint32_t n) {
+StageBytes bytes_of_stage(const PlanArgs& args, std::uint32_t first, std::uint32_t n) {
   PlanOptions options(args);
   options.load.first_layer = first;
   options.load.n_layers = n;
-  return make_plan(args, options).total;
+  const Plan plan = make_plan(args, options);
+  return {plan.total, plan.memory.active_weight_bytes};
 }
 
 int run_plan(const PlanArgs& args) {

@@ -1,0 +1,9 @@
+"""A model in stages on several machines: servers of ranges of layers, and the head that sends tokens through them.
+
+`python -m qinfer.stages MODEL --layers 0:14 --port 7000 --key-file key` is a stage; docs/stages.md says more."""
+
+from ._frames import BrokenConnectionError
+from ._pipeline import Pipeline, PipelineSession, StageError
+from ._server import StageServer
+
+__all__ = ["BrokenConnectionError", "Pipeline", "PipelineSession", "StageError", "StageServer"]
