@@ -21,10 +21,14 @@ using text::in_quotes;
 using text::malformed;
 using text::TokenId;
 
-enum class Kind { byte_level, by_score, word_piece, unigram };
-constexpr std::pair<std::string_view, Kind> kKinds[] = {
-    {"gpt2", Kind::byte_level}, {"llama", Kind::by_score}, {"bert", Kind::word_piece}, {"t5", Kind::unigram}};
-constexpr std::string_view kKnownModels = "\"gpt2\", \"llama\", \"bert\" and \"t5\"";
+/// gemma4: merges as tokenizer.json lists them, of texts as SentencePiece writes them, and bytes for the rest.
+enum class Kind { byte_level, by_score, word_piece, unigram, gemma4 };
+constexpr std::pair<std::string_view, Kind> kKinds[] = {{"gpt2", Kind::byte_level},
+                                                        {"llama", Kind::by_score},
+                                                        {"bert", Kind::word_piece},
+                                                        {"t5", Kind::unigram},
+                                                        {"gemma4", Kind::gemma4}};
+constexpr std::string_view kKnownModels = "\"gpt2\", \"llama\", \"bert\", \"t5\" and \"gemma4\"";
 constexpr std::string_view kModel = "tokenizer.ggml.model", kPre = "tokenizer.ggml.pre",
                            kWholeFile = "tokenizer.huggingface.json";
 
@@ -65,7 +69,7 @@ class Reader {
     if (whole) {
       QINFER_TRY(read_whole_file(*whole));
     } else {
-      const bool may_have_bytes = kind_ == Kind::by_score || kind_ == Kind::unigram;
+      const bool may_have_bytes = kind_ == Kind::by_score || kind_ == Kind::unigram || kind_ == Kind::gemma4;
       QINFER_ASSIGN(vocabulary_, read_gguf_vocabulary(metadata_, limits_, may_have_bytes, usual_ids().unknown));
       if (kind_ == Kind::word_piece) restore_word_pieces(vocabulary_, names_);
       QINFER_TRY(read_ids(vocabulary_.tokens.size()));
@@ -85,6 +89,8 @@ class Reader {
     for (const auto& [name, kind] : kKinds) {
       if (*model != name) continue;
       kind_ = kind;
+      QINFER_ASSIGN(const auto pre, metadata_.string(kPre));
+      if (kind == Kind::byte_level && pre == "gemma4") kind_ = Kind::gemma4;  // as files of other models say it
       return Status();
     }
     if (metadata_.has(kWholeFile)) return Status();
@@ -123,7 +129,8 @@ class Reader {
   /// Where keys are absent.
   Ids usual_ids() const {
     switch (kind_) {
-      case Kind::byte_level: break;
+      case Kind::byte_level:
+      case Kind::gemma4: break;
       case Kind::by_score: return {.bos = 1, .eos = 2, .unknown = 0};
       case Kind::word_piece: return {.bos = 101, .unknown = 100, .separator = 102};
       case Kind::unigram: return {.eos = 1, .unknown = 2};
@@ -171,6 +178,7 @@ class Reader {
         QINFER_TRY(build_gguf_word_piece(metadata_, out_.unknown, cancel_, tables, lists_hash_));
         decoder_ = kWordPieceDecoder;
         return surround_word_pieces(tables);
+      case Kind::gemma4: QINFER_TRY(build_gemma4(tables)); return read_surroundings({.bos = true}, tables);
       case Kind::unigram: break;
     }
     QINFER_TRY(build_gguf_unigram(metadata_, vocabulary_, out_.unknown, cancel_, tables, lists_hash_));
@@ -216,6 +224,18 @@ class Reader {
     return Status();
   }
 
+  Status build_gemma4(text::TokenizerTables& tables) {
+    QINFER_ASSIGN(tables.normalizer, make_normalizer(kSpaces));
+    decoder_ = kSpacesDecoder;
+    text::BpeOptions options;
+    options.byte_fallback = options.fuse_unknown = true;
+    options.unknown = out_.unknown;
+    text::MergeTable merges;
+    QINFER_TRY(read_gguf_merges(metadata_, tables.vocabulary, cancel_, merges, lists_hash_));
+    tables.bpe.init(options, std::move(merges), tables.vocabulary);
+    return Status();
+  }
+
   struct Added {
     bool bos = false, eos = false, separator = false;
   };
@@ -229,7 +249,8 @@ class Reader {
     text::Template& single = tables.templates.single;
     text::Template& pair = tables.templates.pair;
     pair.clear();
-    if (bos.value_or(added.bos)) {
+    // The first files with Gemma 4's say that no token is put before a text, which is a mistake.
+    if (kind_ == Kind::gemma4 || bos.value_or(added.bos)) {
       if (out_.bos < 0) return no_id("bos");
       single.insert(single.begin(), token_piece(out_.bos));
     }

@@ -63,8 +63,8 @@ Status check_token(const GgufMetadata& metadata, std::string_view token, GgufTok
     return malformed("{} has {} bytes, at most {} are supported", where(), token.size(), text::kMaxTokenBytes);
   if (type != GgufTokenType::byte) return Status();
   if (!may_have_bytes)
-    return error(Code::unsupported, "{} is a byte ({} 6), which only the models \"llama\" and \"t5\" have", where(),
-                 kTypes);
+    return error(Code::unsupported, "{} is a byte ({} 6), which only the models \"llama\", \"t5\" and \"gemma4\" have",
+                 where(), kTypes);
   if (!is_byte_name(token))
     return malformed("{} is {}, but a byte ({} 6), expected \"<0x00>\" to \"<0xFF>\"", where(), in_quotes(token),
                      kTypes);

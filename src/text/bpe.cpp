@@ -124,7 +124,7 @@ void Bpe::init_tables() {
       options_.unknown >= 0 || (options_.byte_fallback && std::count(byte_ids_.begin(), byte_ids_.end(), -1) == 0);
   const bool keeps_all =
       leaves_nothing_out && (options_.unknown < 0 || !vocabulary_->content(options_.unknown).ends_with(kMetaspace));
-  cuts_at_spaces_ = vocabulary_->find_in_model(kMetaspace) &&
+  cuts_at_spaces_ = options_.end_of_word.empty() && vocabulary_->find_in_model(kMetaspace) &&
                     (ranks_.empty() ? keeps_all && !merges_.joins_at_spaces() : keeps_spaces_first(*vocabulary_));
 }
 
@@ -146,9 +146,13 @@ void Bpe::split_into_characters(std::string_view word, std::vector<TokenId>& ids
   bool unknown_pending = false;  // so that a run of unknown characters can become one token
   for (std::size_t i = 0; i < word.size();) {
     const Char c = char_at(word, i);
-    const std::string_view character = word.substr(i, c.size);
+    std::string_view character = word.substr(i, c.size);
     i += c.size;
-    const TokenId id = c.code < kByteLevelEnd ? low_ids_[c.code] : vocabulary_->find_in_model(character).value_or(-1);
+    std::string last;
+    const bool has_suffix = i == word.size() && !options_.end_of_word.empty();
+    if (has_suffix) character = last.append(character).append(options_.end_of_word);
+    const bool is_low = c.code < kByteLevelEnd && !has_suffix;
+    const TokenId id = is_low ? low_ids_[c.code] : vocabulary_->find_in_model(character).value_or(-1);
     if (id >= 0) {
       if (unknown_pending) ids.push_back(options_.unknown);
       unknown_pending = false;
@@ -356,7 +360,8 @@ bool Bpe::encode_part(std::string_view part, Work& work, BpeScratch& scratch, st
       return true;
     }
   }
-  if (options_.ignore_merges || part.size() <= kShortWord) {
+  // The last character of a word is written with what ends words, so that a token is not spelled as its word.
+  if (options_.ignore_merges || (part.size() <= kShortWord && options_.end_of_word.empty())) {
     const auto id = vocabulary_->find_in_model(part);
     if (id && (options_.ignore_merges || is_whole(*id, part, scratch))) {
       out.push_back(*id);
@@ -369,7 +374,7 @@ bool Bpe::encode_part(std::string_view part, Work& work, BpeScratch& scratch, st
 }
 
 bool Bpe::encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
-  if (word.size() >= kEnd || !work.spend(word.size())) return false;
+  if (word.size() >= kEnd || !work.spend(word.size() + options_.end_of_word.size())) return false;
   if (!cuts_at_spaces_ || options_.ignore_merges) return encode_part(word, work, scratch, out);
   for (std::size_t begin = 0; begin < word.size();) {
     const std::size_t end = next_cut(word, begin);

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -63,6 +64,7 @@ struct BpeOptions {
   bool fuse_unknown = false;
   bool byte_fallback = false;
   bool ignore_merges = false;  // a word that is in the vocabulary is that token
+  std::string end_of_word;     // what is written after the last character of a word; at most kMaxAffixBytes
 };
 
 /// Working space, reused from word to word.

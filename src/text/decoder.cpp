@@ -120,8 +120,9 @@ Status Decoder::add(const Json& value, std::string_view where) {
   if (kind == "Strip") return add_strip(value, where);
   if (kind == "Metaspace") return add_metaspace(value, where);
   if (kind == "WordPiece") return add_word_piece(value, where);
-  return unsupported_kind(where, kind,
-                          "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip and WordPiece");
+  if (kind == "BPEDecoder") return add_bpe(value, where);
+  return unsupported_kind(
+      where, kind, "BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip and WordPiece");
 }
 
 Status Decoder::add_strip(const Json& value, std::string_view where) {
@@ -174,6 +175,18 @@ Status Decoder::add_metaspace(const Json& value, std::string_view where) {
   return Status();
 }
 
+Status Decoder::add_bpe(const Json& value, std::string_view where) {
+  QINFER_TRY(check_fields(value, where, {"type", "suffix"}));
+  QINFER_TRY(check_position("BPEDecoder", where));
+  if (!steps_.empty()) return error(Code::unsupported, "{}: BPEDecoder is supported only as the first decoder", where);
+  QINFER_ASSIGN(rules_.end_of_word, required_string(value, "suffix", where));
+  if (rules_.end_of_word.empty() || rules_.end_of_word.size() > kMaxAffixBytes)
+    return error(Code::unsupported, "{}: the \"suffix\" of BPEDecoder has {} bytes, supported are 1 to {}", where,
+                 rules_.end_of_word.size(), kMaxAffixBytes);
+  fused_ = true;
+  return Status();
+}
+
 Status Decoder::decode_token(std::string_view content, Work& work, NormalizerScratch& scratch, Token& out) const {
   out.bytes.assign(content);
   out.is_byte = false;
@@ -195,6 +208,14 @@ Status Decoder::decode_token(std::string_view content, Work& work, NormalizerScr
     scratch.other.clear();
     QINFER_TRY(append_replaced(out.bytes, step.replacement.front(), kMaxTokenBytes, work, scratch, scratch.other));
     out.bytes.swap(scratch.other);
+  }
+  if (const std::size_t at = rules_.end_of_word.empty() ? content.npos : content.find(rules_.end_of_word);
+      at != content.npos) {
+    // Of the last token it vanishes wherever it is, which is known too late.
+    if (at + rules_.end_of_word.size() != content.size())
+      return error(Code::unsupported, "{} is inside the token {}, BPEDecoder is supported where it ends tokens",
+                   in_quotes(rules_.end_of_word), in_quotes(content));
+    out.bytes.replace(at, out.bytes.npos, 1, ' ');
   }
   if (rules_.bytes == DecoderRules::Bytes::byte_level) {
     std::string decoded;

@@ -30,6 +30,7 @@ struct DecoderRules {
   char32_t dropped_from_first = 0;  // Metaspace: the first token's replacement characters vanish; 0 = not so
   char32_t strip_character = 0;
   std::uint32_t strip_count = 0;  // that many strip_character at most are removed from the start of a text
+  std::string end_of_word;        // BPEDecoder: at a token's end a space, unless it is the last token; empty = not so
 };
 
 /// Takes spaces before punctuation, and some English contractions, out of a token's text, in place; returns the size.
@@ -58,6 +59,7 @@ class Decoder {
   Status add_strip(const Json& value, std::string_view where);
   Status add_word_piece(const Json& value, std::string_view where);
   Status add_metaspace(const Json& value, std::string_view where);
+  Status add_bpe(const Json& value, std::string_view where);
   Status set_bytes(DecoderRules::Bytes bytes, std::string_view where);
   Status check_position(std::string_view kind, std::string_view where) const;
 

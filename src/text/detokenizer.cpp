@@ -31,7 +31,7 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool at_start) : tables_(&t
 
 void Detokenizer::reset(bool at_start) {
   held_size_ = 0;
-  bad_run_ = false;
+  bad_run_ = held_space_ = false;
   at_start_ = at_start;
   strip_left_ = at_start ? tables_->decoder_rules.strip_count : 0;
 }
@@ -98,6 +98,13 @@ void Detokenizer::put_first(TokenId token, Sink& sink) {
   }
 }
 
+/// Whether the space at the end of its text is that of BPEDecoder.
+bool Detokenizer::ends_word(TokenId token) const {
+  const Vocabulary& vocabulary = tables_->vocabulary;
+  return vocabulary.bytes(token).ends_with(' ') &&
+         vocabulary.content(token).ends_with(tables_->decoder_rules.end_of_word);
+}
+
 std::size_t Detokenizer::push(TokenId token, std::span<char> out) {
   const Vocabulary& vocabulary = tables_->vocabulary;
   const DecoderRules& rules = tables_->decoder_rules;
@@ -113,9 +120,12 @@ std::size_t Detokenizer::push(TokenId token, std::span<char> out) {
 
   const bool first = at_start_;
   at_start_ = false;
-  if (rules.separate_by_space && !first) sink.put(" ");
+  if ((rules.separate_by_space && !first) || held_space_) sink.put(" ");
   const std::string_view bytes = vocabulary.bytes(token);
-  if (is_fallback_byte) {
+  held_space_ = !rules.end_of_word.empty() && ends_word(token);
+  if (held_space_) {
+    sink.put(bytes.substr(0, bytes.size() - 1));
+  } else if (is_fallback_byte) {
     put_byte(bytes.front(), sink);
   } else if (rules.bytes == DecoderRules::Bytes::byte_level) {
     for (const char byte : bytes) put_byte(byte, sink);

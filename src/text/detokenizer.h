@@ -37,12 +37,14 @@ class Detokenizer {
   void put_text(std::string_view text, Sink& sink);
   void put_first(TokenId token, Sink& sink);
   void flush(Sink& sink);
+  bool ends_word(TokenId token) const;
 
   const TokenizerTables* tables_;
   std::array<char, 4> held_{};  // the beginning of a character
   std::uint8_t held_size_ = 0;
   bool bad_run_ = false;          // of byte-fallback tokens: all that follow are invalid too
   bool at_start_ = true;          // no token yet
+  bool held_space_ = false;       // of a word's end, which is text only if another token comes
   std::uint32_t strip_left_ = 0;  // leading characters that the decoder's Strip may still remove
 };
 

@@ -14,6 +14,9 @@ namespace qinfer::text {
 using formats::FieldReader;
 using formats::Json;
 
+/// Of what is put before or after each word, which costs that many steps.
+inline constexpr std::size_t kMaxAffixBytes = 256;
+
 /// Gives back what a string or vector has reserved beyond its size. (The library's shrink_to_fit may do nothing, and
 /// refers to std::terminate.)
 template <typename T>

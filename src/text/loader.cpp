@@ -143,12 +143,16 @@ class Loader {
     QINFER_ASSIGN(const auto dropout, fields.number("dropout"));
     if (dropout && *dropout != 0)
       return error(Code::unsupported, "model: \"dropout\" is {}, expected null or 0", *dropout);
-    for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      QINFER_ASSIGN(const auto affix, fields.string(key));
-      if (affix && !affix->empty())
-        return error(Code::unsupported, "model: \"{}\" is {}, expected null or \"\"", key, in_quotes(*affix));
-    }
+    QINFER_ASSIGN(const auto prefix, fields.string("continuing_subword_prefix"));
+    if (prefix && !prefix->empty())
+      return error(Code::unsupported, "model: \"continuing_subword_prefix\" is {}, expected null or \"\"",
+                   in_quotes(*prefix));
     BpeOptions options;
+    QINFER_ASSIGN(const auto suffix, fields.string("end_of_word_suffix"));
+    options.end_of_word = suffix.value_or("");
+    if (options.end_of_word.size() > kMaxAffixBytes)
+      return error(Code::unsupported, "model: \"end_of_word_suffix\" has {} bytes, at most {} are supported",
+                   options.end_of_word.size(), kMaxAffixBytes);
     QINFER_ASSIGN(const auto unknown, fields.string("unk_token"));
     if (unknown && !unknown->empty()) {  // "" is how early files spell null
       QINFER_ASSIGN(options.unknown, find_unknown(*unknown));

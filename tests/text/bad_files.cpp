@@ -47,12 +47,19 @@ TEST_CASE("kinds that are not implemented are named", "[text][bad]") {
   refuse(with("/normalizer", kind("ByteLevel")), "ByteLevel");
   for (const char* pre : {"FixedLength", "UnicodeScripts"}) refuse(with("/pre_tokenizer", kind(pre)), pre);
   refuse(with("/post_processor", kind("Other")), "Other");
-  for (const char* decoder : {"CTC", "BPEDecoder"}) refuse(with("/decoder", kind(decoder)), decoder);
+  refuse(with("/decoder", kind("CTC")), "CTC");
   refuse(with("/normalizer", {{"type", "Sequence"}, {"normalizers", {kind("NFC"), kind("Other")}}}), "Other");
   refuse(with("/version", "2.0"), "2.0");
   refuse(with("/chat_template", "x"), "chat_template");
   refuse(with("/model/dropout", 0.1), "dropout");
-  refuse(with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix");
+  refuse(with("/model/continuing_subword_prefix", "##"), "continuing_subword_prefix");
+  refuse(with("/model/end_of_word_suffix", std::string(257, 'x')), "\"end_of_word_suffix\" has 257 bytes");
+  const auto word_end = [](const std::string& suffix) { return Json{{"type", "BPEDecoder"}, {"suffix", suffix}}; };
+  refuse(with("/decoder", word_end("")), "\"suffix\" of BPEDecoder has 0 bytes");
+  refuse(with("/decoder", word_end(std::string(257, 'x'))), "\"suffix\" of BPEDecoder has 257 bytes");
+  refuse(with("/decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}, word_end("</w>")}}}), "BPEDecoder");
+  // Only a token's end is known to be one before the next token comes.
+  refuse(with("/decoder", word_end("<0x")), "\"<0x\" is inside the token");
   refuse(with("/model/max_input_chars_per_word", 1), "max_input_chars_per_word");
   refuse(with("/normalizer/new_option", 1), "new_option");
   refuse(with("/decoder/decoders/3/stop", 1), "Strip");

@@ -137,8 +137,8 @@ void check_converted(const GgufKeys& keys, const char* golden) {
 }  // namespace
 
 TEST_CASE("a GGUF file's tokenizer gives llama.cpp's, tokenizers' or SentencePiece's tokens", "[gguf]") {
-  const std::string name =
-      GENERATE("qwen2", "llama_bpe", "gpt_4o", "gpt_2", "smollm", "llama", "gemma", "ties", "bert", "t5", "t5_bytes");
+  const std::string name = GENERATE("qwen2", "llama_bpe", "gpt_4o", "gpt_2", "smollm", "llama", "gemma", "gemma4",
+                                    "ties", "bert", "t5", "t5_bytes");
   const fs::path path = kFixtures / "gguf_tokenizers" / name;
   const GgufTokenizer loaded = load(path.string() + ".gguf");
   std::ifstream file(path.string() + ".cases.jsonl");
@@ -159,7 +159,7 @@ TEST_CASE("a GGUF file's tokenizer gives llama.cpp's, tokenizers' or SentencePie
 }
 
 TEST_CASE("decoding with a GGUF file's tokenizer gives the text again", "[gguf]") {
-  const std::string name = GENERATE("llama_bpe", "gpt_4o", "gpt_2", "smollm", "llama", "gemma");
+  const std::string name = GENERATE("llama_bpe", "gpt_4o", "gpt_2", "smollm", "llama", "gemma", "gemma4");
   const GgufTokenizer loaded = load((kFixtures / "gguf_tokenizers" / (name + ".gguf")).string());
   for (const std::string text : {"hello world", "  two  spaces", "don't \u4f60\u597d \U0001F642", "a\n\nb"}) {
     INFO(name << ": " << text);
@@ -300,8 +300,8 @@ TEST_CASE("a damaged tokenizer in a GGUF file is refused, naming the key", "[ggu
   };
   const Case cases[] = {
       {"tokenizer.ggml.model\" is missing", Code::format, [](GgufKeys& k) { k.remove("tokenizer.ggml.model"); }},
-      {"tokenizer.ggml.model is \"rwkv\", supported are \"gpt2\", \"llama\", \"bert\" and \"t5\"", Code::unsupported,
-       [](GgufKeys& k) { k.set("tokenizer.ggml.model", "rwkv"); }},
+      {"tokenizer.ggml.model is \"rwkv\", supported are \"gpt2\", \"llama\", \"bert\", \"t5\" and \"gemma4\"",
+       Code::unsupported, [](GgufKeys& k) { k.set("tokenizer.ggml.model", "rwkv"); }},
       {"tokenizer.ggml.pre is \"poro\", supported are default, gpt-2", Code::unsupported,
        [](GgufKeys& k) { k.set("tokenizer.ggml.pre", "poro"); }},
       {"tokenizer.ggml.pre", Code::format, [](GgufKeys& k) { k.set("tokenizer.ggml.pre", 1U); }},
@@ -320,7 +320,7 @@ TEST_CASE("a damaged tokenizer in a GGUF file is refused, naming the key", "[ggu
        [](GgufKeys& k) {
          k.set("tokenizer.ggml.token_type", std::vector<std::int32_t>{7, 1, 1, 1, 1, 3, 4});
        }},
-      {"only the models \"llama\" and \"t5\" have", Code::unsupported,
+      {"only the models \"llama\", \"t5\" and \"gemma4\" have", Code::unsupported,
        [](GgufKeys& k) {
          k.set("tokenizer.ggml.token_type", std::vector<std::int32_t>{6, 1, 1, 1, 1, 3, 4});
        }},
