@@ -1,14 +1,17 @@
-// rerank.cpp: see rerank.h. Pairs are evaluated some at a time, between the steps of what draws tokens, in sessions
-// that keep what pairs have in common.
+// rerank.cpp: see rerank.h. Pairs are evaluated between the steps of what draws tokens: a decoder's one by one, in a
+// session that keeps what pairs have in common and has room reserved for the longest, an encoder's some at a time.
 #include "rerank.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "engine.h"
+#include "room.h"
 #include "server/dialects/json_input.h"
 
 namespace server {
@@ -16,8 +19,12 @@ namespace {
 
 constexpr std::size_t kMostDocuments = 2048, kSessions = 8, kMostTokens = 2048;
 
+/// Of each pair of a request together: each pair is tokenised.
+constexpr std::uint64_t kMostBytes = 256 << 20;
+
 struct Pair {
-  std::string query, document;
+  std::string_view query;
+  std::string document;
 };
 
 struct Scores {
@@ -42,15 +49,19 @@ void read_options(const Scorer& scorer, Fields& fields, Options& options) {
   options.native.max_tokens = *most <= 0 ? 0 : static_cast<std::uint32_t>(*most);
 }
 
-/// The pairs' scores. A group of sessions takes the next pairs as long as these have few tokens together.
-Scores score_all(const Scorer& scorer, const std::vector<Pair>& pairs, const Options& options,
-                 const HasLeft& has_left) try {
-  Scores out;
+qi::Session session_of(const Scorer& scorer, std::uint32_t most) {
+  auto options = qi::options<qinfer_session_options>();
+  options.max_tokens = most;
+  return qi::Session(scorer.engine.cache(), options);
+}
+
+/// Of an encoder, which keeps nothing. A group of sessions takes the next pairs as long as these have few tokens
+/// together.
+void score_together(const Scorer& scorer, const std::vector<Pair>& pairs, const Options& options,
+                    const HasLeft& has_left, Scores& out) {
   std::vector<qi::Session> sessions;
-  auto session_options = qi::options<qinfer_session_options>();
-  session_options.max_tokens = scorer.model.info().embedding_tokens;
   for (std::size_t i = 0; i < std::min(kSessions, pairs.size()); ++i)
-    sessions.emplace_back(scorer.cache, session_options);
+    sessions.push_back(session_of(scorer, scorer.engine.model().info().embedding_tokens));
   while (out.values.size() < pairs.size()) {
     if (has_left()) throw refusal(503, "server_error", "The client has left");
     std::vector<qi::Session*> group;
@@ -70,10 +81,56 @@ Scores score_all(const Scorer& scorer, const std::vector<Pair>& pairs, const Opt
       out.tokens += session->length();
     }
   }
+}
+
+/// The tokens of the longest pair, which all can be tokenised then.
+std::uint32_t longest_of(const Scorer& scorer, const std::vector<Pair>& pairs, const Options& options,
+                         const HasLeft& has_left) {
+  qi::Session session = session_of(scorer, scorer.engine.model().info().embedding_tokens);
+  std::size_t longest = 1;
+  for (const Pair& pair : pairs) {
+    if (has_left()) throw refusal(503, "server_error", "The client has left");
+    session.set_pair(pair.query, pair.document, options.native);
+    longest = std::max(longest, session.length());
+  }
+  return static_cast<std::uint32_t>(longest);
+}
+
+/// In one session, whose blocks wait their turn among the requests.
+void score_in_turn(const Scorer& scorer, const std::vector<Pair>& pairs, const Options& options,
+                   const HasLeft& has_left, Scores& out) {
+  const std::uint32_t longest = longest_of(scorer, pairs, options, has_left);
+  qi::Session session = session_of(scorer, longest);
+  const std::shared_ptr<Room> room = Room::ask(scorer.engine, session, longest);
+  const InRoom in_room(room);
+  if (!room->wait(has_left)) throw refusal(503, "server_error", "The request was cancelled");
+  for (const Pair& pair : pairs) {
+    if (has_left()) throw refusal(503, "server_error", "The client has left");
+    session.set_pair(pair.query, pair.document, options.native);
+    if (session.pending() != 0) session.eval();
+    out.values.push_back(session.score(options.native));
+    out.tokens += session.length();
+  }
+}
+
+Scores score_all(const Scorer& scorer, const std::vector<Pair>& pairs, const Options& options,
+                 const HasLeft& has_left) try {
+  std::uint64_t bytes = 0;
+  for (const Pair& pair : pairs) bytes += pair.query.size() + pair.document.size();
+  if (bytes > kMostBytes)
+    refuse_request("The pairs have " + std::to_string(bytes) + " bytes together, at most " +
+                   std::to_string(kMostBytes) + " are taken");
+  Scores out;
+  const bool is_encoder = (scorer.engine.model().info().flags & QINFER_MODEL_ENCODER) != 0;
+  (is_encoder ? score_together : score_in_turn)(scorer, pairs, options, has_left, out);
   return out;
 } catch (const qi::Error& error) {
   if (error.status() == QINFER_E_NOT_FOUND) throw refusal(400, "invalid_request_error", error.what());
-  throw refusal_of(error);
+  if (error.status() == QINFER_E_KV_FULL)  // it would never fit
+    throw refusal(400, "invalid_request_error", error.what(), "context_length_exceeded");
+  Refusal told = refusal_of(error);
+  if (error.status() == QINFER_E_NO_MEMORY) told.status = 429;
+  throw told;
 }
 
 Json usage_of(const Scores& scores) { return {{"prompt_tokens", scores.tokens}, {"total_tokens", scores.tokens}}; }
@@ -141,7 +198,7 @@ Response rerank(const Scorer& scorer, const std::string& body, const HasLeft& ha
   }
   return answer({{"id", new_id("rerank")},
                  {"object", "list"},
-                 {"model", scorer.name},
+                 {"model", scorer.engine.name()},
                  {"results", std::move(results)},
                  {"usage", usage_of(scores)}});
 }
@@ -151,20 +208,22 @@ Response score(const Scorer& scorer, const std::string& body, const HasLeft& has
   Fields fields(asked, "");
   Options options;
   read_options(scorer, fields, options);
-  const std::vector<std::string> first = texts_of(fields, "text_1"), second = texts_of(fields, "text_2");
+  const std::vector<std::string> first = texts_of(fields, "text_1");
+  std::vector<std::string> second = texts_of(fields, "text_2");
   fields.check_all_known();
   if (first.size() != 1 && first.size() != second.size())
     refuse_request("\"text_1\" has " + std::to_string(first.size()) + " texts and \"text_2\" " +
                    std::to_string(second.size()) + ", expected one, or as many");
   std::vector<Pair> pairs;
-  for (std::size_t i = 0; i < second.size(); ++i) pairs.push_back({first[first.size() == 1 ? 0 : i], second[i]});
+  for (std::size_t i = 0; i < second.size(); ++i)
+    pairs.push_back({first[first.size() == 1 ? 0 : i], std::move(second[i])});
   const Scores scores = score_all(scorer, pairs, options, has_left);
   Json data = Json::array();
   for (std::size_t i = 0; i < pairs.size(); ++i)
     data.push_back(Json{{"index", i}, {"object", "score"}, {"score", scores.values[i]}});
   return answer({{"id", new_id("score")},
                  {"object", "list"},
-                 {"model", scorer.name},
+                 {"model", scorer.engine.name()},
                  {"data", std::move(data)},
                  {"usage", usage_of(scores)}});
 }

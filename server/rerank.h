@@ -1,8 +1,6 @@
 // rerank.h: how well documents answer a query: /v1/rerank in the form of Jina and Cohere, and /v1/score in vLLM's.
 #pragma once
 
-#include <qinfer/qinfer.hpp>
-
 #include <functional>
 #include <string>
 
@@ -10,14 +8,13 @@
 
 namespace server {
 
-/// The model, and where its sessions keep what they have evaluated.
+class Engine;
+
 struct Scorer {
-  const qi::Model& model;
-  qi::KvCache& cache;
-  const std::string& name;           ///< of the model, for answers
+  Engine& engine;
   const std::string& template_name;  ///< where the model's files do not say how a pair is written; "": they do
 };
-/// Asked between two evaluations: whether nobody waits for the answer any more.
+/// Asked between two evaluations and while a request waits: whether nobody waits for the answer any more.
 using HasLeft = std::function<bool()>;
 
 /// {"query", "documents": [text or {"text"}], "top_n", "return_documents", "instruction", "truncate_prompt_tokens"} to

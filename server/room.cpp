@@ -1,6 +1,7 @@
 // room.cpp: see room.h.
 #include "room.h"
 
+#include <chrono>
 #include <utility>
 
 #include "engine.h"
@@ -19,6 +20,18 @@ std::shared_ptr<Room> Room::ask(Engine& engine, qi::Session& session, std::uint3
   room->keeps_ = room;
   engine.rooms_.insert(room.get());
   return room;
+}
+
+bool Room::wait(const std::function<bool()>& has_left) {
+  constexpr auto kNow = std::chrono::milliseconds(50);
+  std::future<bool> is_there = is_there_.get_future();
+  bool leaves = false;
+  while (is_there.wait_for(kNow) != std::future_status::ready) {
+    if (leaves || !has_left()) continue;
+    leaves = true;
+    leave();
+  }
+  return is_there.get();
 }
 
 void Room::leave() {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 
@@ -31,6 +32,8 @@ class Room final : public Told {
 
   /// Until it is there. False: leave() came first. Once, on a thread that may wait.
   bool wait() { return is_there_.get_future().get(); }
+  /// The same, and has_left() says now and then whether to leave.
+  bool wait(const std::function<bool()>& has_left);
   /// It is needed no more. From any thread.
   void leave();
   /// Whether it still waits.

@@ -152,16 +152,15 @@ void Server::route(const Connected& connection, Request request) {
   const bool reranks = path == "/v1/rerank" || path == "/rerank";
   if (reranks || path == "/v1/score" || path == "/score") {
     if (!is_post) return respond(not_allowed("POST"));
-    return answer_later(
-        connection, std::move(request),
-        [this, call = reranks ? rerank : score](const std::string& body, const HasLeft& left) {
-          const Scorer scorer = {engine_.model(), engine_.cache(), engine_.name(), options_.rerank_template};
-          return call(scorer, body, left);
-        });
+    return answer_later(connection, std::move(request), evaluating_,
+                        [this, call = reranks ? rerank : score](const std::string& body, const HasLeft& left) {
+                          return call({engine_, options_.rerank_template}, body, left);
+                        });
   }
   if (path == "/tokenize" || path == "/detokenize") {
     if (!is_post) return respond(not_allowed("POST"));
-    return answer_later(connection, std::move(request),
+    net::thread_pool& thread = preparing(request);
+    return answer_later(connection, std::move(request), thread,
                         [this, makes_tokens = path == "/tokenize"](const std::string& body, const HasLeft&) {
                           return makes_tokens ? tokenize(engine_.model(), engine_.context_tokens(), body)
                                               : detokenize(engine_.model(), body);
@@ -363,10 +362,9 @@ void Server::keep_alive(const Connected& connection, const std::shared_ptr<Answe
 }
 
 /// What takes time is computed on a preparing thread.
-void Server::answer_later(const Connected& connection, Request request, Maker make) {
+void Server::answer_later(const Connected& connection, Request request, net::thread_pool& thread, Maker make) {
   const auto waiting = std::make_shared<Waiting>();
   connection->set_on_leave([waiting] { waiting->leave(); });
-  net::thread_pool& thread = preparing(request);
   net::post(thread, [this, connection, waiting, make = std::move(make), request = std::move(request)] {
     if (waiting->has_left()) return;
     Response response;

@@ -65,7 +65,7 @@ class Server {
   void keep_alive(const Connected& connection, const std::shared_ptr<Answer>& answer);
   void refuse(const Connected& connection, const std::shared_ptr<Answer>& answer, const Refusal& refused);
   using Maker = std::function<Response(const std::string& body, const HasLeft& has_left)>;
-  void answer_later(const Connected& connection, Request request, Maker make);
+  void answer_later(const Connected& connection, Request request, boost::asio::thread_pool& thread, Maker make);
   boost::asio::thread_pool& preparing(const Request& request);
   nlohmann::json model() const;
   Response models() const;

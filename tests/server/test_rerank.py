@@ -5,12 +5,15 @@ import json
 import pathlib
 import struct
 
+from concurrent.futures import ThreadPoolExecutor
+
 import conftest
 import pytest
 
+from clients import is_idle, until
 
-@pytest.fixture(scope="module")
-def reranker(request, tmp_path_factory):
+
+def make_reranker(request, tmp_path_factory):
     """The small model of stories, told to compare "Yes" with "No"."""
     folder = tmp_path_factory.mktemp("reranker")
     stories = pathlib.Path(request.config.getoption("--models")).resolve() / "tiny-stories"
@@ -24,10 +27,25 @@ def reranker(request, tmp_path_factory):
     (folder / "modules.json").write_text(json.dumps(modules))
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     (folder / "chat_template.jinja").write_text(template)
-    made = conftest.Server(request.config.getoption("--server"), str(folder))
+    return folder
+
+
+def run_reranker(request, tmp_path_factory, *options):
+    made = conftest.Server(request.config.getoption("--server"), str(make_reranker(request, tmp_path_factory)), *options)
     yield made
     assert made.end() == 0
     made.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def reranker(request, tmp_path_factory):
+    yield from run_reranker(request, tmp_path_factory)
+
+
+@pytest.fixture
+def small_reranker(request, tmp_path_factory):
+    """Its cache holds little more than one request, and few run at once."""
+    yield from run_reranker(request, tmp_path_factory, "--cache-bytes", "1MiB", "--max-running", "3")
 
 
 def test_documents_come_in_the_order_of_their_scores(reranker):
@@ -92,3 +110,47 @@ def test_embeddings_have_as_many_values_as_are_asked_for(server):
     assert max(abs(a - b / length) for a, b in zip(values, whole)) < 1e-6
     status, refused = server.post("/v1/embeddings", input="a dog", model="m", dimensions=100000)
     assert status == 400 and "dimensions" in refused["error"]["message"]
+
+
+def test_streams_beside_many_rerankings_have_their_room(small_reranker):
+    def stream(i):
+        body = {"prompt": f"{i} Once upon a time" + " a dog and a cat" * 30, "max_tokens": 60, "stream": True}
+        status, _, text = small_reranker.request("POST", "/v1/completions", body)
+        return status == 200 and b'"error"' not in text and text.endswith(b"data: [DONE]\n\n")
+
+    def rank(i):
+        documents = [f"{i} {j}" + " the cat sat by the house" * 20 for j in range(6)]
+        status, answer = small_reranker.post("/v1/rerank", query=f"Where is the cat {i}?", documents=documents)
+        return status == 200 and len(answer["results"]) == 6
+
+    with ThreadPoolExecutor(32) as threads:
+        ranked = [threads.submit(rank, i) for i in range(20)]
+        streamed = [threads.submit(stream, i) for i in range(12)]
+        assert all(done.result() for done in ranked + streamed)
+    until(lambda: is_idle(small_reranker))
+
+
+def test_hostile_requests_for_rankings_are_refused(reranker):
+    for body, says in [
+        ({"query": "q", "documents": ["a"] * 100_000}, "documents"),
+        ({"query": "q", "documents": "a"}, "documents"),
+        ({"query": ["q"], "documents": ["a"]}, "query"),
+        ({"query": "q", "documents": [["a"]]}, "documents[0]"),
+        ({"query": "q", "documents": [None]}, "documents[0]"),
+        ({"query": "q", "documents": {"text": "a"}}, "documents"),
+        ({"query": "q", "documents": ["a" * (30 << 20)]}, "at most 512"),
+        ({"query": "q" * (1 << 20), "documents": ["a"] * 2048, "truncate_prompt_tokens": 100}, "bytes together"),
+        ({"query": "q", "documents": ["a"], "truncate_prompt_tokens": "many"}, "truncate_prompt_tokens"),
+        ({"query": "q", "documents": ["a"], "instruction": 1}, "instruction"),
+        ({"query": "q", "documents": ["a"], "return_documents": "yes"}, "return_documents"),
+    ]:
+        status, answer = reranker.post("/v1/rerank", **body)
+        assert status == 400 and says in answer["error"]["message"], (status, str(answer)[:300])
+    for body in [b"", b"[]", b"{", b'{"query": "\xff", "documents": ["a"]}', b'{"query": "q"' * 1000, b"null"]:
+        for path in ["/v1/rerank", "/v1/score"]:
+            status, _, text = reranker.request("POST", path, body)
+            assert status == 400 and b'"error"' in text, (path, body[:30])
+    for body in [{"text_1": [], "text_2": "a"}, {"text_1": "a", "text_2": ["b"] * 100_000}, {"text_1": {}, "text_2": "a"},
+                 {"text_1": "a", "text_2": [1]}, {"text_2": "a"}]:
+        assert reranker.post("/v1/score", **body)[0] == 400
+    assert reranker.post("/v1/rerank", query="q", documents=["a"])[0] == 200
