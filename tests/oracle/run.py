@@ -12,7 +12,7 @@ import traceback
 
 from oracle import Comparison, LeftOut
 
-NAMES = ["chat", "openai", "tokens", "logits", "gguf", "grammar"]
+NAMES = ["chat", "openai", "tokens", "encoders", "logits", "gguf", "grammar"]
 
 
 def run(name, args):
