@@ -104,7 +104,7 @@ type ScoreOptions struct {
 	TemplateText string // another one, in which {instruction}, {query} and, last, {document} stand for texts
 	Instruction  string // what makes a document a good one, in words
 	Yes, No      string // the tokens whose logits make the score
-	Truncate     bool   // a document that is too long is cut, instead of ErrContextFull
+	Truncate     bool   // a pair that is too long is cut, instead of ErrContextFull
 	Raw          bool   // the score itself, any number
 	MaxTokens    uint32 // of a pair; 0 = what model and session take
 }
@@ -122,7 +122,7 @@ func (o *ScoreOptions) native(t *texts) C.qinfer_score_options {
 	return options
 }
 
-// SetPair makes a query and a document the session's tokens, for Score, and tells how many of the document's were cut off.
+// SetPair makes a query and a document the session's tokens, for Score, and tells how many tokens were cut off.
 func (s *Session) SetPair(query, document string, o ScoreOptions) (uint64, error) {
 	var t texts
 	defer t.free()

@@ -1040,7 +1040,8 @@ enum {
                                      options' template, instruction, yes and no play no part */
 };
 enum {
-    QINFER_SCORE_TRUNCATE = 1, /* of a pair that is too long the document loses its last tokens */
+    QINFER_SCORE_TRUNCATE = 1, /* of a pair that is too long the document loses its last tokens; for a classifier the
+                                  longer text does until both are as long, then both (transformers' longest_first) */
     QINFER_SCORE_RAW      = 2  /* the score itself, any number, even if the model's files ask for its sigmoid */
 };
 typedef struct qinfer_score_options {
@@ -1058,9 +1059,9 @@ typedef struct qinfer_score_options {
     const qinfer_cancel *cancel;
 } qinfer_score_options;
 /** Makes the pair's tokens those of the session, as qinfer_session_set_tokens does. No byte of the texts becomes part
- *  of a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off. A
- *  pair that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED where neither the model's
- *  files nor options say how a pair is written. */
+ *  of a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off,
+ *  of both texts together. A pair that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED
+ *  where neither the model's files nor options say how a pair is written. */
 QINFER_STATUS qinfer_session_set_pair(qinfer_session *session, const char *query, size_t query_len,
                                       const char *document, size_t document_len, const qinfer_score_options *options,
                                       uint64_t *out_cut, qinfer_error *err);

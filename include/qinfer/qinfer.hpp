@@ -808,7 +808,7 @@ class Session : public detail::Handle<qinfer_session, qinfer_session_free> {
         0, [&](auto... out) { return qinfer_session_embedding_with(native(), &options, out...); });
   }
 
-  /// Makes a query and a document the session's tokens, for score(). Returns how many of the document's were cut off.
+  /// Makes a query and a document the session's tokens, for score(). Returns how many tokens were cut off.
   std::uint64_t set_pair(std::string_view query, std::string_view document,
                          const qinfer_score_options& options = qi::options<qinfer_score_options>()) {
     std::uint64_t n_cut = 0;

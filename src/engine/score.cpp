@@ -188,24 +188,15 @@ Result<JoinedTexts> join_pair(const Model& model, std::string_view query, std::s
   text::EncodeOptions encode;
   encode.add_special = true;
   encode.cancel = options.cancel;
+  text::PairLimit limit;
+  if (options.truncate) limit.most = most;
   JoinedTexts out;
-  QINFER_TRY(model.tokenizer()->encode_pair(query, document, encode, out.ids, out.types));
-  if (out.ids.size() <= most) return out;
-  // Where the document is: without one the input ends otherwise from there on.
-  JoinedTexts without;
-  QINFER_TRY(model.tokenizer()->encode_pair(query, "", encode, without.ids, without.types));
-  const std::size_t n = out.ids.size() - without.ids.size();
-  const auto begin = std::mismatch(without.ids.begin(), without.ids.end(), out.ids.begin()).second;
-  out.n_cut = out.ids.size() - most;
-  if (!options.truncate || out.n_cut > n)
-    return error_at(
-        Code::context_full, static_cast<std::int64_t>(out.ids.size()), "the pair has {} tokens, at most {} are taken{}",
-        out.ids.size(), most,
-        options.truncate ? ", and all but its document has more" : ": shorten the document, or ask for it to be cut");
-  const auto at = begin - out.ids.begin() + static_cast<std::ptrdiff_t>(n - out.n_cut);
-  const auto cut = static_cast<std::ptrdiff_t>(out.n_cut);
-  out.ids.erase(out.ids.begin() + at, out.ids.begin() + at + cut);
-  out.types.erase(out.types.begin() + at, out.types.begin() + at + cut);
+  QINFER_TRY(model.tokenizer()->encode_pair(query, document, encode, out.ids, out.types, &limit));
+  if (out.ids.size() > most)
+    return error_at(Code::context_full, static_cast<std::int64_t>(out.ids.size()),
+                    "the pair has {} tokens, at most {} are taken: shorten the longer text, or ask for it to be cut",
+                    out.ids.size(), most);
+  out.n_cut = limit.first_cut + limit.second_cut;
   return out;
 }
 

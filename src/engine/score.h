@@ -23,15 +23,16 @@ struct ScoreOptions {
   std::optional<std::string_view> template_text;
   std::optional<std::string_view> instruction;  ///< none: the model's default
   std::string_view yes, no;                     ///< tokens by their texts; empty: the model's
-  bool truncate = false;                        ///< a document that is too long is cut
+  bool truncate = false;                        ///< of a pair that is too long texts are cut
   bool raw = false;                             ///< the score itself, without the sigmoid
   std::uint32_t max_tokens = 0;                 ///< of a pair; 0: as many as the model and the session take
   CancelFlag cancel = {};
 };
 
-/// Makes the tokens of a pair those of the session, which keeps what it has of them. Returns how many tokens of the
-/// document were cut off. QINFER_E_CONTEXT_FULL (detail: tokens of the pair) for a pair that is too long, or whose
-/// query alone is.
+/// Makes the tokens of a pair those of the session, which keeps what it has of them. Returns how many tokens were cut
+/// off: of the document, where a template has both texts, or else of the longer text first, then of both
+/// (Tokenizer::encode_pair). QINFER_E_CONTEXT_FULL (detail: tokens of the pair) for a pair that is too long, or of
+/// which what is not cut is.
 Result<std::uint64_t> set_pair(Session& session, std::string_view query, std::string_view document,
                                const ScoreOptions& options);
 

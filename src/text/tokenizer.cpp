@@ -236,6 +236,24 @@ Status append_template(const Template& pieces, bool add_special, std::vector<Tok
   return Status();
 }
 
+/// `n_around`: tokens that the template adds to the texts.
+Status cut_pair(std::size_t n_around, std::vector<TokenId> (&texts)[2], PairLimit& limit) {
+  const std::size_t n[] = {texts[0].size(), texts[1].size()}, n_all = n[0] + n[1] + n_around;
+  if (n_around > limit.most)
+    return error_at(Code::context_full, static_cast<std::int64_t>(n_all),
+                    "the pair has {} tokens, at most {} are taken, and all but its texts has more", n_all, limit.most);
+  if (n_all > limit.most) {
+    const std::size_t room = limit.most - n_around;
+    const bool longer = n[0] <= n[1];  // of texts of one length the second keeps one more where the room is odd
+    const std::size_t kept = std::min(n[!longer], room / 2);
+    texts[!longer].resize(kept);
+    texts[longer].resize(room - kept);
+  }
+  limit.first_cut = n[0] - texts[0].size();
+  limit.second_cut = n[1] - texts[1].size();
+  return Status();
+}
+
 }  // namespace
 
 Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
@@ -250,14 +268,18 @@ Status Tokenizer::encode(std::string_view text, const EncodeOptions& options, st
 }
 
 Status Tokenizer::encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options,
-                              std::vector<TokenId>& out, std::vector<TypeId>& types) const {
+                              std::vector<TokenId>& out, std::vector<TypeId>& types, PairLimit* limit) const {
   if (!options.content.empty())
     return error(Code::invalid_argument, "content is given for a pair of texts, which takes none");
-  if (tables_->templates.pair.empty())
-    return error(Code::unsupported, "the tokenizer does not say how two texts are joined");
-  return append_template(tables_->templates.pair, options.add_special, out, &types, [&](bool is_second) {
-    return encode_text(is_second ? second : first, options, out)
-        .with_prefix(is_second ? "the second text" : "the first text");
+  const Template& pieces = tables_->templates.pair;
+  if (pieces.empty()) return error(Code::unsupported, "the tokenizer does not say how two texts are joined");
+  std::vector<TokenId> texts[2];
+  QINFER_TRY(encode_text(first, options, texts[0]).with_prefix("the first text"));
+  QINFER_TRY(encode_text(second, options, texts[1]).with_prefix("the second text"));
+  if (limit != nullptr) QINFER_TRY(cut_pair(options.add_special ? pieces.size() - 2 : 0, texts, *limit));
+  return append_template(pieces, options.add_special, out, &types, [&](bool is_second) {
+    out.insert(out.end(), texts[is_second].begin(), texts[is_second].end());
+    return Status();
   });
 }
 

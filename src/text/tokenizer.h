@@ -43,6 +43,12 @@ struct EncodeOptions {
   CancelFlag cancel = {};
 };
 
+/// How many tokens a pair of texts may have, and what was cut off for that.
+struct PairLimit {
+  std::size_t most = SIZE_MAX;                ///< with the tokens around the texts
+  std::size_t first_cut = 0, second_cut = 0;  ///< last tokens of each text; set by the call
+};
+
 struct TokenizerTables;  // tables.h
 
 class Tokenizer {
@@ -68,9 +74,11 @@ class Tokenizer {
                 std::vector<TypeId>& types) const;
   /// Appends two texts as one input, as the post-processor joins them ("[CLS] first [SEP] second [SEP]" with
   /// add_special), and the type of each token. Code::unsupported if the file does not say how; `options.content` must
-  /// be empty. Errors are those of encode(), and say of which text they are.
+  /// be empty. Errors are those of encode(), and say of which text they are. Of a pair that has more tokens than
+  /// `limit` allows the longer text loses its last ones until it is as long as the other, then both do ("longest_first"
+  /// of transformers); Code::context_full (detail: tokens of the whole pair) if the tokens around them alone are more.
   Status encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options,
-                     std::vector<TokenId>& out, std::vector<TypeId>& types) const;
+                     std::vector<TokenId>& out, std::vector<TypeId>& types, PairLimit* limit = nullptr) const;
 
   /// The bytes a token stands for in a decoded text, perhaps only part of a character: byte-level tokens are mapped
   /// back to bytes, SentencePiece's U+2581 is a space, "<0xAB>" is that byte, an added token is its content. Empty for

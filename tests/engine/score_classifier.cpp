@@ -16,53 +16,13 @@
 #include "support/checkpoint_writer.h"
 #include "support/model_fixtures.h"
 #include "support/targets.h"
+#include "support/word_tokenizer.h"
 
 namespace {
 
 using namespace qinfer::test;
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-/// "w5" is token 5; a text of its own and a pair have nothing around them, or `first` and `last`.
-json words_tokenizer(int n_vocab, int first = -1, int last = -1) {
-  json vocab = json::object();
-  for (int i = 0; i < n_vocab; ++i) vocab["w" + std::to_string(i)] = i;
-  const auto special = [](int id) {
-    return json{{"SpecialToken", {{"id", "w" + std::to_string(id)}, {"type_id", 0}}}};
-  };
-  json single = {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}, tokens = json::object();
-  json pair = {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "B"}, {"type_id", 1}}}}};
-  if (first >= 0) {
-    single.insert(single.begin(), special(first));
-    pair.insert(pair.begin(), special(first));
-    single.push_back(special(last));
-    pair.insert(pair.begin() + 2, special(last));
-    json end = special(last);
-    end["SpecialToken"]["type_id"] = 1;
-    pair.push_back(end);
-    for (const int id : {first, last}) {
-      const std::string word = "w" + std::to_string(id);
-      tokens[word] = {{"id", word}, {"ids", {id}}, {"tokens", {word}}};
-    }
-  }
-  return {{"version", "1.0"},
-          {"added_tokens", json::array()},
-          {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
-          {"post_processor",
-           {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}}},
-          {"model",
-           {{"type", "WordPiece"},
-            {"unk_token", "w0"},
-            {"continuing_subword_prefix", "##"},
-            {"max_input_chars_per_word", 100},
-            {"vocab", vocab}}}};
-}
-
-std::string words(const std::int32_t* ids, std::size_t n) {
-  std::string text;
-  for (std::size_t i = 0; i < n; ++i) text += "w" + std::to_string(ids[i]) + " ";
-  return text;
-}
 
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -103,7 +63,7 @@ struct Ranker : ModelDir {
     begin = static_cast<std::size_t>(models::read_tensor<std::int32_t>(file, parsed, "scores_begin").at(0));
     wanted = models::read_tensor<float>(file, parsed, "scores").at(0);
     if (begin == ids.size()) begin = ids.size() / 2;  // a model without types does not tell the texts apart
-    write("tokenizer.json", words_tokenizer(config["vocab_size"]).dump());
+    write("tokenizer.json", word_tokenizer(config["vocab_size"]).dump());
   }
   std::string query() const { return words(ids.data(), begin); }
   std::string document() const { return words(ids.data() + begin, ids.size() - begin); }
@@ -168,9 +128,9 @@ TEST_CASE("config.json says whether a classifier's score is a probability", "[sc
   REQUIRE_LOAD_FAILS(QINFER_E_UNSUPPORTED, "\"activation_fn\" is \"torch.nn.ReLU\"", dir);
 }
 
-TEST_CASE("the document of a pair for a classifier is cut between the tokens around it", "[score]") {
+TEST_CASE("of a pair for a classifier the longer text is cut, then both", "[score]") {
   const Ranker dir("bert-classifier-f32");
-  dir.write("tokenizer.json", words_tokenizer(dir.config["vocab_size"], 2, 3).dump());
+  dir.write("tokenizer.json", word_tokenizer(dir.config["vocab_size"], 2, 3).dump());
   const qi::Model model = qi::Model::load(dir.path());
   qi::KvCache cache(model);
   qi::Session session(cache);
@@ -183,9 +143,14 @@ TEST_CASE("the document of a pair for a classifier is cut between the tokens aro
   options.flags = QINFER_SCORE_TRUNCATE;
   CHECK(session.set_pair("w10 w11", "w20 w21 w22", options) == 1);
   CHECK(session.tokens() == std::vector<qi::Token>{2, 10, 11, 3, 20, 21, 3});
-  options.max_tokens = 4;
-  REQUIRE_FAILS(QINFER_E_CONTEXT_FULL, "all but its document has more",
-                qinfer_session_set_pair(session.native(), "w10 w11", 7, "w20 w21 w22", 11, &options, nullptr, &err));
+  CHECK(session.set_pair("w20 w21 w22", "w10 w11", options) == 1);
+  CHECK(session.tokens() == std::vector<qi::Token>{2, 20, 21, 3, 10, 11, 3});
+  options.max_tokens = 6;
+  CHECK(session.set_pair("w10 w11", "w20 w21 w22", options) == 2);
+  CHECK(session.tokens() == std::vector<qi::Token>{2, 10, 3, 20, 21, 3});
+  options.max_tokens = 2;
+  REQUIRE_FAILS_AT(QINFER_E_CONTEXT_FULL, 8, "all but its texts has more",
+                   qinfer_session_set_pair(session.native(), "w10 w11", 7, "w20 w21 w22", 11, &options, nullptr, &err));
   const ModelDir three;
   fs::copy(dir.folder, three.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
   three.write("tokenizer.json", bytes_of(dir.file("tokenizer.json")));

@@ -59,8 +59,12 @@ void check_pair(const Tokenizer& tokenizer, const Json& c) {
   std::vector<TokenId> ids;
   std::vector<text::TypeId> types;
   const Tokenizer::EncodeOptions options{.add_special = true, .parse_special = true};
-  REQUIRE(tokenizer.encode_pair(c["pair"][0].get<std::string>(), c["pair"][1].get<std::string>(), options, ids, types)
-              .ok());
+  text::PairLimit limit{.most = c.value("most", SIZE_MAX)};
+  REQUIRE(
+      tokenizer
+          .encode_pair(c["pair"][0].get<std::string>(), c["pair"][1].get<std::string>(), options, ids, types, &limit)
+          .ok());
+  REQUIRE(limit.first_cut + limit.second_cut == c.value("cut", 0u));
   REQUIRE(ids == c["ids"].get<std::vector<TokenId>>());
   REQUIRE(types == c["types"].get<std::vector<text::TypeId>>());
 }

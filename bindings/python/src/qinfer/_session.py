@@ -462,7 +462,7 @@ class Session(Handle):
         return _floats(values)
 
     def set_pair(self, query: str, document: str, **how: Any) -> int:
-        """Makes a query and a document the session's tokens, for score(); how many of the document's were cut off. How:
+        """Makes a query and a document the session's tokens, for score(); how many tokens were cut off. How:
         template ("qwen3-reranker") or template_text with {instruction}, {query} and {document}, instruction, yes, no,
         truncate, raw, max_tokens."""
         options, cut = _score_options(**how), ctypes.c_uint64()

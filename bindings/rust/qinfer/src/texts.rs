@@ -48,7 +48,7 @@ pub struct ScoreOptions {
     pub yes: Option<String>,
     /// The token whose logit is subtracted.
     pub no: Option<String>,
-    /// A document that is too long is cut, instead of [`Status::ContextFull`](crate::Status::ContextFull).
+    /// A pair that is too long is cut, instead of [`Status::ContextFull`](crate::Status::ContextFull).
     pub truncate: bool,
     /// The score itself, any number.
     pub raw: bool,
