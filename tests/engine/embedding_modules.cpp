@@ -59,8 +59,8 @@ struct Case {
   std::vector<float> unscaled, embeddings;  ///< [2][dims]: of all ids and of the first seven
 };
 
-const std::vector<std::string> kCases = {"gemma-dense", "gemma-tanh", "qwen-last",
-                                         "qwen-mean",   "qwen-dense", "first-old"};
+const std::vector<std::string> kCases = {"gemma-dense", "gemma-released", "gemma-tanh", "qwen-last",
+                                         "qwen-mean",   "qwen-dense",     "first-old"};
 
 /// Embeddings of all ids and of the first seven.
 std::vector<std::vector<float>> embed(const qi::Model& model, const std::vector<std::int32_t>& ids, bool unscaled) {
@@ -168,6 +168,31 @@ TEST_CASE("dense layers are planned, packed and exported with the model", "[embe
   qinfer_model* loaded = nullptr;
   REQUIRE_FAILS(QINFER_E_FORMAT, "packed from another state",
                 qinfer_model_load(nullptr, given.dir.path().c_str(), &options, &loaded, &err));
+}
+
+TEST_CASE("EmbeddingGemma's dense layers in a GGUF file give the bits of its directory", "[embeddings][gguf]") {
+  // Made by llama.cpp's converter with --sentence-transformers-dense-modules.
+  const Case given("gemma-released");
+  const std::string path = kFixtures + "/embedding_gguf/gemma3-dense-f32.gguf";
+  for (const std::string& target : qinfer::test::usable_targets(true)) {
+    INFO(target);
+    const qi::Model gguf = qinfer::test::models::load_exact(path, target.c_str());
+    CHECK(gguf.info().embedding_dims == given.dims());
+    CHECK(gguf.info().pooling == QINFER_POOL_MEAN);
+    const qi::Model directory = qinfer::test::models::load_exact(given.dir.path(), target.c_str());
+    for (const bool unscaled : {true, false}) {
+      const auto got = embed(gguf, given.ids, unscaled);
+      CHECK(deviation(got, unscaled ? given.unscaled : given.embeddings) < 1e-4);
+      const auto wanted = embed(directory, given.ids, unscaled);
+      CHECK(same_bits(got[0], wanted[0]));
+      CHECK(same_bits(got[1], wanted[1]));
+    }
+  }
+  // Otherwise weights in f32 and in bf16 are multiplied in two ways; 1e-3 as above.
+  for (const std::string& target : qinfer::test::usable_targets()) {
+    INFO(target);
+    CHECK(cosine(embed(load(path, target, 2), given.ids, false)[0], given.embeddings.data()) > 0.999);
+  }
 }
 
 TEST_CASE("the first values of an embedding are scaled to length 1", "[embeddings]") {
