@@ -1036,8 +1036,10 @@ QINFER_STATUS qinfer_embedding_tokenize(const qinfer_model *model, const char *t
 enum {
     QINFER_SCORING_NONE   = 0, /* the files do not say: options must name a template */
     QINFER_SCORING_TOKENS = 1, /* the logit of a token, "yes", less that of another, "no", after a template */
-    QINFER_SCORING_CLASSIFIER = 2 /* the label of an encoder's classifier, for both texts as its tokenizer joins them;
-                                     options' template, instruction, yes and no play no part */
+    QINFER_SCORING_CLASSIFIER = 2 /* the one label of a classifier, for both texts as the tokenizer joins them. Of an
+                                     encoder: options' template, instruction, yes and no play no part. Of a decoder's
+                                     last token: a template, that of options or else a chat template that writes a
+                                     query and a document, has both texts instead */
 };
 enum {
     QINFER_SCORE_TRUNCATE = 1, /* of a pair that is too long the document loses its last tokens; for a classifier the

@@ -51,12 +51,14 @@ void normalise(const float* weight, const float* bias, float eps, std::span<floa
 bool classify(const Model& model, std::span<const float> state, std::span<float> inner, std::span<float> out) {
   const model::ModelSpec& spec = model.spec();
   const model::Weights& w = model.weights();
-  const kernels::Linear dense = w.linear(Role::classifier_dense), head = w.linear(Role::classifier_out);
-  project(dense, state, inner.data());
-  for (float& value : inner) value = spec.classifier.is_tanh ? tanh_f32(value) : gelu_erf_f32(value);
-  if (spec.classifier.has_norm)
-    normalise(w.vector(Role::classifier_norm), w.vector(Role::classifier_norm_bias), spec.norm_eps, inner);
-  project(head, inner, out.data());
+  if (spec.classifier.has_dense()) {
+    project(w.linear(Role::classifier_dense), state, inner.data());
+    for (float& value : inner) value = spec.classifier.is_tanh ? tanh_f32(value) : gelu_erf_f32(value);
+    if (spec.classifier.has_norm)
+      normalise(w.vector(Role::classifier_norm), w.vector(Role::classifier_norm_bias), spec.norm_eps, inner);
+    state = inner;
+  }
+  project(w.linear(Role::classifier_out), state, out.data());
   return std::all_of(out.begin(), out.end(), [](float value) { return std::isfinite(value); });
 }
 

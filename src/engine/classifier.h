@@ -1,5 +1,6 @@
-// The classifier of an encoder, by which models that rank give a pair of texts a score: two small linear layers over
-// one hidden state. It is computed where its numbers are asked for, on the caller's thread.
+// The classifier by which models that rank give a pair of texts a score: two small linear layers over one hidden state
+// of an encoder, one over that of a decoder's last token. It is computed where its numbers are asked for, on the
+// caller's thread.
 #pragma once
 
 #include <span>

@@ -85,11 +85,14 @@ std::string_view trimmed(std::string_view text) {
 }
 
 /// With the model's chat template, which knows the roles query and document, as sentence-transformers has it.
-Result<PairText> render_pair(const Model& model, std::string_view instruction, std::string_view query,
-                             std::string_view document, CancelFlag cancel) {
+Result<PairText> render_pair(const Model& model, std::string_view query, std::string_view document,
+                             const ScoreOptions& options) {
+  const source::Prompt* usual = model.prompts().find(model.prompts().default_name);
+  const std::string_view stated = usual != nullptr ? std::string_view(usual->text) : std::string_view();
+  const std::string_view instruction = options.instruction.value_or(stated);
   ChatOptions chat;
   chat.generation_prompt = true;
-  chat.cancel = cancel;
+  chat.cancel = options.cancel;
   Status status;
   for (const bool in_parts : {false, true}) {
     auto rendered = render_chat(model, pair_conversation(instruction, query, document, in_parts), chat);
@@ -120,11 +123,7 @@ Result<PairText> pair_text(const Model& model, std::string_view query, std::stri
   for (const source::ChatTemplate& known : model.chat_templates())
     if (known.name == kRankTemplate)
       return fill(known.text, options.instruction.value_or(kQwenInstruction), query, document);
-  if (model.spec().score.kind == ScoreKind::tokens) {
-    const source::Prompt* usual = model.prompts().find(model.prompts().default_name);
-    const std::string_view instruction = usual != nullptr ? std::string_view(usual->text) : std::string_view();
-    return render_pair(model, options.instruction.value_or(instruction), query, document, options.cancel);
-  }
+  if (model.spec().score.kind == ScoreKind::tokens) return render_pair(model, query, document, options);
   if (model.spec().classifier.n_labels > 1)
     return error(Code::unsupported, "the model's classifier has {} labels, a score needs one",
                  model.spec().classifier.n_labels);
@@ -172,8 +171,12 @@ Result<PairTokens> encode_pair(const Model& model, const PairText& pair, std::si
   return out;
 }
 
+bool has_template(const ScoreOptions& options) { return options.template_name || options.template_text; }
+
+/// Whether the model's classifier makes the score, however the pair is written.
 bool uses_classifier(const Model& model, const ScoreOptions& options) {
-  return model.spec().score.kind == ScoreKind::classifier && !options.template_name && !options.template_text;
+  if (model.spec().score.kind != ScoreKind::classifier) return false;
+  return model.spec().causal ? options.yes.empty() : !has_template(options);
 }
 
 /// Two texts as one input of an encoder, and the type of each token.
@@ -208,6 +211,12 @@ Status set_joined(Session& session, const JoinedTexts& texts) {
   QINFER_TRY(session.append(std::span(texts.ids).first(n)));
   if (n == texts.ids.size()) return Status();
   return session.append(std::span(texts.ids).subspan(n), 1);
+}
+
+Result<std::uint64_t> set_text(Session& session, const PairText& pair, std::size_t most, const ScoreOptions& options) {
+  QINFER_ASSIGN(const PairTokens tokens, encode_pair(session.model(), pair, most, options));
+  QINFER_TRY(session.set_tokens(tokens.ids).take_status());
+  return tokens.n_cut;
 }
 
 Result<std::int32_t> find_token(const Model& model, std::string_view text) {
@@ -262,15 +271,21 @@ Result<std::uint64_t> set_pair(Session& session, std::string_view query, std::st
   if (model.tokenizer() == nullptr) return error(Code::not_found, "the model has no tokenizer");
   std::size_t most = std::min(model.spec().embedding_tokens(), session.max_tokens());
   if (options.max_tokens != 0) most = std::min<std::size_t>(most, options.max_tokens);
-  if (uses_classifier(model, options)) {
+  const bool by_classifier = model.spec().score.kind == ScoreKind::classifier && !has_template(options);
+  if (by_classifier && model.spec().causal && !model.chat_templates().empty()) {
+    auto rendered = render_pair(model, query, document, options);
+    if (rendered.ok()) return set_text(session, rendered.value(), most, options);
+    Status status = rendered.take_status();
+    // A template for conversations alone is none for pairs.
+    if (status.code() != Code::unsupported && status.code() != Code::invalid_argument) return status;
+  }
+  if (by_classifier) {
     QINFER_ASSIGN(const JoinedTexts texts, join_pair(model, query, document, most, options));
     QINFER_TRY(set_joined(session, texts));
     return texts.n_cut;
   }
   QINFER_ASSIGN(const PairText pair, pair_text(model, query, document, options));
-  QINFER_ASSIGN(const PairTokens tokens, encode_pair(model, pair, most, options));
-  QINFER_TRY(session.set_tokens(tokens.ids).take_status());
-  return tokens.n_cut;
+  return set_text(session, pair, most, options);
 }
 
 Result<float> score_of(const Session& session, const ScoreOptions& options) {

@@ -2,7 +2,8 @@
 //
 // Two kinds of models are known here. A decoder that was trained to answer "yes" or "no" gets both texts in a template,
 // and the logits of the two tokens after it are compared; a GGUF file of one may have these rows of its LM head alone.
-// An encoder with a classifier of one label gets both as its tokenizer joins them.
+// A model with a classifier of one label gets both as its tokenizer joins them; a decoder with one gets them in its
+// chat template, as sentence-transformers has it, if that writes a query and a document.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ Status Session::classify(std::span<float> out) const {
   const platform::ScopedFloatEnvironment environment;
   const std::size_t width = spec.n_embd;
   const std::span<float> state(embedding_data() + 3 * width, width), inner(embedding_data() + 4 * width, width);
-  const float* states = embedding_data() + (spec.classifier.mean ? width : 0);
+  const float* states = embedding_data() + (spec.classifier.is_last ? 2 * width : spec.classifier.mean ? width : 0);
   const double scale = spec.classifier.mean ? 1.0 / static_cast<double>(length()) : 1.0;
   for (std::size_t i = 0; i < width; ++i) state[i] = static_cast<float>(states[i] * scale);
   if (engine::classify(model(), state, inner, out)) return Status();

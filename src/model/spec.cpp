@@ -221,6 +221,8 @@ void add_encoder(const ModelSpec& spec, Text& out) {
   const ClassifierSpec& classifier = spec.classifier;
   if (classifier.n_labels == 0) return;
   out.add("labels", classifier.n_labels, 0u);
+  out.add("classifier_last", classifier.is_last, false);
+  if (classifier.is_last) return;
   out.add("classifier_tanh", classifier.is_tanh, false);
   out.add("classifier_dense_bias", classifier.dense_bias, false);
   out.add("classifier_norm", classifier.has_norm, false);

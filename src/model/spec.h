@@ -61,12 +61,15 @@ struct NormPlaces {
 enum class NormKind : std::uint8_t { rms, centred, centred_with_bias };
 
 /// Gives a number for each label to a text: out(norm(activation(dense(x)))) of the hidden state of the first token, or
-/// of the mean of all.
+/// of the mean of all; in a decoder out(x) of that of the last token, without biases.
 struct ClassifierSpec {
   std::uint32_t n_labels = 0;  ///< 0: there is none
   bool is_tanh = true;         ///< the activation, otherwise that of the networks
   bool dense_bias = true, has_norm = false;
   bool mean = false;
+  bool is_last = false;  ///< of a decoder; all else but the labels plays no part
+
+  bool has_dense() const { return n_labels != 0 && !is_last; }
 };
 
 /// The RMSNorm of queries and keys: of each head, or of all query heads of a row together and of all key heads.

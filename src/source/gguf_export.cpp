@@ -241,6 +241,8 @@ Result<GgufExport> plan_gguf_export(ModelSource& source, std::span<const PackInp
   if (spec.norm_kind != model::NormKind::rms)
     return error(Code::unsupported, "{}: encoders with LayerNorm are read from GGUF files, but not written as such",
                  spec.architecture);
+  if (spec.classifier.is_last)
+    return error(Code::unsupported, "{}: GGUF files have no classifier of a decoder's last token", spec.architecture);
   const GgufArchitecture* architecture = find_gguf_architecture(spec);
   if (architecture == nullptr)
     return error(Code::unsupported, "{} has no GGUF architecture that this library reads", spec.architecture);

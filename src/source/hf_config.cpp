@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/format.h"
+#include "source/hf_encoder.h"
 #include "source/hf_experts.h"
 #include "source/hf_modules.h"
 
@@ -48,16 +49,34 @@ bool is_own(const Architecture& architecture, std::string_view field) {
   return std::find(own.begin(), own.end(), field) != own.end();
 }
 
+/// The ending of classes with a layer over the last token in the place of the LM head.
+constexpr std::string_view kClassifies = "ForSequenceClassification";
+
+/// A decoder that classifies is read as the one that writes: "Qwen3ForSequenceClassification" as "Qwen3ForCausalLM".
+/// Empty for other names.
+std::string decoder_of(std::string_view name) {
+  if (!name.ends_with(kClassifies)) return {};
+  name.remove_suffix(kClassifies.size());
+  if (name == "Gemma3Text") name = "Gemma3";
+  return std::string(name) + "ForCausalLM";
+}
+
+bool classifies(const FieldReader& fields) {
+  return find_field(fields.object(), "architectures")->begin()->text().ends_with(kClassifies);
+}
+
 Result<const Architecture*> find_architecture(const FieldReader& fields) {
   const Json* list = find_field(fields.object(), "architectures");
   if (list == nullptr) return error_at(Code::format, -1, "{}: the field \"architectures\" is missing", fields.where());
   if (!list->is_array() || list->size() != 1 || !list->begin()->is_string())
     return error_at(Code::format, -1, "{}: \"architectures\" must be a list of one name", fields.where());
   const std::string_view name = list->begin()->text();
+  const std::string decoder = decoder_of(name);
   std::string known;
   for (const Architecture* architecture : all_architectures()) {
     const auto also = architecture->also;
     if (architecture->name == name || std::find(also.begin(), also.end(), name) != also.end()) return architecture;
+    if (architecture->name == decoder) return architecture;
     known.append(known.empty() ? "" : ", ").append(architecture->name);
   }
   return error(Code::unsupported, "{}: \"architectures\" names {}, known are {}", fields.where(), name, known);
@@ -353,6 +372,14 @@ Status read_embedding(const FieldReader& fields, ModelSpec& spec) {
   return Status();
 }
 
+/// The layer over a decoder's last token.
+Status read_classifier(const FieldReader& fields, ModelSpec& spec) {
+  QINFER_ASSIGN(spec.classifier.n_labels, read_labels(fields));
+  spec.classifier.is_last = true;
+  spec.no_lm_head = true;
+  return Status();
+}
+
 /// What gives a score: a classifier of one label, or two rows that a GGUF file has (gguf_config.cpp).
 Status read_score(const FieldReader& fields, ModelSpec& spec) {
   if (spec.classifier.n_labels == 1) {
@@ -407,6 +434,10 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
   QINFER_ASSIGN(parsed.tied, read_tied(all, fields));
   if (architecture->tied_by_default && parsed.tied == Tied::unstated) parsed.tied = Tied::yes;
   if (!spec.causal) parsed.tied = Tied::yes;  // there is no separate LM head
+  if (spec.causal && classifies(all)) {
+    QINFER_TRY(read_classifier(all, spec));
+    parsed.tied = Tied::yes;
+  }
   QINFER_TRY(read_embedding(fields, spec));
   QINFER_TRY(read_score(fields, spec));
   QINFER_ASSIGN(auto label, all.string("_name_or_path"));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/hash.h"
 #include "source/gguf_source.h"
@@ -143,11 +144,14 @@ class HfSource : public ModelSource {
 
   /// Tensors of parts that are not run, such as those for images, by the first word of their names.
   void note_other_parts() {
+    std::set<std::string, std::less<>> own;  // those after the layers begin otherwise
+    for (const model::TensorNeed& need : model::tensors_of(spec_))
+      if (static_cast<std::size_t>(need.id.role) < model::kGlobalRoles) own.insert(name(need.id));
     std::map<std::string, std::size_t> parts;
     std::size_t n = 0;
     for (const Tensor& tensor : checkpoint_->tensors()) {
       std::string_view name = tensor.name;
-      if (name.starts_with(names_.prefix) || name == names_.head) continue;
+      if (name.starts_with(names_.prefix) || name == names_.head || own.count(name) != 0) continue;
       if (name.starts_with("model.")) name.remove_prefix(std::string_view("model.").size());
       ++parts[std::string(name.substr(0, name.find('.')))];
       ++n;

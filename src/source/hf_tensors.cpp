@@ -96,6 +96,7 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
   if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);
   if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
   if (id.role == Role::lm_head) return std::string(names.head);
+  if (id.role == Role::classifier_out) return "score.weight";
   const std::string layer = format_text("{}layers.{}.", names.prefix, id.layer);
   std::string own;
   if (names.architecture != nullptr && names.architecture->tensor_name != nullptr)
