@@ -594,6 +594,7 @@ std::vector<Operation> all_operations(const Files& files) {
       make<Pack>("model_pack of the shipped model", 80, files, shipped, false),
   };
   for (Operation& operation : chat_operations(files)) all.push_back(std::move(operation));
+  for (Operation& operation : score_operations(files)) all.push_back(std::move(operation));
   return all;
 }
 

@@ -48,6 +48,8 @@ struct Operation {
 std::vector<Operation> all_operations(const Files& files);
 /// Those of them about conversations (chat_operations.cpp).
 std::vector<Operation> chat_operations(const Files& files);
+/// Those about encoders' tokenizers, scores and embeddings (score_operations.cpp).
+std::vector<Operation> score_operations(const Files& files);
 /// A runtime of one thread.
 qinfer_runtime* make_runtime();
 
