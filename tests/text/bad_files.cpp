@@ -59,7 +59,7 @@ TEST_CASE("kinds that are not implemented are named", "[text][bad]") {
   refuse(with("/decoder", word_end(std::string(257, 'x'))), "\"suffix\" of BPEDecoder has 257 bytes");
   refuse(with("/decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}, word_end("</w>")}}}), "BPEDecoder");
   // Only a token's end is known to be one before the next token comes.
-  refuse(with("/decoder", word_end("<0x")), "\"<0x\" is inside the token");
+  require_refused(with("/decoder", word_end("<0x")), Code::format, "\"<0x\" is inside the token");
   refuse(with("/model/max_input_chars_per_word", 1), "max_input_chars_per_word");
   refuse(with("/normalizer/new_option", 1), "new_option");
   refuse(with("/decoder/decoders/3/stop", 1), "Strip");
