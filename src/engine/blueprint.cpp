@@ -172,7 +172,7 @@ Status check_stage_session(const model::ModelSpec& spec, const SessionShape& sha
 
 Result<SessionLayout> plan_session(const model::ModelSpec& spec, std::uint32_t max_token_bytes,
                                    const CacheBlueprint& cache, const SessionOptions& options, PlannedRegion* region) {
-  SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || !spec.whole_gives_logits(),
+  SessionShape shape{cache.block_tokens, cache.options.prefix, options.embeddings || spec.gives_embeddings_only(),
                      options.max_tokens, options.max_logits,   options.max_draft};
   if (shape.max_tokens == 0) shape.max_tokens = spec.context_tokens;
   if (shape.max_logits == 0) shape.max_logits = 1;

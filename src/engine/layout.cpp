@@ -190,7 +190,7 @@ SessionLayout session_layout(const model::ModelSpec& spec, std::uint32_t max_tok
   layout.max_logits = spec.gives_logits() ? shape.max_logits : 0;
   layout.max_draft = shape.max_draft;
   layout.n_groups = static_cast<std::uint32_t>(spec.kv_groups.size());
-  layout.embeddings = shape.embeddings || !spec.whole_gives_logits();
+  layout.embeddings = shape.embeddings || spec.gives_embeddings_only();
   layout.max_blocks =
       layout.n_groups == 0 ? 0 : static_cast<std::uint32_t>(ceil_div(shape.max_tokens, shape.block_tokens));
   const std::uint64_t vocab_bytes = std::uint64_t{spec.n_vocab} * 4, blocks = layout.max_blocks;

@@ -47,6 +47,7 @@ Status keep_layers(ModelSpec& spec, std::uint32_t first, std::uint32_t n) {
   spec.layers = std::vector<LayerSpec>(begin, begin + kept);
   spec.first_layer = first;
   spec.whole_layers = all;
+  if (spec.gives_hidden()) spec.classifier = {}, spec.embedding = {}, spec.score = {};
   Status status;
   std::uint32_t layer = first;
   spec.each_attention([&](AttentionSpec& attention) {

@@ -212,6 +212,7 @@ struct ModelSpec {
   bool whole_gives_logits() const { return causal && !no_lm_head; }
   /// False: it gives embeddings only, or hidden states.
   bool gives_logits() const { return whole_gives_logits() && !gives_hidden(); }
+  bool gives_embeddings_only() const { return !gives_logits() && !gives_hidden(); }
   /// QINFER_E_UNSUPPORTED if it does not.
   Status check_gives_logits() const;
   /// Values of a text's vector.

@@ -296,6 +296,29 @@ TEST_CASE("What does not go with stages is refused", "[engine][stages]") {
   CHECK(refused([&] { first.sessions[0]->sample(); }).find("a stage that gives hidden states") != std::string::npos);
 }
 
+TEST_CASE("The last stage gives a text's vector", "[engine][stages]") {
+  namespace fs = std::filesystem;
+  const test::ModelDir folder;
+  for (const char* from : {"/models/qwen3-untied-f32", "/embedding_modules/qwen-dense"})
+    fs::copy(kFixtures + from, folder.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  qi::Runtime runtime = runtime_of("reference", 1);
+  auto options = Stage::session();
+  options.flags = QINFER_SESSION_EMBEDDINGS;
+  const Tokens tokens = random_tokens(20, 50, 5);
+  std::vector<std::vector<float>> vectors;
+  for (const Cut& layers : {Cut{0}, Cut{1, 0}}) {
+    auto stages = cut(runtime, folder.path(), layers, 1);
+    stages.back()->sessions[0] = std::make_unique<qi::Session>(stages.back()->cache(), options);
+    append(stages, 0, tokens);
+    evaluate(stages, 0);
+    vectors.emplace_back(stages.back()->info().embedding_dims);
+    std::size_t n = 0;
+    REQUIRE(qinfer_session_embedding(stages.back()->sessions[0]->native(), QINFER_POOL_DEFAULT, vectors.back().data(),
+                                     vectors.back().size(), &n, nullptr) == QINFER_OK);
+  }
+  check_equal(vectors[1], vectors[0]);
+}
+
 TEST_CASE("A stage's session goes on out of a file, of the same stage alone", "[engine][stages]") {
   qi::Runtime runtime = runtime_of("reference", 1);
   const test::ModelDir folder;
