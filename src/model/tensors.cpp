@@ -60,12 +60,15 @@ constexpr Wanted kFfnNormBias = [](const ModelSpec& s, const LayerSpec& l) {
 constexpr Wanted kRouter = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.has_experts(); };
 constexpr Wanted kSharedNetwork = [](const ModelSpec&, const LayerSpec& l) { return l.ffn.shared_width != 0; };
 
+using kernels::WeightRole;
+
 struct RoleRow {
   Role role;
   std::string_view name;
   bool is_vector;
   SizeOf rows, cols;
   Wanted wanted;
+  WeightRole kernel = WeightRole::embedding;  ///< of a matrix: what a kernel set makes of it
 };
 
 /// The tensors of a layer, in the order in which they are loaded.
@@ -85,18 +88,18 @@ constexpr RoleRow kLayerRoles[] = {
     {Role::gate_bias, "gate_bias", true, kOne, kFfn, kMlpBias},
     {Role::up_bias, "up_bias", true, kOne, kFfn, kUpBias},
     {Role::down_bias, "down_bias", true, kOne, kHidden, kMlpBias},
-    {Role::q, "q", false, kQuery, kHidden, kAttention},
-    {Role::k, "k", false, kKeyValue, kHidden, kOwnKv},
-    {Role::v, "v", false, kKeyValue, kHidden, kOwnKv},
-    {Role::o, "o", false, kHidden, kQuery, kAttention},
-    {Role::gate, "gate", false, kFfn, kHidden, kAlways},
-    {Role::up, "up", false, kFfn, kHidden, kUp},
-    {Role::down, "down", false, kHidden, kFfn, kAlways},
-    {Role::router, "router", false, kExperts, kHidden, kRouter},
-    {Role::shared_router, "shared router", false, kOne, kHidden, kSharedNetwork},
-    {Role::shared_gate, "shared gate", false, kShared, kHidden, kSharedNetwork},
-    {Role::shared_up, "shared up", false, kShared, kHidden, kSharedNetwork},
-    {Role::shared_down, "shared down", false, kHidden, kShared, kSharedNetwork},
+    {Role::q, "q", false, kQuery, kHidden, kAttention, WeightRole::q},
+    {Role::k, "k", false, kKeyValue, kHidden, kOwnKv, WeightRole::k},
+    {Role::v, "v", false, kKeyValue, kHidden, kOwnKv, WeightRole::v},
+    {Role::o, "o", false, kHidden, kQuery, kAttention, WeightRole::o},
+    {Role::gate, "gate", false, kFfn, kHidden, kAlways, WeightRole::gate},
+    {Role::up, "up", false, kFfn, kHidden, kUp, WeightRole::up},
+    {Role::down, "down", false, kHidden, kFfn, kAlways, WeightRole::down},
+    {Role::router, "router", false, kExperts, kHidden, kRouter, WeightRole::router},
+    {Role::shared_router, "shared router", false, kOne, kHidden, kSharedNetwork, WeightRole::router},
+    {Role::shared_gate, "shared gate", false, kShared, kHidden, kSharedNetwork, WeightRole::gate},
+    {Role::shared_up, "shared up", false, kShared, kHidden, kSharedNetwork, WeightRole::up},
+    {Role::shared_down, "shared down", false, kHidden, kShared, kSharedNetwork, WeightRole::down},
 };
 static_assert(std::size(kLayerRoles) == kRoles - kGlobalRoles);
 
@@ -109,6 +112,8 @@ struct GlobalRow {
   std::string_view name;
   bool is_vector;
   std::uint32_t (*rows)(const ModelSpec&);
+  WeightRole kernel = WeightRole::embedding;  ///< of a matrix: what a kernel set makes of it; rows of tables are read
+                                              ///< as the file has them
 };
 
 constexpr std::uint32_t as_one(bool wanted) { return wanted ? 1 : 0; }
@@ -142,11 +147,13 @@ constexpr GlobalRow kGlobalRows[] = {
     {Role::classifier_out_bias, "classifier out_bias", true,
      [](const ModelSpec& s) { return as_one(s.classifier.has_dense()); }},
     {Role::lm_head, "lm_head", false,
-     [](const ModelSpec& s) { return s.gives_logits() && !s.tied_embeddings ? s.n_vocab : 0; }},
-    {Role::dense_first, "dense layer 1", false, [](const ModelSpec& s) { return dense_of(s, 0).outputs; }},
+     [](const ModelSpec& s) { return s.gives_logits() && !s.tied_embeddings ? s.n_vocab : 0; }, WeightRole::lm_head},
+    {Role::dense_first, "dense layer 1", false, [](const ModelSpec& s) { return dense_of(s, 0).outputs; },
+     WeightRole::o},
     {Role::dense_first_bias, "bias of dense layer 1", true,
      [](const ModelSpec& s) { return as_one(dense_of(s, 0).bias); }},
-    {Role::dense_second, "dense layer 2", false, [](const ModelSpec& s) { return dense_of(s, 1).outputs; }},
+    {Role::dense_second, "dense layer 2", false, [](const ModelSpec& s) { return dense_of(s, 1).outputs; },
+     WeightRole::o},
     {Role::dense_second_bias, "bias of dense layer 2", true,
      [](const ModelSpec& s) { return as_one(dense_of(s, 1).bias); }},
 };
@@ -307,6 +314,23 @@ Status check_stored(const TensorSource& source, const TensorNeed& need, const Te
   if (need.is_vector && !is_plain(tensor.encoding))
     return malformed(format_text("is {}, expected {}", encoding_name(tensor.encoding), encoding_names()));
   return Status();
+}
+
+WeightRole weight_role(Role role) {
+  for (const GlobalRow& row : kGlobalRows)
+    if (row.role == role) return row.kernel;
+  for (const RoleRow& row : kLayerRoles)
+    if (row.role == role) return row.kernel;
+  __builtin_unreachable();
+}
+
+TensorNeed need_of(const ModelSpec& spec, const TensorId& id) {
+  for (const GlobalRow& row : kGlobalRows)
+    if (row.role == id.role) return {id, row.is_vector, row.rows(spec), columns(spec, id.role)};
+  const LayerSpec& layer = spec.layers[id.layer];
+  for (const RoleRow& row : kLayerRoles)
+    if (row.role == id.role) return {id, row.is_vector, row.rows(spec, layer), row.cols(spec, layer)};
+  __builtin_unreachable();
 }
 
 std::vector<TensorNeed> tensors_of(const ModelSpec& spec) {

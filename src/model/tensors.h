@@ -126,6 +126,12 @@ struct TensorNeed {
 /// "q of layer 3", "gate of expert 5 of layer 3", for messages and fingerprints.
 std::string describe(const TensorId& id);
 
+/// The sizes of a tensor of a layer that the spec has, be the tensor needed or not.
+TensorNeed need_of(const ModelSpec& spec, const TensorId& id);
+
+/// What a kernel set makes of a matrix. One that is the LM head, too, is WeightRole::tied.
+kernels::WeightRole weight_role(Role role);
+
 /// All tensors that a spec needs, in the order in which they are loaded. Tied embeddings are one tensor.
 std::vector<TensorNeed> tensors_of(const ModelSpec& spec);
 

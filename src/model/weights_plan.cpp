@@ -14,52 +14,7 @@ using kernels::WeightRole;
 
 /// What a kernel set makes of a matrix, which the role is one of. `both`: the embedding is the LM head, too.
 WeightRole kernel_role(Role role, bool both) {
-  switch (role) {
-    case Role::embedding: return both ? WeightRole::tied : WeightRole::embedding;
-    case Role::q: return WeightRole::q;
-    case Role::k: return WeightRole::k;
-    case Role::v: return WeightRole::v;
-    case Role::o:
-    case Role::dense_first:
-    case Role::dense_second: return WeightRole::o;
-    case Role::gate: return WeightRole::gate;
-    case Role::up: return WeightRole::up;
-    case Role::down:
-    case Role::shared_down: return WeightRole::down;
-    case Role::shared_gate: return WeightRole::gate;
-    case Role::shared_up: return WeightRole::up;
-    case Role::router:
-    case Role::shared_router: return WeightRole::router;
-    case Role::lm_head: return WeightRole::lm_head;
-    case Role::positions:
-    case Role::types:
-    case Role::classifier_dense:
-    case Role::classifier_out: return WeightRole::embedding;  // of which rows are read, as the file has them
-    case Role::final_norm:
-    case Role::final_norm_bias:
-    case Role::classifier_dense_bias:
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias:
-    case Role::classifier_out_bias:
-    case Role::attn_norm_bias:
-    case Role::ffn_norm_bias:
-    case Role::attn_norm:
-    case Role::attn_post_norm:
-    case Role::ffn_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::q_bias:
-    case Role::k_bias:
-    case Role::v_bias:
-    case Role::o_bias:
-    case Role::gate_bias:
-    case Role::up_bias:
-    case Role::dense_first_bias:
-    case Role::dense_second_bias:
-    case Role::down_bias: break;  // vectors, which have no format
-  }
-  __builtin_unreachable();
+  return role == Role::embedding && both ? WeightRole::tied : weight_role(role);
 }
 
 /// `separate`: tied embeddings are kept a second time, as rows. The first stage of a model holds them as the whole

@@ -22,6 +22,7 @@ inline constexpr std::int64_t kMaxLayers = 4096;
 inline constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts published are 10 million tokens
 
 struct Architecture;
+struct EncoderNames;
 /// Reads fields of config.json, whose sizes `spec` has already.
 using ReadFields = Status (*)(const formats::FieldReader& fields, const Architecture& architecture,
                               model::ModelSpec& spec);
@@ -121,8 +122,7 @@ struct Architecture {
   std::string (*tensor_name)(const model::TensorId& id) = nullptr;
   /// The same model with other names of tensors, where a checkpoint has those; null: there are none.
   const Architecture* other_form = nullptr;
-  /// The whole name of a tensor of the model; null: names are made as most have them.
-  std::string (*whole_name)(const model::ModelSpec& spec, const model::TensorId& id, std::string_view prefix) = nullptr;
+  const EncoderNames* names = nullptr;  ///< of all tensors of an encoder (hf_encoder.h); null: as most have them
   /// Where the checkpoint has larger tensors. `layer` begins the names. std::nullopt: it is a separate one.
   std::optional<HfPart> (*part)(const model::ModelSpec& spec, const model::TensorId& id,
                                 const std::string& layer) = nullptr;
@@ -130,7 +130,6 @@ struct Architecture {
 
 class GgufFields;
 class GgufKeys;
-struct GgufPlace;
 
 /// Experts of a layer's feed-forward network, by the keys that describe them.
 enum class GgufExperts : std::uint8_t { none, mixtral, qwen2, qwen3 };
@@ -157,8 +156,7 @@ struct GgufArchitecture {
   void (*write_own)(const model::ModelSpec& spec, GgufKeys& keys) = nullptr;
   /// The name of a tensor after "blk.<i>."; empty: as most have it.
   std::string_view (*tensor_name)(model::Role role) = nullptr;
-  /// Where a tensor is, whichever it is; null: where most have it.
-  GgufPlace (*place)(const model::ModelSpec& spec, const model::TensorId& id) = nullptr;
+  const EncoderNames* names = nullptr;  ///< of all tensors of an encoder (hf_encoder.h); null: as most have them
   /// What llama.cpp does otherwise with a model of this kind.
   void (*add_notes)(const model::ModelSpec& spec, std::vector<std::string>& notes) = nullptr;
 };

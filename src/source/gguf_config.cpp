@@ -147,7 +147,7 @@ Status read_sizes(GgufFields& fields) {
   fields.ffn = ffn.value_or(0) != 0 ? *ffn : expert_ffn.value_or(0);
   if (fields.ffn == 0) return fields.missing("feed_forward_length");
   QINFER_ASSIGN(auto eps, fields.number(fields.architecture().eps_key, 0, 1));
-  if (!eps && fields.architecture().place != nullptr) {  // llama.cpp's converter takes ModernBERT's for an RMSNorm's
+  if (!eps && fields.architecture().names != nullptr) {  // llama.cpp's converter takes ModernBERT's for an RMSNorm's
     QINFER_ASSIGN(eps, fields.number("attention.layer_norm_rms_epsilon", 0, 1));
   }
   if (!eps) return fields.missing(fields.architecture().eps_key);
@@ -274,7 +274,7 @@ Status read_rope(GgufFields& fields, const GgufDivisors& divisors) {
 /// Files do not say which biases a model has; their tensors do.
 Status read_biases(GgufFields& fields) {
   const bool attention = fields.has_tensor("blk.0.attn_q.bias");
-  if (fields.architecture().place != nullptr) return Status();  // encoders say it otherwise
+  if (fields.architecture().names != nullptr) return Status();  // encoders say it otherwise
   if (attention && !fields.architecture().qkv_bias) fields.add("attention_bias", true);
   if (fields.has_tensor("blk.0.ffn_down.bias")) fields.add("mlp_bias", true);
   return Status();
@@ -342,7 +342,7 @@ Status read_score(GgufFields& fields) {
 Status read_pooling(GgufFields& fields) {
   QINFER_ASSIGN(const auto pooling, fields.integer("pooling_type", -1, INT32_MAX));
   if (!pooling || *pooling == -1 || *pooling == 0) return Status();
-  const bool encoder = fields.architecture().place != nullptr;
+  const bool encoder = fields.architecture().names != nullptr;
   if (encoder && *pooling == 4) return Status();  // ranks are what its classifier gives
   const bool causal = is_causal(fields.architecture());
   if (*pooling == 4 && causal && fields.has_tensor(kScoreTensor)) return read_score(fields);

@@ -50,16 +50,90 @@ Result<std::uint32_t> read_labels(const FieldReader& fields) {
   return static_cast<std::uint32_t>(labels->size());
 }
 
-std::string_view name_end(Role role) {
+namespace {
+
+/// The row of a tensor, and the layer by whose number it is named; none for what a model has once.
+struct Named {
+  const EncoderTensor* row = nullptr;
+  std::optional<std::uint32_t> layer;
+  std::string_view end;
+};
+
+Named find_named(const EncoderNames& names, const ModelSpec& spec, const TensorId& id) {
+  Role role = id.role;
+  Named named{nullptr, std::nullopt, ".weight"};
   for (const model::BiasRow& row : model::kBiases)
-    if (row.bias == role) return ".bias";
-  return ".weight";
+    if (row.bias == role) role = row.matrix, named.end = ".bias";
+  if (role == Role::attn_norm && id.layer == 0) {
+    named.row = &names.embedding_norm;
+    return named;
+  }
+  const bool of_sum = names.norms_of_sums && (role == Role::final_norm || role == Role::attn_norm);
+  if (of_sum) {
+    named.layer = (role == Role::final_norm ? spec.n_layers() : id.layer) - 1;
+    role = Role::attn_norm;
+  } else if (static_cast<std::size_t>(role) >= model::kGlobalRoles) {
+    named.layer = id.layer;
+  }
+  for (const auto& table : {names.tensors, names.classifier})
+    for (const EncoderTensor& row : table)
+      if (row.role == role) named.row = &row;
+  return named;
 }
 
-std::optional<std::uint32_t> layer_of_sum(const ModelSpec& spec, const TensorId& id) {
-  if (id.role == Role::final_norm || id.role == Role::final_norm_bias) return spec.n_layers() - 1;
-  if (id.role == Role::ffn_norm || id.role == Role::ffn_norm_bias) return id.layer;
-  return id.layer == 0 ? std::nullopt : std::optional<std::uint32_t>(id.layer - 1u);
+/// Of a larger tensor the rows before one of its parts, those of the part, and all.
+struct PartRows {
+  std::uint64_t before = 0, own = 0, all = 0;
+};
+
+PartRows part_rows(const EncoderNames& names, const ModelSpec& spec, const TensorId& id, const Named& named,
+                   std::string_view EncoderTensor::*whole) {
+  const bool is_bias = named.end == ".bias";
+  PartRows rows;
+  for (const EncoderTensor& row : names.tensors) {
+    if (row.*whole != named.row->*whole) continue;
+    const model::TensorNeed need =
+        model::need_of(spec, {is_bias ? *model::bias_of(row.role) : row.role, id.layer, id.expert});
+    const auto n = static_cast<std::uint64_t>(is_bias ? need.cols : need.rows);
+    if (&row == named.row) rows.before = rows.all, rows.own = n;
+    rows.all += n;
+  }
+  return rows;
+}
+
+std::string join_name(std::string_view prefix, const Named& named, std::string_view layers, std::string_view name) {
+  if (!named.layer) return format_text("{}{}{}", prefix, name, named.end);
+  return format_text("{}{}{}.{}{}", prefix, layers, *named.layer, name, named.end);
+}
+
+}  // namespace
+
+std::string encoder_name(const EncoderNames& names, const ModelSpec& spec, const TensorId& id,
+                         std::string_view prefix) {
+  const Named named = find_named(names, spec, id);
+  if (named.row == nullptr) return {};
+  return join_name(named.row->outside ? std::string_view() : prefix, named, names.layer, named.row->name);
+}
+
+std::optional<HfPart> encoder_part(const EncoderNames& names, const ModelSpec& spec, const TensorId& id,
+                                   std::string_view prefix) {
+  const Named named = find_named(names, spec, id);
+  if (named.row == nullptr || named.row->whole.empty()) return std::nullopt;
+  const PartRows rows = part_rows(names, spec, id, named, &EncoderTensor::whole);
+  HfPart part{join_name(prefix, named, names.layer, named.row->whole), {rows.all}, rows.before, rows.own};
+  if (named.end == ".weight") part.shape.push_back(static_cast<std::uint64_t>(model::need_of(spec, id).cols));
+  return part;
+}
+
+GgufPlace gguf_encoder_place(const EncoderNames& names, const ModelSpec& spec, const TensorId& id) {
+  const Named named = find_named(names, spec, id);
+  if (named.row == nullptr) return {};
+  GgufPlace place{join_name("", named, "blk.", named.row->gguf), {}};
+  if (named.row->gguf_whole.empty()) return place;
+  const PartRows rows = part_rows(names, spec, id, named, &EncoderTensor::gguf_whole);
+  place.part_of = join_name("", named, "blk.", named.row->gguf_whole);
+  place.first_row = rows.before, place.rows = rows.own, place.all_rows = rows.all;
+  return place;
 }
 
 Status add_encoder_fields(GgufFields& fields) {
@@ -75,77 +149,6 @@ Status add_encoder_fields(GgufFields& fields) {
   if (const std::int64_t types = rows_of("token_types.weight"); types != 0) fields.add("type_vocab_size", types);
   if (const std::int64_t labels = rows_of("cls.output.weight"); labels != 0) fields.add("num_labels", labels);
   return Status();
-}
-
-std::string gguf_encoder_name(const ModelSpec& spec, const TensorId& id) {
-  const std::string_view end = name_end(id.role);
-  const std::string layer = format_text("blk.{}.", id.layer);
-  switch (id.role) {
-    case Role::embedding: return "token_embd.weight";
-    case Role::positions: return "position_embd.weight";
-    case Role::types: return "token_types.weight";
-    case Role::classifier_dense:
-    case Role::classifier_dense_bias: return format_text("cls{}", end);
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias: return format_text("cls.norm{}", end);
-    case Role::classifier_out:
-    case Role::classifier_out_bias: return format_text("cls.output{}", end);
-    case Role::ffn_norm:
-    case Role::ffn_norm_bias: return format_text("{}attn_output_norm{}", layer, end);
-    case Role::attn_norm:
-    case Role::attn_norm_bias:
-    case Role::final_norm:
-    case Role::final_norm_bias: {
-      const auto sum = layer_of_sum(spec, id);
-      return sum ? format_text("blk.{}.layer_output_norm{}", *sum, end) : format_text("token_embd_norm{}", end);
-    }
-    case Role::q:
-    case Role::q_bias: return format_text("{}attn_q{}", layer, end);
-    case Role::k:
-    case Role::k_bias: return format_text("{}attn_k{}", layer, end);
-    case Role::v:
-    case Role::v_bias: return format_text("{}attn_v{}", layer, end);
-    case Role::o:
-    case Role::o_bias: return format_text("{}attn_output{}", layer, end);
-    // The one matrix of a network without up is called up.
-    case Role::gate:
-    case Role::gate_bias:
-      return format_text("{}{}{}", layer, spec.layers.front().ffn.has_up ? "ffn_gate" : "ffn_up", end);
-    case Role::up:
-    case Role::up_bias: return format_text("{}ffn_up{}", layer, end);
-    case Role::down:
-    case Role::down_bias: return format_text("{}ffn_down{}", layer, end);
-    case Role::lm_head:
-    case Role::attn_post_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::router:
-    case Role::shared_router:
-    case Role::shared_gate:
-    case Role::dense_first:
-    case Role::dense_first_bias:
-    case Role::dense_second:
-    case Role::dense_second_bias:
-    case Role::shared_up:
-    case Role::shared_down: break;
-  }
-  return {};
-}
-
-std::optional<HfPart> qkv_part(const ModelSpec& spec, const TensorId& id, std::string name) {
-  if (id.role != Role::q && id.role != Role::k && id.role != Role::v) return std::nullopt;
-  const model::AttentionSpec& attention = *spec.layers[id.layer].attention();
-  const std::uint64_t q = attention.q_dim(), kv = attention.kv_dim();
-  const std::uint64_t first = id.role == Role::q ? 0 : id.role == Role::k ? q : q + kv;
-  return HfPart{std::move(name), {q + 2 * kv, spec.n_embd}, first, id.role == Role::q ? q : kv};
-}
-
-GgufPlace gguf_encoder_place(const ModelSpec& spec, const TensorId& id) {
-  std::string name = gguf_encoder_name(spec, id);
-  const auto part = qkv_part(spec, id, format_text("blk.{}.attn_qkv.weight", id.layer));
-  if (!part) return {std::move(name), {}};
-  return {std::move(name), part->name, part->first_row, part->rows, part->shape.front()};
 }
 
 }  // namespace qinfer::source

@@ -1,5 +1,5 @@
-// What the encoders of BERT's kind have in common: fields of config.json, places of norms, and names of tensors in GGUF
-// files.
+// What the encoders of BERT's kind have in common: fields of config.json, places of norms, and the form of the table
+// that names a family's tensors.
 #pragma once
 
 #include <string>
@@ -26,19 +26,35 @@ void add_positions(std::uint32_t unused, model::ModelSpec& spec);
 /// The labels of a classifier: num_labels or the length of id2label, 2 where both are absent.
 Result<std::uint32_t> read_labels(const formats::FieldReader& fields);
 
-/// ".weight" or ".bias" after the name of what has both, by the role.
-std::string_view name_end(model::Role role);
-/// Of a model with norms of sums, what the norm before an operation is the norm of: null is the embedding, otherwise
-/// the layer whose sum it is. Roles: attn_norm, ffn_norm, final_norm and their biases.
-std::optional<std::uint32_t> layer_of_sum(const model::ModelSpec& spec, const model::TensorId& id);
+/// A tensor of a family of encoders: what checkpoints and GGUF files call it, without the end, which is ".weight", or
+/// ".bias" of its bias. The name of a layer's tensor follows what those of a layer begin with.
+struct EncoderTensor {
+  model::Role role;  ///< of the matrix or norm; its bias has the same name
+  std::string_view name, gguf;
+  /// Where one tensor holds several: its name. Its rows are those of all that name it, in the order of the table.
+  std::string_view whole = {}, gguf_whole = {};
+  bool outside = false;  ///< of what is around the layers: its name has no prefix
+};
+
+/// The names of a family.
+struct EncoderNames {
+  std::string_view layer;        ///< names of a layer's tensors begin with it, the layer's number and "."
+  EncoderTensor embedding_norm;  ///< which is the norm before attention of layer 0
+  /// The norm before attention of each other layer, and the last norm, are named as a tensor of the layer before: as
+  /// that of the layer's sum, which the table has as attn_norm.
+  bool norms_of_sums = true;
+  std::span<const EncoderTensor> tensors, classifier = {};
+};
+
+/// What a tensor is called: in a checkpoint, and in a GGUF file. Empty names: the family has no such tensor.
+std::string encoder_name(const EncoderNames& names, const model::ModelSpec& spec, const model::TensorId& id,
+                         std::string_view prefix);
+GgufPlace gguf_encoder_place(const EncoderNames& names, const model::ModelSpec& spec, const model::TensorId& id);
+/// The larger tensor of a checkpoint that it is rows of; none where it is a separate one.
+std::optional<HfPart> encoder_part(const EncoderNames& names, const model::ModelSpec& spec, const model::TensorId& id,
+                                   std::string_view prefix);
 
 /// Keys of GGUF files of encoders: the direction, and the sizes that only tensors tell.
 Status add_encoder_fields(GgufFields& fields);
-/// Names that llama.cpp gives to the tensors of encoders with norms of sums.
-std::string gguf_encoder_name(const model::ModelSpec& spec, const model::TensorId& id);
-/// The same where one tensor holds queries, keys and values.
-GgufPlace gguf_encoder_place(const model::ModelSpec& spec, const model::TensorId& id);
-/// Queries, keys or values as rows of the tensor `name`; none for other roles.
-std::optional<HfPart> qkv_part(const model::ModelSpec& spec, const model::TensorId& id, std::string name);
 
 }  // namespace qinfer::source

@@ -166,7 +166,8 @@ class HfSource : public ModelSource {
   /// The larger tensor that a tensor of the model is rows of, if the file does not have it as a separate tensor. Where
   /// there is neither, messages name the separate one.
   std::optional<HfPart> part_of(const TensorId& id) const {
-    if (has_parts_ && names_.architecture->part != nullptr) return hf_part(spec_, id, names_);
+    const bool fuses = names_.architecture->part != nullptr || names_.architecture->names != nullptr;
+    if (has_parts_ && fuses) return hf_part(spec_, id, names_);
     if (id.expert == model::kNoExpert || has(name(id))) return std::nullopt;
     auto part = hf_expert_part(spec_, id, names_);
     return part && has(part->name) ? part : std::nullopt;

@@ -3,65 +3,12 @@
 
 #include "base/format.h"
 #include "model/rope.h"
+#include "source/hf_encoder.h"
 
 namespace qinfer::source {
 namespace {
 
 using model::Role;
-
-/// The name of a tensor of a layer, after "layers.<i>.". In models with four norms to a layer the norm before the
-/// feed-forward network has a name of its own, and the name that other models give to it means the norm after
-/// attention.
-std::string_view name_in_layer(const model::ModelSpec& spec, const model::TensorId& id) {
-  const model::NormPlaces norms = id.layer < spec.n_layers() ? spec.layers[id.layer].norms : model::NormPlaces();
-  switch (id.role) {
-    case Role::attn_norm: return "input_layernorm.weight";
-    case Role::attn_post_norm: return "post_attention_layernorm.weight";
-    case Role::ffn_norm:
-      return norms.after_attention ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
-    case Role::ffn_post_norm: return "post_feedforward_layernorm.weight";
-    case Role::q_norm: return "self_attn.q_norm.weight";
-    case Role::k_norm: return "self_attn.k_norm.weight";
-    case Role::q_bias: return "self_attn.q_proj.bias";
-    case Role::k_bias: return "self_attn.k_proj.bias";
-    case Role::v_bias: return "self_attn.v_proj.bias";
-    case Role::o_bias: return "self_attn.o_proj.bias";
-    case Role::gate_bias: return "mlp.gate_proj.bias";
-    case Role::up_bias: return "mlp.up_proj.bias";
-    case Role::down_bias: return "mlp.down_proj.bias";
-    case Role::q: return "self_attn.q_proj.weight";
-    case Role::k: return "self_attn.k_proj.weight";
-    case Role::v: return "self_attn.v_proj.weight";
-    case Role::o: return "self_attn.o_proj.weight";
-    case Role::gate: return "mlp.gate_proj.weight";
-    case Role::up: return "mlp.up_proj.weight";
-    case Role::down: return "mlp.down_proj.weight";
-    case Role::router: return "mlp.gate.weight";
-    case Role::shared_router: return "mlp.shared_expert_gate.weight";
-    case Role::shared_gate: return "mlp.shared_expert.gate_proj.weight";
-    case Role::shared_up: return "mlp.shared_expert.up_proj.weight";
-    case Role::shared_down: return "mlp.shared_expert.down_proj.weight";
-    case Role::embedding:
-    case Role::final_norm:
-    case Role::lm_head:
-    case Role::dense_first:
-    case Role::dense_second:
-    case Role::dense_first_bias:
-    case Role::dense_second_bias:
-    case Role::final_norm_bias:
-    case Role::positions:
-    case Role::types:
-    case Role::classifier_dense:
-    case Role::classifier_dense_bias:
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias:
-    case Role::classifier_out:
-    case Role::classifier_out_bias:
-    case Role::attn_norm_bias:
-    case Role::ffn_norm_bias: break;  // of encoders, which name all of their tensors
-  }
-  return {};
-}
 
 /// The name of an expert's matrix, after "experts.<i>.".
 std::string_view name_in_expert(Role role) {
@@ -82,7 +29,49 @@ bool is_turned(Role role) {
          role == Role::k_norm;
 }
 
+constexpr LayerTensor kLayerTensors[] = {
+    {Role::attn_norm, "input_layernorm.weight", "attn_norm.weight"},
+    {Role::attn_post_norm, "post_attention_layernorm.weight", "post_attention_norm.weight"},
+    {Role::ffn_norm, "post_attention_layernorm.weight", "ffn_norm.weight"},
+    {Role::ffn_post_norm, "post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+    {Role::q_norm, "self_attn.q_norm.weight", "attn_q_norm.weight"},
+    {Role::k_norm, "self_attn.k_norm.weight", "attn_k_norm.weight"},
+    {Role::q_bias, "self_attn.q_proj.bias", "attn_q.bias"},
+    {Role::k_bias, "self_attn.k_proj.bias", "attn_k.bias"},
+    {Role::v_bias, "self_attn.v_proj.bias", "attn_v.bias"},
+    {Role::o_bias, "self_attn.o_proj.bias", "attn_output.bias"},
+    {Role::gate_bias, "mlp.gate_proj.bias", "ffn_gate.bias"},
+    {Role::up_bias, "mlp.up_proj.bias", "ffn_up.bias"},
+    {Role::down_bias, "mlp.down_proj.bias", "ffn_down.bias"},
+    {Role::q, "self_attn.q_proj.weight", "attn_q.weight"},
+    {Role::k, "self_attn.k_proj.weight", "attn_k.weight"},
+    {Role::v, "self_attn.v_proj.weight", "attn_v.weight"},
+    {Role::o, "self_attn.o_proj.weight", "attn_output.weight"},
+    {Role::gate, "mlp.gate_proj.weight", "ffn_gate.weight"},
+    {Role::up, "mlp.up_proj.weight", "ffn_up.weight"},
+    {Role::down, "mlp.down_proj.weight", "ffn_down.weight"},
+    {Role::router, "mlp.gate.weight", "ffn_gate_inp.weight"},
+    {Role::shared_router, "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"},
+    {Role::shared_gate, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"},
+    {Role::shared_up, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight"},
+    {Role::shared_down, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"},
+};
+
+/// In models with four norms to a layer the norm before the feed-forward network has a name of its own, and the name
+/// that other models give to it means the norm after attention.
+std::string_view name_in_layer(const model::ModelSpec& spec, const model::TensorId& id) {
+  const model::NormPlaces norms = id.layer < spec.n_layers() ? spec.layers[id.layer].norms : model::NormPlaces();
+  if (id.role == Role::ffn_norm && norms.after_attention) return "pre_feedforward_layernorm.weight";
+  return layer_tensor(id.role).name;
+}
+
 }  // namespace
+
+LayerTensor layer_tensor(Role role) {
+  for (const LayerTensor& row : kLayerTensors)
+    if (row.role == role) return row;
+  return {role, {}, {}};
+}
 
 std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
   for (std::size_t i = 0; i < model::kMaxDense; ++i) {
@@ -91,8 +80,8 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
     const std::string folder = i < names.dense.size() ? names.dense[i] : format_text("{}_Dense", i + 2);
     return folder + (id.role == matrix ? "/linear.weight" : "/linear.bias");
   }
-  if (names.architecture != nullptr && names.architecture->whole_name != nullptr)
-    return names.architecture->whole_name(spec, id, names.prefix);
+  if (names.architecture != nullptr && names.architecture->names != nullptr)
+    return encoder_name(*names.architecture->names, spec, id, names.prefix);
   if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);
   if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
   if (id.role == Role::lm_head) return std::string(names.head);
@@ -108,8 +97,9 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
 }
 
 std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
-  if (names.architecture == nullptr || names.architecture->part == nullptr || id.layer >= spec.n_layers())
-    return std::nullopt;
+  if (names.architecture == nullptr || id.layer >= spec.n_layers()) return std::nullopt;
+  if (names.architecture->names != nullptr) return encoder_part(*names.architecture->names, spec, id, names.prefix);
+  if (names.architecture->part == nullptr) return std::nullopt;
   return names.architecture->part(spec, id, format_text("{}layers.{}.", names.prefix, id.layer));
 }
 

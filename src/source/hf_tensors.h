@@ -19,6 +19,14 @@ struct HfNames {
   std::string_view head = "lm_head.weight";    ///< the LM head
 };
 
+/// What most checkpoints call a tensor of a layer, after "layers.<i>.", and GGUF files, after "blk.<i>.".
+struct LayerTensor {
+  model::Role role;
+  std::string_view name, gguf;
+};
+/// Without names for what decoders do not have in a layer: encoders have tables of their own (hf_encoder.h).
+LayerTensor layer_tensor(model::Role role);
+
 /// The name of a tensor.
 std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names);
 

@@ -11,7 +11,6 @@ namespace {
 using formats::FieldReader;
 using model::ModelSpec;
 using model::Role;
-using model::TensorId;
 
 Status read_bert(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
   QINFER_TRY(read_encoder(fields, true, spec));
@@ -40,79 +39,30 @@ Status read_classifying(const FieldReader& fields, const Architecture& architect
   return Status();
 }
 
-/// The name of a tensor after the prefix, without its end.
-std::string stem_of(const ModelSpec& spec, const TensorId& id) {
-  const std::string layer = format_text("encoder.layer.{}.", id.layer);
-  switch (id.role) {
-    case Role::embedding: return "embeddings.word_embeddings";
-    case Role::positions: return "embeddings.position_embeddings";
-    case Role::types: return "embeddings.token_type_embeddings";
-    case Role::ffn_norm:
-    case Role::ffn_norm_bias: return layer + "attention.output.LayerNorm";
-    case Role::attn_norm:
-    case Role::attn_norm_bias:
-    case Role::final_norm:
-    case Role::final_norm_bias: {
-      const auto sum = layer_of_sum(spec, id);
-      return sum ? format_text("encoder.layer.{}.output.LayerNorm", *sum) : "embeddings.LayerNorm";
-    }
-    case Role::q:
-    case Role::q_bias: return layer + "attention.self.query";
-    case Role::k:
-    case Role::k_bias: return layer + "attention.self.key";
-    case Role::v:
-    case Role::v_bias: return layer + "attention.self.value";
-    case Role::o:
-    case Role::o_bias: return layer + "attention.output.dense";
-    case Role::gate:
-    case Role::gate_bias: return layer + "intermediate.dense";
-    case Role::down:
-    case Role::down_bias: return layer + "output.dense";
-    case Role::lm_head:
-    case Role::classifier_dense:
-    case Role::classifier_dense_bias:
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias:
-    case Role::classifier_out:
-    case Role::classifier_out_bias:
-    case Role::attn_post_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::up_bias:
-    case Role::up:
-    case Role::router:
-    case Role::shared_router:
-    case Role::shared_gate:
-    case Role::shared_up:
-    case Role::shared_down:
-    case Role::dense_first:
-    case Role::dense_first_bias:
-    case Role::dense_second:
-    case Role::dense_second_bias: break;
-  }
-  return {};
-}
-
-bool is_of_classifier(Role role, Role matrix, Role bias) { return role == matrix || role == bias; }
-
-std::string bert_name(const ModelSpec& spec, const TensorId& id, std::string_view prefix) {
-  const std::string_view end = name_end(id.role);
-  if (is_of_classifier(id.role, Role::classifier_dense, Role::classifier_dense_bias))
-    return format_text("{}pooler.dense{}", prefix, end);
-  if (is_of_classifier(id.role, Role::classifier_out, Role::classifier_out_bias))
-    return format_text("classifier{}", end);
-  return format_text("{}{}{}", prefix, stem_of(spec, id), end);
-}
-
-std::string roberta_name(const ModelSpec& spec, const TensorId& id, std::string_view prefix) {
-  const std::string_view end = name_end(id.role);
-  if (is_of_classifier(id.role, Role::classifier_dense, Role::classifier_dense_bias))
-    return format_text("classifier.dense{}", end);
-  if (is_of_classifier(id.role, Role::classifier_out, Role::classifier_out_bias))
-    return format_text("classifier.out_proj{}", end);
-  return format_text("{}{}{}", prefix, stem_of(spec, id), end);
-}
+constexpr EncoderTensor kBertTensors[] = {
+    {Role::embedding, "embeddings.word_embeddings", "token_embd"},
+    {Role::positions, "embeddings.position_embeddings", "position_embd"},
+    {Role::types, "embeddings.token_type_embeddings", "token_types"},
+    {Role::attn_norm, "output.LayerNorm", "layer_output_norm"},
+    {Role::ffn_norm, "attention.output.LayerNorm", "attn_output_norm"},
+    {Role::q, "attention.self.query", "attn_q"},
+    {Role::k, "attention.self.key", "attn_k"},
+    {Role::v, "attention.self.value", "attn_v"},
+    {Role::o, "attention.output.dense", "attn_output"},
+    {Role::gate, "intermediate.dense", "ffn_up"},
+    {Role::down, "output.dense", "ffn_down"},
+};
+constexpr EncoderTensor kBertClassifies[] = {
+    {Role::classifier_dense, "pooler.dense", "cls"},
+    {Role::classifier_out, "classifier", "cls.output", {}, {}, true},
+};
+constexpr EncoderTensor kRobertaClassifies[] = {
+    {Role::classifier_dense, "classifier.dense", "cls", {}, {}, true},
+    {Role::classifier_out, "classifier.out_proj", "cls.output", {}, {}, true},
+};
+constexpr EncoderTensor kBertEmbeddingNorm = {Role::attn_norm, "embeddings.LayerNorm", "token_embd_norm"};
+constexpr EncoderNames kBertNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kBertClassifies};
+constexpr EncoderNames kRobertaNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kRobertaClassifies};
 
 constexpr std::string_view kAlsoBert[] = {"BertForMaskedLM", "BertForPreTraining"};
 constexpr std::string_view kAlsoRoberta[] = {"RobertaForMaskedLM", "XLMRobertaModel", "XLMRobertaForMaskedLM",
@@ -132,7 +82,7 @@ constexpr Architecture kBert{.name = "BertModel",
                              .read_own = read_bert,
                              .read_ropes = read_no_rope,
                              .prefix = "bert.",
-                             .whole_name = bert_name};
+                             .names = &kBertNames};
 
 namespace {
 
@@ -142,7 +92,7 @@ constexpr Architecture roberta() {
   row.also = kAlsoRoberta;
   row.read_own = read_roberta;
   row.prefix = "roberta.";
-  row.whole_name = roberta_name;
+  row.names = &kRobertaNames;
   return row;
 }
 
@@ -179,8 +129,6 @@ Status read_bert_keys(GgufFields& fields) {
   return add_encoder_fields(fields);
 }
 
-GgufPlace bert_place(const ModelSpec& spec, const TensorId& id) { return {gguf_encoder_name(spec, id), {}}; }
-
 }  // namespace
 
 constexpr GgufArchitecture kGgufBert{.name = "bert",
@@ -189,6 +137,6 @@ constexpr GgufArchitecture kGgufBert{.name = "bert",
                                      .eps_key = "attention.layer_norm_epsilon",
                                      .own_keys = kBertKeys,
                                      .read_own = read_bert_keys,
-                                     .place = bert_place};
+                                     .names = &kBertNames};
 
 }  // namespace qinfer::source

@@ -13,7 +13,6 @@ using formats::FieldReader;
 using model::AttentionSpec;
 using model::ModelSpec;
 using model::Role;
-using model::TensorId;
 
 Status read_modernbert(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
   QINFER_ASSIGN(const auto norm_bias, fields.boolean("norm_bias"));
@@ -64,63 +63,26 @@ Status read_two_ropes(const FieldReader& fields, const Architecture& architectur
   return read_ropes_by_layer_type(fields, architecture, bases, spec);
 }
 
-std::string modernbert_name(const ModelSpec&, const TensorId& id, std::string_view prefix) {
-  const std::string_view end = name_end(id.role);
-  const std::string layer = format_text("{}layers.{}.", prefix, id.layer);
-  switch (id.role) {
-    case Role::embedding: return format_text("{}embeddings.tok_embeddings.weight", prefix);
-    case Role::attn_norm:
-    case Role::attn_norm_bias:
-      return id.layer == 0 ? format_text("{}embeddings.norm{}", prefix, end) : format_text("{}attn_norm{}", layer, end);
-    case Role::ffn_norm:
-    case Role::ffn_norm_bias: return format_text("{}mlp_norm{}", layer, end);
-    case Role::final_norm:
-    case Role::final_norm_bias: return format_text("{}final_norm{}", prefix, end);
-    case Role::q: return layer + "attn.Wq.weight";
-    case Role::k: return layer + "attn.Wk.weight";
-    case Role::v: return layer + "attn.Wv.weight";
-    case Role::o: return layer + "attn.Wo.weight";
-    case Role::gate: return layer + "mlp.Wi_gate.weight";
-    case Role::up: return layer + "mlp.Wi_up.weight";
-    case Role::down: return layer + "mlp.Wo.weight";
-    case Role::classifier_dense:
-    case Role::classifier_dense_bias: return format_text("head.dense{}", end);
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias: return format_text("head.norm{}", end);
-    case Role::classifier_out:
-    case Role::classifier_out_bias: return format_text("classifier{}", end);
-    case Role::lm_head:
-    case Role::positions:
-    case Role::types:
-    case Role::attn_post_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::q_bias:
-    case Role::k_bias:
-    case Role::v_bias:
-    case Role::o_bias:
-    case Role::gate_bias:
-    case Role::up_bias:
-    case Role::down_bias:
-    case Role::router:
-    case Role::shared_router:
-    case Role::shared_gate:
-    case Role::shared_up:
-    case Role::shared_down:
-    case Role::dense_first:
-    case Role::dense_first_bias:
-    case Role::dense_second:
-    case Role::dense_second_bias: break;
-  }
-  return {};
-}
-
-std::optional<HfPart> modernbert_part(const ModelSpec& spec, const TensorId& id, const std::string& layer) {
-  if (id.role != Role::gate && id.role != Role::up) return qkv_part(spec, id, layer + "attn.Wqkv.weight");
-  const std::uint64_t width = spec.layers[id.layer].ffn.width;
-  return HfPart{layer + "mlp.Wi.weight", {2 * width, spec.n_embd}, id.role == Role::up ? width : 0, width};
-}
+constexpr EncoderTensor kModernTensors[] = {
+    {Role::embedding, "embeddings.tok_embeddings", "token_embd"},
+    {Role::attn_norm, "attn_norm", "attn_norm"},
+    {Role::ffn_norm, "mlp_norm", "ffn_norm"},
+    {Role::final_norm, "final_norm", "output_norm"},
+    {Role::q, "attn.Wq", "attn_q", "attn.Wqkv", "attn_qkv"},
+    {Role::k, "attn.Wk", "attn_k", "attn.Wqkv", "attn_qkv"},
+    {Role::v, "attn.Wv", "attn_v", "attn.Wqkv", "attn_qkv"},
+    {Role::o, "attn.Wo", "attn_output"},
+    {Role::gate, "mlp.Wi_gate", "ffn_gate", "mlp.Wi", "ffn_up"},
+    {Role::up, "mlp.Wi_up", "ffn_up_half", "mlp.Wi", "ffn_up"},
+    {Role::down, "mlp.Wo", "ffn_down"},
+};
+constexpr EncoderTensor kModernClassifies[] = {
+    {Role::classifier_dense, "head.dense", "cls", {}, {}, true},
+    {Role::classifier_norm, "head.norm", "cls.norm", {}, {}, true},
+    {Role::classifier_out, "classifier", "cls.output", {}, {}, true},
+};
+constexpr EncoderNames kModernNames = {
+    "layers.", {Role::attn_norm, "embeddings.norm", "token_embd_norm"}, false, kModernTensors, kModernClassifies};
 
 constexpr std::string_view kAlso[] = {"ModernBertForMaskedLM"};
 
@@ -136,8 +98,7 @@ constexpr Architecture kModernBert{.name = "ModernBertModel",
                                    .read_own = read_modernbert,
                                    .read_windows = read_local_windows,
                                    .read_ropes = read_two_ropes,
-                                   .whole_name = modernbert_name,
-                                   .part = modernbert_part};
+                                   .names = &kModernNames};
 
 namespace {
 
@@ -171,63 +132,6 @@ Status read_keys(GgufFields& fields) {
   return add_encoder_fields(fields);
 }
 
-GgufPlace place(const ModelSpec& spec, const TensorId& id) {
-  const std::string_view end = name_end(id.role);
-  switch (id.role) {
-    case Role::attn_norm:
-    case Role::attn_norm_bias:
-      return {id.layer == 0 ? format_text("token_embd_norm{}", end) : format_text("blk.{}.attn_norm{}", id.layer, end),
-              {}};
-    case Role::ffn_norm:
-    case Role::ffn_norm_bias: return {format_text("blk.{}.ffn_norm{}", id.layer, end), {}};
-    case Role::final_norm:
-    case Role::final_norm_bias: return {format_text("output_norm{}", end), {}};
-    case Role::gate:
-    case Role::up: {
-      const std::uint64_t width = spec.layers[id.layer].ffn.width;
-      const bool is_up = id.role == Role::up;
-      return {format_text("blk.{}.ffn_up ({} half)", id.layer, is_up ? "second" : "first"),
-              format_text("blk.{}.ffn_up.weight", id.layer), is_up ? width : 0, width, 2 * width};
-    }
-    case Role::embedding:
-    case Role::lm_head:
-    case Role::positions:
-    case Role::types:
-    case Role::classifier_dense:
-    case Role::classifier_dense_bias:
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias:
-    case Role::classifier_out:
-    case Role::classifier_out_bias:
-    case Role::attn_post_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::q_bias:
-    case Role::k_bias:
-    case Role::v_bias:
-    case Role::o_bias:
-    case Role::gate_bias:
-    case Role::up_bias:
-    case Role::down_bias:
-    case Role::q:
-    case Role::k:
-    case Role::v:
-    case Role::o:
-    case Role::down:
-    case Role::router:
-    case Role::shared_router:
-    case Role::shared_gate:
-    case Role::shared_up:
-    case Role::shared_down:
-    case Role::dense_first:
-    case Role::dense_first_bias:
-    case Role::dense_second:
-    case Role::dense_second_bias: break;
-  }
-  return gguf_encoder_place(spec, id);
-}
-
 }  // namespace
 
 constexpr Architecture kModernBertClassifier = classifier();
@@ -238,6 +142,6 @@ constexpr GgufArchitecture kGgufModernBert{.name = "modern-bert",
                                            .eps_key = "attention.layer_norm_epsilon",
                                            .own_keys = kKeys,
                                            .read_own = read_keys,
-                                           .place = place};
+                                           .names = &kModernNames};
 
 }  // namespace qinfer::source

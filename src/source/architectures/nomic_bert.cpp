@@ -13,7 +13,6 @@ namespace {
 using formats::FieldReader;
 using model::ModelSpec;
 using model::Role;
-using model::TensorId;
 
 constexpr FieldName kFieldNames[] = {{"hidden_size", "n_embd"},
                                      {"intermediate_size", "n_inner"},
@@ -64,118 +63,36 @@ Status read_nomic_rope(const FieldReader& fields, const Architecture& architectu
   return Status();
 }
 
-std::string released_name(const ModelSpec& spec, const TensorId& id, std::string_view) {
-  const std::string_view end = name_end(id.role);
-  const std::string layer = format_text("encoder.layers.{}.", id.layer);
-  switch (id.role) {
-    case Role::embedding: return "embeddings.word_embeddings.weight";
-    case Role::types: return "embeddings.token_type_embeddings.weight";
-    case Role::ffn_norm:
-    case Role::ffn_norm_bias: return format_text("{}norm1{}", layer, end);
-    case Role::attn_norm:
-    case Role::attn_norm_bias:
-    case Role::final_norm:
-    case Role::final_norm_bias: {
-      const auto sum = layer_of_sum(spec, id);
-      return sum ? format_text("encoder.layers.{}.norm2{}", *sum, end) : format_text("emb_ln{}", end);
-    }
-    case Role::q: return layer + "attn.q.weight";
-    case Role::k: return layer + "attn.k.weight";
-    case Role::v: return layer + "attn.v.weight";
-    case Role::o: return layer + "attn.out_proj.weight";
-    case Role::gate: return layer + "mlp.fc12.weight";
-    case Role::up: return layer + "mlp.fc11.weight";
-    case Role::down: return layer + "mlp.fc2.weight";
-    case Role::lm_head:
-    case Role::positions:
-    case Role::classifier_dense:
-    case Role::classifier_dense_bias:
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias:
-    case Role::classifier_out:
-    case Role::classifier_out_bias:
-    case Role::attn_post_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::q_bias:
-    case Role::k_bias:
-    case Role::v_bias:
-    case Role::o_bias:
-    case Role::gate_bias:
-    case Role::up_bias:
-    case Role::down_bias:
-    case Role::router:
-    case Role::shared_router:
-    case Role::shared_gate:
-    case Role::shared_up:
-    case Role::shared_down:
-    case Role::dense_first:
-    case Role::dense_first_bias:
-    case Role::dense_second:
-    case Role::dense_second_bias: break;
-  }
-  return {};
-}
+constexpr EncoderTensor kNomicReleased[] = {
+    {Role::embedding, "embeddings.word_embeddings", "token_embd"},
+    {Role::types, "embeddings.token_type_embeddings", "token_types"},
+    {Role::attn_norm, "norm2", "layer_output_norm"},
+    {Role::ffn_norm, "norm1", "attn_output_norm"},
+    {Role::q, "attn.q", "attn_q", "attn.Wqkv", "attn_qkv"},
+    {Role::k, "attn.k", "attn_k", "attn.Wqkv", "attn_qkv"},
+    {Role::v, "attn.v", "attn_v", "attn.Wqkv", "attn_qkv"},
+    {Role::o, "attn.out_proj", "attn_output"},
+    {Role::gate, "mlp.fc12", "ffn_gate"},
+    {Role::up, "mlp.fc11", "ffn_up"},
+    {Role::down, "mlp.fc2", "ffn_down"},
+};
+constexpr EncoderNames kNomicReleasedNames = {
+    "encoder.layers.", {Role::attn_norm, "emb_ln", "token_embd_norm"}, true, kNomicReleased};
 
-std::string new_name(const ModelSpec& spec, const TensorId& id, std::string_view) {
-  const std::string_view end = name_end(id.role);
-  const std::string layer = format_text("layers.{}.", id.layer);
-  switch (id.role) {
-    case Role::embedding: return "embeddings.word_embeddings.weight";
-    case Role::types: return "embeddings.token_type_embeddings.weight";
-    case Role::ffn_norm:
-    case Role::ffn_norm_bias: return format_text("{}post_attention_layernorm{}", layer, end);
-    case Role::attn_norm:
-    case Role::attn_norm_bias:
-    case Role::final_norm:
-    case Role::final_norm_bias: {
-      const auto sum = layer_of_sum(spec, id);
-      return sum ? format_text("layers.{}.post_mlp_layernorm{}", *sum, end)
-                 : format_text("embeddings.LayerNorm{}", end);
-    }
-    case Role::q: return layer + "self_attn.q_proj.weight";
-    case Role::k: return layer + "self_attn.k_proj.weight";
-    case Role::v: return layer + "self_attn.v_proj.weight";
-    case Role::o: return layer + "self_attn.o_proj.weight";
-    case Role::gate: return layer + "mlp.gate_proj.weight";
-    case Role::up: return layer + "mlp.up_proj.weight";
-    case Role::down: return layer + "mlp.down_proj.weight";
-    case Role::lm_head:
-    case Role::positions:
-    case Role::classifier_dense:
-    case Role::classifier_dense_bias:
-    case Role::classifier_norm:
-    case Role::classifier_norm_bias:
-    case Role::classifier_out:
-    case Role::classifier_out_bias:
-    case Role::attn_post_norm:
-    case Role::ffn_post_norm:
-    case Role::q_norm:
-    case Role::k_norm:
-    case Role::q_bias:
-    case Role::k_bias:
-    case Role::v_bias:
-    case Role::o_bias:
-    case Role::gate_bias:
-    case Role::up_bias:
-    case Role::down_bias:
-    case Role::router:
-    case Role::shared_router:
-    case Role::shared_gate:
-    case Role::shared_up:
-    case Role::shared_down:
-    case Role::dense_first:
-    case Role::dense_first_bias:
-    case Role::dense_second:
-    case Role::dense_second_bias: break;
-  }
-  return {};
-}
-
-std::optional<HfPart> released_part(const ModelSpec& spec, const TensorId& id, const std::string& layer) {
-  return qkv_part(spec, id, format_text("encoder.{}attn.Wqkv.weight", layer));
-}
+constexpr EncoderTensor kNomicNew[] = {
+    {Role::embedding, "embeddings.word_embeddings", {}},
+    {Role::types, "embeddings.token_type_embeddings", {}},
+    {Role::attn_norm, "post_mlp_layernorm", {}},
+    {Role::ffn_norm, "post_attention_layernorm", {}},
+    {Role::q, "self_attn.q_proj", {}},
+    {Role::k, "self_attn.k_proj", {}},
+    {Role::v, "self_attn.v_proj", {}},
+    {Role::o, "self_attn.o_proj", {}},
+    {Role::gate, "mlp.gate_proj", {}},
+    {Role::up, "mlp.up_proj", {}},
+    {Role::down, "mlp.down_proj", {}},
+};
+constexpr EncoderNames kNomicNewNames = {"layers.", {Role::attn_norm, "embeddings.LayerNorm", {}}, true, kNomicNew};
 
 constexpr Architecture nomic() {
   Architecture row;
@@ -194,15 +111,14 @@ constexpr Architecture nomic() {
 
 constexpr Architecture new_form() {
   Architecture row = nomic();
-  row.whole_name = new_name;
+  row.names = &kNomicNewNames;
   return row;
 }
 constexpr Architecture kNewForm = new_form();
 
 constexpr Architecture released_form() {
   Architecture row = nomic();
-  row.whole_name = released_name;
-  row.part = released_part;
+  row.names = &kNomicReleasedNames;
   row.other_form = &kNewForm;
   return row;
 }
@@ -210,8 +126,6 @@ constexpr Architecture released_form() {
 constexpr std::string_view kNomicKeys[] = {"attention.causal"};
 
 Status read_nomic_keys(GgufFields& fields) { return add_encoder_fields(fields); }
-
-GgufPlace nomic_place(const ModelSpec& spec, const TensorId& id) { return gguf_encoder_place(spec, id); }
 
 }  // namespace
 
@@ -223,6 +137,6 @@ constexpr GgufArchitecture kGgufNomicBert{.name = "nomic-bert",
                                           .eps_key = "attention.layer_norm_epsilon",
                                           .own_keys = kNomicKeys,
                                           .read_own = read_nomic_keys,
-                                          .place = nomic_place};
+                                          .names = &kNomicReleasedNames};
 
 }  // namespace qinfer::source
