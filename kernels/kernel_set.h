@@ -250,16 +250,36 @@ struct QkvArgs {
   bool writes_kv() const { return wk.data != nullptr; }
 };
 
+/// What is added to scores by how far the key is after the query, or before it where the distance is negative: a number
+/// for each head and distance (Raffel et al. 2020, section 2.1). Beyond `reach`, to both sides, it is that of the
+/// distance `reach`. The table goes on for a tile less one to both sides, so that the numbers of a tile of keys are
+/// side by side wherever the tile is.
+struct DistanceBias {
+  const float* values = nullptr;  ///< [n_heads][stride(reach)], from the smallest distance on; null: nothing is added
+  std::int32_t reach = 0;
+
+  static constexpr std::int32_t kBeyond = static_cast<std::int32_t>(kTileTokens) - 1;
+  static constexpr std::int64_t stride(std::int32_t reach) { return 2 * (std::int64_t{reach} + kBeyond) + 1; }
+  /// Where the number is, among those of all heads, of the key at position `origin` and a query at `position`; those of
+  /// the 31 keys after it follow.
+  std::int64_t of_tile(std::uint32_t head, std::uint32_t position, std::uint32_t origin) const {
+    const std::int64_t distance = std::int64_t{origin} - position, least = -std::int64_t{reach} - kBeyond;
+    const std::int64_t known = distance < least ? least : distance > reach ? std::int64_t{reach} : distance;
+    return head * stride(reach) + known - least;
+  }
+};
+
 /// softmax(q k^T * scale) v for each query head over the cached positions p - window + 1 .. p (window 0: 0 .. p), and,
 /// where attention is not causal, over p + 1 .. p + window - 1 too (window 0: to the last of the sequence's rows). With
-/// a soft cap the scores s are softcap * tanh(s / softcap) (Gemma 2, section 2). Query head h reads KV head
-/// h / (n_heads / n_kv_heads).
+/// a soft cap the scores s are softcap * tanh(s / softcap) (Gemma 2, section 2); without one, what their distance says
+/// is added to them. Query head h reads KV head h / (n_heads / n_kv_heads).
 struct AttentionArgs {
   std::int64_t n = 0;  ///< rows of the batch
   Activations q, out;
   std::uint32_t n_heads = 0;
   float scale = 1;
-  float softcap = 0;  ///< 0: none
+  float softcap = 0;       ///< 0: none
+  DistanceBias bias = {};  ///< only without a soft cap
   bool causal = true;
   std::uint32_t window = 0;
   KvLayout kv;

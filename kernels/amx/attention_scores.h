@@ -70,6 +70,25 @@ struct TileFetch {
     _mm512_store_ps(scores + i, soft_capped<avx512::VectorOps>(_mm512_load_ps(scores + i), factor, cap));
 }
 
+/// Scores of a tile become score * scale, and what their distance adds.
+[[gnu::noinline]] inline void add_distances(const AttentionArgs& args, const AttentionUnit& unit,
+                                            const Queries& queries, std::uint32_t t) {
+  const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
+  const __m512 factor = _mm512_set1_ps(args.scale);
+  for (int p = 0; p < queries.panels; ++p) {
+    alignas(64) std::int32_t at[16] = {};
+    for (int m = 16 * p; m < queries.count && m < 16 * p + 16; ++m)
+      at[m % 16] = static_cast<std::int32_t>(
+          args.bias.of_tile(unit.kv_head * group + queries.heads[m], unit.position(queries.rows[m]), t * kTileTokens));
+    const __m512i first = _mm512_load_si512(at);
+    float* scores = queries.scores_of(t) + 16 * p;
+    for (std::uint32_t i = 0; i < kTileTokens; ++i, scores += kLanes) {
+      const __m512 bias = _mm512_i32gather_ps(first, args.bias.values + i, 4);
+      _mm512_store_ps(scores, _mm512_fmadd_ps(_mm512_load_ps(scores), factor, bias));
+    }
+  }
+}
+
 /// Which lanes of a panel see a position, and which begin to see with a tile of a segment.
 struct Sight {
   __m512i begin, end, first_tile;
@@ -123,7 +142,7 @@ class ScoreWeights {
         unit_(unit),
         queries_(queries),
         fetch_(fetch),
-        factor_(args.softcap != 0 ? kLog2E : args.scale * kLog2E) {
+        factor_(args.softcap != 0 || args.bias.values != nullptr ? kLog2E : args.scale * kLog2E) {
     for (int p = 0; p < panels; ++p) sight_[p] = Sight(queries, p);
   }
 
@@ -177,6 +196,7 @@ class ScoreWeights {
 
   void finish_scores(std::uint32_t t) {
     if (args_.softcap != 0) apply_softcap(queries_.scores_of(t), args_.scale, args_.softcap);
+    if (args_.bias.values != nullptr) add_distances(args_, unit_, queries_, t);
   }
 
   /// The largest score of a tile that each of the lanes sees; `largest` where it is larger. NaN is not looked at: max

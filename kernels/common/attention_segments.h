@@ -81,6 +81,13 @@ inline Range<std::uint32_t> tiles_of_segment(std::uint32_t segment, const Range<
   return {begin > first ? begin : first, end < first + kSegmentTiles ? end : first + kSegmentTiles};
 }
 
+/// What is added to a query's scores of a tile; null: nothing.
+inline const float* tile_bias(const AttentionArgs& args, std::uint32_t head, std::uint32_t position,
+                              std::uint32_t tile) {
+  if (args.bias.values == nullptr) return nullptr;
+  return args.bias.values + args.bias.of_tile(head, position, tile * kTileTokens);
+}
+
 struct AttentionUnit {
   const Sequence* sequence;
   std::int64_t first_row, n_rows;  ///< rows of the sequence

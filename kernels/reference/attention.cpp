@@ -10,11 +10,14 @@
 namespace qinfer::kernels::reference {
 namespace {
 
-void scores_of_tile(const float* q, const float* keys, std::uint32_t width, const AttentionArgs& args, float* scores) {
+/// `bias`: of each key; null: none.
+void scores_of_tile(const float* q, const float* keys, std::uint32_t width, const AttentionArgs& args,
+                    const float* bias, float* scores) {
   float sums[kTileTokens] = {};  // which no pointer reaches, so that compilers keep it in registers
   for (std::uint32_t i = 0; i < width; ++i)
     for (std::uint32_t j = 0; j < kTileTokens; ++j) sums[j] += q[i] * keys[i * kTileTokens + j];
   for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] = sums[j] * args.scale;
+  for (std::uint32_t j = 0; j < kTileTokens && bias != nullptr; ++j) scores[j] += bias[j];
   if (args.softcap == 0) return;
   for (std::uint32_t j = 0; j < kTileTokens; ++j) scores[j] = args.softcap * tanh_f32(scores[j] / args.softcap);
 }
@@ -73,7 +76,8 @@ struct Policy {
         if (lanes.begin >= lanes.end) continue;
         const float* q = args.q.row(unit.sequence->first_row + unit.first_row + r);
         for (std::uint32_t g = 0; g < group; ++g) {
-          scores_of_tile(q + (unit.kv_head * group + g) * width, keys, width, args, scores);
+          const std::uint32_t head = unit.kv_head * group + g;
+          scores_of_tile(q + head * width, keys, width, args, tile_bias(args, head, unit.position(r), tile), scores);
           add_tile(partial_at(states, static_cast<std::uint64_t>(r) * group + g, width), scores, values, padded, lanes,
                    width);
         }

@@ -70,9 +70,11 @@ void add_tiles(Panel* panels, std::uint32_t n, std::uint32_t tile, const std::by
   for (std::uint32_t i = 0; i < n; ++i) kValues.at[count][whole ? 0 : 1](tiles + i, panels[0].padded, seen);
 }
 
-/// One panel over its segment; `wide_keys`: [tile][width][32] of the segment in f32, or null.
+/// One panel over its segment, of the unit's queries from `first` on; `wide_keys`: [tile][width][32] of the segment in
+/// f32, or null.
 template <DType type, typename Arithmetic>
-void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& panel, const float* wide_keys) {
+void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, std::int64_t first, Panel& panel,
+                  const float* wide_keys) {
   const auto keys_of = [&](std::uint32_t t) {
     if (wide_keys == nullptr) return unit.k_tile(args, t);
     return reinterpret_cast<const std::byte*>(wide_keys + t % kSegmentTiles * kTileTokens * panel.width);
@@ -83,7 +85,7 @@ void reduce_panel(const AttentionArgs& args, const AttentionUnit& unit, Panel& p
     score_tiles<type, Arithmetic>(panel, t, 1,
                                   {{{keys_of(t)}, {t + 1 < tiles.end ? keys_of(t + 1) : values_of(tiles.begin)}}, true},
                                   wide_keys != nullptr);
-  const float scale = cap_scores(args, panel);
+  const float scale = finish_scores(args, unit, first, panel);
   for (int m = 0; m < panel.count; ++m) softmax_row<Arithmetic>(panel, m, scale);
   for (std::uint32_t t = tiles.begin; t < tiles.end; ++t) {
     const std::byte *values = values_of(t), *next = t + 1 < tiles.end ? values_of(t + 1) : keys_of(tiles.begin);
@@ -211,8 +213,8 @@ struct Policy {
     for (std::int64_t first = 0; first < queries; first += kPanelTokens) {
       panel.place(static_cast<int>(queries - first < kPanelTokens ? queries - first : kPanelTokens), args.kv, scratch);
       open_panel<Queries>(args, unit, segment, first, panel);
-      Arithmetic::with_kv_type(args.kv.type,
-                               [&]<DType type>() { reduce_panel<type, Arithmetic>(args, unit, panel, wide_keys); });
+      Arithmetic::with_kv_type(
+          args.kv.type, [&]<DType type>() { reduce_panel<type, Arithmetic>(args, unit, first, panel, wide_keys); });
       close_panel(panel, states, static_cast<std::uint64_t>(first));
     }
   }
@@ -250,7 +252,7 @@ struct Policy {
       Arithmetic::with_kv_type(args.kv.type, [&]<DType type>() {
         score_heads<type, Arithmetic>(args, heads, panels);
         for (std::uint32_t i = 0; i < heads.n_heads; ++i) {
-          const float scale = cap_scores(args, panels[i]);
+          const float scale = finish_scores(args, heads.unit(i), 0, panels[i]);
           for (int m = 0; m < panels[i].count; ++m) softmax_row<Arithmetic>(panels[i], m, scale);
         }
         add_heads<type, Arithmetic>(args, heads, then, panels);

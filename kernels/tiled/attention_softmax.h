@@ -21,10 +21,34 @@ inline constexpr float kLog2E = 1.44269504088896341f;
       }
 }
 
-/// What the scores of a panel are still to be multiplied with, after their soft cap if there is one.
-inline float cap_scores(const AttentionArgs& args, const Panel& panel) {
-  if (args.softcap == 0) return args.scale;
-  apply_softcap(panel, args.scale, args.softcap);
+/// Scores become score * scale, and what their distance adds. Of queries from `first` on, as in open_panel().
+[[gnu::noinline]] inline void add_distances(const AttentionArgs& args, const AttentionUnit& unit, std::int64_t first,
+                                            const Panel& panel) {
+  const std::uint32_t group = args.n_heads / args.kv.n_kv_heads;
+  const F32x16 factor = splat(args.scale);
+  for (int m = 0; m < panel.count; ++m) {
+    const std::uint32_t head = unit.kv_head * group + static_cast<std::uint32_t>((first + m) % group);
+    const std::uint32_t position = unit.position((first + m) / group);
+    for (std::uint32_t tile = panel.tiles.begin; tile < panel.tiles.end; ++tile) {
+      float* at = panel.weights_of(m, tile);
+      const float* bias = tile_bias(args, head, position, tile);
+      store(at, mul_add(load(at), factor, load(bias)));
+      store(at + 16, mul_add(load(at + 16), factor, load(bias + 16)));
+    }
+  }
+}
+
+/// What the scores of a panel are still to be multiplied with, after their soft cap or what is added to them. `first`:
+/// the unit's query that is the panel's first.
+inline float finish_scores(const AttentionArgs& args, const AttentionUnit& unit, std::int64_t first,
+                           const Panel& panel) {
+  if (args.softcap != 0) {
+    apply_softcap(panel, args.scale, args.softcap);
+  } else if (args.bias.values != nullptr) {
+    add_distances(args, unit, first, panel);
+  } else {
+    return args.scale;
+  }
   return 1.0f;
 }
 

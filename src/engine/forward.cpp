@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "engine/phases.h"
+#include "model/distances.h"
 
 namespace qinfer::engine {
 namespace {
@@ -150,6 +151,8 @@ class Pass {
     args.scale =
         about.scale != 0 ? about.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(about.head_dim)));
     args.softcap = about.softcap;
+    if (spec_.has_distances)
+      args.bias = {reinterpret_cast<const float*>(model_.scratch() + layout_.distances), model::kDistanceReach};
     args.causal = spec_.causal;
     args.window = about.window;
     args.kv = kv_of(about);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kv/prefix_index.h"
+#include "model/distances.h"
 #include "sampling/sampler.h"
 
 namespace qinfer::engine {
@@ -140,6 +141,8 @@ ScratchLayout scratch_layout(const model::ModelSpec& spec, const kernels::Kernel
   };
   layout.positions = take_ids("positions", spec.n_positions);
   layout.types = take_ids("token_types", spec.n_types);
+  const std::uint64_t distances = spec.has_distances ? model::distance_values(shape.n_heads) : 0;
+  layout.distances = cursor.take(distances * sizeof(float), {"distances", {distances}});
   layout.logit_rows = cursor.take(rows * sizeof(std::int32_t), {"logit_rows", {rows}, "i32"});
   layout.logit_out = cursor.take(rows * sizeof(float*), {"logit_out", {rows}, "u64"});
   layout.sequences = cursor.take(rows * groups * sizeof(kernels::Sequence),

@@ -29,6 +29,7 @@ struct ScratchLayout {
   std::uint64_t per_worker = 0, per_worker_bytes = 0;  ///< one for each thread
   std::uint64_t tokens = 0;                            ///< i32 [batch]
   std::uint64_t positions = 0, types = 0;              ///< i32 [batch], where the model has tables of them
+  std::uint64_t distances = 0;                         ///< kernels::DistanceBias::values, where the model has some
   std::uint64_t logit_rows = 0;                        ///< i32 [batch]: the rows whose logits are wanted
   std::uint64_t logit_out = 0;                         ///< float* [batch]
   std::uint64_t sequences = 0;                         ///< kernels::Sequence [groups, at least 1][batch]

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "kv/snapshot.h"
+#include "model/distances.h"
 #include "model/rope.h"
 #include "platform/cgroup.h"
 #include "platform/thread.h"
@@ -132,6 +133,9 @@ Status Model::load_weights(source::ModelSource& source, const model::LoadProgres
 #if defined(QINFER_POISON)
   scratch_poison_ = ScratchPoison(scratch_.data(), blueprint_.scratch, blueprint_.scratch_region);
 #endif
+  if (spec_.has_distances)
+    model::fill_distances(weights_.matrix(model::Role::distances),
+                          reinterpret_cast<float*>(scratch_.data() + blueprint_.scratch.distances));
   weight_format_ = describe_formats();
   count_encodings();
   std::size_t experts = 0;

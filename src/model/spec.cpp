@@ -219,6 +219,7 @@ void add_encoder(const ModelSpec& spec, Text& out) {
   out.add("positions", spec.n_positions, 0u);
   out.add("first_position", spec.first_position, 0u);
   out.add("types", spec.n_types, 0u);
+  out.add("distances", spec.has_distances, false);
   const ClassifierSpec& classifier = spec.classifier;
   if (classifier.n_labels == 0) return;
   out.add("labels", classifier.n_labels, 0u);

@@ -156,6 +156,7 @@ struct ModelSpec {
   std::uint32_t n_positions = 0;     ///< rows of a table of positions that are added to embeddings; 0: there is none
   std::uint32_t first_position = 0;  ///< the row of a text's first token
   std::uint32_t n_types = 0;         ///< rows of a table of token types that are added; 0: there is none
+  bool has_distances = false;        ///< scores have added what distances.h says
   ClassifierSpec classifier;
   bool tied_embeddings = false;
   bool causal = true;       ///< false: every token sees those after it too, and there is no LM head

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "model/distances.h"
+
 namespace qinfer::model {
 namespace {
 
@@ -132,6 +134,7 @@ constexpr GlobalRow kGlobalRows[] = {
      }},
     {Role::positions, "positions", false, [](const ModelSpec& s) { return s.n_positions; }},
     {Role::types, "types", false, [](const ModelSpec& s) { return s.n_types; }},
+    {Role::distances, "distances", false, [](const ModelSpec& s) { return s.has_distances ? kDistanceBuckets : 0; }},
     {Role::final_norm, "final_norm", true, [](const ModelSpec& s) { return as_one(!s.gives_hidden()); }},
     {Role::final_norm_bias, "final_norm_bias", true,
      [](const ModelSpec& s) { return as_one(has_norm_bias(s) && !s.gives_hidden()); }},
@@ -161,6 +164,7 @@ static_assert(std::size(kGlobalRows) == kGlobalRoles);
 
 std::uint32_t columns(const ModelSpec& spec, Role role) {
   if (role == Role::classifier_out_bias) return spec.classifier.n_labels;
+  if (role == Role::distances) return spec.largest_attention().n_heads;
   for (std::size_t i = 0; i < kMaxDense; ++i) {
     if (role == kDenseRoles[i].matrix) return dense_of(spec, i).inputs;
     if (role == kDenseRoles[i].bias) return dense_of(spec, i).outputs;

@@ -30,6 +30,7 @@ enum class Role : std::uint8_t {
   final_norm_bias,
   positions,         ///< a row for each position
   types,             ///< a row for each token type
+  distances,         ///< a row for each bucket of distances, with a number for each head
   classifier_dense,  ///< this and the rest up to the norm before attention: see ClassifierSpec
   classifier_dense_bias,
   classifier_norm,
@@ -104,7 +105,7 @@ constexpr std::optional<Role> bias_of(Role matrix) {
 
 /// Small matrices that are read row by row, as the file has them, and multiplied by no kernel set.
 constexpr bool is_row_table(Role role) {
-  return role == Role::positions || role == Role::types || role == Role::classifier_dense ||
+  return role == Role::positions || role == Role::types || role == Role::distances || role == Role::classifier_dense ||
          role == Role::classifier_out;
 }
 

@@ -1,9 +1,12 @@
 // Encoders of BERT's kind beyond their embeddings, which models_hugging_face.cpp compares with transformers': what
-// their classifiers give for a pair of texts, and the types of tokens.
+// their classifiers give for a pair of texts, the types of tokens, and buckets of distances.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "engine/eval.h"
 #include "engine/session.h"
+#include "model/distances.h"
 #include "support/catch.h"
 #include "support/model_fixtures.h"
 #include "support/targets.h"
@@ -81,6 +84,7 @@ TEST_CASE("classifiers of encoders give transformers' numbers, from both formats
   } kModelsOf[] = {{"bert-classifier-f32", kModels + "bert-classifier-f32"},
                    {"xlmr-classifier-f32", kModels + "xlmr-classifier-f32"},
                    {"xlmr-classifier-f32", QINFER_TEST_FIXTURES "/gguf/xlmr-classifier-f32.gguf"},
+                   {"mpnet-classifier-f32", kModels + "mpnet-classifier-f32"},
                    {"modernbert-classifier-f32", kModels + "modernbert-classifier-f32"}};
   for (const auto& [name, path] : kModelsOf)
     for (const bool exact : {true, false})
@@ -134,4 +138,17 @@ TEST_CASE("types of tokens change what an encoder gives, and are checked", "[mod
   CHECK(std::string(refused.message()).find("tokens of type 1: the model has 1 types") != std::string::npos);
   const Loaded plain = load(kModels + "bert-f32", "", true);
   CHECK(plain.session->classify(out).code() == Code::unsupported);
+}
+
+TEST_CASE("distances share the buckets that T5 and MPNet give them", "[models]") {
+  // What transformers' MPNetEncoder.relative_position_bucket() gives: the first distance of each bucket of a side.
+  constexpr std::int32_t kFirst[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
+  for (std::int32_t distance = 0; distance < 2000; ++distance) {
+    const auto bucket = static_cast<std::uint32_t>(std::upper_bound(std::begin(kFirst), std::end(kFirst), distance) -
+                                                   std::begin(kFirst) - 1);
+    CHECK(model::distance_bucket(-distance) == bucket);
+    if (distance != 0) CHECK(model::distance_bucket(distance) == 16 + bucket);
+  }
+  CHECK(model::distance_bucket(INT32_MIN) == 15);
+  CHECK(model::distance_bucket(INT32_MAX) == 31);
 }

@@ -35,7 +35,7 @@ void fill_cache(const KernelSet& set, TestCache& cache, Random& random, std::siz
 /// Values and, for bounds, the sums of the terms' magnitudes.
 std::vector<Sum> attend(const float* q, const std::vector<float>& keys, const std::vector<float>& values,
                         const KvLayout& l, std::uint32_t h, std::uint32_t position, const AttentionCase& c,
-                        std::uint32_t length, float scale) {
+                        std::uint32_t length, float scale, const float* added) {
   const std::uint32_t first = c.window != 0 && position >= c.window ? position - c.window + 1 : 0;
   const std::uint32_t last = c.causal        ? position
                              : c.window == 0 ? length - 1
@@ -46,6 +46,8 @@ std::vector<Sum> attend(const float* q, const std::vector<float>& keys, const st
   const auto at = [&](std::uint32_t p) { return (static_cast<std::size_t>(p) * l.n_kv_heads + h) * l.head_dim; };
   for (std::uint32_t p = first; p <= last; ++p) {
     weights.push_back(dot(q, keys.data() + at(p), l.head_dim).value * scale);
+    const std::int64_t distance = std::int64_t{p} - position, reach = c.reach;
+    if (added != nullptr) weights.back() += added[std::clamp(distance, -reach, reach) + reach];
     if (c.softcap != 0) weights.back() = c.softcap * std::tanh(weights.back() / c.softcap);
     max = std::max(max, weights.back());
   }
@@ -78,7 +80,15 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
   const std::vector<float> q = as_activations(set, random.values(static_cast<std::size_t>(rows) * width));
   Queries queries(set, q, rows, c.n_heads, c.head_dim);
   ActivationBuffer out(set.layouts.operand_of(rows), rows, width);
+  // Of each head from the distance -reach to reach, and as kernels take them.
+  const auto known = static_cast<std::size_t>(2 * c.reach + 1);
+  const std::vector<float> added = random.values(c.reach != 0 ? c.n_heads * known : 0);
+  std::vector<float> table;
+  for (std::uint32_t h = 0; h < c.n_heads && c.reach != 0; ++h)
+    for (std::int32_t d = -c.reach - 31; d <= c.reach + 31; ++d)
+      table.push_back(added[h * known + static_cast<std::size_t>(std::clamp(d, -c.reach, c.reach) + c.reach)]);
   AttentionArgs args;
+  if (c.reach != 0) args.bias = {table.data(), c.reach};
   args.n = rows;
   args.q = queries.values.view();
   args.out = out.view();
@@ -110,8 +120,9 @@ void attention_case(const KernelSet& set, DType type, const AttentionCase& c) {
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const auto row = static_cast<std::size_t>(sequences[s].first_row + r);
         const std::uint32_t position = sequences[s].first_position + static_cast<std::uint32_t>(r);
-        const auto want = attend(q.data() + row * width + h * c.head_dim, keys[s], values[s], layout,
-                                 h / (c.n_heads / c.n_kv_heads), position, c, c.lengths[s], args.scale);
+        const auto want =
+            attend(q.data() + row * width + h * c.head_dim, keys[s], values[s], layout, h / (c.n_heads / c.n_kv_heads),
+                   position, c, c.lengths[s], args.scale, c.reach != 0 ? added.data() + h * known : nullptr);
         for (std::uint32_t i = 0; i < c.head_dim; ++i) {
           INFO("sequence " << s << " row " << r << " head " << h << " element " << i);
           const double got = out.get(static_cast<std::int64_t>(row), h * c.head_dim + i);
@@ -232,6 +243,42 @@ void test_attention(const KernelSet& set, DType type) {
                   .window = 300,
                   .lengths = {700},
                   .causal = false});
+  // Scores with numbers by distance: of encoders, whose texts may be longer than the table; and where rows are few.
+  for (const std::int32_t reach : {1, 40, 128}) {
+    attention_case(set, type,
+                   {.n_heads = 4,
+                    .n_kv_heads = 2,
+                    .head_dim = 24,
+                    .block_tokens = 32,
+                    .lengths = {1, 5, 33, 64, 130, 600},
+                    .causal = false,
+                    .reach = reach});
+    attention_case(set, type,
+                   {.n_heads = 5,
+                    .n_kv_heads = 5,
+                    .head_dim = 10,
+                    .block_tokens = 64,
+                    .window = 50,
+                    .lengths = {3, 200},
+                    .causal = false,
+                    .reach = reach});
+    attention_case(set, type,
+                   {.n_heads = 6,
+                    .n_kv_heads = 2,
+                    .head_dim = 16,
+                    .block_tokens = 32,
+                    .lengths = {513, 1600, 1},
+                    .split = true,
+                    .reach = reach});
+    attention_case(set, type,
+                   {.n_heads = 3,
+                    .n_kv_heads = 1,
+                    .head_dim = 32,
+                    .block_tokens = 32,
+                    .lengths = {50, 100, 20},
+                    .rise = 200,
+                    .reach = reach});
+  }
   attention_case(
       set, type,
       {.n_heads = 7, .n_kv_heads = 1, .head_dim = 128, .block_tokens = 32, .lengths = {1, 600}, .split = true});

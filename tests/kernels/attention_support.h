@@ -30,8 +30,9 @@ struct AttentionCase {
   bool split = false;
   float softcap = 0;
   bool causal = true;
-  float rise = 1;        ///< the keys of later positions, from 40 on, are this many times as long
-  float value_unit = 1;  ///< of values
+  float rise = 1;          ///< the keys of later positions, from 40 on, are this many times as long
+  float value_unit = 1;    ///< of values
+  std::int32_t reach = 0;  ///< of numbers that are added by distance; 0: none
   std::int64_t hidden = 33;
 };
 

@@ -1,7 +1,8 @@
-// BERT (MiniLM, BGE, E5, GTE, mxbai, Arctic) and RoBERTa (XLM-R: BGE-M3, multilingual E5): learned positions and token
-// types, norms of sums, and networks of two matrices. They differ in where positions begin, and in the names of the
-// layers that classify.
+// BERT (MiniLM, BGE, E5, GTE, mxbai, Arctic), RoBERTa (XLM-R: BGE-M3, multilingual E5) and MPNet: learned positions,
+// norms of sums, and networks of two matrices. They differ in where positions begin, in names of tensors, and in that
+// the first two have token types and MPNet adds to scores what the distance of two tokens says.
 #include "base/format.h"
+#include "model/distances.h"
 #include "source/architectures/rows.h"
 #include "source/hf_encoder.h"
 
@@ -32,6 +33,24 @@ Status read_roberta(const FieldReader& fields, const Architecture& architecture,
   return Status();
 }
 
+/// Scores have added what the distance says. The position of a token is counted from 2 on whatever the padding's id is,
+/// and there are 32 buckets whatever the field says: transformers fixes both.
+Status read_mpnet(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+  constexpr std::uint32_t kUnused = 2;
+  QINFER_ASSIGN(const auto buckets, fields.integer("relative_attention_num_buckets", 1, kMaxDim));
+  if (buckets.value_or(model::kDistanceBuckets) != model::kDistanceBuckets)
+    return error(Code::unsupported, "{}: \"relative_attention_num_buckets\" is {}, only {} is supported",
+                 fields.where(), *buckets, model::kDistanceBuckets);
+  if (spec.context_tokens <= kUnused)
+    return error_at(Code::format, -1, "{}: \"max_position_embeddings\" is {}, expected more than {}", fields.where(),
+                    spec.context_tokens, kUnused);
+  QINFER_TRY(read_bert(fields, architecture, spec));
+  add_positions(kUnused, spec);
+  spec.n_types = 0;
+  spec.has_distances = true;
+  return Status();
+}
+
 template <ReadFields read>
 Status read_classifying(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   QINFER_TRY(read(fields, architecture, spec));
@@ -52,6 +71,20 @@ constexpr EncoderTensor kBertTensors[] = {
     {Role::gate, "intermediate.dense", "ffn_up"},
     {Role::down, "output.dense", "ffn_down"},
 };
+/// Scores by distance have no name in GGUF files: llama.cpp does not know MPNet.
+constexpr EncoderTensor kMpnetTensors[] = {
+    {Role::embedding, "embeddings.word_embeddings", {}},
+    {Role::positions, "embeddings.position_embeddings", {}},
+    {Role::distances, "encoder.relative_attention_bias", {}},
+    {Role::attn_norm, "output.LayerNorm", {}},
+    {Role::ffn_norm, "attention.LayerNorm", {}},
+    {Role::q, "attention.attn.q", {}},
+    {Role::k, "attention.attn.k", {}},
+    {Role::v, "attention.attn.v", {}},
+    {Role::o, "attention.attn.o", {}},
+    {Role::gate, "intermediate.dense", {}},
+    {Role::down, "output.dense", {}},
+};
 constexpr EncoderTensor kBertClassifies[] = {
     {Role::classifier_dense, "pooler.dense", "cls"},
     {Role::classifier_out, "classifier", "cls.output", {}, {}, true},
@@ -62,11 +95,13 @@ constexpr EncoderTensor kRobertaClassifies[] = {
 };
 constexpr EncoderTensor kBertEmbeddingNorm = {Role::attn_norm, "embeddings.LayerNorm", "token_embd_norm"};
 constexpr EncoderNames kBertNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kBertClassifies};
+constexpr EncoderNames kMpnetNames = {"encoder.layer.", kBertEmbeddingNorm, true, kMpnetTensors, kRobertaClassifies};
 constexpr EncoderNames kRobertaNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kRobertaClassifies};
 
 constexpr std::string_view kAlsoBert[] = {"BertForMaskedLM", "BertForPreTraining"};
 constexpr std::string_view kAlsoRoberta[] = {"RobertaForMaskedLM", "XLMRobertaModel", "XLMRobertaForMaskedLM",
                                              "CamembertModel", "CamembertForMaskedLM"};
+constexpr std::string_view kAlsoMpnet[] = {"MPNetForMaskedLM"};
 constexpr std::string_view kAlsoClassifying[] = {"XLMRobertaForSequenceClassification"};
 
 }  // namespace
@@ -96,6 +131,16 @@ constexpr Architecture roberta() {
   return row;
 }
 
+constexpr Architecture mpnet() {
+  Architecture row = kBert;
+  row.name = "MPNetModel";
+  row.also = kAlsoMpnet;
+  row.read_own = read_mpnet;
+  row.prefix = "mpnet.";
+  row.names = &kMpnetNames;
+  return row;
+}
+
 constexpr Architecture classifying(const Architecture& of, std::string_view name, ReadFields read,
                                    std::span<const std::string_view> also) {
   Architecture row = of;
@@ -108,6 +153,9 @@ constexpr Architecture classifying(const Architecture& of, std::string_view name
 }  // namespace
 
 constexpr Architecture kRoberta = roberta();
+constexpr Architecture kMpnet = mpnet();
+constexpr Architecture kMpnetClassifier =
+    classifying(kMpnet, "MPNetForSequenceClassification", read_classifying<read_mpnet>, {});
 constexpr Architecture kBertClassifier =
     classifying(kBert, "BertForSequenceClassification", read_classifying<read_bert>, {});
 constexpr Architecture kRobertaClassifier =
