@@ -64,7 +64,7 @@ enum class NormKind : std::uint8_t { rms, centred, centred_with_bias };
 /// of the mean of all; in a decoder out(x) of that of the last token, without biases.
 struct ClassifierSpec {
   std::uint32_t n_labels = 0;  ///< 0: there is none
-  bool is_tanh = true;         ///< the activation, otherwise that of the networks
+  bool is_tanh = true;         ///< the activation, otherwise the exact GELU
   bool dense_bias = true, has_norm = false;
   bool mean = false;
   bool is_last = false;  ///< of a decoder; all else but the labels plays no part

@@ -202,7 +202,9 @@ void TensorInfo::set_bytes(std::uint32_t file, std::uint64_t offset, std::uint64
 
 void TensorInfo::keep_rows(std::uint64_t first, std::uint64_t n, std::uint64_t cols) {
   const std::uint64_t each = encoded_bytes(encoding, cols);
+  const bool is_vector = shape.size() == 1;
   shape = {n, cols};
+  if (is_vector) shape.pop_back();
   set_bytes(file(), offset() + first * each, n * each);
 }
 

@@ -184,7 +184,8 @@ struct TensorInfo {
   /// One piece with all rows of its shape, which are `bytes` bytes from `offset` of a file on. If these are no whole
   /// rows, as those of a quantised vector, all of it is one row.
   void set_bytes(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes);
-  /// Narrows a matrix of one piece, with `cols` columns and its rows side by side, to n rows from `first` on.
+  /// Narrows a matrix of one piece, with `cols` columns and its rows side by side, to n rows from `first` on. A vector
+  /// of one piece: to n values; `cols` is 1.
   void keep_rows(std::uint64_t first, std::uint64_t n, std::uint64_t cols);
   /// Narrows a tensor of one piece to n columns from `first` on of matrix `matrix` of several [rows][cols], which are
   /// the rows of this one.

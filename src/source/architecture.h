@@ -78,6 +78,12 @@ struct FieldName {
   std::string_view usual, own;
 };
 
+/// What the fields hidden_act and hidden_activation may say.
+struct ActivationName {
+  std::string_view name;
+  Activation activation;
+};
+
 /// A row of config.json's "architectures".
 struct Architecture {
   std::string_view name;
@@ -97,6 +103,7 @@ struct Architecture {
   std::string_view activation_name = "silu";
   std::string_view activation_alias = {};  ///< what hidden_act may say for it
   Activation activation = Activation::silu;
+  std::span<const ActivationName> activations = {};  ///< others that the fields may name
   model::NormPlaces norms = {};
   model::NormKind norm_kind = model::NormKind::rms;
   std::string_view eps_field = "rms_norm_eps";

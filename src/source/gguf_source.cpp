@@ -121,14 +121,15 @@ class GgufSource final : public ModelSource {
  private:
   /// Narrows the place of a tensor of the file to its rows that are one of the model.
   Status take_part(const GgufPlace& place, const GgufTensor& tensor, TensorInfo& info) const {
-    std::uint64_t rows = 1;
+    const bool is_vector = tensor.n_dims == 1;
+    std::uint64_t rows = is_vector ? tensor.dims[0] : 1;
     for (std::uint32_t i = 1; i < tensor.n_dims; ++i) rows *= tensor.dims[i];
     if (rows != place.all_rows)
       return error_at(Code::format, static_cast<std::int64_t>(tensor.offset),
                       "{}: tensor \"{}\" has the shape {}, expected {} rows in all", gguf_.file(tensor.file).name,
                       tensor.name, formats::shape_text(info.shape), place.all_rows);
     info.part_of = place.part_of;
-    info.keep_rows(place.first_row, place.rows, tensor.dims[0]);
+    info.keep_rows(place.first_row, place.rows, is_vector ? 1 : tensor.dims[0]);
     return Status();
   }
 

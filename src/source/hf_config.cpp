@@ -157,16 +157,30 @@ Status refuse_foreign_fields(const FieldReader& fields, const Architecture& arch
       return error(Code::unsupported, "{}: \"{}\" is {}, only {} is supported for this architecture", fields.where(),
                    field.name, *value, field.off);
   }
-  const std::string_view expected = architecture.activation_name;
-  for (const std::string_view key : {"hidden_act", "hidden_activation"}) {
-    QINFER_ASSIGN(const auto activation, fields.string(key));
-    const std::string_view alias = architecture.activation_alias;
-    const bool is_alias = !alias.empty() && key == "hidden_act" && activation == alias;
-    if (activation && *activation != expected && !is_alias)
-      return error(Code::unsupported, "{}: \"{}\" is \"{}\", only \"{}\" is supported", fields.where(), key,
-                   *activation, expected);
-  }
   return check_causality(fields, architecture);
+}
+
+/// The activation of all networks.
+Status read_activation(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
+  Activation activation = architecture.activation;
+  for (const std::string_view key : {"hidden_act", "hidden_activation"}) {
+    QINFER_ASSIGN(const auto stated, fields.string(key));
+    const std::string_view alias = architecture.activation_alias;
+    const bool is_alias = !alias.empty() && key == "hidden_act" && stated == alias;
+    if (!stated || *stated == architecture.activation_name || is_alias) continue;
+    const auto others = architecture.activations;
+    const auto found =
+        std::find_if(others.begin(), others.end(), [&](const ActivationName& row) { return row.name == *stated; });
+    if (found == others.end()) {
+      std::string known = format_text("{}\"{}\"", others.empty() ? "only " : "", architecture.activation_name);
+      for (const ActivationName& row : others) known += format_text(", \"{}\"", row.name);
+      return error(Code::unsupported, "{}: \"{}\" is \"{}\", {} {} supported", fields.where(), key, *stated, known,
+                   others.empty() ? "is" : "are");
+    }
+    activation = found->activation;
+  }
+  for (LayerSpec& layer : spec.layers) layer.ffn.activation = activation;
+  return Status();
 }
 
 /// What an architecture has without a field.
@@ -264,7 +278,6 @@ Status read_sizes(const FieldReader& fields, const Architecture& architecture, M
   LayerSpec layer;
   layer.mixer = attention;
   layer.ffn.width = u32(ffn);
-  layer.ffn.activation = architecture.activation;
   spec.layers.resize(static_cast<std::size_t>(layers), layer);
   return Status();
 }
@@ -421,6 +434,7 @@ Result<ParsedConfig> parse_hf_config(const formats::Json& config, std::string_vi
               architecture->name);
   QINFER_TRY(refuse_foreign_fields(fields, *architecture));
   QINFER_TRY(read_sizes(fields, *architecture, spec));
+  QINFER_TRY(read_activation(fields, *architecture, spec));
   QINFER_TRY(read_biases(fields, *architecture, spec));
   QINFER_TRY(read_experts(fields, architecture->experts, spec));
   QINFER_TRY(read_defaults(fields, *architecture, spec));

@@ -108,10 +108,13 @@ std::string join_name(std::string_view prefix, const Named& named, std::string_v
 
 }  // namespace
 
-std::string encoder_name(const EncoderNames& names, const ModelSpec& spec, const TensorId& id,
-                         std::string_view prefix) {
-  const Named named = find_named(names, spec, id);
+std::string encoder_name(const EncoderNames& names, const ModelSpec& spec, const TensorId& id, std::string_view prefix,
+                         bool old_norms) {
+  Named named = find_named(names, spec, id);
   if (named.row == nullptr) return {};
+  const Role role = named.row->role;
+  const bool is_norm = role == Role::attn_norm || role == Role::ffn_norm || role == Role::final_norm;
+  if (old_norms && is_norm) named.end = named.end == ".weight" ? ".gamma" : ".beta";
   return join_name(named.row->outside ? std::string_view() : prefix, named, names.layer, named.row->name);
 }
 

@@ -13,6 +13,12 @@ namespace qinfer::source {
 /// Norms of the embedding and of each sum, which go on as the residual stream.
 inline constexpr model::NormPlaces kNormsOfSums = {.attention_replaces = true, .ffn_replaces = true};
 
+/// Activations that an encoder may have in the place of the exact GELU.
+inline constexpr ActivationName kEncoderActivations[] = {{"gelu_new", Activation::gelu_tanh},
+                                                         {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                         {"silu", Activation::silu},
+                                                         {"swish", Activation::silu}};
+
 /// No rotary embedding.
 Status read_no_rope(const formats::FieldReader& fields, const Architecture& architecture, model::ModelSpec& spec);
 
@@ -46,9 +52,13 @@ struct EncoderNames {
   std::span<const EncoderTensor> tensors, classifier = {};
 };
 
+/// What names of an encoder's tensors may begin with besides the architecture's own prefix, by the classes around it.
+inline constexpr std::string_view kEncoderPrefixes[] = {"bert.", "roberta.", "model.", "mpnet.", "nomic_bert."};
+
 /// What a tensor is called: in a checkpoint, and in a GGUF file. Empty names: the family has no such tensor.
+/// `old_norms`: HfNames.
 std::string encoder_name(const EncoderNames& names, const model::ModelSpec& spec, const model::TensorId& id,
-                         std::string_view prefix);
+                         std::string_view prefix, bool old_norms = false);
 GgufPlace gguf_encoder_place(const EncoderNames& names, const model::ModelSpec& spec, const model::TensorId& id);
 /// The larger tensor of a checkpoint that it is rows of; none where it is a separate one.
 std::optional<HfPart> encoder_part(const EncoderNames& names, const model::ModelSpec& spec, const model::TensorId& id,

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "source/gguf_source.h"
+#include "source/hf_encoder.h"
 #include "source/hf_tensors.h"
 #include "source/model_folder.h"
 
@@ -128,16 +129,23 @@ class HfSource : public ModelSource {
   }
 
   void find_names() {
-    const Architecture* other = names_.architecture->other_form;
-    if (other != nullptr && n_found({names_.prefix, other}) > n_found({names_.prefix, names_.architecture}))
-      names_.architecture = other;
     // Embedding models are saved without the class around the layers, and so without its name.
-    const std::string_view own = names_.architecture->prefix;
-    for (const std::string_view prefix : {own, std::string_view(), kText5, kText4})
+    std::vector<std::string_view> prefixes = {names_.architecture->prefix, "", kText5, kText4};
+    if (names_.architecture->names != nullptr)
+      prefixes.insert(prefixes.begin() + 2, std::begin(kEncoderPrefixes), std::end(kEncoderPrefixes));
+    for (const std::string_view prefix : prefixes)
       if (has(hf_tensor_name(spec_, {model::Role::embedding}, {prefix, names_.architecture}))) {
         names_.prefix = prefix;
         break;
       }
+    const Architecture* other = names_.architecture->other_form;
+    if (other != nullptr && n_found({names_.prefix, other}) > n_found({names_.prefix, names_.architecture}))
+      names_.architecture = other;
+    HfNames old = names_;
+    old.old_norms = true;
+    const model::TensorId norm{model::Role::attn_norm};  // an encoder's norm of the embedding
+    names_.old_norms = names_.architecture->names != nullptr && !has(hf_tensor_name(spec_, norm, names_)) &&
+                       has(hf_tensor_name(spec_, norm, old));
     constexpr std::string_view kInnerHead = "language_model.lm_head.weight";
     if (!has(std::string(names_.head)) && has(std::string(kInnerHead))) names_.head = kInnerHead;
   }
@@ -214,7 +222,7 @@ class HfSource : public ModelSource {
                       formats::shape_text(part.shape));
     info.part_of = std::move(info.name);
     info.name = name(id);
-    info.keep_rows(part.first_row, part.rows, part.shape.back());
+    info.keep_rows(part.first_row, part.rows, part.shape.size() == 1 ? 1 : part.shape.back());
     return Status();
   }
 

@@ -81,7 +81,7 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
     return folder + (id.role == matrix ? "/linear.weight" : "/linear.bias");
   }
   if (names.architecture != nullptr && names.architecture->names != nullptr)
-    return encoder_name(*names.architecture->names, spec, id, names.prefix);
+    return encoder_name(*names.architecture->names, spec, id, names.prefix, names.old_norms);
   if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);
   if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
   if (id.role == Role::lm_head) return std::string(names.head);

@@ -17,6 +17,7 @@ struct HfNames {
   const Architecture* architecture = nullptr;  ///< null: the names that most have
   std::vector<std::string> dense = {};         ///< folders of the layers after pooling; empty: 2_Dense and 3_Dense
   std::string_view head = "lm_head.weight";    ///< the LM head
+  bool old_norms = false;                      ///< of an encoder: weight and bias of a norm are called gamma and beta
 };
 
 /// What most checkpoints call a tensor of a layer, after "layers.<i>.", and GGUF files, after "blk.<i>.".

@@ -85,6 +85,7 @@ TEST_CASE("classifiers of encoders give transformers' numbers, from both formats
                    {"xlmr-classifier-f32", kModels + "xlmr-classifier-f32"},
                    {"xlmr-classifier-f32", QINFER_TEST_FIXTURES "/gguf/xlmr-classifier-f32.gguf"},
                    {"mpnet-classifier-f32", kModels + "mpnet-classifier-f32"},
+                   {"modernbert-biases-f32", kModels + "modernbert-biases-f32"},
                    {"modernbert-classifier-f32", kModels + "modernbert-classifier-f32"}};
   for (const auto& [name, path] : kModelsOf)
     for (const bool exact : {true, false})

@@ -60,7 +60,7 @@ bool is_used(const std::string& model, const std::string& tensor) {
 
 TEST_CASE("Tensors of encoders that are missing, or of another shape or type", "[bad]") {
   for (const char* name : {"bert-f32", "bert-classifier-f32", "xlmr-classifier-f32", "nomic-f32", "nomic-released-bf16",
-                           "modernbert-classifier-f32"}) {
+                           "modernbert-classifier-f32", "modernbert-biases-f32", "mpnet-f32", "mpnet-classifier-f32"}) {
     const Fixture good(name);
     good.loads();
     for (const auto& [tensor, entry] : good.header.items()) {
@@ -133,9 +133,35 @@ TEST_CASE("Fields of encoders that are missing, of another type or mean another 
       .refused(QINFER_E_FORMAT, "\"global_attn_every_n_layers\"");
   with("modernbert-v4-bf16", "local_rope_theta", 0).refused(QINFER_E_FORMAT, "\"local_rope_theta\" is 0");
   with("modernbert-f32", "local_attention", -1).refused(QINFER_E_FORMAT, "\"local_attention\"");
-  with("modernbert-f32", "attention_bias", true).refused(QINFER_E_UNSUPPORTED, "\"attention_bias\" is true");
-  with("modernbert-f32", "hidden_activation", "silu")
-      .refused(QINFER_E_UNSUPPORTED, "\"hidden_activation\" is \"silu\"");
+  for (const char* field : {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"}) {
+    INFO(field);
+    with("modernbert-biases-f32", field, "yes").refused(QINFER_E_FORMAT, field);
+  }
+  with("modernbert-f32", "attention_bias", true).refused(QINFER_E_NOT_FOUND, "\"layers.0.attn.Wqkv.bias\"");
+  with("modernbert-f32", "mlp_bias", true).refused(QINFER_E_NOT_FOUND, "\"layers.0.mlp.Wi.bias\"");
+  with("modernbert-f32", "norm_bias", true).refused(QINFER_E_NOT_FOUND, "norm.bias\"");
+  with("modernbert-classifier-f32", "classifier_bias", true).refused(QINFER_E_NOT_FOUND, "\"head.dense.bias\"");
+  with("bert-f32", "attention_bias", true).refused(QINFER_E_UNSUPPORTED, "\"attention_bias\" is true");
+  with("modernbert-f32", "hidden_activation", "relu")
+      .refused(QINFER_E_UNSUPPORTED,
+               "\"hidden_activation\" is \"relu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"silu\", "
+               "\"swish\" are supported");
+  for (const char* activation : {"gelu_new", "silu"}) with("bert-f32", "hidden_act", activation).loads();
+  with("mpnet-f32", "relative_attention_num_buckets", 64)
+      .refused(QINFER_E_UNSUPPORTED, "\"relative_attention_num_buckets\" is 64, only 32");
+  with("mpnet-f32", "relative_attention_num_buckets", "many")
+      .refused(QINFER_E_FORMAT, "\"relative_attention_num_buckets\"");
+  without("mpnet-f32", "relative_attention_num_buckets").loads();
+  without("mpnet-f32", "layer_norm_eps").refused(QINFER_E_FORMAT, "\"layer_norm_eps\" is missing");
+  with("mpnet-f32", "max_position_embeddings", 2).refused(QINFER_E_FORMAT, "\"max_position_embeddings\" is 2");
+  with("mpnet-f32", "num_attention_heads", 4)
+      .refused(QINFER_E_FORMAT, "relative_attention_bias.weight\" has the shape [32, 3]");
+  // What others wrote with BERT's fields, and is another model.
+  with("bert-f32", "position_embedding_type", "alibi")
+      .refused(QINFER_E_UNSUPPORTED, "\"position_embedding_type\" is \"alibi\"");
+  for (const char* other : {"JinaBertForMaskedLM", "NewModel", "DistilBertModel"})
+    with("bert-f32", "architectures", Json::array({other}))
+        .refused(QINFER_E_UNSUPPORTED, std::string("\"architectures\" names ") + other + ", known are");
   with("modernbert-classifier-f32", "classifier_activation", "relu")
       .refused(QINFER_E_UNSUPPORTED, "\"classifier_activation\" is \"relu\"");
   with("modernbert-classifier-f32", "classifier_pooling", "max")

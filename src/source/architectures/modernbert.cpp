@@ -90,9 +90,12 @@ constexpr std::string_view kAlso[] = {"ModernBertForMaskedLM"};
 
 constexpr Architecture kModernBert{.name = "ModernBertModel",
                                    .also = kAlso,
+                                   .attention_bias = true,
+                                   .mlp_bias = true,
                                    .causal = false,
                                    .activation_name = "gelu",
                                    .activation = Activation::gelu_erf,
+                                   .activations = kEncoderActivations,
                                    .norm_kind = model::NormKind::centred,
                                    .eps_field = "norm_eps",
                                    .read_own = read_modernbert,
@@ -129,6 +132,8 @@ Status read_keys(GgufFields& fields) {
   if (local) fields.add("local_rope_theta", *local);
   if (fields.has_tensor("cls.bias")) fields.add("classifier_bias", true);
   if (fields.has_tensor("output_norm.bias")) fields.add("norm_bias", true);
+  if (fields.has_tensor("blk.0.attn_qkv.bias")) fields.add("attention_bias", true);
+  if (fields.has_tensor("blk.0.ffn_down.bias")) fields.add("mlp_bias", true);
   return add_encoder_fields(fields);
 }
 

@@ -94,9 +94,12 @@ constexpr EncoderTensor kNomicNew[] = {
 };
 constexpr EncoderNames kNomicNewNames = {"layers.", {Role::attn_norm, "embeddings.LayerNorm", {}}, true, kNomicNew};
 
+constexpr std::string_view kAlsoNomic[] = {"NomicBertForMaskedLM", "NomicBertForPreTraining"};
+
 constexpr Architecture nomic() {
   Architecture row;
   row.name = "NomicBertModel";
+  row.also = kAlsoNomic;
   row.causal = false;
   row.rope.default_theta = 1000;
   row.norms = kNormsOfSums;
@@ -125,8 +128,6 @@ constexpr Architecture released_form() {
 
 constexpr std::string_view kNomicKeys[] = {"attention.causal"};
 
-Status read_nomic_keys(GgufFields& fields) { return add_encoder_fields(fields); }
-
 }  // namespace
 
 constexpr Architecture kNomicBert = released_form();
@@ -136,7 +137,7 @@ constexpr GgufArchitecture kGgufNomicBert{.name = "nomic-bert",
                                           .needs_rope_base = true,
                                           .eps_key = "attention.layer_norm_epsilon",
                                           .own_keys = kNomicKeys,
-                                          .read_own = read_nomic_keys,
+                                          .read_own = add_encoder_fields,
                                           .names = &kNomicReleasedNames};
 
 }  // namespace qinfer::source
