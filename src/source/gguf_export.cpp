@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "formats/gguf.h"
+#include "source/gguf_config.h"
 #include "source/gguf_keys.h"
 #include "source/gguf_source.h"
 #include "source/gguf_tensors.h"
@@ -21,6 +22,8 @@ using model::RowOrder;
 using model::TensorNeed;
 
 constexpr std::uint64_t kStep = 16 << 20;
+/// The key of how many types tokens have, which llama.cpp wants of encoders.
+constexpr std::string_view kTypeCount = "tokenizer.ggml.token_type_count";
 
 /// Row i of the model is row to[i] of the file: which row of the model each row of the file is.
 RowOrder inverse(const RowOrder& to) {
@@ -35,9 +38,10 @@ bool is_small(const TensorNeed& need) {
          need.id.role == Role::shared_router;
 }
 
+/// `all_rows`: of the file's tensor; of a vector its values.
 std::vector<std::uint64_t> dims_of(const model::ModelSpec& spec, const TensorNeed& need, std::uint64_t all_rows) {
   const auto cols = static_cast<std::uint64_t>(need.cols);
-  if (need.is_vector) return {cols};
+  if (need.is_vector) return {all_rows};
   if (need.id.expert == model::kNoExpert) return {cols, all_rows};
   const std::uint64_t experts = spec.layers[need.id.layer].ffn.experts;
   return {cols, all_rows / experts, experts};
@@ -49,11 +53,10 @@ class Planner {
       : source_(source), spec_(source.spec()), architecture_(architecture) {}
 
   Result<std::vector<GgufExportTensor>> run() {
-    const model::RopeSpec& rope = spec_.ropes.front();
     add_divisors(kRopeDivisors, gguf_rope_divisors(spec_));
-    if (rope.scaling == model::RopeScaling::longrope && spec_.n_ropes() == 1) {
-      add_divisors(kLongDivisors, rope.long_divisors);
-      add_divisors(kShortDivisors, rope.divisors);
+    if (spec_.n_ropes() == 1 && spec_.ropes.front().scaling == model::RopeScaling::longrope) {
+      add_divisors(kLongDivisors, spec_.ropes.front().long_divisors);
+      add_divisors(kShortDivisors, spec_.ropes.front().divisors);
     }
     for (const TensorNeed& need : model::tensors_of(spec_)) QINFER_TRY(add(need));
     return std::move(tensors_);
@@ -71,11 +74,13 @@ class Planner {
     part.need = need;
     QINFER_ASSIGN(part.stored, source_.find(need.id));
     QINFER_TRY(model::check_stored(source_, need, part.stored));
+    if (need.id.role == Role::positions) leave_out_unused(part);
     part.encoding = is_small(need) ? Encoding::f32 : part.stored.encoding;
     part.order = inverse(gguf_row_order(spec_, architecture_, need.id));
     const auto [known, is_new] = by_name_.try_emplace(place.stored_name(), tensors_.size());
     if (is_new) {
-      const std::uint64_t rows = place.part_of.empty() ? static_cast<std::uint64_t>(need.rows) : place.all_rows;
+      const std::int64_t own = need.is_vector ? need.cols : part.need.rows;
+      const std::uint64_t rows = place.part_of.empty() ? static_cast<std::uint64_t>(own) : place.all_rows;
       tensors_.push_back({place.stored_name(), dims_of(spec_, need, rows), part.encoding, {}, {}});
     }
     GgufExportTensor& tensor = tensors_[known->second];
@@ -84,6 +89,13 @@ class Planner {
                    part.stored.quoted(), encoding_name(part.encoding), tensor.name, encoding_name(tensor.encoding));
     tensor.parts.push_back(std::move(part));
     return Status();
+  }
+
+  /// Files have no rows for positions that no token has.
+  void leave_out_unused(GgufExportPart& part) const {
+    part.need.rows -= spec_.first_position;
+    part.stored.keep_rows(spec_.first_position, static_cast<std::uint64_t>(part.need.rows),
+                          static_cast<std::uint64_t>(part.need.cols));
   }
 
   ModelSource& source_;
@@ -168,7 +180,8 @@ Status copy_tokenizer(const std::string& text, CancelFlag cancel, formats::GgufW
   const HeaderFiles files(text, text.size());
   QINFER_ASSIGN(const formats::Gguf gguf, formats::Gguf::open("the tokenizer of the GGUF file", &files, cancel));
   for (std::size_t i = 0; i < gguf.metadata().size(); ++i)
-    if (gguf.metadata()[i].key.starts_with("tokenizer.")) writer.add(gguf.metadata()[i]);
+    if (gguf.metadata()[i].key.starts_with("tokenizer.") && gguf.metadata()[i].key != kTypeCount)
+      writer.add(gguf.metadata()[i]);
   return Status();
 }
 
@@ -238,9 +251,6 @@ std::uint64_t GgufExportTensor::bytes() const {
 Result<GgufExport> plan_gguf_export(ModelSource& source, std::span<const PackInput::Text> texts, std::uint32_t label,
                                     CancelFlag cancel) {
   const model::ModelSpec& spec = source.spec();
-  if (spec.norm_kind != model::NormKind::rms)
-    return error(Code::unsupported, "{}: encoders with LayerNorm are read from GGUF files, but not written as such",
-                 spec.architecture);
   if (spec.classifier.is_last)
     return error(Code::unsupported, "{}: GGUF files have no classifier of a decoder's last token", spec.architecture);
   const GgufArchitecture* architecture = find_gguf_architecture(spec);
@@ -253,6 +263,7 @@ Result<GgufExport> plan_gguf_export(ModelSource& source, std::span<const PackInp
   writer.add_u32("general.file_type", label);
   writer.add_u32("general.quantization_version", 2);
   add_gguf_keys(spec, *architecture, writer);
+  if (spec.n_types != 0) writer.add_u32(kTypeCount, spec.n_types);
   QINFER_TRY(add_tokenizer(source, texts, cancel, writer, plan));
   QINFER_ASSIGN(plan.tensors, Planner(source, *architecture).run());
   for (const GgufExportTensor& tensor : plan.tensors) writer.add_tensor(tensor.name, tensor.dims, tensor.encoding);

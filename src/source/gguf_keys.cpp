@@ -45,14 +45,15 @@ class Writer {
     u32("attention.head_count_kv", attention_.n_kv_heads);
     u32("attention.key_length", attention_.head_dim);
     u32("attention.value_length", attention_.head_dim);
-    f32("attention.layer_norm_rms_epsilon", spec_.norm_eps);
+    f32(keys_.architecture().eps_key, spec_.norm_eps);
     u32("vocab_size", spec_.n_vocab);
     add_embedding();
   }
 
   void add_embedding() {
     const model::EmbeddingSpec& embedding = spec_.embedding;
-    if (embedding.pooling == model::Pooling::mean) u32("pooling_type", 1);
+    // Of a classifier ranks, unless its files state a kind of pooling that is not the usual one.
+    if (embedding.pooling == model::Pooling::mean) u32("pooling_type", spec_.classifier.n_labels != 0 ? 4 : 1);
     if (embedding.pooling == model::Pooling::first) u32("pooling_type", 2);
     if (embedding.pooling == model::Pooling::last && !spec_.causal) u32("pooling_type", 3);
     for (std::size_t i = 0; i < embedding.dense.size(); ++i) {
@@ -70,6 +71,7 @@ class Writer {
   }
 
   void add_rope() {
+    if (spec_.n_ropes() == 0) return;
     const RopeSpec& rope = rope_of(spec_.n_ropes() == 1 && first_has_window());
     f32("rope.freq_base", rope.theta);
     if (spec_.n_ropes() > 1) f32("rope.freq_base_swa", rope_of(true).theta);
@@ -137,6 +139,10 @@ void GgufKeys::boolean(std::string_view name, bool value) {
   out_.add_boolean(format_text("{}.{}", architecture_.name, name), value);
 }
 
+void GgufKeys::texts(std::string_view name, std::span<const std::string> values) {
+  out_.add_texts(format_text("{}.{}", architecture_.name, name), values);
+}
+
 void GgufKeys::window_pattern(const model::ModelSpec& spec) {
   std::vector<bool> windows;
   windows.reserve(spec.layers.size());
@@ -160,6 +166,8 @@ std::vector<float> gguf_rope_divisors(const model::ModelSpec& spec) {
 model::ModelSpec as_gguf_says(model::ModelSpec spec) {
   spec.bos_token = -1;
   spec.end_tokens.clear();
+  spec.n_positions -= spec.first_position;  // rows of no token are left out
+  spec.first_position = 0;
   for (RopeSpec& rope : spec.ropes) {
     rope.theta = static_cast<double>(static_cast<float>(rope.theta));
     rope.attention_factor = std::round(rope.attention_factor * 1e6) / 1e6;  // stated as a quotient in f32

@@ -1,6 +1,8 @@
 // The key-values of a GGUF file that say which model it holds: the inverse of gguf_config.h.
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "formats/gguf_writer.h"
@@ -18,6 +20,7 @@ class GgufKeys {
   void f32(std::string_view name, double value);
   void text(std::string_view name, std::string_view value);
   void boolean(std::string_view name, bool value);
+  void texts(std::string_view name, std::span<const std::string> values);
   /// Whether each layer has a window, where some have.
   void window_pattern(const model::ModelSpec& spec);
 
@@ -34,7 +37,7 @@ void add_gguf_keys(const model::ModelSpec& spec, const GgufArchitecture& archite
 std::vector<float> gguf_rope_divisors(const model::ModelSpec& spec);
 
 /// What a spec becomes by way of a GGUF file, as far as results depend on it: llama3 scaling becomes divisors, and
-/// tokens are left out.
+/// tokens and the rows of positions that no token has are left out.
 model::ModelSpec as_gguf_says(model::ModelSpec spec);
 
 }  // namespace qinfer::source

@@ -154,4 +154,11 @@ Status add_encoder_fields(GgufFields& fields) {
   return Status();
 }
 
+void write_encoder_keys(const ModelSpec& spec, GgufKeys& keys) {
+  keys.boolean("attention.causal", false);
+  std::vector<std::string> labels;
+  for (std::uint32_t i = 0; i < spec.classifier.n_labels; ++i) labels.push_back(format_text("LABEL_{}", i));
+  if (!labels.empty()) keys.texts("classifier.output_labels", labels);
+}
+
 }  // namespace qinfer::source

@@ -6,6 +6,7 @@
 
 #include "source/architecture.h"
 #include "source/gguf_fields.h"
+#include "source/gguf_keys.h"
 #include "source/gguf_tensors.h"
 
 namespace qinfer::source {
@@ -66,5 +67,7 @@ std::optional<HfPart> encoder_part(const EncoderNames& names, const model::Model
 
 /// Keys of GGUF files of encoders: the direction, and the sizes that only tensors tell.
 Status add_encoder_fields(GgufFields& fields);
+/// The same written: the direction, and the labels of a classifier, whose names no spec has.
+void write_encoder_keys(const model::ModelSpec& spec, GgufKeys& keys);
 
 }  // namespace qinfer::source

@@ -1,5 +1,7 @@
 // Encoders of BERT's kind beyond their embeddings, which models_hugging_face.cpp compares with transformers': what
 // their classifiers give for a pair of texts, the types of tokens, and buckets of distances.
+#include <qinfer/qinfer.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -8,6 +10,7 @@
 #include "engine/session.h"
 #include "model/distances.h"
 #include "support/catch.h"
+#include "support/checkpoint_writer.h"
 #include "support/model_fixtures.h"
 #include "support/targets.h"
 
@@ -139,6 +142,23 @@ TEST_CASE("types of tokens change what an encoder gives, and are checked", "[mod
   CHECK(std::string(refused.message()).find("tokens of type 1: the model has 1 types") != std::string::npos);
   const Loaded plain = load(kModels + "bert-f32", "", true);
   CHECK(plain.session->classify(out).code() == Code::unsupported);
+}
+
+TEST_CASE("exported classifiers give the numbers of their checkpoints, bit for bit", "[models][gguf]") {
+  for (const char* name :
+       {"bert-classifier-f32", "xlmr-classifier-f32", "modernbert-classifier-f32", "modernbert-biases-f32"}) {
+    INFO(name);
+    const test::ModelDir place;
+    const std::string out = place.file("model.gguf");
+    qinfer_error err = {};
+    const qinfer_status status =
+        qinfer_model_export_gguf(nullptr, (kModels + name).c_str(), nullptr, out.c_str(), &err);
+    INFO(err.message);
+    REQUIRE(status == QINFER_OK);
+    const Scores scores = read_scores(kModels + name);
+    const Loaded directory = load(kModels + name, "reference", true), exported = load(out, "reference", true);
+    CHECK(classified(*exported.session, scores) == classified(*directory.session, scores));
+  }
 }
 
 TEST_CASE("distances share the buckets that T5 and MPNet give them", "[models]") {

@@ -165,7 +165,8 @@ constexpr Architecture kRobertaClassifier =
 namespace {
 
 constexpr std::string_view kBertKeys[] = {"attention.causal"};
-constexpr std::string_view kAlsoInGguf[] = {"BertForSequenceClassification"};
+constexpr std::string_view kAlsoInGguf[] = {"BertForSequenceClassification", "RobertaModel",
+                                            "RobertaForSequenceClassification"};
 
 /// Files of RoBERTa have no rows of positions before that of the first token, and are as BERT's.
 Status read_bert_keys(GgufFields& fields) {
@@ -186,6 +187,7 @@ constexpr GgufArchitecture kGgufBert{.name = "bert",
                                      .eps_key = "attention.layer_norm_epsilon",
                                      .own_keys = kBertKeys,
                                      .read_own = read_bert_keys,
+                                     .write_own = write_encoder_keys,
                                      .names = &kBertNames};
 
 }  // namespace qinfer::source

@@ -137,6 +137,31 @@ Status read_keys(GgufFields& fields) {
   return add_encoder_fields(fields);
 }
 
+/// The first layer of those after the first that has no window; the number of layers, if all have one.
+std::uint32_t window_period(const ModelSpec& spec) {
+  std::uint32_t i = 1;
+  while (i < spec.n_layers() && spec.layers[i].attention()->window != 0) ++i;
+  return i;
+}
+
+void write_keys(const ModelSpec& spec, GgufKeys& keys) {
+  write_encoder_keys(spec, keys);
+  keys.f32("attention.layer_norm_rms_epsilon", spec.norm_eps);  // as llama.cpp's converter calls it
+  keys.u32("attention.sliding_window_pattern", window_period(spec));
+  if (spec.n_ropes() == 1) keys.f32("rope.freq_base_swa", spec.ropes.front().theta);
+  keys.text("rope.scaling.type", "none");
+  keys.text("hidden_activation", spec.layers.front().ffn.activation == Activation::silu ? "silu" : "gelu");
+  keys.u32("classifier.pooling_type", spec.classifier.mean ? 1 : 2);
+}
+
+void add_modernbert_notes(const ModelSpec& spec, std::vector<std::string>& notes) {
+  const model::LayerSpec& layer = spec.layers.front();
+  const bool norms = spec.norm_kind == model::NormKind::centred_with_bias;
+  if (layer.attention()->qkv_bias || layer.ffn.bias || norms ||
+      (spec.classifier.n_labels != 0 && spec.classifier.dense_bias))
+    notes.emplace_back("it refuses this architecture with biases");
+}
+
 }  // namespace
 
 constexpr Architecture kModernBertClassifier = classifier();
@@ -147,6 +172,8 @@ constexpr GgufArchitecture kGgufModernBert{.name = "modern-bert",
                                            .eps_key = "attention.layer_norm_epsilon",
                                            .own_keys = kKeys,
                                            .read_own = read_keys,
-                                           .names = &kModernNames};
+                                           .write_own = write_keys,
+                                           .names = &kModernNames,
+                                           .add_notes = add_modernbert_notes};
 
 }  // namespace qinfer::source

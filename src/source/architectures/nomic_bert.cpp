@@ -138,6 +138,7 @@ constexpr GgufArchitecture kGgufNomicBert{.name = "nomic-bert",
                                           .eps_key = "attention.layer_norm_epsilon",
                                           .own_keys = kNomicKeys,
                                           .read_own = add_encoder_fields,
+                                          .write_own = write_encoder_keys,
                                           .names = &kNomicReleasedNames};
 
 }  // namespace qinfer::source
