@@ -2,6 +2,7 @@
 // theirs. What transformers computes is checked in models_hugging_face.cpp.
 #include <qinfer/qinfer.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -44,31 +45,67 @@ double length(const std::vector<float>& v) {
 
 }  // namespace
 
-TEST_CASE("an encoder gives the same embedding alone and in any batch, for any threads", "[embeddings]") {
-  for (const std::string& target : qinfer::test::invariant_targets()) {
-    INFO(target);
-    const qi::Model alone = load(kEncoder, target.c_str(), 0, 1), model = load(kEncoder, target.c_str(), 64, 3);
-    CHECK((model.info().flags & QINFER_MODEL_ENCODER) != 0);
-    qi::KvCache lone_cache(alone), cache(model);
-    CHECK(cache.stats().bytes_reserved == 0);
-    // Many short ones need more places for keys than a batch has, long ones more rows.
-    std::vector<qi::Session> sessions;
-    std::vector<qi::Session*> handles;
-    for (unsigned i = 0; i < 40; ++i) {
-      sessions.emplace_back(cache);
-      sessions.back().append(ids(1 + i * 7 % 60, i));
-    }
-    for (auto& session : sessions) handles.push_back(&session);
-    qi::eval(handles);
-    for (unsigned i = 0; i < 40; ++i) {
-      qi::Session one(lone_cache);
-      one.append(ids(1 + i * 7 % 60, i));
-      one.eval();
-      INFO("session " << i);
-      CHECK(same_bits(one.embedding(), sessions[i].embedding()));
-      CHECK(std::fabs(length(one.embedding(QINFER_POOL_FIRST)) - 1) < 1e-6);
-    }
+namespace {
+
+constexpr unsigned kTexts = 40;
+
+/// All texts, by one call with the sessions in some order, pooled in each way.
+std::vector<std::vector<float>> embed_all(const qi::Model& model, bool backwards) {
+  qi::KvCache cache(model);
+  CHECK(cache.stats().bytes_reserved == 0);
+  // Many short ones need more places for keys than a batch has, long ones more rows.
+  std::vector<qi::Session> sessions;
+  std::vector<qi::Session*> handles;
+  for (unsigned i = 0; i < kTexts; ++i) {
+    sessions.emplace_back(cache);
+    sessions.back().append(ids(1 + i * 7 % 60, i));
   }
+  for (auto& session : sessions) handles.push_back(&session);
+  if (backwards) std::reverse(handles.begin(), handles.end());
+  qi::eval(handles);
+  std::vector<std::vector<float>> all;
+  for (auto& session : sessions)
+    for (const std::int32_t pooling : {QINFER_POOL_FIRST, QINFER_POOL_MEAN, QINFER_POOL_LAST})
+      all.push_back(session.embedding(pooling));
+  return all;
+}
+
+/// The same text by text.
+std::vector<std::vector<float>> embed_alone(const qi::Model& model) {
+  qi::KvCache cache(model);
+  std::vector<std::vector<float>> all;
+  for (unsigned i = 0; i < kTexts; ++i) {
+    qi::Session session(cache);
+    session.append(ids(1 + i * 7 % 60, i));
+    session.eval();
+    for (const std::int32_t pooling : {QINFER_POOL_FIRST, QINFER_POOL_MEAN, QINFER_POOL_LAST})
+      all.push_back(session.embedding(pooling));
+    CHECK(std::fabs(length(all.back()) - 1) < 1e-6);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("an encoder gives the same embedding alone and in any batch, for any threads", "[embeddings]") {
+  for (const char* name : {"gemma3-encoder-f32", "bert-f32", "bert-odd-bf16", "xlmr-odd-bf16", "nomic-f32",
+                           "modernbert-f32", "modernbert-v4-bf16", "mpnet-f32", "mpnet-odd-bf16"})
+    for (const std::string& target : qinfer::test::invariant_targets()) {
+      INFO(name << " on " << target);
+      const std::string folder = QINFER_TEST_FIXTURES "/models/" + std::string(name);
+      const std::vector<std::vector<float>> want = embed_alone(load(folder, target.c_str(), 0, 1));
+      for (const std::uint32_t threads : {1u, 2u, 3u})
+        for (const std::uint32_t batch : {64u, 0u})
+          for (const bool backwards : {false, true}) {
+            INFO(threads << " threads, batches of " << batch << (backwards ? ", backwards" : ""));
+            const qi::Model model = load(folder, target.c_str(), batch, threads);
+            CHECK((model.info().flags & QINFER_MODEL_ENCODER) != 0);
+            const std::vector<std::vector<float>> found = embed_all(model, backwards);
+            REQUIRE(found.size() == want.size());
+            for (std::size_t i = 0; i < want.size(); ++i)
+              if (!same_bits(found[i], want[i])) FAIL_CHECK("vector " << i);
+          }
+    }
 }
 
 TEST_CASE("an encoder evaluates a session whole, again when it grows, and keeps nothing", "[embeddings]") {

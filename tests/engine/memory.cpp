@@ -124,7 +124,8 @@ TEST_CASE("the plan is what is taken, to the byte", "[memory]") {
 
 TEST_CASE("the plan is what is taken for windows, shared layers, encoders and fused tensors too", "[memory]") {
   for (const char* name : {"gemma2-f32", "gemma3-capped-bf16", "gemma3-shared-f32", "gemma3-encoder-f32",
-                           "phi3-window-bf16", "phi3-partial-f32", "qwen2moe-f32", "qwen3moe-dense-f32"}) {
+                           "bert-odd-bf16", "mpnet-odd-bf16", "modernbert-biases-f32", "phi3-window-bf16",
+                           "phi3-partial-f32", "qwen2moe-f32", "qwen3moe-dense-f32"}) {
     INFO(name);
     const std::string folder = QINFER_TEST_FIXTURES "/models/" + std::string(name);
     Ledger ledger;

@@ -595,6 +595,7 @@ std::vector<Operation> all_operations(const Files& files) {
   };
   for (Operation& operation : chat_operations(files)) all.push_back(std::move(operation));
   for (Operation& operation : score_operations(files)) all.push_back(std::move(operation));
+  for (Operation& operation : encoder_operations()) all.push_back(std::move(operation));
   return all;
 }
 

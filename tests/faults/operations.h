@@ -50,6 +50,8 @@ std::vector<Operation> all_operations(const Files& files);
 std::vector<Operation> chat_operations(const Files& files);
 /// Those about encoders' tokenizers, scores and embeddings (score_operations.cpp).
 std::vector<Operation> score_operations(const Files& files);
+/// And about encoders (encoder_operations.cpp).
+std::vector<Operation> encoder_operations();
 /// A runtime of one thread.
 qinfer_runtime* make_runtime();
 
