@@ -182,9 +182,9 @@ class Formatter {
     if (spec_text.empty()) return write_text(run_, out, value);
     FormatSpec spec;
     if (!read_spec(spec_text, spec)) return;
-    if (value.is_numeric() && !(value.is(Kind::boolean) && spec.type == '\0'))
-      return write_number(out, value, spec, marks);
-    if (!value.is_text() && !value.is(Kind::boolean)) {
+    // True and false are numbers here, but for an empty specifier.
+    if (value.is_numeric()) return write_number(out, value, spec, marks);
+    if (!value.is_text()) {
       run_.fail(format_text("unsupported format string passed to {}.__format__", type_name(value)));
       return;
     }
