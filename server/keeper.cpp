@@ -52,8 +52,11 @@ Keeper::Kept Keeper::next() {
   return kept;
 }
 
+/// A session ends before the next one is waited for: others need its blocks.
 void Keeper::run() {
-  for (Kept kept = next(); kept.session != nullptr; kept = next()) {
+  while (true) {
+    const Kept kept = next();
+    if (kept.session == nullptr) return;
     try {
       store_.keep(*kept.session, kept.tenant);
     } catch (const std::exception&) {

@@ -1,5 +1,6 @@
 // main.cpp: the `qinfer-server` program: OpenAI's interface over HTTP. One line on stderr says where it listens, one
 // why it has failed. Exit status: 0 it was told to end, 1 failed, 2 usage.
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -111,6 +112,14 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// Large bodies and answers are pages of their own, which the system has back at once; glibc would learn from the first
+/// ones to keep them.
+void keep_no_large_pieces() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -126,6 +135,7 @@ int main(int argc, char** argv) {
   }
   std::signal(SIGPIPE, SIG_IGN);
   raise_file_limit();
+  keep_no_large_pieces();
   if (const char* notify = std::getenv("NOTIFY_SOCKET")) options.notify_socket = notify;
   server::Log log(level);
   options.log = &log;

@@ -1,6 +1,8 @@
 // server.cpp: see server.h.
 #include "server.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
@@ -28,6 +30,23 @@ std::string known_path(const std::string& path) {
 
 /// Bytes of a body that is prepared on the thread for large ones.
 constexpr std::size_t kLargeBody = 1 << 20;
+
+/// At its end the system has back what preparing a body took, some fifty times its bytes: glibc would keep it for the
+/// next one of the same thread.
+class TakesMuch {
+ public:
+  explicit TakesMuch(std::size_t body) : is_large_(body > kLargeBody / 4) {}
+  ~TakesMuch() {
+#ifdef __GLIBC__
+    if (is_large_) malloc_trim(0);
+#endif
+  }
+  TakesMuch(const TakesMuch&) = delete;
+  TakesMuch& operator=(const TakesMuch&) = delete;
+
+ private:
+  [[maybe_unused]] const bool is_large_;
+};
 
 /// Connections' bodies have their parts of `bodies`, and their answers are logged.
 ListenOptions listen_options_of(const ServerOptions& options, BodyBudget& bodies) {
@@ -241,6 +260,7 @@ void Server::complete(const Connected& connection, std::int32_t kind, Request re
   });
   net::thread_pool& thread = preparing(request);
   net::post(thread, [this, connection, kind, answer, waiting, request = std::move(request)]() mutable {
+    const TakesMuch takes(request.body.size());
     attempt(connection, answer, waiting, [&] { prepare(connection, kind, std::move(request), answer, waiting); });
   });
 }
@@ -365,11 +385,13 @@ void Server::keep_alive(const Connected& connection, const std::shared_ptr<Answe
 void Server::answer_later(const Connected& connection, Request request, net::thread_pool& thread, Maker make) {
   const auto waiting = std::make_shared<Waiting>();
   connection->set_on_leave([waiting] { waiting->leave(); });
-  net::post(thread, [this, connection, waiting, make = std::move(make), request = std::move(request)] {
+  net::post(thread, [this, connection, waiting, make = std::move(make), request = std::move(request)]() mutable {
     if (waiting->has_left()) return;
+    const TakesMuch takes(request.body.size());
+    const std::string body = std::move(request.body);
     Response response;
     try {
-      response = make(request.body, [&] { return waiting->has_left(); });
+      response = make(body, [&] { return waiting->has_left(); });
     } catch (const Refusal& refused) {
       response = answer_of(refused);
     } catch (const std::exception& failed) {

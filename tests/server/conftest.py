@@ -29,8 +29,8 @@ def trusting():
 
 
 class Server:
-    def __init__(self, program, model, *options):
-        command = [program, model, "--port", "0", "--threads", "1", "--allowed-host", "a", *options]
+    def __init__(self, program, model, *options, threads=1):
+        command = [program, model, "--port", "0", "--threads", str(threads), "--allowed-host", "a", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.said = []  # before it listens
         ready = r'(?:qinfer-server: |.*"event":"ready","url":")http(s?)://127\.0\.0\.1:(\d+)(?:\n|".*\n)'

@@ -3,6 +3,8 @@
 import signal
 import subprocess
 
+from clients import until
+
 STORY = " ".join(["Once upon a time there was a little dog who liked to play with a red ball in the park."] * 6)
 
 
@@ -35,6 +37,13 @@ def test_a_conversation_goes_on_after_kill_9(serve, tmp_path):
     assert ask(second, prompt)[0] == ask(plain, prompt)[0]
     assert second.metric("qinfer_kept_bytes") > 0
     assert second.metric("qinfer_kept_failures_total") == 0
+
+
+def test_what_is_kept_takes_no_room_from_others(serve, tmp_path):
+    server = serve("--keep", str(tmp_path / "kept"), "--cache-bytes", "1MiB")
+    ask(server)
+    until_written(server, 4)
+    until(lambda: server.metric("qinfer_kv_cache_usage_perc") == 0)
 
 
 def test_what_is_drawn_when_the_server_ends_is_kept(serve, tmp_path):

@@ -15,58 +15,6 @@ import pytest
 from clients import all_of, begin, is_idle, LONG, read_all, run_program, to_the_end, until
 
 
-@pytest.mark.parametrize(
-    "head, status",
-    [
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 0\r\n\r\nabcd", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nabcd", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: +4\r\n\r\nabcd", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 4,4\r\n\r\nabcd", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 0x4\r\n\r\nabcd", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n", 400),
-        (b"POST /health HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\n: y\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\nX\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\nHost: a\n\n", 400),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: y\r\n z\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\n Host: a\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n", 400),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", 400),
-        (b"GET  /health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (b"GET /hea lth HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (b"GET /health\r\nHost: a\r\n\r\n", 400),
-        (b"GET http://a/health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (b"G(T /health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (b"\r\n\r\n", 400),
-        (b"\n", 400),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 65536 + b"\r\n\r\n", 431),
-        (b"GET /health HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 8589934592\r\n\r\nabc", 413),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999\r\n\r\nabc", 413),
-        (b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: cake\r\n\r\n{}", 417),
-        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nabc\r\n0\r\n\r\n", 400),
-        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nab\r\n", 400),
-        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;a\nX\r\n0\r\n\r\n", 400),
-        (b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4000000\r\n", 413),
-    ],
-)
-def test_what_could_be_read_in_two_ways_is_refused(server, head, status):
-    received, closed = server.raw(head)
-    assert received.startswith(b"HTTP/1.1 %d " % status), received[:200]
-    assert len(re.findall(rb"HTTP/1\.1 \d{3} ", received)) == 1
-    assert b"\r\nConnection: close\r\n" in received
-    assert closed
-
-
 def test_requests_may_follow_each_other_at_once(server):
     one = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
     received, closed = server.raw(one * 5 + b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + one)
