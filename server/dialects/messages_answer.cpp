@@ -22,8 +22,9 @@ const char* type_of_status(int status) {
   }
 }
 
+/// The id of a request is in its answer's head.
 Json error_of(const char* type, const Json& message) {
-  return {{"type", "error"}, {"error", {{"type", type}, {"message", message}}}};
+  return {{"type", "error"}, {"error", {{"type", type}, {"message", message}}}, {"request_id", nullptr}};
 }
 
 std::vector<std::uint64_t> numbers_in(const std::string& text) {
@@ -49,12 +50,19 @@ std::string too_long(const std::string& message) {
          context + ", decrease input length or `max_tokens` and try again";
 }
 
+/// Each message has all of these.
 Json usage_of(std::uint64_t input, std::uint64_t cached, std::uint64_t output) {
-  return {{"input_tokens", input},
-          {"cache_creation_input_tokens", 0},
-          {"cache_read_input_tokens", cached},
-          {"output_tokens", output}};
+  Json usage = {{"input_tokens", input},
+                {"cache_creation_input_tokens", 0},
+                {"cache_read_input_tokens", cached},
+                {"output_tokens", output}};
+  for (const char* key :
+       {"cache_creation", "inference_geo", "output_tokens_details", "server_tool_use", "service_tier"})
+    usage[key] = nullptr;
+  return usage;
 }
+
+Json text_block(const std::string& text) { return {{"type", "text"}, {"text", text}, {"citations", nullptr}}; }
 
 }  // namespace
 
@@ -77,7 +85,8 @@ void Messages::begin(const Head& head, const Facts& facts) {
   message_ = {{"id", "msg_" + head.hex},  {"type", "message"},
               {"role", "assistant"},      {"model", head.model},
               {"content", Json::array()}, {"stop_reason", nullptr},
-              {"stop_sequence", nullptr}, {"usage", usage_of(facts.prompt_tokens, 0, 0)}};
+              {"stop_sequence", nullptr}, {"stop_details", nullptr},
+              {"container", nullptr},     {"usage", usage_of(facts.prompt_tokens, 0, 0)}};
   if (!is_stream()) return;
   give_event({{"type", "message_start"}, {"message", message_}});
   give_event({{"type", "ping"}});
@@ -94,8 +103,7 @@ void Messages::open(Block block) {
   close();
   open_ = block;
   if (!is_stream()) return;
-  Json made = block == Block::text ? Json{{"type", "text"}, {"text", ""}}
-                                   : Json{{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+  Json made = block == Block::text ? text_block("") : Json{{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
   give_event({{"type", "content_block_start"}, {"index", index_}, {"content_block", std::move(made)}});
 }
 
@@ -107,7 +115,7 @@ void Messages::close() {
   if (is_stream()) {
     give_event({{"type", "content_block_stop"}, {"index", index_}});
   } else if (closed == Block::text) {
-    message_["content"].push_back({{"type", "text"}, {"text", text}});
+    message_["content"].push_back(text_block(text));
   } else {
     message_["content"].push_back({{"type", "thinking"}, {"thinking", text}, {"signature", kSignature}});
   }
@@ -132,6 +140,7 @@ void Messages::add_call(const std::string& id, const std::string& name, const st
   close();
   auto input = try_read_object(arguments);
   Json block = {{"type", "tool_use"}, {"id", id}, {"name", name}, {"input", Json::object()}};
+  block["caller"] = {{"type", "direct"}};
   if (is_stream()) {
     give_event({{"type", "content_block_start"}, {"index", index_}, {"content_block", block}});
     give_delta({{"type", "input_json_delta"}, {"partial_json", input ? arguments : "{}"}});

@@ -15,8 +15,20 @@ constexpr std::size_t kMaxStops = 256, kMaxStopBytes = 4096;
 
 std::string at(const std::string& name, std::size_t index) { return name + '[' + std::to_string(index) + ']'; }
 
+/// What is cached is decided here, and not by it. Programs send more in it than is known.
+void check_cache_control(Fields& fields) {
+  const Json* given = fields.find("cache_control");
+  if (given == nullptr) return;
+  Fields control(*given, fields.name_of("cache_control"));
+  const std::string type = control.need_text("type");
+  if (type != "ephemeral") refuse_value(control.name_of("type"), type, "ephemeral");
+  const auto ttl = control.text("ttl");
+  if (ttl && *ttl != "5m" && *ttl != "1h") refuse_value(control.name_of("ttl"), *ttl, "5m or 1h");
+}
+
 std::string text_of_block(Fields& block) {
-  block.pass_over({"cache_control", "citations"});
+  check_cache_control(block);
+  block.pass_over({"citations"});
   std::string text = block.need_text("text");
   block.check_all_known();
   return text;
@@ -61,7 +73,7 @@ void add_system(const Json& system, Conversation& into) {
 }
 
 void add_result(Fields& block, const std::string& name, Conversation& into) {
-  block.pass_over({"cache_control"});
+  check_cache_control(block);
   const std::string id = block.need_text("tool_use_id");
   const Json* content = block.find("content");
   std::string text = content == nullptr ? std::string() : join(texts_of(*content, name + ".content"), "\n");
@@ -79,7 +91,8 @@ void add_user_block(const Json& given, const std::string& name, Conversation& in
 }
 
 void add_tool_use(Fields& block, Conversation& into) {
-  block.pass_over({"cache_control", "caller"});
+  check_cache_control(block);
+  block.pass_over({"caller"});
   const std::string id = block.need_text("id"), tool = block.need_text("name");
   const Json& input = block.need("input", "an object");
   if (!input.is_object()) refuse_value(block.name_of("input"), input, "an object");
@@ -148,7 +161,8 @@ Json tool_of_fields(Fields& tool, const std::string& name) {
   const auto description = tool.text("description");
   const Json& schema = tool.need("input_schema", "a JSON schema");
   if (!schema.is_object()) refuse_value(name + ".input_schema", schema, "a JSON schema");
-  tool.pass_over({"cache_control", "strict", "eager_input_streaming"});
+  check_cache_control(tool);
+  tool.pass_over({"strict", "eager_input_streaming"});
   if (tool.boolean("defer_loading").value_or(false))
     refuse_request("\"" + name + ".defer_loading\" is not supported: all tools are offered");
   const Json* callers = tool.list("allowed_callers");
@@ -229,9 +243,9 @@ void add_output_config(Fields& fields, Json& chat) {
     Fields format(*form, "output_config.format");
     const std::string type = format.need_text("type");
     if (type != "json_schema") refuse_value("output_config.format.type", type, "json_schema");
-    chat["response_format"] = {
-        {"type", "json_schema"},
-        {"json_schema", {{"name", "answer"}, {"schema", format.need("schema", "a JSON schema")}}}};
+    const Json& schema = format.need("schema", "a JSON schema");
+    if (!schema.is_object()) refuse_value("output_config.format.schema", schema, "a JSON schema");
+    chat["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "answer"}, {"schema", schema}}}};
     format.check_all_known();
   }
   config.check_all_known();
@@ -273,7 +287,8 @@ void add_stops(Fields& fields, Json& chat, MessagesAsked& asked) {
 }
 
 void check_others(Fields& fields) {
-  fields.pass_over({"metadata", "service_tier", "cache_control", "inference_geo", "diagnostics", "user_profile_id"});
+  check_cache_control(fields);
+  fields.pass_over({"metadata", "service_tier", "inference_geo", "diagnostics", "user_profile_id"});
   check_context_management(fields);
   fields.refuse("container", "there are none");
   fields.refuse("mcp_servers", "the server calls no tools");

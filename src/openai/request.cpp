@@ -184,6 +184,7 @@ Result<Request> read_request(Kind kind, std::string_view json, CancelFlag cancel
   request.kind = kind;
   QINFER_ASSIGN(auto model, fields.text("model"));
   request.model = std::move(model).value_or("");
+  for (const std::string_view key : {"user", "safety_identifier"}) QINFER_TRY(fields.text(key).take_status());
   fields.pass_over({"user", "safety_identifier", "metadata"}, request.unused);
   switch (kind) {
     case Kind::chat:

@@ -1,5 +1,6 @@
 // See request.h: chat completions.
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include "formats/json_writer.h"
@@ -35,6 +36,15 @@ Status check_calls(const Json& calls, const std::string& where) {
   return Status();
 }
 
+/// Each of them is a text, where it is there.
+Status check_texts(const Json& object, std::initializer_list<std::string_view> keys, const std::string& where) {
+  for (const std::string_view key : keys) {
+    const Json* value = formats::find_field(object, key);
+    if (value != nullptr && !value->is_string()) return wrong_value(format_text("{}.{}", where, key), *value, "a text");
+  }
+  return Status();
+}
+
 Status check_message(const Json& message, std::size_t index) {
   const std::string where = format_text("messages[{}]", index);
   if (!message.is_object()) return wrong_value(where, message, "an object");
@@ -46,6 +56,7 @@ Status check_message(const Json& message, std::size_t index) {
   for (const std::string_view key : {"audio", "function_call"})
     if (formats::find_field(message, key) != nullptr)
       return error(Code::unsupported, "request: \"{}.{}\" is not supported", where, key);
+  QINFER_TRY(check_texts(message, {"name", "tool_call_id"}, where));
   const Json* calls = formats::find_field(message, "tool_calls");
   if (calls != nullptr) QINFER_TRY(check_calls(*calls, where + ".tool_calls"));
   const Json* content = formats::find_field(message, "content");
@@ -54,7 +65,8 @@ Status check_message(const Json& message, std::size_t index) {
     return error_at(Code::format, -1, "request: \"{}.content\" is missing, expected a text or a list of parts", where);
   }
   if (content->is_string()) return Status();
-  if (!content->is_array()) return wrong_value(where + ".content", *content, "a text or a list of parts");
+  if (!content->is_array() || content->size() == 0)
+    return wrong_value(where + ".content", *content, "a text or a list of parts, not empty");
   std::size_t i = 0;
   for (const Json& part : *content) QINFER_TRY(check_part(part, format_text("{}.content[{}]", where, i++)));
   return Status();
@@ -139,6 +151,10 @@ Status read_response_format(Fields& fields, Request& request) {
       return error_at(Code::format, -1, "request: \"response_format.json_schema.schema\" is missing");
     if (!schema->is_object() && !schema->is_boolean())
       return wrong_value("response_format.json_schema.schema", *schema, "a JSON schema");
+    QINFER_TRY(check_texts(*named, {"name", "description"}, "response_format.json_schema"));
+    const Json* strict = formats::find_field(*named, "strict");  // all schemas are enforced
+    if (strict != nullptr && !strict->is_boolean())
+      return wrong_value("response_format.json_schema.strict", *strict, "true or false");
     request.schema = json_text(*schema);
   } else {
     return wrong_value("response_format", *format, "an object of type \"text\", \"json_object\" or \"json_schema\"");
@@ -176,6 +192,30 @@ Status read_logprobs(Fields& fields, Request& request) {
   return Status();
 }
 
+/// A field that is one of these texts, where it is there.
+Status check_choice(Fields& fields, std::string_view key, std::initializer_list<std::string_view> texts) {
+  const Json* value = fields.find(key);
+  if (value == nullptr || (value->is_string() && std::find(texts.begin(), texts.end(), value->text()) != texts.end()))
+    return Status();
+  std::string expected = "one of";
+  for (const std::string_view text : texts) expected += format_text(" \"{}\"", text);
+  return wrong_value(key, *value, expected);
+}
+
+/// A text, or its parts, that much of the answer is like. Tokens are guessed without it.
+Status check_prediction(const Json* prediction) {
+  if (prediction == nullptr) return Status();
+  const Json* content = prediction->is_object() ? formats::find_field(*prediction, "content") : nullptr;
+  if (content == nullptr || text_of(formats::find_field(*prediction, "type")) != "content")
+    return wrong_value("prediction", *prediction, "an object of type \"content\" with a content");
+  if (content->is_string()) return Status();
+  if (!content->is_array() || content->size() == 0)
+    return wrong_value("prediction.content", *content, "a text or a list of parts, not empty");
+  std::size_t i = 0;
+  for (const Json& part : *content) QINFER_TRY(check_part(part, format_text("prediction.content[{}]", i++)));
+  return Status();
+}
+
 Status refuse_others(Fields& fields, Request& request) {
   const Json* modalities = fields.find("modalities");
   if (modalities != nullptr &&
@@ -189,6 +229,8 @@ Status refuse_others(Fields& fields, Request& request) {
   QINFER_TRY(fields.refuse("moderation", "nothing is moderated"));
   QINFER_TRY(fields.refuse("functions", "send \"tools\""));
   QINFER_TRY(fields.refuse("function_call", "send \"tool_choice\""));
+  QINFER_TRY(check_choice(fields, "verbosity", {"low", "medium", "high"}));
+  QINFER_TRY(check_prediction(fields.find("prediction")));
   fields.pass_over(
       {"service_tier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "verbosity", "prediction"},
       request.unused);
@@ -197,6 +239,7 @@ Status refuse_others(Fields& fields, Request& request) {
 
 /// Variables of the template beside messages and tools.
 Status write_variables(Fields& fields, Request& request, formats::JsonWriter& writer) {
+  QINFER_TRY(check_choice(fields, "reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh", "max"}));
   QINFER_ASSIGN(const auto effort, fields.text("reasoning_effort"));
   const Json* variables = fields.find("chat_template_kwargs");
   if (variables != nullptr && !variables->is_object())

@@ -190,6 +190,14 @@ TEST_CASE("openai request: what is wrong is named", "[openai][bad]") {
   wrong(R"("response_format": {"type": "yaml"})",
         R"("response_format" is an object, expected an object of type "text", "json_object" or "json_schema")");
   wrong(R"("response_format": {"type": "json_schema"})", R"("response_format.json_schema.schema" is missing)");
+  wrong(R"("response_format": {"type": "json_schema", "json_schema": {"name": 1, "schema": {}}})",
+        R"("response_format.json_schema.name" is 1, expected a text)");
+  wrong(R"("response_format": {"type": "json_schema", "json_schema": {"strict": 1, "schema": {}}})",
+        R"("response_format.json_schema.strict" is 1, expected true or false)");
+  wrong(R"("verbosity": "loud")", R"("verbosity" is "loud", expected one of "low" "medium" "high")");
+  wrong(R"("reasoning_effort": "some")",
+        R"("reasoning_effort" is "some", expected one of "none" "minimal" "low" "medium" "high" "xhigh" "max")");
+  wrong(R"("user": 5)", R"("user" is a number, expected a string)");
   wrong(R"("chat_template_kwargs": {"messages": 1})", R"("chat_template_kwargs" has "messages", which is a field)");
 
   const auto messages = [](const std::string& list, const std::string& says, Code code = Code::format) {

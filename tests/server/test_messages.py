@@ -75,7 +75,7 @@ def comparable(message):
 
 def error_of(text):
     body = json.loads(text)
-    assert set(body) == {"type", "error"} and body["type"] == "error", body
+    assert set(body) == {"type", "error", "request_id"} and body["type"] == "error", body
     assert set(body["error"]) == {"type", "message"} and body["error"]["message"], body
     return body["error"]
 
@@ -86,9 +86,13 @@ def test_a_message(chat):
     usage = message.pop("usage")
     assert message == {
         "type": "message", "role": "assistant", "model": "tiny-chat", "stop_reason": "end_turn", "stop_sequence": None,
-        "content": [{"type": "text", "text": "The capital of France is Paris."}],
+        "content": [{"type": "text", "text": "The capital of France is Paris.", "citations": None}],
+        "stop_details": None, "container": None,
     }
-    assert set(usage) == {"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"}
+    # Each field that the specification requires is there.
+    unknown = {"cache_creation", "inference_geo", "output_tokens_details", "server_tool_use", "service_tier"}
+    assert {key for key in usage if usage[key] is None} == unknown
+    assert set(usage) == unknown | {"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"}
     status, other = chat.post("/v1/chat/completions", messages=CAPITAL, temperature=0)
     assert usage["input_tokens"] + usage["cache_read_input_tokens"] == other["usage"]["prompt_tokens"]
     assert usage["output_tokens"] == other["usage"]["completion_tokens"]
@@ -99,7 +103,7 @@ def test_why_it_stops(chat):
     assert message["stop_reason"] == "max_tokens" and message["usage"]["output_tokens"] == 2
     message = answer(chat, CAPITAL, stop_sequences=[" is"])
     assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", " is")
-    assert message["content"] == [{"type": "text", "text": "The capital of France"}]
+    assert message["content"] == [{"type": "text", "text": "The capital of France", "citations": None}]
     message = answer(chat, CAPITAL, stop_sequences=["no such text"])
     assert (message["stop_reason"], message["stop_sequence"]) == ("end_turn", None)
     message = answer(chat, CAPITAL, stop_sequences=[" is", "no such text"])  # which one is not known
@@ -113,7 +117,7 @@ def test_a_tool_is_called_and_its_result_comes_back(chat):
     assert thinking == {"type": "thinking", "thinking": "I need the weather in Oslo, so I call get_weather.",
                         "signature": "unsigned"}
     assert re.fullmatch("[a-zA-Z0-9_-]+", call.pop("id"))
-    assert call == {"type": "tool_use", "name": "get_weather", "input": {"city": "Oslo"}}
+    assert call == {"type": "tool_use", "name": "get_weather", "input": {"city": "Oslo"}, "caller": {"type": "direct"}}
     assert message["stop_reason"] == "tool_use"
     call["id"] = "call_1"
     for content in ["sunny", [{"type": "text", "text": "sunny"}]]:
