@@ -81,9 +81,11 @@ Engine::Engine(const EngineOptions& options)
   thread_ = std::thread([this] { run(); });
 }
 
-Engine::~Engine() {
+Engine::~Engine() { end(); }
+
+void Engine::end() {
   ends_ = true;
-  thread_.join();  // which gives the keeper its last sessions
+  if (thread_.joinable()) thread_.join();  // which gives the keeper its last sessions
 }
 
 void Engine::run() {

@@ -39,6 +39,8 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+  /// What is drawn ends, and nothing more is.
+  void end();
 
   const qi::Model& model() const { return model_; }
   qi::KvCache& cache() { return cache_; }

@@ -109,6 +109,10 @@ void Server::run() {
   preparing_.join();
   preparing_large_.join();
   evaluating_.join();
+  engine_.end();
+  // Connections that were cut: a read or a write that has not been told of their end holds them, and so did jobs.
+  context_.restart();
+  context_.poll();
 }
 
 void Server::reload() {

@@ -271,7 +271,7 @@ class World {
   server::Screened screen() {
     require(!wire_->is_closed, "a request after the end");
     require(!is_asked_, "a request while another is answered");
-    last_progress_ = wire_->now;
+    last_progress_ = screened_at_ = wire_->now;
     server::Screened screened = {{}, "X-Id: " + std::to_string(n_screened_++) + "\r\n"};
     if (choices_.one_of(8)) screened.answer = server::Response{401, "text/plain", "no"};
     awaits_body_ = !screened.answer;
@@ -348,6 +348,8 @@ class World {
   void check_time() {
     if (wire_->is_closed) return;
     const std::uint64_t now = wire_->now;
+    // A 100 Continue that the client does not take gives its body no more time.
+    if (is_pure_ && awaits_body_) require(now - screened_at_ <= limits_.body_s, "a body has more time than it should");
     if (wire_->writes()) {
       require(now - wire_->last_taken <= limits_.write_s + 50, "a client that does not read has no bound");
       last_progress_ = now;
@@ -412,7 +414,7 @@ class World {
   bool is_draining_ = false, has_left_ = false, is_cut_ = false, is_turned_away_ = false;
   bool awaits_body_ = false, is_asked_ = false, has_begun_ = false, is_slow_ = false;
   std::size_t n_screened_ = 0, n_streamed_ = 0, n_read_before_ = 0, n_ends_ = 0;
-  std::uint64_t last_progress_ = 0;
+  std::uint64_t last_progress_ = 0, screened_at_ = 0;
   std::shared_ptr<Connection> connection_;
 };
 

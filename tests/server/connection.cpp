@@ -1,4 +1,8 @@
 // A connection without sockets, as ./dev fuzz has it, for as many random inputs as there is time for.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "fuzz/choices.h"
 #include "fuzz/connection_world.h"
 #include "fuzz/written_answers.h"
@@ -12,6 +16,17 @@ TEST_CASE("a connection answers each request once, whatever its client does", "[
     INFO("seed " << seed);
     REQUIRE(run_connection(random_bytes(seed, 100 + seed % 7 * 200)) == "");
   }
+}
+
+TEST_CASE("a connection answers each request once, for what the fuzzer begins with", "[connection]") {
+  std::size_t n = 0;
+  for (const auto& seed : std::filesystem::directory_iterator(QINFER_FUZZ_SEEDS "/fuzz_connection")) {
+    INFO(seed.path());
+    std::ifstream file(seed.path(), std::ios::binary);
+    REQUIRE(run_connection(std::string(std::istreambuf_iterator<char>(file), {})) == "");
+    ++n;
+  }
+  CHECK(n > 10);
 }
 
 TEST_CASE("what reads written answers notices bad framing", "[connection]") {
