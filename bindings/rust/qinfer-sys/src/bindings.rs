@@ -2788,7 +2788,7 @@ unsafe extern "C" {
         out_cut: *mut u64,
         err: *mut qinfer_error,
     ) -> qinfer_status;
-    #[doc = " Makes the pair's tokens those of the session, as qinfer_session_set_tokens does. No byte of the texts becomes part\n  of a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off. A\n  pair that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED where neither the model's\n  files nor options say how a pair is written."]
+    #[doc = " Makes the pair's tokens those of the session, as qinfer_session_set_tokens does. No byte of the texts becomes part\n  of a control token. options may be NULL. *out_cut (may be NULL): tokens that QINFER_SCORE_TRUNCATE has cut off,\n  of both texts together. A pair that is too long is QINFER_E_CONTEXT_FULL (detail: its tokens); QINFER_E_UNSUPPORTED\n  where neither the model's files nor options say how a pair is written."]
     pub fn qinfer_session_set_pair(
         session: *mut qinfer_session,
         query: *const ::core::ffi::c_char,
