@@ -101,13 +101,17 @@ const std::string kMany = begun() + reasoning("Two ") + reasoning("calls.") + te
 
 TEST_CASE("messages: calls, text after them, and members in their order", "[server]") {
   const Json whole = Json::parse(given(kMessages, false, kMany));
-  CHECK(whole["content"].dump() ==
-        R"([{"type":"thinking","thinking":"Two calls.","signature":"unsigned"},{"type":"text","text":"First:"},)"
-        R"({"type":"tool_use","id":"call00000","name":"a","input":{"z":1,"b":[2]}},)"
-        R"({"type":"tool_use","id":"call00001","name":"b","input":{}},{"type":"text","text":"Then."}])");
+  CHECK(
+      whole["content"].dump() ==
+      R"([{"type":"thinking","thinking":"Two calls.","signature":"unsigned"},{"type":"text","text":"First:","citations":null},)"
+      R"({"type":"tool_use","id":"call00000","name":"a","input":{"z":1,"b":[2]},"caller":{"type":"direct"}},)"
+      R"({"type":"tool_use","id":"call00001","name":"b","input":{},"caller":{"type":"direct"}},)"
+      R"({"type":"text","text":"Then.","citations":null}])");
   CHECK(whole["stop_reason"] == "tool_use");
   CHECK(whole["usage"].dump() ==
-        R"({"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":5})");
+        R"({"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":5,)"
+        R"("cache_creation":null,"inference_geo":null,"output_tokens_details":null,"server_tool_use":null,)"
+        R"("service_tier":null})");
   const auto events = events_in(given(kMessages, true, kMany));
   int blocks = 0;
   for (const Json& one : events)
@@ -168,7 +172,8 @@ TEST_CASE("dialects: what fails after it has begun", "[server]") {
   }
   const auto messages = events_in(given(kMessages, true, chunks));
   CHECK(types_of(messages) == "message_start ping content_block_start content_block_delta error ");
-  CHECK(messages.back().dump() == R"({"type":"error","error":{"type":"overloaded_error","message":"out of luck"}})");
+  CHECK(messages.back().dump() ==
+        R"({"type":"error","error":{"type":"overloaded_error","message":"out of luck"},"request_id":null})");
   const auto responses = events_in(given(kResponses, true, chunks));
   const Json& last = responses.back();
   CHECK(last["type"] == "response.failed");
