@@ -136,8 +136,8 @@ Result<WeightsPlan> plan_weights(const ModelSpec& spec, const TensorSource& sour
                                  const WeightsOptions& options);
 
 /// Whether the kernel set would keep every matrix with the values that the source has, which is not packed: in the
-/// encoding that it has there, or as f32. An encoder, which gives vectors and scores of texts, may have its plain matrices rounded
-/// to what the set multiplies with. False where a matrix is missing, or quantised and not `quantised`.
+/// encoding that it has there, or as f32. An encoder, which gives vectors and scores of texts, may have its plain
+/// matrices rounded to what the set multiplies with. False where a matrix is missing, or quantised and not `quantised`.
 bool holds_well(const ModelSpec& spec, const TensorSource& source, std::optional<Encoding> assumed,
                 const kernels::KernelSet& kernels, const WeightsOptions& options, bool quantised);
 
