@@ -62,7 +62,8 @@ Json usage_of(std::uint64_t input, std::uint64_t cached, std::uint64_t output) {
   return usage;
 }
 
-Json text_block(const std::string& text) { return {{"type", "text"}, {"text", text}, {"citations", nullptr}}; }
+/// The specification requires `citations`, which may be null; the AI SDK refuses an answer in which it is.
+Json text_block(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
 
 }  // namespace
 

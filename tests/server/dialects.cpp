@@ -101,12 +101,11 @@ const std::string kMany = begun() + reasoning("Two ") + reasoning("calls.") + te
 
 TEST_CASE("messages: calls, text after them, and members in their order", "[server]") {
   const Json whole = Json::parse(given(kMessages, false, kMany));
-  CHECK(
-      whole["content"].dump() ==
-      R"([{"type":"thinking","thinking":"Two calls.","signature":"unsigned"},{"type":"text","text":"First:","citations":null},)"
-      R"({"type":"tool_use","id":"call00000","name":"a","input":{"z":1,"b":[2]},"caller":{"type":"direct"}},)"
-      R"({"type":"tool_use","id":"call00001","name":"b","input":{},"caller":{"type":"direct"}},)"
-      R"({"type":"text","text":"Then.","citations":null}])");
+  CHECK(whole["content"].dump() ==
+        R"([{"type":"thinking","thinking":"Two calls.","signature":"unsigned"},{"type":"text","text":"First:"},)"
+        R"({"type":"tool_use","id":"call00000","name":"a","input":{"z":1,"b":[2]},"caller":{"type":"direct"}},)"
+        R"({"type":"tool_use","id":"call00001","name":"b","input":{},"caller":{"type":"direct"}},)"
+        R"({"type":"text","text":"Then."}])");
   CHECK(whole["stop_reason"] == "tool_use");
   CHECK(whole["usage"].dump() ==
         R"({"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":5,)"

@@ -86,7 +86,7 @@ def test_a_message(chat):
     usage = message.pop("usage")
     assert message == {
         "type": "message", "role": "assistant", "model": "tiny-chat", "stop_reason": "end_turn", "stop_sequence": None,
-        "content": [{"type": "text", "text": "The capital of France is Paris.", "citations": None}],
+        "content": [{"type": "text", "text": "The capital of France is Paris."}],
         "stop_details": None, "container": None,
     }
     # Each field that the specification requires is there.
@@ -103,7 +103,7 @@ def test_why_it_stops(chat):
     assert message["stop_reason"] == "max_tokens" and message["usage"]["output_tokens"] == 2
     message = answer(chat, CAPITAL, stop_sequences=[" is"])
     assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", " is")
-    assert message["content"] == [{"type": "text", "text": "The capital of France", "citations": None}]
+    assert message["content"] == [{"type": "text", "text": "The capital of France"}]
     message = answer(chat, CAPITAL, stop_sequences=["no such text"])
     assert (message["stop_reason"], message["stop_sequence"]) == ("end_turn", None)
     message = answer(chat, CAPITAL, stop_sequences=[" is", "no such text"])  # which one is not known
@@ -164,7 +164,7 @@ def test_what_a_prompt_is_made_of(chat):
                                              "parameters": TOOLS[0]["input_schema"]}}
     thinking = {"type": "thinking", "thinking": "I call it.", "signature": "s"}
     redacted = {"type": "redacted_thinking", "data": "x"}
-    text = {"type": "text", "text": "Wait.", "cache_control": {"type": "ephemeral"}, "citations": None}
+    text = {"type": "text", "text": "Wait.", "cache_control": {"type": "ephemeral"}}
     user = {"role": "user", "content": "Hello!"}
     for messages, system, tools, chat_messages in [
         ([user], None, None, [user]),
