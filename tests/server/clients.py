@@ -1,6 +1,7 @@
-"""What the tests of clients that behave badly have in common: requests that last, and what comes for them."""
+"""What tests of the server have in common: requests that last, what comes for them, and a model that ranks texts."""
 
 import json
+import pathlib
 import re
 import subprocess
 import time
@@ -128,3 +129,18 @@ class Wire:
         data = self._exactly(int(self._until(b"\r\n"), 16))
         assert self._exactly(2) == b"\r\n"
         return data
+
+
+def write_reranker(models, folder):
+    """The small model of stories in a folder, told to compare "Yes" with "No"."""
+    stories = pathlib.Path(models).resolve() / "tiny-stories"
+    for file in stories.iterdir():
+        (folder / file.name).symlink_to(file)
+    vocabulary = json.loads((stories / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "1_LogitScore").mkdir()
+    score = {"true_token_id": vocabulary["Yes"], "false_token_id": vocabulary["No"]}
+    (folder / "1_LogitScore" / "config.json").write_text(json.dumps(score))
+    modules = [{"path": "", "type": "Transformer"}, {"path": "1_LogitScore", "type": "LogitScore"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    return str(folder)

@@ -34,7 +34,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from clients import Wire, until  # noqa: E402
+from clients import Wire, until, write_reranker  # noqa: E402
 from conftest import Server  # noqa: E402
 
 N_RESTING, N_UNREAD, N_LONG, N_RUNNING = 1000, 50, 4096, 64
@@ -272,26 +272,11 @@ class Client(threading.Thread):
             time.sleep(0.2)
 
 
-def reranker(models, folder):
-    """The small model of stories, told how pairs are scored."""
-    stories = pathlib.Path(models).resolve() / "tiny-stories"
-    for file in stories.iterdir():
-        (folder / file.name).symlink_to(file)
-    vocabulary = json.loads((stories / "tokenizer.json").read_text())["model"]["vocab"]
-    (folder / "1_LogitScore").mkdir()
-    score = {"true_token_id": vocabulary["Yes"], "false_token_id": vocabulary["No"]}
-    (folder / "1_LogitScore" / "config.json").write_text(json.dumps(score))
-    modules = [{"path": "", "type": "Transformer"}, {"path": "1_LogitScore", "type": "LogitScore"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
-    return str(folder)
-
-
 def crowd(options):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "model").mkdir()
-        models = [reranker(options.models, folder / "model"), f"{options.models}/tiny-chat"]
+        models = [write_reranker(options.models, folder / "model"), f"{options.models}/tiny-chat"]
         servers = [Server(options.server, model, "--cache-bytes", "8MiB", "--max-waiting", "32", "--park",
                           str(folder / f"parked{i}"), "--keep", str(folder / f"kept{i}"), "--keep-bytes", "64MiB")
                    for i, model in enumerate(models) if (folder / f"parked{i}").mkdir() is None]

@@ -10,24 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import conftest
 import pytest
 
-from clients import is_idle, until
+from clients import is_idle, until, write_reranker
 
 
 def make_reranker(request, tmp_path_factory):
     """The small model of stories, told to compare "Yes" with "No"."""
-    folder = tmp_path_factory.mktemp("reranker")
-    stories = pathlib.Path(request.config.getoption("--models")).resolve() / "tiny-stories"
-    for file in stories.iterdir():
-        (folder / file.name).symlink_to(file)
-    vocabulary = json.loads((stories / "tokenizer.json").read_text())["model"]["vocab"]
-    (folder / "1_LogitScore").mkdir()
-    score = {"true_token_id": vocabulary["Yes"], "false_token_id": vocabulary["No"]}
-    (folder / "1_LogitScore" / "config.json").write_text(json.dumps(score))
-    modules = [{"path": "", "type": "Transformer"}, {"path": "1_LogitScore", "type": "LogitScore"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-    (folder / "chat_template.jinja").write_text(template)
-    return folder
+    return pathlib.Path(write_reranker(request.config.getoption("--models"), tmp_path_factory.mktemp("reranker")))
 
 
 def run_reranker(request, tmp_path_factory, *options):
