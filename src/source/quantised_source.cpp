@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "base/quantise.h"
+#include "source/derived_source.h"
 
 namespace qinfer::source {
 namespace {
@@ -61,25 +62,17 @@ std::int64_t quantise_row(const Quantised& matrix, const std::byte* row, std::by
   return -1;
 }
 
-class QuantisedSource final : public ModelSource {
+class QuantisedSource final : public DerivedSource {
  public:
   QuantisedSource(std::unique_ptr<ModelSource> inner, QuantiseOptions options)
-      : inner_(std::move(inner)), options_(std::move(options)) {
-    spec_ = inner_->spec();
-    tokenizer_ = inner_->take_tokenizer();
-    metadata_ = inner_->take_metadata();
-    chat_templates_ = inner_->take_chat_templates();
-    prompts_ = inner_->take_prompts();
-    file_bytes_ = inner_->file_bytes();
-    assumed_encoding_ = inner_->assumed_encoding();
-  }
+      : DerivedSource(std::move(inner)), options_(std::move(options)) {}
 
   /// Decides for each matrix.
   Status choose() {
     for (const model::TensorNeed& need : model::tensors_of(spec_)) {
       if (need.is_vector) continue;
-      QINFER_ASSIGN(TensorInfo info, inner_->find(need.id));
-      if (!info.packed) QINFER_TRY(model::check_stored(*inner_, need, info));
+      QINFER_ASSIGN(TensorInfo info, inner().find(need.id));
+      if (!info.packed) QINFER_TRY(model::check_stored(inner(), need, info));
       if (!is_plain(info.encoding) || info.packed)
         return error(Code::unsupported,
                      "tensor {} is {} already, and quantising it again would add another error: take the checkpoint in "
@@ -93,15 +86,11 @@ class QuantisedSource final : public ModelSource {
     return Status();
   }
 
-  bool has_tensors() const override { return inner_->has_tensors(); }
-  std::string name(const TensorId& id) const override { return inner_->name(id); }
-  model::RowOrder row_order(const TensorId& id) const override { return inner_->row_order(id); }
-  std::string_view file_name(std::uint32_t file) const override { return inner_->file_name(file); }
-  Result<Fingerprints> fingerprints(CancelFlag cancel) const override { return inner_->fingerprints(cancel); }
+  /// Checksums are those of the original's bytes.
   Status verify(const TensorInfo&, std::span<const std::byte>) const override { return Status(); }
 
   Result<TensorInfo> find(const TensorId& id) const override {
-    QINFER_ASSIGN(TensorInfo info, inner_->find(id));
+    QINFER_ASSIGN(TensorInfo info, inner().find(id));
     const auto found = matrices_.find(info.name);
     if (found == matrices_.end()) return info;
     info.encoding = found->second.to;
@@ -110,15 +99,10 @@ class QuantisedSource final : public ModelSource {
     return info;
   }
 
-  Result<std::shared_ptr<platform::MappedFile>> map(std::uint32_t file) override { return inner_->map(file); }
-  Status read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) const override {
-    return inner_->read(file, offset, out);
-  }
-
   Status read_rows(const TensorInfo& tensor, std::uint64_t first, std::uint64_t n, std::byte* out,
                    const model::ParallelFor& parallel_for) const override {
     const auto found = matrices_.find(tensor.name);
-    if (found == matrices_.end()) return inner_->read_rows(tensor, first, n, out, parallel_for);
+    if (found == matrices_.end()) return inner().read_rows(tensor, first, n, out, parallel_for);
     const Quantised& matrix = found->second;
     const std::uint64_t step = rows_at_once(matrix);
     for (std::uint64_t row = first; row < first + n; row += step) {
@@ -143,7 +127,7 @@ class QuantisedSource final : public ModelSource {
     std::vector<std::byte> originals(n * original_bytes);
     std::vector<Sums> sums(n);
     std::vector<std::int64_t> bad(n, -1);
-    QINFER_TRY(inner_->read_rows(matrix.original, first, n, originals.data(), parallel_for));
+    QINFER_TRY(inner().read_rows(matrix.original, first, n, originals.data(), parallel_for));
     parallel_for(static_cast<std::int64_t>(n), [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
         bad[i] = quantise_row(matrix, originals.data() + i * original_bytes, out + i * bytes, sums[i]);
@@ -191,7 +175,6 @@ class QuantisedSource final : public ModelSource {
                      all.squared_errors});
   }
 
-  std::unique_ptr<ModelSource> inner_;
   QuantiseOptions options_;
   std::unordered_map<std::string, Quantised> matrices_;  ///< by name
   mutable Mutex mutex_;
