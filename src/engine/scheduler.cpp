@@ -2,10 +2,8 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "engine/cache_size.h"
 #include "engine/eval.h"
 #include "platform/thread.h"
 
@@ -20,14 +18,6 @@ Status in_use() {
   return Status::fixed(Code::state, "the request's session is in use by another call, or by another request");
 }
 
-/// Blocks of a group that no other session holds.
-std::uint64_t own_blocks(const Request& request, std::size_t group) {
-  const BlockTable& table = request.session().keys().tables()[group];
-  if (request.is_reservation()) return table.n_held();  // others adopt what it publishes: then it is not theirs
-  if (table.held().empty()) return 0;  // as of most that wait, which are asked about in every step: takes no lock
-  return table.held().size() - table.pool().count_shared(table.held());
-}
-
 /// Of each group, blocks that are left free for each request that is here (schedule/policy.h), but not more than this
 /// part of a small cache. In a simulation with 150 blocks none moved three times as many blocks to files and back, and
 /// more than four kept requests waiting.
@@ -35,16 +25,6 @@ constexpr std::uint64_t kHeadroom = 4, kHeadroomPart = 32;
 
 /// How long wait() waits where nothing can be done: a thousandth of a second.
 constexpr std::uint64_t kStalledWait = 1'000'000;
-
-/// Requests are in the order of their ids.
-std::vector<std::shared_ptr<Request>>::iterator lower_bound(std::vector<std::shared_ptr<Request>>& requests,
-                                                            std::uint64_t id) {
-  return std::lower_bound(requests.begin(), requests.end(), id,
-                          [](const auto& request, std::uint64_t wanted) { return request->id() < wanted; });
-}
-
-constexpr auto larger = [](std::uint64_t a, std::uint64_t b) { return std::max(a, b); };
-constexpr auto smaller = [](std::uint64_t a, std::uint64_t b) { return std::min(a, b); };
 
 }  // namespace
 
@@ -121,77 +101,15 @@ Scheduler::~Scheduler() {
   for (const auto& request : requests) forget_parked(*request);
 }
 
-std::shared_ptr<Request>& Scheduler::find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id) {
-  return *lower_bound(requests, id);
+Scheduler::Requests::iterator Scheduler::lower_bound(Requests& requests, std::uint64_t id) {
+  return std::lower_bound(requests.begin(), requests.end(), id,
+                          [](const auto& request, std::uint64_t wanted) { return request->id() < wanted; });
 }
+
+std::shared_ptr<Request>& Scheduler::find(Requests& requests, std::uint64_t id) { return *lower_bound(requests, id); }
 
 std::uint64_t Scheduler::now() const {
   return options_.clock != nullptr ? options_.clock(options_.clock_user) : platform::now_ns();
-}
-
-// ---- Room in the cache
-//
-// It is counted in bytes of blocks where all groups of layers share one budget. Where each has a pool of its own the
-// fullest one decides: a number of its blocks counts as that share of the cache's bytes.
-
-/// Of blocks_of(group) blocks of each group. chosen(a, b): which of two shares counts where pools are their own.
-template <typename BlocksOf, typename Chosen>
-std::uint64_t Scheduler::room_of(BlocksOf blocks_of, Chosen chosen) const {
-  const CacheSize& size = cache_->blueprint().size;
-  const bool one_budget = size.groups_share_bytes || cache_->n_groups() == 1;
-  std::uint64_t room = 0;
-  for (std::size_t g = 0; g < cache_->n_groups(); ++g) {
-    const std::uint64_t n = blocks_of(g);
-    if (one_budget) {
-      room += n * cache_->layout(g).block_bytes();
-      continue;
-    }
-    const double part = static_cast<double>(n) / static_cast<double>(size.blocks[g]);
-    const auto share = static_cast<std::uint64_t>(std::ceil(part * static_cast<double>(size.bytes)));
-    room = g == 0 ? share : chosen(room, share);
-  }
-  return room;
-}
-
-/// For all blocks that it holds at most until it has so many tokens.
-std::uint64_t Scheduler::room_for(const Request& request, std::uint64_t tokens) const {
-  const Session& session = request.session();
-  const Model& model = cache_->model();
-  const std::vector<std::uint64_t> blocks =
-      session_blocks(model.spec(), cache_->layouts(), std::min<std::uint64_t>(tokens, session.max_tokens()),
-                     model.scratch_layout().batch_capacity);
-  return room_of([&](std::size_t g) { return blocks[g]; }, larger);
-}
-
-/// Of the blocks that no other session holds; in every pool it holds at least that share.
-std::uint64_t Scheduler::held_by(const Request& request) const {
-  return room_of([&](std::size_t g) { return own_blocks(request, g); }, smaller);
-}
-
-/// The same, of the pool in which it holds most.
-std::uint64_t Scheduler::taken_by(const Request& request) const {
-  return room_of([&](std::size_t g) { return own_blocks(request, g); }, larger);
-}
-
-/// Of all its blocks, those that others hold too among them.
-std::uint64_t Scheduler::needed_by(const Request& request) const {
-  const std::span<const BlockTable> tables = request.session().keys().tables();
-  return room_of([&](std::size_t g) { return tables[g].held().size(); }, larger);
-}
-
-/// What running requests share with others is others'.
-std::uint64_t Scheduler::held_by_others() {
-  const auto* const requests = &requests_;
-  const auto others = [&, requests](std::size_t g) {
-    // Own blocks are counted before used ones: a block that a reservation takes in between is then among the used ones
-    // alone, and counts as another's. In the other order it would be own and not used, and room would seem to be there.
-    std::uint64_t own = 0;
-    for (const auto& request : *requests)
-      if (request->running_) own += own_blocks(*request, g);
-    const std::uint64_t used = cache_->pool(g).stats().blocks_used;
-    return used - std::min(own, used);
-  };
-  return room_of(others, larger);
 }
 
 // ---- Requests come
@@ -370,55 +288,6 @@ void Scheduler::begin_requests() {
     for (const auto& other : requests_)
       if (!other->running_) compare_beginnings(*other, request);
   }
-}
-
-// ---- Prompts that begin alike
-//
-// Where the cache keeps prefixes, a prompt need not be evaluated as far as it begins like one that was. So requests of
-// which more is known come first, and one whose prompt begins like that of a running request, whose evaluation has not
-// come so far, waits for it: n choices of one prompt, or users with the same system prompt, evaluate it once.
-
-/// For requests that have come since the last step.
-void Scheduler::look_up_beginnings() {
-  for (std::size_t i = requests_.size(); i > 0; --i) {
-    Request& request = *requests_[i - 1];
-    if (request.is_reservation()) continue;
-    if (request.looked_up_) break;
-    request.looked_up_ = true;
-    if (request.session_in_use_->exchange(true)) continue;
-    Session& session = request.session();
-    const std::size_t known = session.evaluated() + session.keys().count_adoptable(session.tokens(), 1);
-    request.resident_ = static_cast<std::uint32_t>(known);
-    request.session_in_use_->store(false);
-    for (const auto& running : requests_)
-      if (running->running_) compare_beginnings(request, *running);
-  }
-}
-
-/// What the waiting request will have when the running one's prompt is evaluated.
-void Scheduler::compare_beginnings(Request& waiting, const Request& running) const {
-  if (waiting.is_reservation() || running.is_reservation()) return;
-  const Session &one = waiting.session(), &other = running.session();
-  if (!one.keys().has_prefixes_of(other.keys()) || other.pending() == 0) return;
-  const std::span<const std::int32_t> a = one.tokens(), b = other.tokens();
-  const auto end = std::mismatch(a.begin(), a.end() - 1, b.begin(), b.end()).first;
-  const auto blocks = static_cast<std::uint32_t>((end - a.begin()) / cache_->block_tokens());
-  const std::uint32_t tokens = blocks * cache_->block_tokens();
-  if (tokens <= std::max(waiting.resident_, waiting.like_ != 0 ? waiting.like_tokens_ : 0)) return;
-  waiting.like_ = running.id_;
-  waiting.like_tokens_ = tokens;
-}
-
-schedule::Policy::Has Scheduler::what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const {
-  if (waiting.is_reservation()) return {};
-  if (waiting.like_ != 0) {
-    const auto like = lower_bound(requests, waiting.like_);
-    const bool is_there = like != requests.end() && (*like)->id_ == waiting.like_ && !(*like)->is_paused_;
-    const bool is_done = is_there && (*like)->session().evaluated() >= waiting.like_tokens_;
-    if (is_done) waiting.resident_ = waiting.like_tokens_;
-    if (is_done || !is_there) waiting.like_ = 0;
-  }
-  return {waiting.resident_, held_by(waiting), waiting.like_ != 0};
 }
 
 void Scheduler::add_row(const schedule::Share& share) {

@@ -172,6 +172,7 @@ class Scheduler {
 
  private:
   using Kind = SchedulerEvent::Kind;
+  using Requests = std::vector<std::shared_ptr<Request>>;
   /// A request in a step.
   struct Row {
     std::shared_ptr<Request> request;
@@ -184,20 +185,14 @@ class Scheduler {
 
   Scheduler(std::shared_ptr<KvCache> cache, SchedulerOptions options, const schedule::PolicyOptions& policy);
   std::uint64_t now() const;
-  /// There must be one with this id; they are in its order.
-  static std::shared_ptr<Request>& find(std::vector<std::shared_ptr<Request>>& requests, std::uint64_t id);
-  template <typename BlocksOf, typename Chosen>
-  std::uint64_t room_of(BlocksOf blocks_of, Chosen chosen) const;
+  /// The first one with this id or a later one; they are in their order.
+  static Requests::iterator lower_bound(Requests& requests, std::uint64_t id);
+  /// There must be one with this id.
+  static std::shared_ptr<Request>& find(Requests& requests, std::uint64_t id);
   Status enqueue(const std::shared_ptr<Request>& request, schedule::Request wanted);
-  std::uint64_t room_for(const Request& request, std::uint64_t tokens) const;
-  std::uint64_t held_by(const Request& request) const;
   Status plan_step(std::uint64_t& moved_ns);
   void end_what_is_over(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::uint64_t held_by_others() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void begin_requests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void look_up_beginnings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void compare_beginnings(Request& waiting, const Request& running) const;
-  schedule::Policy::Has what_it_has(std::vector<std::shared_ptr<Request>>& requests, Request& waiting) const;
   Status begin_step(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_row(const schedule::Share& share) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void end(Request& request, Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -211,10 +206,22 @@ class Scheduler {
   void finish_step(std::uint64_t ns, std::uint64_t moved_ns);
   void release_sessions();
 
-  // ---- scheduler_parking.cpp ----
-  bool parks() const { return parking_ != nullptr; }
+  // ---- scheduler_room.cpp ----
+  template <typename BlocksOf, typename Chosen>
+  std::uint64_t room_of(BlocksOf blocks_of, Chosen chosen) const;
+  std::uint64_t room_for(const Request& request, std::uint64_t tokens) const;
+  std::uint64_t held_by(const Request& request) const;
   std::uint64_t taken_by(const Request& request) const;
   std::uint64_t needed_by(const Request& request) const;
+  std::uint64_t held_by_others() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // ---- scheduler_beginnings.cpp ----
+  void look_up_beginnings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void compare_beginnings(Request& waiting, const Request& running) const;
+  schedule::Policy::Has what_it_has(Requests& requests, Request& waiting) const;
+
+  // ---- scheduler_parking.cpp ----
+  bool parks() const { return parking_ != nullptr; }
   void choose_who_returns(std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool make_place(Request& request, std::uint64_t time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t move_blocks();
@@ -247,7 +254,7 @@ class Scheduler {
 
   Mutex mutex_;
   schedule::Policy policy_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Request>> requests_ ABSL_GUARDED_BY(mutex_);
+  Requests requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<SchedulerEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::size_t n_taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t n_paused_ ABSL_GUARDED_BY(mutex_) = 0;  ///< and reservations: they have no rows
