@@ -2,6 +2,7 @@
 // do. Ceilings and model run on the same pinned threads, ceilings first, so that their buffer is gone before the model
 // is loaded. Reported are medians with the range of all repetitions. What each share counts is printed beside it.
 // Sessions that decode together have prompts of their own, so that they choose experts of their own.
+#include "bench_arrival.h"
 #include "bench_clients.h"
 #include "bench_report.h"
 
@@ -30,7 +31,7 @@ struct BenchArgs {
   std::uint32_t depth = kShortPrompt, sessions = 1;  // of decoding
   std::uint32_t read_mib = 2048;
   bool prefill_given = false, decode_given = false;
-  std::uint32_t clients = 0, step_ms = 100, blocks = 0;
+  std::uint32_t clients = 0, step_ms = 100, blocks = 0, arrival = 0;
   std::string park;
   bool no_limit = false;
   bool json = false, all_targets = false;
@@ -230,7 +231,11 @@ int run_clients(const BenchArgs& args) {
   options.cpu_ids = clients.cpus.data();
   options.n_cpu_ids = options.n_threads;
   qi::Runtime runtime(options);
-  print_clients(measure_clients(load_model(runtime, args.model), kv_type(args.kv), clients), args.json);
+  const qi::Model model = load_model(runtime, args.model);
+  if (args.arrival != 0)
+    print_arrival(measure_arrival(model, kv_type(args.kv), clients, args.arrival), args.json);
+  else
+    print_clients(measure_clients(model, kv_type(args.kv), clients), args.json);
   return 0;
 }
 
@@ -282,6 +287,10 @@ void add_bench(Commands& commands) {
   number("--blocks", args->blocks, 1, "With --clients: blocks of 32 tokens of the cache (default: for all of them)");
   options.add("--park", args->park, "With --clients: park requests in this directory where blocks run out")
       .type_name("DIR");
+  number("--arrival", args->arrival, 1,
+         "With --clients: how they fare when a prompt of N tokens arrives, and how it does")
+      .excludes("--blocks")
+      .excludes("--park");
   options.flag("--no-limit", args->no_limit, "With --clients: requests do not say how many tokens they will decode");
   clients.excludes("--sessions");
   number("-r", args->repetitions, 1, "Repetitions, of which the median counts (default 5)");

@@ -128,15 +128,14 @@ class Clients {
   ClientsReport report_;
 };
 
-/// In milliseconds; 0 where there are none.
+}  // namespace
+
 double percentile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(values.size())));
   return values[std::max<std::size_t>(rank, 1) - 1] * 1e3;
 }
-
-}  // namespace
 
 ClientsReport measure_clients(const qi::Model& model, std::int32_t kv_type, const ClientsArgs& args) {
   report(format("running %u clients with %u requests each: %u tokens of prompt, %u to decode", args.n, args.requests,

@@ -30,6 +30,9 @@ struct ClientsReport {
 /// The same ids on every machine and in every run.
 std::vector<qinfer_token> random_tokens(std::size_t n, std::uint32_t n_vocab, std::uint32_t seed = 0);
 
+/// Of seconds, in milliseconds; 0 where there are none.
+double percentile(std::vector<double> values, double part);
+
 ClientsReport measure_clients(const qi::Model& model, std::int32_t kv_type, const ClientsArgs& args);
 void print_clients(const ClientsReport& report, bool json);
 
