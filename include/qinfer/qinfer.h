@@ -564,7 +564,7 @@ QINFER_STATUS qinfer_model_encoding_info(const qinfer_model *model, size_t index
 QINFER_STATUS qinfer_model_expert_counts(const qinfer_model *model, uint32_t layer, uint64_t *counts, size_t capacity,
                                          size_t *out_n, qinfer_error *err);
 /** Stored metadata as text, sorted by key. Pointers live as long as the model; NULL if there is none. */
-QINFER_API size_t      qinfer_model_meta_count(const qinfer_model *model);
+QINFER_API size_t      qinfer_model_meta_count(const qinfer_model *model); /* keys: "config.x", "generation.top_k", ... */
 QINFER_API const char *qinfer_model_meta_key(const qinfer_model *model, size_t index);
 QINFER_API const char *qinfer_model_meta_value(const qinfer_model *model, const char *key);
 

@@ -30,13 +30,13 @@ Encoding stated_encoding(const Json& config) {
   return Encoding::bf16;
 }
 
-/// An object flattened: "config.rope_scaling.factor" -> "8.0"; lists as JSON, strings as text.
-Status flatten(const Json& value, std::string& prefix, std::size_t& left, formats::TextTable& out) {
+/// An object of the file `name`, flattened: "config.rope_scaling.factor" -> "8.0"; lists as JSON, strings as text.
+Status flatten(const Json& value, std::string_view name, std::string& prefix, std::size_t& left,
+               formats::TextTable& out) {
   if (!value.is_object()) {
     const std::string text = value.is_string() ? std::string(value.text()) : formats::json_text(value);
     if (prefix.size() + text.size() > left)
-      return error_at(Code::format, -1, "config.json: its fields and their paths take more than {} bytes",
-                      kMaxMetadata);
+      return error_at(Code::format, -1, "{}: its fields and their paths take more than {} bytes", name, kMaxMetadata);
     left -= prefix.size() + text.size();
     out.add(prefix, text);
     return Status();
@@ -44,7 +44,7 @@ Status flatten(const Json& value, std::string& prefix, std::size_t& left, format
   const std::size_t size = prefix.size();
   for (const Json& member : value) {
     prefix.append(".").append(member.key());
-    QINFER_TRY(flatten(member, prefix, left, out));
+    QINFER_TRY(flatten(member, name, prefix, left, out));
     prefix.resize(size);
   }
   return Status();
@@ -52,7 +52,10 @@ Status flatten(const Json& value, std::string& prefix, std::size_t& left, format
 
 Status read_generation_config(const std::string& text, std::string_view name, HfTexts& out, CancelFlag cancel) {
   QINFER_ASSIGN(const formats::JsonDocument config, formats::parse_python_json(text, name, cancel));
-  return apply_generation_config(config.root(), name, out.config.spec, out.notes);
+  QINFER_TRY(apply_generation_config(config.root(), name, out.config.spec, out.notes));
+  std::string prefix = "generation";
+  std::size_t left = kMaxMetadata;
+  return flatten(config.root(), name, prefix, left, out.metadata);
 }
 
 Status read_tokenizer(const std::string& text, std::string_view name, HfTexts& out, CancelFlag cancel) {
@@ -128,7 +131,7 @@ Result<HfTexts> read_hf_config(const Json& config, std::string_view name) {
   out.stated_encoding = stated_encoding(config);
   std::string prefix = "config";
   std::size_t left = kMaxMetadata;
-  QINFER_TRY(flatten(config, prefix, left, out.metadata));
+  QINFER_TRY(flatten(config, "config.json", prefix, left, out.metadata));
   return out;
 }
 

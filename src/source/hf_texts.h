@@ -58,7 +58,7 @@ struct HfTexts {
   std::unique_ptr<text::Tokenizer> tokenizer;
   ChatTemplates chat_templates;
   HfModules modules;
-  formats::TextTable metadata;  ///< config.json flattened; finish() has not been called
+  formats::TextTable metadata;  ///< config.json and generation_config.json flattened; no finish() yet
   FingerprintTexts fingerprint;
   Notes notes;
 };

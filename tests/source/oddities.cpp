@@ -193,10 +193,13 @@ TEST_CASE("numbers that only Python's JSON has refuse nothing where nobody reads
   config.insert(config.find('{') + 1,
                 R"("a": NaN, "b": [Infinity, {"c": -Infinity}], "d": "\"NaN \\", "NaN": "Infinity",)");
   dir.write("config.json", config);
-  dir.write("generation_config.json", R"({"top_p": NaN})");
+  dir.write("generation_config.json", R"({"top_p": NaN, "temperature": 0.6, "do_sample": true})");
   const qi::Model model = qi::Model::load(dir.path());
   CHECK(model.meta("config.a") == "NaN");
   CHECK(model.meta("config.d") == "\"NaN \\");
+  CHECK(model.meta("generation.top_p") == "NaN");
+  CHECK(model.meta("generation.temperature") == "0.6");
+  CHECK(model.meta("generation.do_sample") == "true");
   for (const char* number : {"NaN", "Infinity", "-Infinity"}) {
     auto with = nlohmann::json::parse(tiny_config(TinySpec()).dump());
     with.erase("rms_norm_eps");
