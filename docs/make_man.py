@@ -30,10 +30,21 @@ qinfer plan model.gguf \\-\\-context 4096 \\-\\-sessions 8
 Quantise a checkpoint to one file that loads by mapping:
 qinfer pack Qwen3\\-0.6B qwen3.packed \\-\\-weights q4_k_m
 """
+TYPING = """\
+A line that ends with \\ goes on in the next one, and so does all from \"\"\" to the next \"\"\". Several lines that are
+pasted are one message. Ctrl-C ends an answer and keeps what came of it; what is typed while an answer comes stays for
+the next line; Ctrl-D ends the conversation. Tab completes commands and files, Ctrl-R searches the lines that were typed.
+
+Replies are drawn as the model's generation_config.json or GGUF file says, with llama.cpp's defaults (temperature 0.8,
+top-k 40, top-p 0.95, min-p 0.05) where it says nothing; options go before, and /stats tells which holds. /retry adds 1
+to the seed. /save NAME keeps a conversation, which /load NAME and --resume NAME go on with; a name that has a slash or
+a point is a file. When the context is full, /undo, /reset or a larger --context helps; with --overflow drop-oldest the
+oldest turns are left out of what the model sees, but not of what /save writes, and each time that is told."""
 ENVIRONMENT = """\
 .SH ENVIRONMENT
 The library reads none. The command looks for models in the Hugging Face cache, which HF_HUB_CACHE, HF_HOME and
-XDG_CACHE_HOME place, and keeps the lines that were typed in a conversation below XDG_STATE_HOME.
+XDG_CACHE_HOME place, and keeps the lines that were typed in a conversation, and what /save keeps by name, below
+XDG_STATE_HOME (~/.local/state). /edit calls the program that VISUAL or EDITOR names for messages of several lines.
 .SH SEE ALSO
 .BR qinfer\\-server (1)
 .PP
@@ -152,6 +163,14 @@ def page(command):
         usage = own[""][1].removeprefix("Usage: ")
         out += [f".SS {name}", escaped(said) + ".", ".PP", escaped(usage)]
         out += listed(own.get("Positionals", [])) + listed(own["Options"])
+        if "Commands" in own:
+            out += [".PP", "Lines that begin with a slash are commands of the conversation:"]
+            for line in own["Commands"]:
+                what, said = re.fullmatch(r"  (\S.*?)\s{2,}(\S.*)", line).groups()
+                out += [".TP", f"\\fB{escaped(what)}\\fR", escaped(said)]
+            out += [".PP", *(escaped(line) or ".PP" for line in TYPING.splitlines())]
+        examples = own.get("Example", []) + own.get("Examples", [])
+        out += [".PP", ".EX", *(escaped(line.strip()) for line in examples), ".EE"]
     out += [".SH EXIT STATUS", escaped(exit_status.removeprefix("Exit status: "))]
     return "\n".join(out) + "\n" + EXAMPLES + ENVIRONMENT
 

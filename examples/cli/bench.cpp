@@ -273,6 +273,7 @@ int run_bench(BenchArgs& args) {
 void add_bench(Commands& commands) {
   auto args = std::make_shared<BenchArgs>();
   Options options = commands.add("bench", "Measure prefill and decode against what this machine can do");
+  options.set_footer("Example:\n  qinfer bench model.gguf -p 512 -n 128");
   add_model_arg(options, args->model);
   const auto number = [&](const char* name, std::uint32_t& value, std::uint64_t lowest, const char* help) {
     return options.add(name, value, help).whole_number(lowest, 1u << 24).type_name("N");

@@ -12,7 +12,6 @@
 #include "support.h"
 
 namespace cli {
-namespace {
 
 std::string check_whole_number(const std::string& text, std::uint64_t lowest, std::uint64_t highest) {
   std::uint64_t value = 0;
@@ -32,6 +31,8 @@ std::string check_real_number(const std::string& text, double lowest, double hig
   return format("%s is not a number from %g to %g", json_string(text.substr(0, 100)).c_str(), lowest, highest);
 }
 
+namespace {
+
 /// "a,b,c"
 std::string join_texts(const std::vector<std::string>& texts) {
   std::string all;
@@ -39,10 +40,14 @@ std::string join_texts(const std::vector<std::string>& texts) {
   return all;
 }
 
+}  // namespace
+
 std::string check_one_of(const std::string& text, const std::vector<std::string>& texts) {
   if (std::find(texts.begin(), texts.end(), text) != texts.end()) return {};
   return json_string(text) + " is not one of " + join_texts(texts);
 }
+
+namespace {
 
 /// How many letters to add, take away, change or exchange with the next, to make one text of another (Damerau 1964,
 /// without letters that are changed twice).
@@ -59,7 +64,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-/// "; did you mean NAME?", of the name that was probably meant; empty if none is near.
+}  // namespace
+
 std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
   const auto far = [&](const std::string& name) { return distance(given.substr(0, 100), name); };
   const auto nearest = std::min_element(names.begin(), names.end(),
@@ -67,6 +73,8 @@ std::string suggestion(std::string_view given, const std::vector<std::string>& n
   if (nearest == names.end() || far(*nearest) > 1 + nearest->size() / 4) return {};
   return "; did you mean " + *nearest + "?";
 }
+
+namespace {
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;
@@ -177,6 +185,10 @@ Option Options::add(const char* name, float& value, const char* help) {
 Option Options::flag(const char* name, bool& value, const char* help) {
   return Option(command_->add_flag(name, value, help));
 }
+
+bool Options::was_given(const char* name) const { return command_->count(name) != 0; }
+
+void Options::set_footer(const std::string& text) { command_->footer(text); }
 
 void Options::run(std::function<int()> function) {
   command_->callback([chosen = chosen_, function = std::move(function)] { *chosen = function; });

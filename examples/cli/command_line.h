@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -16,6 +17,13 @@ class Option;
 }  // namespace CLI
 
 namespace cli {
+
+// What is wrong with a value, in words that say what would be right; empty if nothing is.
+std::string check_whole_number(const std::string& text, std::uint64_t lowest, std::uint64_t highest);
+std::string check_real_number(const std::string& text, double lowest, double highest);
+std::string check_one_of(const std::string& text, const std::vector<std::string>& texts);
+/// "; did you mean NAME?", of the name that was probably meant; empty if none is near.
+std::string suggestion(std::string_view given, const std::vector<std::string>& names);
 
 /// One option of a command; what is said of it can be chained.
 class Option {
@@ -64,6 +72,10 @@ class Options {
   Option add(const char* name, float& value, const char* help);
   Option flag(const char* name, bool& value, const char* help);
 
+  /// Whether the option of this name was; after parsing.
+  bool was_given(const char* name) const;
+  /// What the help ends with.
+  void set_footer(const std::string& text);
   /// What to do when this command was given; returns the exit status.
   void run(std::function<int()> function);
   /// The same for a command all of whose words are another program's, from the first one on that is no option of its

@@ -29,6 +29,30 @@ Json message(const char* role, const std::string& content) { return Json{{"role"
 /// What is not UTF-8, as from a terminal of another encoding, becomes U+FFFD.
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+bool has_role(const Json& one, std::string_view role) {
+  const auto found = one.find("role");
+  return found != one.end() && found->is_string() && found->get_ref<const std::string&>() == role;
+}
+
+/// Where the turns begin: after the system's message, and at each message of the user after that.
+std::vector<std::size_t> turns_of(const Json& messages) {
+  std::vector<std::size_t> begins;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const bool leads = i == 0 && (has_role(messages[i], "system") || has_role(messages[i], "developer"));
+    if (!leads && (begins.empty() || has_role(messages[i], "user"))) begins.push_back(i);
+  }
+  return begins;
+}
+
+/// The conversation without its oldest turns.
+Json without_turns(const Json& conversation, const std::vector<std::size_t>& begins, std::size_t n) {
+  Json rest = conversation;
+  Json& messages = rest["messages"];
+  const auto at = [&](std::size_t turn) { return messages.begin() + static_cast<std::ptrdiff_t>(begins[turn]); };
+  if (n != 0) messages.erase(at(0), at(n));
+  return rest;
+}
+
 }  // namespace
 
 Conversation::Conversation(const qi::Model& model, ConversationOptions options)
@@ -41,7 +65,6 @@ Conversation::Conversation(const qi::Model& model, ConversationOptions options)
       root_(options_.variables) {
   root_["messages"] = Json::array();
   if (!options_.tools.is_null()) root_["tools"] = options_.tools;
-  session_.set_sampler(options_.sampler);
   set_system(options_.system);
 }
 
@@ -55,17 +78,25 @@ qinfer_chat_options Conversation::chat_options() const {
 
 void Conversation::reset() {
   Json& messages = root_["messages"];
-  const bool has_system = !messages.empty() && messages[0].value("role", "") == "system";
   Json kept = Json::array();
-  if (has_system) kept.push_back(messages[0]);
+  if (!messages.empty() && has_role(messages[0], "system")) kept.push_back(messages[0]);
   messages = std::move(kept);
   open_calls_.clear();
+  dropped_ = 0;
 }
 
 void Conversation::set_system(const std::string& text) {
   root_["messages"] = Json::array();
   if (!text.empty()) root_["messages"].push_back(message("system", text));
   open_calls_.clear();
+  dropped_ = 0;
+}
+
+std::string Conversation::system() const {
+  const Json& messages = root_["messages"];
+  if (messages.empty() || !has_role(messages[0], "system")) return {};
+  const auto content = messages[0].find("content");
+  return content != messages[0].end() && content->is_string() ? content->get<std::string>() : std::string();
 }
 
 std::string Conversation::text() const { return root_.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
@@ -87,43 +118,100 @@ void Conversation::load(const std::string& text) {
   if (read.is_null()) throw Failure("not a conversation: expected a JSON object with an array of messages");
   root_ = std::move(read);
   open_calls_.clear();
+  dropped_ = 0;
+}
+
+std::size_t Conversation::last_question() const {
+  const Json& messages = root_["messages"];
+  for (std::size_t i = messages.size(); i > 0; --i)
+    if (has_role(messages[i - 1], "user")) return i - 1;
+  throw Failure("there is no message yet");
+}
+
+std::string Conversation::question() const {
+  const Json& last = root_["messages"][last_question()];
+  const auto content = last.find("content");
+  if (content == last.end() || !content->is_string()) throw Failure("the last message is not a text");
+  return content->get<std::string>();
+}
+
+void Conversation::undo() {
+  Json& messages = root_["messages"];
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(last_question()), messages.end());
+  open_calls_.clear();
+  dropped_ = 0;  // the next prompt finds out anew
 }
 
 TurnCounts Conversation::ask(const std::string& text, const qi::Cancel& cancel, const OnPart& on_part) {
-  std::vector<Json> added;
-  added.push_back(message("user", text));
-  return reply(std::move(added), cancel, on_part);
+  Json next = root_;
+  next["messages"].push_back(message("user", text));
+  return reply(std::move(next), cancel, on_part);
+}
+
+TurnCounts Conversation::ask_instead(const std::string& text, const qi::Cancel& cancel, const OnPart& on_part) {
+  Json next = root_;
+  Json& messages = next["messages"];
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(last_question()), messages.end());
+  messages.push_back(message("user", text));
+  return reply(std::move(next), cancel, on_part);
+}
+
+TurnCounts Conversation::retry(const qi::Cancel& cancel, const OnPart& on_part) {
+  Json next = root_;
+  Json& messages = next["messages"];
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(last_question() + 1), messages.end());
+  return reply(std::move(next), cancel, on_part);
 }
 
 TurnCounts Conversation::answer_calls(const std::vector<std::string>& results, const qi::Cancel& cancel,
                                       const OnPart& on_part) {
-  std::vector<Json> added;
+  Json next = root_;
   for (std::size_t i = 0; i < results.size() && i < open_calls_.size(); ++i) {
     Json result = message("tool", results[i]);
     result["name"] = open_calls_[i].name;
     result["tool_call_id"] = open_calls_[i].id;
-    added.push_back(std::move(result));
+    next["messages"].push_back(std::move(result));
   }
-  return reply(std::move(added), cancel, on_part);
+  return reply(std::move(next), cancel, on_part);
 }
 
-TurnCounts Conversation::reply(std::vector<Json> added, const qi::Cancel& cancel, const OnPart& on_part) {
-  Json next = root_;
-  for (Json& one : added) next["messages"].push_back(std::move(one));
-  const std::string conversation = dump(next);
+std::vector<qinfer_token> Conversation::fit(const Json& next, std::string& conversation, std::size_t& dropped) const {
+  const qinfer_chat_options chat = chat_options();
+  const std::vector<std::size_t> begins = turns_of(next["messages"]);
+  dropped = begins.empty() ? 0 : std::min(dropped_, begins.size() - 1);
+  // Room that a reply is to find. More is made at once, because a prompt with another beginning is evaluated anew.
+  const std::size_t quarter = context_tokens_ / 4;
+  const std::size_t reply = options_.max_tokens == 0 ? quarter : std::min<std::size_t>(quarter, options_.max_tokens);
+  std::size_t wanted = options_.drops_oldest ? reply : 0;
+  for (;; ++dropped) {
+    conversation = dump(without_turns(next, begins, dropped));
+    std::vector<qinfer_token> prompt = model_.tokenize_chat(conversation, chat);
+    const bool fits = prompt.size() < context_tokens_;
+    if (fits && prompt.size() + wanted <= context_tokens_) return prompt;
+    wanted = 2 * reply;
+    if (options_.drops_oldest && dropped + 1 < begins.size()) continue;
+    if (fits) return prompt;
+    const char* what = options_.drops_oldest ? "the last turn alone has " : "the conversation has ";
+    throw ContextFull(what + count_text(prompt.size()) + ", and there is room for " + std::to_string(context_tokens_));
+  }
+}
+
+TurnCounts Conversation::reply(Json next, const qi::Cancel& cancel, const OnPart& on_part) {
+  std::string conversation;
+  std::size_t dropped = 0;
+  const std::vector<qinfer_token> prompt = fit(next, conversation, dropped);
   const qinfer_chat_options chat = chat_options();
   auto reply_options = qi::options<qinfer_reply_options>();
   reply_options.chat = &chat;
   if (options_.no_reasoning && grammar_.is_set()) reply_options.flags |= QINFER_REPLY_NO_REASONING;
   qi::Reply reply(model_, conversation, reply_options);
-  const std::vector<qinfer_token> prompt = model_.tokenize_chat(conversation, chat);
-  if (prompt.size() >= context_tokens_)
-    throw Failure("the conversation has " + count_text(prompt.size()) + ", and there is room for " +
-                  std::to_string(context_tokens_) + ": begin a new one with /reset, or give more room with --context");
+  session_.set_sampler(options_.sampler);
   session_.set_tokens(prompt);
-  const TurnCounts counts = generate(reply, cancel, on_part);
+  TurnCounts counts = generate(reply, cancel, on_part);
   if (counts.finish == 0 && counts.new_tokens == 0) return counts;  // cancelled before there was a reply
 
+  counts.dropped_turns = dropped > dropped_ ? dropped - dropped_ : 0;
+  dropped_ = dropped;
   next["messages"].push_back(Json::parse(reply.message()));
   root_ = std::move(next);
   total_.prompt_tokens += counts.prompt_tokens;

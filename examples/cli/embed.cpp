@@ -84,6 +84,7 @@ int run_embed(const EmbedArgs& args) {
 void add_embed(Commands& commands) {
   auto args = std::make_shared<EmbedArgs>();
   Options options = commands.add("embed", "Give the embedding of each text, of length 1");
+  options.set_footer("Example:\n  qinfer embed all-MiniLM-L6-v2 \"A cat sleeps.\" \"It rains.\"");
   add_model_arg(options, args->model);
   options.add("TEXT", args->texts, "Texts; without one, lines of standard input").type_name("");
   options.add("--lines", args->lines, "The lines of this file instead; - is standard input").type_name("FILE");

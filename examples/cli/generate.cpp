@@ -117,6 +117,7 @@ int run_generate(const GenerateArgs& args) {
 void add_generate(Commands& commands) {
   auto args = std::make_shared<GenerateArgs>();
   Options options = commands.add("generate", "Print a prompt and the text that follows");
+  options.set_footer("Example:\n  qinfer generate model.gguf \"Once upon a time\" -n 100 --temp 0.8");
   add_model_arg(options, args->model);
   options.add("PROMPT", args->prompt, "Start of the text; \"\" is the begin token alone").required().type_name("");
   options.add("-n", args->max_tokens, "New tokens at most; 0 = until an end token or the context is full (default 256)")

@@ -99,6 +99,7 @@ int run_info(const InfoArgs& args) {
 void add_info(Commands& commands) {
   auto args = std::make_shared<InfoArgs>();
   Options options = commands.add("info", "Show a model, its tokenizer, the kernel set and the memory to expect");
+  options.set_footer("Example:\n  qinfer info Qwen/Qwen3-0.6B");
   add_model_arg(options, args->model);
   add_runtime_args(options, args->runtime);
   options.run([args] { return run_info(*args); });

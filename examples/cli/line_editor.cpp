@@ -1,22 +1,21 @@
 // line_editor.cpp: see line_editor.h.
 #include "line_editor.h"
 
-#include <langinfo.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <clocale>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <cwchar>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 
 #include "support.h"
+#include "word_wrap.h"
 
 #ifdef QINFER_HAS_LIBEDIT
 #include <histedit.h>
@@ -128,6 +127,7 @@ struct LineEditor::Terminal {
   std::string prompt;
   const HeldSignals* signals = nullptr;  // while a line is read
   bool interrupted = false;
+  Completer completer;
 
   Terminal() : edit(el_init("qinfer", stdin, stdout, stderr)), lines(history_init()) {
     if (edit == nullptr || lines == nullptr) return;
@@ -144,8 +144,11 @@ struct LineEditor::Terminal {
     el_set(edit, EL_GETCFN, read_from);
     el_set(edit, EL_EDITOR, "emacs");
     el_set(edit, EL_HIST, history, lines);
+    unsigned char (*const complete_line)(EditLine*, int) = [](EditLine* self, int) { return of(self).complete(); };
+    el_set(edit, EL_ADDFN, "qinfer-complete", "complete a command or a file", complete_line);
     const auto bind = [this](const char* keys, const char* command) { el_set(edit, EL_BIND, keys, command, nullptr); };
     bind("^R", "em-inc-search-prev");
+    bind("^I", "qinfer-complete");
     bind("\\e[3~", "ed-delete-next-char");
     bind("\\e[1~", "ed-move-to-beg");
     bind("\\e[4~", "ed-move-to-end");
@@ -176,6 +179,7 @@ struct LineEditor::Terminal {
       const int number = signals->wait();
       if (number == SIGINT) {
         interrupted = true;
+        show_end();
         return -1;
       }
       if (number != 0) {
@@ -191,6 +195,44 @@ struct LineEditor::Terminal {
     }
   }
 
+  /// The cursor after the line, so that what is printed next does not overwrite the rest of it.
+  void show_end() {
+    const LineInfo* line = el_line(edit);
+    el_cursor(edit, static_cast<int>(line->lastchar - line->cursor));
+    el_set(edit, EL_REFRESH);
+  }
+
+  /// What all of them begin with.
+  static std::string common_beginning(const std::vector<std::string>& texts) {
+    std::string begin = texts.front();
+    for (const std::string& text : texts)
+      begin.resize(static_cast<std::size_t>(std::mismatch(begin.begin(), begin.end(), text.begin(), text.end()).first -
+                                            begin.begin()));
+    while (!begin.empty() && texts.size() > 1 && (static_cast<unsigned char>(begin.back()) & 0xC0) != 0 &&
+           static_cast<unsigned char>(begin.back()) >= 0x80)
+      begin.pop_back();  // no half of a character
+    return begin;
+  }
+
+  /// Adds what is certain; lists what may be meant where nothing is.
+  unsigned char complete() {
+    const LineInfo* line = el_line(edit);
+    if (!completer) return CC_ERROR;
+    const Completion found = completer(std::string(line->buffer, line->cursor));
+    if (found.whole.empty()) return CC_ERROR;
+    const std::string certain = common_beginning(found.whole);
+    if (certain.size() > found.given.size() && certain.starts_with(found.given)) {
+      el_insertstr(edit, certain.c_str() + found.given.size());
+      return CC_REFRESH;
+    }
+    if (found.whole.size() == 1) return CC_ERROR;
+    std::string list = "\n";
+    for (const std::string& one : found.whole) list += one + "  ";
+    print(wrapped(list, terminal_columns()) + "\n");
+    flush_output();
+    return CC_REDISPLAY;
+  }
+
   /// Windows change their size, and programs are stopped and ended, outside the editor's mode.
   void handle(int number) {
     if (number == SIGWINCH) {
@@ -203,16 +245,6 @@ struct LineEditor::Terminal {
     el_set(edit, EL_REFRESH);
   }
 };
-
-namespace {
-
-/// libedit takes characters apart as the locale says: where that is not UTF-8, as in many a container, it is made so.
-void use_utf8() {
-  if (std::setlocale(LC_CTYPE, "") == nullptr || std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-    std::setlocale(LC_CTYPE, "C.UTF-8");
-}
-
-}  // namespace
 
 LineEditor::LineEditor(std::string history_file) : history_file_(std::move(history_file)) {
   if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return;
@@ -238,7 +270,11 @@ LineEditor::~LineEditor() {
   umask(before);
 }
 
-LineEditor::Result LineEditor::read(const std::string& prompt, std::string& line) {
+void LineEditor::set_completer(Completer completer) {
+  if (terminal_ != nullptr) terminal_->completer = std::move(completer);
+}
+
+LineEditor::Result LineEditor::read(const std::string& prompt, std::string& line, const std::string& text) {
   line.clear();
   if (terminal_ == nullptr) return read_plain(prompt, line);
   const HeldSignals signals;
@@ -248,14 +284,15 @@ LineEditor::Result LineEditor::read(const std::string& prompt, std::string& line
   // el_gets shows the prompt first and changes the terminal's mode after it: a Ctrl-D pressed between the two would be
   // the terminal's own and be lost.
   el_set(terminal_->edit, EL_PREP_TERM, 1);
+  if (!text.empty()) el_push(terminal_->edit, text.c_str());
   int n = 0;
-  const char* text = el_gets(terminal_->edit, &n);
+  const char* typed = el_gets(terminal_->edit, &n);
   if (terminal_->interrupted) {
     el_reset(terminal_->edit);
     return Result::interrupted;
   }
-  if (text == nullptr || n <= 0) return Result::end;
-  line = text;
+  if (typed == nullptr || n <= 0) return Result::end;
+  line = typed;
   if (line.ends_with('\n')) line.pop_back();
   HistEvent event;
   if (!line.empty()) history(terminal_->lines, &event, H_ENTER, line.c_str());
@@ -267,7 +304,8 @@ LineEditor::Result LineEditor::read(const std::string& prompt, std::string& line
 struct LineEditor::Terminal {};
 LineEditor::LineEditor(std::string) {}
 LineEditor::~LineEditor() = default;
-LineEditor::Result LineEditor::read(const std::string& prompt, std::string& line) {
+void LineEditor::set_completer(Completer) {}
+LineEditor::Result LineEditor::read(const std::string& prompt, std::string& line, const std::string&) {
   line.clear();
   return read_plain(prompt, line);
 }

@@ -84,6 +84,7 @@ int run_logits(const LogitsArgs& args) {
 void add_logits(Commands& commands) {
   auto args = std::make_shared<LogitsArgs>();
   Options options = commands.add("logits", "Evaluate token ids and give the logits after each");
+  options.set_footer("Example:\n  qinfer logits model.gguf --ids 1,2,3 --out logits.npy");
   add_model_arg(options, args->model);
   options.add("--ids", args->ids, "The ids, e.g. 1,2,3").required().type_name("IDS");
   options.add("--out", args->out, "Write float32 [n, vocab] here; default: print the five best of each row")

@@ -64,7 +64,7 @@ void add_sampler_args(Options& options, qinfer_sampler_options& sampler) {
   const auto real = [&](const char* name, float& value, double highest, const char* help) {
     options.add(name, value, help).real_number(0, highest).type_name("X");
   };
-  real("--temp", sampler.temperature, 1000, "Temperature (default 0: greedy)");
+  real("--temp", sampler.temperature, 1000, "Temperature; 0 is greedy (default 0; in chat as the model says)");
   real("--top-p", sampler.top_p, 1, "Keep the likeliest tokens that together reach this probability");
   real("--min-p", sampler.min_p, 1, "Drop tokens less likely than this share of the likeliest");
   real("--repeat-penalty", sampler.repeat_penalty, 1000, "Divide the logits of tokens that occurred (1 = off)");

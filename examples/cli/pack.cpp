@@ -51,6 +51,7 @@ int run_pack(const PackArgs& args) {
 void add_pack(Commands& commands) {
   auto args = std::make_shared<PackArgs>();
   Options options = commands.add("pack", "Write a model as one file that loads by mapping");
+  options.set_footer("Example:\n  qinfer pack Qwen3-0.6B qwen3.packed --weights q4_k_m");
   add_model_arg(options, args->model);
   options.add("OUT", args->out, "The file to write; other commands take it as MODEL").required().type_name("");
   options

@@ -225,6 +225,7 @@ int run_plan(const PlanArgs& args) {
 void add_plan(Commands& commands) {
   auto args = std::make_shared<PlanArgs>();
   Options options = commands.add("plan", "Show the memory that loading and running will take, to the byte");
+  options.set_footer("Example:\n  qinfer plan model.gguf --context 4096 --sessions 8");
   add_model_arg(options, args->model, "Model directory, GGUF file, packed file, or a lone config.json");
   const auto number = [&](const char* name, auto& value, std::uint64_t highest, const char* help) {
     options.add(name, value, help).whole_number(1, highest).type_name("N");

@@ -36,6 +36,7 @@ int run_render(const RenderArgs& args) {
 void add_render(Commands& commands) {
   auto args = std::make_shared<RenderArgs>();
   Options options = commands.add("render", "Print what a chat template makes of a conversation");
+  options.set_footer("Example:\n  qinfer render model.gguf conversation.json --generation-prompt");
   add_model_arg(options, args->model);
   options
       .add("CONVERSATION", args->conversation,

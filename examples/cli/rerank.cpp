@@ -76,6 +76,8 @@ int run_rerank(const RerankArgs& args) {
 void add_rerank(Commands& commands) {
   auto args = std::make_shared<RerankArgs>();
   Options options = commands.add("rerank", "Score documents by how well they answer a query, and print the best first");
+  options.set_footer(
+      "Example:\n  qinfer rerank bge-reranker-base \"Where do cats sleep?\" --top 1 \"On a sofa.\" \"It rains.\"");
   add_model_arg(options, args->model);
   options.add("QUERY", args->query, "What is asked").required().type_name("");
   options.add("DOCUMENT", args->documents, "Documents; without one, lines of standard input").type_name("");

@@ -38,8 +38,9 @@ std::string find_server() {
 }  // namespace
 
 void add_serve(Commands& commands) {
-  Options options = commands.add("serve", "Answer OpenAI's interface over HTTP (qinfer-server --help says more)");
-  options.run_with_rest("Called as: qinfer serve MODEL [OPTIONS of qinfer-server]",
+  Options options =
+      commands.add("serve", "Answer OpenAI's interface over HTTP: MODEL and options as qinfer-server --help says");
+  options.run_with_rest("Example:\n  qinfer serve model.gguf --port 8080",
                         [](const std::vector<std::string>& words) -> int { become_server(words); });
 }
 

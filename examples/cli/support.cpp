@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -21,6 +22,11 @@ std::string format(const char* pattern, ...) {
   std::vsnprintf(text, sizeof text, pattern, args);  // NOLINT(clang-analyzer-valist.Uninitialized): va_start is above
   va_end(args);
   return text;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 void report(std::string_view text) {

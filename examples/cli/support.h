@@ -24,6 +24,9 @@ struct UsageError : std::runtime_error {
 /// printf into a string; std::format is not in the standard library of the oldest compiler supported.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
+/// A variable of the environment; empty if it is not set.
+std::string environment(const char* name);
+
 /// Writes "qinfer: TEXT" to stderr as one line, whatever characters the text contains.
 void report(std::string_view text);
 

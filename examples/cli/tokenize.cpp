@@ -56,6 +56,7 @@ int run_tokenize(const TokenizeArgs& args) {
 void add_tokenize(Commands& commands) {
   auto args = std::make_shared<TokenizeArgs>();
   Options options = commands.add("tokenize", "Print the token ids of a text, or the text of token ids");
+  options.set_footer("Example:\n  qinfer tokenize model.gguf \"Once upon a time\"");
   add_model_arg(options, args->model);
   const Option text = options.add("TEXT", args->text, "Default: standard input, to its last byte").type_name("");
   const Option decode =

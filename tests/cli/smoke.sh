@@ -378,17 +378,43 @@ check_grammar() {
 }
 
 check_chat() {
-  local chat_model hub
+  local chat_model hub first command
   chat_model=$(dirname "$model")/tiny-chat
-  expect "chat with a message" 0 chat "$chat_model" "What is the capital of France?"
+  expect "chat with a message" 0 chat "$chat_model" "What is the capital of France?" --greedy
   check "chat with a message: the answer alone on stdout" [ "$(cat "$out")" = "The capital of France is Paris." ]
   check "chat with a message: counts on stderr" grep -q 'context [0-9]* of 1024' "$err"
-  printf 'Who are you?\n' | "$qinfer" chat "$chat_model" --system "You are Bob." >"$out" 2>"$err"
+  printf 'Who are you?\n' | "$qinfer" chat "$chat_model" --greedy --system "You are Bob." >"$out" 2>"$err"
   check "chat with a piped message" stdout_has 'Bob'
-  printf 'is the capital of France?' | "$qinfer" chat "$chat_model" "What" >"$out" 2>"$err"
+  printf 'is the capital of France?' | "$qinfer" chat "$chat_model" "What" --greedy >"$out" 2>"$err"
   check "chat: what is piped in follows the message" stdout_has 'Paris'
-  expect "chat --no-think" 0 chat "$chat_model" "What is 3 + 4?" --no-think
+  expect "chat --no-think" 0 chat "$chat_model" "What is 3 + 4?" --no-think --greedy
   check "chat --no-think: the answer alone" [ "$(cat "$out")" = "3 + 4 = 7." ]
+  expect "chat, sampled as where the model says nothing" 0 chat "$chat_model" "Tell me a story." --seed 3
+  first=$(cat "$out")
+  expect "chat, sampled by options" 0 chat "$chat_model" "Tell me a story." --seed 3 --temp 0.8 --top-k 40 --top-p 0.95 --min-p 0.05
+  check "chat: the defaults are llama.cpp's" [ "$(cat "$out")" = "$first" ]
+  cp -r "$chat_model" "$work/sampled"
+  echo '{"do_sample": true, "temperature": 1.5, "top_p": 0.9, "eos_token_id": [1273, 1271]}' >"$work/sampled/generation_config.json"
+  expect "chat, sampled as generation_config.json says" 0 chat "$work/sampled" "Tell me a story." --seed 3
+  first=$(cat "$out")
+  expect "chat, sampled by the same options" 0 chat "$chat_model" "Tell me a story." --seed 3 --temp 1.5 --top-k 50 --top-p 0.9 --min-p 0
+  check "chat: generation_config.json is read as transformers does" [ "$(cat "$out")" = "$first" ]
+  expect "chat --greedy" 0 chat "$work/sampled" "Tell me a story." --greedy
+  first=$(cat "$out")
+  expect "chat --temp 0" 0 chat "$work/sampled" "Tell me a story." --temp 0
+  check "chat --greedy is --temp 0" [ "$(cat "$out")" = "$first" ]
+  expect "chat --greedy --temp" 2 chat "$chat_model" x --greedy --temp 1
+  expect "chat --overflow" 2 chat "$chat_model" x --overflow never
+  expect "chat with a message that is too long" 1 chat "$chat_model" "What is 3 + 4?" --context 5
+  check "chat with a message that is too long: numbers" grep -q 'tokens, and there is room for 5' "$err"
+  printf '{"messages":[{"role":"user","content":"What is the capital of France?"},{"role":"assistant","content":"Paris."}]}' >"$work/kept.json"
+  expect "chat --resume" 0 chat "$chat_model" "And what is 3 + 4?" --resume "$work/kept.json" --greedy
+  check "chat --resume: the messages are there" grep -qE 'prompt (3[0-9]|[4-9][0-9]) tokens' "$err"
+  expect "chat --resume of nothing" 1 chat "$chat_model" x --resume none-such
+  for command in info plan tokenize render generate chat logits embed rerank pack serve bench; do
+    expect "help of $command" 0 "$command" --help
+    check "help of $command: an example" grep -qE "^  qinfer $command " "$out"
+  done
   expect "chat without a message" 1 chat "$chat_model"
   expect "chat with a missing model" 1 chat "$work/none" x
   expect "chat with a model without template" 1 chat "$model" x
@@ -405,7 +431,7 @@ check_chat() {
   printf abc >"$hub/refs/main"
   ln -s "$chat_model" "$hub/snapshots/abc"
   export HF_HUB_CACHE=$work/hub
-  expect "a hub id in the cache" 0 chat own/tiny-chat "What is 3 + 4?"
+  expect "a hub id in the cache" 0 chat own/tiny-chat "What is 3 + 4?" --greedy
   check "a hub id in the cache: an answer" stdout_has '3 + 4 = 7'
   expect "a hub id that is not in the cache" 1 chat own/other x
   check "a hub id that is not in the cache: what downloads it" grep -q 'hf download own/other' "$err"

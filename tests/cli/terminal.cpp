@@ -124,7 +124,7 @@ nlohmann::json saved(const fs::path& file) {
 }
 
 std::vector<std::string> chat_with(const char* qinfer, const std::string& model, const fs::path& folder) {
-  return {qinfer, "chat", model, "--template", (folder / "template").string(), "-t", "1", "--no-history"};
+  return {qinfer, "chat", model, "--template", (folder / "template").string(), "-t", "1", "--no-history", "--greedy"};
 }
 
 /// Answers that end by themselves: commands, history, what is one message, files.
