@@ -86,6 +86,7 @@ if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
     qinfer_debian_package(tools qinfer-tools utils "command line of qinfer"
       "Talks with language models, plans their memory, packs, quantises and measures\nthem." ${QINFER_DEB_NEEDS})
     qinfer_gzip(${PROJECT_SOURCE_DIR}/docs/qinfer.1 ${CMAKE_INSTALL_MANDIR}/man1 tools)
+    set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS ca-certificates)  # of the hub, for `qinfer pull`
   endif()
   if(TARGET qinfer_server)
     qinfer_debian_package(server qinfer-server net "HTTP server for language models on CPUs"

@@ -44,7 +44,8 @@ ENVIRONMENT = """\
 .SH ENVIRONMENT
 The library reads none. The command looks for models in the Hugging Face cache, which HF_HUB_CACHE, HF_HOME and
 XDG_CACHE_HOME place, and keeps the lines that were typed in a conversation, and what /save keeps by name, below
-XDG_STATE_HOME (~/.local/state). /edit calls the program that VISUAL or EDITOR names for messages of several lines.
+XDG_STATE_HOME (~/.local/state). /edit calls the program that VISUAL or EDITOR names for messages of several lines. qinfer pull
+reads HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE and what libcurl reads of proxies.
 .SH SEE ALSO
 .BR qinfer\\-server (1)
 .PP

@@ -2,11 +2,16 @@
 // output is none.
 #include <unistd.h>
 
+#include <cstdio>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "chat_session.h"
+#include "http.h"
+#include "hub.h"
+#include "hub_pull.h"
 #include "interrupt.h"
 #include "options.h"
 #include "sampling.h"
@@ -96,6 +101,21 @@ int run_chat(ChatArgs& args, const Options& given) {
   return 0;
 }
 
+/// A model that is not on this machine is offered to be downloaded, where there is a person to say yes.
+std::string find_or_offer(const std::string& name) {
+  try {
+    return find_model(name);
+  } catch (const NotInCache&) {
+    if (!can_download() || isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) throw;
+    std::fprintf(stderr, "%s is not on this machine. Download it from the Hugging Face hub? [y/N] ", name.c_str());
+    std::string answer;
+    std::getline(std::cin, answer);
+    if (answer.empty() || (answer[0] != 'y' && answer[0] != 'Y')) throw;
+    pull_model(name);
+    return find_model(name);
+  }
+}
+
 void add_conversation_args(Options& options, ChatArgs& args) {
   ConversationOptions& conversation = args.conversation;
   options.add("--system", conversation.system, "What the model is to be").type_name("TEXT");
@@ -140,7 +160,7 @@ void add_chat(Commands& commands) {
   options.set_footer(
       "Commands:\n" + chat_help() +
       "\nExamples:\n  qinfer chat Qwen/Qwen3-0.6B\n  qinfer chat model.gguf \"Summarise this:\" < notes.txt");
-  add_model_arg(options, args->model);
+  add_model_arg(options, args->model, nullptr, find_or_offer);
   options.add("MESSAGE", args->message, "Answer this, and what is piped in after it, instead of a conversation")
       .type_name("");
   add_conversation_args(options, *args);

@@ -22,6 +22,8 @@ int parse_and_run(int argc, char** argv) {
   cli::add_embed(commands);
   cli::add_rerank(commands);
   cli::add_pack(commands);
+  cli::add_pull(commands);
+  cli::add_list(commands);
   cli::add_serve(commands);
   cli::add_bench(commands);
   commands.set_version(std::string(qi::build_info()));

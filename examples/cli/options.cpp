@@ -74,13 +74,13 @@ void add_sampler_args(Options& options, qinfer_sampler_options& sampler) {
       .type_name("S");
 }
 
-void add_model_arg(Options& options, std::string& model, const char* help) {
+void add_model_arg(Options& options, std::string& model, const char* help, std::string (*find)(const std::string&)) {
   const char* any =
       "Directory with config.json, *.safetensors and tokenizer.json, a GGUF file, a packed file, or the id of a "
       "model in the Hugging Face cache (Qwen/Qwen3-0.6B)";
   options.add("MODEL", model, help != nullptr ? help : any)
       .required()
-      .replaced_by([](const std::string& path) { return find_model(path); })
+      .replaced_by([find](const std::string& path) { return find != nullptr ? find(path) : find_model(path); })
       .type_name("");
 }
 

@@ -21,6 +21,8 @@ void add_logits(Commands& commands);
 void add_embed(Commands& commands);
 void add_rerank(Commands& commands);
 void add_pack(Commands& commands);
+void add_pull(Commands& commands);
+void add_list(Commands& commands);
 void add_serve(Commands& commands);
 void add_bench(Commands& commands);
 
@@ -44,7 +46,8 @@ void add_draft_arg(Options& options, std::uint32_t& max_draft);
 void add_sampler_args(Options& options, qinfer_sampler_options& sampler);
 
 /// MODEL: a path, or the id of a model that the local Hugging Face cache has, which becomes its path (hub.h).
-/// `help`: in place of what the help says of it.
-void add_model_arg(Options& options, std::string& model, const char* help = nullptr);
+/// `help`: in place of what the help says of it; `find`: in place of find_model().
+void add_model_arg(Options& options, std::string& model, const char* help = nullptr,
+                   std::string (*find)(const std::string&) = nullptr);
 
 }  // namespace cli

@@ -73,6 +73,7 @@ std::vector<std::string> saved_names() {
     if (entry.path().extension() == ".json") found.emplace_back(entry.last_write_time(error), entry.path().stem());
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (auto& [time, name] : found) names.push_back(std::move(name));
   return names;
 }
@@ -84,7 +85,7 @@ std::string save_conversation(const std::string& name, const std::string& text) 
     fs::create_directories(wanted.parent_path(), error);
     fs::permissions(wanted.parent_path(), fs::perms::owner_all, error);  // what people write is theirs alone to read
   }
-  const std::string path = fs::weakly_canonical(wanted).string();
+  std::string path = fs::weakly_canonical(wanted).string();
   if (!may_be_replaced(path))
     throw Failure(path + " is no conversation, and /save replaces nothing else: give another name");
   if (is_protected(path))

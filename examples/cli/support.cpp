@@ -72,7 +72,7 @@ void ProgressBar::update(std::uint64_t done, std::uint64_t total, const std::str
   const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   const int full = static_cast<int>(share * kWidth);
   const std::string bar(static_cast<std::size_t>(full), '#');
-  std::fprintf(stderr, "\r%s [%-*s] %3d%% of %s", activity_, kWidth, bar.c_str(), static_cast<int>(share * 100),
+  std::fprintf(stderr, "\r%s [%-*s] %3d%% of %s\033[K", activity_, kWidth, bar.c_str(), static_cast<int>(share * 100),
                what.c_str());
   drawn_ = true;
 }

@@ -411,9 +411,9 @@ check_chat() {
   expect "chat --resume" 0 chat "$chat_model" "And what is 3 + 4?" --resume "$work/kept.json" --greedy
   check "chat --resume: the messages are there" grep -qE 'prompt (3[0-9]|[4-9][0-9]) tokens' "$err"
   expect "chat --resume of nothing" 1 chat "$chat_model" x --resume none-such
-  for command in info plan tokenize render generate chat logits embed rerank pack serve bench; do
+  for command in info plan tokenize render generate chat logits embed rerank pack pull list serve bench; do
     expect "help of $command" 0 "$command" --help
-    check "help of $command: an example" grep -qE "^  qinfer $command " "$out"
+    check "help of $command: an example" grep -qE "^  qinfer $command( |\$)" "$out"
   done
   expect "chat without a message" 1 chat "$chat_model"
   expect "chat with a missing model" 1 chat "$work/none" x
@@ -434,7 +434,7 @@ check_chat() {
   expect "a hub id in the cache" 0 chat own/tiny-chat "What is 3 + 4?" --greedy
   check "a hub id in the cache: an answer" stdout_has '3 + 4 = 7'
   expect "a hub id that is not in the cache" 1 chat own/other x
-  check "a hub id that is not in the cache: what downloads it" grep -q 'hf download own/other' "$err"
+  check "a hub id that is not in the cache: what downloads it" grep -q 'qinfer pull own/other' "$err"
   unset HF_HUB_CACHE
 }
 
