@@ -221,6 +221,23 @@ struct LinearArgs {
   Workspace workspace;
 };
 
+/// What few architectures do with heads of queries and keys.
+struct HeadRules {
+  bool norm_after_rope = false;  ///< a norm of each head follows its turning
+  /// In the end a query at position p is multiplied by 1 + query_scaling ln(1 + floor(p / query_scale_tokens)); 0: by
+  /// nothing.
+  float query_scaling = 0;
+  std::uint32_t query_scale_tokens = 1;
+
+  /// Calls f(name, pointer to member) for each rule: what is said of a model lists all of them.
+  template <typename F>
+  static void each(F f) {
+    f("norm_after_rope", &HeadRules::norm_after_rope);
+    f("query_scaling", &HeadRules::query_scaling);
+    f("query_scale_tokens", &HeadRules::query_scale_tokens);
+  }
+};
+
 /// The projections to queries, keys and values, the RMSNorm of each query and key head (where q_norm is given) or of
 /// all of them together, rotary position embedding in the half-rotation form (Su et al. 2021, as in GPT-NeoX) where
 /// rope is given, and the write to the KV cache. Without wk and wv only the queries: the layer reads keys and values
@@ -236,11 +253,8 @@ struct QkvArgs {
   float norm_eps = 0;
   bool norm_whole = false;  ///< one mean square for all query heads of a row, and one for all key heads; q_norm has
                             ///< n_heads * head_dim weights and k_norm n_kv_heads * head_dim
-  bool norm_after_rope = false;  ///< a norm of each head follows its turning
-  const float* rope = nullptr;   ///< [position][head_dim / 2][cos, sin]; null: queries and keys are not turned
-  /// A query at position p is multiplied by query_scales[p / scale_tokens] in the end; null: by nothing.
-  const float* query_scales = nullptr;
-  std::uint32_t scale_tokens = 1;
+  HeadRules rules;
+  const float* rope = nullptr;  ///< [position][head_dim / 2][cos, sin]; null: queries and keys are not turned
   std::uint32_t n_heads = 0;
   KvLayout kv;
   std::uint32_t layer = 0;

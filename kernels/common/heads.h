@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/units.h"
 #include "kernel_set.h"
@@ -40,7 +41,8 @@ inline bool is_turned(const QkvArgs& args, HeadKind kind) { return kind != HeadK
 
 /// What queries at a position are multiplied by.
 inline float query_scale(const QkvArgs& args, std::uint32_t position) {
-  return args.query_scales[position / args.scale_tokens];
+  const double steps = position / args.rules.query_scale_tokens;
+  return static_cast<float>(1 + static_cast<double>(args.rules.query_scaling) * std::log1p(steps));
 }
 
 /// Those of the RMSNorm of each head; null: none.
@@ -140,8 +142,8 @@ inline std::byte* k_tile(const QkvArgs& args, const Run& run, std::int64_t head)
 template <typename Head>
 inline void write_head(const QkvArgs& args, HeadKind kind, const Head& head) {
   if (is_turned(args, kind)) head.turn();
-  if (const float* weights = args.norm_after_rope ? head_norm(args, kind) : nullptr) head.normalise(weights);
-  if (kind == HeadKind::query && args.query_scales != nullptr) head.scale();
+  if (const float* weights = args.rules.norm_after_rope ? head_norm(args, kind) : nullptr) head.normalise(weights);
+  if (kind == HeadKind::query && args.rules.query_scaling != 0) head.scale();
   switch (kind) {
     case HeadKind::query: return head.write_query();
     case HeadKind::key: return head.write_key();
@@ -153,7 +155,7 @@ inline void write_head(const QkvArgs& args, HeadKind kind, const Head& head) {
 template <typename Head>
 inline void finish_head(const QkvArgs& args, HeadKind kind, const Head& head) {
   if (waits_for_norm(args, kind)) return head.keep();
-  if (const float* weights = args.norm_after_rope ? nullptr : head_norm(args, kind)) head.normalise(weights);
+  if (const float* weights = args.rules.norm_after_rope ? nullptr : head_norm(args, kind)) head.normalise(weights);
   write_head(args, kind, head);
 }
 

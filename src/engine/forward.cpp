@@ -129,8 +129,7 @@ class Pass {
     args.wq = w.linear(Role::q, layer), args.wk = w.linear(Role::k, layer), args.wv = w.linear(Role::v, layer);
     args.q_norm = w.vector(Role::q_norm, layer), args.k_norm = w.vector(Role::k_norm, layer);
     args.norm_eps = spec_.norm_eps;
-    args.norm_after_rope = about.norm_after_rope;
-    args.query_scales = model_.query_scales(), args.scale_tokens = spec_.query_scale_tokens;
+    args.rules = about.rules;
     args.norm_whole = about.qk_norm == model::QkNorm::whole;
     args.rope = about.no_rope ? nullptr : model_.rope(about.rope);
     args.n_heads = about.n_heads;

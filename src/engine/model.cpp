@@ -255,7 +255,6 @@ Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<Runtime> runtim
     return error_at(Code::format, -1, "{}: a config.json alone: it can be planned for, but there is nothing to load",
                     path);
   model->spec_ = source.spec();
-  model->query_scales_ = model::query_scales(model->spec_);
   model->file_bytes_ = source.file_bytes();
   std::string refusal;
   QINFER_ASSIGN(const KernelsForModel chosen, kernels_for(source, model_runtime.kernels(), model_runtime.exact(),

@@ -70,8 +70,6 @@ class Model {
   const float* rope(std::uint32_t i) const {
     return packed_rope_ != nullptr ? packed_rope_ + spec_.rope_values(i) * spec_.context_tokens : rope_.data(i);
   }
-  /// What queries are multiplied by (model::query_scales()); null: by nothing.
-  const float* query_scales() const { return query_scales_.empty() ? nullptr : query_scales_.data(); }
   /// Computes the rows that a session of `tokens` tokens needs, if they are not there yet.
   Status prepare_rope(std::uint32_t tokens) const;
   const ScratchLayout& scratch_layout() const { return blueprint_.scratch; }
@@ -152,7 +150,6 @@ class Model {
   mutable RopeTable rope_;
   const float* packed_rope_ = nullptr;               ///< the whole table in a packed file, instead
   std::shared_ptr<platform::MappedFile> rope_file_;  ///< the packed file
-  std::vector<float> query_scales_;
   ScratchPoison scratch_poison_;
   mutable std::vector<std::uint64_t> expert_usage_;  ///< of all layers, one after the other
   std::vector<std::size_t> usage_begin_;             ///< of each layer

@@ -91,14 +91,6 @@ std::vector<float> llama3_divisors(const RopeSpec& rope, std::uint32_t head_dim)
   return divisors;
 }
 
-std::vector<float> query_scales(const ModelSpec& spec) {
-  std::vector<float> scales;
-  if (spec.query_scaling == 0) return scales;
-  for (std::uint32_t first = 0, i = 0; first < spec.context_tokens; first += spec.query_scale_tokens, ++i)
-    scales.push_back(static_cast<float>(1 + static_cast<double>(spec.query_scaling) * std::log1p(i)));
-  return scales;
-}
-
 void fill_rope_table(const RopeSpec& rope, std::span<const float> frequencies, std::uint32_t first, std::uint32_t last,
                      float* table) {
   const std::size_t half = frequencies.size(), turned = rope.rotary_dims != 0 ? rope.rotary_dims / 2 : half;

@@ -167,6 +167,10 @@ void add_rope(const RopeSpec& rope, Text& out) {
   out.add("long_context", rope.long_context, false);
 }
 
+void add_rules(const kernels::HeadRules& rules, const kernels::HeadRules& off, Text& out) {
+  kernels::HeadRules::each([&](std::string_view name, auto rule) { out.add(name, rules.*rule, off.*rule); });
+}
+
 void add_norms(const NormPlaces& norms, const NormPlaces& off, Text& out) {
   out.add("no_attention_norm", !norms.before_attention, !off.before_attention);
   out.add("attention_post_norm", norms.after_attention, off.after_attention);
@@ -187,7 +191,7 @@ void add_differences(const LayerSpec& layer, const LayerSpec& first, Text& out) 
     out.add("qkv_bias", attention->qkv_bias, usual.qkv_bias);
     out.add("o_bias", attention->o_bias, usual.o_bias);
     out.add("qk_norm", static_cast<std::int32_t>(attention->qk_norm), static_cast<std::int32_t>(usual.qk_norm));
-    out.add("norm_after_rope", attention->norm_after_rope, usual.norm_after_rope);
+    add_rules(attention->rules, usual.rules, out);
     out.add("attention_scale", attention->scale, usual.scale);
     out.add("attention_softcap", attention->softcap, usual.softcap);
   }
@@ -265,7 +269,7 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("o_bias", attention.o_bias, false);
   out.add("qk_norm", attention.qk_norm != QkNorm::none, false);
   out.add("qk_norm_whole", attention.qk_norm == QkNorm::whole, false);
-  out.add("norm_after_rope", attention.norm_after_rope, false);
+  add_rules(attention.rules, {}, out);
   out.add("tied", spec.tied_embeddings, false);
   out.add("encoder", !spec.causal, false);
   out.add("no_lm_head", spec.no_lm_head, false);
@@ -280,8 +284,6 @@ std::string canonical_text(const ModelSpec& spec) {
   out.add("residual_scale", first.residual_scale, 1.0f);
   out.add("logit_scale", spec.logit_scale, 1.0f);
   add_encoder(spec, out);
-  out.add("query_scaling", spec.query_scaling, 0.0f);
-  if (spec.query_scaling != 0) out.add("query_scale_tokens", spec.query_scale_tokens, 0u);
   for (const RopeSpec& rope : spec.ropes) add_rope(rope, out);
   for (const LayerSpec& layer : spec.layers) add_layer(layer, first, out);
   out.begin("tokens");

@@ -9,6 +9,7 @@
 
 #include "base/activation.h"
 #include "base/status.h"
+#include "kernel_set.h"
 
 namespace qinfer::model {
 
@@ -80,15 +81,15 @@ struct AttentionSpec {
   std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   bool qkv_bias = false, o_bias = false;
   QkNorm qk_norm = QkNorm::none;
-  bool norm_after_rope = false;  ///< of each head: once it was turned
-  float scale = 0;               ///< of scores; 0 = 1 / sqrt(head_dim)
-  float softcap = 0;             ///< scores s become cap * tanh(s / cap); 0 = off
-  std::uint32_t window = 0;      ///< positions that it sees, the token itself included; 0 = all
-  std::uint32_t rope = 0;        ///< which of ModelSpec::ropes turns queries and keys
-  bool no_rope = false;          ///< queries and keys are not turned
-  std::int32_t kv_source = -1;   ///< the earlier layer whose keys and values it reads; -1: it has its own
-  std::uint32_t kv_group = 0;    ///< where they are kept: group of layers with the same policy
-  std::uint32_t kv_index = 0;    ///< layer within the group
+  kernels::HeadRules rules;
+  float scale = 0;              ///< of scores; 0 = 1 / sqrt(head_dim)
+  float softcap = 0;            ///< scores s become cap * tanh(s / cap); 0 = off
+  std::uint32_t window = 0;     ///< positions that it sees, the token itself included; 0 = all
+  std::uint32_t rope = 0;       ///< which of ModelSpec::ropes turns queries and keys
+  bool no_rope = false;         ///< queries and keys are not turned
+  std::int32_t kv_source = -1;  ///< the earlier layer whose keys and values it reads; -1: it has its own
+  std::uint32_t kv_group = 0;   ///< where they are kept: group of layers with the same policy
+  std::uint32_t kv_index = 0;   ///< layer within the group
 
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
@@ -164,11 +165,8 @@ struct ModelSpec {
   EmbeddingSpec embedding;
   ScoreSpec score;
   float embedding_scale = 1;
-  float logit_scale = 1;    ///< of logits, before the soft cap
-  float logit_softcap = 0;  ///< logits s become cap * tanh(s / cap); 0 = off
-  /// Queries at position p are multiplied by 1 + query_scaling ln(1 + floor(p / query_scale_tokens)); 0: by nothing.
-  float query_scaling = 0;
-  std::uint32_t query_scale_tokens = 1;
+  float logit_scale = 1;        ///< of logits, before the soft cap
+  float logit_softcap = 0;      ///< logits s become cap * tanh(s / cap); 0 = off
   std::vector<RopeSpec> ropes;  ///< one, or one for each kind of attention; none where no layer turns anything
   std::vector<LayerSpec> layers;
   std::vector<KvGroup> kv_groups;  ///< by group_layers(); none in an encoder, which keeps nothing

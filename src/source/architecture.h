@@ -22,7 +22,7 @@ inline constexpr std::int64_t kMaxLayers = 4096;
 inline constexpr std::int64_t kMaxContext = 1 << 24;  // the largest contexts published are 10 million tokens
 
 struct Architecture;
-struct EncoderNames;
+struct TensorTable;
 /// Reads fields of config.json, whose sizes `spec` has already.
 using ReadFields = Status (*)(const formats::FieldReader& fields, const Architecture& architecture,
                               model::ModelSpec& spec);
@@ -41,11 +41,12 @@ struct HfPart {
 
 /// What architectures differ in where they read the fields of rotary embeddings.
 struct RopeRules {
-  bool partial = false;          ///< partial_rotary_factor is read
-  bool longrope = false;         ///< no rope_type but "default" and "longrope", which first files call "su" or "yarn"
-  bool alpha = false;            ///< "dynamic" with a fixed alpha stretches the base
-  bool sections = false;         ///< mrope_section is there: three positions for each token, which in text are the same
-  bool query_scaling = false;    ///< llama_4_scaling_beta is there, which is not of angles
+  bool partial = false;   ///< partial_rotary_factor is read
+  bool longrope = false;  ///< no rope_type but "default" and "longrope", which first files call "su" or "yarn"
+  std::span<const std::string_view> own_fields = {};  ///< of the object, which no other architecture has
+  std::string_view default_alias = {};                ///< what rope_type may say for "default"
+  /// Reads a kind of scaling otherwise than hf_rope.cpp does. False: it is as there, and `out` is as it was.
+  Result<bool> (*read_own)(const formats::FieldReader& rope, std::string_view kind, model::RopeSpec& out) = nullptr;
   double default_theta = 10000;  ///< where no field names one
 };
 
@@ -76,6 +77,14 @@ struct TextModel {
 /// What an architecture calls a field that most call otherwise.
 struct FieldName {
   std::string_view usual, own;
+};
+
+/// A field or key that an architecture has besides those of every one.
+struct OwnName {
+  std::string_view name;
+  std::optional<double> off = std::nullopt;  ///< with it others may state it, too, and mean that they do without
+  constexpr OwnName(const char* own) : name(own) {}
+  constexpr OwnName(const char* own, double off_value) : name(own), off(off_value) {}
 };
 
 /// What the fields hidden_act and hidden_activation may say.
@@ -112,14 +121,17 @@ struct Architecture {
   std::int32_t default_bos = -1, default_end = -1;
   bool tied_by_default = false;
   ExpertRules experts = {};
-  /// Fields that change results and that models without them may state as "off" (kForeignFields in hf_config.cpp).
-  std::span<const std::string_view> own_fields = {};
+  std::string_view classifier = {};  ///< the class of it that classifies, where its name does not follow from the row's
+  /// Fields that change results. Others may state some of them as "off", as they may those of kForeignFields in
+  /// hf_config.cpp.
+  std::span<const OwnName> own_fields = {};
   std::span<const FieldName> field_names = {};  ///< of sizes; the usual names are read where the own ones are absent
   ReadFields read_own = nullptr;                ///< what no other architecture has
   ReadFields read_windows = refuse_windows;
   ReadFields read_ropes = read_rope;
   bool interleaved = false;  ///< pairs that are turned are neighbours: of each head rows 0 and 1, 2 and 3, ...
   std::string_view prefix = "model.";  ///< what names of tensors begin with, unless the model is a bare one
+  std::span<const std::string_view> other_prefixes = {};  ///< they may begin with one of these, too
   /// Of a model that has parts for images or sound: how its text is read, which alone is run. The first one is that of
   /// a text_config without a model_type. All else of the row is left out.
   std::span<const TextModel> texts = {};
@@ -129,7 +141,7 @@ struct Architecture {
   std::string (*tensor_name)(const model::TensorId& id) = nullptr;
   /// The same model with other names of tensors, where a checkpoint has those; null: there are none.
   const Architecture* other_form = nullptr;
-  const EncoderNames* names = nullptr;  ///< of all tensors of an encoder (hf_encoder.h); null: as most have them
+  const TensorTable* names = nullptr;  ///< of all tensors; null: as most have them
   /// Where the checkpoint has larger tensors. `layer` begins the names. std::nullopt: it is a separate one.
   std::optional<HfPart> (*part)(const model::ModelSpec& spec, const model::TensorId& id,
                                 const std::string& layer) = nullptr;
@@ -150,20 +162,24 @@ struct GgufArchitecture {
   /// (h: half of its dimensions) of the checkpoint that was converted.
   bool interleaved = false;
   GgufExperts experts = GgufExperts::none;
-  bool fused = false;     ///< one tensor holds q, k and v, and one gate and up
-  bool qkv_bias = false;  ///< q, k and v have biases without a field that says so
-  /// The key rope.scaling.yarn_log_multiplier says that cosines and sines of yarn have no factor.
-  bool yarn_log_multiplier = false;
+  bool fused = false;            ///< one tensor holds q, k and v, and one gate and up
+  bool qkv_bias = false;         ///< q, k and v have biases without a field that says so
   bool needs_rope_base = false;  ///< the key rope.freq_base must be there
+  bool dense = false;            ///< llama.cpp reads layers after pooling
   std::string_view eps_key = "attention.layer_norm_rms_epsilon";
+  std::string_view other_eps_key = {};  ///< read where the usual one is absent
   /// Keys that it has beside those of every architecture. Others may state some of them as "off" (kOptionalKeys in
   /// gguf_config.cpp), and are refused with the rest.
-  std::span<const std::string_view> own_keys = {};
+  std::span<const OwnName> own_keys = {};
   Status (*read_own)(GgufFields& fields) = nullptr;
   void (*write_own)(const model::ModelSpec& spec, GgufKeys& keys) = nullptr;
+  /// Adds what own keys say to the object of yarn scaling, and writes them: true where they say the factor of cosines
+  /// and sines, which the usual keys then do not.
+  Result<bool> (*read_yarn)(GgufFields& fields) = nullptr;
+  bool (*write_yarn)(const model::RopeSpec& rope, GgufKeys& keys) = nullptr;
   /// The name of a tensor after "blk.<i>."; empty: as most have it.
   std::string_view (*tensor_name)(model::Role role) = nullptr;
-  const EncoderNames* names = nullptr;  ///< of all tensors of an encoder (hf_encoder.h); null: as most have them
+  const TensorTable* names = nullptr;  ///< of all tensors; null: as most have them
   /// What llama.cpp does otherwise with a model of this kind.
   void (*add_notes)(const model::ModelSpec& spec, std::vector<std::string>& notes) = nullptr;
 };

@@ -49,7 +49,7 @@ constexpr std::string_view kKnownKeys[] = {"block_count",
                                            "rope.scaling.yarn_beta_slow",
                                            "rope.scale_linear"};
 
-/// Keys that some architectures name as their own, and others may state as "off".
+/// Keys that others than the architectures which name them as their own may state as "off".
 struct OptionalKey {
   std::string_view name;
   double off;
@@ -74,8 +74,6 @@ constexpr OptionalKey kOptionalKeys[] = {
     {"nextn_predict_layers", 0},
     {"attention.clamp_kqv", 0},
     {"attention.max_alibi_bias", 0},
-    {"attention.temperature_scale", 0},
-    {"rope.scaling.yarn_log_multiplier", 0},
 };
 /// Rows of the LM head that make a score.
 constexpr std::string_view kScoreTensor = "cls.output.weight";
@@ -88,7 +86,17 @@ constexpr struct {
 
 bool is_own(const GgufArchitecture& architecture, std::string_view key) {
   const auto own = architecture.own_keys;
-  return std::find(own.begin(), own.end(), key) != own.end();
+  return std::any_of(own.begin(), own.end(), [key](const OwnName& row) { return row.name == key; });
+}
+
+/// What a key that the architecture does not have may say; none where it must not be there.
+std::optional<double> off_value(std::string_view key) {
+  for (const OptionalKey& row : kOptionalKeys)
+    if (row.name == key) return row.off;
+  for (const GgufArchitecture* architecture : all_gguf_architectures())
+    for (const OwnName& row : architecture->own_keys)
+      if (row.name == key && row.off) return row.off;
+  return std::nullopt;
 }
 
 Status check_keys(const GgufFields& fields) {
@@ -100,13 +108,12 @@ Status check_keys(const GgufFields& fields) {
     if (std::find(std::begin(kKnownKeys), std::end(kKnownKeys), name) != std::end(kKnownKeys)) continue;
     if (is_own(fields.architecture(), name)) continue;
     bool known = false;
-    for (const OptionalKey& optional : kOptionalKeys) {
-      if (optional.name != name) continue;
+    if (const std::optional<double> off = off_value(name)) {
       known = true;
       QINFER_ASSIGN(const auto value, metadata.number(metadata[i].key));
-      if (*value != optional.off)
+      if (*value != *off)
         return error(Code::unsupported, "{}: key \"{}\" is {}, only {} is supported for this architecture",
-                     fields.file(), metadata[i].key, *value, optional.off);
+                     fields.file(), metadata[i].key, *value, *off);
     }
     for (const auto& boolean : kBooleanKeys) {
       if (boolean.name != name) continue;
@@ -147,8 +154,8 @@ Status read_sizes(GgufFields& fields) {
   fields.ffn = ffn.value_or(0) != 0 ? *ffn : expert_ffn.value_or(0);
   if (fields.ffn == 0) return fields.missing("feed_forward_length");
   QINFER_ASSIGN(auto eps, fields.number(fields.architecture().eps_key, 0, 1));
-  if (!eps && fields.architecture().names != nullptr) {  // llama.cpp's converter takes ModernBERT's for an RMSNorm's
-    QINFER_ASSIGN(eps, fields.number("attention.layer_norm_rms_epsilon", 0, 1));
+  if (const std::string_view other = fields.architecture().other_eps_key; !eps && !other.empty()) {
+    QINFER_ASSIGN(eps, fields.number(other, 0, 1));
   }
   if (!eps) return fields.missing(fields.architecture().eps_key);
   const formats::GgufTensor* embedding = fields.gguf().find("token_embd.weight");
@@ -181,9 +188,6 @@ Status add_yarn_scaling(GgufFields& fields, double factor) {
   if (extrapolation && *extrapolation != -1 && *extrapolation != 1)
     return error(Code::unsupported, "{}: key \"{}\" is {}, supported is 1", fields.file(),
                  fields.key("rope.scaling.yarn_ext_factor"), *extrapolation);
-  const bool scales_queries = is_own(fields.architecture(), "attention.temperature_scale");
-  QINFER_ASSIGN(const auto queries, fields.number("attention.temperature_scale", 0, 1e3));
-  QINFER_ASSIGN(const auto log_multiplier, fields.number("rope.scaling.yarn_log_multiplier", 0, 1e3));
   fields.begin_object("rope_scaling");
   fields.add_text("rope_type", "yarn");
   fields.add("factor", factor);
@@ -192,12 +196,12 @@ Status add_yarn_scaling(GgufFields& fields, double factor) {
   if (slow) fields.add("beta_slow", *slow);
   // The second is what the checkpoint had; llama.cpp multiplies the paper's factor with the first.
   const double papers = factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0;
-  if (fields.architecture().yarn_log_multiplier && log_multiplier.value_or(0) != 0) {
-    fields.add("mscale", 1.0);
-    fields.add("mscale_all_dim", *log_multiplier);
-  } else if (attention || yarn_attention)
+  bool own_factor = false;
+  if (fields.architecture().read_yarn != nullptr) {
+    QINFER_ASSIGN(own_factor, fields.architecture().read_yarn(fields));
+  }
+  if (!own_factor && (attention || yarn_attention))
     fields.add("attention_factor", yarn_attention.value_or(attention.value_or(1) * papers));
-  if (scales_queries && queries.value_or(0) != 0) fields.add("llama_4_scaling_beta", *queries);
   fields.end_object();
   return Status();
 }
@@ -274,7 +278,7 @@ Status read_rope(GgufFields& fields, const GgufDivisors& divisors) {
 /// Files do not say which biases a model has; their tensors do.
 Status read_biases(GgufFields& fields) {
   const bool attention = fields.has_tensor("blk.0.attn_q.bias");
-  if (fields.architecture().names != nullptr) return Status();  // encoders say it otherwise
+  if (fields.architecture().names != nullptr) return Status();  // its kind says it
   if (attention && !fields.architecture().qkv_bias) fields.add("attention_bias", true);
   if (fields.has_tensor("blk.0.ffn_down.bias")) fields.add("mlp_bias", true);
   return Status();
@@ -342,8 +346,7 @@ Status read_score(GgufFields& fields) {
 Status read_pooling(GgufFields& fields) {
   QINFER_ASSIGN(const auto pooling, fields.integer("pooling_type", -1, INT32_MAX));
   if (!pooling || *pooling == -1 || *pooling == 0) return Status();
-  const bool encoder = fields.architecture().names != nullptr;
-  if (encoder && *pooling == 4) return Status();  // ranks are what its classifier gives
+  if (fields.architecture().names != nullptr && *pooling == 4) return Status();  // ranks are what its classifier gives
   const bool causal = is_causal(fields.architecture());
   if (*pooling == 4 && causal && fields.has_tensor(kScoreTensor)) return read_score(fields);
   const std::string_view name = *pooling == 1              ? "mean"

@@ -203,7 +203,7 @@ Status add_tokenizer(ModelSource& source, std::span<const PackInput::Text> texts
 void add_notes(const model::ModelSpec& spec, const GgufArchitecture& architecture, std::vector<std::string>& notes) {
   const auto any_layer = [&](auto&& is) { return std::any_of(spec.layers.begin(), spec.layers.end(), is); };
   if (architecture.add_notes != nullptr) architecture.add_notes(spec, notes);
-  if (!spec.embedding.dense.empty() && architecture.name != "gemma-embedding")
+  if (!spec.embedding.dense.empty() && !architecture.dense)
     notes.emplace_back("it refuses this architecture with layers after pooling");
   const bool dense = any_layer([](const model::LayerSpec& layer) { return !layer.ffn.has_experts(); });
   if (dense && spec.largest_mixture().has_experts())

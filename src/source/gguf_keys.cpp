@@ -94,10 +94,7 @@ class Writer {
     // llama.cpp multiplies what the paper's factor gives.
     const double papers = rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
     if (rope.attention_factor == papers) return;
-    if (keys_.architecture().yarn_log_multiplier && rope.attention_factor == 1) {
-      f32("rope.scaling.yarn_log_multiplier", 1);
-      return;
-    }
+    if (keys_.architecture().write_yarn != nullptr && keys_.architecture().write_yarn(rope, keys_)) return;
     f32("rope.scaling.attn_factor", rope.attention_factor / papers);
     f32("rope.scaling.yarn_attn_factor", rope.attention_factor);
   }

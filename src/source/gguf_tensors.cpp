@@ -1,8 +1,8 @@
 // See gguf_tensors.h.
 #include "source/gguf_tensors.h"
 
-#include "source/hf_encoder.h"
 #include "source/hf_tensors.h"
+#include "source/tensor_table.h"
 
 namespace qinfer::source {
 namespace {
@@ -43,7 +43,7 @@ GgufPlace gguf_place(const model::ModelSpec& spec, const GgufArchitecture& archi
     if (id.role == model::kDenseRoles[i].matrix) return {format_text("dense_{}.weight", i + 2), {}};
     if (id.role == model::kDenseRoles[i].bias) return {format_text("dense_{}.bias", i + 2), {}};
   }
-  if (architecture.names != nullptr) return gguf_encoder_place(*architecture.names, spec, id);
+  if (architecture.names != nullptr) return gguf_table_place(*architecture.names, spec, id);
   if (id.role == Role::embedding) return {"token_embd.weight", {}};
   if (id.role == Role::final_norm) return {"output_norm.weight", {}};
   if (id.role == Role::lm_head) return {"output.weight", {}};

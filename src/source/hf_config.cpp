@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/format.h"
-#include "source/hf_encoder.h"
 #include "source/hf_experts.h"
 #include "source/hf_modules.h"
 
@@ -21,8 +20,8 @@ using model::AttentionSpec;
 using model::LayerSpec;
 using model::ModelSpec;
 
-/// Fields of other architectures that would change the result: refused unless they have the value that means "off", or
-/// the architecture names them as its own.
+/// Fields that would change the result: refused unless they have the value that means "off", or the architecture names
+/// them as its own. Those of one architecture alone are in its row.
 struct ForeignField {
   std::string_view name;
   double off;
@@ -32,11 +31,6 @@ constexpr ForeignField kForeignFields[] = {
     {"attn_logit_softcapping", 0},
     {"final_logit_softcapping", 0},
     {"clip_qkv", 0},
-    {"query_pre_attn_scalar", 0},
-    {"attention_multiplier", 0},
-    {"residual_multiplier", 1},
-    {"embedding_multiplier", 1},
-    {"logits_scaling", 1},
     {"logit_scale", 1},
     {"num_experts", 0},
     {"num_local_experts", 0},
@@ -46,7 +40,7 @@ constexpr ForeignField kForeignFields[] = {
 
 bool is_own(const Architecture& architecture, std::string_view field) {
   const auto own = architecture.own_fields;
-  return std::find(own.begin(), own.end(), field) != own.end();
+  return std::any_of(own.begin(), own.end(), [field](const OwnName& row) { return row.name == field; });
 }
 
 /// The ending of classes with a layer over the last token in the place of the LM head.
@@ -57,7 +51,6 @@ constexpr std::string_view kClassifies = "ForSequenceClassification";
 std::string decoder_of(std::string_view name) {
   if (!name.ends_with(kClassifies)) return {};
   name.remove_suffix(kClassifies.size());
-  if (name == "Gemma3Text") name = "Gemma3";
   return std::string(name) + "ForCausalLM";
 }
 
@@ -76,7 +69,7 @@ Result<const Architecture*> find_architecture(const FieldReader& fields) {
   for (const Architecture* architecture : all_architectures()) {
     const auto also = architecture->also;
     if (architecture->name == name || std::find(also.begin(), also.end(), name) != also.end()) return architecture;
-    if (architecture->name == decoder) return architecture;
+    if (architecture->name == decoder || architecture->classifier == name) return architecture;
     known.append(known.empty() ? "" : ", ").append(architecture->name);
   }
   return error(Code::unsupported, "{}: \"architectures\" names {}, known are {}", fields.where(), name, known);
@@ -149,14 +142,21 @@ Status refuse_quantised(const FieldReader& fields) {
                fields.where());
 }
 
+Status refuse_foreign_field(const FieldReader& fields, const Architecture& architecture, std::string_view name,
+                            double off) {
+  QINFER_ASSIGN(const auto value, fields.number(name));
+  if (!value || *value == off || is_own(architecture, name)) return Status();
+  return error(Code::unsupported, "{}: \"{}\" is {}, only {} is supported for this architecture", fields.where(), name,
+               *value, off);
+}
+
 Status refuse_foreign_fields(const FieldReader& fields, const Architecture& architecture) {
   QINFER_TRY(refuse_quantised(fields));
-  for (const ForeignField& field : kForeignFields) {
-    QINFER_ASSIGN(const auto value, fields.number(field.name));
-    if (value && *value != field.off && !is_own(architecture, field.name))
-      return error(Code::unsupported, "{}: \"{}\" is {}, only {} is supported for this architecture", fields.where(),
-                   field.name, *value, field.off);
-  }
+  for (const ForeignField& field : kForeignFields)
+    QINFER_TRY(refuse_foreign_field(fields, architecture, field.name, field.off));
+  for (const Architecture* row : all_architectures())
+    for (const OwnName& field : row->own_fields)
+      if (field.off) QINFER_TRY(refuse_foreign_field(fields, architecture, field.name, *field.off));
   return check_causality(fields, architecture);
 }
 

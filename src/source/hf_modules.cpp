@@ -239,6 +239,16 @@ Result<Prompts> read_prompts(const FieldReader& fields) {
 
 }  // namespace
 
+Result<std::uint32_t> read_labels(const FieldReader& fields) {
+  QINFER_ASSIGN(const auto stated, fields.integer("num_labels", 1, kMaxDim));
+  if (stated) return static_cast<std::uint32_t>(*stated);
+  const Json* labels = formats::find_field(fields.object(), "id2label");
+  if (labels == nullptr) return 2u;
+  if (!labels->is_object() || labels->size() < 1 || labels->size() > static_cast<std::size_t>(kMaxDim))
+    return error_at(Code::format, -1, "{}: \"id2label\" must be an object of 1 to {} labels", fields.where(), kMaxDim);
+  return static_cast<std::uint32_t>(labels->size());
+}
+
 Status read_score_activation(const FieldReader& fields, model::ModelSpec& spec) {
   const Json* own = formats::find_field(fields.object(), "sentence_transformers");
   if (own != nullptr && own->is_object()) {

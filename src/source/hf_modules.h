@@ -30,6 +30,9 @@ Result<std::vector<HfModule>> list_hf_modules(const TextFiles& files, CancelFlag
 /// The files of text that belong to modules, as far as they are known by name; some may not be there.
 std::vector<std::string> hf_module_texts(const std::vector<HfModule>& modules);
 
+/// The labels of a classifier: num_labels or the length of id2label, 2 where both are absent.
+Result<std::uint32_t> read_labels(const formats::FieldReader& fields);
+
 /// What config.json says that is done with the one label of a classifier: the sigmoid, or nothing.
 Status read_score_activation(const formats::FieldReader& fields, model::ModelSpec& spec);
 

@@ -18,16 +18,6 @@ using model::ModelSpec;
 using model::RopeScaling;
 using model::RopeSpec;
 
-/// A positive number of the rope object; `fallback` if it is absent.
-Result<double> rope_number(const FieldReader& rope, std::string_view key, std::optional<double> fallback) {
-  QINFER_ASSIGN(const auto value, rope.number(key));
-  if (!value && !fallback) return error_at(Code::format, -1, "{}: the field \"{}\" is missing", rope.where(), key);
-  const double number = value.value_or(fallback.value_or(0));
-  if (!(number > 0) || !std::isfinite(number))
-    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected a positive number", rope.where(), key, number);
-  return number;
-}
-
 /// Peng et al. 2023 (YaRN), section 3.4, and its generalisation by DeepSeek-V2 with mscale and mscale_all_dim.
 Result<double> yarn_attention_factor(const FieldReader& rope, double factor) {
   QINFER_ASSIGN(const auto stated, rope.number("attention_factor"));
@@ -58,13 +48,12 @@ Status refuse_unknown_rope_fields(const FieldReader& rope, const RopeRules& rule
                                          "mscale_all_dim"};
   for (const Json& value : rope.object()) {
     const bool is_partial = value.key() == "partial_rotary_factor" && value.is_number();
-    const bool is_section = value.key() == "mrope_section" || value.key() == "mrope_interleaved";
     const bool is_factor = value.key() == "short_factor" || value.key() == "long_factor";
-    const bool is_scale = value.key() == "llama_4_scaling_beta" || value.key() == "max_position_embeddings";
-    const bool off = value.is_null() || (is_factor && is_longrope) || (is_scale && rules.query_scaling) ||
-                     (value.key() == "alpha" && rules.alpha) || (is_partial && (rules.partial || value.number() == 1));
-    if (!off && !(is_section && rules.sections) &&
-        std::find(std::begin(kKnown), std::end(kKnown), value.key()) == std::end(kKnown))
+    const auto own = rules.own_fields;
+    const bool is_own = std::find(own.begin(), own.end(), value.key()) != own.end();
+    const bool off = value.is_null() || is_own || (is_factor && is_longrope) ||
+                     (is_partial && (rules.partial || value.number() == 1));
+    if (!off && std::find(std::begin(kKnown), std::end(kKnown), value.key()) == std::end(kKnown))
       return error(Code::unsupported, "{}: the field \"{}\" is not known", rope.where(), value.key());
   }
   return Status();
@@ -124,28 +113,12 @@ Status read_longrope(const FieldReader& rope, std::uint32_t context_tokens, Rope
   return Status();
 }
 
-/// NTK-aware scaling. With a fixed alpha the base is another. Otherwise it depends on the length of a sequence, but is
-/// the stated one up to max_position_embeddings, beyond which no session goes.
-Status read_dynamic(const FieldReader& rope, const RopeRules& rules, RopeSpec& out) {
-  if (rules.alpha && rope.has("alpha")) {
-    QINFER_ASSIGN(const double alpha, rope_number(rope, "alpha", std::nullopt));
-    const double dims = out.rotary_dims != 0 ? out.rotary_dims : out.head_dim;
-    if (dims <= 2)
-      return error(Code::unsupported, "{}: \"alpha\" with heads of {} dimensions, expected more than 2", rope.where(),
-                   dims);
-    out.theta *= std::pow(alpha, dims / (dims - 2));
-    if (std::isfinite(out.theta)) return Status();
-    return error_at(Code::format, -1, "{}: \"alpha\" is {}: the base would be beyond any number", rope.where(), alpha);
-  }
-  return rope_number(rope, "factor", std::nullopt).take_status();
-}
-
 Status read_rope_scaling(const FieldReader& fields, const FieldReader& rope, const RopeRules& rules,
                          std::uint32_t context_tokens, RopeSpec& out) {
   QINFER_ASSIGN(auto type, rope.string("rope_type"));
   QINFER_ASSIGN(auto legacy, rope.string("type"));
   for (auto* name : {&type, &legacy})
-    if (rules.sections && *name == "mrope") *name = "default";
+    if (*name && !rules.default_alias.empty() && **name == rules.default_alias) *name = "default";
   if (type && legacy && *type != *legacy)
     return error_at(Code::format, -1, "{}: \"rope_type\" is \"{}\" but \"type\" is \"{}\"", rope.where(), *type,
                     *legacy);
@@ -160,7 +133,13 @@ Status read_rope_scaling(const FieldReader& fields, const FieldReader& rope, con
     out.scaling = RopeScaling::divisors;
     return read_divisors(rope, "divisors", out, out.divisors);
   }
-  if (kind == "dynamic") return read_dynamic(rope, rules, out);
+  if (rules.read_own != nullptr) {
+    QINFER_ASSIGN(const bool read, rules.read_own(rope, kind, out));
+    if (read) return Status();
+  }
+  // NTK-aware scaling: the base depends on the length of a sequence, but is the stated one up to
+  // max_position_embeddings, beyond which no session goes.
+  if (kind == "dynamic") return rope_number(rope, "factor", std::nullopt).take_status();
   if (!is_longrope && kind != "linear" && kind != "llama3" && kind != "yarn")
     return error(Code::unsupported,
                  "{}: \"rope_type\" is \"{}\", known are default, linear, dynamic, llama3, longrope and yarn",
@@ -246,6 +225,15 @@ Status read_rope_object(const FieldReader& fields, const Json& object, std::stri
 }
 
 }  // namespace
+
+Result<double> rope_number(const FieldReader& rope, std::string_view key, std::optional<double> fallback) {
+  QINFER_ASSIGN(const auto value, rope.number(key));
+  if (!value && !fallback) return error_at(Code::format, -1, "{}: the field \"{}\" is missing", rope.where(), key);
+  const double number = value.value_or(fallback.value_or(0));
+  if (!(number > 0) || !std::isfinite(number))
+    return error_at(Code::format, -1, "{}: \"{}\" is {}, expected a positive number", rope.where(), key, number);
+  return number;
+}
 
 Status read_rope(const FieldReader& fields, const Architecture& architecture, ModelSpec& spec) {
   const RopeRules& rules = architecture.rope;

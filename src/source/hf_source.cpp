@@ -7,7 +7,6 @@
 
 #include "base/hash.h"
 #include "source/gguf_source.h"
-#include "source/hf_encoder.h"
 #include "source/hf_tensors.h"
 #include "source/model_folder.h"
 
@@ -131,8 +130,8 @@ class HfSource : public ModelSource {
   void find_names() {
     // Embedding models are saved without the class around the layers, and so without its name.
     std::vector<std::string_view> prefixes = {names_.architecture->prefix, "", kText5, kText4};
-    if (names_.architecture->names != nullptr)
-      prefixes.insert(prefixes.begin() + 2, std::begin(kEncoderPrefixes), std::end(kEncoderPrefixes));
+    const auto others = names_.architecture->other_prefixes;
+    prefixes.insert(prefixes.begin() + 2, others.begin(), others.end());
     for (const std::string_view prefix : prefixes)
       if (has(hf_tensor_name(spec_, {model::Role::embedding}, {prefix, names_.architecture}))) {
         names_.prefix = prefix;
@@ -143,7 +142,7 @@ class HfSource : public ModelSource {
       names_.architecture = other;
     HfNames old = names_;
     old.old_norms = true;
-    const model::TensorId norm{model::Role::attn_norm};  // an encoder's norm of the embedding
+    const model::TensorId norm{model::Role::attn_norm};  // in a table the norm of the embedding
     names_.old_norms = names_.architecture->names != nullptr && !has(hf_tensor_name(spec_, norm, names_)) &&
                        has(hf_tensor_name(spec_, norm, old));
     constexpr std::string_view kInnerHead = "language_model.lm_head.weight";

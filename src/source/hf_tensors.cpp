@@ -3,7 +3,7 @@
 
 #include "base/format.h"
 #include "model/rope.h"
-#include "source/hf_encoder.h"
+#include "source/tensor_table.h"
 
 namespace qinfer::source {
 namespace {
@@ -81,7 +81,7 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
     return folder + (id.role == matrix ? "/linear.weight" : "/linear.bias");
   }
   if (names.architecture != nullptr && names.architecture->names != nullptr)
-    return encoder_name(*names.architecture->names, spec, id, names.prefix, names.old_norms);
+    return table_name(*names.architecture->names, spec, id, names.prefix, names.old_norms);
   if (id.role == Role::embedding) return format_text("{}embed_tokens.weight", names.prefix);
   if (id.role == Role::final_norm) return format_text("{}norm.weight", names.prefix);
   if (id.role == Role::lm_head) return std::string(names.head);
@@ -98,7 +98,7 @@ std::string hf_tensor_name(const model::ModelSpec& spec, const model::TensorId& 
 
 std::optional<HfPart> hf_part(const model::ModelSpec& spec, const model::TensorId& id, const HfNames& names) {
   if (names.architecture == nullptr || id.layer >= spec.n_layers()) return std::nullopt;
-  if (names.architecture->names != nullptr) return encoder_part(*names.architecture->names, spec, id, names.prefix);
+  if (names.architecture->names != nullptr) return table_part(*names.architecture->names, spec, id, names.prefix);
   if (names.architecture->part == nullptr) return std::nullopt;
   return names.architecture->part(spec, id, format_text("{}layers.{}.", names.prefix, id.layer));
 }

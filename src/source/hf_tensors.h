@@ -17,7 +17,7 @@ struct HfNames {
   const Architecture* architecture = nullptr;  ///< null: the names that most have
   std::vector<std::string> dense = {};         ///< folders of the layers after pooling; empty: 2_Dense and 3_Dense
   std::string_view head = "lm_head.weight";    ///< the LM head
-  bool old_norms = false;                      ///< of an encoder: weight and bias of a norm are called gamma and beta
+  bool old_norms = false;                      ///< of a table of names: a norm has gamma and beta
 };
 
 /// What most checkpoints call a tensor of a layer, after "layers.<i>.", and GGUF files, after "blk.<i>.".
@@ -25,7 +25,7 @@ struct LayerTensor {
   model::Role role;
   std::string_view name, gguf;
 };
-/// Without names for what decoders do not have in a layer: encoders have tables of their own (hf_encoder.h).
+/// Without names for what decoders do not have in a layer: others have tables of their own (tensor_table.h).
 LayerTensor layer_tensor(model::Role role);
 
 /// The name of a tensor.

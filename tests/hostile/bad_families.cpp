@@ -215,10 +215,6 @@ TEST_CASE("Ministral 3: the scale of queries", "[bad]") {
       .refused(QINFER_E_FORMAT, "\"original_max_position_embeddings\" is missing");
   with("original_max_position_embeddings", 0).refused(QINFER_E_FORMAT, "\"original_max_position_embeddings\" is 0");
   Config("LlamaForCausalLM", {{"rope_parameters", good}}).refused(QINFER_E_UNSUPPORTED, "is not known");
-  Config(name, {{"rope_parameters",
-                 {{"rope_type", "default"}, {"original_max_position_embeddings", 1}, {"llama_4_scaling_beta", 0.1}}},
-                {"max_position_embeddings", 1 << 20}})
-      .refused(QINFER_E_UNSUPPORTED, "at most 65536 such parts");
   Config("Mistral3ForConditionalGeneration", {{"text_config", {{"model_type", "ministral3"}}}})
       .refused(QINFER_E_FORMAT, "text_config: the field \"vocab_size\" is missing");
 }

@@ -121,14 +121,14 @@ double largest(const std::vector<double>& v) {
 struct QkvOptions {
   QkNorm norm = QkNorm::by_head;
   bool queries_only = false, turned = true;
-  bool norm_after_rope = false, scaled = false;  ///< scaled: queries by a number for each 16 positions
+  bool norm_after_rope = false, scaled = false;  ///< scaled: queries by a number for each 7 positions
 };
 
 /// `c.lengths` are those of three sequences: many rows, all of a short one, and one row that decodes.
 void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& c, const QkvOptions& options) {
   const auto [norm, queries_only, turned, norm_after_rope, scaled] = options;
-  constexpr std::uint32_t kScaleTokens = 16;
-  constexpr float kScales[] = {1, 1.25f, 0.7f, 2, 1.5f, 0.9f, 3};  // of 100 positions
+  constexpr std::uint32_t kScaleTokens = 7;
+  constexpr float kScaling = 0.75f;
   Random random(6);
   const std::int64_t hidden = c.hidden, width = c.head_dim;
   const KvLayout layout{DType::f32,
@@ -155,8 +155,8 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
   args.norm_whole = norm == QkNorm::whole;
   args.norm_eps = 1e-5f;
   if (turned) args.rope = d.rope.data();
-  args.norm_after_rope = norm_after_rope;
-  if (scaled) args.query_scales = kScales, args.scale_tokens = kScaleTokens;
+  args.rules.norm_after_rope = norm_after_rope;
+  if (scaled) args.rules.query_scaling = kScaling, args.rules.query_scale_tokens = kScaleTokens;
   args.n_heads = c.n_heads;
   args.kv = layout;
   args.layer = 1;
@@ -192,7 +192,7 @@ void qkv_case(const KernelSet& set, const QkvTypes& types, const AttentionCase& 
         const std::size_t at = (row * c.n_heads + h) * c.head_dim;
         auto want = finish_head(all_q.data() + at, c.head_dim, by_head ? &d.q_norm : nullptr, rope, norm_after_rope);
         if (scaled)
-          for (double& value : want) value *= kScales[position / kScaleTokens];
+          for (double& value : want) value *= 1 + kScaling * std::log(1.0 + position / kScaleTokens);
         REQUIRE(q.filled_up(s.first_row + r, h));
         for (std::uint32_t i = 0; i < c.head_dim; ++i)
           check_query(set, q.get(s.first_row + r, h, i), want[i], hidden, 4 * largest(want), n);

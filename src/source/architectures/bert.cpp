@@ -58,7 +58,7 @@ Status read_classifying(const FieldReader& fields, const Architecture& architect
   return Status();
 }
 
-constexpr EncoderTensor kBertTensors[] = {
+constexpr NamedTensor kBertTensors[] = {
     {Role::embedding, "embeddings.word_embeddings", "token_embd"},
     {Role::positions, "embeddings.position_embeddings", "position_embd"},
     {Role::types, "embeddings.token_type_embeddings", "token_types"},
@@ -72,7 +72,7 @@ constexpr EncoderTensor kBertTensors[] = {
     {Role::down, "output.dense", "ffn_down"},
 };
 /// Scores by distance have no name in GGUF files: llama.cpp does not know MPNet.
-constexpr EncoderTensor kMpnetTensors[] = {
+constexpr NamedTensor kMpnetTensors[] = {
     {Role::embedding, "embeddings.word_embeddings", {}},
     {Role::positions, "embeddings.position_embeddings", {}},
     {Role::distances, "encoder.relative_attention_bias", {}},
@@ -85,18 +85,18 @@ constexpr EncoderTensor kMpnetTensors[] = {
     {Role::gate, "intermediate.dense", {}},
     {Role::down, "output.dense", {}},
 };
-constexpr EncoderTensor kBertClassifies[] = {
+constexpr NamedTensor kBertClassifies[] = {
     {Role::classifier_dense, "pooler.dense", "cls"},
     {Role::classifier_out, "classifier", "cls.output", {}, {}, true},
 };
-constexpr EncoderTensor kRobertaClassifies[] = {
+constexpr NamedTensor kRobertaClassifies[] = {
     {Role::classifier_dense, "classifier.dense", "cls", {}, {}, true},
     {Role::classifier_out, "classifier.out_proj", "cls.output", {}, {}, true},
 };
-constexpr EncoderTensor kBertEmbeddingNorm = {Role::attn_norm, "embeddings.LayerNorm", "token_embd_norm"};
-constexpr EncoderNames kBertNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kBertClassifies};
-constexpr EncoderNames kMpnetNames = {"encoder.layer.", kBertEmbeddingNorm, true, kMpnetTensors, kRobertaClassifies};
-constexpr EncoderNames kRobertaNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kRobertaClassifies};
+constexpr NamedTensor kBertEmbeddingNorm = {Role::attn_norm, "embeddings.LayerNorm", "token_embd_norm"};
+constexpr TensorTable kBertNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kBertClassifies};
+constexpr TensorTable kMpnetNames = {"encoder.layer.", kBertEmbeddingNorm, true, kMpnetTensors, kRobertaClassifies};
+constexpr TensorTable kRobertaNames = {"encoder.layer.", kBertEmbeddingNorm, true, kBertTensors, kRobertaClassifies};
 
 constexpr std::string_view kAlsoBert[] = {"BertForMaskedLM", "BertForPreTraining"};
 constexpr std::string_view kAlsoRoberta[] = {"RobertaForMaskedLM", "XLMRobertaModel", "XLMRobertaForMaskedLM",
@@ -118,6 +118,7 @@ constexpr Architecture kBert{.name = "BertModel",
                              .read_own = read_bert,
                              .read_ropes = read_no_rope,
                              .prefix = "bert.",
+                             .other_prefixes = kEncoderPrefixes,
                              .names = &kBertNames};
 
 namespace {
@@ -164,7 +165,7 @@ constexpr Architecture kRobertaClassifier =
 
 namespace {
 
-constexpr std::string_view kBertKeys[] = {"attention.causal"};
+constexpr OwnName kBertKeys[] = {"attention.causal"};
 constexpr std::string_view kAlsoInGguf[] = {"BertForSequenceClassification", "RobertaModel",
                                             "RobertaForSequenceClassification"};
 

@@ -27,8 +27,8 @@ Status read_exaone4_windows(const FieldReader& fields, const Architecture& archi
   return Status();
 }
 
-constexpr std::string_view kExaone4Keys[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                             "rope.freq_base_swa"};
+constexpr OwnName kExaone4Keys[] = {"attention.sliding_window", "attention.sliding_window_pattern",
+                                    "rope.freq_base_swa"};
 
 /// Layers with a window are turned by the only embedding there is.
 Status read_exaone4_keys(GgufFields& fields) {

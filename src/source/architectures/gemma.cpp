@@ -68,9 +68,8 @@ Status read_gemma3_ropes(const FieldReader& fields, const Architecture& architec
   return read_ropes_by_layer_type(fields, architecture, {.full = 1e6, .local = 1e4}, spec);
 }
 
-constexpr std::string_view kGemma2Fields[] = {"attn_logit_softcapping", "final_logit_softcapping",
-                                              "query_pre_attn_scalar"};
-constexpr std::string_view kGemma3Fields[] = {"final_logit_softcapping", "query_pre_attn_scalar"};
+constexpr OwnName kGemma2Fields[] = {"attn_logit_softcapping", "final_logit_softcapping", {"query_pre_attn_scalar", 0}};
+constexpr OwnName kGemma3Fields[] = {"final_logit_softcapping", {"query_pre_attn_scalar", 0}};
 
 }  // namespace
 
@@ -109,6 +108,7 @@ namespace {
 constexpr Architecture gemma3(std::string_view name, bool causal) {
   Architecture row = kGemma2;
   row.name = name;
+  if (causal) row.classifier = "Gemma3TextForSequenceClassification";
   row.causal = causal;
   row.states_direction = !causal;
   row.qk_norm = model::QkNorm::heads;
@@ -176,10 +176,8 @@ Status read_gemma3_keys(GgufFields& fields) {
   return add_logit_cap(fields);
 }
 
-constexpr std::string_view kGemma2Keys[] = {"attention.sliding_window", "attn_logit_softcapping",
-                                            "final_logit_softcapping"};
-constexpr std::string_view kGemma3Keys[] = {"attention.sliding_window", "final_logit_softcapping",
-                                            "rope.freq_base_swa"};
+constexpr OwnName kGemma2Keys[] = {"attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"};
+constexpr OwnName kGemma3Keys[] = {"attention.sliding_window", "final_logit_softcapping", "rope.freq_base_swa"};
 
 void add_gemma_notes(const ModelSpec& spec, std::vector<std::string>& notes) {
   if (!spec.tied_embeddings) notes.emplace_back("it takes the embedding for the LM head of this architecture");
@@ -216,14 +214,15 @@ void write_gemma_embedding_keys(const ModelSpec& spec, GgufKeys& keys) {
   keys.boolean("attention.causal", false);
 }
 
-constexpr std::string_view kGemmaEmbeddingKeys[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                                    "attention.causal", "rope.freq_base_swa"};
+constexpr OwnName kGemmaEmbeddingKeys[] = {"attention.sliding_window", "attention.sliding_window_pattern",
+                                           "attention.causal", "rope.freq_base_swa"};
 
 }  // namespace
 
 constexpr GgufArchitecture kGgufGemmaEmbedding{.name = "gemma-embedding",
                                                .hugging_face = "Gemma3TextModel",
                                                .needs_rope_base = true,
+                                               .dense = true,
                                                .own_keys = kGemmaEmbeddingKeys,
                                                .read_own = read_gemma_embedding_keys,
                                                .write_own = write_gemma_embedding_keys};

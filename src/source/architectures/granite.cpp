@@ -15,10 +15,10 @@ using model::AttentionSpec;
 using model::LayerSpec;
 using model::ModelSpec;
 
-constexpr std::string_view kGraniteFields[] = {"attention_multiplier", "residual_multiplier", "embedding_multiplier",
-                                               "logits_scaling"};
+constexpr OwnName kGraniteFields[] = {
+    {"attention_multiplier", 0}, {"residual_multiplier", 1}, {"embedding_multiplier", 1}, {"logits_scaling", 1}};
 // Those of recurrent layers are there, and mean nothing, where no layer is one.
-constexpr std::string_view kGraniteKeys[] = {
+constexpr OwnName kGraniteKeys[] = {
     "attention.scale", "embedding_scale", "residual_scale",  "logit_scale",    "expert_shared_feed_forward_length",
     "ssm.conv_kernel", "ssm.state_size",  "ssm.group_count", "ssm.inner_size", "ssm.time_step_rank"};
 
@@ -97,8 +97,8 @@ constexpr Architecture kGranite{.name = "GraniteForCausalLM",
 
 namespace {
 
-constexpr std::string_view kHybridFields[] = {"attention_multiplier", "residual_multiplier", "embedding_multiplier",
-                                              "logits_scaling", "num_local_experts"};
+constexpr OwnName kHybridFields[] = {"attention_multiplier", "residual_multiplier", "embedding_multiplier",
+                                     "logits_scaling", "num_local_experts"};
 
 /// Layers must have attention and no experts; transformers assumes eight where the field is absent, and recurrent
 /// layers where layer_types is.

@@ -1,7 +1,10 @@
 // Hunyuan, the dense models: a Llama that normalises queries and keys after they were turned, and stretches the base of
 // the rotary embedding by a fixed alpha.
+#include <cmath>
+
 #include "source/architectures/rows.h"
 #include "source/gguf_keys.h"
+#include "source/hf_rope.h"
 
 namespace qinfer::source {
 namespace {
@@ -21,8 +24,24 @@ Status read_hunyuan(const FieldReader& fields, const Architecture&, ModelSpec& s
       return error(Code::unsupported, "{}: \"{}\" is {}, only {} is supported", fields.where(), field.name, *stated,
                    field.value);
   }
-  spec.each_attention([](model::AttentionSpec& layer) { layer.norm_after_rope = true; });
+  spec.each_attention([](model::AttentionSpec& layer) { layer.rules.norm_after_rope = true; });
   return Status();
+}
+
+constexpr std::string_view kRopeFields[] = {"alpha"};
+
+/// NTK-aware scaling by a fixed alpha: the base is another one.
+Result<bool> read_alpha(const FieldReader& rope, std::string_view kind, model::RopeSpec& out) {
+  if (kind != "dynamic" || !rope.has("alpha")) return false;
+  QINFER_ASSIGN(const double alpha, rope_number(rope, "alpha", std::nullopt));
+  const double dims = out.rotary_dims != 0 ? out.rotary_dims : out.head_dim;
+  if (dims <= 2)
+    return error(Code::unsupported, "{}: \"alpha\" with heads of {} dimensions, expected more than 2", rope.where(),
+                 dims);
+  out.theta *= std::pow(alpha, dims / (dims - 2));
+  if (!std::isfinite(out.theta))
+    return error_at(Code::format, -1, "{}: \"alpha\" is {}: the base would be beyond any number", rope.where(), alpha);
+  return true;
 }
 
 std::string hunyuan_name(const model::TensorId& id) {
@@ -36,7 +55,7 @@ std::string hunyuan_name(const model::TensorId& id) {
 constexpr Architecture kHunyuan{.name = "HunYuanDenseV1ForCausalLM",
                                 .attention_bias = true,
                                 .qk_norm = model::QkNorm::heads,
-                                .rope = {.alpha = true},
+                                .rope = {.own_fields = kRopeFields, .read_own = read_alpha},
                                 .default_bos = 1,
                                 .default_end = 2,
                                 .read_own = read_hunyuan,

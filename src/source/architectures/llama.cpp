@@ -17,10 +17,12 @@ namespace {
 using formats::FieldReader;
 using model::ModelSpec;
 
-/// Queries of Ministral 3 grow with each original_max_position_embeddings positions. A list of such steps is kept.
+/// Fields of the rotary embedding's object that are not of angles.
+constexpr std::string_view kQueryFields[] = {"llama_4_scaling_beta", "max_position_embeddings"};
+
+/// Queries of Ministral 3 grow with each original_max_position_embeddings positions.
 Status read_query_scaling(const FieldReader& fields, const Architecture&, ModelSpec& spec) {
-  constexpr std::int64_t kMostSteps = 1 << 16;
-  constexpr std::string_view kObject = "rope_parameters", kScaling = "llama_4_scaling_beta",
+  constexpr std::string_view kObject = "rope_parameters", kScaling = kQueryFields[0],
                              kContext = "original_max_position_embeddings";
   const formats::Json* object = formats::find_field(fields.object(), kObject);
   if (object == nullptr) object = formats::find_field(fields.object(), "rope_scaling");
@@ -32,11 +34,10 @@ Status read_query_scaling(const FieldReader& fields, const Architecture&, ModelS
     return error_at(Code::format, -1, "{}: \"{}\" is {}, expected 0 to 1000", rope.where(), kScaling,
                     scaling ? format_text("{}", *scaling) : "missing");
   QINFER_ASSIGN(const std::int64_t tokens, rope.required_integer(kContext, 1, kMaxContext));
-  if (spec.context_tokens / tokens > kMostSteps)
-    return error(Code::unsupported, "{}: \"{}\" is {}, of a context of {} tokens: at most {} such parts are supported",
-                 rope.where(), kContext, tokens, spec.context_tokens, kMostSteps);
-  spec.query_scaling = static_cast<float>(*scaling);
-  spec.query_scale_tokens = static_cast<std::uint32_t>(tokens);
+  spec.each_attention([&](model::AttentionSpec& layer) {
+    layer.rules.query_scaling = static_cast<float>(*scaling);
+    if (*scaling != 0) layer.rules.query_scale_tokens = static_cast<std::uint32_t>(tokens);
+  });
   return Status();
 }
 
@@ -45,7 +46,7 @@ Status read_query_scaling(const FieldReader& fields, const Architecture&, ModelS
 constexpr Architecture kMinistral3{.name = "Ministral3ForCausalLM",
                                    .default_kv_heads = 8,
                                    .default_head_dim = 128,
-                                   .rope = {.query_scaling = true, .default_theta = 1e6},
+                                   .rope = {.own_fields = kQueryFields, .default_theta = 1e6},
                                    .default_bos = 1,
                                    .default_end = 2,
                                    .read_own = read_query_scaling,
@@ -62,7 +63,7 @@ constexpr Architecture kMistral3{.name = "Mistral3ForConditionalGeneration", .te
 
 namespace {
 
-constexpr std::string_view kMixtralFields[] = {"num_experts", "num_local_experts"};
+constexpr OwnName kMixtralFields[] = {"num_experts", "num_local_experts"};
 
 std::string mixtral_name(const model::TensorId& id) {
   using model::Role;
@@ -86,8 +87,8 @@ constexpr Architecture kMixtral{.name = "MixtralForCausalLM",
 
 namespace {
 
-constexpr std::string_view kLlamaKeys[] = {"attention.sliding_window", "expert_count", "expert_used_count",
-                                           "expert_feed_forward_length"};
+constexpr OwnName kLlamaKeys[] = {"attention.sliding_window", "expert_count", "expert_used_count",
+                                  "expert_feed_forward_length"};
 constexpr std::string_view kLlamaAlso[] = {"MistralForCausalLM", "MixtralForCausalLM"};
 
 /// With a window it is Mistral, unless it has experts.
@@ -107,18 +108,37 @@ void add_llama_notes(const model::ModelSpec& spec, std::vector<std::string>& not
 
 namespace {
 
-constexpr std::string_view kMistral3Keys[] = {"attention.temperature_scale", "rope.scaling.yarn_log_multiplier"};
+constexpr const char* kQueryKey = "attention.temperature_scale";
+constexpr const char* kYarnKey = "rope.scaling.yarn_log_multiplier";
+constexpr OwnName kMistral3Keys[] = {{kQueryKey, 0}, {kYarnKey, 0}};
 
 /// Without the scale of queries it is Mistral, without a window.
 Status read_mistral3_keys(GgufFields& fields) {
   fields.add_null("sliding_window");
-  QINFER_ASSIGN(const auto scaling, fields.number("attention.temperature_scale", 0, 1e3));
+  QINFER_ASSIGN(const auto scaling, fields.number(kQueryKey, 0, 1e3));
   if (scaling.value_or(0) == 0) fields.set_hugging_face("MistralForCausalLM");
   return Status();
 }
 
 void write_mistral3_keys(const model::ModelSpec& spec, GgufKeys& keys) {
-  keys.f32("attention.temperature_scale", spec.query_scaling);
+  keys.f32(kQueryKey, static_cast<double>(spec.largest_attention().rules.query_scaling));
+}
+
+/// The multiplier says that cosines and sines of yarn have no factor.
+Result<bool> read_mistral3_yarn(GgufFields& fields) {
+  QINFER_ASSIGN(const auto queries, fields.number(kQueryKey, 0, 1e3));
+  QINFER_ASSIGN(const auto multiplier, fields.number(kYarnKey, 0, 1e3));
+  if (queries.value_or(0) != 0) fields.add(kQueryFields[0], *queries);
+  if (multiplier.value_or(0) == 0) return false;
+  fields.add("mscale", 1.0);
+  fields.add("mscale_all_dim", *multiplier);
+  return true;
+}
+
+bool write_mistral3_yarn(const model::RopeSpec& rope, GgufKeys& keys) {
+  if (rope.attention_factor != 1) return false;
+  keys.f32(kYarnKey, 1);
+  return true;
 }
 
 }  // namespace
@@ -126,10 +146,11 @@ void write_mistral3_keys(const model::ModelSpec& spec, GgufKeys& keys) {
 constexpr GgufArchitecture kGgufMistral3{.name = "mistral3",
                                          .hugging_face = "Ministral3ForCausalLM",
                                          .interleaved = true,
-                                         .yarn_log_multiplier = true,
                                          .own_keys = kMistral3Keys,
                                          .read_own = read_mistral3_keys,
-                                         .write_own = write_mistral3_keys};
+                                         .write_own = write_mistral3_keys,
+                                         .read_yarn = read_mistral3_yarn,
+                                         .write_yarn = write_mistral3_yarn};
 
 constexpr GgufArchitecture kGgufLlama{.name = "llama",
                                       .hugging_face = "LlamaForCausalLM",

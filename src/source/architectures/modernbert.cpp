@@ -63,7 +63,7 @@ Status read_two_ropes(const FieldReader& fields, const Architecture& architectur
   return read_ropes_by_layer_type(fields, architecture, bases, spec);
 }
 
-constexpr EncoderTensor kModernTensors[] = {
+constexpr NamedTensor kModernTensors[] = {
     {Role::embedding, "embeddings.tok_embeddings", "token_embd"},
     {Role::attn_norm, "attn_norm", "attn_norm"},
     {Role::ffn_norm, "mlp_norm", "ffn_norm"},
@@ -76,12 +76,12 @@ constexpr EncoderTensor kModernTensors[] = {
     {Role::up, "mlp.Wi_up", "ffn_up_half", "mlp.Wi", "ffn_up"},
     {Role::down, "mlp.Wo", "ffn_down"},
 };
-constexpr EncoderTensor kModernClassifies[] = {
+constexpr NamedTensor kModernClassifies[] = {
     {Role::classifier_dense, "head.dense", "cls", {}, {}, true},
     {Role::classifier_norm, "head.norm", "cls.norm", {}, {}, true},
     {Role::classifier_out, "classifier", "cls.output", {}, {}, true},
 };
-constexpr EncoderNames kModernNames = {
+constexpr TensorTable kModernNames = {
     "layers.", {Role::attn_norm, "embeddings.norm", "token_embd_norm"}, false, kModernTensors, kModernClassifies};
 
 constexpr std::string_view kAlso[] = {"ModernBertForMaskedLM"};
@@ -101,6 +101,7 @@ constexpr Architecture kModernBert{.name = "ModernBertModel",
                                    .read_own = read_modernbert,
                                    .read_windows = read_local_windows,
                                    .read_ropes = read_two_ropes,
+                                   .other_prefixes = kEncoderPrefixes,
                                    .names = &kModernNames};
 
 namespace {
@@ -113,9 +114,10 @@ constexpr Architecture classifier() {
   return row;
 }
 
-constexpr std::string_view kKeys[] = {
-    "attention.causal",   "attention.sliding_window", "attention.sliding_window_pattern",
-    "rope.freq_base_swa", "hidden_activation",        "classifier.pooling_type"};
+constexpr std::string_view kConvertersEps =
+    "attention.layer_norm_rms_epsilon";  // llama.cpp's takes it for an RMSNorm's
+constexpr OwnName kKeys[] = {"attention.causal",   "attention.sliding_window", "attention.sliding_window_pattern",
+                             "rope.freq_base_swa", "hidden_activation",        "classifier.pooling_type"};
 constexpr std::string_view kModernAlsoInGguf[] = {"ModernBertForSequenceClassification"};
 
 Status read_keys(GgufFields& fields) {
@@ -146,7 +148,7 @@ std::uint32_t window_period(const ModelSpec& spec) {
 
 void write_keys(const ModelSpec& spec, GgufKeys& keys) {
   write_encoder_keys(spec, keys);
-  keys.f32("attention.layer_norm_rms_epsilon", spec.norm_eps);  // as llama.cpp's converter calls it
+  keys.f32(kConvertersEps, spec.norm_eps);
   keys.u32("attention.sliding_window_pattern", window_period(spec));
   if (spec.n_ropes() == 1) keys.f32("rope.freq_base_swa", spec.ropes.front().theta);
   keys.text("rope.scaling.type", "none");
@@ -170,6 +172,7 @@ constexpr GgufArchitecture kGgufModernBert{.name = "modern-bert",
                                            .hugging_face = "ModernBertModel",
                                            .also = kModernAlsoInGguf,
                                            .eps_key = "attention.layer_norm_epsilon",
+                                           .other_eps_key = kConvertersEps,
                                            .own_keys = kKeys,
                                            .read_own = read_keys,
                                            .write_own = write_keys,

@@ -63,7 +63,7 @@ Status read_nomic_rope(const FieldReader& fields, const Architecture& architectu
   return Status();
 }
 
-constexpr EncoderTensor kNomicReleased[] = {
+constexpr NamedTensor kNomicReleased[] = {
     {Role::embedding, "embeddings.word_embeddings", "token_embd"},
     {Role::types, "embeddings.token_type_embeddings", "token_types"},
     {Role::attn_norm, "norm2", "layer_output_norm"},
@@ -76,10 +76,10 @@ constexpr EncoderTensor kNomicReleased[] = {
     {Role::up, "mlp.fc11", "ffn_up"},
     {Role::down, "mlp.fc2", "ffn_down"},
 };
-constexpr EncoderNames kNomicReleasedNames = {
+constexpr TensorTable kNomicReleasedNames = {
     "encoder.layers.", {Role::attn_norm, "emb_ln", "token_embd_norm"}, true, kNomicReleased};
 
-constexpr EncoderTensor kNomicNew[] = {
+constexpr NamedTensor kNomicNew[] = {
     {Role::embedding, "embeddings.word_embeddings", {}},
     {Role::types, "embeddings.token_type_embeddings", {}},
     {Role::attn_norm, "post_mlp_layernorm", {}},
@@ -92,7 +92,7 @@ constexpr EncoderTensor kNomicNew[] = {
     {Role::up, "mlp.up_proj", {}},
     {Role::down, "mlp.down_proj", {}},
 };
-constexpr EncoderNames kNomicNewNames = {"layers.", {Role::attn_norm, "embeddings.LayerNorm", {}}, true, kNomicNew};
+constexpr TensorTable kNomicNewNames = {"layers.", {Role::attn_norm, "embeddings.LayerNorm", {}}, true, kNomicNew};
 
 constexpr std::string_view kAlsoNomic[] = {"NomicBertForMaskedLM", "NomicBertForPreTraining"};
 
@@ -109,6 +109,7 @@ constexpr Architecture nomic() {
   row.read_own = read_nomic;
   row.read_ropes = read_nomic_rope;
   row.prefix = "";
+  row.other_prefixes = kEncoderPrefixes;
   return row;
 }
 
@@ -126,7 +127,7 @@ constexpr Architecture released_form() {
   return row;
 }
 
-constexpr std::string_view kNomicKeys[] = {"attention.causal"};
+constexpr OwnName kNomicKeys[] = {"attention.causal"};
 
 }  // namespace
 

@@ -48,8 +48,7 @@ constexpr Architecture olmo3() {
   return row;
 }
 
-constexpr std::string_view kOlmo2Keys[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                           "rope.freq_base_swa"};
+constexpr OwnName kOlmo2Keys[] = {"attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa"};
 constexpr std::string_view kOlmo2Also[] = {"Olmo3ForCausalLM"};
 
 /// With a window it is OLMo 3.

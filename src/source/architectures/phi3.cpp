@@ -7,8 +7,8 @@
 namespace qinfer::source {
 namespace {
 
-constexpr std::string_view kPhi3Fields[] = {"partial_rotary_factor"};
-constexpr std::string_view kPhi3Keys[] = {"attention.sliding_window"};
+constexpr OwnName kPhi3Fields[] = {"partial_rotary_factor"};
+constexpr OwnName kPhi3Keys[] = {"attention.sliding_window"};
 
 std::optional<HfPart> phi3_part(const model::ModelSpec& spec, const model::TensorId& id, const std::string& layer) {
   using model::Role;

@@ -14,7 +14,7 @@ constexpr Architecture kQwen3{.name = "Qwen3ForCausalLM",
 
 namespace {
 
-constexpr std::string_view kExpertFields[] = {"num_experts", "num_local_experts"};
+constexpr OwnName kExpertFields[] = {"num_experts", "num_local_experts"};
 
 }  // namespace
 
@@ -39,10 +39,16 @@ constexpr Architecture kQwen3Moe{.name = "Qwen3MoeForCausalLM",
 
 namespace {
 
+/// A token has three positions, which in text are the same.
+constexpr std::string_view kSectionFields[] = {"mrope_section", "mrope_interleaved"};
+constexpr RopeRules sections(double theta) {
+  return {.own_fields = kSectionFields, .default_alias = "mrope", .default_theta = theta};
+}
+
 constexpr Architecture kQwen2VlText{.name = "Qwen2ForCausalLM",
                                     .qkv_bias = true,
                                     .default_kv_heads = 8,
-                                    .rope = {.sections = true, .default_theta = 1e6},
+                                    .rope = sections(1e6),
                                     .default_bos = 151643,
                                     .default_end = 151645,
                                     .read_windows = read_windows_by_type};
@@ -55,14 +61,14 @@ constexpr Architecture kQwen3VlText{.name = "Qwen3ForCausalLM",
                                     .qk_norm = model::QkNorm::heads,
                                     .default_kv_heads = 32,
                                     .default_head_dim = 128,
-                                    .rope = {.sections = true, .default_theta = 5e5}};
+                                    .rope = sections(5e5)};
 constexpr TextModel kQwen3VlTexts[] = {{"qwen3_vl_text", &kQwen3VlText}};
 
 constexpr Architecture kQwen3VlMoeText{.name = "Qwen3MoeForCausalLM",
                                        .attention_bias = true,
                                        .qk_norm = model::QkNorm::heads,
                                        .default_kv_heads = 16,
-                                       .rope = {.sections = true, .default_theta = 5e5},
+                                       .rope = sections(5e5),
                                        .experts = {.experts = 60, .top_k = 4, .width = 1408, .normalises = true},
                                        .own_fields = kExpertFields,
                                        .experts_transposed = true};
@@ -81,14 +87,14 @@ constexpr GgufArchitecture kGgufQwen3{.name = "qwen3", .hugging_face = "Qwen3For
 
 namespace {
 
-constexpr std::string_view kExpertKeys[] = {"expert_count", "expert_used_count", "expert_feed_forward_length"};
-constexpr std::string_view kSharedExpertKeys[] = {"expert_count", "expert_used_count", "expert_feed_forward_length",
-                                                  "expert_shared_feed_forward_length"};
+constexpr OwnName kExpertKeys[] = {"expert_count", "expert_used_count", "expert_feed_forward_length"};
+constexpr OwnName kSharedExpertKeys[] = {"expert_count", "expert_used_count", "expert_feed_forward_length",
+                                         "expert_shared_feed_forward_length"};
 
 /// Of the text they say only where images would be.
-constexpr std::string_view kVlKeys[] = {"rope.dimension_sections", "n_deepstack_layers"};
-constexpr std::string_view kVlExpertKeys[] = {"rope.dimension_sections", "n_deepstack_layers", "expert_count",
-                                              "expert_used_count", "expert_feed_forward_length"};
+constexpr OwnName kVlKeys[] = {"rope.dimension_sections", "n_deepstack_layers"};
+constexpr OwnName kVlExpertKeys[] = {"rope.dimension_sections", "n_deepstack_layers", "expert_count",
+                                     "expert_used_count", "expert_feed_forward_length"};
 
 }  // namespace
 
