@@ -90,7 +90,8 @@ class Reader {
       if (*model != name) continue;
       kind_ = kind;
       QINFER_ASSIGN(const auto pre, metadata_.string(kPre));
-      if (kind == Kind::byte_level && pre == "gemma4") kind_ = Kind::gemma4;  // as files of other models say it
+      const bool names_gemma4 = pre == "gemma4" || pre == "granite-embed-multi-311m";
+      if (kind == Kind::byte_level && names_gemma4) kind_ = Kind::gemma4;  // as files of other models say it
       return Status();
     }
     if (metadata_.has(kWholeFile)) return Status();

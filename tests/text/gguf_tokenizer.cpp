@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "formats/gguf_writer.h"
 #include "source/chat_tokens.h"
 #include "source/gguf_pre_tokenizers.h"
 #include "support/checkpoint_writer.h"
@@ -156,6 +157,27 @@ TEST_CASE("a GGUF file's tokenizer gives llama.cpp's, tokenizers' or SentencePie
     REQUIRE(encode(*loaded.tokenizer, text, true, true) == ids_of("added"));
   }
   REQUIRE(cases > 40);
+}
+
+TEST_CASE("Gemma 4's tokenizer by the names of pre-tokenizers that stand for it", "[gguf]") {
+  const std::string path = (kFixtures / "gguf_tokenizers" / "gemma4").string();
+  auto opened = formats::Gguf::open(path + ".gguf", nullptr, {});
+  REQUIRE(opened.ok());
+  const formats::GgufMetadata& metadata = opened.value().metadata();
+  const GgufTokenizer want = load(path + ".gguf");
+  for (const char* pre : {"gemma4", "granite-embed-multi-311m"}) {
+    INFO(pre);
+    formats::GgufWriter writer;
+    writer.add_text("tokenizer.ggml.model", "gpt2");
+    writer.add_text("tokenizer.ggml.pre", pre);
+    for (std::size_t i = 0; i < metadata.size(); ++i)
+      if (metadata[i].key != "tokenizer.ggml.model") writer.add(metadata[i]);
+    const ModelDir place;
+    place.write("model.gguf", writer.header());
+    const GgufTokenizer found = load(place.file("model.gguf"));
+    for (const char* text : {"hello  world\n\n", " a", "don't \u4f60\u597d \U0001F642"})
+      CHECK(encode(*found.tokenizer, text, true, true) == encode(*want.tokenizer, text, true, true));
+  }
 }
 
 TEST_CASE("decoding with a GGUF file's tokenizer gives the text again", "[gguf]") {
