@@ -124,7 +124,7 @@ void Bpe::init_tables() {
       options_.unknown >= 0 || (options_.byte_fallback && std::count(byte_ids_.begin(), byte_ids_.end(), -1) == 0);
   const bool keeps_all =
       leaves_nothing_out && (options_.unknown < 0 || !vocabulary_->content(options_.unknown).ends_with(kMetaspace));
-  cuts_at_spaces_ = options_.end_of_word.empty() && vocabulary_->find_in_model(kMetaspace) &&
+  cuts_at_spaces_ = options_.inside.empty() && options_.end_of_word.empty() && vocabulary_->find_in_model(kMetaspace) &&
                     (ranks_.empty() ? keeps_all && !merges_.joins_at_spaces() : keeps_spaces_first(*vocabulary_));
 }
 
@@ -147,11 +147,14 @@ void Bpe::split_into_characters(std::string_view word, std::vector<TokenId>& ids
   for (std::size_t i = 0; i < word.size();) {
     const Char c = char_at(word, i);
     std::string_view character = word.substr(i, c.size);
+    const bool has_prefix = i != 0 && !options_.inside.empty();
     i += c.size;
-    std::string last;
     const bool has_suffix = i == word.size() && !options_.end_of_word.empty();
-    if (has_suffix) character = last.append(character).append(options_.end_of_word);
-    const bool is_low = c.code < kByteLevelEnd && !has_suffix;
+    std::string spelling;
+    if (has_prefix) spelling = options_.inside;
+    if (has_prefix || has_suffix) character = spelling.append(character);
+    if (has_suffix) character = spelling.append(options_.end_of_word);
+    const bool is_low = c.code < kByteLevelEnd && !has_prefix && !has_suffix;
     const TokenId id = is_low ? low_ids_[c.code] : vocabulary_->find_in_model(character).value_or(-1);
     if (id >= 0) {
       if (unknown_pending) ids.push_back(options_.unknown);
@@ -374,7 +377,8 @@ bool Bpe::encode_part(std::string_view part, Work& work, BpeScratch& scratch, st
 }
 
 bool Bpe::encode(std::string_view word, Work& work, BpeScratch& scratch, std::vector<TokenId>& out) const {
-  if (word.size() >= kEnd || !work.spend(word.size() + options_.end_of_word.size())) return false;
+  if (word.size() >= kEnd || !work.spend(word.size() * (1 + options_.inside.size()) + options_.end_of_word.size()))
+    return false;
   if (!cuts_at_spaces_ || options_.ignore_merges) return encode_part(word, work, scratch, out);
   for (std::size_t begin = 0; begin < word.size();) {
     const std::size_t end = next_cut(word, begin);

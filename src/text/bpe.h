@@ -63,8 +63,9 @@ struct BpeOptions {
   TokenId unknown = -1;  // -1: characters without a token are left out
   bool fuse_unknown = false;
   bool byte_fallback = false;
-  bool ignore_merges = false;  // a word that is in the vocabulary is that token
-  std::string end_of_word;     // what is written after the last character of a word; at most kMaxAffixBytes
+  bool ignore_merges = false;    // a word that is in the vocabulary is that token
+  std::string inside = {};       // what is written before each character of a word but the first
+  std::string end_of_word = {};  // what is written after its last one; both at most kMaxAffixBytes
 };
 
 /// Working space, reused from word to word.

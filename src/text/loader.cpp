@@ -95,8 +95,18 @@ class Loader {
                    in_quotes(name));
     tables_->vocabulary = std::move(file_.vocabulary);
     if (name == "BPE") return load_bpe(*model, fields);
+    if (name == "WordLevel") return load_word_level(*model);
     if (name == "WordPiece") return load_word_piece(*model, fields);
     return load_unigram(*model, fields);
+  }
+
+  /// A word without a token is an error where the unknown one has none.
+  Status load_word_level(const Json& model) {
+    QINFER_TRY(check_fields(model, "model", {"type", "unk_token"}));
+    QINFER_ASSIGN(const std::string unknown, required_string(model, "unk_token", "model"));
+    tables_->model = TokenizerTables::Model::word_level;
+    tables_->word_level.init(tables_->vocabulary.find_in_model(unknown).value_or(-1), tables_->vocabulary);
+    return Status();
   }
 
   Status load_word_piece(const Json& model, const FieldReader& fields) {
@@ -143,16 +153,19 @@ class Loader {
     QINFER_ASSIGN(const auto dropout, fields.number("dropout"));
     if (dropout && *dropout != 0)
       return error(Code::unsupported, "model: \"dropout\" is {}, expected null or 0", *dropout);
-    QINFER_ASSIGN(const auto prefix, fields.string("continuing_subword_prefix"));
-    if (prefix && !prefix->empty())
-      return error(Code::unsupported, "model: \"continuing_subword_prefix\" is {}, expected null or \"\"",
-                   in_quotes(*prefix));
     BpeOptions options;
-    QINFER_ASSIGN(const auto suffix, fields.string("end_of_word_suffix"));
-    options.end_of_word = suffix.value_or("");
-    if (options.end_of_word.size() > kMaxAffixBytes)
-      return error(Code::unsupported, "model: \"end_of_word_suffix\" has {} bytes, at most {} are supported",
-                   options.end_of_word.size(), kMaxAffixBytes);
+    for (const auto& [name, affix] : {std::pair("continuing_subword_prefix", &options.inside),
+                                      std::pair("end_of_word_suffix", &options.end_of_word)}) {
+      QINFER_ASSIGN(const auto stated, fields.string(name));
+      *affix = stated.value_or("");
+      if (affix->size() > kMaxAffixBytes)
+        return error(Code::unsupported, "model: \"{}\" has {} bytes, at most {} are supported", name, affix->size(),
+                     kMaxAffixBytes);
+    }
+    // The library counts its characters, and takes as many bytes off.
+    if (!std::all_of(options.inside.begin(), options.inside.end(), [](char c) { return (c & 0x80) == 0; }))
+      return error(Code::unsupported, "model: \"continuing_subword_prefix\" is {}, supported is ASCII",
+                   in_quotes(options.inside));
     QINFER_ASSIGN(const auto unknown, fields.string("unk_token"));
     if (unknown && !unknown->empty()) {  // "" is how early files spell null
       QINFER_ASSIGN(options.unknown, find_unknown(*unknown));
@@ -164,18 +177,27 @@ class Loader {
     options.byte_fallback = fallback.value_or(false);
     options.ignore_merges = ignore.value_or(false);
     MergeTable merges;
-    QINFER_TRY(load_merges(merges));
+    QINFER_TRY(load_merges(options.inside, merges));
     tables_->bpe.init(options, std::move(merges), tables_->vocabulary);
     return Status();
   }
 
-  Status load_merges(MergeTable& table) {
+  /// `inside`: of what is merged the second part begins with it, and loses it.
+  Status load_merges(std::string_view inside, MergeTable& table) {
     const RawMerges& raw = file_.merges;
     table.reserve(raw.size());
     for (std::size_t i = 0; i < raw.size(); ++i) {
       if (i % kLookForCancel == 0) QINFER_TRY(cancel_.check("loading a tokenizer"));
-      QINFER_TRY(add_merge({raw.left(i), raw.right(i), raw.both(i)}, static_cast<std::uint32_t>(i), tables_->vocabulary,
-                           "model.merges", "model.vocab", table));
+      MergeRow row{raw.left(i), raw.right(i), raw.both(i)};
+      std::string both;
+      if (!inside.empty()) {
+        if (!row.right.starts_with(inside))
+          return malformed("model.merges[{}]: {} does not begin with \"continuing_subword_prefix\", {}", i,
+                           in_quotes(row.right), in_quotes(inside));
+        row.both = both.append(row.left).append(row.right.substr(inside.size()));
+      }
+      QINFER_TRY(
+          add_merge(row, static_cast<std::uint32_t>(i), tables_->vocabulary, "model.merges", "model.vocab", table));
     }
     file_.merges = {};
     return table.check().with_prefix("model.merges");

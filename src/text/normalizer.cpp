@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/byte_level.h"
+
 namespace qinfer::text {
 
 Status check_expanded(std::size_t bytes, std::size_t max_bytes) {
@@ -74,6 +76,7 @@ Status Normalizer::add_sequence(const Json& value, std::string_view where) {
 Status Normalizer::add_plain(std::string_view kind, const Json& value, std::string_view where) {
   using Kind = Step::Kind;
   const std::pair<std::string_view, Step> kinds[] = {
+      {"ByteLevel", {.kind = Kind::byte_level}},
       {"NFC", {.kind = Kind::form, .form = NormalForm::c}},
       {"NFD", {.kind = Kind::form, .form = NormalForm::d}},
       {"NFKC", {.kind = Kind::form, .form = NormalForm::kc}},
@@ -88,9 +91,10 @@ Status Normalizer::add_plain(std::string_view kind, const Json& value, std::stri
     steps_.push_back(step);
     return Status();
   }
-  return unsupported_kind(where, kind,
-                          "BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, "
-                          "Sequence, Strip and StripAccents");
+  return unsupported_kind(
+      where, kind,
+      "BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, "
+      "Sequence, Strip and StripAccents");
 }
 
 Status Normalizer::add_bert(const Json& value, std::string_view where) {
@@ -195,6 +199,7 @@ Status Normalizer::rewrite(const Step& step, std::string_view text, bool begins,
                            NormalizerScratch& scratch, std::string& out) {
   switch (step.kind) {
     case Step::Kind::bert: return append_bert(step.letters, text, scratch.work_space, scratch.code_points, out);
+    case Step::Kind::byte_level: append_byte_level(text, out); break;
     case Step::Kind::charsmap: return step.charsmap->append_by_cluster(text, max_bytes, work, out);
     case Step::Kind::form: return append_normal_form(step.form, text, scratch.code_points, out);
     case Step::Kind::replace: return append_replaced(text, *step.replacement, max_bytes, work, scratch, out);

@@ -77,6 +77,7 @@ class Normalizer {
   struct Step {
     enum class Kind {
       bert,
+      byte_level,
       charsmap,
       form,
       lowercase,

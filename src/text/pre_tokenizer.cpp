@@ -5,6 +5,7 @@
 
 #include "text/byte_level.h"
 #include "text/library_chars.h"
+#include "text/library_scripts.h"
 #include "text/normalizer.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -100,11 +101,19 @@ Status PreTokenizer::add_known(std::string_view kind, const Json& value, std::st
   } else if (kind == "Whitespace") {
     QINFER_TRY(check_fields(value, where, {"type"}));
     steps_.push_back({.kind = Step::Kind::words});
+  } else if (kind == "UnicodeScripts") {
+    QINFER_TRY(check_fields(value, where, {"type"}));
+    steps_.push_back({.kind = Step::Kind::scripts});
+  } else if (kind == "FixedLength") {
+    constexpr std::int64_t kUsual = 5;
+    QINFER_TRY(check_fields(value, where, {"type", "length"}));
+    QINFER_ASSIGN(const auto length, FieldReader(value, std::string(where)).integer("length", 1, INT64_MAX));
+    steps_.push_back({.kind = Step::Kind::fixed_length, .length = static_cast<std::uint64_t>(length.value_or(kUsual))});
   } else {
     return unsupported_kind(
         where, kind,
-        "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence, "
-        "Split, Whitespace and WhitespaceSplit");
+        "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, Sequence, "
+        "Split, UnicodeScripts, Whitespace and WhitespaceSplit");
   }
   return Status();
 }
@@ -263,6 +272,36 @@ void add_words(std::string_view text, const Piece& piece, std::vector<Piece>& ou
   }
 }
 
+/// Cuts a piece where the script changes. Spaces, and characters of no script, go on with what is before them; at the
+/// beginning they are left out, as the library does.
+void add_script_runs(std::string_view text, const Piece& piece, std::vector<Piece>& out) {
+  std::uint8_t last = kAnyScript;
+  for (std::size_t i = 0; i < text.size();) {
+    const Char c = char_at(text, i);
+    const std::uint8_t script = library_script(c.code);
+    if (script != kAnyScript && script != last) {
+      out.push_back({piece.begin + i, piece.begin + i, piece.at_start && i == 0});
+      last = script;
+    }
+    i += c.size;
+    if (last != kAnyScript) out.back().end = piece.begin + i;
+  }
+}
+
+/// Cuts a piece into parts of so many characters; the last one may have fewer.
+void add_fixed(std::string_view text, std::uint64_t length, const Piece& piece, std::vector<Piece>& out) {
+  std::uint64_t n = length;
+  for (std::size_t i = 0; i < text.size();) {
+    if (n == length) {
+      out.push_back({piece.begin + i, piece.begin + i, piece.at_start && i == 0});
+      n = 0;
+    }
+    i += char_at(text, i).size;
+    out.back().end = piece.begin + i;
+    ++n;
+  }
+}
+
 /// Rewrites every piece by `append(piece, text of the piece, out)`.
 template <typename Append>
 Status rewrite(PreTokenizerScratch& s, std::size_t max_bytes, Append append) {
@@ -325,6 +364,8 @@ Status PreTokenizer::apply_step(const Step& step, std::size_t max_bytes, Work& w
       });
     case Step::Kind::split:
     case Step::Kind::characters:
+    case Step::Kind::scripts:
+    case Step::Kind::fixed_length:
     case Step::Kind::words: break;
   }
   return split(step, work, s);
@@ -336,6 +377,14 @@ Status PreTokenizer::split(const Step& step, Work& work, PreTokenizerScratch& s)
     const auto text = std::string_view(s.text).substr(piece.begin, piece.end - piece.begin);
     if (step.kind == Step::Kind::words) {
       add_words(text, piece, s.other_pieces);
+      continue;
+    }
+    if (step.kind == Step::Kind::scripts) {
+      add_script_runs(text, piece, s.other_pieces);
+      continue;
+    }
+    if (step.kind == Step::Kind::fixed_length) {
+      add_fixed(text, step.length, piece, s.other_pieces);
       continue;
     }
     if (step.pattern) {

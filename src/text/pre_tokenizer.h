@@ -1,5 +1,6 @@
 // The "pre_tokenizer" of tokenizer.json: cuts normalised text into the words that the model makes tokens of one by one.
-// BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Split, Whitespace, WhitespaceSplit
+// BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, Split, UnicodeScripts,
+// Whitespace, WhitespaceSplit
 // and sequences of these.
 #pragma once
 
@@ -63,10 +64,11 @@ class PreTokenizer {
 
  private:
   struct Step {
-    enum class Kind { split, characters, words, metaspace, prefix_space, byte_level } kind;
+    enum class Kind { split, characters, words, scripts, fixed_length, metaspace, prefix_space, byte_level } kind;
     std::optional<Regex> pattern = std::nullopt;  // split
     CharacterSet characters = CharacterSet::numbers;
     char32_t delimiter = 0;
+    std::uint64_t length = 0;  // fixed_length, in characters
     SplitBehavior behavior = SplitBehavior::isolated;
     bool invert = false;
     std::string replacement = {};  // metaspace

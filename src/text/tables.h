@@ -13,6 +13,7 @@
 #include "text/pre_tokenizer.h"
 #include "text/unigram.h"
 #include "text/vocabulary.h"
+#include "text/word_level.h"
 #include "text/word_piece.h"
 
 namespace qinfer::text {
@@ -24,8 +25,9 @@ struct TokenizerTables {
   AddedTokens added_normalized;  // matched in the normalised text
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  enum class Model : std::uint8_t { bpe, word_piece, unigram } model = Model::bpe;
-  Bpe bpe;  // of the three the one that `model` says is in use; they refer to vocabulary
+  enum class Model : std::uint8_t { bpe, word_level, word_piece, unigram } model = Model::bpe;
+  Bpe bpe;  // of the four the one that `model` says is in use; they refer to vocabulary
+  WordLevel word_level;
   WordPiece word_piece;
   Unigram unigram;
   Templates templates;           // what the post-processor puts around texts

@@ -137,6 +137,11 @@ class Encoding {
       case TokenizerTables::Model::word_piece:
         if (!tables_.word_piece.encode(word, work_, out_)) break;
         return Status();
+      case TokenizerTables::Model::word_level: {
+        Status status = tables_.word_level.encode(word, work_, out_);
+        if (!status.ok() && work_.is_spent()) break;
+        return status;
+      }
       case TokenizerTables::Model::unigram:
         Status status = tables_.unigram.encode(word, work_, unigram_scratch_, out_);
         if (!status.ok() && work_.is_spent()) break;
@@ -148,6 +153,7 @@ class Encoding {
   TokenId unknown() const {
     switch (tables_.model) {
       case TokenizerTables::Model::bpe: return tables_.bpe.unknown();
+      case TokenizerTables::Model::word_level: return tables_.word_level.unknown();
       case TokenizerTables::Model::word_piece: return tables_.word_piece.unknown();
       case TokenizerTables::Model::unigram: return tables_.unigram.unknown();
     }

@@ -10,7 +10,7 @@ namespace {
 
 /// Offsets into the tables are 32 bits wide.
 constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
-constexpr std::string_view kKnownModels = "BPE, Unigram and WordPiece";
+constexpr std::string_view kKnownModels = "BPE, Unigram, WordLevel and WordPiece";
 constexpr std::int64_t kLargestPower = 308;  // of ten, that a double can have
 
 double power_of_ten(std::int64_t exponent) {
@@ -83,7 +83,7 @@ class FileReader final : public formats::JsonEvents {
   bool on_string(std::string_view value) override {
     switch (part_) {
       case Part::rest:
-        if (expect_type_ && value != "BPE" && value != "Unigram" && value != "WordPiece")
+        if (expect_type_ && value != "BPE" && value != "Unigram" && value != "WordLevel" && value != "WordPiece")
           return fail(unsupported_kind("model", value, kKnownModels));  // now: its vocab may be anything
         expect_type_ = false;
         return tree_.on_string(value);

@@ -43,16 +43,16 @@ TEST_CASE("kinds that are not implemented are named", "[text][bad]") {
   const auto refuse = [](const std::string& json, const std::string& named) {
     require_refused(json, Code::unsupported, named);
   };
-  refuse(with("/model/type", "WordLevel"), "WordLevel");
-  refuse(with("/normalizer", kind("ByteLevel")), "ByteLevel");
-  for (const char* pre : {"FixedLength", "UnicodeScripts"}) refuse(with("/pre_tokenizer", kind(pre)), pre);
+  refuse(with("/model/type", "Other"), "Other");
+  refuse(with("/normalizer", kind("Other")), "Other");
+  refuse(with("/pre_tokenizer", kind("Other")), "Other");
   refuse(with("/post_processor", kind("Other")), "Other");
   refuse(with("/decoder", kind("CTC")), "CTC");
   refuse(with("/normalizer", {{"type", "Sequence"}, {"normalizers", {kind("NFC"), kind("Other")}}}), "Other");
   refuse(with("/version", "2.0"), "2.0");
   refuse(with("/chat_template", "x"), "chat_template");
   refuse(with("/model/dropout", 0.1), "dropout");
-  refuse(with("/model/continuing_subword_prefix", "##"), "continuing_subword_prefix");
+  refuse(with("/model/continuing_subword_prefix", std::string(257, 'x')), "\"continuing_subword_prefix\" has 257 bytes");
   refuse(with("/model/end_of_word_suffix", std::string(257, 'x')), "\"end_of_word_suffix\" has 257 bytes");
   const auto word_end = [](const std::string& suffix) { return Json{{"type", "BPEDecoder"}, {"suffix", suffix}}; };
   refuse(with("/decoder", word_end("")), "\"suffix\" of BPEDecoder has 0 bytes");
