@@ -70,6 +70,11 @@ void GgufWriter::add_i32s(std::string_view key, std::span<const std::int32_t> va
   for (const std::int32_t value : values) put_u32(static_cast<std::uint32_t>(value), values_);
 }
 
+void GgufWriter::add_u8s(std::string_view key, std::span<const std::byte> values) {
+  begin_array(key, number(GgufType::u8), values.size());
+  values_.append(reinterpret_cast<const char*>(values.data()), values.size());
+}
+
 void GgufWriter::add_f32s(std::string_view key, std::span<const float> values) {
   begin_array(key, number(GgufType::f32), values.size());
   for (const float value : values) put_u32(std::bit_cast<std::uint32_t>(value), values_);

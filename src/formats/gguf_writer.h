@@ -23,6 +23,7 @@ class GgufWriter {
   void add_booleans(std::string_view key, const std::vector<bool>& values);
   void add_texts(std::string_view key, std::span<const std::string> values);
   void add_i32s(std::string_view key, std::span<const std::int32_t> values);
+  void add_u8s(std::string_view key, std::span<const std::byte> values);
   void add_f32s(std::string_view key, std::span<const float> values);
   /// A key-value of another file.
   void add(const GgufValue& value);

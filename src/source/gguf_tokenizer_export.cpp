@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "source/gguf_encoder_tokenizer_export.h"
 #include "source/gguf_pre_tokenizers.h"
 #include "source/gguf_vocabulary.h"
 #include "text/pre_tokenizer.h"
@@ -15,29 +16,7 @@
 namespace qinfer::source {
 namespace {
 
-using formats::Json;
 using text::TokenId;
-
-std::string_view text_of(const Json* object, std::string_view key) {
-  const Json* value = object != nullptr ? formats::find_field(*object, key) : nullptr;
-  return value != nullptr ? value->text() : std::string_view();
-}
-bool boolean_of(const Json* object, std::string_view key) {
-  const Json* value = object != nullptr ? formats::find_field(*object, key) : nullptr;
-  return value != nullptr && value->boolean();
-}
-const Json* child(const Json* object, std::string_view key) {
-  return object != nullptr ? formats::find_field(*object, key) : nullptr;
-}
-/// The parts of a sequence, or the one part that it is instead.
-std::vector<const Json*> parts_of(const Json* component, std::string_view list) {
-  std::vector<const Json*> parts;
-  if (component == nullptr) return parts;
-  const Json* items = text_of(component, "type") == "Sequence" ? child(component, list) : nullptr;
-  if (items == nullptr) return {component};
-  for (const Json& item : *items) parts.push_back(&item);
-  return parts;
-}
 
 constexpr std::string_view kSpaceMark = "\u2581";
 
@@ -49,31 +28,78 @@ class Exporter {
 
   /// What llama.cpp's keys cannot say.
   std::string run() {
-    const Json* model = child(&root_, "model");
-    if (text_of(model, "type") != "BPE" && !text_of(model, "type").empty()) return no_tokenizer("its model is not BPE");
-    is_llama_ = boolean_of(model, "byte_fallback");
-    std::string why = is_llama_ ? find_spaces() : find_pre_tokenizer();
-    if (why.empty()) why = check_surroundings();
-    if (!why.empty()) return no_tokenizer(why);
-    out_.add_text("tokenizer.ggml.model", is_llama_ ? "llama" : "gpt2");
-    if (!is_llama_) out_.add_text("tokenizer.ggml.pre", pre_);
-    if (is_llama_) out_.add_boolean("tokenizer.ggml.add_space_prefix", adds_space_);
-    add_tokens();
-    if (is_llama_) {
-      add_scores();
-    } else {
-      add_merges();
+    ExportedOptions options = find_options();
+    if (options.refusal.empty()) options.refusal = check_surroundings();
+    if (!options.refusal.empty()) {
+      out_.add_text("tokenizer.ggml.model", "none");
+      return format_text("it finds no tokenizer, for none of its kinds is this one: {}", options.refusal);
     }
+    add_model();
     add_ids();
-    if (is_in_order_) return {};
-    return "rare words may become other tokens: merges of different tokens come in turns, for which scores have no "
-           "words";
+    if (!joins_) add_note("pairs of texts are joined in another way", options.note);
+    if (!is_in_order_)
+      add_note(
+          "rare words may become other tokens: merges of different tokens come in turns, for which scores have no "
+          "words",
+          options.note);
+    return options.note;
   }
 
+  /// The tokens that end generation, the one that ends texts first.
+  std::vector<TokenId> end_tokens() const {
+    std::vector<TokenId> ends = spec_.end_tokens;
+    const auto found = std::find(ends.begin(), ends.end(), eos_);
+    if (found != ends.end()) {
+      std::rotate(ends.begin(), found, found + 1);
+    } else if (eos_ >= 0) {
+      ends.insert(ends.begin(), eos_);
+    }
+    return ends;
+  }
+  TokenId begin_token() const { return bos_ >= 0 ? bos_ : spec_.bos_token; }
+
  private:
-  std::string no_tokenizer(std::string_view why) {
-    out_.add_text("tokenizer.ggml.model", "none");
-    return format_text("it finds no tokenizer, for none of its kinds is this one: {}", why);
+  enum class Kind { byte_level, by_score, word_piece, unigram };
+
+  static void add_note(std::string_view note, std::string& notes) {
+    if (!notes.empty()) notes += "; ";
+    notes += note;
+  }
+
+  ExportedOptions find_options() {
+    const Json* model = child(&root_, "model");
+    switch (tokenizer_.tables().model) {
+      case text::TokenizerTables::Model::bpe: break;
+      case text::TokenizerTables::Model::word_level: return {"its model is WordLevel", {}};
+      case text::TokenizerTables::Model::word_piece:
+        kind_ = Kind::word_piece;
+        return find_word_piece_options(root_, tokenizer_.tables().templates);
+      case text::TokenizerTables::Model::unigram:
+        kind_ = Kind::unigram;
+        return find_unigram_options(root_, tokenizer_.tables());
+    }
+    for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"})
+      if (!text_of(model, affix).empty()) return {format_text("it has \"{}\"", affix), {}};
+    kind_ = boolean_of(model, "byte_fallback") ? Kind::by_score : Kind::byte_level;
+    return {kind_ == Kind::by_score ? find_spaces() : find_pre_tokenizer(), {}};
+  }
+
+  void add_model() {
+    constexpr std::string_view kNames[] = {"gpt2", "llama", "bert", "t5"};
+    out_.add_text("tokenizer.ggml.model", kNames[static_cast<std::size_t>(kind_)]);
+    if (kind_ != Kind::by_score) out_.add_text("tokenizer.ggml.pre", pre_);
+    if (kind_ == Kind::by_score) out_.add_boolean("tokenizer.ggml.add_space_prefix", adds_space_);
+    add_tokens();
+    switch (kind_) {
+      case Kind::byte_level: return add_merges();
+      case Kind::by_score: return add_scores();
+      case Kind::word_piece: return add_word_piece_options(root_, out_);
+      case Kind::unigram: break;
+    }
+    std::vector<float> scores(file_.scores.begin(), file_.scores.end());
+    scores.resize(tokens_.size());
+    out_.add_f32s("tokenizer.ggml.scores", scores);
+    add_unigram_options(file_, out_);
   }
 
   /// The row of gguf_pre_tokenizers.h that splits as the file does.
@@ -164,21 +190,65 @@ class Exporter {
     return {};
   }
 
-  std::string check_surroundings() const {
-    const auto& tables = tokenizer_.tables();
-    const auto before = tokens_before(tables.templates.single);
-    const bool plain =
-        tokens_after(tables.templates.single).empty() && (before.empty() || before == std::vector{spec_.bos_token});
-    return plain ? std::string() : "it puts other tokens around a text than the one that begins texts";
+  /// [bos] A [eos], and of two texts [bos] A [eos] [separator] B [eos].
+  std::string check_surroundings() {
+    const text::Templates& templates = tokenizer_.tables().templates;
+    const auto before = tokens_before(templates.single), after = tokens_after(templates.single);
+    const bool is_word_piece = kind_ == Kind::word_piece;
+    if (before.size() > 1 || after.size() > 1) return "it puts several tokens before or after a text";
+    if (!before.empty()) bos_ = before.front();
+    if (!after.empty()) (is_word_piece ? separator_ : eos_) = after.front();
+    const auto& ends = spec_.end_tokens;
+    const bool is_end = eos_ < 0 || std::find(ends.begin(), ends.end(), eos_) != ends.end();
+    if (spec_.gives_logits() && ((bos_ >= 0 && bos_ != spec_.bos_token) || !is_end))
+      return "it puts other tokens around a text than those that begin and end texts";
+    if (!is_word_piece && eos_ >= 0) joins_ = find_separator(templates.pair);
+    return {};
+  }
+
+  /// Whether keys say how two texts are joined, the types of tokens included where the model is told them.
+  bool find_separator(const text::Template& pair) {
+    std::vector<text::TemplatePiece> rest;
+    for (const text::TemplatePiece& piece : pair) {
+      if (piece.type != 0 && spec_.n_types > 1) return false;
+      rest.push_back(piece);
+    }
+    const auto take = [&rest](text::PieceKind kind, TokenId id) {
+      if (rest.empty() || rest.front().kind != kind || rest.front().id != id) return false;
+      rest.erase(rest.begin());
+      return true;
+    };
+    using text::PieceKind;
+    if (bos_ >= 0 && !take(PieceKind::token, bos_)) return false;
+    if (!take(PieceKind::first_text, -1) || !take(PieceKind::token, eos_)) return false;
+    if (!rest.empty() && rest.front().kind == PieceKind::token) {
+      separator_ = rest.front().id;
+      rest.erase(rest.begin());
+    }
+    return take(PieceKind::second_text, -1) && take(PieceKind::token, eos_) && rest.empty();
   }
 
   GgufTokenType type_of(TokenId id, std::string_view content) const {
     const auto& vocabulary = tokenizer_.tables().vocabulary;
-    if (is_llama_ && content == text_of(child(&root_, "model"), "unk_token")) return GgufTokenType::unknown;
+    const bool has_bytes = kind_ == Kind::by_score || boolean_of(child(&root_, "model"), "byte_fallback");
+    if (id == unknown()) return kind_ == Kind::word_piece ? GgufTokenType::control : GgufTokenType::unknown;
     if ((vocabulary.flags(id) & text::kTokenAdded) != 0)
       return special(id) ? GgufTokenType::control : GgufTokenType::user_defined;
+    if (kind_ == Kind::unigram && vocabulary.find_in_model(content) != id) return GgufTokenType::unused;
     const bool byte = content.size() == 6 && content.starts_with("<0x") && content.back() == '>';
-    return is_llama_ && byte ? GgufTokenType::byte : GgufTokenType::normal;
+    return has_bytes && byte ? GgufTokenType::byte : GgufTokenType::normal;
+  }
+
+  /// What becomes of a text for which there are no tokens; -1: nothing.
+  TokenId unknown() const {
+    const text::TokenizerTables& tables = tokenizer_.tables();
+    switch (kind_) {
+      case Kind::byte_level: break;
+      case Kind::word_piece: return tables.word_piece.unknown();
+      case Kind::unigram: return tables.unigram.unknown();
+      case Kind::by_score: return tokenizer_.find(text_of(child(&root_, "model"), "unk_token")).value_or(-1);
+    }
+    return -1;
   }
 
   bool special(TokenId id) const {
@@ -195,9 +265,14 @@ class Exporter {
     const auto& vocabulary = tokenizer_.tables().vocabulary;
     std::vector<std::int32_t> types;
     for (TokenId id = 0; id < static_cast<TokenId>(spec_.n_vocab); ++id) {
-      const bool defined = vocabulary.flags(id) != 0;
-      tokens_.push_back(defined ? std::string(vocabulary.content(id)) : format_text("[PAD{}]", id));
-      types.push_back(static_cast<std::int32_t>(defined ? type_of(id, tokens_.back()) : GgufTokenType::unused));
+      const std::string_view content = vocabulary.content(id);
+      const bool is_known = vocabulary.flags(id) != 0;
+      const GgufTokenType type = is_known ? type_of(id, content) : GgufTokenType::unused;
+      std::string name(content);
+      if (kind_ == Kind::word_piece && is_known) name = word_piece_in_gguf(content, type);
+      const bool has_name = type != GgufTokenType::unused && !name.empty();
+      tokens_.push_back(has_name ? std::move(name) : format_text("[PAD{}]", id));
+      types.push_back(static_cast<std::int32_t>(has_name ? type : GgufTokenType::unused));
     }
     out_.add_texts(kGgufTokens, tokens_);
     out_.add_i32s("tokenizer.ggml.token_type", types);
@@ -223,13 +298,26 @@ class Exporter {
   }
 
   void add_ids() {
-    const bool adds_bos = !tokens_before(tokenizer_.tables().templates.single).empty();
-    if (is_llama_) {
-      const auto unknown = tokenizer_.find(text_of(child(&root_, "model"), "unk_token"));
-      if (unknown) out_.add_u32("tokenizer.ggml.unknown_token_id", static_cast<std::uint32_t>(*unknown));
+    const auto add = [this](std::string_view name, TokenId id) {
+      if (id >= 0) out_.add_u32(format_text("tokenizer.ggml.{}_token_id", name), static_cast<std::uint32_t>(id));
+    };
+    add("unknown", unknown());
+    if (kind_ == Kind::word_piece) add("cls", bos_);
+    add("seperator", separator_);  // as the format spells it
+    if (kind_ == Kind::word_piece || kind_ == Kind::unigram) {
+      add("padding", find_any({"[PAD]", "<pad>"}));
+      add("mask", find_any({"[MASK]", "<mask>"}));
     }
-    out_.add_boolean("tokenizer.ggml.add_bos_token", adds_bos);
-    out_.add_boolean("tokenizer.ggml.add_eos_token", false);
+    if (kind_ == Kind::word_piece) return;  // what is around texts follows from the kind
+    out_.add_boolean("tokenizer.ggml.add_bos_token", bos_ >= 0);
+    out_.add_boolean("tokenizer.ggml.add_eos_token", eos_ >= 0);
+    if (eos_ >= 0) out_.add_boolean("tokenizer.ggml.add_sep_token", separator_ >= 0);
+  }
+
+  TokenId find_any(std::initializer_list<std::string_view> names) const {
+    for (const std::string_view name : names)
+      if (const auto id = tokenizer_.find(name)) return *id;
+    return -1;
   }
 
   const Json& root_;
@@ -237,8 +325,10 @@ class Exporter {
   const model::ModelSpec& spec_;
   const text::Tokenizer& tokenizer_;
   formats::GgufWriter& out_;
-  bool is_llama_ = false, adds_space_ = false, is_in_order_ = true;
-  std::string_view pre_;
+  Kind kind_ = Kind::byte_level;
+  bool adds_space_ = false, is_in_order_ = true, joins_ = true;
+  TokenId bos_ = -1, eos_ = -1, separator_ = -1;  // around texts; of word pieces the separator ends them
+  std::string_view pre_ = "default";
   std::vector<std::string> tokens_;
 };
 
@@ -248,17 +338,18 @@ Result<std::string> add_gguf_tokenizer(std::string_view json, const model::Model
                                        const text::Tokenizer& tokenizer, CancelFlag cancel, formats::GgufWriter& out) {
   QINFER_ASSIGN(const text::TokenizerFile file,
                 text::read_tokenizer_file(json, "tokenizer.json", text::kMaxIds, cancel));
-  std::string note = Exporter(file, spec, tokenizer, out).run();
+  Exporter exporter(file, spec, tokenizer, out);
+  std::string note = exporter.run();
   // Numbers of config.json that the tokenizer has no token for stand for none.
   const auto add_id = [&](std::string_view name, TokenId id) {
     if (id >= 0 && static_cast<std::uint32_t>(id) < tokenizer.size())
       out.add_u32(format_text("tokenizer.ggml.{}_token_id", name), static_cast<std::uint32_t>(id));
   };
-  add_id("bos", spec.bos_token);
+  add_id("bos", exporter.begin_token());
   // A file has three places for tokens that end a text; this library knows others by their names.
   constexpr std::string_view kEnds[] = {"eos", "eot", "eom"};
-  for (std::size_t i = 0; i < std::min(std::size(kEnds), spec.end_tokens.size()); ++i)
-    add_id(kEnds[i], spec.end_tokens[i]);
+  const std::vector<TokenId> ends = exporter.end_tokens();
+  for (std::size_t i = 0; i < std::min(std::size(kEnds), ends.size()); ++i) add_id(kEnds[i], ends[i]);
   out.add_text("tokenizer.huggingface.json", json);
   return note;
 }

@@ -2,7 +2,8 @@
 //
 // tokenizer.huggingface.json has the whole tokenizer.json, which this library reads. For llama.cpp the keys of
 // tokenizer.ggml are written where they can say the same: byte-level BPE whose patterns and normaliser are those of a
-// name in gguf_pre_tokenizers.h, and SentencePiece's BPE. Otherwise tokenizer.ggml.model is "none".
+// name in gguf_pre_tokenizers.h, SentencePiece's BPE, and the kinds of gguf_encoder_tokenizer_export.h. Otherwise
+// tokenizer.ggml.model is "none".
 #pragma once
 
 #include <string_view>

@@ -32,6 +32,8 @@ int base64_digit(char c) {
   return c == '/' ? 63 : -1;
 }
 
+}  // namespace
+
 std::optional<std::string> decode_base64(std::string_view text) {
   if (text.size() % 4 != 0) return std::nullopt;
   const std::size_t padding = text.ends_with("==") ? 2 : (text.ends_with('=') ? 1 : 0);
@@ -47,8 +49,6 @@ std::optional<std::string> decode_base64(std::string_view text) {
   if (padding != 0 && (bits & ((1U << (2 * padding)) - 1)) != 0) return std::nullopt;
   return out;
 }
-
-}  // namespace
 
 Result<Charsmap> Charsmap::parse_base64(std::string_view base64, std::string_view where) {
   if (base64.size() / 4 > kMaxCharsmapBytes / 3)

@@ -19,6 +19,9 @@
 
 namespace qinfer::text {
 
+/// The bytes; none if the text is not base64.
+std::optional<std::string> decode_base64(std::string_view text);
+
 class Charsmap {
  public:
   /// Checks all that a text could reach. Code::format if it is not such a table.
