@@ -168,6 +168,88 @@ TEST_CASE("Fields of encoders that are missing, of another type or mean another 
       .refused(QINFER_E_UNSUPPORTED, "\"classifier_pooling\" is \"max\"");
 }
 
+TEST_CASE("Each field of an encoder that is of another type is refused by its name", "[bad]") {
+  enum class Kind { integer, number, boolean, text };
+  struct Row {
+    const char* model;
+    Kind kind;
+    std::vector<const char*> fields;
+  };
+  const Row rows[] = {
+      {"bert-f32",
+       Kind::integer,
+       {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "max_position_embeddings", "type_vocab_size", "num_key_value_heads", "head_dim"}},
+      {"bert-f32", Kind::number, {"layer_norm_eps"}},
+      {"bert-f32",
+       Kind::boolean,
+       {"is_decoder", "add_cross_attention", "attention_bias", "mlp_bias", "tie_word_embeddings",
+        "use_bidirectional_attention", "is_causal"}},
+      {"bert-f32", Kind::text, {"hidden_act", "position_embedding_type"}},
+      {"bert-classifier-f32", Kind::integer, {"num_labels"}},
+      {"xlmr-classifier-f32", Kind::integer, {"num_labels", "pad_token_id"}},
+      {"xlmr-classifier-f32", Kind::text, {"sbert_ce_default_activation_function"}},
+      {"mpnet-f32", Kind::integer, {"relative_attention_num_buckets", "max_position_embeddings"}},
+      {"mpnet-classifier-f32", Kind::integer, {"num_labels"}},
+      {"nomic-released-bf16",
+       Kind::integer,
+       {"n_embd", "n_inner", "n_layer", "n_head", "n_positions", "type_vocab_size", "max_trained_positions"}},
+      {"nomic-released-bf16",
+       Kind::number,
+       {"layer_norm_epsilon", "rotary_emb_base", "rotary_emb_fraction", "rotary_scaling_factor"}},
+      {"nomic-released-bf16",
+       Kind::boolean,
+       {"prenorm", "use_rms_norm", "parallel_block", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "causal",
+        "rotary_emb_interleaved"}},
+      {"nomic-released-bf16", Kind::text, {"activation_function"}},
+      {"modernbert-v4-bf16", Kind::integer, {"local_attention", "global_attn_every_n_layers"}},
+      {"modernbert-v4-bf16", Kind::number, {"norm_eps", "global_rope_theta", "local_rope_theta"}},
+      {"modernbert-classifier-f32", Kind::integer, {"num_labels"}},
+      {"modernbert-classifier-f32", Kind::boolean, {"norm_bias", "classifier_bias", "attention_bias", "mlp_bias"}},
+      {"modernbert-classifier-f32", Kind::text, {"hidden_activation", "classifier_activation", "classifier_pooling"}},
+  };
+  const auto wrong = [](Kind kind) {
+    std::vector<Json> values = {Json::array(), Json::object(), Json::array({1})};
+    values.push_back(kind == Kind::text ? Json(5) : Json("many"));
+    values.push_back(kind == Kind::boolean ? Json(1) : Json(true));
+    if (kind == Kind::integer) values.insert(values.end(), {Json(1.5), Json(-1), Json(1e300), Json(INT64_MAX)});
+    return values;
+  };
+  for (const Row& row : rows)
+    for (const char* field : row.fields)
+      for (const Json& value : wrong(row.kind)) {
+        INFO(row.model << ": " << field << " is " << value.dump());
+        Fixture changed(row.model);
+        changed.config[field] = value;
+        changed.refused(QINFER_E_FORMAT, std::string("\"") + field + "\"");
+      }
+}
+
+TEST_CASE("Objects and lists of an encoder's fields that are of another shape are refused by name", "[bad]") {
+  const auto refused = [](const char* model, const char* field, const Json& value) {
+    INFO(model << ": " << field << " is " << value.dump());
+    Fixture changed(model);
+    changed.config[field] = value;
+    changed.refused(QINFER_E_FORMAT, std::string("\"") + field + "\"");
+  };
+  for (const Json& value : {Json(5), Json("x"), Json(true), Json::array({"a"})})
+    for (const char* model : {"bert-classifier-f32", "modernbert-classifier-f32"}) {
+      Fixture changed(model);
+      changed.config.erase("num_labels");
+      changed.config["id2label"] = value;
+      changed.refused(QINFER_E_FORMAT, "\"id2label\"");
+    }
+  for (const Json& value : {Json(5), Json("x"), Json(true), Json::array()}) {
+    refused("modernbert-f32", "rope_parameters", value);
+    refused("nomic-f32", "rope_parameters", value);
+  }
+  for (const Json& value :
+       {Json(5), Json("x"), Json::object(), Json::array({"full_attention"}), Json::array({1, 2, 3})})
+    refused("modernbert-f32", "layer_types", value);
+  for (const Json& value : {Json(5), Json("BertModel"), Json::array(), Json::array({1}), Json::array({"a", "b"})})
+    refused("bert-f32", "architectures", value);
+}
+
 TEST_CASE("GGUF files of BERT's classifiers lack a layer, and are refused", "[bad][gguf]") {
   GgufLoads loads;
   std::string file = read_file(QINFER_TEST_FIXTURES "/gguf/xlmr-classifier-f32.gguf");
