@@ -2,11 +2,14 @@
 
 ./dev ray runs them. QINFER_LIBRARY and PYTHONPATH are in the environment, from which the nodes' processes have them."""
 
+import itertools
 import os
 import pathlib
+import socket
 
 # Before ray is imported: it reads them then.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "150")  # of a node on a machine that has other work
 
 import pytest
 import ray
@@ -19,10 +22,25 @@ _STORE_BYTES = 100 << 20  # of objects, of each node
 _NODE_BYTES = 2 << 30  # which actors may ask for
 
 
+_HOSTS = (f"127.0.0.{number}" for number in itertools.count(2))  # Ray takes 127.0.0.1 for another name of the machine
+
+
+def free_ports(host, n):
+    sockets = [socket.create_server((host, 0)) for _ in range(n)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
 def add_node(cluster, **how):
-    """A node of one CPU."""
-    options = {"num_cpus": 1, "memory": _NODE_BYTES, "object_store_memory": _STORE_BYTES, **how}
-    return cluster.add_node(node_ip_address="127.0.0.1", include_dashboard=False, **options)
+    """A node of one CPU, with an address of its own. Its agents get ports: where they choose them they must have begun
+    within 15 seconds, or Ray's node ends."""
+    host = next(_HOSTS)
+    names = "metrics_agent_port", "dashboard_agent_listen_port", "metrics_export_port", "runtime_env_agent_port"
+    options = {"num_cpus": 1, "memory": _NODE_BYTES, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
+    options |= dict(zip(names, free_ports(host, len(names)), strict=True))
+    return cluster.add_node(node_ip_address=host, **{**options, **how})
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +50,8 @@ def cluster():
     for _ in range(2):
         add_node(made)
     made.wait_for_nodes()
-    ray.init(address=made.address, log_to_driver=False, configure_logging=False)
+    head = made.address.rpartition(":")[0]
+    ray.init(address=made.address, _node_ip_address=head, log_to_driver=False)
     yield made
     ray.shutdown()
     made.shutdown()
