@@ -1,7 +1,9 @@
 """Pipelines of stages: the tokens of the whole model, and what strangers, damage and failures do to them."""
 
 import contextlib
+import json
 import os
+import pathlib
 import re
 import socket
 import struct
@@ -14,7 +16,7 @@ import zlib
 import pytest
 
 import qinfer
-from qinfer.stages import BrokenConnectionError, Pipeline, StageError, StageServer
+from qinfer.stages import BrokenConnectionError, Pipeline, StageError, StageServer, split
 from qinfer.stages._frames import MAGIC, Connection, Frame, Kind
 
 KEY = b"sixteen bytes or more"
@@ -342,3 +344,36 @@ def test_processes_are_stages(model, head, path, tmp_path):
         assert [process.wait(20) for process in processes] == [0, 0]
     wrong = subprocess.run([*command, "--layers", "5:9"], capture_output=True, text=True, timeout=60)
     assert wrong.returncode == 1 and "6 layers" in wrong.stderr
+
+
+def test_models_are_split_so_that_stages_fit(path):
+    whole = qinfer.plan(path, sessions=2, context=256)
+    assert qinfer.plan(path, sessions=2, context=256, layers=range(6))["total"] == whole["total"]
+
+    def taken(layers):
+        planned = qinfer.plan(path, sessions=2, context=256, layers=layers)
+        return planned["total"] + 2 * planned["per_session"]
+
+    assert split(path, 1) == [range(6)]
+    assert split(path, 6) == [range(at, at + 1) for at in range(6)]
+    small, large = taken(range(2)), taken(range(2, 6))
+    assert split(path, [small, large], sessions=2, context=256) == [range(2), range(2, 6)]
+    with pytest.raises(ValueError, match="no cut fits: at best"):
+        split(path, [small, large - 1], sessions=2, context=256)
+    for wrong in (0, 7, [0, 1 << 30]):
+        with pytest.raises(ValueError, match="of a model with 6 layers"):
+            split(path, wrong)
+
+
+def test_it_is_split_as_the_command_line_says(path):
+    folder = pathlib.Path(os.environ.get("QINFER_LIBRARY", "")).resolve().parent
+    programs = [program for program in (folder / "examples" / "cli" / "qinfer", folder.parent / "bin" / "qinfer") if program.exists()]
+    if not programs:
+        pytest.skip("the command is not next to the library")
+    whole = qinfer.plan(path, sessions=3, context=128)["total"]
+    for machines in (2, 3, 5, [whole, whole], [whole, 2 * whole, whole], [3 * whole, whole]):
+        given = [str(machines)] if isinstance(machines, int) else list(map(str, machines))
+        command = [programs[0], "plan", path, "--sessions", "3", "--context", "128", "--json", "--split", *given]
+        told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        expected = [range(one["first_layer"], one["first_layer"] + one["n_layers"]) for one in told["stages"]]
+        assert split(path, machines, sessions=3, context=128) == expected

@@ -480,23 +480,23 @@ class Detokenizer(Handle):
         return self._text.raw[: self._n.value].decode("utf-8")
 
 
-def plan(path: Path, *, sessions: int = 0, context: int = 0) -> dict[str, Any]:
-    """Bytes that loading the model and a cache for `sessions` sessions of `context` tokens will take, from headers only."""
+def plan(
+    path: Path, *, sessions: int = 0, context: int = 0, threads: int = 0, layers: range | None = None
+) -> dict[str, Any]:
+    """Bytes that loading the model, or a stage of these layers, and a cache for `sessions` sessions of `context` tokens will
+    take, from headers only."""
     memory = sized(_abi.qinfer_memory)
-    options = sized(_abi.qinfer_session_options, max_tokens=context)
-    cache = sized(_abi.qinfer_kv_cache_options)
-    call(
-        lib.qinfer_model_plan, encoded(path), None, None, None, ctypes.byref(options), ctypes.byref(memory)
-    )
+    runtime, load = sized(_abi.qinfer_runtime_options, n_threads=threads), sized(_abi.qinfer_load_options)
+    if layers is not None:
+        load.first_layer, load.n_layers = _stage_of(layers)
+    options, cache = sized(_abi.qinfer_session_options, max_tokens=context), sized(_abi.qinfer_kv_cache_options)
+
+    def fill(of_cache: Any) -> None:
+        given = ctypes.byref(runtime), ctypes.byref(load), of_cache, ctypes.byref(options)
+        call(lib.qinfer_model_plan, encoded(path), *given, ctypes.byref(memory))
+
+    fill(None)
     if sessions:
         cache.budget_bytes = max(1, memory.kv_per_session * sessions)
-        call(
-            lib.qinfer_model_plan,
-            encoded(path),
-            None,
-            None,
-            ctypes.byref(cache),
-            ctypes.byref(options),
-            ctypes.byref(memory),
-        )
+        fill(ctypes.byref(cache))
     return members_of(memory)

@@ -5,5 +5,6 @@
 from ._frames import BrokenConnectionError
 from ._pipeline import Pipeline, PipelineSession, StageError
 from ._server import StageServer
+from ._split import split
 
-__all__ = ["BrokenConnectionError", "Pipeline", "PipelineSession", "StageError", "StageServer"]
+__all__ = ["BrokenConnectionError", "Pipeline", "PipelineSession", "StageError", "StageServer", "split"]
