@@ -9,7 +9,11 @@ import importlib
 from typing import Any
 
 # What each module has for users.
-_PARTS: dict[str, tuple[str, ...]] = {}
+_PARTS: dict[str, tuple[str, ...]] = {
+    "_batch": ("Actors", "batch", "room"),
+    "_inference": ("Inference",),
+    "_resume": ("done_ids", "remaining"),
+}
 _MODULES = {name: module for module, names in _PARTS.items() for name in names}
 __all__ = list(_MODULES)  # noqa: PLE0604
 
