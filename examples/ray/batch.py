@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 import ray
-from cluster import on_this_machine
+from two_nodes import two_nodes
 
 import qinfer.ray
 
@@ -23,7 +23,7 @@ asked = [f"What is the capital of {country}?" for country in ("France", "Italy",
 if len(sys.argv) > 3:
     asked = pathlib.Path(sys.argv[3]).read_text().splitlines()
 
-with on_this_machine():
+with two_nodes():
     ds = ray.data.from_items([{"id": text, "messages": [{"role": "user", "content": text}]} for text in asked])
     print(qinfer.ray.room(model, context=256))
     left = qinfer.ray.remaining(ds, folder)

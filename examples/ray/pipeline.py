@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from cluster import on_this_machine
+from two_nodes import two_nodes
 
 import qinfer.ray
 
@@ -16,7 +16,7 @@ if len(sys.argv) < 2:
     sys.exit(__doc__)
 prompt = sys.argv[2] if len(sys.argv) > 2 else "Once upon a time"
 
-with on_this_machine(), qinfer.ray.Pipeline(os.path.abspath(sys.argv[1]), context=512, save_every=32) as pipeline:
+with two_nodes(), qinfer.ray.Pipeline(os.path.abspath(sys.argv[1]), context=512, save_every=32) as pipeline:
     for stage, place in zip(pipeline.stages, pipeline.placed.where(), strict=True):
         print(f"layers from {stage['first_layer']} on: node {place['node'][:8]}, process {place['pid']}")
     print(prompt, end="")

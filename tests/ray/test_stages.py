@@ -1,7 +1,9 @@
 """Stages that Ray places and restarts: the tokens of one process, after a stage's process was killed, too."""
 
+import glob
 import os
 import signal
+import tempfile
 import time
 
 import pytest
@@ -78,6 +80,7 @@ def test_both_nodes_have_stages(cluster, stories):
 @pytest.mark.parametrize("at", [0, 1])
 @pytest.mark.parametrize("save_every", [0, 8])
 def test_the_same_tokens_follow_where_a_stage_was_killed(cluster, stories, at, save_every):
+    kept = glob.glob(f"{tempfile.gettempdir()}/qinfer-stages-*")
     with placed(stories, [range(2), range(2, 6)], save_every=save_every) as pipeline:
         session = pipeline.session(**SAMPLER)
         session.append(PROMPT)
@@ -90,6 +93,7 @@ def test_the_same_tokens_follow_where_a_stage_was_killed(cluster, stories, at, s
         assert drawn(session, 20) == alone(stories, PROMPT, 42, **SAMPLER)
         after = pids(pipeline)
         assert after[at] != before[at] and after[1 - at] == before[1 - at]
+    assert glob.glob(f"{tempfile.gettempdir()}/qinfer-stages-*") == kept  # what they had saved is gone
 
 
 def test_others_are_given_the_stages(cluster, stories):
