@@ -5,6 +5,7 @@
 import itertools
 import os
 import pathlib
+import signal
 import socket
 
 # Before ray is imported: it reads them then.
@@ -54,8 +55,19 @@ def started():
             return made
         except Exception:  # noqa: BLE001 - Ray raises no other one
             made.shutdown()
+            end_children()  # of the node that has not begun, which Ray leaves
             if left == 0:
                 raise
+
+
+def end_children():
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid():
+                os.kill(int(entry.name), signal.SIGKILL)
+        except (OSError, IndexError):
+            pass  # it has ended
 
 
 @pytest.fixture(scope="session")
